@@ -57,9 +57,7 @@ def world(seed: int = 0) -> World:
         chosen = own & (field[citing] == f)
         cited[chosen] = rows[np.searchsorted(rows, recent[chosen], "right") - 1]
     keys = np.unique((citing << 32 | cited)[cited < earlier])
-    return World(
-        years, journals, (keys >> 32).astype(np.uint32), (keys & (2**32 - 1)).astype(np.uint32)
-    )
+    return World(years, journals, (keys >> 32).astype(np.uint32), (keys & (2**32 - 1)).astype(np.uint32))
 
 
 def ours(drawn: World, null: Null) -> tuple[float, Atypicality]:

@@ -53,17 +53,13 @@ class Tally:
     runs: int = 0
     differing: list[str] = field(default_factory=list[str])
     left: list[int] = field(default_factory=list[int])
-    seconds: dict[Victim, list[tuple[float, int]]] = field(
-        default_factory=dict[Victim, list[tuple[float, int]]]
-    )
+    seconds: dict[Victim, list[tuple[float, int]]] = field(default_factory=dict[Victim, list[tuple[float, int]]])
     """How long runs took in which only such victims were killed, and how many were."""
     restarts: Counter[int] = field(default_factory=Counter[int])
     """Clients that ended before their run, by exit code."""
 
 
-def killed(
-    server: Served, folder: Path, rng: random.Random, tally: Tally, shares: dict[Victim, float]
-) -> None:
+def killed(server: Served, folder: Path, rng: random.Random, tally: Tally, shares: dict[Victim, float]) -> None:
     """Carry out one run with kills, to its end."""
     where = (f"base_url={server.url}", f"model_name={MODEL}")
     began = time.monotonic()
@@ -166,9 +162,7 @@ def main() -> int:
     print(f"an undisturbed run: {statistics.median(plain):.1f} s")
     for victim, runs in sorted(tally.seconds.items()):
         lost = [(seconds - statistics.median(plain)) / kills for seconds, kills in runs]
-        print(
-            f"a {victim} killed: {statistics.median(lost):.1f} s more (median of {len(runs)} runs)"
-        )
+        print(f"a {victim} killed: {statistics.median(lost):.1f} s more (median of {len(runs)} runs)")
     return 1 if tally.differing or tally.left else 0
 
 

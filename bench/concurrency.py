@@ -54,8 +54,7 @@ class Answers:
             f"temperature {self.temperature:g}: {self.unique} unique of {count} completions, "
             f"{len(self.all)} with the bits of their log-probabilities, "
             f"{100 * (1 - self.all[usual] / count):.1f} % not the most frequent one, "
-            f"max |d logprob| {max(apart):.2g}"
-            + (f", Div_Index {first}" if self.unique > 1 else "")
+            f"max |d logprob| {max(apart):.2g}" + (f", Div_Index {first}" if self.unique > 1 else "")
         )
 
 
@@ -108,19 +107,14 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--requests", type=int, default=1000, help="At each temperature.")
     parser.add_argument("--seed", type=int, default=0, help="Of the load.")
-    parser.add_argument(
-        "--model", default="tinsmith/nano", help="A folder with 512 tokens or more."
-    )
+    parser.add_argument("--model", default="tinsmith/nano", help="A folder with 512 tokens or more.")
     parser.add_argument("--threads", type=int, default=0, help="Of the server.")
     options = parser.parse_args()
     reached = True
     for arithmetic in ("canonical", "fast"):
         with tempfile.TemporaryDirectory() as state:
             settings = EmbeddedSettings(
-                models={"base": options.model},
-                arithmetic=arithmetic,
-                state=Path(state),
-                threads=options.threads,
+                models={"base": options.model}, arithmetic=arithmetic, state=Path(state), threads=options.threads
             )
             connection = open_connection(None, settings)
             try:
@@ -130,9 +124,7 @@ def main() -> int:
                 took = time.perf_counter() - began
             finally:
                 connection.close()
-        print(
-            f"{arithmetic}: {2 * options.requests} requests, {neighbours} neighbours, {took:.1f} s"
-        )
+        print(f"{arithmetic}: {2 * options.requests} requests, {neighbours} neighbours, {took:.1f} s")
         for each in answers:
             goal = ""
             if arithmetic == "canonical":

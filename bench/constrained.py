@@ -36,12 +36,7 @@ SCHEMA = {
         "field": {"enum": ["biology", "physics", "economics", "computer science"]},
         "disruptive": {"type": "boolean"},
         "confidence": {"type": "number", "minimum": 0, "maximum": 1},
-        "keywords": {
-            "type": "array",
-            "items": {"type": "string", "maxLength": 20},
-            "minItems": 1,
-            "maxItems": 3,
-        },
+        "keywords": {"type": "array", "items": {"type": "string", "maxLength": 20}, "minItems": 1, "maxItems": 3},
         "author": {
             "type": "object",
             "properties": {
@@ -69,9 +64,7 @@ def main() -> None:
     tokenizer = load_tokenizer(folder)
     prompt = np.array(
         tokenizer.apply_chat_template(
-            [{"role": "user", "content": QUESTION}],
-            add_generation_prompt=True,
-            return_dict=False,
+            [{"role": "user", "content": QUESTION}], add_generation_prompt=True, return_dict=False
         ),
         np.int32,
     )
@@ -98,9 +91,7 @@ def main() -> None:
     texts = [tokenizer.decode(one.tokens.tolist(), skip_special_tokens=True) for one in ended]
     valid = sum(_valid(str(text)) for text in texts)
     unequal = _unequal(engine, prompt, answers)
-    print(
-        f"{len(answers)} answers, {tokens} tokens, longest {longest}, {len(set(texts))} different"
-    )
+    print(f"{len(answers)} answers, {tokens} tokens, longest {longest}, {len(set(texts))} different")
     print(f"ended: {len(ended)}; valid: {valid}; log-probabilities with another bit: {unequal}")
     print(
         f"CPU per token: {1e3 * constrained / tokens:.2f} ms under the schema, "

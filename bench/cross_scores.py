@@ -41,15 +41,10 @@ def _datum(prompt: np.ndarray, answer: np.ndarray) -> Datum:
     return Datum(tokens=tokens[:-1], inputs={"target_tokens": tokens[1:], "weights": weights})
 
 
-def score(
-    session: TrainingSession, asked: list[list[Datum]]
-) -> tuple[list[list[np.ndarray]], float]:
+def score(session: TrainingSession, asked: list[list[Datum]]) -> tuple[list[list[np.ndarray]], float]:
     """Return every log-probability, and the CPU seconds that they took."""
     began = time.process_time()
-    found = [
-        [one.logprobs for one in session.forward(datums, LossName.CROSS_ENTROPY).outputs]
-        for datums in asked
-    ]
+    found = [[one.logprobs for one in session.forward(datums, LossName.CROSS_ENTROPY).outputs] for datums in asked]
     return found, time.process_time() - began
 
 
@@ -70,9 +65,7 @@ def main() -> None:
         for a, b in zip(left, right, strict=True)
     )
     apart, shared = taken[GradientUnit.DATUM], taken[GradientUnit.TREE]
-    print(
-        f"{PROMPTS} x {PROMPTS} scores, prompts of about {PROMPT_TOKENS} tokens, answers of {ANSWER_TOKENS}"
-    )
+    print(f"{PROMPTS} x {PROMPTS} scores, prompts of about {PROMPT_TOKENS} tokens, answers of {ANSWER_TOKENS}")
     print(f"each text by itself  {apart:7.2f} CPU-s")
     print(f"shared prompts       {shared:7.2f} CPU-s   {shared / apart:.3f}x   goal <= {GOAL}x")
     print(f"unequal bits         {unequal}")

@@ -63,10 +63,7 @@ def batch() -> list[Datum]:
 def renamed(datums: Sequence[Datum]) -> list[Datum]:
     """The same datums for the custom side, whose parameter cannot be called logprobs twice."""
     names = {"logprobs": "old"}
-    return [
-        Datum(tokens=d.tokens, inputs={names.get(n, n): v for n, v in d.inputs.items()})
-        for d in datums
-    ]
+    return [Datum(tokens=d.tokens, inputs={names.get(n, n): v for n, v in d.inputs.items()}) for d in datums]
 
 
 def session(engine: Engine, micro_batches: MicroBatches | None = None) -> TrainingSession:
@@ -99,10 +96,7 @@ def hashes(engine: Engine) -> str:
 def error(ours: TrainingSession, theirs: TrainingSession) -> float:
     """The largest relative error of a tensor's gradient."""
     a, b = ours.optimizer.gradient(), theirs.optimizer.gradient()
-    return max(
-        float((a[n].double() - b[n].double()).norm() / max(float(b[n].double().norm()), 1e-300))
-        for n in b
-    )
+    return max(float((a[n].double() - b[n].double()).norm() / max(float(b[n].double().norm()), 1e-300)) for n in b)
 
 
 def cpu(run: Callable[[], object]) -> float:
@@ -111,9 +105,7 @@ def cpu(run: Callable[[], object]) -> float:
     return time.process_time() - start
 
 
-def ratio(
-    ours: Callable[[], object], theirs: Callable[[], object]
-) -> tuple[float, float, list[float]]:
+def ratio(ours: Callable[[], object], theirs: Callable[[], object]) -> tuple[float, float, list[float]]:
     """Median CPU-seconds of both, and the ratio of every round, in which they take turns."""
     rows: list[tuple[float, float]] = []
     for i in range(ROUNDS + 1):
@@ -142,9 +134,7 @@ def against_the_built_in(engine: Engine, name: LossName, loss: CustomLoss) -> No
         f"{name}: gradients {'bit-equal' if same else f'{far:.1e} apart'} (goal <= {EXACT:g})"
         f"{'' if far <= EXACT else ' NOT reached'}; loss {totals[0]:.15g} and {totals[1]:.15g}"
     )
-    a, b, rounds = ratio(
-        lambda: ours.forward_backward(mine, loss), lambda: theirs.forward_backward(given, name)
-    )
+    a, b, rounds = ratio(lambda: ours.forward_backward(mine, loss), lambda: theirs.forward_backward(given, name))
     told(f"{name}, custom / built-in", a, b, rounds, LIMIT)
 
 
@@ -164,23 +154,16 @@ def several_targets(engine: Engine) -> None:
         shape = (len(datum.tokens), CANDIDATES)
         targets = rng.integers(0, 250, shape)
         weights = rng.random(shape).astype(np.float32)
-        wide.append(
-            Datum(tokens=datum.tokens, inputs={"target_tokens": targets, "weights": weights})
-        )
+        wide.append(Datum(tokens=datum.tokens, inputs={"target_tokens": targets, "weights": weights}))
         apart += [
-            Datum(
-                tokens=datum.tokens,
-                inputs={"target_tokens": targets[:, k], "weights": weights[:, k]},
-            )
+            Datum(tokens=datum.tokens, inputs={"target_tokens": targets[:, k], "weights": weights[:, k]})
             for k in range(CANDIDATES)
         ]
     for unit in (GradientUnit.TREE, GradientUnit.DATUM):
         targets_against(engine, wide, apart, unit)
 
 
-def targets_against(
-    engine: Engine, wide: list[Datum], apart: list[Datum], unit: GradientUnit
-) -> None:
+def targets_against(engine: Engine, wide: list[Datum], apart: list[Datum], unit: GradientUnit) -> None:
     """Bits, gradients and CPU-seconds of both; as trees, the K datums share their rows too."""
     ours, theirs, loss = session(engine), session(engine), LossName.CROSS_ENTROPY
     ours.gradient_unit = theirs.gradient_unit = unit
@@ -190,8 +173,7 @@ def targets_against(
         for i in range(0, len(apart), CANDIDATES)
     ]
     differ = sum(
-        int((a.logprobs.view(np.int32) != b.view(np.int32)).sum())
-        for a, b in zip(one.outputs, stacked, strict=True)
+        int((a.logprobs.view(np.int32) != b.view(np.int32)).sum()) for a, b in zip(one.outputs, stacked, strict=True)
     )
     far = error(ours, theirs)
     print(
@@ -199,9 +181,7 @@ def targets_against(
         f"log-probabilities differ in bits from {CANDIDATES} datums (goal 0); gradients {far:.1e} apart "
         f"(goal <= {EXACT:g}{': reached' if differ == 0 and far <= EXACT else ' NOT reached'})"
     )
-    a, b, rounds = ratio(
-        lambda: ours.forward_backward(wide, loss), lambda: theirs.forward_backward(apart, loss)
-    )
+    a, b, rounds = ratio(lambda: ours.forward_backward(wide, loss), lambda: theirs.forward_backward(apart, loss))
     print(
         f"[T, {CANDIDATES}] and {CANDIDATES} datums: {a:.3f} and {b:.3f} CPU-s, ratio {statistics.median(rounds):.2f}"
     )
@@ -220,9 +200,7 @@ def requests() -> None:
         data = [
             tinker.Datum(
                 model_input=tinker.ModelInput.from_ints(datum.tokens.tolist()),
-                loss_fn_inputs={
-                    n: tinker.TensorData.from_numpy(v) for n, v in datum.inputs.items()
-                },
+                loss_fn_inputs={n: tinker.TensorData.from_numpy(v) for n, v in datum.inputs.items()},
             )
             for datum in renamed(batch()[:8])
         ]
@@ -241,8 +219,7 @@ def requests() -> None:
             client.forward_backward_custom(data, loss).result()  # pyright: ignore[reportArgumentType]
             with sqlite3.connect(f"file:{state / 'tinsmith.sqlite3'}?mode=ro", uri=True) as rows:
                 (count,) = rows.execute(
-                    "SELECT count(*) FROM requests WHERE owner = ? AND kind LIKE 'forward%'",
-                    (client.model_id,),
+                    "SELECT count(*) FROM requests WHERE owner = ? AND kind LIKE 'forward%'", (client.model_id,)
                 ).fetchone()
             print(f"a custom loss {title}: {count} request(s) a step")
 
@@ -254,9 +231,7 @@ def one_hash(engine: Engine) -> None:
         if isa in module().supported_isas():
             command = [sys.executable, __file__, "--hashes"]
             environment = {**os.environ, "TINSMITH_ISA": isa}
-            done = subprocess.run(
-                command, env=environment, capture_output=True, text=True, check=True
-            )
+            done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
             found.add(done.stdout.strip())
     single = len(found) == 1 and "|" not in next(iter(found))
     print(

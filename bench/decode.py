@@ -25,19 +25,14 @@ BATCH, CONTEXT, STEPS = 32, 256, 24
 
 def ours() -> Callable[[], Callable[[], None]]:
     decoder = tiny_decoder(NativeKernels())
-    prompts = (
-        np.random.default_rng(0).integers(0, 4096, (BATCH, CONTEXT - STEPS // 2)).astype(np.int32)
-    )
+    prompts = np.random.default_rng(0).integers(0, 4096, (BATCH, CONTEXT - STEPS // 2)).astype(np.int32)
     policy = Policy(decoder, {})
 
     def prepare() -> Callable[[], None]:
         sampler = Sampler(decoder.config, decoder.kernels)
         for i in range(BATCH):
             sampler.submit(
-                SampleRequest(
-                    prompt=prompts[i], params=SamplingParams(seed=i, stop=(), max_tokens=200)
-                ),
-                policy,
+                SampleRequest(prompt=prompts[i], params=SamplingParams(seed=i, stop=(), max_tokens=200)), policy
             )
         while sampler.num_running < BATCH:
             sampler.step()
@@ -90,11 +85,7 @@ def main() -> None:
         for name, (a, b) in (("wall", wall), ("CPU", cpu)):
             report(f"decode, {count} thread(s), {name}, best", min(a), min(b), 0.7, "ms/step")
             report(
-                f"decode, {count} thread(s), {name}, median",
-                statistics.median(a),
-                statistics.median(b),
-                0.7,
-                "ms/step",
+                f"decode, {count} thread(s), {name}, median", statistics.median(a), statistics.median(b), 0.7, "ms/step"
             )
 
 

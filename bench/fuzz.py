@@ -172,9 +172,7 @@ async def leave_streams(server: Served, count: int, seed: int) -> Counter[str]:
 
     limits = httpx.Limits(max_connections=count)
     headers = {"x-api-key": secret("bob")}
-    async with httpx.AsyncClient(
-        base_url=server.url, headers=headers, timeout=HANG_S, limits=limits
-    ) as http:
+    async with httpx.AsyncClient(base_url=server.url, headers=headers, timeout=HANG_S, limits=limits) as http:
         await asyncio.gather(*(one(http, seconds, i) for i, seconds in enumerate(moments)))
     return ended
 
@@ -188,9 +186,7 @@ def pages_after(server: Served, before: int) -> tuple[int, float]:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--requests", type=int, default=10_000)
     parser.add_argument("--streams", type=int, default=256)
     parser.add_argument("--seed", type=int, default=1)

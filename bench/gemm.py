@@ -16,13 +16,7 @@ from peers import Clock, Times, idle_threads_sleep, report, threads
 from tinsmith.ops.kernels import Kernels
 from tinsmith.ops.native import NativeKernels
 
-WEIGHTS = {
-    "qkv": (256, 512),
-    "o": (256, 256),
-    "gate_up": (256, 1376),
-    "down": (688, 256),
-    "head": (256, 4096),
-}
+WEIGHTS = {"qkv": (256, 512), "o": (256, 256), "gate_up": (256, 1376), "down": (688, 256), "head": (256, 4096)}
 DATUM, TRAINED, DECODED, ROUNDS = 192, 1536, 64, 9
 GOAL = 1.0
 
@@ -40,20 +34,14 @@ def products(kernels: Kernels) -> Iterator[tuple[str, int, Run, Run]]:
             yield f"nn {name} {rows}x{k}x{n}", 2 * rows * k * n, *_pair(kernels, x, w)
         dy = torch.randn(TRAINED, n)
         yield f"nt {name} {TRAINED}x{n}x{k}", 2 * TRAINED * k * n, *_pair(kernels, dy, w.t())
-        yield (
-            f"tn {name} {k}x{TRAINED}x{n}",
-            2 * TRAINED * k * n,
-            *_gradient(kernels, x, dy, segments, grad),
-        )
+        yield (f"tn {name} {k}x{TRAINED}x{n}", 2 * TRAINED * k * n, *_gradient(kernels, x, dy, segments, grad))
 
 
 def _pair(kernels: Kernels, a: Tensor, b: Tensor) -> tuple[Run, Run]:
     return lambda: kernels.gemm(a, b), lambda: torch.mm(a, b)
 
 
-def _gradient(
-    kernels: Kernels, x: Tensor, dy: Tensor, segments: Tensor, grad: Tensor
-) -> tuple[Run, Run]:
+def _gradient(kernels: Kernels, x: Tensor, dy: Tensor, segments: Tensor, grad: Tensor) -> tuple[Run, Run]:
     other = grad.clone()
     return lambda: kernels.grad_gemm(x, dy, segments, grad), lambda: other.addmm_(x.t(), dy)
 
@@ -70,10 +58,7 @@ def times(run: Run, flop: int) -> Times:
 
 def best_rate(kernels: Kernels) -> float:
     """GFLOP per CPU-second of our fastest product on these shapes, at the threads now set."""
-    return max(
-        flop / min(times(ours, flop).cpu for _ in range(ROUNDS)) / 1e9
-        for _, flop, ours, _ in products(kernels)
-    )
+    return max(flop / min(times(ours, flop).cpu for _ in range(ROUNDS)) / 1e9 for _, flop, ours, _ in products(kernels))
 
 
 def main() -> None:

@@ -115,9 +115,7 @@ class Ours:
         results = self.sampler.sample(requests, [Policy(snapshot.decoder, snapshot.low)] * PROMPTS)
         times["sample"] = clock.read()
         datums = [
-            datum
-            for prompt, result in zip(self.prompts, results, strict=True)
-            for datum in _datums(prompt, result)
+            datum for prompt, result in zip(self.prompts, results, strict=True) for datum in _datums(prompt, result)
         ]
         made = clock.read()
         times["rest"] = Times(times["rest"].wall + made.wall, times["rest"].cpu + made.cpu)
@@ -128,15 +126,11 @@ class Ours:
         self.steps += 1
         expected = PROMPTS * SAMPLES * COMPLETION
         if metrics["unequal_logprob_bits:sum"] != 0 or metrics["tokens:sum"] != expected:
-            sys.exit(
-                f"sampler and trainer are not one model: {metrics}, expected 0 unequal of {expected}"
-            )
+            sys.exit(f"sampler and trainer are not one model: {metrics}, expected 0 unequal of {expected}")
         return times
 
     def _request(self, index: int, prompt: NDArray[np.int32]) -> SampleRequest:
-        params = SamplingParams(
-            seed=derive(0, "rollout", self.steps, index), max_tokens=COMPLETION, stop=()
-        )
+        params = SamplingParams(seed=derive(0, "rollout", self.steps, index), max_tokens=COMPLETION, stop=())
         return SampleRequest(prompt=prompt, params=params, num_samples=SAMPLES)
 
 
@@ -229,9 +223,7 @@ def measure(count: int, steps: int, options: dict[str, Any]) -> Alternate:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument(
-        "--steps", type=int, default=3, help="timed steps of each side, per setting"
-    )
+    parser.add_argument("--steps", type=int, default=3, help="timed steps of each side, per setting")
     steps = parser.parse_args().steps
     warnings.filterwarnings("ignore")
     transformers.utils.logging.set_verbosity_error()
@@ -250,13 +242,7 @@ def main() -> None:
             peers = [[getattr(t, clock) for t in run.times_theirs] for run in runs.values()]
             title = f"GRPO step, {count} thread(s), {name}"
             report(f"{title}, best", min(mine), min(map(min, peers)), GOAL, "s")
-            report(
-                f"{title}, median",
-                statistics.median(mine),
-                min(map(statistics.median, peers)),
-                GOAL,
-                "s",
-            )
+            report(f"{title}, median", statistics.median(mine), min(map(statistics.median, peers)), GOAL, "s")
 
 
 def print_ours(steps: list[dict[str, Times]], count: int) -> None:

@@ -175,8 +175,7 @@ class Bench:
             self._tell(f"{arm.title}, seed {seed}", run, "holds" if holds else "does NOT hold")
         verdict = "reached" if held == seeds else "NOT reached"
         print(
-            f"{arm.title}: predicted direction holds in {held} of {seeds} seeds (goal {seeds}: {verdict})",
-            flush=True,
+            f"{arm.title}: predicted direction holds in {held} of {seeds} seeds (goal {seeds}: {verdict})", flush=True
         )
 
     def long_run(self, steps: int | None, best: Policy) -> None:
@@ -189,22 +188,13 @@ class Bench:
         f1, least = best.score(Metric.MACRO_F1), best.score(Metric.MIN_CLASS_RECALL)
         for title, score in (("exactly", run.score), ("sampled", run.sampled.score)):
             _compare(f"{LONG.title}: macro-F1, {title}", score(Metric.MACRO_F1), f1, MACRO_F1_GOAL)
-            _compare(
-                f"{LONG.title}: smallest recall, {title}",
-                score(Metric.MIN_CLASS_RECALL),
-                least,
-                MIN_RECALL_GOAL,
-            )
+            _compare(f"{LONG.title}: smallest recall, {title}", score(Metric.MIN_CLASS_RECALL), least, MIN_RECALL_GOAL)
 
     def train(self, arm: Arm, changes: Mapping[str, str], sampled: int = 0) -> Trained:
         """Conduct one run in a folder of its own, and ask its last policy."""
         began = time.perf_counter()
         name = "-".join([arm.title, *changes.values()]).replace(" ", "")
-        where = {
-            "log_path": str(self.folder / name),
-            "model_name": str(self.base),
-            "threads": str(self.threads),
-        }
+        where = {"log_path": str(self.folder / name), "model_name": str(self.base), "threads": str(self.threads)}
         plan = _plan(arm, {**changes, **where})
         papers = self.world.papers
         data = items_identity(papers)

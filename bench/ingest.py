@@ -30,12 +30,7 @@ from tinsmith.data.sources.source import build_corpus
 
 RECORDS, PARTS, ROUNDS = 40_000, 2, 5
 GOALS = {"whole": 14_000, "graph only": 40_000}
-WORDS = [
-    f"{a}{b}{c}"
-    for a in "bdfglmnprst"
-    for b in ("a", "er", "io", "un")
-    for c in ("ce", "ly", "m", "tion", "x")
-]
+WORDS = [f"{a}{b}{c}" for a in "bdfglmnprst" for b in ("a", "er", "io", "un") for c in ("ce", "ly", "m", "tion", "x")]
 
 
 def url(kind: str, number: int) -> str:
@@ -117,9 +112,7 @@ def work(index: int, rng: random.Random) -> dict[str, Any]:
         inverted.setdefault(word, []).append(position)
     topics = [topic(rng.randrange(4500), 0.9 - 0.1 * i) for i in range(3)]
     title = " ".join(rng.choice(WORDS) for _ in range(11)).capitalize()
-    references = [
-        url("W", 2_000_000_000 + rng.randrange(max(1, index))) for _ in range(rng.randint(10, 50))
-    ]
+    references = [url("W", 2_000_000_000 + rng.randrange(max(1, index))) for _ in range(rng.randint(10, 50))]
     return {
         "id": url("W", 2_000_000_000 + index),
         "doi": f"https://doi.org/{doi}",
@@ -140,8 +133,7 @@ def work(index: int, rng: random.Random) -> dict[str, Any]:
         "primary_topic": topics[0],
         "topics": topics,
         "keywords": [
-            {"id": f"https://openalex.org/keywords/{w}", "display_name": w, "score": 0.5}
-            for w in rng.sample(WORDS, 6)
+            {"id": f"https://openalex.org/keywords/{w}", "display_name": w, "score": 0.5} for w in rng.sample(WORDS, 6)
         ],
         "concepts": [
             {

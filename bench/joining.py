@@ -74,9 +74,7 @@ def on_a_cluster(folder: Path, settings: tuple[str, ...]) -> list[dict[str, Any]
     serve = [sys.executable, "-m", "tinsmith", "serve", "--model", MODEL, "--ray", cluster.address]
     serve += ["--port", str(port), "--state", str(folder / "state")]
     server = subprocess.Popen(
-        serve,
-        env={**os.environ, "TINKER_API_KEY": KEY, "TINSMITH_API_KEY": KEY},
-        stdout=subprocess.DEVNULL,
+        serve, env={**os.environ, "TINKER_API_KEY": KEY, "TINSMITH_API_KEY": KEY}, stdout=subprocess.DEVNULL
     )
     try:
         while len(workers_of(url)) < 2:
@@ -98,14 +96,7 @@ def on_a_cluster(folder: Path, settings: tuple[str, ...]) -> list[dict[str, Any]
 
 def main(steps: int, given: tuple[str, ...]) -> int:
     """Return 1 where the hashes differ."""
-    settings = (
-        "at=small",
-        f"model_name={MODEL}",
-        f"steps={steps}",
-        "eval_every=0",
-        "quiet=true",
-        *given,
-    )
+    settings = ("at=small", f"model_name={MODEL}", f"steps={steps}", "eval_every=0", "quiet=true", *given)
     with tempfile.TemporaryDirectory() as scratch:
         alone = Path(scratch) / "alone"
         run(alone, *settings).wait()

@@ -32,11 +32,7 @@ async def serve() -> None:
     async def connection(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         while True:
             head = await reader.readuntil(b"\r\n\r\n")
-            [size] = [
-                line.split(b":")[1]
-                for line in head.split(b"\r\n")
-                if line.lower().startswith(b"content-length")
-            ]
+            [size] = [line.split(b":")[1] for line in head.split(b"\r\n") if line.lower().startswith(b"content-length")]
             await reader.readexactly(int(size))
             await asyncio.sleep(LATENCY_S)
             writer.write(answer)
@@ -49,14 +45,9 @@ async def serve() -> None:
 async def judged(port: int) -> tuple[float, float]:
     """Wall seconds and CPU-seconds of all calls, from a fresh client."""
     settings = ChatSettings(
-        judge_model="bench",
-        judge_base_url=f"http://127.0.0.1:{port}/v1",
-        judge_concurrency=CONCURRENCY,
+        judge_model="bench", judge_base_url=f"http://127.0.0.1:{port}/v1", judge_concurrency=CONCURRENCY
     )
-    requests = [
-        JudgeRequest("Write a page.", f"Page {i}. " + "Some words. " * 200, CRITERIA)
-        for i in range(CALLS)
-    ]
+    requests = [JudgeRequest("Write a page.", f"Page {i}. " + "Some words. " * 200, CRITERIA) for i in range(CALLS)]
     wall, cpu = time.perf_counter(), time.process_time()
     async with ChatJudge(settings, api_key="none") as judge:
         results = await judge.judge_all(requests)
@@ -68,10 +59,7 @@ async def judged(port: int) -> tuple[float, float]:
 
 def main() -> None:
     server = subprocess.Popen(
-        [sys.executable, __file__, "serve"],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        text=True,
+        [sys.executable, __file__, "serve"], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
     )
     try:
         assert server.stdout is not None

@@ -44,9 +44,7 @@ def below(pid: int) -> list[int]:
     parents: dict[int, int] = {}
     for entry in Path("/proc").glob("[0-9]*"):
         try:
-            parents[int(entry.name)] = int(
-                (entry / "stat").read_text().rpartition(")")[2].split()[1]
-            )
+            parents[int(entry.name)] = int((entry / "stat").read_text().rpartition(")")[2].split()[1])
         except OSError:
             continue
     found, more = {pid}, {pid}
@@ -107,10 +105,7 @@ def main(runs: int, steps: int, *, everybody: bool) -> int:
         alone = time.monotonic() - began
         expected = hashes(folder)
         each_step = _step_seconds(folder, steps)
-        print(
-            f"undisturbed: exit {killed_nobody}, {alone:.1f} s, {each_step:.2f} s a step",
-            flush=True,
-        )
+        print(f"undisturbed: exit {killed_nobody}, {alone:.1f} s, {each_step:.2f} s a step", flush=True)
         lost: list[float] = []
         differing = disturbed = 0
         for number in range(runs):
@@ -131,9 +126,7 @@ def main(runs: int, steps: int, *, everybody: bool) -> int:
             verdict = "equal" if equal else f"DIFFERS, exit {code}"
             print(f"run {number}: {verdict}, {took - alone:+.1f} s; {what}", flush=True)
         median = statistics.median(lost) if lost else float("nan")
-        print(
-            f"{runs} runs, {disturbed} disturbed, {differing} differing; {median:+.1f} s each (median)"
-        )
+        print(f"{runs} runs, {disturbed} disturbed, {differing} differing; {median:+.1f} s each (median)")
     return int(differing > 0)
 
 

@@ -23,15 +23,7 @@ KEY = "tml-killed"
 MODEL = "nano-base"
 WORKERS = 2
 HASHES = ("weights_sha256", "rollouts_sha256", "metrics_sha256")
-SETTINGS = (
-    "at=nano",
-    "steps=6",
-    "learning_rate=0.0006",
-    "eval_every=0",
-    "eval_items=16",
-    "save_every=2",
-    "quiet=true",
-)
+SETTINGS = ("at=nano", "steps=6", "learning_rate=0.0006", "eval_every=0", "eval_items=16", "save_every=2", "quiet=true")
 START_S = 300.0
 LEAVE_S = 60.0
 """How long what a killed server leaves may take to end."""
@@ -72,9 +64,7 @@ class Served:
         command += ["--workers", str(WORKERS), "--port", str(self.port)]
         command += ["--state", str(self.folder / "state")]
         with (self.folder / "server.log").open("ab") as log:
-            self.process = subprocess.Popen(
-                command, env={**os.environ, "TINKER_API_KEY": KEY}, stdout=log, stderr=log
-            )
+            self.process = subprocess.Popen(command, env={**os.environ, "TINKER_API_KEY": KEY}, stdout=log, stderr=log)
 
     def wait(self) -> None:
         """Wait until it answers."""

@@ -74,9 +74,7 @@ def draw(rng: random.Random, times: list[float]) -> Moment:
     return Moment(lines, at - ([0.0, *times][lines]))
 
 
-def killed(
-    ground: Ground, folder: Path, victim: Victim, moment: Moment
-) -> tuple[Ended | None, Ended]:
+def killed(ground: Ground, folder: Path, victim: Victim, moment: Moment) -> tuple[Ended | None, Ended]:
     """Start or resume a run and kill it; return how it ended, by the kill (or None) and at last."""
     with Command(RUNS["rl"][0], ground.keys("rl", folder)) as command:
         reached: float | None = None
@@ -142,9 +140,7 @@ def main() -> int:
         ground = build()
         whole, times = left_alone(ground, Path(out) / "whole")
         print(f"left alone: {times[-1]:.1f} s; " + ", ".join(f"{k} {v}" for k, v in whole.items()))
-        print(
-            "trial  killed at (lines of metrics + s)                        exit  client gone  hashes"
-        )
+        print("trial  killed at (lines of metrics + s)                        exit  client gone  hashes")
         for number in range(chosen.first, chosen.first + chosen.trials):
             one = trial(number, chosen.seed, ground, Path(out) / str(number), times)
             same = one.hashes == whole

@@ -86,9 +86,7 @@ class Ours:
         """Of every group so far: groups of equal rewards have no gradient, and are left out."""
 
     def items(self, step: int) -> list[Item]:
-        return batch(
-            self.run.course.train_items, self.settings.groups_per_batch, step, self.settings.seed
-        )
+        return batch(self.run.course.train_items, self.settings.groups_per_batch, step, self.settings.seed)
 
     def step(self) -> dict[str, Times]:
         """Take the run's next step, as `lab/rl.py` does; return its phases' times."""
@@ -118,12 +116,7 @@ class Ours:
         trained = update_policy(run.trainer, groups, settings, step, None)
         times["train"] = self._read()
         course = run.course
-        told = {
-            **rollout_metrics(groups),
-            **course.subject.train_figures(groups),
-            **trained,
-            **course.subject.trace(),
-        }
+        told = {**rollout_metrics(groups), **course.subject.train_figures(groups), **trained, **course.subject.trace()}
         run.record(step, told)
         times["record"] = self._read()
         assert trained["optim/unequal_logprob_bits"] == 0, "sampler and trainer are not one model"
@@ -187,14 +180,7 @@ class Timed(GRPOTrainer):
         return done
 
 
-def trl_trainer(
-    plan: Plan,
-    base: Path,
-    out: Path,
-    steps: int,
-    callback: Alternate,
-    options: dict[str, Any],
-) -> Timed:
+def trl_trainer(plan: Plan, base: Path, out: Path, steps: int, callback: Alternate, options: dict[str, Any]) -> Timed:
     """TRL's trainer on the base in `base`, on the prompts of our next `steps` steps."""
     settings, ours = callback.ours.settings, callback.ours
     study, first = ours.run.course.subject, ours.run.step
@@ -211,9 +197,7 @@ def trl_trainer(
         }
         for item in items
     ]
-    given = tokenizer.apply_chat_template(
-        rows[0]["prompt"], add_generation_prompt=True, return_dict=False
-    )
+    given = tokenizer.apply_chat_template(rows[0]["prompt"], add_generation_prompt=True, return_dict=False)
     assert tuple(given) == study.prompt(items[0]), "both sides read the same prompt"
 
     def rewards(completion_ids: list[list[int]], gold: list[str], **_: Any) -> list[float]:
@@ -249,9 +233,7 @@ def trl_trainer(
         args=GRPOConfig(**{**values, **options}),
         train_dataset=Dataset.from_list(rows),
         processing_class=tokenizer,
-        peft_config=LoraConfig(
-            r=settings.lora_rank, lora_alpha=ALPHA, lora_dropout=0.0, target_modules=LAYERS
-        ),
+        peft_config=LoraConfig(r=settings.lora_rank, lora_alpha=ALPHA, lora_dropout=0.0, target_modules=LAYERS),
         callbacks=[callback],
     )
     trainer.remove_callback(PrinterCallback)
@@ -273,9 +255,7 @@ def measure(plan: Plan, materials: Materials, steps: int, options: dict[str, Any
         total = sum(times.wall for times in callback.times_theirs)
         sampled = trainer.sampled - trainer.scored
         parts = (sampled, trainer.scored, total - trainer.sampled)
-        callback.splits.append(
-            dict(zip(PHASES[:3], (part / (steps + 1) for part in parts), strict=True))
-        )
+        callback.splits.append(dict(zip(PHASES[:3], (part / (steps + 1) for part in parts), strict=True)))
     del callback.times_ours[0], callback.times_theirs[0]  # warm-up
     return callback
 
@@ -289,9 +269,7 @@ def main() -> None:
     transformers.utils.logging.set_verbosity_error()
     transformers.utils.logging.disable_progress_bar()
     torch.set_num_threads(given.threads)
-    plan = make_plan(
-        find(EXPERIMENT), {"eval_every": "0", "threads": str(given.threads), "quiet": "true"}
-    )
+    plan = make_plan(find(EXPERIMENT), {"eval_every": "0", "threads": str(given.threads), "quiet": "true"})
     materials = gather(plan, print)
     before = os.getloadavg()[0]
     runs = {name: measure(plan, materials, given.steps, options) for name, options in TRL.items()}
@@ -308,10 +286,7 @@ def main() -> None:
         )
     ours = [phases for run in runs.values() for phases in run.times_ours]
     for clock, title in (("wall", "wall"), ("cpu", "CPU")):
-        median = {
-            phase: statistics.median(getattr(step[phase], clock) for step in ours)
-            for phase in PHASES
-        }
+        median = {phase: statistics.median(getattr(step[phase], clock) for step in ours) for phase in PHASES}
         told = ", ".join(f"{phase} {seconds:.3f}" for phase, seconds in median.items())
         print(f"  tinsmith, {title}, median of {len(ours)}: {told}")
         mine = [sum(getattr(times, clock) for times in step.values()) for step in ours]

@@ -88,16 +88,10 @@ def datums(rng: random.Random, count: int) -> list[types.Datum]:
         begin = stem if i % 2 else [rng.randrange(5, 90) for _ in range(8)]
         tokens = [*begin, *(rng.randrange(5, 90) for _ in range(rng.randrange(4, 40)))]
         inputs = {
-            "target_tokens": types.TensorData(
-                data=[*tokens[1:], 0], dtype="int64", shape=[len(tokens)]
-            ),
-            "weights": types.TensorData(
-                data=[1.0] * len(tokens), dtype="float32", shape=[len(tokens)]
-            ),
+            "target_tokens": types.TensorData(data=[*tokens[1:], 0], dtype="int64", shape=[len(tokens)]),
+            "weights": types.TensorData(data=[1.0] * len(tokens), dtype="float32", shape=[len(tokens)]),
         }
-        made.append(
-            types.Datum(model_input=types.ModelInput.from_ints(tokens), loss_fn_inputs=inputs)
-        )
+        made.append(types.Datum(model_input=types.ModelInput.from_ints(tokens), loss_fn_inputs=inputs))
     return made
 
 
@@ -108,9 +102,7 @@ def session(load: Load) -> None:
     rest = tinker.RestClient(base_url=load.server.url, api_key=KEY)
     kind = KINDS[load.asked["session"] % len(KINDS)]
     rank = 32 if kind == ":full" else 8
-    made = client.create_lora_training_client(
-        base_model=NANO + kind, rank=rank, seed=rng.randrange(1000)
-    )
+    made = client.create_lora_training_client(base_model=NANO + kind, rank=rank, seed=rng.randrange(1000))
     training = made.result()
     for _ in range(2):
         backward = training.forward_backward(datums(rng, rng.randrange(2, 9)), "cross_entropy")
@@ -118,9 +110,7 @@ def session(load: Load) -> None:
         load.wait("forward_backward", backward.result)
         load.wait("optim_step", stepped.result)
         sampler = training.save_weights_and_get_sampling_client().result()
-        prompt = types.ModelInput.from_ints(
-            [rng.randrange(5, 90) for _ in range(rng.randrange(2, 60))]
-        )
+        prompt = types.ModelInput.from_ints([rng.randrange(5, 90) for _ in range(rng.randrange(2, 60))])
         params = types.SamplingParams(max_tokens=rng.randrange(1, 40), stop=[])
         drawn = [sampler.sample(prompt, num_samples=4, sampling_params=params) for _ in range(3)]
         for each in drawn:
@@ -164,9 +154,7 @@ def cancelled(load: Load) -> None:
     request = post(load, "asample", asked)["request_id"]
     time.sleep(load.rng.random() / 4)
     post(load, "cancel_future", {"request_id": request})
-    url = (
-        f"{load.server.url}/api/v1/retrieve_future"  # of samples that were drawn by then: not JSON
-    )
+    url = f"{load.server.url}/api/v1/retrieve_future"  # of samples that were drawn by then: not JSON
     told = CLIENT.post(url, json={"request_id": request}, headers=HEADERS, timeout=HANG_S)
     assert told.status_code == 200, told.text
     post(load, f"sessions/{made}/finish", {"reason": {"type": "success"}})
@@ -212,9 +200,7 @@ def chats(load: Load) -> None:
     url = f"{load.server.url}/v1/completions"
     whole = CLIENT.post(url, json=body, headers=headers, timeout=HANG_S)
     assert whole.status_code == 200, whole.text
-    with CLIENT.stream(
-        "POST", url, json={**body, "stream": True}, headers=headers, timeout=HANG_S
-    ) as streamed:
+    with CLIENT.stream("POST", url, json={**body, "stream": True}, headers=headers, timeout=HANG_S) as streamed:
         next(streamed.iter_raw())
     load.asked["completion"] += 2
     cancelled(load)
@@ -245,9 +231,7 @@ def read_of_store(pid: int) -> int:
 
 def processes(load: Load) -> dict[str, int]:
     """The server and its workers, by name."""
-    told = CLIENT.get(
-        f"{load.server.url}/api/v1/tinsmith/workers", headers=HEADERS, timeout=HANG_S
-    ).json()
+    told = CLIENT.get(f"{load.server.url}/api/v1/tinsmith/workers", headers=HEADERS, timeout=HANG_S).json()
     found = {each["name"]: int(each["pid"]) for each in told["workers"] if each["alive"]}
     return {"server": load.server.process.pid, **found}
 
@@ -303,13 +287,7 @@ class Pause:
                 self.changed.notify_all()
 
 
-def repeat(
-    load: Load,
-    what: Callable[[Load], None],
-    pause: Pause,
-    over: threading.Event,
-    idle: float = IDLE,
-) -> None:
+def repeat(load: Load, what: Callable[[Load], None], pause: Pause, over: threading.Event, idle: float = IDLE) -> None:
     """Do it again and again, with rests."""
     while not over.is_set():
         pause.begin()

@@ -89,9 +89,7 @@ def transformers_model(experts: str) -> Any:
 
 
 def our_decode() -> Run:
-    prompts = (
-        np.random.default_rng(0).integers(0, CONFIG.vocab_size, (BATCH, CONTEXT)).astype(np.int32)
-    )
+    prompts = np.random.default_rng(0).integers(0, CONFIG.vocab_size, (BATCH, CONTEXT)).astype(np.int32)
     sampler, policy = Sampler(CONFIG, decoder().kernels), Policy(decoder(), {})
     for i in range(BATCH):
         params = SamplingParams(seed=i, stop=(), max_tokens=500)
@@ -127,8 +125,7 @@ def our_training(kind: AdapterKind) -> Run:
     spec = AdapterSpec(kind=kind, rank=RANK, train_unembed=kind is AdapterKind.FULL)
     session = TrainingSession(create_adapter(decoder(), spec))
     datums = [
-        Datum(tokens=row[:-1].astype(np.int32), inputs={"target_tokens": row[1:].astype(np.int32)})
-        for row in tokens()
+        Datum(tokens=row[:-1].astype(np.int32), inputs={"target_tokens": row[1:].astype(np.int32)}) for row in tokens()
     ]
 
     def run() -> None:
@@ -143,17 +140,13 @@ def their_training(experts: str, *, lora: bool) -> Run:
     if lora:
         from peft import LoraConfig, get_peft_model
 
-        model = get_peft_model(
-            model, LoraConfig(r=RANK, target_modules=LINEARS, target_parameters=EXPERTS)
-        )
+        model = get_peft_model(model, LoraConfig(r=RANK, target_modules=LINEARS, target_parameters=EXPERTS))
     ids = torch.from_numpy(tokens())
 
     def run() -> None:
         model.zero_grad()
         logits = model(ids[:, :-1]).logits
-        loss = torch.nn.functional.cross_entropy(
-            logits.flatten(0, 1), ids[:, 1:].flatten(), reduction="sum"
-        )
+        loss = torch.nn.functional.cross_entropy(logits.flatten(0, 1), ids[:, 1:].flatten(), reduction="sum")
         loss.backward()
 
     return run

@@ -112,9 +112,7 @@ def main() -> int:
             assert none == 0
             equal = equal and bits == other
             ratios.append(with_ / without)
-            told = (
-                f"{reused:,} of {tokens:,} prompt tokens reused, {with_:.2f} CPU-s of {without:.2f}"
-            )
+            told = f"{reused:,} of {tokens:,} prompt tokens reused, {with_:.2f} CPU-s of {without:.2f}"
         print(f"{load.__name__}: {statistics.median(ratios):.2f}x; {told}", flush=True)
     print("every bit equal" if equal else "BITS DIFFER")
     return 0 if equal else 1

@@ -11,16 +11,8 @@ from real_model import OURS, Way, alternate, arguments, best, median, prompts
 
 WAYS = (
     Way("tinsmith", "tinsmith_samples.py", {}, OURS),
-    Way(
-        "llama.cpp, F16 cache",
-        "llama_samples.py",
-        {"cache": "f16", "flash": False, "rows": 512},
-    ),
-    Way(
-        "llama.cpp, flash, F16 cache",
-        "llama_samples.py",
-        {"cache": "f16", "flash": True, "rows": 512},
-    ),
+    Way("llama.cpp, F16 cache", "llama_samples.py", {"cache": "f16", "flash": False, "rows": 512}),
+    Way("llama.cpp, flash, F16 cache", "llama_samples.py", {"cache": "f16", "flash": True, "rows": 512}),
 )
 GOAL = 1.0
 
@@ -29,11 +21,7 @@ def main() -> None:
     parser = arguments(__doc__ or "", length=40, new=64)
     parser.set_defaults(rounds=5, warm=1)
     options = parser.parse_args()
-    task = {
-        "prompts": prompts(1, options.length, options.model),
-        "samples": 1,
-        "new": options.new,
-    }
+    task = {"prompts": prompts(1, options.length, options.model), "samples": 1, "new": options.new}
     taken = alternate(WAYS, task, options)
     mine = median(taken["tinsmith"])
     for what, unit in (("wall", "s wall"), ("cpu", "CPU-s")):

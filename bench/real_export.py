@@ -56,9 +56,7 @@ def main() -> None:
     adapter = session.adapter
     before = all_logprobs(decoder, {}, [ids])
     ours = all_logprobs(decoder, adapter.low, [ids])
-    print(
-        f"{STEPS} steps moved log-probabilities by up to {float((ours - before).abs().max()):.2f}"
-    )
+    print(f"{STEPS} steps moved log-probabilities by up to {float((ours - before).abs().max()):.2f}")
     with tempfile.TemporaryDirectory() as scratch:
         place = Path(scratch)
         save(session, place / "a", base=base.identity, with_optimizer=False)

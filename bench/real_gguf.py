@@ -43,9 +43,7 @@ def main() -> None:
     ours = all_logprobs(decoder, {}, [tokens.int().numpy()])
     del decoder, weights
 
-    model = AutoModelForCausalLM.from_pretrained(
-        path.parent, gguf_file=path.name, dtype=torch.float32
-    ).eval()
+    model = AutoModelForCausalLM.from_pretrained(path.parent, gguf_file=path.name, dtype=torch.float32).eval()
     taken = torch.arange(POSITIONS - 1)
 
     def differ(one: torch.Tensor, other: torch.Tensor) -> tuple[float, float]:

@@ -42,9 +42,7 @@ def main() -> None:
                 side = Side(way, options)
                 taken.setdefault(way.title, []).append(side.run({**task, **way.setting}))
                 side.close()
-    print(
-        f"{options.prompts} prompts of {options.length} x {options.samples} answers of {options.new}"
-    )
+    print(f"{options.prompts} prompts of {options.length} x {options.samples} answers of {options.new}")
     show(taken)
     if TREE.title in taken and DATUM.title in taken:
         tree, datum = median(taken[TREE.title]), median(taken[DATUM.title])

@@ -32,18 +32,12 @@ TRAIN_RATIO, DATA_SEED = 0.667, 42
 NAME = "base"
 
 
-def request(
-    renderer: Renderer, task: RubricTask, wanted: argparse.Namespace, heat: float
-) -> SampleRequest:
+def request(renderer: Renderer, task: RubricTask, wanted: argparse.Namespace, heat: float) -> SampleRequest:
     """One task's prompt in the model's own chat template, to be sampled as a group."""
     prompt = renderer.build_generation_prompt([Message(role=Role.USER, content=task.prompt)])
     seed = derive(wanted.seed, "real_instructions", task.task_id)
-    params = SamplingParams(
-        seed=seed, max_tokens=wanted.tokens, temperature=heat, stop=renderer.stop_sequences()
-    )
-    return SampleRequest(
-        prompt=np.array(prompt, np.int32), params=params, num_samples=wanted.samples
-    )
+    params = SamplingParams(seed=seed, max_tokens=wanted.tokens, temperature=heat, stop=renderer.stop_sequences())
+    return SampleRequest(prompt=np.array(prompt, np.int32), params=params, num_samples=wanted.samples)
 
 
 def kind(criterion: str) -> str:
@@ -85,9 +79,7 @@ def main() -> None:
     wants.add_argument("--seed", type=int, default=0)
     wants.add_argument("--out", type=Path, help="a file that keeps every answer")
     wanted = wants.parse_args()
-    split = split_tasks(
-        builtin_dataset(BuiltinTasks.EVERYDAY).tasks, train_ratio=TRAIN_RATIO, data_seed=DATA_SEED
-    )
+    split = split_tasks(builtin_dataset(BuiltinTasks.EVERYDAY).tasks, train_ratio=TRAIN_RATIO, data_seed=DATA_SEED)
     tasks = list(split.train)
     renderer = renderer_for(load_tokenizer(wanted.model))
     engine = Engine({NAME: str(wanted.model)})
@@ -102,8 +94,7 @@ def main() -> None:
         texts: dict[str, list[str]] = {}
         for task, result in zip(tasks, results, strict=True):
             texts[task.task_id] = [
-                renderer.parse_response([int(t) for t in one.tokens]).message.content
-                for one in result.sequences
+                renderer.parse_response([int(t) for t in one.tokens]).message.content for one in result.sequences
             ]
             line = {"temperature": heat, "task_id": task.task_id, "texts": texts[task.task_id]}
             kept.append(json.dumps(line, ensure_ascii=False) + "\n")

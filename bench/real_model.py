@@ -41,12 +41,7 @@ class Side:
         python = options.peers if way.python == PEERS else way.python
         self.way = way
         self._process = subprocess.Popen(
-            [
-                str(python),
-                str(HERE / "sides" / way.script),
-                str(options.model),
-                str(options.threads),
-            ],
+            [str(python), str(HERE / "sides" / way.script), str(options.model), str(options.threads)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,

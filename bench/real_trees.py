@@ -72,13 +72,10 @@ def main() -> None:
     tree, apart = session(), session(GradientUnit.DATUM)
     said = [one.forward_backward(datums, LOSS).outputs for one in (tree, apart)]
     differ = sum(
-        int((a.logprobs.view(np.int32) != b.logprobs.view(np.int32)).sum())
-        for a, b in zip(*said, strict=True)
+        int((a.logprobs.view(np.int32) != b.logprobs.view(np.int32)).sum()) for a, b in zip(*said, strict=True)
     )
     total = sum(map(len, datums))
-    print(
-        f"forward: {differ} of {total} log-probabilities differ in bits from those apart (goal 0)"
-    )
+    print(f"forward: {differ} of {total} log-probabilities differ in bits from those apart (goal 0)")
     for cut in CUTS:
         found = set(hashes(session(), datums, cut))
         print(f"gradient, trees of {cut} rows: {len(found)} hash (goal 1): {sorted(found)[0][:16]}")
@@ -113,15 +110,11 @@ def hashes(session: TrainingSession, datums: list[Datum], tree_rows: int) -> Ite
     native.set_num_threads(usual[1])
 
 
-def autograd(
-    datums: list[Datum], adapter: dict[str, Tensor], dtype: torch.dtype
-) -> dict[str, Tensor]:
+def autograd(datums: list[Datum], adapter: dict[str, Tensor], dtype: torch.dtype) -> dict[str, Tensor]:
     """The gradient of the same adapter by transformers, peft and torch, one datum at a time."""
     path = find_model(NAME).path
     assert path is not None
-    model = AutoModelForCausalLM.from_pretrained(
-        path.parent, gguf_file=path.name, dtype=torch.float32
-    )
+    model = AutoModelForCausalLM.from_pretrained(path.parent, gguf_file=path.name, dtype=torch.float32)
     targets = sorted({name.removesuffix(".lora_A.weight") for name in adapter if "lora_A" in name})
     peft = get_peft_model(model, LoraConfig(r=16, lora_alpha=32, target_modules=targets)).to(dtype)
     parameters = {
@@ -148,8 +141,7 @@ def errors(ours: dict[str, Tensor], reference: dict[str, Tensor]) -> tuple[float
     """||ours - reference|| / ||reference|| of the middle tensor, and of the worst."""
     assert set(ours) == set(reference)
     found = sorted(
-        float((ours[name].double() - reference[name].double()).norm())
-        / float(reference[name].double().norm())
+        float((ours[name].double() - reference[name].double()).norm()) / float(reference[name].double().norm())
         for name in ours
     )
     return found[len(found) // 2], found[-1]

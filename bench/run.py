@@ -27,9 +27,7 @@ def main() -> int:
     failed: list[str] = []
     for name in BENCHMARKS:
         print(f"== {name}", flush=True)
-        process = subprocess.Popen(
-            [sys.executable, name], cwd=Path(__file__).parent, stdout=subprocess.PIPE, text=True
-        )
+        process = subprocess.Popen([sys.executable, name], cwd=Path(__file__).parent, stdout=subprocess.PIPE, text=True)
         assert process.stdout is not None
         for line in process.stdout:
             print(line, end="", flush=True)

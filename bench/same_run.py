@@ -58,21 +58,14 @@ def run(row: Row, keys: dict[str, str], base: Path, state: Path) -> None:
             flags = ["--model", f"base={base}", "--micro-batch", str(row.micro_batch)]
             flags += ["--port", "0", "--state", str(state), "--exit-with-stdin"]
             server = subprocess.Popen(
-                [*command, "serve", *flags],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                text=True,
-                env=environment,
+                [*command, "serve", *flags], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment
             )
             assert server.stdout is not None
             url = server.stdout.readline().split()[2]
             keys = {**keys, "base_url": url, "model_name": "base"}
         changes = [f"{key}={value}" for key, value in keys.items()]
         subprocess.run(
-            [*command, "run", RUNS["rl"][0], *changes],
-            check=True,
-            env=environment,
-            stdout=subprocess.DEVNULL,
+            [*command, "run", RUNS["rl"][0], *changes], check=True, env=environment, stdout=subprocess.DEVNULL
         )
     finally:
         if server is not None:

@@ -57,13 +57,9 @@ EIGHT = Machine(name="8 GPUs", flops=3.2e15, bytes_per_second=2.2e13, weight_byt
 SLOW_LINE, FAST_LINE = Network(bandwidth=1.25e9), Network(bandwidth=1.25e10)
 """10 and 100 Gbit/s."""
 
-LARGE = Workload(
-    groups=1024, samples=8, prompt=256, median=256, spread=0.6, longest=1024, at_once=8
-)
+LARGE = Workload(groups=1024, samples=8, prompt=256, median=256, spread=0.6, longest=1024, at_once=8)
 SMALL = replace(LARGE, groups=64)
-REASONING = Workload(
-    groups=4096, samples=8, prompt=512, median=1024, spread=0.6, longest=4096, at_once=32
-)
+REASONING = Workload(groups=4096, samples=8, prompt=512, median=1024, spread=0.6, longest=4096, at_once=32)
 
 NOISE = Conditions(noise=0.2)
 SLOW = replace(NOISE, slow_share=0.05)
@@ -99,15 +95,11 @@ class Runs:
         return sum(getattr(report, name) for report in self.reports)
 
 
-def run(
-    times: Times, load: Workload, conditions: Conditions, workers: int, options: argparse.Namespace
-) -> Runs:
+def run(times: Times, load: Workload, conditions: Conditions, workers: int, options: argparse.Namespace) -> Runs:
     reports: list[Report] = []
     efficiencies: list[float] = []
     for seed in range(options.seeds):
-        report = simulate(
-            times, load, SLOW_LINE, conditions, workers=workers, steps=options.steps, seed=seed
-        )
+        report = simulate(times, load, SLOW_LINE, conditions, workers=workers, steps=options.steps, seed=seed)
         ideal = [ideal_seconds(times, load, workers, seed=seed)] * options.steps
         reports.append(report)
         efficiencies.append(sum(ideal) / sum(report.seconds))
@@ -161,25 +153,19 @@ def more_workers(times: Times, options: argparse.Namespace) -> None:
                 + (f"{wrong.seconds:.0f} s | {wrong.efficiency:.0%}" if wrong else "- | -")
             )
         table(
-            told(load),
-            "workers | closed form | simulated | of ideal | with slow workers and losses | of ideal",
-            rows,
+            told(load), "workers | closed form | simulated | of ideal | with slow workers and losses | of ideal", rows
         )
 
 
 def models(cases: list[tuple[str, Machine, Network, Workload]], spec: AdapterSpec) -> None:
     rows: list[str] = []
     for name, machine, network, load in cases:
-        times = times_of(
-            MODELS[name], spec, machine, SERVER, context=load.prompt + load.median // 2
-        )
+        times = times_of(MODELS[name], spec, machine, SERVER, context=load.prompt + load.median // 2)
         cells: list[str] = []
         for workers in (8, 64, 256):
             best = best_blocks(times, load, network, workers)
             costs = step_costs(times, best, network, workers)
-            cells.append(
-                f"{_seconds(costs.seconds)}, {costs.efficiency:.0%}, {_bytes(costs.gradient_bytes)}"
-            )
+            cells.append(f"{_seconds(costs.seconds)}, {costs.efficiency:.0%}, {_bytes(costs.gradient_bytes)}")
         half, limit = half_way(times, load, network)
         size = _bytes(times.adapter_bytes)
         rows.append(f"{name}, {machine.name} | {size} | {' | '.join(cells)} | {half} | {limit}")
@@ -238,9 +224,7 @@ def main() -> int:
         models(cases, AdapterSpec(kind=kind))
     models(cases, AdapterSpec(rank=8))
     reached = "reached" if efficiency >= GOAL else "NOT reached"
-    print(
-        f"\n64 workers, 5 % 3x slower, one loss a minute: {efficiency:.1%} (goal {GOAL:.0%}: {reached})"
-    )
+    print(f"\n64 workers, 5 % 3x slower, one loss a minute: {efficiency:.1%} (goal {GOAL:.0%}: {reached})")
     return 0 if efficiency >= GOAL else 1
 
 

@@ -61,8 +61,7 @@ def direct(connection: Connection) -> None:
     asked = {
         load: [
             SampleRequest(
-                prompt=np.array(prompt, np.int32),
-                params=SamplingParams(seed=seed, stop=(), max_tokens=load.tokens),
+                prompt=np.array(prompt, np.int32), params=SamplingParams(seed=seed, stop=(), max_tokens=load.tokens)
             )
             for seed, prompt in enumerate(prompts(load.requests))
         ]
@@ -81,16 +80,11 @@ def through_the_sdk(server: EmbeddedServer) -> Callable[[Load], Tokens]:
 
     client = tinker.ServiceClient(base_url=server.base_url, api_key=server.key)
     sampler = client.create_sampling_client(base_model=MODEL).result()
-    inputs = {
-        load: [tinker.ModelInput.from_ints(prompt) for prompt in prompts(load.requests)]
-        for load in LOADS
-    }
+    inputs = {load: [tinker.ModelInput.from_ints(prompt) for prompt in prompts(load.requests)] for load in LOADS}
 
     def run(load: Load) -> Tokens:
         futures = [
-            sampler.sample(
-                prompt, 1, tinker.SamplingParams(max_tokens=load.tokens, seed=seed, stop=[])
-            )
+            sampler.sample(prompt, 1, tinker.SamplingParams(max_tokens=load.tokens, seed=seed, stop=[]))
             for seed, prompt in enumerate(inputs[load])
         ]
         return [list(future.result().sequences[0].tokens) for future in futures]
@@ -117,9 +111,7 @@ def through_sockets(server: EmbeddedServer) -> Callable[[Load], Tokens]:
         head = "".join(f"{line}\r\n" for line in (*lines, ""))
         writer.write(head.encode() + sent)
         told = await reader.readuntil(b"\r\n\r\n")
-        length = next(
-            int(line[15:]) for line in told.split(b"\r\n") if line[:15] == b"content-length:"
-        )
+        length = next(int(line[15:]) for line in told.split(b"\r\n") if line[:15] == b"content-length:")
         return int(told.split(b" ", 2)[1]), await reader.readexactly(length)
 
     async def one(pipe: Pipe, session: str, seed: int, prompt: list[int], tokens: int) -> list[int]:
@@ -141,9 +133,7 @@ def through_sockets(server: EmbeddedServer) -> Callable[[Load], Tokens]:
         _, made = await post(pipes[0], "create_sampling_session", opened)
         session = str(json.loads(made)["sampling_session_id"])
         asked = enumerate(prompts(load.requests))
-        found = await asyncio.gather(
-            *(one(pipes[seed], session, seed, prompt, load.tokens) for seed, prompt in asked)
-        )
+        found = await asyncio.gather(*(one(pipes[seed], session, seed, prompt, load.tokens) for seed, prompt in asked))
         for _, writer in pipes:
             writer.close()
         return list(found)
@@ -173,9 +163,7 @@ def main() -> None:
     _parsing()
 
 
-def _compare(
-    client: str, load: Load, run: Callable[[Load], Tokens], server: int, ours: Connection
-) -> None:
+def _compare(client: str, load: Load, run: Callable[[Load], Tokens], server: int, ours: Connection) -> None:
     """Rounds of one load, in turn on both sides."""
     rows: list[tuple[float, float, float, float, float]] = []
     for round_idx in range(load.rounds + 1):
@@ -188,9 +176,7 @@ def _compare(
         assert tokens == expected, "the service and the engine do not sample the same tokens"
         if round_idx > 0:  # the first one warms both sides up
             rows.append((wall, wall_direct, process_cpu(server) - cpu_server, cpu, cpu_direct))
-    walls, walls_direct, cpus, cpus_client, cpus_direct = (
-        list(column) for column in zip(*rows, strict=True)
-    )
+    walls, walls_direct, cpus, cpus_client, cpus_direct = (list(column) for column in zip(*rows, strict=True))
     what, median = f"{client}, {load.requests} x {load.tokens} tokens", statistics.median
     report(f"{what}, wall, best", min(walls), min(walls_direct), LIMIT, "s")
     report(f"{what}, wall, median", median(walls), median(walls_direct), LIMIT, "s")
@@ -224,9 +210,7 @@ def _parsing() -> None:
             tensor.dense, tensor.dtype = values.tobytes(), dtype
             tensor.shape.append(POSITIONS)
     body = request.SerializeToString()
-    session = Engine({"tinsmith/nano": "tinsmith/nano"}).create_session(
-        "tinsmith/nano", AdapterSpec()
-    )
+    session = Engine({"tinsmith/nano": "tinsmith/nano"}).create_session("tinsmith/nano", AdapterSpec())
     parsing: list[float] = []
     stepping: list[float] = []
     for _ in range(LOADS[0].rounds):

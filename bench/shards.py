@@ -143,11 +143,7 @@ def carried_out(job: Job, empty: int) -> tuple[Memory, list[str]]:
     base = stored_base(NAME)
     cut = cut_layers(base.config, job.shards, quantised=job.kind.quantised)
     decoder = build_decoder(
-        base.config,
-        base.weights,
-        NativeKernels(),
-        quantised=job.kind.quantised,
-        layers=cut[job.index],
+        base.config, base.weights, NativeKernels(), quantised=job.kind.quantised, layers=cut[job.index]
     )
     config = base.config
     del base
@@ -182,13 +178,9 @@ def driven(decoder: ShardedDecoder, kind: AdapterKind) -> list[str]:
         found.append(digest({n: t.numpy() for n, t in session.optimizer.gradient().items()}))
         session.optim_step(AdamParams(learning_rate=1e-3))
     found.append(digest({n: t.numpy() for n, t in values(session.adapter.slots).items()}))
-    sampler = Sampler(
-        decoder.config, decoder.kernels, limits=LIMITS, pool=ShardedPool(decoder, LIMITS)
-    )
+    sampler = Sampler(decoder.config, decoder.kernels, limits=LIMITS, pool=ShardedPool(decoder, LIMITS))
     params = SamplingParams(seed=7, max_tokens=8, stop=())
-    requests = [
-        SampleRequest(prompt=datum.tokens, params=params, num_samples=2) for datum in data[:3]
-    ]
+    requests = [SampleRequest(prompt=datum.tokens, params=params, num_samples=2) for datum in data[:3]]
     policies = [Policy(decoder, low) for low in (session.adapter.low, {}, session.adapter.low)]
     for result in sampler.sample(requests, policies):
         for sequence in result.sequences:
@@ -245,12 +237,7 @@ def asked_of(kind: AdapterKind, shards: int, copies: int) -> int:
     if config.tied and not quantised:  # as fp32 a base is its own bytes, without its head's copy
         base -= 4 * config.vocab_size * config.hidden_size
     layer = held_bytes(config, range(1, 2), quantised=quantised)
-    q, kv, hidden, inner = (
-        config.q_size,
-        config.kv_size,
-        config.hidden_size,
-        config.intermediate_size,
-    )
+    q, kv, hidden, inner = (config.q_size, config.kv_size, config.hidden_size, config.intermediate_size)
     weights = RANK * (6 * hidden + 2 * q + 2 * kv + 3 * inner)
     weights += (q + 2 * kv + 2 * hidden + 2 * inner) if kind.decomposed else 0
     adapter = copies * 4 * weights * config.num_layers

@@ -16,30 +16,12 @@ import polars as pl
 
 from tinsmith.data.corpus_card import CorpusCard, SourceDescription, SourceKind, write_card
 from tinsmith.data.metrics_card import MetricsCard, write_metrics_card
-from tinsmith.data.schema import (
-    CARD,
-    EDGE_COLUMNS,
-    EDGES,
-    METRIC_COLUMNS,
-    METRICS,
-    METRICS_CARD,
-    PAPER_COLUMNS,
-    PAPERS,
-)
+from tinsmith.data.schema import CARD, EDGE_COLUMNS, EDGES, METRIC_COLUMNS, METRICS, METRICS_CARD, PAPER_COLUMNS, PAPERS
 
 PAPERS_COUNT, BLOCK, GOAL_GB = 2_000_000, 1 << 16, 4.0
 SHARES = (0.125, 0.296, 0.579)  # disruptive, consolidating, neutral
 CASES = {
-    "5,000 / 500 / 500 balanced": (
-        "--per-class",
-        "2500",
-        "--train",
-        "5000",
-        "--validation",
-        "500",
-        "--test",
-        "500",
-    ),
+    "5,000 / 500 / 500 balanced": ("--per-class", "2500", "--train", "5000", "--validation", "500", "--test", "500"),
     "3 x 200,000": ("--per-class", "200000"),
     "natural, all of them": ("--natural",),
 }
@@ -59,9 +41,7 @@ def blocks(count: int) -> Iterator[tuple[pl.DataFrame, pl.DataFrame]]:
         yield (
             pl.DataFrame([ids]).with_columns(
                 title=pl.Series([f"Paper {i}" for i in rows]),
-                abstract=pl.Series(
-                    [f"{i} {texts[pick]}" for i, pick in zip(rows, picks, strict=True)]
-                ),
+                abstract=pl.Series([f"{i} {texts[pick]}" for i, pick in zip(rows, picks, strict=True)]),
                 year=pl.Series(1980 + rows * 40 // count),
                 field=pl.lit("Physics"),
                 concepts=pl.lit(["Graph", "Paper"]),
@@ -111,9 +91,7 @@ def make_corpus(folder: Path, count: int) -> None:
 
 def in_a_process(arguments: list[str]) -> tuple[float, float]:
     """Run `tinsmith data ...` and return its CPU-seconds and its peak memory in GB."""
-    child = os.posix_spawn(
-        sys.executable, [sys.executable, "-m", "tinsmith", "data", *arguments], os.environ
-    )
+    child = os.posix_spawn(sys.executable, [sys.executable, "-m", "tinsmith", "data", *arguments], os.environ)
     _, status, usage = os.wait4(child, 0)
     if status:
         sys.exit(f"tinsmith data {' '.join(arguments)} failed")

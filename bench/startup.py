@@ -24,9 +24,7 @@ def seconds(arguments: list[str]) -> float:
 def heavy_modules(statement: str) -> list[str]:
     """Which of the heavy packages a statement imports."""
     program = f"import sys\n{statement}\nprint(*[m for m in {HEAVY!r} if m in sys.modules])"
-    found = subprocess.run(
-        [sys.executable, "-c", program], check=True, capture_output=True, text=True
-    )
+    found = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True)
     return found.stdout.splitlines()[-1].split()
 
 

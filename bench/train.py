@@ -23,12 +23,9 @@ BATCH, LENGTH, ROUNDS = 8, 192, 7
 
 
 def ours(tokens: np.ndarray) -> Callable[[], None]:
-    session = TrainingSession(
-        create_adapter(tiny_decoder(NativeKernels()), AdapterSpec(kind=AdapterKind.FULL))
-    )
+    session = TrainingSession(create_adapter(tiny_decoder(NativeKernels()), AdapterSpec(kind=AdapterKind.FULL)))
     datums = [
-        Datum(tokens=row[:-1].astype(np.int32), inputs={"target_tokens": row[1:].astype(np.int32)})
-        for row in tokens
+        Datum(tokens=row[:-1].astype(np.int32), inputs={"target_tokens": row[1:].astype(np.int32)}) for row in tokens
     ]
     return lambda: session.forward_backward(datums, LossName.CROSS_ENTROPY) and None
 
@@ -39,9 +36,7 @@ def theirs(tokens: np.ndarray) -> Callable[[], None]:
 
     def run() -> None:
         logits = model(ids[:, :-1]).logits
-        loss = torch.nn.functional.cross_entropy(
-            logits.flatten(0, 1), ids[:, 1:].flatten(), reduction="sum"
-        )
+        loss = torch.nn.functional.cross_entropy(logits.flatten(0, 1), ids[:, 1:].flatten(), reduction="sum")
         loss.backward()
         loss.item()
 

@@ -53,8 +53,7 @@ def step(client: tinker.TrainingClient, number: int) -> list[Any]:
     prompts = [rng.integers(5, 400, PROMPT).tolist() for _ in range(GROUPS)]
     params = types.SamplingParams(max_tokens=ANSWER, seed=number, stop=[])
     asked = [
-        sampler.sample(types.ModelInput.from_ints(each), num_samples=SIZE, sampling_params=params)
-        for each in prompts
+        sampler.sample(types.ModelInput.from_ints(each), num_samples=SIZE, sampling_params=params) for each in prompts
     ]
     shown: list[Any] = []
     datums: list[types.Datum] = []
@@ -68,20 +67,14 @@ def step(client: tinker.TrainingClient, number: int) -> list[Any]:
                 "target_tokens": types.TensorData.from_numpy(np.array(tokens[1:])),
                 "weights": types.TensorData.from_numpy(weights),
             }
-            datums.append(
-                types.Datum(
-                    model_input=types.ModelInput.from_ints(tokens[:-1]), loss_fn_inputs=inputs
-                )
-            )
+            datums.append(types.Datum(model_input=types.ModelInput.from_ints(tokens[:-1]), loss_fn_inputs=inputs))
     result = client.forward_backward(datums, "cross_entropy").result()
     shown += [output["logprobs"].data for output in result.loss_fn_outputs]
     shown.append(client.optim_step(types.AdamParams(learning_rate=1e-4)).result().metrics)
     return shown
 
 
-def compared(
-    servers: tuple[Running, Running], model: str, rounds: int
-) -> tuple[tuple[list[float], list[float]], bool]:
+def compared(servers: tuple[Running, Running], model: str, rounds: int) -> tuple[tuple[list[float], list[float]], bool]:
     """(CPU-seconds of each step on either server, whether both answered the same)."""
     clients = [trained(server, model) for server in servers]
     seconds: tuple[list[float], list[float]] = ([], [])

@@ -46,9 +46,7 @@ def main() -> None:
     started = time.perf_counter()
     engine = Engine({BASE: BASE}, seed=SEED)
     certificate = engine.certificates[BASE]
-    print(
-        f"certificate {certificate.sha256[:16]}: {len(certificate.checks)} checks, one bit pattern each"
-    )
+    print(f"certificate {certificate.sha256[:16]}: {len(certificate.checks)} checks, one bit pattern each")
     sentences = encoded_sentences()
 
     session = pretrain(engine, sentences)
@@ -67,17 +65,11 @@ def main() -> None:
     engine.kernels.set_threads(1)
     _, second = reinforce(engine, base, sentences, MicroBatches(units=1), verbose=False)
     engine.kernels.set_threads(configured)
-    print(
-        f"  weights_sha256 {first[:16]} and {second[:16]}: {'equal' if first == second else 'DIFFERENT'}"
-    )
+    print(f"  weights_sha256 {first[:16]} and {second[:16]}: {'equal' if first == second else 'DIFFERENT'}")
 
     identity = identify(str(folder.resolve()), base.config, values(base.slots))
-    checkpoint = save(
-        trained, out / "checkpoint", base=identity, with_optimizer=True, overwrite=True
-    )
-    print(
-        f"\nwrote {checkpoint} in {time.perf_counter() - started:.0f} s. Next: load it with transformers and PEFT:"
-    )
+    checkpoint = save(trained, out / "checkpoint", base=identity, with_optimizer=True, overwrite=True)
+    print(f"\nwrote {checkpoint} in {time.perf_counter() - started:.0f} s. Next: load it with transformers and PEFT:")
     print(f"  .venv/bin/tinsmith export {checkpoint} --to peft --out {out / 'peft'}")
     sys.exit(0 if first == second else 1)
 
@@ -85,10 +77,7 @@ def main() -> None:
 def encoded_sentences() -> list[np.ndarray]:
     """The built-in sentences as token ids, each ended by the end token."""
     tokenizer = preset_tokenizer("nano")
-    return [
-        np.array([*tokenizer.encode(text), 0], np.int32)
-        for text in builtin_corpus(num_sentences=4000)
-    ]
+    return [np.array([*tokenizer.encode(text), 0], np.int32) for text in builtin_corpus(num_sentences=4000)]
 
 
 def pretrain(engine: Engine, sentences: Sequence[np.ndarray]) -> TrainingSession:
@@ -100,19 +89,11 @@ def pretrain(engine: Engine, sentences: Sequence[np.ndarray]) -> TrainingSession
         batch = [sentences[i] for i in rng.integers(0, len(sentences), SFT_BATCH)]
         total = sum(len(s) - 1 for s in batch)
         data = [
-            Datum(
-                tokens=s[:-1],
-                inputs={
-                    "target_tokens": s[1:],
-                    "weights": np.full(len(s) - 1, 1 / total, np.float32),
-                },
-            )
+            Datum(tokens=s[:-1], inputs={"target_tokens": s[1:], "weights": np.full(len(s) - 1, 1 / total, np.float32)})
             for s in batch
         ]
         result = session.forward_backward(data, LossName.CROSS_ENTROPY)
-        session.optim_step(
-            AdamParams(learning_rate=3e-3 * min(1.0, (step + 1) / 10), eps=1e-8, grad_clip_norm=1.0)
-        )
+        session.optim_step(AdamParams(learning_rate=3e-3 * min(1.0, (step + 1) / 10), eps=1e-8, grad_clip_norm=1.0))
         if step % 20 == 0 or step == SFT_STEPS - 1:
             print(f"  step {step:3d}  loss {result.metrics['loss:sum']:.3f} nats per token")
     return session
@@ -124,12 +105,7 @@ def reward(sample: SampledSequence) -> float:
 
 
 def reinforce(
-    engine: Engine,
-    base: Decoder,
-    sentences: Sequence[np.ndarray],
-    micro_batches: MicroBatches,
-    *,
-    verbose: bool,
+    engine: Engine, base: Decoder, sentences: Sequence[np.ndarray], micro_batches: MicroBatches, *, verbose: bool
 ) -> tuple[TrainingSession, str]:
     """GRPO with centred advantages, on policy: sample, reward, one gradient step."""
     adapter: Adapter = create_adapter(base, AdapterSpec(kind=AdapterKind.LORA, rank=8, seed=SEED))
@@ -173,9 +149,7 @@ def rollout_datum(prompt: np.ndarray, sample: SampledSequence, advantage: float)
         inputs={
             "target_tokens": tokens[1:],
             "logprobs": np.concatenate([zeros, sample.logprobs]),
-            "advantages": np.concatenate(
-                [zeros, np.full(len(sample.tokens), advantage, np.float32)]
-            ),
+            "advantages": np.concatenate([zeros, np.full(len(sample.tokens), advantage, np.float32)]),
         },
     )
 

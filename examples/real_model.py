@@ -43,12 +43,7 @@ SHARED = {
     "steps": "24",
 }
 SUMS = {**studied_task.SUMS, "generator": "chain_sum", "score": "solved"}
-INSTRUCTIONS = {
-    "task": "instructions",
-    "score": "prompt_strict",
-    "most": "1",
-    "max_tokens": "64",
-}
+INSTRUCTIONS = {"task": "instructions", "score": "prompt_strict", "most": "1", "max_tokens": "64"}
 PAPERS = {
     "task": "taste",
     "score": "right",
@@ -77,9 +72,7 @@ def main() -> None:
     if "corpus" in given:
         tasks["Pairs of papers"] = {**PAPERS, "data": given["corpus"]}
     else:
-        say(
-            "pairs of papers are left out: corpus=FOLDER names one, make real-model DATA=... makes it"
-        )
+        say("pairs of papers are left out: corpus=FOLDER names one, make real-model DATA=... makes it")
     outcomes: dict[str, Outcome] = {}
     for name, keys in tasks.items():
         say(f"{name}: training")
@@ -126,9 +119,7 @@ def _in_transformers(run: Path, out: Path, say: Callable[[str], None]) -> Sectio
         tokens = renderer.build_generation_prompt((Message(role=Role.USER, content=asked),))
         read = torch.tensor([list(tokens)])
         with torch.no_grad():
-            written = model.generate(
-                read, attention_mask=torch.ones_like(read), do_sample=False, max_new_tokens=24
-            )
+            written = model.generate(read, attention_mask=torch.ones_like(read), do_sample=False, max_new_tokens=24)
         theirs = renderer.parse_response(written[0, len(tokens) :].tolist()).message.content
         rows.append((asked.splitlines()[0], str(one["text"]), theirs))
     equal = sum(mine == theirs for _, mine, theirs in rows)

@@ -16,21 +16,11 @@ FORBIDDEN = ("util", "helper", "common", "manager")
 
 
 def main() -> int:
-    tracked = subprocess.run(
-        ["git", "ls-files", "*.py", "*.cpp", "*.hpp"], capture_output=True, text=True, check=True
-    )
+    tracked = subprocess.run(["git", "ls-files", "*.py", "*.cpp", "*.hpp"], capture_output=True, text=True, check=True)
     files = [Path(name) for name in tracked.stdout.split() if Path(name).exists()]
     lengths = {file: len(file.read_text(encoding="utf-8").splitlines()) for file in files}
-    problems = [
-        f"{file}: {lines} lines, at most {MAX_FILE}"
-        for file, lines in lengths.items()
-        if lines > MAX_FILE
-    ]
-    problems += [
-        f"{file}: the name says nothing"
-        for file in files
-        if any(word in file.stem for word in FORBIDDEN)
-    ]
+    problems = [f"{file}: {lines} lines, at most {MAX_FILE}" for file, lines in lengths.items() if lines > MAX_FILE]
+    problems += [f"{file}: the name says nothing" for file in files if any(word in file.stem for word in FORBIDDEN)]
     beside = Counter(file.parent for file in files if file.parts[0] == "src")
     problems += [
         f"{folder}: {count} files, at most {MAX_BESIDE}"
@@ -39,33 +29,23 @@ def main() -> int:
     ]
     source = [lines for file, lines in lengths.items() if file.parts[0] == "src"]
     if source and statistics.median(source) > MAX_MEDIAN:
-        problems.append(
-            f"median file of src/: {statistics.median(source)} lines, at most {MAX_MEDIAN}"
-        )
+        problems.append(f"median file of src/: {statistics.median(source)} lines, at most {MAX_MEDIAN}")
     for file in files:
         if file.suffix == ".py":
             problems += [f"{file}: {problem}" for problem in long_functions(file)]
     for problem in problems:
         print(problem, file=sys.stderr)
     median = statistics.median(source) if source else 0
-    print(
-        f"sizes: {len(files)} files, median of src/ {median:.0f}, longest {max(lengths.values())}"
-    )
+    print(f"sizes: {len(files)} files, median of src/ {median:.0f}, longest {max(lengths.values())}")
     return 1 if problems else 0
 
 
 def long_functions(file: Path) -> list[str]:
     """Functions over the limit, with their length."""
     tree = ast.parse(file.read_text(encoding="utf-8"))
-    functions = [
-        n for n in ast.walk(tree) if isinstance(n, (ast.FunctionDef, ast.AsyncFunctionDef))
-    ]
+    functions = [n for n in ast.walk(tree) if isinstance(n, (ast.FunctionDef, ast.AsyncFunctionDef))]
     sizes = [(f.name, (f.end_lineno or f.lineno) - f.lineno + 1) for f in functions]
-    return [
-        f"{name} has {size} lines, at most {MAX_FUNCTION}"
-        for name, size in sizes
-        if size > MAX_FUNCTION
-    ]
+    return [f"{name} has {size} lines, at most {MAX_FUNCTION}" for name, size in sizes if size > MAX_FUNCTION]
 
 
 if __name__ == "__main__":

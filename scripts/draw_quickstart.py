@@ -49,9 +49,7 @@ def main(folder: Path, out: Path) -> None:
         axes.spines[:].set_visible(False)
     grid[0].set_ylabel("share of all answers", fontsize=9, color=MUTED)
     handles, names = grid[0].get_legend_handles_labels()
-    figure.legend(
-        handles, names, loc="outside right center", frameon=False, fontsize=9, reverse=True
-    )
+    figure.legend(handles, names, loc="outside right center", frameon=False, fontsize=9, reverse=True)
     figure.savefig(out, format="svg", metadata={"Date": None, "Creator": None})
 
 

@@ -15,9 +15,7 @@ FROZEN = Path(__file__).parents[1] / "tests" / "lab" / "experiment" / "fingerpri
 def main() -> int:
     """Add what is new; refuse what changed under the same version, unless `--again` says it was never released."""
     frozen = json.loads(FROZEN.read_text(encoding="utf-8")) if FROZEN.exists() else {}
-    found = {
-        name: dict(by_place) for name, by_place in fingerprints_of(EXPERIMENTS.values()).items()
-    }
+    found = {name: dict(by_place) for name, by_place in fingerprints_of(EXPERIMENTS.values()).items()}
     changed = [
         name
         for name, by_place in found.items()

@@ -38,9 +38,7 @@ def main(where: str) -> int:
             if each.name.replace("_", "-") in SHOWN
         }
     record = tomllib.loads(RECORD.read_text(encoding="utf-8"))
-    print(
-        f"recorded: tinker {record['sdk']}; found: {', '.join(map(' '.join, sorted(versions.items())))}"
-    )
+    print(f"recorded: tinker {record['sdk']}; found: {', '.join(map(' '.join, sorted(versions.items())))}")
     return compare(read_surface(package), record)
 
 
@@ -49,15 +47,7 @@ def install(folder: Path) -> Path:
     python = folder / "bin" / "python"
     if not python.exists():
         subprocess.run([sys.executable, "-m", "venv", str(folder)], check=True)
-    pip = [
-        str(python),
-        "-m",
-        "pip",
-        "install",
-        "--quiet",
-        "--disable-pip-version-check",
-        "--upgrade",
-    ]
+    pip = [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--upgrade"]
     subprocess.run([*pip, *WANTED, f"torch=={version('torch')}"], check=True)
     [packages] = folder.glob("lib/python*/site-packages")
     return packages
@@ -73,9 +63,7 @@ def compare(sent: frozenset[str], record: Mapping[str, Sequence[str]]) -> int:
     _tell("gone", gone)
     _tell("new, and refused by name because its kind is", refused)
     _tell("new, and neither served nor refused by name", unknown)
-    print(
-        f"{len(sent)} things that can be sent: {len(new)} new, {len(gone)} gone, {len(unknown)} unknown here"
-    )
+    print(f"{len(sent)} things that can be sent: {len(new)} new, {len(gone)} gone, {len(unknown)} unknown here")
     return 1 if unknown else 0
 
 

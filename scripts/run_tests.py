@@ -34,16 +34,8 @@ GROUPS: dict[str, tuple[str, ...]] = {
     "models, data": ("tests",),
     "user tasks": ("tests/lab/user_task", "tests/lab/results", "tests/lab/service"),
     "service": ("tests/server", "tests/conformance"),
-    "disruption, debate": (
-        "tests/studies/disruption",
-        "tests/studies/debate",
-        "tests/studies/learning",
-    ),
-    "rubrics, sft_vs_rl": (
-        "tests/studies/rubrics",
-        "tests/studies/sft_vs_rl",
-        "tests/studies/adapters",
-    ),
+    "disruption, debate": ("tests/studies/disruption", "tests/studies/debate", "tests/studies/learning"),
+    "rubrics, sft_vs_rl": ("tests/studies/rubrics", "tests/studies/sft_vs_rl", "tests/studies/adapters"),
     "studies": ("tests/studies",),
     "workers, golden": ("tests/engine/cluster", "tests/golden"),
 }
@@ -157,9 +149,7 @@ def main() -> int:
             await_end(running)
     minutes, seconds = divmod(round(time.monotonic() - begun), 60)
     bad = total["failed"] + total["error"]
-    others = ", ".join(
-        f"{n} {what}" for what, n in total.items() if what not in ("passed", "failed")
-    )
+    others = ", ".join(f"{n} {what}" for what, n in total.items() if what not in ("passed", "failed"))
     print(f"== all, in {minutes}:{seconds:02} min{', ' if others else ''}{others}")
     print(f"{total['passed']} passed, {bad} failed")
     return 1 if bad or not total["passed"] else 0

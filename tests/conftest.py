@@ -25,9 +25,7 @@ settings.register_profile("same", deadline=None, derandomize=True, database=None
 settings.load_profile("same")
 
 
-OF_WHOLES = frozenset(
-    ("base", "connection", "embedded", "made", "place", "running", "server", "service", "whole")
-)
+OF_WHOLES = frozenset(("base", "connection", "embedded", "made", "place", "running", "server", "service", "whole"))
 """Fixtures that start a server or train a model."""
 
 

@@ -155,9 +155,7 @@ def _llama3_factors(config: DecoderConfig, scaling: Llama3Scaling) -> list[float
         elif wavelen > old / scaling.low_freq_factor:
             factors.append(scaling.factor)
         else:
-            smooth = (old / wavelen - scaling.low_freq_factor) / (
-                scaling.high_freq_factor - scaling.low_freq_factor
-            )
+            smooth = (old / wavelen - scaling.low_freq_factor) / (scaling.high_freq_factor - scaling.low_freq_factor)
             factors.append(1 / ((1 - smooth) / scaling.factor + smooth))
     return factors
 

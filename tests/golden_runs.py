@@ -22,9 +22,7 @@ from tinsmith.lab.labels.task import make_task
 from tinsmith.lab.papers.base import PaperBaseRecipe
 from tinsmith.lab.papers.worlds import WorldRecipe, nano_base, papers_of, world_slice
 
-WORLD = WorldRecipe(
-    preset=Preset.TINY, seed=0, per_class=60, caps=Caps(train=120, validation=12, test=12)
-)
+WORLD = WorldRecipe(preset=Preset.TINY, seed=0, per_class=60, caps=Caps(train=120, validation=12, test=12))
 BASE = PaperBaseRecipe(
     num_layers=2,
     vocab_size=512,
@@ -54,10 +52,7 @@ _BOTH = {
 RUNS: Final[Mapping[str, tuple[str, Mapping[str, str]]]] = MappingProxyType(
     {
         "rl": ("remedy/exp6", {**_BOTH, "groups_per_batch": "4", "group_size": "4"}),
-        "rl_datum": (
-            "remedy/exp6",
-            {**_BOTH, "groups_per_batch": "4", "group_size": "4", "gradient_unit": "datum"},
-        ),
+        "rl_datum": ("remedy/exp6", {**_BOTH, "groups_per_batch": "4", "group_size": "4", "gradient_unit": "datum"}),
         "sft": ("sft/lora", {**_BOTH, "batch_size": "8"}),
     }
 )

@@ -64,9 +64,7 @@ QWEN3_MOE = replace(
     family=Family.QWEN3_MOE,
     num_layers=3,
     tied=False,
-    mixture=Mixture(
-        num_experts=8, num_active=2, expert_size=40, normalised=True, dense_layers=(1,)
-    ),
+    mixture=Mixture(num_experts=8, num_active=2, expert_size=40, normalised=True, dense_layers=(1,)),
 )
 """Eight experts, two a token, their weights normalised; the middle layer is dense."""
 
@@ -130,9 +128,7 @@ def sequences(lengths: Sequence[int], config: DecoderConfig, seed: int) -> list[
     return [rng.integers(0, config.vocab_size, n).astype(np.int32) for n in lengths]
 
 
-def full_logprobs(
-    decoder: Decoder, low: LowRanks, tokens: Sequence[np.ndarray]
-) -> list[torch.Tensor]:
+def full_logprobs(decoder: Decoder, low: LowRanks, tokens: Sequence[np.ndarray]) -> list[torch.Tensor]:
     """log p(v | tokens up to t) of one ragged batch, (T, V) per sequence."""
     kernels, forest = decoder.kernels, Forest.whole([len(t) for t in tokens])
     ids = torch.from_numpy(np.concatenate(tokens).astype(np.int64))
@@ -157,11 +153,7 @@ def gradients(session: TrainingSession) -> Tensors:
 
 
 def hf_model(
-    config: DecoderConfig,
-    weights: Tensors,
-    dtype: torch.dtype = torch.float32,
-    *,
-    apart: bool = False,
+    config: DecoderConfig, weights: Tensors, dtype: torch.dtype = torch.float32, *, apart: bool = False
 ) -> torch.nn.Module:
     """The transformers model of these weights; with `apart`, its experts are linear layers by themselves."""
     from transformers import AutoConfig, AutoModelForCausalLM
@@ -170,9 +162,7 @@ def hf_model(
     for key in ("architectures", "dtype", "rope_theta", "rope_scaling"):
         del given[key]
     hf_config = AutoConfig.for_model(given.pop("model_type"), **given)
-    model = AutoModelForCausalLM.from_config(
-        hf_config, attn_implementation="eager", **_experts(config)
-    )
+    model = AutoModelForCausalLM.from_config(hf_config, attn_implementation="eager", **_experts(config))
     if apart:
         model = with_experts_apart(model, config)
     else:
@@ -196,12 +186,7 @@ def experts_together(weights: Tensors, config: DecoderConfig) -> Tensors:
     for layer in filter(config.sparse, range(config.num_layers)):
         prefix = f"model.layers.{layer}.mlp.experts"
         gate, up, down = (
-            torch.stack(
-                [
-                    weights[f"{prefix}.{e}.{m}_proj.weight"]
-                    for e in range(config.mixture.num_experts)
-                ]
-            )
+            torch.stack([weights[f"{prefix}.{e}.{m}_proj.weight"] for e in range(config.mixture.num_experts)])
             for m in ("gate", "up", "down")
         )
         together[f"{prefix}.gate_up_proj"] = torch.cat([gate, up], dim=1)
@@ -263,9 +248,7 @@ def reference_logprobs(model: torch.nn.Module, tokens: np.ndarray) -> torch.Tens
 
 
 def reference_gradients(
-    model: torch.nn.Module,
-    datums: Iterable[Datum],
-    loss: Callable[[torch.Tensor, Datum], torch.Tensor],
+    model: torch.nn.Module, datums: Iterable[Datum], loss: Callable[[torch.Tensor, Datum], torch.Tensor]
 ) -> Tensors:
     """The gradient of the sum of `loss(logprobs of the targets, datum)` by autograd."""
     model.zero_grad(set_to_none=False)
@@ -292,11 +275,7 @@ def relative_error(ours: Tensors, reference: Tensors) -> float:
 
 
 def make_adapter(
-    config: DecoderConfig,
-    spec: AdapterSpec,
-    *,
-    active: bool = True,
-    targets: Collection[str] | None = None,
+    config: DecoderConfig, spec: AdapterSpec, *, active: bool = True, targets: Collection[str] | None = None
 ) -> Adapter:
     """An adapter on the shared base; `active` disturbs a low-rank one."""
     base = small_decoder(config, quantised=spec.kind.quantised)
@@ -329,10 +308,7 @@ def base_sha256(decoder: Decoder) -> str:
 
 
 def make_datums(
-    config: DecoderConfig,
-    lengths: Sequence[int],
-    seed: int,
-    loss: LossName = LossName.CROSS_ENTROPY,
+    config: DecoderConfig, lengths: Sequence[int], seed: int, loss: LossName = LossName.CROSS_ENTROPY
 ) -> list[Datum]:
     """Ragged datums with the inputs of a loss and very uneven masks; equal ones for every loss.
 
@@ -343,9 +319,9 @@ def make_datums(
     datums: list[Datum] = []
     for i, tokens in enumerate(sequences(lengths, config, seed)):
         n = len(tokens)
-        counts = (np.ones(n), np.arange(n) == n - 1, (rng.random(n) < 0.3) | (np.arange(n) == 0))[
-            i % 3
-        ].astype(np.float32)
+        counts = (np.ones(n), np.arange(n) == n - 1, (rng.random(n) < 0.3) | (np.arange(n) == 0))[i % 3].astype(
+            np.float32
+        )
         inputs = {
             "target_tokens": rng.integers(0, config.vocab_size, n),
             "weights": counts * rng.uniform(0.2, 2.0, n),

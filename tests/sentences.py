@@ -7,8 +7,4 @@ import re
 
 def missing(text: str, *wanted: object) -> list[str]:
     """Return those names and numbers that do not stand in a text as words of their own."""
-    return [
-        str(one)
-        for one in wanted
-        if re.search(rf"(?<![\w.]){re.escape(str(one))}(?!\w|\.\d)", text) is None
-    ]
+    return [str(one) for one in wanted if re.search(rf"(?<![\w.]){re.escape(str(one))}(?!\w|\.\d)", text) is None]

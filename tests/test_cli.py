@@ -56,9 +56,7 @@ def nano() -> OpenedBase:
     return open_base(NANO, seed=SEED)
 
 
-def _save(
-    state: Path, path: str, base: OpenedBase, kind: AdapterKind = AdapterKind.LORA
-) -> tuple[Path, Adapter]:
+def _save(state: Path, path: str, base: OpenedBase, kind: AdapterKind = AdapterKind.LORA) -> tuple[Path, Adapter]:
     kernels = NativeKernels()
     decoder = build_decoder(base.config, base.weights, kernels, quantised=kind.quantised)
     adapter = create_adapter(decoder, AdapterSpec(kind=kind, rank=2))
@@ -111,9 +109,7 @@ def _logprobs_of_transformers(folder: Path) -> torch.Tensor:
 
 @pytest.mark.whole
 @pytest.mark.parametrize("kind", AdapterKind)
-def test_a_merged_export_is_the_model_that_was_trained(
-    kind: AdapterKind, tmp_path: Path, nano: OpenedBase
-) -> None:
+def test_a_merged_export_is_the_model_that_was_trained(kind: AdapterKind, tmp_path: Path, nano: OpenedBase) -> None:
     path, out = "tinker://s:train:0/sampler_weights/a", tmp_path / "out"
     _, adapter = _save(tmp_path, path, nano, kind)
     exported = export(path, to="merged", out=out, state=tmp_path)
@@ -124,9 +120,7 @@ def test_a_merged_export_is_the_model_that_was_trained(
     assert float((ours - _logprobs_of_transformers(out)).abs().max()) <= 1e-5
 
 
-def test_export_prints_what_it_wrote_and_the_difference(
-    run: Run, state: Path, tmp_path: Path
-) -> None:
+def test_export_prints_what_it_wrote_and_the_difference(run: Run, state: Path, tmp_path: Path) -> None:
     path = "tinker://s:train:0/weights/1"
     ran = run("export", path, "--to", "peft", "--out", tmp_path / "o", "--state", state)
     assert ran.code == 0
@@ -138,17 +132,11 @@ def test_export_prints_what_it_wrote_and_the_difference(
 
 
 @pytest.mark.whole
-def test_the_module_is_the_command_line_and_state_is_in_the_home(
-    tmp_path: Path, state: Path
-) -> None:
+def test_the_module_is_the_command_line_and_state_is_in_the_home(tmp_path: Path, state: Path) -> None:
     command = [sys.executable, "-m", "tinsmith", "export", "tinker://s:train:0/weights/1"]
     command += ["--to", "merged", "--out", str(tmp_path / "out")]
     ran = subprocess.run(
-        command,
-        env={**os.environ, "TINSMITH_HOME": str(state.parent)},
-        capture_output=True,
-        text=True,
-        check=False,
+        command, env={**os.environ, "TINSMITH_HOME": str(state.parent)}, capture_output=True, text=True, check=False
     )
     assert (ran.returncode, ran.stderr) == (0, "")
     assert {"config.json", "model.safetensors", "tokenizer.json"} <= {
@@ -156,9 +144,7 @@ def test_the_module_is_the_command_line_and_state_is_in_the_home(
     }
 
 
-def test_a_run_folder_stands_for_its_last_checkpoint(
-    run: Run, state: Path, tmp_path: Path, nano: OpenedBase
-) -> None:
+def test_a_run_folder_stands_for_its_last_checkpoint(run: Run, state: Path, tmp_path: Path, nano: OpenedBase) -> None:
     _save(state, "tinker://s:train:0/weights/2", nano, AdapterKind.DORA)
     rows = [
         {"name": "1", "batch": 1, "state_path": "tinker://s:train:0/weights/1"},
@@ -178,9 +164,7 @@ def test_a_run_folder_stands_for_its_last_checkpoint(
     assert json.loads((tmp_path / "o" / "adapter_config.json").read_text())["use_dora"] is True
 
 
-def test_a_base_that_moved_is_named_and_its_tokenizer_is_copied(
-    run: Run, tmp_path: Path, nano: OpenedBase
-) -> None:
+def test_a_base_that_moved_is_named_and_its_tokenizer_is_copied(run: Run, tmp_path: Path, nano: OpenedBase) -> None:
     write_folder(tmp_path / "base", nano.config, nano.weights)
     (tmp_path / "base" / "tokenizer.json").write_text("{}")
     (tmp_path / "base" / "README.md").touch()
@@ -199,9 +183,7 @@ def test_a_base_that_moved_is_named_and_its_tokenizer_is_copied(
 
 def test_an_export_above_the_limit_exits_with_1(run: Run, tmp_path: Path, nano: OpenedBase) -> None:
     kernels = NativeKernels()
-    adapter = create_adapter(
-        build_decoder(nano.config, nano.weights, kernels), AdapterSpec(kind=AdapterKind.FULL)
-    )
+    adapter = create_adapter(build_decoder(nano.config, nano.weights, kernels), AdapterSpec(kind=AdapterKind.FULL))
     adapter.decoder.final_norm.value.fill_(3e38)  # finite, but no logit is
     session = TrainingSession(adapter)
     save(session, tmp_path / "a", base=nano.identity, with_optimizer=False)
@@ -237,9 +219,7 @@ def _refused(ran: Ran, says: str) -> None:
         (["export", "tinker://s/weights/9", "--to", "peft", "--out", "o"], "--state DIR"),
     ],
 )
-def test_a_mistake_is_told_in_five_lines(
-    run: Run, tmp_path: Path, arguments: list[str], says: str
-) -> None:
+def test_a_mistake_is_told_in_five_lines(run: Run, tmp_path: Path, arguments: list[str], says: str) -> None:
     if "--out" in arguments:
         arguments = [*arguments[:-1], str(tmp_path / "o"), "--state", str(tmp_path)]
     _refused(run(*arguments), says)
@@ -247,9 +227,7 @@ def test_a_mistake_is_told_in_five_lines(
 
 
 @pytest.mark.parametrize("row", ["", "{}\n", '{"state_path": "tinker://s/wei', "[1]\n"])
-def test_a_run_whose_last_row_is_no_checkpoint_is_refused(
-    run: Run, tmp_path: Path, row: str
-) -> None:
+def test_a_run_whose_last_row_is_no_checkpoint_is_refused(run: Run, tmp_path: Path, row: str) -> None:
     (tmp_path / "checkpoints.jsonl").write_text(row)
     arguments = ("--to", "peft", "--out", tmp_path / "out", "--state", tmp_path)
     _refused(run("export", tmp_path, *arguments), "the last row names no checkpoint")
@@ -290,7 +268,5 @@ def test_a_base_of_other_weights_is_refused(tmp_path: Path, state: Path, nano: O
     write_folder(tmp_path / "other", nano.config, weights)
     folder = TinkerPath.parse("tinker://s:train:0/weights/1").folder(state)
     with pytest.raises(CheckpointError, match="base fingerprint"):
-        export(
-            str(folder), to="peft", out=tmp_path / "o", state=state, base=str(tmp_path / "other")
-        )
+        export(str(folder), to="peft", out=tmp_path / "o", state=state, base=str(tmp_path / "other"))
     assert not (tmp_path / "o").exists()

@@ -9,9 +9,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
-FILES = sorted(
-    file for folder in ("examples", "bench", "scripts") for file in (ROOT / folder).rglob("*.py")
-)
+FILES = sorted(file for folder in ("examples", "bench", "scripts") for file in (ROOT / folder).rglob("*.py"))
 
 
 @pytest.mark.parametrize("file", FILES, ids=lambda file: str(file.relative_to(ROOT)))

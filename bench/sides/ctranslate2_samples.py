@@ -14,9 +14,7 @@ from side import Measured, measure, serve
 def main() -> None:
     folder = Path(sys.argv[1]) / "ctranslate2"
     words = json.loads((folder / "vocabulary.json").read_text())
-    generator = ctranslate2.Generator(
-        str(folder), compute_type="float32", intra_threads=int(sys.argv[2])
-    )
+    generator = ctranslate2.Generator(str(folder), compute_type="float32", intra_threads=int(sys.argv[2]))
 
     def work(task: dict[str, Any]) -> Measured:
         """Of its settings: `prompts_at_once`; `topk` 0 draws from the whole distribution."""

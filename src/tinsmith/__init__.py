@@ -11,13 +11,7 @@ if TYPE_CHECKING:
     from tinsmith.lab.papers.sets import load_slice
     from tinsmith.lab.service.connect import connect
     from tinsmith.lab.user_task.run import TaskRun, run
-    from tinsmith.lab.user_task.task import (
-        Answered,
-        Probed,
-        Task,
-        of_conversation,
-        of_group,
-    )
+    from tinsmith.lab.user_task.task import Answered, Probed, Task, of_conversation, of_group
     from tinsmith.studies.disruption.comparing import compare
     from tinsmith.studies.disruption.estimators import GRPO, SFT
 

@@ -36,11 +36,7 @@ def test_the_seeds_tables_are_checked(run: Run) -> None:
 
 def test_the_seeds_tables_as_json(run: Run) -> None:
     found = json.loads(run("consistency", "--seeds", "--json").out)
-    assert found["ladder"]["solutions"][0]["sizes"] == {
-        "disruptive": 145,
-        "consolidating": 166,
-        "neutral": 189,
-    }
+    assert found["ladder"]["solutions"][0]["sizes"] == {"disruptive": 145, "consolidating": 166, "neutral": 189}
     assert found["exp5_as_stated"]["solutions"] == []
     assert found["exp5"]["solutions"][0]["n"] == 2000
 
@@ -61,8 +57,7 @@ def test_one_line_from_options(run: Run) -> None:
 def test_a_table_from_a_file_keeps_its_digits(run: Run, tmp_path: Path) -> None:
     file = tmp_path / "table.json"
     file.write_text(
-        '{"labels": ["a", "b"], "n": 100, "runs": {"x": {"recall/a": 0.50, "recall/b": 0.20, '
-        '"label_match": 0.41}}}'
+        '{"labels": ["a", "b"], "n": 100, "runs": {"x": {"recall/a": 0.50, "recall/b": 0.20, "label_match": 0.41}}}'
     )
     found = json.loads(run("consistency", "--file", file, "--json").out)
     assert {"a": 70, "b": 30} in [solution["sizes"] for solution in found["solutions"]]
@@ -80,10 +75,7 @@ def test_a_table_from_a_file_keeps_its_digits(run: Run, tmp_path: Path) -> None:
         (["--recall", "disruptive"], "NAME=NUMBER"),
         (["--recall", "disruptive=0.3", "--recall", "disruptive=0.4"], "named twice"),
         (["--recall", "x=0.3"], "--labels"),
-        (
-            ["--label-match", "0.3", "--n", "0"],
-            "the number of items must be a whole number above 0",
-        ),
+        (["--label-match", "0.3", "--n", "0"], "the number of items must be a whole number above 0"),
         (["--label-match", "0.3", "--n", "5", "--max-n", "9"], "not both"),
         (["--file", "none.json"], "there is no file none.json"),
         (["--seeds", "--n", "500"], "their own labels and n"),
@@ -91,9 +83,7 @@ def test_a_table_from_a_file_keeps_its_digits(run: Run, tmp_path: Path) -> None:
         (["--label-match", "0.3", "--labels", "a,,b"], "--labels"),
     ],
 )
-def test_mistakes_with_rates_are_told_in_a_few_lines(
-    run: Run, arguments: list[str], words: str
-) -> None:
+def test_mistakes_with_rates_are_told_in_a_few_lines(run: Run, arguments: list[str], words: str) -> None:
     ran = run("consistency", *arguments)
     assert ran.code == 2
     assert words in ran.err
@@ -108,10 +98,7 @@ def test_mistakes_with_rates_are_told_in_a_few_lines(
         ('{"labels": ["a", "b"], "runs": {"x": {"recall/a": true}}}', "a rate is a number"),
         ('{"labels": ["a", "b"], "runs": {"x": {"recall": 0.5}}}', "no such rate"),
         ('{"labels": ["a", "b"], "runs": {}}', "at least one line"),
-        (
-            '{"labels": ["a", "b"], "n": 1.5, "runs": {"x": {"recall/a": 0.5}}}',
-            "n must be the number of items",
-        ),
+        ('{"labels": ["a", "b"], "n": 1.5, "runs": {"x": {"recall/a": 0.5}}}', "n must be the number of items"),
     ],
 )
 def test_mistakes_in_a_table_are_told(run: Run, tmp_path: Path, text: str, words: str) -> None:
@@ -147,9 +134,7 @@ def test_the_example_prints_the_worked_table(run: Run) -> None:
 
 def test_a_matrix_and_posteriors_from_files(run: Run, tmp_path: Path) -> None:
     known, table = tmp_path / "p.jsonl", tmp_path / "r.json"
-    known.write_text(
-        '{"no": 0.4, "yes": 0.6, "weight": 3, "id": "W1"}\n\n{"yes": 0.2, "no": 0.8}\n'
-    )
+    known.write_text('{"no": 0.4, "yes": 0.6, "weight": 3, "id": "W1"}\n\n{"yes": 0.2, "no": 0.8}\n')
     table.write_text('{"no": {"no": 1, "yes": 0}, "yes": {"no": 0, "yes": 1.5}}')
     found = json.loads(run("incentives", "--posteriors", known, "--matrix", table, "--json").out)
     assert found["labels"] == ["no", "yes"]
@@ -191,9 +176,7 @@ def test_a_class_weight_is_a_setting_of_the_reward(run: Run) -> None:
         (["--labels", "a,b"], "its own labels"),
     ],
 )
-def test_mistakes_with_rewards_are_told_in_a_few_lines(
-    run: Run, arguments: list[str], words: str
-) -> None:
+def test_mistakes_with_rewards_are_told_in_a_few_lines(run: Run, arguments: list[str], words: str) -> None:
     ran = run("incentives", *arguments)
     assert ran.code == 2
     assert words in ran.err
@@ -204,11 +187,7 @@ def test_mistakes_with_rewards_are_told_in_a_few_lines(
     ("name", "text", "words"),
     [
         ("p.jsonl", '{"yes": 60, "no": 40}', "not a distribution"),
-        (
-            "p.jsonl",
-            '{"yes": 0.6, "no": 0.4}\n{"yes": 0.6, "maybe": 0.4}',
-            "line 2 has other labels",
-        ),
+        ("p.jsonl", '{"yes": 0.6, "no": 0.4}\n{"yes": 0.6, "maybe": 0.4}', "line 2 has other labels"),
         ("p.jsonl", '{"yes": 0.6, "no": "x"}', "not one number for every label"),
         ("p.jsonl", "{", "line 1 is not JSON"),
         ("p.jsonl", "", "has no line"),
@@ -217,9 +196,7 @@ def test_mistakes_with_rewards_are_told_in_a_few_lines(
         ("p.npy", "not an array", "not an array of numbers"),
     ],
 )
-def test_mistakes_in_posteriors_are_told(
-    run: Run, tmp_path: Path, name: str, text: str, words: str
-) -> None:
+def test_mistakes_in_posteriors_are_told(run: Run, tmp_path: Path, name: str, text: str, words: str) -> None:
     file = tmp_path / name
     file.write_text(text)
     ran = run("incentives", "--posteriors", file)

@@ -12,17 +12,7 @@ from typing import Any
 
 import pytest
 
-HEAVY = (
-    "torch",
-    "sklearn",
-    "scipy",
-    "matplotlib",
-    "transformers",
-    "tinker",
-    "pandas",
-    "polars",
-    "httpx",
-)
+HEAVY = ("torch", "sklearn", "scipy", "matplotlib", "transformers", "tinker", "pandas", "polars", "httpx")
 
 ANSWERED = (("--help",), ("run",), ("run", "--help"), ("run", "remedy/exp6", "--help"))
 MISTAKES = (

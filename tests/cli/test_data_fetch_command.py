@@ -32,9 +32,7 @@ def test_it_says_what_is_there_and_what_is_next(fetch: Run, tmp_path: Path) -> N
     assert again.out.splitlines()[0] != first.out.splitlines()[0]
 
 
-def test_without_a_folder_it_takes_the_name(
-    fetch: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_without_a_folder_it_takes_the_name(fetch: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     assert fetch("hepth").code == 0
     assert (tmp_path / "hepth" / "edges.tsv.gz").is_file()

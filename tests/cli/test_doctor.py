@@ -29,8 +29,7 @@ KEY = "tml-a-key-that-appears-nowhere"
 
 WORKERS = [
     {"name": "a", "node": "one", "threads": 2, "alive": True, "under_way": 3, "done": 17},
-    {"name": "b", "node": "three", "threads": 1, "alive": False, "under_way": 0, "done": 4}
-    | {"lost": "it was killed"},
+    {"name": "b", "node": "three", "threads": 1, "alive": False, "under_way": 0, "done": 4} | {"lost": "it was killed"},
 ]
 
 
@@ -66,9 +65,7 @@ def url() -> Iterator[str]:
         thread.join()
 
 
-def test_a_server_is_asked_with_the_key_and_the_key_is_not_told(
-    url: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_server_is_asked_with_the_key_and_the_key_is_not_told(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TINKER_API_KEY", KEY)
     (found,) = server(url)
     assert "answers in" in found.text
@@ -92,9 +89,7 @@ def test_the_workers_of_a_server_are_a_line_each_and_a_lost_one_can_wait(
 
 
 @pytest.mark.parametrize("key", ["tml-another", ""])
-def test_a_key_that_does_not_fit_is_told(
-    url: str, monkeypatch: pytest.MonkeyPatch, key: str
-) -> None:
+def test_a_key_that_does_not_fit_is_told(url: str, monkeypatch: pytest.MonkeyPatch, key: str) -> None:
     monkeypatch.setenv("TINKER_API_KEY", key)
     (found,) = server(url)
     assert missing(found.todo, "TINKER_API_KEY") == []
@@ -114,9 +109,7 @@ def test_no_server_is_nothing_to_do() -> None:
     assert found.todo is None
 
 
-def test_versions_are_compared_with_what_the_package_asks_for(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_versions_are_compared_with_what_the_package_asks_for(monkeypatch: pytest.MonkeyPatch) -> None:
     assert [one.todo for one in doctor.versions()] == [None]
     there = importlib.metadata.version
 
@@ -131,9 +124,7 @@ def test_versions_are_compared_with_what_the_package_asks_for(
     assert all(one.must and "pip install" in (one.todo or "") for one in wrong)
 
 
-def test_packages_for_a_gpu_where_there_is_none_are_a_warning(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_packages_for_a_gpu_where_there_is_none_are_a_warning(monkeypatch: pytest.MonkeyPatch) -> None:
     installed = SimpleNamespace(metadata={"Name": "nvidia-cublas"})
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 0)
     monkeypatch.setattr(importlib.metadata, "distributions", lambda: [installed])
@@ -190,9 +181,7 @@ def test_the_command_ends_with_what_to_do(capsys: pytest.CaptureFixture[str]) ->
 
 
 @pytest.mark.usefixtures("quick")
-def test_the_command_in_json(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_command_in_json(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TINKER_BASE_URL", "http://127.0.0.1:1")
     monkeypatch.setenv("TINKER_API_KEY", KEY)
     code, told = run(capsys, "--json")

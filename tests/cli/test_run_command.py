@@ -43,9 +43,7 @@ def run(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp
     return run
 
 
-def test_without_a_name_every_experiment_is_listed_with_its_question(
-    run: Run, tmp_path: Path
-) -> None:
+def test_without_a_name_every_experiment_is_listed_with_its_question(run: Run, tmp_path: Path) -> None:
     ran = run()
     assert (ran.code, ran.err) == (0, "")
     for one in EXPERIMENTS.values():
@@ -55,9 +53,7 @@ def test_without_a_name_every_experiment_is_listed_with_its_question(
 
 
 @pytest.mark.parametrize("name", ["ladder/exp5", "sft/lora_offset", "control/exact_gradient"])
-def test_a_dry_run_says_what_it_would_take_and_writes_nothing(
-    run: Run, tmp_path: Path, name: str
-) -> None:
+def test_a_dry_run_says_what_it_would_take_and_writes_nothing(run: Run, tmp_path: Path, name: str) -> None:
     ran = run(name, "seed=2", "dry_run=true")
     assert ran.code == 0
     assert f"{name}@1 seed=2" in ran.out
@@ -71,14 +67,7 @@ def test_a_dry_run_at_the_seeds_place_needs_a_model_and_knows_no_time(run: Run) 
     refused = run("ladder/exp4", "at=seed", "dry_run=true")
     assert (refused.code, refused.out) == (2, "")
     assert "model_name" in refused.err
-    ran = run(
-        "ladder/exp4",
-        "at=seed",
-        "model_name=tinsmith/nano",
-        "device=cuda",
-        "dry_run=true",
-        "arithmetic=fast",
-    )
+    ran = run("ladder/exp4", "at=seed", "model_name=tinsmith/nano", "device=cuda", "dry_run=true", "arithmetic=fast")
     assert "313 steps" in ran.out
     assert "unknown" in ran.out
 
@@ -91,16 +80,10 @@ def test_a_dry_run_tells_the_parent_its_own_change_and_every_value(run: Run) -> 
     values = dict(word.split("=") for word in lines[3].split()[1:])
     own = {each.name for each in key_help(EXPERIMENTS["remedy/exp6"]) if not each.circumstance}
     assert set(values) == own
-    assert (values["reward"], values["lora_rank"], values["contract"]) == (
-        "macro_f1",
-        "4",
-        "two_key",
-    )
+    assert (values["reward"], values["lora_rank"], values["contract"]) == ("macro_f1", "4", "two_key")
 
 
-def test_with_another_model_or_server_nothing_speaks_of_the_base_that_is_built_here(
-    run: Run,
-) -> None:
+def test_with_another_model_or_server_nothing_speaks_of_the_base_that_is_built_here(run: Run) -> None:
     elsewhere = ("base_url=http://127.0.0.1:9", "model_name=org/model")
     for arguments in (elsewhere, (*elsewhere, "learning_rate=1e-4", "dry_run=true")):
         ran = run("ladder/exp1", *arguments)
@@ -179,9 +162,7 @@ def test_a_mistake_takes_five_lines_and_exit_code_2(
 
 
 @pytest.mark.parametrize("name", ["study/adapters", "study/sft_vs_rl"])
-def test_a_study_that_another_process_runs_is_left_alone(
-    run: Run, tmp_path: Path, name: str
-) -> None:
+def test_a_study_that_another_process_runs_is_left_alone(run: Run, tmp_path: Path, name: str) -> None:
     out = tmp_path / "out"
     with sole_process(out):
         ran = run(name, f"out={out}")

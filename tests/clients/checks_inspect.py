@@ -30,9 +30,7 @@ def test_recipe(bench: Workbench, server: Running) -> None:
     assert "accuracy" in bench.recipe(server, "inspect-ai", model=TALKER)
 
 
-def test_answers_are_matched_and_graded(
-    twice: tuple[Mapping[str, Samples], Mapping[str, Samples]],
-) -> None:
+def test_answers_are_matched_and_graded(twice: tuple[Mapping[str, Samples], Mapping[str, Samples]]) -> None:
     samples = twice[0]["scored"]
     assert len(samples) == 16
     for sample in samples:
@@ -46,9 +44,7 @@ def test_letters_are_chosen(twice: tuple[Mapping[str, Samples], Mapping[str, Sam
         assert sample["scores"]["choice"] == ("C" if "42" in sample["answer"] else "I"), sample
 
 
-def test_a_run_repeats_on_a_fresh_server(
-    twice: tuple[Mapping[str, Samples], Mapping[str, Samples]],
-) -> None:
+def test_a_run_repeats_on_a_fresh_server(twice: tuple[Mapping[str, Samples], Mapping[str, Samples]]) -> None:
     first, again = ({task: _sorted(done[task]) for task in done} for done in twice)
     assert first == again
 

@@ -41,9 +41,7 @@ def smollm2() -> Path:
     return FOLDER
 
 
-def test_200_items_are_chosen_as_by_its_own_model(
-    bench: Workbench, smollm2: Path, tmp_path: Path
-) -> None:
+def test_200_items_are_chosen_as_by_its_own_model(bench: Workbench, smollm2: Path, tmp_path: Path) -> None:
     write_tasks(tmp_path / "tasks", ITEMS)
     task = (str(tmp_path / "tasks"), "made")
     with Running(tmp_path / "state", model=f"{NAME}={smollm2}") as server:
@@ -53,10 +51,7 @@ def test_200_items_are_chosen_as_by_its_own_model(
         served = bench.run(server, PROGRAM, *asked, seconds=LONG)
         asked = ("hf", f"pretrained={smollm2},dtype=float32", *task)
         own = bench.run(server, PROGRAM, *asked, seconds=LONG)
-    pairs = [
-        list(zip(ours, theirs, strict=True))
-        for ours, theirs in zip(served["items"], own["items"], strict=True)
-    ]
+    pairs = [list(zip(ours, theirs, strict=True)) for ours, theirs in zip(served["items"], own["items"], strict=True)]
     sums = [abs(ours[0] - theirs[0]) for item in pairs for ours, theirs in item]
     print(f"acc {own['metrics']['acc,none']}, largest difference {max(sums):.1e} nats")
     assert len(pairs) == ITEMS

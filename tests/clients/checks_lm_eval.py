@@ -27,11 +27,7 @@ class Tasks:
         """A task by the server's model."""
         route = "chat/completions" if kind == "chat-completions" else kind
         where = f"model={TALKER},base_url={self.server.url}/v1/{route},num_concurrent=2"
-        own = (
-            ""
-            if kind == "chat-completions"
-            else f",tokenizer_backend=huggingface,tokenizer={TALKER}"
-        )
+        own = "" if kind == "chat-completions" else f",tokenizer_backend=huggingface,tokenizer={TALKER}"
         return self._run(f"local-{kind}", where + own, task)
 
     def own(self, task: str) -> Any:

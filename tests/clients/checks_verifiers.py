@@ -58,14 +58,10 @@ def test_an_evaluation_repeats_on_a_fresh_server(evaluations: Evaluations, tmp_p
     first, again = done
     assert len(first) == 8
     assert {_reward(trace) for trace in first} == {0.0, 1.0}
-    assert [(_words(trace), _reward(trace)) for trace in first] == [
-        (_words(trace), _reward(trace)) for trace in again
-    ]
+    assert [(_words(trace), _reward(trace)) for trace in first] == [(_words(trace), _reward(trace)) for trace in again]
 
 
-def test_a_rollout_for_training_has_the_servers_own_logprobs(
-    evaluations: Evaluations, server: Running
-) -> None:
+def test_a_rollout_for_training_has_the_servers_own_logprobs(evaluations: Evaluations, server: Running) -> None:
     train = ("--client.type", "train", "--client.renderer-model-name", TALKER)
     traces = evaluations.traces(server, *train)
     client = tinker.ServiceClient(base_url=server.url, api_key=KEY)

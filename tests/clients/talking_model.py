@@ -14,15 +14,7 @@ from bent_model import END, byte_tokenizer, write_bent_model
 NAME = "tests/talker"
 
 SPECIAL = ("<|endoftext|>", "<|im_start|>", "<|im_end|>", "<|call|>", "<|answer|>")
-CALL = (
-    "<tool_call>",
-    '\n{"name": "add", "arguments": ',
-    '{"a": ',
-    '19, "b": ',
-    "23}",
-    "}\n",
-    "</tool_call>",
-)
+CALL = ("<tool_call>", '\n{"name": "add", "arguments": ', '{"a": ', '19, "b": ', "23}", "}\n", "</tool_call>")
 """A call of the tool `add`, as Qwen's models write it, in pieces that a grammar of such calls can follow."""
 STRENGTH = 2.2
 """Nearly nothing else follows: fifteen nats for every step."""

@@ -14,10 +14,7 @@ from tinsmith.ops.kernels import HeadShape, Kernels
 from tinsmith.ops.native import NativeKernels
 from tinsmith.ops.stock import StockKernels
 
-KERNELS: dict[str, Kernels] = {
-    "native": NativeKernels(),
-    "stock": StockKernels(torch.device("cpu")),
-}
+KERNELS: dict[str, Kernels] = {"native": NativeKernels(), "stock": StockKernels(torch.device("cpu"))}
 if torch.cuda.is_available():
     KERNELS["stock-cuda"] = StockKernels(torch.device("cuda"))
 
@@ -54,11 +51,7 @@ def silu_gate(gate_up: Tensor) -> Tensor:
 
 
 def rotate(
-    qkv: Tensor,
-    shape: HeadShape,
-    positions: Tensor,
-    frequencies: Tensor,
-    gains: tuple[Tensor, Tensor, float] | None,
+    qkv: Tensor, shape: HeadShape, positions: Tensor, frequencies: Tensor, gains: tuple[Tensor, Tensor, float] | None
 ) -> Tensor:
     """Each pair (x_j, x_j+half) of q and k as a complex number, turned by position * frequency."""
     n, d = len(qkv), shape.head_dim

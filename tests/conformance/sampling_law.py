@@ -52,9 +52,7 @@ def gumbel(key: int, token: int) -> float:
     return -math.log(exponential)
 
 
-def allowed_tokens(
-    logits: NDArray[np.float32], temperature: float, top_k: int, top_p: float
-) -> list[int]:
+def allowed_tokens(logits: NDArray[np.float32], temperature: float, top_k: int, top_p: float) -> list[int]:
     """The tokens a draw may give, most probable first, ties by lower id."""
     order = sorted(range(len(logits)), key=lambda v: (-float(logits[v]), v))
     if top_k > 0:

@@ -11,11 +11,7 @@ from torch import Tensor
 from tinsmith.ops import nf4
 from tinsmith.ops.kernels import AdamStep, HeadGains, HeadShape, Kernels
 
-SEGMENTS = {
-    "one": [0, 40],
-    "several": [0, 1, 17, 40],
-    "empty ones": [0, 0, 7, 7, 7, 39, 40, 40],
-}
+SEGMENTS = {"one": [0, 40], "several": [0, 1, 17, 40], "empty ones": [0, 0, 7, 7, 7, 39, 40, 40]}
 segmented = pytest.mark.parametrize("bounds", SEGMENTS.values(), ids=SEGMENTS.keys())
 NUM_ROWS = 40
 
@@ -25,18 +21,14 @@ SHAPES = [
     HeadShape(heads=4, kv_heads=1, head_dim=80),
     HeadShape(heads=6, kv_heads=3, head_dim=32),
 ]
-shaped = pytest.mark.parametrize(
-    "shape", SHAPES, ids=lambda s: f"{s.heads}q{s.kv_heads}kv{s.head_dim}d"
-)
+shaped = pytest.mark.parametrize("shape", SHAPES, ids=lambda s: f"{s.heads}q{s.kv_heads}kv{s.head_dim}d")
 
 
 # Products
 
 
 @every_kernels
-@pytest.mark.parametrize(
-    ("m", "k", "n"), [(1, 1, 1), (2, 700, 256), (5, 130, 33), (49, 64, 64), (61, 699, 97)]
-)
+@pytest.mark.parametrize(("m", "k", "n"), [(1, 1, 1), (2, 700, 256), (5, 130, 33), (49, 64, 64), (61, 699, 97)])
 def test_gemm_is_the_product(kernels: Kernels, m: int, k: int, n: int) -> None:
     a, b = normal(1, m, k), normal(2, k, n, scale=k**-0.5)
     expected = a.double() @ b.double()
@@ -69,9 +61,7 @@ def test_gemm_over_no_terms_is_zero_and_leaves_into_alone(kernels: Kernels) -> N
 @every_kernels
 @segmented
 @pytest.mark.parametrize(("m", "n"), [(16, 16), (37, 65)])
-def test_grad_gemm_adds_the_product_over_rows(
-    kernels: Kernels, bounds: list[int], m: int, n: int
-) -> None:
+def test_grad_gemm_adds_the_product_over_rows(kernels: Kernels, bounds: list[int], m: int, n: int) -> None:
     a, b, before = normal(1, NUM_ROWS, m), normal(2, NUM_ROWS, n), normal(3, m, n)
     into = before.clone().to(kernels.device)
     kernels.grad_gemm(a.to(kernels.device), b.to(kernels.device), torch.tensor(bounds), into)
@@ -129,9 +119,7 @@ def test_embedding_and_its_gradient(kernels: Kernels, bounds: list[int]) -> None
     rows = kernels.embed(table.to(kernels.device), ids.to(kernels.device))
     assert_close(rows, table.double()[ids], tolerance=0.0)
     into = before.clone().to(kernels.device)
-    kernels.embed_backward(
-        ids.to(kernels.device), dy.to(kernels.device), torch.tensor(bounds), into
-    )
+    kernels.embed_backward(ids.to(kernels.device), dy.to(kernels.device), torch.tensor(bounds), into)
     assert_close(into, before.double() + grad)
 
 
@@ -145,10 +133,7 @@ def test_add_rms_norm(kernels: Kernels, width: int, with_delta: bool) -> None:
     x, delta, gain = normal(1, 13, width), normal(2, 13, width), normal(3, width)
     total = x.double() + delta.double() if with_delta else x.double()
     got_total, y, inv_rms = kernels.add_rms_norm(
-        x.to(kernels.device),
-        delta.to(kernels.device) if with_delta else None,
-        gain.to(kernels.device),
-        1e-5,
+        x.to(kernels.device), delta.to(kernels.device) if with_delta else None, gain.to(kernels.device), 1e-5
     )
     assert_close(got_total, total)
     assert_close(y, rms_norm(total, gain.double(), 1e-5))
@@ -161,9 +146,7 @@ def test_add_rms_norm(kernels: Kernels, width: int, with_delta: bool) -> None:
 def test_rms_norm_backward(kernels: Kernels, width: int, with_sum: bool) -> None:
     x, gain, dy, d_sum = normal(1, 13, width), normal(2, width), normal(3, 13, width), None
     recorded, gains = leaf(x), leaf(gain)
-    dx, d_gain = torch.autograd.grad(
-        rms_norm(recorded, gains, 1e-5), (recorded, gains), dy.double()
-    )
+    dx, d_gain = torch.autograd.grad(rms_norm(recorded, gains, 1e-5), (recorded, gains), dy.double())
     if with_sum:
         d_sum = normal(4, 13, width)
         dx = dx + d_sum.double()
@@ -204,9 +187,7 @@ def test_rotation_and_its_gradients(kernels: Kernels, shape: HeadShape, with_gai
     rope = kernels.rope(frequencies(shape), 200)
     # The angle is rounded to fp32 before its cosine is taken: up to 200 * 2**-24 radians.
     assert_close(kernels.rotate(qkv, shape, positions, rope, gains), expected, tolerance=2e-5)
-    dx, rows = kernels.rotate_backward(
-        qkv, dy, shape, positions, rope, gains, want_gains=with_gains
-    )
+    dx, rows = kernels.rotate_backward(qkv, dy, shape, positions, rope, gains, want_gains=with_gains)
     assert_close(dx, grads[0], tolerance=2e-5)
     assert (rows is not None) == with_gains
     if rows is not None:
@@ -279,11 +260,7 @@ def test_logprob_gradient_of_the_rows_that_count(kernels: Kernels, vocab: int) -
     stats = kernels.row_stats(logits, 1.0)
     rows = counts.to(kernels.device)
     got = kernels.logprob_backward(
-        logits[rows],
-        torch.arange(5),
-        targets[rows],
-        grads.to(kernels.device)[rows],
-        (stats[0][rows], stats[1][rows]),
+        logits[rows], torch.arange(5), targets[rows], grads.to(kernels.device)[rows], (stats[0][rows], stats[1][rows])
     )
     assert_close(got, expected[counts])
     assert expected[1].abs().max() == 0
@@ -299,9 +276,7 @@ def test_a_row_that_is_read_for_several_targets(kernels: Kernels, vocab: int) ->
     read = torch.log_softmax(recorded, 1)[rows, targets.long()]
     (expected,) = torch.autograd.grad(read, recorded, grads.double())
     stats = kernels.row_stats(logits, 1.0)
-    assert_close(
-        kernels.gather_logprobs(logits, targets.to(kernels.device), stats, rows=rows), read
-    )
+    assert_close(kernels.gather_logprobs(logits, targets.to(kernels.device), stats, rows=rows), read)
     some = torch.tensor([0, 3, 11], device=kernels.device)
     got = kernels.logprob_backward(
         logits[some],
@@ -324,9 +299,7 @@ def test_scale_and_bias_per_column_in_place(kernels: Kernels, width: int) -> Non
         part += bias.double() if use_bias else 0
         y = wide.clone().to(kernels.device)
         kernels.scale_bias(
-            y[2:6, 5:],
-            scale.to(kernels.device) if use_scale else None,
-            bias.to(kernels.device) if use_bias else None,
+            y[2:6, 5:], scale.to(kernels.device) if use_scale else None, bias.to(kernels.device) if use_bias else None
         )
         assert_close(y, expected)
 

@@ -17,9 +17,7 @@ SHAPES = [
     HeadShape(heads=kv * group, kv_heads=kv, head_dim=head_dim)
     for kv, group, head_dim in [(1, 1, 16), (2, 2, 32), (1, 4, 64), (3, 1, 80), (2, 4, 16)]
 ]
-shaped = pytest.mark.parametrize(
-    "shape", SHAPES, ids=lambda s: f"{s.heads}q{s.kv_heads}kv{s.head_dim}d"
-)
+shaped = pytest.mark.parametrize("shape", SHAPES, ids=lambda s: f"{s.heads}q{s.kv_heads}kv{s.head_dim}d")
 LENGTHS = [1, 15, 16, 17, 33, 70, 2, 48]
 
 
@@ -86,11 +84,7 @@ def test_pages_shared_by_two_sequences(kernels: Kernels, shape: HeadShape) -> No
 
 
 def assert_attends(
-    kernels: Kernels,
-    shape: HeadShape,
-    forest: Forest,
-    given: tuple[Tensor, Tensor],
-    expected: tuple[Tensor, Tensor],
+    kernels: Kernels, shape: HeadShape, forest: Forest, given: tuple[Tensor, Tensor], expected: tuple[Tensor, Tensor]
 ) -> None:
     """Of qkv and the output's gradient, the output and the gradient of qkv."""
     qkv, d_out = (x.to(kernels.device) for x in given)
@@ -118,14 +112,7 @@ def test_gradient_of_whole_sequences(kernels: Kernels, shape: HeadShape) -> None
 
 
 TREES = (
-    (
-        TreeNode(0, 21),
-        TreeNode(21, 5),
-        TreeNode(21, 30),
-        TreeNode(51, 3),
-        TreeNode(51, 18),
-        TreeNode(21, 1),
-    ),
+    (TreeNode(0, 21), TreeNode(21, 5), TreeNode(21, 30), TreeNode(51, 3), TreeNode(51, 18), TreeNode(21, 1)),
     (TreeNode(0, 9),),
     (TreeNode(0, 2), TreeNode(2, 3), TreeNode(5, 2), TreeNode(7, 40), TreeNode(2, 70)),
 )

@@ -11,9 +11,7 @@ from tinsmith.ops.kernels import Kernels
 from tinsmith.ops.routing import Routing, dealt
 
 ROWS = 37
-ROUTINGS = pytest.mark.parametrize(
-    ("experts", "active"), [(1, 1), (8, 2), (16, 16), (64, 8), (23, 5)], ids=str
-)
+ROUTINGS = pytest.mark.parametrize(("experts", "active"), [(1, 1), (8, 2), (16, 16), (64, 8), (23, 5)], ids=str)
 NORMALISED = pytest.mark.parametrize("normalised", [False, True])
 
 
@@ -40,9 +38,7 @@ def test_a_row_takes_the_largest_logits_weighted_by_their_softmax(
     assert_close(routes.weights, weights)
     given = normal(2, ROWS, active)
     (weights * given.double()).sum().backward()
-    found = kernels.route_backward(
-        logits.to(kernels.device), routing, routes, given.to(kernels.device)
-    )
+    found = kernels.route_backward(logits.to(kernels.device), routing, routes, given.to(kernels.device))
     assert exact.grad is not None
     assert_close(found, exact.grad)
 
@@ -80,9 +76,7 @@ def test_row_dots_are_the_products_of_rows(kernels: Kernels, width: int) -> None
 
 @every_kernels
 def test_rows_are_dealt_by_expert_in_their_order(kernels: Kernels) -> None:
-    routes = kernels.route(
-        normal(5, ROWS, 6).to(kernels.device), Routing(active=2, normalised=True)
-    )
+    routes = kernels.route(normal(5, ROWS, 6).to(kernels.device), Routing(active=2, normalised=True))
     deal = dealt(routes, 6)
     experts = routes.experts.cpu()
     for e in range(6):

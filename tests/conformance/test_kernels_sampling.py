@@ -60,12 +60,9 @@ def test_splitmix_gives_the_published_words() -> None:
 @every_kernels
 @pytest.mark.parametrize("vocab", [2, 50, 1000])
 @pytest.mark.parametrize(
-    ("temperature", "top_k", "top_p"),
-    [(1.0, 0, 1.0), (0.7, 0, 1.0), (3.0, 5, 1.0), (1.0, 0, 0.6), (1.3, 20, 0.9)],
+    ("temperature", "top_k", "top_p"), [(1.0, 0, 1.0), (0.7, 0, 1.0), (3.0, 5, 1.0), (1.0, 0, 0.6), (1.3, 20, 0.9)]
 )
-def test_every_draw_is_the_laws(
-    kernels: Kernels, vocab: int, temperature: float, top_k: int, top_p: float
-) -> None:
+def test_every_draw_is_the_laws(kernels: Kernels, vocab: int, temperature: float, top_k: int, top_p: float) -> None:
     logits = normal(vocab, 20, vocab, scale=2)
     rows = np.arange(60 if vocab < 1000 else 20) % 20
     draws = draws_of(rows, temperature=temperature, top_k=top_k, top_p=top_p)
@@ -176,12 +173,8 @@ def test_temperature_zero_takes_the_first_of_the_largest(kernels: Kernels) -> No
 
 
 @every_kernels
-@pytest.mark.parametrize(
-    ("top_k", "top_p", "allowed"), [(2, 1.0, {1, 2}), (0, 0.5, {1, 2, 3}), (3, 0.5, {1, 2})]
-)
-def test_of_equal_logits_the_lower_ids_are_kept(
-    kernels: Kernels, top_k: int, top_p: float, allowed: set[int]
-) -> None:
+@pytest.mark.parametrize(("top_k", "top_p", "allowed"), [(2, 1.0, {1, 2}), (0, 0.5, {1, 2, 3}), (3, 0.5, {1, 2})])
+def test_of_equal_logits_the_lower_ids_are_kept(kernels: Kernels, top_k: int, top_p: float, allowed: set[int]) -> None:
     logits = torch.tensor([[0.0, 1.0, 1.0, 1.0, 1.0, -40.0]]).to(kernels.device)
     tokens, _ = kernels.choose(logits, draws_of([0] * 200, top_k=top_k, top_p=top_p))
     assert set(tokens.tolist()) == allowed

@@ -103,9 +103,7 @@ def test_every_outcome_has_a_reward_and_only_the_label_changes_the_task_term(nam
     answers = answers_of(task.contract)
     assert {answer.outcome for answer in answers} == set(Outcome) - {Outcome.BAD_VALUE}
     for gold in task.labels:
-        for answer, terms in zip(
-            answers, reward.score([gold] * len(answers), answers), strict=True
-        ):
+        for answer, terms in zip(answers, reward.score([gold] * len(answers), answers), strict=True):
             assert terms.parse == (0.0 if answer.parse_ok else table.unparsed)
             assert terms.think == (table.think if answer.has_think else 0.0)
             if not answer.payload_ok:
@@ -113,9 +111,7 @@ def test_every_outcome_has_a_reward_and_only_the_label_changes_the_task_term(nam
                 assert terms.contract == (table.invalid if answer.parse_ok else 0.0)
             else:
                 assert terms.contract == table.valid
-            assert terms.total == pytest.approx(
-                terms.parse + terms.contract + terms.task + terms.think
-            )
+            assert terms.total == pytest.approx(terms.parse + terms.contract + terms.task + terms.think)
             thought = replace(answer, has_think=True)
             [worse] = reward.score([gold], [thought])
             assert worse == replace(terms, think=-1.0)
@@ -223,15 +219,9 @@ def test_what_a_contract_writes_it_reads(name: str) -> None:
     assert contract.name == name
     for label in contract.labels:
         for confidence in Confidence:
-            text = contract.answer_text(
-                label, confidence, justification='"q"\n\u00e9', signals=("a", "{b}")
-            )
+            text = contract.answer_text(label, confidence, justification='"q"\n\u00e9', signals=("a", "{b}"))
             answer = contract.parse(text)
-            assert (answer.outcome, answer.label, answer.confidence) == (
-                Outcome.OK,
-                label,
-                confidence,
-            )
+            assert (answer.outcome, answer.label, answer.confidence) == (Outcome.OK, label, confidence)
             assert tuple(json.loads(text)) == contract.keys
             assert "\n" not in text
 
@@ -259,8 +249,7 @@ def test_every_fault_is_reached_and_none_has_a_label(name: str) -> None:
 def test_the_files_are_the_registered_prompts_and_no_others() -> None:
     folders = [Path(of.__file__ or "").parent / "prompts" for of in (tinsmith.lab.labels, debate)]
     found, scripts = (
-        sorted(str(file.relative_to(folder)) for file in folder.rglob("*") if file.is_file())
-        for folder in folders
+        sorted(str(file.relative_to(folder)) for file in folder.rglob("*") if file.is_file()) for folder in folders
     )
     expected = [f"{name}/{prompt}.md" for name in TASKS for prompt in PROMPTS]
     expected += [f"joint/{prompt}.md" for prompt in JOINT_PROMPTS]

@@ -15,12 +15,7 @@ RENDERER = "role_colon"
 
 def test_inspect_evaluates_a_model(bench: Workbench, server: Running) -> None:
     task = f"tasks={SCRIPTS / 'inspect_boxed.py'}@boxed"
-    options = (
-        f"model_name={NAME}",
-        f"renderer_name={RENDERER}",
-        "max_tokens=12",
-        "log_dir=inspect",
-    )
+    options = (f"model_name={NAME}", f"renderer_name={RENDERER}", "max_tokens=12", "log_dir=inspect")
     command = ["-m", "tinker_cookbook.eval.run_inspect_evals", task, *options]
     printed = COOKBOOK.run(command, folder=bench.folder, told=told(server))
     accuracy = re.search(r"sums/\S+: ([0-9.]+)", printed)

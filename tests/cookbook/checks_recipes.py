@@ -40,9 +40,7 @@ def test_rl_loop_trains_on_the_answers_of_its_data(bench: Workbench, server: Run
     assert [saved["name"] for saved in done.checkpoints] == ["000002", "final"]
 
 
-def test_supervised_train_goes_on_after_it_and_the_server_were_killed(
-    bench: Workbench, tmp_path: Path
-) -> None:
+def test_supervised_train_goes_on_after_it_and_the_server_were_killed(bench: Workbench, tmp_path: Path) -> None:
     shutil.copy(bench.folder / "HuggingFaceH4/no_robots/train.jsonl", bench.folder / "chats.jsonl")
     options: dict[str, object] = {
         "dataset_builder.file_path": "chats.jsonl",

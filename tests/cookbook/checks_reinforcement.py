@@ -11,11 +11,7 @@ from workbench import NO_MISMATCH, Program, Workbench, script
 from running import Running
 
 BATCHES, GROUPS = 4, 3
-PENALTY = {
-    "kl_penalty_coef": 0.1,
-    "kl_reference_config.base_model": NAME,
-    "compute_post_kl": True,
-}
+PENALTY = {"kl_penalty_coef": 0.1, "kl_reference_config.base_model": NAME, "compute_post_kl": True}
 
 
 def toy(options: dict[str, object], **data: object) -> list[str]:
@@ -56,9 +52,7 @@ def test_penalty_and_substeps_are_seen_in_the_metrics(penalised: tuple[Program, 
     assert set(done.column("env/all/turns_per_episode")) == {2.0}
 
 
-def test_rolling_checkpoints_are_deleted_and_others_kept(
-    penalised: tuple[Program, Program], server: Running
-) -> None:
+def test_rolling_checkpoints_are_deleted_and_others_kept(penalised: tuple[Program, Program], server: Running) -> None:
     _, done = penalised
     rolling = [saved["state_path"] for saved in done.checkpoints if saved.get("rolling")]
     assert len(rolling) >= 2
@@ -96,9 +90,7 @@ def test_minibatches_are_trained_on_as_they_come(bench: Workbench, server: Runni
 
 
 @pytest.fixture(scope="module")
-def repeated(
-    bench: Workbench, tmp_path_factory: pytest.TempPathFactory
-) -> tuple[Program, Program, Program]:
+def repeated(bench: Workbench, tmp_path_factory: pytest.TempPathFactory) -> tuple[Program, Program, Program]:
     """One unseeded script, eight tries at a question, on three fresh servers.
 
     The second has the first's seed and one thread; the third has another seed.
@@ -114,9 +106,7 @@ def repeated(
     return done[0], done[1], done[2]
 
 
-def test_an_unseeded_run_repeats_on_a_fresh_server(
-    repeated: tuple[Program, Program, Program],
-) -> None:
+def test_an_unseeded_run_repeats_on_a_fresh_server(repeated: tuple[Program, Program, Program]) -> None:
     first, again, other = repeated
     assert first.column("progress/batch") == list(range(BATCHES))
     assert first.untimed() == again.untimed()

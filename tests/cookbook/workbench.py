@@ -14,9 +14,7 @@ from tiny_model import NAME
 
 from running import KEY, Running
 
-COOKBOOK = Environment(
-    os.environ.get("COOKBOOK_ENVIRONMENT", ".venv-cookbook"), "conformance-cookbook"
-)
+COOKBOOK = Environment(os.environ.get("COOKBOOK_ENVIRONMENT", ".venv-cookbook"), "conformance-cookbook")
 SCRIPTS = Path(__file__).parent / "scripts"
 
 NO_MISMATCH = {(0.0, 0.0)}
@@ -45,10 +43,7 @@ class Program:
 
     def untimed(self) -> list[dict[str, Any]]:
         """Its metrics without those that are times."""
-        return [
-            {name: value for name, value in row.items() if not name.startswith("time/")}
-            for row in self.rows
-        ]
+        return [{name: value for name, value in row.items() if not name.startswith("time/")} for row in self.rows]
 
     def rollouts(self) -> list[dict[str, Any]]:
         """Every rollout it trained on, in order."""
@@ -75,9 +70,7 @@ class Workbench:
             command: what follows `python`, without log_path.
             code: the exit code it must have.
         """
-        printed = COOKBOOK.run(
-            [*command, f"log_path={log}"], folder=self.folder, told=told(server), code=code
-        )
+        printed = COOKBOOK.run([*command, f"log_path={log}"], folder=self.folder, told=told(server), code=code)
         assert "Traceback" not in printed, printed
         folder = self.folder / log
         return Program(

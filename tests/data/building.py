@@ -16,11 +16,7 @@ SOURCE = SourceDescription(kind=SourceKind.FILES)
 
 
 def write(
-    out: Path,
-    papers: Sequence[Paper],
-    edges: Iterable[tuple[str, str]] = (),
-    *,
-    drop_forward: bool = False,
+    out: Path, papers: Sequence[Paper], edges: Iterable[tuple[str, str]] = (), *, drop_forward: bool = False
 ) -> CorpusCard:
     pairs = list(edges)
     with CorpusWriter(out, source=SOURCE, drop_forward=drop_forward) as writer:
@@ -37,11 +33,7 @@ def edges_of(corpus: Corpus) -> list[tuple[str, str]]:
 
 def files_of(folder: Path) -> dict[str, bytes]:
     """Every file under a folder, by its relative name."""
-    return {
-        path.relative_to(folder).as_posix(): path.read_bytes()
-        for path in folder.rglob("*")
-        if path.is_file()
-    }
+    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
 def gzip_lines(path: Path, lines: Iterable[bytes | object]) -> Path:

@@ -14,29 +14,14 @@ from tinsmith.data.corpus import Corpus
 from tinsmith.data.corpus_card import CorpusCard, SourceDescription, SourceKind, write_card
 from tinsmith.data.indices.cd_status import CdStatus
 from tinsmith.data.metrics_card import MetricsCard, write_metrics_card
-from tinsmith.data.schema import (
-    CARD,
-    EDGE_COLUMNS,
-    EDGES,
-    METRIC_COLUMNS,
-    METRICS,
-    METRICS_CARD,
-    PAPER_COLUMNS,
-    PAPERS,
-)
+from tinsmith.data.schema import CARD, EDGE_COLUMNS, EDGES, METRIC_COLUMNS, METRICS, METRICS_CARD, PAPER_COLUMNS, PAPERS
 
 FINGERPRINT = "ab" * 32
 CAUSES = ("pioneer", "developer", "routine")
-_WORDS = (
-    ("new", "first", "replace"),
-    ("extend", "benchmark", "review"),
-    ("report", "case", "local"),
-)
+_WORDS = (("new", "first", "replace"), ("extend", "benchmark", "review"), ("report", "case", "local"))
 
 
-def labelled_frames(
-    count: int = 600, seed: int = 0, prefix: str = "W"
-) -> tuple[pl.DataFrame, pl.DataFrame]:
+def labelled_frames(count: int = 600, seed: int = 0, prefix: str = "W") -> tuple[pl.DataFrame, pl.DataFrame]:
     """Return papers and metrics of `count` papers; the cause decides text, citations and cd, noisily."""
     rng = np.random.default_rng(seed)
     cause = rng.integers(0, 3, count)
@@ -55,9 +40,7 @@ def labelled_frames(
         {
             "id": ids,
             "title": [f"On {_WORDS[t][i % 3]} things {i}" for i, t in enumerate(told)],
-            "abstract": [
-                " ".join(rng.choice([*_WORDS[t], "the", "of", "we", "and"], 20)) for t in told
-            ],
+            "abstract": [" ".join(rng.choice([*_WORDS[t], "the", "of", "we", "and"], 20)) for t in told],
             "year": year,
             "date": [dt.date(y, 1 + i % 12, 1) if i % 7 else None for i, y in enumerate(year)],
             "field": [("physics", "biology")[i % 2] for i in range(count)],
@@ -97,9 +80,7 @@ def write_corpus(
 ) -> Corpus:
     """Write a corpus without edges from what columns there are, and open it."""
     folder.mkdir(parents=True, exist_ok=True)
-    _whole(papers, PAPER_COLUMNS).with_columns(pl.col("concepts").fill_null([])).write_parquet(
-        folder / PAPERS
-    )
+    _whole(papers, PAPER_COLUMNS).with_columns(pl.col("concepts").fill_null([])).write_parquet(folder / PAPERS)
     pl.DataFrame(schema=EDGE_COLUMNS).write_parquet(folder / EDGES)
     if metrics is not None:
         _whole(metrics, METRIC_COLUMNS).write_parquet(folder / METRICS)

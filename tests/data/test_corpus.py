@@ -37,9 +37,9 @@ def test_metrics_are_an_error_until_they_are_computed_and_fit(tmp_path: Path) ->
     frame.write_parquet(tmp_path / "metrics.parquet")
     with pytest.raises(DataError, match="1 rows for 2 papers"):
         corpus.metrics("cd")
-    pl.DataFrame({"id": ["a", "b"], "cd": [0.5, None]}).cast(
-        {"cd": METRIC_COLUMNS["cd"]}
-    ).write_parquet(tmp_path / "metrics.parquet")
+    pl.DataFrame({"id": ["a", "b"], "cd": [0.5, None]}).cast({"cd": METRIC_COLUMNS["cd"]}).write_parquet(
+        tmp_path / "metrics.parquet"
+    )
     assert corpus.metrics("cd")["cd"].to_list() == [0.5, None]
 
 
@@ -50,10 +50,7 @@ def test_metrics_are_an_error_until_they_are_computed_and_fit(tmp_path: Path) ->
         (lambda d: (d / "card.json").write_text("{"), "is damaged"),
         (lambda d: (d / "edges.parquet").unlink(), "is incomplete"),
         (lambda d: (d / "papers.parquet").write_bytes(b"PAR1"), "is damaged"),
-        (
-            lambda d: (d / "edges.parquet").replace(d / "papers.parquet"),
-            "is incomplete|other columns",
-        ),
+        (lambda d: (d / "edges.parquet").replace(d / "papers.parquet"), "is incomplete|other columns"),
     ],
 )
 def test_a_damaged_corpus_says_what_to_do(tmp_path: Path, damage: object, message: str) -> None:

@@ -67,8 +67,7 @@ def test_every_column_survives(tmp_path: Path) -> None:
 def test_dirty_edges_are_dropped_and_counted_and_a_newer_reference_stays(tmp_path: Path) -> None:
     # Reference check 5: focal f, its reference r2 is newer than f; two citers; and dirt.
     papers = [
-        Paper(id=name, year=year)
-        for name, year in (("f", 2000), ("r1", 1990), ("r2", 2003), ("a", 2004), ("b", 2004))
+        Paper(id=name, year=year) for name, year in (("f", 2000), ("r1", 1990), ("r2", 2003), ("a", 2004), ("b", 2004))
     ]
     clean = [("f", "r1"), ("f", "r2"), ("a", "f"), ("a", "r2"), ("b", "f")]
     dirt = [("f", "f"), ("a", "f"), ("a", "unknown"), ("unknown", "f")]
@@ -98,15 +97,9 @@ def test_dirty_edges_are_dropped_and_counted_and_a_newer_reference_stays(tmp_pat
     ],
 )
 def test_forward_is_by_date_where_both_have_one_else_by_year(
-    tmp_path: Path,
-    citing: tuple[int, dt.date | None],
-    cited: tuple[int, dt.date | None],
-    forward: bool,
+    tmp_path: Path, citing: tuple[int, dt.date | None], cited: tuple[int, dt.date | None], forward: bool
 ) -> None:
-    papers = [
-        Paper(id=name, year=year, date=date)
-        for name, (year, date) in (("citing", citing), ("cited", cited))
-    ]
+    papers = [Paper(id=name, year=year, date=date) for name, (year, date) in (("citing", citing), ("cited", cited))]
     assert write(tmp_path, papers, [("citing", "cited")]).forward_edges == forward
 
 
@@ -166,18 +159,13 @@ def test_ordinals_and_ids_give_the_same_edges(tmp_path: Path) -> None:
         citing = np.array([1, 1, 4, 1, 3, 1])
         cited = np.array([2, 4, 2, -1, 2, 99])
         writer.add_frame(frame, citing, cited)
-        writer.add_frame(
-            pl.DataFrame({"id": ["d"], "year": [2003]}), np.array([5]), pl.Series(["a"])
-        )
+        writer.add_frame(pl.DataFrame({"id": ["d"], "year": [2003]}), np.array([5]), pl.Series(["a"]))
     papers = [Paper(id=i, year=y) for i, y in (("c", 2002), ("a", 2000), ("b", 2001), ("d", 2003))]
     ids = [("c", "a"), ("c", "b"), ("b", "a"), ("c", "?"), ("x", "a"), ("c", "??"), ("d", "a")]
     card = write(tmp_path / "ids", [*papers, Paper(id="first", year=1999)], ids)
     assert writer.card.fingerprint == card.fingerprint
     assert writer.card.dropped["dangling_edges"] == card.dropped["dangling_edges"] == 3
-    with (
-        pytest.raises(ValueError, match=r"\['journal'\]"),
-        CorpusWriter(tmp_path / "other", source=SOURCE) as writer,
-    ):
+    with pytest.raises(ValueError, match=r"\['journal'\]"), CorpusWriter(tmp_path / "other", source=SOURCE) as writer:
         writer.add_frame(frame.with_columns(journal=pl.lit("x")))
 
 
@@ -195,14 +183,10 @@ records = st.builds(
 
 
 @pytest.mark.whole
-@settings(
-    max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     papers=st.lists(records, min_size=1, max_size=20),
-    edges=st.lists(
-        st.tuples(st.sampled_from("abcdefgh"), st.sampled_from("abcdefgh")), max_size=20
-    ),
+    edges=st.lists(st.tuples(st.sampled_from("abcdefgh"), st.sampled_from("abcdefgh")), max_size=20),
     order=st.randoms(use_true_random=False),
     sizes=st.tuples(st.integers(1, 400), st.integers(1, 7), st.integers(1, 300)),
 )
@@ -232,15 +216,12 @@ def test_the_order_and_the_chunks_of_the_input_change_no_byte(
     assert writer.card == first
     assert files_of(outs[0]) == files_of(outs[1])
     total = first.edges + sum(
-        first.dropped[name]
-        for name in ("self_loops", "duplicate_edges", "dangling_edges", "superseded_edges")
+        first.dropped[name] for name in ("self_loops", "duplicate_edges", "dangling_edges", "superseded_edges")
     )
     assert total == len(edges) + sum(len(paper.references) for paper in papers)
 
 
-def test_no_more_than_a_part_of_the_texts_is_in_memory(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_no_more_than_a_part_of_the_texts_is_in_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     held: list[int] = []
     read, update = paper_table.read_part, ContentDigest.update
 
@@ -260,9 +241,7 @@ def test_no_more_than_a_part_of_the_texts_is_in_memory(
     with CorpusWriter(tmp_path, source=SOURCE) as writer:
         writer._spill.part_bytes = 30_000  # pyright: ignore[reportPrivateUsage]
         for _ in range(50):
-            writer.add(
-                [Paper(id=f"{rng.random()}", year=2000, abstract="x" * 1000) for _ in range(8)]
-            )
+            writer.add([Paper(id=f"{rng.random()}", year=2000, abstract="x" * 1000) for _ in range(8)])
             assert len(writer._spill._records) * 1000 < 40_000  # pyright: ignore[reportPrivateUsage]
     assert writer.card.papers == 400
     assert len(held) > 20
@@ -325,12 +304,7 @@ def test_a_folder_with_something_in_it_is_refused_unless_forced(tmp_path: Path) 
     (tmp_path / ".parts-left").mkdir()
     with CorpusWriter(tmp_path, source=SOURCE, force=True) as writer:
         writer.add([Paper(id="b", year=2000)])
-    assert sorted(files_of(tmp_path)) == [
-        "card.json",
-        "edges.parquet",
-        "notes.txt",
-        "papers.parquet",
-    ]
+    assert sorted(files_of(tmp_path)) == ["card.json", "edges.parquet", "notes.txt", "papers.parquet"]
     assert not (tmp_path / ".parts-left").exists()
     (tmp_path / "file").write_text("")
     with pytest.raises(DataError, match="is not a folder"):
@@ -388,6 +362,4 @@ def test_the_fingerprint_is_of_the_content(tmp_path: Path) -> None:
     cards.append(write(tmp_path / "edge", [base, other], [("a", "b")]))
     assert len({card.fingerprint for card in cards}) == len(cards)
     # A constant: the fingerprint is part of every later card and must not move by accident.
-    assert (
-        cards[0].fingerprint == "b5998d161506632537cc8499aa47aa864db4434f421f0862a33a78d4edb4bac7"
-    )
+    assert cards[0].fingerprint == "b5998d161506632537cc8499aa47aa864db4434f421f0862a33a78d4edb4bac7"

@@ -31,9 +31,7 @@ def left(folder: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in folder.iterdir()}
 
 
-def test_a_file_arrives_once(
-    snap: Snap, tmp_path: Path, seen: list[tuple[int, int | None]]
-) -> None:
+def test_a_file_arrives_once(snap: Snap, tmp_path: Path, seen: list[tuple[int, int | None]]) -> None:
     assert get(snap, tmp_path, seen)
     assert left(tmp_path) == {"x.gz": CONTENT}
     assert (seen[0], seen[-1]) == ((0, len(CONTENT)), (len(CONTENT), len(CONTENT)))

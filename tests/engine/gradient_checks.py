@@ -194,9 +194,7 @@ def _padded(datum: Datum, amount: int, seed: int) -> Datum:
     tail = {"target_tokens": noise[::-1], "weights": np.zeros(amount, np.float32)}
     return Datum(
         tokens=np.concatenate([datum.tokens, noise.astype(np.int32)]),
-        inputs={
-            name: np.concatenate([datum.inputs[name], column]) for name, column in tail.items()
-        },
+        inputs={name: np.concatenate([datum.inputs[name], column]) for name, column in tail.items()},
     )
 
 
@@ -275,10 +273,7 @@ class MeanOfMeans(_Mutant):
     def _micro_batch(self, units, datums, objective, *, backward):  # noqa: ANN001, ANN202
         own = [datums[i] for unit in units for i in unit.datums]
         count = _num_counted(datums) / (len(self.firsts) * max(1, _num_counted(own)))
-        scaled = [
-            replace(d, inputs={**d.inputs, "weights": d.inputs["weights"] * np.float32(count)})
-            for d in datums
-        ]
+        scaled = [replace(d, inputs={**d.inputs, "weights": d.inputs["weights"] * np.float32(count)}) for d in datums]
         return super()._micro_batch(units, scaled, objective, backward=backward)
 
 
@@ -353,10 +348,7 @@ class MaskIgnored(_Mutant):
     """Tokens that do not count, count a little."""
 
     def _micro_batch(self, units, datums, objective, *, backward):  # noqa: ANN001, ANN202
-        leaky = [
-            replace(d, inputs={**d.inputs, "weights": d.inputs["weights"] + np.float32(1e-6)})
-            for d in datums
-        ]
+        leaky = [replace(d, inputs={**d.inputs, "weights": d.inputs["weights"] + np.float32(1e-6)}) for d in datums]
         return super()._micro_batch(units, leaky, objective, backward=backward)
 
 

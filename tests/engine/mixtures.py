@@ -22,9 +22,7 @@ QWEN3_MOE = replace(
     qk_norm=True,
     num_layers=3,
     max_positions=256,
-    mixture=Mixture(
-        num_experts=8, num_active=2, expert_size=40, normalised=True, dense_layers=(1,)
-    ),
+    mixture=Mixture(num_experts=8, num_active=2, expert_size=40, normalised=True, dense_layers=(1,)),
 )
 """Eight experts of which a token takes two, weights that add up to one, a dense layer between."""
 

@@ -51,8 +51,7 @@ def _data(seed: int) -> list[Datum]:
     tokens = sequences((9, 5), LLAMA, seed)
     weights = np.ones(1, np.float32)
     return [
-        Datum(tokens=t[:-1], inputs={"target_tokens": t[1:], "weights": weights.repeat(len(t) - 1)})
-        for t in tokens
+        Datum(tokens=t[:-1], inputs={"target_tokens": t[1:], "weights": weights.repeat(len(t) - 1)}) for t in tokens
     ]
 
 
@@ -80,22 +79,14 @@ def _tree(folder: Path) -> dict[str, bytes]:
 def saved(tmp_path: Path) -> Path:
     session = _session(LORA)
     _train(session, range(1))
-    return save(
-        session,
-        tmp_path / "saved",
-        base=BASE,
-        with_optimizer=True,
-        user_metadata={"note": "first"},
-    )
+    return save(session, tmp_path / "saved", base=BASE, with_optimizer=True, user_metadata={"note": "first"})
 
 
 # Bits
 
 
 @pytest.mark.parametrize("kind", AdapterKind)
-def test_a_session_that_was_saved_and_loaded_goes_on_as_if_never_stopped(
-    kind: AdapterKind, tmp_path: Path
-) -> None:
+def test_a_session_that_was_saved_and_loaded_goes_on_as_if_never_stopped(kind: AdapterKind, tmp_path: Path) -> None:
     uninterrupted = _session(_spec(kind))
     _train(uninterrupted, range(4))
 
@@ -147,17 +138,13 @@ def test_weights_alone_start_the_optimizer_afresh(saved: Path) -> None:
     assert _hash(loaded) == _hash(other)
 
 
-def test_a_waiting_gradient_is_not_saved_and_is_cleared_by_loading(
-    saved: Path, tmp_path: Path
-) -> None:
+def test_a_waiting_gradient_is_not_saved_and_is_cleared_by_loading(saved: Path, tmp_path: Path) -> None:
     session = _session(LORA)
     _train(session, range(1))
     before = _hash(session)
     session.forward_backward(_data(8), LossName.CROSS_ENTROPY)
     again = save(session, tmp_path / "again", base=BASE, with_optimizer=True)
-    assert (again / "adapter.safetensors").read_bytes() == (
-        saved / "adapter.safetensors"
-    ).read_bytes()
+    assert (again / "adapter.safetensors").read_bytes() == (saved / "adapter.safetensors").read_bytes()
     assert session.optimizer.gradient_norm() > 0
     restore(session, read(saved), base=BASE, with_optimizer=True)
     assert session.optimizer.gradient_norm() == 0
@@ -197,13 +184,7 @@ def test_a_full_checkpoint_is_the_whole_model(tmp_path: Path) -> None:
 
 def test_metadata_that_is_no_text_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"user_metadata\['a'\] = 1"):
-        save(
-            _session(LORA),
-            tmp_path / "a",
-            base=BASE,
-            with_optimizer=False,
-            user_metadata={"a": 1},
-        )
+        save(_session(LORA), tmp_path / "a", base=BASE, with_optimizer=False, user_metadata={"a": 1})
     assert list(tmp_path.iterdir()) == []
 
 
@@ -416,14 +397,10 @@ def test_another_seed_of_the_session_is_no_matter(saved: Path) -> None:
 def test_another_model_is_refused_when_a_session_is_made(saved: Path) -> None:
     other = identify("test/qwen3", QWEN3, random_weights(QWEN3, 1))
     with pytest.raises(CheckpointError, match="field: base fingerprint = "):
-        load_session(
-            small_decoder(QWEN3, quantised=False), read(saved), base=other, with_optimizer=False
-        )
+        load_session(small_decoder(QWEN3, quantised=False), read(saved), base=other, with_optimizer=False)
 
 
 def test_a_base_held_otherwise_is_refused(saved: Path) -> None:
     checkpoint: Checkpoint = read(saved)
     with pytest.raises(ConfigError, match="kind = 'lora'"):
-        load_session(
-            small_decoder(LLAMA, quantised=True), checkpoint, base=BASE, with_optimizer=False
-        )
+        load_session(small_decoder(LLAMA, quantised=True), checkpoint, base=BASE, with_optimizer=False)

@@ -18,13 +18,7 @@ from tinsmith.engine.sampler import Sampler
 from tinsmith.engine.sequences import Policy
 from tinsmith.models.decoder import Decoder
 from tinsmith.types.errors import InputError
-from tinsmith.types.sampling import (
-    Adjustments,
-    SampledSequence,
-    SampleRequest,
-    SamplingParams,
-    StopReason,
-)
+from tinsmith.types.sampling import Adjustments, SampledSequence, SampleRequest, SamplingParams, StopReason
 
 PROMPT = tokens(np.random.default_rng(0), 21)
 PENALTIES = Adjustments(repetition_penalty=1.3, presence_penalty=0.4, frequency_penalty=0.2)
@@ -75,9 +69,7 @@ def test_repetition_is_what_transformers_makes_of_it(penalty: float) -> None:
     output = [5, 5, 9]
     seen = torch.tensor([[*PROMPT.tolist(), *output]])
     theirs = RepetitionPenaltyLogitsProcessor(penalty)(seen, torch.from_numpy(row()[None]))  # type: ignore[arg-type]
-    np.testing.assert_array_equal(
-        adjusted(Adjustments(repetition_penalty=penalty), output=output), theirs[0].numpy()
-    )
+    np.testing.assert_array_equal(adjusted(Adjustments(repetition_penalty=penalty), output=output), theirs[0].numpy())
 
 
 @pytest.mark.parametrize("min_p", [0.01, 0.1, 0.5, 1.0])
@@ -118,18 +110,14 @@ def test_our_logarithm_is_a_logarithm(x: float) -> None:
     assert math.isclose(ln(x), math.log(x), rel_tol=1e-15, abs_tol=0.0)
 
 
-@pytest.mark.parametrize(
-    "adjustments", [None, Adjustments(), Adjustments(logit_bias=((7, 0.0),))], ids=str
-)
+@pytest.mark.parametrize("adjustments", [None, Adjustments(), Adjustments(logit_bias=((7, 0.0),))], ids=str)
 @pytest.mark.parametrize("temperature", [0.0, 0.7, 1.0])
 def test_what_adjusts_nothing_changes_no_bit(
     decoder: Decoder, adjustments: Adjustments | None, temperature: float
 ) -> None:
     for top in ({}, {"top_k": 9, "top_p": 0.8}):
         plain, other = serve(
-            decoder,
-            request(None, temperature=temperature, **top),
-            request(adjustments, temperature=temperature, **top),
+            decoder, request(None, temperature=temperature, **top), request(adjustments, temperature=temperature, **top)
         )
         assert key(plain) == key(other)
 
@@ -139,9 +127,7 @@ def test_logprobs_stay_those_of_the_model(decoder: Decoder, temperature: float) 
     (sampled,) = serve(decoder, request(PENALTIES, temperature=temperature))
     for sequence in sampled:
         whole = np.concatenate([PROMPT, sequence.tokens])
-        score = SampleRequest(
-            prompt=whole, params=SamplingParams(seed=0, max_tokens=0), prompt_logprobs=True
-        )
+        score = SampleRequest(prompt=whole, params=SamplingParams(seed=0, max_tokens=0), prompt_logprobs=True)
         result = Sampler(CONFIG, decoder.kernels).sample([score], [Policy(decoder, {})])[0]
         assert result.prompt_logprobs is not None
         assert result.prompt_logprobs[len(PROMPT) :].tobytes() == sequence.logprobs.tobytes()
@@ -156,9 +142,7 @@ def test_neighbours_change_nothing(decoder: Decoder) -> None:
 
 
 def test_temperature_zero_takes_the_best_of_the_adjusted_row(decoder: Decoder) -> None:
-    (sequences,) = serve(
-        decoder, request(Adjustments(logit_bias=((7, 1e5), (8, 1e5))), temperature=0.0)
-    )
+    (sequences,) = serve(decoder, request(Adjustments(logit_bias=((7, 1e5), (8, 1e5))), temperature=0.0))
     for sequence in sequences:
         assert set(sequence.tokens.tolist()) <= {7, 8}  # 1e5 leaves seven bits: ties go to 7
         assert sequence.logprobs.max() < 0.0
@@ -186,9 +170,7 @@ def test_a_bias_as_large_as_it_may_be_demands_its_tokens(decoder: Decoder) -> No
     ],
     ids=str,
 )
-def test_adjustments_out_of_range_are_refused_by_name(
-    decoder: Decoder, adjustments: Adjustments
-) -> None:
+def test_adjustments_out_of_range_are_refused_by_name(decoder: Decoder, adjustments: Adjustments) -> None:
     with pytest.raises(InputError) as caught:
         Sampler(CONFIG, decoder.kernels).submit(request(adjustments), Policy(decoder, {}))
     assert caught.value.field is not None
@@ -226,9 +208,7 @@ def test_a_prompt_that_fills_the_context_can_be_scored(decoder: Decoder) -> None
 
 
 @pytest.mark.parametrize("fields", [{}, {"prompt": PROMPT[:1], "prompt_logprobs": True}], ids=str)
-def test_nothing_to_sample_and_nothing_to_score_is_refused(
-    decoder: Decoder, fields: dict[str, object]
-) -> None:
+def test_nothing_to_sample_and_nothing_to_score_is_refused(decoder: Decoder, fields: dict[str, object]) -> None:
     with pytest.raises(InputError, match="max_tokens"):
         Sampler(CONFIG, decoder.kernels).submit(ask(**fields), Policy(decoder, {}))
 
@@ -265,9 +245,7 @@ def test_targets_are_scored_as_the_prompt_itself_is(decoder: Decoder) -> None:
 )
 def test_targets_that_do_not_fit_are_refused(decoder: Decoder, targets: NDArray[np.int32]) -> None:
     with pytest.raises(InputError, match="target_prompt_logprobs"):
-        Sampler(CONFIG, decoder.kernels).submit(
-            ask(target_prompt_logprobs=targets), Policy(decoder, {})
-        )
+        Sampler(CONFIG, decoder.kernels).submit(ask(target_prompt_logprobs=targets), Policy(decoder, {}))
 
 
 def test_alternatives_are_independent_draws_that_others_do_not_change(decoder: Decoder) -> None:

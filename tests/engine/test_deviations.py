@@ -110,9 +110,7 @@ class Warnings(logging.Handler):
 def sample(engine: Engine, session: TrainingSession, *, order: int = 1) -> Sampled:
     prompts = [np.arange(3 + i, 12 + 2 * i, dtype=np.int32) for i in range(4)]
     requests = [
-        SampleRequest(
-            prompt=prompt, params=SamplingParams(seed=i, max_tokens=12, stop=()), num_samples=3
-        )
+        SampleRequest(prompt=prompt, params=SamplingParams(seed=i, max_tokens=12, stop=()), num_samples=3)
         for i, prompt in enumerate(prompts)
     ]
     policy = freeze(session, engine.parts.policy_of)
@@ -124,8 +122,7 @@ def sample(engine: Engine, session: TrainingSession, *, order: int = 1) -> Sampl
         tokens=[one.tokens.tolist() for _, one in pairs],
         logprobs=[one.logprobs.tobytes() for _, one in pairs],
         trained=[
-            output.logprobs[len(prompt) - 1 :].tobytes()
-            for (prompt, _), output in zip(pairs, outputs, strict=True)
+            output.logprobs[len(prompt) - 1 :].tobytes() for (prompt, _), output in zip(pairs, outputs, strict=True)
         ],
     )
 
@@ -138,18 +135,14 @@ def test_a_sound_engine_samples_what_it_trains_and_warns_of_nothing(look: Look) 
 
 
 @pytest.mark.parametrize("deviation", CONTROLS)
-def test_a_deviation_is_warned_of_in_one_line_that_names_it(
-    look: Look, deviation: Deviation
-) -> None:
+def test_a_deviation_is_warned_of_in_one_line_that_names_it(look: Look, deviation: Deviation) -> None:
     (line,) = look(deviation).warning.splitlines()
     assert f"deviation={deviation}:" in line
     shown = "sampler and trainer, lora" in line
     assert shown == (deviation is not Deviation.REORDERED_GRADIENT)
 
 
-@pytest.mark.parametrize(
-    "deviation", [Deviation.MERGED_ADAPTER, Deviation.STOCK_SILU, Deviation.SHARED_RNG]
-)
+@pytest.mark.parametrize("deviation", [Deviation.MERGED_ADAPTER, Deviation.STOCK_SILU, Deviation.SHARED_RNG])
 def test_a_wrong_sampler_leaves_the_trainer_alone(look: Look, deviation: Deviation) -> None:
     sound, found = look(Deviation.NONE), look(deviation)
     assert found.scored == sound.scored
@@ -171,15 +164,11 @@ def test_the_vendors_silu_parts_from_the_trainer_at_once(look: Look) -> None:
 
 def assert_close(sampled: Sampled) -> None:
     """Another rounding, not another model."""
-    ours, theirs = (
-        np.frombuffer(b"".join(x), np.float32) for x in (sampled.logprobs, sampled.trained)
-    )
+    ours, theirs = (np.frombuffer(b"".join(x), np.float32) for x in (sampled.logprobs, sampled.trained))
     assert 0 < np.abs(ours - theirs).max() < 1e-3
 
 
-def test_a_shared_generator_makes_draws_depend_on_what_was_drawn_before(
-    look: Look, small: Path
-) -> None:
+def test_a_shared_generator_makes_draws_depend_on_what_was_drawn_before(look: Look, small: Path) -> None:
     sound, found = look(Deviation.NONE), look(Deviation.SHARED_RNG)
     assert found.before.tokens != sound.before.tokens
     assert found.before.logprobs == found.before.trained
@@ -214,6 +203,4 @@ def test_a_reordered_gradient_is_another_sum_of_the_same_parts(look: Look) -> No
 
 def test_there_is_nothing_to_deviate_from_without_a_promise() -> None:
     with pytest.raises(ConfigError, match="stock_silu"):
-        Engine(
-            {"nano": "tinsmith/nano"}, arithmetic=Arithmetic.FAST, deviation=Deviation.STOCK_SILU
-        )
+        Engine({"nano": "tinsmith/nano"}, arithmetic=Arithmetic.FAST, deviation=Deviation.STOCK_SILU)

@@ -33,9 +33,7 @@ def engine(tmp_path_factory: pytest.TempPathFactory) -> Engine:
 def ask(engine: Engine, name: str, **params: object) -> list[int]:
     settings = {"seed": 0, "max_tokens": 12, "stop": (), **params}
     request = SampleRequest(prompt=PROMPT, params=SamplingParams(**settings))  # pyright: ignore[reportArgumentType]
-    return (
-        engine.sample(name, [request], [engine.base_policy(name)])[0].sequences[0].tokens.tolist()
-    )
+    return engine.sample(name, [request], [engine.base_policy(name)])[0].sequences[0].tokens.tolist()
 
 
 def test_every_model_has_a_certificate_that_holds(engine: Engine) -> None:
@@ -59,9 +57,7 @@ def test_a_stop_string_is_found_in_the_tokenizers_text(engine: Engine) -> None:
     free = ask(engine, "nano", max_tokens=60)
     letters = str(text.decode(free))
     wanted = letters[len(letters) // 2]
-    request = SampleRequest(
-        prompt=PROMPT, params=SamplingParams(seed=0, max_tokens=60, stop=(wanted,))
-    )
+    request = SampleRequest(prompt=PROMPT, params=SamplingParams(seed=0, max_tokens=60, stop=(wanted,)))
     found = engine.sample("nano", [request], [engine.base_policy("nano")])[0].sequences[0]
     assert found.stop_reason is StopReason.STOP
     assert wanted in str(text.decode(found.tokens.tolist()))
@@ -78,9 +74,7 @@ def test_a_session_changes_neither_the_base_nor_another_session_nor_a_frozen_pol
     engine: Engine, kind: AdapterKind
 ) -> None:
     data = [Datum(tokens=PROMPT[:-1], inputs={"target_tokens": PROMPT[1:]})]
-    first, second = (
-        engine.create_session("small", AdapterSpec(kind=kind, rank=2, seed=s)) for s in (0, 1)
-    )
+    first, second = (engine.create_session("small", AdapterSpec(kind=kind, rank=2, seed=s)) for s in (0, 1))
     base, other, frozen = ask(engine, "small"), freeze(second), freeze(first)
     request = SampleRequest(prompt=PROMPT, params=SamplingParams(seed=4, max_tokens=20, stop=()))
     before = engine.sample("small", [request, request], [frozen, other])

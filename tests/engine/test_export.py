@@ -61,10 +61,7 @@ def trained(folder: Path, where: Path) -> tuple[Path, Adapter]:
         datums = [
             Datum(
                 tokens=tokens[:-1],
-                inputs={
-                    "target_tokens": tokens[1:],
-                    "weights": np.ones(len(tokens) - 1, dtype=np.float32),
-                },
+                inputs={"target_tokens": tokens[1:], "weights": np.ones(len(tokens) - 1, dtype=np.float32)},
             )
             for tokens in sequences((24, 17), base.config, step)
         ]
@@ -84,9 +81,7 @@ def test_a_trained_adapter_on_a_deep_model_is_merged(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("layer", [0, 14, 29])
-def test_one_weight_that_was_not_merged_is_found(
-    layer: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_one_weight_that_was_not_merged_is_found(layer: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = model_folder(tmp_path / "base", DEEP)
     checkpoint, _ = trained(folder, tmp_path / "a")
     name = f"model.layers.{layer}.mlp.up_proj.weight"
@@ -128,9 +123,7 @@ _SHAPES = {
     "llama3_rope": replace(
         SHALLOW,
         rope_theta=500_000.0,
-        rope_scaling=Llama3Scaling(
-            factor=32.0, low_freq_factor=1.0, high_freq_factor=4.0, original_max_positions=4096
-        ),
+        rope_scaling=Llama3Scaling(factor=32.0, low_freq_factor=1.0, high_freq_factor=4.0, original_max_positions=4096),
     ),
     "qwen2": replace(QWEN2, vocab_size=VOCAB, end_tokens=(0, 1)),
     "qwen3": replace(QWEN3, vocab_size=VOCAB, end_tokens=(0,)),
@@ -170,18 +163,12 @@ def test_a_gguf_file_is_the_merged_model_when_it_is_read_again(name: str, tmp_pa
 
 
 @pytest.mark.parametrize("stored_as", StoredAs)
-def test_transformers_reads_an_exported_file_as_the_trained_model(
-    stored_as: StoredAs, tmp_path: Path
-) -> None:
+def test_transformers_reads_an_exported_file_as_the_trained_model(stored_as: StoredAs, tmp_path: Path) -> None:
     from transformers import AutoModelForCausalLM
 
     checkpoint, adapter = trained(model_folder(tmp_path / "base", SHALLOW), tmp_path / "a")
-    done = export(
-        str(checkpoint), to="gguf", out=tmp_path / "out.gguf", state=tmp_path, stored_as=stored_as
-    )
-    model = AutoModelForCausalLM.from_pretrained(
-        tmp_path, gguf_file="out.gguf", dtype=torch.float32
-    ).eval()
+    done = export(str(checkpoint), to="gguf", out=tmp_path / "out.gguf", state=tmp_path, stored_as=stored_as)
+    model = AutoModelForCausalLM.from_pretrained(tmp_path, gguf_file="out.gguf", dtype=torch.float32).eval()
     tokens = probe_sequences(SHALLOW, seed=0)
     with torch.no_grad():
         rows = [model(torch.tensor([each.tolist()])).logits[0] for each in tokens]
@@ -210,16 +197,10 @@ def test_what_a_gguf_file_cannot_say_is_refused_and_nothing_is_written(tmp_path:
     folder = model_folder(tmp_path / "base", SHALLOW)
     checkpoint, _ = trained(folder, tmp_path / "a")
     file = folder / "tokenizer.json"
-    file.write_text(
-        file.read_text().replace('"individual_digits":true', '"individual_digits":false')
-    )
-    file.write_text(
-        file.read_text().replace('"individual_digits": true', '"individual_digits": false')
-    )
+    file.write_text(file.read_text().replace('"individual_digits":true', '"individual_digits":false'))
+    file.write_text(file.read_text().replace('"individual_digits": true', '"individual_digits": false'))
     with pytest.raises(ConfigError, match="pre_tokenizer"):
         export(str(checkpoint), to="gguf", out=tmp_path / "o.gguf", state=tmp_path)
     with pytest.raises(ConfigError, match="stored-as"):
-        export(
-            str(checkpoint), to="merged", out=tmp_path / "o", state=tmp_path, stored_as=StoredAs.F16
-        )
+        export(str(checkpoint), to="merged", out=tmp_path / "o", state=tmp_path, stored_as=StoredAs.F16)
     assert not list(tmp_path.glob("*o*.gguf*"))

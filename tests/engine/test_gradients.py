@@ -29,23 +29,17 @@ NOTICED = [(mutant, name) for mutant, names in MUTANTS.items() for name in sorte
 
 def _make(kind: AdapterKind, config: DecoderConfig, session: type[TrainingSession]) -> Make:
     spec = AdapterSpec(kind=kind, rank=4, seed=5)
-    return lambda how: session(
-        make_adapter(config, spec), micro_batches=how, gradient_unit=GradientUnit.DATUM
-    )
+    return lambda how: session(make_adapter(config, spec), micro_batches=how, gradient_unit=GradientUnit.DATUM)
 
 
 @pytest.mark.parametrize("check", CHECKS.values(), ids=list(CHECKS))
 @pytest.mark.parametrize("case", CASES.values(), ids=list(CASES))
-def test_a_session_passes(
-    case: tuple[AdapterKind, DecoderConfig], check: Callable[[Make], None]
-) -> None:
+def test_a_session_passes(case: tuple[AdapterKind, DecoderConfig], check: Callable[[Make], None]) -> None:
     check(_make(*case, TrainingSession))
 
 
 @pytest.mark.parametrize("kind", [AdapterKind.LORA, AdapterKind.FULL])
-@pytest.mark.parametrize(
-    ("mutant", "check"), NOTICED, ids=[f"{mutant.__name__}-{name}" for mutant, name in NOTICED]
-)
+@pytest.mark.parametrize(("mutant", "check"), NOTICED, ids=[f"{mutant.__name__}-{name}" for mutant, name in NOTICED])
 def test_a_bug_is_noticed(mutant: type[TrainingSession], check: str, kind: AdapterKind) -> None:
     with pytest.raises(AssertionError):
         CHECKS[check](_make(kind, LLAMA, mutant))
@@ -69,8 +63,4 @@ def test_a_micro_batch_is_an_aligned_block_of_units_within_its_limits(first: int
 
 
 def test_small_units_are_computed_together() -> None:
-    assert MicroBatches(rows=100).split([10] * 20) == [
-        range(8),
-        range(8, 16),
-        range(16, 20),
-    ]
+    assert MicroBatches(rows=100).split([10] * 20) == [range(8), range(8, 16), range(16, 20)]

@@ -105,11 +105,7 @@ def test_any_object_is_one(engine: Engine) -> None:
     """What is not bounded may be cut off; what ended is an object."""
     grammar = Grammar(kind=GrammarKind.JSON_OBJECT, text="")
     sequences, texts = sample(engine, grammar, num_samples=16)
-    ended = [
-        text
-        for one, text in zip(sequences, texts, strict=True)
-        if one.stop_reason is StopReason.STOP
-    ]
+    ended = [text for one, text in zip(sequences, texts, strict=True) if one.stop_reason is StopReason.STOP]
     assert all(isinstance(json.loads(text), dict) for text in ended)
     assert all(text.startswith("{") for text in texts)
 
@@ -140,9 +136,7 @@ def test_an_end_token_is_allowed_exactly_where_the_grammar_accepts() -> None:
 def test_a_mark_asked_for_as_a_stop_ends_what_the_grammar_accepts() -> None:
     tokenizer = preset_tokenizer("nano")
     config = Engine({NANO: NANO}).config(NANO)
-    compiled = Grammars(config, lambda: tokenizer).compile(
-        Grammar(kind=GrammarKind.REGEX, text="a*")
-    )
+    compiled = Grammars(config, lambda: tokenizer).compile(Grammar(kind=GrammarKind.REGEX, text="a*"))
     (a,) = tokenizer.encode("a", add_special_tokens=False)
     (mark,) = tokenizer.encode("<|user|>", add_special_tokens=False)
     matcher = compiled.matcher((mark, a, 1 << 30))
@@ -161,12 +155,7 @@ def test_a_mark_asked_for_as_a_stop_ends_what_the_grammar_accepts() -> None:
         (Grammar(kind=GrammarKind.JSON_SCHEMA, text="[1]"), "response_format"),
         (Grammar(kind=GrammarKind.JSON_SCHEMA, text='{"type": "nope"}'), "response_format"),
         (Grammar(kind=GrammarKind.JSON_SCHEMA, text='{"not": {}}'), "response_format"),
-        (
-            Grammar(
-                kind=GrammarKind.JSON_SCHEMA, text='{"x-guidance": {"lenient": true}, "not": {}}'
-            ),
-            "response_format",
-        ),
+        (Grammar(kind=GrammarKind.JSON_SCHEMA, text='{"x-guidance": {"lenient": true}, "not": {}}'), "response_format"),
         (Grammar(kind=GrammarKind.JSON_SCHEMA, text='{"$ref": "http://a.b/c"}'), "response_format"),
         (Grammar(kind=GrammarKind.JSON_SCHEMA, text="[" * 5000), "response_format"),
         (Grammar(kind=GrammarKind.REGEX, text="a" * (MAX_GRAMMAR_CHARS + 1)), "grammar"),
@@ -197,9 +186,7 @@ def test_a_pattern_beyond_the_limits_is_found_out_while_it_is_followed(engine: E
 
 def test_a_grammar_that_turns_out_too_complex_fails_its_request_alone(engine: Engine) -> None:
     """A matcher that gives up is told as a user's mistake, and its neighbour goes on."""
-    good = SampleRequest(
-        prompt=np.array([5, 6], np.int32), params=SamplingParams(seed=0, max_tokens=6, stop=())
-    )
+    good = SampleRequest(prompt=np.array([5, 6], np.int32), params=SamplingParams(seed=0, max_tokens=6, stop=()))
     bad = SampleRequest(
         prompt=np.array([5, 6], np.int32),
         params=SamplingParams(seed=0, max_tokens=6, adjustments=Adjustments(grammar=JSON_SCHEMA)),

@@ -144,9 +144,7 @@ def test_figures_do_not_depend_on_micro_batches_or_threads(config: DecoderConfig
     found: set[str] = set()
     for threads, size in ((1, 1), (2, 2), (2, 1 << 30)):
         configure(threads=threads)
-        session = TrainingSession(
-            mixture_adapter(config, AdapterKind.DORA), MicroBatches(units=size)
-        )
+        session = TrainingSession(mixture_adapter(config, AdapterKind.DORA), MicroBatches(units=size))
         metrics = session.forward(data, LossName.CROSS_ENTROPY).metrics
         found.add(repr(sorted((n, v) for n, v in metrics.items() if n.startswith("e_"))))
     assert len(found) == 1
@@ -184,9 +182,7 @@ def test_a_dense_model_has_nothing_of_a_mixture_checked() -> None:
 class _Drifting(NativeKernels):
     """The router's product of many rows is off by an ulp or so."""
 
-    def gemm(
-        self, a: torch.Tensor, b: torch.Tensor, *, into: torch.Tensor | None = None
-    ) -> torch.Tensor:
+    def gemm(self, a: torch.Tensor, b: torch.Tensor, *, into: torch.Tensor | None = None) -> torch.Tensor:
         c = super().gemm(a, b, into=into)
         if b.shape[1] == 8 and a.shape[0] > 5 and into is None:
             c *= 1.0 + 2.0**-23 * (torch.arange(8) % 3)

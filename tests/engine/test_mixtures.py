@@ -40,9 +40,7 @@ def _requests(config: DecoderConfig, count: int) -> list[SampleRequest]:
     ]
 
 
-def _sampled(
-    adapter: Adapter, asked: list[SampleRequest], limits: SamplerLimits
-) -> list[SampleResult]:
+def _sampled(adapter: Adapter, asked: list[SampleRequest], limits: SamplerLimits) -> list[SampleResult]:
     sampler = Sampler(adapter.decoder.config, adapter.decoder.kernels, limits=limits)
     return sampler.sample(asked, [Policy(adapter.decoder, adapter.low)] * len(asked))
 
@@ -53,21 +51,14 @@ def _bits(results: list[SampleResult]) -> bytes:
 
 @EACH
 @KINDS
-def test_what_is_sampled_the_trainer_scores_bit_for_bit(
-    config: DecoderConfig, kind: AdapterKind
-) -> None:
+def test_what_is_sampled_the_trainer_scores_bit_for_bit(config: DecoderConfig, kind: AdapterKind) -> None:
     adapter = mixture_adapter(config, kind)
     asked = _requests(config, 10)
     seen: set[bytes] = set()
     tokens = 0
     for threads, limits, micro_batches, unit in (
         (1, SamplerLimits(), MicroBatches(), GradientUnit.TREE),
-        (
-            2,
-            SamplerLimits(max_samples=7, prefill_tokens=50),
-            MicroBatches(units=1),
-            GradientUnit.DATUM,
-        ),
+        (2, SamplerLimits(max_samples=7, prefill_tokens=50), MicroBatches(units=1), GradientUnit.DATUM),
     ):
         configure(threads=threads)
         results = _sampled(adapter, asked, limits)
@@ -86,9 +77,7 @@ def test_what_is_sampled_the_trainer_scores_bit_for_bit(
 
 @EACH
 @KINDS
-def test_a_gradient_has_one_hash_however_it_is_computed(
-    config: DecoderConfig, kind: AdapterKind
-) -> None:
+def test_a_gradient_has_one_hash_however_it_is_computed(config: DecoderConfig, kind: AdapterKind) -> None:
     data = forked(config, 1)
     hashes: set[str] = set()
     for threads, size in product((1, 2), (1, 2, 1 << 30)):

@@ -38,9 +38,7 @@ def _requests(config: DecoderConfig) -> list[SampleRequest]:
 
 @pytest.mark.parametrize("config", CONFIGS.values(), ids=list(CONFIGS))
 @pytest.mark.parametrize("kind", list(AdapterKind))
-def test_a_sampled_token_has_the_trainers_bits_and_routes(
-    config: DecoderConfig, kind: AdapterKind
-) -> None:
+def test_a_sampled_token_has_the_trainers_bits_and_routes(config: DecoderConfig, kind: AdapterKind) -> None:
     router = kind in (AdapterKind.DORA, AdapterKind.QLORA)
     adapter = mixture_adapter(config, kind, train_router=router)
     asked = _requests(config)
@@ -48,12 +46,7 @@ def test_a_sampled_token_has_the_trainers_bits_and_routes(
     seen: set[bytes] = set()
     for threads, limits, micro_batches, unit in (
         (1, SamplerLimits(max_samples=64), MicroBatches(), GradientUnit.TREE),
-        (
-            2,
-            SamplerLimits(max_samples=8, prefill_tokens=50),
-            MicroBatches(rows=300),
-            GradientUnit.DATUM,
-        ),
+        (2, SamplerLimits(max_samples=8, prefill_tokens=50), MicroBatches(rows=300), GradientUnit.DATUM),
     ):
         configure(threads=threads)
         sampler = Sampler(config, adapter.decoder.kernels, limits=limits)
@@ -84,9 +77,7 @@ def test_a_batch_of_one_is_a_batch_of_sixty_four(config: DecoderConfig) -> None:
         results = sampler.sample(asked, [Policy(adapter.decoder, adapter.low)] * len(asked))
         said.add(
             b"".join(
-                s.logprobs.tobytes() + np.asarray(s.routes).tobytes()
-                for result in results
-                for s in result.sequences
+                s.logprobs.tobytes() + np.asarray(s.routes).tobytes() for result in results for s in result.sequences
             )
         )
     assert len(said) == 1

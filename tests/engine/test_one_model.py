@@ -34,10 +34,7 @@ def requests(rng: np.random.Generator) -> list[SampleRequest]:
 
 
 def unequal_bits(
-    adapter: Adapter,
-    asked: list[SampleRequest],
-    results: list[SampleResult],
-    micro_batches: MicroBatches,
+    adapter: Adapter, asked: list[SampleRequest], results: list[SampleResult], micro_batches: MicroBatches
 ) -> tuple[int, int]:
     """(sampled tokens, those whose log-probability has other bits in the trainer)."""
     session = TrainingSession(adapter, micro_batches)
@@ -60,25 +57,13 @@ def test_ten_thousand_sampled_tokens_have_the_trainers_bits(kind: AdapterKind) -
     total = 0
     for threads, limits, micro_batches in (
         (1, SamplerLimits(), MicroBatches()),
-        (
-            2,
-            SamplerLimits(cache_pages=LEAST_PAGES + 9, max_samples=64, prefill_tokens=50),
-            MicroBatches(units=1),
-        ),
-        (
-            2,
-            SamplerLimits(cache_pages=LEAST_PAGES, max_samples=5, prefill_tokens=7),
-            MicroBatches(rows=300),
-        ),
+        (2, SamplerLimits(cache_pages=LEAST_PAGES + 9, max_samples=64, prefill_tokens=50), MicroBatches(units=1)),
+        (2, SamplerLimits(cache_pages=LEAST_PAGES, max_samples=5, prefill_tokens=7), MicroBatches(rows=300)),
     ):
         configure(threads=threads)
         sampler = Sampler(CONFIG, adapter.decoder.kernels, limits=limits)
         results = sampler.sample(asked, [policy(adapter)] * len(asked))
-        seen.add(
-            b"".join(
-                s.tokens.tobytes() + s.logprobs.tobytes() for r in results for s in r.sequences
-            )
-        )
+        seen.add(b"".join(s.tokens.tobytes() + s.logprobs.tobytes() for r in results for s in r.sequences))
         count, bad = unequal_bits(adapter, asked, results, micro_batches)
         assert bad == 0
         total += count
@@ -89,17 +74,14 @@ def test_ten_thousand_sampled_tokens_have_the_trainers_bits(kind: AdapterKind) -
 def test_a_batch_may_mix_adapters_and_each_gets_what_it_gets_alone() -> None:
     decoder = small_decoder()
     adapters = [
-        trained(decoder, kind, seed=i, rank=3 + i)
-        for i, kind in enumerate([AdapterKind.LORA, AdapterKind.DORA] * 2)
+        trained(decoder, kind, seed=i, rank=3 + i) for i, kind in enumerate([AdapterKind.LORA, AdapterKind.DORA] * 2)
     ]
     full = trained(decoder, AdapterKind.FULL, seed=9)
     policies = [Policy(decoder, {}), *[policy(a) for a in adapters], policy(full)]
     rng = np.random.default_rng(4)
     asked = [
         SampleRequest(
-            prompt=tokens(rng, 5 + 7 * i),
-            params=SamplingParams(seed=i, max_tokens=20, stop=()),
-            num_samples=2,
+            prompt=tokens(rng, 5 + 7 * i), params=SamplingParams(seed=i, max_tokens=20, stop=()), num_samples=2
         )
         for i in range(24)
     ]
@@ -117,24 +99,18 @@ def test_a_prompt_gives_one_completion_in_any_batch(batch: int) -> None:
     decoder = small_decoder()
     rng = np.random.default_rng(batch)
     one = SampleRequest(
-        prompt=tokens(np.random.default_rng(1), 19),
-        params=SamplingParams(seed=5, max_tokens=24, stop=()),
+        prompt=tokens(np.random.default_rng(1), 19), params=SamplingParams(seed=5, max_tokens=24, stop=())
     )
     alone = Sampler(CONFIG, decoder.kernels).sample([one], [Policy(decoder, {})])[0].sequences[0]
     for place in sorted({0, batch // 2, batch - 1}):
         others = [
             SampleRequest(
-                prompt=tokens(rng, int(rng.integers(1, 80))),
-                params=SamplingParams(seed=i, max_tokens=24, stop=()),
+                prompt=tokens(rng, int(rng.integers(1, 80))), params=SamplingParams(seed=i, max_tokens=24, stop=())
             )
             for i in range(batch)
         ]
         others[place] = one
-        found = (
-            Sampler(CONFIG, decoder.kernels)
-            .sample(others, [Policy(decoder, {})] * batch)[place]
-            .sequences[0]
-        )
+        found = Sampler(CONFIG, decoder.kernels).sample(others, [Policy(decoder, {})] * batch)[place].sequences[0]
         assert found.tokens.tolist() == alone.tokens.tolist()
         assert found.logprobs.tobytes() == alone.logprobs.tobytes()
 
@@ -144,16 +120,10 @@ def test_prompt_logprobs_are_the_trainers() -> None:
     rng = np.random.default_rng(6)
     prompts = [tokens(rng, n) for n in (1, 2, 16, 17, 100)]
     asked = [
-        SampleRequest(
-            prompt=p,
-            params=SamplingParams(seed=0, max_tokens=1, temperature=0.5),
-            prompt_logprobs=True,
-        )
+        SampleRequest(prompt=p, params=SamplingParams(seed=0, max_tokens=1, temperature=0.5), prompt_logprobs=True)
         for p in prompts
     ]
-    sampler = Sampler(
-        CONFIG, adapter.decoder.kernels, limits=SamplerLimits(prefill_tokens=9, logits=VOCAB_ROWS)
-    )
+    sampler = Sampler(CONFIG, adapter.decoder.kernels, limits=SamplerLimits(prefill_tokens=9, logits=VOCAB_ROWS))
     results = sampler.sample(asked, [policy(adapter)] * len(asked))
     session = TrainingSession(adapter)
     for prompt, result in zip(prompts, results, strict=True):

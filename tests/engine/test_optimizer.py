@@ -8,16 +8,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from oracles import (
-    LLAMA,
-    QWEN2,
-    QWEN3,
-    Tensors,
-    gradients,
-    make_adapter,
-    make_datums,
-    weights_sha256,
-)
+from oracles import LLAMA, QWEN2, QWEN3, Tensors, gradients, make_adapter, make_datums, weights_sha256
 from tinsmith.engine.training import TrainingSession
 from tinsmith.models.config import DecoderConfig
 from tinsmith.models.slots import values
@@ -119,9 +110,7 @@ def test_biases_and_head_norms_are_stepped_too(config: DecoderConfig) -> None:
 
 
 @KINDS
-def test_the_reported_norm_is_that_of_the_published_tensors_before_clipping(
-    kind: AdapterKind,
-) -> None:
+def test_the_reported_norm_is_that_of_the_published_tensors_before_clipping(kind: AdapterKind) -> None:
     norms: list[float] = []
     for clip in (0.0, 1e-3):
         session = _session(kind)
@@ -194,9 +183,7 @@ def test_a_setting_out_of_range_is_named_and_nothing_is_changed(name: str, value
 
 @pytest.mark.parametrize("kind", [AdapterKind.LORA, AdapterKind.FULL])
 @pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
-def test_a_gradient_that_is_not_finite_is_refused_and_nothing_is_changed(
-    kind: AdapterKind, value: float
-) -> None:
+def test_a_gradient_that_is_not_finite_is_refused_and_nothing_is_changed(kind: AdapterKind, value: float) -> None:
     session = _session(kind)
     _accumulate(session)
     session.optimizer.sums.total()[-1].view(-1)[-1] = value

@@ -71,9 +71,7 @@ def shown(result: SampleResult | None) -> list[bytes]:
 
 def alone(asked: SampleRequest, policy: Policy) -> list[bytes]:
     """What a sampler that has seen nothing else answers."""
-    return shown(
-        Sampler(policy.decoder.config, policy.decoder.kernels).sample([asked], [policy])[0]
-    )
+    return shown(Sampler(policy.decoder.config, policy.decoder.kernels).sample([asked], [policy])[0])
 
 
 def test_a_conversation_computes_only_what_is_new(decoder: Decoder) -> None:
@@ -92,12 +90,7 @@ def test_a_conversation_computes_only_what_is_new(decoder: Decoder) -> None:
 
 
 def test_each_weights_have_their_own(decoder: Decoder, adapters: list[Adapter]) -> None:
-    holders = [
-        decoder,
-        *adapters,
-        small_decoder(quantised=True),
-        trained(decoder, AdapterKind.FULL),
-    ]
+    holders = [decoder, *adapters, small_decoder(quantised=True), trained(decoder, AdapterKind.FULL)]
     sampler = Sampler(CONFIG, decoder.kernels, limits=KEEPING)
     asked = request(tokens(np.random.default_rng(1), 50), num_samples=2)
     policies = [own(each) for each in holders]
@@ -139,9 +132,7 @@ def test_weights_that_change_are_others(decoder: Decoder) -> None:
 
 def test_what_is_begun_on_other_weights_is_not_kept(decoder: Decoder) -> None:
     adapter = trained(decoder, AdapterKind.LORA, seed=6)
-    sampler = Sampler(
-        CONFIG, decoder.kernels, limits=SamplerLimits(kept_pages=None, prefill_tokens=16)
-    )
+    sampler = Sampler(CONFIG, decoder.kernels, limits=SamplerLimits(kept_pages=None, prefill_tokens=16))
     asked = request(tokens(np.random.default_rng(4), 60))
     group = sampler.submit(asked, own(adapter))
     sampler.step()
@@ -169,10 +160,7 @@ def test_pages_of_weights_that_nobody_has_are_free_again(decoder: Decoder) -> No
 def test_requests_of_one_step_share_what_the_first_computes(decoder: Decoder, room: int) -> None:
     rng = np.random.default_rng(6)
     stem = tokens(rng, 70)
-    asked = [
-        request(np.concatenate([stem, tokens(rng, 5 + i)]), i, num_samples=1 + i % 3)
-        for i in range(8)
-    ]
+    asked = [request(np.concatenate([stem, tokens(rng, 5 + i)]), i, num_samples=1 + i % 3) for i in range(8)]
     limits = SamplerLimits(kept_pages=None, prefill_tokens=room)
     sampler = Sampler(CONFIG, decoder.kernels, limits=limits)
     results = sampler.sample(asked, [own(decoder)] * 8)
@@ -207,9 +195,7 @@ def test_what_is_given_up_is_waited_for_by_nobody(decoder: Decoder) -> None:
     assert [group.begun is None for group in groups[1:]] == [False, True]
     while sampler.busy:
         sampler.step()
-    assert [shown(group.result) for group in groups[1:]] == [
-        alone(one, own(decoder)) for one in asked[1:]
-    ]
+    assert [shown(group.result) for group in groups[1:]] == [alone(one, own(decoder)) for one in asked[1:]]
     assert sampler.pool.available == sampler.pool.capacity
 
 
@@ -227,9 +213,7 @@ def test_prompts_that_are_only_scored_are_kept_too(decoder: Decoder, most: int) 
 
 
 @pytest.mark.parametrize(("begins", "reused"), [(1, 0), (16, 0), (17, 16), (40, 32), (49, 48)])
-def test_rows_before_the_first_that_is_asked_about_are_reused(
-    decoder: Decoder, begins: int, reused: int
-) -> None:
+def test_rows_before_the_first_that_is_asked_about_are_reused(decoder: Decoder, begins: int, reused: int) -> None:
     sampler = Sampler(CONFIG, decoder.kernels, limits=KEEPING)
     prompt = tokens(np.random.default_rng(10), 50)
     sampler.sample([request(prompt)], [own(decoder)])
@@ -321,9 +305,7 @@ def test_whatever_is_asked_and_given_up_every_answer_is_as_alone(
 ) -> None:
     """72 requests in a cache that holds two contexts, on three weights; a fifth is given up on the way."""
     rng = np.random.default_rng(100 + seed)
-    limits = SamplerLimits(
-        cache_pages=34, max_samples=16, prefill_tokens=int(rng.integers(5, 200)), kept_pages=kept
-    )
+    limits = SamplerLimits(cache_pages=34, max_samples=16, prefill_tokens=int(rng.integers(5, 200)), kept_pages=kept)
     sampler = Sampler(CONFIG, decoder.kernels, limits=limits)
     holders = [decoder, *adapters]
     asked = [
@@ -354,9 +336,7 @@ def test_whatever_is_asked_and_given_up_every_answer_is_as_alone(
         assert shown(group.result) == alone(one, policy)
 
 
-def test_the_longest_unused_goes_first_and_a_conversation_keeps_its_beginning(
-    decoder: Decoder,
-) -> None:
+def test_the_longest_unused_goes_first_and_a_conversation_keeps_its_beginning(decoder: Decoder) -> None:
     limits = SamplerLimits(kept_pages=6, cache_pages=34)
     sampler = Sampler(CONFIG, decoder.kernels, limits=limits)
     rng = np.random.default_rng(13)
@@ -406,9 +386,7 @@ def test_what_is_asked_of_a_prompt_fails_whether_its_beginning_was_there_or_not(
         assert sampler.pool.idle == (0 if first is None else 2)
 
 
-def test_an_interrupted_call_leaves_nobody_waiting(
-    decoder: Decoder, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_interrupted_call_leaves_nobody_waiting(decoder: Decoder, monkeypatch: pytest.MonkeyPatch) -> None:
     sampler = Sampler(CONFIG, decoder.kernels, limits=KEEPING)
     asked = request(tokens(np.random.default_rng(16), 50))
 
@@ -431,10 +409,7 @@ def test_nobody_waits_for_who_came_later(decoder: Decoder) -> None:
     stem = tokens(np.random.default_rng(17), 200)
     first, second, third = stem[:17], stem[:40].copy(), stem
     second[33:] = second[33:][::-1]
-    groups = [
-        sampler.submit(request(prompt, max_tokens=1), own(decoder))
-        for prompt in (first, second, third)
-    ]
+    groups = [sampler.submit(request(prompt, max_tokens=1), own(decoder)) for prompt in (first, second, third)]
     sampler.step()
     assert [group.ended for group in groups] == [True, False, False]
     sampler.step()

@@ -73,8 +73,7 @@ def test_temperature_zero_takes_the_most_probable_token_whatever_the_seed(decode
 
 def test_top_k_one_is_greedy(decoder: Decoder) -> None:
     assert (
-        ask(decoder, top_k=1).sequences[0].tokens.tolist()
-        == ask(decoder, temperature=0.0).sequences[0].tokens.tolist()
+        ask(decoder, top_k=1).sequences[0].tokens.tolist() == ask(decoder, temperature=0.0).sequences[0].tokens.tolist()
     )
 
 
@@ -96,9 +95,7 @@ def test_logprobs_are_of_the_temperature_scaled_distribution(decoder: Decoder) -
     )
     first = int(one.tokens[0, 0])
     for token in full:
-        assert (scaled[token] - scaled[first]) == pytest.approx(
-            (full[token] - full[first]) / 0.5, abs=1e-4
-        )
+        assert (scaled[token] - scaled[first]) == pytest.approx((full[token] - full[first]) / 0.5, abs=1e-4)
     assert np.exp(np.array(list(scaled.values()), np.float64)).sum() == pytest.approx(1.0, abs=1e-5)
 
 
@@ -144,18 +141,12 @@ def test_one_token_of_many_samples_needs_no_cache_of_their_own(decoder: Decoder)
 
 
 def test_every_page_is_free_again_after_everything_ended_or_was_cancelled(decoder: Decoder) -> None:
-    sampler = Sampler(
-        CONFIG,
-        decoder.kernels,
-        limits=SamplerLimits(cache_pages=40, max_samples=6, prefill_tokens=16),
-    )
+    sampler = Sampler(CONFIG, decoder.kernels, limits=SamplerLimits(cache_pages=40, max_samples=6, prefill_tokens=16))
     rng = np.random.default_rng(1)
     groups = [
         sampler.submit(
             SampleRequest(
-                prompt=tokens(rng, 30 + i),
-                params=SamplingParams(seed=i, max_tokens=25, stop=()),
-                num_samples=3,
+                prompt=tokens(rng, 30 + i), params=SamplingParams(seed=i, max_tokens=25, stop=()), num_samples=3
             ),
             Policy(decoder, {}),
         )
@@ -185,10 +176,7 @@ def test_requests_cancelled_at_any_step_leave_every_page_free(decoder: Decoder, 
             SampleRequest(
                 prompt=tokens(rng, int(rng.integers(1, 60))),
                 params=SamplingParams(
-                    seed=i,
-                    max_tokens=int(rng.integers(1, 40)),
-                    stop=(),
-                    adjustments=adjusted if i % 3 == 0 else None,
+                    seed=i, max_tokens=int(rng.integers(1, 40)), stop=(), adjustments=adjusted if i % 3 == 0 else None
                 ),
                 num_samples=int(rng.integers(1, 5)),
                 prompt_logprobs=i % 4 == 0,
@@ -212,11 +200,7 @@ def test_requests_cancelled_at_any_step_leave_every_page_free(decoder: Decoder, 
 def test_a_full_cache_makes_requests_wait_not_fail(decoder: Decoder) -> None:
     rng = np.random.default_rng(2)
     asked = [
-        SampleRequest(
-            prompt=tokens(rng, 100),
-            params=SamplingParams(seed=i, max_tokens=100, stop=()),
-            num_samples=2,
-        )
+        SampleRequest(prompt=tokens(rng, 100), params=SamplingParams(seed=i, max_tokens=100, stop=()), num_samples=2)
         for i in range(6)
     ]
     small = Sampler(CONFIG, decoder.kernels, limits=SamplerLimits(cache_pages=17))
@@ -262,13 +246,8 @@ def test_logits_that_are_not_finite_fail_their_request_and_not_its_neighbour() -
     healthy, broken = small_decoder(), small_decoder()
     broken.final_norm.value[3] = float("nan")
     sampler = Sampler(CONFIG, healthy.kernels)
-    request = SampleRequest(
-        prompt=PROMPT, params=SamplingParams(seed=0, max_tokens=5, stop=()), num_samples=2
-    )
-    bad, good = (
-        sampler.submit(request, Policy(broken, {})),
-        sampler.submit(request, Policy(healthy, {})),
-    )
+    request = SampleRequest(prompt=PROMPT, params=SamplingParams(seed=0, max_tokens=5, stop=()), num_samples=2)
+    bad, good = (sampler.submit(request, Policy(broken, {})), sampler.submit(request, Policy(healthy, {})))
     while sampler.busy:
         sampler.step()
     assert isinstance(bad.failure, BackendError)
@@ -282,9 +261,7 @@ def test_pages_of_a_failed_request_do_not_poison_the_next_one() -> None:
     first = broken.layers[0].qkv.base[0]
     assert isinstance(first, Weight)
     first.value[0] = float("nan")
-    request = SampleRequest(
-        prompt=PROMPT, params=SamplingParams(seed=0, max_tokens=60, stop=()), num_samples=2
-    )
+    request = SampleRequest(prompt=PROMPT, params=SamplingParams(seed=0, max_tokens=60, stop=()), num_samples=2)
     sampler = Sampler(CONFIG, healthy.kernels, limits=SamplerLimits(cache_pages=17))
     with pytest.raises(BackendError):
         sampler.sample([request], [Policy(broken, {})])

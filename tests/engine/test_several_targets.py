@@ -18,19 +18,12 @@ from tinsmith.types.errors import InputError
 from tinsmith.types.gradient import GradientUnit
 
 LENGTHS, TARGETS = (12, 1, 20), (4, 3, 4)
-ELEMENTWISE = [
-    LossName.CROSS_ENTROPY,
-    LossName.IMPORTANCE_SAMPLING,
-    LossName.PPO,
-    LossName.CISPO,
-]
+ELEMENTWISE = [LossName.CROSS_ENTROPY, LossName.IMPORTANCE_SAMPLING, LossName.PPO, LossName.CISPO]
 
 
 def _session(units: int = 1 << 30) -> TrainingSession:
     adapter = create_adapter(small_decoder(), AdapterSpec(kind=AdapterKind.FULL, rank=4, seed=5))
-    return TrainingSession(
-        adapter, micro_batches=MicroBatches(units=units), gradient_unit=GradientUnit.DATUM
-    )
+    return TrainingSession(adapter, micro_batches=MicroBatches(units=units), gradient_unit=GradientUnit.DATUM)
 
 
 def _datums(loss: LossName) -> list[Datum]:
@@ -39,13 +32,10 @@ def _datums(loss: LossName) -> list[Datum]:
     datums: list[Datum] = []
     for length, count in zip(LENGTHS, TARGETS, strict=True):
         columns = {
-            name: rng.normal(size=(length, count)).astype(np.float32) * 0.3 - (name == "logprobs")
-            for name in names
+            name: rng.normal(size=(length, count)).astype(np.float32) * 0.3 - (name == "logprobs") for name in names
         }
         targets = rng.integers(0, VOCAB, (length, count))
-        datums.append(
-            Datum(tokens=tokens(rng, length), inputs={"target_tokens": targets, **columns})
-        )
+        datums.append(Datum(tokens=tokens(rng, length), inputs={"target_tokens": targets, **columns}))
     return datums
 
 
@@ -55,9 +45,7 @@ def _column(datum: Datum, k: int) -> Datum:
 
 
 def _separate(datums: Sequence[Datum]) -> list[list[Datum]]:
-    return [
-        [_column(each, k) for k in range(each.inputs["target_tokens"].shape[1])] for each in datums
-    ]
+    return [[_column(each, k) for k in range(each.inputs["target_tokens"].shape[1])] for each in datums]
 
 
 @pytest.mark.parametrize("loss", ELEMENTWISE)
@@ -92,9 +80,7 @@ def test_padding_costs_nothing_whatever_its_token(loss: LossName) -> None:
             Datum(
                 tokens=datum.tokens,
                 inputs={
-                    name: np.pad(
-                        values, ((0, 0), (0, 3)), constant_values=token if "tokens" in name else 0
-                    )
+                    name: np.pad(values, ((0, 0), (0, 3)), constant_values=token if "tokens" in name else 0)
                     for name, values in datum.inputs.items()
                 },
             )
@@ -153,9 +139,7 @@ def test_the_number_of_targets_of_a_request_is_bounded() -> None:
 
 @pytest.mark.parametrize(("token", "at"), [(-1, "[1][0]"), (VOCAB, "[1][0]")])
 def test_a_target_outside_the_vocabulary_is_named_by_both_indices(token: int, at: str) -> None:
-    datum = Datum(
-        tokens=np.array([1, 2], np.int32), inputs={"target_tokens": np.array([[1, 2], [token, 3]])}
-    )
+    datum = Datum(tokens=np.array([1, 2], np.int32), inputs={"target_tokens": np.array([[1, 2], [token, 3]])})
     with pytest.raises(InputError) as caught:
         _session().forward_backward([datum], LossName.CROSS_ENTROPY)
     assert caught.value.field == f"data[0].loss_fn_inputs.target_tokens{at}"

@@ -29,18 +29,14 @@ def asked(seed: int, length: int, *, everything: bool = False) -> SampleRequest:
     )
 
 
-def answered(
-    decoder: Decoder, *requests: SampleRequest, limits: SamplerLimits | None = None
-) -> list[SampleResult]:
+def answered(decoder: Decoder, *requests: SampleRequest, limits: SamplerLimits | None = None) -> list[SampleResult]:
     sampler = Sampler(CONFIG, decoder.kernels, limits=limits)
     return sampler.sample(requests, [Policy(decoder, {})] * len(requests))
 
 
 def bits(spread: Spread | None) -> tuple[bytes, ...]:
     assert spread is not None
-    return tuple(
-        each.tobytes() for each in (spread.ranks, spread.entropies, spread.logprobs, spread.best)
-    )
+    return tuple(each.tobytes() for each in (spread.ranks, spread.entropies, spread.logprobs, spread.best))
 
 
 def test_figures_are_those_of_the_whole_distribution(decoder: Decoder) -> None:
@@ -55,19 +51,14 @@ def test_figures_are_those_of_the_whole_distribution(decoder: Decoder) -> None:
         assert spread.best[place] == ids[0]
         assert spread.ranks[place] == 1 + ids.index(target)
         assert spread.logprobs[place] == top.logprobs[place + 1][ids.index(target)]
-        assert spread.entropies[place] == pytest.approx(
-            -(np.exp(logprobs) * logprobs).sum(), abs=1e-5
-        )
+        assert spread.entropies[place] == pytest.approx(-(np.exp(logprobs) * logprobs).sum(), abs=1e-5)
 
 
 def test_no_bit_depends_on_what_is_computed_beside_it(decoder: Decoder) -> None:
     requests = [asked(seed, 5 + 7 * seed) for seed in range(1, 5)]
     alone = [bits(answered(decoder, one)[0].prompt_spread) for one in requests]
     together = [bits(one.prompt_spread) for one in answered(decoder, *requests)]
-    in_bits = [
-        bits(one.prompt_spread)
-        for one in answered(decoder, *requests, limits=SamplerLimits(logits=3 * VOCAB))
-    ]
+    in_bits = [bits(one.prompt_spread) for one in answered(decoder, *requests, limits=SamplerLimits(logits=3 * VOCAB))]
     assert alone == together == in_bits
 
 
@@ -87,12 +78,8 @@ def test_what_is_impossible_adds_nothing_to_an_entropy() -> None:
     assert entropy_of(np.array([0.0, -np.inf], np.float32), 0.0, 0.0) == 0.0
 
 
-@pytest.mark.parametrize(
-    ("targets", "field"), [([1, 2, 3], "targets"), ([1, VOCAB], r"targets\[1\]")]
-)
-def test_targets_that_do_not_fit_are_refused(
-    decoder: Decoder, targets: list[int], field: str
-) -> None:
+@pytest.mark.parametrize(("targets", "field"), [([1, 2, 3], "targets"), ([1, VOCAB], r"targets\[1\]")])
+def test_targets_that_do_not_fit_are_refused(decoder: Decoder, targets: list[int], field: str) -> None:
     request = SampleRequest(
         prompt=np.array([1, 2, 3], np.int32),
         params=SamplingParams(seed=0, max_tokens=0),
@@ -102,9 +89,7 @@ def test_targets_that_do_not_fit_are_refused(
         answered(decoder, request)
 
 
-def test_a_row_of_which_nothing_is_asked_changes_no_other_and_says_nothing(
-    decoder: Decoder,
-) -> None:
+def test_a_row_of_which_nothing_is_asked_changes_no_other_and_says_nothing(decoder: Decoder) -> None:
     whole, beside = asked(3, 20), asked(4, 30)
     assert whole.spread_targets is not None
     places = np.array([0, 1, 2, 9, 18])

@@ -14,16 +14,12 @@ SESSIONS = st.from_regex(r"[A-Za-z0-9_-][A-Za-z0-9._:-]{0,127}", fullmatch=True)
 
 def test_a_path_names_a_folder_below_the_state() -> None:
     path = TinkerPath.parse("tinker://abc:train:0/sampler_weights/step-10")
-    assert path == TinkerPath(
-        session="abc:train:0", kind=CheckpointKind.SAMPLER_WEIGHTS, name="step-10"
-    )
+    assert path == TinkerPath(session="abc:train:0", kind=CheckpointKind.SAMPLER_WEIGHTS, name="step-10")
     assert path.folder(STATE) == Path("/state/abc%3Atrain%3A0/sampler_weights/step-10")
 
 
 @given(SESSIONS, st.sampled_from(CheckpointKind), NAMES)
-def test_paths_and_folders_both_give_the_path_back(
-    session: str, kind: CheckpointKind, name: str
-) -> None:
+def test_paths_and_folders_both_give_the_path_back(session: str, kind: CheckpointKind, name: str) -> None:
     path = TinkerPath(session=session, kind=kind, name=name)
     folder = path.folder(STATE)
     assert TinkerPath.parse(str(path)) == path

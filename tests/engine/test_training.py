@@ -53,9 +53,7 @@ SETTINGS: Mapping[LossName, Mapping[str, object]] = {
 LENGTHS = (12, 1, 33, 5, 20)
 
 
-def _session(
-    kind: AdapterKind = AdapterKind.LORA, config: DecoderConfig = LLAMA, datums: int = 2
-) -> TrainingSession:
+def _session(kind: AdapterKind = AdapterKind.LORA, config: DecoderConfig = LLAMA, datums: int = 2) -> TrainingSession:
     adapter = make_adapter(config, AdapterSpec(kind=kind, rank=4, seed=5))
     return TrainingSession(adapter, micro_batches=MicroBatches(units=datums))
 
@@ -69,10 +67,7 @@ def _on_policy(session: TrainingSession, datums: Sequence[Datum]) -> list[Datum]
     """The datums with the model's own log-probabilities as the sampler's."""
     asked = [for_loss(datum, LossName.CROSS_ENTROPY) for datum in datums]
     outputs = session.forward(asked, LossName.CROSS_ENTROPY).outputs
-    return [
-        _with(datum, logprobs=output.logprobs)
-        for datum, output in zip(datums, outputs, strict=True)
-    ]
+    return [_with(datum, logprobs=output.logprobs) for datum, output in zip(datums, outputs, strict=True)]
 
 
 # Losses
@@ -103,9 +98,7 @@ def _formula(loss: LossName, p: np.ndarray, inputs: Mapping[str, np.ndarray]) ->
 
 @KINDS
 @LOSS_NAMES
-def test_the_loss_is_its_formula_of_the_returned_logprobs(
-    loss: LossName, kind: AdapterKind
-) -> None:
+def test_the_loss_is_its_formula_of_the_returned_logprobs(loss: LossName, kind: AdapterKind) -> None:
     session = _session(kind)
     datums = make_datums(LLAMA, LENGTHS, 2, loss)
     result = session.forward_backward(datums, loss, SETTINGS[loss])
@@ -123,12 +116,8 @@ def test_the_gradient_is_that_of_the_formula(loss: LossName) -> None:
     session = _session(AdapterKind.DORA)
     datums = make_datums(LLAMA, LENGTHS, 3, loss)
     result = session.forward_backward(datums, loss, SETTINGS[loss])
-    slopes = iter(
-        [_slopes(loss, o.logprobs, d) for o, d in zip(result.outputs, datums, strict=True)]
-    )
-    reference = reference_gradients(
-        reference_model(session.adapter), datums, lambda p, _: (p * next(slopes)).sum()
-    )
+    slopes = iter([_slopes(loss, o.logprobs, d) for o, d in zip(result.outputs, datums, strict=True)])
+    reference = reference_gradients(reference_model(session.adapter), datums, lambda p, _: (p * next(slopes)).sum())
     assert relative_error(gradients(session), reference) <= 1e-4
 
 
@@ -179,17 +168,9 @@ def test_on_policy_the_ratio_is_literally_one(kind: AdapterKind) -> None:
 
 
 @KINDS
-def test_on_policy_every_ratio_loss_has_the_gradient_of_weighted_cross_entropy(
-    kind: AdapterKind,
-) -> None:
+def test_on_policy_every_ratio_loss_has_the_gradient_of_weighted_cross_entropy(kind: AdapterKind) -> None:
     shas: set[str] = set()
-    for loss in (
-        LossName.CROSS_ENTROPY,
-        LossName.IMPORTANCE_SAMPLING,
-        LossName.PPO,
-        LossName.CISPO,
-        LossName.GSPO,
-    ):
+    for loss in (LossName.CROSS_ENTROPY, LossName.IMPORTANCE_SAMPLING, LossName.PPO, LossName.CISPO, LossName.GSPO):
         session = _session(kind)
         datums = _on_policy(session, make_datums(LLAMA, LENGTHS, 5, LossName.GSPO))
         with_weights = [_with(d, weights=d.inputs["advantages"]) for d in datums]
@@ -202,9 +183,7 @@ def test_on_policy_every_ratio_loss_has_the_gradient_of_weighted_cross_entropy(
 def test_a_weight_of_two_is_the_datum_twice() -> None:
     (datum,) = make_datums(LLAMA, (12,), 1)
     once, twice = _session(), _session()
-    once.forward_backward(
-        [_with(datum, weights=datum.inputs["weights"] * 2)], LossName.CROSS_ENTROPY
-    )
+    once.forward_backward([_with(datum, weights=datum.inputs["weights"] * 2)], LossName.CROSS_ENTROPY)
     twice.forward_backward([datum, datum], LossName.CROSS_ENTROPY)
     assert buffers_sha256(once) == buffers_sha256(twice)
 
@@ -304,10 +283,7 @@ BAD_BATCHES: dict[str, tuple[list[Datum], str]] = {
         _last(lambda d: replace(d, inputs={"target_tokens": d.inputs["target_tokens"]})),
         r"data\[4\]\.loss_fn_inputs\.(logprobs|advantages)",
     ),
-    "an_input_of_another_loss": (
-        _last(lambda d: _with(d, weights=np.ones(20))),
-        r"data\[4\]\.loss_fn_inputs\.weights",
-    ),
+    "an_input_of_another_loss": (_last(lambda d: _with(d, weights=np.ones(20))), r"data\[4\]\.loss_fn_inputs\.weights"),
     "a_loss_that_overflows": (
         _last(lambda d: _with(d, logprobs=np.full(20, -800.0), advantages=np.ones(20))),
         r"data\[4\]",
@@ -317,9 +293,7 @@ BAD_BATCHES: dict[str, tuple[list[Datum], str]] = {
 
 @pytest.mark.parametrize("kind", [AdapterKind.LORA, AdapterKind.QDORA, AdapterKind.FULL])
 @pytest.mark.parametrize("case", BAD_BATCHES.values(), ids=list(BAD_BATCHES))
-def test_a_call_that_cannot_complete_changes_nothing(
-    case: tuple[list[Datum], str], kind: AdapterKind
-) -> None:
+def test_a_call_that_cannot_complete_changes_nothing(case: tuple[list[Datum], str], kind: AdapterKind) -> None:
     datums, message = case
     session, unharmed = _session(kind), _session(kind)
     for each in (session, unharmed):
@@ -367,9 +341,7 @@ def test_a_setting_that_the_loss_does_not_take_is_named(
 
 @pytest.mark.parametrize("name", ["stable_reinforce", "crossentropy", "", "PPO"])
 def test_an_unknown_loss_is_refused_with_those_there_are(name: str) -> None:
-    with pytest.raises(
-        InputError, match=rf"loss_fn = '{name}'\n  allowed: cross_entropy, "
-    ) as caught:
+    with pytest.raises(InputError, match=rf"loss_fn = '{name}'\n  allowed: cross_entropy, ") as caught:
         loss_by_name(name)
     assert len(str(caught.value).splitlines()) <= 5
     assert {loss_by_name(loss.value) for loss in LossName} == set(LossName)
@@ -383,9 +355,7 @@ class _Failing(NativeKernels):
         self.left = 1 << 30
         self.error: BaseException = RuntimeError("out of memory")
 
-    def grad_gemm(
-        self, a: torch.Tensor, b: torch.Tensor, segments: torch.Tensor, into: torch.Tensor
-    ) -> None:
+    def grad_gemm(self, a: torch.Tensor, b: torch.Tensor, segments: torch.Tensor, into: torch.Tensor) -> None:
         self.left -= 1
         if self.left < 0:
             raise self.error
@@ -401,10 +371,7 @@ def test_a_failure_in_the_middle_of_a_later_micro_batch_changes_nothing(
     kernels.error = error
     base = build_decoder(LLAMA, random_weights(LLAMA, 1), kernels)
     sessions = [
-        TrainingSession(
-            create_adapter(base, AdapterSpec(kind=kind, rank=4)),
-            micro_batches=MicroBatches(units=2),
-        )
+        TrainingSession(create_adapter(base, AdapterSpec(kind=kind, rank=4)), micro_batches=MicroBatches(units=2))
         for _ in range(2)
     ]
     session, unharmed = sessions
@@ -476,9 +443,7 @@ def test_a_step_imports_no_computer_algebra() -> None:
         "import sys; from tinsmith.engine.engine import Engine; "
         "Engine({'nano': 'tinsmith/nano'}); print('sympy' in sys.modules)"  # its certificate trains a step
     )
-    told = subprocess.run(
-        [sys.executable, "-c", program], check=True, capture_output=True, text=True
-    )
+    told = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True)
     assert told.stdout.strip() == "False"
 
 

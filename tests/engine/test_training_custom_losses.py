@@ -56,9 +56,7 @@ def _datums(q: str = "old") -> list[Datum]:
 
 @pytest.mark.parametrize("name", BUILT_IN)
 @pytest.mark.parametrize("unit", list(GradientUnit))
-def test_a_written_loss_trains_to_the_built_in_ones_bits(
-    name: LossName, unit: GradientUnit
-) -> None:
+def test_a_written_loss_trains_to_the_built_in_ones_bits(name: LossName, unit: GradientUnit) -> None:
     ours, theirs = _session(unit=unit), _session(unit=unit)
     result = ours.forward_backward(_datums(), custom(*WRITTEN[name.value]))
     built_in = theirs.forward_backward(_datums("logprobs"), name)
@@ -70,9 +68,7 @@ def test_a_written_loss_trains_to_the_built_in_ones_bits(
 @pytest.mark.parametrize("name", ["ppo", "kl_penalised", "sequence_level", "smooth_clip"])
 def test_micro_batches_and_threads_change_no_bit(name: str) -> None:
     loss, found = custom(*WRITTEN[name]), set[tuple[str, tuple[tuple[str, float], ...]]]()
-    datums = [
-        Datum(tokens=d.tokens, inputs={**d.inputs, "reference": d.inputs["old"]}) for d in _datums()
-    ]
+    datums = [Datum(tokens=d.tokens, inputs={**d.inputs, "reference": d.inputs["old"]}) for d in _datums()]
     for count, units in ((1, 1), (2, 1 << 30), (2, 1), (1, 2)):
         extension.module().set_num_threads(count)
         session = _session(units)
@@ -91,9 +87,7 @@ def test_forward_adds_no_gradient() -> None:
 
 def _hostile(name: str) -> CustomLoss:
     nodes = AT_EVALUATION[name][0] if name in AT_EVALUATION else NOT_FINITE[name]
-    return CustomLoss.of(
-        "hostile", [LossInput("logprobs", 1)], [SentNode(**node) for node in nodes]
-    )
+    return CustomLoss.of("hostile", [LossInput("logprobs", 1)], [SentNode(**node) for node in nodes])
 
 
 @pytest.mark.parametrize("name", ["outer product", "detached", "shapes that differ", *NOT_FINITE])
@@ -121,9 +115,7 @@ def test_an_input_that_a_datum_lacks_is_named(inputs: dict[str, np.ndarray], nam
     datum = _datums()[0]
     given = {"target_tokens": datum.inputs["target_tokens"], **inputs}
     with pytest.raises(InputError, match=rf"field: data\[0\]\.loss_fn_inputs\.{named}"):
-        _session().forward_backward(
-            [Datum(tokens=datum.tokens, inputs=given)], custom(*WRITTEN["ppo"])
-        )
+        _session().forward_backward([Datum(tokens=datum.tokens, inputs=given)], custom(*WRITTEN["ppo"]))
 
 
 def test_targets_must_have_the_declared_rank() -> None:
@@ -141,9 +133,6 @@ def test_inputs_that_are_no_parameter_are_left_alone() -> None:
     plain, more = _session(), _session()
     loss = custom(*WRITTEN["ppo"])
     plain.forward_backward(_datums(), loss)
-    extra = [
-        Datum(tokens=d.tokens, inputs={**d.inputs, "weights": np.full(3, np.nan)})
-        for d in _datums()
-    ]
+    extra = [Datum(tokens=d.tokens, inputs={**d.inputs, "weights": np.full(3, np.nan)}) for d in _datums()]
     more.forward_backward(extra, loss)
     assert buffers_sha256(plain) == buffers_sha256(more)

@@ -36,13 +36,7 @@ LOSS = LossName.CROSS_ENTROPY
 MAX_GRADIENT_ERROR = 3e-6
 """Relative, per tensor: what fp32 leaves on an adapter drawn at random (seen: 2.1e-6, and 1.9e-6 by datum)."""
 KINDS = pytest.mark.parametrize("kind", list(AdapterKind))
-HOW = (
-    MicroBatches(units=1),
-    MicroBatches(units=2),
-    MicroBatches(units=4),
-    MicroBatches(rows=40),
-    MicroBatches(),
-)
+HOW = (MicroBatches(units=1), MicroBatches(units=2), MicroBatches(units=4), MicroBatches(rows=40), MicroBatches())
 
 
 def conversations(config: DecoderConfig) -> list[Datum]:
@@ -103,9 +97,7 @@ def test_what_the_model_says_is_what_it_says_of_each_datum_alone(kind: AdapterKi
 
 @pytest.mark.parametrize("tree_rows", [2048, 60, 1])
 @pytest.mark.parametrize("kind", [AdapterKind.LORA, AdapterKind.QDORA, AdapterKind.FULL])
-def test_a_cut_has_one_gradient_whatever_is_computed_together(
-    kind: AdapterKind, tree_rows: int
-) -> None:
+def test_a_cut_has_one_gradient_whatever_is_computed_together(kind: AdapterKind, tree_rows: int) -> None:
     datums = conversations(LLAMA)
     seen: set[str] = set()
     for how in HOW:
@@ -151,9 +143,7 @@ def test_the_gradient_is_that_of_autograd(config: DecoderConfig, kind: AdapterKi
     assert relative_error(gradients(session), gradients(apart)) <= 5e-6
 
 
-def test_logits_that_are_computed_again_are_those_that_were_kept(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_logits_that_are_computed_again_are_those_that_were_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     datums = conversations(LLAMA)
     for kind in (AdapterKind.DORA, AdapterKind.FULL):
         kept = session_of(kind=kind)
@@ -208,10 +198,7 @@ def test_requests_that_cut_no_tree_add_up_to_the_bits_of_one() -> None:
 
 def test_a_datum_of_which_nothing_counts_leaves_its_tree_as_it_is() -> None:
     datums = conversations(LLAMA)
-    idle = replace(
-        datums[2],
-        inputs={**datums[2].inputs, "weights": np.zeros(len(datums[2]), np.float32)},
-    )
+    idle = replace(datums[2], inputs={**datums[2].inputs, "weights": np.zeros(len(datums[2]), np.float32)})
     found: list[str] = []
     for data in (datums[:2] + datums[3:], [*datums[:2], idle, *datums[3:]]):
         session = session_of()

@@ -14,9 +14,9 @@ from tinsmith.ops.forest import Forest
 from tinsmith.types.datum import IntArray
 from tinsmith.types.gradient import GradientUnit
 
-SEQUENCES = st.lists(
-    st.lists(st.integers(0, 2), min_size=1, max_size=9), min_size=1, max_size=12
-).map(lambda rows: [np.array(row, np.int32) for row in rows])
+SEQUENCES = st.lists(st.lists(st.integers(0, 2), min_size=1, max_size=9), min_size=1, max_size=12).map(
+    lambda rows: [np.array(row, np.int32) for row in rows]
+)
 """Three tokens, so that most beginnings are shared."""
 
 
@@ -33,9 +33,7 @@ def text(unit: Unit) -> str:
 
 
 @given(SEQUENCES, st.integers(1, 40))
-def test_every_datum_is_read_back_from_the_rows_of_its_unit(
-    sequences: list[IntArray], limit: int
-) -> None:
+def test_every_datum_is_read_back_from_the_rows_of_its_unit(sequences: list[IntArray], limit: int) -> None:
     units = trees(sequences, limit)
     assert sorted(i for unit in units for i in unit.datums) == list(range(len(sequences)))
     firsts = [unit.datums[0] for unit in units]
@@ -51,20 +49,14 @@ def test_every_datum_is_read_back_from_the_rows_of_its_unit(
 
 
 @given(SEQUENCES, st.integers(1, 40))
-def test_a_unit_has_a_row_for_each_beginning_of_its_datums_and_no_other(
-    sequences: list[IntArray], limit: int
-) -> None:
+def test_a_unit_has_a_row_for_each_beginning_of_its_datums_and_no_other(sequences: list[IntArray], limit: int) -> None:
     for unit in trees(sequences, limit):
         own = [sequences[i] for i in unit.datums]
-        assert unit.num_rows == len(
-            {tuple(s[: n + 1].tolist()) for s in own for n in range(len(s))}
-        )
+        assert unit.num_rows == len({tuple(s[: n + 1].tolist()) for s in own for n in range(len(s))})
 
 
 @given(SEQUENCES, st.integers(1, 40))
-def test_a_unit_of_several_datums_keeps_within_the_limit(
-    sequences: list[IntArray], limit: int
-) -> None:
+def test_a_unit_of_several_datums_keeps_within_the_limit(sequences: list[IntArray], limit: int) -> None:
     longest = max(map(len, sequences))
     for unit in trees(sequences, limit):
         assert unit.num_rows <= max(limit, 2 * longest)
@@ -121,11 +113,7 @@ def test_a_chain_of_beginnings_deeper_than_the_stack_of_calls() -> None:
 @pytest.mark.parametrize("how", list(GradientUnit))
 def test_single_datums_are_units_either_way(how: GradientUnit) -> None:
     units = units_of(of("abc", "d", "ef"), how)
-    assert [(unit.datums, text(unit)) for unit in units] == [
-        ((0,), "abc"),
-        ((1,), "d"),
-        ((2,), "ef"),
-    ]
+    assert [(unit.datums, text(unit)) for unit in units] == [((0,), "abc"), ((1,), "d"), ((2,), "ef")]
 
 
 def test_datums_by_themselves_share_nothing() -> None:

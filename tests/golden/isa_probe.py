@@ -62,9 +62,7 @@ MIXTURE = replace(
     family=Family.QWEN3_MOE,
     qkv_bias=False,
     o_bias=False,
-    mixture=Mixture(
-        num_experts=8, num_active=2, expert_size=36, normalised=True, dense_layers=(1,)
-    ),
+    mixture=Mixture(num_experts=8, num_active=2, expert_size=36, normalised=True, dense_layers=(1,)),
 )
 """Eight experts in one layer, and a dense one."""
 

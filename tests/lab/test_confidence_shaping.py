@@ -18,16 +18,8 @@ from tinsmith.lab.settings import LATER, Prefixes, RlSettings, told_apart
 from tinsmith.ops.confidence import FRACTIONS, premature
 from tinsmith.types.errors import ConfigError
 
-RL = RlSettings(
-    steps=2, learning_rate=2e-3, lora_rank=4, group_size=2, groups_per_batch=2, max_tokens=8, seed=1
-)
-FIRST = Probe(
-    prompt=(5, 6, 7, 8),
-    reasoning=(9, 10, 11, 12, 13),
-    answers=((20, 21), (20, 22), (23,)),
-    gold=1,
-    said=0,
-)
+RL = RlSettings(steps=2, learning_rate=2e-3, lora_rank=4, group_size=2, groups_per_batch=2, max_tokens=8, seed=1)
+FIRST = Probe(prompt=(5, 6, 7, 8), reasoning=(9, 10, 11, 12, 13), answers=((20, 21), (20, 22), (23,)), gold=1, said=0)
 OTHER = replace(FIRST, prompt=(5, 6, 9), reasoning=(30, 31, 32), gold=0, said=None)
 
 
@@ -43,9 +35,7 @@ def test_a_penalty_is_not_below_zero() -> None:
         replace(RL, confidence_penalty=-1.0)
 
 
-def test_probabilities_are_those_of_each_text_by_itself(
-    connection: Connection, tmp_path: Path
-) -> None:
+def test_probabilities_are_those_of_each_text_by_itself(connection: Connection, tmp_path: Path) -> None:
     opened = open_run(connection, tmp_path / "run", RL)
     (found,) = probe_replies(opened.trainer, [FIRST]).found
 
@@ -64,9 +54,7 @@ def test_probabilities_are_those_of_each_text_by_itself(
     opened.folder.close()
 
 
-def test_controls_put_other_words_before_the_answers(
-    connection: Connection, tmp_path: Path
-) -> None:
+def test_controls_put_other_words_before_the_answers(connection: Connection, tmp_path: Path) -> None:
     opened = open_run(connection, tmp_path / "run", RL)
     probes = [FIRST, OTHER]
     own = probe_replies(opened.trainer, probes)
@@ -81,9 +69,7 @@ def test_controls_put_other_words_before_the_answers(
     opened.folder.close()
 
 
-def test_what_it_costs_is_counted_with_and_without_shared_beginnings(
-    connection: Connection, tmp_path: Path
-) -> None:
+def test_what_it_costs_is_counted_with_and_without_shared_beginnings(connection: Connection, tmp_path: Path) -> None:
     opened = open_run(connection, tmp_path / "run", RL)
     found = probe_replies(opened.trainer, [FIRST])
     beginnings = sum(4 + cut for cut in range(len(FRACTIONS)))
@@ -106,6 +92,4 @@ def test_a_subject_without_reasoning_is_refused(connection: Connection, tmp_path
 
 
 def test_rising_confidence_raises_an_advantage() -> None:
-    assert (
-        premature((0.1, 0.2, 0.3, 0.5, 0.8, 1.0)) < 0.0 < premature((1.0, 0.8, 0.5, 0.3, 0.2, 0.1))
-    )
+    assert premature((0.1, 0.2, 0.3, 0.5, 0.8, 1.0)) < 0.0 < premature((1.0, 0.8, 0.5, 0.3, 0.2, 0.1))

@@ -24,11 +24,7 @@ from tinsmith.lab.runs.files import METRICS, ROLLOUTS
 from tinsmith.lab.service.connect import Connection
 from tinsmith.lab.settings import RlSettings
 from tinsmith.renderers.choose import renderer_for
-from tinsmith.studies.debate.cookbook import (
-    AdversarialDisruptionEnv,
-    DebateDataset,
-    DebateEnv,
-)
+from tinsmith.studies.debate.cookbook import AdversarialDisruptionEnv, DebateDataset, DebateEnv
 from tinsmith.studies.debate.rewards import debate_reward
 from tinsmith.types.errors import BackendError, ConfigError
 
@@ -160,11 +156,7 @@ def subject(
     test: Sequence[CookbookItem] = (),
 ) -> CookbookSubject:
     return CookbookSubject(
-        decode=tokenizer.decode,
-        stop_condition=[tokenizer.eos_token_id],
-        train=items,
-        held_out=held_out,
-        test=test,
+        decode=tokenizer.decode, stop_condition=[tokenizer.eos_token_id], train=items, held_out=held_out, test=test
     )
 
 
@@ -183,9 +175,7 @@ def lines(folder: Path, name: str) -> list[dict[str, Any]]:
 # The cookbook's in our loop
 
 
-def test_a_cookbook_dataset_is_trained_by_our_loop(
-    connection: Connection, tokenizer: Any, tmp_path: Path
-) -> None:
+def test_a_cookbook_dataset_is_trained_by_our_loop(connection: Connection, tokenizer: Any, tmp_path: Path) -> None:
     groups = trained(connection, tmp_path / "run", tokenizer)
     first, second, last = lines(tmp_path / "run", METRICS)
     for line in (first, second):
@@ -199,24 +189,16 @@ def test_a_cookbook_dataset_is_trained_by_our_loop(
     for line in rollouts:
         assert len(line["turns"]) == len(line["rewards"]) == 2
         if line["split"] == "train":
-            assert line["terms"] == {
-                "steps": pytest.approx(sum(line["rewards"])),
-                "group": line["group_reward"],
-            }
+            assert line["terms"] == {"steps": pytest.approx(sum(line["rewards"])), "group": line["group_reward"]}
             assert line["total"] == pytest.approx(sum(line["rewards"]) + line["group_reward"])
-    assert {line["prompt_id"] for line in rollouts} <= {
-        f"batch-{i}-{k}" for i in (0, 1) for k in range(3)
-    }
+    assert {line["prompt_id"] for line in rollouts} <= {f"batch-{i}-{k}" for i in (0, 1) for k in range(3)}
     asked = [one for group in groups for one in group.seen]
     assert sum(group.cleaned for group in groups) == len(asked) == 2 * 3 + 1 + 1
     for trajectories, envs in asked:
         for trajectory, env in zip(trajectories, envs, strict=True):
             one, two = trajectory.transitions
             assert (one.episode_done, two.episode_done) == (False, True)
-            assert two.ob.to_ints()[: one.ob.length + len(one.ac.tokens)] == [
-                *one.ob.to_ints(),
-                *one.ac.tokens,
-            ]
+            assert two.ob.to_ints()[: one.ob.length + len(one.ac.tokens)] == [*one.ob.to_ints(), *one.ac.tokens]
             assert len(two.ac.logprobs) == len(two.ac.tokens)
             assert [one.ac.stop_reason, two.ac.stop_reason] == env.reasons
             assert trajectory.final_ob.to_ints() == env.seen
@@ -256,9 +238,7 @@ def test_what_fails_is_one_rollouts_recorded_failure(
     assert group.cleaned == 1
 
 
-def test_a_group_that_cannot_be_rewarded_has_no_rewards(
-    sampler: tinker.SamplingClient, tokenizer: Any
-) -> None:
+def test_a_group_that_cannot_be_rewarded_has_no_rewards(sampler: tinker.SamplingClient, tokenizer: Any) -> None:
     groups = [GuessGroup(tokenizer, 3), GuessGroup(tokenizer, 5, greedy=False)]
     place = subject(tokenizer)
     sampling = Sampling(samples=4, max_tokens=8, temperature=1.0, seed=2)
@@ -281,12 +261,7 @@ def test_a_group_of_another_size_and_one_that_fails_whole_are_refused(
         sample_groups(sampler, place, [CookbookItem("one", group)], sampling)
     assert caught.value.field == "group_size"
     with pytest.raises(BackendError, match="fell over"):
-        sample_groups(
-            sampler,
-            place,
-            [CookbookItem("one", group)],
-            dataclasses.replace(sampling, samples=4),
-        )
+        sample_groups(sampler, place, [CookbookItem("one", group)], dataclasses.replace(sampling, samples=4))
     place.close()
     assert group.cleaned == 2
 
@@ -310,9 +285,7 @@ async def single_rollout(client: tinker.SamplingClient, env: Env, seed: int) -> 
             return transitions
 
 
-def test_our_environment_is_played_by_a_loop_like_the_cookbooks(
-    sampler: tinker.SamplingClient, tokenizer: Any
-) -> None:
+def test_our_environment_is_played_by_a_loop_like_the_cookbooks(sampler: tinker.SamplingClient, tokenizer: Any) -> None:
     dataset = DebateDataset(
         items=PAPERS.train[:4],
         renderer=renderer_for(tokenizer),
@@ -329,9 +302,7 @@ def test_our_environment_is_played_by_a_loop_like_the_cookbooks(
 
     async def play() -> tuple[list[DebateEnv], list[list[Any]]]:
         envs = await group.make_envs()
-        return envs, await asyncio.gather(
-            *(single_rollout(sampler, env, 5 + i) for i, env in enumerate(envs))
-        )
+        return envs, await asyncio.gather(*(single_rollout(sampler, env, 5 + i) for i, env in enumerate(envs)))
 
     envs, played = asyncio.run(play())
     reward = debate_reward("adversarial/seed")
@@ -348,9 +319,7 @@ def test_our_environment_is_played_by_a_loop_like_the_cookbooks(
     assert rewards == [(0.0, {})] * 3
 
 
-def test_our_environment_goes_through_both_adapters(
-    connection: Connection, tokenizer: Any, tmp_path: Path
-) -> None:
+def test_our_environment_goes_through_both_adapters(connection: Connection, tokenizer: Any, tmp_path: Path) -> None:
     settings = dataclasses.replace(SETTINGS, steps=1, max_tokens=24)
     dataset = DebateDataset(
         items=PAPERS.train[:6],
@@ -374,11 +343,7 @@ def test_an_environment_without_a_renderer_has_no_tokens(tokenizer: Any) -> None
     with pytest.raises(ConfigError, match="renderer"):
         asyncio.run(env.initial_observation())
     dataset = DebateDataset(
-        items=PAPERS.train,
-        renderer=renderer_for(tokenizer),
-        groups_per_batch=1,
-        group_size=2,
-        task=TASK,
+        items=PAPERS.train, renderer=renderer_for(tokenizer), groups_per_batch=1, group_size=2, task=TASK
     )
     (group,) = dataset.get_batch(0)
     assert len(asyncio.run(group.make_envs())) == 2

@@ -45,9 +45,7 @@ def lines(folder: Path, name: str) -> list[dict[str, Any]]:
     return [json.loads(line) for line in (folder / name).read_text().splitlines()]
 
 
-def trained(
-    connection: Connection, folder: Path, settings: RlSettings, reward: str = "strong"
-) -> list[dict[str, Any]]:
+def trained(connection: Connection, folder: Path, settings: RlSettings, reward: str = "strong") -> list[dict[str, Any]]:
     run = open_run(connection, folder, settings, reward=reward)
     train(run)
     run.folder.close()
@@ -89,13 +87,9 @@ def test_a_reward_that_is_the_same_for_all_labels_teaches_nothing() -> None:
     assert not label_weights(pi, np.full((1, 3), 0.75)).any()
 
 
-def test_one_call_of_the_trainer_scores_labels_with_the_samplers_bits(
-    connection: Connection, tmp_path: Path
-) -> None:
+def test_one_call_of_the_trainer_scores_labels_with_the_samplers_bits(connection: Connection, tmp_path: Path) -> None:
     run = open_run(connection, tmp_path / "run", EXACT)
-    rewarded = LabelGradient(
-        study=study_of(run), paid=make_reward("exp5", TASK).per_label(), group_size=4
-    )
+    rewarded = LabelGradient(study=study_of(run), paid=make_reward("exp5", TASK).per_label(), group_size=4)
     for _ in range(2):  # the adapter begins at zero: the second time it says something
         sampler = run.trainer.save_weights_and_get_sampling_client().result(WAIT_SECONDS)
         one = label_logprobs(sampler, study_of(run), PAPERS.validation[:4])
@@ -130,9 +124,7 @@ def test_what_all_labels_begin_with_has_no_weight(connection: Connection, tmp_pa
     run.folder.close()
 
 
-def test_rollouts_beside_it_are_all_there_and_teach_all_but_the_task_term(
-    folder: Path,
-) -> None:
+def test_rollouts_beside_it_are_all_there_and_teach_all_but_the_task_term(folder: Path) -> None:
     metrics = lines(folder, METRICS)
     groups: dict[tuple[int, str], list[dict[str, Any]]] = {}
     for line in lines(folder, ROLLOUTS):
@@ -151,9 +143,7 @@ def test_rollouts_beside_it_are_all_there_and_teach_all_but_the_task_term(
         assert {"train/parse_ok", "train/groups/informative", "train/reward/task"} <= set(line)
 
 
-def test_it_teaches_labels_where_every_group_is_left_out(
-    connection: Connection, tmp_path: Path
-) -> None:
+def test_it_teaches_labels_where_every_group_is_left_out(connection: Connection, tmp_path: Path) -> None:
     # One token opens an answer and is none: all rollouts earn the same.
     metrics = trained(connection, tmp_path / "run", dataclasses.replace(EXACT, max_tokens=1))
     for line in metrics[:-1]:

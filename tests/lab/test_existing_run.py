@@ -22,12 +22,7 @@ def a_run(folder: Path, manifest: str) -> Path:
 
 @pytest.mark.parametrize(
     ("status", "goes_on"),
-    [
-        (Status.INTERRUPTED, True),
-        (Status.LOST, True),
-        (Status.RUNNING, False),
-        (Status.FINISHED, False),
-    ],
+    [(Status.INTERRUPTED, True), (Status.LOST, True), (Status.RUNNING, False), (Status.FINISHED, False)],
 )
 def test_a_run_that_stopped_and_said_so_goes_on_with_the_same_command(
     tmp_path: Path, status: Status, goes_on: bool
@@ -42,16 +37,12 @@ def test_a_run_that_stopped_and_said_so_goes_on_with_the_same_command(
 
 
 @pytest.mark.parametrize("manifest", ["", "{", "[]", "{}"])
-def test_a_damaged_manifest_says_nothing_and_the_run_is_left_alone(
-    tmp_path: Path, manifest: str
-) -> None:
+def test_a_damaged_manifest_says_nothing_and_the_run_is_left_alone(tmp_path: Path, manifest: str) -> None:
     folder = a_run(tmp_path / "run", manifest)
     assert settle(folder, IfExists.RESUME_INTERRUPTED) is IfExists.RAISE
 
 
-def test_there_is_room_in_a_new_or_empty_folder_and_in_none_that_holds_something(
-    tmp_path: Path,
-) -> None:
+def test_there_is_room_in_a_new_or_empty_folder_and_in_none_that_holds_something(tmp_path: Path) -> None:
     require_room(tmp_path / "new", IfExists.RAISE)
     require_room(tmp_path, IfExists.RAISE)
     (tmp_path / "thesis.tex").touch()

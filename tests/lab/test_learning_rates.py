@@ -25,18 +25,14 @@ def test_schedules_without_warming_up() -> None:
 
 
 @pytest.mark.parametrize("schedule", Schedule)
-def test_the_rate_rises_first_and_the_schedule_is_that_of_the_steps_after(
-    schedule: Schedule,
-) -> None:
+def test_the_rate_rises_first_and_the_schedule_is_that_of_the_steps_after(schedule: Schedule) -> None:
     found = rates(schedule, steps=14, warmup=0.25)
     assert found[:4] == [0.125, 0.25, 0.375, 0.5]
     assert found[4:] == rates(schedule, steps=10)
 
 
 def test_a_share_of_the_steps_is_rounded_up() -> None:
-    assert rates(Schedule.COSINE, steps=157, warmup=0.03)[:5] == [
-        pytest.approx(0.1 * step) for step in range(1, 6)
-    ]
+    assert rates(Schedule.COSINE, steps=157, warmup=0.03)[:5] == [pytest.approx(0.1 * step) for step in range(1, 6)]
     # 0.07 * 100 is a little above 7 in floats, and is meant to be 7.
     assert rates(Schedule.CONSTANT, steps=100, warmup=0.07)[6] == 0.5
 

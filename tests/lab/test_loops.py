@@ -56,9 +56,7 @@ def lines(folder: Path, name: str) -> list[dict[str, Any]]:
     return [json.loads(line) for line in (folder / name).read_text().splitlines()]
 
 
-def run_once(
-    connection: Connection, folder: Path, settings: CommonSettings, reward: str | None = "strong"
-) -> Finished:
+def run_once(connection: Connection, folder: Path, settings: CommonSettings, reward: str | None = "strong") -> Finished:
     run = open_run(connection, folder, settings, reward=reward)
     finished = train(run)
     run.folder.close()
@@ -113,9 +111,7 @@ def test_looks_are_limited_to_the_same_random_part_of_a_split_every_time(
     }
 
 
-def test_the_same_run_again_leaves_the_same_bytes(
-    connection: Connection, folder: Path, tmp_path: Path
-) -> None:
+def test_the_same_run_again_leaves_the_same_bytes(connection: Connection, folder: Path, tmp_path: Path) -> None:
     run_once(connection, tmp_path / "again", RL)
     for name in (METRICS, ROLLOUTS):
         assert (tmp_path / "again" / name).read_bytes() == (folder / name).read_bytes()
@@ -161,9 +157,7 @@ def _train_until(run: PaperRun, step: int) -> None:
         patch.undo()
 
 
-def test_supervised_training_lowers_its_loss_and_offsets_are_tested(
-    connection: Connection, tmp_path: Path
-) -> None:
+def test_supervised_training_lowers_its_loss_and_offsets_are_tested(connection: Connection, tmp_path: Path) -> None:
     run_once(connection, tmp_path / "sft", SFT, None)
     metrics = lines(tmp_path / "sft", METRICS)
     losses = [line["train/nll"] for line in metrics[:-1]]
@@ -195,9 +189,7 @@ def test_every_setting_of_the_loop_reaches_the_weights(
         assert lines(changed, METRICS)[1]["kl/base"] != 0.0
 
 
-def test_a_reward_that_reacts_is_resumed_with_its_memory(
-    connection: Connection, tmp_path: Path
-) -> None:
+def test_a_reward_that_reacts_is_resumed_with_its_memory(connection: Connection, tmp_path: Path) -> None:
     out = tmp_path / "reacting"
     run = open_run(connection, out, RL, reward="macro_f1")
     _train_until(run, 3)
@@ -230,20 +222,13 @@ class _Broken:
         return Failing()
 
 
-def test_a_failed_rollout_is_recorded_with_its_cause_and_gets_no_reward(
-    connection: Connection, tmp_path: Path
-) -> None:
+def test_a_failed_rollout_is_recorded_with_its_cause_and_gets_no_reward(connection: Connection, tmp_path: Path) -> None:
     run = open_run(connection, tmp_path / "failing", RL)
     client: Any = _Broken(run.sampler(), 3)
     sampling = Sampling(samples=4, max_tokens=24, temperature=1.0, seed=0)
     groups = sample_groups(client, run.course.subject, PAPERS.train[:4], sampling)
     assert [isinstance(group[0], Failure) for group in groups] == [False, False, True, False]
-    scored = score_groups(
-        groups,
-        run.course.subject.score,
-        advantage=Advantage.CENTER,
-        zero_variance_filter=True,
-    )
+    scored = score_groups(groups, run.course.subject.score, advantage=Advantage.CENTER, zero_variance_filter=True)
     assert len(scored[2].failures) == 4
     assert not scored[2].scored
     assert not scored[2].learned
@@ -256,9 +241,7 @@ def test_a_failed_rollout_is_recorded_with_its_cause_and_gets_no_reward(
     run.folder.close()
 
 
-def test_a_server_that_answers_nothing_stops_the_step(
-    connection: Connection, tmp_path: Path
-) -> None:
+def test_a_server_that_answers_nothing_stops_the_step(connection: Connection, tmp_path: Path) -> None:
     run = open_run(connection, tmp_path / "lost", RL)
     client: Any = _Broken(run.sampler(), 1)
     sampling = Sampling(samples=2, max_tokens=4, temperature=1.0, seed=0)

@@ -14,14 +14,9 @@ from tinsmith.renderers.renderer import Message, Role
 
 pytestmark = pytest.mark.whole
 
-RECIPE = BaseRecipe(
-    preset="moe-nano", num_layers=1, vocab_size=320, steps=3, batch_size=4, warm_up=1
-)
+RECIPE = BaseRecipe(preset="moe-nano", num_layers=1, vocab_size=320, steps=3, batch_size=4, warm_up=1)
 TOLD = [
-    (
-        Message(role=Role.USER, content=f"What is {n} and {n}?"),
-        Message(role=Role.ASSISTANT, content=f"{2 * n}."),
-    )
+    (Message(role=Role.USER, content=f"What is {n} and {n}?"), Message(role=Role.ASSISTANT, content=f"{2 * n}."))
     for n in range(8)
 ]
 

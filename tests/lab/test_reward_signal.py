@@ -98,15 +98,12 @@ def test_information_is_watched_at_every_evaluation_and_changes_nothing_else(
     assert last["watch/token/entropy"] < last["watch/entropy"]
 
 
-def test_cross_scores_are_those_of_every_text_by_itself(
-    connection: Connection, tmp_path: Path
-) -> None:
+def test_cross_scores_are_those_of_every_text_by_itself(connection: Connection, tmp_path: Path) -> None:
     opened = open_run(connection, tmp_path / "run", RL)
     prompts, answers = [[5, 6, 7, 8], [9, 10, 11]], [[12, 13], [14]]
     found = cross_scores(opened.trainer, prompts, answers)
     alone = [
-        [cross_scores(opened.trainer, [prompt], [answer]).scores[0, 0] for prompt in prompts]
-        for answer in answers
+        [cross_scores(opened.trainer, [prompt], [answer]).scores[0, 0] for prompt in prompts] for answer in answers
     ]
     opened.folder.close()
     assert np.array_equal(found.scores, np.array(alone))

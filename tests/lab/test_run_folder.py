@@ -185,9 +185,7 @@ def spoil_line(folder: Path, step: int, old: bytes, new: bytes) -> None:
 
 DAMAGE = {
     "line cut": lambda folder, step: spoil_line(folder, step, b'"lengths"', b'"len'),
-    "line changed": lambda folder, step: spoil_line(
-        folder, step, b'"course": null', b'"course": true'
-    ),
+    "line changed": lambda folder, step: spoil_line(folder, step, b'"course": null', b'"course": true'),
     "line no json": lambda folder, step: spoil_line(folder, step, b"{", b"\xff"),
     "weights missing": lambda folder, step: (state_of(folder, step) / ADAPTER).unlink(),
     "optimizer cut": lambda folder, step: os.truncate(state_of(folder, step) / OPTIMIZER, 9),
@@ -228,9 +226,7 @@ def test_without_any_whole_checkpoint_it_begins_again(folder: Path, how: str) ->
     assert told[-1] == "no checkpoint is complete: starting again from step 0"
 
 
-def test_what_is_passed_over_is_told_to_a_person(
-    folder: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_what_is_passed_over_is_told_to_a_person(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (state_of(folder, 6) / MARKER).unlink()
     RunFolder.begin(folder, CONFIGURED, if_exists=IfExists.RESUME)
     assert "the checkpoint at step 6 is skipped" in capsys.readouterr().err
@@ -258,10 +254,7 @@ def test_a_deleted_run_leaves_nothing_of_itself(folder: Path) -> None:
     _, mark = begin(folder, IfExists.DELETE)
     assert_stands_at(folder, mark, 0)
     assert not (folder / STATE).exists()
-    assert {each.name for each in folder.iterdir()} == {
-        *(CONFIG, CHECKPOINTS, "notes.txt"),
-        *GROWING,
-    }
+    assert {each.name for each in folder.iterdir()} == {*(CONFIG, CHECKPOINTS, "notes.txt"), *GROWING}
 
 
 class _Terminal(io.StringIO):
@@ -278,9 +271,7 @@ class _Terminal(io.StringIO):
         ("what?\n", IfExists.RAISE),
     ],
 )
-def test_at_a_terminal_it_is_asked(
-    folder: Path, monkeypatch: pytest.MonkeyPatch, said: str, chosen: IfExists
-) -> None:
+def test_at_a_terminal_it_is_asked(folder: Path, monkeypatch: pytest.MonkeyPatch, said: str, chosen: IfExists) -> None:
     asked = _Terminal()
     monkeypatch.setattr("sys.stdin", _Terminal(said))
     monkeypatch.setattr("sys.stderr", asked)
@@ -289,9 +280,7 @@ def test_at_a_terminal_it_is_asked(
     assert asked.getvalue().count("?") == said.count("\n") + (not said.endswith(f"{chosen}\n"))
 
 
-def test_without_a_terminal_asking_is_refusing_and_says_so(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_without_a_terminal_asking_is_refusing_and_says_so(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.stdin", io.StringIO("resume\n"))
     with pytest.raises(ConfigError, match="no terminal to ask at") as caught:
         begin(folder, IfExists.ASK)

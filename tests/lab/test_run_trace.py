@@ -133,10 +133,7 @@ def test_a_server_that_tells_no_trace_leaves_none(connection: Connection) -> Non
     ],
 )
 def test_a_trace_with_a_hole_is_not_written(
-    connection: Connection,
-    monkeypatch: pytest.MonkeyPatch,
-    answers: list[dict[str, Any] | None],
-    complaint: str,
+    connection: Connection, monkeypatch: pytest.MonkeyPatch, answers: list[dict[str, Any] | None], complaint: str
 ) -> None:
     remaining = iter(answers)
 

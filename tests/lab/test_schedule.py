@@ -33,9 +33,7 @@ def test_a_subset_is_not_the_beginning_and_keeps_the_order() -> None:
     assert subset(items, 200) is items
 
 
-@pytest.mark.parametrize(
-    ("step", "every", "expected"), [(0, 5, True), (5, 5, True), (6, 5, False), (0, 0, False)]
-)
+@pytest.mark.parametrize(("step", "every", "expected"), [(0, 5, True), (5, 5, True), (6, 5, False), (0, 0, False)])
 def test_due(step: int, every: int, expected: bool) -> None:
     assert due(step, every) is expected
 
@@ -48,9 +46,7 @@ def test_the_last_step_is_saved_unless_nothing_is() -> None:
 def test_offsets_undo_a_tilt_and_are_zero_where_nothing_is_gained() -> None:
     labels = ("a", "b", "c")
     golds = ["a", "b", "c"] * 20
-    straight = np.log(
-        np.array([[0.5 if label == gold else 0.25 for label in labels] for gold in golds])
-    )
+    straight = np.log(np.array([[0.5 if label == gold else 0.25 for label in labels] for gold in golds]))
     assert best_offsets(straight, golds, labels) == (0.0, 0.0, 0.0)
     tilted = straight + np.array([2.0, 0.0, 0.0])
     assert set(decide(tilted, (0.0, 0.0, 0.0))) == {0}

@@ -94,11 +94,7 @@ def test_rl_goes_on_with_the_papers_after_those_it_would_have_seen(whole: Path) 
 
 @pytest.mark.parametrize("killed_at", [1, 2, 3])
 def test_a_run_killed_on_either_side_ends_as_if_nothing_had_happened(
-    connection: Connection,
-    whole: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    killed_at: int,
+    connection: Connection, whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, killed_at: int
 ) -> None:
     class Stop(Exception):
         pass
@@ -124,12 +120,8 @@ def test_a_run_killed_on_either_side_ends_as_if_nothing_had_happened(
         assert (tmp_path / "killed" / name).read_bytes() == (whole / name).read_bytes()
 
 
-def test_without_steps_the_base_is_examined_and_tested(
-    connection: Connection, tmp_path: Path
-) -> None:
-    settings = SftSettings(
-        steps=0, learning_rate=1e-3, lora_rank=4, eval_items=6, max_tokens=24, logit_offset=True
-    )
+def test_without_steps_the_base_is_examined_and_tested(connection: Connection, tmp_path: Path) -> None:
+    settings = SftSettings(steps=0, learning_rate=1e-3, lora_rank=4, eval_items=6, max_tokens=24, logit_offset=True)
     finished = run(connection, tmp_path / "zero", settings)
     (line,) = lines(tmp_path / "zero", METRICS)
     assert line["step"] == finished.selected.step == 0
@@ -171,13 +163,8 @@ def test_what_cannot_be_is_refused(changes: dict[str, Any], field: str) -> None:
 
 @pytest.mark.parametrize("kind", [Kind.RLVR, Kind.DEBATE, Kind.SFT])
 def test_only_rl_on_labels_has_supervised_steps(kind: Kind) -> None:
-    assert (
-        not {"sft_steps", "sft_learning_rate", "sft_batch_size"}
-        & SUBJECTS[kind].kinds[kind].keys.known
-    )
-    assert {"sft_steps", "sft_learning_rate", "sft_batch_size"} <= SUBJECTS[Kind.RL].kinds[
-        Kind.RL
-    ].keys.known
+    assert not {"sft_steps", "sft_learning_rate", "sft_batch_size"} & SUBJECTS[kind].kinds[kind].keys.known
+    assert {"sft_steps", "sft_learning_rate", "sft_batch_size"} <= SUBJECTS[Kind.RL].kinds[Kind.RL].keys.known
 
 
 def test_keys_that_are_not_used_name_no_run() -> None:

@@ -12,13 +12,7 @@ from tinsmith.lab.grouping import Scored, ScoredGroup
 from tinsmith.lab.rollouts import Rollout, Turn
 from tinsmith.lab.service.asked_policy import AskedPolicy, Spread
 from tinsmith.lab.settings import Pushed, SparseSettings
-from tinsmith.lab.sparse import (
-    KL_TOKENS,
-    Chosen,
-    datum_of,
-    gated_rollouts,
-    kept_rollouts,
-)
+from tinsmith.lab.sparse import KL_TOKENS, Chosen, datum_of, gated_rollouts, kept_rollouts
 from tinsmith.lab.subject import NamedTerms
 from tinsmith.types.errors import ConfigError
 
@@ -33,9 +27,7 @@ class Item:
 
 
 def rollout(name: str, length: int) -> Rollout[Item, None]:
-    turn = Turn(
-        observation=(9, 9), tokens=tuple(range(length)), logprobs=(0.0,) * length, text="said"
-    )
+    turn = Turn(observation=(9, 9), tokens=tuple(range(length)), logprobs=(0.0,) * length, text="said")
     return Rollout(item=Item(name), sample=0, turns=(turn,), answer=None)
 
 

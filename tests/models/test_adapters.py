@@ -64,9 +64,7 @@ def _largest_difference(adapter: Adapter, model: torch.nn.Module) -> float:
     with torch.no_grad():
         return max(
             float((ours - reference_logprobs(model, ids)).abs().max())
-            for ours, ids in zip(
-                full_logprobs(adapter.decoder, adapter.low, tokens), tokens, strict=True
-            )
+            for ours, ids in zip(full_logprobs(adapter.decoder, adapter.low, tokens), tokens, strict=True)
         )
 
 
@@ -101,31 +99,19 @@ def test_all_linear_layers_compute_as_in_peft(kind: AdapterKind, config: Decoder
 
 @pytest.mark.parametrize("switches", SWITCHES.values(), ids=list(SWITCHES))
 @pytest.mark.parametrize("kind", LOW_RANK)
-def test_one_group_of_layers_computes_as_in_peft(
-    kind: AdapterKind, switches: dict[str, bool]
-) -> None:
+def test_one_group_of_layers_computes_as_in_peft(kind: AdapterKind, switches: dict[str, bool]) -> None:
     adapter = make_adapter(QWEN2, _spec(kind, **switches))
     assert (
         len(adapter.targets)
-        == {
-            "train_attn": 8,
-            "train_mlp": 6,
-            "train_unembed": 1,
-        }[
-            next(
-                name
-                for name in ("train_attn", "train_mlp", "train_unembed")
-                if name not in switches
-            )
+        == {"train_attn": 8, "train_mlp": 6, "train_unembed": 1}[
+            next(name for name in ("train_attn", "train_mlp", "train_unembed") if name not in switches)
         ]
     )
     _assert_is_peft(adapter)
 
 
 @pytest.mark.parametrize("kind", LOW_RANK)
-def test_some_of_the_matrices_that_lie_beside_one_another_compute_as_in_peft(
-    kind: AdapterKind,
-) -> None:
+def test_some_of_the_matrices_that_lie_beside_one_another_compute_as_in_peft(kind: AdapterKind) -> None:
     targets = ("model.layers.0.self_attn.k_proj", "model.layers.1.mlp.up_proj")
     adapter = make_adapter(QWEN2, _spec(kind), targets=targets)
     assert adapter.targets == targets
@@ -135,9 +121,7 @@ def test_some_of_the_matrices_that_lie_beside_one_another_compute_as_in_peft(
 
 @pytest.mark.parametrize("rank", [1, 130], ids=["one", "beyond_the_width"])
 @pytest.mark.parametrize("kind", PLAIN)
-def test_ranks_from_one_to_beyond_the_width_compute_as_in_peft(
-    kind: AdapterKind, rank: int
-) -> None:
+def test_ranks_from_one_to_beyond_the_width_compute_as_in_peft(kind: AdapterKind, rank: int) -> None:
     _assert_is_peft(make_adapter(LLAMA, _spec(kind, rank=rank, alpha=8.0)))
 
 
@@ -187,11 +171,7 @@ def _fresh_difference(kind: AdapterKind, config: DecoderConfig) -> float:
     adapter = make_adapter(config, _spec(kind), active=False)
     base = make_adapter(config, _spec(kind), active=False).decoder
     tokens = sequences((40, 1), config, 1)
-    pairs = zip(
-        full_logprobs(adapter.decoder, adapter.low, tokens),
-        full_logprobs(base, {}, tokens),
-        strict=True,
-    )
+    pairs = zip(full_logprobs(adapter.decoder, adapter.low, tokens), full_logprobs(base, {}, tokens), strict=True)
     return max(float((with_it - without).abs().max()) for with_it, without in pairs)
 
 
@@ -253,9 +233,7 @@ def test_a_frozen_base_has_no_gradient_and_keeps_its_bits(kind: AdapterKind) -> 
     assert base_sha256(adapter.decoder) == before
     assert weights_sha256(adapter) != trained
     weights = [slot.weight for slot in adapter.decoder.slots]
-    weights += [
-        b for x in adapter.decoder.linears().values() for b in x.base if isinstance(b, Weight)
-    ]
+    weights += [b for x in adapter.decoder.linears().values() for b in x.base if isinstance(b, Weight)]
     assert all(weight.grad is None for weight in weights)
 
 
@@ -267,9 +245,7 @@ def test_training_everything_leaves_the_base_it_started_from(config: DecoderConf
     assert base_sha256(adapter.decoder) == before
     _train(adapter)
     assert base_sha256(base) == before
-    unchanged = {
-        n for n, t in values(adapter.slots).items() if torch.equal(t, values(base.slots)[n])
-    }
+    unchanged = {n for n, t in values(adapter.slots).items() if torch.equal(t, values(base.slots)[n])}
     assert not unchanged
 
 

@@ -27,8 +27,7 @@ def test_it_is_the_decoder_of_its_own_weights(config: DecoderConfig) -> None:
     small = replace(config, num_layers=2, vocab_size=101, max_positions=64)
     assert part.config == small
     taken = {
-        name: weights[name][:101] if name in (EMBEDDING, HEAD) else weights[name]
-        for name in expected_tensors(small)
+        name: weights[name][:101] if name in (EMBEDDING, HEAD) else weights[name] for name in expected_tensors(small)
     }
     found = values(part.slots)
     assert sorted(found) == sorted(taken)

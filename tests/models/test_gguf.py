@@ -43,9 +43,7 @@ TYPES = (Type.F32, Type.F16, Type.Q8_0, Type.Q4_1, Type.Q4_0)
 LLAMA3 = replace(
     _LLAMA,
     rope_theta=500_000.0,
-    rope_scaling=Llama3Scaling(
-        factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0, original_max_positions=8192
-    ),
+    rope_scaling=Llama3Scaling(factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0, original_max_positions=8192),
 )
 
 
@@ -73,9 +71,7 @@ def hf_logprobs(model: torch.nn.Module, tokens: np.ndarray) -> torch.Tensor:
 
 @pytest.mark.parametrize("family", FAMILIES)
 @pytest.mark.parametrize("type", TYPES, ids=[type.name for type in TYPES])
-def test_log_probabilities_are_those_of_transformers_on_the_same_file(
-    family: str, type: Type, tmp_path: Path
-) -> None:
+def test_log_probabilities_are_those_of_transformers_on_the_same_file(family: str, type: Type, tmp_path: Path) -> None:
     from transformers import AutoModelForCausalLM
 
     config = FAMILIES[family]
@@ -83,9 +79,7 @@ def test_log_probabilities_are_those_of_transformers_on_the_same_file(
     opened = open_base(str(path))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        theirs = AutoModelForCausalLM.from_pretrained(
-            tmp_path, gguf_file=path.name, dtype=torch.float32
-        ).eval()
+        theirs = AutoModelForCausalLM.from_pretrained(tmp_path, gguf_file=path.name, dtype=torch.float32).eval()
     tokens = sequences((40, 1, 17), config, 3)
     for ours, asked in zip(logprobs(opened, tokens), tokens, strict=True):
         difference = (ours.double() - hf_logprobs(theirs, asked)).abs().max()
@@ -103,9 +97,7 @@ def test_log_probabilities_are_those_of_transformers_on_the_same_file(
     ],
     ids=[*FAMILIES, "llama3_rope", "wide_heads", "biases", "llama_wide_heads"],
 )
-def test_a_file_of_fp32_holds_the_model_it_was_written_from(
-    config: DecoderConfig, tmp_path: Path
-) -> None:
+def test_a_file_of_fp32_holds_the_model_it_was_written_from(config: DecoderConfig, tmp_path: Path) -> None:
     path = written(tmp_path, config)
     opened = open_base(str(path))
     family = Family.LLAMA if config.family is Family.MISTRAL else config.family
@@ -125,20 +117,14 @@ def test_the_rotation_of_llama3_is_that_of_the_published_settings(tmp_path: Path
 
 def test_linear_scaling_is_read_from_its_keys(tmp_path: Path) -> None:
     more = {"llama.rope.scaling.type": "linear", "llama.rope.scaling.factor": 4.0}
-    assert read_shape(str(written(tmp_path, _LLAMA, more=more))).rope_scaling == LinearScaling(
-        factor=4.0
-    )
+    assert read_shape(str(written(tmp_path, _LLAMA, more=more))).rope_scaling == LinearScaling(factor=4.0)
 
 
 @pytest.mark.parametrize("type", [t for t in Type if t.name not in ("Q8_1", "Q8_K")])
-def test_every_type_that_the_library_decodes_is_decoded_as_it_does(
-    type: Type, tmp_path: Path
-) -> None:
+def test_every_type_that_the_library_decodes_is_decoded_as_it_does(type: Type, tmp_path: Path) -> None:
     block, block_bytes = gguf.GGML_QUANT_SIZES[type]
     rows, columns = 37, 256 * 3
-    stored = np.random.default_rng(1).integers(
-        0, 256, (rows, columns // block * block_bytes), dtype=np.uint8
-    )
+    stored = np.random.default_rng(1).integers(0, 256, (rows, columns // block * block_bytes), dtype=np.uint8)
     try:
         with np.errstate(all="ignore"):
             decoded = gguf.dequantize(stored, type)
@@ -164,14 +150,7 @@ def test_the_tokenizer_comes_out_of_the_file(tmp_path: Path) -> None:
     read, wanted = load_tokenizer(folder), small_tokenizer()
     assert read.eos_token_id == END
     assert read.chat_template == wanted.chat_template
-    for text in (
-        "Hello there",
-        "a  12 345",
-        "  7",
-        "grün & ☃\n\n\tx",
-        "it's <|end|> 1<|user|>",
-        "",
-    ):
+    for text in ("Hello there", "a  12 345", "  7", "grün & ☃\n\n\tx", "it's <|end|> 1<|user|>", ""):
         assert read.encode(text, add_special_tokens=False) == wanted.encode(text), text
         assert read.decode(read.encode(text, add_special_tokens=False)) == text
     assert tokenizer_of(str(path)).get_vocab() == wanted.get_vocab()

@@ -56,9 +56,7 @@ def written(folder: Path, config: DecoderConfig, **how: object) -> Path:
 
 
 @pytest.mark.parametrize("config", FAMILIES.values(), ids=list(FAMILIES))
-def test_a_file_of_fp32_holds_the_model_it_was_written_from(
-    config: DecoderConfig, tmp_path: Path
-) -> None:
+def test_a_file_of_fp32_holds_the_model_it_was_written_from(config: DecoderConfig, tmp_path: Path) -> None:
     path = written(tmp_path, config)
     opened = open_base(str(path))
     assert opened.config == config
@@ -70,9 +68,7 @@ def test_a_file_of_fp32_holds_the_model_it_was_written_from(
 
 
 @pytest.mark.parametrize("type", [Type.F16, Type.BF16, Type.Q8_0, Type.Q4_1, Type.Q4_0])
-def test_weights_are_those_that_transformers_reads_from_the_same_file(
-    type: Type, tmp_path: Path
-) -> None:
+def test_weights_are_those_that_transformers_reads_from_the_same_file(type: Type, tmp_path: Path) -> None:
     from transformers import AutoModelForCausalLM
 
     # transformers passes over the width of an expert, and takes Qwen3-30B-A3B's for granted.
@@ -80,9 +76,7 @@ def test_weights_are_those_that_transformers_reads_from_the_same_file(
     path = written(tmp_path, config, type=type)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        theirs = AutoModelForCausalLM.from_pretrained(
-            tmp_path, gguf_file=path.name, dtype=torch.float32
-        ).state_dict()
+        theirs = AutoModelForCausalLM.from_pretrained(tmp_path, gguf_file=path.name, dtype=torch.float32).state_dict()
     opened = open_base(str(path))
     ours = experts_together(dict(opened.weights), opened.config)
     assert set(ours) == set(theirs)
@@ -132,14 +126,7 @@ def test_what_llama_cpp_would_compute_otherwise_is_not_exported(
     assert config.mixture is not None
     other = replace(config, mixture=replace(config.mixture, **changes))  # pyright: ignore[reportArgumentType]
     with pytest.raises(ConfigError) as caught:
-        export_gguf(
-            tmp_path / "a.gguf",
-            other,
-            random_weights(other, 1),
-            {},
-            stored_as=StoredAs.F32,
-            name="a",
-        )
+        export_gguf(tmp_path / "a.gguf", other, random_weights(other, 1), {}, stored_as=StoredAs.F32, name="a")
     assert caught.value.field == field
     assert list(tmp_path.iterdir()) == []
 

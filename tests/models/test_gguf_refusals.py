@@ -80,9 +80,7 @@ def test_a_file_without_tokenizer_is_refused(file: Path) -> None:
 
 
 @pytest.mark.parametrize("architecture", ["gemma3", "gemma2", "gpt2", "qwen2moe", "phi3", "llama4"])
-def test_other_architectures_are_refused_by_name_with_the_list(
-    file: Path, architecture: str
-) -> None:
+def test_other_architectures_are_refused_by_name_with_the_list(file: Path, architecture: str) -> None:
     write_gguf(file, _SMALL, random_weights(_SMALL, 1), architecture=architecture)
     refused(file, ConfigError, architecture, "Llama", "Mistral", "Qwen2.5", "Qwen3")
 

@@ -48,9 +48,7 @@ def test_four_bits_take_less_than_three_tenths_of_fp32(quantised: Decoder) -> No
 
 @pytest.mark.parametrize("name", sorted(PRESETS))
 @pytest.mark.parametrize("tied", [True, False])
-def test_even_where_the_vocabulary_is_large_a_base_takes_three_tenths(
-    name: str, tied: bool
-) -> None:
+def test_even_where_the_vocabulary_is_large_a_base_takes_three_tenths(name: str, tied: bool) -> None:
     """Embedding and head are bf16: they may be more than a third of a small model."""
     config = replace(PRESETS[name], vocab_size=4 * PRESETS[name].hidden_size, tied=tied)
     decoder = build_decoder(config, initial_weights(config, 0), NativeKernels(), quantised=True)
@@ -67,9 +65,7 @@ def test_embedding_and_tied_head_are_the_same_rounded_numbers(quantised: Decoder
     assert torch.equal(quantised.embedding.value, rounded)
     assert torch.equal(quantised.head.weight(quantised.kernels), rounded.float().t())
     ids = torch.tensor([3, 0, 3])
-    assert torch.equal(
-        quantised.kernels.embed(quantised.embedding.value, ids), rounded[ids].float()
-    )
+    assert torch.equal(quantised.kernels.embed(quantised.embedding.value, ids), rounded[ids].float())
 
 
 def test_as_much_as_bitsandbytes_with_double_quantisation(quantised: Decoder) -> None:

@@ -21,13 +21,7 @@ from tinsmith.models.build import build_decoder
 from tinsmith.models.config import DecoderConfig
 from tinsmith.models.folders.folder import read_weights, write_folder
 from tinsmith.models.folders.folder_config import read_config
-from tinsmith.models.merge import (
-    all_logprobs,
-    max_logprob_difference,
-    merged_config,
-    merged_weights,
-    probe_sequences,
-)
+from tinsmith.models.merge import all_logprobs, max_logprob_difference, merged_config, merged_weights, probe_sequences
 from tinsmith.models.slots import values
 from tinsmith.ops.native import NativeKernels
 from tinsmith.types.adapters import AdapterKind, AdapterSpec
@@ -36,10 +30,7 @@ LIMIT = 1e-5
 CONFIGS = {"llama": LLAMA, "qwen2": QWEN2, "qwen3": QWEN3}
 LOW_RANK = [kind for kind in AdapterKind if kind is not AdapterKind.FULL]
 
-pytestmark = [
-    pytest.mark.whole,
-    pytest.mark.filterwarnings("ignore:.*is_gradient_checkpointing:FutureWarning"),
-]
+pytestmark = [pytest.mark.whole, pytest.mark.filterwarnings("ignore:.*is_gradient_checkpointing:FutureWarning")]
 
 
 def _adapter(config: DecoderConfig, spec: AdapterSpec, targets: list[str] | None = None) -> Adapter:
@@ -54,9 +45,7 @@ def _adapter(config: DecoderConfig, spec: AdapterSpec, targets: list[str] | None
     return adapter
 
 
-def _written_and_read(
-    adapter: Adapter, folder: Path
-) -> tuple[DecoderConfig, dict[str, torch.Tensor]]:
+def _written_and_read(adapter: Adapter, folder: Path) -> tuple[DecoderConfig, dict[str, torch.Tensor]]:
     write_folder(folder, merged_config(adapter), merged_weights(adapter))
     config = read_config(folder)
     return config, read_weights(folder, config)
@@ -64,9 +53,7 @@ def _written_and_read(
 
 @pytest.mark.parametrize("name", CONFIGS)
 @pytest.mark.parametrize("kind", LOW_RANK)
-def test_a_merged_model_says_what_base_and_adapter_say(
-    name: str, kind: AdapterKind, tmp_path: Path
-) -> None:
+def test_a_merged_model_says_what_base_and_adapter_say(name: str, kind: AdapterKind, tmp_path: Path) -> None:
     adapter = _adapter(CONFIGS[name], AdapterSpec(kind=kind, rank=4))
     config, weights = _written_and_read(adapter, tmp_path / "merged")
     assert max_logprob_difference(adapter, build_decoder(config, weights, NativeKernels())) <= LIMIT
@@ -82,9 +69,7 @@ def test_a_merged_weight_is_what_peft_merges(name: str, kind: AdapterKind) -> No
     merged = merged_weights(adapter)
     assert merged.keys() == reference.keys()
     for key, weight in merged.items():
-        assert float((weight - reference[key]).abs().max()) <= 3e-7 * max(
-            1.0, float(reference[key].abs().max())
-        )
+        assert float((weight - reference[key]).abs().max()) <= 3e-7 * max(1.0, float(reference[key].abs().max()))
 
 
 @pytest.mark.parametrize("tied", [True, False])

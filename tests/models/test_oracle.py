@@ -66,9 +66,7 @@ BOTH_HEADS = pytest.mark.parametrize("tied", [False, True], ids=["free", "tied"]
 
 def _hf(folder: Path, dtype: torch.dtype = torch.float32) -> torch.nn.Module:
     """The folder's own numbers, computed with in `dtype`."""
-    return AutoModelForCausalLM.from_pretrained(
-        folder, dtype=dtype, attn_implementation="eager"
-    ).eval()
+    return AutoModelForCausalLM.from_pretrained(folder, dtype=dtype, attn_implementation="eager").eval()
 
 
 def _ours(folder: Path) -> Decoder:
@@ -76,9 +74,7 @@ def _ours(folder: Path) -> Decoder:
     return build_decoder(config, read_weights(folder, config), NativeKernels())
 
 
-def _largest_difference(
-    decoder: Decoder, model: torch.nn.Module, lengths: tuple[int, ...]
-) -> float:
+def _largest_difference(decoder: Decoder, model: torch.nn.Module, lengths: tuple[int, ...]) -> float:
     tokens = sequences(lengths, decoder.config, 11)
     with torch.no_grad():
         return max(
@@ -151,9 +147,7 @@ def test_every_gradient_is_that_of_autograd(family: str, tied: bool, tmp_path: P
 @pytest.mark.parametrize("config", ODD_SHAPES.values(), ids=list(ODD_SHAPES))
 def test_odd_shapes_are_computed_like_any_other(config: DecoderConfig) -> None:
     weights = random_weights(config, 6)
-    adapter = create_adapter(
-        build_decoder(config, weights, NativeKernels()), AdapterSpec(kind=AdapterKind.FULL)
-    )
+    adapter = create_adapter(build_decoder(config, weights, NativeKernels()), AdapterSpec(kind=AdapterKind.FULL))
     model = hf_model(config, weights, torch.float64)
     lengths = (64, 1, 31, 15)
     assert _largest_difference(adapter.decoder, model, lengths) <= MAX_LOGPROB_DIFFERENCE

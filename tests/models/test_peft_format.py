@@ -40,9 +40,7 @@ def _decoder(folder: Path, *, quantised: bool = False) -> Decoder:
 
 
 def _ours(adapter: Adapter) -> torch.Tensor:
-    return all_logprobs(
-        adapter.decoder, adapter.low, probe_sequences(adapter.decoder.config, seed=0)
-    )
+    return all_logprobs(adapter.decoder, adapter.low, probe_sequences(adapter.decoder.config, seed=0))
 
 
 @dataclass
@@ -77,9 +75,7 @@ CASES = {
     },
     **{f"qwen3-{kind}": Case("qwen3", kind) for kind in (AdapterKind.QLORA, AdapterKind.QDORA)},
     "llama-some": Case(
-        "llama",
-        AdapterKind.DORA,
-        targets=("model.layers.1.self_attn.v_proj", "model.layers.0.mlp.gate_proj"),
+        "llama", AdapterKind.DORA, targets=("model.layers.1.self_attn.v_proj", "model.layers.0.mlp.gate_proj")
     ),
 }
 
@@ -104,18 +100,14 @@ def clean(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, Adapter],
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_plain_peft_loads_what_was_exported(
-    clean: tuple[dict[str, Adapter], Path], name: str
-) -> None:
+def test_plain_peft_loads_what_was_exported(clean: tuple[dict[str, Adapter], Path], name: str) -> None:
     adapters, answers = clean
     difference = float((_ours(adapters[name]) - load_file(answers)[name]).abs().max())
     assert difference <= LIMIT
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_an_exported_adapter_comes_back_with_the_same_bits(
-    clean: tuple[dict[str, Adapter], Path], name: str
-) -> None:
+def test_an_exported_adapter_comes_back_with_the_same_bits(clean: tuple[dict[str, Adapter], Path], name: str) -> None:
     adapters, answers = clean
     adapter = adapters[name]
     again = import_peft(answers.with_name(f"{name}-adapter"), adapter.decoder)
@@ -173,9 +165,7 @@ MADE_BY_PEFT["dora and rslora"][1]["use_rslora"] = True
 
 
 @pytest.mark.parametrize("name", MADE_BY_PEFT)
-def test_what_peft_made_says_the_same_here(
-    bases: dict[str, Path], tmp_path: Path, name: str
-) -> None:
+def test_what_peft_made_says_the_same_here(bases: dict[str, Path], tmp_path: Path, name: str) -> None:
     base, settings = MADE_BY_PEFT[name]
     theirs = _peft_adapter(bases[base], tmp_path / "adapter", **settings)
     decoder = _decoder(bases[base])
@@ -186,35 +176,25 @@ def test_what_peft_made_says_the_same_here(
 
 
 @pytest.mark.parametrize("name", ["one layer", "q and v", "dora"])
-def test_what_peft_made_is_written_back_with_the_same_bits(
-    bases: dict[str, Path], tmp_path: Path, name: str
-) -> None:
+def test_what_peft_made_is_written_back_with_the_same_bits(bases: dict[str, Path], tmp_path: Path, name: str) -> None:
     base, settings = MADE_BY_PEFT[name]
     _peft_adapter(bases[base], tmp_path / "one", **settings)
-    export_peft(
-        import_peft(tmp_path / "one", _decoder(bases[base])), tmp_path / "two", base_name="b"
-    )
+    export_peft(import_peft(tmp_path / "one", _decoder(bases[base])), tmp_path / "two", base_name="b")
     one, two = (load_file(tmp_path / n / "adapter_model.safetensors") for n in ("one", "two"))
     one.pop("base_model.model.lm_head.base_layer.weight", None)
     assert one.keys() == two.keys()
     assert all(torch.equal(one[key], two[key]) for key in one)
 
 
-def test_the_scaling_of_rslora_is_alpha_by_the_root_of_the_rank(
-    bases: dict[str, Path], tmp_path: Path
-) -> None:
+def test_the_scaling_of_rslora_is_alpha_by_the_root_of_the_rank(bases: dict[str, Path], tmp_path: Path) -> None:
     _peft_adapter(bases["free"], tmp_path / "a", target_modules=["q_proj"], r=9, use_rslora=True)
     assert import_peft(tmp_path / "a", _decoder(bases["free"])).spec.scaling == pytest.approx(8 / 3)
 
 
-def test_groups_that_are_not_adapted_are_off_in_the_spec(
-    bases: dict[str, Path], tmp_path: Path
-) -> None:
+def test_groups_that_are_not_adapted_are_off_in_the_spec(bases: dict[str, Path], tmp_path: Path) -> None:
     _peft_adapter(bases["free"], tmp_path / "a", target_modules=["v_proj"], r=2, lora_alpha=4)
     spec = import_peft(tmp_path / "a", _decoder(bases["free"])).spec
-    assert spec == AdapterSpec(
-        rank=2, alpha=4.0, train_attn=True, train_mlp=False, train_unembed=False
-    )
+    assert spec == AdapterSpec(rank=2, alpha=4.0, train_attn=True, train_mlp=False, train_unembed=False)
 
 
 # Writing
@@ -235,9 +215,7 @@ def test_the_config_names_base_rank_and_targets(exported: tuple[Decoder, Path]) 
     assert settings["target_modules"] == ["q_proj", "k_proj", "v_proj", "o_proj", "lm_head"]
 
 
-def test_targets_that_differ_by_layer_are_named_in_full(
-    bases: dict[str, Path], tmp_path: Path
-) -> None:
+def test_targets_that_differ_by_layer_are_named_in_full(bases: dict[str, Path], tmp_path: Path) -> None:
     targets = ["model.layers.1.mlp.up_proj", "lm_head"]
     adapter = create_adapter(_decoder(bases["free"]), AdapterSpec(rank=2), targets=targets)
     export_peft(adapter, tmp_path / "a", base_name="b")
@@ -291,9 +269,7 @@ def test_a_whole_trained_model_is_no_adapter(bases: dict[str, Path], tmp_path: P
         ("lora_alpha", True),
     ],
 )
-def test_an_unsupported_setting_is_refused_by_name(
-    exported: tuple[Decoder, Path], field: str, value: object
-) -> None:
+def test_an_unsupported_setting_is_refused_by_name(exported: tuple[Decoder, Path], field: str, value: object) -> None:
     decoder, folder = exported
     file = folder / "adapter_config.json"
     file.write_text(json.dumps({**json.loads(file.read_text()), field: value}))

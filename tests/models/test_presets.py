@@ -37,9 +37,7 @@ def test_another_seed_gives_other_weights() -> None:
 
 def test_weights_are_those_expected_in_fp32() -> None:
     weights = initial_weights(PRESETS["tiny"], 3)
-    assert {name: tuple(w.shape) for name, w in weights.items()} == expected_tensors(
-        PRESETS["tiny"]
-    )
+    assert {name: tuple(w.shape) for name, w in weights.items()} == expected_tensors(PRESETS["tiny"])
     assert {w.dtype for w in weights.values()} == {torch.float32}
 
 

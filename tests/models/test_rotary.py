@@ -9,9 +9,7 @@ from tinsmith.models.rotary import inverse_frequencies
 pytestmark = pytest.mark.whole
 
 
-def _config(
-    head_dim: int, theta: float, scaling: Llama3Scaling | LinearScaling | None = None
-) -> DecoderConfig:
+def _config(head_dim: int, theta: float, scaling: Llama3Scaling | LinearScaling | None = None) -> DecoderConfig:
     return DecoderConfig(
         family=Family.LLAMA,
         vocab_size=8,
@@ -64,9 +62,7 @@ def test_linear_scaling_is_that_of_transformers(head_dim: int, factor: float) ->
 @pytest.mark.parametrize("head_dim", [16, 32, 64, 128])
 @pytest.mark.parametrize("factor", [8.0, 32.0])
 def test_llama3_scaling_is_that_of_transformers(head_dim: int, factor: float) -> None:
-    scaling = Llama3Scaling(
-        factor=factor, low_freq_factor=1.0, high_freq_factor=4.0, original_max_positions=8192
-    )
+    scaling = Llama3Scaling(factor=factor, low_freq_factor=1.0, high_freq_factor=4.0, original_max_positions=8192)
     config = _config(head_dim, 500_000.0, scaling)
     theirs = _of_transformers(
         config,
@@ -83,9 +79,7 @@ def test_llama3_scaling_is_that_of_transformers(head_dim: int, factor: float) ->
 
 def test_llama3_scaling_keeps_short_blends_middle_and_divides_long_wavelengths() -> None:
     # theta = 2 ** 8 and 4 pairs: frequencies 1, 1/4, 1/16, 1/64; wavelengths 6.3, 25.1, 100.5, 402.
-    scaling = Llama3Scaling(
-        factor=2.0, low_freq_factor=1.0, high_freq_factor=10.0, original_max_positions=200
-    )
+    scaling = Llama3Scaling(factor=2.0, low_freq_factor=1.0, high_freq_factor=10.0, original_max_positions=200)
     found = inverse_frequencies(_config(8, 256.0, scaling))
     assert found[0] == 1.0  # 6.3 < 200 / 10
     assert found[3] == 1 / 128  # 402 > 200 / 1
@@ -101,6 +95,4 @@ def test_exact_powers_of_two_come_out_exact() -> None:
 @pytest.mark.golden
 def test_bits_do_not_depend_on_the_machine() -> None:
     found = inverse_frequencies(_config(16, 10_000.0))
-    assert (
-        found.tobytes().hex() == "0000803f9be8a13ecdcccc3de386013d0ad7233c383e4f3b6f12833a60cba539"
-    )
+    assert found.tobytes().hex() == "0000803f9be8a13ecdcccc3de386013d0ad7233c383e4f3b6f12833a60cba539"

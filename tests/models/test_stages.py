@@ -26,9 +26,7 @@ from tinsmith.types.errors import ConfigError
 
 NANO = PRESETS["nano"]
 FREE = replace(NANO, tied=False, qkv_bias=True)
-SHAPES = pytest.mark.parametrize(
-    ("config", "quantised"), [(NANO, False), (NANO, True), (FREE, False), (FREE, True)]
-)
+SHAPES = pytest.mark.parametrize(("config", "quantised"), [(NANO, False), (NANO, True), (FREE, False), (FREE, True)])
 
 
 @pytest.mark.parametrize("quantised", [False, True])
@@ -87,9 +85,7 @@ def test_a_stage_reads_its_own_tensors_once_and_holds_what_the_whole_does(
 
     slots, linears = {}, {}
     for layers in cut_layers(config, 3):
-        stage = build_decoder(
-            config, InTurn(drawn, reading), NativeKernels(), quantised=quantised, layers=layers
-        )
+        stage = build_decoder(config, InTurn(drawn, reading), NativeKernels(), quantised=quantised, layers=layers)
         slots |= values(stage.slots)
         linears |= stage.linears()
     tied = [EMBEDDING] if config.tied else []

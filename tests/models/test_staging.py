@@ -91,11 +91,7 @@ def test_a_killed_writers_leavings_are_removed_by_the_next_of_that_name(tmp_path
     for leaving in (".a.writing-abcd_123", ".a.b.writing-abcd_123", ".a.writing-abcd.old"):
         (tmp_path / leaving).mkdir()
     _write(tmp_path / "a", "text")
-    assert sorted(entry.name for entry in tmp_path.iterdir()) == [
-        ".a.b.writing-abcd_123",
-        ".a.writing-abcd.old",
-        "a",
-    ]
+    assert sorted(entry.name for entry in tmp_path.iterdir()) == [".a.b.writing-abcd_123", ".a.writing-abcd.old", "a"]
 
 
 def test_remove_takes_both_a_folder_and_what_was_moved_aside(tmp_path: Path) -> None:

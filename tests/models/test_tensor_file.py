@@ -27,9 +27,7 @@ def test_it_reads_the_bits_that_were_written(file: Path) -> None:
     random = torch.Generator().manual_seed(0)
     read = read_fp32(file)
     assert len(read) == COUNT + 2
-    assert all(
-        torch.equal(read[f"t{i}"], torch.randn(30, 40, generator=random)) for i in range(COUNT)
-    )
+    assert all(torch.equal(read[f"t{i}"], torch.randn(30, 40, generator=random)) for i in range(COUNT))
     assert read["scalar"].shape == ()
     assert read["scalar"].item() == 1.5
     assert read["none"].shape == (0, 3)

@@ -87,9 +87,7 @@ def product(a: Float32s, b: Float32s) -> Float32s:
     cuts = range(0, max(a.shape[1], 1), LONGEST_CHAIN)
     sums = [product_chain(a[:, i : i + LONGEST_CHAIN], b[i : i + LONGEST_CHAIN]) for i in cuts]
     while len(sums) > 1:
-        sums = [
-            sums[i] + sums[i + 1] if i + 1 < len(sums) else sums[i] for i in range(0, len(sums), 2)
-        ]
+        sums = [sums[i] + sums[i + 1] if i + 1 < len(sums) else sums[i] for i in range(0, len(sums), 2)]
     return sums[0]
 
 
@@ -126,9 +124,7 @@ class Inputs:
     coded: nf4.Nf4Tensor
 
 
-def make_inputs(
-    shape: HeadShape, lengths: list[int], hidden: int, vocab: int, *, scale: float = 1.0
-) -> Inputs:
+def make_inputs(shape: HeadShape, lengths: list[int], hidden: int, vocab: int, *, scale: float = 1.0) -> Inputs:
     """Random operands; activations and gradients times `scale`."""
     n, d = sum(lengths), shape.head_dim
     rng = np.random.default_rng(99)
@@ -212,9 +208,7 @@ def _heads(i: Inputs, out: Outputs) -> None:
     out["cos"], out["sin"] = rope.cos, rope.sin
     for name, gains in (("", None), (" with gains", i.head_gains)):
         out["rotate" + name] = k.rotate(i.qkv, i.shape, rows.positions, rope, gains)
-        dx, sums = k.rotate_backward(
-            i.qkv, i.qkv, i.shape, rows.positions, rope, gains, want_gains=gains is not None
-        )
+        dx, sums = k.rotate_backward(i.qkv, i.qkv, i.shape, rows.positions, rope, gains, want_gains=gains is not None)
         out["rotate backward" + name] = dx
         if sums is not None:
             out["q gain rows"], out["k gain rows"] = sums
@@ -224,9 +218,7 @@ def _heads(i: Inputs, out: Outputs) -> None:
     attended, stats = k.attention(i.qkv, i.shape, rows, pages, want_stats=True)
     assert stats is not None
     out["attention"], out["largest score"], out["score sum"] = attended, *stats
-    out["attention backward"] = k.attention_backward(
-        i.qkv, i.shape, i.forest, attended, i.d_out, stats
-    )
+    out["attention backward"] = k.attention_backward(i.qkv, i.shape, i.forest, attended, i.d_out, stats)
 
 
 def _logprobs(i: Inputs, out: Outputs) -> None:
@@ -244,9 +236,7 @@ def _logprobs(i: Inputs, out: Outputs) -> None:
         (stats[0][some], stats[1][some]),
     )
     out["tokens"], out["token logprobs"] = k.choose(i.logits, i.draws)
-    out["top tokens"], out["top logprobs"] = k.top_logprobs(
-        i.logits, i.draws.rows, i.draws.temperatures, 5
-    )
+    out["top tokens"], out["top logprobs"] = k.top_logprobs(i.logits, i.draws.rows, i.draws.temperatures, 5)
 
 
 def _mixtures(i: Inputs, out: Outputs) -> None:
@@ -266,14 +256,7 @@ def _state(i: Inputs, out: Outputs) -> None:
     k = NativeKernels()
     weight, grad, m, v = (t.clone() for t in i.flat)
     step = AdamStep(
-        learning_rate=1e-2,
-        beta1=0.9,
-        beta2=0.95,
-        eps=1e-8,
-        weight_decay=0.1,
-        grad_scale=0.5,
-        bias1=0.1,
-        bias2=0.05,
+        learning_rate=1e-2, beta1=0.9, beta2=0.95, eps=1e-8, weight_decay=0.1, grad_scale=0.5, bias1=0.1, bias2=0.05
     )
     k.adam(weight, grad, m, v, step)
     out["weight"], out["first moment"], out["second moment"] = weight, m, v

@@ -75,9 +75,7 @@ def test_advantages_agree_with_torch(name: Advantage) -> None:
 @pytest.mark.parametrize("name", ALL)
 @settings(derandomize=True, database=None)
 @given(group=st.lists(st.floats(-1e100, 1e100), min_size=2, max_size=8), data=st.data())
-def test_the_order_of_a_group_changes_no_bit(
-    name: Advantage, group: list[float], data: st.DataObject
-) -> None:
+def test_the_order_of_a_group_changes_no_bit(name: Advantage, group: list[float], data: st.DataObject) -> None:
     order = data.draw(st.permutations(range(len(group))))
     values = np.array(group)
     straight, mixed = ADVANTAGES[name](values), ADVANTAGES[name](values[order])
@@ -90,9 +88,7 @@ def test_the_order_of_a_group_changes_no_bit(
 @example(group=[1000.0, 1000.0000000000001])  # the mean rounds to one of the two
 @example(group=[5e-324, 0.0])
 @example(group=[1.0, 1.0, math.nextafter(1.0, 2.0)])
-def test_advantages_sum_to_zero_and_keep_the_order_of_rewards(
-    name: Advantage, group: list[float]
-) -> None:
+def test_advantages_sum_to_zero_and_keep_the_order_of_rewards(name: Advantage, group: list[float]) -> None:
     values = np.array(group)
     result = ADVANTAGES[name](values)
     assert np.isfinite(result).all()
@@ -143,20 +139,16 @@ def test_the_rewards_are_left_alone(name: Advantage) -> None:
 
 
 @pytest.mark.parametrize(
-    ("length", "penalty"),
-    [(0, 0.0), (16384, 0.0), (16385, -1 / 4096), (18432, -0.5), (20480, -1.0), (20481, -1.0)],
+    ("length", "penalty"), [(0, 0.0), (16384, 0.0), (16385, -1 / 4096), (18432, -0.5), (20480, -1.0), (20481, -1.0)]
 )
 def test_overlong_penalty_by_hand(length: int, penalty: float) -> None:
     assert overlong_penalty(length, max_length=20480, cache=4096) == penalty
 
 
 @pytest.mark.parametrize(
-    ("length", "max_length", "cache", "field"),
-    [(-1, 10, 2, "length"), (1, 10, 0, "cache"), (1, 10, 11, "cache")],
+    ("length", "max_length", "cache", "field"), [(-1, 10, 2, "length"), (1, 10, 0, "cache"), (1, 10, 11, "cache")]
 )
-def test_an_impossible_length_is_named(
-    length: int, max_length: int, cache: int, field: str
-) -> None:
+def test_an_impossible_length_is_named(length: int, max_length: int, cache: int, field: str) -> None:
     with pytest.raises(InputError, match=f"field: {field} = "):
         overlong_penalty(length, max_length=max_length, cache=cache)
 

@@ -7,15 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 import torch
-from canonical_cases import (
-    Float32s,
-    assert_same_bits,
-    fma32,
-    lane_sum,
-    normal,
-    product,
-    product_chain,
-)
+from canonical_cases import Float32s, assert_same_bits, fma32, lane_sum, normal, product, product_chain
 
 from paged import Story, pages_needed, tell
 from tinsmith.ops.extension import module
@@ -31,9 +23,7 @@ SHAPES = [
     HeadShape(heads=kv * group, kv_heads=kv, head_dim=head_dim)
     for kv, group, head_dim in [(1, 1, 16), (2, 4, 32), (2, 2, 80), (1, 7, 64)]
 ]
-shaped = pytest.mark.parametrize(
-    "shape", SHAPES, ids=lambda s: f"{s.heads}q{s.kv_heads}kv{s.head_dim}d"
-)
+shaped = pytest.mark.parametrize("shape", SHAPES, ids=lambda s: f"{s.heads}q{s.kv_heads}kv{s.head_dim}d")
 
 
 @pytest.fixture(params=[1, 3], ids=["1 thread", "3 threads"], autouse=True)
@@ -125,9 +115,7 @@ def test_gradients_alone_and_among_neighbours(shape: HeadShape) -> None:
         assert_same_bits(alone, expected)
 
 
-def gradient(
-    shape: HeadShape, lengths: list[int], qkv: torch.Tensor, d_out: torch.Tensor
-) -> torch.Tensor:
+def gradient(shape: HeadShape, lengths: list[int], qkv: torch.Tensor, d_out: torch.Tensor) -> torch.Tensor:
     return forest_gradient(shape, Forest.whole(lengths), qkv, d_out)[0]
 
 

@@ -7,15 +7,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 import torch
-from canonical_cases import (
-    Float32s,
-    assert_same_bits,
-    fma32,
-    lane_sum,
-    normal,
-    product,
-    product_chain,
-)
+from canonical_cases import Float32s, assert_same_bits, fma32, lane_sum, normal, product, product_chain
 from torch import Tensor
 
 from tinsmith.ops.native import NativeKernels
@@ -47,10 +39,7 @@ def test_the_emulated_fma_is_rounded_once() -> None:
     tail = rng.choice([-1, 1], 1000) * 2.0**-23
     a[1000:2000], b[1000:2000] = 2.0**-24 * (1 + tail), 1 - tail
     c[1000:2000] = rng.choice([-1, 1], 1000) * (1 + rng.integers(0, 4, 1000) * 2.0**-23)
-    exact = [
-        Fraction(float(x)) * Fraction(float(y)) + Fraction(float(z))
-        for x, y, z in zip(a, b, c, strict=True)
-    ]
+    exact = [Fraction(float(x)) * Fraction(float(y)) + Fraction(float(z)) for x, y, z in zip(a, b, c, strict=True)]
     expected = np.array([rounded_once(value) for value in exact])
     assert_same_bits(fma32(a, b, c), expected)
     in_fp64 = (a.astype(np.float64) * b + c).astype(np.float32)
@@ -58,8 +47,7 @@ def test_the_emulated_fma_is_rounded_once() -> None:
 
 
 @pytest.mark.parametrize(
-    ("m", "depth", "n"),
-    [(1, 1, 1), (1, 70, 400), (3, 33, 7), (6, 128, 64), (50, 129, 85), (4, 513, 200), (7, 1700, 9)],
+    ("m", "depth", "n"), [(1, 1, 1), (1, 70, 400), (3, 33, 7), (6, 128, 64), (50, 129, 85), (4, 513, 200), (7, 1700, 9)]
 )
 def test_gemm_is_a_tree_of_chains_of_fused_steps(m: int, depth: int, n: int) -> None:
     a, b, start = normal(1, m, depth), normal(2, depth, n), normal(3, m, n)
@@ -130,10 +118,7 @@ def tree_sum(parts: list[list[Float32s]]) -> list[Float32s]:
     """Units 2i and 2i + 1 first, then the pairs, and so on."""
     while len(parts) > 1:
         pairs = [parts[i : i + 2] for i in range(0, len(parts), 2)]
-        parts = [
-            [x + y for x, y in zip(*pair, strict=True)] if len(pair) == 2 else pair[0]
-            for pair in pairs
-        ]
+        parts = [[x + y for x, y in zip(*pair, strict=True)] if len(pair) == 2 else pair[0] for pair in pairs]
     return parts[0]
 
 

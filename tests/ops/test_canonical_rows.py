@@ -46,9 +46,7 @@ def assert_rows_do_not_know_their_batch(kernel: Kernel, width: int = WIDTH) -> N
                     assert_same_bits(part[place], own[0], f"row {place} of {size}")
 
 
-@pytest.mark.parametrize(
-    ("depth", "columns"), [(16, 16), (130, 77), (64, 200), (300, 64), (700, 33)]
-)
+@pytest.mark.parametrize(("depth", "columns"), [(16, 16), (130, 77), (64, 200), (300, 64), (700, 33)])
 @pytest.mark.parametrize("transposed", [False, True])
 def test_gemm(depth: int, columns: int, transposed: bool) -> None:
     b = normal(5, columns, depth).t() if transposed else normal(5, depth, columns)
@@ -63,10 +61,7 @@ def test_gemm(depth: int, columns: int, transposed: bool) -> None:
 
 def norm(x: Tensor) -> tuple[Tensor, ...]:
     gain = normal(7, WIDTH)
-    return (
-        *k.add_rms_norm(x, None, gain, 1e-6),
-        *k.add_rms_norm(x, x.flip(1).contiguous(), gain, 1e-6),
-    )
+    return (*k.add_rms_norm(x, None, gain, 1e-6), *k.add_rms_norm(x, x.flip(1).contiguous(), gain, 1e-6))
 
 
 def norm_backward(x: Tensor) -> tuple[Tensor, ...]:
@@ -124,16 +119,7 @@ def scale_bias(x: Tensor) -> tuple[Tensor, ...]:
     return (y,)
 
 
-ROW_KERNELS = (
-    norm,
-    norm_backward,
-    rotate,
-    rotate_backward,
-    gate,
-    logprobs,
-    logprob_backward,
-    scale_bias,
-)
+ROW_KERNELS = (norm, norm_backward, rotate, rotate_backward, gate, logprobs, logprob_backward, scale_bias)
 
 
 @pytest.mark.parametrize("kernel", ROW_KERNELS, ids=lambda kernel: kernel.__name__)
@@ -159,9 +145,7 @@ def test_gradients_of_one_row_are_added_in_their_order() -> None:
     stats = k.row_stats(logits, 1.0)
     got = k.logprob_backward(logits.clone(), torch.tensor([0, 3]), targets, grads, stats)
     total = (grads[0] + grads[1]) + grads[2]
-    alone = k.logprob_backward(
-        logits.clone(), torch.arange(2), targets[:1], total[None].contiguous(), stats
-    )
+    alone = k.logprob_backward(logits.clone(), torch.arange(2), targets[:1], total[None].contiguous(), stats)
     alone[0, 5] = alone[0, 5] - total  # what the softmax alone takes
     expected = alone.clone()
     for target, grad in zip(targets.tolist(), grads, strict=True):

@@ -34,8 +34,7 @@ def test_rows_of_different_lengths_and_groups_of_one() -> None:
 
 
 @pytest.mark.parametrize(
-    "bad",
-    [[], [np.array([])], [np.array([[1.0]])], [np.array([np.nan])], [np.array([1.0, np.inf])]],
+    "bad", [[], [np.array([])], [np.array([[1.0]])], [np.array([np.nan])], [np.array([1.0, np.inf])]]
 )
 def test_what_is_no_table_of_returns(bad: list[np.ndarray]) -> None:
     with pytest.raises(InputError):
@@ -46,9 +45,7 @@ RETURNS = st.lists(st.floats(-2, 2, width=32), min_size=2, max_size=4)
 
 
 @given(st.lists(RETURNS, min_size=2, max_size=4))
-def test_order_changes_no_bit_and_everything_is_centred(
-    rows: list[list[float]],
-) -> None:
+def test_order_changes_no_bit_and_everything_is_centred(rows: list[list[float]]) -> None:
     found = turn_advantages([np.array(row) for row in rows])
     turned = turn_advantages([np.array(row[::-1]) for row in rows[::-1]])
     assert found.first_F.tobytes() == turned.first_F[::-1].tobytes()

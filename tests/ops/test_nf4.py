@@ -28,17 +28,7 @@ pytestmark = pytest.mark.whole
 
 FloatArray = NDArray[np.float32]
 
-SHAPES = [
-    (64, 64),
-    (32, 192),
-    (256, 320),
-    (512, 512),
-    (33, 128),
-    (1000, 192),
-    (7, 48),
-    (3, 33),
-    (1, 1),
-]
+SHAPES = [(64, 64), (32, 192), (256, 320), (512, 512), (33, 128), (1000, 192), (7, 48), (3, 33), (1, 1)]
 SEEDS = [0, 1, 2]
 HALF_GAP = 0.15190361
 """Half the distance between -1 and -0.6961928."""
@@ -69,18 +59,14 @@ def bnb_quantise(weight: FloatArray) -> tuple[NDArray[np.uint8], bnb.QuantState]
     return codes.numpy().reshape(-1), state
 
 
-def bnb_dequantise(
-    codes: NDArray[np.uint8], state: bnb.QuantState, shape: tuple[int, int]
-) -> FloatArray:
+def bnb_dequantise(codes: NDArray[np.uint8], state: bnb.QuantState, shape: tuple[int, int]) -> FloatArray:
     column = torch.from_numpy(codes.copy()).reshape(-1, 1)
     state.state2.code = LEVELS
     flat = bnb.dequantize_4bit(column, state).reshape(-1).numpy()
     return flat[: math.prod(shape)].reshape(shape)
 
 
-def from_bnb(
-    codes: NDArray[np.uint8], state: bnb.QuantState, shape: tuple[int, int]
-) -> nf4.Nf4Tensor:
+def from_bnb(codes: NDArray[np.uint8], state: bnb.QuantState, shape: tuple[int, int]) -> nf4.Nf4Tensor:
     return nf4.from_parts(
         {
             "shape": np.array(shape, dtype=np.int64),
@@ -125,10 +111,7 @@ def test_dynamic_levels_are_bitsandbytes() -> None:
 
 @pytest.mark.golden
 def test_dynamic_levels_keep_their_bits() -> None:
-    assert (
-        array_sha256(nf4.DYNAMIC_LEVELS)
-        == "0ca86de33263cdac18c632327b65eb757ff910fe0136d459c571ff459b322448"
-    )
+    assert array_sha256(nf4.DYNAMIC_LEVELS) == "0ca86de33263cdac18c632327b65eb757ff910fe0136d459c571ff459b322448"
 
 
 @pytest.mark.parametrize("seed", SEEDS)
@@ -148,9 +131,7 @@ def test_weight_codes_are_bitsandbytes(shape: tuple[int, int], seed: int) -> Non
 
 @pytest.mark.parametrize("seed", SEEDS)
 @pytest.mark.parametrize("shape", SHAPES)
-def test_offset_is_the_exact_mean_and_bitsandbytes_within_one_unit(
-    shape: tuple[int, int], seed: int
-) -> None:
+def test_offset_is_the_exact_mean_and_bitsandbytes_within_one_unit(shape: tuple[int, int], seed: int) -> None:
     weight = normal_weight(shape, seed)
     offset = nf4.quantise(weight).offset
     absmax = exact_absmax(weight).tolist()
@@ -263,9 +244,7 @@ def test_errors_stay_within_half_a_gap(weight: FloatArray) -> None:
 
 @settings(max_examples=20, deadline=None)
 @given(st.integers(1, 12), st.integers(1, 150), st.integers(0, 1000))
-def test_equal_weights_give_equal_bytes_whatever_their_layout(
-    rows: int, columns: int, seed: int
-) -> None:
+def test_equal_weights_give_equal_bytes_whatever_their_layout(rows: int, columns: int, seed: int) -> None:
     weight = normal_weight((rows, columns), seed)
     expected = tensors_sha256(nf4.to_parts(nf4.quantise(weight)))
     strided = np.repeat(weight, 2, axis=1)[:, ::2]
@@ -283,14 +262,8 @@ def test_a_block_is_coded_alone_across_the_chunks_of_encoding() -> None:
 @pytest.mark.golden
 def test_one_weight_keeps_its_bits() -> None:
     tensor = nf4.quantise(uniform(7, (300, 200), 0.05))
-    assert (
-        tensors_sha256(nf4.to_parts(tensor))
-        == "14bd419a5f218831a9c13ec3aa18ea6c89bf73c4ede067dacbfb506d4050cbbc"
-    )
-    assert (
-        array_sha256(nf4.dequantise(tensor))
-        == "975c2ec851a1eaa8fd84ec1d7e9de766e2c24fc22eb60be6149d2c28762c6c4c"
-    )
+    assert tensors_sha256(nf4.to_parts(tensor)) == "14bd419a5f218831a9c13ec3aa18ea6c89bf73c4ede067dacbfb506d4050cbbc"
+    assert array_sha256(nf4.dequantise(tensor)) == "975c2ec851a1eaa8fd84ec1d7e9de766e2c24fc22eb60be6149d2c28762c6c4c"
 
 
 @pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
@@ -303,12 +276,7 @@ def test_a_weight_that_is_not_finite_is_named(value: float) -> None:
 
 
 @pytest.mark.parametrize(
-    "weight",
-    [
-        np.ones((2, 64), dtype=np.float64),
-        np.ones(64, dtype=np.float32),
-        np.ones((0, 64), dtype=np.float32),
-    ],
+    "weight", [np.ones((2, 64), dtype=np.float64), np.ones(64, dtype=np.float32), np.ones((0, 64), dtype=np.float32)]
 )
 def test_what_is_not_an_fp32_matrix_is_refused(weight: NDArray[np.generic]) -> None:
     with pytest.raises(InputError, match=r"field: head = "):

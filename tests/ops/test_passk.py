@@ -32,9 +32,7 @@ def test_pass_at_k_agrees_with_the_product_form() -> None:
         assert pass_at_k(n=64, c=c, k=16) == pytest.approx(product, rel=1e-12)
 
 
-@pytest.mark.parametrize(
-    ("n", "c", "k", "field"), [(4, 5, 1, "c"), (4, -1, 1, "c"), (4, 1, 0, "k"), (4, 1, 5, "k")]
-)
+@pytest.mark.parametrize(("n", "c", "k", "field"), [(4, 5, 1, "c"), (4, -1, 1, "c"), (4, 1, 0, "k"), (4, 1, 5, "k")])
 def test_an_impossible_draw_is_named(n: int, c: int, k: int, field: str) -> None:
     with pytest.raises(InputError, match=f"field: {field} = "):
         pass_at_k(n=n, c=c, k=k)

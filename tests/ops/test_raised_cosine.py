@@ -17,9 +17,7 @@ def test_it_is_half_a_cosine() -> None:
 
 def test_nothing_cancels_near_the_end() -> None:
     for left in (1e-3, 1e-6, 2.0**-40):
-        assert raised_cosine(1.0 - left) == pytest.approx(
-            math.sin(math.pi * (1.0 - (1.0 - left)) / 2) ** 2, rel=1e-14
-        )
+        assert raised_cosine(1.0 - left) == pytest.approx(math.sin(math.pi * (1.0 - (1.0 - left)) / 2) ** 2, rel=1e-14)
 
 
 def test_it_falls_and_its_ends_are_exact() -> None:

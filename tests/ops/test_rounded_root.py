@@ -13,9 +13,7 @@ from tinsmith.ops.linear import rounded_root
 def test_the_root_is_that_of_ieee_over_all_magnitudes() -> None:
     bits = np.random.default_rng(0).integers(0, 0x7F800000, 1_000_000, dtype=np.uint32)
     x = bits.view(np.float32)
-    np.testing.assert_array_equal(
-        rounded_root(torch.from_numpy(x)).numpy().view(np.uint32), np.sqrt(x).view(np.uint32)
-    )
+    np.testing.assert_array_equal(rounded_root(torch.from_numpy(x)).numpy().view(np.uint32), np.sqrt(x).view(np.uint32))
 
 
 @given(st.integers(0x3F800000, 0x40800000))

@@ -84,11 +84,7 @@ except BackendError as error:
 def run(code: str, **environment: str) -> list[str]:
     """Run Python code in a process of its own and return the lines it prints."""
     done = subprocess.run(
-        [sys.executable, "-c", code],
-        env={**os.environ, **environment},
-        capture_output=True,
-        text=True,
-        check=True,
+        [sys.executable, "-c", code], env={**os.environ, **environment}, capture_output=True, text=True, check=True
     )
     return done.stdout.splitlines()
 

@@ -41,9 +41,7 @@ def _weight(draw: torch.Generator, *shape: int, trained: bool = True) -> Weight:
     return made
 
 
-def _low(
-    kernels: NativeKernels, draw: torch.Generator, linear: Linear, trained: Trained
-) -> LowRank:
+def _low(kernels: NativeKernels, draw: torch.Generator, linear: Linear, trained: Trained) -> LowRank:
     ends = [0]
     for width in linear.widths:
         ends.append(ends[-1] + width)
@@ -95,10 +93,7 @@ class Layer:
 
     def gradients(self) -> list[Tensor]:
         weights = [
-            base
-            for one in self.experts
-            for base in (one.gate_up.base[0], one.down.base[0])
-            if isinstance(base, Weight)
+            base for one in self.experts for base in (one.gate_up.base[0], one.down.base[0]) if isinstance(base, Weight)
         ]
         for low in (low for pair in self.parts for low in pair if low is not None):
             weights += [low.a, *low.b, *([] if low.magnitude is None else [low.magnitude])]
@@ -136,9 +131,7 @@ def kernels(request: pytest.FixtureRequest) -> Iterator[NativeKernels]:
 
 
 @pytest.mark.parametrize("trained", list(Trained))
-def test_one_call_has_the_bits_of_experts_one_by_one(
-    kernels: NativeKernels, trained: Trained
-) -> None:
+def test_one_call_has_the_bits_of_experts_one_by_one(kernels: NativeKernels, trained: Trained) -> None:
     whole = _whole(kernels, Layer(kernels, trained))
     apart = _one_by_one(kernels, Layer(kernels, trained))
     assert len(whole) == len(apart) > 5
@@ -189,10 +182,7 @@ def test_a_part_with_other_tensors_is_seen(kernels: NativeKernels) -> None:
     assert torch.equal(mixed(fresh, layer.x, layer.routes, layer.experts, [run]), after)
 
 
-@pytest.mark.parametrize(
-    "wrong",
-    ["places", "bounds", "kept"],
-)
+@pytest.mark.parametrize("wrong", ["places", "bounds", "kept"])
 def test_arrays_that_do_not_fit_are_refused(kernels: NativeKernels, wrong: str) -> None:
     layer = Layer(kernels, Trained.LORA)
     deal = layer.deal
@@ -204,6 +194,4 @@ def test_arrays_that_do_not_fit_are_refused(kernels: NativeKernels, wrong: str) 
     if wrong == "kept":
         kept = MixtureKept.empty(3, layer.experts, layer.parts[0], layer.x.device)
     with pytest.raises(ValueError, match="mixture"):
-        kernels.mixture_backward(
-            layer.dy, layer.x, layer.routes, deal, layer.experts, layer.of, SEGMENTS, kept
-        )
+        kernels.mixture_backward(layer.dy, layer.x, layer.routes, deal, layer.experts, layer.of, SEGMENTS, kept)

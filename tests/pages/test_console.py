@@ -33,9 +33,7 @@ def test_the_table_fits_80_columns_and_has_the_baselines_below(tmp_path: Path) -
     assert "\u2026" not in text
 
 
-def test_one_run_is_reported_in_its_folder(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_one_run_is_reported_in_its_folder(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     folder = write_run(tmp_path / "run", LADDER["sft"])
     assert run(str(folder)) == 0
     assert (folder / "report.html").read_text(encoding="utf-8").startswith("<!doctype html>")
@@ -54,9 +52,7 @@ def test_several_runs_are_compared_where_one_stands(
     assert out.endswith("wrote compare.html\n")
 
 
-def test_a_mistake_is_few_lines_and_exit_code_2(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_mistake_is_few_lines_and_exit_code_2(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     folder = write_run(tmp_path / "run", LADDER["sft"])
     assert run(str(tmp_path)) == 2
     assert run(str(folder), "--out", str(tmp_path / "no" / "page.html")) == 2

@@ -67,9 +67,7 @@ def test_dots_are_drawn_with_and_without_an_interval() -> None:
 def test_colours_are_distinct_and_a_class_keeps_its_own_in_any_order() -> None:
     assert len(set(stand_ins().values())) == len(stand_ins())
     assert class_slot("neutral", 0) == class_slot("neutral", 2) == class_slot("balanced", 1)
-    novelty = {
-        class_mark(label, i) for i, label in enumerate(("novel", "balanced", "conventional"))
-    }
+    novelty = {class_mark(label, i) for i, label in enumerate(("novel", "balanced", "conventional"))}
     assert len(novelty) == 3
 
 
@@ -81,12 +79,6 @@ def test_a_running_mean_is_taken_around_its_place_and_shrinks_at_the_ends() -> N
 def test_a_legend_has_as_many_columns_as_fit() -> None:
     assert legend_columns(["disruptive", "consolidating", "neutral", "invalid"]) == 4
     assert legend_columns(["control/shuffled_labels@1"] * 3) == 2
-    uneven = [
-        "RL",
-        "RL, entropy bonus",
-        "bonus, groups filtered",
-        "bonus, stopped early",
-        "RL, shuffled labels",
-    ]
+    uneven = ["RL", "RL, entropy bonus", "bonus, groups filtered", "bonus, stopped early", "RL, shuffled labels"]
     assert legend_columns(uneven) == 3
     assert legend_columns(["one"]) == 1

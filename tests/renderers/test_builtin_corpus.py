@@ -49,10 +49,7 @@ def test_no_symbol_is_left_in_a_sentence_and_no_article_is_wrong() -> None:
 
 def test_the_stated_results_are_right() -> None:
     operations = {"+": operator.add, "-": operator.sub, "*": operator.mul}
-    found = [
-        re.fullmatch(r"(\d+) ([-+*]) (\d+) = (-?\d+)", text)
-        for text in builtin_corpus(num_sentences=3000)
-    ]
+    found = [re.fullmatch(r"(\d+) ([-+*]) (\d+) = (-?\d+)", text) for text in builtin_corpus(num_sentences=3000)]
     sums = [match.groups() for match in found if match]
     assert len(sums) > 50
     assert all(operations[sign](int(a), int(b)) == int(result) for a, sign, b, result in sums)

@@ -192,10 +192,7 @@ def test_the_tokenizer_s_end_token_ends_a_reply_too_and_the_turn_is_closed_after
     assert (parsed.message, parsed.outcome) == (reply("a"), ResponseOutcome.OK)
     prompt = renderer.build_generation_prompt([user("q")])
     longer = renderer.extend(prompt, (*encode("a"), PAD), [user("r")])
-    assert (
-        text_of(longer)
-        == "<|user|>q<|end|><|assistant|>a<|pad|><|end|><|user|>r<|end|><|assistant|>"
-    )
+    assert text_of(longer) == "<|user|>q<|end|><|assistant|>a<|pad|><|end|><|user|>r<|end|><|assistant|>"
 
 
 def test_a_printed_date_does_not_follow_the_clock() -> None:

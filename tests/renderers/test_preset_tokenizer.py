@@ -13,12 +13,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from tinsmith.renderers.corpus import builtin_corpus
-from tinsmith.renderers.tokenizer import (
-    PRESET_VOCAB_SIZES,
-    preset_tokenizer,
-    save_tokenizer,
-    train_tokenizer,
-)
+from tinsmith.renderers.tokenizer import PRESET_VOCAB_SIZES, preset_tokenizer, save_tokenizer, train_tokenizer
 from tinsmith.types.errors import ConfigError
 from tinsmith.types.fingerprints import file_sha256, sha256_of
 
@@ -104,11 +99,7 @@ def test_another_process_with_another_hash_seed_writes_identical_files(tmp_path:
         "save_tokenizer(preset_tokenizer('nano'), pathlib.Path(sys.argv[1]))\n"
     )
     threads = {"PYTHONHASHSEED": "12345", "RAYON_NUM_THREADS": "1"}
-    subprocess.run(
-        [sys.executable, "-c", program, str(tmp_path / "there")],
-        env={**os.environ, **threads},
-        check=True,
-    )
+    subprocess.run([sys.executable, "-c", program, str(tmp_path / "there")], env={**os.environ, **threads}, check=True)
     for name in FILES:
         assert file_sha256(tmp_path / "here" / name) == file_sha256(tmp_path / "there" / name)
 
@@ -133,15 +124,13 @@ def test_auto_tokenizer_reloads_the_folder(tmp_path: Path, model_type: str | Non
     assert reloaded.decode(reloaded.encode(text)) == text
     assert (len(reloaded), reloaded.eos_token_id, reloaded.pad_token_id) == (4096, 0, 1)
     for opened in (False, True):
-        assert reloaded.apply_chat_template(
+        assert reloaded.apply_chat_template(MESSAGES, add_generation_prompt=opened) == tokenizer.apply_chat_template(
             MESSAGES, add_generation_prompt=opened
-        ) == tokenizer.apply_chat_template(MESSAGES, add_generation_prompt=opened)
+        )
 
 
 def test_the_chat_template_writes_marks_and_contents_and_nothing_else() -> None:
-    text = preset_tokenizer("nano").apply_chat_template(
-        MESSAGES, add_generation_prompt=True, tokenize=False
-    )
+    text = preset_tokenizer("nano").apply_chat_template(MESSAGES, add_generation_prompt=True, tokenize=False)
     assert text == (
         "<|system|>Answer in JSON.<|end|><|user|> caf\u00e9, 2019?\n<|end|>"
         '<|assistant|>{"label": "neutral"}<|end|><|assistant|>'

@@ -74,9 +74,7 @@ def reply_part(renderer: Renderer, content: str) -> tuple[int, ...]:
 @example(question="q\n", answer="\n\nanswer\n")
 @example(question="q", answer="")
 @example(question="caf\u00e9 e\u0301", answer=" \U0001f600\x00 ")
-def test_weights_are_one_exactly_on_the_reply_and_its_end(
-    case: str, question: str, answer: str
-) -> None:
+def test_weights_are_one_exactly_on_the_reply_and_its_end(case: str, question: str, answer: str) -> None:
     renderer = CASES[case]()
     messages = [SYSTEM_TEXT, user(question), reply(answer)]
     prompt = renderer.build_generation_prompt(messages[:-1])
@@ -149,9 +147,7 @@ def test_a_reply_ends_with_the_stop_token(case: str) -> None:
 @example(question="q", response=[], following="f")
 @example(question="q", response=[END], following="\n")
 @example(question="q", response=[END, END, USER, UNKNOWN, 400], following="")
-def test_extending_keeps_every_seen_token(
-    case: str, question: str, response: list[int], following: str
-) -> None:
+def test_extending_keeps_every_seen_token(case: str, question: str, response: list[int], following: str) -> None:
     renderer = CASES[case]()
     prompt = renderer.build_generation_prompt([user(question)])
     longer = renderer.extend(prompt, response, [user(following)])

@@ -17,9 +17,7 @@ F, G = ReadCall("f", {"a": 1}), ReadCall("g", {})
 JSON = '{"name": "f", "parameters": {"a": 1}}'
 
 
-def read(
-    style: CallStyle | None, text: str, *, size: int = 1000, cut: bool = False
-) -> list[str | ReadCall]:
+def read(style: CallStyle | None, text: str, *, size: int = 1000, cut: bool = False) -> list[str | ReadCall]:
     """The pieces of a reply that comes in pieces, texts that follow each other joined."""
     reader = CallReader(style)
     batches = [reader.add(text[i : i + size]) for i in range(0, len(text), size)]
@@ -62,9 +60,7 @@ def read(
         (None, CALL, [CALL]),
     ],
 )
-def test_replies_are_read(
-    style: CallStyle | None, text: str, pieces: Sequence[str | ReadCall], size: int
-) -> None:
+def test_replies_are_read(style: CallStyle | None, text: str, pieces: Sequence[str | ReadCall], size: int) -> None:
     assert read(style, text, size=size) == list(pieces)
 
 
@@ -104,9 +100,7 @@ def test_a_call_s_arguments_are_json_with_letters_as_they_are() -> None:
 
 
 @given(
-    st.lists(
-        st.sampled_from([CALL, OTHER, "a", " ", "\n", "<tool_call>", "</tool_call>", "<", "{"])
-    ),
+    st.lists(st.sampled_from([CALL, OTHER, "a", " ", "\n", "<tool_call>", "</tool_call>", "<", "{"])),
     st.integers(1, 9),
     st.booleans(),
 )

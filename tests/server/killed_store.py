@@ -28,9 +28,7 @@ def write_for_ever(state: Path, seed: int, told: int) -> None:
         occurrence = store.occurrence("the only key")
         body = rng.randbytes(rng.choice((10, 3_000, 100_000)))
         with store.batch():
-            store.create_sampling_session(
-                session_id=session.session_id, sampling_session_seq_id=seq_id, base_model="m"
-            )
+            store.create_sampling_session(session_id=session.session_id, sampling_session_seq_id=seq_id, base_model="m")
             store.finish(request_id, body=body, media_type="application/x-protobuf")
         line = f"{request_id} {hashlib.sha256(body).hexdigest()} {occurrence}\n"
         os.write(told, line.encode())

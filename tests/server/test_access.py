@@ -48,9 +48,7 @@ class Things:
 
 def elsewhere(things: Things, session: str) -> Things:
     """The same below another session, which is not there."""
-    return Things(
-        **{f.name: getattr(things, f.name).replace(things.session, session) for f in fields(things)}
-    )
+    return Things(**{f.name: getattr(things, f.name).replace(things.session, session) for f in fields(things)})
 
 
 @dataclass(frozen=True)
@@ -85,15 +83,7 @@ def delete(of: Things, own: Things) -> Iterable[Asked]:
 
 def create_model(of: Things, own: Things) -> Iterable[Asked]:
     del own
-    yield Asked(
-        "",
-        {
-            "session_id": of.session,
-            "model_seq_id": 7,
-            "base_model": NANO,
-            "lora_config": {"rank": 4},
-        },
-    )
+    yield Asked("", {"session_id": of.session, "model_seq_id": 7, "base_model": NANO, "lora_config": {"rank": 4}})
 
 
 def create_sampler(of: Things, own: Things) -> Iterable[Asked]:
@@ -277,10 +267,7 @@ def told(answer: httpx.Response, *things: Things) -> tuple[object, ...]:
 
 
 async def lists(tenant: Tenant) -> list[str]:
-    return [
-        (await tenant.http.request(method, path, content=b"{}")).text
-        for method, path in sorted(LISTING)
-    ]
+    return [(await tenant.http.request(method, path, content=b"{}")).text for method, path in sorted(LISTING)]
 
 
 def test_every_route_is_in_the_table(engine: Engine, tmp_path: Path) -> None:
@@ -297,9 +284,7 @@ def test_every_route_is_in_the_table(engine: Engine, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("owner", ["alice", "default"])
-def test_what_is_anothers_is_answered_like_what_is_not_there(
-    engine: Engine, tmp_path: Path, owner: str
-) -> None:
+def test_what_is_anothers_is_answered_like_what_is_not_there(engine: Engine, tmp_path: Path, owner: str) -> None:
     async def script(tenants: Tenants) -> None:
         mine, other = tenants[owner], tenants["bob"]
         things, own = await furnish(mine), await furnish(other)
@@ -314,11 +299,7 @@ def test_what_is_anothers_is_answered_like_what_is_not_there(
                     same = await send(other, method, route, there)
                     assert told(same, nowhere) == seen, (method, route, answer.text, same.text)
                 assert answer.status_code in (200, 400, 404, 410), (route, answer.text)
-                later = (
-                    answer.json()
-                    if answer.status_code == 200 and "error" not in answer.json()
-                    else {}
-                )
+                later = answer.json() if answer.status_code == 200 and "error" not in answer.json() else {}
                 assert set(later) <= {"request_id", "model_id"}, (route, answer.text)
         assert await lists(mine) == before
         for (method, route), ask in NAMING.items():
@@ -345,9 +326,7 @@ def test_another_key_uses_no_number_up_and_wakes_nobody(engine: Engine, tmp_path
         for params in ({"top_p": "much"}, {}):
             asked = sample(sampler, 0, **params)
             assert (await other.post("/api/v1/asample", asked)).status_code == 400
-        waiting = (
-            await mine.ok("optim_step", {"model_id": model, "seq_id": 2, "adam_params": {}})
-        )["request_id"]
+        waiting = (await mine.ok("optim_step", {"model_id": model, "seq_id": 2, "adam_params": {}}))["request_id"]
         poll = asyncio.create_task(mine.result(waiting))
         await asyncio.sleep(0)
         for _ in range(3):
@@ -456,9 +435,7 @@ def test_what_is_published_is_read_by_others_and_only_read(engine: Engine, tmp_p
 
     async def after(tenants: Tenants) -> None:
         other = tenants["bob"]
-        failed = await other.result(
-            (await other.ok("asample", sample(samplers[0], 2)))["request_id"]
-        )
+        failed = await other.result((await other.ok("asample", sample(samplers[0], 2)))["request_id"])
         assert "no such checkpoint" in failed.json()["error"]
 
     samplers: list[str] = []

@@ -31,9 +31,7 @@ def engine() -> Engine:
     return Engine({NANO: NANO})
 
 
-def test_no_bad_request_breaks_the_server(
-    engine: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_no_bad_request_breaks_the_server(engine: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async def script(tenants: Tenants) -> None:
         alice = tenants["alice"]
         session = await alice.session()
@@ -51,8 +49,7 @@ def test_no_bad_request_breaks_the_server(
                 asked = bad.draw()
                 headers = {k: v.encode("latin-1") for k, v in asked.headers.items()}
                 answer = await asyncio.wait_for(
-                    http.request(asked.method, asked.path, headers=headers, content=asked.content),
-                    HANG_S,
+                    http.request(asked.method, asked.path, headers=headers, content=asked.content), HANG_S
                 )
                 assert answer.status_code < 500, (i, asked, answer.text)
                 assert answer.content or asked.method == "HEAD", (i, asked)

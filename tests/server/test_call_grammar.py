@@ -50,11 +50,7 @@ def bare(tool: Tool, **arguments: Any) -> str:
 
 
 def lark(
-    tools: Tools,
-    style: CallStyle,
-    *,
-    answer: GrammarSettings | None = None,
-    control: Collection[str] = (),
+    tools: Tools, style: CallStyle, *, answer: GrammarSettings | None = None, control: Collection[str] = ()
 ) -> str | None:
     adjusted = None if answer is None else AdjustmentSettings(min_p=0.5, grammar=answer)
     plain = SamplingSettings(adjustments=adjusted)
@@ -89,14 +85,7 @@ def test_required_calls_are_all_there_is() -> None:
     one, other = tagged(F, city="Oslo", days=3), tagged(G, any=[1.5])
     assert takes(grammar, one)
     assert takes(grammar, f"{one}\n{other}")
-    for text in (
-        "",
-        "words",
-        f"well\n{one}",
-        f"{one} and",
-        tagged(F, days=3),
-        tagged(F, city="a", days=1.5),
-    ):
+    for text in ("", "words", f"well\n{one}", f"{one} and", tagged(F, days=3), tagged(F, city="a", days=1.5)):
         assert not takes(grammar, text)
 
 

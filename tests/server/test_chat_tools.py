@@ -24,10 +24,7 @@ SCHEMA = {
     "additionalProperties": False,
 }
 WEATHER = {"name": "weather", "description": "Tells it.", "parameters": SCHEMA}
-TOOLS: list[Any] = [
-    {"type": "function", "function": WEATHER},
-    {"type": "function", "function": {"name": "now"}},
-]
+TOOLS: list[Any] = [{"type": "function", "function": WEATHER}, {"type": "function", "function": {"name": "now"}}]
 CALL = '<tool_call>\n{"name": "weather", "arguments": {"city": "Oslo"}}\n</tool_call>'
 NOW = '<tool_call>\n{"name": "now", "arguments": {}}\n</tool_call>'
 NAMED = {"type": "function", "function": {"name": "weather"}}
@@ -143,9 +140,7 @@ def test_token_ids_of_calls_are_told_whole_and_streamed(client: OpenAI) -> None:
         whole = chat(client, **body)
         chunks = list(chat(client, stream=True, **body))
     assert chunks[0].prompt_token_ids == whole.prompt_token_ids
-    ids = [
-        token for chunk in chunks for token in getattr(chunk.choices[0], "token_ids", None) or ()
-    ]
+    ids = [token for chunk in chunks for token in getattr(chunk.choices[0], "token_ids", None) or ()]
     assert ids == whole.choices[0].token_ids
 
 
@@ -156,10 +151,7 @@ def test_a_whole_loop_of_calls_is_read_as_the_template_prints_it(client: OpenAI)
         {"role": "developer", "content": "Be brief."},
         {"role": "user", "name": "Ada", "content": [{"type": "text", "text": "Weather?"}]},
         message.model_dump(exclude_none=True),
-        *(
-            {"role": "tool", "tool_call_id": call.id, "content": f"{i}"}
-            for i, call in enumerate(message.tool_calls)
-        ),
+        *({"role": "tool", "tool_call_id": call.id, "content": f"{i}"} for i, call in enumerate(message.tool_calls)),
     ]
     with replies("4 degrees.") as asked:
         answer = chat(client, messages=talk, tools=None)
@@ -191,10 +183,7 @@ def test_a_model_that_writes_bare_json_calls_so(bare: OpenAI) -> None:
     [
         ({}, "<|assistant|>\nYes, and "),
         ({"extra_body": {"continue_final_message": True}}, "<|assistant|>\nYes, and "),
-        (
-            {"extra_body": {"continue_final_message": True, "add_generation_prompt": False}},
-            "<|assistant|>\nYes, and ",
-        ),
+        ({"extra_body": {"continue_final_message": True, "add_generation_prompt": False}}, "<|assistant|>\nYes, and "),
         ({"extra_body": {"add_generation_prompt": True}}, "Yes, and <|end|>\n<|assistant|>\n"),
         ({"extra_body": {"continue_final_message": False}}, "Yes, and <|end|>\n<|assistant|>\n"),
         ({"extra_body": {"add_generation_prompt": False}}, "Yes, and <|end|>\n"),
@@ -214,9 +203,7 @@ def test_a_prefill_is_sampled_from_as_the_same_tokens_are(client: OpenAI) -> Non
     talk = [*ASK, {"role": "assistant", "content": "Yes, and "}]
     body = {"seed": 3, "max_tokens": 12, "tools": None}
     whole = chat(client, messages=talk, extra_body={"return_token_ids": True}, **body)
-    same = client.completions.create(
-        model=MODEL, prompt=whole.prompt_token_ids, seed=3, max_tokens=12
-    )
+    same = client.completions.create(model=MODEL, prompt=whole.prompt_token_ids, seed=3, max_tokens=12)
     assert same.choices[0].text == whole.choices[0].message.content
 
 
@@ -237,9 +224,7 @@ def test_the_template_s_own_switches_are_passed(client: OpenAI) -> None:
 
 def test_one_call_at_most_where_several_are_not_wanted(client: OpenAI) -> None:
     for seed in range(4):
-        answer = chat(
-            client, parallel_tool_calls=False, tool_choice="required", seed=seed, max_tokens=200
-        )
+        answer = chat(client, parallel_tool_calls=False, tool_choice="required", seed=seed, max_tokens=200)
         assert len(answer.choices[0].message.tool_calls or ()) <= 1
 
 
@@ -251,12 +236,7 @@ def test_a_call_that_is_required_is_made_and_satisfies_its_schema(
     asked = client if style == "tagged" else bare
     made = 0
     for seed in range(3):
-        given = {
-            "tool_choice": choice,
-            "seed": seed,
-            "max_tokens": 120,
-            "parallel_tool_calls": False,
-        }
+        given = {"tool_choice": choice, "seed": seed, "max_tokens": 120, "parallel_tool_calls": False}
         text, calls, reason = told(chat(asked, **given))
         assert streamed(asked, **given) == (text, calls, reason)
         if reason == "length":
@@ -287,14 +267,7 @@ def test_schemas_may_refer_to_their_own_definitions(client: OpenAI) -> None:
     }
     tools = [{"type": "function", "function": {"name": "weather", "parameters": schema}}]
     _, calls, _ = told(
-        chat(
-            client,
-            tools=tools,
-            tool_choice="required",
-            max_tokens=120,
-            seed=2,
-            parallel_tool_calls=False,
-        )
+        chat(client, tools=tools, tool_choice="required", max_tokens=120, seed=2, parallel_tool_calls=False)
     )
     assert json.loads(calls[0]["arguments"])["city"] in ("Oslo", "Rome")
 
@@ -325,14 +298,7 @@ def test_a_format_is_the_form_of_replies_that_call_nothing(client: OpenAI) -> No
     [
         ("tools[0].type", {"tools": [{"type": "web_search"}]}),
         ("tools", {"tools": [TOOLS[1], TOOLS[1]]}),
-        (
-            "tools[0]",
-            {
-                "tools": [
-                    {"type": "function", "function": {"name": "f", "parameters": {"type": "array"}}}
-                ]
-            },
-        ),
+        ("tools[0]", {"tools": [{"type": "function", "function": {"name": "f", "parameters": {"type": "array"}}}]}),
         (
             "tools",
             {
@@ -351,50 +317,30 @@ def test_a_format_is_the_form_of_replies_that_call_nothing(client: OpenAI) -> No
                     {
                         "role": "user",
                         "content": "a",
-                        "tool_calls": [
-                            {
-                                "id": "1",
-                                "type": "function",
-                                "function": {"name": "f", "arguments": "{}"},
-                            }
-                        ],
+                        "tool_calls": [{"id": "1", "type": "function", "function": {"name": "f", "arguments": "{}"}}],
                     }
                 ]
             },
         ),
         ("messages[0].content", {"messages": [{"role": "user"}]}),
-        (
-            "messages[0].tool_call_id",
-            {"messages": [{"role": "user", "content": "a", "tool_call_id": "1"}]},
-        ),
+        ("messages[0].tool_call_id", {"messages": [{"role": "user", "content": "a", "tool_call_id": "1"}]}),
         (
             "messages[0].tool_calls[0].function.arguments",
             {
                 "messages": [
                     {
                         "role": "assistant",
-                        "tool_calls": [
-                            {
-                                "id": "1",
-                                "type": "function",
-                                "function": {"name": "f", "arguments": "[1"},
-                            }
-                        ],
+                        "tool_calls": [{"id": "1", "type": "function", "function": {"name": "f", "arguments": "[1"}}],
                     }
                 ]
             },
         ),
         ("messages", {"extra_body": {"continue_final_message": True}}),
-        (
-            "add_generation_prompt",
-            {"extra_body": {"continue_final_message": True, "add_generation_prompt": True}},
-        ),
+        ("add_generation_prompt", {"extra_body": {"continue_final_message": True, "add_generation_prompt": True}}),
         ("chat_template_kwargs.nothing", {"extra_body": {"chat_template_kwargs": {"nothing": 1}}}),
     ],
 )
-def test_what_is_not_served_is_refused_by_name(
-    client: OpenAI, param: str, given: dict[str, Any]
-) -> None:
+def test_what_is_not_served_is_refused_by_name(client: OpenAI, param: str, given: dict[str, Any]) -> None:
     with pytest.raises(openai.BadRequestError) as caught:
         chat(client, **given)
     assert caught.value.param == param

@@ -38,9 +38,7 @@ def _scores(running: Running, prompt: Sequence[int]) -> list[float | None]:
         return list(sampler.compute_logprobs(tinker.ModelInput.from_ints(list(prompt))).result())
 
 
-def test_an_echoed_prompt_has_the_log_probabilities_of_compute_logprobs(
-    running: Running, client: OpenAI
-) -> None:
+def test_an_echoed_prompt_has_the_log_probabilities_of_compute_logprobs(running: Running, client: OpenAI) -> None:
     ids = _ids(TEXT)
     scores = _scores(running, ids)
     for given in ({"max_tokens": 0}, {"max_tokens": 1}, {"max_tokens": 5}):
@@ -72,9 +70,7 @@ def test_offsets_cut_the_text_into_its_tokens(client: OpenAI) -> None:
     assert choice.text == text
 
 
-def test_prompts_of_token_ids_as_lm_eval_sends_and_reads_them(
-    running: Running, client: OpenAI
-) -> None:
+def test_prompts_of_token_ids_as_lm_eval_sends_and_reads_them(running: Running, client: OpenAI) -> None:
     """`temperature: 0, max_tokens: 1, logprobs: 1, echo: true`, and all but the last token are scored."""
     greedy = _complete(client, prompt=_ids("One day"), max_tokens=6, temperature=0.0)
     contexts = [_ids("One day"), _ids("The cat"), _ids("One")]
@@ -98,15 +94,11 @@ def test_a_completion_that_ends_at_once_still_tells_its_last_token(client: OpenA
     """Else a scorer that leaves the last token out would leave out one of the prompt's."""
     ids = _ids("One")
     end = preset_tokenizer("nano").eos_token_id
-    first = _complete(
-        client, prompt=ids, max_tokens=1, logprobs=0, extra={"return_token_ids": True}
-    )
+    first = _complete(client, prompt=ids, max_tokens=1, logprobs=0, extra={"return_token_ids": True})
     token = first.choices[0].token_ids[0]
     assert token != end
     asked = {"stop_token_ids": [token], "return_token_ids": True}
-    ended = _complete(client, prompt=ids, max_tokens=1, logprobs=0, echo=True, extra=asked).choices[
-        0
-    ]
+    ended = _complete(client, prompt=ids, max_tokens=1, logprobs=0, echo=True, extra=asked).choices[0]
     assert ended.finish_reason == "stop"
     assert ended.text == "One"
     assert len(ended.logprobs.token_logprobs) == len(ids) + 1
@@ -124,14 +116,11 @@ def test_a_completion_that_ends_at_once_still_tells_its_last_token(client: OpenA
         {"max_tokens": 6, "extra": {"return_token_ids": True, "return_tokens_as_token_ids": True}},
     ],
 )
-def test_a_stream_with_echo_tells_the_same_as_the_whole(
-    client: OpenAI, given: dict[str, Any]
-) -> None:
+def test_a_stream_with_echo_tells_the_same_as_the_whole(client: OpenAI, given: dict[str, Any]) -> None:
     asked = {"echo": True, "logprobs": 2, "prompt": [_ids("One"), _ids("Two café")], **given}
     whole = _complete(client, **{**asked, "extra": dict(asked.get("extra", {}))})
     told: list[dict[str, Any]] = [
-        {"text": "", "tokens": [], "logprobs": [], "top": [], "offsets": [], "ids": []}
-        for _ in whole.choices
+        {"text": "", "tokens": [], "logprobs": [], "top": [], "offsets": [], "ids": []} for _ in whole.choices
     ]
     for chunk in _complete(client, **asked, stream=True):
         (choice,) = chunk.choices
@@ -168,9 +157,7 @@ def test_nothing_is_drawn_with_max_tokens_0(client: OpenAI) -> None:
 
 def test_the_best_of_several_are_those_with_the_highest_mean(client: OpenAI) -> None:
     every = _complete(client, n=6, logprobs=0, max_tokens=9, extra={"return_token_ids": True})
-    means = [
-        sum(choice.logprobs.token_logprobs) / len(choice.token_ids) for choice in every.choices
-    ]
+    means = [sum(choice.logprobs.token_logprobs) / len(choice.token_ids) for choice in every.choices]
     order = sorted(range(6), key=lambda i: -means[i])
     best = _complete(client, n=2, best_of=6, logprobs=0, max_tokens=9)
     assert [choice.text for choice in best.choices] == [every.choices[i].text for i in order[:2]]
@@ -249,9 +236,7 @@ def test_neutral_extras_leave_an_unseeded_requests_seed(client: OpenAI) -> None:
         ("guided_choice", {"guided_choice": [1]}),
     ],
 )
-def test_what_is_not_computed_is_refused_by_name(
-    client: OpenAI, param: str, given: dict[str, Any]
-) -> None:
+def test_what_is_not_computed_is_refused_by_name(client: OpenAI, param: str, given: dict[str, Any]) -> None:
     with pytest.raises(openai.BadRequestError) as caught:
         _complete(client, extra=given)
     assert caught.value.param == param
@@ -272,9 +257,7 @@ def test_a_token_id_can_stop_a_completion(client: OpenAI) -> None:
     assert cut.token_ids == whole.token_ids[: first + 1]
     assert cut.finish_reason == "stop"
     assert cut.text == preset_tokenizer("nano").decode(whole.token_ids[:first])
-    shown = _complete(
-        client, max_tokens=16, extra={**extra, "include_stop_str_in_output": True}
-    ).choices[0]
+    shown = _complete(client, max_tokens=16, extra={**extra, "include_stop_str_in_output": True}).choices[0]
     assert shown.text == preset_tokenizer("nano").decode(whole.token_ids[: first + 1])
 
 
@@ -329,19 +312,13 @@ def test_penalties_and_biases_choose_other_tokens_with_the_distributions_own_log
         {"presence_penalty": 2.0, "frequency_penalty": 2.0},
     ):
         asked = {**extra, "return_token_ids": True}
-        (choice,) = _complete(
-            client, temperature=0.0, max_tokens=12, logprobs=0, extra=asked
-        ).choices
+        (choice,) = _complete(client, temperature=0.0, max_tokens=12, logprobs=0, extra=asked).choices
         assert choice.token_ids != plain.choices[0].token_ids
         scores = _scores(running, ids + choice.token_ids)
         assert choice.logprobs.token_logprobs == scores[len(ids) :]
     assert (
         first
-        not in _complete(
-            client,
-            max_tokens=12,
-            extra={"logit_bias": {str(first): -1e6}, "return_token_ids": True},
-        )
+        not in _complete(client, max_tokens=12, extra={"logit_bias": {str(first): -1e6}, "return_token_ids": True})
         .choices[0]
         .token_ids
     )
@@ -357,21 +334,14 @@ def test_penalties_and_biases_choose_other_tokens_with_the_distributions_own_log
         ({"structured_outputs": {"regex": "ab?c"}}, "ab?c"),
         ({"guided_grammar": 'start: "a" "b"'}, "ab"),
         (
-            {
-                "response_format": {
-                    "type": "json_schema",
-                    "json_schema": {"name": "b", "schema": {"type": "boolean"}},
-                }
-            },
+            {"response_format": {"type": "json_schema", "json_schema": {"name": "b", "schema": {"type": "boolean"}}}},
             "true|false",
         ),
         ({"guided_json": '{"enum": [1, 2]}'}, "1|2"),
     ],
 )
 @pytest.mark.parametrize("stream", [False, True])
-def test_a_completion_follows_its_grammar(
-    client: OpenAI, extra: dict[str, Any], pattern: str, stream: bool
-) -> None:
+def test_a_completion_follows_its_grammar(client: OpenAI, extra: dict[str, Any], pattern: str, stream: bool) -> None:
     for seed in range(3):
         answer = _complete(client, seed=seed, max_tokens=40, extra=extra, stream=stream)
         chunks = list(answer) if stream else [answer]
@@ -380,9 +350,7 @@ def test_a_completion_follows_its_grammar(
         assert chunks[-1].choices[0].finish_reason == "stop"
 
 
-def test_a_grammar_that_cannot_be_compiled_is_refused_by_the_name_it_came_in(
-    client: OpenAI,
-) -> None:
+def test_a_grammar_that_cannot_be_compiled_is_refused_by_the_name_it_came_in(client: OpenAI) -> None:
     for param, extra in (
         ("guided_regex", {"guided_regex": "("}),
         ("structured_outputs", {"structured_outputs": {"grammar": "start: nothing"}}),

@@ -119,9 +119,7 @@ def test_a_step_is_one_request(server: Running, service: tinker.ServiceClient) -
     client.optim_step(types.AdamParams()).result(HANG_S)
     (step,) = _trace(server, client)
     assert step["step"] == 1
-    database = sqlite3.connect(
-        f"file:{server.log.parent / 'state' / 'tinsmith.sqlite3'}?mode=ro", uri=True
-    )
+    database = sqlite3.connect(f"file:{server.log.parent / 'state' / 'tinsmith.sqlite3'}?mode=ro", uri=True)
     with closing(database):
         kinds = database.execute(
             "SELECT kind FROM requests WHERE owner = ? ORDER BY request_order", (client.model_id,)
@@ -164,11 +162,7 @@ def test_a_loss_of_two_dimensions_is_cross_entropy_over_candidates(
 
 
 def test_what_users_write_is_taken(service: tinker.ServiceClient) -> None:
-    taken = [
-        name
-        for name in WRITTEN
-        if name not in ("importance_sampling", "ppo", "cispo", "dro", "focal")
-    ]
+    taken = [name for name in WRITTEN if name not in ("importance_sampling", "ppo", "cispo", "dro", "focal")]
     assert all(_handle(service, name).loss_id for name in taken)
 
 
@@ -193,9 +187,7 @@ def test_a_number_is_an_input_of_rank_0(service: tinker.ServiceClient) -> None:
 # Refusals
 
 
-def _upload(
-    server: Running, session: str, seq: int, nodes: Nodes, **changed: Any
-) -> httpx.Response:
+def _upload(server: Running, session: str, seq: int, nodes: Nodes, **changed: Any) -> httpx.Response:
     body = {
         "session_id": session,
         "custom_loss_seq_id": seq,

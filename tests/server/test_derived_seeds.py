@@ -12,13 +12,7 @@ from tinsmith.server.samplers import Samplers
 from tinsmith.server.wire.body import parse_json
 from tinsmith.server.wire.requests import Sample
 
-FULL: dict[str, JsonValue] = {
-    "max_tokens": 4,
-    "temperature": 0.5,
-    "top_p": 0.9,
-    "top_k": 5,
-    "stop": ["a"],
-}
+FULL: dict[str, JsonValue] = {"max_tokens": 4, "temperature": 0.5, "top_p": 0.9, "top_k": 5, "stop": ["a"]}
 EXTRA: dict[str, JsonValue] = {
     "num_samples": 3,
     "topk_sample_logprobs": 2,
@@ -41,11 +35,7 @@ class _Never:
         return 0
 
 
-def _seed(
-    params: dict[str, JsonValue],
-    route: str | None = None,
-    extra: dict[str, JsonValue] | None = None,
-) -> int:
+def _seed(params: dict[str, JsonValue], route: str | None = None, extra: dict[str, JsonValue] | None = None) -> int:
     body: dict[str, JsonValue] = {
         "sampling_session_id": "s",
         "seq_id": 0,
@@ -69,10 +59,6 @@ def test_adjustments_that_change_nothing_change_no_seed(adjustments: JsonValue) 
     assert _seed({"adjustments": adjustments}) == _seed({})
 
 
-@pytest.mark.parametrize(
-    "adjustments", [{"min_p": 0.1}, {"grammar": {"kind": "regex", "text": "a"}}]
-)
-def test_adjustments_that_change_something_have_a_seed_of_their_own(
-    adjustments: JsonValue,
-) -> None:
+@pytest.mark.parametrize("adjustments", [{"min_p": 0.1}, {"grammar": {"kind": "regex", "text": "a"}}])
+def test_adjustments_that_change_something_have_a_seed_of_their_own(adjustments: JsonValue) -> None:
     assert _seed({"adjustments": adjustments}) != _seed({})

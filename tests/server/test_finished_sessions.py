@@ -39,9 +39,7 @@ class Client:
 
     def __init__(self, service: Service) -> None:
         transport = httpx.ASGITransport(build_app(service, key=KEY, max_body=1 << 20))
-        self.http = httpx.AsyncClient(
-            transport=transport, base_url="http://test/api/v1/", headers={"x-api-key": KEY}
-        )
+        self.http = httpx.AsyncClient(transport=transport, base_url="http://test/api/v1/", headers={"x-api-key": KEY})
         self.service = service
 
     async def post(self, path: str, body: Mapping[str, object]) -> dict[str, str]:
@@ -62,9 +60,7 @@ class Client:
 
     async def snapshot(self, model: str, seq: int) -> str:
         asked: dict[str, object] = {"model_id": model, "seq_id": seq}
-        held = await self.post(
-            "save_weights_for_sampler", {**asked, "sampling_session_seq_id": seq}
-        )
+        held = await self.post("save_weights_for_sampler", {**asked, "sampling_session_seq_id": seq})
         return str(json.loads(await self.result(held))["sampling_session_id"])
 
     async def sample(self, sampler: str, seq: int) -> bytes:
@@ -109,9 +105,7 @@ def test_a_session_that_has_ended_holds_nothing(engine: Engine, tmp_path: Path) 
         model, kept = await client.model(ended), await client.model(other)
         sampler = await client.snapshot(model, 1)
         await client.sample(sampler, 0)
-        answer = await client.http.post(
-            f"sessions/{ended}/finish", json={"reason": {"type": "success"}}
-        )
+        answer = await client.http.post(f"sessions/{ended}/finish", json={"reason": {"type": "success"}})
         assert answer.status_code in (200, 204)
         await asyncio.wrap_future(service.worker.call(lambda: None))
         assert list(service.runs.live) == [kept]
@@ -304,9 +298,7 @@ def test_the_one_that_was_silent_longest_goes_first() -> None:
     assert presence.silent() == ()
 
 
-def test_a_session_of_a_client_that_died_before_the_server_ends_too(
-    engine: Engine, tmp_path: Path
-) -> None:
+def test_a_session_of_a_client_that_died_before_the_server_ends_too(engine: Engine, tmp_path: Path) -> None:
     now, made = [0.0], list[str]()
     presence = partial(Presence, silent_seconds=100.0, clock=lambda: now[0])
 
@@ -329,9 +321,7 @@ def test_a_session_of_a_client_that_died_before_the_server_ends_too(
     serve(engine, tmp_path / "state", after, presence())
 
 
-def test_what_cannot_be_ended_is_tried_again(
-    engine: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_cannot_be_ended_is_tried_again(engine: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     now = [0.0]
 
     async def script(service: Service, client: Client) -> None:

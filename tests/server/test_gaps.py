@@ -44,9 +44,7 @@ async def outcome(service: Service, request_id: str) -> Outcome:
 
 
 async def sampler(service: Service) -> str:
-    session = service.store.create_session(
-        tags=[], user_metadata=None, sdk_version="0", project_id=None
-    ).session_id
+    session = service.store.create_session(tags=[], user_metadata=None, sdk_version="0", project_id=None).session_id
     opened = CreateSamplingSession.model_validate(
         {"session_id": session, "sampling_session_seq_id": 0, "base_model": NANO}
     )
@@ -69,15 +67,8 @@ def sample(service: Service, sampler_id: str, seq_id: int) -> str:
 
 
 async def model(service: Service) -> str:
-    session = service.store.create_session(
-        tags=[], user_metadata=None, sdk_version="0", project_id=None
-    ).session_id
-    asked = {
-        "session_id": session,
-        "model_seq_id": 0,
-        "base_model": NANO,
-        "lora_config": {"rank": 2},
-    }
+    session = service.store.create_session(tags=[], user_metadata=None, sdk_version="0", project_id=None).session_id
+    asked = {"session_id": session, "model_seq_id": 0, "base_model": NANO, "lora_config": {"rank": 2}}
     request_id, model_id = service.runs.create(CreateModel.model_validate(asked))
     assert isinstance(await outcome(service, request_id), Finished)
     return model_id
@@ -88,9 +79,7 @@ def step(model_id: str, seq_id: int) -> OptimStep:
     return OptimStep.model_validate(asked)
 
 
-def test_what_waits_for_a_number_that_never_comes_fails_and_the_next_goes_on(
-    engine: Engine, tmp_path: Path
-) -> None:
+def test_what_waits_for_a_number_that_never_comes_fails_and_the_next_goes_on(engine: Engine, tmp_path: Path) -> None:
     async def script(service: Service) -> None:
         service.runs.gap_seconds = 0.0
         model_id = await model(service)
@@ -105,9 +94,7 @@ def test_what_waits_for_a_number_that_never_comes_fails_and_the_next_goes_on(
         late = await outcome(service, service.runs.optim_step(step(model_id, 2)))
         assert isinstance(late, Failed)
         assert "given up" in late.message
-        assert isinstance(
-            await outcome(service, service.runs.optim_step(step(model_id, 5))), Finished
-        )
+        assert isinstance(await outcome(service, service.runs.optim_step(step(model_id, 5))), Finished)
         steps = service.runs.live[model_id].session
         assert steps is not None
         assert steps.optimizer.step_count == 2
@@ -115,9 +102,7 @@ def test_what_waits_for_a_number_that_never_comes_fails_and_the_next_goes_on(
     serve(engine, tmp_path / "state", script)
 
 
-def test_a_number_that_comes_late_but_in_time_is_carried_out_in_order(
-    engine: Engine, tmp_path: Path
-) -> None:
+def test_a_number_that_comes_late_but_in_time_is_carried_out_in_order(engine: Engine, tmp_path: Path) -> None:
     async def script(service: Service) -> None:
         model_id = await model(service)
         ids = [service.runs.optim_step(step(model_id, seq)) for seq in (3, 2, 1)]
@@ -139,17 +124,12 @@ def test_a_refused_sampling_request_uses_its_number_up(engine: Engine, tmp_path:
             for refused in (ask(sampler_id, 0, top_p="much"), ask(sampler_id, 1, max_tokens=10**6)):
                 answer = await http.post("/api/v1/asample", content=refused)
                 assert answer.status_code == 400
-        assert isinstance(
-            await outcome(service, sample(service, sampler_id, 2)),
-            Finished,
-        )
+        assert isinstance(await outcome(service, sample(service, sampler_id, 2)), Finished)
 
     serve(engine, tmp_path / "state", script)
 
 
-def test_a_number_that_comes_after_it_was_given_up_is_served(
-    engine: Engine, tmp_path: Path
-) -> None:
+def test_a_number_that_comes_after_it_was_given_up_is_served(engine: Engine, tmp_path: Path) -> None:
     async def script(service: Service) -> None:
         service.samplers.gap_seconds = 0.0
         sampler_id = await sampler(service)
@@ -160,9 +140,7 @@ def test_a_number_that_comes_after_it_was_given_up_is_served(
     serve(engine, tmp_path / "state", script)
 
 
-def test_unloading_waits_for_what_came_before_and_is_given_up_with_it(
-    engine: Engine, tmp_path: Path
-) -> None:
+def test_unloading_waits_for_what_came_before_and_is_given_up_with_it(engine: Engine, tmp_path: Path) -> None:
     async def script(service: Service) -> None:
         service.runs.gap_seconds = 0.0
         model_id = await model(service)
@@ -176,9 +154,7 @@ def test_unloading_waits_for_what_came_before_and_is_given_up_with_it(
     serve(engine, tmp_path / "state", script)
 
 
-def test_a_repeated_request_of_a_lost_model_gets_its_first_answer(
-    engine: Engine, tmp_path: Path
-) -> None:
+def test_a_repeated_request_of_a_lost_model_gets_its_first_answer(engine: Engine, tmp_path: Path) -> None:
     asked: list[tuple[str, str]] = []
 
     async def before(service: Service) -> None:

@@ -87,9 +87,7 @@ def test_a_file_gives_names_and_limits(tmp_path: Path) -> None:
         (f'{SECRET} = "alice"', "tml-..."),
     ],
 )
-def test_a_mistake_is_told_by_its_place_and_without_the_key(
-    tmp_path: Path, text: str, where: str
-) -> None:
+def test_a_mistake_is_told_by_its_place_and_without_the_key(tmp_path: Path, text: str, where: str) -> None:
     file = written(tmp_path, text)
     with pytest.raises(ConfigError) as refused:
         read_keys(file)
@@ -163,9 +161,7 @@ def limited(**limits: int) -> Mapping[str, Limits]:
 
 
 @pytest.mark.whole
-def test_samples_under_way_are_limited_and_their_number_can_be_sent_again(
-    engine: Engine, tmp_path: Path
-) -> None:
+def test_samples_under_way_are_limited_and_their_number_can_be_sent_again(engine: Engine, tmp_path: Path) -> None:
     async def script(tenants: Tenants) -> None:
         alice, bob = tenants["alice"], tenants["bob"]
         sampler = await alice.sampler(await alice.session())
@@ -220,9 +216,7 @@ def test_requests_under_way_are_limited(engine: Engine, tmp_path: Path) -> None:
         session = await alice.session()
         model, sampler = await alice.model(session), await alice.sampler(session)
         step = {"model_id": model, "adam_params": {}}
-        waiting = [
-            (await alice.ok("optim_step", step | {"seq_id": s}))["request_id"] for s in (2, 3)
-        ]
+        waiting = [(await alice.ok("optim_step", step | {"seq_id": s}))["request_id"] for s in (2, 3)]
         assert (await alice.post("/api/v1/asample", sample(sampler, 0))).status_code == 429
         refused = await alice.post("/api/v1/optim_step", step | {"seq_id": 4})
         assert refused.status_code == 400
@@ -309,9 +303,7 @@ def test_a_line_is_written_for_every_request_and_no_secret(engine: Engine, tmp_p
 
 
 def test_a_path_that_is_no_text_is_one_field() -> None:
-    answered = Answered(
-        name="", method="G T\n", path="/\ud800 \x00", route="r", status=1, num_bytes=0, seconds=0
-    )
+    answered = Answered(name="", method="G T\n", path="/\ud800 \x00", route="r", status=1, num_bytes=0, seconds=0)
     line = line_of(answered, datetime(2026, 1, 1, tzinfo=UTC))
     assert line.isascii()
     assert len(line.split(" ")) == 7
@@ -342,17 +334,7 @@ def test_tls_files_that_do_not_fit_are_refused(tmp_path: Path) -> None:
     _, other = certificate(tmp_path, "two")
     (tmp_path / "text").write_text("no PEM", encoding="utf-8")
     locked = tmp_path / "locked.key"
-    lock = [
-        "openssl",
-        "pkey",
-        "-in",
-        str(key),
-        "-aes256",
-        "-passout",
-        "pass:x",
-        "-out",
-        str(locked),
-    ]
+    lock = ["openssl", "pkey", "-in", str(key), "-aes256", "-passout", "pass:x", "-out", str(locked)]
     subprocess.run(lock, check=True, capture_output=True)
     assert tls_files(None, None) is None
     assert tls_files(cert, key) is not None

@@ -74,9 +74,7 @@ def told(message: Any) -> dict[str, Any]:
 def test_a_message_is_the_chat_s_reply(running: Running, client: Anthropic) -> None:
     message = create(client, top_k=1, max_tokens=12)
     with running.client() as other:
-        chat = other.chat.completions.create(
-            model=MODEL, messages=ASK, temperature=0, max_tokens=12
-        )
+        chat = other.chat.completions.create(model=MODEL, messages=ASK, temperature=0, max_tokens=12)
     assert (message.type, message.role, message.model) == ("message", "assistant", MODEL)
     assert "".join(block.text for block in message.content) == chat.choices[0].message.content
     assert chat.usage is not None
@@ -162,10 +160,7 @@ def test_a_loop_of_calls_is_read_as_the_template_prints_it(client: Anthropic) ->
     ]
     cached = {"type": "ephemeral"}
     talk = [
-        {
-            "role": "user",
-            "content": [{"type": "text", "text": "Weather?", "cache_control": cached}],
-        },
+        {"role": "user", "content": [{"type": "text", "text": "Weather?", "cache_control": cached}]},
         {"role": "assistant", "content": message.content},
         {"role": "user", "content": [*results, {"type": "text", "text": "Well?"}]},
     ]
@@ -186,9 +181,7 @@ def test_a_last_reply_is_gone_on_with(client: Anthropic) -> None:
     assert text_of(asked[0]).endswith("<|assistant|>\nIt is (")
 
 
-def test_a_model_that_is_told_not_to_think_is_told_so_where_its_template_knows(
-    client: Anthropic,
-) -> None:
+def test_a_model_that_is_told_not_to_think_is_told_so_where_its_template_knows(client: Anthropic) -> None:
     with replies("a") as asked:
         create(client, thinking={"type": "disabled"})
     assert text_of(asked[0]).endswith("<think>\n\n</think>\n\n")
@@ -248,23 +241,14 @@ def test_unseeded_messages_differ_and_remarks_change_nothing(client: Anthropic) 
         ("tool_choice", {"tool_choice": {"type": "any"}}),
         ("messages", {"messages": []}),
         ("messages[0].role", {"messages": [{"role": "tool", "content": "a"}]}),
-        (
-            "messages[0].content[0].type",
-            {"messages": [{"role": "user", "content": [{"type": "image", "source": {}}]}]},
-        ),
+        ("messages[0].content[0].type", {"messages": [{"role": "user", "content": [{"type": "image", "source": {}}]}]}),
         (
             "messages[0].content[0].content[0].type",
             {
                 "messages": [
                     {
                         "role": "user",
-                        "content": [
-                            {
-                                "type": "tool_result",
-                                "tool_use_id": "1",
-                                "content": [{"type": "document"}],
-                            }
-                        ],
+                        "content": [{"type": "tool_result", "tool_use_id": "1", "content": [{"type": "document"}]}],
                     }
                 ]
             },
@@ -295,17 +279,12 @@ def test_a_message_without_a_length_is_refused(running: Running) -> None:
     assert "max_tokens" in answer.json()["error"]["message"]
 
 
-def test_an_unknown_model_and_a_wrong_key_are_told_in_anthropic_s_shape(
-    running: Running, client: Anthropic
-) -> None:
+def test_an_unknown_model_and_a_wrong_key_are_told_in_anthropic_s_shape(running: Running, client: Anthropic) -> None:
     with pytest.raises(anthropic.NotFoundError, match=MODEL) as missing:
         create(client, model="claude")
     assert isinstance(missing.value.body, dict)
     assert missing.value.body["error"]["type"] == "not_found_error"
-    with (
-        client_of(running, "tml-wrong") as stranger,
-        pytest.raises(anthropic.AuthenticationError) as refused,
-    ):
+    with client_of(running, "tml-wrong") as stranger, pytest.raises(anthropic.AuthenticationError) as refused:
         create(stranger)
     assert isinstance(refused.value.body, dict)
     assert refused.value.body["error"]["type"] == "authentication_error"
@@ -330,8 +309,7 @@ def test_a_client_that_leaves_a_stream_frees_its_place(running: Running, path: s
     samplers = running.service.samplers
     with socket.create_connection((host, int(port))) as connection:
         connection.sendall(
-            f"POST {path} HTTP/1.1\r\nHost: x\r\nX-API-Key: {KEY}\r\n"
-            f"Content-Length: {len(text)}\r\n\r\n{text}".encode()
+            f"POST {path} HTTP/1.1\r\nHost: x\r\nX-API-Key: {KEY}\r\nContent-Length: {len(text)}\r\n\r\n{text}".encode()
         )
         wait_until(lambda: len(samplers.under_way) == 1)
         (entry,) = samplers.under_way.values()

@@ -34,8 +34,7 @@ async def values(tenant: Tenant) -> dict[str, float]:
     assert all(_LINE.fullmatch(line) for line in lines), answer.text
     assert len({*lines}) == len(lines)
     return {
-        name: float(value)
-        for name, _, value in (line.rpartition(" ") for line in lines if not line.startswith("#"))
+        name: float(value) for name, _, value in (line.rpartition(" ") for line in lines if not line.startswith("#"))
     }
 
 
@@ -100,9 +99,5 @@ def test_a_label_of_any_text_is_one_line() -> None:
 def test_methods_that_clients_invent_are_one() -> None:
     answers = Answers()
     for i in range(5):
-        answers(
-            Answered(
-                name="", method=f"M{i}", path="/", route="/", status=405, num_bytes=0, seconds=0.0
-            )
-        )
+        answers(Answered(name="", method=f"M{i}", path="/", route="/", status=405, num_bytes=0, seconds=0.0))
     assert dict(answers.counts) == {("/", "other", 405): 5}

@@ -57,9 +57,7 @@ def _raw(client: OpenAI, prompt: Sequence[int], **params: Any) -> tinker.Sampled
     url = str(client.base_url).removesuffix("/v1/")
     with tinker.ServiceClient(base_url=url, api_key=KEY) as service:
         sampler = service.create_sampling_client(base_model=MODEL).result()
-        asked = sampler.sample(
-            tinker.ModelInput.from_ints(list(prompt)), 1, tinker.SamplingParams(**params)
-        )
+        asked = sampler.sample(tinker.ModelInput.from_ints(list(prompt)), 1, tinker.SamplingParams(**params))
         return asked.result().sequences[0]
 
 
@@ -107,9 +105,7 @@ def test_several_choices_of_several_prompts_come_in_order(client: OpenAI) -> Non
 def test_token_ids_are_a_prompt(client: OpenAI) -> None:
     ids = preset_tokenizer("nano").encode("One")
     for prompt in (ids, [ids]):
-        assert _complete(client, prompt=prompt, seed=2).choices[0].text == (
-            _complete(client, seed=2).choices[0].text
-        )
+        assert _complete(client, prompt=prompt, seed=2).choices[0].text == (_complete(client, seed=2).choices[0].text)
 
 
 def test_a_seed_repeats_and_another_differs(client: OpenAI) -> None:
@@ -218,9 +214,7 @@ def test_a_trained_checkpoint_speaks(client: OpenAI, checkpoint: str) -> None:
     assert trained.choices[0].logprobs.token_logprobs != base.choices[0].logprobs.token_logprobs
     again = _complete(client, model=checkpoint, **asked)
     assert again.choices == trained.choices
-    streamed = "".join(
-        chunk.choices[0].text for chunk in _complete(client, model=checkpoint, stream=True, **asked)
-    )
+    streamed = "".join(chunk.choices[0].text for chunk in _complete(client, model=checkpoint, stream=True, **asked))
     assert streamed == trained.choices[0].text
 
 
@@ -264,9 +258,7 @@ def test_an_unknown_model_names_those_that_are_served(client: OpenAI, model: str
     ],
 )
 @pytest.mark.parametrize("stream", [False, True])
-def test_what_is_not_served_is_refused_by_name(
-    client: OpenAI, param: str, given: dict[str, Any], stream: bool
-) -> None:
+def test_what_is_not_served_is_refused_by_name(client: OpenAI, param: str, given: dict[str, Any], stream: bool) -> None:
     if param != "stream_options":
         given = {**given, "stream": stream}
     with pytest.raises(openai.BadRequestError) as caught:
@@ -285,9 +277,7 @@ def test_what_is_not_served_is_refused_by_name(
         ("prompt[0]", {"prompt": [100_000]}),
     ],
 )
-def test_what_a_completion_does_not_serve(
-    client: OpenAI, param: str, given: dict[str, Any]
-) -> None:
+def test_what_a_completion_does_not_serve(client: OpenAI, param: str, given: dict[str, Any]) -> None:
     with pytest.raises(openai.BadRequestError) as caught:
         _complete(client, **given)
     assert caught.value.param == param
@@ -311,10 +301,7 @@ def test_parameters_that_mean_nothing_are_taken(client: OpenAI) -> None:
 
 
 def test_the_key_is_needed(running: Running) -> None:
-    with (
-        running.client("tml-wrong") as stranger,
-        pytest.raises(openai.AuthenticationError) as refused,
-    ):
+    with running.client("tml-wrong") as stranger, pytest.raises(openai.AuthenticationError) as refused:
         stranger.models.list()
     assert refused.value.code == "invalid_api_key"
 
@@ -329,9 +316,7 @@ def test_many_requests_at_once_answer_as_each_alone(client: OpenAI) -> None:
 
 
 @pytest.mark.whole
-def test_a_tokenizer_is_loaded_once_however_many_ask_first(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_a_tokenizer_is_loaded_once_however_many_ask_first(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     began: list[str] = []
     inside = threading.Semaphore(1)
 

@@ -28,9 +28,7 @@ SEED = 12345
 
 
 def _wire(request: Any) -> bytes:
-    return json.dumps(
-        model_dump(request, exclude_unset=False, exclude_none=True, mode="json")
-    ).encode()
+    return json.dumps(model_dump(request, exclude_unset=False, exclude_none=True, mode="json")).encode()
 
 
 def _sample(params: Any = None, **fields: Any) -> requests.Sample:
@@ -73,33 +71,16 @@ CREATE = _wire(
 OPTIM = _wire(sdk.OptimStepRequest(optim_params=tinker.AdamParams(), model_id="m", seq_id=2))
 
 SDK_REQUESTS = [
-    (
-        requests.CreateSession,
-        sdk.CreateSessionRequest(tags=["a"], user_metadata=None, sdk_version="0.38.0"),
-    ),
+    (requests.CreateSession, sdk.CreateSessionRequest(tags=["a"], user_metadata=None, sdk_version="0.38.0")),
     (requests.OfModel, sdk.GetInfoRequest(model_id="m")),
-    (
-        requests.SaveWeights,
-        sdk.SaveWeightsRequest(model_id="m", path="x", seq_id=1, ttl_seconds=3600),
-    ),
+    (requests.SaveWeights, sdk.SaveWeightsRequest(model_id="m", path="x", seq_id=1, ttl_seconds=3600)),
+    (requests.SaveWeightsForSampler, sdk.SaveWeightsForSamplerRequest(model_id="m", path="x", seq_id=1)),
     (
         requests.SaveWeightsForSampler,
-        sdk.SaveWeightsForSamplerRequest(model_id="m", path="x", seq_id=1),
+        sdk.SaveWeightsForSamplerRequest(model_id="m", sampling_session_seq_id=0, seq_id=1, kind="inflight"),
     ),
-    (
-        requests.SaveWeightsForSampler,
-        sdk.SaveWeightsForSamplerRequest(
-            model_id="m", sampling_session_seq_id=0, seq_id=1, kind="inflight"
-        ),
-    ),
-    (
-        requests.LoadWeights,
-        sdk.LoadWeightsRequest(session_id="s", model_seq_id=0, path="tinker://a", optimizer=True),
-    ),
-    (
-        requests.LoadWeights,
-        sdk.LoadWeightsRequest(model_id="m", seq_id=1, path="tinker://a", optimizer=False),
-    ),
+    (requests.LoadWeights, sdk.LoadWeightsRequest(session_id="s", model_seq_id=0, path="tinker://a", optimizer=True)),
+    (requests.LoadWeights, sdk.LoadWeightsRequest(model_id="m", seq_id=1, path="tinker://a", optimizer=False)),
     (
         requests.CreateSamplingSession,
         sdk.CreateSamplingSessionRequest(session_id="s", sampling_session_seq_id=0, base_model="m"),
@@ -124,54 +105,26 @@ def test_a_remark_that_is_not_known_is_ignored() -> None:
 @pytest.mark.parametrize(
     ("model", "body", "place"),
     [
-        (
-            requests.Sample,
-            _edit(SAMPLE, "sampling_params", "min_p", value=0.1),
-            "sampling_params.min_p",
-        ),
-        (
-            requests.Sample,
-            _edit(SAMPLE, "sampling_params", "top_p", value="1"),
-            "sampling_params.top_p",
-        ),
+        (requests.Sample, _edit(SAMPLE, "sampling_params", "min_p", value=0.1), "sampling_params.min_p"),
+        (requests.Sample, _edit(SAMPLE, "sampling_params", "top_p", value="1"), "sampling_params.top_p"),
         (requests.Sample, _edit(SAMPLE, "num_samples", value=10**30), "num_samples"),
-        (
-            requests.Sample,
-            _edit(SAMPLE, "prompt", "chunks", value=[{"type": "image"}]),
-            "prompt.chunks",
-        ),
+        (requests.Sample, _edit(SAMPLE, "prompt", "chunks", value=[{"type": "image"}]), "prompt.chunks"),
         (
             requests.Sample,
             _edit(SAMPLE, "prompt", "chunks", value=[{"tokens": [1, -1]}]),
             r"prompt.chunks\[0\].tokens\[1\] = -1",
         ),
-        (
-            requests.OptimStep,
-            _edit(OPTIM, "adam_params", "nesterov", value=True),
-            "adam_params.nesterov",
-        ),
+        (requests.OptimStep, _edit(OPTIM, "adam_params", "nesterov", value=True), "adam_params.nesterov"),
         (requests.OptimStep, _edit(OPTIM, "adam_params", "beta1", value=None), "adam_params.beta1"),
         (requests.OptimStep, _edit(OPTIM, "seq_id", value=0), "seq_id"),
-        (
-            requests.CreateModel,
-            _edit(CREATE, "lora_config", "dropout", value=0.1),
-            "lora_config.dropout",
-        ),
-        (
-            requests.CreateModel,
-            _edit(CREATE, "optimizer_config", value={"type": "dimuon"}),
-            "optimizer_config",
-        ),
+        (requests.CreateModel, _edit(CREATE, "lora_config", "dropout", value=0.1), "lora_config.dropout"),
+        (requests.CreateModel, _edit(CREATE, "optimizer_config", value={"type": "dimuon"}), "optimizer_config"),
         (requests.CreateModel, b"{", "body"),
         (requests.CreateModel, b"", "session_id"),
         (requests.CreateModel, b"[]", "body"),
         (requests.SetTtl, b'{"ttl_seconds": 5}', "ttl_seconds"),
         (requests.LoadWeights, b'{"path": "p", "optimizer": true}', "session_id, model_id"),
-        (
-            requests.SaveWeightsForSampler,
-            b'{"model_id": "m", "seq_id": 1}',
-            "path, sampling_session_seq_id",
-        ),
+        (requests.SaveWeightsForSampler, b'{"model_id": "m", "seq_id": 1}', "path, sampling_session_seq_id"),
         (
             requests.CreateSamplingSession,
             b'{"session_id": "s", "sampling_session_seq_id": 0}',
@@ -185,25 +138,20 @@ def test_refusals_name_the_field(model: type[Request], body: bytes, place: str) 
 
 
 def test_dimuon_is_refused_by_name() -> None:
-    step = sdk.OptimStepRequest(
-        optim_params=sdk.optimizer.DimuonParams(learning_rate=0.1), model_id="m", seq_id=1
-    )
+    step = sdk.OptimStepRequest(optim_params=sdk.optimizer.DimuonParams(learning_rate=0.1), model_id="m", seq_id=1)
     with pytest.raises(InputError, match=r"(?s)optimizer_params.*AdamParams"):
         parse_json(requests.OptimStep, _wire(step))
 
 
 def test_adam_arrives_with_the_sdks_defaults() -> None:
     assert to_adam(parse_json(requests.OptimStep, OPTIM)) == AdamParams()
-    sent = tinker.AdamParams(
-        learning_rate=1, beta1=0.5, beta2=0.25, eps=1e-8, weight_decay=0.1, grad_clip_norm=2.0
-    )
+    sent = tinker.AdamParams(learning_rate=1, beta1=0.5, beta2=0.25, eps=1e-8, weight_decay=0.1, grad_clip_norm=2.0)
     body = _wire(sdk.OptimStepRequest(optim_params=sent, model_id="m", seq_id=2))
     assert to_adam(parse_json(requests.OptimStep, body)) == AdamParams(**sent.model_dump())
 
 
 @pytest.mark.parametrize(
-    ("stop", "expected"),
-    [(None, None), ([], ()), ("a", ("a",)), (["a", "b"], ("a", "b")), ([1, 2], (1, 2))],
+    ("stop", "expected"), [(None, None), ([], ()), ("a", ("a",)), (["a", "b"], ("a", "b")), ([1, 2], (1, 2))]
 )
 def test_stop_in_all_its_forms(stop: Any, expected: Any) -> None:
     request = to_sample_request(_sample(tinker.SamplingParams(stop=stop)), seed=SEED)
@@ -218,17 +166,10 @@ def test_stop_of_another_form_is_refused(stop: Any) -> None:
 
 
 def test_a_sample_request_arrives_whole() -> None:
-    prompt = tinker.ModelInput(
-        chunks=[tinker.EncodedTextChunk(tokens=[1]), tinker.EncodedTextChunk(tokens=[2, 3])]
-    )
+    prompt = tinker.ModelInput(chunks=[tinker.EncodedTextChunk(tokens=[1]), tinker.EncodedTextChunk(tokens=[2, 3])])
     params = tinker.SamplingParams(max_tokens=4, temperature=0.5, top_k=3, top_p=0.9)
     asked = _sample(
-        params,
-        prompt=prompt,
-        num_samples=2,
-        prompt_logprobs=True,
-        topk_prompt_logprobs=4,
-        topk_sample_logprobs=5,
+        params, prompt=prompt, num_samples=2, prompt_logprobs=True, topk_prompt_logprobs=4, topk_sample_logprobs=5
     )
     got = to_sample_request(asked, seed=SEED)
     assert got.prompt.tolist() == [1, 2, 3]
@@ -238,21 +179,13 @@ def test_a_sample_request_arrives_whole() -> None:
     assert (got.prompt_logprobs, got.topk_prompt_logprobs, got.topk_logprobs) == (True, 4, 5)
 
 
-@pytest.mark.parametrize(
-    ("sent", "used"), [(0, 0), (7, 7), (-1, 2**64 - 1), (2**64 - 1, 2**64 - 1)]
-)
+@pytest.mark.parametrize(("sent", "used"), [(0, 0), (7, 7), (-1, 2**64 - 1), (2**64 - 1, 2**64 - 1)])
 def test_a_seed_that_was_given_is_used(sent: int, used: int) -> None:
-    assert (
-        to_sample_request(_sample(tinker.SamplingParams(seed=sent)), seed=SEED).params.seed == used
-    )
+    assert to_sample_request(_sample(tinker.SamplingParams(seed=sent)), seed=SEED).params.seed == used
 
 
 @pytest.mark.parametrize(
-    "fields",
-    [
-        {"prompt_logprobs_last_n": 1},
-        {"prompt_logprobs_last_n": 3, "prompt_logprobs": True},
-    ],
+    "fields", [{"prompt_logprobs_last_n": 1}, {"prompt_logprobs_last_n": 3, "prompt_logprobs": True}]
 )
 def test_what_is_not_computed_is_refused(fields: Any) -> None:
     with pytest.raises(InputError):

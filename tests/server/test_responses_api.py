@@ -65,10 +65,7 @@ def told(response: Any) -> dict[str, Any]:
 def test_a_response_is_the_chat_s_reply(client: OpenAI) -> None:
     response = create(client, temperature=0, max_output_tokens=12)
     chat = client.chat.completions.create(
-        model=MODEL,
-        messages=[{"role": "user", "content": "Weather?"}],
-        temperature=0,
-        max_tokens=12,
+        model=MODEL, messages=[{"role": "user", "content": "Weather?"}], temperature=0, max_tokens=12
     )
     assert response.output_text == chat.choices[0].message.content
     assert chat.usage is not None
@@ -88,9 +85,7 @@ def test_a_response_is_the_chat_s_reply(client: OpenAI) -> None:
         ("", []),
     ],
 )
-def test_items_are_told_whole_and_streamed(
-    client: OpenAI, reply: str, kinds: list[str], cut: bool, size: int
-) -> None:
+def test_items_are_told_whole_and_streamed(client: OpenAI, reply: str, kinds: list[str], cut: bool, size: int) -> None:
     if cut and not reply:
         return
     given: dict[str, Any] = {"model": MODEL, "input": "Weather?", "tools": TOOLS}
@@ -142,10 +137,7 @@ def test_a_loop_of_calls_is_read_as_the_template_prints_it(client: OpenAI) -> No
         {"role": "developer", "content": "Always."},
         {"role": "user", "content": [{"type": "input_text", "text": "Weather?"}]},
         *(item.model_dump() for item in first.output),
-        *(
-            {"type": "function_call_output", "call_id": item.call_id, "output": item.name}
-            for item in first.output[1:]
-        ),
+        *({"type": "function_call_output", "call_id": item.call_id, "output": item.name} for item in first.output[1:]),
     ]
     with replies("a") as asked:
         create(client, input=given, instructions="Be brief.")
@@ -161,13 +153,7 @@ def test_a_loop_of_calls_is_read_as_the_template_prints_it(client: OpenAI) -> No
 def test_a_required_call_is_made(client: OpenAI, choice: Any) -> None:
     made = 0
     for _ in range(3):
-        response = create(
-            client,
-            tools=TOOLS,
-            tool_choice=choice,
-            max_output_tokens=150,
-            parallel_tool_calls=False,
-        )
+        response = create(client, tools=TOOLS, tool_choice=choice, max_output_tokens=150, parallel_tool_calls=False)
         if response.status == "incomplete":
             continue
         (item,) = response.output
@@ -241,18 +227,13 @@ def test_what_means_nothing_is_taken(client: OpenAI) -> None:
             "input[0].content[0].type",
             {"input": [{"role": "user", "content": [{"type": "input_image", "image_url": "a"}]}]},
         ),
-        (
-            "input[0].arguments",
-            {"input": [{"type": "function_call", "call_id": "1", "name": "f", "arguments": "[]"}]},
-        ),
+        ("input[0].arguments", {"input": [{"type": "function_call", "call_id": "1", "name": "f", "arguments": "[]"}]}),
         ("messages", {"input": []}),
         ("max_tokens", {"max_output_tokens": 100_000}),
     ],
 )
 @pytest.mark.parametrize("stream", [False, True])
-def test_what_is_not_served_is_refused_by_name(
-    client: OpenAI, param: str, given: dict[str, Any], stream: bool
-) -> None:
+def test_what_is_not_served_is_refused_by_name(client: OpenAI, param: str, given: dict[str, Any], stream: bool) -> None:
     with pytest.raises(openai.BadRequestError) as caught:
         create(client, stream=stream, **given)
     assert caught.value.param == param
@@ -275,14 +256,10 @@ def test_an_agent_calls_a_tool_and_answers(running: Running, stream: bool) -> No
         return "4 degrees"
 
     async def run(text: str) -> str:
-        async with openai.AsyncOpenAI(
-            base_url=f"{running.url}/v1", api_key=KEY, max_retries=0, timeout=HANG_S
-        ) as own:
+        async with openai.AsyncOpenAI(base_url=f"{running.url}/v1", api_key=KEY, max_retries=0, timeout=HANG_S) as own:
             agents.set_tracing_disabled(True)
             model = agents.OpenAIResponsesModel(model=MODEL, openai_client=own)
-            agent = agents.Agent(
-                name="a", instructions="Help.", model=model, tools=[agents.function_tool(weather)]
-            )
+            agent = agents.Agent(name="a", instructions="Help.", model=model, tools=[agents.function_tool(weather)])
             agent = agent.clone(tool_use_behavior="stop_on_first_tool")
             with replies(text):
                 if not stream:

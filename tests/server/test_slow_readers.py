@@ -38,9 +38,7 @@ def stream(server: Running) -> socket.socket:
 
 def complete(server: Running) -> str:
     body = {"model": NANO, "prompt": "tin", "max_tokens": 5, "temperature": 0.0}
-    answer = server.http.post(
-        "/v1/completions", json=body, headers={"authorization": f"Bearer {KEY}"}
-    )
+    answer = server.http.post("/v1/completions", json=body, headers={"authorization": f"Bearer {KEY}"})
     assert answer.status_code == 200, answer.text
     return str(answer.json()["choices"][0]["text"])
 

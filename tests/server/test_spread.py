@@ -80,9 +80,7 @@ def test_of_a_part_it_says_what_it_says_of_the_whole(http: httpx.Client) -> None
         ({"sequences": [TEXT], "model": "nobody"}, "model"),
     ],
 )
-def test_what_cannot_be_computed_is_refused_by_its_field(
-    http: httpx.Client, asked: dict[str, Any], said: str
-) -> None:
+def test_what_cannot_be_computed_is_refused_by_its_field(http: httpx.Client, asked: dict[str, Any], said: str) -> None:
     answer = http.post(ROUTE, json={"model": MODEL, **asked})
     assert answer.status_code == 400
     assert said in answer.text

@@ -34,9 +34,7 @@ def test_a_loaded_model_goes_on_counting_and_tells_no_step_twice(tmp_path: Path)
         service = Service(Engine({NANO: NANO}), tmp_path / "state", seed=0, max_queue=16)
         runs, session = (
             service.runs,
-            service.store.create_session(
-                tags=[], user_metadata=None, sdk_version="0", project_id=None
-            ).session_id,
+            service.store.create_session(tags=[], user_metadata=None, sdk_version="0", project_id=None).session_id,
         )
         made = {**MADE, "session_id": session}
         request_id, model_id = runs.create(CreateModel.model_validate({**made, "model_seq_id": 0}))

@@ -72,13 +72,9 @@ def test_nothing_is_made_in_an_unknown_session(store: Store) -> None:
     with pytest.raises(InputError, match="field: session_id = 's000001'"):
         store.finish_session("s000001", reason="success")
     with pytest.raises(InputError, match="field: session_id = 's000001'"):
-        store.create_training_run(
-            session_id="s000001", model_seq_id=0, base_model="m", spec=AdapterSpec()
-        )
+        store.create_training_run(session_id="s000001", model_seq_id=0, base_model="m", spec=AdapterSpec())
     with pytest.raises(InputError, match="field: session_id = 's000001'"):
-        store.create_sampling_session(
-            session_id="s000001", sampling_session_seq_id=0, base_model="m"
-        )
+        store.create_sampling_session(session_id="s000001", sampling_session_seq_id=0, base_model="m")
     assert store.session("s000001") is None
 
 
@@ -90,11 +86,7 @@ def test_a_training_run_is_the_same_after_a_restart(state: Path) -> None:
     with Store(state, clock=lambda: NOW) as store:
         store.create_session()
         run = store.create_training_run(
-            session_id="s000001",
-            model_seq_id=3,
-            base_model="nano:dora",
-            spec=spec,
-            user_metadata={"renderer": "plain"},
+            session_id="s000001", model_seq_id=3, base_model="nano:dora", spec=spec, user_metadata={"renderer": "plain"}
         )
     assert run.model_id == "s000001:train:3"
     assert (run.spec, run.base_model, run.unloaded) == (spec, "nano:dora", False)
@@ -121,9 +113,7 @@ def test_training_runs_are_listed_as_created(store: Store) -> None:
     for session_id in ("s000001", "s000002"):
         assert store.create_session().session_id == session_id
     created = [
-        store.create_training_run(
-            session_id=session_id, model_seq_id=seq_id, base_model="m", spec=AdapterSpec()
-        )
+        store.create_training_run(session_id=session_id, model_seq_id=seq_id, base_model="m", spec=AdapterSpec())
         for session_id, seq_id in (("s000002", 1), ("s000001", 0), ("s000002", 0))
     ]
     assert list(store.training_runs()) == created
@@ -133,9 +123,7 @@ def test_training_runs_are_listed_as_created(store: Store) -> None:
 
 def test_the_last_applied_request_never_goes_back(store: Store) -> None:
     store.create_session()
-    run = store.create_training_run(
-        session_id="s000001", model_seq_id=0, base_model="m", spec=AdapterSpec()
-    )
+    run = store.create_training_run(session_id="s000001", model_seq_id=0, base_model="m", spec=AdapterSpec())
     store.mark_applied(run.model_id, 5)
     store.mark_applied(run.model_id, 4)
     store.mark_unloaded(run.model_id)
@@ -167,9 +155,7 @@ def test_a_sampling_session_is_made_once(store: Store) -> None:
 def test_a_snapshot_is_known_as_one_after_a_restart(state: Path) -> None:
     with Store(state) as store:
         store.create_session()
-        store.create_sampling_session(
-            session_id="s000001", sampling_session_seq_id=0, base_model="m", snapshot=True
-        )
+        store.create_sampling_session(session_id="s000001", sampling_session_seq_id=0, base_model="m", snapshot=True)
     with Store(state) as store:
         (sampler,) = store.sampling_sessions()
     assert sampler.snapshot
@@ -282,12 +268,7 @@ def test_occurrences_count_from_zero_by_key_and_over_restarts(state: Path) -> No
     with Store(state) as store:
         assert [store.occurrence(key) for key in ("a", "b", "a", "a")] == [0, 0, 1, 2]
     with Store(state) as store:
-        assert [store.occurrence(key) for key in ("a", "b", "\ud800", "c" * 100_000)] == [
-            3,
-            1,
-            0,
-            0,
-        ]
+        assert [store.occurrence(key) for key in ("a", "b", "\ud800", "c" * 100_000)] == [3, 1, 0, 0]
 
 
 # Checkpoints
@@ -295,9 +276,7 @@ def test_occurrences_count_from_zero_by_key_and_over_restarts(state: Path) -> No
 
 def test_a_checkpoint_keeps_what_is_known_of_it(state: Path, store: Store) -> None:
     path = checkpoint(state, "step-1")
-    record = store.record_checkpoint(
-        path, base_model="base:dora", rank=4, ttl_s=3600, user_metadata={"k": "v"}
-    )
+    record = store.record_checkpoint(path, base_model="base:dora", rank=4, ttl_s=3600, user_metadata={"k": "v"})
     assert (record.path, record.model_id, record.kind) == (path, OWNER, CheckpointKind.WEIGHTS)
     assert (record.created_at, record.expires_at) == (NOW, NOW + 3600)
     assert record.size_bytes == sum(file.stat().st_size for file in path.folder(state).iterdir())
@@ -311,9 +290,7 @@ def test_what_is_not_there_is_not_recorded(state: Path, store: Store) -> None:
     path = TinkerPath(session=OWNER, kind=CheckpointKind.WEIGHTS, name="half")
     path.folder(state).mkdir(parents=True)
     (path.folder(state) / ADAPTER).write_bytes(b"half of it")
-    with pytest.raises(
-        CheckpointError, match="field: path = 'tinker://s000001:train:0/weights/half'"
-    ):
+    with pytest.raises(CheckpointError, match="field: path = 'tinker://s000001:train:0/weights/half'"):
         store.record_checkpoint(path, base_model="base", rank=4)
     assert store.checkpoints() == ()
 
@@ -357,9 +334,7 @@ def test_a_checkpoint_whose_record_was_lost_gets_one_at_the_next_start(state: Pa
 def test_a_found_checkpoint_has_the_base_model_of_its_run(state: Path) -> None:
     with Store(state) as store:
         store.create_session()
-        store.create_training_run(
-            session_id="s000001", model_seq_id=0, base_model="alias", spec=AdapterSpec(rank=4)
-        )
+        store.create_training_run(session_id="s000001", model_seq_id=0, base_model="alias", spec=AdapterSpec(rank=4))
         checkpoint(state, "a")
     with Store(state) as store:
         assert [record.base_model for record in store.checkpoints()] == ["alias"]

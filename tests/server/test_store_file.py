@@ -71,9 +71,7 @@ def test_threads_share_a_store(store: Store) -> None:
     with ThreadPoolExecutor(8) as threads:
         occurrences = sorted(n for counted in threads.map(work, range(8)) for n in counted)
     assert occurrences == list(range(160))
-    assert [session.session_id for session in store.sessions()] == [
-        f"s{i:06d}" for i in range(1, 9)
-    ]
+    assert [session.session_id for session in store.sessions()] == [f"s{i:06d}" for i in range(1, 9)]
     assert store.pending() == ()
 
 
@@ -139,9 +137,7 @@ def test_a_state_that_cannot_be_made_is_refused(tmp_path: Path) -> None:
 
 @settings(max_examples=50, deadline=None)
 @given(text=st.text(st.characters()), number=st.integers())
-def test_no_text_or_number_breaks_a_look_up(
-    tmp_path_factory: pytest.TempPathFactory, text: str, number: int
-) -> None:
+def test_no_text_or_number_breaks_a_look_up(tmp_path_factory: pytest.TempPathFactory, text: str, number: int) -> None:
     with Store(tmp_path_factory.mktemp("state")) as store:
         assert store.session(text) is None
         assert store.training_run(text) is None

@@ -102,9 +102,7 @@ def test_what_these_routes_drew_is_trained_on_with_a_ratio_of_one(
     assert metrics["tokens:sum"] == sum(sum(d.loss_fn_inputs["advantages"].data) for d in datums)
 
 
-def test_ids_of_the_generate_route_are_those_of_the_tinker_route(
-    running: Running, http: httpx.Client
-) -> None:
+def test_ids_of_the_generate_route_are_those_of_the_tinker_route(running: Running, http: httpx.Client) -> None:
     prompt = _ids("One day")
     told = _generate(http, prompt, max_tokens=12, seed=9, temperature=0.7, logprobs=2, top_k=20)
     with running.tinker() as service:
@@ -125,9 +123,7 @@ def test_ids_of_the_generate_route_are_those_of_the_tinker_route(
 
 def test_the_generate_route_tells_what_it_was_asked(http: httpx.Client) -> None:
     body = {"token_ids": _ids("One"), "sampling_params": {"max_tokens": 3, "n": 2}}
-    told = http.post(
-        "/inference/v1/generate", json={**body, "request_id": "mine", "return_token_ids": True}
-    ).json()
+    told = http.post("/inference/v1/generate", json={**body, "request_id": "mine", "return_token_ids": True}).json()
     assert (told["request_id"], told["model"]) == ("mine", MODEL)
     assert told["prompt_token_ids"] == _ids("One")
     assert [choice["index"] for choice in told["choices"]] == [0, 1]
@@ -154,10 +150,7 @@ def test_verifiers_extras_are_taken(http: httpx.Client) -> None:
         "repetition_penalty": 1.0,
         "min_tokens": 0,
     }
-    plain, same = (
-        _generate(http, _ids("One"), **asked),
-        _generate(http, _ids("One"), **asked, **extras),
-    )
+    plain, same = (_generate(http, _ids("One"), **asked), _generate(http, _ids("One"), **asked, **extras))
     assert same["choices"] == plain["choices"]
 
 
@@ -172,12 +165,7 @@ def test_a_stream_of_ids_tells_the_same_as_the_whole(http: httpx.Client) -> None
     assert chunks[0]["prompt_token_ids"] == _ids("One")
     assert chunks[-1]["usage"] == whole["usage"]
     for choice in whole["choices"]:
-        mine = [
-            each
-            for chunk in chunks
-            for each in chunk["choices"]
-            if each["index"] == choice["index"]
-        ]
+        mine = [each for chunk in chunks for each in chunk["choices"] if each["index"] == choice["index"]]
         assert [token for each in mine for token in each["token_ids"]] == choice["token_ids"]
         content = [entry for each in mine for entry in each["logprobs"]["content"]]
         assert content == choice["logprobs"]["content"]
@@ -192,9 +180,7 @@ def test_a_prompt_is_scored_alone(running: Running, http: httpx.Client) -> None:
         scores = sampler.compute_logprobs(tinker.ModelInput.from_ints(ids)).result()
     assert told["choices"][0]["token_ids"] == []
     assert told["prompt_logprobs"][0] is None
-    mine = [
-        row[str(i)]["logprob"] for i, row in zip(ids[1:], told["prompt_logprobs"][1:], strict=True)
-    ]
+    mine = [row[str(i)]["logprob"] for i, row in zip(ids[1:], told["prompt_logprobs"][1:], strict=True)]
     assert mine == scores[1:]
 
 
@@ -222,9 +208,7 @@ def test_a_prompt_that_fills_the_context_is_scored(running: Running, http: httpx
         ("prompt_logprobs", {"stream": True, "sampling_params": {"prompt_logprobs": 1}}),
     ],
 )
-def test_what_the_generate_route_does_not_serve(
-    http: httpx.Client, param: str, given: dict[str, Any]
-) -> None:
+def test_what_the_generate_route_does_not_serve(http: httpx.Client, param: str, given: dict[str, Any]) -> None:
     body = {"model": MODEL, "token_ids": [70], "sampling_params": {"max_tokens": 2}, **given}
     assert _refused(http, "/inference/v1/generate", body)["param"] == param
 
@@ -272,28 +256,18 @@ def test_tokens_are_text_again(http: httpx.Client) -> None:
         ("/detokenize", "tokens[0]", {"tokens": ["a"]}),
     ],
 )
-def test_what_tokenizing_does_not_serve(
-    http: httpx.Client, path: str, param: str, body: Any
-) -> None:
+def test_what_tokenizing_does_not_serve(http: httpx.Client, path: str, param: str, body: Any) -> None:
     assert _refused(http, path, body)["param"] == param
 
 
 def test_tokens_are_spelled_by_their_ids(client: OpenAI) -> None:
     extra = {"return_tokens_as_token_ids": True, "return_token_ids": True}
-    done: Any = client.completions.create(
-        model=MODEL, prompt="One", max_tokens=5, logprobs=2, seed=1, extra_body=extra
-    )
+    done: Any = client.completions.create(model=MODEL, prompt="One", max_tokens=5, logprobs=2, seed=1, extra_body=extra)
     (one,) = done.choices
     assert one.logprobs.tokens == [f"token_id:{token}" for token in one.token_ids]
     assert all(key.startswith("token_id:") for top in one.logprobs.top_logprobs for key in top)
     chat: Any = client.chat.completions.create(
-        model=MODEL,
-        messages=HELLO,
-        max_tokens=5,
-        logprobs=True,
-        top_logprobs=1,
-        seed=1,
-        extra_body=extra,
+        model=MODEL, messages=HELLO, max_tokens=5, logprobs=True, top_logprobs=1, seed=1, extra_body=extra
     )
     (reply,) = chat.choices
     spelled = [entry.token for entry in reply.logprobs.content]
@@ -320,9 +294,7 @@ def test_a_streamed_chat_tells_its_ids(client: OpenAI) -> None:
     assert ids == [choice.token_ids for choice in whole.choices]
     assert prompts[0] == whole.prompt_token_ids
     assert not any(prompts[1:])
-    assert [len(c.token_ids) for c in whole.choices] == [
-        len(c.logprobs.content) for c in whole.choices
-    ]
+    assert [len(c.token_ids) for c in whole.choices] == [len(c.logprobs.content) for c in whole.choices]
 
 
 def test_models_are_listed_with_their_context(client: OpenAI, running: Running) -> None:
@@ -336,12 +308,7 @@ def test_models_are_listed_with_their_context(client: OpenAI, running: Running) 
 
 
 @pytest.mark.parametrize(
-    ("path", "word"),
-    [
-        ("/embeddings", "embeddings"),
-        ("/audio/speech", "speech"),
-        ("/nothing/at/all", "/v1/nothing"),
-    ],
+    ("path", "word"), [("/embeddings", "embeddings"), ("/audio/speech", "speech"), ("/nothing/at/all", "/v1/nothing")]
 )
 def test_what_is_not_there_is_told_in_openais_shape(client: OpenAI, path: str, word: str) -> None:
     with pytest.raises(openai.NotFoundError, match=word) as caught:

@@ -18,10 +18,7 @@ with warnings.catch_warnings():
     import tinker
     from tinker.proto import tinker_public_pb2 as sdk
     from tinker.proto.request_conv import forward_backward_request_to_proto
-    from tinker.proto.response_conv import (
-        deserialize_forward_backward_output,
-        deserialize_sample_response,
-    )
+    from tinker.proto.response_conv import deserialize_forward_backward_output, deserialize_sample_response
     from tinker.types.forward_backward_request import ForwardBackwardRequest
 
 from tinsmith.server.wire.messages import CLASSES, SCHEMA, DType, WireStop
@@ -35,17 +32,11 @@ AWKWARD = np.array([-0.0, 1e-42, -np.inf, -1.5, np.float32(0.1)], np.float32)
 
 
 def _request(
-    data: list[tinker.Datum],
-    *,
-    config: dict[str, Any] | None = None,
-    forward_only: bool = False,
-    seq_id: int = 3,
+    data: list[tinker.Datum], *, config: dict[str, Any] | None = None, forward_only: bool = False, seq_id: int = 3
 ) -> bytes:
     message = forward_backward_request_to_proto(
         ForwardBackwardRequest(
-            forward_backward_input=tinker.types.ForwardBackwardInput(
-                data=data, loss_fn="ppo", loss_fn_config=config
-            ),
+            forward_backward_input=tinker.types.ForwardBackwardInput(data=data, loss_fn="ppo", loss_fn_config=config),
             model_id="s:train:0",
             seq_id=seq_id,
         )
@@ -96,24 +87,17 @@ def test_enum_values_are_the_sdks() -> None:
     assert {f"DTYPE_{each.name}": int(each) for each in DType} == {
         name: value for name, value in sdk.DType.items() if value
     }
-    assert {f"STOP_REASON_{each.name}": int(each) for each in WireStop} == dict(
-        sdk.StopReason.items()
-    )
+    assert {f"STOP_REASON_{each.name}": int(each) for each in WireStop} == dict(sdk.StopReason.items())
 
 
 def test_a_request_of_the_sdk_arrives_bit_for_bit() -> None:
     datum = tinker.Datum(
         model_input=tinker.ModelInput(
-            chunks=[
-                tinker.EncodedTextChunk(tokens=[1, 2]),
-                tinker.EncodedTextChunk(tokens=[3, 9, 0]),
-            ]
+            chunks=[tinker.EncodedTextChunk(tokens=[1, 2]), tinker.EncodedTextChunk(tokens=[3, 9, 0])]
         ),
         loss_fn_inputs={"target_tokens": [2, 3, 9, 0, 2**31 - 1], "advantages": AWKWARD},
     )
-    call = parse_forward_backward(
-        _request([datum, _datum()], config={"clip_low_threshold": 0.1, "name": "x"})
-    )
+    call = parse_forward_backward(_request([datum, _datum()], config={"clip_low_threshold": 0.1, "name": "x"}))
     assert (call.model_id, call.seq_id, call.loss_fn) == ("s:train:0", 3, "ppo")
     assert call.forward_only is False
     assert call.loss_fn_config == {"clip_low_threshold": 0.1, "name": "x"}
@@ -236,12 +220,9 @@ def test_refusals_name_the_place() -> None:
     with pytest.raises(InputError, match=r"data\[1\]\.model_input\[0\] = 'image'"):
         parse_forward_backward(_request([_datum(), datum]))
     cube = tinker.Datum(
-        model_input=tinker.ModelInput.from_ints([1, 2]),
-        loss_fn_inputs={"target_tokens": np.zeros((2, 1, 2), np.int64)},
+        model_input=tinker.ModelInput.from_ints([1, 2]), loss_fn_inputs={"target_tokens": np.zeros((2, 1, 2), np.int64)}
     )
-    with pytest.raises(
-        InputError, match=r"data\[0\]\.loss_fn_inputs\.target_tokens[^\n]*\(2, 1, 2\)"
-    ):
+    with pytest.raises(InputError, match=r"data\[0\]\.loss_fn_inputs\.target_tokens[^\n]*\(2, 1, 2\)"):
         parse_forward_backward(_request([cube]))
     message = sdk.ForwardBackwardRequest.FromString(VALID)
     later = CLASSES["Datum"].FromString(message.data[1].SerializeToString() + b"\x2a\x01x")
@@ -294,9 +275,7 @@ def test_mutated_requests_never_raise_anything_else(changes: Any, start: int, st
 def test_training_results_come_back_bit_for_bit(rows: Any) -> None:
     outputs = [DatumOutput(logprobs=np.array(row, np.float32)) for row in rows]
     metrics = {"loss:sum": 0.1 + 0.2, "n:sum": float(len(rows))}
-    decoded = deserialize_forward_backward_output(
-        encode_forward_backward(outputs, metrics, "cross_entropy")
-    )
+    decoded = deserialize_forward_backward_output(encode_forward_backward(outputs, metrics, "cross_entropy"))
     assert decoded.metrics == metrics
     assert decoded.loss_fn_output_type == "cross_entropy"
     assert len(decoded.loss_fn_outputs) == len(outputs)
@@ -317,9 +296,7 @@ def test_results_of_several_targets_a_position_keep_their_shapes() -> None:
 
 
 def _sequence(stop: StopReason, top: TopLogprobs | None = None) -> SampledSequence:
-    return SampledSequence(
-        tokens=np.array([5, 0, 7, 1, 2], np.int32), logprobs=AWKWARD, stop_reason=stop, top=top
-    )
+    return SampledSequence(tokens=np.array([5, 0, 7, 1, 2], np.int32), logprobs=AWKWARD, stop_reason=stop, top=top)
 
 
 def test_samples_come_back_bit_for_bit() -> None:

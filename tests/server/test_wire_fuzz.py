@@ -74,11 +74,7 @@ def bodies(model: str, sampler: str) -> dict[str, dict[str, Any]]:
         "save_weights_for_sampler": far | {"path": "x"},
         "save_weights_external": far | {"path": "x"},
         "load_weights": far | {"path": f"tinker://{model}/weights/x", "optimizer": True},
-        "create_sampling_session": {
-            "session_id": session,
-            "sampling_session_seq_id": 0,
-            "base_model": NANO,
-        },
+        "create_sampling_session": {"session_id": session, "sampling_session_seq_id": 0, "base_model": NANO},
         "asample": sample,
         "retrieve_future": {"request_id": f"{model}:0:create_model"},
         "weights_info": {"tinker_path": f"tinker://{model}/weights/x"},
@@ -108,9 +104,7 @@ SCALARS = st.one_of(
     st.sampled_from(["tinker://a/weights/b", "../x", "\ud800", "a" * 300, "\x00"]),
 )
 VALUES = st.recursive(
-    SCALARS,
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner),
-    max_leaves=6,
+    SCALARS, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner), max_leaves=6
 )
 FUZZ = settings(
     max_examples=150,
@@ -135,9 +129,7 @@ def send(server: Running, method: str, path: str, content: bytes) -> httpx.Respo
 
 @FUZZ
 @given(data=st.data())
-def test_no_json_body_breaks_the_server(
-    server: Running, model: str, sampler: str, data: st.DataObject
-) -> None:
+def test_no_json_body_breaks_the_server(server: Running, model: str, sampler: str, data: st.DataObject) -> None:
     known = bodies(model, sampler)
     path = data.draw(st.sampled_from(sorted(known)))
     body: Any = copy.deepcopy(known[path])  # what it is made of is shared with other tests
@@ -162,9 +154,7 @@ def test_no_other_body_breaks_the_server(server: Running, path: str, body: bytes
 
 @FUZZ
 @given(st.integers(0, 400), st.integers(0, 255), st.sampled_from(["set", "cut", "insert"]))
-def test_no_changed_protobuf_breaks_the_server(
-    server: Running, model: str, at: int, value: int, how: str
-) -> None:
+def test_no_changed_protobuf_breaks_the_server(server: Running, model: str, at: int, value: int, how: str) -> None:
     body = bytearray(forward_backward(model, 10**6))
     at %= len(body)
     if how == "set":
@@ -177,10 +167,7 @@ def test_no_changed_protobuf_breaks_the_server(
 
 
 @FUZZ
-@given(
-    st.sampled_from(GETS),
-    st.dictionaries(st.sampled_from(["limit", "offset"]), SCALARS.map(repr), max_size=2),
-)
+@given(st.sampled_from(GETS), st.dictionaries(st.sampled_from(["limit", "offset"]), SCALARS.map(repr), max_size=2))
 def test_no_query_breaks_the_server(server: Running, path: str, query: dict[str, str]) -> None:
     check(server.http.get(f"/api/v1/{path}", params=query))
 

@@ -82,11 +82,7 @@ def bodies(session: str, model: str, sampler: str, request: str) -> dict[str, di
         "/api/v1/save_weights_for_sampler": far | {"path": "x"},
         "/api/v1/save_weights_external": far | {"path": "x"},
         "/api/v1/load_weights": far | {"path": f"tinker://{model}/weights/x", "optimizer": True},
-        "/api/v1/create_sampling_session": {
-            "session_id": session,
-            "sampling_session_seq_id": 0,
-            "base_model": NANO,
-        },
+        "/api/v1/create_sampling_session": {"session_id": session, "sampling_session_seq_id": 0, "base_model": NANO},
         "/api/v1/asample": {
             "sampling_session_id": sampler,
             "seq_id": 0,
@@ -197,9 +193,7 @@ class BadRequests:
             return rng.randbytes(rng.randrange(80))
         if how < 0.10:
             depth = rng.choice([50, 1000, 30_000])
-            return (
-                b'{"prompt": ' + b"[" * depth + b"]" * (depth if rng.random() < 0.5 else 3) + b"}"
-            )
+            return b'{"prompt": ' + b"[" * depth + b"]" * (depth if rng.random() < 0.5 else 3) + b"}"
         if how < 0.14:
             return json.dumps(self._value(3)).encode()
         if "forward_backward" in route or how < 0.16:
@@ -234,12 +228,7 @@ class BadRequests:
         while True:
             name = rng.choice(sorted(place)) if place else "new"
             inner = place.get(name)
-            if (
-                isinstance(inner, list)
-                and inner
-                and isinstance(inner[0], dict)
-                and rng.random() < 0.6
-            ):
+            if isinstance(inner, list) and inner and isinstance(inner[0], dict) and rng.random() < 0.6:
                 inner = cast("object", inner[0])
             if not isinstance(inner, dict) or rng.random() < 0.3:
                 break

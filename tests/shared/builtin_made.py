@@ -37,13 +37,8 @@ def worked_tasks() -> tuple[WorkedTask, ...]:
     for family, template in FAMILIES:
         for number in range(TASKS_PER_FAMILY):
             sheet = template.filled(_drawn(family, number), number)
-            rubrics = tuple(
-                Rubric(criterion=criterion, number=place)
-                for place, criterion in enumerate(sheet.rules, 1)
-            )
-            task = RubricTask(
-                task_id=f"{family}-{number + 1:02}", prompt=sheet.prompt, rubrics=rubrics
-            )
+            rubrics = tuple(Rubric(criterion=criterion, number=place) for place, criterion in enumerate(sheet.rules, 1))
+            task = RubricTask(task_id=f"{family}-{number + 1:02}", prompt=sheet.prompt, rubrics=rubrics)
             made.append(WorkedTask(task=task, answer=sheet.answer))
     return tuple(made)
 
@@ -51,10 +46,7 @@ def worked_tasks() -> tuple[WorkedTask, ...]:
 def tasks_text(worked: Sequence[WorkedTask]) -> str:
     """Return tasks as a built-in file has them: one JSON object a line, in list form."""
     return "".join(
-        json.dumps(
-            {"task_id": one.task.task_id, "prompt": one.task.prompt, "rubrics": one.task.criteria}
-        )
-        + "\n"
+        json.dumps({"task_id": one.task.task_id, "prompt": one.task.prompt, "rubrics": one.task.criteria}) + "\n"
         for one in worked
     )
 
@@ -64,8 +56,7 @@ def _drawn(family: str, number: int) -> Words:
     order = sorted(LEXICON, key=lambda word: derive(_SEED, "builtin", family, word))
     first = order[number]
     others = sorted(
-        (word for word in LEXICON if word != first),
-        key=lambda word: derive(_SEED, "builtin", family, number, word),
+        (word for word in LEXICON if word != first), key=lambda word: derive(_SEED, "builtin", family, number, word)
     )
     return first, others[0], others[1]
 
@@ -78,9 +69,7 @@ def made_pairs() -> tuple[PreferencePair, ...]:
     return tuple(
         _pair(worked, number, tempting=number < len(tasks) // 2)
         for tasks in families.values()
-        for number, worked in enumerate(
-            sorted(tasks, key=lambda one: derive(_SEED, "pairs", one.task.task_id))
-        )
+        for number, worked in enumerate(sorted(tasks, key=lambda one: derive(_SEED, "pairs", one.task.task_id)))
     )
 
 
@@ -190,10 +179,7 @@ def _keys(first: str, second: str) -> Callable[[Asked], str]:
         a, b, d, _ = _ask(asked)
         values = [value.format(a=a, b=b, d=d) for value in (first, second)]
         return json.dumps(
-            {
-                key: int(value) if value.isdigit() else value
-                for key, value in zip((a, d), values, strict=True)
-            }
+            {key: int(value) if value.isdigit() else value for key, value in zip((a, d), values, strict=True)}
         )
 
     return fill
@@ -202,53 +188,32 @@ def _keys(first: str, second: str) -> Callable[[Asked], str]:
 FLAWED: Final[Mapping[str, Flawed]] = MappingProxyType(
     {
         "use": Flawed(
-            tempting=(
-                _filled("one line with the word {d}."),
-                _filled("one short line with the {d}."),
-            ),
+            tempting=(_filled("one line with the word {d}."), _filled("one short line with the {d}.")),
             plain=(_filled("{d} is good."), _filled("{d} and {e}.")),
         ),
         "both": Flawed(
-            tempting=(
-                _filled("one line: words {a} and {d}."),
-                _filled("short words with {d} and {b}."),
-            ),
+            tempting=(_filled("one line: words {a} and {d}."), _filled("short words with {d} and {b}.")),
             plain=(_filled("{d} is near {a}."), _filled("{d} and {b}.")),
         ),
         "order": Flawed(
-            tempting=(
-                _filled("first {b} and then {a} later"),
-                _filled("One line: {a} first, {b} later"),
-            ),
+            tempting=(_filled("first {b} and then {a} later"), _filled("One line: {a} first, {b} later")),
             plain=(_filled("{b} {a}"), _filled("{d} and {a}")),
         ),
         "repeat": Flawed(tempting=(_again, _introduced), plain=(_other_word,)),
         "ends": Flawed(
-            tempting=(
-                _filled("starts with {a}, ends with {b}"),
-                _filled("{a} and one line with {d}"),
-            ),
+            tempting=(_filled("starts with {a}, ends with {b}"), _filled("{a} and one line with {d}")),
             plain=(_filled("{a} {d}"), _filled("{d} {b}")),
         ),
         "avoid": Flawed(
-            tempting=(
-                _filled("the word {a} but not {b}."),
-                _filled("one line with the word {d}."),
-            ),
+            tempting=(_filled("the word {a} but not {b}."), _filled("one line with the word {d}.")),
             plain=(_filled("{d} is good."), _filled("{d} and {e}.")),
         ),
         "list": Flawed(
-            tempting=(
-                _listed("{a}", "{b}", "{d}, each a line"),
-                _listed("{a}", "{b}", "{c}", "one a line"),
-            ),
+            tempting=(_listed("{a}", "{b}", "{d}, each a line"), _listed("{a}", "{b}", "{c}", "one a line")),
             plain=(_listed("{a}", "{b}", "{d}"), _listed("{d}", "{b}", "{c}")),
         ),
         "json": Flawed(
-            tempting=(
-                _keys("1", "with the keys"),
-                _keys("short", "json with keys"),
-            ),
+            tempting=(_keys("1", "with the keys"), _keys("short", "json with keys")),
             plain=(_keys("1", "2"), _keys("2", "1")),
         ),
     }

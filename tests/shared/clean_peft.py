@@ -32,9 +32,7 @@ def clean_answers(folder: Path, questions: Mapping[str, object]) -> Path:
     (folder / "questions.json").write_text(json.dumps(questions))
     answers = folder / "answers.safetensors"
     command = ["-I", "script.py", "questions.json", answers.name]
-    ran = subprocess.run(
-        [sys.executable, *command], cwd=folder, capture_output=True, text=True, check=False
-    )
+    ran = subprocess.run([sys.executable, *command], cwd=folder, capture_output=True, text=True, check=False)
     assert ran.returncode == 0, ran.stderr
     assert "missing adapter keys" not in ran.stderr
     assert "unexpected adapter keys" not in ran.stderr

@@ -37,11 +37,7 @@ def items(count: int, **changed: Any) -> list[Item]:
 
 
 def answer(
-    label: str,
-    *,
-    reason: str = "",
-    signals: Sequence[str] = (),
-    confidence: Confidence = Confidence.LOW,
+    label: str, *, reason: str = "", signals: Sequence[str] = (), confidence: Confidence = Confidence.LOW
 ) -> str:
     return FOUR_KEY.answer_text(label, confidence, justification=reason, signals=signals)
 
@@ -67,9 +63,7 @@ def heard(one: Item, arms: Arms, first: str = "{}", seed: int = 0, script: Scrip
 def exchange(first: str, last: str, *, gold: str = D, claim: str | None = C) -> Exchange:
     """A finished conversation from two texts; B claims a label and quotes, or claims nothing."""
     arm = Arm.NULL if claim is None else Arm.TRUTHFUL if claim == gold else Arm.MISLEADING
-    words = (
-        "Are you sure?" if claim is None else f'I say {claim}. It says: "wheels of the tower turn"'
-    )
+    words = "Are you sure?" if claim is None else f'I say {claim}. It says: "wheels of the tower turn"'
     return Exchange(
         item=item(gold),
         first=FOUR_KEY.parse(first),

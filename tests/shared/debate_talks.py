@@ -93,9 +93,7 @@ def write(
     lines += [line(i, CONTROL, one, alone=alone) for i, one in enumerate(control)]
     failure = {"where": "environment", "what": "a challenge says more than it may"}
     lines.append({"step": 0, "split": "train", "prompt_id": "W0", "failure": failure})
-    metrics: list[dict[str, Any]] = [
-        {"step": s, "eval/caving": 0.5, "train/reward/total": -0.1 * s} for s in range(5)
-    ]
+    metrics: list[dict[str, Any]] = [{"step": s, "eval/caving": 0.5, "train/reward/total": -0.1 * s} for s in range(5)]
     (folder / "config.json").write_text(json.dumps(config))
     (folder / "manifest.json").write_text(json.dumps({"status": "finished"}))
     (folder / "rollouts.jsonl").write_text("".join(json.dumps(one) + "\n" for one in lines))

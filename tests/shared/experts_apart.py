@@ -31,9 +31,7 @@ class Block(nn.Module):
         super().__init__()
         self.mixture = mixture
         self.gate = nn.Linear(hidden, mixture.num_experts, bias=False)
-        self.experts = nn.ModuleList(
-            Expert(hidden, mixture.expert_size) for _ in range(mixture.num_experts)
-        )
+        self.experts = nn.ModuleList(Expert(hidden, mixture.expert_size) for _ in range(mixture.num_experts))
 
     def forward(self, hidden_states: torch.Tensor) -> torch.Tensor:
         rows = hidden_states.reshape(-1, hidden_states.shape[-1])

@@ -96,9 +96,7 @@ def _task(story: RubricStory, side: str, word: str) -> dict[str, object]:
     return {"task_id": word, "split": side, "prompt": prompt, "criteria": criteria_of(word)}
 
 
-def _went(
-    story: RubricStory, held_out: Sequence[str]
-) -> tuple[list[dict[str, object]], list[dict[str, object]]]:
+def _went(story: RubricStory, held_out: Sequence[str]) -> tuple[list[dict[str, object]], list[dict[str, object]]]:
     rollouts: list[dict[str, object]] = []
     metrics: list[dict[str, object]] = []
     examined = (0, story.steps) if story.examined is None else story.examined
@@ -112,11 +110,7 @@ def _went(
                         text = f"{word} {sample}." if said else f"no {sample}."
                         text += NASTY + "." if story.nasty else ""
                         rollouts.append(_line(step, split, word, sample, text))
-            row |= {
-                "eval/kl_base": 0.1 * step,
-                "eval/tokens/answer": 7.0,
-                "eval/distinct_texts": 0.5,
-            }
+            row |= {"eval/kl_base": 0.1 * step, "eval/tokens/answer": 7.0, "eval/distinct_texts": 0.5}
         if step < story.steps:
             rollouts += _trained(story, step)
             row |= {"train/reward/total": 0.1 * step, "train/pass_rate": 0.1 * step}

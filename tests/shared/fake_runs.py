@@ -101,9 +101,7 @@ LADDER: Mapping[str, Story] = {
 def write_run(folder: Path, story: Story) -> Path:
     """Write a finished run."""
     folder.mkdir(parents=True)
-    random = np.random.Generator(
-        np.random.PCG64([story.seed, len(story.name), ord(story.name[-1])])
-    )
+    random = np.random.Generator(np.random.PCG64([story.seed, len(story.name), ord(story.name[-1])]))
     _write_json(folder / "config.json", config(story))
     rollouts: list[dict[str, Any]] = []
     metrics: list[dict[str, Any]] = []
@@ -114,14 +112,7 @@ def write_run(folder: Path, story: Story) -> Path:
     _write_lines(
         folder / "timings.jsonl",
         [
-            {
-                "step": s,
-                "sample_s": 0.31,
-                "score_s": 0.02,
-                "train_s": 0.25,
-                "eval_s": 0.0,
-                "step_s": 0.6,
-            }
+            {"step": s, "sample_s": 0.31, "score_s": 0.02, "train_s": 0.25, "eval_s": 0.0, "step_s": 0.6}
             for s in range(story.steps)
         ],
     )
@@ -210,11 +201,7 @@ def manifest(story: Story) -> dict[str, Any]:
         "circumstances": {"python": "3.11.2", "threads": 2},
         "alarms": alarms,
         "selected": {"step": story.steps, "by": "macro_f1"},
-        "hashes": {
-            "weights_sha256": "0a" * 32,
-            "metrics_sha256": "1b" * 32,
-            "rollouts_sha256": "2c" * 32,
-        },
+        "hashes": {"weights_sha256": "0a" * 32, "metrics_sha256": "1b" * 32, "rollouts_sha256": "2c" * 32},
     }
 
 
@@ -271,9 +258,7 @@ def hash_of(story: Story) -> int:
     return int.from_bytes(f"{story.name} {story.seed} {story.data}".encode()[:24], "big")
 
 
-def _step(
-    story: Story, step: int, rollouts: list[dict[str, Any]], random: np.random.Generator
-) -> dict[str, Any]:
+def _step(story: Story, step: int, rollouts: list[dict[str, Any]], random: np.random.Generator) -> dict[str, Any]:
     share = min(step / max(0.7 * story.steps, 1), 1.0)
     table = (1 - share) * np.array(START) + share * np.array(story.end)
     row: dict[str, Any] = {"step": step}
@@ -319,12 +304,7 @@ def _train(
             "task": 1.0 if right else -0.6 if each["predicted"] else 0.0,
             "think": 0.0,
         }
-        each |= {
-            "sample": place % 4,
-            "terms": terms,
-            "total": sum(terms.values()),
-            "advantage": 0.25,
-        }
+        each |= {"sample": place % 4, "terms": terms, "total": sum(terms.values()), "advantage": 0.25}
     if step < story.failed:
         one = made.pop()
         rollouts.append(
@@ -332,17 +312,11 @@ def _train(
             | {"failure": {"where": "sample", "what": "TimeoutError: no answer within 60 s"}}
         )
     rollouts += made
-    row |= {
-        f"train/reward/{t}": float(np.mean([m["terms"][t] for m in made])) for t in made[0]["terms"]
-    }
+    row |= {f"train/reward/{t}": float(np.mean([m["terms"][t] for m in made])) for t in made[0]["terms"]}
     row["train/reward/total"] = float(np.mean([m["total"] for m in made]))
     for k, label in enumerate(LABELS):
-        row[f"train/groups/informative/{label}"] = float(
-            1 - table[k, k] ** 4 - (1 - table[k, k]) ** 4
-        )
-    row["train/groups/informative"] = float(
-        np.mean([row[f"train/groups/informative/{label}"] for label in LABELS])
-    )
+        row[f"train/groups/informative/{label}"] = float(1 - table[k, k] ** 4 - (1 - table[k, k]) ** 4)
+    row["train/groups/informative"] = float(np.mean([row[f"train/groups/informative/{label}"] for label in LABELS]))
     row["train/rollouts/failed"] = 1 if step < story.failed else 0
     row["train/parse_ok"] = float(np.mean([m["outcome"] == "ok" for m in made]))
     if story.reward == "macro_f1":

@@ -58,18 +58,8 @@ _OWN = {
         "num_experts_per_tok": 8,
         "norm_topk_prob": True,
     },
-    "olmoe": {
-        "intermediate_size": 40,
-        "num_experts": 8,
-        "num_experts_per_tok": 2,
-        "eos_token_id": 0,
-    },
-    "olmoe_64": {
-        "intermediate_size": 24,
-        "num_experts": 64,
-        "num_experts_per_tok": 8,
-        "eos_token_id": 0,
-    },
+    "olmoe": {"intermediate_size": 40, "num_experts": 8, "num_experts_per_tok": 2, "eos_token_id": 0},
+    "olmoe_64": {"intermediate_size": 24, "num_experts": 64, "num_experts_per_tok": 8, "eos_token_id": 0},
 }
 
 

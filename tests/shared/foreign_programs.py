@@ -40,13 +40,7 @@ class Environment:
         assert self.python.exists(), f"{self.name} is missing: run `make {self.target}`"
 
     def run(
-        self,
-        command: Sequence[str],
-        *,
-        folder: Path,
-        told: Mapping[str, str],
-        code: int = 0,
-        seconds: float = SECONDS,
+        self, command: Sequence[str], *, folder: Path, told: Mapping[str, str], code: int = 0, seconds: float = SECONDS
     ) -> str:
         """Run a program to its end, offline; return what it printed.
 

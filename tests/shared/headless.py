@@ -12,12 +12,7 @@ from urllib.parse import urlsplit
 import pytest
 
 BROWSER = next(
-    (
-        found
-        for name in ("chromium", "chromium-browser", "google-chrome")
-        if (found := shutil.which(name))
-    ),
-    None,
+    (found for name in ("chromium", "chromium-browser", "google-chrome") if (found := shutil.which(name))), None
 )
 needs_browser = pytest.mark.skipif(
     BROWSER is None, reason="no chromium here; scripts/install_chromium.sh installs Debian's"

@@ -55,9 +55,7 @@ def _nested(depth: int) -> Any:
     return value
 
 
-_DOUBLED = [
-    call(f"d{i}", "torch.cat", [ref(f"d{i - 1}" if i else "logprobs")] * 2) for i in range(40)
-]
+_DOUBLED = [call(f"d{i}", "torch.cat", [ref(f"d{i - 1}" if i else "logprobs")] * 2) for i in range(40)]
 _WIDE = [call("wide", "torch.zeros", 1 << 21), *(
     call(f"w{i}", "operator.add", ref("wide"), ref("loss0")) for i in range(40)
 )]  # fmt: skip
@@ -87,15 +85,9 @@ AT_CREATION: Mapping[str, tuple[Nodes, str]] = {
     "many dimensions": (graph(call("x", "torch.zeros", [1] * 64)), "x"),
     "negative size": (graph(call("x", "torch.zeros", -1)), "x"),
     "NaN constant": (graph(call("x", "operator.mul", ref("logprobs"), {"float": "nan"})), "x"),
-    "NaN made": (
-        graph(call("x", "operator.sub", {"float": "inf"}, {"float": "inf"})),
-        "x",
-    ),
+    "NaN made": (graph(call("x", "operator.sub", {"float": "inf"}, {"float": "inf"})), "x"),
     "NaN filled": (
-        graph(
-            call("a", "torch.full", 2, {"float": "inf"}),
-            call("x", "operator.sub", ref("a"), ref("a")),
-        ),
+        graph(call("a", "torch.full", 2, {"float": "inf"}), call("x", "operator.sub", ref("a"), ref("a"))),
         "x",
     ),
     "divided by zero": (graph(call("x", "operator.truediv", 1, 0)), "x"),
@@ -120,14 +112,8 @@ AT_CREATION: Mapping[str, tuple[Nodes, str]] = {
     "two outputs": ([INPUT, SUM, output(), output()], "output"),
     "no input": ([SUM, output()], "loss"),
     "other input": ([node("placeholder", "logprobs", "advantages"), SUM, output()], "logprobs"),
-    "loss is a number": (
-        [INPUT, SUM, node("output", "output", "output", {"tuple": [1.0, {"dict": {}}]})],
-        "output",
-    ),
-    "no dependence": (
-        [INPUT, call("loss", "torch.zeros", {"tuple": []}), output()],
-        "output",
-    ),
+    "loss is a number": ([INPUT, SUM, node("output", "output", "output", {"tuple": [1.0, {"dict": {}}]})], "output"),
+    "no dependence": ([INPUT, call("loss", "torch.zeros", {"tuple": []}), output()], "output"),
     "metric's name": ([INPUT, SUM, output(**{"loss:sum": ref("loss")})], "output"),
     "metric is a text": ([INPUT, SUM, output(**{"custom/a:sum": "os"})], "output"),
 }
@@ -154,13 +140,7 @@ AT_EVALUATION: Mapping[str, tuple[Nodes, str]] = {
         "x",
     ),
     "much work": (
-        [
-            INPUT,
-            method("loss0", "sum", ref("logprobs")),
-            *_WIDE,
-            method("loss", "sum", ref("w39")),
-            output(),
-        ],
+        [INPUT, method("loss0", "sum", ref("logprobs")), *_WIDE, method("loss", "sum", ref("w39")), output()],
         "w",
     ),
     "size of the datum": (
@@ -172,40 +152,22 @@ AT_EVALUATION: Mapping[str, tuple[Nodes, str]] = {
         ),
         "x",
     ),
-    "detached": (
-        [INPUT, method("x", "detach", ref("logprobs")), method("loss", "sum", ref("x")), output()],
-        "output",
-    ),
+    "detached": ([INPUT, method("x", "detach", ref("logprobs")), method("loss", "sum", ref("x")), output()], "output"),
     "not a scalar": ([INPUT, call("loss", "torch.exp", ref("logprobs")), output()], "output"),
-    "shapes that differ": (
-        scaled(call("x", "torch.zeros", 1234)),
-        "product",
-    ),
+    "shapes that differ": (scaled(call("x", "torch.zeros", 1234)), "product"),
     "text as tensor": (graph(call("x", "operator.add", ref("logprobs"), "a")), "x"),
     "list as tensor": (graph(call("x", "torch.exp", [ref("logprobs")])), "x"),
-    "dict as a size": (
-        graph(method("x", "expand", ref("logprobs"), {"dict": {"a": 1}})),
-        "x",
-    ),
+    "dict as a size": (graph(method("x", "expand", ref("logprobs"), {"dict": {"a": 1}})), "x"),
     "half precision": (graph(method("x", "to", ref("logprobs"), {"dtype": "bfloat16"})), "x"),
     "another device": (graph(method("x", "to", ref("logprobs"), {"device": "cuda"})), "x"),
     "member of a shape": (
-        graph(
-            call("s", "getattr", ref("logprobs"), "shape"),
-            call("x", "operator.getitem", ref("s"), 7),
-        ),
+        graph(call("s", "getattr", ref("logprobs"), "shape"), call("x", "operator.getitem", ref("s"), 7)),
         "x",
     ),
     "place that is not": (graph(call("x", "operator.getitem", ref("logprobs"), 10**9)), "x"),
-    "slice of nothing": (
-        graph(call("x", "operator.getitem", ref("logprobs"), {"slice": [None, None, 0]})),
-        "x",
-    ),
+    "slice of nothing": (graph(call("x", "operator.getitem", ref("logprobs"), {"slice": [None, None, 0]})), "x"),
     "number too large to be whole": (
-        graph(
-            call("i", "operator.mul", ref("logprobs"), {"float": "inf"}),
-            method("x", "long", ref("i")),
-        ),
+        graph(call("i", "operator.mul", ref("logprobs"), {"float": "inf"}), method("x", "long", ref("i"))),
         "x",
     ),
 }

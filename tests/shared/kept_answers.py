@@ -22,11 +22,7 @@ def keep_answers(folder: Path, *, spoilt_every: int = 10) -> dict[str, str]:
     answers = arm.answers()
     assert answers is not None
     codes = _codes(answers, spoilt_every)
-    by_baseline = {
-        Baseline.MAJORITY: np.zeros_like(codes),
-        Baseline.METADATA: codes,
-        Baseline.TEXT: codes,
-    }
+    by_baseline = {Baseline.MAJORITY: np.zeros_like(codes), Baseline.METADATA: codes, Baseline.TEXT: codes}
     rows = [
         AnswersRow(
             target="disruption",

@@ -15,14 +15,7 @@ from typing import Any
 
 import httpx
 import pytest
-from scripted_judge import (
-    Say,
-    ScriptedJudge,
-    completion,
-    criteria_in,
-    ratings,
-    refused,
-)
+from scripted_judge import Say, ScriptedJudge, completion, criteria_in, ratings, refused
 
 from running import HANG_S
 from tinsmith.lab.judge.endpoint import Endpoint
@@ -36,13 +29,7 @@ from tinsmith.studies.rubrics.dataset import read_dataset
 REAL_DATA = Path(__file__).parents[3] / "shared/data/rlvr/rlvr_tinker_test.jsonl"
 """100 tasks in prose; not everybody has them."""
 RECIPE = RubricBaseRecipe(
-    num_layers=1,
-    vocab_size=2048,
-    max_positions=32_768,
-    steps=4,
-    batch_size=8,
-    warm_up=2,
-    count=100,
+    num_layers=1, vocab_size=2048, max_positions=32_768, steps=4, batch_size=8, warm_up=2, count=100
 )
 """It can hardly write, but takes a prompt of any length."""
 KEYS = {
@@ -93,20 +80,13 @@ def write_prose(path: Path, count: int = 8) -> Path:
 
 def verdicts(response: str, count: int) -> list[bool]:
     """Return what the scripted judge finds: halves of everything, by the response and the place alone."""
-    return [
-        hashlib.sha256(f"{place}\0{response}".encode()).digest()[0] % 2 == 0
-        for place in range(count)
-    ]
+    return [hashlib.sha256(f"{place}\0{response}".encode()).digest()[0] % 2 == 0 for place in range(count)]
 
 
 def response_in(request: Any) -> str:
     """Return what stands inside the response's fence of a request."""
     content = request["messages"][-1]["content"]
-    found = re.search(
-        r"<<<RESPONSE (DATA-[0-9a-f]{20}) BEGIN>>>\n(.*)\n<<<RESPONSE \1 END>>>\n",
-        content,
-        re.DOTALL,
-    )
+    found = re.search(r"<<<RESPONSE (DATA-[0-9a-f]{20}) BEGIN>>>\n(.*)\n<<<RESPONSE \1 END>>>\n", content, re.DOTALL)
     assert found is not None, content
     return found[2]
 
@@ -116,9 +96,7 @@ def judging(request: Any) -> str:
     found = verdicts(response_in(request), criteria_in(request))
     read = len(json.dumps(request)) // 4
     return completion(
-        ratings(*("Yes" if one else "No" for one in found)),
-        prompt_tokens=read,
-        completion_tokens=20 * len(found),
+        ratings(*("Yes" if one else "No" for one in found)), prompt_tokens=read, completion_tokens=20 * len(found)
     )
 
 
@@ -187,19 +165,11 @@ class Place:
     connection: Connection
 
     def keys(self, folder: Path, **changes: str) -> dict[str, str]:
-        where = {
-            "base_url": str(self.connection.base_url),
-            "model_name": "base",
-            "log_path": str(folder),
-        }
+        where = {"base_url": str(self.connection.base_url), "model_name": "base", "log_path": str(folder)}
         return {**KEYS, **where, **changes}
 
     def judged(self, folder: Path, judge: ScriptedJudge, **changes: str) -> dict[str, str]:
-        asked = {
-            "data_path": str(self.prose),
-            "judge_model": "judge-1",
-            "judge_base_url": judge.url,
-        }
+        asked = {"data_path": str(self.prose), "judge_model": "judge-1", "judge_base_url": judge.url}
         return self.keys(folder, **{**asked, **changes})
 
 

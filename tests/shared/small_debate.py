@@ -41,9 +41,7 @@ CUES = Cues(
         Disruption.NEUTRAL.value: (Cue(("report",)), Cue(("case",))),
     }
 )
-RECIPE = DebateBaseRecipe(
-    num_layers=1, vocab_size=512, max_positions=320, steps=60, batch_size=12, warm_up=5
-)
+RECIPE = DebateBaseRecipe(num_layers=1, vocab_size=512, max_positions=320, steps=60, batch_size=12, warm_up=5)
 SCRIPTED = ScriptedOpponent(labels=TASK.labels, script=SCRIPT, cues=CUES)
 SETTINGS = RlSettings(
     steps=3,
@@ -66,9 +64,7 @@ def build(folder: Path) -> Path:
 
 
 def debated(
-    connection: Connection,
-    opponent: Opponent | None = SCRIPTED,
-    reward: str = "adversarial/gated",
+    connection: Connection, opponent: Opponent | None = SCRIPTED, reward: str = "adversarial/gated"
 ) -> DebatedPapers:
     """Return the pair's papers, in the base's tokens; it tests on a few only."""
     made = connection.client.create_lora_training_client(base_model="base", rank=1, seed=0)

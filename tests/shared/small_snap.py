@@ -17,8 +17,7 @@ from tinsmith.data.sources.hepth.release import Release
 EDGES = "cit-Small.txt.gz"
 ABSTRACTS = "cit-Small-abstracts.tar.gz"
 EDGE_TEXT = (
-    "# Directed graph\r\n# FromNodeId\tToNodeId\r\n"
-    "9912001\t9201001\r\n1001\t9201001\r\n1001\t9912001\r\n1001\t1001\r\n"
+    "# Directed graph\r\n# FromNodeId\tToNodeId\r\n9912001\t9201001\r\n1001\t9201001\r\n1001\t9912001\r\n1001\t1001\r\n"
 )
 EDGE_LINES = "0001001\t0001001\n0001001\t9201001\n0001001\t9912001\n9912001\t9201001\n"
 IDS = ("9201001", "9912001", "0001001", "0001002")
@@ -46,9 +45,7 @@ def records() -> dict[str, str]:
         "2000/0001002.abs": record_text("0001002"),
         "2000/0001001.abs": record_text("0001001", title="Title: More\n  strings"),
         "1999/9912001.abs": record_text("9912001", date="Date: Sat, 4 Dec 1999 01:00:00 +0200"),
-        "1992/9201001.abs": record_text(
-            "9201001", date="Date: Tue, 31 Dec 91 23:54:17 MET +0100   (46kb)"
-        ),
+        "1992/9201001.abs": record_text("9201001", date="Date: Tue, 31 Dec 91 23:54:17 MET +0100   (46kb)"),
     }
 
 

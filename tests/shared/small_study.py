@@ -40,8 +40,7 @@ def item(number: int) -> Item:
     label = TASK.labels[number % 3]
     bits = [int(bit) for bit in random_bits(number, 12)]
     words = [
-        (WORDS[label] if i % 2 else COMMON)[bit % len(WORDS[label] if i % 2 else COMMON)]
-        for i, bit in enumerate(bits)
+        (WORDS[label] if i % 2 else COMMON)[bit % len(WORDS[label] if i % 2 else COMMON)] for i, bit in enumerate(bits)
     ]
     paper = Paper(
         id=f"W{number}",

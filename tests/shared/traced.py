@@ -37,14 +37,8 @@ def by_torch(
 ) -> tuple[float, np.ndarray, dict[str, float]]:
     """Loss, gradient and metrics by torch in float64; the inputs in the order of the parameters."""
     leaf = torch.tensor(logprobs.astype(np.float64), requires_grad=True)
-    tensors = [
-        torch.tensor(v.astype(np.float64) if v.dtype.kind == "f" else v) for v in inputs.values()
-    ]
+    tensors = [torch.tensor(v.astype(np.float64) if v.dtype.kind == "f" else v) for v in inputs.values()]
     loss, metrics = function(leaf, *tensors)
     loss.backward()
     assert leaf.grad is not None
-    return (
-        float(loss.detach()),
-        leaf.grad.numpy(),
-        {name: float(value.detach()) for name, value in metrics.items()},
-    )
+    return (float(loss.detach()), leaf.grad.numpy(), {name: float(value.detach()) for name, value in metrics.items()})

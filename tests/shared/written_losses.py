@@ -41,16 +41,12 @@ def gspo(logprobs: Any, old: Any, advantages: Any, mask: Any) -> Returned:
     log_ratio = (logprobs.detach() - old)[inside].mean()
     ratio = torch.exp(log_ratio + logprobs - logprobs.detach())
     bound = ratio.clamp(min=0.8, max=1.2)
-    return -torch.minimum(ratio * advantages, bound * advantages).sum(), {
-        "custom/s:mean": log_ratio
-    }
+    return -torch.minimum(ratio * advantages, bound * advantages).sum(), {"custom/s:mean": log_ratio}
 
 
 def clip_higher(logprobs: Any, old: Any, advantages: Any) -> Returned:
     ratio = (logprobs - old).exp()
-    surrogate = torch.where(
-        advantages >= 0, ratio.clamp(max=1.28) * advantages, ratio.clamp(min=0.8) * advantages
-    )
+    surrogate = torch.where(advantages >= 0, ratio.clamp(max=1.28) * advantages, ratio.clamp(min=0.8) * advantages)
     tokens = (advantages != 0).float().sum().clamp(min=1.0)
     return -surrogate.sum() / tokens, {}
 
@@ -64,10 +60,7 @@ def topr(logprobs: Any, old: Any, advantages: Any) -> Returned:
 def preference(logprobs: Any, reference: Any, chosen: Any, beta: Any) -> Returned:
     difference = logprobs - reference
     margin = (difference * chosen).sum() - (difference * (1 - chosen)).sum()
-    return -F.logsigmoid(beta * margin), {
-        "custom/margin:mean": margin,
-        "custom/correct:mean": (margin > 0).float(),
-    }
+    return -F.logsigmoid(beta * margin), {"custom/margin:mean": margin, "custom/correct:mean": (margin > 0).float()}
 
 
 def label_smoothing(logprobs: Any, weights: Any) -> Returned:

@@ -12,16 +12,12 @@ from sklearn.metrics import brier_score_loss, log_loss
 from tinsmith.stats.calibration import STATED, Calibration
 from tinsmith.types.errors import DataError
 
-answers = st.lists(
-    st.tuples(st.sampled_from([*STATED, None]), st.booleans()), min_size=1, max_size=50
-)
+answers = st.lists(st.tuples(st.sampled_from([*STATED, None]), st.booleans()), min_size=1, max_size=50)
 
 
 @settings(deadline=None)
 @given(answers)
-def test_errors_agree_with_scikit_learn_over_stated_items(
-    pairs: list[tuple[str | None, bool]],
-) -> None:
+def test_errors_agree_with_scikit_learn_over_stated_items(pairs: list[tuple[str | None, bool]]) -> None:
     found = Calibration.of([word for word, _ in pairs], [right for _, right in pairs])
     stated = [(STATED[word], right) for word, right in pairs if word is not None]
     assert (found.num_items, found.left_out) == (len(stated), len(pairs) - len(stated))
@@ -34,9 +30,7 @@ def test_errors_agree_with_scikit_learn_over_stated_items(
 
 
 def test_the_calibration_error_weighs_the_words_by_their_items() -> None:
-    found = Calibration.of(
-        ["high"] * 4 + ["low"] * 2 + [None], [True, True, True, False, False, False, False]
-    )
+    found = Calibration.of(["high"] * 4 + ["low"] * 2 + [None], [True, True, True, False, False, False, False])
     # high: 3 of 4 right against 0.8; low: 0 of 2 against 0.2.
     assert found.ece == pytest.approx((abs(3 - 3.2) + abs(0 - 0.4)) / 6)
     assert [level.accuracy for level in found.levels][::2] == [0.0, 0.75]

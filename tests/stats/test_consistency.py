@@ -61,8 +61,7 @@ def test_the_printed_macro_f1_of_the_ladder_narrows_what_was_said() -> None:
 def test_recalls_alone_pin_the_ladders_sizes() -> None:
     ladder = seed_ladder()
     bare = [
-        replace(run, rates={key: rate for key, rate in run.rates.items() if "recall" in key})
-        for run in ladder.runs
+        replace(run, rates={key: rate for key, rate in run.rates.items() if "recall" in key}) for run in ladder.runs
     ]
     found = recover(replace(ladder, runs=tuple(bare)))
     assert [solution.sizes for solution in found.solutions] == [(145, 166, 189)]
@@ -176,15 +175,7 @@ def _holds(found: Recovery, confusion: Confusion) -> bool:
     st.lists(st.integers(0, 30), min_size=12, max_size=12),
     st.lists(
         st.sampled_from(
-            [
-                *RECALLS,
-                *SHARES,
-                "label_match",
-                "macro_f1",
-                "min_class_recall",
-                "balanced_accuracy",
-                "invalid_rate",
-            ]
+            [*RECALLS, *SHARES, "label_match", "macro_f1", "min_class_recall", "balanced_accuracy", "invalid_rate"]
         ),
         min_size=2,
         max_size=9,
@@ -206,13 +197,9 @@ def test_two_lines_of_the_same_items_rule_out_more_than_one() -> None:
     first[2, 0] = 12
     second = np.diag([23, 7, 41]) + np.diag(sizes - [23, 7, 41], 1)[:3, :3]
     second[2, 0] = 4
-    tables = [
-        Confusion(LABELS, np.column_stack([one, np.zeros(3, int)])) for one in (first, second)
-    ]
+    tables = [Confusion(LABELS, np.column_stack([one, np.zeros(3, int)])) for one in (first, second)]
     printed = {str(i): lines(one, (*RECALLS, "label_match"), 2) for i, one in enumerate(tables)}
-    one, both = (
-        recover(ReportedTable.of(LABELS, dict(list(printed.items())[:k]), 120)) for k in (1, 2)
-    )
+    one, both = (recover(ReportedTable.of(LABELS, dict(list(printed.items())[:k]), 120)) for k in (1, 2))
     assert len(both.solutions) < len(one.solutions)
     assert tuple(sizes.tolist()) in {solution.sizes for solution in both.solutions}
 
@@ -235,12 +222,7 @@ def test_answers_that_have_no_items_to_fall_on_are_ruled_out() -> None:
 
 def test_right_answers_need_valid_ones() -> None:
     # 6 of 20 are invalid and 10 answered a: 4 answers are left for the 8 - R/2 right ones of other labels.
-    line = {
-        "recall/a": "0.500",
-        "predicted_share/a": "0.500",
-        "label_match": "0.400",
-        "invalid_rate": "0.300",
-    }
+    line = {"recall/a": "0.500", "predicted_share/a": "0.500", "label_match": "0.400", "invalid_rate": "0.300"}
     found = recover(ReportedTable.of(LABELS, {"x": line}, 20))
     assert min(solution.sizes[0] for solution in found.solutions) == 8
 
@@ -264,9 +246,7 @@ def test_very_little_is_refused_with_what_to_do() -> None:
 
 @settings(deadline=None)
 @given(st.integers(1, 4000), st.data(), st.integers(2, 5))
-def test_a_rates_window_holds_the_count_it_was_printed_from(
-    n: int, data: st.DataObject, decimals: int
-) -> None:
+def test_a_rates_window_holds_the_count_it_was_printed_from(n: int, data: st.DataObject, decimals: int) -> None:
     count = data.draw(st.integers(0, n))
     rate = Rate.parse(f"{count / n:.{decimals}f}", "x")
     low, high = rate.window(n)
@@ -312,8 +292,6 @@ def test_what_is_no_rate_is_named(text: str, words: str) -> None:
         (LABELS, {"recall/a": "0.5"}, 0, "at least 1"),
     ],
 )
-def test_tables_are_checked(
-    labels: tuple[str, ...], line: dict[str, str], n: int, words: str
-) -> None:
+def test_tables_are_checked(labels: tuple[str, ...], line: dict[str, str], n: int, words: str) -> None:
     with pytest.raises(DataError, match=words):
         ReportedTable.of(labels, {"x": line}, n)

@@ -7,12 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from tinsmith.stats.differences import (
-    Stratum,
-    paired_difference,
-    share_difference,
-    stratified_difference,
-)
+from tinsmith.stats.differences import Stratum, paired_difference, share_difference, stratified_difference
 from tinsmith.types.errors import DataError
 
 
@@ -82,18 +77,13 @@ def test_strata_are_weighted_by_mantel_and_haenszel() -> None:
 def test_where_the_strata_alone_decide_the_interval_is_put_together_from_theirs() -> None:
     one = stratified_difference([Stratum(0, 10, 0, 10)])
     assert one == (0.0, share_difference(0, 10, 0, 10))
-    for strata in (
-        [Stratum(0, 10, 0, 10), Stratum(0, 5, 0, 10)],
-        [Stratum(0, 3, 0, 40), Stratum(30, 30, 20, 20)],
-    ):
+    for strata in ([Stratum(0, 10, 0, 10), Stratum(0, 5, 0, 10)], [Stratum(0, 3, 0, 40), Stratum(30, 30, 20, 20)]):
         found = stratified_difference(strata)
         assert found is not None
         assert found[0] == 0.0
         weights = [each.first_n * each.second_n / (each.first_n + each.second_n) for each in strata]
         reaches = [
-            weight
-            / sum(weights)
-            * share_difference(each.first, each.first_n, each.second, each.second_n).high
+            weight / sum(weights) * share_difference(each.first, each.first_n, each.second, each.second_n).high
             for weight, each in zip(weights, strata, strict=True)
         ]
         assert found[1].high == pytest.approx(math.hypot(*reaches))

@@ -72,9 +72,7 @@ def test_what_is_undefined_is_left_out_of_the_metrics(evaluation: Evaluation) ->
     json.dumps(found, allow_nan=False)
 
 
-def test_estimates_carry_the_same_values_and_intervals_that_hold_them(
-    evaluation: Evaluation,
-) -> None:
+def test_estimates_carry_the_same_values_and_intervals_that_hold_them(evaluation: Evaluation) -> None:
     values, found = evaluation.metrics("x"), evaluation.estimates(QUICK)
     for name, one in found.items():
         if f"x/{name}" in values:

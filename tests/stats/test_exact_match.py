@@ -50,9 +50,7 @@ def test_exact_matches_and_independence_by_hand() -> None:
 
 def test_right_on_the_same_papers_is_told_from_independence() -> None:
     golds, half = "ab" * 100, "ab" * 50 + "ba" * 50
-    same = Evaluations(
-        {name: evaluation("ab", golds, half) for name in ("first", "second")}
-    ).agreement(BOOTSTRAP)
+    same = Evaluations({name: evaluation("ab", golds, half) for name in ("first", "second")}).agreement(BOOTSTRAP)
     assert same.difference.value == pytest.approx(0.25)
     assert same.difference.interval is not None
     assert same.difference.interval.low > 0.2
@@ -61,10 +59,7 @@ def test_right_on_the_same_papers_is_told_from_independence() -> None:
 def test_trading_one_label_for_the_other_is_below_independence() -> None:
     golds = "a" * 100
     found = Evaluations(
-        {
-            "first": evaluation("ab", golds, "a" * 50 + "b" * 50),
-            "second": evaluation("ab", golds, "b" * 50 + "a" * 50),
-        }
+        {"first": evaluation("ab", golds, "a" * 50 + "b" * 50), "second": evaluation("ab", golds, "b" * 50 + "a" * 50)}
     ).agreement(BOOTSTRAP)
     assert found.exact_match.value == 0.0
     assert found.difference.value == pytest.approx(-0.25)

@@ -13,12 +13,7 @@ from hypothesis.extra import numpy as hnp
 
 from sentences import missing
 from tinsmith.stats.incentives.ascent import ascend, best_rule
-from tinsmith.stats.incentives.bayes import (
-    best_deterministic,
-    best_policy,
-    g_mean_gradient,
-    macro_f1_gradient,
-)
+from tinsmith.stats.incentives.bayes import best_deterministic, best_policy, g_mean_gradient, macro_f1_gradient
 from tinsmith.stats.incentives.policies import Optimum, reacting_optimum, table_optimum
 from tinsmith.stats.incentives.posteriors import Policy, Posteriors
 from tinsmith.stats.incentives.sensitivity import sensitivity
@@ -90,17 +85,9 @@ def test_three_times_the_reward_makes_one_label_rule_on_the_example() -> None:
 
 @pytest.mark.parametrize(
     ("weight", "share", "macro_f1"),
-    [
-        (1.05, 0.0, 0.313),
-        (1.1, 0.5, 0.374),
-        (1.2, 0.5, 0.374),
-        (1.3, 0.75, 0.274),
-        (1.5, 1.0, 0.167),
-    ],
+    [(1.05, 0.0, 0.313), (1.1, 0.5, 0.374), (1.2, 0.5, 0.374), (1.3, 0.75, 0.274), (1.5, 1.0, 0.167)],
 )
-def test_a_class_weight_is_a_knife_edge_on_the_example(
-    weight: float, share: float, macro_f1: float
-) -> None:
+def test_a_class_weight_is_a_knife_edge_on_the_example(weight: float, share: float, macro_f1: float) -> None:
     weighted = ACCURACY * np.array([[weight], [1.0], [1.0]])
     optimum = table_optimum(worked_example(), weighted)
     assert said(optimum)[0] == share
@@ -119,12 +106,7 @@ def test_a_class_weight_is_a_knife_edge_on_the_example(
     ],
 )
 def test_the_best_plain_rules_of_the_example(
-    metric: Metric,
-    letters: str,
-    accuracy: float,
-    macro_f1: float,
-    recall: list[float],
-    share: list[float],
+    metric: Metric, letters: str, accuracy: float, macro_f1: float, recall: list[float], share: list[float]
 ) -> None:
     best = best_deterministic(worked_example(), metric)
     assert best is not None
@@ -174,12 +156,9 @@ def test_the_influence_of_macro_f1_leads_to_the_stochastic_optimum_of_the_exampl
 
 
 @pytest.mark.parametrize(
-    ("functional", "smallest"),
-    [(g_mean_influence, 0.370), (prior_matching, 0.352), (inverse_share, 0.347)],
+    ("functional", "smallest"), [(g_mean_influence, 0.370), (prior_matching, 0.352), (inverse_share, 0.347)]
 )
-def test_the_other_influences_rest_near_the_same_policy(
-    functional: object, smallest: float
-) -> None:
+def test_the_other_influences_rest_near_the_same_policy(functional: object, smallest: float) -> None:
     optimum = reacting_optimum(worked_example(), lambda: functional)
     assert optimum.policy.score(Metric.MIN_CLASS_RECALL) == pytest.approx(smallest, abs=1e-3)
     assert optimum.policy.score(Metric.MACRO_F1) == pytest.approx(0.384, abs=5e-4)
@@ -213,9 +192,7 @@ def test_a_tables_optimum_is_the_best_of_all_rules(known: Posteriors, matrix: np
 
 @settings(deadline=None, max_examples=50)
 @given(posteriors(), st.floats(0.1, 5), st.floats(-2, 2))
-def test_scale_and_offset_of_a_reward_change_no_optimum(
-    known: Posteriors, gain: float, offset: float
-) -> None:
+def test_scale_and_offset_of_a_reward_change_no_optimum(known: Posteriors, gain: float, offset: float) -> None:
     plain, moved = table_optimum(known, EYE), table_optimum(known, gain * EYE + offset)
     if plain.tied == moved.tied == 0.0:
         np.testing.assert_array_equal(plain.policy.probabilities, moved.policy.probabilities)

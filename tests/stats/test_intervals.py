@@ -143,9 +143,7 @@ def test_a_difference_is_paired() -> None:
     alone = estimate(first, Metric.LABEL_MATCH, QUICK)
     assert found.interval is not None
     assert alone.interval is not None
-    assert found.interval.high - found.interval.low < 0.5 * (
-        alone.interval.high - alone.interval.low
-    )
+    assert found.interval.high - found.interval.low < 0.5 * (alone.interval.high - alone.interval.low)
 
 
 def test_a_difference_has_the_sign_the_p_value_and_the_share_below_zero() -> None:

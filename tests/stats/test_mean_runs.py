@@ -10,12 +10,7 @@ import pytest
 
 from tinsmith.stats.estimates import Bootstrap
 from tinsmith.stats.gate.claim import CheckName, Finding, Training, Verdict
-from tinsmith.stats.gate.mean_claims import (
-    MeanBeats,
-    MeanLearned,
-    judge_mean_beats,
-    judge_mean_learned,
-)
+from tinsmith.stats.gate.mean_claims import MeanBeats, MeanLearned, judge_mean_beats, judge_mean_learned
 from tinsmith.stats.mean_runs import MeanRuns, mean_difference, shared_items
 from tinsmith.stats.parity import ParityRecord
 from tinsmith.types.errors import DataError
@@ -27,9 +22,7 @@ SAME = ParityRecord(steps=3, unequal_bits=0)
 def runs(name: str, *by_seed: dict[str, float], pairs: bool = False) -> MeanRuns:
     clusters = {item: item[0] for one in by_seed for item in one} if pairs else None
     return MeanRuns.of(
-        name,
-        [{item: Fraction(repr(value)) for item, value in one.items()} for one in by_seed],
-        clusters,
+        name, [{item: Fraction(repr(value)) for item, value in one.items()} for one in by_seed], clusters
     )
 
 
@@ -99,18 +92,14 @@ def test_seeds_that_differ_widen_the_interval() -> None:
 def test_the_p_of_few_clusters_is_that_of_their_flips() -> None:
     before = {f"{name}{side}": 0.0 for name in "abc" for side in "12"}
     after = dict.fromkeys(before, 1.0)
-    by_pair = mean_difference(
-        runs("A", after, pairs=True), runs("B", before, pairs=True), DRAWS, same_models=True
-    )
+    by_pair = mean_difference(runs("A", after, pairs=True), runs("B", before, pairs=True), DRAWS, same_models=True)
     by_item = mean_difference(runs("A", after), runs("B", before), DRAWS, same_models=True)
     assert by_pair.p_value == 0.25  # 2 of 2^3 flips
     assert by_item.p_value == 2 / 2**6
 
 
 def test_systems_are_held_against_each_other_on_the_items_they_share() -> None:
-    (first, second), left_out = shared_items(
-        [runs("A", {"a": 1.0, "b": 0.0}), runs("B", {"b": 1.0, "c": 0.0})]
-    )
+    (first, second), left_out = shared_items([runs("A", {"a": 1.0, "b": 0.0}), runs("B", {"b": 1.0, "c": 0.0})])
     assert first.items == second.items == ("b",)
     assert left_out == pytest.approx(2 / 3)
 
@@ -128,43 +117,24 @@ def test_more_effort_refuses_that_one_beats_the_other() -> None:
         for mine, theirs in ((80, 80), (81, 80), (80, 0))
     ]
     even, more, untrained = judge_mean_beats(family, DRAWS)
-    assert [one.verdict for one in (even, more, untrained)] == [
-        Verdict.ALLOWED,
-        Verdict.REFUSED,
-        Verdict.ALLOWED,
-    ]
+    assert [one.verdict for one in (even, more, untrained)] == [Verdict.ALLOWED, Verdict.REFUSED, Verdict.ALLOWED]
     assert [one.name for one in more.checks if not one.passed] == [CheckName.TRAINING]
     assert (even.seeds, untrained.seeds) == ((2, 2), (2,))
     assert even.p_holm == pytest.approx(3 * even.p_value)
-    (reverse,) = judge_mean_beats(
-        [MeanBeats(first=worse, second=better, metric="reward", parity=SAME)], DRAWS
-    )
+    (reverse,) = judge_mean_beats([MeanBeats(first=worse, second=better, metric="reward", parity=SAME)], DRAWS)
     refused = {one.name: one.finding for one in reverse.checks if not one.passed}
-    assert refused == {
-        CheckName.TRAINING: Finding.MISSING,
-        CheckName.DIFFERENCE: Finding.FAILED,
-    }
+    assert refused == {CheckName.TRAINING: Finding.MISSING, CheckName.DIFFERENCE: Finding.FAILED}
 
 
 def test_what_is_learned_lies_above_all_that_is_simpler() -> None:
     system, before = constant("A", 0.8), constant("A", 0.2)
     baseline, control = constant("a word", 0.5, seeds=1), constant("A'", 0.3)
     whole = MeanLearned(
-        system=system,
-        metric="reward",
-        before=before,
-        baselines=(baseline,),
-        control=control,
-        parity=SAME,
+        system=system, metric="reward", before=before, baselines=(baseline,), control=control, parity=SAME
     )
     bare = MeanLearned(system=system, metric="reward", before=before, parity=SAME)
     low = MeanLearned(
-        system=constant("A", 0.4),
-        metric="reward",
-        before=before,
-        baselines=(baseline,),
-        control=control,
-        parity=SAME,
+        system=constant("A", 0.4), metric="reward", before=before, baselines=(baseline,), control=control, parity=SAME
     )
     allowed, missing, below = judge_mean_learned([whole, bare, low], DRAWS)
     assert allowed.verdict is Verdict.ALLOWED

@@ -50,8 +50,6 @@ def test_the_estimators_are_the_references() -> None:
         (np.float32([-np.inf]), np.float32([-1.0]), "finite"),
     ],
 )
-def test_what_cannot_be_compared_is_named(
-    sampler: np.ndarray, trainer: np.ndarray, what: str
-) -> None:
+def test_what_cannot_be_compared_is_named(sampler: np.ndarray, trainer: np.ndarray, what: str) -> None:
     with pytest.raises(DataError, match=what):
         parity(sampler, trainer)

@@ -11,13 +11,7 @@ from hypothesis import strategies as st
 from sklearn.metrics import balanced_accuracy_score, f1_score, precision_score, recall_score
 
 from tinsmith.stats import rates
-from tinsmith.stats.confusion import (
-    Confusion,
-    best_constant,
-    collapsed_macro_f1,
-    constant_baseline,
-    encode,
-)
+from tinsmith.stats.confusion import Confusion, best_constant, collapsed_macro_f1, constant_baseline, encode
 from tinsmith.stats.rates import ClassMetric, Metric
 from tinsmith.types.errors import DataError
 
@@ -27,9 +21,7 @@ LABELS = ("disruptive", "consolidating", "neutral")
 # The matrix that rl-methods 3.4 works with: 145 / 166 / 189 items, macro-F1 0.2914.
 EXP4 = np.array([[1, 80, 64, 0], [2, 47, 117, 0], [1, 38, 150, 0]])
 
-answers = st.lists(
-    st.tuples(st.sampled_from(LABELS), st.sampled_from((*LABELS, None))), min_size=1, max_size=60
-)
+answers = st.lists(st.tuples(st.sampled_from(LABELS), st.sampled_from((*LABELS, None))), min_size=1, max_size=60)
 
 
 def test_the_worked_matrix_has_the_figures_worked_out_by_hand() -> None:
@@ -74,9 +66,7 @@ def test_scores_agree_with_scikit_learn(pairs: list[tuple[str, str | None]]) -> 
     shown = [answer or "invalid" for answer in predicted]
     confusion = Confusion.of(LABELS, golds, predicted)
     ours = confusion.score(Metric.MACRO_F1)
-    assert ours == pytest.approx(
-        f1_score(golds, shown, labels=LABELS, average="macro", zero_division=0.0), abs=1e-12
-    )
+    assert ours == pytest.approx(f1_score(golds, shown, labels=LABELS, average="macro", zero_division=0.0), abs=1e-12)
     present = sorted(set(golds))
     assert confusion.score(Metric.BALANCED_ACCURACY) == pytest.approx(
         recall_score(golds, shown, labels=present, average="macro", zero_division=0.0), abs=1e-12
@@ -92,9 +82,7 @@ def test_scores_agree_with_scikit_learn(pairs: list[tuple[str, str | None]]) -> 
 
 @settings(deadline=None)
 @given(st.lists(answers, min_size=2, max_size=5))
-def test_a_stack_of_matrices_scores_like_each_alone(
-    batches: list[list[tuple[str, str | None]]],
-) -> None:
+def test_a_stack_of_matrices_scores_like_each_alone(batches: list[list[tuple[str, str | None]]]) -> None:
     ones = [Confusion.of(LABELS, [g for g, _ in b], [a for _, a in b]) for b in batches]
     stack = np.stack([one.counts for one in ones]).astype(np.float64)
     for metric in Metric:

@@ -34,11 +34,7 @@ def pairs(helped: int, hurt: int, both: int = 0, neither: int = 0) -> list[Judge
     """Own against without; the control is as without."""
     kinds = [(0, 1)] * helped + [(1, 0)] * hurt + [(1, 1)] * both + [(0, 0)] * neither
     return [
-        JudgedPair(
-            pair_id=f"{i:03}",
-            prompt=f"prompt {i}",
-            right={WITHOUT: bool(a), OWN: bool(b), OTHER: bool(a)},
-        )
+        JudgedPair(pair_id=f"{i:03}", prompt=f"prompt {i}", right={WITHOUT: bool(a), OWN: bool(b), OTHER: bool(a)})
         for i, (a, b) in enumerate(kinds)
     ]
 
@@ -46,11 +42,7 @@ def pairs(helped: int, hurt: int, both: int = 0, neither: int = 0) -> list[Judge
 def clustered(*nets: Sequence[int]) -> list[JudgedPair]:
     """A prompt for each sequence, a pair for each of its changes."""
     return [
-        JudgedPair(
-            pair_id=f"{prompt}-{i}",
-            prompt=str(prompt),
-            right={WITHOUT: change < 0, OWN: change > 0},
-        )
+        JudgedPair(pair_id=f"{prompt}-{i}", prompt=str(prompt), right={WITHOUT: change < 0, OWN: change > 0})
         for prompt, changes in enumerate(nets)
         for i, change in enumerate(changes)
     ]
@@ -106,9 +98,7 @@ def test_the_interval_leaves_out_zero_where_the_exact_test_refuses_and_only_ther
         for helped in range(n + 1):
             for hurt in range(n + 1 - helped):
                 interval = paired_interval(helped, hurt, n)
-                refused = (
-                    binomtest(helped, helped + hurt).pvalue <= 0.05 if helped + hurt else False
-                )
+                refused = binomtest(helped, helped + hurt).pvalue <= 0.05 if helped + hurt else False
                 assert interval.holds(0.0) is not refused, (helped, hurt, n)
                 assert interval.low <= (helped - hurt) / n <= interval.high
                 turned = paired_interval(hurt, helped, n)

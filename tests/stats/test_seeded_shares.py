@@ -41,12 +41,7 @@ def test_a_share_may_be_held_against_another_group() -> None:
 def test_shares_are_compared_within_rooms_as_mantel_and_haenszel_do() -> None:
     there, not_there = Fate.HAPPENED_THERE, Fate.DID_NOT_THERE
     rooms = [(9, 1, 1, 9), (5, 45, 5, 45)]
-    row = [
-        fate
-        for counts in rooms
-        for fate, n in zip((Y, N, there, not_there), counts, strict=True)
-        for _ in range(n)
-    ]
+    row = [fate for counts in rooms for fate, n in zip((Y, N, there, not_there), counts, strict=True) for _ in range(n)]
     of = [place for place, counts in enumerate(rooms) for _ in range(sum(counts))]
     found = SeededShares.of([0] * len(row), [row], held_against=True, rooms=of)
     other = stratified_difference([Stratum(9, 10, 1, 10), Stratum(5, 50, 5, 50)])
@@ -80,9 +75,7 @@ def test_seeds_that_differ_widen_it() -> None:
 
 def test_a_ratio_is_one_of_means_and_agrees_with_a_bootstrap_written_out() -> None:
     first, second = drawn(0.1, 300, 4, seed=1), drawn(0.3, 300, 4, seed=2)
-    tops, bottoms = (
-        np.array([[f == Y for f in row] for row in rows], float) for rows in (first, second)
-    )
+    tops, bottoms = (np.array([[f == Y for f in row] for row in rows], float) for rows in (first, second))
     rng = np.random.default_rng(3)
     ratios: list[float] = []
     for _ in range(4000):
@@ -110,9 +103,7 @@ def test_seeds_drawn_together_cancel_what_they_share() -> None:
 
 
 def test_below_by_more_than_a_standard_error_is_told() -> None:
-    worse = difference_of_means(
-        shares([Y] * 80 + [N] * 120), shares([Y] * 100 + [N] * 100), DRAWN, paired=False
-    )
+    worse = difference_of_means(shares([Y] * 80 + [N] * 120), shares([Y] * 100 + [N] * 100), DRAWN, paired=False)
     assert worse.value == pytest.approx(-0.1)
     assert not worse.not_below
 

@@ -8,12 +8,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from tinsmith.stats.runs import Runs
-from tinsmith.stats.significance import (
-    detectable_difference,
-    holm,
-    items_needed,
-    mcnemar,
-)
+from tinsmith.stats.significance import detectable_difference, holm, items_needed, mcnemar
 from tinsmith.types.errors import ConfigError, DataError
 
 LABELS = ("a", "b", "c")

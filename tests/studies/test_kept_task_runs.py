@@ -30,10 +30,7 @@ Run = Callable[..., Ran]
 
 @pytest.fixture
 def run(
-    server: Connection,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    server: Connection, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> Iterator[Run]:
     """Run a task on the shared server, in a folder with two environments that can be imported."""
     monkeypatch.setenv("TINSMITH_HOME", str(tmp_path / "home"))
@@ -106,9 +103,7 @@ def test_a_checker_that_always_fails_ends_the_run(run: Run) -> None:
     assert "the checker is not there" in lost.err
 
 
-def test_a_base_can_be_built_from_what_a_task_demonstrates(
-    capsys: pytest.CaptureFixture[str], run: Run
-) -> None:
+def test_a_base_can_be_built_from_what_a_task_demonstrates(capsys: pytest.CaptureFixture[str], run: Run) -> None:
     for name in TASKS:
         ran = command(capsys, "run", name, "dry_run=true")
         assert ran.code == 0, ran
@@ -116,9 +111,7 @@ def test_a_base_can_be_built_from_what_a_task_demonstrates(
     del run
 
 
-def test_instructions_are_trained_by_example_and_what_has_no_answer_is_named(
-    run: Run, tmp_path: Path
-) -> None:
+def test_instructions_are_trained_by_example_and_what_has_no_answer_is_named(run: Run, tmp_path: Path) -> None:
     by_example = {"kind": "task_sft", "batch_size": "4"}
     ran = run("instructions", log_path="right", **by_example)
     assert ran.code == 0, ran

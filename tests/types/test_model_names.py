@@ -22,9 +22,7 @@ from tinsmith.types.model_names import SUFFIXES, ModelName
         ("a/b:qdora:alpha=0.5", "a/b", AdapterKind.QDORA, 0.5),
     ],
 )
-def test_kind_and_alpha_are_read_and_written(
-    name: str, base: str, kind: AdapterKind, alpha: float
-) -> None:
+def test_kind_and_alpha_are_read_and_written(name: str, base: str, kind: AdapterKind, alpha: float) -> None:
     read = ModelName.parse(name)
     assert (read.base, read.kind, read.alpha) == (base, kind, alpha)
     assert str(read) == name

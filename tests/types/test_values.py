@@ -14,13 +14,7 @@ import pytest
 
 from tinsmith.types.adapters import AdapterSpec
 from tinsmith.types.errors import ConfigError, DataError, TinsmithError
-from tinsmith.types.fingerprints import (
-    LATER,
-    array_sha256,
-    canonical_json,
-    sha256_of,
-    tensors_sha256,
-)
+from tinsmith.types.fingerprints import LATER, array_sha256, canonical_json, sha256_of, tensors_sha256
 from tinsmith.types.seeds import derive, random_bits, uniform
 
 
@@ -73,9 +67,7 @@ def test_canonical_json_sorts_keys_and_reads_values() -> None:
     assert sha256_of({"x": 1, "y": 2}) == sha256_of({"y": 2, "x": 1})
 
 
-@pytest.mark.parametrize(
-    "value", [{1, 2}, float("nan"), float("inf"), object(), print, {1: 2}, Value]
-)
+@pytest.mark.parametrize("value", [{1, 2}, float("nan"), float("inf"), object(), print, {1: 2}, Value])
 def test_what_has_no_identity_is_refused(value: object) -> None:
     with pytest.raises(DataError):
         canonical_json(value)
@@ -113,12 +105,7 @@ def test_an_error_is_at_most_five_lines_and_shortens_long_values() -> None:
 
 @pytest.mark.parametrize(
     "settings",
-    [
-        {"rank": 0},
-        {"rank": 5000},
-        {"alpha": 0.0},
-        {"train_attn": False, "train_mlp": False, "train_unembed": False},
-    ],
+    [{"rank": 0}, {"rank": 5000}, {"alpha": 0.0}, {"train_attn": False, "train_mlp": False, "train_unembed": False}],
 )
 def test_impossible_adapters_are_refused(settings: dict[str, int | float | bool]) -> None:
     with pytest.raises(ConfigError, match="field:"):

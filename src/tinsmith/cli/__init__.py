@@ -97,10 +97,7 @@ def _print_version(wanted: bool) -> None:
 @app.callback()
 def tinsmith(
     version: Annotated[
-        bool,
-        typer.Option(
-            "--version", callback=_print_version, is_eager=True, help="Print the version."
-        ),
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")
     ] = False,
 ) -> None:
     """Post-training that can be run again: bit for bit, on your own machine."""
@@ -109,37 +106,22 @@ def tinsmith(
 @app.command()
 def export(
     checkpoint: Annotated[
-        str,
-        typer.Argument(
-            metavar="CHECKPOINT", help="A checkpoint's folder, a run's folder, or a tinker:// path."
-        ),
+        str, typer.Argument(metavar="CHECKPOINT", help="A checkpoint's folder, a run's folder, or a tinker:// path.")
     ],
     to: Annotated[
         Literal["peft", "merged", "gguf"],
-        typer.Option(
-            help="An adapter for PEFT, a whole model for transformers, or one for llama.cpp."
-        ),
+        typer.Option(help="An adapter for PEFT, a whole model for transformers, or one for llama.cpp."),
     ],
-    out: Annotated[
-        Path, typer.Option(metavar="PATH", help="The folder to make; FILE.gguf for gguf.")
-    ],
+    out: Annotated[Path, typer.Option(metavar="PATH", help="The folder to make; FILE.gguf for gguf.")],
     state: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="DIR", help="Where tinker:// paths are. Default: state in TINSMITH_HOME."
-        ),
+        Path | None, typer.Option(metavar="DIR", help="Where tinker:// paths are. Default: state in TINSMITH_HOME.")
     ] = None,
     base: Annotated[
-        str | None,
-        typer.Option(
-            metavar="MODEL", help="The base model's folder, file or name, if it has moved."
-        ),
+        str | None, typer.Option(metavar="MODEL", help="The base model's folder, file or name, if it has moved.")
     ] = None,
     stored_as: Annotated[
         Literal["f32", "f16"] | None,
-        typer.Option(
-            help="How a GGUF file holds its matrices. Default: f32, which changes nothing."
-        ),
+        typer.Option(help="How a GGUF file holds its matrices. Default: f32, which changes nothing."),
     ] = None,
 ) -> None:
     """Write a checkpoint for transformers, PEFT or llama.cpp, and measure what that changes."""

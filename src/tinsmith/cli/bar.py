@@ -41,12 +41,7 @@ def progress_bar() -> Generator[Progress, None, None]:
     if not sys.stderr.isatty():
         yield Silent()
         return
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeElapsedColumn(),
-    )
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     with Display(*columns, console=Console(stderr=True), transient=True) as display:
         yield _Bar(display)
 
@@ -54,16 +49,9 @@ def progress_bar() -> Generator[Progress, None, None]:
 @contextmanager
 def download_bar(what: str) -> Generator[Callable[[int, int | None], None], None, None]:
     """Show a download; the body calls what it is given with (bytes that are here, bytes there will be)."""
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        DownloadColumn(),
-        TransferSpeedColumn(),
-    )
+    columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TransferSpeedColumn())
     seen = sys.stderr.isatty()
-    with Display(
-        *columns, console=Console(stderr=True), transient=True, disable=not seen
-    ) as display:
+    with Display(*columns, console=Console(stderr=True), transient=True, disable=not seen) as display:
         task = display.add_task(what, total=None)
 
         def told(done: int, total: int | None) -> None:

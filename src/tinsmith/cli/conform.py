@@ -13,25 +13,14 @@ if TYPE_CHECKING:
 
 def conform(
     url: Annotated[str, typer.Argument(metavar="URL", help="The server, http://HOST:PORT.")],
-    key: Annotated[
-        str | None,
-        typer.Option(envvar="TINKER_API_KEY", show_envvar=True, help="Its key, tml-..."),
-    ] = None,
+    key: Annotated[str | None, typer.Option(envvar="TINKER_API_KEY", show_envvar=True, help="Its key, tml-...")] = None,
     model: Annotated[
-        str | None,
-        typer.Option(
-            metavar="NAME", help="Default: the first trainable one that the server names."
-        ),
+        str | None, typer.Option(metavar="NAME", help="Default: the first trainable one that the server names.")
     ] = None,
-    out: Annotated[
-        Path | None, typer.Option(metavar="FILE.html", help="Write the table as a page, too.")
-    ] = None,
-    timeout: Annotated[
-        float, typer.Option(min=1.0, metavar="SECONDS", help="The most that one row may take.")
-    ] = 120.0,
+    out: Annotated[Path | None, typer.Option(metavar="FILE.html", help="Write the table as a page, too.")] = None,
+    timeout: Annotated[float, typer.Option(min=1.0, metavar="SECONDS", help="The most that one row may take.")] = 120.0,
     only: Annotated[
-        str | None,
-        typer.Option(metavar="TEXT", help="Only rows whose name contains this, as in losses/."),
+        str | None, typer.Option(metavar="TEXT", help="Only rows whose name contains this, as in losses/.")
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
 ) -> None:
@@ -43,18 +32,14 @@ def conform(
     from tinsmith.types.errors import ConfigError, LostError
 
     if not key:
-        raise ConfigError(
-            "no key is given", field=KEY, fix="export TINKER_API_KEY=tml-..., or --key tml-..."
-        )
+        raise ConfigError("no key is given", field=KEY, fix="export TINKER_API_KEY=tml-..., or --key tml-...")
     os.environ[KEY] = key  # where all that asks for it looks
     if out is not None and not out.resolve().parent.is_dir():
         raise ConfigError("there is no such folder to write to", field="--out", value=str(out))
     try:
         require_server(url)
     except LostError as error:
-        raise ConfigError(
-            error.what, field="URL", value=url, fix="start it, or name another"
-        ) from None
+        raise ConfigError(error.what, field="URL", value=url, fix="start it, or name another") from None
     os.environ.setdefault("TINKER_TELEMETRY", "0")
     import logging
 

@@ -12,21 +12,12 @@ if TYPE_CHECKING:
 
 def doctor(
     base_url: Annotated[
-        str | None,
-        typer.Option(envvar="TINKER_BASE_URL", help="A server to ask, with TINKER_API_KEY."),
+        str | None, typer.Option(envvar="TINKER_BASE_URL", help="A server to ask, with TINKER_API_KEY.")
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of lines.")] = False,
 ) -> None:
     """Check the machine, the installation, the arithmetic and a server; exit 1 if something must be done."""
-    from tinsmith.cli.findings import (
-        arithmetic,
-        certificates,
-        disk,
-        examine,
-        gpu,
-        machine,
-        versions,
-    )
+    from tinsmith.cli.findings import arithmetic, certificates, disk, examine, gpu, machine, versions
     from tinsmith.cli.server_findings import server
 
     found = examine([machine, versions, arithmetic, gpu, certificates, disk])
@@ -52,8 +43,7 @@ def _print_json(found: list[Finding]) -> None:
     import json
 
     findings = [
-        {"topic": one.topic, "text": one.text, "todo": one.todo, "must": one.must, **one.facts}
-        for one in found
+        {"topic": one.topic, "text": one.text, "todo": one.todo, "must": one.must, **one.facts} for one in found
     ]
     todo = [one.todo for one in found if one.todo is not None]
     ok = not any(one.must for one in found if one.todo is not None)

@@ -94,9 +94,7 @@ def versions() -> list[Finding]:
     try:
         metadata = importlib.metadata.metadata("tinsmith")
     except importlib.metadata.PackageNotFoundError:
-        return [
-            Finding(topic="versions", text="tinsmith is not installed", todo="pip install -e .")
-        ]
+        return [Finding(topic="versions", text="tinsmith is not installed", todo="pip install -e .")]
     asked = str(metadata["Requires-Python"] or "")
     if not SpecifierSet(asked).contains(platform.python_version(), prereleases=True):
         text = f"Python {platform.python_version()}, but {asked} is required"
@@ -124,9 +122,7 @@ def arithmetic() -> list[Finding]:
     threads = int(native.num_threads())
     text = f"{isa} (possible: {', '.join(supported)}), {threads} threads"
     facts: dict[str, object] = {"isa": isa, "supported": supported, "threads": threads}
-    return [
-        Finding(topic="kernels", text=text, facts={**facts, "file": str(native.__file__)}),
-    ]
+    return [Finding(topic="kernels", text=text, facts={**facts, "file": str(native.__file__)})]
 
 
 def gpu() -> list[Finding]:

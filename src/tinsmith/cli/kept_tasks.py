@@ -192,12 +192,8 @@ _KEPT: Final = (
         open=_open_countdown,
         presets={
             "shaped": MappingProxyType(
-                {
-                    "confidence_penalty": "1.0",
-                    "zero_variance_filter": "false",
-                    "watch": "confidence",
-                }
-            ),
+                {"confidence_penalty": "1.0", "zero_variance_filter": "false", "watch": "confidence"}
+            )
         },
     ),
     KeptTask(
@@ -207,12 +203,8 @@ _KEPT: Final = (
         open=_open_reasons,
         presets={
             "collapse": MappingProxyType(
-                {
-                    "entropy_bonus": "0.2",
-                    "zero_variance_filter": "false",
-                    "watch": "mutual_information",
-                }
-            ),
+                {"entropy_bonus": "0.2", "zero_variance_filter": "false", "watch": "mutual_information"}
+            )
         },
     ),
 )

@@ -9,9 +9,7 @@ from typing import Annotated
 import typer
 
 
-def new(
-    file: Annotated[Path, typer.Argument(metavar="FILE.py", help="The file to write.")],
-) -> None:
+def new(file: Annotated[Path, typer.Argument(metavar="FILE.py", help="The file to write.")]) -> None:
     """Write a starting point for a task of your own: items, a prompt and a reward, in one file that runs as it is."""
     from tinsmith.types.errors import ConfigError
 

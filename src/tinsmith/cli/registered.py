@@ -41,9 +41,7 @@ if TYPE_CHECKING:
 
 _SUBJECTS: Final[tuple[SubjectEntry, ...]] = (LABELS, DEBATE, JOINT, RUBRICS, USER_TASK)
 
-SUBJECTS: Final[Mapping[Kind, SubjectEntry]] = MappingProxyType(
-    {kind: one for one in _SUBJECTS for kind in one.kinds}
-)
+SUBJECTS: Final[Mapping[Kind, SubjectEntry]] = MappingProxyType({kind: one for one in _SUBJECTS for kind in one.kinds})
 """What a run of each kind is on."""
 
 EXPERIMENTS: Final[Mapping[str, Experiment]] = MappingProxyType(
@@ -241,9 +239,7 @@ def _learning(name: str, question: str, presets: Mapping[str, str]) -> StudyEntr
 
         return run_learning(own, given, say, open_source=source_of)
 
-    return StudyEntry(
-        name=name, question=question, keys=learning.learning_keys(own), read=read, run=run
-    )
+    return StudyEntry(name=name, question=question, keys=learning.learning_keys(own), read=read, run=run)
 
 
 _STUDIES: Final = (

@@ -13,14 +13,9 @@ from tinsmith.cli.diff import AsJson, tell
 
 def replay(
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="The folder of a run.")],
-    steps: Annotated[
-        int | None, typer.Option(min=1, metavar="N", help="Run only the first N steps.")
-    ] = None,
+    steps: Annotated[int | None, typer.Option(min=1, metavar="N", help="Run only the first N steps.")] = None,
     out: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="DIR", help="Keep the replay here. Default: beside, and kept if it differs."
-        ),
+        Path | None, typer.Option(metavar="DIR", help="Keep the replay here. Default: beside, and kept if it differs.")
     ] = None,
     as_json: AsJson = False,
 ) -> None:

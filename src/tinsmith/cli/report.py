@@ -20,8 +20,7 @@ def report(
     folders: Annotated[
         list[Path],
         typer.Argument(
-            metavar="DIR...",
-            help="Folders of runs, which are compared where there are several; or that of a study.",
+            metavar="DIR...", help="Folders of runs, which are compared where there are several; or that of a study."
         ),
     ],
     out: Annotated[

@@ -25,12 +25,8 @@ def run(
             help="family/rung, FILE.py with a task of your own, or one that others keep; without it, the list.",
         ),
     ] = None,
-    changes: Annotated[
-        list[str] | None, typer.Argument(metavar="key=value ...", help="What to change.")
-    ] = None,
-    wants_help: Annotated[
-        bool, typer.Option("--help", help="With NAME: its keys, their values and meanings.")
-    ] = False,
+    changes: Annotated[list[str] | None, typer.Argument(metavar="key=value ...", help="What to change.")] = None,
+    wants_help: Annotated[bool, typer.Option("--help", help="With NAME: its keys, their values and meanings.")] = False,
     exit_with_stdin: Annotated[
         bool, typer.Option("--exit-with-stdin", help="End when standard input closes.", hidden=True)
     ] = False,
@@ -138,9 +134,7 @@ def _key_table(title: str, keys: Sequence[KeyHelp]) -> None:
     from tinsmith.cli.columns import rows, terminal_width
 
     _print_wrapped(f"{title}\n")
-    table: list[tuple[str, ...]] = [
-        ("key", *(f"at={at}" for at in keys[0].values), "what it is"),
-    ]
+    table: list[tuple[str, ...]] = [("key", *(f"at={at}" for at in keys[0].values), "what it is")]
     table += [(each.name, *each.values.values(), each.words) for each in keys]
     apart = next(i for i, each in enumerate(keys) if each.circumstance) + 1
     table[apart:apart] = [("",), ("where and how fast (no part of the run's identity):",)]
@@ -161,18 +155,13 @@ def _list() -> None:
     for kept in KEPT_TASKS.values():
         whose = f" ({kept.package})" if kept.package else ""
         table.append((kept.name, kept.question + whose))
-        changes = {
-            one: " ".join(f"{k}={v}" for k, v in keys.items()) for one, keys in kept.presets.items()
-        }
+        changes = {one: " ".join(f"{k}={v}" for k, v in keys.items()) for one, keys in kept.presets.items()}
         table += [
-            (f"{kept.name}/{one}", f"{kept.name} with {text}".removesuffix(" with "))
-            for one, text in changes.items()
+            (f"{kept.name}/{one}", f"{kept.name} with {text}".removesuffix(" with ")) for one, text in changes.items()
         ]
     print("\n".join(rows(table, terminal_width())))
     print()
-    _print_wrapped(
-        "tinsmith run NAME [key=value ...]; dry_run=true prints what it would take, NAME --help its keys"
-    )
+    _print_wrapped("tinsmith run NAME [key=value ...]; dry_run=true prints what it would take, NAME --help its keys")
 
 
 def _print_wrapped(text: str) -> None:
@@ -189,10 +178,7 @@ def _overrides(changes: list[str]) -> dict[str, str]:
         key, equals, value = change.partition("=")
         if not equals or not key:
             raise ConfigError(
-                "a change must be written as key=value",
-                field="changes",
-                value=change,
-                fix="learning_rate=1e-4",
+                "a change must be written as key=value", field="changes", value=change, fix="learning_rate=1e-4"
             )
         if key in overrides:
             raise ConfigError("this key is given twice", field=key, value=value)

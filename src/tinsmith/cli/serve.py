@@ -17,26 +17,19 @@ Models = Annotated[
         "tinsmith/moe-nano, a fetched tinsmith/smollm2 and ORG/NAME of the local hub cache need no PATH. Repeatable.",
     ),
 ]
-ArithmeticName = Annotated[
-    Literal["canonical", "invariant", "fast"], typer.Option(help="What is promised about bits.")
-]
+ArithmeticName = Annotated[Literal["canonical", "invariant", "fast"], typer.Option(help="What is promised about bits.")]
 State = Annotated[
-    Path | None,
-    typer.Option(metavar="DIR", help="Checkpoints and records. Default: state in TINSMITH_HOME."),
+    Path | None, typer.Option(metavar="DIR", help="Checkpoints and records. Default: state in TINSMITH_HOME.")
 ]
 MicroBatch = Annotated[
-    int,
-    typer.Option(
-        min=0, help="Most units of gradient computed at once; changes no bit. 0: by memory."
-    ),
+    int, typer.Option(min=0, help="Most units of gradient computed at once; changes no bit. 0: by memory.")
 ]
 DeviationName = Annotated[
     Literal["none", "merged_adapter", "stock_silu", "shared_rng", "reordered_gradient"],
     typer.Option(help="A deliberate fault, to see that the checks find it."),
 ]
 GradientUnitName = Annotated[
-    Literal["tree", "datum"],
-    typer.Option(help="tree: datums that begin alike share their computation."),
+    Literal["tree", "datum"], typer.Option(help="tree: datums that begin alike share their computation.")
 ]
 KeysFile = Annotated[
     Path | None,
@@ -45,17 +38,10 @@ KeysFile = Annotated[
         help="Several keys, each with a name and limits (TOML); read again on SIGHUP. Default: TINKER_API_KEY alone.",
     ),
 ]
-TlsCert = Annotated[
-    Path | None, typer.Option(metavar="FILE", help="A certificate (PEM): serve https.")
-]
-TlsKey = Annotated[
-    Path | None, typer.Option(metavar="FILE", help="The certificate's private key (PEM).")
-]
+TlsCert = Annotated[Path | None, typer.Option(metavar="FILE", help="A certificate (PEM): serve https.")]
+TlsKey = Annotated[Path | None, typer.Option(metavar="FILE", help="The certificate's private key (PEM).")]
 AccessLogFile = Annotated[
-    str | None,
-    typer.Option(
-        metavar="FILE", help="Write a line for every request there; - is standard output."
-    ),
+    str | None, typer.Option(metavar="FILE", help="Write a line for every request there; - is standard output.")
 ]
 SessionTimeout = Annotated[
     float,
@@ -83,10 +69,7 @@ Shards = Annotated[
     ),
 ]
 RayAddress = Annotated[
-    str | None,
-    typer.Option(
-        "--ray", metavar="HOST:PORT", help="A Ray cluster to compute on; auto: this machine's."
-    ),
+    str | None, typer.Option("--ray", metavar="HOST:PORT", help="A Ray cluster to compute on; auto: this machine's.")
 ]
 
 
@@ -96,9 +79,7 @@ def serve(
     port: Annotated[int, typer.Option(min=0, max=65535, help="0 takes a free one.")] = 8000,
     device: Annotated[str, typer.Option(help="cpu or cuda.")] = "cpu",
     arithmetic: ArithmeticName = "canonical",
-    seed: Annotated[
-        int, typer.Option(help="Seeds that requests leave open are derived from it.")
-    ] = 0,
+    seed: Annotated[int, typer.Option(help="Seeds that requests leave open are derived from it.")] = 0,
     state: State = None,
     micro_batch: MicroBatch = 0,
     deviation: DeviationName = "none",

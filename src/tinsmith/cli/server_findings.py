@@ -42,9 +42,7 @@ def _asked(client: httpx.Client, base_url: str) -> list[Finding]:
     reached = f"{base_url} answers in {1e3 * latency:.1f} ms"
     key = os.environ.get("TINKER_API_KEY")
     if not key:
-        return [
-            Finding(topic="server", text=reached, todo="set TINKER_API_KEY to its key", facts=facts)
-        ]
+        return [Finding(topic="server", text=reached, todo="set TINKER_API_KEY to its key", facts=facts)]
     answer = client.get("/api/v1/get_server_capabilities", headers={"X-API-Key": key})
     if answer.status_code in (401, 403):
         text = f"{reached}, but refuses the key in TINKER_API_KEY"

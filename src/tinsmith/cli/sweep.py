@@ -14,27 +14,21 @@ if TYPE_CHECKING:
 
 
 def sweep(
-    out: Annotated[
-        Path, typer.Option(metavar="DIR", help="Where sweep.json and sweep.html are written.")
-    ],
+    out: Annotated[Path, typer.Option(metavar="DIR", help="Where sweep.json and sweep.html are written.")],
     factors: Annotated[
-        list[str] | None,
-        typer.Argument(metavar="[factor=v1,v2 ...]", help="What to vary. Default: everything."),
+        list[str] | None, typer.Argument(metavar="[factor=v1,v2 ...]", help="What to vary. Default: everything.")
     ] = None,
     pair: Annotated[
-        list[str] | None,
-        typer.Option(metavar="FACTOR,FACTOR", help="Vary these two together as well. Repeatable."),
+        list[str] | None, typer.Option(metavar="FACTOR,FACTOR", help="Vary these two together as well. Repeatable.")
     ] = None,
     reference: Annotated[
-        list[str] | None,
-        typer.Option(metavar="FACTOR=VALUE", help="A value of the reference cell. Repeatable."),
+        list[str] | None, typer.Option(metavar="FACTOR=VALUE", help="A value of the reference cell. Repeatable.")
     ] = None,
     model: Annotated[
         str, typer.Option(metavar="NAME=PATH", help="The base: a folder, or a built-in name.")
     ] = "tinsmith/nano",
     completions: Annotated[
-        int,
-        typer.Option(min=2, help="How many completions of the prompt to draw at each temperature."),
+        int, typer.Option(min=2, help="How many completions of the prompt to draw at each temperature.")
     ] = 32,
     as_json: Annotated[bool, typer.Option("--json", help="Print sweep.json.")] = False,
 ) -> None:
@@ -54,9 +48,7 @@ def sweep(
     from tinsmith.studies.bits.study import SweepSettings, sweep_json
     from tinsmith.studies.bits.study import sweep as run
 
-    settings = SweepSettings(
-        plan=planned, out=out, name=name, model=path or name, size=Size(completions=completions)
-    )
+    settings = SweepSettings(plan=planned, out=out, name=name, model=path or name, size=Size(completions=completions))
     done = run(settings, _progress(len(settings.plan.variations)))
     if as_json:
         print(json.dumps(sweep_json(done), indent=1, ensure_ascii=False))
@@ -103,12 +95,7 @@ def _setting(text: str) -> tuple[Factor, str]:
 
     name, equals, value = text.partition("=")
     if not equals or not value:
-        raise ConfigError(
-            "a factor needs values, as in threads=1,2",
-            field=name,
-            value=text,
-            allowed="factor=v1,v2",
-        )
+        raise ConfigError("a factor needs values, as in threads=1,2", field=name, value=text, allowed="factor=v1,v2")
     return _factor(name), value
 
 
@@ -119,6 +106,4 @@ def _factor(name: str) -> Factor:
     try:
         return Factor(name)
     except ValueError:
-        raise ConfigError(
-            "a sweep has no such factor", field="factor", value=name, allowed=", ".join(Factor)
-        ) from None
+        raise ConfigError("a sweep has no such factor", field="factor", value=name, allowed=", ".join(Factor)) from None

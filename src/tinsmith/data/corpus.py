@@ -65,9 +65,7 @@ class Corpus:
         except (OSError, pl.exceptions.PolarsError) as error:
             raise DataError(f"{path}: {str(error).splitlines()[0]}", fix=again) from None
         if frame.height != self.card.papers:
-            raise DataError(
-                f"{METRICS} has {frame.height} rows for {self.card.papers} papers", fix=again
-            )
+            raise DataError(f"{METRICS} has {frame.height} rows for {self.card.papers} papers", fix=again)
         return frame
 
 
@@ -75,9 +73,7 @@ def _scan(path: Path) -> pl.LazyFrame:
     return pl.scan_parquet(path, glob=False)
 
 
-def _read(
-    frame: pl.LazyFrame, known: dict[str, pl.DataType], columns: tuple[str, ...]
-) -> pl.DataFrame:
+def _read(frame: pl.LazyFrame, known: dict[str, pl.DataType], columns: tuple[str, ...]) -> pl.DataFrame:
     for name in columns:
         if name not in known:
             raise DataError("no such column", field="column", value=name, allowed=", ".join(known))

@@ -92,8 +92,7 @@ def read_card(folder: Path) -> CorpusCard:
         content = (folder / CARD).read_bytes()
     except FileNotFoundError:
         raise DataError(
-            f"{folder} is not a corpus: it has no {CARD}",
-            fix=f"tinsmith data build --source ... --out {folder}",
+            f"{folder} is not a corpus: it has no {CARD}", fix=f"tinsmith data build --source ... --out {folder}"
         ) from None
     try:
         card = msgspec.json.decode(content, type=CorpusCard)
@@ -121,11 +120,7 @@ def summary(card: CorpusCard) -> Mapping[str, str]:
         "quarantined lines": f"{card.quarantined:,}",
     }
     rows |= {
-        f"dropped: {name.replace('_', ' ')}": f"{count:,}"
-        for name, count in sorted(card.dropped.items())
-        if count
+        f"dropped: {name.replace('_', ' ')}": f"{count:,}" for name, count in sorted(card.dropped.items()) if count
     }
-    rows |= {
-        f"without {name}": f"{count:,}" for name, count in sorted(card.missing.items()) if count
-    }
+    rows |= {f"without {name}": f"{count:,}" for name, count in sorted(card.missing.items()) if count}
     return rows | {"fingerprint": card.fingerprint}

@@ -83,10 +83,7 @@ class CorpusWriter:
         return self
 
     def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         """Write the corpus, or after an error nothing; the parts go either way."""
         try:
@@ -133,9 +130,7 @@ class CorpusWriter:
         if citing is not None and cited is not None:
             self._spill.add_edges(pl.Series(citing), pl.Series(cited), bound=bound)
 
-    def add_edges(
-        self, citing: Sequence[str] | pl.Series, cited: Sequence[str] | pl.Series
-    ) -> None:
+    def add_edges(self, citing: Sequence[str] | pl.Series, cited: Sequence[str] | pl.Series) -> None:
         """Add edges between ids; an id that no paper has makes the edge dangling.
 
         Raises:
@@ -227,7 +222,5 @@ def check_vacant(out: Path, *, force: bool) -> None:
         raise DataError(f"{out} holds a slice", field="out", fix="name another folder")
     if not force and out.exists() and any(not f.name.startswith(".") for f in out.iterdir()):
         raise DataError(
-            f"{out} is not empty",
-            field="out",
-            fix="name another folder, or replace the corpus in it with --force",
+            f"{out} is not empty", field="out", fix="name another folder, or replace the corpus in it with --force"
         )

@@ -106,10 +106,7 @@ def _span(answer: httpx.Response) -> tuple[int | None, int | None]:
     """Return where the answer begins in the file, and how long the file is, as far as the server says."""
     match = _RANGE.fullmatch(answer.headers.get("Content-Range", ""))
     if match is not None:
-        return (
-            None if match[1] is None else int(match[1]),
-            None if match[2] == "*" else int(match[2]),
-        )
+        return (None if match[1] is None else int(match[1]), None if match[2] == "*" else int(match[2]))
     length = answer.headers.get("Content-Length", "")
     return 0, int(length) if length.isdigit() else None
 
@@ -136,9 +133,7 @@ def _unreachable(url: str, part: Path, error: Exception) -> BackendError:
     why = (str(error).strip() or type(error).__name__).splitlines()[0][:160]
     here = _size(part)
     return BackendError(
-        f"the download stopped after {here / 1e6:.1f} MB: {why}"
-        if here
-        else f"the server cannot be reached: {why}",
+        f"the download stopped after {here / 1e6:.1f} MB: {why}" if here else f"the server cannot be reached: {why}",
         field="address",
         value=url,
         fix="check the network (HTTPS_PROXY, if you need one), then fetch again"

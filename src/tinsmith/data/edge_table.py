@@ -79,9 +79,7 @@ class EdgeTable:
     def _rows(self, ends: pl.Series) -> NDArray[np.uint32]:
         """Rows of ids or ordinals; NOWHERE for what is not in the corpus."""
         if ends.dtype == pl.String:
-            found = pl.DataFrame({"id": ends}).join(
-                self._ids, on="id", how="left", maintain_order="left"
-            )
+            found = pl.DataFrame({"id": ends}).join(self._ids, on="id", how="left", maintain_order="left")
             return found["row"].fill_null(NOWHERE).to_numpy()
         ordinals = ends.to_numpy()
         rows = np.full(len(ordinals), NOWHERE, dtype=np.uint32)

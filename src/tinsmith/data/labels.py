@@ -73,11 +73,7 @@ class Thresholds:
         ):
             if not (math.isfinite(value) and value > 0):
                 raise ConfigError(
-                    f"the {field} must be above zero",
-                    field=field,
-                    value=value,
-                    allowed="a positive number",
-                    fix=fix,
+                    f"the {field} must be above zero", field=field, value=value, allowed="a positive number", fix=fix
                 )
 
     def disruption(self, cd: float | None, status: CdStatus) -> Disruption | None:
@@ -100,9 +96,7 @@ class Thresholds:
         codes[unlabelled] = UNDEFINED
         return codes
 
-    def novelty_codes(
-        self, novelty: NDArray[np.float64], conventionality: NDArray[np.float64]
-    ) -> NDArray[np.int8]:
+    def novelty_codes(self, novelty: NDArray[np.float64], conventionality: NDArray[np.float64]) -> NDArray[np.int8]:
         """Label n papers from their two scores, each (n,); see `novelty_codes`."""
         return novelty_codes(novelty, conventionality, self.margin, self.mode)
 
@@ -119,9 +113,7 @@ class Thresholds:
         )
 
 
-def disruption_label(
-    cd: float | None, cut: float, mode: LabelMode = LabelMode.INCLUSIVE
-) -> Disruption | None:
+def disruption_label(cd: float | None, cut: float, mode: LabelMode = LabelMode.INCLUSIVE) -> Disruption | None:
     """Label one CD index; None where it is undefined (None or NaN).
 
     >>> disruption_label(0.001, 0.001), disruption_label(-0.0009999, 0.001)
@@ -161,9 +153,7 @@ def _side(value: float, cut: float, mode: LabelMode) -> int:
     return int(value > cut) - int(value < -cut)
 
 
-def disruption_codes(
-    cd: NDArray[np.float64], cut: float, mode: LabelMode = LabelMode.INCLUSIVE
-) -> NDArray[np.int8]:
+def disruption_codes(cd: NDArray[np.float64], cut: float, mode: LabelMode = LabelMode.INCLUSIVE) -> NDArray[np.int8]:
     """Label n CD indices (n,): positions in `tuple(Disruption)`, UNDEFINED where `cd` is NaN."""
     values = legacy_rounded(cd) if mode is LabelMode.LEGACY else cd
     return _codes(values, cut, mode, tuple(Disruption).index(Disruption.NEUTRAL))
@@ -181,9 +171,7 @@ def novelty_codes(
     return _codes(novelty - conventionality, margin, mode, tuple(Novelty).index(Novelty.BALANCED))
 
 
-def _codes(
-    values: NDArray[np.float64], cut: float, mode: LabelMode, middle: int
-) -> NDArray[np.int8]:
+def _codes(values: NDArray[np.float64], cut: float, mode: LabelMode, middle: int) -> NDArray[np.int8]:
     # Both enums name the upper side first; the lower side has the remaining position.
     lower = 3 - middle
     inclusive = mode is LabelMode.INCLUSIVE

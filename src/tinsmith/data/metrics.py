@@ -20,13 +20,7 @@ from tinsmith.data.indices.cd import CdCounts, cd_frame, count_cd
 from tinsmith.data.indices.cd_status import CdStatus
 from tinsmith.data.indices.journal_pairs import JournalReferences
 from tinsmith.data.indices.windows import UNDATED
-from tinsmith.data.metrics_card import (
-    FORMAT,
-    Granularity,
-    MetricsCard,
-    MetricSettings,
-    write_metrics_card,
-)
+from tinsmith.data.metrics_card import FORMAT, Granularity, MetricsCard, MetricSettings, write_metrics_card
 from tinsmith.data.progress import Progress, Silent
 from tinsmith.data.replacing import replacing
 from tinsmith.data.schema import METRIC_COLUMNS, METRICS, METRICS_CARD
@@ -36,9 +30,7 @@ from tinsmith.types.fingerprints import sha256_of
 _ROW_GROUP = 1 << 18
 
 
-def compute_metrics(
-    corpus: Corpus, settings: MetricSettings, progress: Progress | None = None
-) -> MetricsCard:
+def compute_metrics(corpus: Corpus, settings: MetricSettings, progress: Progress | None = None) -> MetricsCard:
     """Compute the metrics of `corpus` and write them into its folder; the bytes depend on nothing but both.
 
     Raises:
@@ -93,9 +85,7 @@ def _atypicality(corpus: Corpus, settings: MetricSettings, progress: Progress) -
     return score_atypicality(references, settings.null, settings.pool_years, progress)
 
 
-def _cd(
-    corpus: Corpus, settings: MetricSettings, progress: Progress
-) -> tuple[CdCounts, NDArray[np.bool_]]:
+def _cd(corpus: Corpus, settings: MetricSettings, progress: Progress) -> tuple[CdCounts, NDArray[np.bool_]]:
     """Return the counts, and which papers' whole window the corpus covers, (N,)."""
     times = _times(corpus, settings.granularity)
     counts = count_cd(*corpus.edges(), times, settings.length, progress)

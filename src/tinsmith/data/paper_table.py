@@ -46,9 +46,7 @@ class PaperTable:
             return self._sorted(advance)
 
         source = register_io_source(chunks, schema=PAPER_COLUMNS)
-        source.sink_parquet(
-            path, compression="zstd", row_group_size=_ROW_GROUP, maintain_order=True
-        )
+        source.sink_parquet(path, compression="zstd", row_group_size=_ROW_GROUP, maintain_order=True)
 
     def _split(self, number: int, part: Path) -> None:
         """Put a part's papers into pieces by bucket."""

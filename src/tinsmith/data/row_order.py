@@ -77,13 +77,7 @@ def _losers(copies: pl.DataFrame, spill: Spill) -> pl.DataFrame:
     hashes = _content_hashes(tied.select("ordinal"), spill)
     stays = (
         newest.join(hashes, on="ordinal", how="left")
-        .sort(
-            "id",
-            pl.col("excluded").is_null(),
-            "size",
-            "content",
-            descending=[False, False, True, True],
-        )
+        .sort("id", pl.col("excluded").is_null(), "size", "content", descending=[False, False, True, True])
         .unique("id", keep="first", maintain_order=True)
     )
     return copies.join(stays, on="ordinal", how="anti").select("ordinal")

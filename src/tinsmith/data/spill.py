@@ -94,9 +94,7 @@ class Spill:
         if unknown:
             raise ValueError(f"not columns of a paper: {sorted(unknown)}")
         self._records_to_frame()
-        ordinals = pl.int_range(
-            self._papers, self._papers + frame.height, dtype=pl.UInt32, eager=True
-        )
+        ordinals = pl.int_range(self._papers, self._papers + frame.height, dtype=pl.UInt32, eager=True)
         if self._papers + frame.height >= NOWHERE:
             raise ValueError("a corpus holds fewer than 2**32 - 1 papers")
         self._papers += frame.height
@@ -109,9 +107,9 @@ class Spill:
             },
         ).with_columns(
             pl.col("concepts").fill_null([]),
-            size=pl.sum_horizontal(
-                pl.col(name).str.len_bytes().fill_null(0) for name in ("title", "abstract")
-            ).cast(pl.UInt32),
+            size=pl.sum_horizontal(pl.col(name).str.len_bytes().fill_null(0) for name in ("title", "abstract")).cast(
+                pl.UInt32
+            ),
         )
         frame = self._drop("no_id", frame, pl.col("id").is_null() | (pl.col("id") == ""))
         frame = self._drop("no_year", frame, pl.col("year").is_null())

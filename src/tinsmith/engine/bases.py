@@ -216,9 +216,7 @@ def text_of(base: OpenedBase) -> DecodeText | None:
         return None
 
     def text(ids: Sequence[int]) -> str:
-        decoded = tokenizer().decode(
-            list(ids), skip_special_tokens=False, clean_up_tokenization_spaces=False
-        )
+        decoded = tokenizer().decode(list(ids), skip_special_tokens=False, clean_up_tokenization_spaces=False)
         return str(decoded)
 
     return text

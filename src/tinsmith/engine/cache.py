@@ -33,14 +33,10 @@ class PagePool:
         least = pages_for(config.max_positions) + 1
         if capacity < least:
             raise ConfigError(
-                "the KV cache cannot hold one whole context",
-                field="cache_pages",
-                value=capacity,
-                allowed=f">= {least}",
+                "the KV cache cannot hold one whole context", field="cache_pages", value=capacity, allowed=f">= {least}"
             )
         self.layers = tuple(
-            Pages.allocate(capacity, config.num_kv_heads, config.head_dim, device)
-            for _ in range(config.num_layers)
+            Pages.allocate(capacity, config.num_kv_heads, config.head_dim, device) for _ in range(config.num_layers)
         )
         self.capacity = capacity
         self._free = list(range(capacity - 1, -1, -1))

@@ -155,11 +155,7 @@ def _verified_marker(file: Path) -> dict[str, object]:
         expected = "none: it holds a NaN"
     if found != expected:
         raise CheckpointError(
-            f"{file}: damaged",
-            field="sha256 of its other fields",
-            value=expected,
-            allowed=str(found),
-            fix=_FIX,
+            f"{file}: damaged", field="sha256 of its other fields", value=expected, allowed=str(found), fix=_FIX
         )
     return values
 

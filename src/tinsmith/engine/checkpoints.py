@@ -17,14 +17,7 @@ from pathlib import Path
 
 from torch import Tensor
 
-from tinsmith.engine.checkpoint_files import (
-    ADAPTER,
-    OPTIMIZER,
-    Checkpoint,
-    is_checkpoint,
-    read,
-    write,
-)
+from tinsmith.engine.checkpoint_files import ADAPTER, OPTIMIZER, Checkpoint, is_checkpoint, read, write
 from tinsmith.engine.tinker_paths import CheckpointKind, TinkerPath, from_folder, own_folders
 from tinsmith.engine.training import TrainingSession
 from tinsmith.engine.unit_gradients import MicroBatches
@@ -80,10 +73,7 @@ def save(
     for key, value in metadata.items():
         if not (isinstance(key, str) and isinstance(value, str)):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise InputError(
-                "metadata must map text to text",
-                field=f"user_metadata[{key!r}]",
-                value=value,
-                allowed="strings",
+                "metadata must map text to text", field=f"user_metadata[{key!r}]", value=value, allowed="strings"
             )
     tensors = {ADAPTER: _tensors(session.adapter.slots)}
     if with_optimizer:
@@ -100,9 +90,7 @@ def save(
     return folder
 
 
-def restore(
-    session: TrainingSession, checkpoint: Checkpoint, *, base: BaseModel, with_optimizer: bool
-) -> None:
+def restore(session: TrainingSession, checkpoint: Checkpoint, *, base: BaseModel, with_optimizer: bool) -> None:
     """Put a checkpoint's weights into a session on `base`, and clear its gradient.
 
     With the optimizer's state the session goes on as if it had never stopped; without, the
@@ -153,8 +141,7 @@ def load_session(
     """
     check_same(base, checkpoint.base, source=str(checkpoint.folder))
     session = TrainingSession(
-        create_adapter(decoder, checkpoint.spec, targets=_targets(checkpoint)),
-        micro_batches or MicroBatches(),
+        create_adapter(decoder, checkpoint.spec, targets=_targets(checkpoint)), micro_batches or MicroBatches()
     )
     restore(session, checkpoint, base=base, with_optimizer=with_optimizer)
     return session

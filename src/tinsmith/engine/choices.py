@@ -98,10 +98,7 @@ def ln(x: float) -> float:
 
 
 def _logprobs(
-    kernels: Kernels,
-    rows: Tensor,
-    temperatures: NDArray[np.float32],
-    tokens: NDArray[np.int32],
+    kernels: Kernels, rows: Tensor, temperatures: NDArray[np.float32], tokens: NDArray[np.int32]
 ) -> NDArray[np.float32]:
     """Log-probabilities of `tokens` in the rows as they are, as `Kernels.choose` gives them."""
     scale = np.where(temperatures == 0, np.float32(1), temperatures)

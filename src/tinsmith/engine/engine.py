@@ -81,9 +81,7 @@ class Engine(Bases):
         self.gradient_unit = gradient_unit
         if arithmetic is Arithmetic.CANONICAL:
             torch.set_num_threads(1)
-            torch.set_flush_denormal(
-                False
-            )  # elementwise steps outside the kernels keep denormals too
+            torch.set_flush_denormal(False)  # elementwise steps outside the kernels keep denormals too
         sound = deviation is Deviation.NONE
         self._limits = limits or (usual_limits(arithmetic) if sound else SamplerLimits())
         say = say or _silent
@@ -171,9 +169,7 @@ class Engine(Bases):
         certificate = self.certificates.get(name)
         return None if certificate is None else certificate.sha256
 
-    def sample(
-        self, name: str, requests: Sequence[SampleRequest], policies: Sequence[Policy]
-    ) -> list[SampleResult]:
+    def sample(self, name: str, requests: Sequence[SampleRequest], policies: Sequence[Policy]) -> list[SampleResult]:
         """Serve requests to the end; each has a policy on this base.
 
         Raises:
@@ -186,11 +182,7 @@ class Engine(Bases):
         return results
 
     def _certificate(
-        self,
-        name: str,
-        decoder: Decoder,
-        kept: KeptCertificates | None,
-        say: Callable[[str], None],
+        self, name: str, decoder: Decoder, kept: KeptCertificates | None, say: Callable[[str], None]
     ) -> Certificate:
         """The certificate of a model: the kept one if its circumstances are those of now, or else a new one."""
         sound = self.parts.deviation is Deviation.NONE

@@ -28,12 +28,7 @@ from tinsmith.models.gguf.file import SUFFIX, read_gguf
 from tinsmith.models.gguf.model import read_model
 from tinsmith.models.gguf.vocabulary import vocabulary
 from tinsmith.models.gguf.writing import StoredAs, stored_values, write_gguf
-from tinsmith.models.merge import (
-    max_logprob_difference,
-    merged_config,
-    merged_weights,
-    probe_sequences,
-)
+from tinsmith.models.merge import max_logprob_difference, merged_config, merged_weights, probe_sequences
 from tinsmith.models.peft_format import export_peft, import_peft
 from tinsmith.models.published.packaged import PREFIX
 from tinsmith.models.published.sources import find_model
@@ -105,28 +100,18 @@ def export(
     """
     if is_taken(out):
         raise ConfigError(
-            "there is already something at this place",
-            field="--out",
-            value=str(out),
-            fix="name a new place",
+            "there is already something at this place", field="--out", value=str(out), fix="name a new place"
         )
     if to == "gguf" and out.suffix != SUFFIX:
         raise ConfigError(
-            "the name of a GGUF file must end in .gguf",
-            field="--out",
-            value=str(out),
-            allowed=f"FILE{SUFFIX}",
+            "the name of a GGUF file must end in .gguf", field="--out", value=str(out), allowed=f"FILE{SUFFIX}"
         )
     if to != "gguf" and stored_as is not None:
-        raise ConfigError(
-            "this choice exists for GGUF files only", field="--stored-as", value=stored_as.value
-        )
+        raise ConfigError("this choice exists for GGUF files only", field="--stored-as", value=stored_as.value)
     found = read(find_checkpoint(checkpoint, state))
     opened = open_base(base or found.base.name, seed=found.base.seed)
     kernels = NativeKernels()
-    decoder = build_decoder(
-        opened.config, opened.weights, kernels, quantised=found.spec.kind.quantised
-    )
+    decoder = build_decoder(opened.config, opened.weights, kernels, quantised=found.spec.kind.quantised)
     adapter = load_adapter(decoder, found, base=opened.identity)
     if to == "peft":
         # The name by which PEFT can find the base: where it was found now, else as it was called.
@@ -171,8 +156,7 @@ def find_checkpoint(text: str, state: Path) -> Path:
         "there is no such checkpoint",
         field="CHECKPOINT",
         value=text,
-        allowed=f"a checkpoint's folder, a run's folder with {RUN_CHECKPOINTS}, or "
-        f"{SCHEME}SESSION/weights/NAME",
+        allowed=f"a checkpoint's folder, a run's folder with {RUN_CHECKPOINTS}, or {SCHEME}SESSION/weights/NAME",
     )
 
 
@@ -197,11 +181,7 @@ def _last_of_run(file: Path, state: Path) -> Path:
     except ValueError:
         row = None
     values = cast("dict[str, object]", row) if isinstance(row, dict) else {}
-    paths = [
-        path
-        for path in (values.get("sampler_path"), values.get("state_path"))
-        if isinstance(path, str)
-    ]
+    paths = [path for path in (values.get("sampler_path"), values.get("state_path")) if isinstance(path, str)]
     if not paths:
         raise CheckpointError(
             f"{file}: the last row names no checkpoint",
@@ -249,9 +229,7 @@ def _export_gguf(
         stored = stored_values(name, tensor.numpy(), stored_as).astype("float32")
         if not np.array_equal(stored, read_back[name].numpy()):
             out.unlink()
-            raise CheckpointError(
-                "the file does not hold what was written", field=name, value=str(out)
-            )
+            raise CheckpointError("the file does not hold what was written", field=name, value=str(out))
     if stored_as is StoredAs.F32:
         return difference, limit, None
     other = build_decoder(read_config_back, read_back, adapter.decoder.kernels)

@@ -51,9 +51,7 @@ class Matcher:
         Raises:
             InputError: the grammar is too complex to be followed here.
         """
-        bits = np.unpackbits(
-            np.frombuffer(self.matcher.compute_bitmask(), np.uint8), bitorder="little"
-        )
+        bits = np.unpackbits(np.frombuffer(self.matcher.compute_bitmask(), np.uint8), bitorder="little")
         self._refuse_failed()
         allowed = np.zeros(self.vocab_size, np.bool_)
         allowed[: len(bits)] = bits[: self.vocab_size]
@@ -140,9 +138,7 @@ class Grammars:
         with self._lock:
             tokenizer = self._tokenizer()
         vocab = self.load().get_vocab()
-        return frozenset(
-            each for each in spellings if each in vocab and tokenizer.is_special_token(vocab[each])
-        )
+        return frozenset(each for each in spellings if each in vocab and tokenizer.is_special_token(vocab[each]))
 
     def _compile(self, grammar: Grammar) -> CompiledGrammar:
         from llguidance import LLMatcher, LLParserLimits
@@ -179,8 +175,7 @@ class Grammars:
                 self._made = from_tokenizer(loaded, n_vocab=self.config.vocab_size, eos_token=ends)
             except ValueError as error:
                 raise BackendError(
-                    f"llguidance cannot read this model's tokenizer: {_line(str(error))}",
-                    field="grammar",
+                    f"llguidance cannot read this model's tokenizer: {_line(str(error))}", field="grammar"
                 ) from error
         return self._made
 

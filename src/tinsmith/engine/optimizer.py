@@ -44,9 +44,7 @@ def check(params: AdamParams) -> None:
     }
     for name, (value, low, high, allowed) in ranges.items():
         if not low <= value < high:
-            raise InputError(
-                "an optimizer setting is out of range", field=name, value=value, allowed=allowed
-            )
+            raise InputError("an optimizer setting is out of range", field=name, value=value, allowed=allowed)
 
 
 def _power(base: float, exponent: int) -> float:
@@ -65,9 +63,7 @@ class Optimizer:
 
     adapter: Adapter
     step_count: int = 0
-    moments: dict[int, tuple[Tensor, Tensor]] = field(
-        default_factory=dict[int, tuple[Tensor, Tensor]]
-    )
+    moments: dict[int, tuple[Tensor, Tensor]] = field(default_factory=dict[int, tuple[Tensor, Tensor]])
 
     sums: UnitSums = field(init=False)
     """The gradient since the last step."""
@@ -75,10 +71,7 @@ class Optimizer:
     def __post_init__(self) -> None:
         self.sums = UnitSums(self.adapter.buffers())
         for weight in self.adapter.weights():
-            self.moments[id(weight)] = (
-                torch.zeros_like(weight.value),
-                torch.zeros_like(weight.value),
-            )
+            self.moments[id(weight)] = (torch.zeros_like(weight.value), torch.zeros_like(weight.value))
 
     def moments_of(self, weight: Weight) -> tuple[Tensor, Tensor]:
         """First and second moment of one weight."""
@@ -88,9 +81,7 @@ class Optimizer:
         """L2 norm of the summed gradient, over slots sorted by name."""
         kernels = self.adapter.decoder.kernels
         gradient = self.gradient()
-        return math.sqrt(
-            math.fsum(kernels.sum_squares(gradient[name]) for name in sorted(gradient))
-        )
+        return math.sqrt(math.fsum(kernels.sum_squares(gradient[name]) for name in sorted(gradient)))
 
     def gradient(self) -> dict[str, Tensor]:
         """The summed gradient under published names."""

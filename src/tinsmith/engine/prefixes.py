@@ -93,9 +93,7 @@ class Prefixes:
     def __post_init__(self) -> None:
         self.pool.reclaim = self._give_up_one
 
-    def begin(
-        self, weights: Weights | None, prompt: IntArray, needed: int, number: int
-    ) -> Beginning | None:
+    def begin(self, weights: Weights | None, prompt: IntArray, needed: int, number: int) -> Beginning | None:
         """Find what is there of a prompt, of which the rows from row `needed` on are needed.
 
         None: a request of a smaller `number`, which came earlier, computes enough of it just now; it is to be asked
@@ -127,11 +125,7 @@ class Prefixes:
         return begun
 
     def keep(
-        self,
-        begun: Beginning,
-        tokens: IntArray,
-        pages: Sequence[int],
-        routes: Sequence[NDArray[np.int64]] = (),
+        self, begun: Beginning, tokens: IntArray, pages: Sequence[int], routes: Sequence[NDArray[np.int64]] = ()
     ) -> None:
         """Keep the full pages of a sequence, all rows of which have been computed and are sound.
 

@@ -108,9 +108,7 @@ def read_prompts(kernels: Kernels, logits: Tensor, reads: Sequence[Read]) -> Non
     _spreads(kernels, some, stats, reads)
 
 
-def _own_tokens(
-    kernels: Kernels, some: Tensor, stats: tuple[Tensor, Tensor], reads: Sequence[Read]
-) -> None:
+def _own_tokens(kernels: Kernels, some: Tensor, stats: tuple[Tensor, Tensor], reads: Sequence[Read]) -> None:
     targets = np.array([read.scores.request.prompt[read.at] for read in reads], np.int32)
     logprobs = _gathered(kernels, some, stats, targets)
     for read, logprob in zip(reads, logprobs, strict=True):
@@ -121,17 +119,13 @@ def _most_probable(kernels: Kernels, some: Tensor, reads: Sequence[Read]) -> Non
     most = max(read.scores.request.topk_prompt_logprobs for read in reads)
     if most == 0:
         return
-    tokens, values = kernels.top_logprobs(
-        some, np.arange(len(reads)), np.ones(len(reads), np.float32), most
-    )
+    tokens, values = kernels.top_logprobs(some, np.arange(len(reads)), np.ones(len(reads), np.float32), most)
     for i, read in enumerate(reads):
         k, top = read.scores.request.topk_prompt_logprobs, read.scores.top
         top.tokens[read.at], top.logprobs[read.at] = tokens[i, :k], values[i, :k]
 
 
-def _targets(
-    kernels: Kernels, some: Tensor, stats: tuple[Tensor, Tensor], reads: Sequence[Read]
-) -> None:
+def _targets(kernels: Kernels, some: Tensor, stats: tuple[Tensor, Tensor], reads: Sequence[Read]) -> None:
     for i, read in enumerate(reads):
         wanted = read.scores.request.target_prompt_logprobs
         if wanted is None or read.scores.targets is None:
@@ -143,9 +137,7 @@ def _targets(
             read.scores.targets[read.at - 1, cells] = _gathered(kernels, some, stats, tokens, rows)
 
 
-def _alternatives(
-    kernels: Kernels, some: Tensor, stats: tuple[Tensor, Tensor], reads: Sequence[Read]
-) -> None:
+def _alternatives(kernels: Kernels, some: Tensor, stats: tuple[Tensor, Tensor], reads: Sequence[Read]) -> None:
     for i, read in enumerate(reads):
         request = read.scores.request
         k = request.prompt_alternatives
@@ -167,9 +159,7 @@ def _alternatives(
         table.logprobs[read.at - 1] = _gathered(kernels, some, stats, np.maximum(tokens, 0), rows)
 
 
-def _spreads(
-    kernels: Kernels, some: Tensor, stats: tuple[Tensor, Tensor], reads: Sequence[Read]
-) -> None:
+def _spreads(kernels: Kernels, some: Tensor, stats: tuple[Tensor, Tensor], reads: Sequence[Read]) -> None:
     tables = [read.scores.request.spread_targets for read in reads]
     asked = [
         (i, read, int(table[read.at - 1]))
@@ -190,24 +180,15 @@ def _spreads(
             continue  # the request is about to fail
         found.ranks[at], found.best[at] = rank_of(logits[place], target)
         found.logprobs[at] = logprobs[place]
-        found.entropies[at] = entropy_of(
-            logits[place], float(largest[place]), float(log_sum[place])
-        )
+        found.entropies[at] = entropy_of(logits[place], float(largest[place]), float(log_sum[place]))
 
 
 def _gathered(
-    kernels: Kernels,
-    some: Tensor,
-    stats: tuple[Tensor, Tensor],
-    tokens: NDArray[np.int32],
-    rows: Tensor | None = None,
+    kernels: Kernels, some: Tensor, stats: tuple[Tensor, Tensor], tokens: NDArray[np.int32], rows: Tensor | None = None
 ) -> NDArray[np.float32]:
     targets = torch.from_numpy(tokens).to(some.device)
     return kernels.gather_logprobs(some, targets, stats, rows=rows).cpu().numpy()
 
 
 def _table(length: int, k: int) -> TopLogprobs:
-    return TopLogprobs(
-        tokens=np.full((length, k), -1, np.int32),
-        logprobs=np.full((length, k), np.nan, np.float32),
-    )
+    return TopLogprobs(tokens=np.full((length, k), -1, np.int32), logprobs=np.full((length, k), np.nan, np.float32))

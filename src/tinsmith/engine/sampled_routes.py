@@ -25,9 +25,7 @@ class SampledRoutes:
     """Digests of routes by the tokens that were fed. Not thread-safe."""
 
     most: int = KEPT_TOKENS
-    _kept: OrderedDict[bytes, NDArray[np.int64]] = field(
-        default_factory=OrderedDict[bytes, NDArray[np.int64]]
-    )
+    _kept: OrderedDict[bytes, NDArray[np.int64]] = field(default_factory=OrderedDict[bytes, NDArray[np.int64]])
     _tokens: int = 0
 
     def keep(self, request: SampleRequest, result: SampleResult) -> None:
@@ -59,10 +57,7 @@ class SampledRoutes:
                 unequal += int(np.count_nonzero(sampled != output.routes))
         if not routed:
             return {}
-        return {
-            "e_compared_routes:sum": float(told),
-            "e_unequal_routes:sum": float(unequal),
-        }
+        return {"e_compared_routes:sum": float(told), "e_unequal_routes:sum": float(unequal)}
 
     def _forget(self, key: bytes) -> None:
         old = self._kept.pop(key, None)

@@ -105,9 +105,7 @@ class Sampler:
         self._waiting.append(group)
         return group
 
-    def sample(
-        self, requests: Sequence[SampleRequest], policies: Sequence[Policy]
-    ) -> list[SampleResult]:
+    def sample(self, requests: Sequence[SampleRequest], policies: Sequence[Policy]) -> list[SampleResult]:
         """Serve requests to the end, in the order given.
 
         Raises:
@@ -117,9 +115,7 @@ class Sampler:
         for request in requests:
             check_request(request, self.config)
             compile_grammar(request, self._grammars)
-        groups = [
-            self.submit(request, policy) for request, policy in zip(requests, policies, strict=True)
-        ]
+        groups = [self.submit(request, policy) for request, policy in zip(requests, policies, strict=True)]
         try:
             while self.busy:
                 self.step()
@@ -178,9 +174,7 @@ class Sampler:
         for same in by_decoder.values():
             same.sort(key=lambda feed: id(feed.group.policy.low))
             self._compute(same[0].group.policy.decoder, same)
-        self._running = [
-            (group, sample) for group, sample in self._running if sample.stop_reason is None
-        ]
+        self._running = [(group, sample) for group, sample in self._running if sample.stop_reason is None]
         self.prefixes.trim()
         return [group for group in dict.fromkeys(feed.group for feed in feeds) if group.ended]
 
@@ -190,8 +184,7 @@ class Sampler:
             group = self._forking[0]
             if not group.ended:
                 self._running += [
-                    (group, s)
-                    for s in group.fork(self.pool, self.limits.max_samples - len(self._running))
+                    (group, s) for s in group.fork(self.pool, self.limits.max_samples - len(self._running))
                 ]
                 if group.unforked:
                     return
@@ -259,9 +252,7 @@ class Sampler:
             else:
                 runs.append((begin[i], begin[i + 1], feed.group.policy))
         record = RouteRecord.of(decoder)
-        steps = SampleSteps(
-            self.kernels, rows, self.pool.layers, tuple((b, e, p.low) for b, e, p in runs), record
-        )
+        steps = SampleSteps(self.kernels, rows, self.pool.layers, tuple((b, e, p.low) for b, e, p in runs), record)
         ids = np.concatenate([np.asarray(feed.tokens, np.int64) for feed in feeds])
         hidden = decoder.hidden(steps, torch.from_numpy(ids).to(self.kernels.device))
         if record is not None:
@@ -277,9 +268,7 @@ class Sampler:
             self._read_prompts(chunk, logits)
             self._draw(chunk, logits)
 
-    def _logit_chunks(
-        self, feeds: list[_Feed], begin: list[int]
-    ) -> list[list[tuple[_Feed, int, int]]]:
+    def _logit_chunks(self, feeds: list[_Feed], begin: list[int]) -> list[list[tuple[_Feed, int, int]]]:
         """(feed, row, position) of every row whose logits are needed, in lists small enough to hold."""
         wanted: list[tuple[_Feed, int, int]] = []
         for i, feed in enumerate(feeds):
@@ -295,24 +284,14 @@ class Sampler:
         return [wanted[i : i + size] for i in range(0, len(wanted), size)]
 
     def _logits(
-        self,
-        decoder: Decoder,
-        hidden: Tensor,
-        wanted: list[int],
-        runs: list[tuple[int, int, Policy]],
+        self, decoder: Decoder, hidden: Tensor, wanted: list[int], runs: list[tuple[int, int, Policy]]
     ) -> Tensor:
         """Head logits of some rows, each through its own adapter."""
-        x = (
-            hidden
-            if len(wanted) == hidden.shape[0]
-            else hidden[torch.tensor(wanted, device=hidden.device)]
-        )
+        x = hidden if len(wanted) == hidden.shape[0] else hidden[torch.tensor(wanted, device=hidden.device)]
         ends = np.searchsorted(np.array(wanted), [end for _, end, _ in runs]).tolist()
         starts = [0, *ends[:-1]]
         parts = tuple(
-            Run(b, e, p.low.get(HEAD_PLACE))
-            for b, e, (_, _, p) in zip(starts, ends, runs, strict=True)
-            if e > b
+            Run(b, e, p.low.get(HEAD_PLACE)) for b, e, (_, _, p) in zip(starts, ends, runs, strict=True) if e > b
         )
         return forward(self.kernels, x.contiguous(), decoder.head, parts)
 
@@ -354,9 +333,7 @@ class Sampler:
         choices = [self._choice(group, sample) for _, group, sample, _ in drawn]
         tokens, logprobs = choose(self.kernels, logits, draws, choices)
         self._keep_top(drawn, draws, logits)
-        for (_, group, sample, _), token, logprob in zip(
-            drawn, tokens.tolist(), logprobs.tolist(), strict=True
-        ):
+        for (_, group, sample, _), token, logprob in zip(drawn, tokens.tolist(), logprobs.tolist(), strict=True):
             if group.failure is not None:
                 continue
             if token < 0:
@@ -404,9 +381,7 @@ class Sampler:
         group.failure = failure
         self._drop(group)
 
-    def _keep_top(
-        self, drawn: list[tuple[int, Group, Sample, int]], draws: Draws, logits: Tensor
-    ) -> None:
+    def _keep_top(self, drawn: list[tuple[int, Group, Sample, int]], draws: Draws, logits: Tensor) -> None:
         most = max(group.request.topk_logprobs for _, group, _, _ in drawn)
         if most == 0:
             return

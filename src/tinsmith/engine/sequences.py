@@ -18,13 +18,7 @@ from tinsmith.models.decoder import Decoder
 from tinsmith.models.steps import LowRanks
 from tinsmith.ops.paging import PAGE
 from tinsmith.types.errors import InputError, TinsmithError
-from tinsmith.types.sampling import (
-    SampledSequence,
-    SampleRequest,
-    SampleResult,
-    StopReason,
-    TopLogprobs,
-)
+from tinsmith.types.sampling import SampledSequence, SampleRequest, SampleResult, StopReason, TopLogprobs
 
 DecodeText = Callable[[Sequence[int]], str]
 """Token ids to text, special tokens kept: what stop strings are looked for in."""
@@ -43,9 +37,7 @@ class Policy:
 class StopRule:
     """When a sequence ends: end tokens, stop tokens, stop strings, or its length."""
 
-    def __init__(
-        self, request: SampleRequest, decoder: Decoder, max_tokens: int, text: DecodeText | None
-    ) -> None:
+    def __init__(self, request: SampleRequest, decoder: Decoder, max_tokens: int, text: DecodeText | None) -> None:
         """Read a request's stop conditions.
 
         Raises:
@@ -187,11 +179,7 @@ class Group:
         prompt = len(self.request.prompt)
         shared = self.pages[: prompt // PAGE]
         samples: list[Sample] = []
-        while (
-            self.unforked
-            and len(samples) < most
-            and (self.spare or pool.available >= self.sample_pages)
-        ):
+        while self.unforked and len(samples) < most and (self.spare or pool.available >= self.sample_pages):
             sample = self.unforked.pop(0)
             samples.append(sample)
             if self.spare:
@@ -254,7 +242,5 @@ class Group:
             logprobs=np.array(sample.logprobs, np.float32),
             stop_reason=sample.stop_reason,
             top=top,
-            routes=np.concatenate([*self.routes, np.array(sample.routes, np.int64)])
-            if self.routes
-            else None,
+            routes=np.concatenate([*self.routes, np.array(sample.routes, np.int64)]) if self.routes else None,
         )

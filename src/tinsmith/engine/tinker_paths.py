@@ -46,18 +46,10 @@ class TinkerPath:
     def __post_init__(self) -> None:
         if not _SESSION.fullmatch(self.session):
             raise InputError(
-                "a session cannot be called this",
-                field="session",
-                value=self.session,
-                allowed=f"{_ALLOWED}; and :",
+                "a session cannot be called this", field="session", value=self.session, allowed=f"{_ALLOWED}; and :"
             )
         if not _NAME.fullmatch(self.name):
-            raise InputError(
-                "a checkpoint cannot be called this",
-                field="name",
-                value=self.name,
-                allowed=_ALLOWED,
-            )
+            raise InputError("a checkpoint cannot be called this", field="name", value=self.name, allowed=_ALLOWED)
 
     @staticmethod
     def parse(text: str) -> TinkerPath:

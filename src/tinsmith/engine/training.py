@@ -57,10 +57,7 @@ class TrainingSession:
         self.optimizer = Optimizer(self.adapter)
 
     def forward(
-        self,
-        datums: Sequence[Datum],
-        loss: LossName | CustomLoss,
-        settings: Mapping[str, object] | None = None,
+        self, datums: Sequence[Datum], loss: LossName | CustomLoss, settings: Mapping[str, object] | None = None
     ) -> ForwardBackwardResult:
         """Log-probabilities and loss, without gradients.
 
@@ -71,10 +68,7 @@ class TrainingSession:
             return self._run(datums, loss, settings or {}, backward=False)
 
     def forward_backward(
-        self,
-        datums: Sequence[Datum],
-        loss: LossName | CustomLoss,
-        settings: Mapping[str, object] | None = None,
+        self, datums: Sequence[Datum], loss: LossName | CustomLoss, settings: Mapping[str, object] | None = None
     ) -> ForwardBackwardResult:
         """As `forward`, and add the gradient of the loss (a sum over tokens and datums) to the session's.
 
@@ -99,28 +93,16 @@ class TrainingSession:
         return {"grad_norm:mean": norm}
 
     def _run(
-        self,
-        datums: Sequence[Datum],
-        loss: LossName | CustomLoss,
-        settings: Mapping[str, object],
-        *,
-        backward: bool,
+        self, datums: Sequence[Datum], loss: LossName | CustomLoss, settings: Mapping[str, object], *, backward: bool
     ) -> ForwardBackwardResult:
         objective = objective_of(loss, settings)
         check_datums(datums, objective, self.adapter.decoder.config)
         order = self.order(len(datums))
         ordered = [datums[i] for i in order]
-        units = units_of(
-            [datum.tokens for datum in ordered], self.gradient_unit, tree_rows=self.tree_rows
-        )
+        units = units_of([datum.tokens for datum in ordered], self.gradient_unit, tree_rows=self.tree_rows)
         sums = self.optimizer.sums
         asked = UnitRequest(
-            units=units,
-            datums=ordered,
-            loss=loss,
-            settings=settings,
-            first=sums.count,
-            backward=backward,
+            units=units, datums=ordered, loss=loss, settings=settings, first=sums.count, backward=backward
         )
         partials, found = list(sums.partials), dict[int, tuple[DatumOutput, LossValue]]()
         routes: RouteSums | None = None

@@ -105,20 +105,12 @@ class ComputeHere:
             units = [asked.units[i] for i in block]
             if asked.backward:
                 sums.fresh()
-            found, routes = self.micro_batch(
-                adapter, units, asked.datums, objective, backward=asked.backward
-            )
+            found, routes = self.micro_batch(adapter, units, asked.datums, objective, backward=asked.backward)
             partial = sums.taken(asked.first + block.start) if asked.backward else None
             yield Block(found, partial, routes)
 
     def micro_batch(
-        self,
-        adapter: Adapter,
-        units: list[Unit],
-        datums: Sequence[Datum],
-        objective: Objective,
-        *,
-        backward: bool,
+        self, adapter: Adapter, units: list[Unit], datums: Sequence[Datum], objective: Objective, *, backward: bool
     ) -> tuple[dict[int, tuple[DatumOutput, LossValue]], RouteSums | None]:
         """Compute units, adding their gradients to the weights' buffers.
 
@@ -140,10 +132,7 @@ class ComputeHere:
         ids = torch.from_numpy(np.concatenate([unit.tokens for unit in units]).astype(np.int64))
         record = RouteRecord.of(decoder, loads=True)
         logprobs = target_logprobs(
-            decoder,
-            TrainSteps(decoder.kernels, forest, adapter.low, record),
-            ids.to(device),
-            reads,
+            decoder, TrainSteps(decoder.kernels, forest, adapter.low, record), ids.to(device), reads
         )
         flat = logprobs.detach().cpu().numpy()
         digests = None if record is None else record.digests(len(ids))
@@ -156,11 +145,7 @@ class ComputeHere:
                 value = objective.value(own, datums[i].inputs)
             except InputError as error:
                 raise error.told_at(f"data[{i}]") from None
-            if not (
-                math.isfinite(value.total)
-                and np.isfinite(value.grad).all()
-                and np.isfinite(own).all()
-            ):
+            if not (math.isfinite(value.total) and np.isfinite(value.grad).all() and np.isfinite(own).all()):
                 raise InputError(
                     "the loss of a datum is not finite; no gradient was added",
                     field=f"data[{i}]",

@@ -60,9 +60,7 @@ class UnitSums:
     def total(self) -> list[Tensor]:
         """The whole sum, one tensor per buffer; zeros where there is no unit."""
         if self._total is None:
-            self._total = folded(self.partials) or [
-                torch.zeros_like(weight.value) for weight in self.weights
-            ]
+            self._total = folded(self.partials) or [torch.zeros_like(weight.value) for weight in self.weights]
         return self._total
 
     def clear(self) -> None:

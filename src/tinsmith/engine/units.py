@@ -45,9 +45,7 @@ class Unit:
         return len(self.tokens)
 
 
-def units_of(
-    sequences: Sequence[IntArray], how: GradientUnit, *, tree_rows: int = TREE_ROWS
-) -> list[Unit]:
+def units_of(sequences: Sequence[IntArray], how: GradientUnit, *, tree_rows: int = TREE_ROWS) -> list[Unit]:
     """Cut a request's token sequences into units, in the order of each unit's first datum."""
     if how is GradientUnit.DATUM:
         return [_unit(sequences, [i]) for i in range(len(sequences))]
@@ -109,9 +107,7 @@ def _cut(root: _Node, limit: int) -> list[list[int]]:
     parts: list[list[int]] = []
     todo: list[tuple[_Node, int, list[int]]] = [(root, 0, [])]
     while todo:
-        node, above, ended = (
-            todo.pop()
-        )  # datums that ended above cost nothing in the first part below
+        node, above, ended = todo.pop()  # datums that ended above cost nothing in the first part below
         path = above + node.end - node.first
         below = above + node.rows - path
         branches = len(node.children)
@@ -150,9 +146,7 @@ def _unit(sequences: Sequence[IntArray], datums: list[int]) -> Unit:
     nodes: list[TreeNode] = []
     tokens: list[IntArray] = []
     rows_of: dict[int, NDArray[np.int64]] = {}
-    todo: list[tuple[_Node, NDArray[np.int64]]] = [
-        (_trie(sequences, datums), np.zeros(0, np.int64))
-    ]
+    todo: list[tuple[_Node, NDArray[np.int64]]] = [(_trie(sequences, datums), np.zeros(0, np.int64))]
     row = 0
     while todo:
         node, above = todo.pop()

@@ -45,9 +45,7 @@ def check_datums(datums: Sequence[Datum], objective: Objective, config: DecoderC
         InputError: naming the datum, the field, the value and what is allowed.
     """
     if not datums:
-        raise InputError(
-            "there is nothing to compute", field="data", value=[], allowed="at least one datum"
-        )
+        raise InputError("there is nothing to compute", field="data", value=[], allowed="at least one datum")
     reads = 0
     for i, datum in enumerate(datums):
         _check_tokens(datum.tokens, f"data[{i}].model_input", config)
@@ -67,19 +65,9 @@ def check_datums(datums: Sequence[Datum], objective: Objective, config: DecoderC
 
 def _check_tokens(tokens: NDArray[np.integer], field: str, config: DecoderConfig) -> None:
     if tokens.ndim != 1 or len(tokens) == 0:
-        raise InputError(
-            "a sequence has no tokens",
-            field=field,
-            value=tokens.shape,
-            allowed="shape (N,) with N >= 1",
-        )
+        raise InputError("a sequence has no tokens", field=field, value=tokens.shape, allowed="shape (N,) with N >= 1")
     if tokens.dtype.kind not in "iu":
-        raise InputError(
-            "token ids must be integers",
-            field=field,
-            value=str(tokens.dtype),
-            allowed="int32 or int64",
-        )
+        raise InputError("token ids must be integers", field=field, value=str(tokens.dtype), allowed="int32 or int64")
     if len(tokens) > config.max_positions:
         raise InputError(
             "a sequence is longer than the model's context",
@@ -102,14 +90,10 @@ def _check_range(tokens: NDArray[np.integer], field: str, config: DecoderConfig)
         )
 
 
-def _check_targets(
-    datum: Datum, field: str, objective: Objective, config: DecoderConfig
-) -> tuple[int, ...]:
+def _check_targets(datum: Datum, field: str, objective: Objective, config: DecoderConfig) -> tuple[int, ...]:
     """Refuse targets that cannot be read, and return their shape: (N,), or (N, K) with K targets a position."""
     if "target_tokens" not in datum.inputs:
-        raise InputError(
-            "every loss needs this input", field=field, allowed="a token id per position"
-        )
+        raise InputError("every loss needs this input", field=field, allowed="a token id per position")
     targets = datum.inputs["target_tokens"]
     shape = targets.shape
     if shape[:1] != datum.tokens.shape or len(shape) > 2:
@@ -134,12 +118,7 @@ def _check_targets(
             allowed=f"1 to {MAX_TARGETS} a position",
         )
     if targets.dtype.kind not in "iu":
-        raise InputError(
-            "token ids must be integers",
-            field=field,
-            value=str(targets.dtype),
-            allowed="int32 or int64",
-        )
+        raise InputError("token ids must be integers", field=field, value=str(targets.dtype), allowed="int32 or int64")
     _check_range(targets.astype(np.int64), field, config)
     return shape
 
@@ -176,9 +155,7 @@ def check_request(request: SampleRequest, config: DecoderConfig) -> int:
     )
     for field, value, holds, allowed in checks:
         if not holds:
-            raise InputError(
-                "a sampling parameter is out of range", field=field, value=value, allowed=allowed
-            )
+            raise InputError("a sampling parameter is out of range", field=field, value=value, allowed=allowed)
     if wanted > room:
         raise InputError(
             "prompt and completion exceed the model's context",
@@ -191,10 +168,5 @@ def check_request(request: SampleRequest, config: DecoderConfig) -> int:
         check_adjustments(params.adjustments, config)
     for i, stop in enumerate(params.stop or ()):
         if isinstance(stop, str) and not stop:
-            raise InputError(
-                "a stop string is empty",
-                field=f"stop[{i}]",
-                value=stop,
-                allowed="non-empty strings",
-            )
+            raise InputError("a stop string is empty", field=f"stop[{i}]", value=stop, allowed="non-empty strings")
     return wanted

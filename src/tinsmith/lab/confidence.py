@@ -58,10 +58,7 @@ class Probed:
 
 
 def probe_replies(
-    trainer: tinker.TrainingClient,
-    probes: Sequence[Probe],
-    prefixes: Prefixes = Prefixes.OWN,
-    seed: int = 0,
+    trainer: tinker.TrainingClient, probes: Sequence[Probe], prefixes: Prefixes = Prefixes.OWN, seed: int = 0
 ) -> Probed:
     """Probe replies; of every one, all fractions and answers are one request.
 
@@ -75,8 +72,7 @@ def probe_replies(
         probes = _exchanged(probes)
     pending = [
         trainer.forward(
-            [answer_datum([*start, *one], len(start), 1.0) for start, one in _texts(probe)],
-            "cross_entropy",
+            [answer_datum([*start, *one], len(start), 1.0) for start, one in _texts(probe)], "cross_entropy"
         )
         for probe in probes
     ]
@@ -133,20 +129,13 @@ def shaped_groups(
     compared = [one for group in groups for one in group.compared]
     if not compared:
         return list(groups), {}
-    probed = probe_replies(
-        trainer, [subject.probe(one.rollout) for one in compared], prefixes, seed
-    )
-    costs = {
-        id(one): penalty * premature(each.gold)
-        for one, each in zip(compared, probed.found, strict=True)
-    }
+    probed = probe_replies(trainer, [subject.probe(one.rollout) for one in compared], prefixes, seed)
+    costs = {id(one): penalty * premature(each.gold) for one, each in zip(compared, probed.found, strict=True)}
     shaped = [
         replace(
             group,
             scored=tuple(
-                one
-                if one.advantage is None
-                else replace(one, advantage=one.advantage - costs[id(one)])
+                one if one.advantage is None else replace(one, advantage=one.advantage - costs[id(one)])
                 for one in group.scored
             ),
         )
@@ -161,10 +150,7 @@ def shaped_groups(
 
 
 def watched_confidence(
-    trainer: tinker.TrainingClient,
-    subject: Subject[I, Any],
-    groups: Sequence[Sequence[AnyRollout]],
-    seed: int,
+    trainer: tinker.TrainingClient, subject: Subject[I, Any], groups: Sequence[Sequence[AnyRollout]], seed: int
 ) -> dict[str, float]:
     """Return `watch/confidence...` of the first reply to each of at most 48 prompts, with both controls.
 
@@ -183,9 +169,7 @@ def watched_confidence(
     for place, fraction in enumerate(FRACTIONS):
         at = f"{fraction:.1f}"
         told[f"watch/confidence/gold_{at}"] = _mean([one.gold[place] for one in own.found])
-        told[f"watch/confidence/certainty_{at}"] = _mean(
-            [one.certainty[place] for one in own.found]
-        )
+        told[f"watch/confidence/certainty_{at}"] = _mean([one.certainty[place] for one in own.found])
         if said:
             told[f"watch/confidence/said_{at}"] = _mean([one[place] for one in said])
     if said:

@@ -92,9 +92,7 @@ class Course(Generic[I, A]):
     @property
     def validation_items(self) -> Sequence[I]:
         """What evaluations ask while it trains."""
-        return subset(
-            self.subject.items(Split.VALIDATION), self.settings.eval_items, self.subject.unit
-        )
+        return subset(self.subject.items(Split.VALIDATION), self.settings.eval_items, self.subject.unit)
 
     @property
     def test_items(self) -> Sequence[I]:
@@ -113,9 +111,7 @@ class Course(Generic[I, A]):
         step, items = policy.step, self.validation_items
         if not items:
             return Examined(tested=Tested(metrics={}), judged=Judged(score=Score(float(step), 0.0)))
-        found, groups = self._asked(
-            policy.client, self.subject, items, step, "eval", policy.progress
-        )
+        found, groups = self._asked(policy.client, self.subject, items, step, "eval", policy.progress)
         judged = self.watch.judge(policy, groups, found.metrics)
         read = [one for group in groups for one in group if not isinstance(one, Failure)]
         drift = told_drift(policy.base(), read)
@@ -154,9 +150,7 @@ class Course(Generic[I, A]):
             found |= self._asked(chosen, subject, items, chosen_step, name, progress)[0]
         if self.tests_last and last is None:
             same = found.metrics.items()
-            found |= Tested(
-                metrics={key.replace("test", "test_last", 1): value for key, value in same}
-            )
+            found |= Tested(metrics={key.replace("test", "test_last", 1): value for key, value in same})
         elif self.tests_last and last is not None:
             found |= self._asked(last, self.subject, items, last_step, "test_last", progress)[0]
         return found if self.also_tested is None else found | self.also_tested(chosen, chosen_step)

@@ -27,9 +27,7 @@ class Example:
         return cls(tokens=tuple(tokens), learned=(False,) * prompt_length + (True,) * answer)
 
 
-def policy_datum(
-    rollout: AnyRollout, advantages: Sequence[Sequence[float]], foreseen: float = 0.0
-) -> tinker.Datum:
+def policy_datum(rollout: AnyRollout, advantages: Sequence[Sequence[float]], foreseen: float = 0.0) -> tinker.Datum:
     """A datum of a policy-gradient loss: for each turn one advantage a token; what was not sampled has none.
 
     With `foreseen` what the environment answered is learned too, each of its tokens with that weight: as an action of
@@ -43,9 +41,7 @@ def policy_datum(
         tokens += [*turn.observation, *turn.tokens]
         if foreseen and turn.observed:
             mine = turn.own_words or (True,) * len(before)
-            logprobs += [
-                value if own else 0.0 for value, own in zip(turn.observed, mine, strict=True)
-            ]
+            logprobs += [value if own else 0.0 for value, own in zip(turn.observed, mine, strict=True)]
             advantage += [foreseen if own else 0.0 for own in mine]
         else:
             logprobs += before
@@ -68,9 +64,7 @@ def answered_logprobs(rollout: AnyRollout) -> list[float]:
         value
         for turn in rollout.turns
         if turn.observed
-        for value, own in zip(
-            turn.observed, turn.own_words or (True,) * len(turn.observed), strict=True
-        )
+        for value, own in zip(turn.observed, turn.own_words or (True,) * len(turn.observed), strict=True)
         if own
     ]
 

@@ -32,21 +32,11 @@ def force_options(
     Raises:
         ConfigError: an item has no options, or a conversation goes on after the first reply.
     """
-    played = [
-        one for place, group in enumerate(groups) for one in _played(subject, group, place, seed)
-    ]
-    pending = [
-        client.compute_logprobs(types.ModelInput.from_ints(one.sequence())) for one in played
-    ]
-    scored = [
-        _with_logprobs(one, future.result(WAIT_SECONDS))
-        for one, future in zip(played, pending, strict=True)
-    ]
+    played = [one for place, group in enumerate(groups) for one in _played(subject, group, place, seed)]
+    pending = [client.compute_logprobs(types.ModelInput.from_ints(one.sequence())) for one in played]
+    scored = [_with_logprobs(one, future.result(WAIT_SECONDS)) for one, future in zip(played, pending, strict=True)]
     answers = iter(zip(scored, subject.read(scored), strict=True))
-    return [
-        [*group, *(_rollout(*next(answers)) for _ in subject.options(group[0].item))]
-        for group in groups
-    ]
+    return [[*group, *(_rollout(*next(answers)) for _ in subject.options(group[0].item))] for group in groups]
 
 
 def _played(
@@ -80,12 +70,7 @@ def _said(
             value=True,
             allowed="false for this task",
         )
-    turn = Turn(
-        observation=prompt,
-        tokens=tokens,
-        logprobs=(0.0,) * len(tokens),
-        text=subject.text(tokens),
-    )
+    turn = Turn(observation=prompt, tokens=tokens, logprobs=(0.0,) * len(tokens), text=subject.text(tokens))
     return Trajectory(item=item, sample=sample, turns=(turn,), environment=environment)
 
 
@@ -99,9 +84,7 @@ def _with_logprobs(one: Trajectory[I], told: Sequence[float | None]) -> Trajecto
         logprobs=tuple(value for value in found if value is not None),
         text=turn.text,
     )
-    return Trajectory(
-        item=one.item, sample=one.sample, turns=(scored,), environment=one.environment
-    )
+    return Trajectory(item=one.item, sample=one.sample, turns=(scored,), environment=one.environment)
 
 
 def _rollout(one: Trajectory[I], answer: A | Unread) -> Rollout[I, A] | Failure[I]:

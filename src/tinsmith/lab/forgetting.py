@@ -86,10 +86,7 @@ def general_metrics(changes: Sequence[GeneralChange]) -> Mapping[str, float]:
 def _tokens(renderer: Renderer, text: GeneralText) -> tuple[tuple[int, ...], int]:
     """Return a text's tokens, and how many are the prompt's."""
     tokens, weights = renderer.build_supervised_example(
-        (
-            Message(role=Role.USER, content=text.prompt),
-            Message(role=Role.ASSISTANT, content=text.answer),
-        )
+        (Message(role=Role.USER, content=text.prompt), Message(role=Role.ASSISTANT, content=text.answer))
     )
     return tokens, sum(weight == 0.0 for weight in weights)
 

@@ -83,9 +83,7 @@ def score_groups(
     ]
 
 
-def left_out_by_spread(
-    groups: Sequence[ScoredGroup[I, A]], top_p: float
-) -> list[ScoredGroup[I, A]]:
+def left_out_by_spread(groups: Sequence[ScoredGroup[I, A]], top_p: float) -> list[ScoredGroup[I, A]]:
     """Return the groups, those of little spread without advantages: see `kept_groups`."""
     spread = [deviation([one.terms.total for one in group.scored]) for group in groups]
     return [

@@ -66,11 +66,7 @@ class BaseRecipe:
 
 
 def build_base(
-    recipe: BaseRecipe,
-    conversations: Sequence[Conversation],
-    out: Path,
-    *,
-    say: Progress | None = None,
+    recipe: BaseRecipe, conversations: Sequence[Conversation], out: Path, *, say: Progress | None = None
 ) -> None:
     """Build the base from these conversations into `out`, a Hugging Face folder that appears whole or not at all.
 
@@ -91,13 +87,11 @@ def build_base(
         max_positions=recipe.max_positions,
     )
     tokenizer = train_tokenizer(
-        [message.content for conversation in conversations for message in conversation],
-        recipe.vocab_size,
+        [message.content for conversation in conversations for message in conversation], recipe.vocab_size
     )
     renderer = renderer_for(tokenizer)
     examples = [
-        np.array(renderer.build_supervised_example(conversation)[0], dtype=np.int32)
-        for conversation in conversations
+        np.array(renderer.build_supervised_example(conversation)[0], dtype=np.int32) for conversation in conversations
     ]
     with tempfile.TemporaryDirectory() as fresh:
         write_folder(Path(fresh), config, initial_weights(config, derive(recipe.seed, "weights")))
@@ -110,9 +104,7 @@ def build_base(
         (folder / CARD).write_text(json.dumps(dataclasses.asdict(recipe), indent=1) + "\n")
 
 
-def cached_base(
-    recipe: BaseRecipe, conversations: Sequence[Conversation], say: Callable[[str], None]
-) -> Path:
+def cached_base(recipe: BaseRecipe, conversations: Sequence[Conversation], say: Callable[[str], None]) -> Path:
     """Return the folder of the base of this recipe and these conversations, built where it is not below TINSMITH_HOME.
 
     Raises:
@@ -128,17 +120,13 @@ def cached_base(
     with one_writer(place):
         if not present(place).is_dir():
             minutes = building_minutes(recipe, conversations)
-            say(
-                f"building a base model from scratch, once: about {minutes:.1f} minutes on two cores"
-            )
+            say(f"building a base model from scratch, once: about {minutes:.1f} minutes on two cores")
             build_base(recipe, conversations, place, say=progress)
     return present(place)
 
 
 def building_minutes(
-    recipe: BaseRecipe,
-    conversations: Sequence[Conversation],
-    characters_per_token: float = _CHARACTERS_PER_TOKEN,
+    recipe: BaseRecipe, conversations: Sequence[Conversation], characters_per_token: float = _CHARACTERS_PER_TOKEN
 ) -> float:
     """Return how long two cores take to build a base, from the length of what it reads."""
     read = conversations[: recipe.batch_size]
@@ -148,10 +136,7 @@ def building_minutes(
 
 
 def _pretrain(
-    session: TrainingSession,
-    recipe: BaseRecipe,
-    examples: Sequence[NDArray[np.int32]],
-    say: Progress | None,
+    session: TrainingSession, recipe: BaseRecipe, examples: Sequence[NDArray[np.int32]], say: Progress | None
 ) -> None:
     """Cross-entropy on every token, mean over a batch's tokens; the learning rate rises, then falls to a tenth."""
     for step in range(recipe.steps):
@@ -160,17 +145,12 @@ def _pretrain(
         datums = [
             Datum(
                 tokens=tokens[:-1],
-                inputs={
-                    "target_tokens": tokens[1:],
-                    "weights": np.full(len(tokens) - 1, 1.0 / total, np.float32),
-                },
+                inputs={"target_tokens": tokens[1:], "weights": np.full(len(tokens) - 1, 1.0 / total, np.float32)},
             )
             for tokens in read
         ]
         loss = session.forward_backward(datums, LossName.CROSS_ENTROPY).metrics["loss:sum"]
-        session.optim_step(
-            AdamParams(learning_rate=_rate(recipe, step), eps=1e-8, grad_clip_norm=1.0)
-        )
+        session.optim_step(AdamParams(learning_rate=_rate(recipe, step), eps=1e-8, grad_clip_norm=1.0))
         if say is not None:
             say(step + 1, recipe.steps, loss)
 

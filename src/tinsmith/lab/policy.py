@@ -36,9 +36,7 @@ DRIFT_PROBED = 48
 class ExactGradient(Protocol[I_contra]):
     """A part of the policy gradient that is computed and not sampled."""
 
-    def datums(
-        self, trainer: tinker.TrainingClient, items: Sequence[I_contra]
-    ) -> list[tinker.Datum]:
+    def datums(self, trainer: tinker.TrainingClient, items: Sequence[I_contra]) -> list[tinker.Datum]:
         """Return cross-entropy datums whose gradient it is, under the trainer's weights of now."""
         ...
 
@@ -80,11 +78,7 @@ def step_metrics(
     settings: CommonSettings, step: int, loss: float | None, outcome: types.OptimStepResponse
 ) -> dict[str, float]:
     """Return what is told of an optimizer step; the loss and the gradient's norm where the server tells them."""
-    told = {
-        "optim/loss": loss,
-        "optim/lr": rate(settings, step),
-        "optim/grad_norm": grad_norm_of(outcome.metrics),
-    }
+    told = {"optim/loss": loss, "optim/lr": rate(settings, step), "optim/grad_norm": grad_norm_of(outcome.metrics)}
     return {name: value for name, value in told.items() if value is not None}
 
 
@@ -117,9 +111,7 @@ def update_policy(
     sent: list[_Sent] = []
     for part in _split(taught, settings.num_substeps):
         flat = [one for group in part for one in trained[id(group)]]
-        datums = [
-            policy_datum(one.rollout, _advantages(one, penalty[id(one)]), foreseen) for one in flat
-        ]
+        datums = [policy_datum(one.rollout, _advantages(one, penalty[id(one)]), foreseen) for one in flat]
         losses: list[_Future] = []
         if datums:
             losses.append(trainer.forward_backward(datums, settings.loss_fn.value))
@@ -191,8 +183,7 @@ def _penalties(
     average = mean(np.concatenate(drift))
     metrics["kl/base"] = average
     return {
-        id(one): bonus[id(one)] + settings.kl_penalty_coef * (average - d)
-        for one, d in zip(scored, drift, strict=True)
+        id(one): bonus[id(one)] + settings.kl_penalty_coef * (average - d) for one, d in zip(scored, drift, strict=True)
     }
 
 
@@ -208,15 +199,10 @@ def _entropy_bonus(
     surprise = [-np.array(one.rollout.logprobs, dtype=np.float64) for one in scored]
     average = mean(np.concatenate(surprise))
     metrics["train/token_entropy"] = average
-    return {
-        id(one): settings.entropy_bonus * (found - average)
-        for one, found in zip(scored, surprise, strict=True)
-    }
+    return {id(one): settings.entropy_bonus * (found - average) for one, found in zip(scored, surprise, strict=True)}
 
 
-def _foreseen(
-    scored: Sequence[_AnyScored], settings: RlSettings, metrics: dict[str, float]
-) -> float:
+def _foreseen(scored: Sequence[_AnyScored], settings: RlSettings, metrics: dict[str, float]) -> float:
     """Return the weight of each token that the environment wrote: coefficient * action tokens / environment tokens.
 
     The policy's loss is a sum over its tokens, of which a mean would be the A-th part: so lambda weighs the mean of one
@@ -233,36 +219,25 @@ def _foreseen(
     return settings.env_loss_coef * actions / len(answered)
 
 
-def told_foresight(
-    client: tinker.SamplingClient, rollouts: Sequence[AnyRollout]
-) -> dict[str, float]:
+def told_foresight(client: tinker.SamplingClient, rollouts: Sequence[AnyRollout]) -> dict[str, float]:
     """Return `watch/env_nll`: nats a token of what the environment answered, over DRIFT_PROBED conversations."""
     probed = rollouts[:DRIFT_PROBED]
-    pending = [
-        client.compute_logprobs(types.ModelInput.from_ints(one.sequence())) for one in probed
-    ]
+    pending = [client.compute_logprobs(types.ModelInput.from_ints(one.sequence())) for one in probed]
     found: list[float] = []
     for one, future in zip(probed, pending, strict=True):
         own = [
             each
             for turn in one.turns
-            for each in (
-                *(turn.own_words or (False,) * len(turn.observation)),
-                *([False] * len(turn.tokens)),
-            )
+            for each in (*(turn.own_words or (False,) * len(turn.observation)), *([False] * len(turn.tokens)))
         ]
         told = text_logprobs(future.result(WAIT_SECONDS), len(own))
         found += [value for value in compress(told, own) if value is not None]
     return {"watch/env_nll": -math.fsum(found) / len(found)} if found else {}
 
 
-def base_drift(
-    reference: tinker.SamplingClient, rollouts: Sequence[AnyRollout]
-) -> list[NDArray[np.float64]]:
+def base_drift(reference: tinker.SamplingClient, rollouts: Sequence[AnyRollout]) -> list[NDArray[np.float64]]:
     """Return log q - log base of every token of every rollout: its mean estimates KL(q || base) a token."""
-    pending = [
-        reference.compute_logprobs(types.ModelInput.from_ints(one.sequence())) for one in rollouts
-    ]
+    pending = [reference.compute_logprobs(types.ModelInput.from_ints(one.sequence())) for one in rollouts]
     drift: list[NDArray[np.float64]] = []
     for one, future in zip(rollouts, pending, strict=True):
         written = one.written()
@@ -271,17 +246,13 @@ def base_drift(
     return drift
 
 
-def told_drift(
-    reference: tinker.SamplingClient, rollouts: Sequence[AnyRollout]
-) -> dict[str, float]:
+def told_drift(reference: tinker.SamplingClient, rollouts: Sequence[AnyRollout]) -> dict[str, float]:
     """Return `eval/kl_base`, the mean of `base_drift` over DRIFT_PROBED rollouts; nothing where there are none."""
     drift = [d for each in base_drift(reference, rollouts[:DRIFT_PROBED]) for d in each.tolist()]
     return {"eval/kl_base": math.fsum(drift) / len(drift)} if drift else {}
 
 
-def _agreement(
-    rollouts: Sequence[AnyRollout], result: types.ForwardBackwardOutput
-) -> dict[str, float]:
+def _agreement(rollouts: Sequence[AnyRollout], result: types.ForwardBackwardOutput) -> dict[str, float]:
     """Compare what the sampler said of its tokens, and of those it was answered, with what the trainer computed."""
     sampled: list[float] = []
     trained: list[float] = []

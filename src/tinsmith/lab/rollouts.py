@@ -99,11 +99,7 @@ class Trajectory(Generic[I]):
 
     def written(self) -> list[bool]:
         """Return for every token of the conversation whether the model wrote it."""
-        return [
-            mine
-            for turn in self.turns
-            for mine in ([False] * len(turn.observation) + [True] * len(turn.tokens))
-        ]
+        return [mine for turn in self.turns for mine in ([False] * len(turn.observation) + [True] * len(turn.tokens))]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -204,10 +200,7 @@ class _Live(Generic[I]):
 
 
 def sample_groups(
-    client: tinker.SamplingClient,
-    subject: Environments[I, A],
-    items: Sequence[I],
-    sampling: Sampling,
+    client: tinker.SamplingClient, subject: Environments[I, A], items: Sequence[I], sampling: Sampling
 ) -> list[list[Rollout[I, A] | Failure[I]]]:
     """Sample a group for every item, all at once; the order is that of the items, however they come back.
 
@@ -222,9 +215,7 @@ def sample_groups(
     ]
     _reply(client, subject, sampling, [one for group in groups for one in _together(group)])
     if sampling.forks > 1:
-        groups = [
-            [fork for one in group for fork in _forks(one, sampling.forks)] for group in groups
-        ]
+        groups = [[fork for one in group for fork in _forks(one, sampling.forks)] for group in groups]
     flat, turn = [one for group in groups for one in group], 1
     while asked := [each for group in groups for each in _alike(group, turn)]:
         _reply(client, subject, sampling, asked)
@@ -286,10 +277,7 @@ def _alike(group: list[_Live[I]], turn: int) -> list[_Asked[I]]:
 
 
 def _reply(
-    client: tinker.SamplingClient,
-    subject: Environments[I, A],
-    sampling: Sampling,
-    asked: Sequence[_Asked[I]],
+    client: tinker.SamplingClient, subject: Environments[I, A], sampling: Sampling, asked: Sequence[_Asked[I]]
 ) -> None:
     """Let every conversation have its next reply, and go on to what follows it."""
     ahead = len(asked) if sampling.progress is silent else AHEAD
@@ -305,9 +293,7 @@ def _reply(
                 sequences = answered.sequences
                 if _observed(sampling, ones):
                     read = text_logprobs(answered.prompt_logprobs or (), len(ones[0].waits_at()))
-            if (
-                place >= ahead
-            ):  # those that go ahead are computed together, and tell nothing one by one
+            if place >= ahead:  # those that go ahead are computed together, and tell nothing one by one
                 sampling.progress(place, len(asked))
             if ones[0].failure is not None:
                 continue
@@ -327,11 +313,7 @@ def _observed(sampling: Sampling, ones: Sequence[_Live[I]]) -> bool:
 
 
 def _request(
-    client: tinker.SamplingClient,
-    subject: Environments[I, A],
-    sampling: Sampling,
-    ones: Sequence[_Live[I]],
-    seed: int,
+    client: tinker.SamplingClient, subject: Environments[I, A], sampling: Sampling, ones: Sequence[_Live[I]], seed: int
 ) -> tinker.APIFuture[types.SampleResponse]:
     """Ask for a reply to each of the conversations, which stand at the same tokens."""
     params = types.SamplingParams(
@@ -347,10 +329,7 @@ def _request(
 
 
 def _step(
-    subject: Environments[I, A],
-    one: _Live[I],
-    sequence: types.SampledSequence,
-    read: Sequence[float | None],
+    subject: Environments[I, A], one: _Live[I], sequence: types.SampledSequence, read: Sequence[float | None]
 ) -> Move | None:
     """Take a reply into a conversation; None where that failed."""
     tokens, logprobs = tuple(sequence.tokens), sequence.logprobs
@@ -379,14 +358,11 @@ def _forks(one: _Live[I], count: int) -> list[_Live[I]]:
         raise ConfigError("this conversation cannot go on in several ways", field="forks")
     environments = [one.environment, *(one.environment.fork() for _ in range(count - 1))]
     return [
-        replace(one, so_far=replace(one.so_far, environment=each, fork=fork))
-        for fork, each in enumerate(environments)
+        replace(one, so_far=replace(one.so_far, environment=each, fork=fork)) for fork, each in enumerate(environments)
     ]
 
 
-def _read(
-    subject: Environments[I, A], flat: Sequence[_Live[I]]
-) -> list[Rollout[I, A] | Failure[I]]:
+def _read(subject: Environments[I, A], flat: Sequence[_Live[I]]) -> list[Rollout[I, A] | Failure[I]]:
     """Read every conversation that came to its end."""
     ended = [one.so_far for one in flat if one.failure is None]
     read = subject.read(ended)

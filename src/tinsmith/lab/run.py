@@ -163,11 +163,7 @@ class Run(Generic[I, A]):
         for group in groups:
             for one in group.scored:
                 terms = {name: getattr(one.terms, name) for name in one.terms.names()}
-                reward: Line = {
-                    "terms": terms,
-                    "total": one.terms.total,
-                    "advantage": one.advantage,
-                }
+                reward: Line = {"terms": terms, "total": one.terms.total, "advantage": one.advantage}
                 if one.by_turn is not None:
                     reward["advantage_by_turn"] = one.by_turn
                 facts = self.course.subject.facts(one.rollout)
@@ -230,12 +226,7 @@ class Run(Generic[I, A]):
         """One line for each of the step's optimizer steps."""
         made = [] if self._tracer is None else self._tracer.new()
         return [
-            {
-                "step": step,
-                "substep": substep,
-                "gradient": one["gradient"],
-                "weights": one["weights"],
-            }
+            {"step": step, "substep": substep, "gradient": one["gradient"], "weights": one["weights"]}
             for substep, one in enumerate(made)
         ]
 
@@ -250,11 +241,7 @@ class Run(Generic[I, A]):
                     "course": self.course.state(),
                     "best": msgspec.to_builtins(self.best),
                     "rewards": msgspec.to_builtins(
-                        _RewardsKept(
-                            determinism=self._determinism.state(),
-                            flat=self._flat,
-                            spent=self._spent,
-                        )
+                        _RewardsKept(determinism=self._determinism.state(), flat=self._flat, spent=self._spent)
                     ),
                 },
             )
@@ -272,9 +259,7 @@ class Run(Generic[I, A]):
                 tested = self.course.test(self.sampler(), last, None, last, told)
             else:
                 chosen = self.service.create_sampling_client(model_path=best.sampler_path)
-                tested = self.course.test(
-                    ready(chosen, WAIT_SECONDS), best.step, self.sampler(), last, told
-                )
+                tested = self.course.test(ready(chosen, WAIT_SECONDS), best.step, self.sampler(), last, told)
         self._lines += tested.lines
         # A server that died in the last evaluation is found out here, and not by failures in a finished run.
         self.trainer.get_info()

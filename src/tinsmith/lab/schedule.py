@@ -29,9 +29,7 @@ def batch(items: Sequence[T], size: int, step: int, seed: int, unit: Unit[T] = N
     epoch, before = divmod(first, len(items))
     while len(found) < size:
         order = _order(len(units), epoch, seed)
-        found += islice(
-            (one for place in order for one in units[place]), before, before + size - len(found)
-        )
+        found += islice((one for place in order for one in units[place]), before, before + size - len(found))
         epoch, before = epoch + 1, 0
     return found
 

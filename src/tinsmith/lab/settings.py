@@ -154,15 +154,9 @@ class CommonSettings:
                 allowed="0 or more, below 1",
             )
         if self.adapter is AdapterKind.FULL and not self.train_unembed:
-            raise ConfigError(
-                "full trains every weight", field="train_unembed", value=False, allowed="true"
-            )
+            raise ConfigError("full trains every weight", field="train_unembed", value=False, allowed="true")
         if self.adapter is AdapterKind.FULL and self.lora_alpha != ALPHA:
-            raise ConfigError(
-                "full trains every weight, and has no alpha",
-                field="lora_alpha",
-                value=self.lora_alpha,
-            )
+            raise ConfigError("full trains every weight, and has no alpha", field="lora_alpha", value=self.lora_alpha)
 
     def by_example(self, step: int) -> SftSettings | None:
         """Return what a step is trained with where it is supervised; None: it learns by reward."""
@@ -197,9 +191,7 @@ def told_apart(settings: CommonSettings) -> dict[str, object]:
     """
     usual = {each.name: each.default for each in fields(settings)}
     found = asdict(settings)
-    return {
-        name: value for name, value in found.items() if name not in LATER or value != usual[name]
-    }
+    return {name: value for name, value in found.items() if name not in LATER or value != usual[name]}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -316,9 +308,7 @@ class RlSettings(CommonSettings):
     @property
     def supervised(self) -> SftSettings:
         """What the supervised steps are trained with."""
-        shared: dict[str, Any] = {
-            each.name: getattr(self, each.name) for each in fields(CommonSettings)
-        }
+        shared: dict[str, Any] = {each.name: getattr(self, each.name) for each in fields(CommonSettings)}
         shared |= {"steps": self.sft_steps, "learning_rate": self.sft_learning_rate}
         return SftSettings(**shared, batch_size=self.sft_batch_size)
 

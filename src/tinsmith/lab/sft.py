@@ -23,22 +23,13 @@ from tinsmith.lab.settings import SftSettings
 def teach(run: Run[I, A], settings: SftSettings, step: int) -> dict[str, float]:
     """Take one supervised step; return its metrics."""
     with run.timed("train_s"):
-        items = batch(
-            run.course.train_items,
-            settings.batch_size,
-            step,
-            settings.seed,
-            run.course.subject.unit,
-        )
+        items = batch(run.course.train_items, settings.batch_size, step, settings.seed, run.course.subject.unit)
         examples = [run.course.subject.example(item) for item in items]
         return _update(run.trainer, examples, settings, step)
 
 
 def _update(
-    trainer: tinker.TrainingClient,
-    examples: Sequence[Example],
-    settings: SftSettings,
-    step: int,
+    trainer: tinker.TrainingClient, examples: Sequence[Example], settings: SftSettings, step: int
 ) -> dict[str, float]:
     weight = 1.0 / len(examples)
     datums: list[tinker.Datum] = [example_datum(one, weight) for one in examples]

@@ -73,9 +73,7 @@ def select(run: Run[I, A], settings: SparseSettings, step: int) -> dict[str, flo
         return {**told, **_update(run, part, settings, step)}
 
 
-def _drawn(
-    run: Run[I, A], settings: SparseSettings, step: int
-) -> tuple[list[Chosen], dict[str, float]]:
+def _drawn(run: Run[I, A], settings: SparseSettings, step: int) -> tuple[list[Chosen], dict[str, float]]:
     """Ask the base about items, and choose; the same again where a run is resumed, which keeps the rollouts it has."""
     subject = run.course.subject
     asked = min(settings.asked_items, len(run.course.train_items))
@@ -110,22 +108,16 @@ def _drawn(
     return chosen, {
         "sparse/rollouts": float(len(chosen)),
         "sparse/gated": gated / sum(sum(one.gated) + sum(one.other) for one in chosen),
-        "sparse/sampled_tokens": float(
-            sum(len(one.rollout.tokens) for group in groups for one in group.scored)
-        ),
+        "sparse/sampled_tokens": float(sum(len(one.rollout.tokens) for group in groups for one in group.scored)),
     }
 
 
-def kept_rollouts(
-    groups: Sequence[ScoredGroup[Any, Any]], settings: SparseSettings
-) -> list[tuple[AnyRollout, float]]:
+def kept_rollouts(groups: Sequence[ScoredGroup[Any, Any]], settings: SparseSettings) -> list[tuple[AnyRollout, float]]:
     """Return rollouts of the items whose pass rate is nearest a half, without the longest, and their advantages."""
     told_apart = [group for group in groups if group.informative and group.compared]
     nearest = sorted(told_apart, key=_from_a_half)[: settings.kept_items]
     every = [
-        (one.rollout, max(-_CLIP, min(_CLIP, one.advantage or 0.0)))
-        for group in nearest
-        for one in group.compared
+        (one.rollout, max(-_CLIP, min(_CLIP, one.advantage or 0.0))) for group in nearest for one in group.compared
     ]
     shortest = sorted(range(len(every)), key=lambda place: (len(every[place][0].tokens), place))
     stays = set(shortest[: len(every) - int(_LONGEST * len(every))])
@@ -144,16 +136,10 @@ def gated_rollouts(
     base: AskedPolicy, kept: Sequence[tuple[AnyRollout, float]], settings: SparseSettings
 ) -> list[Chosen]:
     """Ask the base where it was uncertain, and return the rollouts with what is pushed of them and what is held."""
-    spreads = base.spreads(
-        [one.sequence() for one, _ in kept],
-        begins=[one.written().index(True) for one, _ in kept],
-    )
+    spreads = base.spreads([one.sequence() for one, _ in kept], begins=[one.written().index(True) for one, _ in kept])
     found: list[Chosen] = []
     for (one, advantage), spread in zip(kept, spreads, strict=True):
-        high = [
-            entropy is not None and entropy > settings.entropy_threshold
-            for entropy in spread.entropy
-        ]
+        high = [entropy is not None and entropy > settings.entropy_threshold for entropy in spread.entropy]
         mine = one.written()
         found.append(
             Chosen(
@@ -166,9 +152,7 @@ def gated_rollouts(
     return found
 
 
-def _update(
-    run: Run[I, A], part: Sequence[Chosen], settings: SparseSettings, step: int
-) -> dict[str, float]:
+def _update(run: Run[I, A], part: Sequence[Chosen], settings: SparseSettings, step: int) -> dict[str, float]:
     """Take an optimizer step on a batch: one datum a rollout, with KL_TOKENS targets a position."""
     gated = max(1, sum(sum(one.gated) for one in part))
     other = max(1, sum(sum(one.other) for one in part))

@@ -55,11 +55,7 @@ def read_json(text: str) -> JsonValue:
         raise NotJsonError("nested too deeply")
     try:
         value: JsonValue = json.loads(
-            text,
-            object_pairs_hook=_object,
-            parse_int=JsonNumber,
-            parse_float=JsonNumber,
-            parse_constant=_refuse,
+            text, object_pairs_hook=_object, parse_int=JsonNumber, parse_float=JsonNumber, parse_constant=_refuse
         )
     except ValueError as error:
         raise NotJsonError(str(error)) from None

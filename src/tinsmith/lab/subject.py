@@ -89,9 +89,7 @@ class Subject(Environments[I, A], Protocol[I, A]):
         """Return each rollout's reward, by the state that rewards had before this step; then let the step enter it."""
         ...
 
-    def figures(
-        self, groups: Sequence[Sequence[Rollout[I, A] | Failure[I]]], split: str
-    ) -> Mapping[str, float]:
+    def figures(self, groups: Sequence[Sequence[Rollout[I, A] | Failure[I]]], split: str) -> Mapping[str, float]:
         """Return what an evaluation says by the answers to each item, as `SPLIT/...`."""
         ...
 

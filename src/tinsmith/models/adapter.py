@@ -48,9 +48,7 @@ class Adapter:
     def targets(self) -> tuple[str, ...]:
         """The linear layers it sits on, by published name; none for `full`."""
         suffix = ".lora_A.weight"
-        return tuple(
-            slot.name.removesuffix(suffix) for slot in self.slots if slot.name.endswith(suffix)
-        )
+        return tuple(slot.name.removesuffix(suffix) for slot in self.slots if slot.name.endswith(suffix))
 
     def weights(self) -> list[Weight]:
         """Every trained weight once, in the slots' order."""
@@ -121,9 +119,7 @@ def check_router(spec: AdapterSpec, config: DecoderConfig) -> None:
         )
 
 
-def create_adapter(
-    decoder: Decoder, spec: AdapterSpec, *, targets: Collection[str] | None = None
-) -> Adapter:
+def create_adapter(decoder: Decoder, spec: AdapterSpec, *, targets: Collection[str] | None = None) -> Adapter:
     """Make a fresh trainable adapter on `decoder`; the same bits for the same spec on any machine.
 
     It sits on the spec's groups of linear layers, or of those only on `targets` (as `target_names`
@@ -138,9 +134,7 @@ def create_adapter(
             "the base is not held as this kind of adapter needs it",
             field="kind",
             value=spec.kind.value,
-            allowed=", ".join(
-                kind for kind in AdapterKind if kind.quantised != spec.kind.quantised
-            ),
+            allowed=", ".join(kind for kind in AdapterKind if kind.quantised != spec.kind.quantised),
         )
     check_router(spec, decoder.config)
     if len(decoder.layers) < decoder.config.num_layers:
@@ -158,9 +152,7 @@ def create_adapter(
             names = target_names(place) if _wanted(spec, place.site) else ()
             chosen = [name for name in names if targets is None or name in targets]
             if chosen:
-                adapter.low[place] = _low_rank(
-                    spec, place, linear, chosen, slots, decoder.kernels.device
-                )
+                adapter.low[place] = _low_rank(spec, place, linear, chosen, slots, decoder.kernels.device)
         adapter.slots = tuple(slots)
         _initial_magnitudes(adapter)
     for weight in adapter.buffers():
@@ -181,9 +173,7 @@ def target_names(place: Place) -> tuple[str, ...]:
 
 def is_quantised(decoder: Decoder) -> bool:
     """Whether the decoder holds linear weights as NF4."""
-    return any(
-        isinstance(base, Nf4Base) for linear in decoder.linears().values() for base in linear.base
-    )
+    return any(isinstance(base, Nf4Base) for linear in decoder.linears().values() for base in linear.base)
 
 
 def _wanted(spec: AdapterSpec, site: Site) -> bool:
@@ -195,33 +185,20 @@ def _wanted(spec: AdapterSpec, site: Site) -> bool:
 
 
 def _low_rank(
-    spec: AdapterSpec,
-    place: Place,
-    linear: Linear,
-    names: list[str],
-    slots: list[Slot],
-    device: torch.device,
+    spec: AdapterSpec, place: Place, linear: Linear, names: list[str], slots: list[Slot], device: torch.device
 ) -> LowRank:
     """The fresh low-rank part on `names` at one place; their slots are added to `slots`."""
     bounds = [sum(linear.widths[:i]) for i in range(len(linear.widths) + 1)]
-    columns = tuple(
-        (bounds[i], bounds[i + 1]) for i, name in enumerate(target_names(place)) if name in names
-    )
+    columns = tuple((bounds[i], bounds[i + 1]) for i, name in enumerate(target_names(place)) if name in names)
     sizes = [end - begin for begin, end in columns]
     rank = spec.rank
     drawn = [
-        uniform(
-            derive(spec.seed, "lora_A", name),
-            (rank, linear.in_size),
-            1.0 / math.sqrt(linear.in_size),
-        )
+        uniform(derive(spec.seed, "lora_A", name), (rank, linear.in_size), 1.0 / math.sqrt(linear.in_size))
         for name in names
     ]
     a = Weight(torch.cat([torch.from_numpy(x).t() for x in drawn], dim=1).contiguous().to(device))
     b = tuple(Weight(torch.zeros(rank, size, device=device)) for size in sizes)
-    magnitude = (
-        Weight(torch.zeros(linear.out_size, device=device)) if spec.kind.decomposed else None
-    )
+    magnitude = Weight(torch.zeros(linear.out_size, device=device)) if spec.kind.decomposed else None
     for i, name in enumerate(names):
         slots.append(Slot(f"{name}.lora_A.weight", a, (i * rank, (i + 1) * rank), transposed=True))
         slots.append(Slot(f"{name}.lora_B.weight", b[i], transposed=True))
@@ -234,9 +211,7 @@ def _initial_magnitudes(adapter: Adapter) -> None:
     if adapter.spec.kind.decomposed:
         adapter.decoder.refresh_norms(adapter.low)
         for low in adapter.low.values():
-            if (
-                low.magnitude is not None and low.norm is not None
-            ):  # none where the base is elsewhere
+            if low.magnitude is not None and low.norm is not None:  # none where the base is elsewhere
                 low.magnitude.value.copy_(low.norm)
 
 
@@ -271,9 +246,7 @@ def copy(adapter: Adapter, clone: Callable[[Weight], Weight]) -> Adapter:
         )
         for place, part in adapter.low.items()
     }
-    slots = tuple(
-        Slot(s.name, copied[id(s.weight)], s.columns, s.transposed) for s in adapter.slots
-    )
+    slots = tuple(Slot(s.name, copied[id(s.weight)], s.columns, s.transposed) for s in adapter.slots)
     return Adapter(adapter.spec, adapter.decoder, low, slots)
 
 

@@ -75,16 +75,9 @@ class StoredBase:
         return identify(self.name, self.config, self.weights, seed=self.seed)
 
 
-def identify(
-    name: str, config: DecoderConfig, weights: Mapping[str, Tensor], *, seed: int | None = None
-) -> BaseModel:
+def identify(name: str, config: DecoderConfig, weights: Mapping[str, Tensor], *, seed: int | None = None) -> BaseModel:
     """Return the identity of weights at hand; hashes all of them."""
-    return BaseModel(
-        name=name,
-        fingerprint=weights_fingerprint(weights),
-        config_sha256=sha256_of(config),
-        seed=seed,
-    )
+    return BaseModel(name=name, fingerprint=weights_fingerprint(weights), config_sha256=sha256_of(config), seed=seed)
 
 
 def stored_base(name: str, *, seed: int | None = None) -> StoredBase:
@@ -120,9 +113,7 @@ def open_base(name: str, *, seed: int | None = None) -> OpenedBase:
     stored = stored_base(name, seed=seed)
     weights = dict(stored.weights)
     identity = identify(name, stored.config, weights, seed=stored.seed)
-    return OpenedBase(
-        identity=identity, config=stored.config, weights=weights, folder=stored.folder
-    )
+    return OpenedBase(identity=identity, config=stored.config, weights=weights, folder=stored.folder)
 
 
 def read_shape(name: str) -> DecoderConfig:

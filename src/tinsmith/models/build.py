@@ -65,12 +65,7 @@ class _Builder:
     """Collects slots while the parts of one decoder are made. Beside them, one matrix is held at a time, or a part."""
 
     def __init__(
-        self,
-        config: DecoderConfig,
-        weights: Mapping[str, Tensor],
-        kernels: Kernels,
-        *,
-        quantised: bool,
+        self, config: DecoderConfig, weights: Mapping[str, Tensor], kernels: Kernels, *, quantised: bool
     ) -> None:
         self.config = config
         self.shapes = expected_tensors(config)
@@ -143,18 +138,12 @@ class _Builder:
         bias: Weight | None = None
         if f"{names[0]}.bias" in self.weights:
             bias = Weight(torch.cat([self.tensor(f"{name}.bias") for name in names]).contiguous())
-            self.slots += [
-                Slot(f"{name}.bias", bias, (bounds[i], bounds[i + 1]))
-                for i, name in enumerate(names)
-            ]
+            self.slots += [Slot(f"{name}.bias", bias, (bounds[i], bounds[i + 1])) for i, name in enumerate(names)]
         return Linear(base, in_size=in_size, widths=tuple(sizes), bias=bias)
 
     def nf4(self, weight: Tensor, name: str) -> Nf4Base:
         packed = nf4.to_parts(nf4.quantise(weight.cpu().contiguous().numpy(), name=name))
-        held = {
-            key: torch.from_numpy(part.copy()).to(self.kernels.device)
-            for key, part in packed.items()
-        }
+        held = {key: torch.from_numpy(part.copy()).to(self.kernels.device) for key, part in packed.items()}
         return Nf4Base(
             codes=held["codes"],
             absmax_codes=held["absmax_codes"],
@@ -176,11 +165,7 @@ class _Builder:
             post_norm=self.vector(f"{prefix}.post_attention_layernorm.weight"),
             router=self.router(f"{prefix}.{ROUTER}") if self.config.sparse(index) else None,
             mlps=tuple(
-                Mlp(
-                    self.linear(f"{mlp}.gate_proj", f"{mlp}.up_proj"),
-                    self.linear(f"{mlp}.down_proj"),
-                )
-                for mlp in mlps
+                Mlp(self.linear(f"{mlp}.gate_proj", f"{mlp}.up_proj"), self.linear(f"{mlp}.down_proj")) for mlp in mlps
             ),
             q_norm=self.vector(f"{attention}.q_norm.weight") if normed else None,
             k_norm=self.vector(f"{attention}.k_norm.weight") if normed else None,

@@ -75,11 +75,7 @@ class Mixture:
     """Layers that have a dense MLP of `intermediate_size` all the same, ascending."""
 
     def __post_init__(self) -> None:
-        _require_positive(
-            num_experts=self.num_experts,
-            num_active=self.num_active,
-            expert_size=self.expert_size,
-        )
+        _require_positive(num_experts=self.num_experts, num_active=self.num_active, expert_size=self.expert_size)
         if self.num_active > self.num_experts:
             raise ConfigError(
                 "a token cannot take more experts than there are",
@@ -166,12 +162,7 @@ class DecoderConfig:
         if self.mixture is not None and self.mlp_bias:
             raise ConfigError("experts have no bias", field="mlp_bias", value=True, allowed="false")
         if any(token < 0 for token in self.end_tokens):
-            raise ConfigError(
-                "a token id is not negative",
-                field="end_tokens",
-                value=self.end_tokens,
-                allowed=">= 0",
-            )
+            raise ConfigError("a token id is not negative", field="end_tokens", value=self.end_tokens, allowed=">= 0")
 
     @property
     def q_size(self) -> int:
@@ -191,9 +182,4 @@ class DecoderConfig:
 def _require_positive(**values: float) -> None:
     for name, value in values.items():
         if not (value > 0 and math.isfinite(value)):
-            raise ConfigError(
-                "a decoder cannot have this value",
-                field=name,
-                value=value,
-                allowed="finite and > 0",
-            )
+            raise ConfigError("a decoder cannot have this value", field=name, value=value, allowed="finite and > 0")

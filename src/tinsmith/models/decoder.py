@@ -117,9 +117,7 @@ class Steps(Protocol):
         """Rows of the embedding."""
         ...
 
-    def add_norm(
-        self, x: Tensor, delta: Tensor | None, gain: Weight, eps: float
-    ) -> tuple[Tensor, Tensor]:
+    def add_norm(self, x: Tensor, delta: Tensor | None, gain: Weight, eps: float) -> tuple[Tensor, Tensor]:
         """(x + delta, RMSNorm of it)."""
         ...
 
@@ -127,9 +125,7 @@ class Steps(Protocol):
         """The product with a weight and its adapters."""
         ...
 
-    def rotate(
-        self, qkv: Tensor, shape: HeadShape, rope: Rope, gains: tuple[Weight, Weight, float] | None
-    ) -> Tensor:
+    def rotate(self, qkv: Tensor, shape: HeadShape, rope: Rope, gains: tuple[Weight, Weight, float] | None) -> Tensor:
         """Head norms and rotation."""
         ...
 

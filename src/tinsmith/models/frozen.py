@@ -21,9 +21,7 @@ def targets_among(spec: AdapterSpec, names: Iterable[str]) -> list[str] | None:
     return [name.removesuffix(_SUFFIX) for name in names if name.endswith(_SUFFIX)]
 
 
-def frozen_adapter(
-    decoder: Decoder, spec: AdapterSpec, tensors: Mapping[str, Tensor], *, source: str
-) -> Adapter:
+def frozen_adapter(decoder: Decoder, spec: AdapterSpec, tensors: Mapping[str, Tensor], *, source: str) -> Adapter:
     """Make an adapter of published tensors, without room for gradients; `source` is what mistakes in them are told of.
 
     Raises:

@@ -53,6 +53,4 @@ def held_base(decoder: Decoder) -> HeldBase:
 
 
 def _bytes(linear: Linear) -> int:
-    return sum(
-        base.num_bytes if isinstance(base, Nf4Base) else base.value.nbytes for base in linear.base
-    )
+    return sum(base.num_bytes if isinstance(base, Nf4Base) else base.value.nbytes for base in linear.base)

@@ -40,19 +40,14 @@ class RowsInTurn(InTurn[Tensor]):
     """Tensors of which some rows can be read by themselves."""
 
     def __init__(
-        self,
-        names: Collection[str],
-        read: Callable[[str], Tensor],
-        read_rows: Callable[[str, int, int], Tensor],
+        self, names: Collection[str], read: Callable[[str], Tensor], read_rows: Callable[[str, int, int], Tensor]
     ) -> None:
         super().__init__(names, read)
         self.read_rows = read_rows
         """Rows begin .. end of a matrix: name, begin, end."""
 
 
-def in_blocks(
-    weights: Mapping[str, Tensor], name: str, shape: tuple[int, int]
-) -> Iterator[tuple[int, Tensor]]:
+def in_blocks(weights: Mapping[str, Tensor], name: str, shape: tuple[int, int]) -> Iterator[tuple[int, Tensor]]:
     """Yield a matrix of this shape in blocks of rows, each with the number of its first one."""
     rows = max(1, _AT_ONCE // shape[1])
     whole = None if isinstance(weights, RowsInTurn) else weights[name]

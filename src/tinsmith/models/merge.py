@@ -57,9 +57,7 @@ def probe_sequences(config: DecoderConfig, *, seed: int) -> list[IntArray]:
     """Draw ragged sequences of random tokens, the same on every machine."""
     lengths = sorted({min(length, config.max_positions) for length in PROBE_LENGTHS})
     return [
-        (random_bits(derive(seed, "probe", length), length) % np.uint64(config.vocab_size)).astype(
-            np.int32
-        )
+        (random_bits(derive(seed, "probe", length), length) % np.uint64(config.vocab_size)).astype(np.int32)
         for length in lengths
     ]
 

@@ -19,11 +19,7 @@ from tinsmith.models.adapter import Adapter, create_adapter, is_quantised, targe
 from tinsmith.models.decoder import Decoder
 from tinsmith.models.folders.stored import opened, read_object
 from tinsmith.models.merge import base_head
-from tinsmith.models.mixtures.peft_layout import (
-    check_fused_targets,
-    experts_apart,
-    refuse_mixed_layers,
-)
+from tinsmith.models.mixtures.peft_layout import check_fused_targets, experts_apart, refuse_mixed_layers
 from tinsmith.models.names import ATTENTION_TARGETS, LINEAR_TARGETS, MLP_TARGETS, ROUTER_TARGET
 from tinsmith.models.slots import load, values
 from tinsmith.models.staging import staged
@@ -152,10 +148,7 @@ def _settings(folder: Path) -> dict[str, object]:
     file = folder / CONFIG
     if not file.is_file():
         raise ConfigError(
-            "this is no PEFT adapter",
-            field="path",
-            value=str(folder),
-            allowed=f"a folder with {CONFIG} and {WEIGHTS}",
+            "this is no PEFT adapter", field="path", value=str(folder), allowed=f"a folder with {CONFIG} and {WEIGHTS}"
         )
     settings = read_object(file, ConfigError)
     for name, allowed in (("peft_type", ("LORA",)), ("task_type", ("CAUSAL_LM", None))):
@@ -176,9 +169,7 @@ def _settings(folder: Path) -> dict[str, object]:
 
 
 def _refused(file: Path, field: str, value: object, allowed: str) -> ConfigError:
-    return ConfigError(
-        f"{file}: this setting of PEFT is not supported", field=field, value=value, allowed=allowed
-    )
+    return ConfigError(f"{file}: this setting of PEFT is not supported", field=field, value=value, allowed=allowed)
 
 
 def _rank(settings: Mapping[str, object], folder: Path) -> int:

@@ -50,9 +50,7 @@ def _nearest_float32(value: Decimal, context: Context) -> np.float32:
     return min(candidates, key=lambda c: abs(context.subtract(Decimal(float(c)), value)))
 
 
-def _rescale_llama3(
-    frequencies: NDArray[np.float32], scaling: Llama3Scaling
-) -> NDArray[np.float32]:
+def _rescale_llama3(frequencies: NDArray[np.float32], scaling: Llama3Scaling) -> NDArray[np.float32]:
     """Divide long wavelengths by the factor, keep short ones, blend those between.
 
     Quotients of a number by an array are reciprocal, then product, as torch computes them.

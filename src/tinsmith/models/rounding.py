@@ -46,17 +46,11 @@ def rounding_difference(
     return largest
 
 
-def renumbered(
-    config: DecoderConfig, weights: Mapping[str, Tensor], *, seed: int
-) -> dict[str, Tensor]:
+def renumbered(config: DecoderConfig, weights: Mapping[str, Tensor], *, seed: int) -> dict[str, Tensor]:
     """Return the weights of the same function with hidden and inner channels in an order drawn from `seed`."""
     hidden = _order(config.hidden_size, derive(seed, "hidden"))
     inner = _order(config.intermediate_size, derive(seed, "inner"))
-    expert = (
-        inner
-        if config.mixture is None
-        else _order(config.mixture.expert_size, derive(seed, "expert"))
-    )
+    expert = inner if config.mixture is None else _order(config.mixture.expert_size, derive(seed, "expert"))
     return {
         name: _renumbered(name, tensor, hidden, expert if ".experts." in name else inner)
         for name, tensor in weights.items()

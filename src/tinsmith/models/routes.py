@@ -36,9 +36,7 @@ class RouteSums:
 
     def __add__(self, other: RouteSums) -> RouteSums:
         """Of both's rows."""
-        return RouteSums(
-            self.rows + other.rows, self.loads + other.loads, self.entropies + other.entropies
-        )
+        return RouteSums(self.rows + other.rows, self.loads + other.loads, self.entropies + other.entropies)
 
 
 def added(one: RouteSums | None, other: RouteSums | None) -> RouteSums | None:
@@ -139,9 +137,7 @@ def route_metrics(sums: RouteSums, mixture: Mixture) -> dict[str, float]:
         "e_max_violation:mean": sum(most) / layers,
         "e_max_violation:max": max(most),
         "e_min_violation:mean": sum(least) / layers,
-        "e_router_entropy:mean": nats / float(log(np.array(float(experts))))
-        if experts > 1
-        else 0.0,
+        "e_router_entropy:mean": nats / float(log(np.array(float(experts)))) if experts > 1 else 0.0,
     }
     if layers * experts <= MOST_LOADS:
         for n, row in zip(sparse, loads, strict=True):

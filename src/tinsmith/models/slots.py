@@ -58,11 +58,7 @@ def load(slots: Iterable[Slot], tensors: Mapping[str, Tensor], *, source: str) -
     expected = {slot.name: slot for slot in slots}
     for name in sorted(set(expected) | set(tensors)):
         if name not in tensors:
-            raise CheckpointError(
-                "a tensor is missing",
-                field=f"{source}: {name}",
-                allowed="every tensor of the model",
-            )
+            raise CheckpointError("a tensor is missing", field=f"{source}: {name}", allowed="every tensor of the model")
         if name not in expected:
             raise CheckpointError(
                 "this tensor belongs to no weight of the model",
@@ -78,8 +74,6 @@ def load(slots: Iterable[Slot], tensors: Mapping[str, Tensor], *, source: str) -
                 allowed=str(shape),
             )
         if not bool(tensors[name].isfinite().all()):
-            raise CheckpointError(
-                "a tensor holds NaN or infinity", field=f"{source}: {name}", allowed="finite values"
-            )
+            raise CheckpointError("a tensor holds NaN or infinity", field=f"{source}: {name}", allowed="finite values")
     for name, slot in expected.items():
         slot.view(slot.weight.value).copy_(tensors[name])

@@ -101,9 +101,7 @@ def standing_alone(stage: Decoder) -> Decoder:
         embedding = Weight(embedding.value[:rows])
         final_norm = Weight(torch.ones(config.hidden_size, device=device))
         head = Linear((drawn(config.hidden_size, rows),), config.hidden_size, widths=(rows,))
-    return replace(
-        stage, config=config, embedding=embedding, final_norm=final_norm, head=head, slots=()
-    )
+    return replace(stage, config=config, embedding=embedding, final_norm=final_norm, head=head, slots=())
 
 
 def _layer_bytes(config: DecoderConfig, *, quantised: bool) -> list[int]:

@@ -28,10 +28,7 @@ def staged(path: Path, *, overwrite: bool = False) -> Generator[Path, None, None
     """
     if not overwrite and is_taken(path):
         raise ConfigError(
-            "there is already something at this place",
-            field="path",
-            value=str(path),
-            fix="name a new folder",
+            "there is already something at this place", field="path", value=str(path), fix="name a new folder"
         )
     path.parent.mkdir(parents=True, exist_ok=True)
     _sweep(path)

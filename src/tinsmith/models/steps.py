@@ -43,18 +43,14 @@ class TrainSteps:
         anchor = torch.empty(0, requires_grad=True)
         return Embed.apply(anchor, self.kernels, table, ids, self.forest)  # pyright: ignore[reportReturnType]
 
-    def add_norm(
-        self, x: Tensor, delta: Tensor | None, gain: Weight, eps: float
-    ) -> tuple[Tensor, Tensor]:
+    def add_norm(self, x: Tensor, delta: Tensor | None, gain: Weight, eps: float) -> tuple[Tensor, Tensor]:
         return AddRmsNorm.apply(x, delta, self.kernels, gain, eps, self.forest)  # pyright: ignore[reportReturnType]
 
     def linear(self, x: Tensor, linear: Linear, place: Place) -> Tensor:
         low = self.adapter.get(place)
         return LinearStep.apply(x, self.kernels, linear, low, self.forest.units)  # pyright: ignore[reportReturnType]
 
-    def rotate(
-        self, qkv: Tensor, shape: HeadShape, rope: Rope, gains: tuple[Weight, Weight, float] | None
-    ) -> Tensor:
+    def rotate(self, qkv: Tensor, shape: HeadShape, rope: Rope, gains: tuple[Weight, Weight, float] | None) -> Tensor:
         return Rotate.apply(qkv, self.kernels, shape, self.forest, rope, gains)  # pyright: ignore[reportReturnType]
 
     def attend(self, qkv: Tensor, shape: HeadShape, layer: int) -> Tensor:
@@ -93,23 +89,15 @@ class SampleSteps:
     def embed(self, table: Weight, ids: Tensor) -> Tensor:
         return self.kernels.embed(table.value, ids)
 
-    def add_norm(
-        self, x: Tensor, delta: Tensor | None, gain: Weight, eps: float
-    ) -> tuple[Tensor, Tensor]:
+    def add_norm(self, x: Tensor, delta: Tensor | None, gain: Weight, eps: float) -> tuple[Tensor, Tensor]:
         total, y, _ = self.kernels.add_rms_norm(x, delta, gain.value, eps)
         return total, y
 
     def linear(self, x: Tensor, linear: Linear, place: Place) -> Tensor:
-        return forward(
-            self.kernels, x, linear, tuple(Run(b, e, low.get(place)) for b, e, low in self.runs)
-        )
+        return forward(self.kernels, x, linear, tuple(Run(b, e, low.get(place)) for b, e, low in self.runs))
 
-    def rotate(
-        self, qkv: Tensor, shape: HeadShape, rope: Rope, gains: tuple[Weight, Weight, float] | None
-    ) -> Tensor:
-        from_gains = (
-            None if gains is None else HeadGains(q=gains[0].value, k=gains[1].value, eps=gains[2])
-        )
+    def rotate(self, qkv: Tensor, shape: HeadShape, rope: Rope, gains: tuple[Weight, Weight, float] | None) -> Tensor:
+        from_gains = None if gains is None else HeadGains(q=gains[0].value, k=gains[1].value, eps=gains[2])
         return self.kernels.rotate(qkv, shape, self.rows.positions, rope, from_gains)
 
     def attend(self, qkv: Tensor, shape: HeadShape, layer: int) -> Tensor:

@@ -35,8 +35,6 @@ def read_fp32(file: Path) -> dict[str, Tensor]:
         for name in sorted(handle.keys()):
             dtype = handle.get_slice(name).get_dtype()
             if dtype != "F32":
-                raise CheckpointError(
-                    f"{file}: a tensor has another dtype", field=name, value=dtype, allowed="F32"
-                )
+                raise CheckpointError(f"{file}: a tensor has another dtype", field=name, value=dtype, allowed="F32")
             tensors[name] = torch.from_numpy(handle.get_tensor(name)).clone()
     return tensors

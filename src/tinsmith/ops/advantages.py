@@ -142,9 +142,7 @@ def overlong_penalty(length: int, *, max_length: int, cache: int) -> float:
     -0.5
     """
     if length < 0:
-        raise InputError(
-            "a length must be a number of tokens", field="length", value=length, allowed=">= 0"
-        )
+        raise InputError("a length must be a number of tokens", field="length", value=length, allowed=">= 0")
     if not 0 < cache <= max_length:
         raise InputError(
             "the penalty rises over the last `cache` tokens",

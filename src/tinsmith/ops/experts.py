@@ -55,9 +55,7 @@ class MixtureKept:
     """[pairs, H]: the same of down."""
 
     @classmethod
-    def empty(
-        cls, pairs: int, experts: Sequence[Mlp], of_one: ExpertParts, device: torch.device
-    ) -> MixtureKept:
+    def empty(cls, pairs: int, experts: Sequence[Mlp], of_one: ExpertParts, device: torch.device) -> MixtureKept:
         """Room for it; every expert's parts are shaped like those of one."""
         up, down = experts[0].gate_up, experts[0].down
 

@@ -43,9 +43,7 @@ class Embed(torch.autograd.Function):
     """Rows of the embedding by token id."""
 
     @staticmethod
-    def forward(
-        ctx: _Ctx, anchor: Tensor, kernels: Kernels, table: Weight, ids: Tensor, forest: Forest
-    ) -> Tensor:
+    def forward(ctx: _Ctx, anchor: Tensor, kernels: Kernels, table: Weight, ids: Tensor, forest: Forest) -> Tensor:
         del anchor  # requires grad, so that autograd records what follows
         ctx.kernels, ctx.saved = kernels, (table, ids, forest)
         return kernels.embed(table.value, ids)
@@ -64,13 +62,7 @@ class AddRmsNorm(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: _Ctx,
-        x: Tensor,
-        delta: Tensor | None,
-        kernels: Kernels,
-        gain: Weight,
-        eps: float,
-        forest: Forest,
+        ctx: _Ctx, x: Tensor, delta: Tensor | None, kernels: Kernels, gain: Weight, eps: float, forest: Forest
     ) -> tuple[Tensor, Tensor]:
         total, y, inv_rms = kernels.add_rms_norm(x, delta, gain.value, eps)
         # Detached: a node that keeps its own output is a cycle, freed only by the garbage collector.
@@ -82,12 +74,7 @@ class AddRmsNorm(torch.autograd.Function):
         d_total, dy = grads
         total, gain, inv_rms, forest, has_delta = ctx.saved
         dx, xhat = ctx.kernels.rms_norm_backward(
-            total,
-            gain.value,
-            inv_rms,
-            d_total.contiguous(),
-            dy.contiguous(),
-            want_xhat=gain.grad is not None,
+            total, gain.value, inv_rms, d_total.contiguous(), dy.contiguous(), want_xhat=gain.grad is not None
         )
         if gain.grad is not None:
             ctx.kernels.column_chain(dy.contiguous(), xhat, forest.units, gain.grad)
@@ -102,12 +89,8 @@ class Rotate(torch.autograd.Function):
         ctx: _Ctx, qkv: Tensor, kernels: Kernels, shape: HeadShape, forest: Forest, rope: Rope,
         gains: tuple[Weight, Weight, float] | None,
     ) -> Tensor:  # fmt: skip
-        heads = (
-            None if gains is None else HeadGains(q=gains[0].value, k=gains[1].value, eps=gains[2])
-        )
-        before = (
-            None if gains is None else qkv
-        )  # what the norms' backward needs; the rotation's needs nothing
+        heads = None if gains is None else HeadGains(q=gains[0].value, k=gains[1].value, eps=gains[2])
+        before = None if gains is None else qkv  # what the norms' backward needs; the rotation's needs nothing
         ctx.kernels, ctx.saved = kernels, (before, shape, forest, rope, gains, heads)
         return kernels.rotate(qkv, shape, forest.rows.positions, rope, heads)
 
@@ -117,13 +100,7 @@ class Rotate(torch.autograd.Function):
         before, shape, forest, rope, gains, heads = ctx.saved
         buffers = None if gains is None or gains[0].grad is None else (gains[0].grad, gains[1].grad)
         dx, sums = ctx.kernels.rotate_backward(
-            before,
-            dy.contiguous(),
-            shape,
-            forest.rows.positions,
-            rope,
-            heads,
-            want_gains=buffers is not None,
+            before, dy.contiguous(), shape, forest.rows.positions, rope, heads, want_gains=buffers is not None
         )
         if buffers is not None and sums is not None:
             ctx.kernels.column_chain(sums[0], None, forest.units * shape.heads, buffers[0])
@@ -135,9 +112,7 @@ class Attention(torch.autograd.Function):
     """Causal attention of every row over its node's path."""
 
     @staticmethod
-    def forward(
-        ctx: _Ctx, qkv: Tensor, kernels: Kernels, shape: HeadShape, forest: Forest
-    ) -> Tensor:
+    def forward(ctx: _Ctx, qkv: Tensor, kernels: Kernels, shape: HeadShape, forest: Forest) -> Tensor:
         pages = Pages.allocate(forest.num_pages, shape.kv_heads, shape.head_dim, kernels.device)
         kernels.store_slots(qkv, shape, forest, pages)
         out, stats = kernels.attention(qkv, shape, forest.rows, pages, want_stats=True)
@@ -148,12 +123,7 @@ class Attention(torch.autograd.Function):
     def backward(ctx: _Ctx, *grads: Tensor) -> tuple[Tensor | None, ...]:
         (dy,) = grads
         qkv, shape, forest, out, stats = ctx.saved
-        return (
-            ctx.kernels.attention_backward(qkv, shape, forest, out, dy.contiguous(), stats),
-            None,
-            None,
-            None,
-        )
+        return (ctx.kernels.attention_backward(qkv, shape, forest, out, dy.contiguous(), stats), None, None, None)
 
 
 class SiluGate(torch.autograd.Function):

@@ -33,13 +33,7 @@ class HeadLogprobs(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: _Ctx,
-        x: Tensor,
-        kernels: Kernels,
-        linear: Linear,
-        low: LowRank | None,
-        reads: Reads,
-        segments: Tensor,
+        ctx: _Ctx, x: Tensor, kernels: Kernels, linear: Linear, low: LowRank | None, reads: Reads, segments: Tensor
     ) -> Tensor:
         count, width = x.shape[0], linear.out_size
         keep = count * width <= KEPT_LOGITS
@@ -48,9 +42,7 @@ class HeadLogprobs(torch.autograd.Function):
         kept = None
         for begin in range(0, count, size):
             rows = x[begin : begin + size]
-            logits, needed = forward_kept(
-                kernels, rows, linear, (Run(0, rows.shape[0], low),), keep=keep
-            )
+            logits, needed = forward_kept(kernels, rows, linear, (Run(0, rows.shape[0], low),), keep=keep)
             stats = kernels.row_stats(logits, 1.0)
             here = np.flatnonzero((reads.rows >= begin) & (reads.rows < begin + size))
             if len(here):
@@ -84,9 +76,7 @@ class HeadLogprobs(torch.autograd.Function):
                 stats,
             )
             bounds = torch.searchsorted(rows, segments)
-            dx[rows.to(x.device)] = backward(
-                ctx.kernels, some, d_logits, linear, low, needed, bounds
-            )
+            dx[rows.to(x.device)] = backward(ctx.kernels, some, d_logits, linear, low, needed, bounds)
         return dx, None, None, None, None, None
 
 
@@ -95,18 +85,11 @@ _Logits = tuple[Tensor, Kept, tuple[Tensor, Tensor]]
 
 
 def _logits(
-    kernels: Kernels,
-    some: Tensor,
-    rows: Tensor,
-    linear: Linear,
-    low: LowRank | None,
-    kept: _Logits | None,
+    kernels: Kernels, some: Tensor, rows: Tensor, linear: Linear, low: LowRank | None, kept: _Logits | None
 ) -> _Logits:
     """The logits of some rows, to be overwritten: those that were kept, or computed anew."""
     if kept is None:
-        logits, needed = forward_kept(
-            kernels, some, linear, (Run(0, some.shape[0], low),), keep=True
-        )
+        logits, needed = forward_kept(kernels, some, linear, (Run(0, some.shape[0], low),), keep=True)
         return logits, needed, kernels.row_stats(logits, 1.0)
     at = rows.to(some.device)
     logits, needed, (largest, log_sum) = kept

@@ -80,28 +80,17 @@ class Kernels(Protocol):
         """Into [V, H] += per segment, rows of dy summed by id in row order."""
         ...
 
-    def add_rms_norm(
-        self, x: Tensor, delta: Tensor | None, gain: Tensor, eps: float
-    ) -> tuple[Tensor, Tensor, Tensor]:
+    def add_rms_norm(self, x: Tensor, delta: Tensor | None, gain: Tensor, eps: float) -> tuple[Tensor, Tensor, Tensor]:
         """(x + delta, its RMS-normalised rows times gain, 1 / rms per row)."""
         ...
 
     def rms_norm_backward(
-        self,
-        x: Tensor,
-        gain: Tensor,
-        inv_rms: Tensor,
-        d_sum: Tensor | None,
-        dy: Tensor,
-        *,
-        want_xhat: bool,
+        self, x: Tensor, gain: Tensor, inv_rms: Tensor, d_sum: Tensor | None, dy: Tensor, *, want_xhat: bool
     ) -> tuple[Tensor, Tensor | None]:
         """(gradient of x, x * inv_rms if wanted)."""
         ...
 
-    def rotate(
-        self, qkv: Tensor, shape: HeadShape, positions: Tensor, rope: Rope, gains: HeadGains | None
-    ) -> Tensor:
+    def rotate(self, qkv: Tensor, shape: HeadShape, positions: Tensor, rope: Rope, gains: HeadGains | None) -> Tensor:
         """[q | k | v] with q and k normalised per head (where gains are given) and rotated by position."""
         ...
 
@@ -140,13 +129,7 @@ class Kernels(Protocol):
         ...
 
     def attention_backward(
-        self,
-        qkv: Tensor,
-        shape: HeadShape,
-        forest: Forest,
-        out: Tensor,
-        d_out: Tensor,
-        stats: tuple[Tensor, Tensor],
+        self, qkv: Tensor, shape: HeadShape, forest: Forest, out: Tensor, d_out: Tensor, stats: tuple[Tensor, Tensor]
     ) -> Tensor:
         """Gradient of rotated qkv for whole trees: a key's is one chain over (query head, row that sees it)."""
         ...
@@ -163,15 +146,11 @@ class Kernels(Protocol):
         """The experts that each row of router logits [rows, E] takes, and their weights."""
         ...
 
-    def route_backward(
-        self, logits: Tensor, routing: Routing, routes: Routes, d_weights: Tensor
-    ) -> Tensor:
+    def route_backward(self, logits: Tensor, routing: Routing, routes: Routes, d_weights: Tensor) -> Tensor:
         """Gradient of the logits, given that of the weights [rows, active]."""
         ...
 
-    def mixture(
-        self, x: Tensor, routes: Routes, deal: Dealt, experts: Sequence[Mlp], parts: PartsOf
-    ) -> Tensor:
+    def mixture(self, x: Tensor, routes: Routes, deal: Dealt, experts: Sequence[Mlp], parts: PartsOf) -> Tensor:
         """The weighted sum of each row's experts, ascending, [rows, H]; their bases are held in full precision."""
         ...
 
@@ -208,23 +187,13 @@ class Kernels(Protocol):
         ...
 
     def gather_logprobs(
-        self,
-        logits: Tensor,
-        targets: Tensor,
-        stats: tuple[Tensor, Tensor],
-        *,
-        rows: Tensor | None = None,
+        self, logits: Tensor, targets: Tensor, stats: tuple[Tensor, Tensor], *, rows: Tensor | None = None
     ) -> Tensor:
         """Log softmax at temperature 1 of targets (int32), each in its row (None: one target a row, in order)."""
         ...
 
     def logprob_backward(
-        self,
-        logits: Tensor,
-        reads: Tensor,
-        targets: Tensor,
-        grads: Tensor,
-        stats: tuple[Tensor, Tensor],
+        self, logits: Tensor, reads: Tensor, targets: Tensor, grads: Tensor, stats: tuple[Tensor, Tensor]
     ) -> Tensor:
         """Turn logits [rows, V] into their gradient, in place, and return it.
 

@@ -192,13 +192,7 @@ def forward_kept(
 
 
 def backward(
-    kernels: Kernels,
-    x: Tensor,
-    dy: Tensor,
-    linear: Linear,
-    low: LowRank | None,
-    kept: Kept,
-    segments: Tensor,
+    kernels: Kernels, x: Tensor, dy: Tensor, linear: Linear, low: LowRank | None, kept: Kept, segments: Tensor
 ) -> Tensor:
     """Add the gradients of every trained weight, and return that of x."""
     if linear.bias is not None and linear.bias.grad is not None:
@@ -230,12 +224,7 @@ class LinearStep(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: _Ctx,
-        x: Tensor,
-        kernels: Kernels,
-        linear: Linear,
-        low: LowRank | None,
-        segments: Tensor,
+        ctx: _Ctx, x: Tensor, kernels: Kernels, linear: Linear, low: LowRank | None, segments: Tensor
     ) -> Tensor:
         y, kept = forward_kept(kernels, x, linear, (Run(0, x.shape[0], low),), keep=True)
         ctx.kernels, ctx.saved = kernels, (x, linear, low, kept, segments)
@@ -245,10 +234,4 @@ class LinearStep(torch.autograd.Function):
     def backward(ctx: _Ctx, *grads: Tensor) -> tuple[Tensor | None, ...]:
         (dy,) = grads
         x, linear, low, kept, segments = ctx.saved
-        return (
-            backward(ctx.kernels, x, dy.contiguous(), linear, low, kept, segments),
-            None,
-            None,
-            None,
-            None,
-        )
+        return (backward(ctx.kernels, x, dy.contiguous(), linear, low, kept, segments), None, None, None, None)

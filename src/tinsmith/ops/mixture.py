@@ -30,9 +30,7 @@ class MixtureRun:
     parts: PartsOf
 
 
-def mixed(
-    kernels: Kernels, x: Tensor, routes: Routes, experts: Sequence[Mlp], runs: Sequence[MixtureRun]
-) -> Tensor:
+def mixed(kernels: Kernels, x: Tensor, routes: Routes, experts: Sequence[Mlp], runs: Sequence[MixtureRun]) -> Tensor:
     """The weighted sum of each row's experts, each run of rows with its adapter; nothing is kept."""
     deal = dealt(routes, len(experts))
     if len(runs) == 1 and held_whole(experts):
@@ -41,12 +39,7 @@ def mixed(
 
 
 def mixed_one_by_one(
-    kernels: Kernels,
-    x: Tensor,
-    routes: Routes,
-    deal: Dealt,
-    experts: Sequence[Mlp],
-    runs: Sequence[MixtureRun],
+    kernels: Kernels, x: Tensor, routes: Routes, deal: Dealt, experts: Sequence[Mlp], runs: Sequence[MixtureRun]
 ) -> Tensor:
     """As `mixed`, expert by expert: bases that are decoded for each product, and several adapters in a batch."""
     y = torch.zeros_like(x)
@@ -78,12 +71,7 @@ def _filled(runs: tuple[Run, ...]) -> tuple[Run, ...]:
 
 
 def kept_one_by_one(
-    kernels: Kernels,
-    x: Tensor,
-    routes: Routes,
-    deal: Dealt,
-    experts: Sequence[Mlp],
-    parts: PartsOf,
+    kernels: Kernels, x: Tensor, routes: Routes, deal: Dealt, experts: Sequence[Mlp], parts: PartsOf
 ) -> tuple[Tensor, MixtureKept]:
     """As `mixed_one_by_one` for one run that covers all rows, and what backward needs."""
     y = torch.zeros_like(x)
@@ -92,13 +80,9 @@ def kept_one_by_one(
     for e, begin, end in deal.taken:
         rows, whole = deal.rows[begin:end], slice(begin, end)
         up, down = (Run(0, end - begin, low) for low in parts(e))
-        kept.gate_up[whole], of_up = forward_kept(
-            kernels, x[rows], experts[e].gate_up, (up,), keep=True
-        )
+        kept.gate_up[whole], of_up = forward_kept(kernels, x[rows], experts[e].gate_up, (up,), keep=True)
         kept.inner[whole] = kernels.silu_gate(kept.gate_up[whole])
-        kept.out[whole], of_down = forward_kept(
-            kernels, kept.inner[whole], experts[e].down, (down,), keep=True
-        )
+        kept.out[whole], of_down = forward_kept(kernels, kept.inner[whole], experts[e].down, (down,), keep=True)
         for room, value in (
             (kept.xa_up, of_up.xa),
             (kept.xa_down, of_down.xa),
@@ -134,9 +118,7 @@ def backward_one_by_one(
         own = dy[rows]
         d_weights[deal.places[whole]] = kernels.row_dots(own, kept.out[whole])
         d_out = own * weights[whole, None]
-        d_inner = backward(
-            kernels, kept.inner[whole], d_out, experts[e].down, low_down, of_down, bounds
-        )
+        d_inner = backward(kernels, kept.inner[whole], d_out, experts[e].down, low_down, of_down, bounds)
         d_gate_up = kernels.silu_gate_backward(kept.gate_up[whole], d_inner)
         dx[rows] += backward(kernels, x[rows], d_gate_up, experts[e].gate_up, low_up, of_up, bounds)
     return dx, d_weights.view_as(routes.weights)

@@ -134,9 +134,7 @@ class NativeKernels:
     def embed_backward(self, ids: Tensor, dy: Tensor, segments: Tensor, into: Tensor) -> None:
         native.embed_backward(_view(ids), _view(dy), _view(segments), _view(into))
 
-    def add_rms_norm(
-        self, x: Tensor, delta: Tensor | None, gain: Tensor, eps: float
-    ) -> tuple[Tensor, Tensor, Tensor]:
+    def add_rms_norm(self, x: Tensor, delta: Tensor | None, gain: Tensor, eps: float) -> tuple[Tensor, Tensor, Tensor]:
         total = x if delta is None else torch.empty_like(x)
         y = torch.empty_like(x)
         inv_rms = torch.empty(x.shape[0])
@@ -152,35 +150,18 @@ class NativeKernels:
         return total, y, inv_rms
 
     def rms_norm_backward(
-        self,
-        x: Tensor,
-        gain: Tensor,
-        inv_rms: Tensor,
-        d_sum: Tensor | None,
-        dy: Tensor,
-        *,
-        want_xhat: bool,
+        self, x: Tensor, gain: Tensor, inv_rms: Tensor, d_sum: Tensor | None, dy: Tensor, *, want_xhat: bool
     ) -> tuple[Tensor, Tensor | None]:
         dx = torch.empty_like(x)
         xhat = torch.empty_like(x) if want_xhat else None
         native.rms_norm_backward(
-            _view(x),
-            _view(gain),
-            _view(inv_rms),
-            _maybe(d_sum),
-            _view(dy),
-            dx.numpy(),
-            _maybe(xhat),
+            _view(x), _view(gain), _view(inv_rms), _maybe(d_sum), _view(dy), dx.numpy(), _maybe(xhat)
         )
         return dx, xhat
 
-    def rotate(
-        self, qkv: Tensor, shape: HeadShape, positions: Tensor, rope: Rope, gains: HeadGains | None
-    ) -> Tensor:
+    def rotate(self, qkv: Tensor, shape: HeadShape, positions: Tensor, rope: Rope, gains: HeadGains | None) -> Tensor:
         y = torch.empty_like(qkv)
-        q, k, eps = (
-            (None, None, 0.0) if gains is None else (_view(gains.q), _view(gains.k), gains.eps)
-        )
+        q, k, eps = (None, None, 0.0) if gains is None else (_view(gains.q), _view(gains.k), gains.eps)
         native.rotate(
             _view(qkv),
             y.numpy(),
@@ -211,9 +192,7 @@ class NativeKernels:
         if want_gains:
             n, d = dy.shape[0], shape.head_dim
             rows = (torch.empty(n * shape.heads, d), torch.empty(n * shape.kv_heads, d))
-        q, k, eps = (
-            (None, None, 0.0) if gains is None else (_view(gains.q), _view(gains.k), gains.eps)
-        )
+        q, k, eps = (None, None, 0.0) if gains is None else (_view(gains.q), _view(gains.k), gains.eps)
         native.rotate_backward(
             _view(dy if qkv is None else qkv), _view(dy), dx.numpy(), _view(positions), _view(rope.cos),
             _view(rope.sin), shape.heads, shape.kv_heads, q, k, eps, None if rows is None else rows[0].numpy(),
@@ -246,13 +225,7 @@ class NativeKernels:
         return out, stats
 
     def attention_backward(
-        self,
-        qkv: Tensor,
-        shape: HeadShape,
-        forest: Forest,
-        out: Tensor,
-        d_out: Tensor,
-        stats: tuple[Tensor, Tensor],
+        self, qkv: Tensor, shape: HeadShape, forest: Forest, out: Tensor, d_out: Tensor, stats: tuple[Tensor, Tensor]
     ) -> Tensor:
         d_qkv = torch.empty_like(qkv)
         native.attention_backward(
@@ -278,9 +251,7 @@ class NativeKernels:
         native.route(_view(logits), routing.normalised, experts.numpy(), weights.numpy())
         return Routes(experts, weights)
 
-    def route_backward(
-        self, logits: Tensor, routing: Routing, routes: Routes, d_weights: Tensor
-    ) -> Tensor:
+    def route_backward(self, logits: Tensor, routing: Routing, routes: Routes, d_weights: Tensor) -> Tensor:
         d_logits = torch.empty_like(logits)
         native.route_backward(
             _view(logits), routing.normalised, _view(routes.experts), _view(routes.weights), _view(d_weights),
@@ -288,9 +259,7 @@ class NativeKernels:
         )  # fmt: skip
         return d_logits
 
-    def mixture(
-        self, x: Tensor, routes: Routes, deal: Dealt, experts: Sequence[Mlp], parts: PartsOf
-    ) -> Tensor:
+    def mixture(self, x: Tensor, routes: Routes, deal: Dealt, experts: Sequence[Mlp], parts: PartsOf) -> Tensor:
         y = torch.empty_like(x)
         native.mixture(
             _view(x), *_pairs(routes, deal), *self._matrices(experts), *self._lows(_by_expert(deal, experts, parts)),
@@ -368,12 +337,7 @@ class NativeKernels:
         return largest, log_sum
 
     def gather_logprobs(
-        self,
-        logits: Tensor,
-        targets: Tensor,
-        stats: tuple[Tensor, Tensor],
-        *,
-        rows: Tensor | None = None,
+        self, logits: Tensor, targets: Tensor, stats: tuple[Tensor, Tensor], *, rows: Tensor | None = None
     ) -> Tensor:
         read = torch.arange(logits.shape[0]) if rows is None else rows
         out = torch.empty(len(read))
@@ -383,12 +347,7 @@ class NativeKernels:
         return out
 
     def logprob_backward(
-        self,
-        logits: Tensor,
-        reads: Tensor,
-        targets: Tensor,
-        grads: Tensor,
-        stats: tuple[Tensor, Tensor],
+        self, logits: Tensor, reads: Tensor, targets: Tensor, grads: Tensor, stats: tuple[Tensor, Tensor]
     ) -> Tensor:
         native.logprob_backward(
             _view(logits), _view(reads), _view(targets), _view(grads), _view(stats[0]), _view(stats[1]), _view(logits),
@@ -430,10 +389,7 @@ class NativeKernels:
         return wt
 
     def rope(self, frequencies: NDArray[np.float32], positions: int) -> Rope:
-        cos, sin = (
-            torch.empty(positions, len(frequencies)),
-            torch.empty(positions, len(frequencies)),
-        )
+        cos, sin = (torch.empty(positions, len(frequencies)), torch.empty(positions, len(frequencies)))
         native.rope_table(frequencies, cos.numpy(), sin.numpy())
         return Rope(cos, sin)
 

@@ -185,16 +185,11 @@ def from_parts(parts: Mapping[str, NDArray[np.generic]], *, name: str = "weight"
     expected = ("absmax_codes", "absmax_scales", "codes", "offset", "shape")
     if tuple(sorted(parts)) != expected:
         raise CheckpointError(
-            "an NF4 tensor has other parts",
-            field=name,
-            value=sorted(parts),
-            allowed=", ".join(expected),
+            "an NF4 tensor has other parts", field=name, value=sorted(parts), allowed=", ".join(expected)
         )
     shape = _part(parts, "shape", np.dtype(np.int64), 2, name).tolist()
     if min(shape) < 1:
-        raise CheckpointError(
-            "an NF4 tensor is empty", field=f"{name}.shape", value=shape, allowed=">= 1"
-        )
+        raise CheckpointError("an NF4 tensor is empty", field=f"{name}.shape", value=shape, allowed=">= 1")
     num_blocks = -(-math.prod(shape) // BLOCK)
     byte, single = np.dtype(np.uint8), np.dtype(np.float32)
     return Nf4Tensor(
@@ -234,9 +229,7 @@ def _num_bytes_of_codes(num_weights: int) -> int:
     return (num_weights + 1) // 2
 
 
-def _part(
-    parts: Mapping[str, NDArray[np.generic]], key: str, dtype: np.dtype[_T], size: int, name: str
-) -> NDArray[_T]:
+def _part(parts: Mapping[str, NDArray[np.generic]], key: str, dtype: np.dtype[_T], size: int, name: str) -> NDArray[_T]:
     part = parts[key]
     if part.dtype != dtype or part.shape != (size,) or not np.isfinite(part).all():
         raise CheckpointError(

@@ -24,9 +24,7 @@ def pass_at_k(*, n: int, c: int, k: int) -> float:
     0.015625
     """
     if not 0 <= c <= n:
-        raise InputError(
-            "more correct samples than samples", field="c", value=c, allowed=f"0 to {n}"
-        )
+        raise InputError("more correct samples than samples", field="c", value=c, allowed=f"0 to {n}")
     if not 1 <= k <= n:
         raise InputError("pass@k needs k of n samples", field="k", value=k, allowed=f"1 to {n}")
     draws = math.comb(n, k)

@@ -87,9 +87,7 @@ def stock_routes(logits: Tensor, routing: Routing) -> Routes:
     return Routes(experts, torch.softmax(logits, 1).gather(1, experts))
 
 
-def stock_route_backward(
-    logits: Tensor, routing: Routing, routes: Routes, d_weights: Tensor
-) -> Tensor:
+def stock_route_backward(logits: Tensor, routing: Routing, routes: Routes, d_weights: Tensor) -> Tensor:
     """The formula of `Kernels.route_backward`, in elementwise operations."""
     dot = (d_weights * routes.weights).sum(1, keepdim=True)
     rest = torch.zeros_like(logits) if routing.normalised else -torch.softmax(logits, 1) * dot

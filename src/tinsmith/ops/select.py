@@ -20,8 +20,7 @@ def select(arithmetic: Arithmetic, device: str = "cpu") -> Kernels:
     """
     if not supported(arithmetic, device):
         raise BackendError(
-            f"arithmetic={arithmetic} is not possible on device={device}: "
-            f"supported are {supported_words()}"
+            f"arithmetic={arithmetic} is not possible on device={device}: supported are {supported_words()}"
         )
     if arithmetic is Arithmetic.CANONICAL:
         return NativeKernels()
@@ -29,7 +28,5 @@ def select(arithmetic: Arithmetic, device: str = "cpu") -> Kernels:
     if chosen.type == "cuda":
         found = torch.cuda.device_count() if torch.cuda.is_available() else 0
         if (chosen.index or 0) >= found:
-            raise BackendError(
-                f"device={device} is not here: torch {torch.__version__} finds {found} GPUs"
-            )
+            raise BackendError(f"device={device} is not here: torch {torch.__version__} finds {found} GPUs")
     return StockKernels(chosen)

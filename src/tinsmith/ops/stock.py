@@ -19,12 +19,7 @@ from tinsmith.ops import stock_attention
 from tinsmith.ops.experts import MixtureKept, Mlp, PartsOf
 from tinsmith.ops.forest import Forest
 from tinsmith.ops.kernels import AdamStep, Draws, HeadGains, HeadShape, Rope
-from tinsmith.ops.mixture import (
-    MixtureRun,
-    backward_one_by_one,
-    kept_one_by_one,
-    mixed_one_by_one,
-)
+from tinsmith.ops.mixture import MixtureRun, backward_one_by_one, kept_one_by_one, mixed_one_by_one
 from tinsmith.ops.nf4 import BLOCK, NF4_LEVELS
 from tinsmith.ops.noise import gumbel, stream_keys
 from tinsmith.ops.paging import PAGE, Pages, Rows
@@ -65,32 +60,21 @@ class StockKernels:
         rows = _covered(segments)
         into.index_add_(0, ids[rows].to(self.device), dy[rows])
 
-    def add_rms_norm(
-        self, x: Tensor, delta: Tensor | None, gain: Tensor, eps: float
-    ) -> tuple[Tensor, Tensor, Tensor]:
+    def add_rms_norm(self, x: Tensor, delta: Tensor | None, gain: Tensor, eps: float) -> tuple[Tensor, Tensor, Tensor]:
         """The formula, in elementwise operations."""
         total = x if delta is None else x + delta
         inv_rms = _inverse_rms(total, eps)
         return total, total * inv_rms * gain, inv_rms.flatten()
 
     def rms_norm_backward(
-        self,
-        x: Tensor,
-        gain: Tensor,
-        inv_rms: Tensor,
-        d_sum: Tensor | None,
-        dy: Tensor,
-        *,
-        want_xhat: bool,
+        self, x: Tensor, gain: Tensor, inv_rms: Tensor, d_sum: Tensor | None, dy: Tensor, *, want_xhat: bool
     ) -> tuple[Tensor, Tensor | None]:
         """The formula, in elementwise operations."""
         xhat = x * inv_rms[:, None]
         dx = _norm_backward(xhat, inv_rms[:, None], dy * gain)
         return dx if d_sum is None else dx + d_sum, xhat if want_xhat else None
 
-    def rotate(
-        self, qkv: Tensor, shape: HeadShape, positions: Tensor, rope: Rope, gains: HeadGains | None
-    ) -> Tensor:
+    def rotate(self, qkv: Tensor, shape: HeadShape, positions: Tensor, rope: Rope, gains: HeadGains | None) -> Tensor:
         """The formula, in elementwise operations."""
         q, k, v = stock_attention.split(qkv, shape)
         if gains is not None:
@@ -148,13 +132,7 @@ class StockKernels:
         return out, (out.new_empty(0), out.new_empty(0)) if want_stats else None
 
     def attention_backward(
-        self,
-        qkv: Tensor,
-        shape: HeadShape,
-        forest: Forest,
-        out: Tensor,
-        d_out: Tensor,
-        stats: tuple[Tensor, Tensor],
+        self, qkv: Tensor, shape: HeadShape, forest: Forest, out: Tensor, d_out: Tensor, stats: tuple[Tensor, Tensor]
     ) -> Tensor:
         """Autograd through the forward pass, computed again tree by tree."""
         del out, stats
@@ -164,9 +142,7 @@ class StockKernels:
             own = range(nodes[unit], nodes[unit + 1])
             paths = [torch.from_numpy(forest.paths[n] - begin).to(self.device) for n in own]
             firsts = [int(forest.rows.first_pos[n]) for n in own]
-            d_qkv[begin:end] = stock_attention.tree_gradient(
-                qkv[begin:end], shape, paths, firsts, d_out[begin:end]
-            )
+            d_qkv[begin:end] = stock_attention.tree_gradient(qkv[begin:end], shape, paths, firsts, d_out[begin:end])
         return d_qkv
 
     def silu_gate(self, gate_up: Tensor) -> Tensor:
@@ -185,15 +161,11 @@ class StockKernels:
         """A stable `sort`, and `softmax`."""
         return stock_routes(logits, routing)
 
-    def route_backward(
-        self, logits: Tensor, routing: Routing, routes: Routes, d_weights: Tensor
-    ) -> Tensor:
+    def route_backward(self, logits: Tensor, routing: Routing, routes: Routes, d_weights: Tensor) -> Tensor:
         """The formula, in elementwise operations."""
         return stock_route_backward(logits, routing, routes, d_weights)
 
-    def mixture(
-        self, x: Tensor, routes: Routes, deal: Dealt, experts: Sequence[Mlp], parts: PartsOf
-    ) -> Tensor:
+    def mixture(self, x: Tensor, routes: Routes, deal: Dealt, experts: Sequence[Mlp], parts: PartsOf) -> Tensor:
         """Expert by expert."""
         run = MixtureRun(0, x.shape[0], parts)
         return mixed_one_by_one(self, x, routes, deal, experts, (run,))
@@ -233,12 +205,7 @@ class StockKernels:
         return largest, torch.logsumexp(scaled - largest[:, None], 1)
 
     def gather_logprobs(
-        self,
-        logits: Tensor,
-        targets: Tensor,
-        stats: tuple[Tensor, Tensor],
-        *,
-        rows: Tensor | None = None,
+        self, logits: Tensor, targets: Tensor, stats: tuple[Tensor, Tensor], *, rows: Tensor | None = None
     ) -> Tensor:
         """Index."""
         read = torch.arange(logits.shape[0]) if rows is None else rows
@@ -246,12 +213,7 @@ class StockKernels:
         return logits[read, index] - stats[0][read] - stats[1][read]
 
     def logprob_backward(
-        self,
-        logits: Tensor,
-        reads: Tensor,
-        targets: Tensor,
-        grads: Tensor,
-        stats: tuple[Tensor, Tensor],
+        self, logits: Tensor, reads: Tensor, targets: Tensor, grads: Tensor, stats: tuple[Tensor, Tensor]
     ) -> Tensor:
         """The formula, in elementwise operations."""
         count = reads.diff().to(self.device)

@@ -68,9 +68,7 @@ def layout_of(rows: Rows, device: torch.device) -> Layout:
         ),
         single_rows=begin[single].to(device),
         single_pages=torch.where(needed, table[single, :num_pages], table[single, :1]).to(device),
-        visible_NS=(torch.arange(num_pages * PAGE) <= first[single, None])[:, None, None].to(
-            device
-        ),
+        visible_NS=(torch.arange(num_pages * PAGE) <= first[single, None])[:, None, None].to(device),
     )
 
 
@@ -88,9 +86,7 @@ def attend(qkv: Tensor, shape: HeadShape, layout: Layout, pages: Pages) -> Tenso
     if len(layout.single_rows):
         k_N, v_N = _gathered(pages, layout.single_pages, shape.head_dim)
         q_N = q[layout.single_rows].unflatten(1, (shape.kv_heads, -1))
-        o_N = scaled_dot_product_attention(
-            q_N, k_N, v_N, attn_mask=layout.visible_NS, scale=shape.scale
-        )
+        o_N = scaled_dot_product_attention(q_N, k_N, v_N, attn_mask=layout.visible_NS, scale=shape.scale)
         out[layout.single_rows] = o_N.flatten(1, 2)
     for span in layout.spans:
         k, v = _gathered(pages, span.pages[None], shape.head_dim)
@@ -101,9 +97,7 @@ def attend(qkv: Tensor, shape: HeadShape, layout: Layout, pages: Pages) -> Tenso
     return out.flatten(1)
 
 
-def tree_gradient(
-    qkv: Tensor, shape: HeadShape, paths: list[Tensor], firsts: list[int], d_out: Tensor
-) -> Tensor:
+def tree_gradient(qkv: Tensor, shape: HeadShape, paths: list[Tensor], firsts: list[int], d_out: Tensor) -> Tensor:
     """Return the gradient of one tree's rows, its attention computed anew node by node.
 
     `paths` has the row of every position up to a node's end, `firsts` the position of its first row.
@@ -112,13 +106,7 @@ def tree_gradient(
         leaf = qkv.detach().requires_grad_()
         q, k, v = split(leaf, shape)
         outs = [
-            _causal(
-                q[path[first:]],
-                k[path].transpose(0, 1)[None],
-                v[path].transpose(0, 1)[None],
-                first,
-                shape,
-            )
+            _causal(q[path[first:]], k[path].transpose(0, 1)[None], v[path].transpose(0, 1)[None], first, shape)
             for path, first in zip(paths, firsts, strict=True)
         ]
         return torch.autograd.grad(torch.cat(outs).flatten(1), leaf, d_out)[0]

@@ -10,15 +10,10 @@ from rich.text import Text
 
 
 def console_table(
-    title: str,
-    heads: Sequence[str],
-    rows: Sequence[Sequence[str]],
-    beside: Sequence[Sequence[str]] = (),
+    title: str, heads: Sequence[str], rows: Sequence[Sequence[str]], beside: Sequence[Sequence[str]] = ()
 ) -> Table:
     """Return a table of runs, a name and figures under `heads` each; `beside` are rows below a line."""
-    table = Table(
-        title=title, title_justify="left", box=box.SIMPLE_HEAD, padding=0, show_edge=False
-    )
+    table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, padding=0, show_edge=False)
     names = max((len(name) for name, *_ in rows), default=0)
     table.add_column("run", no_wrap=True, min_width=names)
     for head in heads:

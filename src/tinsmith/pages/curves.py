@@ -131,22 +131,9 @@ def _line(axes: Axes, line: Line) -> None:
         # More points than a screen has pixels would only make the page heavy.
         stride = math.ceil(len(steps) / MOST_POINTS)
         axes.plot(steps[::stride], values[::stride], color=color, linewidth=0.7, alpha=0.35)
-        axes.plot(
-            steps[::stride],
-            smooth[::stride],
-            color=color,
-            linestyle=line.mark.dash,
-            label=line.label,
-        )
+        axes.plot(steps[::stride], smooth[::stride], color=color, linestyle=line.mark.dash, label=line.label)
         return
-    axes.plot(
-        steps,
-        values,
-        color=color,
-        linestyle=line.mark.dash,
-        marker=line.mark.marker,
-        label=line.label,
-    )
+    axes.plot(steps, values, color=color, linestyle=line.mark.dash, marker=line.mark.marker, label=line.label)
 
 
 def smoothing(points: int) -> int:

@@ -393,10 +393,7 @@ def kept(*blocks: Block | None) -> tuple[Block, ...]:
 
 
 def summary(
-    story: Sequence[str],
-    *blocks: Block | None,
-    limits: Sequence[str] = (),
-    notes: Sequence[str] = (),
+    story: Sequence[str], *blocks: Block | None, limits: Sequence[str] = (), notes: Sequence[str] = ()
 ) -> Section:
     """Return the first section: what happened, what cannot be said of it, what could not be read."""
     return Section(

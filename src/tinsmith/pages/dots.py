@@ -59,9 +59,7 @@ def dots_svg(
     def paint(figure: Figure) -> None:
         figure.set_layout_engine(ConstrainedLayoutEngine(wspace=0.09))
         ratios = [1.0 if len(panel.dots) > 1 else 0.72 for panel in panels]
-        grid = figure.subplots(
-            1, len(panels), sharey=True, squeeze=False, gridspec_kw={"width_ratios": ratios}
-        )
+        grid = figure.subplots(1, len(panels), sharey=True, squeeze=False, gridspec_kw={"width_ratios": ratios})
         for axes, panel in zip(grid[0], panels, strict=True):
             _panel(axes, panel, rows)
 
@@ -101,9 +99,7 @@ def _panel(axes: Axes, panel: Panel, rows: Sequence[str]) -> None:
     axes.set_title(panel.title, pad=20 if count > 1 else 6)
     if count > 1:
         handles = [
-            Line2D(
-                [], [], color=d.mark.color, marker=d.mark.marker, linestyle="none", label=d.label
-            )
+            Line2D([], [], color=d.mark.color, marker=d.mark.marker, linestyle="none", label=d.label)
             for d in panel.dots
         ]
         axes.legend(

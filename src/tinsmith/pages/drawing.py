@@ -63,9 +63,7 @@ _METADATA = {"Date": None, "Creator": None, "Format": None, "Type": None}
 Painter = Callable[[Figure], None]
 
 
-def draw(
-    name: str, label: str, paint: Painter, *, width: float = WIDTH, height: float = HEIGHT
-) -> Markup:
+def draw(name: str, label: str, paint: Painter, *, width: float = WIDTH, height: float = HEIGHT) -> Markup:
     """Paint a figure and return it as an `<svg>` element.
 
     `name` is unique on its page: it makes the ids. `label` is what a screen reader says.

@@ -35,11 +35,7 @@ Measures = Mapping[str, Measure]
 def from_evaluation(evaluation: Evaluation, bootstrap: Bootstrap = BOOTSTRAP) -> Measures:
     """Return all figures of an evaluation with intervals; what is undefined is left out."""
     found = evaluation.estimates(bootstrap)
-    return {
-        name: from_estimate(estimate)
-        for name, estimate in found.items()
-        if not math.isnan(estimate.value)
-    }
+    return {name: from_estimate(estimate) for name, estimate in found.items() if not math.isnan(estimate.value)}
 
 
 def from_estimate(estimate: Estimate) -> Measure:
@@ -54,9 +50,7 @@ def from_row(row: Mapping[str, float | None], group: str) -> Measures:
     """Return the figures of one group of a line of metrics; they have no interval."""
     prefix = f"{group}/"
     return {
-        key[len(prefix) :]: Measure(value)
-        for key, value in row.items()
-        if key.startswith(prefix) and value is not None
+        key[len(prefix) :]: Measure(value) for key, value in row.items() if key.startswith(prefix) and value is not None
     }
 
 

@@ -28,11 +28,7 @@ def document_html(document: Document) -> str:
     )
     code = "" if document.browser is None else _resource("browser.js")
     html = environment.get_template("document.html").render(
-        page=document,
-        css=Markup(_resource("page.css")),
-        script=Markup(code),
-        policy=_policy(code),
-        version=VERSION,
+        page=document, css=Markup(_resource("page.css")), script=Markup(code), policy=_policy(code), version=VERSION
     )
     return html.lstrip()  # the lines between the macros
 

@@ -13,14 +13,7 @@ Dash = str | tuple[int, tuple[float, ...]]
 
 INK, MUTED, LINE, ALARM, INVALID, HEAT = (f"#0000{i:02x}" for i in range(1, 7))
 
-_VARIABLES = {
-    INK: "--ink",
-    MUTED: "--muted",
-    LINE: "--line",
-    ALARM: "--alarm",
-    INVALID: "--invalid",
-    HEAT: "--heat",
-}
+_VARIABLES = {INK: "--ink", MUTED: "--muted", LINE: "--line", ALARM: "--alarm", INVALID: "--invalid", HEAT: "--heat"}
 _SERIES = 8
 _SLOTS: Mapping[str, int] = {
     "disruptive": 0,

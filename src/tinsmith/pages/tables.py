@@ -105,26 +105,20 @@ def column(name: str, under: str = "", *, label: int | None = None) -> Cell:
     return Cell(text=name, under=under, number=True, label=label)
 
 
-def plain(
-    caption: str, heads: Sequence[str], rows: Iterable[Sequence[str]], *, words: bool = False
-) -> Table:
+def plain(caption: str, heads: Sequence[str], rows: Iterable[Sequence[str]], *, words: bool = False) -> Table:
     """Return a table of cells as they are to be read; the first of a row names it, others are numbers or `words`."""
     first, *others = heads
     return Table(
         caption=caption,
         heads=(text(first), *(Cell(text=head, number=not words) for head in others)),
         rows=tuple(
-            TableRow(
-                name=text(name), cells=tuple(Cell(text=cell, number=not words) for cell in cells)
-            )
+            TableRow(name=text(name), cells=tuple(Cell(text=cell, number=not words) for cell in cells))
             for name, *cells in rows
         ),
     )
 
 
-def table_of(
-    caption: str, rows: Iterable[R], *columns: tuple[str | Cell, Callable[[R], Cell]]
-) -> Table:
+def table_of(caption: str, rows: Iterable[R], *columns: tuple[str | Cell, Callable[[R], Cell]]) -> Table:
     """Return a table of which every column is a head and what makes its cell of a row; the first one names the rows.
 
     A head in words stands over numbers, but for the first; what stands small below it follows a `|`.
@@ -139,10 +133,7 @@ def table_of(
     return Table(
         caption=caption,
         heads=(*named, *heads),
-        rows=tuple(
-            TableRow(name=first[1](row), cells=tuple(cell(row) for _, cell in others))
-            for row in rows
-        ),
+        rows=tuple(TableRow(name=first[1](row), cells=tuple(cell(row) for _, cell in others)) for row in rows),
     )
 
 

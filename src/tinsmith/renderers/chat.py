@@ -11,13 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, cast
 
 from tinsmith.renderers.codec import Codec
-from tinsmith.renderers.renderer import (
-    Message,
-    ParsedResponse,
-    Role,
-    require_prompt,
-    split_supervised,
-)
+from tinsmith.renderers.renderer import Message, ParsedResponse, Role, require_prompt, split_supervised
 from tinsmith.types.errors import ConfigError, InputError
 
 if TYPE_CHECKING:
@@ -53,9 +47,7 @@ class ChatRenderer:
         require_prompt(messages)
         return self._codec.encode(self._render(messages, open_reply=True))
 
-    def build_supervised_example(
-        self, messages: Sequence[Message]
-    ) -> tuple[tuple[int, ...], tuple[float, ...]]:
+    def build_supervised_example(self, messages: Sequence[Message]) -> tuple[tuple[int, ...], tuple[float, ...]]:
         """Return prompt, reply and its stop token; the weight is 1.0 on the last two.
 
         The reply's tokens are those of the whole text after the prompt's. Where the tokenizer would
@@ -90,10 +82,7 @@ class ChatRenderer:
         return self._codec.parse(tokens, stops=self._ends)
 
     def extend(
-        self,
-        prompt_tokens: Sequence[int],
-        response_tokens: Sequence[int],
-        next_messages: Sequence[Message],
+        self, prompt_tokens: Sequence[int], response_tokens: Sequence[int], next_messages: Sequence[Message]
     ) -> tuple[int, ...]:
         """Return prompt, response, the stop token if it is missing, and the next turns' tokens.
 
@@ -171,11 +160,7 @@ def apply_template(
 
     apply = cast("Callable[..., object]", tokenizer.apply_chat_template)
     try:
-        text = apply(
-            [dict(message) for message in messages],
-            tokenize=False,
-            **{"date_string": DATE, **options},
-        )
+        text = apply([dict(message) for message in messages], tokenize=False, **{"date_string": DATE, **options})
     except TemplateError as error:
         raise InputError(
             f"the chat template refuses these messages: {error}",
@@ -198,6 +183,4 @@ def _require_verbatim(messages: Sequence[Message], text: str) -> None:
 
 
 def _rewritten(what: str, value: str) -> InputError:
-    return InputError(
-        f"this chat template rewrites {what}", field="messages", value=value, fix=_FIX
-    )
+    return InputError(f"this chat template rewrites {what}", field="messages", value=value, fix=_FIX)

@@ -34,9 +34,7 @@ class Codec:
 
     def decode(self, tokens: Sequence[int]) -> str:
         """Return the text of `tokens`, control tokens spelled out."""
-        text = self._tokenizer.decode(
-            list(tokens), skip_special_tokens=False, clean_up_tokenization_spaces=False
-        )
+        text = self._tokenizer.decode(list(tokens), skip_special_tokens=False, clean_up_tokenization_spaces=False)
         assert isinstance(text, str)
         return text
 

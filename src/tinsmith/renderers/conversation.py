@@ -85,9 +85,7 @@ class ConversationRenderer:
 
     def mentions(self, option: str) -> bool:
         """Whether the template reads a variable of this name."""
-        return (
-            re.search(rf"\b{re.escape(option)}\b", self._tokenizer.get_chat_template()) is not None
-        )
+        return re.search(rf"\b{re.escape(option)}\b", self._tokenizer.get_chat_template()) is not None
 
     def require_tools(self) -> CallStyle:
         """Return how the template writes calls.
@@ -127,9 +125,7 @@ class ConversationRenderer:
         """What the template makes of these; nothing if it refuses them."""
         shown = [turn.shown() for turn in turns]
         try:
-            return apply_template(
-                self._tokenizer, shown, tools=[tool.shown() for tool in tools] or None
-            )
+            return apply_template(self._tokenizer, shown, tools=[tool.shown() for tool in tools] or None)
         except (InputError, TypeError, ValueError):
             return ""
 

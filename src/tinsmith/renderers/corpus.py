@@ -39,9 +39,7 @@ def builtin_corpus(*, num_sentences: int = NUM_SENTENCES, seed: int = 0) -> tupl
         ConfigError: if `num_sentences` is not positive.
     """
     if num_sentences < 1:
-        raise ConfigError(
-            "a corpus needs sentences", field="num_sentences", value=num_sentences, allowed=">= 1"
-        )
+        raise ConfigError("a corpus needs sentences", field="num_sentences", value=num_sentences, allowed=">= 1")
     seeds = (derive(seed, "builtin_corpus", i) for i in range(num_sentences))
     return tuple(_sentence(iter(random_bits(child, _MAX_DRAWS).tolist())) for child in seeds)
 
@@ -69,9 +67,7 @@ def _expand(symbol: str, draws: Draws) -> str:
 
 def _arithmetic(draws: Draws) -> str:
     a, b = next(draws) % 100, next(draws) % 100
-    word, sign, result = _pick(
-        (("plus", "+", a + b), ("minus", "-", a - b), ("times", "*", a * b)), draws
-    )
+    word, sign, result = _pick((("plus", "+", a + b), ("minus", "-", a - b), ("times", "*", a * b)), draws)
     forms = (
         f"{a} {sign} {b} = {result}",
         f"{a} {word} {b} is {result}.",
@@ -89,10 +85,7 @@ def _json(draws: Draws) -> str:
         {"label": label, "confidence": next(draws) % 101 / 100},
         {"label": label, "reason": _expand("because", draws)},
         {"title": _expand("topic", draws), "year": int(_expand("year", draws)), "label": label},
-        {
-            "authors": [_expand("name", draws), _expand("name", draws)],
-            "field": _expand("field", draws),
-        },
+        {"authors": [_expand("name", draws), _expand("name", draws)], "field": _expand("field", draws)},
         {"citations": int(_expand("count", draws)), "open": next(draws) % 2 == 0, "label": None},
         {"answer": next(draws) % 1000, "ok": True},
     )

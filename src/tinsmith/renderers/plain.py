@@ -10,13 +10,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from tinsmith.renderers.codec import Codec
-from tinsmith.renderers.renderer import (
-    Message,
-    ParsedResponse,
-    Role,
-    require_prompt,
-    split_supervised,
-)
+from tinsmith.renderers.renderer import Message, ParsedResponse, Role, require_prompt, split_supervised
 from tinsmith.types.errors import ConfigError, InputError
 
 if TYPE_CHECKING:
@@ -60,9 +54,7 @@ class PlainRenderer:
             )
         return tokens
 
-    def build_supervised_example(
-        self, messages: Sequence[Message]
-    ) -> tuple[tuple[int, ...], tuple[float, ...]]:
+    def build_supervised_example(self, messages: Sequence[Message]) -> tuple[tuple[int, ...], tuple[float, ...]]:
         """Return prompt, reply and end token; the weight is 1.0 on the last two.
 
         Raises:
@@ -82,10 +74,7 @@ class PlainRenderer:
         return self._codec.parse(tokens, stops=(self._end,))
 
     def extend(
-        self,
-        prompt_tokens: Sequence[int],
-        response_tokens: Sequence[int],
-        next_messages: Sequence[Message],
+        self, prompt_tokens: Sequence[int], response_tokens: Sequence[int], next_messages: Sequence[Message]
     ) -> tuple[int, ...]:
         """Return the prompt, the response, the end token if it is missing, and the next contents.
 
@@ -103,9 +92,7 @@ class PlainRenderer:
         text = ""
         for i, message in enumerate(messages):
             if message.role is Role.ASSISTANT:
-                tokens += (
-                    self._codec.encode(text) + self._codec.encode(message.content) + (self._end,)
-                )
+                tokens += self._codec.encode(text) + self._codec.encode(message.content) + (self._end,)
                 text = ""
             else:
                 joined = i > 0 and messages[i - 1].role is not Role.ASSISTANT

@@ -69,9 +69,7 @@ class Renderer(Protocol):
         """Return the tokens after which the model writes the next reply."""
         ...
 
-    def build_supervised_example(
-        self, messages: Sequence[Message]
-    ) -> tuple[tuple[int, ...], tuple[float, ...]]:
+    def build_supervised_example(self, messages: Sequence[Message]) -> tuple[tuple[int, ...], tuple[float, ...]]:
         """Return a conversation's tokens and their weights.
 
         The weight is 0.0 on `build_generation_prompt(messages[:-1])`, with which the tokens begin,
@@ -88,10 +86,7 @@ class Renderer(Protocol):
         ...
 
     def extend(
-        self,
-        prompt_tokens: Sequence[int],
-        response_tokens: Sequence[int],
-        next_messages: Sequence[Message],
+        self, prompt_tokens: Sequence[int], response_tokens: Sequence[int], next_messages: Sequence[Message]
     ) -> tuple[int, ...]:
         """Return the next prompt: it begins with the prompt and the response, token for token.
 

@@ -27,9 +27,7 @@ PAD = "<|pad|>"
 ROLE_MARKS = ("<|system|>", "<|user|>", "<|assistant|>")
 """Open a turn; tokens 2 to 4."""
 
-PRESET_VOCAB_SIZES: Final[Mapping[str, int]] = MappingProxyType(
-    {"nano": 512, "tiny": 4096, "moe-nano": 512}
-)
+PRESET_VOCAB_SIZES: Final[Mapping[str, int]] = MappingProxyType({"nano": 512, "tiny": 4096, "moe-nano": 512})
 """Vocabulary of every preset's tokenizer."""
 
 CHAT_TEMPLATE = (
@@ -71,10 +69,7 @@ def train_tokenizer(texts: Iterable[str], vocab_size: int) -> PreTrainedTokenize
 
     backend = Tokenizer(models.BPE())
     backend.pre_tokenizer = pre_tokenizers.Sequence(
-        [
-            pre_tokenizers.Digits(individual_digits=True),
-            pre_tokenizers.ByteLevel(add_prefix_space=False),
-        ]
+        [pre_tokenizers.Digits(individual_digits=True), pre_tokenizers.ByteLevel(add_prefix_space=False)]
     )
     backend.decoder = decoders.ByteLevel()
     trainer = trainers.BpeTrainer(
@@ -105,12 +100,7 @@ def preset_tokenizer(name: str) -> PreTrainedTokenizerFast:
         ConfigError: for a name that is not in `PRESET_VOCAB_SIZES`.
     """
     if name not in PRESET_VOCAB_SIZES:
-        raise ConfigError(
-            "there is no such preset",
-            field="preset",
-            value=name,
-            allowed=", ".join(PRESET_VOCAB_SIZES),
-        )
+        raise ConfigError("there is no such preset", field="preset", value=name, allowed=", ".join(PRESET_VOCAB_SIZES))
     with _LOADING:
         return train_tokenizer(builtin_corpus(), PRESET_VOCAB_SIZES[name])
 

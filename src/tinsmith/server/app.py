@@ -58,9 +58,7 @@ POLL_SECONDS = 40.0
 Answer = Mapping[str, object]
 
 
-def build_app(
-    service: Service, *, key: str | Keys, max_body: int, observers: tuple[Observer, ...] = ()
-) -> FastAPI:
+def build_app(service: Service, *, key: str | Keys, max_body: int, observers: tuple[Observer, ...] = ()) -> FastAPI:
     """Make the application; every request but healthz needs the `key`, or one of several.
 
     `observers` are told of every request that is over.
@@ -115,9 +113,7 @@ async def _body(model: type[R], request: Request) -> R:
 
 
 @contextmanager
-def _counting(
-    place: Callable[[], Place | None], count: Callable[[Place, str], None]
-) -> Generator[None, None, None]:
+def _counting(place: Callable[[], Place | None], count: Callable[[Place, str], None]) -> Generator[None, None, None]:
     """Let a refused request use its number up: the SDK has counted it, and what follows must not wait for it."""
     try:
         yield
@@ -179,11 +175,7 @@ def _session_routes(app: FastAPI, service: Service) -> None:
             # As a 408 the SDK asks again in silence; with a 200 it would tell its user so, once a request and poll.
             again = {"type": "try_again", "request_id": body.request_id, "queue_state": "active"}
             return JSONResponse(again, status_code=408)
-        said = (
-            "was answered, and is too old to be kept"
-            if outcome is NoResult.FORGOTTEN
-            else "is not known"
-        )
+        said = "was answered, and is too old to be kept" if outcome is NoResult.FORGOTTEN else "is not known"
         return JSONResponse({"error": f"request {body.request_id} {said}", "category": "user"})
 
     app.get("/api/v1/healthz")(healthz)
@@ -281,9 +273,7 @@ def _external_routes(app: FastAPI, service: Service) -> None:
     async def urls(model_id: str, name: str, request: Request) -> Answer:
         return external.urls(model_id, name, str(request.base_url))
 
-    async def file(
-        model_id: str, name: str, file: str, expires: int, signature: str
-    ) -> FileResponse:
+    async def file(model_id: str, name: str, file: str, expires: int, signature: str) -> FileResponse:
         return FileResponse(external.file(model_id, name, file, expires, signature))
 
     checkpoint = "/api/v1/training_runs/{model_id}/checkpoints/external_weights/{name}"
@@ -324,11 +314,7 @@ def _sampling_routes(app: FastAPI, service: Service) -> None:
     async def sampler(sampler_id: str) -> Answer:
         record = samplers.record(sampler_id)
         await asyncio.to_thread(service.offer_tokenizer, record.base_model)
-        return {
-            "sampler_id": sampler_id,
-            "base_model": record.base_model,
-            "model_path": record.model_path,
-        }
+        return {"sampler_id": sampler_id, "base_model": record.base_model, "model_path": record.model_path}
 
     app.post("/api/v1/create_sampling_session")(create)
     post_first(app, "/api/v1/asample", sample)
@@ -341,9 +327,7 @@ def _rest_routes(app: FastAPI, listing: Listing) -> None:
     async def capabilities() -> Answer:
         return listing.capabilities()
 
-    async def training_runs(
-        limit: int = 20, offset: int = 0, project_id: str | None = None
-    ) -> Answer:
+    async def training_runs(limit: int = 20, offset: int = 0, project_id: str | None = None) -> Answer:
         return listing.training_runs(limit, offset, project_id)
 
     async def training_run(model_id: str) -> Answer:

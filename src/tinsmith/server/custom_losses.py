@@ -78,13 +78,7 @@ class KeptLoss(Request):
             self.name,
             [LossInput(each.name, each.rank) for each in self.inputs],
             [
-                SentNode(
-                    op=node.op,
-                    name=node.name,
-                    target=node.target,
-                    args=node.args,
-                    kwargs=node.kwargs,
-                )
+                SentNode(op=node.op, name=node.name, target=node.target, args=node.args, kwargs=node.kwargs)
                 for node in self.graph.nodes
             ],
         )
@@ -126,10 +120,7 @@ class CustomLosses:
         """
         if len(body) > MAX_BODY:
             raise InputError(
-                "this graph is too large",
-                field="graph",
-                value=f"{len(body)} bytes",
-                allowed=f"{MAX_BODY} bytes",
+                "this graph is too large", field="graph", value=f"{len(body)} bytes", allowed=f"{MAX_BODY} bytes"
             )
         asked = parse_json(CreateCustomLoss, body)
         session = asked.session_id

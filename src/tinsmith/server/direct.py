@@ -12,13 +12,7 @@ from tinsmith.engine.checkpoints import read
 from tinsmith.engine.sequences import Group
 from tinsmith.engine.tinker_paths import SCHEME, TinkerPath
 from tinsmith.models.staging import present
-from tinsmith.server.access.caller import (
-    DEFAULT,
-    caller,
-    caller_limits,
-    current_call,
-    without_owner,
-)
+from tinsmith.server.access.caller import DEFAULT, caller, caller_limits, current_call, without_owner
 from tinsmith.server.draws import Drawn, Follower
 from tinsmith.server.samplers import prepare
 from tinsmith.server.service import Service
@@ -92,12 +86,7 @@ class Direct:
             call.at_end.callback(usage.end, ticket)
 
     async def draw(
-        self,
-        found: Found,
-        requests: Sequence[Sample],
-        *,
-        stop_tokens: tuple[int, ...] = (),
-        watch: bool,
+        self, found: Found, requests: Sequence[Sample], *, stop_tokens: tuple[int, ...] = (), watch: bool
     ) -> AsyncGenerator[tuple[Drawn, ...], None]:
         """Yield what is drawn until every sample has ended; sometimes nothing, so that the caller can look up.
 
@@ -151,9 +140,7 @@ class Direct:
 
     def _seeded(self, found: Found, request: Sample, owner: str) -> SampleRequest:
         model = without_owner(found.model) if found.model.startswith(SCHEME) else found.model
-        seed = self.service.samplers.seed_of(
-            model, found.loaded.weights, request, owner=owner, route=ROUTE
-        )
+        seed = self.service.samplers.seed_of(model, found.loaded.weights, request, owner=owner, route=ROUTE)
         return to_sample_request(request, seed=seed)
 
     def _base(self, model: str) -> Found:

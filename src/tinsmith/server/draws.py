@@ -83,6 +83,4 @@ def _scored(group: Group) -> Scored | None:
     request, scores = group.request, group.scores
     if not request.prompt_logprobs:
         return None
-    return Scored(
-        logprobs=scores.logprobs, top=scores.top if request.topk_prompt_logprobs else None
-    )
+    return Scored(logprobs=scores.logprobs, top=scores.top if request.topk_prompt_logprobs else None)

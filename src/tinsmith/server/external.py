@@ -57,10 +57,7 @@ class External:
         folder = self._folder(model_id, name)
         if folder.exists():
             raise InputError(
-                "an export of this name exists already",
-                field="name",
-                value=name,
-                fix="choose another name",
+                "an export of this name exists already", field="name", value=name, fix="choose another name"
             )
         folder.parent.mkdir(parents=True, exist_ok=True)
         adapter = session.adapter
@@ -121,9 +118,7 @@ class External:
         """
         expected = self._sign(model_id, name, file, expires)
         if not hmac.compare_digest(expected.encode(), signature.encode()) or expires < time.time():
-            raise InputError(
-                "this address is not valid (any more)", fix="ask for the addresses again"
-            )
+            raise InputError("this address is not valid (any more)", fix="ask for the addresses again")
         folder = self._folder(model_id, name)
         found = {entry.name: entry for entry in folder.iterdir()} if folder.is_dir() else {}
         if file not in found:

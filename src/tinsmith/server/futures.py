@@ -54,9 +54,7 @@ class Futures:
         """
         return self._store.find_request(owner=owner, seq_id=seq_id, kind=kind)
 
-    def accept(
-        self, *, owner: str, seq_id: int, kind: str, num_samples: int = 0
-    ) -> tuple[str, bool]:
+    def accept(self, *, owner: str, seq_id: int, kind: str, num_samples: int = 0) -> tuple[str, bool]:
         """Return the request's id and whether it is new rather than a retry. On the event loop.
 
         Raises:
@@ -71,9 +69,7 @@ class Futures:
                 return known, False
             # What is no sampling request, the SDK would repeat for minutes without telling its user why.
             refusal = BusyError if kind == SAMPLE else InputError
-            self.usage.require_room(
-                owner_of(owner), limits, num_samples=num_samples, refusal=refusal
-            )
+            self.usage.require_room(owner_of(owner), limits, num_samples=num_samples, refusal=refusal)
         request_id, new = self._store.open_request(owner=owner, seq_id=seq_id, kind=kind)
         if new:
             self.usage.begin(request_id, owner_of(owner), num_samples=num_samples)

@@ -80,9 +80,7 @@ class Listing:
         """One training run."""
         run = self.store.training_run(model_id)
         if run is None:
-            raise InputError(
-                "there is no such training run", field="training_run_id", value=model_id
-            )
+            raise InputError("there is no such training run", field="training_run_id", value=model_id)
         return self._run(run)
 
     def run_checkpoints(self, model_id: str) -> Answer:
@@ -94,9 +92,7 @@ class Listing:
 
     def checkpoints(self, limit: int, offset: int) -> Answer:
         """A page of all checkpoints, the newest first."""
-        exports = [
-            e for run in self.store.training_runs() for e in self.external.exports(run.model_id)
-        ]
+        exports = [e for run in self.store.training_runs() for e in self.external.exports(run.model_id)]
         found = [*map(_checkpoint, self.store.checkpoints()), *map(_export, exports)]
         found.sort(key=lambda one: str(one["time"]), reverse=True)
         page = found[offset : offset + limit]
@@ -157,9 +153,7 @@ class Listing:
             "train_unembed": spec.train_unembed,
             "train_mlp": spec.train_mlp,
             "train_attn": spec.train_attn,
-            "weights_sha256": tensors_sha256(
-                {name: t.numpy() for name, t in checkpoint.tensors(ADAPTER).items()}
-            ),
+            "weights_sha256": tensors_sha256({name: t.numpy() for name, t in checkpoint.tensors(ADAPTER).items()}),
         }
 
     def sessions(self, limit: int, offset: int) -> Answer:
@@ -191,8 +185,7 @@ class Listing:
         lora = run.spec.kind is not AdapterKind.FULL
         records = self.store.checkpoints(model_id=run.model_id)
         last = {
-            kind: next((_checkpoint(r) for r in reversed(records) if r.kind is kind), None)
-            for kind in CheckpointKind
+            kind: next((_checkpoint(r) for r in reversed(records) if r.kind is kind), None) for kind in CheckpointKind
         }
         return {
             "training_run_id": run.model_id,

@@ -66,12 +66,7 @@ def metrics(service: Service, answers: Answers) -> Iterator[Metric]:
             "Requests accepted and without a result yet.",
             service.futures.usage.num_requests,
         ),
-        (
-            "tinsmith_jobs_waiting",
-            gauge,
-            "Jobs that wait for the compute thread.",
-            service.worker.queued,
-        ),
+        ("tinsmith_jobs_waiting", gauge, "Jobs that wait for the compute thread.", service.worker.queued),
         (
             "tinsmith_sampling_requests_under_way",
             gauge,
@@ -103,9 +98,7 @@ def _engine(service: Service) -> Iterator[Metric]:
             reused.append((labels, float(sampler.cache.num_reused)))
     gauge = MetricKind.GAUGE
     yield Metric("tinsmith_samples_running", gauge, "Samples that are being decoded.", running)
-    yield Metric(
-        "tinsmith_kv_pages_in_use", gauge, "Pages of the KV cache in use or set aside.", used
-    )
+    yield Metric("tinsmith_kv_pages_in_use", gauge, "Pages of the KV cache in use or set aside.", used)
     yield Metric("tinsmith_kv_pages_capacity", gauge, "Pages of the KV cache.", held)
     yield Metric(
         "tinsmith_prompt_tokens_reused_total",
@@ -117,17 +110,11 @@ def _engine(service: Service) -> Iterator[Metric]:
 
 def _process() -> Iterator[Metric]:
     yield Metric(
-        "process_cpu_seconds_total",
-        MetricKind.COUNTER,
-        "Processor time, in seconds.",
-        [({}, time.process_time())],
+        "process_cpu_seconds_total", MetricKind.COUNTER, "Processor time, in seconds.", [({}, time.process_time())]
     )
     statm = Path("/proc/self/statm")
     if statm.exists():  # of Linux only
         resident = int(statm.read_text(encoding="ascii").split()[1]) * os.sysconf("SC_PAGE_SIZE")
         yield Metric(
-            "process_resident_memory_bytes",
-            MetricKind.GAUGE,
-            "Resident memory, in bytes.",
-            [({}, float(resident))],
+            "process_resident_memory_bytes", MetricKind.GAUGE, "Resident memory, in bytes.", [({}, float(resident))]
         )

@@ -44,9 +44,7 @@ class Presence:
         """
         latest = self.clock() - self.silent_seconds
         found = tuple(
-            takewhile(lambda session: self._heard[session] <= latest, self._heard)
-            if self.silent_seconds
-            else ()
+            takewhile(lambda session: self._heard[session] <= latest, self._heard) if self.silent_seconds else ()
         )
         certain = tuple(session for session in found if session in self._suspected)
         self._suspected = frozenset(found)

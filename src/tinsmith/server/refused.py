@@ -13,11 +13,7 @@ REFUSED = (
     ("GET", "/api/v1/billing/usage/events", "nothing is billed here"),
     ("POST", "/api/v1/auth/token", "keys are no accounts here: there are no tokens to sign"),
     ("GET", "/api/v1/auth/apikey/me", "keys are no accounts here: nothing is known of one"),
-    (
-        "DELETE",
-        "/api/v1/auth/apikey/me",
-        "keys are the server's: they are not revoked from outside",
-    ),
+    ("DELETE", "/api/v1/auth/apikey/me", "keys are the server's: they are not revoked from outside"),
     ("POST", "/api/v1/copy_weights", "copies would be of the same server: load the source instead"),
     ("POST", "/api/v1/retrieve_futures", "futures are asked for one by one: the client is told so"),
     ("PUT", "/api/v1/sessions/{session_id}/project", "a session keeps the project it began with"),

@@ -98,9 +98,7 @@ class Runs:
         model_id = f"{request.session_id}:train:{request.model_seq_id}"
         self._require_room(model_id)
         seed = derive(self.seed, "adapter", without_owner(model_id)) >> 1
-        spec = to_adapter_spec(
-            request.lora_config, kind=asked.kind, alpha=asked.alpha, router=asked.router, seed=seed
-        )
+        spec = to_adapter_spec(request.lora_config, kind=asked.kind, alpha=asked.alpha, router=asked.router, seed=seed)
         check_router(spec, self.engine.config(name))
         self.store.create_training_run(
             session_id=request.session_id,
@@ -164,9 +162,7 @@ class Runs:
                     with_optimizer=request.optimizer,
                 )
                 self._start(run, session)
-                return json_result(
-                    {"path": request.path, "model_id": model_id, "type": "load_weights"}
-                )
+                return json_result({"path": request.path, "model_id": model_id, "type": "load_weights"})
 
             self.worker.post(lambda: self.futures.run(request_id, compute))
         return request_id, model_id
@@ -196,9 +192,7 @@ class Runs:
         """
         path = TinkerPath.parse(text)
         readable = self.store.may_read(path)
-        found = self.worker.call(
-            lambda: read(self.store.require_checkpoint(path, readable=readable))
-        )
+        found = self.worker.call(lambda: read(self.store.require_checkpoint(path, readable=readable)))
         return await asyncio.wrap_future(found)
 
     def forward_backward(self, call: ForwardBackwardCall) -> str:
@@ -240,9 +234,7 @@ class Runs:
     def save(self, request: SaveWeights) -> str:
         """Save weights and the optimizer's state."""
         path = TinkerPath(
-            session=request.model_id,
-            kind=CheckpointKind.WEIGHTS,
-            name=request.path or f"checkpoint-{request.seq_id}",
+            session=request.model_id, kind=CheckpointKind.WEIGHTS, name=request.path or f"checkpoint-{request.seq_id}"
         )
 
         def compute(run: LiveRun, session: TrainingSession) -> Finished:
@@ -255,9 +247,7 @@ class Runs:
         """Save weights to sample from, or hold a snapshot of them in memory as a sampling session."""
         kind = "save_weights_for_sampler"
         if request.path is not None:
-            path = TinkerPath(
-                session=request.model_id, kind=CheckpointKind.SAMPLER_WEIGHTS, name=request.path
-            )
+            path = TinkerPath(session=request.model_id, kind=CheckpointKind.SAMPLER_WEIGHTS, name=request.path)
 
             def named(run: LiveRun, session: TrainingSession) -> Finished:
                 self._write(run, session, path, request, overwrite=False)
@@ -308,9 +298,7 @@ class Runs:
             checkpoint = read(self.store.require_checkpoint(path, readable=readable))
             base = self.engine.base(run.name)
             restore(session, checkpoint, base=base, with_optimizer=request.optimizer)
-            return json_result(
-                {"path": request.path, "model_id": run.model_id, "type": "load_weights"}
-            )
+            return json_result({"path": request.path, "model_id": run.model_id, "type": "load_weights"})
 
         return self._submit(request.model_id, request.seq_id, "load_weights", compute)
 
@@ -321,9 +309,7 @@ class Runs:
     def count_refused(self, place: Place, message: str) -> None:
         """Let a refused request use its number up, unless that was used before."""
         run = self.live.get(place.owner)
-        if run is not None and self.store.refuse(
-            owner=place.owner, seq_id=place.seq_id, message=message
-        ):
+        if run is not None and self.store.refuse(owner=place.owner, seq_id=place.seq_id, message=message):
             self._release(run, run.lane.skip(place.seq_id))
 
     def unload(self, model_id: str, seq_id: int, request_id: str, job: Job) -> None:
@@ -387,18 +373,12 @@ class Runs:
         )
 
     def _submit(
-        self,
-        model_id: str,
-        seq_id: int,
-        kind: str,
-        compute: Callable[[LiveRun, TrainingSession], Finished],
+        self, model_id: str, seq_id: int, kind: str, compute: Callable[[LiveRun, TrainingSession], Finished]
     ) -> str:
         try:
             repeated = self.futures.repeated(owner=model_id, seq_id=seq_id, kind=kind)
         except InputError:
-            self._run(
-                model_id
-            )  # the number may be that of its unloading, which is what there is to say then
+            self._run(model_id)  # the number may be that of its unloading, which is what there is to say then
             raise
         if repeated is not None:
             return repeated  # its result may outlive the model
@@ -410,9 +390,7 @@ class Runs:
 
             def with_session() -> Finished:
                 if run.session is None:
-                    raise InputError(
-                        "the model could not be made", field="model_id", value=model_id
-                    )
+                    raise InputError("the model could not be made", field="model_id", value=model_id)
                 return compute(run, run.session)
 
             def job() -> None:
@@ -431,9 +409,7 @@ class Runs:
 
     def _release(self, run: LiveRun, jobs: list[Job]) -> None:
         """Post what may run now, and keep only the requests that still wait."""
-        run.waiting = {
-            seq: run.waiting[seq] for seq in sorted(run.lane.waiting) if seq in run.waiting
-        }
+        run.waiting = {seq: run.waiting[seq] for seq in sorted(run.lane.waiting) if seq in run.waiting}
         for job in jobs:
             self.worker.post(job)
 

@@ -139,14 +139,7 @@ class Samplers:
             await asyncio.wrap_future(live.source)
         return session.sampling_session_id
 
-    def hold_snapshot(
-        self,
-        session_id: str,
-        seq: int,
-        name: str,
-        adapter: Adapter,
-        follows: str | None,
-    ) -> str:
+    def hold_snapshot(self, session_id: str, seq: int, name: str, adapter: Adapter, follows: str | None) -> str:
         """Open a session on weights in memory. Called on the compute thread.
 
         With `follows`, the id of a model, the session and all others that follow it are on these weights from now on:
@@ -239,10 +232,7 @@ class Samplers:
             self.count_refused(Place(request.sampling_session_id, request.seq_id), str(error))
             raise
         request_id, new = self.futures.accept(
-            owner=request.sampling_session_id,
-            seq_id=request.seq_id,
-            kind=SAMPLE,
-            num_samples=request.num_samples,
+            owner=request.sampling_session_id, seq_id=request.seq_id, kind=SAMPLE, num_samples=request.num_samples
         )
         if new:
             job = self._job(live, request, request_id)
@@ -259,9 +249,7 @@ class Samplers:
     def count_refused(self, place: Place, message: str) -> None:
         """Let a refused request use its number up, unless that was used before."""
         live = self.live.get(place.owner)
-        if live is not None and self.store.refuse(
-            owner=place.owner, seq_id=place.seq_id, message=message
-        ):
+        if live is not None and self.store.refuse(owner=place.owner, seq_id=place.seq_id, message=message):
             self._post(live.lane(place.seq_id).skip(place.seq_id))
 
     def record(self, sampling_session_id: str) -> SamplingSession:
@@ -281,13 +269,7 @@ class Samplers:
         return record
 
     def start(
-        self,
-        name: str,
-        policy: Policy,
-        request: SampleRequest,
-        *,
-        ended: GroupDone,
-        drawn: GroupDone | None = None,
+        self, name: str, policy: Policy, request: SampleRequest, *, ended: GroupDone, drawn: GroupDone | None = None
     ) -> Group:
         """Submit a request to the sampler of base model `name`. Called on the compute thread.
 
@@ -333,9 +315,7 @@ class Samplers:
         for entry in entries:
             self.num_tokens += _num_drawn(entry.group)
             self.engine.sampler(entry.name).cancel(entry.group)
-            entry.group.failure = BackendError(
-                f"the server failed while sampling: {type(error).__name__}"
-            )
+            entry.group.failure = BackendError(f"the server failed while sampling: {type(error).__name__}")
             entry.ended(entry.group)
 
     def _job(self, live: _Live, request: Sample, request_id: str) -> Job:
@@ -356,9 +336,7 @@ class Samplers:
             loaded = self._loaded(live)
             owner = owner_of(live.record.session_id)
             seed = self.seed_of(live.record.base_model, loaded.weights, request, owner=owner)
-            if (
-                request_id in self.cancelled
-            ):  # its seed is counted all the same: when it came is no matter
+            if request_id in self.cancelled:  # its seed is counted all the same: when it came is no matter
                 self.cancelled.discard(request_id)
                 return
             asked = to_sample_request(request, seed=seed)
@@ -367,9 +345,7 @@ class Samplers:
 
         return lambda: self.futures.attempt(request_id, submit)
 
-    def seed_of(
-        self, base: str, weights: str, request: Sample, *, owner: str, route: str | None = None
-    ) -> int:
+    def seed_of(self, base: str, weights: str, request: Sample, *, owner: str, route: str | None = None) -> int:
         """Derive an unseeded request's seed, and count it; a seeded one keeps its own.
 
         Requests of one `route`, and those of each key (`owner`: its name), are counted apart from all others, which may

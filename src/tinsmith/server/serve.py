@@ -143,11 +143,7 @@ class _Workers:
 
 
 def _serve_with_workers(
-    settings: ServeSettings,
-    where: ClusterSettings,
-    listener: socket.socket,
-    door: _Door,
-    lock: TextIOWrapper,
+    settings: ServeSettings, where: ClusterSettings, listener: socket.socket, door: _Door, lock: TextIOWrapper
 ) -> None:
     if settings.device != "cpu" or settings.deviation is not Deviation.NONE:
         raise ConfigError(
@@ -205,11 +201,7 @@ def _door(settings: ServeSettings) -> _Door:
         given = os.environ.get("TINKER_API_KEY")
         key = given or f"{PREFIX}{secrets.token_hex(16)}"
         if not key.startswith(PREFIX):
-            raise ConfigError(
-                "the SDK only takes keys that begin with tml-",
-                field="TINKER_API_KEY",
-                allowed="tml-...",
-            )
+            raise ConfigError("the SDK only takes keys that begin with tml-", field="TINKER_API_KEY", allowed="tml-...")
         keys, shown = Keys.single(key), "key=TINKER_API_KEY" if given else f"key={key}"
     log = None if settings.access_log is None else AccessLog(settings.access_log)
     return _Door(keys=keys, shown=shown, tls=tls, access_log=log)
@@ -260,9 +252,7 @@ def bind(host: str, port: int) -> socket.socket:
 class _Server(uvicorn.Server):
     """Leaves on SIGTERM and SIGINT by returning, so that the state is closed in order."""
 
-    def __init__(
-        self, config: uvicorn.Config, service: Service, hang_up: Callable[[], None] | None
-    ) -> None:
+    def __init__(self, config: uvicorn.Config, service: Service, hang_up: Callable[[], None] | None) -> None:
         super().__init__(config)
         self._service = service
         self._hang_up = hang_up
@@ -294,12 +284,7 @@ class _Server(uvicorn.Server):
 
 
 async def _serve(
-    settings: ServeSettings,
-    engine: Bases,
-    listener: socket.socket,
-    door: _Door,
-    workers: _Workers,
-    lock: TextIOWrapper,
+    settings: ServeSettings, engine: Bases, listener: socket.socket, door: _Door, workers: _Workers, lock: TextIOWrapper
 ) -> None:
     service = Service(
         engine,
@@ -362,9 +347,7 @@ def _on_hang_up(settings: ServeSettings, door: _Door) -> Callable[[], None] | No
     return hang_up
 
 
-async def _announce(
-    server: uvicorn.Server, settings: ServeSettings, listener: socket.socket, door: _Door
-) -> None:
+async def _announce(server: uvicorn.Server, settings: ServeSettings, listener: socket.socket, door: _Door) -> None:
     """Say where and with which key, once it answers; the key only where it was not given."""
     while not server.started:
         await asyncio.sleep(0.01)

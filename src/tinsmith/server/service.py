@@ -92,9 +92,7 @@ class Service:
         self.worker = Worker(engine, self._finished, self._stepped, self._abandoned)
         engine.attend(self.worker.wake, self.worker.tend)
         snapshots = Snapshots(engine, state / "snapshots")
-        self.samplers = Samplers(
-            engine, self.store, self.futures, self.worker, state, seed, loop, snapshots
-        )
+        self.samplers = Samplers(engine, self.store, self.futures, self.worker, state, seed, loop, snapshots)
         self.runs = Runs(
             engine,
             self.store,
@@ -110,9 +108,7 @@ class Service:
         )
         self.worker.start()
         if workers is not None:
-            self.workers = WorkersTold(
-                workers, lambda: self.samplers.num_tokens + self.runs.num_tokens
-            )
+            self.workers = WorkersTold(workers, lambda: self.samplers.num_tokens + self.runs.num_tokens)
         self._expiry = loop.create_task(self._expire())
 
     def require_room(self) -> None:
@@ -193,9 +189,7 @@ class Service:
         seq = 1 + max(self.store.seq_ids(model_id), default=0)
         request_id, _ = self.futures.accept(owner=model_id, seq_id=seq, kind=UNLOAD)
         answer = json_result({"model_id": model_id, "type": UNLOAD})
-        self.runs.unload(
-            model_id, seq, request_id, lambda: self.futures.run(request_id, lambda: answer)
-        )
+        self.runs.unload(model_id, seq, request_id, lambda: self.futures.run(request_id, lambda: answer))
         return request_id
 
     def free(self, session_id: str) -> None:

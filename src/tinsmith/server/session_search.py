@@ -80,12 +80,7 @@ class SessionSearch:
         page = [self._summary(one) for one in found[: asked.limit]]
         more = len(found) > asked.limit
         cursor = (
-            {
-                "last_created_at": page[-1]["created_at"],
-                "last_session_id": page[-1]["session_id"],
-            }
-            if more
-            else None
+            {"last_created_at": page[-1]["created_at"], "last_session_id": page[-1]["session_id"]} if more else None
         )
         return {"sessions": page, "next_cursor": cursor}
 
@@ -103,9 +98,7 @@ class SessionSearch:
             "checkpoints_count": len(records),
             "checkpoint_storage_bytes": sum(one.size_bytes for one in records),
             "display_name": session.display_name,
-            "user_metadata": None
-            if metadata is None
-            else {key: str(value) for key, value in metadata.items()},
+            "user_metadata": None if metadata is None else {key: str(value) for key, value in metadata.items()},
         }
 
 
@@ -144,9 +137,7 @@ def _named(session: Session, asked: SearchSessions) -> bool:
         return True
     name = (session.display_name or "").lower()
     words = (asked.display_name or "").lower().split()
-    return session.session_id == asked.session_id or (
-        bool(words) and all(word in name for word in words)
-    )
+    return session.session_id == asked.session_id or (bool(words) and all(word in name for word in words))
 
 
 def _stands(session: Session, status: Status) -> bool:

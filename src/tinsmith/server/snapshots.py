@@ -97,9 +97,7 @@ class Snapshots:
 
     def _read(self, written: _Written, base: str) -> _Held:
         decoder = self.engine.decoder(base, quantised=written.spec.kind.quantised)
-        adapter = frozen_adapter(
-            decoder, written.spec, read_fp32(written.file), source="a snapshot"
-        )
+        adapter = frozen_adapter(decoder, written.spec, read_fp32(written.file), source="a snapshot")
         return _Held(adapter, Loaded(self.engine.parts.policy_of(adapter), written.weights))
 
     def _remove(self, name: str) -> None:

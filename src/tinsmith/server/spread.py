@@ -74,11 +74,7 @@ class SpreadRequest(Body):
         for tokens, about, begin in zip(self.sequences, targets, begins, strict=True):
             wanted = np.array(about, np.int32)
             wanted[: begin - 1] = -1
-            asked.append(
-                SampleRequest(
-                    prompt=np.array(tokens, np.int32), params=nothing, spread_targets=wanted
-                )
-            )
+            asked.append(SampleRequest(prompt=np.array(tokens, np.int32), params=nothing, spread_targets=wanted))
         return asked
 
 

@@ -31,10 +31,7 @@ def lock_state(state: Path, patience: float = 0.0) -> TextIOWrapper:
     if not _taken(lock, patience):
         lock.close()
         raise ConfigError(
-            "another server uses this state folder",
-            field="state",
-            value=str(state),
-            fix="name another with --state",
+            "another server uses this state folder", field="state", value=str(state), fix="name another with --state"
         )
     return lock
 

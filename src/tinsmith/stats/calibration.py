@@ -58,10 +58,7 @@ class Calibration:
         unknown = sorted({word for word in confidences if word is not None} - set(STATED))
         if unknown:
             raise DataError(
-                "this is not a stated confidence",
-                field="confidence",
-                value=unknown[0],
-                allowed=", ".join(STATED),
+                "this is not a stated confidence", field="confidence", value=unknown[0], allowed=", ".join(STATED)
             )
         levels = tuple(
             Level(
@@ -101,10 +98,7 @@ class Calibration:
     def nll(self) -> float:
         """Mean -c log p - (1 - c) log(1 - p), in nats."""
         return self._mean(
-            lambda level: (
-                -level.right * _log(level.stated)
-                - (level.items - level.right) * _log(1.0 - level.stated)
-            )
+            lambda level: -level.right * _log(level.stated) - (level.items - level.right) * _log(1.0 - level.stated)
         )
 
     def _mean(self, total: Callable[[Level], float]) -> float:

@@ -33,10 +33,7 @@ def encode(labels: Sequence[str], values: Sequence[str | None]) -> Codes:
         return np.fromiter((position[value] for value in values), np.int64, len(values))
     except KeyError as error:
         raise DataError(
-            "this is not one of the task's labels",
-            field="label",
-            value=error.args[0],
-            allowed=", ".join(labels),
+            "this is not one of the task's labels", field="label", value=error.args[0], allowed=", ".join(labels)
         ) from None
 
 
@@ -65,9 +62,7 @@ class Confusion:
             )
 
     @classmethod
-    def of(
-        cls, labels: Sequence[str], golds: Sequence[str], predicted: Sequence[str | None]
-    ) -> Confusion:
+    def of(cls, labels: Sequence[str], golds: Sequence[str], predicted: Sequence[str | None]) -> Confusion:
         """Count `golds` (n,) against `predicted` (n,), None being an invalid answer.
 
         Raises:

@@ -15,9 +15,7 @@ from tinsmith.stats.intervals import Interval, checked_level, wilson
 from tinsmith.types.errors import DataError
 
 
-def share_difference(
-    first: int, first_n: int, second: int, second_n: int, level: float = 0.95
-) -> Interval:
+def share_difference(first: int, first_n: int, second: int, second_n: int, level: float = 0.95) -> Interval:
     """Return the interval of first / first_n - second / second_n, two independent shares.
 
     low = d - sqrt((p1 - l1)^2 + (u2 - p2)^2), high = d + sqrt((u1 - p1)^2 + (p2 - l2)^2).
@@ -33,9 +31,7 @@ def share_difference(
     return _joined(first, first_n, second, second_n, 0.0, level)
 
 
-def paired_difference(
-    both: int, only_first: int, only_second: int, neither: int, level: float = 0.95
-) -> Interval:
+def paired_difference(both: int, only_first: int, only_second: int, neither: int, level: float = 0.95) -> Interval:
     """Return the interval of (only_first - only_second) / n, from what two answers to n items did.
 
     As `share_difference`, minus 2 phi (p1 - l1)(u2 - p2) and 2 phi (u1 - p1)(p2 - l2) under the roots.
@@ -51,12 +47,7 @@ def paired_difference(
     n = sum(counts)
     if min(counts) < 0 or n == 0:
         raise DataError("counts of items are not negative, and some item is there", value=counts)
-    margins = (
-        (both + only_first)
-        * (only_second + neither)
-        * (both + only_second)
-        * (only_first + neither)
-    )
+    margins = (both + only_first) * (only_second + neither) * (both + only_second) * (only_first + neither)
     above = float(both * neither - only_first * only_second)
     if above > 0.0:
         above = max(above - n / 2.0, 0.0)
@@ -74,9 +65,7 @@ class Stratum:
     second_n: int
 
 
-def stratified_difference(
-    strata: Sequence[Stratum], level: float = 0.95
-) -> tuple[float, Interval] | None:
+def stratified_difference(strata: Sequence[Stratum], level: float = 0.95) -> tuple[float, Interval] | None:
     """Return first minus second within strata, and its interval; None where no stratum has both groups.
 
     sum w (first / first_n - second / second_n) / sum w with w = first_n second_n / (first_n + second_n), after Mantel
@@ -105,13 +94,8 @@ def stratified_difference(
     value = math.fsum(_weight(one) * _gap(one) for one in both) / weight
     spread = math.fsum(value * _sato_p(one) + _sato_q(one) for one in both) / weight**2
     if spread <= 0.0:
-        ends = [
-            share_difference(one.first, one.first_n, one.second, one.second_n, level)
-            for one in both
-        ]
-        terms = [
-            (_weight(one) / weight, _gap(one), end) for one, end in zip(both, ends, strict=True)
-        ]
+        ends = [share_difference(one.first, one.first_n, one.second, one.second_n, level) for one in both]
+        terms = [(_weight(one) / weight, _gap(one), end) for one, end in zip(both, ends, strict=True)]
         down, up = mover_reaches(terms)
         return value, Interval(max(value - down, -1.0), min(value + up, 1.0), level)
     reach = NormalDist().inv_cdf(0.5 + level / 2.0) * math.sqrt(spread)
@@ -153,9 +137,7 @@ def _sato_q(one: Stratum) -> float:
     return (one.first * (n2 - one.second) + one.second * (n1 - one.first)) / (2.0 * (n1 + n2))
 
 
-def _joined(
-    first: int, first_n: int, second: int, second_n: int, phi: float, level: float
-) -> Interval:
+def _joined(first: int, first_n: int, second: int, second_n: int, phi: float, level: float) -> Interval:
     one, other = wilson(first, first_n, level), wilson(second, second_n, level)
     p1, p2 = first / first_n, second / second_n
     d = p1 - p2

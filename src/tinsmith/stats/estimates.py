@@ -83,16 +83,12 @@ def difference(first: Runs, second: Runs, metric: Metric, bootstrap: Bootstrap) 
     """
     second = first.aligned(second)
     together = Runs(
-        first.name,
-        first.labels,
-        first.items,
-        first.golds,
-        np.concatenate([first.predicted, second.predicted]),
+        first.name, first.labels, first.items, first.golds, np.concatenate([first.predicted, second.predicted])
     )
     scores = SCORES[metric](_counts(together, bootstrap))
-    draws = resampled_seeds(
-        scores[:, : first.num_seeds], seed=bootstrap.seed, system="first"
-    ) - resampled_seeds(scores[:, first.num_seeds :], seed=bootstrap.seed, system="second")
+    draws = resampled_seeds(scores[:, : first.num_seeds], seed=bootstrap.seed, system="first") - resampled_seeds(
+        scores[:, first.num_seeds :], seed=bootstrap.seed, system="second"
+    )
     below, above = int((draws <= 0).sum()), int((draws >= 0).sum())
     return Difference(
         value=first.score(metric) - second.score(metric),
@@ -104,6 +100,4 @@ def difference(first: Runs, second: Runs, metric: Metric, bootstrap: Bootstrap) 
 
 
 def _counts(runs: Runs, bootstrap: Bootstrap) -> FloatArray:
-    return resampled_counts(
-        runs.golds, runs.predicted, len(runs.labels), draws=bootstrap.draws, seed=bootstrap.seed
-    )
+    return resampled_counts(runs.golds, runs.predicted, len(runs.labels), draws=bootstrap.draws, seed=bootstrap.seed)

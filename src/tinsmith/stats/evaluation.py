@@ -100,11 +100,7 @@ class Evaluation:
         for metric in (Metric.LABEL_MATCH, Metric.INVALID_RATE, Metric.MACRO_F1):
             found[f"lenient_{metric.value}"] = lenient.score(metric)
         found |= {"ece": stated.ece, "brier": stated.brier, "nll": stated.nll}
-        return {
-            f"{prefix}/{name}": value
-            for name, value in sorted(found.items())
-            if not math.isnan(value)
-        }
+        return {f"{prefix}/{name}": value for name, value in sorted(found.items()) if not math.isnan(value)}
 
     def estimates(self, bootstrap: Bootstrap) -> Mapping[str, Estimate]:
         """Return the same figures with intervals, without prefix; those of the strict answers.
@@ -117,9 +113,7 @@ class Evaluation:
             runs.golds, runs.predicted, len(self.labels), draws=bootstrap.draws, seed=bootstrap.seed
         )[:, 0]
         found = {
-            metric.value: Estimate(
-                confusion.score(metric), percentile(SCORES[metric](counts), bootstrap.level)
-            )
+            metric.value: Estimate(confusion.score(metric), percentile(SCORES[metric](counts), bootstrap.level))
             for metric in Metric
         }
         for kind in ClassMetric:
@@ -159,13 +153,9 @@ def combine(name: str, evaluations: Sequence[Evaluation]) -> Runs:
     if not evaluations:
         raise DataError(f"{name}: no evaluation was given", field="evaluations")
     by_item = [{answer.item: answer for answer in one.answers} for one in evaluations]
-    shared = [
-        answer for answer in evaluations[0].answers if all(answer.item in one for one in by_item)
-    ]
+    shared = [answer for answer in evaluations[0].answers if all(answer.item in one for one in by_item)]
     for one, answers in zip(evaluations, by_item, strict=True):
-        if one.labels != evaluations[0].labels or any(
-            answers[answer.item].gold != answer.gold for answer in shared
-        ):
+        if one.labels != evaluations[0].labels or any(answers[answer.item].gold != answer.gold for answer in shared):
             raise DataError(f"{name}: its seeds were not scored on the same labels", field="labels")
     return Runs.of(
         name,

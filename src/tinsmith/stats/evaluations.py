@@ -101,15 +101,10 @@ class Evaluations:
         return Agreement(
             exact_match=Estimate(matched / n, wilson(matched, n, bootstrap.level)),
             independent=Estimate(alone, percentile(independent, bootstrap.level)),
-            difference=Estimate(
-                matched / n - alone, percentile(exact - independent, bootstrap.level)
-            ),
+            difference=Estimate(matched / n - alone, percentile(exact - independent, bootstrap.level)),
         )
 
     def _right(self) -> NDArray[np.bool_]:
         """Return which tasks were answered rightly, (n, tasks)."""
-        columns = [
-            [answer.predicted == answer.gold for answer in one.answers]
-            for one in self.tasks.values()
-        ]
+        columns = [[answer.predicted == answer.gold for answer in one.answers] for one in self.tasks.values()]
         return np.array(columns, dtype=np.bool_).T

@@ -39,9 +39,7 @@ def label_information(distributions: FloatArray) -> float:
     """
     pi = np.asarray(distributions, np.float64)
     if pi.ndim != 2 or not pi.size:
-        raise DataError(
-            "every paper needs one distribution", field="shape", value=pi.shape, allowed="(N, K)"
-        )
+        raise DataError("every paper needs one distribution", field="shape", value=pi.shape, allowed="(N, K)")
     if not (np.isfinite(pi).all() and (pi >= 0).all() and np.abs(pi.sum(axis=1) - 1).max() < 1e-4):
         raise DataError("a row is not a distribution over the labels", field="distributions")
     within = math.fsum(_entropy(row) for row in pi.tolist()) / len(pi)
@@ -70,11 +68,7 @@ def sampled_information(counts: NDArray[np.int64]) -> SampledInformation:
     """
     sizes = np.unique(counts.sum(axis=1)) if counts.ndim == 2 and counts.size else np.zeros(1)
     if sizes.size != 1 or sizes[0] < 2 or (counts < 0).any():
-        raise DataError(
-            "the same number of samples for every paper, two or more",
-            field="counts",
-            value=sizes.tolist(),
-        )
+        raise DataError("the same number of samples for every paper, two or more", field="counts", value=sizes.tolist())
     group, papers = float(sizes[0]), len(counts)
     seen = (counts > 0).sum(axis=1)
     labels = int((counts.sum(axis=0) > 0).sum())

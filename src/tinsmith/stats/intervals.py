@@ -58,11 +58,7 @@ def wilson(successes: int, n: int, level: float = 0.95) -> Interval:
     '[0.354, 0.440]'
     """
     if n < 1 or not 0 <= successes <= n:
-        raise DataError(
-            "a share has 0 to n successes among n >= 1 items",
-            field="successes, n",
-            value=(successes, n),
-        )
+        raise DataError("a share has 0 to n successes among n >= 1 items", field="successes, n", value=(successes, n))
     z = _NORMAL.inv_cdf(1.0 - (1.0 - checked_level(level)) / 2.0)
     p, w = successes / n, z * z / n
     centre = (p + w / 2.0) / (1.0 + w)

@@ -36,9 +36,7 @@ class MeanRuns:
     by_seed: tuple[ByItem, ...]
 
     @classmethod
-    def of(
-        cls, name: str, by_seed: Sequence[ByItem], clusters: Mapping[str, str] | None = None
-    ) -> MeanRuns:
+    def of(cls, name: str, by_seed: Sequence[ByItem], clusters: Mapping[str, str] | None = None) -> MeanRuns:
         """Build it from each seed's values by item; items that a seed has no value of are left out.
 
         Raises:
@@ -75,25 +73,19 @@ class MeanRuns:
         missing = [item for item in items if item not in self.clusters]
         if missing or not items:
             raise DataError(
-                f"{self.name} has no value of {len(missing)} of {len(items)} items",
-                field="items",
-                value=missing[:1],
+                f"{self.name} has no value of {len(missing)} of {len(items)} items", field="items", value=missing[:1]
             )
         kept = tuple(sorted(items))
         return replace(self, items=kept, clusters={item: self.clusters[item] for item in kept})
 
     def pooled(self) -> dict[str, Fraction]:
         """Return each item's mean over the seeds."""
-        return {
-            item: sum((one[item] for one in self.by_seed), Fraction()) / self.num_seeds
-            for item in self.items
-        }
+        return {item: sum((one[item] for one in self.by_seed), Fraction()) / self.num_seeds for item in self.items}
 
     def means(self) -> tuple[float, ...]:
         """Return the mean over the items, one a seed."""
         return tuple(
-            float(sum((one[item] for item in self.items), Fraction()) / self.num_items)
-            for one in self.by_seed
+            float(sum((one[item] for item in self.items), Fraction()) / self.num_items) for one in self.by_seed
         )
 
     def mean(self) -> float:

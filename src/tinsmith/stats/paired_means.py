@@ -66,9 +66,7 @@ class PairedMeans:
         return self.apart and self.p_value <= ALPHA
 
 
-def paired_means(
-    first: Mapping[str, Fraction], second: Mapping[str, Fraction], bootstrap: Bootstrap
-) -> PairedMeans:
+def paired_means(first: Mapping[str, Fraction], second: Mapping[str, Fraction], bootstrap: Bootstrap) -> PairedMeans:
     """Compare two values of each unit, over the units that both have.
 
     Raises:

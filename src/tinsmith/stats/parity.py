@@ -83,13 +83,9 @@ def parity(sampler: NDArray[np.float32], trainer: NDArray[np.float32]) -> Parity
             raise DataError("a log-probability is not a finite number", field=name)
     if sampler.shape != trainer.shape:
         raise DataError(
-            "sampler and trainer must have scored the same tokens",
-            field="tokens",
-            value=(sampler.size, trainer.size),
+            "sampler and trainer must have scored the same tokens", field="tokens", value=(sampler.size, trainer.size)
         )
-    unequal = np.ascontiguousarray(sampler).view(np.uint32) != np.ascontiguousarray(trainer).view(
-        np.uint32
-    )
+    unequal = np.ascontiguousarray(sampler).view(np.uint32) != np.ascontiguousarray(trainer).view(np.uint32)
     d = sampler.astype(np.float64) - trainer.astype(np.float64)
     return Parity(
         num_tokens=int(d.size),

@@ -19,9 +19,7 @@ class ShareRatio:
         return f"{self.value:.2f} [{self.interval.low:.2f}, {self.interval.high:.2f}]"
 
 
-def share_ratio(
-    first: int, first_n: int, second: int, second_n: int, level: float = 0.95
-) -> ShareRatio | None:
+def share_ratio(first: int, first_n: int, second: int, second_n: int, level: float = 0.95) -> ShareRatio | None:
     """Return (first / first_n) / (second / second_n), two independent shares; None where the second is 0.
 
     With shares p, q, their limits l, u, and w(x, y) = x (2 y - x):

@@ -28,9 +28,7 @@ def generator(seed: int, *path: str | int) -> np.random.Generator:
     return np.random.Generator(np.random.PCG64(derive(seed, "analysis", *path)))
 
 
-def resampled_counts(
-    golds: Codes, predicted: Codes, num_labels: int, *, draws: int, seed: int
-) -> FloatArray:
+def resampled_counts(golds: Codes, predicted: Codes, num_labels: int, *, draws: int, seed: int) -> FloatArray:
     """Return the confusion counts of `draws` resamples, shape (R, S, K, K + 1).
 
     Every resample has as many items of each true label as there are.
@@ -52,9 +50,7 @@ def resampled_counts(
         one_hot = (patterns[:, :, None] == np.arange(width)).astype(np.float64)  # (S, P, K + 1)
         flat = one_hot.transpose(1, 0, 2).reshape(patterns.shape[1], -1)
         start = 0
-        for times in pattern_counts(
-            member.ravel(), patterns.shape[1], draws, generator(seed, "items", label)
-        ):
+        for times in pattern_counts(member.ravel(), patterns.shape[1], draws, generator(seed, "items", label)):
             stop = start + len(times)
             counts[start:stop, :, label] = (times @ flat).reshape(-1, num_seeds, width)
             start = stop
@@ -73,9 +69,7 @@ def resampled_seeds(scores: FloatArray, *, seed: int, system: str) -> FloatArray
     return np.take_along_axis(scores, chosen, axis=1).mean(axis=1)
 
 
-def pattern_counts(
-    member: Codes, num_patterns: int, draws: int, rng: np.random.Generator
-) -> Iterator[FloatArray]:
+def pattern_counts(member: Codes, num_patterns: int, draws: int, rng: np.random.Generator) -> Iterator[FloatArray]:
     """Yield, chunk by chunk, how often each pattern was drawn: (chunk, P); `member` (n,) gives an item's."""
     n = member.size
     chunk = max(1, _CHUNK_ITEMS // n)

@@ -79,10 +79,7 @@ class Runs:
 
     def confusions(self) -> tuple[Confusion, ...]:
         """Return one confusion matrix a seed."""
-        return tuple(
-            Confusion(self.labels, tabulate(self.golds, row, len(self.labels)))
-            for row in self.predicted
-        )
+        return tuple(Confusion(self.labels, tabulate(self.golds, row, len(self.labels))) for row in self.predicted)
 
     def counts(self) -> Codes:
         """Return the confusion counts of all seeds, (S, K, K + 1)."""
@@ -102,14 +99,10 @@ class Runs:
         missing = [item for item in items if item not in place]
         if missing or not items:
             raise DataError(
-                f"{self.name} did not answer {len(missing)} of {len(items)} items",
-                field="items",
-                value=missing[:1],
+                f"{self.name} did not answer {len(missing)} of {len(items)} items", field="items", value=missing[:1]
             )
         order = np.array([place[item] for item in items])
-        return Runs(
-            self.name, self.labels, tuple(items), self.golds[order], self.predicted[:, order]
-        )
+        return Runs(self.name, self.labels, tuple(items), self.golds[order], self.predicted[:, order])
 
     def aligned(self, other: Runs) -> Runs:
         """Return `other` with its items in the order of this one.

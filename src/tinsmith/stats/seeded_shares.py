@@ -70,10 +70,7 @@ class SeededShares:
         for row in (alike, *fates):
             if len(row) != len(strata):
                 raise DataError(
-                    "every item has one fate per seed",
-                    field="fates",
-                    value=len(row),
-                    allowed=str(len(strata)),
+                    "every item has one fate per seed", field="fates", value=len(row), allowed=str(len(strata))
                 )
         pairs = sorted(set(zip(alike, strata, strict=True)))
         places = {pair: place for place, pair in enumerate(pairs)}
@@ -101,9 +98,7 @@ class SeededShares:
 
     def draws(self, bootstrap: Bootstrap, system: str) -> FloatArray:
         """Return the mean in each resample, (R,); one resample of the items is the same for every system on them."""
-        counts = resampled_counts(
-            self.strata, self.fates, self._width, draws=bootstrap.draws, seed=bootstrap.seed
-        )
+        counts = resampled_counts(self.strata, self.fates, self._width, draws=bootstrap.draws, seed=bootstrap.seed)
         return resampled_seeds(self._shares(counts), seed=bootstrap.seed, system=system)
 
     @property
@@ -121,10 +116,7 @@ class SeededShares:
         gaps, weights = np.zeros(counts.shape[:-2]), np.zeros(counts.shape[:-2])
         for room in np.unique(self.rooms):
             alike = counts[..., self.rooms == room, :].sum(axis=-2)
-            mine, there = (
-                alike[..., : Fate.HAPPENED_THERE],
-                alike[..., Fate.HAPPENED_THERE : Fate.UNCOUNTED],
-            )
+            mine, there = (alike[..., : Fate.HAPPENED_THERE], alike[..., Fate.HAPPENED_THERE : Fate.UNCOUNTED])
             n, m = mine.sum(axis=-1), there.sum(axis=-1)
             weight = np.nan_to_num(_over(n * m, n + m))
             gap = _over(mine[..., 0], n) - _over(there[..., 0], m)
@@ -147,9 +139,7 @@ class MeanDifference:
         return self.value >= -self.standard_error
 
 
-def ratio_of_means(
-    first: SeededShares, second: SeededShares, bootstrap: Bootstrap, *, paired: bool
-) -> Estimate | None:
+def ratio_of_means(first: SeededShares, second: SeededShares, bootstrap: Bootstrap, *, paired: bool) -> Estimate | None:
     """Return the first mean over the second, with its percentile interval; None where the second is 0, or one unknown.
 
     Where a resample has a second mean of 0 the ratio has no upper end, and no interval is given.
@@ -188,9 +178,7 @@ def difference_of_means(
     tops, others = _both(first, second, bootstrap, paired=paired)
     draws = tops - others
     return MeanDifference(
-        first.mean() - second.mean(),
-        float(np.std(draws, ddof=1)),
-        percentile(draws, bootstrap.level),
+        first.mean() - second.mean(), float(np.std(draws, ddof=1)), percentile(draws, bootstrap.level)
     )
 
 

@@ -81,9 +81,7 @@ def paired_interval(helped: int, hurt: int, n: int, level: float = 0.95) -> Inte
     return Interval(low, high, level)
 
 
-def clustered_interval(
-    nets: Sequence[int], sizes: Sequence[int], *, seed: int, level: float = 0.95
-) -> Interval:
+def clustered_interval(nets: Sequence[int], sizes: Sequence[int], *, seed: int, level: float = 0.95) -> Interval:
     """Return an interval of a gain in accuracy where pairs hang together: the gains that sign flips do not refuse.
 
     Args:

@@ -73,9 +73,7 @@ def holm(p_values: Sequence[float]) -> tuple[float, ...]:
     return tuple(adjusted)
 
 
-def detectable_difference(
-    n: int, *, discordance: float = 0.3, power: float = 0.8, alpha: float = ALPHA
-) -> float:
+def detectable_difference(n: int, *, discordance: float = 0.3, power: float = 0.8, alpha: float = ALPHA) -> float:
     """Return the smallest difference of accuracies that n shared items resolve.
 
     (z_{1-alpha/2} + z_power) sqrt(discordance / n), discordance being the share of items that just one
@@ -89,9 +87,7 @@ def detectable_difference(
     return reach * math.sqrt(discordance / n)
 
 
-def items_needed(
-    effect: float, *, discordance: float = 0.3, power: float = 0.8, alpha: float = ALPHA
-) -> int:
+def items_needed(effect: float, *, discordance: float = 0.3, power: float = 0.8, alpha: float = ALPHA) -> int:
     """Return how many shared items resolve a difference `effect` of accuracies.
 
     >>> items_needed(0.05)

@@ -54,16 +54,9 @@ class AdapterSpec:
 
     def __post_init__(self) -> None:
         if not 1 <= self.rank <= MAX_RANK:
-            raise ConfigError(
-                "this rank is not possible",
-                field="rank",
-                value=self.rank,
-                allowed=f"1 to {MAX_RANK}",
-            )
+            raise ConfigError("this rank is not possible", field="rank", value=self.rank, allowed=f"1 to {MAX_RANK}")
         if not 0 < self.alpha < math.inf:
-            raise ConfigError(
-                "alpha must be above 0", field="alpha", value=self.alpha, allowed="> 0, finite"
-            )
+            raise ConfigError("alpha must be above 0", field="alpha", value=self.alpha, allowed="> 0, finite")
         if self.kind is AdapterKind.FULL and self.alpha != ALPHA:
             raise ConfigError("full has no alpha", field="alpha", value=self.alpha)
         parts = (self.train_attn, self.train_mlp, self.train_unembed)

@@ -20,11 +20,7 @@ class Arithmetic(StrEnum):
 
 
 SUPPORTED: Final[Mapping[Arithmetic, tuple[str, ...]]] = MappingProxyType(
-    {
-        Arithmetic.CANONICAL: ("cpu",),
-        Arithmetic.INVARIANT: (),
-        Arithmetic.FAST: ("cpu", "cuda"),
-    }
+    {Arithmetic.CANONICAL: ("cpu",), Arithmetic.INVARIANT: (), Arithmetic.FAST: ("cpu", "cuda")}
 )
 """On which kinds of device there are kernels that keep an arithmetic's promise."""
 

@@ -53,9 +53,7 @@ class TinsmithError(Exception):
 
     def told_at(self, where: str) -> Self:
         """Return the same error, saying first where a user made the mistake."""
-        other = type(self)(
-            f"{where}: {self.what}", field=self.field, allowed=self.allowed, fix=self.fix
-        )
+        other = type(self)(f"{where}: {self.what}", field=self.field, allowed=self.allowed, fix=self.fix)
         other.value = self.value
         other.args = (other._message(),)
         return other
@@ -72,9 +70,7 @@ class TinsmithError(Exception):
         lines = [self.what]
         if self.field is not None:
             shown = "" if isinstance(self.value, _Unset) else f" = {self.value!r}"
-            lines.append(
-                f"  field: {self.field}{shown if len(shown) <= 120 else shown[:117] + '...'}"
-            )
+            lines.append(f"  field: {self.field}{shown if len(shown) <= 120 else shown[:117] + '...'}")
         if self.allowed is not None:
             lines.append(f"  allowed: {self.allowed}")
         if self.fix is not None:

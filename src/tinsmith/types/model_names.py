@@ -71,10 +71,5 @@ def _number(name: str, text: str) -> float:
     except ValueError:
         alpha = math.nan
     if not 0 < alpha < math.inf:
-        raise ConfigError(
-            "an adapter's alpha is a number above 0",
-            field="base_model",
-            value=name,
-            allowed=SUFFIXES,
-        )
+        raise ConfigError("an adapter's alpha is a number above 0", field="base_model", value=name, allowed=SUFFIXES)
     return alpha

@@ -29,12 +29,7 @@ class Inplace(NullHarness):
         del trace, mcp_urls
         program = "program.py"
         await runtime.write(program, PROGRAM_SOURCE.encode())
-        asked = [
-            f"--base-url={endpoint}",
-            f"--api-key={secret}",
-            f"--model={ctx.model}",
-            f"--prompt={data.prompt}",
-        ]
+        asked = [f"--base-url={endpoint}", f"--api-key={secret}", f"--model={ctx.model}", f"--prompt={data.prompt}"]
         return await runtime.run_program([sys.executable, program, *asked], {})
 
 

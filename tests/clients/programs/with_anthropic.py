@@ -31,9 +31,7 @@ def message() -> Any:
     parts: list[Any] = [{"role": "user", "content": [{"type": "text", "text": "What is 19 + 23?"}]}]
     done = client.messages.create(model=TALKER, messages=parts, system="Be brief.", max_tokens=16)
     cut = client.messages.create(model=TALKER, messages=ASKED, max_tokens=2)
-    stopped = client.messages.create(
-        model=TALKER, messages=ASKED, max_tokens=16, stop_sequences=["sum"]
-    )
+    stopped = client.messages.create(model=TALKER, messages=ASKED, max_tokens=16, stop_sequences=["sum"])
     return {
         "text": done.content[0].text,
         "reasons": [each.stop_reason for each in (done, cut, stopped)],
@@ -43,9 +41,7 @@ def message() -> Any:
 
 
 def stream() -> Any:
-    with client.messages.stream(
-        model=TALKER, messages=ASKED, max_tokens=16, extra_body=GREEDY
-    ) as events:
+    with client.messages.stream(model=TALKER, messages=ASKED, max_tokens=16, extra_body=GREEDY) as events:
         streamed = "".join(events.text_stream)
         last = events.get_final_message()
     whole = client.messages.create(model=TALKER, messages=ASKED, max_tokens=16, extra_body=GREEDY)
@@ -56,17 +52,9 @@ def tools() -> Any:
     options: Any = {"model": TALKER, "tools": [ADD], "max_tokens": 32, "extra_body": GREEDY}
     first = client.messages.create(messages=ASKED, **options)
     [use] = [block for block in first.content if block.type == "tool_use"]
-    result = {
-        "type": "tool_result",
-        "tool_use_id": use.id,
-        "content": str(use.input["a"] + use.input["b"]),
-    }
+    result = {"type": "tool_result", "tool_use_id": use.id, "content": str(use.input["a"] + use.input["b"])}
     blocks = [block.model_dump(exclude_none=True) for block in first.content]
-    said: list[Any] = [
-        *ASKED,
-        {"role": "assistant", "content": blocks},
-        {"role": "user", "content": [result]},
-    ]
+    said: list[Any] = [*ASKED, {"role": "assistant", "content": blocks}, {"role": "user", "content": [result]}]
     last = client.messages.create(messages=said, **options)
     with client.messages.stream(messages=ASKED, **options) as events:
         streamed = events.get_final_message()

@@ -47,10 +47,7 @@ def sums(count: int, **more: Any) -> list[Sample]:
 def scored() -> Task:
     """An answer that is matched, and graded by the same model."""
     return Task(
-        dataset=sums(8),
-        solver=generate(),
-        scorer=[match(location="begin"), model_graded_qa(model=MODEL)],
-        epochs=2,
+        dataset=sums(8), solver=generate(), scorer=[match(location="begin"), model_graded_qa(model=MODEL)], epochs=2
     )
 
 
@@ -62,11 +59,7 @@ def chosen() -> Task:
 
 def called() -> Task:
     """A tool that is called, and what is made of its answer."""
-    return Task(
-        dataset=sums(2),
-        solver=[use_tools(add()), generate()],
-        scorer=match(location="begin"),
-    )
+    return Task(dataset=sums(2), solver=[use_tools(add()), generate()], scorer=match(location="begin"))
 
 
 def main(cases: list[str]) -> Any:
@@ -75,10 +68,7 @@ def main(cases: list[str]) -> Any:
     logs = eval(tasks, model=MODEL, **config.model_dump(exclude_none=True), log_dir="logs")
     for log in logs:
         assert log.status == "success", log.error and log.error.message
-    return {
-        case: [told(sample) for sample in log.samples or ()]
-        for case, log in zip(cases, logs, strict=True)
-    }
+    return {case: [told(sample) for sample in log.samples or ()] for case, log in zip(cases, logs, strict=True)}
 
 
 def told(sample: EvalSample) -> Any:

@@ -37,9 +37,7 @@ def chat(provider: str) -> Any:
     model = f"{provider}/tests/talker"
     options: Any = {"model": model, "messages": ASKED, "max_tokens": 16, "seed": 1, **OPTIONS}
     whole = litellm.completion(**options).choices[0].message.content
-    pieces = [
-        chunk.choices[0].delta.content or "" for chunk in litellm.completion(stream=True, **options)
-    ]
+    pieces = [chunk.choices[0].delta.content or "" for chunk in litellm.completion(stream=True, **options)]
     return {"whole": whole, "streamed": "".join(pieces)}
 
 
@@ -52,9 +50,7 @@ def tools(provider: str) -> Any:
 
 def text(provider: str) -> Any:
     kind = "text-completion-openai" if provider == "openai" else provider
-    done = litellm.text_completion(
-        model=f"{kind}/tinsmith/nano", prompt="One", max_tokens=4, temperature=0, **OPTIONS
-    )
+    done = litellm.text_completion(model=f"{kind}/tinsmith/nano", prompt="One", max_tokens=4, temperature=0, **OPTIONS)
     return done.choices[0].text
 
 

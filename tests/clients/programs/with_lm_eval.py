@@ -27,15 +27,8 @@ def main(kind: str, arguments: str, folder: str, task: str) -> Any:
         bootstrap_iters=0,
     )
     return {
-        "metrics": {
-            name: value
-            for name, value in done["results"][task].items()
-            if name.startswith(("acc", "exact"))
-        },
-        "items": [
-            sample["filtered_resps"]
-            for sample in sorted(done["samples"][task], key=lambda s: s["doc_id"])
-        ],
+        "metrics": {name: value for name, value in done["results"][task].items() if name.startswith(("acc", "exact"))},
+        "items": [sample["filtered_resps"] for sample in sorted(done["samples"][task], key=lambda s: s["doc_id"])],
     }
 
 

@@ -39,26 +39,18 @@ class Verdict(BaseModel):
 
 def chat() -> Any:
     def ask(seed: int) -> Any:
-        return client.chat.completions.create(
-            model=NANO, messages=ASKED, max_completion_tokens=12, seed=seed
-        )
+        return client.chat.completions.create(model=NANO, messages=ASKED, max_completion_tokens=12, seed=seed)
 
     first, again, other = ask(1), ask(1), ask(2)
     texts = [each.choices[0].message.content for each in (first, again, other)]
-    return {
-        "texts": texts,
-        "reason": first.choices[0].finish_reason,
-        "usage": first.usage.model_dump(),
-    }
+    return {"texts": texts, "reason": first.choices[0].finish_reason, "usage": first.usage.model_dump()}
 
 
 def stream() -> Any:
     options: Any = {"model": NANO, "messages": ASKED, "max_tokens": 24, "seed": 3}
     whole = client.chat.completions.create(**options).choices[0].message.content
     text, usage = "", None
-    for chunk in client.chat.completions.create(
-        stream=True, stream_options={"include_usage": True}, **options
-    ):
+    for chunk in client.chat.completions.create(stream=True, stream_options={"include_usage": True}, **options):
         text += "".join(choice.delta.content or "" for choice in chunk.choices)
         usage = chunk.usage or usage
     return {"whole": whole, "streamed": text, "tokens": usage and usage.completion_tokens}
@@ -69,9 +61,7 @@ def logprobs() -> Any:
         model=NANO, messages=ASKED, max_tokens=4, seed=1, logprobs=True, top_logprobs=3
     )
     content = done.choices[0].logprobs.content
-    return [
-        {"logprob": t.logprob, "top": [each.logprob for each in t.top_logprobs]} for t in content
-    ]
+    return [{"logprob": t.logprob, "top": [each.logprob for each in t.top_logprobs]} for t in content]
 
 
 def completions() -> Any:
@@ -108,18 +98,10 @@ def ids() -> Any:
     chat = client.chat.completions.create(
         model=NANO, messages=ASKED, max_tokens=4, seed=1, extra_body=extra
     ).model_dump()
-    plain = client.completions.create(
-        model=NANO, prompt="One", max_tokens=4, seed=1, extra_body=extra
-    ).model_dump()
+    plain = client.completions.create(model=NANO, prompt="One", max_tokens=4, seed=1, extra_body=extra).model_dump()
     return {
-        "chat": [
-            len(chat["prompt_token_ids"]) == chat["usage"]["prompt_tokens"],
-            len(chat["choices"][0]["token_ids"]),
-        ],
-        "plain": [
-            bool(plain["choices"][0]["prompt_token_ids"]),
-            len(plain["choices"][0]["token_ids"]),
-        ],
+        "chat": [len(chat["prompt_token_ids"]) == chat["usage"]["prompt_tokens"], len(chat["choices"][0]["token_ids"])],
+        "plain": [bool(plain["choices"][0]["prompt_token_ids"]), len(plain["choices"][0]["token_ids"])],
     }
 
 
@@ -156,44 +138,28 @@ def tools_streamed() -> Any:
 
 
 def roles() -> Any:
-    developer: list[Any] = [
-        {"role": "developer", "content": "Be brief."},
-        {**ASKED[0], "name": "Ann"},
-    ]
+    developer: list[Any] = [{"role": "developer", "content": "Be brief."}, {**ASKED[0], "name": "Ann"}]
     said = client.chat.completions.create(model=TALKER, messages=developer, max_tokens=16, seed=1)
     begun: list[Any] = [*ASKED, {"role": "assistant", "content": "41"}]
     extra = {"continue_final_message": True, "add_generation_prompt": False}
-    gone_on = client.chat.completions.create(
-        model=TALKER, messages=begun, max_tokens=16, seed=1, extra_body=extra
-    )
+    gone_on = client.chat.completions.create(model=TALKER, messages=begun, max_tokens=16, seed=1, extra_body=extra)
     return [each.choices[0].message.content for each in (said, gone_on)]
 
 
 def schema() -> Any:
-    done = client.chat.completions.parse(
-        model=NANO, messages=ASKED, max_tokens=200, seed=1, response_format=Verdict
-    )
+    done = client.chat.completions.parse(model=NANO, messages=ASKED, max_tokens=200, seed=1, response_format=Verdict)
     return done.choices[0].message.parsed.model_dump()
 
 
 def json_object() -> Any:
     done = client.chat.completions.create(
-        model=TALKER,
-        messages=ASKED,
-        max_tokens=400,
-        seed=1,
-        response_format={"type": "json_object"},
+        model=TALKER, messages=ASKED, max_tokens=400, seed=1, response_format={"type": "json_object"}
     ).choices[0]
     return {"reason": done.finish_reason, "text": done.message.content}
 
 
 def responses() -> Any:
-    options: Any = {
-        "model": TALKER,
-        "input": "What is 19 + 23?",
-        "max_output_tokens": 16,
-        "temperature": 0,
-    }
+    options: Any = {"model": TALKER, "input": "What is 19 + 23?", "max_output_tokens": 16, "temperature": 0}
     whole = client.responses.create(**options)
     events = list(client.responses.create(stream=True, **options))
     tool: Any = {"type": "function", **ADD["function"]}

@@ -32,10 +32,7 @@ def main(model: str) -> None:
 def train_step(trainer: tinker.TrainingClient) -> dict[str, object]:
     sampler = trainer.save_weights_and_get_sampling_client().result()
     params = types.SamplingParams(max_tokens=12, temperature=1.0, stop=[])
-    pending = [
-        sampler.sample(types.ModelInput.from_ints(list(prompt)), GROUP, params)
-        for prompt in PROMPTS
-    ]
+    pending = [sampler.sample(types.ModelInput.from_ints(list(prompt)), GROUP, params) for prompt in PROMPTS]
     groups = [future.result().sequences for future in pending]
     batch = []
     for prompt, group in zip(PROMPTS, groups, strict=True):
@@ -51,9 +48,7 @@ def train_step(trainer: tinker.TrainingClient) -> dict[str, object]:
     unequal = sum(
         told != scored
         for sequence, values in zip(samples, trained, strict=True)
-        for told, scored in zip(
-            sequence.logprobs or [], values[-len(sequence.tokens) :], strict=True
-        )
+        for told, scored in zip(sequence.logprobs or [], values[-len(sequence.tokens) :], strict=True)
     )
     return {
         "tokens": [sequence.tokens for sequence in samples],

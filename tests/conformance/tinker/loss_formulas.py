@@ -58,10 +58,7 @@ def _clipped(ratio: Tensor, adv: Tensor, config: Config, default: tuple[float, f
 
 
 def _thresholds(config: Config, default: tuple[float, float]) -> tuple[float, float]:
-    return (
-        config.get("clip_low_threshold", default[0]),
-        config.get("clip_high_threshold", default[1]),
-    )
+    return (config.get("clip_low_threshold", default[0]), config.get("clip_high_threshold", default[1]))
 
 
 FORMULAS: Mapping[str, Callable[[Tensor, Inputs, Config], Tensor]] = {
@@ -112,9 +109,7 @@ def loss_batch(loss_fn: str, logprobs: Sequence[NDArray[np.float32]]) -> list[ty
     return batch
 
 
-def total(
-    loss_fn: str, config: Config, batch: Sequence[types.Datum], logprobs: Sequence[Tensor]
-) -> Tensor:
+def total(loss_fn: str, config: Config, batch: Sequence[types.Datum], logprobs: Sequence[Tensor]) -> Tensor:
     """The loss of a batch in float64, differentiable in `logprobs`."""
     totals = []
     for one, logp in zip(batch, logprobs, strict=True):

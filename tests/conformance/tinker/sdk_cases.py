@@ -15,12 +15,7 @@ from tinker import types
 
 TIMEOUT_S = 120.0
 """A call that waits longer has met a hang: far more than a loaded machine needs."""
-USER_ERRORS = (
-    tinker.BadRequestError,
-    tinker.NotFoundError,
-    tinker.UnprocessableEntityError,
-    tinker.RequestFailedError,
-)
+USER_ERRORS = (tinker.BadRequestError, tinker.NotFoundError, tinker.UnprocessableEntityError, tinker.RequestFailedError)
 """The SDK's classes for it: those that it raises at once and never retries."""
 
 FloatArray = NDArray[np.float32]
@@ -46,14 +41,10 @@ def datum(
     tokens: Sequence[int], inputs: Mapping[str, Sequence[float] | NDArray[np.generic]] | None = None
 ) -> types.Datum:
     """A datum that predicts every token but the first; `inputs` has one number per prediction."""
-    columns: dict[str, types.TensorData] = {
-        "target_tokens": types.TensorData(data=list(tokens[1:]), dtype="int64")
-    }
+    columns: dict[str, types.TensorData] = {"target_tokens": types.TensorData(data=list(tokens[1:]), dtype="int64")}
     for name, values in (inputs or {}).items():
         columns[name] = types.TensorData.from_numpy(np.asarray(values, dtype=np.float32))
-    return types.Datum(
-        model_input=types.ModelInput.from_ints(list(tokens[:-1])), loss_fn_inputs=columns
-    )
+    return types.Datum(model_input=types.ModelInput.from_ints(list(tokens[:-1])), loss_fn_inputs=columns)
 
 
 def text_datum(text: str) -> types.Datum:
@@ -62,13 +53,9 @@ def text_datum(text: str) -> types.Datum:
     return datum(tokens, {"weights": np.ones(len(tokens) - 1)})
 
 
-def lora(
-    service: tinker.ServiceClient, model: str, *, rank: int = 4, seed: int = 0
-) -> tinker.TrainingClient:
+def lora(service: tinker.ServiceClient, model: str, *, rank: int = 4, seed: int = 0) -> tinker.TrainingClient:
     """A training client with a seeded adapter."""
-    return service.create_lora_training_client(base_model=model, rank=rank, seed=seed).result(
-        TIMEOUT_S
-    )
+    return service.create_lora_training_client(base_model=model, rank=rank, seed=seed).result(TIMEOUT_S)
 
 
 def logprobs_of(output: types.ForwardBackwardOutput) -> list[FloatArray]:
@@ -110,17 +97,13 @@ def train(
     optim = client.optim_step(params)
     output = forward_backward.result(TIMEOUT_S)
     return Step(
-        logprobs=logprobs_of(output),
-        loss=output.metrics["loss:sum"],
-        grad_norm=grad_norm(optim.result(TIMEOUT_S)),
+        logprobs=logprobs_of(output), loss=output.metrics["loss:sum"], grad_norm=grad_norm(optim.result(TIMEOUT_S))
     )
 
 
 def grad_norm(response: types.OptimStepResponse) -> float:
     """The norm of the gradient before clipping; 0 on a server that does not say."""
-    return next(
-        (v for name, v in (response.metrics or {}).items() if name.startswith("grad_norm")), 0.0
-    )
+    return next((v for name, v in (response.metrics or {}).items() if name.startswith("grad_norm")), 0.0)
 
 
 def same(server: Server, left: Sequence[FloatArray], right: Sequence[FloatArray]) -> bool:

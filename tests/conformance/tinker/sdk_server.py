@@ -96,9 +96,7 @@ def from_environment() -> Server | None:
     url = os.environ.get("TINKER_BASE_URL")
     if not url:
         return None
-    missing = [
-        name for name in ("TINKER_API_KEY", "TINSMITH_CONFORMANCE_MODEL") if name not in os.environ
-    ]
+    missing = [name for name in ("TINKER_API_KEY", "TINSMITH_CONFORMANCE_MODEL") if name not in os.environ]
     if missing:
         raise RuntimeError(f"TINKER_BASE_URL is set: set {' and '.join(missing)} too, or unset it")
     return Server(

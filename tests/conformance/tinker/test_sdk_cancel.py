@@ -18,12 +18,7 @@ LONG = {"max_tokens": 8000, "stop": []}
 
 
 def post(server: Server, path: str, body: dict[str, object]) -> httpx.Response:
-    return httpx.post(
-        f"{server.url}/api/v1/{path}",
-        json=body,
-        headers={"x-api-key": server.key},
-        timeout=TIMEOUT_S,
-    )
+    return httpx.post(f"{server.url}/api/v1/{path}", json=body, headers={"x-api-key": server.key}, timeout=TIMEOUT_S)
 
 
 def asked(server: Server) -> dict[str, object]:
@@ -67,14 +62,10 @@ def test_only_sampling_requests_are_cancelled(server: Server, request_id: str) -
     assert "request_id" in answer.json()["error"]
 
 
-def test_copies_of_a_client_get_numbers_of_their_own(
-    server: Server, service: tinker.ServiceClient
-) -> None:
+def test_copies_of_a_client_get_numbers_of_their_own(server: Server, service: tinker.ServiceClient) -> None:
     client = service.create_sampling_client(base_model=server.model).result(TIMEOUT_S)
     handle = client.get_sampler_handle()
-    copies = [
-        tinker.SamplingClient.from_sampler_handle(handle, api_key=server.key) for _ in range(2)
-    ]
+    copies = [tinker.SamplingClient.from_sampler_handle(handle, api_key=server.key) for _ in range(2)]
     for one in (client, *copies):
         drawn = one.sample(prompt_of("a"), 1, types.SamplingParams(max_tokens=2)).result(TIMEOUT_S)
         assert len(drawn.sequences) == 1
@@ -106,15 +97,11 @@ def test_clients_that_follow_a_model_sample_from_its_latest_saved_weights(
     assert scored(still) == before
 
 
-def test_weights_that_are_followed_have_no_name(
-    server: Server, service: tinker.ServiceClient
-) -> None:
+def test_weights_that_are_followed_have_no_name(server: Server, service: tinker.ServiceClient) -> None:
     trainer = lora(service, server.model)
     model_id = trainer.get_info().model_id
     answer = post(
-        server,
-        "save_weights_for_sampler",
-        {"model_id": model_id, "seq_id": 1, "path": "x", "kind": "inflight"},
+        server, "save_weights_for_sampler", {"model_id": model_id, "seq_id": 1, "path": "x", "kind": "inflight"}
     )
     assert answer.status_code == 400
     assert "kind" in answer.json()["error"]

@@ -34,9 +34,7 @@ def save(client: tinker.TrainingClient, name: str, **options: object) -> str:
     return client.save_state(name, **options).result(TIMEOUT_S).path  # type: ignore[arg-type]
 
 
-def test_paths_and_the_list_name_both_kinds(
-    client: tinker.TrainingClient, rest: tinker.RestClient
-) -> None:
+def test_paths_and_the_list_name_both_kinds(client: tinker.TrainingClient, rest: tinker.RestClient) -> None:
     run = client.model_id
     assert save(client, "x") == f"tinker://{run}/weights/x"
     sampler = client.save_weights_for_sampler("y").result(TIMEOUT_S).path
@@ -53,16 +51,12 @@ def test_paths_and_the_list_name_both_kinds(
         assert checkpoint.expires_at is None
 
 
-def test_a_snapshot_without_a_name_is_not_listed(
-    client: tinker.TrainingClient, rest: tinker.RestClient
-) -> None:
+def test_a_snapshot_without_a_name_is_not_listed(client: tinker.TrainingClient, rest: tinker.RestClient) -> None:
     client.save_weights_and_get_sampling_client().result(TIMEOUT_S)
     assert listed(rest, client.model_id) == {}
 
 
-def test_all_runs_are_listed_newest_first(
-    client: tinker.TrainingClient, rest: tinker.RestClient
-) -> None:
+def test_all_runs_are_listed_newest_first(client: tinker.TrainingClient, rest: tinker.RestClient) -> None:
     paths = [save(client, name) for name in ("one", "two", "three")]
     page = rest.list_user_checkpoints(limit=2).result(TIMEOUT_S)
     assert [checkpoint.tinker_path for checkpoint in page.checkpoints] == paths[:0:-1]
@@ -113,13 +107,9 @@ def test_a_checkpoint_describes_its_weights(
         assert (info.train_mlp, info.train_attn, info.train_unembed) == (True, True, True)
 
 
-def test_a_run_describes_itself(
-    server: Server, service: tinker.ServiceClient, rest: tinker.RestClient
-) -> None:
+def test_a_run_describes_itself(server: Server, service: tinker.ServiceClient, rest: tinker.RestClient) -> None:
     metadata = {"recipe": "sl", "renderer": "plain"}
-    client = service.create_lora_training_client(
-        server.model, rank=3, seed=0, user_metadata=metadata
-    ).result(TIMEOUT_S)
+    client = service.create_lora_training_client(server.model, rank=3, seed=0, user_metadata=metadata).result(TIMEOUT_S)
     path = save(client, "x")
     sampler = client.save_weights_for_sampler("y").result(TIMEOUT_S).path
     run = rest.get_training_run(client.model_id).result(TIMEOUT_S)
@@ -152,20 +142,14 @@ def test_metadata_comes_back(
     assert not listed(rest, client.model_id)["weights/x"].user_metadata
 
 
-def test_empty_metadata_is_metadata(
-    server: Server, service: tinker.ServiceClient, rest: tinker.RestClient
-) -> None:
-    client = service.create_lora_training_client(server.model, rank=4, user_metadata={}).result(
-        TIMEOUT_S
-    )
+def test_empty_metadata_is_metadata(server: Server, service: tinker.ServiceClient, rest: tinker.RestClient) -> None:
+    client = service.create_lora_training_client(server.model, rank=4, user_metadata={}).result(TIMEOUT_S)
     save(client, "x", user_metadata={})
     assert not listed(rest, client.model_id)["weights/x"].user_metadata
     assert not rest.get_training_run(client.model_id).result(TIMEOUT_S).user_metadata
 
 
-def test_a_time_to_live_is_kept_changed_and_removed(
-    client: tinker.TrainingClient, rest: tinker.RestClient
-) -> None:
+def test_a_time_to_live_is_kept_changed_and_removed(client: tinker.TrainingClient, rest: tinker.RestClient) -> None:
     path = save(client, "x", ttl_seconds=HOUR)
 
     def remaining() -> float | None:
@@ -180,9 +164,7 @@ def test_a_time_to_live_is_kept_changed_and_removed(
 
 
 @pytest.mark.parametrize("ttl", [0, 10, 11 * 365 * 24 * HOUR])
-def test_a_time_to_live_out_of_range(
-    client: tinker.TrainingClient, rest: tinker.RestClient, ttl: int
-) -> None:
+def test_a_time_to_live_out_of_range(client: tinker.TrainingClient, rest: tinker.RestClient, ttl: int) -> None:
     path = save(client, "x")
     assert "ttl_seconds" in refusal(lambda: client.save_state("y", ttl_seconds=ttl))
     assert "ttl_seconds" in refusal(lambda: rest.set_checkpoint_ttl_from_tinker_path(path, ttl))
@@ -204,9 +186,7 @@ def test_a_deleted_checkpoint_is_gone(
     assert save(client, "x") == path
 
 
-def test_a_checkpoint_is_published_and_taken_back(
-    client: tinker.TrainingClient, rest: tinker.RestClient
-) -> None:
+def test_a_checkpoint_is_published_and_taken_back(client: tinker.TrainingClient, rest: tinker.RestClient) -> None:
     path = save(client, "x")
 
     def public() -> bool:

@@ -23,9 +23,7 @@ TEXTS = ("a lantern of pierced tin", "and a lid for it")
 DATA = [text_datum(text) for text in TEXTS]
 
 
-def exported(
-    client: tinker.TrainingClient, rest: tinker.RestClient, name: str, folder: Path
-) -> Path:
+def exported(client: tinker.TrainingClient, rest: tinker.RestClient, name: str, folder: Path) -> Path:
     """Download the adapter as the SDK's own command does: one address per file."""
     path = client.save_weights_external(name).result(TIMEOUT_S).path
     assert path == f"tinker://{client.model_id}/external_weights/{name}"
@@ -47,11 +45,7 @@ def peft_model(hf: HfReference, folder: Path) -> torch.nn.Module:
 
 
 def test_an_exported_adapter_is_the_trained_one(
-    server: Server,
-    service: tinker.ServiceClient,
-    rest: tinker.RestClient,
-    hf: HfReference,
-    tmp_path: Path,
+    server: Server, service: tinker.ServiceClient, rest: tinker.RestClient, hf: HfReference, tmp_path: Path
 ) -> None:
     client = lora(service, server.model)
     for _ in range(3):
@@ -65,24 +59,16 @@ def test_an_exported_adapter_is_the_trained_one(
 
 
 def test_steps_are_those_of_torchs_adamw(
-    server: Server,
-    service: tinker.ServiceClient,
-    rest: tinker.RestClient,
-    hf: HfReference,
-    tmp_path: Path,
+    server: Server, service: tinker.ServiceClient, rest: tinker.RestClient, hf: HfReference, tmp_path: Path
 ) -> None:
     client = lora(service, server.model)
     train(client, DATA, types.AdamParams(learning_rate=0.01))
     path = client.save_state("one").result(TIMEOUT_S).path
     model = peft_model(hf, exported(client, rest, "one", tmp_path))
     anew = service.create_training_client_from_state(path).result(TIMEOUT_S)
-    params = types.AdamParams(
-        learning_rate=0.02, beta1=0.8, beta2=0.9, eps=1e-4, weight_decay=0.1, grad_clip_norm=0.5
-    )
+    params = types.AdamParams(learning_rate=0.02, beta1=0.8, beta2=0.9, eps=1e-4, weight_decay=0.1, grad_clip_norm=0.5)
     weights = [weight for weight in model.parameters() if weight.requires_grad]
-    adamw = torch.optim.AdamW(
-        weights, lr=0.02, betas=(0.8, 0.9), eps=1e-4, weight_decay=0.1, foreach=False
-    )
+    adamw = torch.optim.AdamW(weights, lr=0.02, betas=(0.8, 0.9), eps=1e-4, weight_decay=0.1, foreach=False)
     for text in TEXTS:
         step = train(anew, [text_datum(text)], params)
         adamw.zero_grad()
@@ -106,8 +92,6 @@ def test_an_export_is_listed_and_deleted_like_any_checkpoint(
     client = lora(service, server.model)
     path = client.save_weights_external("out").result(TIMEOUT_S).path
     listed = rest.list_checkpoints(client.model_id).result(TIMEOUT_S).checkpoints
-    assert [(one.checkpoint_id, one.checkpoint_type) for one in listed] == [
-        ("external_weights/out", "external")
-    ]
+    assert [(one.checkpoint_id, one.checkpoint_type) for one in listed] == [("external_weights/out", "external")]
     rest.delete_checkpoint_from_tinker_path(path).result(TIMEOUT_S)
     refusal(lambda: rest.get_external_weights_urls(path))

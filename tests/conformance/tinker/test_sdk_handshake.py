@@ -8,9 +8,7 @@ from sdk_cases import TIMEOUT_S, lora
 from sdk_server import END, MAX_POSITIONS, Server
 
 
-def test_capabilities_name_the_model_and_its_context(
-    server: Server, rest: tinker.RestClient
-) -> None:
+def test_capabilities_name_the_model_and_its_context(server: Server, rest: tinker.RestClient) -> None:
     models = rest.get_server_capabilities().result(TIMEOUT_S).supported_models
     served = {model.model_name: model for model in models}
     assert server.model in served
@@ -29,9 +27,7 @@ def test_a_key_of_another_form_is_refused_by_the_client_itself(server: Server) -
 @pytest.mark.parametrize("key", ["tml-wrong", "tml-"])
 def test_a_wrong_key_is_refused(server: Server, key: str) -> None:
     with pytest.raises((tinker.AuthenticationError, tinker.PermissionDeniedError)):
-        tinker.RestClient(base_url=server.url, api_key=key).get_server_capabilities().result(
-            TIMEOUT_S
-        )
+        tinker.RestClient(base_url=server.url, api_key=key).get_server_capabilities().result(TIMEOUT_S)
 
 
 def test_a_wrong_key_opens_no_session(server: Server) -> None:
@@ -60,18 +56,13 @@ def test_the_tokenizer_of_a_training_client_comes_from_the_server(
 
 @pytest.mark.parametrize("trained", [False, True], ids=["base", "trained"])
 def test_the_tokenizer_of_a_sampling_client_needs_no_network(
-    server: Server,
-    service: tinker.ServiceClient,
-    trained: bool,
-    monkeypatch: pytest.MonkeyPatch,
+    server: Server, service: tinker.ServiceClient, trained: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if server.process is None:
         pytest.skip("a named server may name a tokenizer that is not on this machine")
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
     if trained:
-        client = (
-            lora(service, server.model).save_weights_and_get_sampling_client().result(TIMEOUT_S)
-        )
+        client = lora(service, server.model).save_weights_and_get_sampling_client().result(TIMEOUT_S)
     else:
         client = service.create_sampling_client(base_model=server.model).result(TIMEOUT_S)
     tokenizer = client.get_tokenizer()

@@ -6,18 +6,7 @@ from collections.abc import Mapping
 
 import pytest
 import tinker
-from sdk_cases import (
-    TIMEOUT_S,
-    datum,
-    forward,
-    lora,
-    prompt_of,
-    refusal,
-    same,
-    text_datum,
-    tokens_of,
-    train,
-)
+from sdk_cases import TIMEOUT_S, datum, forward, lora, prompt_of, refusal, same, text_datum, tokens_of, train
 from sdk_server import VOCAB, Server
 from tinker import types
 
@@ -40,9 +29,7 @@ def long_prompt(count: int) -> types.ModelInput:
     return types.ModelInput.from_ints([65 + i % 26 for i in range(count)])
 
 
-def test_prompt_and_completion_beyond_the_context(
-    sampler: tinker.SamplingClient, context: int
-) -> None:
+def test_prompt_and_completion_beyond_the_context(sampler: tinker.SamplingClient, context: int) -> None:
     wanted = types.SamplingParams(max_tokens=context)
     with pytest.raises(tinker.BadRequestError) as caught:
         sampler.sample(prompt_of("twelve bytes"), 1, wanted).result(TIMEOUT_S)
@@ -93,46 +80,24 @@ def test_an_optimizer_that_is_not_served(server: Server, service: tinker.Service
     if server.process is None:
         pytest.skip("a named server may have it")
     dimuon = types.DimuonOptimizerConfig()
-    message = refusal(
-        lambda: service.create_lora_training_client(server.model, rank=4, optimizer=dimuon)
-    )
+    message = refusal(lambda: service.create_lora_training_client(server.model, rank=4, optimizer=dimuon))
     assert "dimuon" in message
 
 
 BAD_BATCHES: Mapping[str, tuple[str, types.Datum, Mapping[str, float | str], str]] = {
     "stable_reinforce": ("stable_reinforce", TEXT, {}, "stable_reinforce"),
     "unknown loss": ("nope", TEXT, {}, "nope"),
-    "no logprobs": (
-        "importance_sampling",
-        datum(tokens_of("abcd"), {"advantages": A}),
-        {},
-        "logprobs",
-    ),
+    "no logprobs": ("importance_sampling", datum(tokens_of("abcd"), {"advantages": A}), {}, "logprobs"),
     "no advantages": ("ppo", datum(tokens_of("abcd"), {"logprobs": Q}), {}, "advantages"),
-    "no mask": (
-        "gspo",
-        datum(tokens_of("abcd"), {"logprobs": Q, "advantages": A}),
-        {},
-        "sequence_ratio_mask",
-    ),
+    "no mask": ("gspo", datum(tokens_of("abcd"), {"logprobs": Q, "advantages": A}), {}, "sequence_ratio_mask"),
     "no targets": (
         "cross_entropy",
         types.Datum(model_input=prompt_of("abc"), loss_fn_inputs={"weights": A}),
         {},
         "target_tokens",
     ),
-    "another length": (
-        "cross_entropy",
-        datum(tokens_of("abcd"), {"weights": [1.0]}),
-        {},
-        "weights",
-    ),
-    "not finite": (
-        "cross_entropy",
-        datum(tokens_of("abcd"), {"weights": [1.0, float("nan"), 1.0]}),
-        {},
-        "weights",
-    ),
+    "another length": ("cross_entropy", datum(tokens_of("abcd"), {"weights": [1.0]}), {}, "weights"),
+    "not finite": ("cross_entropy", datum(tokens_of("abcd"), {"weights": [1.0, float("nan"), 1.0]}), {}, "weights"),
     "a token too high": ("cross_entropy", datum([65, VOCAB, 66]), {}, str(VOCAB)),
     "a target too high": ("cross_entropy", datum([65, 66, VOCAB + 7]), {}, str(VOCAB + 7)),
     "a negative token": ("cross_entropy", datum([65, -3, 66]), {}, "-3"),
@@ -164,9 +129,7 @@ def test_a_bad_batch_is_refused_and_the_client_lives_on(
     assert same(server, before, forward(trainer, [TEXT]))
 
 
-def test_requests_behind_a_refused_one_are_served(
-    server: Server, service: tinker.ServiceClient
-) -> None:
+def test_requests_behind_a_refused_one_are_served(server: Server, service: tinker.ServiceClient) -> None:
     """The refused request keeps its number; its gradient is none."""
     plain, disturbed = lora(service, server.model), lora(service, server.model)
     expected = train(plain, [TEXT], ADAM)
@@ -218,9 +181,7 @@ def test_sampling_parameters_out_of_range(
 
 
 @pytest.mark.parametrize("tokens", [[], [65, VOCAB], [65, -1]], ids=["none", "high", "negative"])
-def test_prompt_tokens_out_of_range(
-    server: Server, sampler: tinker.SamplingClient, tokens: list[int]
-) -> None:
+def test_prompt_tokens_out_of_range(server: Server, sampler: tinker.SamplingClient, tokens: list[int]) -> None:
     if server.process is None and VOCAB in tokens:
         pytest.skip("a named server may have a larger vocabulary")
     wanted = types.SamplingParams(max_tokens=4)
@@ -228,8 +189,7 @@ def test_prompt_tokens_out_of_range(
 
 
 @pytest.mark.parametrize(
-    "path",
-    ["tinker://nope:train:0/weights/none", "tinker://nope", "tinker://../weights/../../etc"],
+    "path", ["tinker://nope:train:0/weights/none", "tinker://nope", "tinker://../weights/../../etc"]
 )
 def test_an_unknown_path(service: tinker.ServiceClient, path: str) -> None:
     refusal(lambda: service.create_training_client_from_state(path))
@@ -237,8 +197,6 @@ def test_an_unknown_path(service: tinker.ServiceClient, path: str) -> None:
     refusal(lambda: service.create_sampling_client(model_path=path))
 
 
-def test_a_sampler_path_is_not_a_training_state(
-    service: tinker.ServiceClient, trainer: tinker.TrainingClient
-) -> None:
+def test_a_sampler_path_is_not_a_training_state(service: tinker.ServiceClient, trainer: tinker.TrainingClient) -> None:
     path = trainer.save_weights_for_sampler("not-a-state").result(TIMEOUT_S).path
     refusal(lambda: service.create_training_client_from_state_with_optimizer(path))

@@ -10,18 +10,7 @@ import tinker
 import torch
 from hf_reference import HfReference
 from loss_formulas import CASES, TEXTS, loss_batch, total
-from sdk_cases import (
-    TIMEOUT_S,
-    datum,
-    forward,
-    grad_norm,
-    logprobs_of,
-    lora,
-    same,
-    text_datum,
-    tokens_of,
-    train,
-)
+from sdk_cases import TIMEOUT_S, datum, forward, grad_norm, logprobs_of, lora, same, text_datum, tokens_of, train
 from sdk_server import Server
 from tinker import types
 
@@ -37,9 +26,7 @@ def fresh(server: Server, service: tinker.ServiceClient) -> tinker.TrainingClien
     return lora(service, server.model)
 
 
-def test_cross_entropy_returns_the_logprobs_of_transformers(
-    fresh: tinker.TrainingClient, hf: HfReference
-) -> None:
+def test_cross_entropy_returns_the_logprobs_of_transformers(fresh: tinker.TrainingClient, hf: HfReference) -> None:
     data = [text_datum(text) for text in TEXTS]
     output = fresh.forward(data, "cross_entropy").result(TIMEOUT_S)
     assert len(output.loss_fn_outputs) == len(TEXTS)
@@ -50,9 +37,7 @@ def test_cross_entropy_returns_the_logprobs_of_transformers(
         np.testing.assert_allclose(out["logprobs"].to_numpy(), expected, rtol=0, atol=1e-5)
 
 
-def test_forward_and_forward_backward_return_the_same(
-    server: Server, fresh: tinker.TrainingClient
-) -> None:
+def test_forward_and_forward_backward_return_the_same(server: Server, fresh: tinker.TrainingClient) -> None:
     data = [text_datum(text) for text in TEXTS]
     forward_only = fresh.forward(data, "cross_entropy").result(TIMEOUT_S)
     both = fresh.forward_backward(data, "cross_entropy").result(TIMEOUT_S)
@@ -88,19 +73,14 @@ def test_a_loss_is_the_sum_its_formula_says(
 
 @pytest.mark.parametrize(("loss_fn", "config"), CASES, ids=IDS)
 def test_a_loss_has_the_gradient_of_its_formula(
-    server: Server,
-    service: tinker.ServiceClient,
-    loss_fn: types.LossFnType,
-    config: Mapping[str, float],
+    server: Server, service: tinker.ServiceClient, loss_fn: types.LossFnType, config: Mapping[str, float]
 ) -> None:
     texts = [text_datum(text) for text in TEXTS]
     built_in, custom = lora(service, server.model), lora(service, server.model)
     before = forward(built_in, texts)
     batch = loss_batch(loss_fn, before)
 
-    def formula(
-        data: list[types.Datum], logprobs: list[torch.Tensor]
-    ) -> tuple[torch.Tensor, dict[str, float]]:
+    def formula(data: list[types.Datum], logprobs: list[torch.Tensor]) -> tuple[torch.Tensor, dict[str, float]]:
         loss = total(loss_fn, config, data, logprobs)
         return loss, {"formula": loss.item()}
 

@@ -51,11 +51,7 @@ def test_dense_targets_are_scored_where_they_stand(sampler: tinker.SamplingClien
     ids = torch.full((ROWS, 3), -1, dtype=torch.int64)
     ids[:, 0] = torch.tensor(tokens_of(PROMPT)[1:])
     ids[5, 2] = 77
-    got = ask(
-        sampler,
-        include_prompt_logprobs=True,
-        target_prompt_logprobs=types.TensorData.from_torch(ids),
-    )
+    got = ask(sampler, include_prompt_logprobs=True, target_prompt_logprobs=types.TensorData.from_torch(ids))
     scored = tensor(got.target_prompt_logprobs)
     assert scored.shape == (ROWS, 3)
     assert got.prompt_logprobs_np is not None

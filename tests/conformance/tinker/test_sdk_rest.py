@@ -10,9 +10,7 @@ from sdk_cases import TIMEOUT_S, USER_ERRORS, lora
 from sdk_server import Server
 from tinker import types
 
-pytestmark = pytest.mark.filterwarnings(
-    "ignore::tinker.ExperimentalWarning", "ignore::FutureWarning"
-)
+pytestmark = pytest.mark.filterwarnings("ignore::tinker.ExperimentalWarning", "ignore::FutureWarning")
 
 
 def search(rest: tinker.RestClient, **filters: object) -> types.SessionSearchResponse:
@@ -21,13 +19,9 @@ def search(rest: tinker.RestClient, **filters: object) -> types.SessionSearchRes
     return future.result(TIMEOUT_S)
 
 
-def test_sessions_are_found_by_what_they_were_given(
-    server: Server, rest: tinker.RestClient
-) -> None:
+def test_sessions_are_found_by_what_they_were_given(server: Server, rest: tinker.RestClient) -> None:
     with tinker.ServiceClient(
-        base_url=server.url,
-        api_key=server.key,
-        user_metadata={"arm": "copper", "try": "1"},
+        base_url=server.url, api_key=server.key, user_metadata={"arm": "copper", "try": "1"}
     ) as client:
         trainer = lora(client, server.model)
         trainer.save_state("kept").result(TIMEOUT_S)
@@ -62,30 +56,24 @@ def test_pages_of_a_search_follow_each_other(server: Server, rest: tinker.RestCl
     assert ids == whole
 
 
-@pytest.mark.parametrize(
-    "filters", [{"project_ids": ["nobody's"]}, {"statuses": [{"type": "active"}]}], ids=str
-)
-def test_what_a_search_cannot_know_is_refused(
-    rest: tinker.RestClient, filters: dict[str, object]
-) -> None:
+@pytest.mark.parametrize("filters", [{"project_ids": ["nobody's"]}, {"statuses": [{"type": "active"}]}], ids=str)
+def test_what_a_search_cannot_know_is_refused(rest: tinker.RestClient, filters: dict[str, object]) -> None:
     with pytest.raises(USER_ERRORS):
         search(rest, **filters)
 
 
 CALLS: dict[str, Callable[[tinker.RestClient, tinker.AdminClient], object]] = {
     "audit": lambda _, admin: admin.get_audit_log().result(TIMEOUT_S),
-    "billing": lambda _, admin: admin.get_billing_usage(
-        "2026-07-13T00:00:00Z", "2026-07-14T00:00:00Z"
-    ).result(TIMEOUT_S),
+    "billing": lambda _, admin: admin.get_billing_usage("2026-07-13T00:00:00Z", "2026-07-14T00:00:00Z").result(
+        TIMEOUT_S
+    ),
     "trace": lambda rest, _: rest.export_session_trace("s000001").result(TIMEOUT_S),
 }
 
 
 @pytest.mark.parametrize("call", CALLS.values(), ids=CALLS.keys())
 def test_what_is_not_kept_here_is_refused_by_name(
-    server: Server,
-    rest: tinker.RestClient,
-    call: Callable[[tinker.RestClient, tinker.AdminClient], object],
+    server: Server, rest: tinker.RestClient, call: Callable[[tinker.RestClient, tinker.AdminClient], object]
 ) -> None:
     with pytest.raises(tinker.BadRequestError, match="here"):
         call(rest, tinker.AdminClient(base_url=server.url, api_key=server.key))

@@ -7,17 +7,7 @@ from typing import Any
 
 import pytest
 import tinker
-from sdk_cases import (
-    TIMEOUT_S,
-    Step,
-    lora,
-    prompt_of,
-    same,
-    same_step,
-    sampler_logprobs,
-    text_datum,
-    train,
-)
+from sdk_cases import TIMEOUT_S, Step, lora, prompt_of, same, same_step, sampler_logprobs, text_datum, train
 from sdk_server import FreshServer, Server
 from tinker import types
 
@@ -41,9 +31,7 @@ def all_same(server: Server, left: list[Step], right: list[Step]) -> bool:
     return all(same_step(server, a, b) for a, b in zip(left, right, strict=True))
 
 
-def test_with_its_optimizer_a_run_goes_on_as_if_never_stopped(
-    server: Server, service: tinker.ServiceClient
-) -> None:
+def test_with_its_optimizer_a_run_goes_on_as_if_never_stopped(server: Server, service: tinker.ServiceClient) -> None:
     client = lora(service, server.model)
     path = saved(client)
     uninterrupted = steps(client, range(3, 6))
@@ -53,9 +41,7 @@ def test_with_its_optimizer_a_run_goes_on_as_if_never_stopped(
     assert all_same(server, uninterrupted, steps(resumed, range(3, 6)))
 
 
-def test_with_weights_only_the_optimizer_begins_anew(
-    server: Server, service: tinker.ServiceClient
-) -> None:
+def test_with_weights_only_the_optimizer_begins_anew(server: Server, service: tinker.ServiceClient) -> None:
     client = lora(service, server.model)
     path = saved(client)
     uninterrupted = steps(client, range(3, 6))
@@ -65,9 +51,7 @@ def test_with_weights_only_the_optimizer_begins_anew(
     assert not same_step(server, uninterrupted[2], anew[2])
 
 
-def test_the_deprecated_load_on_a_fresh_client(
-    server: Server, service: tinker.ServiceClient
-) -> None:
+def test_the_deprecated_load_on_a_fresh_client(server: Server, service: tinker.ServiceClient) -> None:
     client = lora(service, server.model)
     path = saved(client)
     uninterrupted = steps(client, range(3, 6))
@@ -93,10 +77,7 @@ def test_a_save_is_of_its_place_in_the_order(server: Server, service: tinker.Ser
     path = saved(client)
     pending: list[Any] = []
     for i in range(6):
-        pending += [
-            pipelined.forward_backward([DATA[i]], "cross_entropy"),
-            pipelined.optim_step(ADAM),
-        ]
+        pending += [pipelined.forward_backward([DATA[i]], "cross_entropy"), pipelined.optim_step(ADAM)]
         if i == 2:
             save = pipelined.save_state("three")
     for future in pending:
@@ -109,15 +90,13 @@ def test_a_save_is_of_its_place_in_the_order(server: Server, service: tinker.Ser
     assert all_same(server, traces[0], traces[1])
 
 
-def test_a_killed_server_comes_back_with_everything_saved(
-    fresh_server: FreshServer, tmp_path: Path
-) -> None:
+def test_a_killed_server_comes_back_with_everything_saved(fresh_server: FreshServer, tmp_path: Path) -> None:
     wanted = types.SamplingParams(max_tokens=12, seed=4, stop=[])
     first = fresh_server(tmp_path / "state", 3)
     service = first.service()
-    client = service.create_lora_training_client(
-        first.model, rank=4, seed=0, user_metadata={"run": "killed"}
-    ).result(TIMEOUT_S)
+    client = service.create_lora_training_client(first.model, rank=4, seed=0, user_metadata={"run": "killed"}).result(
+        TIMEOUT_S
+    )
     path = saved(client)
     sampler_path = client.save_weights_for_sampler("y", ttl_seconds=7200).result(TIMEOUT_S).path
     sampler = service.create_sampling_client(model_path=sampler_path).result(TIMEOUT_S)

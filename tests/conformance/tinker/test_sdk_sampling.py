@@ -6,18 +6,7 @@ import numpy as np
 import pytest
 import tinker
 from hf_reference import HfReference
-from sdk_cases import (
-    TIMEOUT_S,
-    datum,
-    forward,
-    lora,
-    prompt_of,
-    same,
-    sampler_logprobs,
-    text_datum,
-    tokens_of,
-    train,
-)
+from sdk_cases import TIMEOUT_S, datum, forward, lora, prompt_of, same, sampler_logprobs, text_datum, tokens_of, train
 from sdk_server import Server
 from tinker import types
 
@@ -55,9 +44,7 @@ def told(response: types.SampleResponse) -> list[Told]:
     return sequences
 
 
-def draw(
-    client: tinker.SamplingClient, wanted: types.SamplingParams, *, n: int = 1, text: str = PROMPT
-) -> list[Told]:
+def draw(client: tinker.SamplingClient, wanted: types.SamplingParams, *, n: int = 1, text: str = PROMPT) -> list[Told]:
     """Sample a text's continuation."""
     return told(client.sample(prompt_of(text), n, wanted).result(TIMEOUT_S))
 
@@ -87,9 +74,7 @@ def test_sampled_tokens_have_the_trainers_logprobs(
     assert same(server, sampled, scored)
 
 
-def test_on_policy_the_importance_ratio_is_one(
-    server: Server, service: tinker.ServiceClient
-) -> None:
+def test_on_policy_the_importance_ratio_is_one(server: Server, service: tinker.ServiceClient) -> None:
     client = lora(service, server.model)
     prompt = tokens_of(PROMPT)
     for step in range(3):
@@ -178,24 +163,17 @@ def test_prompt_logprobs_come_with_a_sample(server: Server, sampler: tinker.Samp
 
 
 def test_top_logprobs_of_sampled_positions(sampler: tinker.SamplingClient) -> None:
-    response = sampler.sample(
-        prompt_of(PROMPT), 1, params(temperature=0.0), topk_sample_logprobs=3
-    ).result(TIMEOUT_S)
+    response = sampler.sample(prompt_of(PROMPT), 1, params(temperature=0.0), topk_sample_logprobs=3).result(TIMEOUT_S)
     sequence = response.sequences[0]
     assert sequence.topk_logprobs is not None
-    for token, value, best in zip(
-        sequence.tokens, sequence.logprobs or [], sequence.topk_logprobs, strict=True
-    ):
+    for token, value, best in zip(sequence.tokens, sequence.logprobs or [], sequence.topk_logprobs, strict=True):
         assert best is not None
         assert len(best) == 3
         assert best[0] == (token, pytest.approx(value, abs=1e-6))
 
 
 def test_sampler_weights_by_path_are_the_snapshot(
-    server: Server,
-    service: tinker.ServiceClient,
-    trainer: tinker.TrainingClient,
-    sampler: tinker.SamplingClient,
+    server: Server, service: tinker.ServiceClient, trainer: tinker.TrainingClient, sampler: tinker.SamplingClient
 ) -> None:
     path = trainer.save_weights_for_sampler("by-path").result(TIMEOUT_S).path
     loaded = service.create_sampling_client(model_path=path).result(TIMEOUT_S)
@@ -203,20 +181,14 @@ def test_sampler_weights_by_path_are_the_snapshot(
     assert draw(loaded, params(seed=8), n=2) == draw(sampler, params(seed=8), n=2)
 
 
-def test_a_client_from_a_handle_samples_the_same(
-    server: Server, sampler: tinker.SamplingClient
-) -> None:
+def test_a_client_from_a_handle_samples_the_same(server: Server, sampler: tinker.SamplingClient) -> None:
     """A clone numbers its requests from a billion on, and nobody ever sends those before."""
-    clone = tinker.SamplingClient.from_sampler_handle(
-        sampler.get_sampler_handle(), api_key=server.key
-    )
+    clone = tinker.SamplingClient.from_sampler_handle(sampler.get_sampler_handle(), api_key=server.key)
     assert draw(clone, params(seed=8)) == draw(sampler, params(seed=8))
     assert len(draw(clone, params())[0][0]) == 16
 
 
-def test_the_longest_sequence_fits_the_context(
-    sampler: tinker.SamplingClient, context: int
-) -> None:
+def test_the_longest_sequence_fits_the_context(sampler: tinker.SamplingClient, context: int) -> None:
     prompt = types.ModelInput.from_ints([65 + i % 26 for i in range(context - 2)])
     response = sampler.sample(prompt, 1, params(max_tokens=2, seed=1)).result(TIMEOUT_S)
     assert len(response.sequences[0].tokens) == 2

@@ -64,9 +64,7 @@ def traces(fresh_server: FreshServer, tmp_path: Path) -> list[list[dict[str, obj
     return printed
 
 
-def test_an_unseeded_script_repeats_on_a_fresh_server_of_the_same_seed(
-    traces: list[list[dict[str, object]]],
-) -> None:
+def test_an_unseeded_script_repeats_on_a_fresh_server_of_the_same_seed(traces: list[list[dict[str, object]]]) -> None:
     first, again, other = traces
     assert first == again
     assert first[0]["tokens"] != other[0]["tokens"]

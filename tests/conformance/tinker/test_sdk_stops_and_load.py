@@ -17,13 +17,9 @@ def sampler(server: Server, service: tinker.ServiceClient) -> tinker.SamplingCli
     return service.create_sampling_client(base_model=server.model).result(TIMEOUT_S)
 
 
-def sample(
-    client: tinker.SamplingClient, stop: object, max_tokens: int = LONG
-) -> types.SampledSequence:
+def sample(client: tinker.SamplingClient, stop: object, max_tokens: int = LONG) -> types.SampledSequence:
     """One seeded sample."""
-    wanted = types.SamplingParams.model_validate(
-        {"max_tokens": max_tokens, "seed": 11, "stop": stop}
-    )
+    wanted = types.SamplingParams.model_validate({"max_tokens": max_tokens, "seed": 11, "stop": stop})
     return client.sample(prompt_of(PROMPT), 1, wanted).result(TIMEOUT_S).sequences[0]
 
 
@@ -95,9 +91,7 @@ def test_thirty_samples_in_flight_change_nothing(sampler: tinker.SamplingClient)
     assert among.logprobs == alone.logprobs
 
 
-def test_256_requests_at_once_are_each_as_alone(
-    server: Server, sampler: tinker.SamplingClient
-) -> None:
+def test_256_requests_at_once_are_each_as_alone(server: Server, sampler: tinker.SamplingClient) -> None:
     if not server.exact:
         pytest.skip("needs a server that promises equal bits")
 

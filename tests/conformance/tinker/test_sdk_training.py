@@ -29,16 +29,12 @@ ADAM = types.AdamParams(learning_rate=0.01, eps=0.01)
 """An eps of the gradients' size: Adam's step then depends on the gradient's length too."""
 
 
-def steps(
-    client: tinker.TrainingClient, params: types.AdamParams = ADAM, count: int = 3
-) -> list[Step]:
+def steps(client: tinker.TrainingClient, params: types.AdamParams = ADAM, count: int = 3) -> list[Step]:
     """Train on one text after another."""
     return [train(client, [DATA[i % len(DATA)]], params) for i in range(count)]
 
 
-def test_a_learning_rate_of_zero_changes_no_bit(
-    server: Server, service: tinker.ServiceClient
-) -> None:
+def test_a_learning_rate_of_zero_changes_no_bit(server: Server, service: tinker.ServiceClient) -> None:
     client = lora(service, server.model)
     steps(client)
     before = forward(client, DATA)
@@ -68,9 +64,7 @@ def test_no_setting_of_the_optimizer_is_ignored(
     assert max(np.abs(a - b).max() for a, b in pairs) > 1e-4
 
 
-def test_a_clip_above_the_norm_changes_no_bit(
-    server: Server, service: tinker.ServiceClient
-) -> None:
+def test_a_clip_above_the_norm_changes_no_bit(server: Server, service: tinker.ServiceClient) -> None:
     default, clipped = lora(service, server.model), lora(service, server.model)
     plain = steps(default)
     loose = steps(clipped, ADAM.model_copy(update={"grad_clip_norm": 1e9}))
@@ -107,18 +101,14 @@ def test_a_step_clears_the_gradient(server: Server, service: tinker.ServiceClien
     assert second.grad_norm == train(again, DATA[2:], still).grad_norm
 
 
-def test_chunks_come_back_in_order_and_give_one_gradient(
-    server: Server, service: tinker.ServiceClient
-) -> None:
+def test_chunks_come_back_in_order_and_give_one_gradient(server: Server, service: tinker.ServiceClient) -> None:
     """1030 datums are two requests, of which the SDK posts the first one last."""
     rng = np.random.default_rng(3)
     sequences = [rng.integers(1, 250, 4 + i % 3).tolist() for i in range(1030)]
     data = [datum(sequence) for sequence in sequences]
     chunked, split = lora(service, server.model), lora(service, server.model)
     step = train(chunked, data, ADAM)
-    pending = [
-        split.forward_backward(data[i : i + 103], "cross_entropy") for i in range(0, 1030, 103)
-    ]
+    pending = [split.forward_backward(data[i : i + 103], "cross_entropy") for i in range(0, 1030, 103)]
     norm = grad_norm(split.optim_step(ADAM).result(TIMEOUT_S))
     outputs = [future.result(TIMEOUT_S) for future in pending]
     assert [len(values) for values in step.logprobs] == [len(s) - 1 for s in sequences]
@@ -133,9 +123,7 @@ def test_chunks_come_back_in_order_and_give_one_gradient(
     assert max(np.abs(a - b).max() for a, b in pairs) <= 1e-3
 
 
-def test_the_loss_of_equal_datums_is_their_number_times_one(
-    server: Server, service: tinker.ServiceClient
-) -> None:
+def test_the_loss_of_equal_datums_is_their_number_times_one(server: Server, service: tinker.ServiceClient) -> None:
     client = lora(service, server.model)
     one = client.forward(DATA[2:3], "cross_entropy").result(TIMEOUT_S).metrics["loss:sum"]
     many = client.forward(DATA[2:3] * 1030, "cross_entropy").result(TIMEOUT_S).metrics["loss:sum"]
@@ -148,33 +136,22 @@ def test_a_seed_is_an_adapter(server: Server, service: tinker.ServiceClient) -> 
     assert not same_step(server, traces[0][2], traces[2][2])
 
 
-def test_two_clients_interleaved_are_each_alone(
-    server: Server, service: tinker.ServiceClient
-) -> None:
+def test_two_clients_interleaved_are_each_alone(server: Server, service: tinker.ServiceClient) -> None:
     ranks = (4, 8)
     alone = [steps(lora(service, server.model, rank=rank, seed=rank)) for rank in ranks]
     pair = [lora(service, server.model, rank=rank, seed=rank) for rank in ranks]
     pending = [
-        [
-            (client.forward_backward([DATA[i]], "cross_entropy"), client.optim_step(ADAM))
-            for client in pair
-        ]
+        [(client.forward_backward([DATA[i]], "cross_entropy"), client.optim_step(ADAM)) for client in pair]
         for i in range(3)
     ]
     for which, trace in enumerate(alone):
         for step, futures in zip(trace, pending, strict=True):
             output, optim = (future.result(TIMEOUT_S) for future in futures[which])
-            together = Step(
-                logprobs=logprobs_of(output),
-                loss=output.metrics["loss:sum"],
-                grad_norm=grad_norm(optim),
-            )
+            together = Step(logprobs=logprobs_of(output), loss=output.metrics["loss:sum"], grad_norm=grad_norm(optim))
             assert same_step(server, step, together)
 
 
-def test_training_touches_neither_base_nor_snapshot(
-    server: Server, service: tinker.ServiceClient
-) -> None:
+def test_training_touches_neither_base_nor_snapshot(server: Server, service: tinker.ServiceClient) -> None:
     base = service.create_sampling_client(base_model=server.model).result(TIMEOUT_S)
     client = lora(service, server.model)
     base_before = sampler_logprobs(base, TEXTS[0])
@@ -189,13 +166,11 @@ def test_training_touches_neither_base_nor_snapshot(
 
 
 @pytest.mark.parametrize("part", ["train_mlp", "train_attn", "train_unembed"])
-def test_a_part_that_is_not_trained_changes_the_run(
-    server: Server, service: tinker.ServiceClient, part: str
-) -> None:
+def test_a_part_that_is_not_trained_changes_the_run(server: Server, service: tinker.ServiceClient, part: str) -> None:
     every = lora(service, server.model)
-    less = service.create_lora_training_client(
-        base_model=server.model, rank=4, seed=0, **{part: False}
-    ).result(TIMEOUT_S)
+    less = service.create_lora_training_client(base_model=server.model, rank=4, seed=0, **{part: False}).result(
+        TIMEOUT_S
+    )
     steps(every)
     steps(less)
     assert not same(server, forward(every, DATA), forward(less, DATA))

@@ -92,9 +92,7 @@ class ToyBuilder(RLDatasetBuilder):
 
     async def __call__(self) -> tuple[RLDataset, None]:
         renderer = get_renderer(RENDERER, get_tokenizer(self.model_name))
-        groups = tuple(
-            ToyGroup(renderer, question, self.group_size, self.turns) for question in QUESTIONS
-        )
+        groups = tuple(ToyGroup(renderer, question, self.group_size, self.turns) for question in QUESTIONS)
         return ToyDataset(groups, self.batches, self.dies_at), None
 
 

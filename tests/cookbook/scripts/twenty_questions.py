@@ -11,9 +11,7 @@ import asyncio
 import sys
 
 import chz
-from tinker_cookbook.recipes.multiplayer_rl.twenty_questions.env import (
-    TwentyQuestionsDatasetBuilder,
-)
+from tinker_cookbook.recipes.multiplayer_rl.twenty_questions.env import TwentyQuestionsDatasetBuilder
 from tinker_cookbook.rl import train
 from tinker_cookbook.rl.types import RLDataset
 

@@ -14,7 +14,5 @@ def load_environment() -> vf.Environment:
     def right(completion: Any, answer: str, **_: Any) -> float:
         return float(answer in completion[-1]["content"])
 
-    rows = [
-        {"question": f"{i + 2} - {i + i % 2} = ?", "answer": f"{{{2 - i % 2}}}"} for i in range(4)
-    ]
+    rows = [{"question": f"{i + 2} - {i + i % 2} = ?", "answer": f"{{{2 - i % 2}}}"} for i in range(4)]
     return vf.SingleTurnEnv(dataset=Dataset.from_list(rows), rubric=vf.Rubric(funcs=[right]))

@@ -39,8 +39,7 @@ def small_corpus(folder: Path, papers: Iterable[Toy], edges: Iterable[tuple[str,
     """Write a corpus of papers in any order and edges (citing, cited) by id in any order, and open it."""
     dated = [(None if toy.date is None else dt.date.fromisoformat(toy.date), toy) for toy in papers]
     rows = sorted(
-        (toy.year or (date.year if date else 0), date or dt.date.min, toy.id, date, toy.venue)
-        for date, toy in dated
+        (toy.year or (date.year if date else 0), date or dt.date.min, toy.id, date, toy.venue) for date, toy in dated
     )
     row_of = {id: row for row, (_, _, id, _, _) in enumerate(rows)}
     pairs = sorted((row_of[citing], row_of[cited]) for citing, cited in edges)
@@ -57,9 +56,7 @@ def small_corpus(folder: Path, papers: Iterable[Toy], edges: Iterable[tuple[str,
     return write_frames(folder, frame, citing, cited)
 
 
-def write_frames(
-    folder: Path, papers: pl.DataFrame, citing: NDArray[np.uint32], cited: NDArray[np.uint32]
-) -> Corpus:
+def write_frames(folder: Path, papers: pl.DataFrame, citing: NDArray[np.uint32], cited: NDArray[np.uint32]) -> Corpus:
     """Write papers in row order (any of PAPER_COLUMNS, others null) and sorted edges, and open the corpus."""
     folder.mkdir(parents=True, exist_ok=True)
     whole = papers.select(
@@ -67,9 +64,7 @@ def write_frames(
         for name, kind in PAPER_COLUMNS.items()
     )
     whole.with_columns(pl.col("concepts").fill_null([])).write_parquet(folder / PAPERS)
-    pl.DataFrame({"citing": citing, "cited": cited}, schema=EDGE_COLUMNS).write_parquet(
-        folder / EDGES
-    )
+    pl.DataFrame({"citing": citing, "cited": cited}, schema=EDGE_COLUMNS).write_parquet(folder / EDGES)
     card = CorpusCard(
         papers=papers.height,
         edges=len(citing),

@@ -14,13 +14,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from scipy.stats import spearmanr
 
-from tinsmith.data.indices.atypicality import (
-    Atypicality,
-    Null,
-    NullModel,
-    pair_scores,
-    score_atypicality,
-)
+from tinsmith.data.indices.atypicality import Atypicality, Null, NullModel, pair_scores, score_atypicality
 from tinsmith.data.indices.journal_pairs import JournalReferences
 from tinsmith.ops.extension import configure
 
@@ -36,9 +30,7 @@ def switching(nulls: int, seed: int = 0) -> Null:
     return Null(model=NullModel.SWITCHING, nulls=nulls, seed=seed)
 
 
-def references(
-    papers: Sequence[Sequence[Reference]], years: Sequence[int] | None = None
-) -> JournalReferences:
+def references(papers: Sequence[Sequence[Reference]], years: Sequence[int] | None = None) -> JournalReferences:
     """Lay out citing papers (ascending `years`, default YEAR) after the papers they cite, each cited once."""
     cited = sorted(
         (year, paper, place, journal or "", journal)
@@ -56,9 +48,7 @@ def references(
     )
 
 
-def z_of(
-    papers: Sequence[Sequence[Reference]], null: Null = CLOSED
-) -> dict[Pair, tuple[int, float | None]]:
+def z_of(papers: Sequence[Sequence[Reference]], null: Null = CLOSED) -> dict[Pair, tuple[int, float | None]]:
     """Observed count and z of every pair that occurs."""
     rows = pair_scores(references(papers), null).iter_rows(named=True)
     return {(row["journal_a"], row["journal_b"]): (row["observed"], row["z"]) for row in rows}
@@ -69,16 +59,8 @@ def expected(observed: int, z: float) -> float:
     return ((-z + (z * z + 4 * observed) ** 0.5) / 2) ** 2
 
 
-ONE_YEAR = [
-    [("A", 0), ("A", 0), ("B", 0)],
-    [("A", 0), ("B", 0), ("B", 0)],
-    [("A", 0), ("C", 0)],
-]
-TWO_YEARS = [
-    [("A", 0), ("A", 1), ("B", 0)],
-    [("A", 0), ("B", 1), ("B", 1)],
-    [("A", 1), ("C", 0)],
-]
+ONE_YEAR = [[("A", 0), ("A", 0), ("B", 0)], [("A", 0), ("B", 0), ("B", 0)], [("A", 0), ("C", 0)]]
+TWO_YEARS = [[("A", 0), ("A", 1), ("B", 0)], [("A", 0), ("B", 1), ("B", 1)], [("A", 1), ("C", 0)]]
 
 
 @pytest.mark.parametrize(
@@ -121,11 +103,9 @@ def every_shuffle(papers: Sequence[Sequence[Reference]]) -> list[Counter[Pair]]:
 
 @settings(max_examples=60, deadline=None, derandomize=True)
 @given(
-    st.lists(
-        st.lists(st.tuples(st.sampled_from("ABC"), st.integers(0, 2)), max_size=4),
-        min_size=1,
-        max_size=3,
-    ).filter(lambda papers: sum(map(len, papers)) <= 7)
+    st.lists(st.lists(st.tuples(st.sampled_from("ABC"), st.integers(0, 2)), max_size=4), min_size=1, max_size=3).filter(
+        lambda papers: sum(map(len, papers)) <= 7
+    )
 )
 def test_closed_form_is_the_mean_over_all_shuffles(papers: list[list[Reference]]) -> None:
     networks = every_shuffle(papers)
@@ -154,9 +134,7 @@ def test_a_pair_that_no_network_changes_is_left_out_and_counted() -> None:
     assert not np.isnan(score_atypicality(scored, CLOSED).z_p10[-3])
 
 
-def random_papers(
-    count: int, seed: int, journals: int = 60, mean: float = 16.0
-) -> list[list[Reference]]:
+def random_papers(count: int, seed: int, journals: int = 60, mean: float = 16.0) -> list[list[Reference]]:
     """Papers of six fields that cite their own journals more often than others'."""
     rng = np.random.default_rng(seed)
     papers = []
@@ -166,12 +144,7 @@ def random_papers(
         field = np.where(rng.random(length) < 0.7, own, rng.integers(0, 6, length))
         within = (rng.random(length) ** 2 * (journals // 6)).astype(int)
         years = YEAR - 1 - (rng.exponential(4.0, length)).astype(int)
-        papers.append(
-            [
-                (f"J{6 * w + f:02d}", y)
-                for f, w, y in zip(field, within, years.tolist(), strict=True)
-            ]
-        )
+        papers.append([(f"J{6 * w + f:02d}", y) for f, w, y in zip(field, within, years.tolist(), strict=True)])
     return papers
 
 
@@ -243,9 +216,7 @@ def test_pooled_years_are_one_block() -> None:
 
 def test_the_seed_decides_the_networks() -> None:
     scored = references(random_papers(60, seed=8))
-    first, again, other = (
-        content(score_atypicality(scored, switching(10, seed))) for seed in (0, 0, 1)
-    )
+    first, again, other = (content(score_atypicality(scored, switching(10, seed))) for seed in (0, 0, 1))
     assert first == again != other
 
 

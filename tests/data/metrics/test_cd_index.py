@@ -25,13 +25,9 @@ README_EDGES = "4>2 4>0 4>1 4>3 5>2 6>2 6>4 7>4 8>4 9>4 9>1 9>3 10>4"
 Row = dict[str, object]
 
 
-def metrics(
-    folder: Path, times: dict[str, int | str], edges: str, **settings: object
-) -> dict[str, Row]:
+def metrics(folder: Path, times: dict[str, int | str], edges: str, **settings: object) -> dict[str, Row]:
     """Compute the metrics of papers at years or dates, with edges written as `a>b`; by id."""
-    toys = [
-        Toy(id, date=time) if isinstance(time, str) else Toy(id, time) for id, time in times.items()
-    ]
+    toys = [Toy(id, date=time) if isinstance(time, str) else Toy(id, time) for id, time in times.items()]
     pairs = [edge.split(">") for edge in edges.split()]
     corpus = small_corpus(folder, toys, [(a, b) for a, b in pairs])
     compute_metrics(corpus, MetricSettings(**settings))
@@ -114,9 +110,7 @@ def test_citers_of_the_same_year_or_earlier_do_not_count(tmp_path: Path) -> None
     ],
     ids=["same year", "after the window", "before the paper"],
 )
-def test_window_edges(
-    tmp_path: Path, times: dict[str, int], edges: str, cd: float, until_end: int
-) -> None:
+def test_window_edges(tmp_path: Path, times: dict[str, int], edges: str, cd: float, until_end: int) -> None:
     row = metrics(tmp_path, {"f": 2000, "r": 1990, **times}, f"f>r {edges}")["f"]
     assert row["cd"] == cd
     assert row["mcd_cdindex"] == cd * until_end

@@ -28,10 +28,7 @@ def assert_equals_peer(counts: CdCounts, graph: object, length: int) -> None:
     frame = cd_frame(counts)
     cd = [graph.cdindex(name, length) for name in names]
     # The package's mcdindex is this product; asked for itself, it would compute cdindex once more.
-    mcd = [
-        None if value is None else value * graph.iindex(name, length)
-        for name, value in zip(names, cd, strict=True)
-    ]
+    mcd = [None if value is None else value * graph.iindex(name, length) for name, value in zip(names, cd, strict=True)]
     for column, expected in (("cd", cd), ("mcd_cdindex", mcd)):
         ours = frame[column]
         assert [value is None for value in expected] == ours.is_null().to_list()
@@ -74,9 +71,7 @@ def test_every_paper_of_hepth(real: Hepth, granularity: str) -> None:
     assert_equals_peer(counts, graph, length)
 
 
-def by_sets(
-    edges: set[tuple[int, int]], times: list[int], paper: int, length: int
-) -> tuple[int, ...]:
+def by_sets(edges: set[tuple[int, int]], times: list[int], paper: int, length: int) -> tuple[int, ...]:
     """Count for one paper as the definition reads."""
     cites = {p: {b for a, b in edges if a == p} for p in range(len(times))}
     dated = [p for p in range(len(times)) if UNDATED not in (times[p], times[paper])]
@@ -108,9 +103,7 @@ def graphs(draw: st.DrawFn) -> tuple[set[tuple[int, int]], list[int], int]:
 
 @settings(max_examples=300, deadline=None, derandomize=True)
 @given(graphs())
-def test_any_graph_counts_as_the_definition_reads(
-    drawn: tuple[set[tuple[int, int]], list[int], int],
-) -> None:
+def test_any_graph_counts_as_the_definition_reads(drawn: tuple[set[tuple[int, int]], list[int], int]) -> None:
     edges, times, length = drawn
     citing, cited = np.array(sorted(edges), np.uint32).reshape(-1, 2).T.copy()
     counts = count_cd(citing, cited, np.array(times, np.int32), length)

@@ -22,12 +22,8 @@ from tinsmith.data.baselines.scores import legacy_score, score_frame, year_perce
         (-2, 2, 0.8808, 0.8808),
     ],
 )
-def test_legacy_scores(
-    z_p10: float, z_median: float, novelty: float, conventionality: float
-) -> None:
-    frame = score_frame(
-        np.zeros(1, np.int32), np.array([float(z_median)]), np.array([float(z_p10)])
-    )
+def test_legacy_scores(z_p10: float, z_median: float, novelty: float, conventionality: float) -> None:
+    frame = score_frame(np.zeros(1, np.int32), np.array([float(z_median)]), np.array([float(z_p10)]))
     scores = (frame["novelty_score"][0], frame["conventionality_score"][0])
     assert tuple(round(score, 4) for score in scores) == (novelty, conventionality)
 

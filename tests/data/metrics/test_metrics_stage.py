@@ -128,10 +128,7 @@ def test_titles_and_abstracts_are_not_read(corpus: Corpus) -> None:
 
 
 def test_five_years_are_1826_days() -> None:
-    lengths = {
-        window: MetricSettings(granularity=Granularity.DAY, window=window).length
-        for window in (1, 3, 4, 5)
-    }
+    lengths = {window: MetricSettings(granularity=Granularity.DAY, window=window).length for window in (1, 3, 4, 5)}
     assert lengths == {1: 365, 3: 1095, 4: 1461, 5: 1826}
 
 

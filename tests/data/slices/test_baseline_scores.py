@@ -43,9 +43,7 @@ def test_figures_equal_scikit_learns(rows: list[tuple[int, int]]) -> None:
     st.lists(st.integers(0, 3), min_size=3, max_size=3).filter(lambda g: 0 < sum(g) <= 5),
     st.lists(st.integers(1, 5), min_size=3, max_size=3),
 )
-def test_expected_figures_of_a_guess_equal_the_enumeration(
-    gold: list[int], weights: list[int]
-) -> None:
+def test_expected_figures_of_a_guess_equal_the_enumeration(gold: list[int], weights: list[int]) -> None:
     shares = np.array(weights) / sum(weights)
     rows = [k for k, count in enumerate(gold) for _ in range(count)]
     occurs = np.array(gold) > 0

@@ -117,9 +117,7 @@ def test_without_any_metadata_or_cause_their_baselines_are_left_out(tmp_path: Pa
 
 
 def test_a_joint_slice_has_both_targets(corpus: Corpus, tmp_path: Path) -> None:
-    report = run_baselines(
-        _slice(corpus, tmp_path, replace(SETTINGS, task=Task.JOINT, per_class=30))
-    )
+    report = run_baselines(_slice(corpus, tmp_path, replace(SETTINGS, task=Task.JOINT, per_class=30)))
     assert [target.target for target in report.targets] == ["disruption", "novelty"]
     assert report.targets[1].classes == ["novel", "balanced", "conventional"]
 

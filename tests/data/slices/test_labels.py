@@ -105,26 +105,20 @@ def test_the_margin_is_inclusive_by_default() -> None:
 
 
 near_ties = st.integers(-30_000, 30_000).map(lambda i: i / 20_000)
-numbers = st.one_of(
-    st.floats(-1, 1), near_ties, st.sampled_from([0.001, -0.001, 0.00105, -0.00105, math.nan])
-)
+numbers = st.one_of(st.floats(-1, 1), near_ties, st.sampled_from([0.001, -0.001, 0.00105, -0.00105, math.nan]))
 cuts = st.sampled_from([0.001, 0.01, 0.02, 0.1, 0.15])
 modes = st.sampled_from(list(LabelMode))
 
 
 @given(st.lists(numbers, max_size=30), cuts, modes)
-def test_vectorised_disruption_equals_the_scalar(
-    cds: list[float], cut: float, mode: LabelMode
-) -> None:
+def test_vectorised_disruption_equals_the_scalar(cds: list[float], cut: float, mode: LabelMode) -> None:
     codes = disruption_codes(np.array(cds, np.float64), cut, mode)
     names = [None if code == UNDEFINED else tuple(Disruption)[code] for code in codes]
     assert names == [disruption_label(cd, cut, mode) for cd in cds]
 
 
 @given(st.lists(st.tuples(numbers, numbers), max_size=30), cuts, modes)
-def test_vectorised_novelty_equals_the_scalar(
-    pairs: list[tuple[float, float]], margin: float, mode: LabelMode
-) -> None:
+def test_vectorised_novelty_equals_the_scalar(pairs: list[tuple[float, float]], margin: float, mode: LabelMode) -> None:
     array = np.array(pairs, np.float64).reshape(-1, 2)
     codes = novelty_codes(array[:, 0], array[:, 1], margin, mode)
     names = [None if code == UNDEFINED else tuple(Novelty)[code] for code in codes]
@@ -132,9 +126,7 @@ def test_vectorised_novelty_equals_the_scalar(
 
 
 @given(st.lists(st.tuples(numbers, st.sampled_from(list(CdStatus))), max_size=30), st.booleans())
-def test_vectorised_statuses_equal_the_scalar(
-    rows: list[tuple[float, CdStatus]], keep_no_refs: bool
-) -> None:
+def test_vectorised_statuses_equal_the_scalar(rows: list[tuple[float, CdStatus]], keep_no_refs: bool) -> None:
     thresholds = Thresholds(cut=0.001, keep_no_refs=keep_no_refs)
     statuses = pl.Series([status.value for _, status in rows], dtype=pl.String)
     codes = thresholds.disruption_codes(np.array([cd for cd, _ in rows], np.float64), statuses)

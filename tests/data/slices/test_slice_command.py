@@ -24,9 +24,7 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.whole
 def test_slice_baselines_card(run: Run, corpus: Path, tmp_path: Path) -> None:
     out = tmp_path / "slice"
-    code, shown, errors = run(
-        *("slice", corpus, "--cut", "0.001", "--per-class", "150", "--test", "30", "--out", out)
-    )
+    code, shown, errors = run(*("slice", corpus, "--cut", "0.001", "--per-class", "150", "--test", "30", "--out", out))
     assert (code, errors) == (0, "")
     assert "disruptive: cd >= 0.001" in shown
     assert "novelty - conventionality >= 0.15" in shown

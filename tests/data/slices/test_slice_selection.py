@@ -33,9 +33,7 @@ def test_three_times_200_000_of_the_seeds_pool(pool: Pool) -> None:
     chosen = np.concatenate([members[split] for split in Split])
     assert len(chosen) == len(np.unique(chosen)) == 600_000
     assert np.bincount(pool.disruption[chosen]).tolist() == [200_000] * 3
-    assert [len(members[split]) / 600_000 for split in Split] == pytest.approx(
-        [0.8, 0.1, 0.1], abs=0.002
-    )
+    assert [len(members[split]) / 600_000 for split in Split] == pytest.approx([0.8, 0.1, 0.1], abs=0.002)
 
 
 def test_three_times_300_000_names_the_class_that_is_short(pool: Pool) -> None:

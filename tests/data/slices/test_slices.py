@@ -62,17 +62,13 @@ def test_rows_have_the_twelve_fields_and_unrounded_numbers(corpus: Corpus, tmp_p
             assert row["abstract"] == texts[row["openalex_id"]]
 
 
-def test_a_balanced_slice_has_n_of_each_class_and_no_repeats(
-    corpus: Corpus, tmp_path: Path
-) -> None:
+def test_a_balanced_slice_has_n_of_each_class_and_no_repeats(corpus: Corpus, tmp_path: Path) -> None:
     card = make_slice(corpus, BALANCED, tmp_path)
     source = Slice.open(tmp_path)
     assert _labels(source) == {label: 100 for label in Disruption}
     ids = [row.openalex_id for row in _all(source)]
     assert len(set(ids)) == len(ids) == card.rows == 300
-    assert [card.splits[split].rows / 300 for split in Split] == pytest.approx(
-        [0.8, 0.1, 0.1], abs=0.07
-    )
+    assert [card.splits[split].rows / 300 for split in Split] == pytest.approx([0.8, 0.1, 0.1], abs=0.07)
 
 
 def test_a_rerun_writes_the_same_bytes(corpus: Corpus, tmp_path: Path) -> None:
@@ -81,13 +77,7 @@ def test_a_rerun_writes_the_same_bytes(corpus: Corpus, tmp_path: Path) -> None:
     make_slice(corpus, NATURAL, two)
     make_slice(corpus, BALANCED, two, force=True)
     names = sorted(path.name for path in one.iterdir())
-    assert names == [
-        "metrics.parquet",
-        "slice.json",
-        "test.jsonl",
-        "train.jsonl",
-        "validation.jsonl",
-    ]
+    assert names == ["metrics.parquet", "slice.json", "test.jsonl", "train.jsonl", "validation.jsonl"]
     assert names == sorted(path.name for path in two.iterdir())
     for name in names:
         assert (one / name).read_bytes() == (two / name).read_bytes(), name
@@ -167,9 +157,7 @@ def test_too_many_per_class_names_the_class_and_the_number(corpus: Corpus, tmp_p
     assert not (tmp_path / "s").exists()
 
 
-def test_oversampling_repeats_training_papers_only_and_counts_them(
-    corpus: Corpus, tmp_path: Path
-) -> None:
+def test_oversampling_repeats_training_papers_only_and_counts_them(corpus: Corpus, tmp_path: Path) -> None:
     pool = make_slice(corpus, NATURAL, tmp_path / "n").pool
     wanted = 3 * max(pool.values())
     card = make_slice(corpus, replace(NATURAL, per_class=wanted, oversample=True), tmp_path / "s")
@@ -186,9 +174,7 @@ def test_oversampling_repeats_training_papers_only_and_counts_them(
 
 
 def test_legacy_splits_and_labels_are_the_seeds_own(corpus: Corpus, tmp_path: Path) -> None:
-    legacy = replace(
-        BALANCED, scheme=SplitScheme.LEGACY, thresholds=replace(THRESHOLDS, mode=LabelMode.LEGACY)
-    )
+    legacy = replace(BALANCED, scheme=SplitScheme.LEGACY, thresholds=replace(THRESHOLDS, mode=LabelMode.LEGACY))
     card = make_slice(corpus, legacy, tmp_path)
     source = Slice.open(tmp_path)
     rows = {split: [row.openalex_id for row in source.rows(split)] for split in Split}
@@ -298,9 +284,7 @@ def test_a_joint_slice_is_balanced_over_the_pairs_of_labels(corpus: Corpus, tmp_
         make_slice(corpus, replace(BALANCED, task=Task.JOINT, per_class=900), tmp_path / "out")
 
 
-def test_a_natural_joint_slice_has_every_paper_with_both_labels(
-    corpus: Corpus, tmp_path: Path
-) -> None:
+def test_a_natural_joint_slice_has_every_paper_with_both_labels(corpus: Corpus, tmp_path: Path) -> None:
     make_slice(corpus, replace(NATURAL, task=Task.JOINT), tmp_path / "joint")
     make_slice(corpus, NATURAL, tmp_path / "disruption")
     joint = _all(Slice.open(tmp_path / "joint"))
@@ -382,8 +366,7 @@ def test_a_bad_date_is_refused(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "day"),
-    [("1998", "1998-01-01"), ("1998-05", "1998-05-01"), ("1998-05-17", "1998-05-17")],
+    ("text", "day"), [("1998", "1998-01-01"), ("1998-05", "1998-05-01"), ("1998-05-17", "1998-05-17")]
 )
 def test_a_date_names_its_first_day(text: str, day: str) -> None:
     assert parse_day(text, "before").isoformat() == day

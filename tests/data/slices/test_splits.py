@@ -22,29 +22,19 @@ from tinsmith.data.slices.splits import (
 def test_legacy_scheme_reproduces_the_recorded_split_of_36() -> None:
     splits = legacy_splits([f"SYNTHW{i:07d}" for i in range(1, 37)], 20260220)
     assert [len(splits[split]) for split in Split] == [29, 4, 3]
-    assert legacy_sha256(splits) == (
-        "9785f330efeb93af4f4370eb5d70bfdae9e1379b51cefee6502826b0ad962820"
-    )
+    assert legacy_sha256(splits) == ("9785f330efeb93af4f4370eb5d70bfdae9e1379b51cefee6502826b0ad962820")
 
 
 @pytest.mark.golden
 def test_legacy_scheme_reproduces_the_recorded_split_of_1000() -> None:
     splits = legacy_splits([f"W{i}" for i in reversed(range(1000))], 0)
     assert splits[Split.TEST][:3] == ["W567", "W905", "W393"]
-    assert legacy_sha256(splits) == (
-        "1dfd0d829a3989e080db80da1bce1faa6c03fb1448eb62d09f36170bafd04bd3"
-    )
+    assert legacy_sha256(splits) == ("1dfd0d829a3989e080db80da1bce1faa6c03fb1448eb62d09f36170bafd04bd3")
 
 
 @pytest.mark.parametrize(
     ("total", "counts"),
-    [
-        (1_972_797, (1_578_237, 197_280, 197_280)),
-        (36, (29, 4, 3)),
-        (10, (8, 1, 1)),
-        (1, (1, 0, 0)),
-        (0, (0, 0, 0)),
-    ],
+    [(1_972_797, (1_578_237, 197_280, 197_280)), (36, (29, 4, 3)), (10, (8, 1, 1)), (1, (1, 0, 0)), (0, (0, 0, 0))],
 )
 def test_largest_remainder(total: int, counts: tuple[int, ...]) -> None:
     assert legacy_counts(total) == counts
@@ -86,12 +76,7 @@ def test_native_hashes_are_fixed() -> None:
     assert id_hashes([], 0)[0].shape == (0,)
 
 
-GOLDEN_WORDS = [
-    "0x89bd29b869048878",
-    "0xf91274eee6f1619b",
-    "0xb22805db55ea91de",
-    "0xaae16ab1a91feee8",
-]
+GOLDEN_WORDS = ["0x89bd29b869048878", "0xf91274eee6f1619b", "0xb22805db55ea91de", "0xaae16ab1a91feee8"]
 
 
 def test_the_hash_of_a_set_of_ids_has_no_order() -> None:

@@ -55,9 +55,7 @@ def line(record: object) -> bytes:
 
 def rows_of_2023(record: Work) -> Work:
     """The same work as the schema of 2023 has it."""
-    return {
-        key: value for key, value in record.items() if key not in ("topics", "primary_topic")
-    } | {
+    return {key: value for key, value in record.items() if key not in ("topics", "primary_topic")} | {
         "keywords": [{"keyword": "Keyword", "score": 0.5}],
         "ngrams_url": "https://api.openalex.org/works/W1/ngrams",
     }

@@ -15,12 +15,7 @@ from tinsmith.types.errors import DataError
 
 
 def build(
-    folder: Path,
-    papers: list[object],
-    edges: bytes,
-    *,
-    strict: bool = False,
-    skip_bad: bool = False,
+    folder: Path, papers: list[object], edges: bytes, *, strict: bool = False, skip_bad: bool = False
 ) -> CorpusCard:
     gzip_lines(folder / "p.jsonl.gz", papers)
     (folder / "e.tsv").write_bytes(edges)
@@ -36,12 +31,7 @@ def test_papers_and_edges_are_read_as_they_are_given(tmp_path: Path) -> None:
     }  # fmt: skip
     papers = [
         full,
-        {
-            "id": "9201001",
-            "date": "1992-01",
-            "journal_ref": "Phys. Rev. D 45 (1992) 1",
-            "title": "",
-        },
+        {"id": "9201001", "date": "1992-01", "journal_ref": "Phys. Rev. D 45 (1992) 1", "title": ""},
         {"id": "b", "date": "1993", "concepts": None},
         {"id": "c", "year": 1994},
         {"id": 77, "year": 1994, "date": "1994-02-03"},

@@ -41,9 +41,7 @@ def _ignored(done: int, total: int | None) -> None:
 
 
 def fetched(release: Release, out: Path) -> Outcome:
-    return fetch_corpus(
-        release, out, lambda _: nullcontext(_ignored), lambda: nullcontext(Silent())
-    )
+    return fetch_corpus(release, out, lambda _: nullcontext(_ignored), lambda: nullcontext(Silent()))
 
 
 def test_what_is_written_is_a_source_of_files(snap: Snap, tmp_path: Path) -> None:
@@ -57,9 +55,7 @@ def test_what_is_written_is_a_source_of_files(snap: Snap, tmp_path: Path) -> Non
     assert [row["id"] for row in rows] == list(IDS)
     assert [row["in_graph"] for row in rows] == [True, True, True, False]
     assert [row["date"] for row in rows] == ["1991-12-31", "1999-12-03", "2000-01-03", "2000-01-03"]
-    card = build_corpus(
-        FilesSource(out / "papers.jsonl.gz", out / "edges.tsv.gz"), tmp_path / "corpus"
-    )
+    card = build_corpus(FilesSource(out / "papers.jsonl.gz", out / "edges.tsv.gz"), tmp_path / "corpus")
     assert (card.papers, card.edges, card.quarantined) == (4, 3, 0)
     assert Corpus.open(tmp_path / "corpus").papers("id")["id"].to_list() == list(IDS)
 

@@ -49,9 +49,7 @@ def test_a_date_is_the_first_header_in_utc(header: str, day: str, source: DateSo
 
 
 def test_a_title_that_swallowed_the_authors_leaves_them_missing() -> None:
-    text = record_text("0001001", title="Title: STRINGS Author:\nA. Person").replace(
-        "Authors:", "by"
-    )
+    text = record_text("0001001", title="Title: STRINGS Author:\nA. Person").replace("Authors:", "by")
     record = parse_record("0001001", text, in_graph=True)
     assert (record.title, record.authors) == ("STRINGS Author: A. Person by A. Person", None)
     assert parse_record("0001001", record_text("1", abstract=""), in_graph=True).abstract is None

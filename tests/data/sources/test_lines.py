@@ -29,9 +29,7 @@ def test_lines_have_their_numbers_and_no_marks(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 7, 64, 4096])
-def test_blocks_and_members_may_be_cut_anywhere(
-    tmp_path: Path, size: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_blocks_and_members_may_be_cut_anywhere(tmp_path: Path, size: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(lines, "_COMPRESSED", size)
     monkeypatch.setattr(lines, "_PLAIN", size)
     rng = random.Random(0)
@@ -50,12 +48,7 @@ def test_a_truncated_or_corrupt_file_gives_what_is_before_the_damage(tmp_path: P
     content = b"".join(b"%d\n" % rng.getrandbits(60) for _ in range(9000))
     packed = gzip.compress(content)
     path = tmp_path / "part.gz"
-    for damaged in (
-        packed[:-9],
-        packed[: len(packed) // 2],
-        packed[:5],
-        packed[:100] + packed[120:],
-    ):
+    for damaged in (packed[:-9], packed[: len(packed) // 2], packed[:5], packed[:100] + packed[120:]):
         path.write_bytes(damaged)
         blocks = read_blocks(path, "works/part.gz")
         found: list[bytes] = []
@@ -75,9 +68,7 @@ def test_a_line_without_end_is_damage(tmp_path: Path, monkeypatch: pytest.Monkey
         numbered(path)
 
 
-def table(
-    path: Path, out: Path, **choices: bool
-) -> tuple[list[tuple[object, ...]], list[int], list[object]]:
+def table(path: Path, out: Path, **choices: bool) -> tuple[list[tuple[object, ...]], list[int], list[object]]:
     with CorpusWriter(out, source=SOURCE, force=True) as writer:
         writer.add([Paper(id="a", year=2000)])
         told: list[object] = []
@@ -94,9 +85,9 @@ def table(
 def test_fields_of_a_table_are_kept_as_they_are(tmp_path: Path) -> None:
     path = tmp_path / "t.tsv"
     path.write_bytes(
-        'x\ty\n"a\t\'b"\r\n# comment\n1\t2\t3\n\t4\nü\t 5 \nbad\xff\t6\n7\n8\t9'.encode(
-            "latin-1"
-        ).replace(b"\xfc", b"\xc3\xbc")
+        'x\ty\n"a\t\'b"\r\n# comment\n1\t2\t3\n\t4\nü\t 5 \nbad\xff\t6\n7\n8\t9'.encode("latin-1").replace(
+            b"\xfc", b"\xc3\xbc"
+        )
     )
     rows, numbers, told = table(path, tmp_path / "out", header=True)
     assert rows == [('"a', "'b\""), (None, "4"), ("ü", " 5 "), ("8", "9")]
@@ -110,18 +101,10 @@ def test_fields_of_a_table_are_kept_as_they_are(tmp_path: Path) -> None:
     assert told[1] == ("t.tsv", 5, "an empty field", "\t4")
 
 
-def test_the_fast_and_the_careful_way_agree(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_fast_and_the_careful_way_agree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     rng = random.Random(0)
     content = [b"%d\t%d" % (rng.randrange(99), rng.randrange(99)) for _ in range(3000)]
-    for place, odd in (
-        (500, b"1"),
-        (900, b""),
-        (901, b"1\t2\t3"),
-        (1500, b"\t1"),
-        (2000, b"#a\tb"),
-    ):
+    for place, odd in ((500, b"1"), (900, b""), (901, b"1\t2\t3"), (1500, b"\t1"), (2000, b"#a\tb")):
         content[place] = odd
     path = tmp_path / "t.tsv"
     path.write_bytes(b"\n".join(content))

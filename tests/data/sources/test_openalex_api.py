@@ -40,9 +40,7 @@ def download(fake: FakeOpenAlex, folder: Path, **changes: object) -> tuple[list[
     return list(pages), slept
 
 
-def test_pages_are_fetched_by_cursor_until_there_is_none(
-    fake: FakeOpenAlex, tmp_path: Path
-) -> None:
+def test_pages_are_fetched_by_cursor_until_there_is_none(fake: FakeOpenAlex, tmp_path: Path) -> None:
     pages, slept = download(fake, tmp_path / "p")
     assert [page.name for page in pages] == [f"page-{n:07}.json" for n in range(1, 5)]
     assert slept == []
@@ -60,9 +58,7 @@ def test_pages_are_fetched_by_cursor_until_there_is_none(
     assert fake.asked[-1]["include_xpac"] == "true"
 
 
-def test_too_many_requests_wait_as_long_as_they_are_told(
-    fake: FakeOpenAlex, tmp_path: Path
-) -> None:
+def test_too_many_requests_wait_as_long_as_they_are_told(fake: FakeOpenAlex, tmp_path: Path) -> None:
     fake.script = [
         None,
         Mishap(429, {"Retry-After": "3", "X-RateLimit-Remaining": "5000"}),
@@ -97,9 +93,7 @@ def test_a_used_up_budget_stops_at_once_and_the_same_command_goes_on(
     assert sorted(files_of(tmp_path / "out")) == ["card.json", "edges.parquet", "papers.parquet"]
     # The same corpus as from the works themselves.
     (tmp_path / "works.json").write_bytes(line(WORKS))
-    saved = build_corpus(
-        PagesSource((tmp_path / "works.json",), OpenAlexChoices()), tmp_path / "saved"
-    )
+    saved = build_corpus(PagesSource((tmp_path / "works.json",), OpenAlexChoices()), tmp_path / "saved")
     assert saved.fingerprint == card.fingerprint
     assert card.source.settings["filter"] == "type:article"
 
@@ -109,10 +103,7 @@ def test_a_used_up_budget_stops_at_once_and_the_same_command_goes_on(
     [
         (Mishap(401), r"\b401\b"),
         (Mishap(403), r"\b403\b"),
-        (
-            Mishap(400, body=f"Invalid filter, api_key={KEY}"),
-            r"\b400: Invalid filter, api_key=\*\*\*",
-        ),
+        (Mishap(400, body=f"Invalid filter, api_key={KEY}"), r"\b400: Invalid filter, api_key=\*\*\*"),
         (Mishap(200, body="<html>"), r"\bpage 1\b"),
         (Mishap(200, body='{"results": []}'), r"\bpage 1\b"),
     ],
@@ -128,18 +119,14 @@ def test_a_refusal_is_told_in_a_line_and_not_repeated(
     assert KEY not in str(caught.value)
 
 
-def test_a_server_that_stays_down_stops_the_download_which_can_go_on(
-    fake: FakeOpenAlex, tmp_path: Path
-) -> None:
+def test_a_server_that_stays_down_stops_the_download_which_can_go_on(fake: FakeOpenAlex, tmp_path: Path) -> None:
     fake.script = [None, *[Mishap(502)] * ATTEMPTS]
     with pytest.raises(DataError, match=rf"after 10 works: answer 502, {ATTEMPTS} times"):
         download(fake, tmp_path)
     pages, _ = download(fake, tmp_path)
     assert len(pages) == 4
     with pytest.raises(DataError, match=r"no answer \(ConnectError\)"):
-        Download(query(fake, url="http://127.0.0.1:9"), tmp_path / "q", sleep=lambda _: None).run(
-            Silent()
-        )
+        Download(query(fake, url="http://127.0.0.1:9"), tmp_path / "q", sleep=lambda _: None).run(Silent())
 
 
 def test_the_key_is_in_no_file_message_or_log(

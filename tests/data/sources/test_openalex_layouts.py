@@ -13,17 +13,13 @@ from tinsmith.data.sources.openalex.source import OpenAlexChoices, PagesSource, 
 from tinsmith.data.sources.source import Source, build_corpus
 from tinsmith.types.errors import DataError
 
-WORKS = [work(number) for number in range(1, 31)] + [
-    work(5, updated_date="2024-01-01", title="stale")
-]
+WORKS = [work(number) for number in range(1, 31)] + [work(5, updated_date="2024-01-01", title="stale")]
 CHOICES = OpenAlexChoices()
 
 
 def jsonl(root: Path, place: str, ending: str) -> Path:
     for part, some in enumerate((WORKS[:12], WORKS[12:])):
-        gzip_lines(
-            root / place / f"updated_date=2026-03-0{part + 1}" / f"part_{part:04}{ending}", some
-        )
+        gzip_lines(root / place / f"updated_date=2026-03-0{part + 1}" / f"part_{part:04}{ending}", some)
     return root
 
 
@@ -41,10 +37,7 @@ def parquet(root: Path, *, as_map: bool) -> Path:
         folder = root / "data/parquet/works" / f"updated_date=2026-03-0{part + 1}"
         folder.mkdir(parents=True)
         frame = pl.DataFrame(some, infer_schema_length=None)
-        dates = (
-            pl.col("publication_date").str.to_date(),
-            pl.col("updated_date").str.to_datetime(strict=False),
-        )
+        dates = (pl.col("publication_date").str.to_date(), pl.col("updated_date").str.to_datetime(strict=False))
         frame = frame.with_columns(dates[0]) if as_map else frame
         frame.write_parquet(folder / f"part_{part:04}.parquet")
     return root
@@ -56,29 +49,21 @@ def tables(source: Source, out: Path) -> tuple[CorpusCard, dict[str, bytes]]:
 
 
 @pytest.mark.parametrize("graph_only", [False, True])
-def test_layouts_pages_lists_and_parquet_give_identical_rows(
-    tmp_path: Path, graph_only: bool
-) -> None:
+def test_layouts_pages_lists_and_parquet_give_identical_rows(tmp_path: Path, graph_only: bool) -> None:
     choices = OpenAlexChoices(graph_only=graph_only)
     page = tmp_path / "page.json"
-    page.write_bytes(
-        line({"meta": {"count": 31, "next_cursor": None}, "results": WORKS, "group_by": []})
-    )
+    page.write_bytes(line({"meta": {"count": 31, "next_cursor": None}, "results": WORKS, "group_by": []}))
     listed = tmp_path / "list.json.gz"
     listed.write_bytes(gzip.compress(b"\xef\xbb\xbf" + line(WORKS)))
     singles = [tmp_path / f"single{number}.json" for number in range(len(WORKS))]
     for path, record in zip(singles, WORKS, strict=True):
         path.write_text(json.dumps(record, indent=1))
     legacy = jsonl(tmp_path / "legacy", "legacy-data/works", ".gz")
-    gzip_lines(
-        legacy / "legacy-data/merged_ids/works/2024-01-01.csv.gz", [b"merge_date,id,merge_into_id"]
-    )
+    gzip_lines(legacy / "legacy-data/merged_ids/works/2024-01-01.csv.gz", [b"merge_date,id,merge_into_id"])
     (legacy / "legacy-data/works/manifest").write_text("{}")
     given: dict[str, Source] = {
         "new": SnapshotSource(jsonl(tmp_path / "new", "data/jsonl/works", ".gz"), choices),
-        "named": SnapshotSource(
-            jsonl(tmp_path / "named", "data/jsonl/works", ".jsonl.gz"), choices
-        ),
+        "named": SnapshotSource(jsonl(tmp_path / "named", "data/jsonl/works", ".jsonl.gz"), choices),
         "old": SnapshotSource(jsonl(tmp_path / "old", "data/works", ".gz"), choices),
         "legacy": SnapshotSource(legacy, choices),
         "inside": SnapshotSource(tmp_path / "new" / "data/jsonl/works", choices),
@@ -176,9 +161,7 @@ def test_a_page_that_is_none_is_set_aside(tmp_path: Path, content: bytes, reason
 
 
 def test_one_bad_record_of_a_page_does_not_cost_the_others(tmp_path: Path) -> None:
-    (tmp_path / "p.json").write_bytes(
-        line({"results": [work(1), {"id": "A1"}, work(2)], "meta": {}})
-    )
+    (tmp_path / "p.json").write_bytes(line({"results": [work(1), {"id": "A1"}, work(2)], "meta": {}}))
     card = build_corpus(PagesSource((tmp_path / "p.json",), CHOICES), tmp_path / "out")
     assert (card.papers, card.quarantined) == (2, 1)
     assert quarantined(tmp_path / "out")[0]["line"] == 2

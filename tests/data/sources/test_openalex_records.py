@@ -17,9 +17,7 @@ from tinsmith.types.errors import DataError
 PART = "data/jsonl/works/updated_date=2026-03-01/part_0000.jsonl.gz"
 
 
-def read(
-    folder: Path, lines: list[object], *, strict: bool = False, **choices: object
-) -> CorpusCard:
+def read(folder: Path, lines: list[object], *, strict: bool = False, **choices: object) -> CorpusCard:
     gzip_lines(folder / "snapshot" / PART, lines)
     source = SnapshotSource(folder / "snapshot", OpenAlexChoices(**choices))  # type: ignore[arg-type]
     return build_corpus(source, folder / "out", strict=strict, force=True)
@@ -72,9 +70,7 @@ def test_a_part_with_every_kind_of_line(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("positions", [[-1], [1.5], [10**9], ["0"], [None], [2**70], {"x": 1}])
-def test_an_impossible_abstract_costs_the_abstract_and_is_told(
-    tmp_path: Path, positions: object
-) -> None:
+def test_an_impossible_abstract_costs_the_abstract_and_is_told(tmp_path: Path, positions: object) -> None:
     lines: list[object] = [work(1), work(2, abstract_inverted_index={"a": [0], "b": positions})]
     card = read(tmp_path, lines)
     assert papers(tmp_path, "id", "abstract") == [("W1", "We study number study n1"), ("W2", None)]
@@ -137,11 +133,7 @@ def test_references_may_be_absent_or_a_scalar(tmp_path: Path) -> None:
         work(4, referenced_works=None),
     ]
     read(tmp_path, lines)
-    assert sorted(edges_of(Corpus.open(tmp_path / "out"))) == [
-        ("W2", "W1"),
-        ("W3", "W1"),
-        ("W3", "W2"),
-    ]
+    assert sorted(edges_of(Corpus.open(tmp_path / "out"))) == [("W2", "W1"), ("W3", "W1"), ("W3", "W2")]
 
 
 @pytest.mark.parametrize("record", [[1], "text", 3, None, {"id": f"{URL}A5"}, {"id": "S1"}])
@@ -179,9 +171,7 @@ def test_retracted_paratext_and_xpac_are_left_out_unless_kept(tmp_path: Path) ->
         assert papers(tmp_path, "id") == [("W1",)]
         found = {name: card.dropped[name] for name in Keep}
         assert found == {"retracted": 2, "paratext": 1, "xpac": 1}
-        card = read(
-            tmp_path, lines, graph_only=graph_only, keep=frozenset({Keep.RETRACTED, Keep.XPAC})
-        )
+        card = read(tmp_path, lines, graph_only=graph_only, keep=frozenset({Keep.RETRACTED, Keep.XPAC}))
         assert sorted(papers(tmp_path, "id")) == [("W1",), ("W2",), ("W4",), ("W5",)]
         assert card.dropped["retracted"] == card.dropped["xpac"] == 0
 
@@ -209,20 +199,14 @@ def test_the_schema_of_2023_gives_the_same_paper_but_for_its_topics(tmp_path: Pa
     new = Corpus.open(tmp_path / "out").papers().row(0, named=True)
     read(tmp_path, [rows_of_2023(work(1))])
     old = Corpus.open(tmp_path / "out").papers().row(0, named=True)
-    assert old == new | {
-        "field": "Chemistry",
-        "concepts": ["Keyword", "Physics", "Chemistry", "Topic one"],
-    }
+    assert old == new | {"field": "Chemistry", "concepts": ["Keyword", "Physics", "Chemistry", "Topic one"]}
 
 
 def test_real_works_of_two_schemas(tmp_path: Path) -> None:
     folder = SHARED / "openalex"
     if not folder.exists():
         pytest.skip("shared/data/openalex is not here")
-    for name, concepts, references in (
-        ("W2741809807.json", True, 45),
-        ("W2741809807_schema2023.json", False, 2),
-    ):
+    for name, concepts, references in (("W2741809807.json", True, 45), ("W2741809807_schema2023.json", False, 2)):
         out = tmp_path / name
         card = build_corpus(PagesSource((folder / name,), OpenAlexChoices()), out)
         row = Corpus.open(out).papers().row(0, named=True)
@@ -235,10 +219,6 @@ def test_real_works_of_two_schemas(tmp_path: Path) -> None:
     both = PagesSource(tuple(folder.glob("W*.json")), OpenAlexChoices())
     card = build_corpus(both, tmp_path / "all")
     assert (card.papers, card.quarantined, card.dropped["duplicate_papers"]) == (2, 0, 1)
-    newest = (
-        Corpus.open(tmp_path / "all")
-        .papers("id", "cited_by_count")
-        .filter(pl.col("id") == "W2741809807")
-    )
+    newest = Corpus.open(tmp_path / "all").papers("id", "cited_by_count").filter(pl.col("id") == "W2741809807")
     assert newest["cited_by_count"].to_list() == [962]
     assert json.loads((tmp_path / "all" / "card.json").read_text())["source"]["kind"] == "openalex"

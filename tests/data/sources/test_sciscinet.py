@@ -47,9 +47,7 @@ PAPER_FIELDS = [
 JOURNALS = [("77", "Journal of A"), ("88", "Journal of B")]
 
 
-def tsv(
-    path: Path, header: tuple[str, ...], rows: list[tuple[object, ...]], null: str = ""
-) -> None:
+def tsv(path: Path, header: tuple[str, ...], rows: list[tuple[object, ...]], null: str = "") -> None:
     lines = ["\t".join(header)]
     lines += ["\t".join(null if v is None else str(v) for v in row) for row in rows]
     content = "\n".join(lines).encode() + b"\n"
@@ -67,12 +65,7 @@ def version_1(folder: Path, null: str = "") -> Path:
         details,
         null,
     )
-    tsv(
-        folder / "SciSciNet_PaperReferences.tsv",
-        ("Citing_PaperID", "Cited_PaperID"),
-        REFERENCES,
-        null,
-    )
+    tsv(folder / "SciSciNet_PaperReferences.tsv", ("Citing_PaperID", "Cited_PaperID"), REFERENCES, null)
     levels = [(i, name, ("Top", "Sub", "2")[level]) for i, name, level in FIELDS]
     tsv(folder / "SciSciNet_Fields.tsv", ("FieldID", "Field_Name", "Field_Type"), levels, null)
     tsv(folder / "SciSciNet_PaperFields.tsv", ("PaperID", "FieldID"), PAPER_FIELDS, null)
@@ -94,9 +87,7 @@ def version_2(folder: Path) -> Path:
     """Parquet in lower and mixed case; numbers are numbers, NULL also as NaN; fields named with the links."""
     folder.mkdir()
     types = {"paperid": pl.Int64, "journalid": pl.Int64, "year": pl.Int32, "date": pl.Date}
-    names = [
-        name.lower() if name not in ("Atyp_10pct_Z", "Atyp_Median_Z") else name for name in NAMES
-    ]
+    names = [name.lower() if name not in ("Atyp_10pct_Z", "Atyp_Median_Z") else name for name in NAMES]
     rows = [
         (int(r[0]), r[1], dt.date.fromisoformat(r[2]) if r[2] else None, r[3], int(r[4]) if r[4] else None, *r[5:])
         for r in PAPERS
@@ -104,26 +95,20 @@ def version_2(folder: Path) -> Path:
     papers = pl.DataFrame(rows, schema=names, orient="row").cast(types)  # type: ignore[arg-type]
     papers = papers.with_columns(pl.col("disruption").fill_null(float("nan")))
     papers.write_parquet(folder / "sciscinet_papers_v2.parquet")
-    details = pl.DataFrame(
-        DETAILS, schema=["paperid", "title", "abstract", "language"], orient="row"
+    details = pl.DataFrame(DETAILS, schema=["paperid", "title", "abstract", "language"], orient="row")
+    details.with_columns(is_retracted=pl.lit(False), is_paratext=pl.lit(None, pl.Boolean)).write_parquet(
+        folder / "paper_details.parquet"
     )
-    details.with_columns(
-        is_retracted=pl.lit(False), is_paratext=pl.lit(None, pl.Boolean)
-    ).write_parquet(folder / "paper_details.parquet")
     references = [(*pair, 2000, 1999, 1) for pair in REFERENCES]
     columns = ["citing_paperid", "cited_paperid", "year", "ref_year", "year_diff"]
-    pl.DataFrame(references, schema=columns, orient="row").write_parquet(
-        folder / "paper_refs.parquet"
-    )
+    pl.DataFrame(references, schema=columns, orient="row").write_parquet(folder / "paper_refs.parquet")
     named = {i: (name, level) for i, name, level in FIELDS}
     links = [(p, f, 0.5, *named[f]) for p, f in PAPER_FIELDS if f in named]
     columns = ["paperid", "fieldid", "score_openalex", "display_name", "level"]
-    pl.DataFrame(links, schema=columns, orient="row").write_parquet(
-        folder / "paper_fields_alpha.parquet"
+    pl.DataFrame(links, schema=columns, orient="row").write_parquet(folder / "paper_fields_alpha.parquet")
+    pl.DataFrame([(int(i), n) for i, n in JOURNALS], schema=["sourceid", "display_name"], orient="row").write_parquet(
+        folder / "sources.parquet"
     )
-    pl.DataFrame(
-        [(int(i), n) for i, n in JOURNALS], schema=["sourceid", "display_name"], orient="row"
-    ).write_parquet(folder / "sources.parquet")
     return folder
 
 
@@ -140,11 +125,7 @@ def test_both_versions_give_the_same_records(tmp_path: Path) -> None:
     ]
     assert {card.quarantined for card in cards} == {0}
     tables = [
-        {
-            name: content
-            for name, content in files_of(tmp_path / f"out{i}").items()
-            if name != "card.json"
-        }
+        {name: content for name, content in files_of(tmp_path / f"out{i}").items() if name != "card.json"}
         for i in (1, 2, 3, 4)
     ]
     assert all(table == tables[0] for table in tables)
@@ -154,9 +135,7 @@ def test_both_versions_give_the_same_records(tmp_path: Path) -> None:
 def test_columns_mean_what_they_say(tmp_path: Path) -> None:
     card = build(version_1(tmp_path / "one"), tmp_path / "out")
     corpus = Corpus.open(tmp_path / "out")
-    assert corpus.papers(
-        "id", "year", "date", "venue", "type", "language", "cited_by_count"
-    ).rows() == [
+    assert corpus.papers("id", "year", "date", "venue", "type", "language", "cited_by_count").rows() == [
         ("2", 1999, dt.date(1999, 12, 31), "Journal of B", "Journal", "de", 0),
         ("1", 2001, dt.date(2001, 2, 3), "Journal of A", "Journal", "en", 5),
         ("3", 2005, None, None, "Conference", None, 12),
@@ -175,24 +154,12 @@ def test_columns_mean_what_they_say(tmp_path: Path) -> None:
     assert {name: count for name, count in card.dropped.items() if count} == expected
 
 
-def test_the_field_is_the_first_by_level_name_and_id_and_the_concepts_follow(
-    tmp_path: Path,
-) -> None:
+def test_the_field_is_the_first_by_level_name_and_id_and_the_concepts_follow(tmp_path: Path) -> None:
     folder = version_1(tmp_path / "one")
     # Nine more fields of level 3: eight concepts are kept.
     more = [(f"g{n}", f"Zone {n}", 3) for n in range(9)]
-    tsv(
-        folder / "SciSciNet_Fields.tsv",
-        ("FieldID", "Field_Name", "Field_Type"),
-        [*FIELDS, *more, ("f0", "Art", 0)],
-    )
-    links = [
-        *PAPER_FIELDS,
-        *(("5", f"g{n}") for n in range(9)),
-        ("5", "f0"),
-        ("5", "f2"),
-        ("5", "f2"),
-    ]
+    tsv(folder / "SciSciNet_Fields.tsv", ("FieldID", "Field_Name", "Field_Type"), [*FIELDS, *more, ("f0", "Art", 0)])
+    links = [*PAPER_FIELDS, *(("5", f"g{n}") for n in range(9)), ("5", "f0"), ("5", "f2"), ("5", "f2")]
     tsv(folder / "SciSciNet_PaperFields.tsv", ("PaperID", "FieldID"), links[::-1])
     build(folder, tmp_path / "out")
     rows = Corpus.open(tmp_path / "out").papers("id", "field", "concepts").rows()
@@ -220,15 +187,9 @@ def test_one_table_may_hold_numbers_and_texts(tmp_path: Path) -> None:
         }
     )
     frame.write_parquet(folder / "tinker_sciscinet_papers_alpha.parquet")
-    pl.DataFrame({"citing_paperid": ["W2"], "cited_paperid": ["W1"]}).write_parquet(
-        folder / "paper_refs.parquet"
-    )
+    pl.DataFrame({"citing_paperid": ["W2"], "cited_paperid": ["W1"]}).write_parquet(folder / "paper_refs.parquet")
     card = build(folder, tmp_path / "out")
-    rows = (
-        Corpus.open(tmp_path / "out")
-        .papers("id", "title", "abstract", "language", "published_disruption")
-        .rows()
-    )
+    rows = Corpus.open(tmp_path / "out").papers("id", "title", "abstract", "language", "published_disruption").rows()
     assert rows == [
         ("W1", "One", "a b", "en", 0.1), ("W2", "Two", None, "en", 0.2), ("W4", "Four", None, "en", None),
     ]  # fmt: skip
@@ -250,11 +211,7 @@ def test_what_cannot_be_read_is_set_aside_or_counted(tmp_path: Path) -> None:
         ("10", 2000, "2000/05/03 00:00", None, None, 1, None, None, None, None),
     ]
     tsv(folder / "SciSciNet_Papers.tsv", NAMES, rows)
-    tsv(
-        folder / "SciSciNet_PaperReferences.tsv",
-        ("Citing_PaperID", "Cited_PaperID"),
-        [("1", "2"), ("3", None)],
-    )
+    tsv(folder / "SciSciNet_PaperReferences.tsv", ("Citing_PaperID", "Cited_PaperID"), [("1", "2"), ("3", None)])
     card = build(folder, tmp_path / "out")
     found = [(e["file"], e["line"], e["reason"]) for e in quarantined(tmp_path / "out")]
     assert found == [

@@ -53,9 +53,7 @@ def test_the_card_counts_what_the_world_emitted(world: tuple[Corpus, Emitted]) -
     assert card.dropped["dangling_edges"] == emitted.dangling_edges > 0
     assert card.dropped["duplicate_edges"] == emitted.duplicate_edges > 0
     assert card.dropped["self_loops"] == emitted.self_loops > 0
-    assert sum(card.dropped.values()) == (
-        emitted.dangling_edges + emitted.duplicate_edges + emitted.self_loops
-    )
+    assert sum(card.dropped.values()) == (emitted.dangling_edges + emitted.duplicate_edges + emitted.self_loops)
     assert not any(card.missing.values())
     assert card.thresholds == PRESETS[Preset.TINY].cut
 
@@ -81,9 +79,7 @@ def test_only_forward_edges_point_to_a_later_year(world: tuple[Corpus, Emitted])
     assert (year[cited] > year[citing]).sum() == emitted.forward_edges
 
 
-def test_the_size_of_the_chunks_changes_nothing(
-    world: tuple[Corpus, Emitted], tmp_path: Path
-) -> None:
+def test_the_size_of_the_chunks_changes_nothing(world: tuple[Corpus, Emitted], tmp_path: Path) -> None:
     other, emitted = built(tmp_path / "chunks", chunk=173)
     assert other.card == world[0].card
     assert emitted == world[1]

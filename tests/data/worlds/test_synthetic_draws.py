@@ -36,9 +36,7 @@ def test_words_of_a_stream_can_be_taken_from_any_position() -> None:
 def test_weights_become_shares() -> None:
     quarter = weighted([1, 2, 1])
     assert quarter.below.tolist() == [1 << 62, 3 << 62]
-    edges = np.array(
-        [0, (1 << 62) - 1, 1 << 62, (3 << 62) - 1, 3 << 62, 2**64 - 1], dtype=np.uint64
-    )
+    edges = np.array([0, (1 << 62) - 1, 1 << 62, (3 << 62) - 1, 3 << 62, 2**64 - 1], dtype=np.uint64)
     assert quarter.draw(edges).tolist() == [0, 0, 1, 1, 2, 2]
 
 
@@ -53,9 +51,7 @@ def test_zipf_poisson_and_ages_have_their_laws() -> None:
     law = np.array([math.exp(-2.2) * 2.2**k / math.factorial(k) for k in range(12)])
     assert shares(poisson("2.2", 11).draw(BITS), 12) == pytest.approx(law, abs=0.005)
     ages = np.exp(-np.arange(40) / 3)
-    assert shares(exponential_ages(3, 40).draw(BITS), 40) == pytest.approx(
-        ages / ages.sum(), abs=0.005
-    )
+    assert shares(exponential_ages(3, 40).draw(BITS), 40) == pytest.approx(ages / ages.sum(), abs=0.005)
 
 
 def test_a_lognormal_has_its_median_and_spread() -> None:

@@ -57,9 +57,7 @@ def test_no_text_has_a_digit_or_a_label(texts: list[Text]) -> None:
 def test_no_word_of_the_language_has_a_label_s_stem() -> None:
     phrases = [word for cause in CAUSES for phrase in CUES[cause] for word in phrase]
     fields = [word for field in range(MAX_FIELDS) for word in field_words(field)]
-    topics = [
-        word for f in range(MAX_FIELDS) for t in range(MAX_TOPICS) for word in topic_words(f, t)
-    ]
+    topics = [word for f in range(MAX_FIELDS) for t in range(MAX_TOPICS) for word in topic_words(f, t)]
     assert len(set(topics)) == MAX_FIELDS * MAX_TOPICS * TOPIC_WORDS
     for word in {*GENERAL, *phrases, *fields, *topics}:
         assert word.isascii()

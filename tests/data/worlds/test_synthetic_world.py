@@ -31,10 +31,7 @@ def years_of(papers: WorldPapers) -> NDArray[np.int64]:
 def disruption(papers: WorldPapers, citations: Citations) -> list[float | None]:
     """CD by its set form (Funk and Owen-Smith 2017), None where it has no label: no references or no citer at all."""
     year = years_of(papers).tolist()
-    refs = [
-        citations.cited[a:b].tolist()
-        for a, b in zip(citations.offsets[:-1], citations.offsets[1:], strict=True)
-    ]
+    refs = [citations.cited[a:b].tolist() for a, b in zip(citations.offsets[:-1], citations.offsets[1:], strict=True)]
     citers: list[list[int]] = [[] for _ in refs]
     for paper, cited in enumerate(refs):
         for one in cited:
@@ -72,11 +69,7 @@ def test_label_shares_of_the_tiny_world_are_the_recipe_s() -> None:
     for seed in (0, 3):
         values = [cd for cd in disruption(*drawn(TINY, seed)) if cd is not None]
         cd = np.array(values)
-        shares += [
-            (cd >= TINY.cut).mean(),
-            (cd <= -TINY.cut).mean(),
-            (np.abs(cd) < TINY.cut).mean(),
-        ]
+        shares += [(cd >= TINY.cut).mean(), (cd <= -TINY.cut).mean(), (np.abs(cd) < TINY.cut).mean()]
     disruptive, consolidating, neutral = shares / 2
     assert 0.10 < disruptive < 0.16
     assert 0.26 < consolidating < 0.34
@@ -116,8 +109,7 @@ def test_lost_reference_lists_are_empty_and_the_others_rarely_fall_short() -> No
 def test_citers_of_a_developer_also_cite_its_references_and_those_of_a_pioneer_do_not() -> None:
     papers, citations = drawn(PRESETS[Preset.TINY], 2)
     refs = [
-        set(citations.cited[a:b].tolist())
-        for a, b in zip(citations.offsets[:-1], citations.offsets[1:], strict=True)
+        set(citations.cited[a:b].tolist()) for a, b in zip(citations.offsets[:-1], citations.offsets[1:], strict=True)
     ]
     through = {cause: [0, 0] for cause in CAUSES}
     for cited in refs:

@@ -40,9 +40,7 @@ class StockLinear(NativeKernels):
     """The library's product, whose kernel for one row is another than for many."""
 
     def gemm(self, a: Tensor, b: Tensor, *, into: Tensor | None = None) -> Tensor:
-        return (
-            super().gemm(a, b, into=into) if into is not None else torch.mm(a.detach(), b.detach())
-        )
+        return super().gemm(a, b, into=into) if into is not None else torch.mm(a.detach(), b.detach())
 
 
 class LeftPadding(NativeKernels):
@@ -59,18 +57,12 @@ class LeftPadding(NativeKernels):
         for s in range(len(first)):
             table = rows.table[s].long()
             keys = pages.keys[table].permute(1, 0, 3, 2).reshape(kv, -1, d)
-            values = (
-                pages.values[table]
-                .permute(1, 0, 2, 3)
-                .reshape(kv, -1, pages.values.shape[-1])[..., :d]
-            )
+            values = pages.values[table].permute(1, 0, 2, 3).reshape(kv, -1, pages.values.shape[-1])[..., :d]
             for r in range(begin[s], begin[s + 1]):
                 seen = first[s] + r - begin[s] + 1
                 pad = table.numel() * PAGE - seen
                 q = qkv[r, : heads * d].detach().view(kv, heads // kv, d) * shape.scale
-                scores = functional.pad(
-                    q @ keys[:, :seen].transpose(1, 2), (pad, 0), value=-torch.inf
-                )
+                scores = functional.pad(q @ keys[:, :seen].transpose(1, 2), (pad, 0), value=-torch.inf)
                 weights = torch.softmax(scores, dim=-1)
                 out[r] = (weights @ functional.pad(values[:, :seen], (0, 0, pad, 0))).reshape(-1)
         return out, None
@@ -151,9 +143,7 @@ def test_canonical_kernels_give_one_pattern_for_everything(certificate: Certific
 
 
 @pytest.mark.parametrize("isa", [Isa.AVX2, Isa.AVX512])
-def test_the_certificate_is_the_same_on_every_instruction_set(
-    certificate: Certificate, isa: Isa
-) -> None:
+def test_the_certificate_is_the_same_on_every_instruction_set(certificate: Certificate, isa: Isa) -> None:
     from tinsmith.ops.extension import native
 
     if isa.value not in native.supported_isas():
@@ -174,9 +164,7 @@ def test_the_certificate_is_the_same_on_every_instruction_set(
         (SplitSum(), "weight gradient", "[tokens, 128]^T"),
     ],
 )
-def test_a_broken_kernel_is_refused_with_op_and_shape(
-    kernels: Kernels, op: str, shape: str
-) -> None:
+def test_a_broken_kernel_is_refused_with_op_and_shape(kernels: Kernels, op: str, shape: str) -> None:
     with pytest.raises(DeterminismError) as error:
         certify(decoder_of(kernels))
     assert op in str(error.value)
@@ -199,9 +187,7 @@ def test_a_broken_kernel_is_refused_with_op_and_shape(
         (WIDE, Shows(rows=48, columns=40_003, threads=2), "linear head"),
     ],
 )
-def test_a_fault_that_only_shows_on_large_products_is_found(
-    config: DecoderConfig, shows: Shows, op: str
-) -> None:
+def test_a_fault_that_only_shows_on_large_products_is_found(config: DecoderConfig, shows: Shows, op: str) -> None:
     kernels = Faulty(shows)
     try:
         kernels.set_threads(3)

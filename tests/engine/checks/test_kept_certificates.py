@@ -56,9 +56,7 @@ def here() -> Circumstances:
     return found
 
 
-def test_a_second_start_checks_nothing_and_says_the_same(
-    kept: KeptCertificates, checked: list[Decoder]
-) -> None:
+def test_a_second_start_checks_nothing_and_says_the_same(kept: KeptCertificates, checked: list[Decoder]) -> None:
     told: list[str] = []
     first = Engine(NANO, kept=kept)
     second = Engine(NANO, kept=kept, say=told.append)
@@ -75,9 +73,7 @@ def test_without_a_folder_every_engine_checks(checked: list[Decoder]) -> None:
     assert len(checked) == 2
 
 
-def test_other_weights_or_threads_are_checked_anew(
-    kept: KeptCertificates, checked: list[Decoder]
-) -> None:
+def test_other_weights_or_threads_are_checked_anew(kept: KeptCertificates, checked: list[Decoder]) -> None:
     Engine(NANO, kept=kept)
     Engine(NANO, kept=kept, seed=1)
     assert len(checked) == 2
@@ -133,9 +129,7 @@ def test_every_circumstance_counts(kept: KeptCertificates, field: str) -> None:
     assert kept.find(replace(where, **{field: changes[type(value)]()})) is None
 
 
-def test_a_damaged_file_is_checked_anew_and_mended(
-    kept: KeptCertificates, checked: list[Decoder]
-) -> None:
+def test_a_damaged_file_is_checked_anew_and_mended(kept: KeptCertificates, checked: list[Decoder]) -> None:
     whole = Engine(NANO, kept=kept).certificates["nano"]
     (file,) = files(kept)
     sound = file.read_bytes()
@@ -162,9 +156,7 @@ def test_a_certificate_under_another_name_is_not_believed(kept: KeptCertificates
     assert kept.find(other) is None
 
 
-def test_an_engine_that_deviates_neither_keeps_nor_believes(
-    kept: KeptCertificates, checked: list[Decoder]
-) -> None:
+def test_an_engine_that_deviates_neither_keeps_nor_believes(kept: KeptCertificates, checked: list[Decoder]) -> None:
     Engine(NANO, kept=kept, deviation=Deviation.MERGED_ADAPTER)
     assert files(kept) == []
     Engine(NANO, kept=kept)
@@ -174,9 +166,7 @@ def test_an_engine_that_deviates_neither_keeps_nor_believes(
     assert len(files(kept)) == 1
 
 
-def test_what_does_not_hold_is_not_kept(
-    kept: KeptCertificates, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_does_not_hold_is_not_kept(kept: KeptCertificates, monkeypatch: pytest.MonkeyPatch) -> None:
     class Wrong(NativeKernels):
         def silu_gate(self, gate_up: Tensor) -> Tensor:
             return super().silu_gate(gate_up) * (1.0 + 1e-6 * (len(gate_up) > 1))

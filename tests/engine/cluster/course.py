@@ -31,9 +31,7 @@ def datums_of(seed: int, count: int = 9) -> list[Datum]:
     return datums
 
 
-def _sampled(
-    engine: Bases, session: TrainingSession, seed: int, name: str
-) -> list[tuple[bytes, bytes]]:
+def _sampled(engine: Bases, session: TrainingSession, seed: int, name: str) -> list[tuple[bytes, bytes]]:
     """What two requests on the session's weights answer."""
     policy = freeze(session, engine.parts.policy_of)
     sampler = engine.sampler(name)
@@ -42,10 +40,7 @@ def _sampled(
         params = SamplingParams(seed=seed + i, max_tokens=6)
         prompt = np.arange(5, 12 + i, dtype=np.int32)
         groups.append(
-            sampler.submit(
-                SampleRequest(prompt=prompt, params=params, num_samples=3, prompt_logprobs=True),
-                policy,
-            )
+            sampler.submit(SampleRequest(prompt=prompt, params=params, num_samples=3, prompt_logprobs=True), policy)
         )
     while not all(group.ended for group in groups):
         sampler.step()
@@ -56,9 +51,7 @@ def _sampled(
         answers += [(s.tokens.tobytes(), s.logprobs.tobytes()) for s in group.result.sequences]
         assert group.result.prompt_logprobs is not None
         answers.append((b"", group.result.prompt_logprobs.tobytes()))
-        assert [s.tokens for s in group.samples] == [
-            s.tokens.tolist() for s in group.result.sequences
-        ]
+        assert [s.tokens for s in group.samples] == [s.tokens.tolist() for s in group.result.sequences]
     return answers
 
 

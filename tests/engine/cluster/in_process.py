@@ -105,11 +105,7 @@ class Threads:
 
 
 def cluster_of(
-    transport: Threads,
-    hosts: Sequence[Host],
-    shards: int = 1,
-    *,
-    models: Mapping[str, str] | None = None,
+    transport: Threads, hosts: Sequence[Host], shards: int = 1, *, models: Mapping[str, str] | None = None
 ) -> ClusterEngine:
     """A server's engine with these workers."""
     for i, host in enumerate(hosts):

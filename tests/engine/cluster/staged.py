@@ -38,17 +38,12 @@ def _passed(value: Any) -> Any:
 
 
 def spread(
-    config: DecoderConfig,
-    weights: Mapping[str, torch.Tensor],
-    shards: int,
-    *,
-    quantised: bool = False,
+    config: DecoderConfig, weights: Mapping[str, torch.Tensor], shards: int, *, quantised: bool = False
 ) -> ShardedDecoder:
     """A base's driver, with the earlier stages behind it."""
     cut = cut_layers(config, shards, quantised=quantised)
     *earlier, last = (
-        build_decoder(config, weights, NativeKernels(), quantised=quantised, layers=layers)
-        for layers in cut
+        build_decoder(config, weights, NativeKernels(), quantised=quantised, layers=layers) for layers in cut
     )
     return sharded(last, config, [Passed(Stage(decoder)) for decoder in earlier], cut)
 

@@ -46,9 +46,7 @@ def test_two_workers_compute_what_one_process_does(
     assert {worker for worker, _ in transport.sent} == {"worker-0", "worker-1"}
 
 
-def test_a_session_that_is_over_leaves_no_weights_behind(
-    hosts: list[Host], transport: Threads
-) -> None:
+def test_a_session_that_is_over_leaves_no_weights_behind(hosts: list[Host], transport: Threads) -> None:
     engine = cluster_of(transport, hosts[:1])
     session = engine.create_session(NAME, AdapterSpec(kind=AdapterKind.FULL))
     session.forward_backward(datums_of(1), LossName.CROSS_ENTROPY)
@@ -69,9 +67,7 @@ def test_any_number_of_workers_computes_the_same(
 
 
 @pytest.mark.parametrize("kind", [SampleWork, GradientWork])
-def test_a_lost_workers_work_is_done_again(
-    kind: type[Work], alone: Engine, hosts: list[Host]
-) -> None:
+def test_a_lost_workers_work_is_done_again(kind: type[Work], alone: Engine, hosts: list[Host]) -> None:
     once = [True]
 
     def dies(worker: str, work: Work) -> bool:
@@ -119,10 +115,7 @@ def test_a_datum_that_cannot_be_computed_is_named_by_its_place(
     engine = cluster_of(transport, hosts[:2])
     datums = datums_of(4)
     bad = datums[7]
-    datums[7] = Datum(
-        tokens=bad.tokens,
-        inputs={**bad.inputs, "weights": np.full(len(bad.tokens), 1e38, np.float32)},
-    )
+    datums[7] = Datum(tokens=bad.tokens, inputs={**bad.inputs, "weights": np.full(len(bad.tokens), 1e38, np.float32)})
     said: list[str] = []
     for each in (alone, engine):
         session = each.create_session(NAME, AdapterSpec(rank=4, seed=3))
@@ -131,9 +124,7 @@ def test_a_datum_that_cannot_be_computed_is_named_by_its_place(
             session.forward_backward(datums, LossName.CROSS_ENTROPY)
         said.append(str(caught.value))
         session.optim_step(AdamParams())
-        said.append(
-            tensors_sha256({n: t.numpy() for n, t in values(session.adapter.slots).items()})
-        )
+        said.append(tensors_sha256({n: t.numpy() for n, t in values(session.adapter.slots).items()}))
     assert said[:2] == said[2:]
 
 

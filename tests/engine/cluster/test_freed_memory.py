@@ -7,10 +7,7 @@ import sys
 
 import pytest
 
-pytestmark = [
-    pytest.mark.whole,
-    pytest.mark.skipif(sys.platform != "linux", reason="reads /proc"),
-]
+pytestmark = [pytest.mark.whole, pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")]
 
 GROWTH = """
 from pathlib import Path
@@ -29,9 +26,7 @@ print(resident() - before if can else 0)
 
 
 def test_what_is_freed_between_what_is_held_goes_back() -> None:
-    told = subprocess.run(
-        [sys.executable, "-c", GROWTH], capture_output=True, text=True, check=True
-    )
+    told = subprocess.run([sys.executable, "-c", GROWTH], capture_output=True, text=True, check=True)
     assert int(told.stdout) < 10 << 20
 
 

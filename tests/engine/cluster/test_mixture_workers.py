@@ -30,9 +30,7 @@ def workers() -> list[Host]:
 
 
 @pytest.mark.parametrize("kind", [AdapterKind.LORA, AdapterKind.QDORA])
-def test_any_number_of_workers_computes_the_same(
-    kind: AdapterKind, alone: Engine, workers: list[Host]
-) -> None:
+def test_any_number_of_workers_computes_the_same(kind: AdapterKind, alone: Engine, workers: list[Host]) -> None:
     expected = course(alone, kind, name="mixture")
     for count in (1, 3):
         transport = Threads()
@@ -53,9 +51,7 @@ def test_routes_of_what_was_sampled_are_compared_where_it_is_trained(alone: Engi
 
 def _compared(engine: Engine, session: TrainingSession) -> dict[str, float]:
     prompt = np.arange(5, 12, dtype=np.int32)
-    request = SampleRequest(
-        prompt=prompt, params=SamplingParams(seed=1, max_tokens=9, stop=()), num_samples=4
-    )
+    request = SampleRequest(prompt=prompt, params=SamplingParams(seed=1, max_tokens=9, stop=()), num_samples=4)
     (result,) = engine.sample("mixture", [request], [freeze(session)])
     whole = [np.concatenate([prompt, sequence.tokens]) for sequence in result.sequences]
     data = [Datum(tokens=t[:-1], inputs={"target_tokens": t[1:]}) for t in whole]

@@ -31,9 +31,7 @@ def found() -> dict[int, tuple[DatumOutput, LossValue]]:
     "outcome",
     [
         Computed(
-            found=found(),
-            grads=[floats(), floats()],
-            routes=RouteSums(rows=2, loads=counts(2, 3), entropies=counts(2)),
+            found=found(), grads=[floats(), floats()], routes=RouteSums(rows=2, loads=counts(2, 3), entropies=counts(2))
         ),
         Computed(found=found(), grads=None),
         Fresh(tensors={"lora_A": floats()}),

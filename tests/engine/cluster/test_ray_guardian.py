@@ -20,10 +20,7 @@ pytestmark = pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason=
 def _waiting(*marks: str) -> subprocess.Popen[bytes]:
     environment = {**os.environ, **dict.fromkeys(marks, "1")}
     process = subprocess.Popen(
-        [sys.executable, "-S", "-c", WAITING],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        env=environment,
+        [sys.executable, "-S", "-c", WAITING], stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment
     )
     assert process.stdout is not None
     process.stdout.readline()
@@ -38,8 +35,7 @@ def test_only_what_bears_the_mark_is_ended_when_its_first_process_is_gone(tmp_pa
     try:
         assert set(ray_guardian.marked(MARK)) == {of_ray.pid, nested.pid}
         guardian = subprocess.Popen(
-            [sys.executable, "-I", "-S", ray_guardian.__file__, MARK, str(folder)],
-            stdin=subprocess.PIPE,
+            [sys.executable, "-I", "-S", ray_guardian.__file__, MARK, str(folder)], stdin=subprocess.PIPE
         )
         assert guardian.stdin is not None
         guardian.stdin.close()
@@ -52,9 +48,7 @@ def test_only_what_bears_the_mark_is_ended_when_its_first_process_is_gone(tmp_pa
             process.communicate()
 
 
-def test_a_process_that_is_marked_itself_does_not_end_itself(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_process_that_is_marked_itself_does_not_end_itself(monkeypatch: pytest.MonkeyPatch) -> None:
     process = _waiting(MARK)
     monkeypatch.setattr(os, "getpid", lambda: process.pid)
     assert ray_guardian.marked(MARK) == []

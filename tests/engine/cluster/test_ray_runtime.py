@@ -69,10 +69,7 @@ def test_an_address_where_nothing_listens_is_refused() -> None:
 def test_a_killed_process_leaves_nothing_of_its_ray(tmp_path: Path) -> None:
     environment = {**os.environ, "HOME": str(tmp_path)}
     with subprocess.Popen(
-        [sys.executable, "-c", STARTED],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        env=environment,
+        [sys.executable, "-c", STARTED], stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment
     ) as process:
         assert process.stdout is not None
         told = json.loads(process.stdout.readline())

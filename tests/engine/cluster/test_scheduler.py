@@ -9,14 +9,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from tinsmith.engine.cluster.schedule import (
-    Assignment,
-    Given,
-    Item,
-    Limits,
-    Scheduler,
-    WorkKind,
-)
+from tinsmith.engine.cluster.schedule import Assignment, Given, Item, Limits, Scheduler, WorkKind
 
 SAMPLE, GRADIENT = WorkKind.SAMPLE, WorkKind.GRADIENT
 
@@ -84,9 +77,7 @@ def test_a_small_gradient_is_not_passed_over_for_ever() -> None:
 
 
 def test_neither_kind_keeps_the_other_from_being_sent() -> None:
-    it = scheduler(
-        "a", *(sample(f"s{i}") for i in range(9)), *(gradient(f"g{i}") for i in range(9))
-    )
+    it = scheduler("a", *(sample(f"s{i}") for i in range(9)), *(gradient(f"g{i}") for i in range(9)))
     assert sorted(sent(it.assign(0))["a"])[:2] == ["g0", "g1"]
     assert any(id.startswith("s") for id in it.under_way["a"])
 

@@ -40,18 +40,14 @@ from tinsmith.types.sampling import SampleRequest, SampleResult, SamplingParams
 pytestmark = pytest.mark.whole
 
 NANO = replace(PRESETS["nano"], max_positions=128)
-QWEN = replace(
-    NANO, family=Family.QWEN3, qk_norm=True, qkv_bias=True, num_layers=3, tied=False, vocab_size=101
-)
+QWEN = replace(NANO, family=Family.QWEN3, qk_norm=True, qkv_bias=True, num_layers=3, tied=False, vocab_size=101)
 MOE = replace(
     NANO,
     family=Family.QWEN3_MOE,
     qk_norm=True,
     num_layers=3,
     vocab_size=101,
-    mixture=Mixture(
-        num_experts=6, num_active=2, expert_size=24, normalised=True, dense_layers=(1,)
-    ),
+    mixture=Mixture(num_experts=6, num_active=2, expert_size=24, normalised=True, dense_layers=(1,)),
 )
 LOW_RANK = [kind for kind in AdapterKind if kind is not AdapterKind.FULL]
 HOW = (MicroBatches(units=1), MicroBatches(units=2), MicroBatches(rows=90), MicroBatches())
@@ -86,18 +82,13 @@ def conversations(config: DecoderConfig) -> list[Datum]:
     return [
         Datum(
             tokens=tokens[:-1],
-            inputs={
-                "target_tokens": tokens[1:],
-                "weights": rng.standard_normal(len(tokens) - 1).astype(np.float32),
-            },
+            inputs={"target_tokens": tokens[1:], "weights": rng.standard_normal(len(tokens) - 1).astype(np.float32)},
         )
         for tokens in found
     ]
 
 
-def session(
-    decoder: Decoder, kind: AdapterKind, how: MicroBatches | None = None, seed: int = 1
-) -> TrainingSession:
+def session(decoder: Decoder, kind: AdapterKind, how: MicroBatches | None = None, seed: int = 1) -> TrainingSession:
     adapter = create_adapter(decoder, AdapterSpec(kind=kind, rank=4, seed=seed))
     return TrainingSession(adapter, micro_batches=how or MicroBatches())
 
@@ -176,21 +167,15 @@ def bits(results: list[SampleResult]) -> str:
 
 @pytest.mark.parametrize("kind", LOW_RANK)
 @pytest.mark.parametrize("config", [NANO, QWEN, MOE], ids=["nano", "qwen3", "mixture"])
-def test_training_has_the_bits_of_an_unsharded_base(
-    config: DecoderConfig, kind: AdapterKind
-) -> None:
+def test_training_has_the_bits_of_an_unsharded_base(config: DecoderConfig, kind: AdapterKind) -> None:
     expected = two_steps(session(whole(config, kind), kind))
     for shards, how in zip((1, 2, 3, 3), HOW, strict=True):
         assert two_steps(session(over(config, kind, shards), kind, how)) == expected
 
 
 @pytest.mark.parametrize("kind", [AdapterKind.DORA, AdapterKind.QLORA])
-@pytest.mark.parametrize(
-    ("config", "shards"), [(NANO, 2), (NANO, 3), (MOE, 3)], ids=["2", "3", "mixture"]
-)
-def test_sampling_has_the_bits_of_an_unsharded_base(
-    config: DecoderConfig, shards: int, kind: AdapterKind
-) -> None:
+@pytest.mark.parametrize(("config", "shards"), [(NANO, 2), (NANO, 3), (MOE, 3)], ids=["2", "3", "mixture"])
+def test_sampling_has_the_bits_of_an_unsharded_base(config: DecoderConfig, shards: int, kind: AdapterKind) -> None:
     found: set[str] = set()
     for decoder in (whole(config, kind), over(config, kind, shards)):
         trained = [session(decoder, kind, seed=seed) for seed in (1, 2)]
@@ -312,7 +297,5 @@ def test_what_is_read_stage_by_stage_has_the_same_bits(
 def test_every_stage_has_a_certificate(quantised: bool) -> None:
     small = replace(QWEN, hidden_size=64, intermediate_size=96, tied=True)
     for layers in cut_layers(small, 3, quantised=quantised):
-        stage = build_decoder(
-            small, weights_of(small), NativeKernels(), quantised=quantised, layers=layers
-        )
+        stage = build_decoder(small, weights_of(small), NativeKernels(), quantised=quantised, layers=layers)
         assert certify(standing_alone(stage)).holds

@@ -93,10 +93,7 @@ def test_all_workers_have_one_certificate(shares: Callable[[int], list[Shard]]) 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_workers_of_two_processes_compute_what_one_process_does(
-    kind: AdapterKind,
-    alone: Engine,
-    shares: Callable[[int], list[Shard]],
-    transport: Threads,
+    kind: AdapterKind, alone: Engine, shares: Callable[[int], list[Shard]], transport: Threads
 ) -> None:
     engine = cluster_of(transport, [worker(shares(2)), worker(shares(2))], shards=2)
     assert course(engine, kind) == course(alone, kind)

@@ -45,9 +45,7 @@ def conform(server: Running, *flags: str) -> int | str | None:
     return ended.value.code
 
 
-def test_every_row_is_honoured_here(
-    server: Running, capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
+def test_every_row_is_honoured_here(server: Running, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     page = tmp_path / "page.html"
     assert conform(server, "--json", "--out", str(page)) == 0
     told = json.loads(capsys.readouterr().out)
@@ -173,10 +171,7 @@ FAULTS: Mapping[str, tuple[Patch, tuple[str, ...]]] = {
         _asked_otherwise(TRAINER, "optim_step", _without("optim_params", weight_decay=0.0)),
         ("training/weight_decay",),
     ),
-    "eps ignored": (
-        _asked_otherwise(TRAINER, "optim_step", _without("optim_params", eps=1e-12)),
-        ("training/eps",),
-    ),
+    "eps ignored": (_asked_otherwise(TRAINER, "optim_step", _without("optim_params", eps=1e-12)), ("training/eps",)),
     "a rate that is never 0": (
         _asked_otherwise(TRAINER, "optim_step", _without("optim_params", learning_rate=0.01)),
         ("training/learning_rate 0",),
@@ -225,11 +220,7 @@ FAULTS: Mapping[str, tuple[Patch, tuple[str, ...]]] = {
     "sampling throws a trainer back": (_thrown_back, ("training/sampling leaves the trainer",)),
     "one adapter's decay is everyone's": (_decay_for_all, ("training/other adapters",)),
     "chunks out of order": (
-        answered_otherwise(
-            TRAINER,
-            lambda o: replace(o, loss_fn_outputs=o.loss_fn_outputs[::-1]),
-            "forward",
-        ),
+        answered_otherwise(TRAINER, lambda o: replace(o, loss_fn_outputs=o.loss_fn_outputs[::-1]), "forward"),
         ("training/chunks",),
     ),
 }
@@ -242,18 +233,14 @@ def test_a_fault_is_a_silent_difference_in_its_row(
     patch, rows = FAULTS[fault]
     patch(monkeypatch)
     found = verdicts(server, *rows)
-    assert {name: one.word for name, one in found.items()} == dict.fromkeys(rows, Word.SILENT), (
-        found
-    )
+    assert {name: one.word for name, one in found.items()} == dict.fromkeys(rows, Word.SILENT), found
 
 
 def test_seeds_of_adapters_that_are_ignored_spoil_no_other_row(
     server: Running, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     seeds = iter(range(100, 200))
-    patch = _asked_otherwise(
-        SERVICE, "create_lora_training_client", lambda asked: asked.update(seed=next(seeds))
-    )
+    patch = _asked_otherwise(SERVICE, "create_lora_training_client", lambda asked: asked.update(seed=next(seeds)))
     patch(monkeypatch)
     others = ("training/accumulation", "training/grad_clip_norm", "adapters/train_mlp")
     found = verdicts(server, "adapters/seed repeats", *others)
@@ -269,9 +256,7 @@ def test_a_silent_difference_ends_with_1(
     assert "silent difference" in capsys.readouterr().out.splitlines()[1]
 
 
-def test_a_refusal_is_told_in_the_servers_words(
-    server: Running, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_refusal_is_told_in_the_servers_words(server: Running, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: object, **__: object) -> object:
         body = {"detail": "no tinsmith here"}
         response = httpx.Response(400, json=body, request=httpx.Request("POST", server.url))
@@ -306,9 +291,7 @@ def _gone(server: Running) -> Generator[Any]:
         subject.url = server.url
 
 
-def test_a_server_that_is_gone_is_asked_no_more(
-    server: Running, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_server_that_is_gone_is_asked_no_more(server: Running, monkeypatch: pytest.MonkeyPatch) -> None:
     never: Future[object] = Future()
     monkeypatch.setattr(SAMPLER, "sample", _always(never))
     with _gone(server) as subject:

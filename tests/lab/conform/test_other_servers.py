@@ -39,17 +39,12 @@ def _without_metrics(output: types.ForwardBackwardOutput) -> types.ForwardBackwa
     return replace(output, metrics={})
 
 
-def test_what_an_older_client_lacks_is_said_in_the_row(
-    server: Running, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_an_older_client_lacks_is_said_in_the_row(server: Running, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delattr(SERVICE, "create_custom_loss")
     draw = SAMPLER.sample
 
     def drawn(
-        self: tinker.SamplingClient,
-        prompt: types.ModelInput,
-        num_samples: int,
-        sampling_params: types.SamplingParams,
+        self: tinker.SamplingClient, prompt: types.ModelInput, num_samples: int, sampling_params: types.SamplingParams
     ) -> object:
         return draw(self, prompt, num_samples, sampling_params)
 
@@ -66,9 +61,7 @@ def test_what_an_older_client_lacks_is_said_in_the_row(
         assert lacking in found[name].how
 
 
-def test_a_client_that_hands_out_no_futures_is_asked_the_same(
-    server: Running, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_client_that_hands_out_no_futures_is_asked_the_same(server: Running, monkeypatch: pytest.MonkeyPatch) -> None:
     for owner, name in (
         (SERVICE, "create_lora_training_client"),
         (SERVICE, "create_sampling_client"),
@@ -106,9 +99,7 @@ def test_a_refusal_that_the_client_retries_is_told_in_the_servers_words(
 
 
 @pytest.mark.parametrize("error", [ConnectionResetError(104, "reset"), CancelledError()])
-def test_an_answer_that_breaks_off_is_a_row(
-    server: Running, monkeypatch: pytest.MonkeyPatch, error: Exception
-) -> None:
+def test_an_answer_that_breaks_off_is_a_row(server: Running, monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
     def broken(*_: object, **__: object) -> object:
         raise error
 
@@ -118,9 +109,7 @@ def test_an_answer_that_breaks_off_is_a_row(
     assert type(error).__name__ in found.how
 
 
-def test_what_is_refused_anyway_is_no_refusal_of_a_mistake(
-    server: Running, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_is_refused_anyway_is_no_refusal_of_a_mistake(server: Running, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: object, **__: object) -> object:
         body = {"detail": "a field is missing"}
         response = httpx.Response(422, json=body, request=httpx.Request("POST", server.url))
@@ -141,10 +130,7 @@ def test_a_sum_is_judged_by_the_gradient_where_no_loss_is_told(
 
 
 def test_a_server_that_dies_in_between_is_rows(tmp_path: Path) -> None:
-    with (
-        Running(tmp_path / "state") as dying,
-        open_subject(dying.url, KEY, None, HANG_S) as subject,
-    ):
+    with Running(tmp_path / "state") as dying, open_subject(dying.url, KEY, None, HANG_S) as subject:
         asking = ask(subject, checks()[:4])
         found = [next(asking).verdict]
         dying.stop()

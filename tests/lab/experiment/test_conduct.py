@@ -148,9 +148,7 @@ def test_a_run_leaves_its_folder(made: Made, whole: Path) -> None:
     assert metrics[2]["eval/kl_base"] != 0.0
 
 
-def test_a_run_that_is_there_is_not_overwritten(
-    made: Made, whole: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_run_that_is_there_is_not_overwritten(made: Made, whole: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     before = (whole / METRICS).read_bytes()
     monkeypatch.setattr(conduct_module, "open_connection", _no_server)
     with pytest.raises(ConfigError, match="holds a run already") as caught:
@@ -161,9 +159,7 @@ def test_a_run_that_is_there_is_not_overwritten(
     assert (whole / METRICS).read_bytes() == before
 
 
-def test_a_folder_of_something_else_is_left_alone(
-    made: Made, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_folder_of_something_else_is_left_alone(made: Made, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "thesis.tex").write_text("all my work")
     monkeypatch.setattr(conduct_module, "open_connection", _no_server)
     for choice in ("raise", "resume", "delete"):
@@ -210,11 +206,7 @@ def _no_server(base_url: str | None, settings: EmbeddedSettings) -> Connection:
 
 
 def test_a_lost_server_stops_the_run_and_a_resumed_one_ends_the_same(
-    made: Made,
-    whole: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    made: Made, whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     folder = tmp_path / "lost"
     given = [f"{key}={value}" for key, value in keys(made, folder, RL).items()]
@@ -315,9 +307,7 @@ def test_a_server_that_refuses_the_model_is_a_mistake_and_leaves_the_folder_free
             assert settings["base_model"] == "base"
             request = httpx.Request("POST", "http://127.0.0.1/")
             said = "not served here\n  field: base_model\n  allowed: other"
-            raise tinker.BadRequestError(
-                "400", response=httpx.Response(400, request=request), body={"error": said}
-            )
+            raise tinker.BadRequestError("400", response=httpx.Response(400, request=request), body={"error": said})
 
         def close(self, reason: str) -> Future[None]:
             assert reason

@@ -44,11 +44,7 @@ def line_of(one: Experiment) -> list[Experiment]:
 
 def there(at: At) -> list[str]:
     """The experiments that can run at a place."""
-    return [
-        name
-        for name in NAMES
-        if at in EXPERIMENTS[name].subject.kinds[EXPERIMENTS[name].kind].places
-    ]
+    return [name for name in NAMES if at in EXPERIMENTS[name].subject.kinds[EXPERIMENTS[name].kind].places]
 
 
 @pytest.mark.parametrize(("at", "name"), [(at, name) for at in At for name in there(at)])
@@ -103,11 +99,7 @@ def test_an_experiment_is_found_by_name_and_by_its_version() -> None:
 
 @pytest.mark.parametrize(
     ("name", "meant"),
-    [
-        ("ladder/exp44", "ladder/exp4"),
-        ("exp6", "remedy/exp6"),
-        ("sft/lora_offest", "sft/lora_offset"),
-    ],
+    [("ladder/exp44", "ladder/exp4"), ("exp6", "remedy/exp6"), ("sft/lora_offest", "sft/lora_offset")],
 )
 def test_a_misspelt_experiment_is_suggested(name: str, meant: str) -> None:
     with pytest.raises(ConfigError) as caught:
@@ -129,8 +121,7 @@ def test_an_experiment_cannot_be_changed() -> None:
 
 
 @pytest.mark.parametrize(
-    ("key", "meant"),
-    [("learning_rat", "learning_rate"), ("groupsize", "group_size"), ("log_pth", "log_path")],
+    ("key", "meant"), [("learning_rat", "learning_rate"), ("groupsize", "group_size"), ("log_pth", "log_path")]
 )
 def test_an_unknown_key_suggests_the_right_one(key: str, meant: str) -> None:
     error = refused("ladder/exp4", {key: "1"})
@@ -327,9 +318,7 @@ def test_a_run_without_a_folder_is_named_after_itself() -> None:
 
 def test_a_name_and_version_keep_their_meaning() -> None:
     frozen = json.loads(FROZEN.read_text(encoding="utf-8"))
-    found = {
-        name: dict(by_place) for name, by_place in fingerprints_of(EXPERIMENTS.values()).items()
-    }
+    found = {name: dict(by_place) for name, by_place in fingerprints_of(EXPERIMENTS.values()).items()}
     changed = [name for name in frozen if name in found and found[name] != frozen[name]]
     freeze = "python scripts/freeze_experiments.py"
     assert not changed, f"{changed} mean something else now: raise their version, then {freeze}"
@@ -339,11 +328,7 @@ def test_a_name_and_version_keep_their_meaning() -> None:
 def test_a_changed_delta_is_noticed() -> None:
     one = find("ladder/exp5")
     other = Experiment(
-        name=one.name,
-        question=one.question,
-        subject=one.subject,
-        parent=one.parent,
-        delta={"reward": "strong"},
+        name=one.name, question=one.question, subject=one.subject, parent=one.parent, delta={"reward": "strong"}
     )
     assert other.full_name == one.full_name
     assert plan_fingerprint(make_plan(other, {})) != plan_fingerprint(make_plan(one, {}))

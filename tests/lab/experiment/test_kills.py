@@ -96,9 +96,7 @@ def whole(made: Made, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def test_a_run_killed_three_times_ends_with_the_same_hashes(
-    made: Made, whole: Path, tmp_path: Path
-) -> None:
+def test_a_run_killed_three_times_ends_with_the_same_hashes(made: Made, whole: Path, tmp_path: Path) -> None:
     folder = tmp_path / "killed"
     assert die(made, folder, "client", METRICS, 4) == -signal.SIGKILL
     assert marked(folder) == [2]
@@ -113,9 +111,7 @@ def test_a_run_killed_three_times_ends_with_the_same_hashes(
         assert (folder / name).read_bytes() == (whole / name).read_bytes()
 
 
-def test_an_interrupted_run_ends_in_order_with_its_server_and_goes_on(
-    made: Made, whole: Path, tmp_path: Path
-) -> None:
+def test_an_interrupted_run_ends_in_order_with_its_server_and_goes_on(made: Made, whole: Path, tmp_path: Path) -> None:
     folder = tmp_path / "run"
     assert die(made, folder, "group", METRICS, 3) == 130
     assert manifest(folder)["status"] == "interrupted"

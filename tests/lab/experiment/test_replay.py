@@ -84,9 +84,7 @@ def test_a_manifest_tells_identity_apart_from_circumstances(made: Made, original
     assert set(told["hashes"]) == wanted
 
 
-def test_a_replay_is_equal_and_leaves_nothing(
-    original: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_replay_is_equal_and_leaves_nothing(original: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as caught:
         main(["replay", str(original)])
     told = capsys.readouterr()
@@ -97,9 +95,7 @@ def test_a_replay_is_equal_and_leaves_nothing(
     assert [each.name for each in original.parent.iterdir()] == [original.name]
 
 
-def test_a_replay_of_some_steps_compares_these_and_can_be_resumed(
-    made: Made, original: Path, tmp_path: Path
-) -> None:
+def test_a_replay_of_some_steps_compares_these_and_can_be_resumed(made: Made, original: Path, tmp_path: Path) -> None:
     broken = copied(original, tmp_path / "broken")
     lines = (broken / METRICS).read_text().splitlines(keepends=True)
     lines[1] = lines[1].replace('"step": 1', '"step": 1, "train/more": 1.0')
@@ -121,10 +117,7 @@ def test_a_replay_of_some_steps_compares_these_and_can_be_resumed(
     assert manifest(tmp_path / "kept")["hashes"] == manifest(original)["hashes"]
 
 
-@pytest.mark.parametrize(
-    ("deviation", "phase"),
-    [("reordered_gradient", Phase.GRADIENT), ("stock_silu", Phase.SAMPLE)],
-)
+@pytest.mark.parametrize(("deviation", "phase"), [("reordered_gradient", Phase.GRADIENT), ("stock_silu", Phase.SAMPLE)])
 def test_a_fault_is_named_by_step_and_phase(
     made: Made, original: Path, tmp_path: Path, deviation: str, phase: Phase
 ) -> None:
@@ -174,12 +167,7 @@ def test_what_cannot_be_had_again_is_refused_before_anything_runs(
     as_it_was = (other / MANIFEST).read_text()
     refusals: list[tuple[str, dict[str, object], type[Exception], str]] = [
         ("circumstances", {"data": str(tmp_path / "gone")}, DataError, "gone"),
-        (
-            "circumstances",
-            {"model_folder": str(tmp_path / "gone")},
-            ConfigError,
-            "model is no longer there",
-        ),
+        ("circumstances", {"model_folder": str(tmp_path / "gone")}, ConfigError, "model is no longer there"),
         ("circumstances", {"data_folder": None}, ConfigError, "handed over in Python"),
         ("identity", {"data": {"sha256": "1" * 64}}, ConfigError, r"its data\.rows"),
         ("identity", {"arithmetic": "fast"}, ConfigError, "its arithmetic has changed"),

@@ -13,12 +13,7 @@ from tinsmith.lab.experiment.at import At
 from tinsmith.lab.experiment.estimate import dry_run
 from tinsmith.lab.experiment.experiment import Plan
 from tinsmith.lab.experiment.key_help import key_help
-from tinsmith.lab.experiment.model_pace import (
-    MEASURED_PARAMETERS,
-    Lengths,
-    machine_pace,
-    run_seconds,
-)
+from tinsmith.lab.experiment.model_pace import MEASURED_PARAMETERS, Lengths, machine_pace, run_seconds
 from tinsmith.lab.experiment.places import SMALL_MODEL
 from tinsmith.lab.experiment.plan import make_plan
 from tinsmith.lab.papers.estimate import minutes
@@ -42,9 +37,7 @@ def test_the_ladder_asks_what_a_small_chat_model_can_answer(name: str) -> None:
     plan = small(name)
     assert (task_asked(plan).prompt, task_asked(plan).contract.form) == ("short", "two_key")
     assert plan.circumstances.model_name == SMALL_MODEL
-    assert task_asked(small(name, prompt="plain")).prompt == "plain", (
-        "the command line goes before it"
-    )
+    assert task_asked(small(name, prompt="plain")).prompt == "plain", "the command line goes before it"
 
 
 def test_rl_on_labels_begins_with_supervised_steps_at_a_rate_for_this_size() -> None:
@@ -82,9 +75,7 @@ def test_what_is_watched_takes_time_too() -> None:
     assert run_seconds(shaped, probed, pace) > run_seconds(shaped, LENGTHS, pace) > usual
 
 
-@pytest.mark.parametrize(
-    "name", [one for one in EXPERIMENTS if "joint" not in one and "adversarial" not in one]
-)
+@pytest.mark.parametrize("name", [one for one in EXPERIMENTS if "joint" not in one and "adversarial" not in one])
 def test_a_dry_run_tells_minutes_for_every_experiment(name: str) -> None:
     assert any(line.startswith("time: about ") for line in dry_run(small(name)))
 
@@ -98,9 +89,7 @@ def test_a_model_of_unknown_size_or_elsewhere_has_no_forecast(tmp_path: Path) ->
     shape |= {"intermediate_size": 128, "vocab_size": 512, "max_position_embeddings": 512}
     shape |= {"rms_norm_eps": 1e-5, "tie_word_embeddings": True}
     (tmp_path / "config.json").write_text(json.dumps(shape))
-    tiny, usual = (
-        minutes(small("sft/lora", model_name=one)) for one in (str(tmp_path), SMALL_MODEL)
-    )
+    tiny, usual = (minutes(small("sft/lora", model_name=one)) for one in (str(tmp_path), SMALL_MODEL))
     assert tiny is not None
     assert usual is not None
     assert tiny < usual / 10

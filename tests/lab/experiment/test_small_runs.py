@@ -32,14 +32,7 @@ TEMPLATE = (
     "{%- for message in messages -%}{{- '<' + message.role + '>\\n' + message.content }}"
     "{{- eos_token + '\\n' }}{%- endfor -%}{%- if add_generation_prompt -%}{{- '<assistant>\\n' }}{%- endif -%}"
 )
-TINY = {
-    "steps": "2",
-    "lora_rank": "2",
-    "max_tokens": "6",
-    "eval_every": "1",
-    "save_every": "0",
-    "eval_items": "4",
-}
+TINY = {"steps": "2", "lora_rank": "2", "max_tokens": "6", "eval_every": "1", "save_every": "0", "eval_items": "4"}
 
 
 @pytest.fixture(scope="module")

@@ -53,9 +53,7 @@ def judge(
     async def main() -> list[Judged | JudgeFailure]:
         async with server:
             made = ChatSettings(judge_model="m", judge_base_url=server.url, **settings)
-            async with ChatJudge(
-                made, cache=cache, api_key=KEY, clock=clock or InstantClock()
-            ) as judge:
+            async with ChatJudge(made, cache=cache, api_key=KEY, clock=clock or InstantClock()) as judge:
                 return await judge.judge_all(requests)
 
     return run(main())
@@ -71,9 +69,13 @@ def test_verdicts_and_tokens_come_back_in_order() -> None:
         return completion(ratings("Yes", "Yes" if odd else "No"))
 
     results = judge(ScriptedJudge(then=Say(body=by_response)), asked(5))
-    assert [
-        pass_rate([v.passed for v in r.verdicts]) for r in results if isinstance(r, Judged)
-    ] == [0.5, 1.0, 0.5, 1.0, 0.5]
+    assert [pass_rate([v.passed for v in r.verdicts]) for r in results if isinstance(r, Judged)] == [
+        0.5,
+        1.0,
+        0.5,
+        1.0,
+        0.5,
+    ]
     assert all(r.spent == Spent(calls=1, prompt_tokens=100, completion_tokens=20) for r in results)
 
 
@@ -121,9 +123,7 @@ def test_a_call_without_an_answer_is_given_up_and_tried_again() -> None:
     [result] = judge(ScriptedJudge([Say(hang=True)]), asked(1), judge_timeout_s=0.05)
     assert isinstance(result, Judged)
     assert result.spent.calls == 2
-    [result] = judge(
-        ScriptedJudge(then=Say(hang=True)), asked(1), judge_timeout_s=0.02, judge_max_retries=1
-    )
+    [result] = judge(ScriptedJudge(then=Say(hang=True)), asked(1), judge_timeout_s=0.02, judge_max_retries=1)
     assert isinstance(result, JudgeFailure)
     assert result.cause is FailureCause.TIMED_OUT
 
@@ -142,21 +142,13 @@ def test_an_answer_that_never_ends_is_given_up() -> None:
     [
         (("Retry-After: 7",), 7.0),
         (("Retry-After: Thu, 01 Jan 1970 00:01:10 GMT",), 10.0),
-        (
-            (
-                "Retry-After: Fri, 02 Jan 2026 00:00:20 GMT",
-                "Date: Fri, 02 Jan 2026 00:00:00 GMT",
-            ),
-            20.0,
-        ),
+        (("Retry-After: Fri, 02 Jan 2026 00:00:20 GMT", "Date: Fri, 02 Jan 2026 00:00:00 GMT"), 20.0),
     ],
 )
 @pytest.mark.parametrize("status", [429, 503])
 def test_retry_after_is_honoured(status: int, headers: tuple[str, ...], least: float) -> None:
     clock = InstantClock(wall=60.0)
-    [result] = judge(
-        ScriptedJudge([refused(status, "slow down", None, *headers)]), asked(1), clock=clock
-    )
+    [result] = judge(ScriptedJudge([refused(status, "slow down", None, *headers)]), asked(1), clock=clock)
     assert isinstance(result, Judged)
     assert least <= clock.now() <= least + 0.3
 
@@ -321,9 +313,7 @@ def test_the_key_is_nowhere_but_in_the_header(
         async with server:
             monkeypatch.setenv("OPENAI_BASE_URL", server.url)
             settings = ChatSettings(judge_model="m")
-            async with ChatJudge(
-                settings, cache=VerdictCache(tmp_path), clock=InstantClock()
-            ) as judge:
+            async with ChatJudge(settings, cache=VerdictCache(tmp_path), clock=InstantClock()) as judge:
                 seen.extend([repr(judge), repr(settings), str(vars(judge)), str(judge.left_out)])
                 return [(await judge.judge_all([request]))[0] for request in asked(3)]
 
@@ -337,9 +327,7 @@ def test_the_key_is_nowhere_but_in_the_header(
     assert KEY[:8] not in everything
 
 
-def test_settings_that_cannot_be_are_refused_without_showing_a_secret(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_settings_that_cannot_be_are_refused_without_showing_a_secret(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
     monkeypatch.delenv("OPENAI_BASE_URL", raising=False)
     with pytest.raises(ConfigError, match="OPENAI_API_KEY"):
@@ -376,9 +364,7 @@ def test_code_without_an_event_loop_judges_again_and_again() -> None:
         assert ready.wait(HANG_S)
         settings = ChatSettings(judge_model="m", judge_base_url=started[0])
         with BlockingJudge(settings, api_key=KEY) as judge:
-            assert all(
-                r.spent.calls == 1 for r in judge.judge_all(asked(2)) if isinstance(r, Judged)
-            )
+            assert all(r.spent.calls == 1 for r in judge.judge_all(asked(2)) if isinstance(r, Judged))
             [last] = judge.judge_all(asked(1))
             assert isinstance(last, Judged)
     finally:

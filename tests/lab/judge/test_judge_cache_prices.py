@@ -75,9 +75,7 @@ def test_costs_are_computed_and_an_unknown_judge_has_none() -> None:
 
 def test_the_users_prices_come_over_the_shipped_ones(tmp_path: Path) -> None:
     mine = tmp_path / "prices.toml"
-    mine.write_text(
-        '[models.my-own]\nprompt = 1\ncompletion = 0\n[models."gpt-5-mini"]\nprompt = 9\ncompletion = 9\n'
-    )
+    mine.write_text('[models.my-own]\nprompt = 1\ncompletion = 0\n[models."gpt-5-mini"]\nprompt = 9\ncompletion = 9\n')
     prices, spent = load_prices(mine), Spent(prompt_tokens=1_000_000)
     assert prices.dollars("my-own", spent) == 1.0
     assert prices.dollars("gpt-5-mini", spent) == 9.0

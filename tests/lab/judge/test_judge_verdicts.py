@@ -6,15 +6,7 @@ import pytest
 from scripted_judge import ratings
 
 from tinsmith.lab.judge.tree import pass_rate
-from tinsmith.lab.judge.verdicts import (
-    FailureCause,
-    Judged,
-    JudgeFailure,
-    ParseFailure,
-    Spent,
-    Verdict,
-    parse_verdicts,
-)
+from tinsmith.lab.judge.verdicts import FailureCause, Judged, JudgeFailure, ParseFailure, Spent, Verdict, parse_verdicts
 from tinsmith.types.errors import JudgeError
 
 
@@ -24,11 +16,7 @@ def test_each_criterion_has_its_verdict_in_order() -> None:
     assert not isinstance(verdicts, ParseFailure)
     judged = Judged(verdicts=verdicts, spent=Spent(calls=2, prompt_tokens=7), from_cache=False)
     assert pass_rate([v.passed for v in judged.verdicts]) == 2 / 3
-    assert (judged.spent.calls, judged.spent.prompt_tokens, judged.spent.completion_tokens) == (
-        2,
-        7,
-        0,
-    )
+    assert (judged.spent.calls, judged.spent.prompt_tokens, judged.spent.completion_tokens) == (2, 7, 0)
 
 
 @pytest.mark.parametrize(
@@ -62,9 +50,7 @@ def test_anything_else_is_a_failure_with_its_reason(text: str, failure: ParseFai
 
 
 def test_a_failure_becomes_an_error_of_few_lines() -> None:
-    failure = JudgeFailure(
-        cause=FailureCause.TIMED_OUT, detail="no answer in 60 s", spent=Spent(calls=4)
-    )
+    failure = JudgeFailure(cause=FailureCause.TIMED_OUT, detail="no answer in 60 s", spent=Spent(calls=4))
     error = failure.error()
     assert isinstance(error, JudgeError)
     assert "60 s" in str(error)
@@ -74,6 +60,4 @@ def test_a_failure_becomes_an_error_of_few_lines() -> None:
 
 def test_what_was_spent_adds_up() -> None:
     one = Spent(calls=1, prompt_tokens=2, completion_tokens=3)
-    assert one + Spent(calls=1, estimated=True) == Spent(
-        calls=2, prompt_tokens=2, completion_tokens=3, estimated=True
-    )
+    assert one + Spent(calls=1, estimated=True) == Spent(calls=2, prompt_tokens=2, completion_tokens=3, estimated=True)

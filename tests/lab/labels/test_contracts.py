@@ -12,24 +12,13 @@ from task_cases import C, D, N
 
 from cpu_limit import guarded
 from tinsmith.lab.labels.answers import Answer, Confidence, Outcome
-from tinsmith.lab.labels.contracts import (
-    CONTRACTS,
-    FOUR_KEY,
-    NOVELTY_TWO_KEY,
-    TWO_KEY,
-    contract_for,
-)
+from tinsmith.lab.labels.contracts import CONTRACTS, FOUR_KEY, NOVELTY_TWO_KEY, TWO_KEY, contract_for
 from tinsmith.lab.labels.subjects import Subject
 from tinsmith.lab.labels.wrappings import outer_object, without_think
 from tinsmith.types.errors import ConfigError, ContractError
 
 GOOD = f'{{"disruption_label": "{N}", "confidence": "high"}}'
-FOUR = {
-    "disruption_label": N,
-    "label_justification": "narrow",
-    "evidence_signals": ["one valley"],
-    "confidence": "low",
-}
+FOUR = {"disruption_label": N, "label_justification": "narrow", "evidence_signals": ["one valley"], "confidence": "low"}
 
 
 def test_a_good_answer() -> None:
@@ -163,9 +152,7 @@ def test_thoughts_are_cut_out_as_they_open_and_close() -> None:
 @given(
     st.text()
     | st.text(st.characters(categories=("Cs", "Nd", "Po")))
-    | st.lists(
-        st.sampled_from(["{", "}", '"', "<think>", "</think>", "```", GOOD, "\ud800", "\\", " "])
-    ).map("".join)
+    | st.lists(st.sampled_from(["{", "}", '"', "<think>", "</think>", "```", GOOD, "\ud800", "\\", " "])).map("".join)
 )
 def test_no_text_makes_the_parser_fail(text: str) -> None:
     for contract in (FOUR_KEY, TWO_KEY):
@@ -178,9 +165,7 @@ def test_no_text_makes_the_parser_fail(text: str) -> None:
         assert not (answer.has_fence and answer.parse_ok)
 
 
-@pytest.mark.parametrize(
-    "unit", ["<think", "<think>", "</think>", "<", "```", "{", "}", '\\"', '"', "[", "{}", "\n"]
-)
+@pytest.mark.parametrize("unit", ["<think", "<think>", "</think>", "<", "```", "{", "}", '\\"', '"', "[", "{}", "\n"])
 def test_long_answers_take_linear_time(unit: str) -> None:
     text = unit * (1_600_000 // len(unit))
     with guarded():

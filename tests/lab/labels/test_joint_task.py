@@ -40,12 +40,7 @@ def said(*labels: str) -> Answer:
 def test_both_labels_are_read_in_any_order() -> None:
     text = '{"confidence": "high", "novelty_label": "balanced", "disruption_label": "disruptive"}'
     answer = THREE_KEY.parse(text)
-    assert (
-        answer.predicted_labels
-        == answer.labels
-        == answer.lenient_labels
-        == ("disruptive", "balanced")
-    )
+    assert answer.predicted_labels == answer.labels == answer.lenient_labels == ("disruptive", "balanced")
     assert (answer.outcome, answer.confidence) == (Outcome.OK, Confidence.HIGH)
     assert [answer.alone(place).predicted for place in (0, 1)] == ["disruptive", "balanced"]
 
@@ -73,9 +68,7 @@ def test_half_an_answer_is_none_and_one_tasks_answer_is_no_joint_one() -> None:
     for contract in (TWO_KEY, NOVELTY_TWO_KEY):
         text = contract.answer_text(contract.labels[0], Confidence.LOW)
         assert THREE_KEY.parse(text).outcome is Outcome.BAD_KEYS
-        assert contract.parse(THREE_KEY.answer_text(GOLDS, Confidence.LOW)).outcome is (
-            Outcome.BAD_KEYS
-        )
+        assert contract.parse(THREE_KEY.answer_text(GOLDS, Confidence.LOW)).outcome is (Outcome.BAD_KEYS)
 
 
 def test_thoughts_and_fences_are_faults_and_read_leniently() -> None:
@@ -106,9 +99,7 @@ def test_five_keys_want_reasons() -> None:
     assert FOUR_KEY.parse(text).outcome is Outcome.BAD_KEYS
     for contract in (THREE_KEY, FIVE_KEY):
         jsonschema.Draft202012Validator.check_schema(contract.schema())
-        jsonschema.validate(
-            json.loads(contract.answer_text(GOLDS, Confidence.LOW)), contract.schema()
-        )
+        jsonschema.validate(json.loads(contract.answer_text(GOLDS, Confidence.LOW)), contract.schema())
         with pytest.raises(jsonschema.ValidationError):
             jsonschema.validate({**json.loads(text), "novelty_label": "x"}, contract.schema())
 
@@ -126,9 +117,7 @@ def test_the_plain_prompt_says_every_label_and_key_of_its_contract() -> None:
         task = make_joint_task(contract=contract)
         system, user = messages(task, paper())
         assert all(f'"{key}"' in system.content for key in task.contract.keys)
-        assert all(
-            f'"{label}"' in system.content for subject in Subject for label in subject.labels
-        )
+        assert all(f'"{label}"' in system.content for subject in Subject for label in subject.labels)
         assert "17" in user.content
 
 
@@ -146,9 +135,7 @@ def test_identities_differ_and_unknown_names_are_refused() -> None:
         make_joint_task(contract="two_key")
 
 
-@pytest.mark.parametrize(
-    "text", ["disruption_label: x", '"novelty_label"', "0.0213471", "0.51237", "cd_index"]
-)
+@pytest.mark.parametrize("text", ["disruption_label: x", '"novelty_label"', "0.0213471", "0.51237", "cd_index"])
 def test_neither_label_nor_score_may_stand_in_the_papers_text(text: str) -> None:
     leaky = Item(paper=paper(abstract=f"We. {text}"), golds=GOLDS, hidden=ITEM.hidden)
     with pytest.raises(DataError, match="field: paper W1 = "):

@@ -119,11 +119,7 @@ def test_one_planted_leak_stops_the_run_before_anything_of_it_is_sent() -> None:
 WORDS = st.text(st.characters(exclude_categories=("Cs", "Nd"), exclude_characters="_:"))
 
 
-@given(
-    WORDS,
-    WORDS,
-    st.sampled_from(["disruptive", "consolidating", "neutral"]),
-)
+@given(WORDS, WORDS, st.sampled_from(["disruptive", "consolidating", "neutral"]))
 def test_the_prompt_does_not_depend_on_gold_and_passes(title: str, text: str, gold: str) -> None:
     one = Item(paper=paper(title=title, abstract=text), golds=(gold,))
     check_prompt(TASK, one, messages(TASK, one.paper))

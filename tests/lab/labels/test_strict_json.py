@@ -9,14 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cpu_limit import guarded
-from tinsmith.lab.strict_json import (
-    MAX_NESTING,
-    JsonNumber,
-    JsonObject,
-    JsonValue,
-    NotJsonError,
-    read_json,
-)
+from tinsmith.lab.strict_json import MAX_NESTING, JsonNumber, JsonObject, JsonValue, NotJsonError, read_json
 
 
 def plain(value: JsonValue) -> object:
@@ -114,13 +107,7 @@ def test_any_text_is_json_or_not_json(text: str) -> None:
 
 @pytest.mark.parametrize(
     "text",
-    [
-        '"' + '\\"' * 400_000,
-        "[" * 20 + '"' * 800_000,
-        "{" * 800_000,
-        "[1," * 400_000,
-        " " * 800_000,
-    ],
+    ['"' + '\\"' * 400_000, "[" * 20 + '"' * 800_000, "{" * 800_000, "[1," * 400_000, " " * 800_000],
     ids=["escapes", "quotes", "braces", "lists", "blanks"],
 )
 def test_long_texts_take_linear_time(text: str) -> None:

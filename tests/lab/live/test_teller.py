@@ -69,11 +69,7 @@ def test_in_a_terminal_a_table_is_redrawn_and_its_last_state_has_every_evaluatio
     last = text[text.rindex("step 4/4") :]
     assert last.count("ALARM") == 1
     figures = [line.split() for line in last.splitlines() if line.strip()[:1].isdigit()]
-    assert [(row[0], row[2]) for row in figures] == [
-        ("0", "0.000"),
-        ("2", "0.250"),
-        ("4", "0.500"),
-    ]
+    assert [(row[0], row[2]) for row in figures] == [("0", "0.000"), ("2", "0.250"), ("4", "0.500")]
 
 
 def test_quiet_tells_nothing() -> None:

@@ -28,8 +28,7 @@ def watch(answers: Sequence[Workers | None]) -> tuple[WorkerWatch, list[str], li
 
 
 @pytest.mark.parametrize(
-    "nothing",
-    [None, {}, [], {"workers": []}, {"detail": "Not Found"}, {"workers": [{"name": "a"}]}, "?"],
+    "nothing", [None, {}, [], {"workers": []}, {"detail": "Not Found"}, {"workers": [{"name": "a"}]}, "?"]
 )
 def test_a_server_that_tells_of_no_workers_is_asked_once(nothing: object) -> None:
     looking, said, shown = watch([read_workers(nothing)])
@@ -79,9 +78,7 @@ class Terminal(io.StringIO):
         return True
 
 
-def test_in_a_terminal_they_have_a_line_below_the_table_and_elsewhere_none(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_in_a_terminal_they_have_a_line_below_the_table_and_elsewhere_none(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setenv("COLUMNS", "100")
     for out in (Terminal(), io.StringIO()):

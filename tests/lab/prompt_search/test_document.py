@@ -4,14 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tinsmith.lab.prompt_search.document import (
-    MOST_LINES,
-    Change,
-    Document,
-    Edit,
-    edited,
-    placed,
-)
+from tinsmith.lab.prompt_search.document import MOST_LINES, Change, Document, Edit, edited, placed
 from tinsmith.types.errors import ConfigError
 
 ADD, DELETE, REPLACE, SWAP = Change.ADD, Change.DELETE, Change.REPLACE, Change.SWAP

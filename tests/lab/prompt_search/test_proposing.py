@@ -43,17 +43,7 @@ def test_an_edit_is_read_as_it_is_written(edit: Edit) -> None:
 
 
 @pytest.mark.parametrize(
-    "text",
-    [
-        "",
-        "add:",
-        "say: a",
-        "replace: a",
-        "replace: => b",
-        "swap: a <>",
-        "add a",
-        f"add: {'x' * 400}",
-    ],
+    "text", ["", "add:", "say: a", "replace: a", "replace: => b", "swap: a <>", "add a", f"add: {'x' * 400}"]
 )
 def test_what_is_no_edit_is_not_read(text: str) -> None:
     assert read_edit(text) is None

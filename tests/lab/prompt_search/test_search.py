@@ -168,12 +168,7 @@ def test_settings_that_cannot_be_are_refused() -> None:
     with pytest.raises(ConfigError, match="gate"):
         SearchSettings(gate=0)
     empty = Search(
-        train=(),
-        selection=SELECTION,
-        prompts={},
-        score=Made(helped),
-        proposer=Grammar(GOOD),
-        settings=SearchSettings(),
+        train=(), selection=SELECTION, prompts={}, score=Made(helped), proposer=Grammar(GOOD), settings=SearchSettings()
     )
     with pytest.raises(ConfigError, match="items"):
         empty.run(START)

@@ -39,10 +39,7 @@ def rollout(step: int, split: str, prompt: int, sample: int) -> dict[str, Any]:
 
 
 def marks(value: float) -> dict[str, Any]:
-    return {
-        name: {"sha256": f"{value + i}", "norm": 2.0, "sketch": [value + i] * 8}
-        for i, name in enumerate(TENSORS)
-    }
+    return {name: {"sha256": f"{value + i}", "norm": 2.0, "sketch": [value + i] * 8} for i, name in enumerate(TENSORS)}
 
 
 def files() -> Files:
@@ -77,9 +74,7 @@ def write(folder: Path, contents: Files) -> Path:
     return folder
 
 
-def compared(
-    tmp_path: Path, change: Callable[[Files], object], *, steps: int | None = None
-) -> Comparison:
+def compared(tmp_path: Path, change: Callable[[Files], object], *, steps: int | None = None) -> Comparison:
     changed = files()
     change(changed)
     pair = write(tmp_path / "one", files()), write(tmp_path / "two", changed)
@@ -87,11 +82,7 @@ def compared(
 
 
 def train(contents: Files, step: int) -> list[dict[str, Any]]:
-    return [
-        line
-        for line in contents["rollouts.jsonl"]
-        if (line["step"], line["split"]) == (step, "train")
-    ]
+    return [line for line in contents["rollouts.jsonl"] if (line["step"], line["split"]) == (step, "train")]
 
 
 def ulp(value: float) -> float:
@@ -325,9 +316,7 @@ def test_without_a_trace_the_phase_is_not_known(tmp_path: Path) -> None:
 # The verb
 
 
-def test_the_verb_says_it_in_few_lines_and_by_its_exit_code(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_verb_says_it_in_few_lines_and_by_its_exit_code(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     def changed(two: Files) -> None:
         train(two, 0)[0]["logprobs"][0] = -0.75
         two["trace.jsonl"] = []

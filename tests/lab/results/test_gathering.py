@@ -10,9 +10,7 @@ from tinsmith.lab.runs.reader import read_run
 from tinsmith.lab.runs.records import Split
 
 
-def test_evaluations_from_rollouts_agree_with_the_metrics_that_training_wrote(
-    tmp_path: Path,
-) -> None:
+def test_evaluations_from_rollouts_agree_with_the_metrics_that_training_wrote(tmp_path: Path) -> None:
     run = read_run(write_run(tmp_path / "run", LADDER["exp5"]))
     gathered = gather(run)
     assert disagreements(run, gathered) == ()
@@ -49,9 +47,7 @@ def test_a_second_answer_to_a_paper_is_not_counted(tmp_path: Path) -> None:
     with (folder / "rollouts.jsonl").open("ab") as file:
         file.write(lines[-1])
     gathered = gather(read_run(folder))
-    assert gathered.notes == (
-        "1 evaluation rollouts answer a paper again; the first answer is counted.",
-    )
+    assert gathered.notes == ("1 evaluation rollouts answer a paper again; the first answer is counted.",)
     last = gathered.last(Split.TEST_GREEDY)
     assert last is not None
     assert len(last.answers) == 210
@@ -60,9 +56,7 @@ def test_a_second_answer_to_a_paper_is_not_counted(tmp_path: Path) -> None:
 def test_an_unknown_label_is_a_note_and_no_crash(tmp_path: Path) -> None:
     folder = write_run(tmp_path / "run", LADDER["exp4"])
     file = folder / "rollouts.jsonl"
-    file.write_text(
-        file.read_text("utf-8").replace('"gold": "neutral"', '"gold": "novel"'), "utf-8"
-    )
+    file.write_text(file.read_text("utf-8").replace('"gold": "neutral"', '"gold": "novel"'), "utf-8")
     gathered = gather(read_run(folder))
     assert gathered.evaluations == {}
     assert "The rollouts of eval at step 0 cannot be scored" in gathered.notes[0]

@@ -21,9 +21,7 @@ pytestmark = pytest.mark.whole
 
 
 def arms(folder: Path, *stories: Story) -> tuple[Arm, ...]:
-    return arms_of(
-        read_run(write_run(folder / str(place), story)) for place, story in enumerate(stories)
-    )
+    return arms_of(read_run(write_run(folder / str(place), story)) for place, story in enumerate(stories))
 
 
 def claim(judged: tuple[Judged, ...], first: str, second: str) -> Judged:
@@ -42,10 +40,7 @@ def learned(judged: tuple[Judged, ...], first: str) -> Judged:
 
 def test_seeds_of_one_experiment_are_one_arm(tmp_path: Path) -> None:
     found = arms(tmp_path, *seeds_of(LADDER["exp6"], 2, 0, 1), LADDER["sft"])
-    assert [(arm.name, arm.seeds()) for arm in found] == [
-        ("remedy/exp6@1", "0, 1, 2"),
-        ("sft/lora@1", "0"),
-    ]
+    assert [(arm.name, arm.seeds()) for arm in found] == [("remedy/exp6@1", "0, 1, 2"), ("sft/lora@1", "0")]
     answers = found[0].answers()
     assert answers is not None
     assert answers.num_seeds == 3
@@ -66,10 +61,7 @@ def test_a_seed_that_was_run_twice_is_one_seed(tmp_path: Path) -> None:
 def test_runs_that_differ_by_more_than_the_seed_are_arms_apart(tmp_path: Path) -> None:
     longer = replace(LADDER["exp6"], steps=80)
     found = arms(tmp_path, LADDER["exp6"], longer)
-    assert [arm.name for arm in found] == [
-        "remedy/exp6@1 (steps=60)",
-        "remedy/exp6@1 (steps=80)",
-    ]
+    assert [arm.name for arm in found] == ["remedy/exp6@1 (steps=60)", "remedy/exp6@1 (steps=80)"]
 
 
 def test_a_remedy_that_is_better_in_every_respect_may_be_claimed(tmp_path: Path) -> None:
@@ -111,10 +103,7 @@ def test_a_control_of_another_method_is_named(tmp_path: Path) -> None:
 def test_sft_is_also_to_be_beaten_with_its_offsets(tmp_path: Path) -> None:
     offset = replace(LADDER["sft"], name="sft/lora_offset", offset=True)
     found = judge_arms(arms(tmp_path, LADDER["exp6"], offset))
-    assert [one.second for one in beats(found)] == [
-        "sft/lora_offset@1",
-        "sft/lora_offset@1 with offsets",
-    ]
+    assert [one.second for one in beats(found)] == ["sft/lora_offset@1", "sft/lora_offset@1 with offsets"]
 
 
 def test_arms_on_other_papers_are_refused_in_words(tmp_path: Path) -> None:
@@ -148,9 +137,7 @@ def test_one_run_alone_is_held_against_the_baselines_of_its_slice(tmp_path: Path
 
 
 @pytest.mark.parametrize("baseline", [Baseline.MAJORITY, Baseline.METADATA, Baseline.TEXT])
-def test_an_unpaired_baseline_has_the_confusion_of_the_report(
-    tmp_path: Path, baseline: Baseline
-) -> None:
+def test_an_unpaired_baseline_has_the_confusion_of_the_report(tmp_path: Path, baseline: Baseline) -> None:
     (arm,) = arms(tmp_path, LADDER["exp6"])
     answers, report = arm.answers(), arm.first.baselines
     assert answers is not None
@@ -215,10 +202,7 @@ def test_a_baselines_own_answers_come_out_as_they_were_kept(tmp_path: Path) -> N
     # A paper that the baseline never answered makes all of it unpaired, and so do answers that are not there.
     del told[answers.items[0]]
     fewer = replace(arm.first, baseline_answers={Baseline.METADATA: told})
-    for score, run in (
-        (scores[Baseline.METADATA], fewer),
-        (scores[Baseline.TEXT], fewer),
-    ):
+    for score, run in ((scores[Baseline.METADATA], fewer), (scores[Baseline.TEXT], fewer)):
         expected = unpaired(score, answers).predicted
         assert (rival(score, run, answers).predicted == expected).all()
 

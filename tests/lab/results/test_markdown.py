@@ -56,9 +56,7 @@ def test_every_figure_of_the_page_is_there(tmp_path: Path) -> None:
 
 def test_the_same_folders_give_the_same_bytes(tmp_path: Path) -> None:
     folders = [write_run(tmp_path / name, LADDER[name]) for name in ("exp4", "exp6")]
-    once, again = (
-        markdown_report(document_html(compared(folders).page), folders) for _ in range(2)
-    )
+    once, again = (markdown_report(document_html(compared(folders).page), folders) for _ in range(2))
     assert once == again
     assert once.count("## Over the steps: ") == 2
 

@@ -132,9 +132,7 @@ def test_embedded_json_has_nothing_that_html_or_javascript_would_read() -> None:
 
 
 @pytest.mark.parametrize("left", [0, 1])
-def test_a_folder_with_little_in_it_still_has_a_page_that_says_what_is_missing(
-    tmp_path: Path, left: int
-) -> None:
+def test_a_folder_with_little_in_it_still_has_a_page_that_says_what_is_missing(tmp_path: Path, left: int) -> None:
     folder = write_run(tmp_path / "run", LADDER["exp4"])
     for file in folder.iterdir():
         if file.name != "config.json":
@@ -219,9 +217,7 @@ def test_a_run_is_not_compared_with_itself(exp5: Path) -> None:
 
 
 def test_pages_say_how_the_baselines_are_compared(tmp_path: Path) -> None:
-    first, second = (
-        write_run(tmp_path / key, replace(LADDER[key], steps=20)) for key in ("exp4", "exp6")
-    )
+    first, second = (write_run(tmp_path / key, replace(LADDER[key], steps=20)) for key in ("exp4", "exp6"))
     assert "compared unpaired" in page_of(second)
     keep_answers(second, spoilt_every=5)
     assert "Baselines are compared paper by paper." in page_of(second)

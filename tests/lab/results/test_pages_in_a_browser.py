@@ -18,9 +18,7 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return report_of(write_run(tmp_path_factory.mktemp("runs") / "exp4", story))
 
 
-def test_a_page_opens_from_disk_without_an_error_and_asks_nobody_for_anything(
-    page: Path, tmp_path: Path
-) -> None:
+def test_a_page_opens_from_disk_without_an_error_and_asks_nobody_for_anything(page: Path, tmp_path: Path) -> None:
     seen = opened(page, tmp_path)
     assert seen.console == ()
     assert seen.asked == ()
@@ -49,9 +47,7 @@ def test_this_check_would_see_a_request_and_an_error(page: Path, tmp_path: Path)
 
 def test_the_pages_policy_stops_what_is_not_its_own(page: Path, tmp_path: Path) -> None:
     html = page.read_text(encoding="utf-8")
-    probe = (
-        '<img src="http://nowhere.invalid/probe.png"><script>document.title="taken"</script></main>'
-    )
+    probe = '<img src="http://nowhere.invalid/probe.png"><script>document.title="taken"</script></main>'
     file = tmp_path / "closed.html"
     file.write_text(html.replace("</main>", probe), encoding="utf-8")
     seen = opened(file, tmp_path)

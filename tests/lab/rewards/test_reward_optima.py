@@ -9,9 +9,7 @@ from tinsmith.lab.labels.task import TASKS
 from tinsmith.lab.rewards.registry import make_reward
 from tinsmith.lab.rewards.set_rewards import per_label_at
 
-POSTERIORS = np.array(
-    [[0.36, 0.38, 0.26], [0.36, 0.26, 0.38], [0.31, 0.40, 0.29], [0.3033, 0.2933, 0.4033]]
-)
+POSTERIORS = np.array([[0.36, 0.38, 0.26], [0.36, 0.26, 0.38], [0.31, 0.40, 0.29], [0.3033, 0.2933, 0.4033]])
 """Four kinds of papers, equally frequent; each class has a third of the papers."""
 
 
@@ -44,9 +42,7 @@ def climbed(name: str) -> np.ndarray:
         ("inverse_share", 0.384, (0.347, 0.402, 0.404)),
     ],
 )
-def test_the_rule_that_a_reward_makes_optimal(
-    name: str, accuracy: float, recalls: tuple[float, ...]
-) -> None:
+def test_the_rule_that_a_reward_makes_optimal(name: str, accuracy: float, recalls: tuple[float, ...]) -> None:
     confusion = climbed(name)
     assert np.trace(confusion) == pytest.approx(accuracy, abs=2e-3)
     assert np.diag(confusion) * 3 == pytest.approx(recalls, abs=5e-3)

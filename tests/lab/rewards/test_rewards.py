@@ -28,9 +28,7 @@ def total(name: str, gold: str, answer: Answer) -> float:
     ("name", "right", "wrong", "invalid", "unparsed"),
     [("soft", 0.75, 0.0, -0.5, -1.0), ("strong", 1.05, -0.55, -0.75, -1.0)],
 )
-def test_the_seeds_totals(
-    name: str, right: float, wrong: float, invalid: float, unparsed: float
-) -> None:
+def test_the_seeds_totals(name: str, right: float, wrong: float, invalid: float, unparsed: float) -> None:
     for label in TASK.labels:
         other = next(one for one in TASK.labels if one != label)
         assert total(name, label, said(label)) == right
@@ -54,12 +52,7 @@ def test_exp5_pays_three_times_for_the_first_class_alone() -> None:
 def test_a_think_tag_within_a_valid_answer_costs_one_and_nothing_else() -> None:
     answer = FOUR_KEY.parse(
         json.dumps(
-            {
-                "disruption_label": D,
-                "label_justification": "<think>",
-                "evidence_signals": [],
-                "confidence": "low",
-            }
+            {"disruption_label": D, "label_justification": "<think>", "evidence_signals": [], "confidence": "low"}
         )
     )
     [terms] = make_reward("strong", TASK).score([D], [answer])
@@ -80,11 +73,7 @@ def test_terms_are_named_and_add_up() -> None:
 
 def test_class_weights_multiply_the_correct_task_term() -> None:
     reward = make_reward("strong", TASK, class_weights={N: 1.3})
-    assert reward.per_label().tolist() == [
-        [1.05, -0.55, -0.55],
-        [-0.55, 1.05, -0.55],
-        [-0.55, -0.55, 1.35],
-    ]
+    assert reward.per_label().tolist() == [[1.05, -0.55, -0.55], [-0.55, 1.05, -0.55], [-0.55, -0.55, 1.35]]
     # What is given replaces exp5's own weights.
     even = make_reward("exp5", TASK, class_weights={})
     assert even.per_label().tolist() == make_reward("strong", TASK).per_label().tolist()

@@ -85,9 +85,7 @@ def test_exp6_is_clipped_and_floored() -> None:
     assert task_terms("macro_f1", rare, high=100.0)[0, 0] == pytest.approx(2 / 0.05 / 2)
     assert task_terms("macro_f1", rare)[0, 0] == pytest.approx(3.0)
     assert task_terms("macro_f1", rare, scale=9.0)[0, 1] == pytest.approx(-1.0)
-    assert task_terms("macro_f1", BALANCED, scale=0.5) == pytest.approx(
-        0.5 * task_terms("macro_f1", BALANCED)
-    )
+    assert task_terms("macro_f1", BALANCED, scale=0.5) == pytest.approx(0.5 * task_terms("macro_f1", BALANCED))
 
 
 # --- prior matching, dual, G-mean, inverse share
@@ -100,9 +98,7 @@ def test_exp7_by_hand() -> None:
     shares = np.array([0.9, 0.06, 0.04])
     offsets = np.log(shares * 3)
     assert task_terms("prior_matching", tilted) == pytest.approx(at_prior - offsets)
-    assert task_terms("prior_matching", tilted, strength=0.25) == pytest.approx(
-        at_prior - 0.25 * offsets
-    )
+    assert task_terms("prior_matching", tilted, strength=0.25) == pytest.approx(at_prior - 0.25 * offsets)
     collapsed = np.array([[0, 0, 1 / 3]] * 3)
     assert task_terms("prior_matching", collapsed)[0, 0] == pytest.approx(1 - math.log(0.003))
     prior = {D: 0.2, C: 0.3, N: 0.5}

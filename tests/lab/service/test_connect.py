@@ -50,11 +50,7 @@ PARENT = PARENT.replace(
 def _datum(tokens: list[int]) -> tinker.Datum:
     return tinker.Datum(
         model_input=tinker.ModelInput.from_ints(tokens[:-1]),
-        loss_fn_inputs={
-            "target_tokens": tinker.TensorData(
-                data=tokens[1:], dtype="int64", shape=[len(tokens) - 1]
-            )
-        },
+        loss_fn_inputs={"target_tokens": tinker.TensorData(data=tokens[1:], dtype="int64", shape=[len(tokens) - 1])},
     )
 
 
@@ -92,10 +88,7 @@ def test_an_embedded_server_trains_and_samples(tmp_path: Path) -> None:
     [
         (EmbeddedSettings(models={NANO: NANO}), []),
         (EmbeddedSettings(models={NANO: NANO}, workers=2), ["--workers", "2"]),
-        (
-            EmbeddedSettings(models={NANO: NANO}, workers=3, shards=2),
-            ["--workers", "3", "--shards", "2"],
-        ),
+        (EmbeddedSettings(models={NANO: NANO}, workers=3, shards=2), ["--workers", "3", "--shards", "2"]),
     ],
 )
 def test_workers_are_asked_for_only_where_there_are_any(
@@ -123,9 +116,7 @@ def test_a_given_server_is_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
         assert len(server.http.get("/api/v1/sessions").json()["sessions"]) == 1
 
 
-def test_closing_leaves_no_process_and_a_state_in_order(
-    embedded: EmbeddedServer, tmp_path: Path
-) -> None:
+def test_closing_leaves_no_process_and_a_state_in_order(embedded: EmbeddedServer, tmp_path: Path) -> None:
     pid = embedded.pid
     embedded.close()
     assert not Path(f"/proc/{pid}").exists()

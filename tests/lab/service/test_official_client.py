@@ -33,9 +33,7 @@ def test_what_is_not_a_future_is_there_already() -> None:
     assert ready(cast("Future[int]", 4), 0.0) == 4
 
 
-@pytest.mark.parametrize(
-    "told", [[None, -1.0, -2.0], [-1.0, -2.0]], ids=["all tokens", "the first left out"]
-)
+@pytest.mark.parametrize("told", [[None, -1.0, -2.0], [-1.0, -2.0]], ids=["all tokens", "the first left out"])
 def test_log_probabilities_stand_at_their_tokens(told: list[float | None]) -> None:
     assert text_logprobs(told, 3) == [None, -1.0, -2.0]
 
@@ -47,12 +45,9 @@ def test_log_probabilities_that_are_missing_are_an_error(told: list[float | None
 
 
 @pytest.mark.parametrize(
-    ("metrics", "norm"),
-    [({"grad_norm:mean": 2.0}, 2.0), ({"skyrl.ai/grad_norm": 3.0}, 3.0), ({"loss:sum": 1.0}, None)],
+    ("metrics", "norm"), [({"grad_norm:mean": 2.0}, 2.0), ({"skyrl.ai/grad_norm": 3.0}, 3.0), ({"loss:sum": 1.0}, None)]
 )
-def test_the_gradients_norm_has_each_servers_own_name(
-    metrics: dict[str, float], norm: float | None
-) -> None:
+def test_the_gradients_norm_has_each_servers_own_name(metrics: dict[str, float], norm: float | None) -> None:
     assert grad_norm_of(metrics) == norm
 
 
@@ -63,9 +58,7 @@ class _OlderClient:
         return self
 
     def get_server_capabilities(self) -> Any:
-        return types.GetServerCapabilitiesResponse(
-            supported_models=[types.SupportedModel(model_name="one")]
-        )
+        return types.GetServerCapabilitiesResponse(supported_models=[types.SupportedModel(model_name="one")])
 
 
 def test_an_older_client_is_asked_in_its_own_way(monkeypatch: pytest.MonkeyPatch) -> None:

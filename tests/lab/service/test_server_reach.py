@@ -44,9 +44,7 @@ def test_the_right_key_is_taken(address: str, monkeypatch: pytest.MonkeyPatch) -
 
 
 @pytest.mark.parametrize("key", ["tml-wrong", "wrong"])
-def test_a_wrong_key_is_a_mistake_and_is_not_repeated(
-    address: str, monkeypatch: pytest.MonkeyPatch, key: str
-) -> None:
+def test_a_wrong_key_is_a_mistake_and_is_not_repeated(address: str, monkeypatch: pytest.MonkeyPatch, key: str) -> None:
     monkeypatch.setenv(KEY, key)
     with pytest.raises(ConfigError) as caught:
         require_server(address)
@@ -55,9 +53,7 @@ def test_a_wrong_key_is_a_mistake_and_is_not_repeated(
     assert len(str(caught.value).splitlines()) <= 5
 
 
-def test_a_key_that_a_command_hands_out_is_left_to_the_client(
-    address: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_key_that_a_command_hands_out_is_left_to_the_client(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv(KEY, raising=False)
     monkeypatch.setenv("TINKER_CREDENTIAL_CMD", "true")
     require_server(address)

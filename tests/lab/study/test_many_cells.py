@@ -35,9 +35,7 @@ class Fake:
     cores: Sequence[int] = (2,)
     sent: list[NodeCell] = field(default_factory=list[NodeCell])
     most: int = 0
-    _open: list[tuple[Future[Ended], NodeCell]] = field(
-        default_factory=list[tuple[Future[Ended], NodeCell]]
-    )
+    _open: list[tuple[Future[Ended], NodeCell]] = field(default_factory=list[tuple[Future[Ended], NodeCell]])
 
     def nodes(self) -> Sequence[Node]:
         return [node(cores, f"node{i}") for i, cores in enumerate(self.cores)]
@@ -67,10 +65,7 @@ def cells(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[Cell]:
         return list(cells)
 
     monkeypatch.setattr(many_cells, "prepared", all_wait)
-    return [
-        Cell(experiment=SFT_LORA, overrides={"seed": name}, folder=tmp_path / "cells" / name)
-        for name in "abcd"
-    ]
+    return [Cell(experiment=SFT_LORA, overrides={"seed": name}, folder=tmp_path / "cells" / name) for name in "abcd"]
 
 
 @pytest.fixture
@@ -129,21 +124,15 @@ def test_every_cell_is_run_and_no_more_at_once_than_may(
     assert not list(cells[0].folder.parent.iterdir())  # nothing is left beside the cells
 
 
-@pytest.mark.parametrize(
-    "lost", [GONE, Ended(node="one", code=3), Ended(node="one", code=-9)], ids=str
-)
-def test_what_is_lost_is_sent_again(
-    cells: list[Cell], run: Callable[..., list[str]], lost: Answer
-) -> None:
+@pytest.mark.parametrize("lost", [GONE, Ended(node="one", code=3), Ended(node="one", code=-9)], ids=str)
+def test_what_is_lost_is_sent_again(cells: list[Cell], run: Callable[..., list[str]], lost: Answer) -> None:
     machines = Fake({"b": [lost] * (TRIES - 1)})
     run(machines, cells)
     assert [cell.name for cell in machines.sent].count("b") == TRIES
     assert len(machines.sent) == len(cells) + TRIES - 1
 
 
-def test_what_is_lost_each_time_keeps_no_other_from_its_end(
-    cells: list[Cell], run: Callable[..., list[str]]
-) -> None:
+def test_what_is_lost_each_time_keeps_no_other_from_its_end(cells: list[Cell], run: Callable[..., list[str]]) -> None:
     machines = Fake({"b": [GONE] * 9})
     with pytest.raises(LostError) as caught:
         run(machines, cells)

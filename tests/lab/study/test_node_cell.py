@@ -19,12 +19,7 @@ from tinsmith.lab.study.node_cell import Ended, NodeCell, Refused, run_cell
 def sent_from(folder: Path) -> NodeCell:
     (folder / ".a.running").write_text("token")
     return NodeCell(
-        name="a",
-        arguments=("ladder/exp4", "steps=none"),
-        threads=1,
-        here=str(folder),
-        sign=".a.running",
-        token="token",
+        name="a", arguments=("ladder/exp4", "steps=none"), threads=1, here=str(folder), sign=".a.running", token="token"
     )
 
 
@@ -95,9 +90,7 @@ def test_a_run_ends_with_the_process_that_waits_for_it(tmp_path: Path) -> None:
     task = tmp_path / "task.py"
     task.write_text("import threading\nprint('there', flush=True)\nthreading.Event().wait()\n")
     command = [sys.executable, "-m", "tinsmith", "run", "--exit-with-stdin", str(task)]
-    with subprocess.Popen(
-        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env={**os.environ}
-    ) as run:
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env={**os.environ}) as run:
         assert run.stdin is not None
         assert run.stdout is not None
         assert run.stdout.readline() == b"there\n"

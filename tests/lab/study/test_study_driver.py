@@ -49,18 +49,11 @@ def test_every_run_has_a_folder_and_keys_of_its_own(study: Study) -> None:
         "base-seed=1",
         "base-seed=2",
     ]
-    assert cells[5].overrides == {
-        "lora_rank": "4",
-        "steps": "7",
-        "learning_rate": "0.002",
-        "seed": "1",
-    }
+    assert cells[5].overrides == {"lora_rank": "4", "steps": "7", "learning_rate": "0.002", "seed": "1"}
     assert "learning_rate" not in cells[-1].overrides
 
 
-def test_an_arm_with_one_rate_is_not_tuned_and_each_is_reported_with_every_seed(
-    study: Study,
-) -> None:
+def test_an_arm_with_one_rate_is_not_tuned_and_each_is_reported_with_every_seed(study: Study) -> None:
     ran: list[list[str]] = []
     said: list[str] = []
 
@@ -73,12 +66,7 @@ def test_an_arm_with_one_rate_is_not_tuned_and_each_is_reported_with_every_seed(
     assert ran == [[]]
     assert [(one.rate, one.tried) for one in tuned.values()] == [(2e-3, ()), (None, ())]
     stages.report(tuned)
-    assert ran[1] == [
-        "given-rate=0.002-seed=1",
-        "given-rate=0.002-seed=2",
-        "base-seed=1",
-        "base-seed=2",
-    ]
+    assert ran[1] == ["given-rate=0.002-seed=1", "given-rate=0.002-seed=2", "base-seed=1", "base-seed=2"]
     assert said == []
 
 
@@ -90,13 +78,7 @@ def test_a_forecast_names_the_arms_and_builds_nothing(study: Study) -> None:
 
     later = StudyArm("later", "later", SFT_LORA, (1e-3, 2e-3))
     conduct_study(replace(study, dry_run=True), said.append, conduct, later=(later,))
-    assert [line.partition(":")[0] for line in said[:5]] == [
-        "study/made",
-        "SFT",
-        "RL",
-        "the base",
-        "later",
-    ]
+    assert [line.partition(":")[0] for line in said[:5]] == ["study/made", "SFT", "RL", "the base", "later"]
     assert said[1].endswith("0.001, 0.002, 0.004")
     assert said[5].startswith("5 runs to choose rates on seed 0, 8 ")
     assert said[6].startswith("13 runs in ")

@@ -28,20 +28,14 @@ from tinsmith.pages.measures import Measure
 from tinsmith.types.errors import DataError
 
 STORY = Story(name="sft/lora", question="?", kind="sft", reward=None, steps=20, num_eval=180)
-ENDS: Mapping[float, Sequence[Sequence[float]]] = {
-    1e-3: BALANCED,
-    2e-3: BALANCED,
-    4e-3: NO_DISRUPTIVE,
-}
+ENDS: Mapping[float, Sequence[Sequence[float]]] = {1e-3: BALANCED, 2e-3: BALANCED, 4e-3: NO_DISRUPTIVE}
 
 
 def _answers(folder: Path) -> tuple[list[str], list[str]]:
     """What stands in the rollouts of the last examination: true labels and answers."""
     lines = [json.loads(line) for line in (folder / "rollouts.jsonl").read_text().splitlines()]
     asked = [
-        line
-        for line in lines
-        if line["split"] == "eval" and line["step"] == STORY.steps and not line.get("failure")
+        line for line in lines if line["split"] == "eval" and line["step"] == STORY.steps and not line.get("failure")
     ]
     return [line["gold"] for line in asked], [line["predicted"] or "none" for line in asked]
 
@@ -65,9 +59,7 @@ def _put(folder: Path, **changes: object) -> None:
     (folder / MANIFEST).write_text(json.dumps(content))
 
 
-def test_a_rate_as_good_as_the_chosen_one_is_told_from_a_worse_one(
-    folders: dict[float, Path],
-) -> None:
+def test_a_rate_as_good_as_the_chosen_one_is_told_from_a_worse_one(folders: dict[float, Path]) -> None:
     tried = held_against_chosen(read_tried(folders), folders)
     best = chosen(tried)
     assert best.rate in (1e-3, 2e-3)
@@ -76,8 +68,7 @@ def test_a_rate_as_good_as_the_chosen_one_is_told_from_a_worse_one(
     for rate, measure in behind.items():
         assert measure is not None
         first, second = (
-            f1_score(*_answers(folders[each]), labels=list(LABELS), average="macro")
-            for each in (best.rate, rate)
+            f1_score(*_answers(folders[each]), labels=list(LABELS), average="macro") for each in (best.rate, rate)
         )
         assert measure.value == pytest.approx(first - second, abs=1e-12)
     assert {one.rate for one in tried if one.like_the_chosen} == {1e-3, 2e-3} - {best.rate}

@@ -51,10 +51,7 @@ def test_it_reads_items_of_its_own_with_their_own_prompts(tmp_path: Path) -> Non
 
 def test_they_are_part_of_what_a_task_is_and_nothing_where_they_are_unsaid() -> None:
     unsaid = TaskValue(task()).sha256
-    first, second = (
-        TaskValue(task(base_items=READ)).sha256,
-        TaskValue(task(base_items=READ[1:])).sha256,
-    )
+    first, second = (TaskValue(task(base_items=READ)).sha256, TaskValue(task(base_items=READ[1:])).sha256)
     assert len({str(one) for one in (unsaid, first, second)}) == 3
 
 

@@ -24,12 +24,7 @@ def shown(item: Any, random: Random) -> str:
 
 
 def task(**changes: Any) -> Task:
-    parts: dict[str, Any] = {
-        "items": ITEMS,
-        "prompt": "{a}?",
-        "reward": earned,
-        "demonstrate": shown,
-    }
+    parts: dict[str, Any] = {"items": ITEMS, "prompt": "{a}?", "reward": earned, "demonstrate": shown}
     return Task(**{**parts, **changes})
 
 

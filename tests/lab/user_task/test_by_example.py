@@ -75,18 +75,13 @@ def run(server: Connection, capsys: pytest.CaptureFixture[str]) -> Run:
     return run
 
 
-def test_a_task_is_trained_by_example_and_evaluated_like_any_other(
-    run: Run, tmp_path: Path
-) -> None:
+def test_a_task_is_trained_by_example_and_evaluated_like_any_other(run: Run, tmp_path: Path) -> None:
     ran = run("group_size", "groups_per_batch", kind="task_sft", batch_size="4", log_path="run")
     assert ran.code == 0, ran
     metrics = lines(tmp_path / "run", "metrics.jsonl")
     assert all("train/nll" in one for one in metrics[:-1])
     assert {"eval/reward/right", "eval_greedy/reward/right"} <= metrics[-1].keys()
-    assert {one["split"] for one in lines(tmp_path / "run", "rollouts.jsonl")} == {
-        "eval",
-        "eval_greedy",
-    }
+    assert {one["split"] for one in lines(tmp_path / "run", "rollouts.jsonl")} == {"eval", "eval_greedy"}
     assert (tmp_path / "run" / "report.html").is_file()
 
 
@@ -95,15 +90,11 @@ def test_the_first_steps_are_supervised_and_the_others_rewarded(run: Run, tmp_pa
     assert ran.code == 0, ran
     metrics = lines(tmp_path / "run", "metrics.jsonl")
     assert ["train/nll" in one for one in metrics[:3]] == [True, False, False]
-    rewarded = {
-        one["step"] for one in lines(tmp_path / "run", "rollouts.jsonl") if one["split"] == "train"
-    }
+    rewarded = {one["step"] for one in lines(tmp_path / "run", "rollouts.jsonl") if one["split"] == "train"}
     assert rewarded == {1, 2}
 
 
-def test_a_fresh_adapter_has_forgotten_nothing_and_a_trained_one_has(
-    run: Run, tmp_path: Path
-) -> None:
+def test_a_fresh_adapter_has_forgotten_nothing_and_a_trained_one_has(run: Run, tmp_path: Path) -> None:
     where = {"kind": "task_sft", "watch_forgetting": "true", "batch_size": "4"}
     others = ("group_size", "groups_per_batch")
     assert run(*others, **where, steps="0", log_path="fresh").code == 0
@@ -128,9 +119,7 @@ def test_answers_that_fail_end_the_run_and_say_of_which_item(run: Run, tmp_path:
 
 
 @pytest.mark.parametrize("changes", [{"kind": "task_sft"}, {"sft_steps": "1", "steps": "3"}])
-def test_a_task_without_answers_is_not_taught_by_example(
-    tmp_path: Path, changes: dict[str, str]
-) -> None:
+def test_a_task_without_answers_is_not_taught_by_example(tmp_path: Path, changes: dict[str, str]) -> None:
     (tmp_path / "mine.py").write_text(TASK.replace("    answer=answer,\n", ""))
     with pytest.raises(ConfigError) as caught:
         plan_of("mine.py", {**changes, "model_name": NANO, "learning_rate": "1e-3"})
@@ -138,8 +127,7 @@ def test_a_task_without_answers_is_not_taught_by_example(
 
 
 @pytest.mark.parametrize(
-    ("name", "preset"),
-    [(kept.name, preset) for kept in KEPT_TASKS.values() for preset in kept.presets],
+    ("name", "preset"), [(kept.name, preset) for kept in KEPT_TASKS.values() for preset in kept.presets]
 )
 def test_every_preset_of_a_kept_task_is_an_experiment(name: str, preset: str) -> None:
     values = {"items": "6", "held_out_items": "3"} if name == "reasoning_gym" else {}

@@ -66,9 +66,7 @@ def renderer() -> Renderer:
 
 @pytest.mark.parametrize("text", ["found 7", "none", "a b c", "The paper?"])
 @pytest.mark.parametrize("stopped", [True, False])
-def test_the_template_around_an_answer_is_not_the_answers(
-    renderer: Renderer, text: str, stopped: bool
-) -> None:
+def test_the_template_around_an_answer_is_not_the_answers(renderer: Renderer, text: str, stopped: bool) -> None:
     example, weights = renderer.build_supervised_example(
         (Message(role=Role.USER, content="go"), Message(role=Role.ASSISTANT, content="look"))
     )
@@ -91,9 +89,7 @@ def test_the_key_came_later_and_leaves_names_alone() -> None:
     assert told_apart(settings(env_loss_coef=0.05))["env_loss_coef"] == 0.05
 
 
-@pytest.mark.parametrize(
-    "changes", [{"env_loss_coef": -0.1}, {"env_loss_coef": 0.1, "num_substeps": 2}]
-)
+@pytest.mark.parametrize("changes", [{"env_loss_coef": -0.1}, {"env_loss_coef": 0.1, "num_substeps": 2}])
 def test_what_cannot_be_is_refused(changes: dict[str, Any]) -> None:
     with pytest.raises(ConfigError):
         settings(**changes)

@@ -39,10 +39,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Connection]:
 
 @pytest.fixture
 def run(
-    server: Connection,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    server: Connection, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> Callable[..., Ran]:
     monkeypatch.setenv("TINSMITH_HOME", str(tmp_path / "home"))
     monkeypatch.setenv("TINKER_API_KEY", str(server.key))
@@ -56,15 +53,11 @@ def run(
     return run
 
 
-def test_what_is_answered_is_learned_under_the_policy_that_read_it(
-    run: Callable[..., Ran], tmp_path: Path
-) -> None:
+def test_what_is_answered_is_learned_under_the_policy_that_read_it(run: Callable[..., Ran], tmp_path: Path) -> None:
     for name, weight in (("none", "0"), ("some", "0.5"), ("again", "0.5")):
         ran = run(log_path=name, env_loss_coef=weight, watch="environment")
         assert ran.code == 0, ran
-    none, some, again = (
-        lines(tmp_path / name, "metrics.jsonl") for name in ("none", "some", "again")
-    )
+    none, some, again = (lines(tmp_path / name, "metrics.jsonl") for name in ("none", "some", "again"))
     assert some == again
     first = some[0]
     assert first["train/env_tokens"] > 0

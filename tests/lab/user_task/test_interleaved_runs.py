@@ -35,10 +35,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Connection]:
 
 @pytest.fixture
 def run(
-    server: Connection,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    server: Connection, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> Callable[..., Ran]:
     monkeypatch.setenv("TINSMITH_HOME", str(tmp_path / "home"))
     monkeypatch.setenv("TINKER_API_KEY", str(server.key))
@@ -48,9 +45,7 @@ def run(
     def run(**changes: str) -> Ran:
         keys = {**KEYS, "base_url": str(server.base_url), "model_name": NANO, "steps": "3"}
         every = {**keys, "eval_every": "0", "save_every": "1", **changes}
-        return command(
-            capsys, "run", "mine.py", *(f"{key}={value}" for key, value in every.items())
-        )
+        return command(capsys, "run", "mine.py", *(f"{key}={value}" for key, value in every.items()))
 
     return run
 
@@ -63,9 +58,7 @@ def trained_on(folder: Path) -> list[set[str]]:
     return [found[step] for step in sorted(found)]
 
 
-def test_every_third_batch_is_aside_and_a_resumed_run_takes_the_same(
-    run: Callable[..., Ran], tmp_path: Path
-) -> None:
+def test_every_third_batch_is_aside_and_a_resumed_run_takes_the_same(run: Callable[..., Ran], tmp_path: Path) -> None:
     assert run(log_path="whole", interleave="2:1").code == 0
     assert run(log_path="parts", interleave="2:1", stop_after="2").code == 0
     assert run(log_path="parts", interleave="2:1").code == 0
@@ -79,9 +72,7 @@ def test_every_third_batch_is_aside_and_a_resumed_run_takes_the_same(
     assert told == [0.0, 0.0, 1.0]
 
 
-def test_without_a_ratio_nothing_that_is_aside_is_trained_on(
-    run: Callable[..., Ran], tmp_path: Path
-) -> None:
+def test_without_a_ratio_nothing_that_is_aside_is_trained_on(run: Callable[..., Ran], tmp_path: Path) -> None:
     assert run(log_path="none", steps="1").code == 0
     assert not set().union(*trained_on(tmp_path / "none")) & ASIDE
     assert "train/aside" not in lines(tmp_path / "none", "metrics.jsonl")[0]

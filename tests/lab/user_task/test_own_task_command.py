@@ -30,9 +30,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "mine.py").write_text(TASK)
 
 
-def test_help_lists_the_files_own_keys_before_those_of_every_run(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_help_lists_the_files_own_keys_before_those_of_every_run(capsys: pytest.CaptureFixture[str]) -> None:
     ran = command(capsys, "run", "mine.py", "--help")
     assert ran.code == 0
     listed = [line.split()[0] for line in ran.out.splitlines()[3:] if line and line[0] != " "]
@@ -82,9 +80,7 @@ def test_mistakes_are_told_in_five_lines_and_leave_nothing(
     head = "from tinsmith import Task\n"
     made = "Task(items=[1], prompt='{item}', reward=lambda item, text: 1.0"
     (tmp_path / "torn.py").write_text(f"{head}task = Task(\n")
-    (tmp_path / "items.py").write_text(
-        f"{head}task = Task(items='no.jsonl', prompt='', reward=max)"
-    )
+    (tmp_path / "items.py").write_text(f"{head}task = Task(items='no.jsonl', prompt='', reward=max)")
     (tmp_path / "keys.py").write_text(f"{head}task = {made}, keys={{'stepz': 3}})\n")
     (tmp_path / "clash.py").write_text(f"{head}def task(steps=3):\n    return {made})\n")
     before = sorted(tmp_path.rglob("*"))
@@ -124,9 +120,7 @@ def test_the_front_door_and_a_mistake_in_a_file_load_nothing_heavy(tmp_path: Pat
         "load_file(pathlib.Path('mine.py'))\n"
         "print([name for name in ('torch', 'transformers', 'sklearn', 'tinker', 'matplotlib') if name in sys.modules])"
     )
-    ran = subprocess.run(
-        [sys.executable, "-c", script], capture_output=True, text=True, check=True, cwd=tmp_path
-    )
+    ran = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, cwd=tmp_path)
     assert ran.stdout.strip() == "[]"
 
 

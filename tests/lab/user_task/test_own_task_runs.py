@@ -115,9 +115,7 @@ def test_the_same_task_gives_the_same_bytes_and_diff_and_replay_say_so(
 def test_data_that_changed_are_refused_by_a_replay(
     run: Run, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    text = TASK.replace(
-        '[{"id": f"item-{n}", "n": n} for n in range(start, start + 12)]', '"data.jsonl"'
-    )
+    text = TASK.replace('[{"id": f"item-{n}", "n": n} for n in range(start, start + 12)]', '"data.jsonl"')
     (tmp_path / "mine.py").write_text(text)
     rows = [f'{{"id": "{n}", "n": {n}}}\n' for n in range(12)]
     (tmp_path / "data.jsonl").write_text("".join(rows))
@@ -156,9 +154,7 @@ def test_what_a_reward_raises_is_a_failed_rollout_with_its_cause(run: Run, tmp_p
     for one in failed:
         assert "total" not in one
         assert one["failure"]["where"] == "reward"
-        assert re.fullmatch(
-            r"letters: mine\.py, line \d+: ValueError: a text of threes", one["failure"]["what"]
-        )
+        assert re.fullmatch(r"letters: mine\.py, line \d+: ValueError: a text of threes", one["failure"]["what"])
     kept = [one for one in rollouts if "failure" not in one]
     assert kept
     assert all(len(one["text"]) % 3 for one in kept)
@@ -169,9 +165,7 @@ def test_what_a_reward_raises_is_a_failed_rollout_with_its_cause(run: Run, tmp_p
     assert "a text of threes" in (tmp_path / "run" / "report.html").read_text()
 
 
-def test_a_reward_that_always_fails_ends_the_run_which_can_be_resumed(
-    run: Run, tmp_path: Path
-) -> None:
+def test_a_reward_that_always_fails_ends_the_run_which_can_be_resumed(run: Run, tmp_path: Path) -> None:
     assert run(log_path="whole").code == 0
     assert run(log_path="run", stop_after="1").code == 0
     (tmp_path / "broken").touch()
@@ -219,11 +213,7 @@ def test_runs_on_one_task_are_compared_with_seeds_together(
     # What is held out by a rule is the same for every seed.
     text = TASK.replace("held_out=0.5", "held_out=lambda item: item['n'] % 2 == 0")
     (tmp_path / "mine.py").write_text(text)
-    for folder, changes in (
-        ("a0", {"seed": "0"}),
-        ("a1", {"seed": "1"}),
-        ("b0", {"learning_rate": "1e-2"}),
-    ):
+    for folder, changes in (("a0", {"seed": "0"}), ("a1", {"seed": "1"}), ("b0", {"learning_rate": "1e-2"})):
         assert run(log_path=folder, eval_items="6", **changes).code == 0
     told = command(capsys, "report", "a0", "b0", "a1")
     assert told.code == 0, told
@@ -278,9 +268,7 @@ def test_python_runs_a_file_or_a_task(server: Connection, tmp_path: Path) -> Non
     def vowels(_item: int, text: str) -> float:
         return sum(letter in "aeiou" for letter in text)
 
-    task = tinsmith.Task(
-        items=range(12), prompt="Item {item}:", reward=vowels, keys={"max_tokens": 4}
-    )
+    task = tinsmith.Task(items=range(12), prompt="Item {item}:", reward=vowels, keys={"max_tokens": 4})
     first = tinsmith.run(task, **KEYS, **where, log_path=tmp_path / "a")
     second = tinsmith.run(task, **KEYS, **where, log_path=tmp_path / "b")
     assert dict(first.metrics) == dict(second.metrics)
@@ -294,6 +282,4 @@ def test_python_is_told_that_a_run_was_lost(server: Connection, tmp_path: Path) 
 
     task = tinsmith.Task(items=range(12), prompt="Item {item}:", reward=broken)
     with pytest.raises(LostError, match="OSError: gone"):
-        tinsmith.run(
-            task, **KEYS, base_url=server.base_url, model_name=NANO, log_path=tmp_path / "run"
-        )
+        tinsmith.run(task, **KEYS, base_url=server.base_url, model_name=NANO, log_path=tmp_path / "run")

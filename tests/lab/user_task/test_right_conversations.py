@@ -57,10 +57,7 @@ def test_each_reply_is_learned_and_what_is_told_is_not(renderer: Renderer) -> No
         if learned:
             parts[-1].append(token)
         last = learned
-    assert [renderer.parse_response(part).message.content for part in parts] == [
-        "look seven",
-        "nine",
-    ]
+    assert [renderer.parse_response(part).message.content for part in parts] == ["look seven", "nine"]
     assert [part[-1] for part in parts] == [stop, stop]
 
 
@@ -70,9 +67,7 @@ def test_its_tokens_are_those_that_sampling_comes_by(renderer: Renderer) -> None
     first = found.learned.index(True)
     end = found.learned.index(False, first)
     prompt = renderer.extend(
-        found.tokens[:first],
-        found.tokens[first:end],
-        (Message(role=Role.USER, content="found nine"),),
+        found.tokens[:first], found.tokens[first:end], (Message(role=Role.USER, content="found nine"),)
     )
     assert found.tokens[: len(prompt)] == prompt
     assert found.learned[len(prompt)]
@@ -86,9 +81,7 @@ def test_one_text_is_one_reply(renderer: Renderer) -> None:
 
 
 def test_a_datum_weighs_the_learned_tokens_alone() -> None:
-    datum = example_datum(
-        Example(tokens=(5, 6, 7, 8, 9), learned=(False, True, False, False, True)), 0.25
-    )
+    datum = example_datum(Example(tokens=(5, 6, 7, 8, 9), learned=(False, True, False, False, True)), 0.25)
     assert datum.loss_fn_inputs["weights"].tolist() == [0.25, 0.0, 0.0, 0.25]
     assert datum.loss_fn_inputs["target_tokens"].tolist() == [6, 7, 8, 9]
 

@@ -37,9 +37,7 @@ def test_a_file_has_a_task_and_its_identity_is_that_of_its_bytes(tmp_path: Path)
     assert not (tmp_path / "__pycache__").exists()
 
 
-def test_modules_beside_it_are_imported_as_they_are_now_and_belong_to_its_identity(
-    tmp_path: Path,
-) -> None:
+def test_modules_beside_it_are_imported_as_they_are_now_and_belong_to_its_identity(tmp_path: Path) -> None:
     write(tmp_path, "from inner_of_mine import LETTERS\n", "words_of_mine.py")
     write(tmp_path, "LETTERS = ['a']\n", "inner_of_mine.py")
     write(tmp_path, "1 / 0", "not_imported_of_mine.py")
@@ -101,14 +99,8 @@ TASK = "from tinsmith import Task\n"
         (TASK, ["mine.py", "task"]),
         (TASK + "task = 3\n", ["mine.py", "int"]),
         (TASK + "task = Task()\n", ["mine.py, line 2", "TypeError"]),
-        (
-            TASK + "\ntask = Task(items=[1], prompt='', reward={'Bad': len})\n",
-            ["mine.py, line 3", "reward = 'Bad'"],
-        ),
-        (
-            TASK + "task = Task(items=[1], prompt='', reward=lambda text: 1)\n",
-            ["mine.py, line 2", "two arguments"],
-        ),
+        (TASK + "\ntask = Task(items=[1], prompt='', reward={'Bad': len})\n", ["mine.py, line 3", "reward = 'Bad'"]),
+        (TASK + "task = Task(items=[1], prompt='', reward=lambda text: 1)\n", ["mine.py, line 2", "two arguments"]),
         (TASK + "\ndef task(level):\n    pass\n", ["mine.py, line 3", "level"]),
         (TASK + "def task(level=[]):\n    pass\n", ["mine.py, line 2", "level"]),
     ],
@@ -122,9 +114,7 @@ def test_a_mistake_is_told_with_file_and_line(tmp_path: Path, text: str, words: 
     assert len(str(told.value).splitlines()) <= 5
 
 
-@pytest.mark.parametrize(
-    ("body", "words"), [("1 / level", "line 3: ZeroDivisionError"), ("None", "NoneType")]
-)
+@pytest.mark.parametrize(("body", "words"), [("1 / level", "line 3: ZeroDivisionError"), ("None", "NoneType")])
 def test_a_function_that_makes_no_task_is_a_mistake(tmp_path: Path, body: str, words: str) -> None:
     found = load_file(write(tmp_path, TASK + f"def task(level=0):\n    return {body}\n"))
     with pytest.raises(ConfigError) as told:

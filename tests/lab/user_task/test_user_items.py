@@ -87,10 +87,7 @@ def test_items_are_mappings_dataclasses_or_plain_values() -> None:
 
 def test_a_prompt_is_a_text_or_messages() -> None:
     def asked(item: Any) -> list[dict[str, str]]:
-        return [
-            {"role": "system", "content": "Add."},
-            {"role": "user", "content": str(item["a"])},
-        ]
+        return [{"role": "system", "content": "Add."}, {"role": "user", "content": str(item["a"])}]
 
     split = split_items(task(SUMS, prompt=asked, held_out=0.0), Path(), 0)
     assert [one.role.value for one in split.train[0].messages] == ["system", "user"]
@@ -111,11 +108,7 @@ def test_a_prompt_is_a_text_or_messages() -> None:
         (lambda: task(SUMS, prompt=lambda item: item["c"]), "prompt of items[0]", "KeyError: 'c'"),
         (lambda: task(SUMS, prompt=lambda _item: 7), "prompt of items[0]", "7"),
         (lambda: task(SUMS, held_out=lambda item: item["c"]), "held_out", "KeyError: 'c'"),
-        (
-            lambda: task([{"id": "x", "a": 1, "b": 1}, {"id": "x", "a": 2, "b": 1}]),
-            "items[1]",
-            "x",
-        ),
+        (lambda: task([{"id": "x", "a": 1, "b": 1}, {"id": "x", "a": 2, "b": 1}]), "items[1]", "x"),
         (lambda: task(1 / 0 for _ in range(2)), "items", "ZeroDivisionError"),
     ],
 )
@@ -147,9 +140,7 @@ def test_items_that_cannot_be_had_are_told_by_place(
         ({"baselines": {"none": lambda: ""}}, "baselines 'none'"),
     ],
 )
-def test_a_part_that_cannot_be_what_it_is_is_refused_when_the_task_is_made(
-    changes: dict[str, Any], field: str
-) -> None:
+def test_a_part_that_cannot_be_what_it_is_is_refused_when_the_task_is_made(changes: dict[str, Any], field: str) -> None:
     with pytest.raises(ConfigError) as told:
         task(SUMS, **changes)
     assert told.value.field == field

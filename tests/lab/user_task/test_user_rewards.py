@@ -44,11 +44,7 @@ def test_a_reward_of_a_group_sees_all_answers_and_one_of_a_conversation_all_repl
 
     own = task(reward={"rare": of_group(rare), "longer": of_conversation(longer)})
     found = score_group(own, "x", [["a", "bb"], ["cc", "bb"], ["ddd", "e"]])
-    assert earned(found) == [
-        {"rare": 0.5, "longer": 1.0},
-        {"rare": 0.5, "longer": 0.0},
-        {"rare": 1.0, "longer": 0.0},
-    ]
+    assert earned(found) == [{"rare": 0.5, "longer": 1.0}, {"rare": 0.5, "longer": 0.0}, {"rare": 1.0, "longer": 0.0}]
 
 
 def test_rewards_and_metrics_see_what_the_parser_reads() -> None:
@@ -68,20 +64,11 @@ def test_rewards_and_metrics_see_what_the_parser_reads() -> None:
 
 
 def test_numbers_of_numpy_are_numbers() -> None:
-    assert earned(score_group(task(reward=lambda _item, _text: np.float32(0.5)), "x", [["a"]])) == [
-        {"reward": 0.5}
-    ]
+    assert earned(score_group(task(reward=lambda _item, _text: np.float32(0.5)), "x", [["a"]])) == [{"reward": 0.5}]
 
 
 @pytest.mark.parametrize(
-    ("value", "words"),
-    [
-        (None, "NoneType"),
-        ("1.0", "str"),
-        (math.nan, "nan"),
-        (math.inf, "inf"),
-        ([1.0], "list"),
-    ],
+    ("value", "words"), [(None, "NoneType"), ("1.0", "str"), (math.nan, "nan"), (math.inf, "inf"), ([1.0], "list")]
 )
 def test_what_is_no_number_is_a_failure_and_no_reward(value: object, words: str) -> None:
     (found,) = score_group(task(reward={"right": lambda _item, _text: value}), "x", [["a"]])
@@ -102,13 +89,8 @@ def test_one_that_fails_leaves_the_others_alone_and_says_where() -> None:
     found = score_group(own, "x", [["a"], [" "], ["bb"]])
     assert isinstance(found[1], Failed)
     line = brittle.__code__.co_firstlineno + 1
-    assert found[1].what == (
-        f"brittle: test_user_rewards.py, line {line}: ZeroDivisionError: division by zero"
-    )
-    assert earned([found[0], found[2]]) == [
-        {"brittle": 1.0, "rare": 0.5},
-        {"brittle": 0.5, "rare": 0.5},
-    ]
+    assert found[1].what == (f"brittle: test_user_rewards.py, line {line}: ZeroDivisionError: division by zero")
+    assert earned([found[0], found[2]]) == [{"brittle": 1.0, "rare": 0.5}, {"brittle": 0.5, "rare": 0.5}]
 
 
 def test_what_a_failure_says_has_no_address_and_one_line() -> None:
@@ -120,9 +102,7 @@ def test_what_a_failure_says_has_no_address_and_one_line() -> None:
     assert found.what.endswith("ValueError: <object object at 0x...> is")
 
 
-@pytest.mark.parametrize(
-    ("numbers", "words"), [([1.0], "1 numbers for 2"), (3, "TypeError"), (["a", 1], "str")]
-)
+@pytest.mark.parametrize(("numbers", "words"), [([1.0], "1 numbers for 2"), (3, "TypeError"), (["a", 1], "str")])
 def test_a_group_reward_gives_a_number_for_each_answer(numbers: object, words: str) -> None:
     own = task(reward=of_group(lambda _item, _answers: numbers))
     found = score_group(own, "x", [["a"], ["b"]])

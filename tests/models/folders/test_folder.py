@@ -90,9 +90,7 @@ def test_weights_are_those_of_transformers(family: str, tied: bool, tmp_path: Pa
 
 @pytest.mark.parametrize("tied", [False, True])
 @pytest.mark.parametrize("family", FAMILIES)
-def test_a_written_folder_is_the_same_model_to_transformers(
-    family: str, tied: bool, tmp_path: Path
-) -> None:
+def test_a_written_folder_is_the_same_model_to_transformers(family: str, tied: bool, tmp_path: Path) -> None:
     make_hf_model(family, tmp_path / "from", 2, tied=tied)
     config = read_config(tmp_path / "from")
     write_folder(tmp_path / "to", config, read_weights(tmp_path / "from", config))
@@ -180,11 +178,7 @@ def test_a_wrong_shape_is_named(copy: Path) -> None:
 def test_another_dtype_is_refused(copy: Path) -> None:
     _rewrite(copy, **{"model.norm.weight": torch.zeros(64, dtype=torch.float64)})
     error = _refused(copy)
-    assert (error.field, error.value, error.allowed) == (
-        "model.norm.weight",
-        "F64",
-        "F32, BF16, F16",
-    )
+    assert (error.field, error.value, error.allowed) == ("model.norm.weight", "F64", "F32, BF16, F16")
 
 
 @pytest.mark.parametrize("kept", [0, 5, 1000, -1])

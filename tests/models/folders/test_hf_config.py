@@ -93,9 +93,7 @@ MISTRAL_7B_V0_1: dict[str, Any] = {
     "vocab_size": 32000,
 }
 
-LLAMA_3_1_SCALING = Llama3Scaling(
-    factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0, original_max_positions=8192
-)
+LLAMA_3_1_SCALING = Llama3Scaling(factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0, original_max_positions=8192)
 
 
 def _parse(values: dict[str, Any], **changes: Any) -> DecoderConfig:
@@ -185,9 +183,7 @@ def test_mistral_is_capped_at_its_window() -> None:
         ),
     ],
 )
-def test_qwen_is_capped_only_where_a_layer_has_a_window(
-    changes: dict[str, Any], positions: int
-) -> None:
+def test_qwen_is_capped_only_where_a_layer_has_a_window(changes: dict[str, Any], positions: int) -> None:
     assert _parse(QWEN2_5_0_5B, **changes).max_positions == positions
 
 
@@ -221,9 +217,7 @@ def test_llama_without_key_heads_has_one_per_query_head() -> None:
 
 
 def test_end_tokens_of_generation_config_are_added() -> None:
-    config = parse_config(
-        QWEN2_5_0_5B, source="config.json", generation={"eos_token_id": [151645, 151643]}
-    )
+    config = parse_config(QWEN2_5_0_5B, source="config.json", generation={"eos_token_id": [151645, 151643]})
     assert config.end_tokens == (151643, 151645)
     assert _parse(QWEN2_5_0_5B, eos_token_id=None).end_tokens == ()
 
@@ -233,11 +227,7 @@ def test_end_tokens_of_generation_config_are_added() -> None:
     [
         ({"model_type": "gpt2"}, "model_type", "LlamaForCausalLM"),
         ({"model_type": None}, "architectures", "Qwen3ForCausalLM"),
-        (
-            {"architectures": ["LlamaForSequenceClassification"]},
-            "architectures",
-            "Qwen2ForCausalLM",
-        ),
+        ({"architectures": ["LlamaForSequenceClassification"]}, "architectures", "Qwen2ForCausalLM"),
         ({"hidden_act": "gelu"}, "hidden_act", "silu"),
         ({"rope_scaling": {"rope_type": "yarn", "factor": 4.0}}, "rope_type", "llama3"),
         ({"rope_scaling": {"type": "dynamic", "factor": 4.0}}, "type", "linear"),
@@ -262,9 +252,7 @@ def test_end_tokens_of_generation_config_are_added() -> None:
         ({"eos_token_id": -1}, "end_tokens", ">= 0"),
     ],
 )
-def test_what_cannot_be_computed_is_refused(
-    changes: dict[str, Any], field: str, allowed: str
-) -> None:
+def test_what_cannot_be_computed_is_refused(changes: dict[str, Any], field: str, allowed: str) -> None:
     with pytest.raises(ConfigError) as caught:
         _parse(LLAMA_3_1_8B, **changes)
     assert caught.value.field == field
@@ -290,9 +278,7 @@ def test_mistral_and_qwen_must_name_their_key_heads() -> None:
 
 
 @pytest.mark.parametrize(
-    "values",
-    [LLAMA_3_1_8B, QWEN2_5_0_5B, QWEN3_0_6B, MISTRAL_7B_V0_1],
-    ids=lambda v: v["model_type"],
+    "values", [LLAMA_3_1_8B, QWEN2_5_0_5B, QWEN3_0_6B, MISTRAL_7B_V0_1], ids=lambda v: v["model_type"]
 )
 def test_written_values_say_the_same(values: dict[str, Any]) -> None:
     config = _parse(values)

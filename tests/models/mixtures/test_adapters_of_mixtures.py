@@ -34,14 +34,9 @@ from tinsmith.types.datum import LossName
 MAX_LOGPROB_DIFFERENCE = 5e-5
 MAX_GRADIENT_ERROR = 1e-4
 
-pytestmark = [
-    pytest.mark.whole,
-    pytest.mark.filterwarnings("ignore:.*is_gradient_checkpointing:FutureWarning"),
-]
+pytestmark = [pytest.mark.whole, pytest.mark.filterwarnings("ignore:.*is_gradient_checkpointing:FutureWarning")]
 
-EACH = pytest.mark.parametrize(
-    "config", [QWEN3_MOE, replace(OLMOE, num_layers=1)], ids=["qwen3_moe", "olmoe"]
-)
+EACH = pytest.mark.parametrize("config", [QWEN3_MOE, replace(OLMOE, num_layers=1)], ids=["qwen3_moe", "olmoe"])
 KINDS = pytest.mark.parametrize(
     ("kind", "router"),
     [
@@ -56,17 +51,13 @@ KINDS = pytest.mark.parametrize(
 
 @EACH
 @KINDS
-def test_an_adapter_computes_and_learns_as_peft_does(
-    config: DecoderConfig, kind: AdapterKind, router: bool
-) -> None:
+def test_an_adapter_computes_and_learns_as_peft_does(config: DecoderConfig, kind: AdapterKind, router: bool) -> None:
     spec = AdapterSpec(kind=kind, rank=3, alpha=6.0, seed=9, train_router=router)
     adapter = make_adapter(config, spec)
     model = reference_model(adapter)
     tokens = sequences((40, 1, 17), config, 3)
     with torch.no_grad():
-        for ours, ids in zip(
-            full_logprobs(adapter.decoder, adapter.low, tokens), tokens, strict=True
-        ):
+        for ours, ids in zip(full_logprobs(adapter.decoder, adapter.low, tokens), tokens, strict=True):
             difference = float((ours - reference_logprobs(model, ids)).abs().max())
             assert difference <= MAX_LOGPROB_DIFFERENCE
     datums = make_datums(config, (30, 1, 17, 3), 5)
@@ -101,7 +92,6 @@ def test_the_model_with_its_experts_apart_is_the_same_model(config: DecoderConfi
     (tokens,) = sequences((40,), config, 3)
     with torch.no_grad():
         said = [
-            reference_logprobs(hf_model(config, weights, torch.float64, apart=apart), tokens)
-            for apart in (False, True)
+            reference_logprobs(hf_model(config, weights, torch.float64, apart=apart), tokens) for apart in (False, True)
         ]
     assert float((said[0] - said[1]).abs().max()) <= 5e-6  # transformers' shares are fp32 at most

@@ -24,15 +24,11 @@ TOKENS = torch.arange(24).reshape(2, 12) * 13 % 320
 def _fuse(folder: Path) -> None:
     """Store every layer's experts in two tensors, as transformers 5 holds them."""
     weights = load_file(folder / "model.safetensors")
-    experts = sorted(
-        {name.partition("experts.")[0] + "experts." for name in weights if ".experts." in name}
-    )
+    experts = sorted({name.partition("experts.")[0] + "experts." for name in weights if ".experts." in name})
     for prefix in experts:
         count = len([name for name in weights if name.startswith(prefix)]) // 3
         taken = {
-            matrix: torch.stack(
-                [weights.pop(f"{prefix}{e}.{matrix}_proj.weight") for e in range(count)]
-            )
+            matrix: torch.stack([weights.pop(f"{prefix}{e}.{matrix}_proj.weight") for e in range(count)])
             for matrix in ("gate", "up", "down")
         }
         weights[f"{prefix}gate_up_proj"] = torch.cat([taken["gate"], taken["up"]], dim=1)
@@ -98,9 +94,7 @@ GATE_UP = "model.layers.0.mlp.experts.gate_up_proj"
 
 
 @pytest.mark.parametrize("shape", [(7, 80, 64), (8, 64, 80), (8, 80)])
-def test_another_shape_is_refused_by_name(
-    shape: tuple[int, ...], fused: tuple[Path, DecoderConfig]
-) -> None:
+def test_another_shape_is_refused_by_name(shape: tuple[int, ...], fused: tuple[Path, DecoderConfig]) -> None:
     folder, config = fused
     weights = load_file(folder / "model.safetensors")
     save_file({**weights, GATE_UP: torch.zeros(shape)}, folder / "model.safetensors")
@@ -110,9 +104,7 @@ def test_another_shape_is_refused_by_name(
 def test_a_matrix_that_is_stored_twice_is_refused(fused: tuple[Path, DecoderConfig]) -> None:
     folder, config = fused
     weights = load_file(folder / "model.safetensors")
-    again = {
-        f"model.layers.0.mlp.experts.{e}.up_proj.weight": torch.zeros(40, 64) for e in range(8)
-    }
+    again = {f"model.layers.0.mlp.experts.{e}.up_proj.weight": torch.zeros(40, 64) for e in range(8)}
     save_file({**weights, **again}, folder / "model.safetensors")
     assert "missing" in str(_refused(folder, config))
 

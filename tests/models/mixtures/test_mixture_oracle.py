@@ -101,9 +101,7 @@ def test_logprobs_and_routes_are_those_of_transformers(family: str, tmp_path: Pa
         compared += sure
         with torch.no_grad():
             theirs = reference_logprobs(model, ids)
-            told = model(
-                torch.from_numpy(ids.astype("int64"))[None], output_router_logits=True
-            ).router_logits
+            told = model(torch.from_numpy(ids.astype("int64"))[None], output_router_logits=True).router_logits
         if sure:
             assert float((ours - theirs)[:sure].abs().max()) <= MAX_LOGPROB_DIFFERENCE
         for logits, experts in zip(told, routed.experts.values(), strict=True):
@@ -114,9 +112,7 @@ def test_logprobs_and_routes_are_those_of_transformers(family: str, tmp_path: Pa
 
 @pytest.mark.parametrize("normalised", [False, True])
 @pytest.mark.parametrize("config", [QWEN3_MOE, OLMOE], ids=["qwen3_moe", "olmoe"])
-def test_weights_are_normalised_where_the_config_says_so(
-    config: DecoderConfig, normalised: bool
-) -> None:
+def test_weights_are_normalised_where_the_config_says_so(config: DecoderConfig, normalised: bool) -> None:
     assert config.mixture is not None
     config = replace(config, mixture=replace(config.mixture, normalised=normalised))
     weights = random_weights(config, 6)

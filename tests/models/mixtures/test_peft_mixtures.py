@@ -19,12 +19,7 @@ from tinsmith.models.build import build_decoder
 from tinsmith.models.decoder import Decoder
 from tinsmith.models.folders.folder import read_weights, write_folder
 from tinsmith.models.folders.folder_config import read_config
-from tinsmith.models.merge import (
-    all_logprobs,
-    max_logprob_difference,
-    merged_weights,
-    probe_sequences,
-)
+from tinsmith.models.merge import all_logprobs, max_logprob_difference, merged_weights, probe_sequences
 from tinsmith.models.peft_format import export_peft, import_peft
 from tinsmith.models.rounding import renumbered, rounding_difference
 from tinsmith.models.slots import values
@@ -48,9 +43,7 @@ def _decoder(folder: Path, *, quantised: bool = False) -> Decoder:
 
 
 def _ours(adapter: Adapter) -> torch.Tensor:
-    return all_logprobs(
-        adapter.decoder, adapter.low, probe_sequences(adapter.decoder.config, seed=0)
-    )
+    return all_logprobs(adapter.decoder, adapter.low, probe_sequences(adapter.decoder.config, seed=0))
 
 
 @dataclass
@@ -80,8 +73,7 @@ CASES = {
     "olmoe": Case("olmoe", _spec()),
     "olmoe-experts": Case("olmoe", _spec(train_attn=False, train_unembed=False)),
     "olmoe-router-alone": Case(
-        "olmoe",
-        _spec(train_attn=False, train_unembed=False, train_mlp=False, train_router=True),
+        "olmoe", _spec(train_attn=False, train_unembed=False, train_mlp=False, train_router=True)
     ),
 }
 
@@ -106,18 +98,14 @@ def clean(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, Adapter],
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_plain_peft_loads_what_was_exported(
-    clean: tuple[dict[str, Adapter], Path], name: str
-) -> None:
+def test_plain_peft_loads_what_was_exported(clean: tuple[dict[str, Adapter], Path], name: str) -> None:
     adapters, answers = clean
     difference = float((_ours(adapters[name]) - load_file(answers)[name]).abs().max())
     assert difference <= LIMIT
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_an_exported_adapter_comes_back_with_the_same_bits(
-    clean: tuple[dict[str, Adapter], Path], name: str
-) -> None:
+def test_an_exported_adapter_comes_back_with_the_same_bits(clean: tuple[dict[str, Adapter], Path], name: str) -> None:
     adapters, answers = clean
     adapter = adapters[name]
     again = import_peft(answers.with_name(f"{name}-adapter"), adapter.decoder)
@@ -129,9 +117,7 @@ def test_an_exported_adapter_comes_back_with_the_same_bits(
     assert again.spec.train_mlp == adapter.spec.train_mlp
 
 
-def test_every_expert_and_matrix_has_a_pair_of_its_own(
-    clean: tuple[dict[str, Adapter], Path],
-) -> None:
+def test_every_expert_and_matrix_has_a_pair_of_its_own(clean: tuple[dict[str, Adapter], Path]) -> None:
     _, answers = clean
     stored = load_file(answers.with_name("olmoe-experts-adapter") / "adapter_model.safetensors")
     assert set(stored) == {
@@ -141,9 +127,7 @@ def test_every_expert_and_matrix_has_a_pair_of_its_own(
         for matrix in ("gate", "up", "down")
         for which in "AB"
     }
-    settings = json.loads(
-        (answers.with_name("olmoe-experts-adapter") / "adapter_config.json").read_text()
-    )
+    settings = json.loads((answers.with_name("olmoe-experts-adapter") / "adapter_config.json").read_text())
     assert settings["target_modules"] == ["gate_proj", "up_proj", "down_proj"]
 
 
@@ -182,10 +166,7 @@ BY_PEFT = {
     "gate_up": {"target_parameters": ["mlp.experts.gate_up_proj"]},
     "down": {"target_parameters": ["experts.down_proj"]},
     "router": {"target_parameters": ["mlp.gate.weight"]},
-    "all": {
-        "target_modules": ["q_proj", "o_proj"],
-        "target_parameters": ["gate_up_proj", "down_proj", "gate.weight"],
-    },
+    "all": {"target_modules": ["q_proj", "o_proj"], "target_parameters": ["gate_up_proj", "down_proj", "gate.weight"]},
 }
 
 
@@ -204,15 +185,9 @@ def test_what_peft_trains_on_transformers_5_is_read(family: str, name: str, tmp_
 
 @pytest.mark.parametrize(
     ("field", "value"),
-    [
-        ("target_parameters", ["experts.w1"]),
-        ("target_parameters", "all"),
-        ("rank_pattern", {"a": 2}),
-    ],
+    [("target_parameters", ["experts.w1"]), ("target_parameters", "all"), ("rank_pattern", {"a": 2})],
 )
-def test_an_unsupported_setting_is_refused_by_name(
-    field: str, value: object, tmp_path: Path
-) -> None:
+def test_an_unsupported_setting_is_refused_by_name(field: str, value: object, tmp_path: Path) -> None:
     adapter = Case("olmoe", _spec()).adapter(tmp_path / "base")
     export_peft(adapter, tmp_path / "adapter", base_name="b")
     file = tmp_path / "adapter" / "adapter_config.json"
@@ -237,9 +212,7 @@ def test_an_adapter_of_other_experts_is_refused(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("kind", [k for k in AdapterKind if k is not AdapterKind.FULL])
 @pytest.mark.parametrize("family", ["qwen3_moe", "olmoe"])
-def test_merged_weights_are_the_model_that_was_trained(
-    family: str, kind: AdapterKind, tmp_path: Path
-) -> None:
+def test_merged_weights_are_the_model_that_was_trained(family: str, kind: AdapterKind, tmp_path: Path) -> None:
     adapter = Case(family, _spec(kind, train_router=True)).adapter(tmp_path / "base")
     config, weights = adapter.decoder.config, merged_weights(adapter)
     merged = build_decoder(config, weights, adapter.decoder.kernels)

@@ -128,10 +128,7 @@ def test_weights_are_not_normalised_where_the_file_is_silent() -> None:
     [
         ({"mlp_only_layers": [5, 0]}, (0, 5)),
         ({"num_hidden_layers": 6, "decoder_sparse_step": 2}, (0, 2, 4)),
-        (
-            {"num_hidden_layers": 6, "decoder_sparse_step": 3, "mlp_only_layers": [2]},
-            (0, 1, 2, 3, 4),
-        ),
+        ({"num_hidden_layers": 6, "decoder_sparse_step": 3, "mlp_only_layers": [2]}, (0, 1, 2, 3, 4)),
         ({"mlp_only_layers": None}, ()),
     ],
 )
@@ -190,9 +187,7 @@ def test_a_decoder_that_the_family_cannot_say_is_not_written() -> None:
         (OLMOE_1B_7B, "hidden_act", "gelu"),
     ],
 )
-def test_what_cannot_be_computed_is_refused_by_name(
-    values: dict[str, Any], field: str, value: object
-) -> None:
+def test_what_cannot_be_computed_is_refused_by_name(values: dict[str, Any], field: str, value: object) -> None:
     with pytest.raises(ConfigError) as caught:
         _parse(values, **{field: value})
     assert caught.value.field == field

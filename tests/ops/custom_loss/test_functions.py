@@ -27,21 +27,13 @@ X = np.concatenate(
     [
         (expm1, math.expm1),
         (lambda x: log1p(np.abs(x)), lambda x: math.log1p(abs(x))),
-        (
-            lambda x: log1p(-np.minimum(np.abs(x), 0.999)),
-            lambda x: math.log1p(-min(abs(x), 0.999)),
-        ),
+        (lambda x: log1p(-np.minimum(np.abs(x), 0.999)), lambda x: math.log1p(-min(abs(x), 0.999))),
         (tanh, math.tanh),
-        (
-            sigmoid,
-            lambda x: 1.0 / (1.0 + math.exp(-x)) if x > 0 else math.exp(x) / (1.0 + math.exp(x)),
-        ),
+        (sigmoid, lambda x: 1.0 / (1.0 + math.exp(-x)) if x > 0 else math.exp(x) / (1.0 + math.exp(x))),
         (softplus, lambda x: max(x, 0.0) + math.log1p(math.exp(-abs(x)))),
     ],
 )
-def test_a_function_is_within_a_few_units_of_the_c_library(
-    ours: Function, theirs: Callable[[float], float]
-) -> None:
+def test_a_function_is_within_a_few_units_of_the_c_library(ours: Function, theirs: Callable[[float], float]) -> None:
     expected = np.array([theirs(float(x)) for x in X])
     np.testing.assert_array_max_ulp(ours(X), expected, maxulp=6)
 
@@ -70,9 +62,7 @@ def test_edges_are_exact() -> None:
         np.testing.assert_array_equal(tanh(edges), [0.0, 1.0, -1.0, np.nan])
         np.testing.assert_array_equal(sigmoid(edges), [0.5, 1.0, 0.0, np.nan])
         np.testing.assert_array_equal(softplus(edges)[1:], [np.inf, 0.0, np.nan])
-        np.testing.assert_array_equal(
-            log1p(np.array([0.0, np.inf, -1.0, -2.0])), [0.0, np.inf, -np.inf, np.nan]
-        )
+        np.testing.assert_array_equal(log1p(np.array([0.0, np.inf, -1.0, -2.0])), [0.0, np.inf, -np.inf, np.nan])
 
 
 def test_the_functions_have_these_bits() -> None:

@@ -143,37 +143,21 @@ _CALLS = st.one_of(
     st.tuples(st.just("call_function"), st.sampled_from(sorted(FUNCTIONS))),
     st.tuples(st.just("call_method"), st.sampled_from(sorted(METHODS))),
 )
-_INPUTS = [
-    LossInput("logprobs", 1),
-    LossInput("weights", 1),
-    LossInput("ids", 1),
-    LossInput("table", 2),
-]
+_INPUTS = [LossInput("logprobs", 1), LossInput("weights", 1), LossInput("ids", 1), LossInput("table", 2)]
 
 
-@given(
-    st.lists(
-        st.tuples(_CALLS, _REFS, st.lists(_ARGUMENTS, max_size=3), _NAMED), min_size=1, max_size=3
-    )
-)
+@given(st.lists(st.tuples(_CALLS, _REFS, st.lists(_ARGUMENTS, max_size=3), _NAMED), min_size=1, max_size=3))
 @settings(max_examples=120, deadline=None)
 def test_no_graph_of_allowed_operations_raises_anything_else(calls: Any) -> None:
     nodes: Nodes = [
-        {"op": "placeholder", "name": each.name, "target": each.name, "args": [], "kwargs": {}}
-        for each in _INPUTS
+        {"op": "placeholder", "name": each.name, "target": each.name, "args": [], "kwargs": {}} for each in _INPUTS
     ]
     for i, ((op, target), first, rest, named) in enumerate(calls):
-        nodes.append(
-            {"op": op, "name": f"n{i}", "target": target, "args": [first, *rest], "kwargs": named}
-        )
+        nodes.append({"op": op, "name": f"n{i}", "target": target, "args": [first, *rest], "kwargs": named})
     last = {"ref": f"n{len(calls) - 1}"}
     returned = {"tuple": [{"ref": "loss"}, {"dict": {}}]}
-    nodes.append(
-        {"op": "call_method", "name": "loss", "target": "sum", "args": [last], "kwargs": {}}
-    )
-    nodes.append(
-        {"op": "output", "name": "output", "target": "output", "args": [returned], "kwargs": {}}
-    )
+    nodes.append({"op": "call_method", "name": "loss", "target": "sum", "args": [last], "kwargs": {}})
+    nodes.append({"op": "output", "name": "output", "target": "output", "args": [returned], "kwargs": {}})
     inputs = {
         "weights": np.array([0.5, 0.0, -1.0, 2.0], np.float32),
         "ids": np.array([0, 3, 1, 1]),

@@ -101,9 +101,7 @@ BINARY: dict[str, Expression] = {
     "more math": lambda x, y, i, t, b: x * math.log1p(x.shape[0]) + torch.isinf(y).float() * x,
     "real": lambda x, y, i, t, b: x * x.is_floating_point() + x * i.is_floating_point(),
     "tests": lambda x, y, i, t, b: x * torch.isfinite(y).float() + x * torch.isnan(y).float(),
-    "shape": lambda x, y, i, t, b: (
-        x * x.shape[0] / x.size(0) * x.numel() + x.size()[0] * x * x.ndim
-    ),
+    "shape": lambda x, y, i, t, b: x * x.shape[0] / x.size(0) * x.numel() + x.size()[0] * x * x.ndim,
     "math": lambda x, y, i, t, b: x * math.sqrt(x.shape[0]) + math.log(x.shape[0]) * x,
     "number arithmetic": lambda x, y, i, t, b: x * (x.shape[0] ** 2 // 3 - 1) / (-x.shape[0] + 0.5),
     "dims": lambda x, y, i, t, b: x * x.dim() * t.dim(),
@@ -199,9 +197,7 @@ def test_every_operation_is_tested() -> None:
         for call in custom(_function(expression), RANKS).graph.calls:
             named.add(call.place.rsplit("(", 1)[1].rstrip(")"))
     operations = {id(FUNCTIONS.get(name) or METHODS.get(name)) for name in named}
-    untested = [
-        n for table in (FUNCTIONS, METHODS) for n, o in table.items() if id(o) not in operations
-    ]
+    untested = [n for table in (FUNCTIONS, METHODS) for n, o in table.items() if id(o) not in operations]
     assert not untested, " ".join(untested)
 
 

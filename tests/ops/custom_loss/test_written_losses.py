@@ -60,8 +60,7 @@ def test_value_gradient_and_metrics_are_torchs(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "loss",
-    [LossName.IMPORTANCE_SAMPLING, LossName.PPO, LossName.CISPO, LossName.DRO, LossName.GSPO],
+    "loss", [LossName.IMPORTANCE_SAMPLING, LossName.PPO, LossName.CISPO, LossName.DRO, LossName.GSPO]
 )
 def test_built_in_losses_written_as_custom_ones_have_the_same_bits(loss: LossName) -> None:
     objective = loss_of(loss.value).objective()

@@ -29,11 +29,7 @@ def config_of(loss: LossName, **settings: float) -> LossConfig:
 
 
 def one_token(function: LossFunction, loss: LossName, *, difference: float, a: float) -> LossValue:
-    inputs = {
-        "logprobs": floats(-1.0 - difference),
-        "advantages": floats(a),
-        "sequence_ratio_mask": floats(1.0),
-    }
+    inputs = {"logprobs": floats(-1.0 - difference), "advantages": floats(a), "sequence_ratio_mask": floats(1.0)}
     return function(floats(-1.0), inputs, config_of(loss))
 
 
@@ -50,8 +46,7 @@ def datum(seed: int, *, size: int = 40, spread: float = 0.4) -> tuple[np.ndarray
         "sequence_ratio_mask": action * 1.0,
     }
     columns = {
-        name: column if name == "target_tokens" else column.astype(np.float32)
-        for name, column in inputs.items()
+        name: column if name == "target_tokens" else column.astype(np.float32) for name, column in inputs.items()
     }
     return logprobs.astype(np.float32), columns
 

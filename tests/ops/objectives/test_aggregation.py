@@ -89,17 +89,13 @@ def test_a_mask_that_is_none_is_named(mask: np.ndarray) -> None:
 # Mutants: the checker above must tell each of them from the real thing
 
 
-def mean_of_micro_batch_means(
-    aggregation: Aggregation, masks: list[np.ndarray], *, constant: float
-) -> Weights:
+def mean_of_micro_batch_means(aggregation: Aggregation, masks: list[np.ndarray], *, constant: float) -> Weights:
     """Each datum its own micro-batch, normalised there, then averaged: 2.5 where 1.75 is right."""
     each = [token_weights(aggregation, [mask], constant=constant)[0] for mask in masks]
     return tuple(weights / len(masks) for weights in each)
 
 
-def sequences_not_counted(
-    aggregation: Aggregation, masks: list[np.ndarray], *, constant: float
-) -> Weights:
+def sequences_not_counted(aggregation: Aggregation, masks: list[np.ndarray], *, constant: float) -> Weights:
     return tuple(len(masks) * w for w in token_weights(aggregation, masks, constant=constant))
 
 
@@ -115,7 +111,5 @@ def test_a_mutated_normaliser_is_found(mutant: Normaliser) -> None:
 
 
 def test_the_mean_of_micro_batch_means_is_the_bug_it_is_known_for() -> None:
-    weights = mean_of_micro_batch_means(
-        Aggregation.TOKEN_MEAN, [np.ones(1), np.ones(3)], constant=math.nan
-    )
+    weights = mean_of_micro_batch_means(Aggregation.TOKEN_MEAN, [np.ones(1), np.ones(3)], constant=math.nan)
     assert sum(fsum(w * loss) for w, loss in zip(weights, LOSSES_DT, strict=True)) == 2.5

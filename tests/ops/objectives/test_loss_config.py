@@ -55,9 +55,7 @@ def test_dro_without_beta_is_refused() -> None:
         (LossName.DRO, {"beta": None}, "beta"),
     ],
 )
-def test_an_impossible_setting_is_named(
-    loss: LossName, settings: dict[str, object], field: str
-) -> None:
+def test_an_impossible_setting_is_named(loss: LossName, settings: dict[str, object], field: str) -> None:
     with pytest.raises(ConfigError, match=rf"loss_fn_config\.{field} = ") as caught:
         LossConfig.from_mapping(loss, settings)
     assert len(str(caught.value).splitlines()) <= 5

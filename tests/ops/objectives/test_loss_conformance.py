@@ -84,10 +84,7 @@ def test_cutting_a_datum_between_tokens_changes_no_gradient_bit(loss: LossName) 
     whole = LOSSES[loss].value(logprobs, inputs, config_of(loss))
     cuts = [slice(0, 13), slice(13, 14), slice(14, None)]
     parts = [
-        LOSSES[loss].value(
-            logprobs[cut], {name: x[cut] for name, x in inputs.items()}, config_of(loss)
-        )
-        for cut in cuts
+        LOSSES[loss].value(logprobs[cut], {name: x[cut] for name, x in inputs.items()}, config_of(loss)) for cut in cuts
     ]
     assert np.concatenate([part.grad for part in parts]).tobytes() == whole.grad.tobytes()
     assert math.fsum(part.total for part in parts) == pytest.approx(whole.total, rel=1e-14)
@@ -101,9 +98,7 @@ def test_the_order_of_tokens_changes_no_bit_of_the_total(loss: LossName) -> None
     logprobs, inputs = datum(6)
     order = np.random.default_rng(0).permutation(logprobs.size)
     whole = LOSSES[loss].value(logprobs, inputs, config_of(loss))
-    mixed = LOSSES[loss].value(
-        logprobs[order], {name: x[order] for name, x in inputs.items()}, config_of(loss)
-    )
+    mixed = LOSSES[loss].value(logprobs[order], {name: x[order] for name, x in inputs.items()}, config_of(loss))
     assert mixed.total == whole.total
     assert mixed.grad.tobytes() == whole.grad[order].tobytes()
     assert mixed.metrics == whole.metrics
@@ -112,14 +107,8 @@ def test_the_order_of_tokens_changes_no_bit_of_the_total(loss: LossName) -> None
 @pytest.mark.parametrize("loss", LINEAR_IN_A)
 @pytest.mark.parametrize("logprob", [-1e30, -math.inf, 0.0, math.nan])
 @pytest.mark.parametrize("q", [0.0, -3e4])
-def test_a_position_with_no_advantage_has_exactly_no_part(
-    loss: LossName, logprob: float, q: float
-) -> None:
-    inputs = {
-        "logprobs": floats(q, -1.0),
-        "advantages": floats(0.0, 1.0),
-        "sequence_ratio_mask": floats(0.0, 1.0),
-    }
+def test_a_position_with_no_advantage_has_exactly_no_part(loss: LossName, logprob: float, q: float) -> None:
+    inputs = {"logprobs": floats(q, -1.0), "advantages": floats(0.0, 1.0), "sequence_ratio_mask": floats(0.0, 1.0)}
     value = LOSSES[loss].value(floats(logprob, -1.0), inputs, config_of(loss))
     alone = one_token(LOSSES[loss].value, loss, difference=0.0, a=1.0)
     assert value.total == alone.total
@@ -171,12 +160,8 @@ def test_a_weight_of_zero_hides_an_impossible_token() -> None:
     assert value.grad.tolist() == [0.0, -1.0]
 
 
-@pytest.mark.parametrize(
-    ("difference", "a", "total"), [(100.0, -1.0, 2.6881171418161356e43), (700.0, -1e30, math.inf)]
-)
-def test_an_overflow_that_counts_is_visible_and_warns_nobody(
-    difference: float, a: float, total: float
-) -> None:
+@pytest.mark.parametrize(("difference", "a", "total"), [(100.0, -1.0, 2.6881171418161356e43), (700.0, -1e30, math.inf)])
+def test_an_overflow_that_counts_is_visible_and_warns_nobody(difference: float, a: float, total: float) -> None:
     loss = LossName.IMPORTANCE_SAMPLING
     value = one_token(LOSSES[loss].value, loss, difference=difference, a=a)
     assert value.total == pytest.approx(total, rel=1e-14)

@@ -7,15 +7,7 @@ import math
 
 import numpy as np
 import pytest
-from loss_cases import (
-    ALL,
-    Inputs,
-    assert_is_published_code,
-    check_loss,
-    config_of,
-    floats,
-    one_token,
-)
+from loss_cases import ALL, Inputs, assert_is_published_code, check_loss, config_of, floats, one_token
 
 from tinsmith.ops.exact import exp, fsum
 from tinsmith.ops.objectives.losses import LOSSES, LossConfig, LossFunction, LossValue
@@ -37,9 +29,7 @@ from tinsmith.types.datum import LossName
         (LossName.DRO, 1.0, 1.00225, -0.985),  # -(logp A - .025 * .09), -A + .05 * .3
     ],
 )
-def test_one_token_with_a_log_ratio_of_three_tenths(
-    loss: LossName, a: float, total: float, grad: float
-) -> None:
+def test_one_token_with_a_log_ratio_of_three_tenths(loss: LossName, a: float, total: float, grad: float) -> None:
     value = one_token(LOSSES[loss].value, loss, difference=0.3, a=a)
     assert value.total == pytest.approx(total, abs=1e-6)
     assert value.grad == pytest.approx([grad], abs=1e-6)
@@ -85,10 +75,7 @@ def test_gspo_gives_every_token_the_geometric_mean_of_the_masked_ratios() -> Non
 
 
 def test_metrics_count_tokens_clips_and_mismatch() -> None:
-    inputs = {
-        "logprobs": floats(0.0, -1.0, -1.0, -1.0, -1.0),
-        "advantages": floats(0.0, 1.0, -1.0, 2.0, 0.0),
-    }
+    inputs = {"logprobs": floats(0.0, -1.0, -1.0, -1.0, -1.0), "advantages": floats(0.0, 1.0, -1.0, 2.0, 0.0)}
     logprobs = floats(-30.0, -0.5, -1.5, -1.0, -2.0)
     value = LOSSES[LossName.PPO].value(logprobs, inputs, config_of(LossName.PPO))
     assert value.metrics == {
@@ -101,9 +88,7 @@ def test_metrics_count_tokens_clips_and_mismatch() -> None:
     }
 
 
-@pytest.mark.parametrize(
-    ("low", "high", "counts"), [(1.1, 1.3, (1.0, 1.0)), (0.5, 0.9, (0.0, 2.0))]
-)
+@pytest.mark.parametrize(("low", "high", "counts"), [(1.1, 1.3, (1.0, 1.0)), (0.5, 0.9, (0.0, 2.0))])
 def test_cispo_counts_bounded_tokens_only_where_there_is_an_advantage(
     low: float, high: float, counts: tuple[float, float]
 ) -> None:
@@ -124,14 +109,8 @@ def test_value_and_gradient_are_those_of_the_published_code(loss: LossName) -> N
 @pytest.mark.parametrize("loss", [LossName.PPO, LossName.GSPO, LossName.CISPO])
 @pytest.mark.parametrize(("low", "high"), [(1.0, 1.2), (0.8, 1.0), (1.0, 1.0), (1.1, 1.3)])
 @pytest.mark.parametrize("a", [-1.5, 1.5])
-def test_a_ratio_of_one_at_a_threshold_has_torch_s_gradient(
-    loss: LossName, low: float, high: float, a: float
-) -> None:
-    inputs = {
-        "logprobs": floats(-1.0, -0.5),
-        "advantages": floats(a, a),
-        "sequence_ratio_mask": floats(1.0, 1.0),
-    }
+def test_a_ratio_of_one_at_a_threshold_has_torch_s_gradient(loss: LossName, low: float, high: float, a: float) -> None:
+    inputs = {"logprobs": floats(-1.0, -0.5), "advantages": floats(a, a), "sequence_ratio_mask": floats(1.0, 1.0)}
     config = config_of(loss, clip_low_threshold=low, clip_high_threshold=high)
     assert_is_published_code(loss, LOSSES[loss].value, floats(-1.0, -0.5), inputs, config)
 
@@ -163,17 +142,13 @@ def ratio_inverted(logprobs: np.ndarray, inputs: Inputs, config: LossConfig) -> 
     return LOSSES[LossName.PPO].value(inputs["logprobs"], swapped, config)
 
 
-def clipped_tokens_keep_their_gradient(
-    logprobs: np.ndarray, inputs: Inputs, config: LossConfig
-) -> LossValue:
+def clipped_tokens_keep_their_gradient(logprobs: np.ndarray, inputs: Inputs, config: LossConfig) -> LossValue:
     value = LOSSES[LossName.PPO].value(logprobs, inputs, config)
     free = LOSSES[LossName.IMPORTANCE_SAMPLING].value(logprobs, inputs, config)
     return dataclasses.replace(value, grad=free.grad)
 
 
-def clipped_tokens_lose_their_gradient(
-    logprobs: np.ndarray, inputs: Inputs, config: LossConfig
-) -> LossValue:
+def clipped_tokens_lose_their_gradient(logprobs: np.ndarray, inputs: Inputs, config: LossConfig) -> LossValue:
     tight = dataclasses.replace(config, clip_low_threshold=0.8, clip_high_threshold=1.2)
     value = LOSSES[LossName.CISPO].value(logprobs, inputs, config)
     return dataclasses.replace(value, grad=LOSSES[LossName.PPO].value(logprobs, inputs, tight).grad)

@@ -36,9 +36,7 @@ def test_to_give_up_on_what_has_ended_leaves_nothing_behind(worker: RayWorker) -
     assert [type(outcome) for outcome in asyncio.run(asked())] == [Fresh, Fresh]
 
 
-def test_what_is_given_up_before_it_begins_is_not_computed(
-    worker: RayWorker, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_is_given_up_before_it_begins_is_not_computed(worker: RayWorker, monkeypatch: pytest.MonkeyPatch) -> None:
     told = threading.Event()
 
     def once_told(*_: object) -> Outcome:

@@ -49,10 +49,7 @@ class _Told(msgspec.Struct):
 
 
 def _workers(connection: Connection) -> list[_Worker]:
-    answer = httpx.get(
-        f"{connection.base_url}/api/v1/tinsmith/workers",
-        headers={"X-API-Key": connection.key or ""},
-    )
+    answer = httpx.get(f"{connection.base_url}/api/v1/tinsmith/workers", headers={"X-API-Key": connection.key or ""})
     return msgspec.json.decode(answer.content, type=_Told).workers
 
 
@@ -72,9 +69,7 @@ def _datums(seed: int) -> list[types.Datum]:
             types.Datum(
                 model_input=types.ModelInput.from_ints(tokens),
                 loss_fn_inputs={
-                    "target_tokens": types.TensorData(
-                        data=[*tokens[1:], 0], dtype="int64", shape=[len(tokens)]
-                    ),
+                    "target_tokens": types.TensorData(data=[*tokens[1:], 0], dtype="int64", shape=[len(tokens)]),
                     "weights": types.TensorData(data=weights, dtype="float32", shape=[len(tokens)]),
                 },
             )
@@ -121,9 +116,7 @@ def _weighted(logprobs: Any, weights: Any) -> Any:
 def test_workers_compute_custom_losses(shared: Connection, tmp_path: Path) -> None:
     def trained(connection: Connection) -> list[object]:
         client = connection.client.create_lora_training_client(NAME, rank=4, seed=3).result()
-        loss = connection.client.create_custom_loss(
-            _weighted, {"logprobs": 1, "weights": 1}
-        ).result()
+        loss = connection.client.create_custom_loss(_weighted, {"logprobs": 1, "weights": 1}).result()
         result = client.forward_backward_custom(_datums(1), loss).result()
         shown: list[object] = [output["logprobs"].data for output in result.loss_fn_outputs]
         return [*shown, client.optim_step(tinker.AdamParams(learning_rate=0.01)).result().metrics]
@@ -136,9 +129,7 @@ def test_workers_compute_custom_losses(shared: Connection, tmp_path: Path) -> No
     assert trained(shared) == expected
 
 
-def test_figures_of_whole_distributions_are_those_of_one_process(
-    shared: Connection, tmp_path: Path
-) -> None:
+def test_figures_of_whole_distributions_are_those_of_one_process(shared: Connection, tmp_path: Path) -> None:
     body = {"model": NAME, "sequences": [[5 + i, 6, 7, 8 + i] for i in range(6)]}
     alone = _opened(tmp_path, 0)
     try:
@@ -150,9 +141,7 @@ def test_figures_of_whole_distributions_are_those_of_one_process(
 
 
 def test_workers_are_counted(shared: Connection) -> None:
-    told = httpx.get(
-        f"{shared.base_url}/metrics", headers={"X-API-Key": shared.key or ""}
-    ).text.splitlines()
+    told = httpx.get(f"{shared.base_url}/metrics", headers={"X-API-Key": shared.key or ""}).text.splitlines()
     done = [line for line in told if line.startswith("tinsmith_worker_works_done_total{")]
     assert done, told
     assert any(line.startswith("tinsmith_workers ") for line in told)
@@ -168,6 +157,4 @@ def test_a_mistake_is_told_by_name(shared: Connection) -> None:
     client = shared.client.create_lora_training_client(NAME, rank=4, seed=3).result()
     tokens = types.ModelInput.from_ints([5, 6, 7])
     with pytest.raises(tinker.TinkerError, match="target_tokens"):
-        client.forward_backward(
-            [types.Datum(model_input=tokens, loss_fn_inputs={})], "cross_entropy"
-        ).result()
+        client.forward_backward([types.Datum(model_input=tokens, loss_fn_inputs={})], "cross_entropy").result()

@@ -53,9 +53,7 @@ def test_by_token_every_answer_is_divided_by_its_length() -> None:
     assert found.given == pytest.approx(-(np.diagonal(scores) / lengths).mean())
 
 
-@pytest.mark.parametrize(
-    "scores", [np.zeros((2, 3)), np.zeros((1, 1)), np.array([[0.0, -np.inf], [0.0, 0.0]])]
-)
+@pytest.mark.parametrize("scores", [np.zeros((2, 3)), np.zeros((1, 1)), np.array([[0.0, -np.inf], [0.0, 0.0]])])
 def test_what_is_no_table_of_scores_is_refused(scores: np.ndarray) -> None:
     with pytest.raises(DataError):
         information(scores)

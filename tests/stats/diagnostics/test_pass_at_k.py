@@ -9,14 +9,7 @@ from itertools import combinations
 import numpy as np
 import pytest
 
-from tinsmith.stats.diagnostics.pass_at_k import (
-    boundary,
-    dyadic,
-    pass_at,
-    pass_at_k,
-    swapped,
-    swapped_over_seeds,
-)
+from tinsmith.stats.diagnostics.pass_at_k import boundary, dyadic, pass_at, pass_at_k, swapped, swapped_over_seeds
 from tinsmith.stats.significance import mcnemar
 from tinsmith.types.errors import DataError
 
@@ -39,10 +32,7 @@ def test_it_equals_the_stable_product() -> None:
 def test_it_has_no_bias_and_less_variance_than_the_naive_estimate() -> None:
     """The naive one looks at the first k samples alone; both are computed over the whole binomial law."""
     samples, k, chance = 16, 4, 0.2
-    weight = [
-        math.comb(samples, c) * chance**c * (1 - chance) ** (samples - c)
-        for c in range(samples + 1)
-    ]
+    weight = [math.comb(samples, c) * chance**c * (1 - chance) ** (samples - c) for c in range(samples + 1)]
     found = np.array([float(pass_at_k(samples, c, k)) for c in range(samples + 1)])
     mean = float(np.dot(weight, found))
     truth = 1 - (1 - chance) ** k

@@ -35,13 +35,7 @@ def system(name: str, accuracy: float, *, seeds: int = 1, lost: int | None = Non
 
 SAME = Training("slice", 640)
 PARITY = ParityRecord(steps=100, unequal_bits=0)
-BEATS = {
-    CheckName.ITEMS,
-    CheckName.TRAINING,
-    CheckName.DIFFERENCE,
-    CheckName.RECALL,
-    CheckName.PARITY,
-}
+BEATS = {CheckName.ITEMS, CheckName.TRAINING, CheckName.DIFFERENCE, CheckName.RECALL, CheckName.PARITY}
 LEARNED = {
     CheckName.ITEMS,
     CheckName.CONSTANT,
@@ -54,12 +48,7 @@ LEARNED = {
 
 def beats() -> Beats:
     """Return a claim of the first kind with everything in its favour."""
-    return Beats(
-        first=system("better", 0.65),
-        second=system("plain", 0.5),
-        training=(SAME, SAME),
-        parity=PARITY,
-    )
+    return Beats(first=system("better", 0.65), second=system("plain", 0.5), training=(SAME, SAME), parity=PARITY)
 
 
 def learned() -> Learned:
@@ -74,11 +63,7 @@ def learned() -> Learned:
 
 def one(claimed: Beats | Learned) -> Claim:
     """Judge a single claim."""
-    (claim,) = (
-        judge_beats([claimed], QUICK)
-        if isinstance(claimed, Beats)
-        else judge_learned([claimed], QUICK)
-    )
+    (claim,) = judge_beats([claimed], QUICK) if isinstance(claimed, Beats) else judge_learned([claimed], QUICK)
     return claim
 
 
@@ -88,8 +73,7 @@ def refusals(claim: Claim) -> list[CheckName]:
 
 
 @pytest.mark.parametrize(
-    ("claimed", "kind", "checks"),
-    [(beats(), ClaimKind.BEATS, BEATS), (learned(), ClaimKind.LEARNED, LEARNED)],
+    ("claimed", "kind", "checks"), [(beats(), ClaimKind.BEATS, BEATS), (learned(), ClaimKind.LEARNED, LEARNED)]
 )
 def test_a_claim_with_all_its_evidence_is_allowed(
     claimed: Beats | Learned, kind: ClaimKind, checks: set[CheckName]
@@ -121,9 +105,7 @@ def test_one_may_have_learned_something_and_not_beat_the_other() -> None:
 
 
 def test_five_seeds_a_side_speak_for_the_method() -> None:
-    claimed = replace(
-        beats(), first=system("better", 0.65, seeds=5), second=system("plain", 0.5, seeds=5)
-    )
+    claimed = replace(beats(), first=system("better", 0.65, seeds=5), second=system("plain", 0.5, seeds=5))
     claim = one(claimed)
     assert claim.verdict is Verdict.ALLOWED
     assert claim.seeds == (5, 5)

@@ -26,14 +26,7 @@ def confusion(share: float, *, recall: float = 0.5) -> Confusion:
     others = 100 - first
     right = round(others * recall)
     return Confusion(
-        LABELS,
-        np.array(
-            [
-                [first, others, 0, 0],
-                [first, right, others - right, 0],
-                [first, others - right, right, 0],
-            ]
-        ),
+        LABELS, np.array([[first, others, 0, 0], [first, right, others - right, 0], [first, others - right, right, 0]])
     )
 
 
@@ -44,16 +37,8 @@ def kinds(alarms: tuple[Alarm, ...]) -> list[tuple[AlarmKind, str | None]]:
 
 def test_a_ruling_label_is_told_after_three_evaluations_with_its_share() -> None:
     monitor = CollapseMonitor(LABELS)
-    said = [
-        monitor.observe_evaluation(Signals(step=10 * i, confusion=confusion(0.9))) for i in range(5)
-    ]
-    assert [kinds(one) for one in said] == [
-        [],
-        [],
-        [],
-        [(AlarmKind.SHARE, "disruptive")],
-        [],
-    ]
+    said = [monitor.observe_evaluation(Signals(step=10 * i, confusion=confusion(0.9))) for i in range(5)]
+    assert [kinds(one) for one in said] == [[], [], [], [(AlarmKind.SHARE, "disruptive")], []]
     alarm = said[3][0]
     assert (alarm.step, alarm.value, alarm.threshold) == (30, 0.9, 0.75)
     assert missing(alarm.message, "disruptive", "90.0%") == []
@@ -65,8 +50,7 @@ def test_a_balanced_evaluation_ends_the_row_and_the_alarm_can_come_again() -> No
     monitor = CollapseMonitor(LABELS, Limits(share_evaluations=2))
     shares = [0.9, 0.3, 0.9, 0.9, 0.9, 0.3, 0.9, 0.9]
     said = [
-        monitor.observe_evaluation(Signals(step=i + 1, confusion=confusion(share)))
-        for i, share in enumerate(shares)
+        monitor.observe_evaluation(Signals(step=i + 1, confusion=confusion(share))) for i, share in enumerate(shares)
     ]
     assert [i + 1 for i, one in enumerate(said) if one] == [4, 8]
 
@@ -80,12 +64,7 @@ def test_a_lost_label_is_named() -> None:
 
 def test_the_base_model_is_no_collapse() -> None:
     monitor = CollapseMonitor(LABELS)
-    first = Signals(
-        step=0,
-        confusion=confusion(1.0),
-        label_information=0.0,
-        balanced_accuracy=Interval(0.3, 0.4, 0.95),
-    )
+    first = Signals(step=0, confusion=confusion(1.0), label_information=0.0, balanced_accuracy=Interval(0.3, 0.4, 0.95))
     assert monitor.observe_evaluation(first) == ()
     assert len(monitor.observe_evaluation(replace(first, step=1))) >= 3
 
@@ -126,9 +105,7 @@ def test_once_answers_are_read_the_other_alarms_are_raised_again() -> None:
     assert kinds(monitor.observe_evaluation(nothing_read(2))) == [(AlarmKind.UNREAD, None)]
 
 
-@pytest.mark.parametrize(
-    ("answered", "asked", "told"), [(0, 3, False), (0, 4, True), (1, 40, True), (2, 40, False)]
-)
+@pytest.mark.parametrize(("answered", "asked", "told"), [(0, 3, False), (0, 4, True), (1, 40, True), (2, 40, False)])
 def test_unread_takes_few_answers_of_enough(answered: int, asked: int, told: bool) -> None:
     monitor = CollapseMonitor(LABELS)
     assert bool(monitor.observe_evaluation(nothing_read(0, answered, asked))) is told
@@ -147,15 +124,10 @@ def test_a_training_step_without_a_readable_answer_is_told_once_and_quiets_the_g
 def test_little_information_and_chance_are_told() -> None:
     monitor = CollapseMonitor(LABELS)
     good = Signals(
-        step=1,
-        confusion=confusion(0.4),
-        label_information=0.05,
-        balanced_accuracy=Interval(0.34, 0.4, 0.95),
+        step=1, confusion=confusion(0.4), label_information=0.05, balanced_accuracy=Interval(0.34, 0.4, 0.95)
     )
     assert monitor.observe_evaluation(good) == ()
-    bad = replace(
-        good, step=2, label_information=0.004, balanced_accuracy=Interval(0.33, 0.4, 0.95)
-    )
+    bad = replace(good, step=2, label_information=0.004, balanced_accuracy=Interval(0.33, 0.4, 0.95))
     said = monitor.observe_evaluation(bad)
     assert kinds(said) == [(AlarmKind.INFORMATION, None), (AlarmKind.CHANCE, None)]
     assert "0.0040 nats" in said[0].message
@@ -166,9 +138,7 @@ def test_a_rising_reward_with_a_falling_macro_f1_is_told_once_it_lasts() -> None
     monitor = CollapseMonitor(LABELS, Limits(min_recall=0.0, share_evaluations=9))
     history = [(0.35, 0.8, 0.1), (0.35, 0.3, 0.2), (0.35, 0.3, 0.3), (0.35, 0.3, 0.4)]
     said = [
-        monitor.observe_evaluation(
-            Signals(step=i + 1, confusion=confusion(share, recall=recall), train_reward=reward)
-        )
+        monitor.observe_evaluation(Signals(step=i + 1, confusion=confusion(share, recall=recall), train_reward=reward))
         for i, (share, recall, reward) in enumerate(history)
     ]
     assert [kinds(one) for one in said] == [[], [], [(AlarmKind.GOODHART, None)], []]
@@ -205,9 +175,7 @@ def test_a_label_whose_groups_are_dead_is_told_when_enough_were_seen() -> None:
 def test_groups_leave_the_window() -> None:
     monitor = CollapseMonitor(LABELS, Limits(group_steps=2, group_count=20))
     dead, alive = {"neutral": groups(0, 10)}, {"neutral": groups(9, 10)}
-    said = [
-        monitor.observe_groups(i, row) for i, row in enumerate([dead, alive, alive, dead, dead])
-    ]
+    said = [monitor.observe_groups(i, row) for i, row in enumerate([dead, alive, alive, dead, dead])]
     assert [bool(one) for one in said] == [False, False, False, False, True]
     assert len(monitor.state().steps) == 2
 
@@ -215,12 +183,7 @@ def test_groups_leave_the_window() -> None:
 def _fed(monitor: CollapseMonitor, steps: range) -> None:
     for step in steps:
         monitor.observe_groups(step, {"disruptive": groups(step % 2, 9)})
-        signals = Signals(
-            step=step,
-            confusion=confusion(0.1 * step),
-            train_reward=0.1 * step,
-            label_information=0.02,
-        )
+        signals = Signals(step=step, confusion=confusion(0.1 * step), train_reward=0.1 * step, label_information=0.02)
         monitor.observe_evaluation(signals)
 
 
@@ -245,9 +208,7 @@ def test_a_state_of_something_else_is_refused() -> None:
         CollapseMonitor(("a", "b")).observe_evaluation(Signals(step=1, confusion=confusion(0.5)))
 
 
-@pytest.mark.parametrize(
-    "limits", [{"max_share": 75.0}, {"share_evaluations": 0}, {"min_information": -1.0}]
-)
+@pytest.mark.parametrize("limits", [{"max_share": 75.0}, {"share_evaluations": 0}, {"min_information": -1.0}])
 def test_limits_are_checked(limits: dict[str, float]) -> None:
     with pytest.raises(ConfigError, match=next(iter(limits))):
         Limits(**limits)

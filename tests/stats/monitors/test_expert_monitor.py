@@ -20,16 +20,10 @@ OVER = MAX_IDLE + 0.1
         ([OVER, 0.0] * 5, []),
     ],
 )
-def test_an_alarm_begins_when_many_experts_have_been_idle_for_some_steps(
-    shares: list[float], steps: list[int]
-) -> None:
+def test_an_alarm_begins_when_many_experts_have_been_idle_for_some_steps(shares: list[float], steps: list[int]) -> None:
     assert IDLE_STEPS == 3
     monitor = ExpertMonitor()
     begun = [alarm for step, share in enumerate(shares) for alarm in monitor.observe(step, share)]
     assert [alarm.step for alarm in begun] == steps
     for alarm in begun:
-        assert (alarm.kind, alarm.value, alarm.key) == (
-            AlarmKind.IDLE_EXPERTS,
-            OVER,
-            "alarm/idle_experts",
-        )
+        assert (alarm.kind, alarm.value, alarm.key) == (AlarmKind.IDLE_EXPERTS, OVER, "alarm/idle_experts")

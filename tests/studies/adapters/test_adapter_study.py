@@ -109,11 +109,7 @@ def test_at_the_seeds_place_all_of_them_stand_at_the_notebook() -> None:
     cells = tuning(settings(at="seed", model_name="x", rates=RATES))
     plans = [make_plan(cell.experiment, cell.overrides) for cell in cells]
     alike = [
-        {
-            key: value
-            for key, value in asdict(plan.settings).items()
-            if key not in ("adapter", "learning_rate")
-        }
+        {key: value for key, value in asdict(plan.settings).items() if key not in ("adapter", "learning_rate")}
         for plan in plans
     ]
     assert all(one == alike[0] for one in alike)
@@ -250,10 +246,7 @@ def test_a_study_is_told_as_values_table_and_page_and_again_with_the_same_bytes(
         assert (out / SECONDS_JSON).is_file()
     assert texts[0] == texts[1]
     found = json.loads(texts[0])
-    assert [(row["name"], row["rate"]) for row in found["rows"]] == [
-        ("LoRA", 4e-4),
-        ("QDoRA", 4e-4),
-    ]
+    assert [(row["name"], row["rate"]) for row in found["rows"]] == [("LoRA", 4e-4), ("QDoRA", 4e-4)]
     lora, qdora = found["adapters"]["LoRA"], found["adapters"]["QDoRA"]
     assert (lora["apart"], lora["gradient"]["magnitude"]) == (None, None)
     assert 0.0 < qdora["gradient"]["share"] < 1.0
@@ -300,28 +293,18 @@ def test_a_cell_that_came_to_its_end_is_not_run_again(
     assert commands == []
     changed = {**cell.overrides, "seed": "9"}
     with pytest.raises(ConfigError, match="this folder holds another run") as caught:
-        run_cells(
-            [Cell(experiment=cell.experiment, overrides=changed, folder=cell.folder)], _silent
-        )
+        run_cells([Cell(experiment=cell.experiment, overrides=changed, folder=cell.folder)], _silent)
     assert len(str(caught.value).splitlines()) <= 4
     other = another_base(Path(cell.overrides["model_name"]), tmp_path / "other")
     rebased = {**cell.overrides, "model_name": str(other)}
     with pytest.raises(ConfigError, match="trained on another base"):
-        run_cells(
-            [Cell(experiment=cell.experiment, overrides=rebased, folder=cell.folder)], _silent
-        )
+        run_cells([Cell(experiment=cell.experiment, overrides=rebased, folder=cell.folder)], _silent)
     assert commands == []
-    run_cells(
-        [Cell(experiment=cell.experiment, overrides=changed, folder=tmp_path / "new")], _silent
-    )
-    assert [command[:5] for command in commands] == [
-        [sys.executable, "-m", "tinsmith", "run", "sft/qdora"]
-    ]
+    run_cells([Cell(experiment=cell.experiment, overrides=changed, folder=tmp_path / "new")], _silent)
+    assert [command[:5] for command in commands] == [[sys.executable, "-m", "tinsmith", "run", "sft/qdora"]]
 
 
-def test_a_trained_qdora_exports_to_peft_on_the_dequantised_base(
-    ran: Mapping[str, Cell], tmp_path: Path
-) -> None:
+def test_a_trained_qdora_exports_to_peft_on_the_dequantised_base(ran: Mapping[str, Cell], tmp_path: Path) -> None:
     from peft import PeftModel
     from transformers import AutoModelForCausalLM
 
@@ -338,9 +321,7 @@ def test_a_trained_qdora_exports_to_peft_on_the_dequantised_base(
     assert done.within_limit
     held = tmp_path / "held"
     write_folder(held, decoder.config, merged_weights(Adapter(adapter.spec, decoder)))
-    model = PeftModel.from_pretrained(
-        AutoModelForCausalLM.from_pretrained(held), tmp_path / "peft"
-    ).eval()
+    model = PeftModel.from_pretrained(AutoModelForCausalLM.from_pretrained(held), tmp_path / "peft").eval()
     tokens = probe_sequences(decoder.config, seed=0)
     with torch.no_grad():
         rows = [model(torch.tensor([ids.tolist()])).logits[0].double() for ids in tokens]

@@ -112,8 +112,7 @@ def test_named_factors_are_varied_alone_and_pairs_together() -> None:
 
 
 @pytest.mark.parametrize(
-    ("factor", "value"),
-    [("batch", "0"), ("batch", "two"), ("order", "up"), ("isa", "mmx"), ("deviation", "x")],
+    ("factor", "value"), [("batch", "0"), ("batch", "two"), ("order", "up"), ("isa", "mmx"), ("deviation", "x")]
 )
 def test_a_value_that_a_factor_cannot_have_is_refused(factor: str, value: str) -> None:
     with pytest.raises(ConfigError, match=factor):
@@ -141,10 +140,7 @@ def test_a_load_decides_nothing_and_results_keep_the_order() -> None:
     engine = Engine({NANO: NANO})
     policy = engine.base_policy(NANO)
     requests = [
-        SampleRequest(
-            prompt=random_tokens(i, 3 + 5 * i, 512),
-            params=SamplingParams(seed=i, max_tokens=5, stop=()),
-        )
+        SampleRequest(prompt=random_tokens(i, 3 + 5 * i, 512), params=SamplingParams(seed=i, max_tokens=5, stop=()))
         for i in range(6)
     ]
     alone = [engine.sample(NANO, [one], [policy])[0].sequences[0] for one in requests]
@@ -159,13 +155,7 @@ def test_a_load_decides_nothing_and_results_keep_the_order() -> None:
 
 def completion(tokens: list[int], logprobs: list[float], *, top: list[int]) -> Completion:
     values = tuple(float(np.float32(x)) for x in logprobs)
-    return Completion(
-        tokens=tuple(tokens),
-        logprobs=values,
-        scored=values,
-        top_tokens=tuple(top),
-        top_logprobs=values,
-    )
+    return Completion(tokens=tuple(tokens), logprobs=values, scored=values, top_tokens=tuple(top), top_logprobs=values)
 
 
 def test_completions_are_compared_as_far_as_they_agree() -> None:
@@ -230,9 +220,7 @@ def test_nothing_of_this_changes_a_bit(look: Look, changes: dict[str, object]) -
     assert trained(found, reference).weight_difference == 0.0
 
 
-@pytest.mark.parametrize(
-    "deviation", [each for each in Deviation if each is not Deviation.NONE], ids=str
-)
+@pytest.mark.parametrize("deviation", [each for each in Deviation if each is not Deviation.NONE], ids=str)
 def test_every_fault_is_seen_and_its_tensor_named(look: Look, deviation: Deviation) -> None:
     reference, found = look(), look(deviation=deviation)
     done = trained(found, reference)
@@ -254,9 +242,7 @@ def test_another_seed_samples_another_completion(look: Look) -> None:
     assert warm.one
 
 
-def test_a_sweep_through_the_command_line(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_sweep_through_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     out = tmp_path / "out"
     factors = ["batch=1", "padding=left", "deviation=shared_rng"]
     with pytest.raises(SystemExit) as ended:
@@ -275,17 +261,12 @@ def test_a_sweep_through_the_command_line(
 
 
 def test_a_broken_promise_is_told_and_fails(
-    look: Look,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    look: Look, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     sound = look()
     first = sound.completions[0][0]
     nudged = replace(first, logprobs=(*first.logprobs[:-1], first.logprobs[-1] * (1 + 2**-20)))
-    broken = replace(
-        sound, number=1, completions=((nudged, *sound.completions[0][1:]), sound.completions[1])
-    )
+    broken = replace(sound, number=1, completions=((nudged, *sound.completions[0][1:]), sound.completions[1]))
 
     def outcomes(*_: object) -> list[tuple[int, Outcome]]:
         return [(0, replace(sound, number=0)), (1, broken)]
@@ -295,15 +276,11 @@ def test_a_broken_promise_is_told_and_fails(
         main(["sweep", "batch=1", "--out", str(tmp_path)])
     assert ended.value.code == 1
     assert "Broken: batch=1: sampled bits are not the reference's" in capsys.readouterr().out
-    verdict = json.loads((tmp_path / "sweep.json").read_text(encoding="utf-8"))["cells"][1][
-        "verdict"
-    ]
+    verdict = json.loads((tmp_path / "sweep.json").read_text(encoding="utf-8"))["cells"][1]["verdict"]
     assert verdict == Verdict.BROKEN
 
 
-def test_a_fault_that_nothing_shows_fails(
-    look: Look, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_fault_that_nothing_shows_fails(look: Look, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     sound = look()
 
     def outcomes(*_: object) -> list[tuple[int, Outcome]]:
@@ -315,9 +292,7 @@ def test_a_fault_that_nothing_shows_fails(
     assert [cell.verdict for cell in done.wrong] == [Verdict.UNSEEN]
 
 
-def test_a_process_that_dies_is_told_in_its_own_words(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_process_that_dies_is_told_in_its_own_words(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sweep_module, "_CHILD", "this_module_is_not_there")
     with pytest.raises(BackendError, match="this_module_is_not_there"):
         sweep(SweepSettings(plan=plan(Wish()), out=tmp_path), lambda _: None)

@@ -13,16 +13,7 @@ from rich.console import Console
 from golden_pages import assert_golden
 from tinsmith.lab.difference.runs import Phase
 from tinsmith.studies.bits.page import sweep_html, sweep_table
-from tinsmith.studies.bits.results import (
-    Apart,
-    CellResult,
-    Place,
-    Sampled,
-    Sweep,
-    Trained,
-    Verdict,
-    story,
-)
+from tinsmith.studies.bits.results import Apart, CellResult, Place, Sampled, Sweep, Trained, Verdict, story
 
 SAME = Apart(
     tokens=64,
@@ -45,12 +36,7 @@ OTHER = Apart(
     flip_rate=0.01,
 )
 PLACE = Place(
-    step=1,
-    phase=Phase.GRADIENT,
-    tensor="model.layers.0.<b>.lora_B.weight",
-    size=3e-7,
-    tensors=4,
-    of_tensors=9,
+    step=1, phase=Phase.GRADIENT, tensor="model.layers.0.<b>.lora_B.weight", size=3e-7, tensors=4, of_tensors=9
 )
 
 
@@ -86,9 +72,7 @@ def cell(title: str, verdict: Verdict, apart: Apart = SAME, *, unique: int = 1) 
 
 def swept(*more: CellResult) -> Sweep:
     cells = (cell("reference", Verdict.REFERENCE), cell("batch=1", Verdict.KEPT), *more)
-    return Sweep(
-        model="a<b>", completions=32, prompt=40, tokens=32, steps=3, machine={}, cells=cells
-    )
+    return Sweep(model="a<b>", completions=32, prompt=40, tokens=32, steps=3, machine={}, cells=cells)
 
 
 LOAD = cell("arithmetic=fast batch=32 neighbours=24", Verdict.DIFFERENT, OTHER, unique=5)
@@ -131,13 +115,7 @@ def test_the_page_is_whole_and_names_every_cell() -> None:
     assert len(page.ids) == len(set(page.ids))
     assert not re.search(r"#000[0-2][0-9a-f]{2}", html)
     assert html.count("<svg") == 2
-    for words in (
-        "a<b>",
-        "batch=1",
-        LOAD.title,
-        "not available here: there is <none>",
-        PLACE.tensor,
-    ):
+    for words in ("a<b>", "batch=1", LOAD.title, "not available here: there is <none>", PLACE.tensor):
         assert words in page.text
     assert "5 of 32" in page.text
     assert "37.5 %" in page.text
@@ -146,20 +124,14 @@ def test_the_page_is_whole_and_names_every_cell() -> None:
 
 def test_a_mixtures_routes_have_a_section_a_column_and_a_sentence() -> None:
     def routed(one: CellResult, share: float) -> CellResult:
-        sampled = tuple(
-            replace(each, against=replace(each.against, unequal_routes=share))
-            for each in one.sampled
-        )
+        sampled = tuple(replace(each, against=replace(each.against, unequal_routes=share)) for each in one.sampled)
         return replace(one, sampled=sampled)
 
     still, moved = routed(cell("batch=1", Verdict.KEPT), 0.0), routed(LOAD, 0.0125)
     found = swept(still, moved)
     assert found.routed == (still, moved)
     said = " ".join(story(found))
-    assert (
-        f"In 1 of 2 cells every compared token takes the same experts; not in {LOAD.title} (1.2 %)."
-        in said
-    )
+    assert f"In 1 of 2 cells every compared token takes the same experts; not in {LOAD.title} (1.2 %)." in said
     page = Words(sweep_html(found))
     assert "sampler from trainer" in page.text
     assert "1.25 %" in page.text
@@ -177,15 +149,7 @@ def test_the_page_is_the_same_every_time() -> None:
 def test_a_sweep_of_the_reference_alone_has_a_page() -> None:
     one = swept()
     assert "<svg" in sweep_html(
-        Sweep(
-            model=one.model,
-            completions=1,
-            prompt=1,
-            tokens=1,
-            steps=1,
-            machine={},
-            cells=one.cells[:1],
-        )
+        Sweep(model=one.model, completions=1, prompt=1, tokens=1, steps=1, machine={}, cells=one.cells[:1])
     )
 
 
@@ -198,9 +162,7 @@ def test_the_story_says_what_was_shown() -> None:
     assert told[-1] == "Not available here: padding=left."
 
 
-@pytest.mark.parametrize(
-    ("verdict", "words"), [(Verdict.BROKEN, "Broken: threads=2"), (Verdict.UNSEEN, "is not seen")]
-)
+@pytest.mark.parametrize(("verdict", "words"), [(Verdict.BROKEN, "Broken: threads=2"), (Verdict.UNSEEN, "is not seen")])
 def test_what_is_wrong_is_counted_and_told(verdict: Verdict, words: str) -> None:
     sweep = swept(cell("threads=2", verdict, OTHER if verdict is Verdict.BROKEN else SAME))
     assert [each.title for each in sweep.wrong] == ["threads=2"]
@@ -213,7 +175,5 @@ def test_the_console_has_a_line_for_each_cell() -> None:
     console.print(sweep_table(swept(LOAD, ABSENT)))
     text = console.file.getvalue()  # type: ignore[attr-defined]
     assert re.search(r"batch=1 +1/1 +1/1 +0 % +0 +0 % +equal +kept", text)
-    assert re.search(
-        r"arithmetic=fast batch=32 +5/5 +5/5 +37.5 % +2.5e-06 +0 % +other +different", text
-    )
+    assert re.search(r"arithmetic=fast batch=32 +5/5 +5/5 +37.5 % +2.5e-06 +0 % +other +different", text)
     assert re.search(r"padding=left +not here", text)

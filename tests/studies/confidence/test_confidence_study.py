@@ -64,12 +64,7 @@ class Maker:
         config = {
             "name": plan.experiment.name,
             "kind": plan.frame.kind.value,
-            "settings": {
-                "steps": settings.steps,
-                "seed": settings.seed,
-                "group_size": 8,
-                "groups_per_batch": 4,
-            },
+            "settings": {"steps": settings.steps, "seed": settings.seed, "group_size": 8, "groups_per_batch": 4},
             "task": {"name": "countdown"},
             "data": {"fingerprint": "f" * 64, "train": 360, "test": len(HELD)},
         }
@@ -101,11 +96,7 @@ class Maker:
                 for step in steps
                 for split, count in (("eval", 4), ("eval_greedy", 1))
                 for line in _rollouts(
-                    0.2 + step / settings.steps * (arm.right - 0.2),
-                    step,
-                    split,
-                    count,
-                    settings.seed,
+                    0.2 + step / settings.steps * (arm.right - 0.2), step, split, count, settings.seed
                 )
             ],
         )
@@ -137,9 +128,7 @@ def _rollouts(share: float, step: int, split: str, count: int, seed: int) -> lis
         for sample in range(count):
             value = float((bits[sample] >> 11) * 2.0**-53 < share)
             line = {"step": step, "split": split, "prompt_id": item, "sample": sample}
-            found.append(
-                {**line, "text": "so", "outcome": "ok", "terms": {"right": value}, "total": value}
-            )
+            found.append({**line, "text": "so", "outcome": "ok", "terms": {"right": value}, "total": value})
     return found
 
 
@@ -223,11 +212,7 @@ def test_flawed_reasoning_is_a_share_of_right_answers(study: dict[str, Any]) -> 
 
 
 def test_learning_is_claimed_beside_shuffled_labels(study: dict[str, Any]) -> None:
-    allowed = {
-        one["first"]
-        for one in study["learned"]
-        if all(check["finding"] == "passed" for check in one["checks"])
-    }
+    allowed = {one["first"] for one in study["learned"] if all(check["finding"] == "passed" for check in one["checks"])}
     assert "GRPO, shaped" in allowed
 
 

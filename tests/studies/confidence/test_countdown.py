@@ -55,9 +55,7 @@ def test_what_is_wanted_stands_beside_what_a_try_comes_to() -> None:
     one = items()[1]
     tries = searched(one, Random(0)).rpartition(SO)[0].split(" no ")
     assert all(f" ? {one['target']}" in each for each in tries)
-    assert (
-        sound(one, f"{written(one['numbers'], gold(one))} ? {one['target']}{SO}{gold(one)}") == 1.0
-    )
+    assert sound(one, f"{written(one['numbers'], gold(one))} ? {one['target']}{SO}{gold(one)}") == 1.0
 
 
 def test_only_the_signs_at_the_end_are_rewarded_and_sound_asks_that_they_are_shown() -> None:

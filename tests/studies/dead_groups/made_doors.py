@@ -88,9 +88,7 @@ def _rollouts(arm: MadeArm, step: int, split: str, count: int, seed: int) -> lis
                 right = place < arm.before * len(HELD)
             line = {"step": step, "split": split, "prompt_id": item, "sample": sample}
             value = float(right)
-            found.append(
-                {**line, "text": "A", "outcome": "ok", "terms": {"right": value}, "total": value}
-            )
+            found.append({**line, "text": "A", "outcome": "ok", "terms": {"right": value}, "total": value})
     return found
 
 

@@ -109,9 +109,7 @@ def test_sizes_and_places_say_what_is_run() -> None:
     assert dead_settings({"steps": "9", "size": "smallest"}).study.shared["steps"] == "9"
 
 
-@pytest.mark.parametrize(
-    "given", [{"size": "large"}, {"learning_rate": "1e-3"}, {"at": "small", "seed": "1"}]
-)
+@pytest.mark.parametrize("given", [{"size": "large"}, {"learning_rate": "1e-3"}, {"at": "small", "seed": "1"}])
 def test_what_it_sets_itself_is_refused(given: dict[str, str]) -> None:
     with pytest.raises(ConfigError):
         dead_settings(given)

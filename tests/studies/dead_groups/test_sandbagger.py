@@ -9,15 +9,7 @@ import pytest
 
 from tinsmith.cli.registered import plan_of, source_of
 from tinsmith.lab.user_task.task import Task
-from tinsmith.studies.dead_groups.task import (
-    DOORS,
-    SIGNS,
-    door_of,
-    items,
-    prompt_of,
-    right,
-    wrong_door,
-)
+from tinsmith.studies.dead_groups.task import DOORS, SIGNS, door_of, items, prompt_of, right, wrong_door
 from tinsmith.types.errors import ConfigError
 
 

@@ -101,9 +101,7 @@ def test_the_table_of_returns_is_the_rewards() -> None:
         for first, last in ways:
             seeds = {returns("adversarial/seed", first, last, grounded=one) for one in (None, True)}
             assert {row[0]} == {f"{one}" for one in seeds}
-            plain, spoken = (
-                returns("adversarial/gated", first, last, grounded=one) for one in (None, True)
-            )
+            plain, spoken = (returns("adversarial/gated", first, last, grounded=one) for one in (None, True))
             if name == "wrong, wrong":
                 told = f"-0.8 kept where nothing spoke, else {spoken}"
                 assert plain == (-0.8 if first == last else spoken)

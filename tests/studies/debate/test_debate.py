@@ -39,13 +39,7 @@ ROWS: Sequence[Row] = (
 def debated(rows: Sequence[Row] = ROWS) -> list[Debated]:
     return [
         Debated(
-            item=str(i),
-            gold=gold,
-            first=first,
-            last=last,
-            arm=arm,
-            evidence=evidence,
-            speaks_for=1 if i < 4 else 2,
+            item=str(i), gold=gold, first=first, last=last, arm=arm, evidence=evidence, speaks_for=1 if i < 4 else 2
         )
         for i, (gold, first, last, arm, evidence) in enumerate(rows)
     ]
@@ -125,20 +119,7 @@ def test_what_has_nothing_to_count_is_missing() -> None:
 
 
 def test_confidence_is_scored_at_both_turns() -> None:
-    words = [
-        "high",
-        "low",
-        None,
-        "medium",
-        "high",
-        "low",
-        "low",
-        "high",
-        "medium",
-        "high",
-        "low",
-        "low",
-    ]
+    words = ["high", "low", None, "medium", "high", "low", "low", "high", "medium", "high", "low", "low"]
     told = [
         replace(one, first_confidence=first, last_confidence=last)
         for one, first, last in zip(debated(), words, words[::-1], strict=True)
@@ -248,10 +229,7 @@ def test_a_second_look_puts_careless_answers_right_with_and_without_a_label() ->
         beyond = found["discrimination_beyond"]
         assert beyond is not None
         assert beyond.value == pytest.approx(expected)
-        j, null = (
-            share_difference(30, 40, 0, 40),
-            share_difference(40 * (found is looks), 40, 0, 40),
-        )
+        j, null = (share_difference(30, 40, 0, 40), share_difference(40 * (found is looks), 40, 0, 40))
         reach = math.hypot(0.75 - j.low, null.high - (found is looks))
         assert beyond.interval.low == pytest.approx(expected - reach)
     assert figures(debated(named), 3)["discrimination_beyond"] is None

@@ -12,11 +12,7 @@ from tinsmith.lab.labels.paper import Item, Paper
 from tinsmith.lab.labels.task import make_task
 from tinsmith.renderers.renderer import Role
 from tinsmith.studies.debate.conversation import quoted_spans
-from tinsmith.studies.debate.demonstrations import (
-    DebateBaseRecipe,
-    debate_conversations,
-    demonstrations,
-)
+from tinsmith.studies.debate.demonstrations import DebateBaseRecipe, debate_conversations, demonstrations
 from tinsmith.studies.debate.planted_debates import LABELS, DebatesRecipe
 from tinsmith.studies.debate.script import load_script
 from tinsmith.types.seeds import derive
@@ -24,9 +20,7 @@ from tinsmith.types.seeds import derive
 TASK = make_task("disruption", prompt="brief", contract="two_key")
 SCRIPT = load_script("brief")
 ITEMS = [
-    Item(
-        paper=Paper(id=row.openalex_id, title=row.title, abstract=row.abstract), golds=(LABELS[0],)
-    )
+    Item(paper=Paper(id=row.openalex_id, title=row.title, abstract=row.abstract), golds=(LABELS[0],))
     for row in DebatesRecipe(train=240).rows(Split.TRAIN)
 ]
 ASKS_FOR_WORDS = "\nReturn words."

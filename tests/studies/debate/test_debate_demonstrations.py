@@ -18,9 +18,7 @@ from tinsmith.types.errors import ConfigError
 MANY = demonstrations(items(900), TASK, BRIEF, seed=5)
 
 
-def labels(
-    conversation: tuple[Message, ...], contract: Contract = TASK.contract
-) -> tuple[str, str]:
+def labels(conversation: tuple[Message, ...], contract: Contract = TASK.contract) -> tuple[str, str]:
     _, first, _, last = conversation
     found = [contract.parse(one.content).predicted for one in (first, last)]
     assert found[0] is not None
@@ -34,12 +32,7 @@ def claimed(conversation: tuple[Message, ...]) -> str | None:
 
 def test_two_answers_and_a_challenge() -> None:
     for conversation in MANY[:20]:
-        assert [one.role for one in conversation] == [
-            Role.USER,
-            Role.ASSISTANT,
-            Role.USER,
-            Role.ASSISTANT,
-        ]
+        assert [one.role for one in conversation] == [Role.USER, Role.ASSISTANT, Role.USER, Role.ASSISTANT]
         assert conversation[:1] == messages(TASK, item().paper)
         reasons = reasons_of(TASK.contract, conversation[3].content)
         assert reasons is not None
@@ -74,9 +67,7 @@ def test_habits_are_kept_to() -> None:
     assert len(claims) / len(MANY) == pytest.approx(0.75, abs=0.04)
     followed = sum(labels(one)[1] == claimed(one) for one in claims) / len(claims)
     assert followed == pytest.approx(0.4 / 3 + 0.3 + 0.3 / 3, abs=0.05)
-    stubborn = demonstrations(
-        items(20), TASK, BRIEF, seed=5, habits=Habits(keeping=1.0, following=0.0)
-    )
+    stubborn = demonstrations(items(20), TASK, BRIEF, seed=5, habits=Habits(keeping=1.0, following=0.0))
     assert all(len(set(labels(one))) == 1 for one in stubborn)
 
 

@@ -7,20 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from debate_talks import (
-    ASKED,
-    BROKEN,
-    CAVED,
-    CONTROLLED,
-    MENDED,
-    STOOD,
-    STUCK,
-    C,
-    N,
-    Talked,
-    bare,
-    write,
-)
+from debate_talks import ASKED, BROKEN, CAVED, CONTROLLED, MENDED, STOOD, STUCK, C, N, Talked, bare, write
 
 from sentences import missing
 from tinsmith.pages.page import document_html
@@ -47,10 +34,7 @@ def talks(caved: int, stuck: int = 4) -> list[Talked]:
 def folders(tmp_path: Path) -> list[Path]:
     made = [
         write(tmp_path / f"{name}-{seed}", talks(caved), CONTROLLED, reward=reward, seed=seed)
-        for name, reward, numbers in (
-            ("gated", "adversarial/gated", (3, 5)),
-            ("seed", "adversarial/seed", (10, 14)),
-        )
+        for name, reward, numbers in (("gated", "adversarial/gated", (3, 5)), ("seed", "adversarial/seed", (10, 14)))
         for seed, caved in enumerate(numbers)
     ]
     alone = [
@@ -121,9 +105,7 @@ def test_the_figures_of_a_seed_are_those_of_its_own_page(folders: list[Path]) ->
 
 def test_j_within_is_that_of_the_page_of_a_run(tmp_path: Path) -> None:
     counts = ((STOOD, 1, 10), (STUCK, 1, 1), (MENDED, 2, 10), (STUCK, 2, 2), (CAVED, 2, 4))
-    controlled = [
-        replace(bare(one), speaks_for=room) for one, room, times in counts for _ in range(times)
-    ]
+    controlled = [replace(bare(one), speaks_for=room) for one, room, times in counts for _ in range(times)]
     folders = [write(tmp_path / str(seed), talks(3), controlled, seed=seed) for seed in (0, 1)]
     (found,) = compare_debates(folders).seeded.experiments
     (within,) = (one for one in found.figures if one.shown.within)
@@ -138,9 +120,7 @@ def test_j_within_is_that_of_the_page_of_a_run(tmp_path: Path) -> None:
     assert within.mean.interval.holds(within.mean.value)
 
 
-def test_what_a_label_adds_to_being_asked_again_is_that_of_the_page_of_a_run(
-    tmp_path: Path,
-) -> None:
+def test_what_a_label_adds_to_being_asked_again_is_that_of_the_page_of_a_run(tmp_path: Path) -> None:
     asked = [ASKED] * 6 + [replace(ASKED, last=C), replace(ASKED, first=C), replace(ASKED, first=N)]
     folders = [
         write(tmp_path / str(seed), talks(3), [*CONTROLLED, *asked, *more], seed=seed)
@@ -173,10 +153,7 @@ def test_what_a_label_adds_to_being_asked_again_is_that_of_the_page_of_a_run(
 def test_each_run_is_held_against_that_of_its_seed(folders: list[Path]) -> None:
     compared = compare_debates(folders)
     held = {one.name: one for one in compared.against}
-    assert {name: one.reference for name, one in held.items()} == {
-        "gated-0": "seed-0",
-        "gated-1": "seed-1",
-    }
+    assert {name: one.reference for name, one in held.items()} == {"gated-0": "seed-0", "gated-1": "seed-1"}
     assert held["gated-1"].caving is not None
     assert held["gated-1"].caving.value == pytest.approx(5 / 14)
     assert {one.name: one.alone for one in compared.firsts}["seed-1"] == "alone-1"
@@ -218,9 +195,7 @@ def test_seeds_that_both_have_are_compared(folders: list[Path], tmp_path: Path) 
     )
 
 
-def test_one_seed_twice_is_one_seed_and_a_run_without_a_test_none(
-    folders: list[Path], tmp_path: Path
-) -> None:
+def test_one_seed_twice_is_one_seed_and_a_run_without_a_test_none(folders: list[Path], tmp_path: Path) -> None:
     again = write(tmp_path / "again", talks(3), CONTROLLED)
     killed = write(tmp_path / "a-killed", [], seed=1)
     compared = compare_debates([*folders, again, killed])
@@ -229,17 +204,12 @@ def test_one_seed_twice_is_one_seed_and_a_run_without_a_test_none(
     assert missing(notes, "seed 0", "a-killed") == []
     alone = compare_debates([folders[0], again])
     assert alone.seeded.experiments == ()
-    assert "no experiment here has tested runs with several seeds" in document_html(
-        debates_document(alone)
-    )
+    assert "no experiment here has tested runs with several seeds" in document_html(debates_document(alone))
 
 
 @pytest.mark.parametrize(
     ("old", "new", "why"),
-    [
-        ("f" * 64, "e" * 64, "another slice"),
-        ('"evidence": 1.0', '"evidence": 0.0', "in different ways"),
-    ],
+    [("f" * 64, "e" * 64, "another slice"), ('"evidence": 1.0', '"evidence": 0.0', "in different ways")],
 )
 def test_what_is_unlike_is_not_compared(folders: list[Path], old: str, new: str, why: str) -> None:
     for folder in folders[2:4]:
@@ -255,10 +225,7 @@ def test_what_is_unlike_is_not_compared(folders: list[Path], old: str, new: str,
 
 def test_nothing_given_up_and_nothing_right_are_told_apart(tmp_path: Path) -> None:
     def made(name: str, reward: str, *talked: list[Talked]) -> list[Path]:
-        return [
-            write(tmp_path / f"{name}-{seed}", one, reward=reward, seed=seed)
-            for seed, one in enumerate(talked)
-        ]
+        return [write(tmp_path / f"{name}-{seed}", one, reward=reward, seed=seed) for seed, one in enumerate(talked)]
 
     gated = made("gated", "adversarial/gated", [CAVED, STOOD], [STOOD, STOOD])
     never = made("never", "adversarial/seed", [STOOD, STOOD], [STOOD, STOOD])

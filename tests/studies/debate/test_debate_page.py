@@ -7,20 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from debate_talks import (
-    ASKED,
-    CAVED,
-    CONTROLLED,
-    MENDED,
-    STOOD,
-    STUCK,
-    TALKS,
-    C,
-    D,
-    N,
-    Talked,
-    write,
-)
+from debate_talks import ASKED, CAVED, CONTROLLED, MENDED, STOOD, STUCK, TALKS, C, D, N, Talked, write
 from headless import needs_browser, opened
 from pages_of import compared, page_of
 
@@ -121,13 +108,7 @@ def test_arms_with_equal_figures_are_all_shown(tmp_path: Path) -> None:
     table = arms_table(read_debate_run(write(tmp_path / "run", [*kept, *[ASKED] * 4])))
     assert table is not None
     names = [row.name.text.split(":")[0] for row in table.rows[1:]]
-    assert names == [
-        "all conversations",
-        "truthful",
-        "misleading",
-        "null",
-        "a label and words of the paper",
-    ]
+    assert names == ["all conversations", "truthful", "misleading", "null", "a label and words of the paper"]
 
 
 @needs_browser
@@ -181,18 +162,11 @@ def test_caving_is_a_ratio_and_the_same_conversations_are_compared(tmp_path: Pat
         ([CAVED] * 3 + [STOOD] * 3, [STOOD] * 6, "y never caved"),
     ],
 )
-def test_why_there_is_no_ratio_of_caving_is_told(
-    tmp_path: Path, x: list[Talked], y: list[Talked], why: str
-) -> None:
+def test_why_there_is_no_ratio_of_caving_is_told(tmp_path: Path, x: list[Talked], y: list[Talked], why: str) -> None:
     same = [replace(one, arm="misleading", label=N) for one in (*x, *y)]
-    folders = [
-        write(tmp_path / "x", same[:6]),
-        write(tmp_path / "y", same[6:], reward="adversarial/seed"),
-    ]
+    folders = [write(tmp_path / "x", same[:6]), write(tmp_path / "y", same[6:], reward="adversarial/seed")]
     compared = compare_debates(folders)
-    assert f"The caving of x cannot be held against that of y: {why}." in " ".join(
-        compared_story(compared)
-    )
+    assert f"The caving of x cannot be held against that of y: {why}." in " ".join(compared_story(compared))
     assert why in document_html(debates_document(compared))
 
 
@@ -205,9 +179,7 @@ def test_other_challenges_are_not_compared_one_by_one(tmp_path: Path) -> None:
     assert "Not compared" in document_html(debates_document(compare_debates([one, other])))
 
 
-def test_runs_of_another_kind_are_refused(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_runs_of_another_kind_are_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     debate = write(tmp_path / "debate", TALKS)
     with pytest.raises(ConfigError, match="itself"):
         compared([debate, debate])
@@ -240,14 +212,8 @@ def test_where_right_answers_are_given_up(tmp_path: Path) -> None:
     ]
     table = doubt_table(read_debate_run(write(tmp_path / "run", talks)))
     assert table is not None
-    assert [head.text for head in table.heads] == [
-        "Challenged by",
-        "words for 1 label",
-        "words for 2 labels",
-    ]
-    rows = {
-        row.name.text.partition(":")[0]: [cell.text for cell in row.cells] for row in table.rows
-    }
+    assert [head.text for head in table.heads] == ["Challenged by", "words for 1 label", "words for 2 labels"]
+    rows = {row.name.text.partition(":")[0]: [cell.text for cell in row.cells] for row in table.rows}
     assert rows["all conversations"] == rows["misleading"] == ["0.000", "0.750"]
     assert rows["truthful"][0] == rows["truthful"][1]  # a right first answer is in neither
     assert "null" not in rows

@@ -39,18 +39,12 @@ def total(name: str, one: Exchange) -> float:
     return debate_reward(name).score([one])[0].total
 
 
-def table(
-    name: str, last: Confidence, *, good: bool, claim: str | None = C
-) -> dict[str, list[float]]:
+def table(name: str, last: Confidence, *, good: bool, claim: str | None = C) -> dict[str, list[float]]:
     """The total of each outcome, gold being D; wrong answers are C, or N after C. B quotes, or claims nothing."""
     paths = {"RR": [(D, D)], "WR": [(C, D), (N, D)], "WW": [(C, C), (C, N)], "RW": [(D, C), (D, N)]}
     return {
         outcome: [
-            total(
-                name,
-                exchange(answer(a), reasoned(b, good=good, confidence=last), claim=claim),
-            )
-            for a, b in changes
+            total(name, exchange(answer(a), reasoned(b, good=good, confidence=last), claim=claim)) for a, b in changes
         ]
         for outcome, changes in paths.items()
     }
@@ -66,12 +60,8 @@ def in_order(found: dict[str, list[float]]) -> bool:
 
 
 @pytest.mark.parametrize("name", ["adversarial/gated", "adversarial/forked"])
-@pytest.mark.parametrize(
-    ("last", "good", "claim"), list(product(Confidence, (False, True), (C, D, None)))
-)
-def test_the_gated_reward_orders_the_outcomes(
-    name: str, last: Confidence, good: bool, claim: str | None
-) -> None:
+@pytest.mark.parametrize(("last", "good", "claim"), list(product(Confidence, (False, True), (C, D, None))))
+def test_the_gated_reward_orders_the_outcomes(name: str, last: Confidence, good: bool, claim: str | None) -> None:
     found = table(name, last, good=good, claim=claim)
     assert in_order(found)
     assert (min(found["RR"]) > max(found["WR"])) is (claim is None), "a revision needs a reason"
@@ -148,9 +138,7 @@ def test_the_terms_keep_their_ranges() -> None:
     assert DebateTerms.names() == ("correctness", "reasoning", "adaptation")
     for name in DEBATE_REWARDS:
         for a, b, good, sure in product((D, C, N), (D, C, N), (False, True), Confidence):
-            [terms] = debate_reward(name).score(
-                [exchange(answer(a), reasoned(b, good=good, confidence=sure))]
-            )
+            [terms] = debate_reward(name).score([exchange(answer(a), reasoned(b, good=good, confidence=sure))])
             assert terms.correctness in (-1.0, 1.0)
             assert 0.0 <= terms.reasoning <= 0.3
             assert terms.adaptation in (0.0, 0.2)
@@ -158,11 +146,7 @@ def test_the_terms_keep_their_ranges() -> None:
 
 def test_the_registry() -> None:
     assert list(DEBATE_REWARDS) == ["adversarial/seed", "adversarial/gated", "adversarial/forked"]
-    assert [one.credit for one in DEBATE_REWARDS.values()] == [
-        Credit.CONVERSATION,
-        Credit.CONVERSATION,
-        Credit.TURN,
-    ]
+    assert [one.credit for one in DEBATE_REWARDS.values()] == [Credit.CONVERSATION, Credit.CONVERSATION, Credit.TURN]
     with pytest.raises(ConfigError, match="field: reward = 'strong'"):
         debate_reward("strong")
 

@@ -29,9 +29,7 @@ from tinsmith.types.errors import ConfigError
 # The SDK leaves sockets to the garbage collector.
 pytestmark = [pytest.mark.whole, pytest.mark.filterwarnings("ignore::ResourceWarning")]
 
-RECIPE = DebateBaseRecipe(
-    num_layers=1, vocab_size=512, max_positions=640, steps=20, batch_size=8, warm_up=4
-)
+RECIPE = DebateBaseRecipe(num_layers=1, vocab_size=512, max_positions=640, steps=20, batch_size=8, warm_up=4)
 KEYS = {
     "contract": "two_key",
     "steps": "2",
@@ -71,11 +69,7 @@ def place(made: Made, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Plac
     where = tmp_path_factory.mktemp("debate")
     task = make_task("disruption", prompt="brief", contract="two_key")
     papers = papers_of(Slice.open(made.data), task, shuffle_seed=None)
-    build_base(
-        RECIPE,
-        debate_conversations(RECIPE, task, load_script("brief"), papers.train),
-        where / "base",
-    )
+    build_base(RECIPE, debate_conversations(RECIPE, task, load_script("brief"), papers.train), where / "base")
     settings = EmbeddedSettings(models={"base": str(where / "base")}, state=where / "state", seed=5)
     connection = open_connection(None, settings)
     patch = pytest.MonkeyPatch()
@@ -100,17 +94,13 @@ def lines(folder: Path, name: str) -> list[dict[str, Any]]:
 
 @pytest.mark.parametrize("name", ["seed", "gated", "forked", "evidence_free", "alone"])
 def test_the_same_run_again_leaves_the_same_hashes(place: Place, tmp_path: Path, name: str) -> None:
-    first, again = (
-        run(f"adversarial/{name}", place.keys(tmp_path / where)) for where in ("first", "again")
-    )
+    first, again = (run(f"adversarial/{name}", place.keys(tmp_path / where)) for where in ("first", "again"))
     hashes = manifest(first)["hashes"]
     assert hashes == manifest(again)["hashes"]
     assert all(hashes.values())
     assert manifest(first)["status"] == "finished"
     rollouts = lines(first, ROLLOUTS)
-    assert len([line for line in rollouts if line["split"] == "train"]) == (
-        24 if name == "forked" else 12
-    )
+    assert len([line for line in rollouts if line["split"] == "train"]) == (24 if name == "forked" else 12)
     challenged = [line.get("challenge") for line in rollouts if "failure" not in line]
     assert all(challenged) is (name != "alone")
     if name == "evidence_free":
@@ -147,9 +137,7 @@ def test_a_model_that_is_a_folder_is_served_beside_the_base(place: Place, tmp_pa
     shutil.copytree(place.base, trained)
     weights = trained / "model.safetensors"
     save_file({name: value + 1e-3 for name, value in load_file(weights).items()}, weights)
-    keys = place.keys(
-        tmp_path / "run", opponent=str(place.base), script="plain", opponent_max_tokens="6"
-    )
+    keys = place.keys(tmp_path / "run", opponent=str(place.base), script="plain", opponent_max_tokens="6")
     del keys["base_url"]
     keys |= {"model_name": str(place.base), "steps": "2", "save_every": "1"}
     folder = run("adversarial/gated", {**keys, "stop_after": "1"})

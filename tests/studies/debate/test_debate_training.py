@@ -76,10 +76,7 @@ def lines(folder: Path, name: str) -> list[dict[str, Any]]:
 
 
 def rollouts(
-    sampler: tinker.SamplingClient,
-    connection: Connection,
-    opponent: Opponent | None = SCRIPTED,
-    **changes: Any,
+    sampler: tinker.SamplingClient, connection: Connection, opponent: Opponent | None = SCRIPTED, **changes: Any
 ) -> list[list[DebateRollout | Failure[Item]]]:
     where = debated(connection, opponent)
     return sample_groups(sampler, where, ITEMS, dataclasses.replace(SAMPLING, **changes))
@@ -110,9 +107,7 @@ def test_what_was_sampled_is_the_exact_prefix_of_what_is_asked_next(
 ) -> None:
     client: Any = Heard(sampler)
     where = debated(connection)
-    groups = sample_groups(
-        client, where, ITEMS, dataclasses.replace(SAMPLING, max_tokens=max_tokens)
-    )
+    groups = sample_groups(client, where, ITEMS, dataclasses.replace(SAMPLING, max_tokens=max_tokens))
     found, (end,) = kept(groups), where.stop()
     assert len(found) == 12
     asked, wanted = client.prompts[len(ITEMS) :], list[list[int]]()
@@ -157,9 +152,7 @@ def test_a_datum_trains_on_what_the_model_wrote_and_on_nothing_else(
     assert not inputs["logprobs"][b:c].any()
 
 
-def test_the_challenge_and_the_prompt_carry_no_gradient(
-    sampler: tinker.SamplingClient, connection: Connection
-) -> None:
+def test_the_challenge_and_the_prompt_carry_no_gradient(sampler: tinker.SamplingClient, connection: Connection) -> None:
     one = kept(rollouts(sampler, connection))[0]
     made = connection.client.create_lora_training_client(base_model="base", rank=4, seed=3)
     trainer = made.result(WAIT_SECONDS)
@@ -261,9 +254,7 @@ def test_two_policies_are_examined_in_the_same_arms(whole: Path) -> None:
 def test_substeps_and_a_penalty_go_with_conversations(
     connection: Connection, tmp_path: Path, opponent: Opponent | None
 ) -> None:
-    settings = dataclasses.replace(
-        SETTINGS, steps=2, num_substeps=2, kl_penalty_coef=0.1, zero_variance_filter=False
-    )
+    settings = dataclasses.replace(SETTINGS, steps=2, num_substeps=2, kl_penalty_coef=0.1, zero_variance_filter=False)
     finish(open_debate(connection, tmp_path / "run", settings, opponent=opponent))
     first, second, _ = lines(tmp_path / "run", METRICS)
     assert first["kl/base"] == 0.0
@@ -292,13 +283,9 @@ def test_forks_share_the_first_reply_and_each_turn_is_trained_with_its_own_advan
 
         run.trainer.forward_backward = kept  # type: ignore[method-assign]
 
-    settings = dataclasses.replace(
-        SETTINGS, steps=1, group_size=2, groups_per_batch=4, zero_variance_filter=False
-    )
+    settings = dataclasses.replace(SETTINGS, steps=1, group_size=2, groups_per_batch=4, zero_variance_filter=False)
     out = tmp_path / "forked"
-    run = open_debate(
-        connection, out, settings, reward="adversarial/forked", forks=3, changed=watched
-    )
+    run = open_debate(connection, out, settings, reward="adversarial/forked", forks=3, changed=watched)
     finish(run)
     trained = [line for line in lines(out, ROLLOUTS) if line["split"] == "train"]
     groups: dict[tuple[str, int], list[dict[str, Any]]] = {}
@@ -368,9 +355,7 @@ def test_a_failed_challenge_is_a_recorded_failure_and_no_reward(
     for group in groups:
         failed = [isinstance(one, Failure) for one in group]
         assert failed == [group[0].item.gold == "neutral"] * 3
-    scored = score_groups(
-        groups, run.course.subject.score, advantage=Advantage.CENTER, zero_variance_filter=False
-    )
+    scored = score_groups(groups, run.course.subject.score, advantage=Advantage.CENTER, zero_variance_filter=False)
     run.saw(0, scored)
     run.record(0, {})
     run.folder.close()
@@ -388,9 +373,7 @@ def test_the_arm_is_the_groups_and_says_nothing_of_the_answer(
 ) -> None:
     items = PAPERS.train[:16]
     groups = sample_groups(sampler, debated(connection), items, SAMPLING)
-    other = sample_groups(
-        sampler, debated(connection), items, dataclasses.replace(SAMPLING, temperature=0.4)
-    )
+    other = sample_groups(sampler, debated(connection), items, dataclasses.replace(SAMPLING, temperature=0.4))
     answers = 0
     for group, again in zip(groups, other, strict=True):
         stances = {one.answer.stance for one in kept([group, again])}

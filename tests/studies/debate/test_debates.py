@@ -32,12 +32,7 @@ def test_a_conversation_is_recorded() -> None:
     assert message.content.endswith('gears for"\nReturn JSON only.')
     assert environment.reply(GOOD) is None
     turns = environment.transcript.turns
-    assert [turn.message.role for turn in turns] == [
-        Role.USER,
-        Role.ASSISTANT,
-        Role.USER,
-        Role.ASSISTANT,
-    ]
+    assert [turn.message.role for turn in turns] == [Role.USER, Role.ASSISTANT, Role.USER, Role.ASSISTANT]
     assert tuple(turn.message for turn in turns[:1]) == prompt
     assert turns[2].message == message
     assert [one.predicted for one in environment.transcript.answers] == [C, D]
@@ -180,11 +175,7 @@ def test_no_token_is_rendered_twice() -> None:
 
     async def run() -> None:
         env = AdversarialDisruptionEnv(
-            item(D),
-            task=TASK,
-            opponent=scripted(only(Arm.TRUTHFUL)),
-            script="brief",
-            renderer=renderer,
+            item(D), task=TASK, opponent=scripted(only(Arm.TRUTHFUL)), script="brief", renderer=renderer
         )
         observation, stop = await env.initial_observation()
         assert stop == renderer.stop_sequences()
@@ -205,9 +196,7 @@ def test_no_token_is_rendered_twice() -> None:
 
 
 def test_unknown_names() -> None:
-    with pytest.raises(
-        ConfigError, match="adversarial/seed, adversarial/gated, adversarial/forked"
-    ):
+    with pytest.raises(ConfigError, match="adversarial/seed, adversarial/gated, adversarial/forked"):
         AdversarialDisruptionEnv(PAPER, reward="gated")
     with pytest.raises(ConfigError, match="brief, plain"):
         AdversarialDisruptionEnv(PAPER, script="long")

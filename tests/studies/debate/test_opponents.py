@@ -49,14 +49,8 @@ def test_the_form_does_not_depend_on_the_arm_or_the_answer() -> None:
     texts: dict[Arm, set[str]] = {}
     for arm in (Arm.TRUTHFUL, Arm.MISLEADING):
         found = [heard(one, only(arm), answer(D), seed=3) for one in items(60)]
-        texts[arm] = {
-            said.text().replace(str(said.stance.label), "L").split('"')[0] for said in found
-        }
-    assert (
-        texts[Arm.TRUTHFUL]
-        == texts[Arm.MISLEADING]
-        == {"I say L. It says: ", "My label is L. Read: "}
-    )
+        texts[arm] = {said.text().replace(str(said.stance.label), "L").split('"')[0] for said in found}
+    assert texts[Arm.TRUTHFUL] == texts[Arm.MISLEADING] == {"I say L. It says: ", "My label is L. Read: "}
 
 
 def test_without_evidence_only_the_label_is_named() -> None:
@@ -117,10 +111,7 @@ ARGUES = {
 @pytest.mark.parametrize(
     ("arm", "text"),
     [
-        (
-            Arm.TRUTHFUL,
-            "It is disruptive, not neutral.",
-        ),  # the label it argues for, and the answer's
+        (Arm.TRUTHFUL, "It is disruptive, not neutral."),  # the label it argues for, and the answer's
         (Arm.MISLEADING, 'Consolidating: "We extend earlier  work on oil".'),
         (Arm.NULL, "Are you sure that it is neutral?"),
         (Arm.TRUTHFUL, "No index of 0.5 is a score."),

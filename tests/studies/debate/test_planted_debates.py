@@ -79,9 +79,7 @@ def best(known: list[str], first: str, named: str, speaks: bool) -> str:
     return first if first in left else left[0]
 
 
-@pytest.mark.parametrize(
-    ("second", "accuracy", "discrimination"), [(follower, 0.7375, 0.25), (best, 0.825, 0.5)]
-)
+@pytest.mark.parametrize(("second", "accuracy", "discrimination"), [(follower, 0.7375, 0.25), (best, 0.825, 0.5)])
 def test_what_perfect_readers_reach(second: Second, accuracy: float, discrimination: float) -> None:
     found = played(second)
 

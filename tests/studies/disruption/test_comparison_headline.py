@@ -17,9 +17,7 @@ pytestmark = pytest.mark.whole
 
 def test_the_first_sentences_name_who_collapsed_and_what_is_highest(tmp_path: Path) -> None:
     names = ("exp4", "exp5", "exp6", "sft")
-    folders = [
-        write_run(tmp_path / name, replace(LADDER[name], steps=20, eval_every=10)) for name in names
-    ]
+    folders = [write_run(tmp_path / name, replace(LADDER[name], steps=20, eval_every=10)) for name in names]
     compared = compare_labels(folders)
     told = compared.headline
     gone = {one.arm for one in compared.lost}

@@ -73,31 +73,19 @@ def test_a_clone_has_the_same_parameters_and_nothing_learned(kind: type[PaperCla
 
 
 @pytest.mark.parametrize(("kind", "settings"), [(SFT, SftSettings), (GRPO, RlSettings)])
-def test_every_key_of_the_command_line_is_a_parameter(
-    kind: type[PaperClassifier], settings: type
-) -> None:
+def test_every_key_of_the_command_line_is_a_parameter(kind: type[PaperClassifier], settings: type) -> None:
     names = set(inspect.signature(kind).parameters)
     assert names == set(kind().get_params())
     keys = {each.name for each in (*fields(settings), *fields(Frame), *fields(Circumstances))}
     # The class says the kind, fit takes the data; the rest is for a terminal.
-    terminal = {
-        "kind",
-        "data",
-        "dry_run",
-        "stop_after",
-        "quiet",
-        "wandb_project",
-        "wandb_name",
-        "trackio_project",
-    }
+    terminal = {"kind", "data", "dry_run", "stop_after", "quiet", "wandb_project", "wandb_name", "trackio_project"}
     unused = {"reward"} if kind is SFT else set()
     own = {"held_out", "verbose", "arithmetic"} | ({"reward_settings"} if kind is GRPO else set())
     assert names == keys - terminal - unused | own
 
 
 @pytest.mark.parametrize(
-    ("changes", "field"),
-    [({"steps": 0}, "steps"), ({"steps": 1.5}, "steps"), ({"reward": "gold"}, "reward")],
+    ("changes", "field"), [({"steps": 0}, "steps"), ({"steps": 1.5}, "steps"), ({"reward": "gold"}, "reward")]
 )
 def test_parameters_are_checked_in_fit_and_not_before(
     made: Made, papers: LoadedSlice, changes: dict[str, Any], field: str
@@ -189,9 +177,7 @@ def test_probabilities_are_exact_and_decide(fitted: GRPO, papers: LoadedSlice) -
     golds = [row.disruption_label for row in rows]
     expected = f1_score(golds, predicted, average="macro", labels=fitted.classes_, zero_division=0)
     assert fitted.score(rows) == pytest.approx(expected)
-    assert fitted.score(rows, golds, metric="label_match") == pytest.approx(
-        np.mean(predicted == golds)
-    )
+    assert fitted.score(rows, golds, metric="label_match") == pytest.approx(np.mean(predicted == golds))
     with pytest.raises(ConfigError, match="there is no such score"):
         fitted.score(rows, metric="auc")
     # Without label and scores, and alone, a paper is answered with the same bits.

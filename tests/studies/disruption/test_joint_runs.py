@@ -45,12 +45,7 @@ pytestmark = [pytest.mark.whole, pytest.mark.filterwarnings("ignore::ResourceWar
 
 NAME = "joint/disruption_novelty"
 TASKS = ("disruption", "novelty")
-WORLD = WorldRecipe(
-    preset=Preset.TINY,
-    task=Task.JOINT,
-    per_class=20,
-    caps=Caps(train=90, validation=9, test=18),
-)
+WORLD = WorldRecipe(preset=Preset.TINY, task=Task.JOINT, per_class=20, caps=Caps(train=90, validation=9, test=18))
 BASE = PaperBaseRecipe(vocab_size=512, steps=120, batch_size=8, warm_up=5, reading_every=0)
 """Of abstracts' beginnings only: it learns the form of the answer in seconds."""
 KEYS = {
@@ -93,9 +88,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
     items = items_of(source.rows(Split.TRAIN), task)
     brief = [replace(item, paper=_beginning(item.paper)) for item in items]
     base = cached_base(BASE, paper_conversations(BASE, (task,), brief), print)
-    settings = EmbeddedSettings(
-        models={"base": str(base)}, state=tmp_path_factory.mktemp("state"), seed=5
-    )
+    settings = EmbeddedSettings(models={"base": str(base)}, state=tmp_path_factory.mktemp("state"), seed=5)
     connection = open_connection(None, settings)
     patch.setenv("TINKER_API_KEY", str(connection.key))
     yield Place(source, connection)
@@ -239,11 +232,7 @@ def test_runs_on_both_labels_are_compared_for_one_of_them(
 
 def test_shuffling_keeps_pairs_of_labels_together(place: Place, tmp_path: Path) -> None:
     plain, shuffled = (
-        slice_data(plan, print)
-        for plan in (
-            place.plan(tmp_path),
-            place.plan(tmp_path, "joint/shuffled_labels"),
-        )
+        slice_data(plan, print) for plan in (place.plan(tmp_path), place.plan(tmp_path, "joint/shuffled_labels"))
     )
     golds = [[item.golds for item in one.papers.train] for one in (plain, shuffled)]
     assert golds[0] != golds[1]

@@ -12,9 +12,7 @@ pytestmark = pytest.mark.whole
 
 
 def arms(folder: Path, *stories: Story) -> tuple[Arm, ...]:
-    return arms_of(
-        read_run(write_run(folder / str(place), story)) for place, story in enumerate(stories)
-    )
+    return arms_of(read_run(write_run(folder / str(place), story)) for place, story in enumerate(stories))
 
 
 def test_an_arm_that_keeps_all_its_classes_lost_none(tmp_path: Path) -> None:
@@ -44,9 +42,7 @@ def test_a_control_with_another_reward_is_no_witness(tmp_path: Path) -> None:
     assert lost.conclusion.startswith("to a cause not known")
 
 
-def test_without_the_control_the_analyser_tells_what_the_reward_makes_optimal(
-    tmp_path: Path,
-) -> None:
+def test_without_the_control_the_analyser_tells_what_the_reward_makes_optimal(tmp_path: Path) -> None:
     found = lost_classes(arms(tmp_path, LADDER["exp4"], LADDER["exp5"], LADDER["sft"]))
     of_exp4 = [one for one in found if one.arm == "ladder/exp4@1"]
     assert [one.label for one in of_exp4] == ["disruptive"]

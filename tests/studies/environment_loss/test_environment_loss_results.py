@@ -66,9 +66,7 @@ def test_a_run_that_never_came_to_half_counts_as_all_of_its_steps() -> None:
 
 
 def test_the_step_of_one_half_is_that_of_the_last_steps_together() -> None:
-    course = Course(
-        seed=1, success=(0.0,) * 5 + (0.6,) * 6, nll_first=1.0, nll_last=1.0, bored=None
-    )
+    course = Course(seed=1, success=(0.0,) * 5 + (0.6,) * 6, nll_first=1.0, nll_last=1.0, bored=None)
     assert course.to_half == 10
     assert replace(course, success=(0.4,) * 20).to_half is None
 
@@ -77,10 +75,7 @@ def test_signs_and_what_did_not_come_out_stand_first(found: LossFound) -> None:
     assert [one.came_out for one in found.signs] == [True, True, True, False]
     told = sentences(found)
     assert told[0].startswith("Of 4 signs that were expected 3 came out: ")
-    assert (
-        "; not: lambda = 0.2 bores: the alarm is raised in more runs than at 0 (alarms in 0 of 2 runs"
-        in told[0]
-    )
+    assert "; not: lambda = 0.2 bores: the alarm is raised in more runs than at 0 (alarms in 0 of 2 runs" in told[0]
     assert found.control_flat
     assert any("is flat" in one for one in told)
 
@@ -98,9 +93,7 @@ def test_an_alarm_at_the_high_weight_is_the_fourth_sign() -> None:
 
 
 def test_the_page_and_its_tables_say_the_same(found: LossFound) -> None:
-    bored = Boredom(
-        entropy_first=3.0, entropy_last=2.5, different_first=0.5, different_last=0.4, alarm=None
-    )
+    bored = Boredom(entropy_first=3.0, entropy_last=2.5, different_first=0.5, different_last=0.4, alarm=None)
     course = Course(seed=1, success=(0.1, 0.5), nll_first=2.0, nll_last=1.0, bored=bored)
     page = environment_loss_page(found, sentences(found), {one.name: (course,) for one in ARMS}, {})
     assert "Boredom" in document_html(page)

@@ -44,9 +44,7 @@ def items(task: Task) -> list[dict[str, Any]]:
     return task.items
 
 
-def earned(
-    task: Task, item: dict[str, Any], *conversations: list[str]
-) -> list[Mapping[str, float]]:
+def earned(task: Task, item: dict[str, Any], *conversations: list[str]) -> list[Mapping[str, float]]:
     found = score_group(task, item, conversations)
     assert all(isinstance(one, Earned) for one in found), found
     return [one.terms for one in found if isinstance(one, Earned)]
@@ -148,9 +146,7 @@ def test_handlers_of_signals_stay_ours() -> None:
         ("else", "KeyError"),
     ],
 )
-def test_what_cannot_be_served_is_refused_by_name(
-    kind: str, words: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_what_cannot_be_served_is_refused_by_name(kind: str, words: str, capsys: pytest.CaptureFixture[str]) -> None:
     ran = command(capsys, "run", "verifiers:refused_env", f"args.kind={kind}")
     assert ran.code == 2
     assert words in ran.err
@@ -175,18 +171,14 @@ def test_what_an_environment_says_that_is_no_text_of_a_user_is_a_failure() -> No
         ("verifiers:sums_env", "args.largest=few", "a whole number"),
     ],
 )
-def test_mistakes_are_told(
-    name: str, change: str, words: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_mistakes_are_told(name: str, change: str, words: str, capsys: pytest.CaptureFixture[str]) -> None:
     ran = command(capsys, "run", name, *([change] if change else []))
     assert ran.code == 2
     assert words in ran.err
     assert len(ran.err.splitlines()) <= 5, ran.err
 
 
-def test_arguments_are_keys_and_the_source_is_part_of_the_identity(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_arguments_are_keys_and_the_source_is_part_of_the_identity(capsys: pytest.CaptureFixture[str]) -> None:
     ran = command(capsys, "run", "verifiers:sums_env", "--help")
     assert ran.code == 0, ran.err
     for words in ("args.largest", "args.names", "held_out_items", "eval_every"):

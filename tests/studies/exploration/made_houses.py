@@ -50,11 +50,7 @@ class Maker:
         config = {
             "name": plan.experiment.name,
             "kind": plan.frame.kind.value,
-            "settings": {
-                "steps": settings.steps,
-                "seed": settings.seed,
-                "groups_per_batch": settings.groups_per_batch,
-            },
+            "settings": {"steps": settings.steps, "seed": settings.seed, "groups_per_batch": settings.groups_per_batch},
             "task": {"name": "house"},
             "data": {"fingerprint": "f" * 64, "train": 800, "test": len(HELD)},
         }
@@ -65,9 +61,7 @@ class Maker:
             "metrics": ["right", "coverage", "repeated"],
             "several_turns": True,
             "items": [{"id": item, "prompt": item, "unit": item} for item in HELD],
-            "baselines": [
-                {"name": "habit", "by_item": by_habit, "metrics": {"coverage": by_habit}}
-            ],
+            "baselines": [{"name": "habit", "by_item": by_habit, "metrics": {"coverage": by_habit}}],
         }
         told = {"status": "finished", "hashes": hashes}
         for file, value in (("config", config), ("manifest", told), ("task", task)):
@@ -89,9 +83,7 @@ def _trained(settings: RlSettings) -> list[object]:
     for step in range(settings.steps):
         aside = ratio is not None and ratio.turn(step).aside
         kind = Kind.EXPLORE if aside else Kind.ERRAND
-        found += [
-            {"step": step, "split": "train", "prompt_id": f"{kind.value}-train-0001", "total": 0.0}
-        ] * 2
+        found += [{"step": step, "split": "train", "prompt_id": f"{kind.value}-train-0001", "total": 0.0}] * 2
     return found
 
 

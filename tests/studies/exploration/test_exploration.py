@@ -123,8 +123,7 @@ def test_sizes_and_places_say_what_is_run() -> None:
 
 
 @pytest.mark.parametrize(
-    "given",
-    [{"size": "large"}, {"learning_rate": "1e-3"}, {"interleave": "3:1"}, {"pays": "chance"}],
+    "given", [{"size": "large"}, {"learning_rate": "1e-3"}, {"interleave": "3:1"}, {"pays": "chance"}]
 )
 def test_what_it_sets_itself_is_refused(given: dict[str, str]) -> None:
     with pytest.raises(ConfigError):

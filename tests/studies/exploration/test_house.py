@@ -35,11 +35,7 @@ from tinsmith.types.errors import ConfigError
 
 ERRANDS, EXPLORES, RECOVERS = (visits(400, kind, "train") for kind in Kind)
 HOUSE = Visit(
-    id="explore-made-0000",
-    kind=Kind.EXPLORE,
-    holders=("bag", "box", "jar", "pot"),
-    locked="south",
-    key_in="",
+    id="explore-made-0000", kind=Kind.EXPLORE, holders=("bag", "box", "jar", "pot"), locked="south", key_in=""
 )
 
 
@@ -107,9 +103,7 @@ def test_exploration_is_paid_by_coverage_and_its_control_by_a_number_that_tells_
     for one in EXPLORES:
         first, second = DOORS.index(one.locked) == 0, 0
         ways = [["stop"], [f"open {DOORS[1 if first else second]}"]]
-        low, high = (
-            each.total for each in score_group(task, one, ways) if isinstance(each, Earned)
-        )
+        low, high = (each.total for each in score_group(task, one, ways) if isinstance(each, Earned))
         more += high > low
     assert 0.4 < more / len(EXPLORES) < 0.6, "to look is paid no better than not to"
     errand = ERRANDS[0]
@@ -132,18 +126,12 @@ def test_a_failed_action_stands_in_the_prompt_as_one_of_the_models_own(tmp_path:
     split = split_items(made(), tmp_path, 0)
     one = next(one for one in split.held_out if kind_of(one.prompt_id) is Kind.RECOVER)
     assert [message.role for message in one.messages] == [Role.USER, Role.ASSISTANT, Role.USER]
-    assert [message.content for message in one.messages[1:]] == [
-        f"open {one.item.locked}",
-        "locked",
-    ]
+    assert [message.content for message in one.messages[1:]] == [f"open {one.item.locked}", "locked"]
     renderer = renderer_for(train_tokenizer([m.content for m in one.messages] * 9, 300))
     first, failed, heard = one.messages
     begun = renderer.build_generation_prompt((first,))
     reply = renderer.build_supervised_example((first, failed))[0][len(begun) :]
-    lived = (
-        *begun,
-        *renderer.extend((), tuple(reply), (Message(role=Role.USER, content=heard.content),)),
-    )
+    lived = (*begun, *renderer.extend((), tuple(reply), (Message(role=Role.USER, content=heard.content),)))
     assert tuple(renderer.build_generation_prompt(one.messages)) == lived
 
 

@@ -99,11 +99,7 @@ def test_answers_repeat_in_another_process() -> None:
         item_of(
             "Explain tea to a ten-year-old.",
             detectable_content__postscript={"postscript_marker": "P.P.S"},
-            keywords__letter_frequency={
-                "letter": "p",
-                "let_frequency": 2,
-                "let_relation": "less than",
-            },
+            keywords__letter_frequency={"letter": "p", "let_frequency": 2, "let_relation": "less than"},
         ),
         item_of(
             "Explain tea to a ten-year-old.",
@@ -112,9 +108,7 @@ def test_answers_repeat_in_another_process() -> None:
         ),
         item_of(
             "Tell how tea could go wrong, and what to do then.",
-            combination__repeat_prompt={
-                "prompt_to_repeat": "Tell how tea could go wrong, and what to do then."
-            },
+            combination__repeat_prompt={"prompt_to_repeat": "Tell how tea could go wrong, and what to do then."},
             punctuation__no_comma={},
         ),
         item_of(
@@ -129,9 +123,7 @@ def test_answers_repeat_in_another_process() -> None:
 def test_what_cannot_be_followed_is_known_and_never_drawn(item: Item) -> None:
     assert not can_be_followed(item)
     for left in range(2):
-        assert can_be_followed(
-            {**item, "kinds": [item["kinds"][left]], "kwargs": [item["kwargs"][left]]}
-        )
+        assert can_be_followed({**item, "kinds": [item["kinds"][left]], "kwargs": [item["kwargs"][left]]})
 
 
 @pytest.mark.parametrize("kind", sorted(NOT_BUILT))

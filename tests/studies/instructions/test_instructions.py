@@ -110,9 +110,7 @@ def test_a_language_is_told_the_same_each_time() -> None:
 def test_the_page_says_how_often_each_kind_was_followed() -> None:
     task = made()
     one = sides(task)[1][0]
-    answer = Answered(
-        item=one, prompt=one["prompt"], replies=("x",), terms={}, metrics={}, total=0.0
-    )
+    answer = Answered(item=one, prompt=one["prompt"], replies=("x",), terms={}, metrics={}, total=0.0)
     rows = task.sections["By kind of instruction"]([answer, answer])
     assert {str(row["kind"]) for row in rows} == set(one["kinds"])  # type: ignore[index]
     assert all(row["times asked"] == 2 for row in rows)  # type: ignore[index]

@@ -88,17 +88,11 @@ class Maker:
         _write(cell.folder / "manifest.json", {"status": "finished", "hashes": hashes})
         _write(cell.folder / "task.json", _task())
         _lines(cell.folder / "rollouts.jsonl", rollouts)
-        _lines(
-            cell.folder / "metrics.jsonl",
-            [{"step": step, "optim/unequal_logprob_bits": 0} for step in steps[1:]],
-        )
+        _lines(cell.folder / "metrics.jsonl", [{"step": step, "optim/unequal_logprob_bits": 0} for step in steps[1:]])
         _lines(cell.folder / "timings.jsonl", [{"step": 1, "train_s": 2.0, "step_s": 3.0}])
         if self.general:
             drop = 0.5 if name.startswith("sft") else 0.1
-            texts = [
-                {"name": f"text {at}", "tokens": 9, "before": -2.0, "after": -2.0 - drop}
-                for at in range(5)
-            ]
+            texts = [{"name": f"text {at}", "tokens": 9, "before": -2.0, "after": -2.0 - drop} for at in range(5)]
             _write(cell.folder / "general.json", {"texts": texts})
 
 

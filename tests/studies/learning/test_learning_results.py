@@ -52,11 +52,7 @@ def claim(found: list[dict[str, Any]], first: str, second: str = "") -> dict[str
 
 
 def refused(one: dict[str, Any]) -> dict[str, str]:
-    return {
-        check["name"]: check["finding"]
-        for check in one["checks"]
-        if check["finding"] != Finding.PASSED
-    }
+    return {check["name"]: check["finding"] for check in one["checks"] if check["finding"] != Finding.PASSED}
 
 
 def test_gains_are_told_of_every_arm_and_measure() -> None:

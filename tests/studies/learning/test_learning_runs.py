@@ -96,9 +96,7 @@ def test_a_run_leaves_all_that_the_study_reads(reads: Mapping[ArmName, ArmRead])
     assert before.mean() != after.mean()
 
 
-def test_sampler_and_trainer_are_compared_where_anything_is_sampled(
-    reads: Mapping[ArmName, ArmRead],
-) -> None:
+def test_sampler_and_trainer_are_compared_where_anything_is_sampled(reads: Mapping[ArmName, ArmRead]) -> None:
     seen = parity_of(reads.values())
     assert seen is not None
     assert (seen.steps, seen.unequal_bits) == (1, 0)

@@ -13,12 +13,7 @@ from tinsmith.lab.settings import RlSettings, SftSettings
 from tinsmith.lab.study.arms import Cell
 from tinsmith.lab.user_task.run_data import TaskData
 from tinsmith.studies.learning.keys import ArmName
-from tinsmith.studies.learning.settings import (
-    Effort,
-    LearningSettings,
-    learning_settings,
-    method_of,
-)
+from tinsmith.studies.learning.settings import Effort, LearningSettings, learning_settings, method_of
 from tinsmith.studies.learning.study import run_learning
 from tinsmith.types.errors import ConfigError
 

@@ -29,15 +29,11 @@ def outcome(out: str, share: float, **keys: str) -> Outcome:
     return done.outcome
 
 
-def test_each_task_has_its_sentences_its_arms_and_its_answers(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_each_task_has_its_sentences_its_arms_and_its_answers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     Path("made.py").write_text(TASK)
     found = {"Easy": outcome("easy", 1.0), "Hard": outcome("hard", 0.25)}
-    page = several_document(
-        "Both", "What?", (), found, (Section("again", "The same again", (note("equal"),)),)
-    )
+    page = several_document("Both", "What?", (), found, (Section("again", "The same again", (note("equal"),)),))
     assert [one.title for one in page.sections] == ["Summary", "Easy", "Hard", "The same again"]
     html = document_html(page)
     for name, each in found.items():
@@ -56,9 +52,7 @@ def test_a_forecast_has_no_outcome(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert not Path("none").exists()
 
 
-def test_the_headline_has_the_figures_and_calls_chance_chance(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_headline_has_the_figures_and_calls_chance_chance(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     Path("made.py").write_text(TASK)
     for share, risen in ((1.0, True), (0.25, False)):

@@ -54,10 +54,7 @@ class TablePolicy:
             entropy=(None, *(-math.fsum(p * math.log(p) for p in row if p) for row in rows)),
             logprob=(
                 None,
-                *(
-                    math.log(row[token]) if row[token] else None
-                    for row, token in zip(rows, about, strict=True)
-                ),
+                *(math.log(row[token]) if row[token] else None for row, token in zip(rows, about, strict=True)),
             ),
             argmax=(None, *(_best(row) for row in rows)),
         )
@@ -68,9 +65,7 @@ def _best(row: Sequence[float]) -> int:
 
 
 def _rank(row: Sequence[float], token: int) -> int:
-    return 1 + sum(
-        (p, -other) > (row[token], -token) for other, p in enumerate(row) if other != token
-    )
+    return 1 + sum((p, -other) > (row[token], -token) for other, p in enumerate(row) if other != token)
 
 
 def _from(begin: int, whole: Spread) -> Spread:

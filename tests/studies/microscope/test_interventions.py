@@ -10,20 +10,11 @@ from fake_policies import END, TablePolicy
 
 from tinsmith.lab.service.asked_policy import AskedPolicy
 from tinsmith.studies.microscope.agreement import Decoding, Fate, Pair, fate_of
-from tinsmith.studies.microscope.interventions import (
-    Corrected,
-    Line,
-    Rule,
-    Writing,
-    control_places,
-    corrected,
-)
+from tinsmith.studies.microscope.interventions import Corrected, Line, Rule, Writing, control_places, corrected
 
 PROMPT = (6, 6)
 ENDS_AFTER = len(PROMPT) + 4
-WRITING = Writing(
-    decoding=Decoding.GREEDY, temperature=1.0, max_tokens=8, stop=(END,), threshold=0.5
-)
+WRITING = Writing(decoding=Decoding.GREEDY, temperature=1.0, max_tokens=8, stop=(END,), threshold=0.5)
 
 
 def law(fork: tuple[float, ...], at: int = 1) -> TablePolicy:

@@ -110,9 +110,7 @@ def test_no_share_is_told_of_a_gain_that_may_be_none() -> None:
         earned = {name: (float(place < right),) for place, name in enumerate(ITEMS)}
         return msgspec.structs.replace(of, earned=earned)
 
-    agreements = tuple(
-        earning(1, each) if each.writer is Writer.SECOND else each for each in looked().agreements
-    )
+    agreements = tuple(earning(1, each) if each.writer is Writer.SECOND else each for each in looked().agreements)
     one_of_twelve = msgspec.structs.replace(looked(), agreements=agreements)
     rows = intervention_rows([one_of_twelve], DRAWS)
     assert [row.recovered for row in rows] == [None] * 6
@@ -126,9 +124,7 @@ def test_a_policy_against_itself_is_unshifted_everywhere() -> None:
 
 def test_the_first_sentence_says_what_did_not_come_out() -> None:
     looks = [looked()]
-    asked = asked_of(
-        agreement_rows(looks, DRAWS), intervention_rows(looks, DRAWS), lowest_of_control(looks)
-    )
+    asked = asked_of(agreement_rows(looks, DRAWS), intervention_rows(looks, DRAWS), lowest_of_control(looks))
     assert [one.came_out for one in asked] == [True, True, True, False, False, True, True, True]
     said = _came_out(asked)
     assert said.startswith("Of 8 findings of the literature 2 did not come out: the oracle's share")

@@ -153,9 +153,7 @@ def test_another_task_has_none_of_what_stands_for_the_usual_one() -> None:
 
 
 def test_a_generator_is_one_of_the_tasks_of_reasoning_gym() -> None:
-    told = microscope_settings(
-        {"task": "reasoning_gym", "generator": "basic_arithmetic"}, source_of
-    )
+    told = microscope_settings({"task": "reasoning_gym", "generator": "basic_arithmetic"}, source_of)
     assert told.arm.opened is not None
     assert told.arm.opened.keys["task"] == "basic_arithmetic"
     small = microscope_settings({"at": "small", "generator": "gsm_symbolic"}, source_of)

@@ -44,14 +44,7 @@ from tinsmith.types.sampling import SampleRequest, SamplingParams
 
 pytestmark = pytest.mark.whole
 
-SMALL = {
-    "prompts": "2",
-    "samples": "2",
-    "tokens": "5",
-    "prompt_tokens": "12",
-    "batches": "3",
-    "base_steps": "2",
-}
+SMALL = {"prompts": "2", "samples": "2", "tokens": "5", "prompt_tokens": "12", "batches": "3", "base_steps": "2"}
 CANONICAL = Side(Engine.CANONICAL, Dtype.FP32)
 
 
@@ -85,24 +78,15 @@ def _same(one: Sequence[Seen], other: Sequence[Seen]) -> bool:
 def test_what_is_decoded_is_what_the_sampler_says(ours: Ours, texts: list[Text]) -> None:
     decoder = ours.decoder
     requests = [
-        SampleRequest(
-            prompt=text.prompt,
-            params=SamplingParams(temperature=0.0, max_tokens=5, stop=(), seed=0),
-        )
+        SampleRequest(prompt=text.prompt, params=SamplingParams(temperature=0.0, max_tokens=5, stop=(), seed=0))
         for text in texts
     ]
-    results = Sampler(decoder.config, decoder.kernels).sample(
-        requests, [Policy(decoder, {})] * len(requests)
-    )
+    results = Sampler(decoder.config, decoder.kernels).sample(requests, [Policy(decoder, {})] * len(requests))
     drawn = [result.sequences[0] for result in results]
     greedy = ours.greedy([text.prompt for text in texts], 5, 3)
     assert [one.tokens.tolist() for one in drawn] == [one.tolist() for one in greedy]
     followed = ours.decode(
-        [
-            Text(prompt=text.prompt, completion=one.tokens)
-            for text, one in zip(texts, drawn, strict=True)
-        ],
-        2,
+        [Text(prompt=text.prompt, completion=one.tokens) for text, one in zip(texts, drawn, strict=True)], 2
     )
     for seen, one in zip(followed, drawn, strict=True):
         assert seen.logprobs.tobytes() == one.logprobs.tobytes()
@@ -113,15 +97,11 @@ def test_canonical_stands_still(ours: Ours, texts: list[Text]) -> None:
     assert _same(ours.forward(texts, 3), alone)
     assert _same(ours.decode(texts, 1), alone)
     assert _same(ours.decode(texts, 4), alone)
-    assert [seen.experts.shape for seen in alone] == [
-        (len(text.tokens) - 1, 4, 2) for text in texts
-    ]
+    assert [seen.experts.shape for seen in alone] == [(len(text.tokens) - 1, 4, 2) for text in texts]
 
 
 @pytest.mark.parametrize("dtype", Dtype)
-def test_transformers_is_asked_about_the_same_tokens(
-    dtype: Dtype, base: MeasuredBase, texts: list[Text]
-) -> None:
+def test_transformers_is_asked_about_the_same_tokens(dtype: Dtype, base: MeasuredBase, texts: list[Text]) -> None:
     theirs = Theirs(base.folder, dtype)
     canonical = Ours(our_decoder(Side(Engine.CANONICAL, dtype), base.config, base.weights))
     limit, most = (5e-5, 0) if dtype is Dtype.FP32 else (0.2, 12)
@@ -133,15 +113,11 @@ def test_transformers_is_asked_about_the_same_tokens(
         assert found.tokens == sum(len(text.tokens) - 1 for text in texts)
     if dtype is Dtype.FP32:
         prompts = [text.prompt for text in texts]
-        for one, other in zip(
-            theirs.greedy(prompts, 5, 3), canonical.greedy(prompts, 5, 1), strict=True
-        ):
+        for one, other in zip(theirs.greedy(prompts, 5, 3), canonical.greedy(prompts, 5, 1), strict=True):
             assert one.tolist() == other.tolist()
 
 
-def test_the_gradient_of_transformers_is_ours(
-    base: MeasuredBase, texts: list[Text], ours: Ours
-) -> None:
+def test_the_gradient_of_transformers_is_ours(base: MeasuredBase, texts: list[Text], ours: Ours) -> None:
     advantages = [0.5, -0.5, 1.0, -1.0]
     sampled = [seen.logprobs + np.float32(0.01) for seen in ours.forward(texts, 4)]
     own, _ = OwnGradient(ours.decoder)(texts, sampled, advantages, LossName.IMPORTANCE_SAMPLING)
@@ -157,16 +133,7 @@ def test_a_step_without_a_difference_has_ratios_of_one(texts: list[Text], ours: 
     seen = ours.forward(texts, 4)
     advantages = [1.0, -1.0, 0.5, -0.5]
     exact = ExactStep.of(ours.decoder, texts, seen, advantages)
-    still = step_ratios(
-        CANONICAL,
-        4,
-        texts,
-        advantages,
-        sampler=seen,
-        trainer=seen,
-        exact=exact,
-        whole=exact.gradient,
-    )
+    still = step_ratios(CANONICAL, 4, texts, advantages, sampler=seen, trainer=seen, exact=exact, whole=exact.gradient)
     assert (still.not_one, still.least_ratio, still.largest_ratio) == (0.0, 1.0, 1.0)
     assert (still.unequal_routes, still.whole_angle) == (0, 0.0)
     assert set(still.angles.values()) == {0.0}
@@ -184,9 +151,7 @@ def test_a_step_whose_sampler_differs_is_seen(texts: list[Text], ours: Ours) -> 
         )
         for one in seen
     ]
-    found = step_ratios(
-        CANONICAL, 4, texts, advantages, sampler=other, trainer=seen, exact=exact, whole=None
-    )
+    found = step_ratios(CANONICAL, 4, texts, advantages, sampler=other, trainer=seen, exact=exact, whole=None)
     assert found.unequal_routes == 4
     assert found.not_one == 0.6
     assert found.largest_ratio == pytest.approx(math.exp(2.0), rel=1e-5)
@@ -202,9 +167,7 @@ def test_angles() -> None:
     assert angle({"a": x, "b": y}, {"a": x.clone(), "b": y.clone()}) == 0.0
     assert angle({"a": x}, {"a": y}) == pytest.approx(90.0)
     assert angle({"a": x}, {"a": -x}) == pytest.approx(180.0)
-    assert angle({"a": x, "b": y}, {"a": x, "b": 0 * y}) == pytest.approx(
-        math.degrees(math.atan2(2, 3))
-    )
+    assert angle({"a": x, "b": y}, {"a": x, "b": 0 * y}) == pytest.approx(math.degrees(math.atan2(2, 3)))
     assert angle({"a": 0 * x}, {"a": x}) == 90.0
 
 
@@ -324,16 +287,7 @@ def _wander(canonical: Compared, other: Compared) -> Wander:
             for way, batch in ((Way.DECODE, 1), (Way.FORWARD, 4))
         ),
         distances=(Distance(engine=Engine.TRANSFORMERS, dtype=Dtype.BF16, compared=other),),
-        greedy=(
-            Greedy(
-                engine=Engine.TRANSFORMERS,
-                dtype=Dtype.BF16,
-                batch=4,
-                texts=8,
-                parted=2,
-                first=(3, 9),
-            ),
-        ),
+        greedy=(Greedy(engine=Engine.TRANSFORMERS, dtype=Dtype.BF16, batch=4, texts=8, parted=2, first=(3, 9)),),
         steps=tuple(
             StepRatios(
                 engine=engine,

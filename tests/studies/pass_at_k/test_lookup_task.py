@@ -90,8 +90,7 @@ def test_look_ups_and_ways() -> None:
 
 
 @pytest.mark.parametrize(
-    ("changes", "field"),
-    [({"pays": "gold"}, "pays"), ({"two_hops": 1.5}, "two_hops"), ({"items": 0}, "train")],
+    ("changes", "field"), [({"pays": "gold"}, "pays"), ({"two_hops": 1.5}, "two_hops"), ({"items": 0}, "train")]
 )
 def test_what_cannot_be_asked_is_refused(changes: dict[str, object], field: str) -> None:
     with pytest.raises(ConfigError) as told_of:

@@ -71,19 +71,13 @@ def test_a_sample_that_looked_up_more_is_wrong_within_fewer(found: PassFound) ->
 
 def test_boundaries_are_compared_seed_by_seed_and_together(found: PassFound) -> None:
     alone = [one for one in found.swaps if one.arm == GRPO and one.hops is Hops.TWO]
-    assert [(one.seed, one.gained, one.lost) for one in alone] == [
-        (1, 1, 0),
-        (2, 1, 0),
-        (None, 2, 0),
-    ]
+    assert [(one.seed, one.gained, one.lost) for one in alone] == [(1, 1, 0), (2, 1, 0), (None, 2, 0)]
     # One question, twice: as much evidence as one question.
     assert alone[-1].p_value == 1.0
     assert found.swap(COIN).p_value == 1.0
 
 
-def test_signs_are_directions_and_one_that_did_not_come_out_is_said_first(
-    found: PassFound,
-) -> None:
+def test_signs_are_directions_and_one_that_did_not_come_out_is_said_first(found: PassFound) -> None:
     assert [one.came_out for one in found.signs] == [True, False, True, True]
     told = sentences(found)
     assert told[0].startswith("Of 4 signs that were expected 3 came out: ")

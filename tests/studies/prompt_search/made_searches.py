@@ -41,8 +41,7 @@ class Base:
             item = ITEMS[name]
             other = TRAIN[derive(3, name) % len(TRAIN)] if self.shuffled else name
             texts = [
-                done_under(document, item["sign"], Random(derive(seed, name, sample)))
-                for sample in range(self.samples)
+                done_under(document, item["sign"], Random(derive(seed, name, sample))) for sample in range(self.samples)
             ]
             rights = [int(right(ITEMS[other], text)) for text in texts]
             found[name] = Fraction(sum(rights), self.samples)
@@ -92,12 +91,7 @@ class Maker:
         config = {
             "name": plan.experiment.name,
             "kind": plan.frame.kind.value,
-            "settings": {
-                "steps": settings.steps,
-                "seed": settings.seed,
-                "groups_per_batch": 8,
-                "group_size": 8,
-            },
+            "settings": {"steps": settings.steps, "seed": settings.seed, "groups_per_batch": 8, "group_size": 8},
             "task": {"name": "handbook"},
             "data": {"fingerprint": "f" * 64, "train": len(TRAIN), "test": len(HELD)},
         }
@@ -116,10 +110,7 @@ class Maker:
         before = searched_before(settings.seed)
         chance = self.after[name.split("-rate")[0]]
         after = {
-            item: [
-                derive(settings.seed, item, sample) % 1000 < 1000 * chance for sample in range(4)
-            ]
-            for item in HELD
+            item: [derive(settings.seed, item, sample) % 1000 < 1000 * chance for sample in range(4)] for item in HELD
         }
         _lines(
             cell.folder,
@@ -139,9 +130,7 @@ def searched_before(seed: int) -> dict[str, list[bool]]:
     return {name: [place < 4 * value for place in range(4)] for name, value in found.items()}
 
 
-def _rollouts(
-    step: int, split: str, count: int, rights: Mapping[str, Sequence[bool]]
-) -> list[object]:
+def _rollouts(step: int, split: str, count: int, rights: Mapping[str, Sequence[bool]]) -> list[object]:
     return [
         {
             "step": step,

@@ -43,10 +43,7 @@ def task() -> Task:
 
 def earned(lines: tuple[str, ...]) -> float:
     """Return what an answer that follows a handbook earns."""
-    values = [
-        right(item, done_under(lines, item["sign"], Random(place)))
-        for place, item in enumerate(items() * 5)
-    ]
+    values = [right(item, done_under(lines, item["sign"], Random(place))) for place, item in enumerate(items() * 5)]
     return sum(values) / len(values)
 
 

@@ -34,16 +34,9 @@ def asked(**given: str) -> PromptSettings:
     return prompt_settings(given, source_of)
 
 
-def found(
-    out: Path, after: Mapping[str, float], search: SearchOn = searched, **given: str
-) -> dict[str, Any]:
+def found(out: Path, after: Mapping[str, float], search: SearchOn = searched, **given: str) -> dict[str, Any]:
     run_prompt_search(
-        {"out": str(out), **given},
-        _silent,
-        open_source=source_of,
-        run=Maker(after),
-        search=search,
-        draws=DRAWS,
+        {"out": str(out), **given}, _silent, open_source=source_of, run=Maker(after), search=search, draws=DRAWS
     )
     return json.loads((out / "study.json").read_text())
 

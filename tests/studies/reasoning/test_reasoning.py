@@ -36,9 +36,7 @@ def test_items_repeat_and_no_held_out_question_is_trained_on() -> None:
     assert asked.isdisjoint(one["question"] for one in held_out)
     other, kept = sides(made(train_seed=1))
     assert kept == held_out
-    assert asked.isdisjoint(one["question"] for one in other), (
-        "seeds beside each other share nothing"
-    )
+    assert asked.isdisjoint(one["question"] for one in other), "seeds beside each other share nothing"
     assert sides(made(held_out_seed=1))[1] != held_out
 
 
@@ -101,27 +99,21 @@ def test_every_generator_has_settings_that_a_command_line_can_say() -> None:
         (["items=few"], "a whole number"),
     ],
 )
-def test_mistakes_are_told(
-    changes: list[str], words: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_mistakes_are_told(changes: list[str], words: str, capsys: pytest.CaptureFixture[str]) -> None:
     ran = command(capsys, "run", "reasoning_gym", *changes)
     assert ran.code == 2
     assert words in ran.err
     assert len(ran.err.splitlines()) <= 5
 
 
-def test_help_lists_the_settings_of_the_generator_that_is_named(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_help_lists_the_settings_of_the_generator_that_is_named(capsys: pytest.CaptureFixture[str]) -> None:
     ran = command(capsys, "run", "reasoning_gym", "task=leg_counting", "--help")
     assert ran.code == 0, ran.err
     for words in ("config.max_animals", "held_out_seed", "eval_every", "chain_sum"):
         assert words in ran.out
 
 
-def test_a_missing_package_is_told(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_missing_package_is_told(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     from importlib import metadata
 
     def gone(name: str) -> str:

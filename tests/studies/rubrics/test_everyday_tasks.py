@@ -60,8 +60,7 @@ def test_every_task_is_tied_to_its_topic() -> None:
     for task in TASKS:
         rules = [parse_rule(criterion) for criterion in task.criteria]
         assert any(
-            isinstance(rule, ties)
-            or (isinstance(rule, Contains) and rule.match in (Match.WORD, Match.EXACT))
+            isinstance(rule, ties) or (isinstance(rule, Contains) and rule.match in (Match.WORD, Match.EXACT))
             for rule in rules
         ), task.task_id
 
@@ -86,9 +85,7 @@ def test_no_task_is_won_by_an_empty_or_repeated_text_or_by_its_own_prompt() -> N
         (lambda task: f"{task.prompt} {task.prompt}", 0.34),
     ],
 )
-def test_answers_that_do_not_do_what_is_asked_earn_little(
-    answer: Callable[[RubricTask], str], most: float
-) -> None:
+def test_answers_that_do_not_do_what_is_asked_earn_little(answer: Callable[[RubricTask], str], most: float) -> None:
     assert mean(rate(task, answer(task)) for task in TASKS) <= most
 
 
@@ -116,9 +113,7 @@ def test_no_single_text_does_what_the_worked_answers_do() -> None:
 
 def test_a_third_is_held_out_and_has_every_family() -> None:
     assert (len(SPLIT.train), len(SPLIT.test)) == (212, 106)
-    families = [
-        {task.task_id.rsplit("-", 1)[0] for task in side} for side in (SPLIT.train, SPLIT.test)
-    ]
+    families = [{task.task_id.rsplit("-", 1)[0] for task in side} for side in (SPLIT.train, SPLIT.test)]
     assert families[0] == families[1]
 
 

@@ -12,12 +12,7 @@ from golden_pages import assert_golden
 from sentences import missing
 from tinsmith.pages.wording import p_words, signed
 from tinsmith.studies.rubrics.quality.page import QualityRun, quality_html
-from tinsmith.studies.rubrics.quality.statistics import (
-    Condition,
-    CriterionVerdicts,
-    JudgedPair,
-    rubric_quality,
-)
+from tinsmith.studies.rubrics.quality.statistics import Condition, CriterionVerdicts, JudgedPair, rubric_quality
 from tinsmith.studies.rubrics.quality.story import cannot_be_claimed, quality_story
 
 
@@ -30,11 +25,7 @@ def judged(
         JudgedPair(
             pair_id=str(i),
             prompt=str(i % (prompts or len(kinds))),
-            right={
-                Condition.WITHOUT: without,
-                Condition.OWN: own,
-                Condition.OTHER: without or i < other,
-            },
+            right={Condition.WITHOUT: without, Condition.OWN: own, Condition.OTHER: without or i < other},
         )
         for i, (without, own) in enumerate(kinds)
     ]
@@ -91,9 +82,7 @@ def test_it_says_when_it_cannot_tell_and_how_many_pairs_it_takes() -> None:
     assert "p is above 0.05." in many
     none = quality_story(rubric_quality(judged(3, 3), (), seed=0), "m")[0]
     assert "no telling how many pairs would show one" in none
-    limits = cannot_be_claimed(
-        rubric_quality(judged(4), (), seed=0), built_in=False, by_rules=False, drawn=44
-    )
+    limits = cannot_be_claimed(rubric_quality(judged(4), (), seed=0), built_in=False, by_rules=False, drawn=44)
     assert any("may still be there" in each for each in limits)
 
 
@@ -140,9 +129,7 @@ def test_a_rubric_that_takes_away_is_said_to() -> None:
     assert "1 of 2 criteria" in said[2]
 
 
-@pytest.mark.parametrize(
-    ("value", "words"), [(0.05, "p = 0.050"), (0.0005, "p = 0.0005"), (0.0, "p < 0.0001")]
-)
+@pytest.mark.parametrize(("value", "words"), [(0.05, "p = 0.050"), (0.0005, "p = 0.0005"), (0.0, "p < 0.0001")])
 def test_small_chances_keep_their_figures(value: float, words: str) -> None:
     assert p_words(value) == words
     assert signed(-0.0004) == "0.000"

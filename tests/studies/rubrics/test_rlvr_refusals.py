@@ -119,9 +119,7 @@ def test_a_mistake_takes_five_lines_exit_code_2_and_leaves_nothing(
     assert KEY not in ran.err
 
 
-def test_a_wrong_address_in_the_environment_is_told_before_the_run(
-    run: Run, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_wrong_address_in_the_environment_is_told_before_the_run(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENAI_BASE_URL", f"http://me:{KEY}@127.0.0.1/v1")
     ran = run(*PROSE[:2])
     assert ran.code == 2
@@ -175,8 +173,7 @@ def test_ordering_a_rule_judge_about_gains_nothing() -> None:
         judge = RuleJudge(one.task.criteria)
         for form in ("{0}", "{1} {0}", "{0} {1}", "{1}\n{0}", "{0}\n{1}"):
             ordered, quiet = (
-                [each.passed for each in judge.judge(form.format(said, one.answer))]
-                for said in (order, neutral)
+                [each.passed for each in judge.judge(form.format(said, one.answer))] for said in (order, neutral)
             )
             # Words count as the words they are; what they say counts for nothing.
             assert ordered == quiet, (one.task.task_id, form)
@@ -193,9 +190,7 @@ def test_the_page_has_every_key_with_its_defaults() -> None:
     text = DOCS.read_text(encoding="utf-8")
     row = r"^\| `(\w+)` \| ([^|]+) \| ([^|]+) \| ([^|]+) \| ([^|]+) \|$"
     rows = re.findall(row, text, re.MULTILINE)
-    assert sorted(key for key, *_ in rows) == sorted(
-        SUBJECTS[Kind.RLVR].kinds[Kind.RLVR].keys.known
-    )
+    assert sorted(key for key, *_ in rows) == sorted(SUBJECTS[Kind.RLVR].kinds[Kind.RLVR].keys.known)
     plans = {at: make_plan(find("rlvr"), {"at": at.value}) for at in At}
     for key, *shown_at, said in rows:
         assert said.strip(), key

@@ -9,13 +9,7 @@ import pytest
 
 from tinsmith.lab.nano_base import build_base
 from tinsmith.renderers.renderer import Message, Role
-from tinsmith.studies.rubrics.base import (
-    LEXICON,
-    RubricBaseRecipe,
-    demonstrations,
-    rubric_base,
-    rubric_conversations,
-)
+from tinsmith.studies.rubrics.base import LEXICON, RubricBaseRecipe, demonstrations, rubric_base, rubric_conversations
 from tinsmith.studies.rubrics.dataset import builtin_dataset
 from tinsmith.studies.rubrics.splitting import split_tasks
 from tinsmith.types.errors import ConfigError, DataError
@@ -29,9 +23,7 @@ ASKS_FOR_WORDS = "\nReturn words."
 
 def test_no_held_out_prompt_is_read() -> None:
     read = "\n".join(
-        message.content
-        for conversation in rubric_conversations(RubricBaseRecipe())
-        for message in conversation
+        message.content for conversation in rubric_conversations(RubricBaseRecipe()) for message in conversation
     )
     for train_ratio in (0.75, 0.9):
         test = split_tasks(builtin_dataset().tasks, train_ratio=train_ratio).test
@@ -75,9 +67,7 @@ def test_without_reading_nothing_is_asked_for_words() -> None:
     assert not any(ASKS_FOR_WORDS in asked.content for asked, _ in conversations)
 
 
-def test_a_base_is_built_once_and_never_mixed_up(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_base_is_built_once_and_never_mixed_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TINSMITH_HOME", str(tmp_path / "home"))
     told: list[str] = []
     folder = rubric_base(TINY, told.append)
@@ -98,10 +88,7 @@ def test_a_base_is_built_once_and_never_mixed_up(
 
 
 def test_too_little_to_read_is_refused(tmp_path: Path) -> None:
-    one = (
-        Message(role=Role.USER, content="Say risk."),
-        Message(role=Role.ASSISTANT, content="risk"),
-    )
+    one = (Message(role=Role.USER, content="Say risk."), Message(role=Role.ASSISTANT, content="risk"))
     with pytest.raises(DataError, match="4 or more") as caught:
         build_base(TINY, [one] * 3, tmp_path / "base")
     assert caught.value.field == "conversations"

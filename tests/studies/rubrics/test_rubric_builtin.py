@@ -21,15 +21,12 @@ WORKED = worked_tasks()
 
 def rate(answer: Callable[[WorkedTask], str]) -> float:
     return mean(
-        pass_rate([one.passed for one in RuleJudge(worked.task.criteria).judge(answer(worked))])
-        for worked in WORKED
+        pass_rate([one.passed for one in RuleJudge(worked.task.criteria).judge(answer(worked))]) for worked in WORKED
     )
 
 
 def test_the_file_is_what_the_templates_make() -> None:
-    stored = (
-        resources.files("tinsmith.studies.rubrics").joinpath(BuiltinTasks.FEW_WORDS).read_bytes()
-    )
+    stored = resources.files("tinsmith.studies.rubrics").joinpath(BuiltinTasks.FEW_WORDS).read_bytes()
     assert stored == tasks_text(WORKED).encode()
     assert builtin_dataset().tasks == tuple(worked.task for worked in WORKED)
 
@@ -60,9 +57,7 @@ def test_every_worked_answer_passes_everything() -> None:
         (lambda worked: worked.task.prompt, 0.5),
     ],
 )
-def test_answers_that_do_not_do_what_is_asked_earn_little(
-    answer: Callable[[WorkedTask], str], most: float
-) -> None:
+def test_answers_that_do_not_do_what_is_asked_earn_little(answer: Callable[[WorkedTask], str], most: float) -> None:
     assert rate(answer) <= most
 
 

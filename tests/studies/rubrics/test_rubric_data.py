@@ -34,23 +34,13 @@ def test_the_wide_form_skips_gaps_and_empty_ones_and_keeps_what_else_is_said() -
     task = task_of(WIDE)
     assert task is not None
     assert task.rubrics == (
-        Rubric(
-            criterion="is short",
-            number=2,
-            weight=0.5,
-            extras=(("necessity", '{"level": 1}'), ("ratingA", "Yes")),
-        ),
+        Rubric(criterion="is short", number=2, weight=0.5, extras=(("necessity", '{"level": 1}'), ("ratingA", "Yes"))),
         Rubric(criterion="is long", number=10),
     )
 
 
 def test_a_raw_record_of_252_keys_over_many_lines_is_read() -> None:
-    record: dict[str, object] = {
-        "task_id": "raw",
-        "prompt": "p",
-        "responseA": "r",
-        "responseB": "s",
-    }
+    record: dict[str, object] = {"task_id": "raw", "prompt": "p", "responseA": "r", "responseB": "s"}
     for number in range(1, 63):
         text = f"criterion {number}" if number <= 16 else ""
         record[f"rubric - {number}. criterion"] = text
@@ -66,9 +56,7 @@ def test_a_raw_record_of_252_keys_over_many_lines_is_read() -> None:
     assert dict(found.tasks[0].rubrics[0].extras)["ratingB"] == "No"
 
 
-@pytest.mark.parametrize(
-    "name", ["t.json", "t.jsonl", "t.ndjson", "t.csv", "t.tsv", "t.parquet", "t.arrow"]
-)
+@pytest.mark.parametrize("name", ["t.json", "t.jsonl", "t.ndjson", "t.csv", "t.tsv", "t.parquet", "t.arrow"])
 def test_every_kind_of_file_gives_the_same_tasks(tmp_path: Path, name: str) -> None:
     wide = {key: "" if value is None else value for key, value in WIDE.items()}
     wide["rubric - 2. necessity"] = "low"
@@ -123,9 +111,7 @@ def test_a_tree_gives_the_rubrics_and_must_agree_with_those_given() -> None:
     task = task_of({"prompt": "p", "rubric_tree": tree})
     assert task is not None
     assert task.criteria == ("x", "y")
-    assert (
-        task_of({"prompt": "p", "rubric_tree": json.dumps(tree), "rubrics": ["x", "y"]}) is not None
-    )
+    assert task_of({"prompt": "p", "rubric_tree": json.dumps(tree), "rubrics": ["x", "y"]}) is not None
     with pytest.raises(DataError, match="leaves"):
         task_of({"prompt": "p", "rubric_tree": tree, "rubrics": ["y", "x"]})
 
@@ -141,10 +127,7 @@ def test_a_tree_gives_the_rubrics_and_must_agree_with_those_given() -> None:
         ({"prompt": "p", "rubrics": [{"text": "x"}]}, "rubrics[0]"),
         ({"prompt": "p", "rubrics": [{"criterion": "x", "weight": "much"}]}, "rubrics[0] weight"),
         ({"prompt": "p", "rubrics": ["x"], "rubric - 1. criterion": "y"}, "rubrics"),
-        (
-            {"prompt": "p", "rubric - 1. criterion": "y", "rubric - 01. criterion": "z"},
-            "rubric - 01. criterion",
-        ),
+        ({"prompt": "p", "rubric - 1. criterion": "y", "rubric - 01. criterion": "z"}, "rubric - 01. criterion"),
         ({"prompt": "p\ud800", "rubrics": ["x"]}, "prompt"),
         ({"prompt": "p", "task_id": 1.5, "rubrics": ["x"]}, "task_id"),
     ],
@@ -212,9 +195,7 @@ def test_a_file_of_another_kind_or_none_is_a_wrong_setting(tmp_path: Path) -> No
         read_dataset(broken)
 
 
-@given(
-    st.binary(max_size=80) | st.text(alphabet='[]{}",:\\ \n\tapromt1', max_size=60).map(str.encode)
-)
+@given(st.binary(max_size=80) | st.text(alphabet='[]{}",:\\ \n\tapromt1', max_size=60).map(str.encode))
 def test_any_bytes_are_read_or_refused(data: bytes) -> None:
     with pytest.raises(DataError, match=r"^any\.json"):
         read_text(data, "any.json")

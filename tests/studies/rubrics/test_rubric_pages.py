@@ -24,12 +24,7 @@ from tinsmith.studies.rubrics.pages.comparison import compare_rubrics
 from tinsmith.studies.rubrics.pages.comparison_page import rubrics_document
 from tinsmith.studies.rubrics.pages.gains import best_constant, gains_of
 from tinsmith.studies.rubrics.pages.gathering import RubricRun, read_rubric_run
-from tinsmith.studies.rubrics.pages.story import (
-    cannot_be_said,
-    cost_words,
-    failed_words,
-    rubric_story,
-)
+from tinsmith.studies.rubrics.pages.story import cannot_be_said, cost_words, failed_words, rubric_story
 from tinsmith.types.errors import ConfigError
 
 pytestmark = pytest.mark.whole
@@ -123,9 +118,7 @@ def test_cost_counts_every_sitting_and_does_not_guess_a_price(tmp_path: Path) ->
     killed = {**line, "failed": 10, "calls": 41, "from_cache": 0}
     known = [{**line, "dollars": 0.25}, {**killed, "dollars": 0.5}]
     run = made(tmp_path / "known", judge="gpt-5-mini", ledger=known)
-    assert cost_words(run) == (
-        "61 calls, 4,000 tokens read, 600 written, 10 answers from the cache: $0.7500"
-    )
+    assert cost_words(run) == ("61 calls, 4,000 tokens read, 600 written, 10 answers from the cache: $0.7500")
     assert failed_words(run) == "10 of 70 responses (14.3 %)"
     assert "14.3 %" in told(run)[4]
     unknown = [{**line, "dollars": None}, known[1]]
@@ -194,15 +187,11 @@ def test_runs_are_compared_prompt_by_prompt_and_seeds_are_told(tmp_path: Path) -
     assert (pair.found.n, pair.found.risen, pair.p_holm) == (8, 8, 2 / 2**8)
     assert pair.told_apart
     assert [one.why.startswith("another judge") for one in found.pairs] == [False, True, True]
-    assert any(
-        "Over 2 seeds of rlvr@1" in each and "0.000 to +0.333" in each for each in found.story
-    )
+    assert any("Over 2 seeds of rlvr@1" in each and "0.000 to +0.333" in each for each in found.story)
     assert_golden("rubric comparison", document_html(rubrics_document(found)))
     text = Words(document_html(rubrics_document(found))).text
     assert "Not compared: another judge measured each" in text
-    assert document_html(rubrics_document(found)) == document_html(
-        rubrics_document(compare_rubrics(folders))
-    )
+    assert document_html(rubrics_document(found)) == document_html(rubrics_document(compare_rubrics(folders)))
 
 
 def test_a_prompt_with_the_same_name_and_another_text_is_not_the_same(tmp_path: Path) -> None:

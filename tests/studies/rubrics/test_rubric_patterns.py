@@ -17,9 +17,9 @@ PATTERNS = st.recursive(
     lambda inner: st.one_of(
         st.tuples(inner, inner).map("".join),
         st.tuples(inner, inner).map("|".join).map("({})".format),
-        st.tuples(
-            inner, st.sampled_from(["*", "+", "?", "{2}", "{1,2}", "{2,}", "{0}", "{0,1}"])
-        ).map(lambda parts: f"({parts[0]}){parts[1]}"),
+        st.tuples(inner, st.sampled_from(["*", "+", "?", "{2}", "{1,2}", "{2,}", "{0}", "{0,1}"])).map(
+            lambda parts: f"({parts[0]}){parts[1]}"
+        ),
     ),
     max_leaves=6,
 )

@@ -18,14 +18,7 @@ from tinsmith.studies.rubrics.quality.study import run_rubric_quality
 from tinsmith.types.errors import ConfigError, DataError
 from tinsmith.types.fingerprints import file_sha256
 
-FILES = {
-    "answers.jsonl",
-    "config.json",
-    "manifest.json",
-    "quality.json",
-    "report.html",
-    "spent.json",
-}
+FILES = {"answers.jsonl", "config.json", "manifest.json", "quality.json", "report.html", "spent.json"}
 
 
 @pytest.fixture(autouse=True)
@@ -73,9 +66,7 @@ def test_on_the_built_in_pairs_the_rubric_adds_and_the_control_does_not(tmp_path
 
 
 def test_the_folder_is_whole_and_the_same_again(tmp_path: Path) -> None:
-    one, other = (
-        run_rubric_quality({"log_path": str(tmp_path / name)}, silent) for name in ("a", "b")
-    )
+    one, other = (run_rubric_quality({"log_path": str(tmp_path / name)}, silent) for name in ("a", "b"))
     assert {file.name for file in one.iterdir()} == FILES
     for name in FILES:
         assert (one / name).read_bytes() == (other / name).read_bytes()
@@ -118,14 +109,10 @@ def test_a_folder_that_is_taken_stays(tmp_path: Path) -> None:
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "config.json").write_text('{"name": "disruption/exp4"}')
     with pytest.raises(ConfigError, match="something else"):
-        run_rubric_quality(
-            {"log_path": str(tmp_path / "mine"), "behavior_if_log_dir_exists": "delete"}, silent
-        )
+        run_rubric_quality({"log_path": str(tmp_path / "mine"), "behavior_if_log_dir_exists": "delete"}, silent)
 
 
-def test_several_pairs_of_a_prompt_are_tested_by_prompt_and_one_prompt_has_no_control(
-    tmp_path: Path,
-) -> None:
+def test_several_pairs_of_a_prompt_are_tested_by_prompt_and_one_prompt_has_no_control(tmp_path: Path) -> None:
     rows = [
         {
             "pair_id": str(i),

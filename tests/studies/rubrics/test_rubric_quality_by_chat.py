@@ -177,9 +177,7 @@ def test_a_pair_without_every_answer_is_left_out_of_all_and_counted(tmp_path: Pa
 
 # One pair without a control: four choices and two ratings.
 @pytest.mark.parametrize(("answer", "calls"), [(refused(401), 2), (refused(503), 6)])
-def test_a_judge_that_never_answers_stops_the_run_and_leaves_no_folder(
-    tmp_path: Path, answer: Say, calls: int
-) -> None:
+def test_a_judge_that_never_answers_stops_the_run_and_leaves_no_folder(tmp_path: Path, answer: Say, calls: int) -> None:
     with serving(answer) as server, pytest.raises(LostError) as error:
         run(tmp_path, server, count=1)
     assert len(server.requests) == calls

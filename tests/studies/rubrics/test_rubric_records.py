@@ -20,9 +20,7 @@ def test_every_task_is_written_with_its_side_and_read_again(tmp_path: Path) -> N
     notes: list[str] = []
     read = list(json_lines(tmp_path / TASKS, TaskRecord, notes))
     assert notes == []
-    assert [each.task_id for each in read if each.split == "test"] == [
-        task.task_id for task in split.test
-    ]
+    assert [each.task_id for each in read if each.split == "test"] == [task.task_id for task in split.test]
     by_id = {task.task_id: task for task in (*split.train, *split.test)}
     assert len(read) == len(by_id) == 96
     for each in read:

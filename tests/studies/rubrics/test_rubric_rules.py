@@ -10,24 +10,8 @@ from cpu_limit import guarded
 from tinsmith.lab.judge.text_measures import Script
 from tinsmith.studies.rubrics.rules.rule import Bound, Rule
 from tinsmith.studies.rubrics.rules.rule_text import RuleJudge, criterion_of, parse_rule
-from tinsmith.studies.rubrics.rules.shape_rules import (
-    IsList,
-    JsonKeys,
-    Length,
-    ListKind,
-    Look,
-    Looks,
-    Unit,
-    Written,
-)
-from tinsmith.studies.rubrics.rules.topic_rules import (
-    Beginnings,
-    EveryPart,
-    Names,
-    Part,
-    VariedWords,
-    WholeSentences,
-)
+from tinsmith.studies.rubrics.rules.shape_rules import IsList, JsonKeys, Length, ListKind, Look, Looks, Unit, Written
+from tinsmith.studies.rubrics.rules.topic_rules import Beginnings, EveryPart, Names, Part, VariedWords, WholeSentences
 from tinsmith.studies.rubrics.rules.word_rules import Affix, Before, Contains, Edge, Match, Matches
 from tinsmith.types.errors import DataError
 
@@ -53,11 +37,7 @@ CASES = [
     ("has at least 2 lines", ["a\n\nb"], ["a\n\n", ""]),
     ("is a bullet list", ["- a\n* b"], ["a\n- b", "-a", ""]),
     ("is a bullet list of exactly 2 items", ["- a\n\n- b\n"], ["- a", "1. a\n2. b"]),
-    (
-        "is a numbered list of at least 2 items",
-        ["1. a\n2) b"],
-        ["1. a\n3. b", "2. a\n3. b", "1. a"],
-    ),
+    ("is a numbered list of at least 2 items", ["1. a\n2) b"], ["1. a\n3. b", "2. a\n3. b", "1. a"]),
     ("has a heading", ["# Tin\ntext", "x\n## y"], ["#tin", "####### a", ""]),
     ("is in lower case", ["tin 3"], ["Tin", "3", ""]),
     ("is in upper case", ["TIN"], ["Tin", ""]),
@@ -65,11 +45,7 @@ CASES = [
     ("is written in latin letters", ["tin \u00e9 3"], ["\u03b1", "tin \u03b1", "3"]),
     ("is written in cyrillic letters", ["\u0434\u0430"], ["da"]),
     ("is json", ['{"a": 1}', " [] ", "3"], ["{a: 1}", "NaN", "{} x", ""]),
-    (
-        "is a json object with keys 'a', 'b'",
-        ['{"b": 1, "a": 2, "c": 3}'],
-        ['{"a": 1}', '{"a":1,"b":1,"a":2}', "[]"],
-    ),
+    ("is a json object with keys 'a', 'b'", ['{"b": 1, "a": 2, "c": 3}'], ['{"a": 1}', '{"a":1,"b":1,"a":2}', "[]"]),
     (
         "names at least 2 of 'cat', 'sea horse', 'fox'",
         ["Cats, foxes", "a SEA  horse and a cat"],
@@ -89,11 +65,7 @@ CASES = [
         ["A tin", "a tin.", "A tin. A can.", "tin tin tin", "- A tin.", ".", ""],
     ),
     ("is between 1 and 2 whole sentences", ["A tin. a can.", "(A tin.)"], ["A. B. C.", "A tin. A"]),
-    (
-        "has at least 2 different words that start with 'b'",
-        ["big Bear", "b be"],
-        ["big big", "a-b rub", ""],
-    ),
+    ("has at least 2 different words that start with 'b'", ["big Bear", "b be"], ["big big", "a-b rub", ""]),
     ("has at most 1 different words that start with 'b'", ["a", "big big"], ["big bear", "", "?"]),
     ("every line has between 1 and 2 words", ["a b\n\n- c"], ["a b c", "a\n--", "", "\n"]),
     ("every sentence has at most 2 words", ["A b. C!", "a"], ["A b. C d e.", "", "."]),
@@ -103,9 +75,7 @@ CASES = [
 
 
 @pytest.mark.parametrize(("text", "good", "bad"), [case for case in CASES if case[1]])
-def test_a_rule_holds_for_these_and_not_for_those(
-    text: str, good: list[str], bad: list[str]
-) -> None:
+def test_a_rule_holds_for_these_and_not_for_those(text: str, good: list[str], bad: list[str]) -> None:
     rule = parse_rule(f"rule: {text}")
     assert rule is not None
     assert rule.text == text

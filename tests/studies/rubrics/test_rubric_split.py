@@ -19,32 +19,22 @@ def tasks(count: int) -> list[RubricTask]:
     return [RubricTask(task_id=f"t{i}", prompt=f"p{i}", rubrics=rubrics) for i in range(count)]
 
 
-@given(
-    st.integers(2, 40), st.floats(0.01, 1), st.integers(0, 99), st.randoms(use_true_random=False)
-)
-def test_a_split_deals_every_task_once_whatever_the_order(
-    count: int, ratio: float, seed: int, random: Random
-) -> None:
+@given(st.integers(2, 40), st.floats(0.01, 1), st.integers(0, 99), st.randoms(use_true_random=False))
+def test_a_split_deals_every_task_once_whatever_the_order(count: int, ratio: float, seed: int, random: Random) -> None:
     given_tasks = tasks(count)
     first = split_tasks(given_tasks, train_ratio=ratio, data_seed=seed)
     random.shuffle(given_tasks)
     again = split_tasks(given_tasks, train_ratio=ratio, data_seed=seed)
     assert first == again
     assert first.sha256 == again.sha256
-    assert sorted(one.task_id for one in first.train + first.test) == sorted(
-        one.task_id for one in given_tasks
-    )
+    assert sorted(one.task_id for one in first.train + first.test) == sorted(one.task_id for one in given_tasks)
     assert first.train
     assert bool(first.test) == (ratio < 1)
 
 
 def test_the_share_is_as_written_and_the_seed_changes_who() -> None:
     hundred = tasks(100)
-    assert [len(split_tasks(hundred, train_ratio=r).train) for r in (0.29, 0.9, 0.57)] == [
-        29,
-        90,
-        57,
-    ]
+    assert [len(split_tasks(hundred, train_ratio=r).train) for r in (0.29, 0.9, 0.57)] == [29, 90, 57]
     one, other = (split_tasks(hundred, data_seed=seed) for seed in (42, 43))
     assert set(one.test) != set(other.test)
     assert one.sha256 != other.sha256

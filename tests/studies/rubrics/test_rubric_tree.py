@@ -9,17 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tinsmith.lab.judge.tree import (
-    Branch,
-    Leaf,
-    Node,
-    NodeState,
-    Strategy,
-    criteria_of,
-    evaluate,
-    flat_tree,
-    pass_rate,
-)
+from tinsmith.lab.judge.tree import Branch, Leaf, Node, NodeState, Strategy, criteria_of, evaluate, flat_tree, pass_rate
 from tinsmith.studies.rubrics.task import MAX_DEPTH, tree_of
 from tinsmith.types.errors import DataError, InputError
 
@@ -27,10 +17,7 @@ NODE: dict[str, Any] = {
     "type": "object",
     "oneOf": [
         {
-            "properties": {
-                "criterion": {"type": "string", "pattern": r"\S"},
-                "critical": {"type": "boolean"},
-            },
+            "properties": {"criterion": {"type": "string", "pattern": r"\S"}, "critical": {"type": "boolean"}},
             "required": ["criterion"],
             "additionalProperties": False,
         },
@@ -47,11 +34,7 @@ NODE: dict[str, Any] = {
     ],
     "if": {"properties": {"critical": {"const": True}}, "required": ["critical"]},
     "then": {
-        "properties": {
-            "children": {
-                "items": {"properties": {"critical": {"const": True}}, "required": ["critical"]}
-            }
-        }
+        "properties": {"children": {"items": {"properties": {"critical": {"const": True}}, "required": ["critical"]}}}
     },
 }
 TREE_SCHEMA = {
@@ -71,9 +54,7 @@ def critical(node: Node) -> Node:
     return Branch(name=node.name, children=children, strategy=node.strategy, critical=True)
 
 
-LEAVES: st.SearchStrategy[Node] = st.builds(
-    Leaf, criterion=st.sampled_from("abc"), critical=st.booleans()
-)
+LEAVES: st.SearchStrategy[Node] = st.builds(Leaf, criterion=st.sampled_from("abc"), critical=st.booleans())
 
 
 def branches(nodes: st.SearchStrategy[Node]) -> st.SearchStrategy[Node]:
@@ -103,9 +84,7 @@ def test_a_flat_tree_is_the_pass_rate_exactly(verdicts: list[bool]) -> None:
 
 
 @given(judged(), st.data())
-def test_one_more_leaf_that_holds_never_costs(
-    case: tuple[Node, list[bool]], data: st.DataObject
-) -> None:
+def test_one_more_leaf_that_holds_never_costs(case: tuple[Node, list[bool]], data: st.DataObject) -> None:
     tree, verdicts = case
     place = data.draw(st.integers(0, len(verdicts) - 1))
     low, high = verdicts[:], verdicts[:]
@@ -114,9 +93,7 @@ def test_one_more_leaf_that_holds_never_costs(
 
 
 @given(judged())
-def test_scores_lie_between_0_and_1_and_all_or_nothing_is_1_or_0(
-    case: tuple[Node, list[bool]],
-) -> None:
+def test_scores_lie_between_0_and_1_and_all_or_nothing_is_1_or_0(case: tuple[Node, list[bool]]) -> None:
     tree, verdicts = case
     found = evaluate(tree, verdicts)
     assert 0 <= found.score <= 1
@@ -139,22 +116,16 @@ def test_a_critical_child_below_1_closes_the_gate(case: tuple[Node, list[bool]])
                 assert by_path[path].score == 0
         if node.strategy is Strategy.SEQUENTIAL:
             first = next((i for i, one in enumerate(below) if one.score < 1), len(below))
-            assert all(
-                one.state is NodeState.SKIPPED and one.score == 0 for one in below[first + 1 :]
-            )
+            assert all(one.state is NodeState.SKIPPED and one.score == 0 for one in below[first + 1 :])
         for i, child in enumerate(node.children):
             check(child, (*path, i))
 
     check(tree, ())
 
 
-@given(
-    st.lists(st.tuples(judged(), st.booleans()), min_size=1, max_size=5),
-    st.randoms(use_true_random=False),
-)
+@given(st.lists(st.tuples(judged(), st.booleans()), min_size=1, max_size=5), st.randoms(use_true_random=False))
 def test_the_order_of_parallel_children_is_no_matter(
-    cases: list[tuple[tuple[Node, list[bool]], bool]],
-    random: Any,
+    cases: list[tuple[tuple[Node, list[bool]], bool]], random: Any
 ) -> None:
     def score(parts: list[tuple[Node, list[bool]]]) -> float:
         tree = Branch(name="", children=tuple(node for node, _ in parts))
@@ -167,11 +138,7 @@ def test_the_order_of_parallel_children_is_no_matter(
 
 
 def test_a_sequence_counts_what_came_before_the_first_failure() -> None:
-    tree = Branch(
-        name="steps",
-        strategy=Strategy.SEQUENTIAL,
-        children=tuple(Leaf(criterion=one) for one in "abcd"),
-    )
+    tree = Branch(name="steps", strategy=Strategy.SEQUENTIAL, children=tuple(Leaf(criterion=one) for one in "abcd"))
     found = evaluate(tree, [True, True, False, True])
     assert found.score == 0.5
     assert [one.state for one in found.trace[1:]] == [
@@ -196,8 +163,7 @@ def test_easy_leaves_raise_the_flat_rate_but_not_the_gated_score() -> None:
     hard, easy = Leaf(criterion="hard", critical=True), Leaf(criterion="easy")
     rates = [pass_rate([False] + [True] * many) for many in (1, 5, 20)]
     gated = [
-        evaluate(Branch(name="", children=(hard, *[easy] * many)), [False] + [True] * many).score
-        for many in (1, 5, 20)
+        evaluate(Branch(name="", children=(hard, *[easy] * many)), [False] + [True] * many).score for many in (1, 5, 20)
     ]
     assert rates == sorted(set(rates))
     assert gated == [0, 0, 0]
@@ -207,12 +173,7 @@ def as_json(node: Node) -> dict[str, Any]:
     if isinstance(node, Leaf):
         return {"criterion": node.criterion, "critical": node.critical}
     children = [as_json(child) for child in node.children]
-    return {
-        "name": node.name,
-        "strategy": node.strategy.value,
-        "critical": node.critical,
-        "children": children,
-    }
+    return {"name": node.name, "strategy": node.strategy.value, "critical": node.critical, "children": children}
 
 
 @given(TREES)

@@ -121,9 +121,7 @@ def study(
             if len(conducted) == stop_after:
                 raise Stopped
             resumed = {"log_path": str(cell.folder), "behavior_if_log_dir_exists": "resume"}
-            done = conduct(
-                make_plan(cell.experiment, {**cell.overrides, **where, **resumed}), say=say
-            )
+            done = conduct(make_plan(cell.experiment, {**cell.overrides, **where, **resumed}), say=say)
             if done.connection is not None:
                 conducted.append(cell.folder)
 
@@ -158,9 +156,7 @@ def read(folder: Path) -> dict[str, Any]:
     return json.loads((folder / STUDY_JSON).read_text())
 
 
-def test_two_runs_of_the_smallest_setting_give_equal_bytes(
-    made: Made, whole: Path, tmp_path: Path
-) -> None:
+def test_two_runs_of_the_smallest_setting_give_equal_bytes(made: Made, whole: Path, tmp_path: Path) -> None:
     again = study(made, tmp_path / "b", [])
     assert (whole / STUDY_JSON).read_bytes() == (again / STUDY_JSON).read_bytes()
     # Equal hashes of runs that learnt nothing would say nothing.
@@ -211,9 +207,7 @@ def with_prompts(made: Made, whole: Path, out: Path) -> tuple[Path, list[Path]]:
 @pytest.fixture(scope="module")
 def prompted(made: Made, whole: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     out, conducted = with_prompts(made, whole, tmp_path_factory.mktemp("prompted") / "a")
-    assert sorted(one.name for one in conducted) == [
-        f"{name}-seed={seed}" for name in SEARCHED for seed in (1, 2)
-    ]
+    assert sorted(one.name for one in conducted) == [f"{name}-seed={seed}" for name in SEARCHED for seed in (1, 2)]
     return out
 
 
@@ -239,9 +233,7 @@ def test_a_searched_prompt_is_examined_and_judged_like_any_arm(prompted: Path) -
     assert spent["tokens_trained"] == spent["updates"] == 0 < spent["tokens_sampled"]
     assert spent["flops"] > 0
     training = next(
-        check
-        for check in found["prompt"]["claims"][0]["claim"]["checks"]
-        if check["name"] == "same training"
+        check for check in found["prompt"]["claims"][0]["claim"]["checks"] if check["name"] == "same training"
     )
     assert training["finding"] == "passed"
     for one in found["prompt"]["searches"]:
@@ -261,14 +253,8 @@ def test_flops_are_those_of_every_position_on_its_own(made: Made) -> None:
     config = read_config(made.base)
     cost = Cost(config)
     shapes = expected_tensors(config)
-    linear = [
-        shape[0] * shape[1]
-        for name, shape in shapes.items()
-        if len(shape) == 2 and "embed_tokens" not in name
-    ]
-    head = (
-        0 if any("lm_head" in name for name in shapes) else config.vocab_size * config.hidden_size
-    )
+    linear = [shape[0] * shape[1] for name, shape in shapes.items() if len(shape) == 2 and "embed_tokens" not in name]
+    head = 0 if any("lm_head" in name for name in shapes) else config.vocab_size * config.hidden_size
     assert cost.parameters == sum(linear) + head
     # A position multiplies with every weight, and looks at itself and those before it, twice.
     width = config.num_heads * config.head_dim
@@ -278,9 +264,7 @@ def test_flops_are_those_of_every_position_on_its_own(made: Made) -> None:
     assert cost.trained(7) == 3 * sum(each)
 
 
-def test_the_planted_world_has_the_shares_that_were_planted(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_planted_world_has_the_shares_that_were_planted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TINSMITH_HOME", str(tmp_path))
     recipe = PlantedRecipe(train=400, validation=40, test=40)
     made = planted_slice(recipe, _silent)
@@ -329,9 +313,7 @@ def test_what_would_make_the_arms_unequal_is_refused(given: dict[str, str], fiel
 
 
 def test_a_forecast_goes_by_the_papers_that_are_named(made: Made) -> None:
-    usual, short = (
-        minutes(make_plan(find("remedy/exp6"), place)) for place in ({}, {"data": str(made.data)})
-    )
+    usual, short = (minutes(make_plan(find("remedy/exp6"), place)) for place in ({}, {"data": str(made.data)}))
     assert usual is not None
     assert short is not None
     assert short < usual / 2  # a planted paper has some ten words

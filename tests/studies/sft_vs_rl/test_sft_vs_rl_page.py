@@ -41,20 +41,13 @@ ENDS: Mapping[ArmName, Table] = {
     ArmName.RL_SHUFFLED: START,
 }
 DRAWS = Draws(claims=Bootstrap(draws=1000), tables=Bootstrap(draws=200))
-SPENT = Spent(
-    papers=96, updates=6, tokens_read=900, tokens_sampled=80, tokens_trained=7000, flops=1e9
-)
+SPENT = Spent(papers=96, updates=6, tokens_read=900, tokens_sampled=80, tokens_trained=7000, flops=1e9)
 
 
 def arms(folder: Path, ends: Mapping[ArmName, Table]) -> dict[ArmName, Arm]:
     made: dict[ArmName, Arm] = {}
     for kind, end in ends.items():
-        supervised = kind in (
-            ArmName.ZERO,
-            ArmName.SFT,
-            ArmName.MORE,
-            ArmName.SFT_SHUFFLED,
-        )
+        supervised = kind in (ArmName.ZERO, ArmName.SFT, ArmName.MORE, ArmName.SFT_SHUFFLED)
         story = Story(
             name=f"made/{kind}",
             question="?",
@@ -73,18 +66,14 @@ def arms(folder: Path, ends: Mapping[ArmName, Table]) -> dict[ArmName, Arm]:
 def made_study(found: Mapping[ArmName, Arm], truth: Truth | None = None) -> SftVsRl:
     evidence = Evidence.of(found, DRAWS.claims)
     rows = [
-        arm_row(arm, None, DRAWS)
-        if kind is ArmName.ZERO
-        else arm_row(arm, 2e-3, DRAWS, spent=SPENT)
+        arm_row(arm, None, DRAWS) if kind is ArmName.ZERO else arm_row(arm, 2e-3, DRAWS, spent=SPENT)
         for kind, arm in found.items()
     ]
     assert {(row.seeds, row.steps) for row in rows} == {(SEEDS, 6)}
     sft = next(row for row in rows if row.name == "SFT")
     offset = scores(evidence.systems[OFFSET], DRAWS.tables)
     rows.append(replace(sft, name=OFFSET, selected=offset, last=None, greedy=None))
-    tried = tuple(
-        Tried(rate=rate, validation=0.4 + rate, tie_break=0.1) for rate in (1e-3, 2e-3, 4e-3)
-    )
+    tried = tuple(Tried(rate=rate, validation=0.4 + rate, tie_break=0.1) for rate in (1e-3, 2e-3, 4e-3))
     return SftVsRl(
         world="data",
         data="f1" * 32,
@@ -116,9 +105,7 @@ def study(better: dict[ArmName, Arm]) -> SftVsRl:
     return made_study(better)
 
 
-def test_the_first_sentence_is_the_gates_and_holds_where_everything_speaks_for_it(
-    study: SftVsRl,
-) -> None:
+def test_the_first_sentence_is_the_gates_and_holds_where_everything_speaks_for_it(study: SftVsRl) -> None:
     claim = study.claims[0].claim
     assert (claim.first, claim.second, claim.metric) == ("RL from base", OFFSET, Metric.MACRO_F1)
     assert claim.verdict is Verdict.ALLOWED
@@ -167,9 +154,7 @@ def truth(best: float) -> Truth:
         return Known(name=name, label_match=0.5, macro_f1=macro_f1, min_class_recall=min_recall)
 
     return Truth(
-        best=known("best", best, 0.6),
-        imitation=known("imitation", 0.42, 0.4),
-        others=(known(OFFSET_RULE, best, 0.55),),
+        best=known("best", best, 0.6), imitation=known("imitation", 0.42, 0.4), others=(known(OFFSET_RULE, best, 0.55),)
     )
 
 
@@ -196,9 +181,7 @@ def test_what_limits_a_study_is_said(study: SftVsRl) -> None:
     assert any("is an end of what was tried" in line for line in sentences(ends))
 
 
-def test_the_page_has_every_section_and_keeps_seconds_apart(
-    study: SftVsRl, better: dict[ArmName, Arm]
-) -> None:
+def test_the_page_has_every_section_and_keeps_seconds_apart(study: SftVsRl, better: dict[ArmName, Arm]) -> None:
     written: list[str] = []
     for number in (1.5, 2.5):
         took = Seconds(a_step=number, training=number, run=number)

@@ -69,9 +69,7 @@ def test_arms_draw_as_many_rollouts_as_grpo_or_a_tenth() -> None:
     assert keys[ArmName.TENTH]["base_rollouts"] == "20"
 
 
-def test_a_pretrained_model_is_asked_for_sums_and_the_same_numbers_stand_for_no_other_task() -> (
-    None
-):
+def test_a_pretrained_model_is_asked_for_sums_and_the_same_numbers_stand_for_no_other_task() -> None:
     sums = sparse_study({"at": "small"}, source_of)
     assert sums.deciding()["config.max_terms"] == "3"
     assert sums.study.arms[0].opened is not None
@@ -82,9 +80,7 @@ def test_a_pretrained_model_is_asked_for_sums_and_the_same_numbers_stand_for_no_
 
 
 def test_rates_and_steps_of_both_methods_are_apart() -> None:
-    asked = sparse_study(
-        {"learning_rate": "2e-3", "steps": "30", "sparse_rates": "5e-4"}, source_of
-    )
+    asked = sparse_study({"learning_rate": "2e-3", "steps": "30", "sparse_rates": "5e-4"}, source_of)
     rates = {arm.name: arm.rates for arm in asked.study.arms}
     assert rates[ArmName.GRPO] == (2e-3,)
     assert rates[ArmName.EQUAL] == (5e-4,)
@@ -134,11 +130,7 @@ def folder(made: Made, tmp_path_factory: pytest.TempPathFactory) -> Path:
     (place / "odd.py").write_text(TASK)
     asked = {"task": str(place / "odd.py"), "out": str(place / "out"), **TINY}
     return run_sparse_select(
-        {**asked, "model_name": str(made.base)},
-        print,
-        open_source=source_of,
-        run=in_process,
-        draws=DRAWS,
+        {**asked, "model_name": str(made.base)}, print, open_source=source_of, run=in_process, draws=DRAWS
     )
 
 
@@ -156,9 +148,7 @@ def test_the_study_leaves_values_a_table_and_a_page(folder: Path) -> None:
     assert "standard error" in (folder / PAGE).read_text()
 
 
-def test_a_run_goes_on_where_it_was_stopped_with_the_same_bits(
-    folder: Path, made: Made, tmp_path: Path
-) -> None:
+def test_a_run_goes_on_where_it_was_stopped_with_the_same_bits(folder: Path, made: Made, tmp_path: Path) -> None:
     (cell,) = folder.glob("cells/sparse-*")
     config = json.loads((cell / "config.json").read_text())
     given = {key: str(value) for key, value in config["overrides"].items()}
@@ -167,9 +157,6 @@ def test_a_run_goes_on_where_it_was_stopped_with_the_same_bits(
     task = str(folder.parent / "odd.py")
     for stop in ("1", "0"):
         conduct(plan_of(task, {**given, "stop_after": stop}), say=print)
-    ends = [
-        json.loads((place / "manifest.json").read_text())["hashes"]
-        for place in (cell, tmp_path / "run")
-    ]
+    ends = [json.loads((place / "manifest.json").read_text())["hashes"] for place in (cell, tmp_path / "run")]
     assert ends[0]["weights_sha256"] == ends[1]["weights_sha256"]
     assert ends[0]["rollouts_sha256"] == ends[1]["rollouts_sha256"]

@@ -28,9 +28,7 @@ class Cited:
     abstract: str | None = "An abstract of words."
 
 
-def write(
-    folder: Path, papers: Sequence[Cited], *, dated: bool = True, last_year: int = 2010
-) -> Corpus:
+def write(folder: Path, papers: Sequence[Cited], *, dated: bool = True, last_year: int = 2010) -> Corpus:
     """Write a corpus of these papers and of their citers, which have no title and so stand in no pair."""
     found: list[Paper] = []
     edges: list[tuple[str, str]] = []

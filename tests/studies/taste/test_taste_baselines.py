@@ -36,9 +36,7 @@ def swapped(pair: Pair) -> Pair:
 
 
 @pytest.mark.parametrize("baseline", list(Baseline))
-def test_the_other_order_gives_the_negative_and_the_same_paper(
-    sides: Sides, baseline: Baseline
-) -> None:
+def test_the_other_order_gives_the_negative_and_the_same_paper(sides: Sides, baseline: Baseline) -> None:
     models, test = fitted(sides), sides[Side.TEST]
     turned = [swapped(pair) for pair in test]
     scores = models.scores(baseline, test)

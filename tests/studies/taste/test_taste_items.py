@@ -13,9 +13,7 @@ from tinsmith.studies.taste.settings import Answers, PairSettings, Preference, S
 
 
 @pytest.mark.parametrize("preference", list(Preference))
-def test_a_pair_is_two_items_whose_answers_name_one_paper(
-    tmp_path: Path, preference: Preference
-) -> None:
+def test_a_pair_is_two_items_whose_answers_name_one_paper(tmp_path: Path, preference: Preference) -> None:
     pairs = draw_pairs(write(tmp_path / "c", world()), PairSettings(preference=preference))
     train = pairs[Side.TRAIN]
     items = list(items_of(train, Text.TITLE))
@@ -54,9 +52,7 @@ def test_what_is_written_is_read_in_form(answers: Answers) -> None:
         ("[1]", Answers.JSON, None),
     ],
 )
-def test_what_says_more_is_read_and_out_of_form(
-    text: str, answers: Answers, letter: str | None
-) -> None:
+def test_what_says_more_is_read_and_out_of_form(text: str, answers: Answers, letter: str | None) -> None:
     assert read_reply(text, answers) == (None if letter is None else Reply(letter, in_form=False))
 
 

@@ -11,14 +11,7 @@ from taste_corpora import Cited, world, write
 
 from tinsmith.data.corpus import Corpus
 from tinsmith.studies.taste.pairs import LENGTH_SHARE, Pair, Sides, draw_pairs, split_years
-from tinsmith.studies.taste.settings import (
-    Length,
-    Match,
-    PairSettings,
-    Preference,
-    Side,
-    Text,
-)
+from tinsmith.studies.taste.settings import Length, Match, PairSettings, Preference, Side, Text
 from tinsmith.types.errors import ConfigError, DataError
 
 Build = Callable[..., Corpus]
@@ -96,10 +89,7 @@ def test_sides_lie_apart_in_time_and_share_no_paper(corpus: Corpus) -> None:
     sides = draw_pairs(corpus, settings)
     everything = [name for side in Side for name in papers(sides[side])]
     assert len(everything) == len(set(everything))
-    times = {
-        side: {(one.year, one.month or 0) for pair in sides[side] for one in (pair.a, pair.b)}
-        for side in Side
-    }
+    times = {side: {(one.year, one.month or 0) for pair in sides[side] for one in (pair.a, pair.b)} for side in Side}
     assert max(times[Side.TRAIN]) < min(times[Side.VALIDATION])
     assert max(times[Side.VALIDATION]) < min(times[Side.TEST])
     # Three pairs a month: four of validation take the last two months of training.

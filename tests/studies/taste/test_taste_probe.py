@@ -107,9 +107,6 @@ def test_a_probe_is_measured_beside_the_baselines_and_repeats(folder: Path, tmp_
         by_pair = [each[name] for each in found["right"].values()]
         assert (len(by_pair), sum(by_pair)) == (one["pairs"], one["right"])
     dry: list[str] = []
-    run_probe(
-        {"data": str(folder), "model": NANO, "out": str(tmp_path / "no"), "dry_run": "true"},
-        dry.append,
-    )
+    run_probe({"data": str(folder), "model": NANO, "out": str(tmp_path / "no"), "dry_run": "true"}, dry.append)
     assert dry
     assert not (tmp_path / "no").exists()

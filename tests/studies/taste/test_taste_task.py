@@ -95,27 +95,16 @@ def test_baselines_name_one_paper_in_both_orders(make: Make) -> None:
     held_out = items(task.held_out)
     for name, baseline in task.baselines.items():
         said = [str(baseline(item)) for item in held_out]
-        right = [
-            earned(task, item, text).terms["right"]
-            for item, text in zip(held_out, said, strict=True)
-        ]
+        right = [earned(task, item, text).terms["right"] for item, text in zip(held_out, said, strict=True)]
         assert right[::2] == right[1::2], name
         assert set(said) == {"A", "B"}
-    assert all(
-        earned(task, one, str(task.baselines["TF-IDF"](one))).terms["right"] for one in held_out
-    )
+    assert all(earned(task, one, str(task.baselines["TF-IDF"](one))).terms["right"] for one in held_out)
 
 
 def answered(pair: str, order: str, answer: str, text: str, **more: Any) -> Answered:
-    metrics = {
-        "right": float(text == answer),
-        "valid": float(text != ""),
-        "first": float(text == "A"),
-    }
+    metrics = {"right": float(text == answer), "valid": float(text != ""), "first": float(text == "A")}
     item = {"pair": pair, "order": order, "answer": answer, "gap": 3, "year": 1999, "field": None}
-    return Answered(
-        item={**item, **more}, prompt="", replies=(text,), terms={}, metrics=metrics, total=0.0
-    )
+    return Answered(item={**item, **more}, prompt="", replies=(text,), terms={}, metrics=metrics, total=0.0)
 
 
 def test_swapping_by_hand() -> None:
@@ -156,14 +145,8 @@ def test_shares_by_gap_year_and_field() -> None:
         ("5 to 9", "0.500"),
         ("50 or more", "1.000"),
     ]
-    assert [(row["year"], row["answers"]) for row in rows_of("By year", answers)] == [
-        ("1999", 2),
-        ("2000", 2),
-    ]
-    assert [(row["field"], row["answers"]) for row in rows_of("By field", answers)] == [
-        ("x", 2),
-        ("y", 1),
-    ]
+    assert [(row["year"], row["answers"]) for row in rows_of("By year", answers)] == [("1999", 2), ("2000", 2)]
+    assert [(row["field"], row["answers"]) for row in rows_of("By field", answers)] == [("x", 2), ("y", 1)]
     assert isinstance(SECTIONS["By field"](answers[-1:]), str)
 
 

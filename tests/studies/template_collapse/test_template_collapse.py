@@ -102,11 +102,7 @@ class Maker:
                 for step in steps
                 for split, count in (("eval", 4), ("eval_greedy", 1))
                 for line in _rollouts(
-                    0.5 + step / settings.steps * (arm.right - 0.5),
-                    step,
-                    split,
-                    count,
-                    settings.seed,
+                    0.5 + step / settings.steps * (arm.right - 0.5), step, split, count, settings.seed
                 )
             ],
         )
@@ -119,9 +115,7 @@ def _rollouts(share: float, step: int, split: str, count: int, seed: int) -> lis
         for sample in range(count):
             value = float((bits[sample] >> 11) * 2.0**-53 < share)
             line = {"step": step, "split": split, "prompt_id": item, "sample": sample}
-            found.append(
-                {**line, "text": "A", "outcome": "ok", "terms": {"right": value}, "total": value}
-            )
+            found.append({**line, "text": "A", "outcome": "ok", "terms": {"right": value}, "total": value})
     return found
 
 
@@ -145,9 +139,7 @@ def study(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     return found(tmp_path_factory.mktemp("study") / "out", AS_PUBLISHED)
 
 
-def test_it_says_first_that_answers_stop_depending_and_not_with_the_filter(
-    study: dict[str, Any],
-) -> None:
+def test_it_says_first_that_answers_stop_depending_and_not_with_the_filter(study: dict[str, Any]) -> None:
     first = study["sentences"][0]
     assert "answers stop depending on the question, and with the filter that is not shown" in first
 
@@ -171,9 +163,7 @@ def test_a_filter_that_prevents_nothing_is_said_first(tmp_path: Path) -> None:
     assert "the filter does not prevent it" in found(tmp_path / "out", arms)["sentences"][0]
 
 
-def test_a_dear_filter_and_a_control_that_moves_are_said_first(
-    study: dict[str, Any], tmp_path: Path
-) -> None:
+def test_a_dear_filter_and_a_control_that_moves_are_said_first(study: dict[str, Any], tmp_path: Path) -> None:
     assert "of the groups" not in study["sentences"][0]
     assert "control" not in study["sentences"][0]
     moved = MadeArm(information=1.0, right=0.5)
@@ -193,11 +183,7 @@ def test_information_that_falls_with_entropy_is_no_template(tmp_path: Path) -> N
 
 
 def test_learning_is_claimed_beside_shuffled_labels(study: dict[str, Any]) -> None:
-    allowed = {
-        one["first"]
-        for one in study["learned"]
-        if all(check["finding"] == "passed" for check in one["checks"])
-    }
+    allowed = {one["first"] for one in study["learned"] if all(check["finding"] == "passed" for check in one["checks"])}
     assert "RL" in allowed
 
 

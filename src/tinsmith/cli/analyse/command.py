@@ -26,14 +26,12 @@ def analyse() -> None:
 @app.command()
 def incentives(
     reward: Annotated[
-        list[str] | None,
-        typer.Option(metavar="NAME", help="A reward by name; repeatable. Default: all of them."),
+        list[str] | None, typer.Option(metavar="NAME", help="A reward by name; repeatable. Default: all of them.")
     ] = None,
     matrix: Annotated[
         Path | None,
         typer.Option(
-            metavar="FILE.json",
-            help="A reward as a table: a row for every true label, a column for every answer.",
+            metavar="FILE.json", help="A reward as a table: a row for every true label, a column for every answer."
         ),
     ] = None,
     posteriors: Annotated[
@@ -45,21 +43,14 @@ def incentives(
         ),
     ] = "example",
     labels: Annotated[
-        str | None,
-        typer.Option(
-            metavar="A,B,C", help="The columns' labels, where the file does not name them."
-        ),
+        str | None, typer.Option(metavar="A,B,C", help="The columns' labels, where the file does not name them.")
     ] = None,
     setting: Annotated[
-        list[str] | None,
-        typer.Option("--set", metavar="KEY=NUMBER", help="A setting of the reward; repeatable."),
+        list[str] | None, typer.Option("--set", metavar="KEY=NUMBER", help="A setting of the reward; repeatable.")
     ] = None,
     class_weight: Annotated[
         list[str] | None,
-        typer.Option(
-            metavar="LABEL=FACTOR",
-            help="On the correct task term of soft, strong, exp5; repeatable.",
-        ),
+        typer.Option(metavar="LABEL=FACTOR", help="On the correct task term of soft, strong, exp5; repeatable."),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")] = False,
 ) -> None:
@@ -95,13 +86,9 @@ def consistency(
         ),
     ] = None,
     recall: Annotated[
-        list[str] | None,
-        typer.Option(metavar="LABEL=RATE", help="As printed, all decimals; repeatable."),
+        list[str] | None, typer.Option(metavar="LABEL=RATE", help="As printed, all decimals; repeatable.")
     ] = None,
-    share: Annotated[
-        list[str] | None,
-        typer.Option(metavar="LABEL=RATE", help="Predicted share; repeatable."),
-    ] = None,
+    share: Annotated[list[str] | None, typer.Option(metavar="LABEL=RATE", help="Predicted share; repeatable.")] = None,
     label_match: Annotated[str | None, typer.Option(metavar="RATE", help="Accuracy.")] = None,
     macro_f1: Annotated[str | None, typer.Option(metavar="RATE")] = None,
     min_class_recall: Annotated[str | None, typer.Option(metavar="RATE")] = None,
@@ -109,19 +96,13 @@ def consistency(
     invalid_rate: Annotated[str | None, typer.Option(metavar="RATE")] = None,
     labels: Annotated[
         str | None,
-        typer.Option(
-            metavar="A,B,C",
-            help="All labels. Default: those of the task that the given ones belong to.",
-        ),
+        typer.Option(metavar="A,B,C", help="All labels. Default: those of the task that the given ones belong to."),
     ] = None,
     n: Annotated[int | None, typer.Option("--n", help="Number of items, if it is known.")] = None,
     max_n: Annotated[
-        int | None,
-        typer.Option("--max-n", help="Largest n to try where it is not known. Default: 3000."),
+        int | None, typer.Option("--max-n", help="Largest n to try where it is not known. Default: 3000.")
     ] = None,
-    seeds: Annotated[
-        bool, typer.Option("--seeds", help="Check the tables published in the source notes.")
-    ] = False,
+    seeds: Annotated[bool, typer.Option("--seeds", help="Check the tables published in the source notes.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")] = False,
 ) -> None:
     """Recover the whole numbers behind published rates: class sizes, right answers, n. Exit 1: there are none."""

@@ -52,10 +52,7 @@ class Survey:
 
 
 def survey(
-    posteriors: Posteriors,
-    names: tuple[str, ...],
-    matrix: FloatArray | None,
-    settings: Mapping[str, object],
+    posteriors: Posteriors, names: tuple[str, ...], matrix: FloatArray | None, settings: Mapping[str, object]
 ) -> Survey:
     """Analyse the named rewards (default: all), or one table.
 
@@ -75,8 +72,7 @@ def survey(
             )
         chosen = names or tuple(REWARDS)
         rewards = tuple(
-            Named(name, reward_optimum(posteriors, _maker(name, task, posteriors, settings)))
-            for name in chosen
+            Named(name, reward_optimum(posteriors, _maker(name, task, posteriors, settings))) for name in chosen
         )
     tables = [one for one in rewards if not one.optimum.reacts]
     plain = next((one for one in tables if one.name == _PLAIN), tables[0] if tables else None)
@@ -141,9 +137,7 @@ def _task(posteriors: Posteriors) -> Task:
     )
 
 
-def _maker(
-    name: str, task: Task, posteriors: Posteriors, settings: Mapping[str, object]
-) -> Callable[[], Reward]:
+def _maker(name: str, task: Task, posteriors: Posteriors, settings: Mapping[str, object]) -> Callable[[], Reward]:
     """Return how to make a reward; one that needs the labels' frequencies gets the posteriors'."""
     given = dict(settings)
     if name in REWARDS and "prior" in REWARDS[name].settings:

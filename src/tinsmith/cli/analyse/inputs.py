@@ -31,16 +31,12 @@ def read_posteriors(source: str, labels: str | None) -> Posteriors:
     """
     if source == EXAMPLE:
         if labels is not None:
-            raise ConfigError(
-                "the built-in example has its own labels", field="--labels", value=labels
-            )
+            raise ConfigError("the built-in example has its own labels", field="--labels", value=labels)
         return worked_example()
     path = Path(source)
     if not path.is_file():
         raise DataError(
-            f"there is no file {source}",
-            field="--posteriors",
-            allowed=f"a .jsonl or .npy file, or the word {EXAMPLE}",
+            f"there is no file {source}", field="--posteriors", allowed=f"a .jsonl or .npy file, or the word {EXAMPLE}"
         )
     given = split_labels(labels)
     if path.suffix == ".npy":
@@ -61,9 +57,7 @@ def read_matrix(path: Path, labels: tuple[str, ...]) -> FloatArray:
         f"{len(labels)} rows of {len(labels)} numbers, or {{true label: {{answer: number}}}} "
         f"with the labels {', '.join(labels)}"
     )
-    wrong = DataError(
-        f"{path}: this is not a reward table for these labels", field="--matrix", allowed=allowed
-    )
+    wrong = DataError(f"{path}: this is not a reward table for these labels", field="--matrix", allowed=allowed)
     if isinstance(value, dict):
         if set(value) != set(labels) or not all(
             isinstance(row, dict) and set(row) == set(labels) for row in value.values()
@@ -72,16 +66,13 @@ def read_matrix(path: Path, labels: tuple[str, ...]) -> FloatArray:
         value = [[value[y][k] for k in labels] for y in labels]
     rows = value if isinstance(value, list) else []
     if len(rows) != len(labels) or not all(
-        isinstance(row, list) and len(row) == len(labels) and all(map(is_number, row))
-        for row in rows
+        isinstance(row, list) and len(row) == len(labels) and all(map(is_number, row)) for row in rows
     ):
         raise wrong
     return np.array([[float(number) for number in row] for row in rows])
 
 
-def reward_settings(
-    settings: Sequence[str] | None, class_weights: Sequence[str] | None
-) -> Mapping[str, object]:
+def reward_settings(settings: Sequence[str] | None, class_weights: Sequence[str] | None) -> Mapping[str, object]:
     """Read KEY=NUMBER and LABEL=FACTOR as `make_reward` takes them.
 
     Raises:
@@ -99,9 +90,7 @@ def _from_npy(path: Path, labels: tuple[str, ...]) -> Posteriors:
     except (ValueError, EOFError) as error:
         raise DataError(f"{path} is not an array of numbers: {error}") from None
     if values.dtype.kind not in "fiu":
-        raise DataError(
-            f"{path} is not an array of numbers", field="dtype", value=str(values.dtype)
-        )
+        raise DataError(f"{path} is not an array of numbers", field="dtype", value=str(values.dtype))
     return Posteriors.of(labels, values)
 
 
@@ -144,11 +133,7 @@ def _row(line: object, labels: tuple[str, ...], where: str) -> list[float]:
                 allowed=", ".join(labels),
             )
         values = [line[label] for label in labels]
-    if (
-        not isinstance(values, list)
-        or len(values) != len(labels)
-        or not all(map(is_number, values))
-    ):
+    if not isinstance(values, list) or len(values) != len(labels) or not all(map(is_number, values)):
         raise DataError(f"{where} is not one number for every label", allowed=", ".join(labels))
     return [float(value) for value in values]
 

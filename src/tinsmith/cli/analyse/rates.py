@@ -44,13 +44,7 @@ class Printed:
 
 
 def check_only(
-    printed: Printed,
-    *,
-    file: Path | None,
-    seeds: bool,
-    labels: str | None,
-    n: int | None,
-    max_n: int | None,
+    printed: Printed, *, file: Path | None, seeds: bool, labels: str | None, n: int | None, max_n: int | None
 ) -> None:
     """Check that exactly one source of rates is named.
 
@@ -58,13 +52,7 @@ def check_only(
         ConfigError: none or several are, or numbers of items that are none.
     """
     named = [
-        name
-        for name, given in (
-            ("--seeds", seeds),
-            ("--file", file is not None),
-            ("rates", printed.given),
-        )
-        if given
+        name for name, given in (("--seeds", seeds), ("--file", file is not None), ("rates", printed.given)) if given
     ]
     if len(named) != 1:
         raise ConfigError(
@@ -73,9 +61,7 @@ def check_only(
             allowed="--seeds, or --file TABLE.json, or rates such as --recall LABEL=0.2910 --label-match 0.316",
         )
     if seeds and (labels is not None or n is not None or max_n is not None):
-        raise ConfigError(
-            "the tables of the source notes have their own labels and n", field="--seeds"
-        )
+        raise ConfigError("the tables of the source notes have their own labels and n", field="--seeds")
     if file is not None and labels is not None:
         raise ConfigError("the labels are named in the file", field="--labels", value=labels)
     if n is not None and max_n is not None:
@@ -83,10 +69,7 @@ def check_only(
     for name, number in (("--n", n), ("--max-n", max_n)):
         if number is not None and not 1 <= number <= 1_000_000:
             raise ConfigError(
-                "the number of items must be a whole number above 0",
-                field=name,
-                value=number,
-                allowed="1 to 1000000",
+                "the number of items must be a whole number above 0", field=name, value=number, allowed="1 to 1000000"
             )
 
 

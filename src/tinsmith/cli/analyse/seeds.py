@@ -52,17 +52,12 @@ def _exp5() -> tuple[ReportedTable, Recovery]:
 
 def _ladder_sentences(solution: Solution) -> list[str]:
     constant, largest = solution.best_constant, LABELS[solution.sizes.index(max(solution.sizes))]
-    above = [
-        line.name for line in solution.lines if wilson(line.total.low, solution.n).above(constant)
-    ]
+    above = [line.name for line in solution.lines if wilson(line.total.low, solution.n).above(constant)]
     balanced = [
-        sum(c.low / size for c, size in zip(line.correct, solution.sizes, strict=True))
-        / len(solution.sizes)
+        sum(c.low / size for c, size in zip(line.correct, solution.sizes, strict=True)) / len(solution.sizes)
         for line in solution.lines
     ]
-    shown = ", ".join(
-        f"{line.name} {value:.3f}" for line, value in zip(solution.lines, balanced, strict=True)
-    )
+    shown = ", ".join(f"{line.name} {value:.3f}" for line, value in zip(solution.lines, balanced, strict=True))
     return [
         f"always answering {largest} scores {constant:.3f}; "
         + (f"above it: {', '.join(above)}" if above else "no line's interval lies above it"),
@@ -73,8 +68,7 @@ def _ladder_sentences(solution: Solution) -> list[str]:
 def _exp5_sentences(solution: Solution, ladder: Solution) -> list[str]:
     size, prior = solution.sizes[0], solution.sizes[0] / solution.n
     precision = ", ".join(
-        f"{line.name.removeprefix('Exp5 ')} {line.correct[0].low / line.said[0].low:.4f}"
-        for line in solution.lines
+        f"{line.name.removeprefix('Exp5 ')} {line.correct[0].low / line.said[0].low:.4f}" for line in solution.lines
     )
     return [
         f"not the same papers as Baseline to Exp4: {solution.n} of them, {size} {LABELS[0]}, "

@@ -108,16 +108,12 @@ def print_recovery(table: ReportedTable, found: Recovery) -> None:
     console.print(listed)
     left = len(found.solutions) - _SHOWN_SOLUTIONS
     if left > 0:
-        console.print(
-            f"and {left}{' or more' if found.truncated else ''} others; --json lists them"
-        )
+        console.print(f"and {left}{' or more' if found.truncated else ''} others; --json lists them")
 
 
 def print_solution(console: Console, columns: Sequence[str], solution: Solution) -> None:
     """Print class sizes and, for every line, right answers, answers by label, and accuracy with interval."""
-    sizes = ", ".join(
-        f"{size} {column}" for size, column in zip(solution.sizes, columns, strict=True)
-    )
+    sizes = ", ".join(f"{size} {column}" for size, column in zip(solution.sizes, columns, strict=True))
     console.print(f"n = {solution.n}: {sizes}", soft_wrap=True)
     slashes = "/".join(_short(columns).values())
     table = _table("line")

@@ -54,9 +54,7 @@ def chosen_source(kind: SourceKind, options: BuildOptions, out: Path) -> Source:
         given = getattr(options, option.name) is not None
         if given and option.name not in _BELONGS[kind]:
             owners = " or ".join(owner for owner, own in _BELONGS.items() if option.name in own)
-            raise ConfigError(
-                f"{_flag(option.name)} belongs to --source {owners}, not to {kind.value}"
-            )
+            raise ConfigError(f"{_flag(option.name)} belongs to --source {owners}, not to {kind.value}")
     if options.strict and options.skip_bad:
         raise ConfigError("--strict and --skip-bad contradict each other")
     match kind:
@@ -73,12 +71,7 @@ def chosen_source(kind: SourceKind, options: BuildOptions, out: Path) -> Source:
 def _openalex(options: BuildOptions, out: Path) -> Source:
     from tinsmith.data.sources.openalex.api import API, ApiQuery, key_from_environment
     from tinsmith.data.sources.openalex.record import Keep
-    from tinsmith.data.sources.openalex.source import (
-        ApiSource,
-        OpenAlexChoices,
-        PagesSource,
-        SnapshotSource,
-    )
+    from tinsmith.data.sources.openalex.source import ApiSource, OpenAlexChoices, PagesSource, SnapshotSource
 
     choices = OpenAlexChoices(
         keep=frozenset(Keep(word) for word in _kept(options.keep, tuple(Keep))),
@@ -134,10 +127,7 @@ def _kept(text: str | None, allowed: tuple[str, ...]) -> list[str]:
     for word in words:
         if word not in allowed:
             raise ConfigError(
-                "there is nothing of that name to keep",
-                field="keep",
-                value=word,
-                allowed=", ".join(allowed),
+                "there is nothing of that name to keep", field="keep", value=word, allowed=", ".join(allowed)
             )
     return words
 

@@ -28,12 +28,8 @@ def data() -> None:
 
 @app.command()
 def fetch(
-    name: Annotated[
-        str, typer.Argument(metavar="NAME", help="hepth: arXiv's hep-th, 1992 to 2003, of SNAP.")
-    ],
-    out: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="Its folder. Default: ./NAME.")
-    ] = None,
+    name: Annotated[str, typer.Argument(metavar="NAME", help="hepth: arXiv's hep-th, 1992 to 2003, of SNAP.")],
+    out: Annotated[Path | None, typer.Option(metavar="DIR", help="Its folder. Default: ./NAME.")] = None,
 ) -> None:
     """Fetch a published corpus: papers.jsonl.gz and edges.tsv.gz for `build --source files`."""
     from tinsmith.cli.bar import download_bar, progress_bar
@@ -105,14 +101,7 @@ def build(
     chosen = chosen_source(SourceKind(source), given, out)
     check_vacant(out, force=force)
     with progress_bar() as progress:
-        card = build_corpus(
-            chosen,
-            out,
-            drop_forward=drop_forward,
-            strict=bool(strict),
-            force=force,
-            progress=progress,
-        )
+        card = build_corpus(chosen, out, drop_forward=drop_forward, strict=bool(strict), force=force, progress=progress)
     print(f"wrote {out}")
     for name, value in summary(card).items():
         print(f"  {name:<28}{value:>14}")
@@ -123,8 +112,7 @@ def metrics(
     corpus: Annotated[Path, typer.Argument(metavar="CORPUS", help="A corpus's folder.")],
     window: Annotated[int, typer.Option(metavar="YEARS", help="Years in which citers count.")] = 5,
     granularity: Annotated[
-        Literal["year", "day"],
-        typer.Option(help="Citers of later years count; or of later days: papers need dates."),
+        Literal["year", "day"], typer.Option(help="Citers of later years count; or of later days: papers need dates.")
     ] = "year",
     window_days: Annotated[
         int | None, typer.Option(metavar="N", help="With days. Default: 1826 for five years.")
@@ -136,12 +124,9 @@ def metrics(
     nulls: Annotated[int, typer.Option(metavar="N", help="Networks to draw.")] = 10,
     seed: Annotated[int, typer.Option(help="Seed of the drawn networks.")] = 0,
     pool_years: Annotated[
-        int,
-        typer.Option(metavar="K", help="Compare the pairs of K citing years: small corpora, 3-5."),
+        int, typer.Option(metavar="K", help="Compare the pairs of K citing years: small corpora, 3-5.")
     ] = 1,
-    threads: Annotated[
-        int | None, typer.Option(metavar="N", help="Default: one per core. Changes no bit.")
-    ] = None,
+    threads: Annotated[int | None, typer.Option(metavar="N", help="Default: one per core. Changes no bit.")] = None,
 ) -> None:
     """Compute CD indices and atypicality of every paper, on the full graph."""
     import time
@@ -283,9 +268,7 @@ def baselines(
 
 
 @app.command()
-def card(
-    folder: Annotated[Path, typer.Argument(metavar="CORPUS|SLICE", help="A corpus or a slice.")],
-) -> None:
+def card(folder: Annotated[Path, typer.Argument(metavar="CORPUS|SLICE", help="A corpus or a slice.")]) -> None:
     """Write card.html into the folder: counts, figures, baselines and provenance on one page."""
     from tinsmith.pages.cards.card import write_page
 

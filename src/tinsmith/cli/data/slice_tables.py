@@ -72,10 +72,7 @@ def baseline_table(target: TargetReport) -> Table:
             _figure(score.accuracy),
             _figure(score.macro_f1),
             _figure(score.min_class_recall),
-            *(
-                f"{score.recall[name].value:.2f}" if name in score.recall else "-"
-                for name in target.classes
-            ),
+            *(f"{score.recall[name].value:.2f}" if name in score.recall else "-" for name in target.classes),
         )
     return table
 

@@ -36,9 +36,7 @@ def write_answers(rows: Iterable[AnswersRow], path: Path) -> None:
             file.write(encoder.encode(row) + b"\n")
 
 
-def read_answers(
-    folder: Path, report: BaselineReport, target: str
-) -> Mapping[Baseline, Mapping[str, str]]:
+def read_answers(folder: Path, report: BaselineReport, target: str) -> Mapping[Baseline, Mapping[str, str]]:
     """Read what the baselines of `report` answered for one label: class by paper, by baseline.
 
     Empty where none were kept: in older slices, and in a folder that has the report alone.
@@ -50,10 +48,7 @@ def read_answers(
     if report.answers_sha256 is None or not file.is_file():
         return {}
     if file_sha256(file) != report.answers_sha256:
-        raise DataError(
-            f"{file} does not belong to the baselines beside it",
-            fix="run: tinsmith data baselines SLICE",
-        )
+        raise DataError(f"{file} does not belong to the baselines beside it", fix="run: tinsmith data baselines SLICE")
     decoder = msgspec.json.Decoder(AnswersRow)
     found: dict[Baseline, dict[str, str]] = {}
     try:
@@ -63,7 +58,5 @@ def read_answers(
                     for baseline, label in row.answers.items():
                         found.setdefault(baseline, {})[row.id] = label
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise DataError(
-            f"{file} is damaged: {error}", fix="run: tinsmith data baselines SLICE"
-        ) from None
+        raise DataError(f"{file} is damaged: {error}", fix="run: tinsmith data baselines SLICE") from None
     return found

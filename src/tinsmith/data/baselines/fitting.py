@@ -13,14 +13,7 @@ from threadpoolctl import threadpool_limits
 
 from tinsmith.data.baselines.answers import BASELINE_ANSWERS, AnswersRow, write_answers
 from tinsmith.data.baselines.models import Metadata, Texts, boosted, linear
-from tinsmith.data.baselines.report import (
-    Baseline,
-    BaselineReport,
-    BaselineScore,
-    Figure,
-    TargetReport,
-    write_report,
-)
+from tinsmith.data.baselines.report import Baseline, BaselineReport, BaselineScore, Figure, TargetReport, write_report
 from tinsmith.data.baselines.scores_by_row import (
     CONFIDENCE,
     RESAMPLES,
@@ -46,11 +39,7 @@ TRAIN_ROWS = 50_000
 
 
 def run_baselines(
-    source: Slice,
-    *,
-    seed: int = 0,
-    train_rows: int = TRAIN_ROWS,
-    progress: Progress | None = None,
+    source: Slice, *, seed: int = 0, train_rows: int = TRAIN_ROWS, progress: Progress | None = None
 ) -> BaselineReport:
     """Fit and score all baselines of `source`, and save them to its `baselines.json`.
 
@@ -64,16 +53,12 @@ def run_baselines(
         DataError: a split is empty, or the training split has a single class.
     """
     if train_rows < 1:
-        raise ConfigError(
-            "the baselines need rows to train on", field="train_rows", value=train_rows
-        )
+        raise ConfigError("the baselines need rows to train on", field="train_rows", value=train_rows)
     train = list(islice(source.rows(Split.TRAIN), train_rows))
     test = list(source.rows(Split.TEST))
     for split, rows in ((Split.TRAIN, train), (Split.TEST, test)):
         if not rows:
-            raise DataError(
-                f"the {split} split has no rows", fix="cut a larger slice: tinsmith data slice ..."
-            )
+            raise DataError(f"the {split} split has no rows", fix="cut a larger slice: tinsmith data slice ...")
     causes = _causes(source, len(train))
     task = source.card.settings.task
     asked = (Task.DISRUPTION, Task.NOVELTY) if task is Task.JOINT else (task,)
@@ -82,14 +67,9 @@ def run_baselines(
     with threadpool_limits(1):
         texts = Texts.learn(train)
         progress.advance()
-        fitted = [
-            _fit(_Material(target, train, test, texts, causes, seed), progress) for target in asked
-        ]
+        fitted = [_fit(_Material(target, train, test, texts, causes, seed), progress) for target in asked]
     # The report is renamed last: it names the answers by their hash, and may not do so before they are there.
-    with (
-        replacing(source.folder / BASELINES) as part,
-        replacing(source.folder / BASELINE_ANSWERS) as answers,
-    ):
+    with replacing(source.folder / BASELINES) as part, replacing(source.folder / BASELINE_ANSWERS) as answers:
         write_answers((row for each in fitted for row in each.rows(test)), answers)
         report = BaselineReport(
             slice_sha256=source.card.sha256,
@@ -128,10 +108,7 @@ class _Material:
     def gold(self, rows: Sequence[PaperRow]) -> NDArray[np.int64]:
         """Return the rows' classes, (n,)."""
         place = {label: code for code, label in enumerate(self.target.classes)}
-        labels = (
-            (row.novelty_label if self.target is Task.NOVELTY else row.disruption_label)
-            for row in rows
-        )
+        labels = ((row.novelty_label if self.target is Task.NOVELTY else row.disruption_label) for row in rows)
         codes = [-1 if label is None else place[label.value] for label in labels]
         if -1 in codes:
             raise DataError(f"row {codes.index(-1) + 1} has no {self.target} label")
@@ -203,10 +180,7 @@ def _seed(material: _Material, baseline: Baseline) -> int:
 
 
 def _predictions(
-    material: _Material,
-    metadata: Metadata,
-    gold: NDArray[np.int64],
-    counts: NDArray[np.int64],
+    material: _Material, metadata: Metadata, gold: NDArray[np.int64], counts: NDArray[np.int64]
 ) -> Iterator[tuple[Baseline, NDArray[np.int64]]]:
     """Yield each fitted baseline's classes for the test rows, (n,)."""
     train, test, texts = material.train, material.test, material.texts
@@ -220,9 +194,7 @@ def _predictions(
         yield Baseline.ORACLE, _oracle(*material.causes, gold, counts)
 
 
-def _oracle(
-    train: pl.Series, test: pl.Series, gold: NDArray[np.int64], counts: NDArray[np.int64]
-) -> NDArray[np.int64]:
+def _oracle(train: pl.Series, test: pl.Series, gold: NDArray[np.int64], counts: NDArray[np.int64]) -> NDArray[np.int64]:
     """Predict for each cause the class most of its training papers have."""
     causes = train.to_numpy()
     best = {
@@ -232,9 +204,7 @@ def _oracle(
     return np.array([best.get(cause, int(counts.argmax())) for cause in test.to_list()], np.int64)
 
 
-def _prior(
-    test: NDArray[np.int64], counts: NDArray[np.int64], classes: list[str], seed: int
-) -> BaselineScore:
+def _prior(test: NDArray[np.int64], counts: NDArray[np.int64], classes: list[str], seed: int) -> BaselineScore:
     gold = np.bincount(test, minlength=len(classes))
     shares = counts / counts.sum()
     expected = gold[:, None] * shares[None, :]
@@ -243,11 +213,7 @@ def _prior(
 
 
 def _score(
-    baseline: Baseline,
-    exact: Figures,
-    spread: Figures,
-    confusion: NDArray[np.float64],
-    classes: list[str],
+    baseline: Baseline, exact: Figures, spread: Figures, confusion: NDArray[np.float64], classes: list[str]
 ) -> BaselineScore:
     def figure(value: NDArray[np.float64], resamples: NDArray[np.float64]) -> Figure:
         return Figure(float(value[0]), *interval(resamples))
@@ -263,8 +229,5 @@ def _score(
             for k, name in enumerate(classes)
             if confusion[k].sum() > 0
         },
-        confusion={
-            name: dict(zip(classes, confusion[k].tolist(), strict=True))
-            for k, name in enumerate(classes)
-        },
+        confusion={name: dict(zip(classes, confusion[k].tolist(), strict=True)) for k, name in enumerate(classes)},
     )

@@ -87,9 +87,7 @@ def _numbers(rows: Sequence[PaperRow], fields: Sequence[str]) -> NDArray[np.floa
             (
                 number(row.publication_year),
                 number(row.cited_by_count),
-                number(None)
-                if row.primary_field is None
-                else place.get(row.primary_field, len(fields)),
+                number(None) if row.primary_field is None else place.get(row.primary_field, len(fields)),
             )
             for row in rows
         ],

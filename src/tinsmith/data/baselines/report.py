@@ -89,6 +89,4 @@ def read_report(folder: Path) -> BaselineReport | None:
     try:
         return msgspec.json.decode(file.read_bytes(), type=BaselineReport)
     except msgspec.DecodeError as error:
-        raise DataError(
-            f"{file} is damaged: {error}", fix=f"run: tinsmith data baselines {folder}"
-        ) from None
+        raise DataError(f"{file} is damaged: {error}", fix=f"run: tinsmith data baselines {folder}") from None

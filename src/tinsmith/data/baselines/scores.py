@@ -23,9 +23,7 @@ def legacy_score(z: NDArray[np.float64]) -> NDArray[np.float64]:
     return np.where(clamped < 0, small, 1.0) / (1.0 + small)
 
 
-def score_frame(
-    years: NDArray[np.int32], z_median: NDArray[np.float64], z_p10: NDArray[np.float64]
-) -> pl.DataFrame:
+def score_frame(years: NDArray[np.int32], z_median: NDArray[np.float64], z_p10: NDArray[np.float64]) -> pl.DataFrame:
     """Return the score columns of METRIC_COLUMNS for N papers; null where z is NaN."""
     columns = {
         "novelty_score": legacy_score(-z_p10),

@@ -59,10 +59,7 @@ class Atypicality:
 
 
 def score_atypicality(
-    references: JournalReferences,
-    null: Null,
-    pool_years: int = 1,
-    progress: Progress | None = None,
+    references: JournalReferences, null: Null, pool_years: int = 1, progress: Progress | None = None
 ) -> Atypicality:
     """Score all papers; the bits do not depend on the number of threads.
 

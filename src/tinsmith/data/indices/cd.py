@@ -71,14 +71,10 @@ def count_cd(
     place = np.empty(len(order), np.uint32)
     place[order] = np.arange(len(order), dtype=np.uint32)
     graph = CitationGraph.from_edges(place[citing], place[cited], len(times))
-    return count_citers(graph, Windows.after(times[order], length), progress).take(
-        place.astype(np.intp)
-    )
+    return count_citers(graph, Windows.after(times[order], length), progress).take(place.astype(np.intp))
 
 
-def count_citers(
-    graph: CitationGraph, windows: Windows, progress: Progress | None = None
-) -> CdCounts:
+def count_citers(graph: CitationGraph, windows: Windows, progress: Progress | None = None) -> CdCounts:
     """Count for the papers of a graph whose rows are in time order."""
     progress = progress or Silent()
     rows, native = graph.papers, extension.module()
@@ -120,8 +116,7 @@ def count_citers(
 def cd_frame(counts: CdCounts) -> pl.DataFrame:
     """Return the CD columns of METRIC_COLUMNS, N rows; what is undefined is null, never 0."""
     citers, both, both5, reference_citers = (
-        column.astype(np.int64)
-        for column in (counts.citers, counts.both, counts.both5, counts.reference_citers)
+        column.astype(np.int64) for column in (counts.citers, counts.both, counts.both5, counts.reference_citers)
     )
     n_i, n_k = citers - both, reference_citers - both
     union = n_i + both + n_k
@@ -153,9 +148,7 @@ def status(counts: CdCounts) -> pl.Series:
     return pl.Series([name.value for name in names]).gather(codes)
 
 
-def _divide(
-    numerator: NDArray[np.int64] | NDArray[np.uint64], denominator: NDArray[np.int64]
-) -> NDArray[np.float64]:
+def _divide(numerator: NDArray[np.int64] | NDArray[np.uint64], denominator: NDArray[np.int64]) -> NDArray[np.float64]:
     """Divide (N,) by (N,), NaN where the denominator is 0."""
     quotient = np.full(len(numerator), np.nan)
     np.divide(numerator, denominator, out=quotient, where=denominator > 0)

@@ -29,9 +29,7 @@ class CitationGraph:
     """What cites each paper."""
 
     @classmethod
-    def from_edges(
-        cls, citing: NDArray[np.uint32], cited: NDArray[np.uint32], papers: int
-    ) -> CitationGraph:
+    def from_edges(cls, citing: NDArray[np.uint32], cited: NDArray[np.uint32], papers: int) -> CitationGraph:
         """Build the graph of `papers` papers from edges (E,) in any order.
 
         Edges that are sorted already, as a corpus has them, are not copied: `out` is `cited`.
@@ -78,14 +76,10 @@ class CitationGraph:
 def _check(citing: NDArray[np.uint32], cited: NDArray[np.uint32], papers: int) -> None:
     build = "build the corpus again"
     if papers >= _LIMIT or len(citing) >= _LIMIT:
-        raise DataError(
-            "the graph is too large", value=(papers, len(citing)), field="papers, edges", fix=build
-        )
+        raise DataError("the graph is too large", value=(papers, len(citing)), field="papers, edges", fix=build)
     for name, side in (("citing", citing), ("cited", cited)):
         if len(side) and int(side.max()) >= papers:
-            raise DataError(
-                "an edge ends at no paper", field=name, value=int(side.max()), fix=build
-            )
+            raise DataError("an edge ends at no paper", field=name, value=int(side.max()), fix=build)
     loops = citing == cited
     if loops.any():
         raise DataError("a paper cites itself", field="row", value=int(citing[loops][0]), fix=build)

@@ -54,11 +54,7 @@ class JournalReferences:
 
     @classmethod
     def of(
-        cls,
-        years: NDArray[np.int32],
-        venue: pl.Series,
-        citing: NDArray[np.uint32],
-        cited: NDArray[np.uint32],
+        cls, years: NDArray[np.int32], venue: pl.Series, citing: NDArray[np.uint32], cited: NDArray[np.uint32]
     ) -> JournalReferences:
         """Take a corpus's columns `year` (ascending) and `venue`, and its sorted edges.
 
@@ -94,9 +90,7 @@ class JournalReferences:
         return Block(first_year, begin, end, pointer, codes, strata, journals, years)
 
 
-def _renumbered(
-    values: NDArray[np.uint32] | NDArray[np.int32],
-) -> tuple[NDArray[np.uint32], NDArray[np.intp]]:
+def _renumbered(values: NDArray[np.uint32] | NDArray[np.int32]) -> tuple[NDArray[np.uint32], NDArray[np.intp]]:
     """Return each value's position among the values that occur, and those, ascending."""
     if not len(values):
         return values.astype(np.uint32), np.empty(0, np.intp)

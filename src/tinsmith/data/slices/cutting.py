@@ -42,12 +42,7 @@ _NO_LABEL = "undefined"
 
 
 def make_slice(
-    corpus: Corpus,
-    settings: SliceSettings,
-    out: Path,
-    progress: Progress | None = None,
-    *,
-    force: bool = False,
+    corpus: Corpus, settings: SliceSettings, out: Path, progress: Progress | None = None, *, force: bool = False
 ) -> SliceCard:
     """Cut a slice and write it to the folder `out`; the same one is written anew, another one only with `force`.
 
@@ -59,9 +54,7 @@ def make_slice(
         DataError: the corpus has no metrics of its own yet, or no paper passes the filters.
     """
     if (out / PAPERS).exists() or (out / CARD).exists():
-        raise ConfigError(
-            "a slice needs a folder of its own", field="out", value=str(out), fix="name another"
-        )
+        raise ConfigError("a slice needs a folder of its own", field="out", value=str(out), fix="name another")
     progress = progress or Silent()
     progress.begin("labelling papers", None)
     metrics = read_metrics_card(corpus)
@@ -124,9 +117,7 @@ def _table(corpus: Corpus, pool: Pool, selection: Selection) -> tuple[str, pl.Da
     return "corpus", table.with_columns(cited_by_count=pl.col("citations").cast(pl.Int64))
 
 
-def _named(
-    column: str, codes: NDArray[np.int8], labels: Iterable[Disruption] | Iterable[Novelty]
-) -> pl.Series:
+def _named(column: str, codes: NDArray[np.int8], labels: Iterable[Disruption] | Iterable[Novelty]) -> pl.Series:
     names = [*(str(label) for label in labels), None]  # the code of no label is -1: the last
     return pl.Series(column, [names[code] for code in codes.tolist()], dtype=pl.String)
 

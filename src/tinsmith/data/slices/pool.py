@@ -13,16 +13,7 @@ from tinsmith.data.labels import UNDEFINED, Novelty
 from tinsmith.data.slices.settings import SliceSettings, Task
 from tinsmith.types.errors import DataError
 
-_METRICS = (
-    "id",
-    "references",
-    "citations",
-    "cd",
-    "cd_status",
-    "full_window",
-    "novelty_score",
-    "conventionality_score",
-)
+_METRICS = ("id", "references", "citations", "cd", "cd_status", "full_window", "novelty_score", "conventionality_score")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -55,9 +46,7 @@ def gather_pool(corpus: Corpus, settings: SliceSettings) -> Pool:
     frame = _facts(corpus)
     thresholds = settings.thresholds
     disruption = thresholds.disruption_codes(_numbers(frame["cd"]), frame["cd_status"])
-    novelty = thresholds.novelty_codes(
-        _numbers(frame["novelty_score"]), _numbers(frame["conventionality_score"])
-    )
+    novelty = thresholds.novelty_codes(_numbers(frame["novelty_score"]), _numbers(frame["conventionality_score"]))
     left = np.ones(frame.height, np.bool_)
     removed: dict[str, int] = {}
     for name, passes in _filters(frame, settings).items():
@@ -76,9 +65,7 @@ def gather_pool(corpus: Corpus, settings: SliceSettings) -> Pool:
     return Pool(rows, frame["id"].gather(rows).to_list(), disruption[rows], novelty[rows], removed)
 
 
-def _apply(
-    name: str, passes: NDArray[np.bool_], left: NDArray[np.bool_], removed: dict[str, int]
-) -> None:
+def _apply(name: str, passes: NDArray[np.bool_], left: NDArray[np.bool_], removed: dict[str, int]) -> None:
     before = int(left.sum())
     left &= passes
     removed[name] = before - int(left.sum())
@@ -93,13 +80,7 @@ def _facts(corpus: Corpus) -> pl.DataFrame:
     metrics = corpus.metrics(*_METRICS)
     papers = (
         corpus.scan_papers()
-        .select(
-            "id",
-            "year",
-            "date",
-            present("title").alias("has_title"),
-            present("abstract").alias("has_abstract"),
-        )
+        .select("id", "year", "date", present("title").alias("has_title"), present("abstract").alias("has_abstract"))
         .collect(engine="streaming")
     )
     if not papers["id"].equals(metrics["id"]):
@@ -112,10 +93,7 @@ def _facts(corpus: Corpus) -> pl.DataFrame:
 
 def _filters(frame: pl.DataFrame, settings: SliceSettings) -> dict[str, pl.Series]:
     """Return, for each filter in order, which papers pass it."""
-    passes = {
-        "without a title": frame["has_title"],
-        "without an abstract": frame["has_abstract"],
-    }
+    passes = {"without a title": frame["has_title"], "without an abstract": frame["has_abstract"]}
     # A paper of which only the year is known passes where every day of that year does.
     if settings.before is not None:
         last = pl.col("date").fill_null(pl.date("year", 12, 31))
@@ -124,13 +102,9 @@ def _filters(frame: pl.DataFrame, settings: SliceSettings) -> dict[str, pl.Serie
         first = pl.col("date").fill_null(pl.date("year", 1, 1))
         passes[f"before {settings.after}"] = _where(frame, first >= settings.after)
     if settings.min_references:
-        passes[f"fewer than {settings.min_references} references"] = (
-            frame["references"] >= settings.min_references
-        )
+        passes[f"fewer than {settings.min_references} references"] = frame["references"] >= settings.min_references
     if settings.min_citers:
-        passes[f"fewer than {settings.min_citers} citers"] = (
-            frame["citations"] >= settings.min_citers
-        )
+        passes[f"fewer than {settings.min_citers} citers"] = frame["citations"] >= settings.min_citers
     if settings.full_window:
         passes["window not in the corpus"] = frame["full_window"]
     if settings.status is not None:

@@ -60,17 +60,13 @@ def select(pool: Pool, settings: SliceSettings) -> Selection:
     else:
         if not settings.oversample:
             _check_numbers(codes, classes, settings.per_class)
-        chosen = np.concatenate(
-            [_lowest(codes == code, rank)[: settings.per_class] for code in range(len(classes))]
-        )
+        chosen = np.concatenate([_lowest(codes == code, rank)[: settings.per_class] for code in range(len(classes))])
     dealt = _deal(chosen, pool.ids, share, rank, settings)
     if settings.oversample and settings.per_class is not None:
         dealt = _oversampled(dealt, codes, classes, settings.per_class)
     balanced = len(classes) if settings.per_class is not None else None
     members = dict(_capped(dealt.ordered(), codes, settings, balanced))
-    repeats = {
-        name: _repeats(members[Split.TRAIN], codes, code) for code, name in enumerate(classes)
-    }
+    repeats = {name: _repeats(members[Split.TRAIN], codes, code) for code, name in enumerate(classes)}
     return Selection(members, {name: count for name, count in repeats.items() if count})
 
 
@@ -115,9 +111,7 @@ def _deal(
     return _Dealt(order, codes.astype(np.int8), first, np.arange(len(order), dtype=np.uint64))
 
 
-def _oversampled(
-    dealt: _Dealt, codes: NDArray[np.int8], classes: Sequence[str], wanted: int
-) -> _Dealt:
+def _oversampled(dealt: _Dealt, codes: NDArray[np.int8], classes: Sequence[str], wanted: int) -> _Dealt:
     """Repeat the training papers of each class that is short, all of them before any again."""
     kept = [dealt]
     for code, name in enumerate(classes):

@@ -106,9 +106,7 @@ class SliceSettings:
             ("min_citers", self.min_citers, 0),
         ):
             if value is not None and value < least:
-                raise ConfigError(
-                    "this number is too small", field=field, value=value, allowed=f"{least} or more"
-                )
+                raise ConfigError("this number is too small", field=field, value=value, allowed=f"{least} or more")
         if self.oversample and self.per_class is None:
             raise ConfigError(
                 "a natural slice has nothing to oversample",

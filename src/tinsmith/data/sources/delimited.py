@@ -81,13 +81,9 @@ class Delimited:
         """Whether every line has all its fields, and nothing in it needs a closer look."""
         if b"\r" in data or not _is_text(data):
             return False
-        if self.comment is not None and (
-            data.startswith(self.comment) or b"\n" + self.comment in data
-        ):
+        if self.comment is not None and (data.startswith(self.comment) or b"\n" + self.comment in data):
             return False
-        if self.full and (
-            data[:1] == b"\t" or any(gap in data for gap in (b"\t\t", b"\t\n", b"\n\t"))
-        ):
+        if self.full and (data[:1] == b"\t" or any(gap in data for gap in (b"\t\t", b"\t\n", b"\n\t"))):
             return False
         content = np.frombuffer(data, dtype=np.uint8)
         ends = np.flatnonzero(content == _LINE)

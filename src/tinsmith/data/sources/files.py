@@ -56,10 +56,7 @@ class FilesSource:
 
     def description(self) -> SourceDescription:
         """What the card says."""
-        return SourceDescription(
-            kind=SourceKind.FILES,
-            settings={"papers": self.papers.name, "edges": self.edges.name},
-        )
+        return SourceDescription(kind=SourceKind.FILES, settings={"papers": self.papers.name, "edges": self.edges.name})
 
     def feed(self, writer: CorpusWriter, progress: Progress) -> None:
         """Read the papers, then the edges."""

@@ -19,8 +19,7 @@ from functools import lru_cache
 
 _NAME = re.compile(r"[^\d()\[\],;:]*")
 _VOLUME = re.compile(
-    r"(?:[\s,.]*(?:(?:vol(?:ume)?|v|no|t|tome)\b)?[\s.]*[A-Z]?\d|\s*\((?:1[89]|20)\d\d\)|\s*:.*\d)",
-    re.IGNORECASE,
+    r"(?:[\s,.]*(?:(?:vol(?:ume)?|v|no|t|tome)\b)?[\s.]*[A-Z]?\d|\s*\((?:1[89]|20)\d\d\)|\s*:.*\d)", re.IGNORECASE
 )
 _VOLUME_WORD = re.compile(r"[\s.]+(?:vol|volume|v|no|t|tome)\.?$", re.IGNORECASE)
 _SUPPLEMENT = re.compile(r"\s*\(\s*Proc\.?\s*Suppl\.?\s*\)", re.IGNORECASE)
@@ -84,11 +83,7 @@ def journal_name(reference: str) -> str | None:
     name = _VOLUME_WORD.sub("", name.strip()).strip()
     if not (name and _VOLUME.match(rest)) or _CHAPTER.match(name):
         return None
-    if (
-        len(name) > _MOST_CHARACTERS
-        or name.count(" ") >= _MOST_WORDS
-        or any(q in name for q in "\"'`")
-    ):
+    if len(name) > _MOST_CHARACTERS or name.count(" ") >= _MOST_WORDS or any(q in name for q in "\"'`"):
         return None
     section = _SECTION.search(name)
     if section:

@@ -46,12 +46,7 @@ def build_corpus(
     seen = progress or Silent()
     with (
         CorpusWriter(
-            out,
-            source=source.description(),
-            drop_forward=drop_forward,
-            strict=strict,
-            force=force,
-            progress=seen,
+            out, source=source.description(), drop_forward=drop_forward, strict=strict, force=force, progress=seen
         ) as writer,
         _no_cycle_search(),
     ):

@@ -68,12 +68,7 @@ class SyntheticSource:
 
 
 def build_synthetic(
-    world: Preset | WorldSpec,
-    seed: int,
-    writer: CorpusWriter,
-    *,
-    chunk: int = CHUNK,
-    progress: Progress | None = None,
+    world: Preset | WorldSpec, seed: int, writer: CorpusWriter, *, chunk: int = CHUNK, progress: Progress | None = None
 ) -> Emitted:
     """Draw a world and hand it to `writer`, with its cut on the CD index.
 
@@ -125,10 +120,7 @@ def _edges(citations: Citations, dirt: Dirt, start: int, stop: int) -> Edges:
     clean = Edges(citing, citations.cited[offsets[0] : offsets[-1]].astype(np.int64))
     kinds = (dirt.dangling, dirt.duplicate, dirt.forward, dirt.self_loop)
     parts = [clean, *(kind.of(start, stop) for kind in kinds)]
-    return Edges(
-        np.concatenate([part.citing for part in parts]),
-        np.concatenate([part.cited for part in parts]),
-    )
+    return Edges(np.concatenate([part.citing for part in parts]), np.concatenate([part.cited for part in parts]))
 
 
 def _emitted(papers: WorldPapers, citations: Citations, dirt: Dirt) -> Emitted:

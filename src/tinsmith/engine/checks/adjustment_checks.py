@@ -46,9 +46,7 @@ def check_adjustments(adjustments: Adjustments, config: DecoderConfig) -> None:
     )
     for field, value, holds, allowed in checks:
         if not holds:
-            raise InputError(
-                "a sampling parameter is out of range", field=field, value=value, allowed=allowed
-            )
+            raise InputError("a sampling parameter is out of range", field=field, value=value, allowed=allowed)
     for token, bias in adjustments.logit_bias:
         if not 0 <= token < config.vocab_size:
             raise InputError(

@@ -13,15 +13,7 @@ from dataclasses import dataclass
 
 from tinsmith.engine.checks.checked_mixtures import mixtures
 from tinsmith.engine.checks.checked_model import sampler_and_trainer
-from tinsmith.engine.checks.checked_ops import (
-    Check,
-    attention,
-    choice,
-    logprobs,
-    products,
-    row_steps,
-    weight_gradients,
-)
+from tinsmith.engine.checks.checked_ops import Check, attention, choice, logprobs, products, row_steps, weight_gradients
 from tinsmith.engine.parts import SOUND, Parts
 from tinsmith.models.decoder import Decoder
 from tinsmith.types.arithmetic import Arithmetic

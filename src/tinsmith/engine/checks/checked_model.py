@@ -97,9 +97,7 @@ def _gradients(decoder: Decoder, kind: AdapterKind, parts: Parts) -> Iterator[by
     trained.optim_step(AdamParams(learning_rate=1e-2))
     for _ in each_thread_count(decoder.kernels):
         for size in (1, 2, 1 << 30):
-            session = TrainingSession(
-                adapter, micro_batches=MicroBatches(units=size), order=parts.order
-            )
+            session = TrainingSession(adapter, micro_batches=MicroBatches(units=size), order=parts.order)
             session.forward_backward(data, LossName.CROSS_ENTROPY)
             yield b"".join(bits_of(grad) for grad in session.optimizer.sums.total())
 

@@ -118,9 +118,7 @@ def logprobs(decoder: Decoder, parts: Parts) -> Iterator[Check]:
         targets = torch.full((x.shape[0],), 1, dtype=torch.int32, device=x.device)
         return kernels.gather_logprobs(x, targets, kernels.row_stats(x, 1.0))[:, None]
 
-    yield by_row(
-        kernels, "logprob", decoder.config.vocab_size, logprob, counts=_WIDE_COUNTS, draws=2
-    )
+    yield by_row(kernels, "logprob", decoder.config.vocab_size, logprob, counts=_WIDE_COUNTS, draws=2)
 
 
 def choice(decoder: Decoder, parts: Parts) -> Iterator[Check]:
@@ -156,18 +154,14 @@ def attention(decoder: Decoder, parts: Parts) -> Iterator[Check]:
         for chunk in (length, 48, 16, 5, 1)
         for copies, extra in ((1, 0), (3, 5))
     ]
-    yield counted(
-        "attention", f"{shape.heads} heads, {shape.kv_heads} kv heads, d {shape.head_dim}", patterns
-    )
+    yield counted("attention", f"{shape.heads} heads, {shape.kv_heads} kv heads, d {shape.head_dim}", patterns)
 
 
 def _attended(decoder: Decoder, qkv: Tensor, chunk: int, copies: int, extra: int) -> bytes:
     """Attend over `qkv` chunk by chunk, beside `copies` - 1 other sequences, in tables with `extra` pages more."""
     kernels, shape, length = decoder.kernels, decoder.shape, len(qkv)
     pages_each = (length + PAGE - 1) // PAGE
-    pages = Pages.allocate(
-        copies * pages_each + extra, shape.kv_heads, shape.head_dim, kernels.device
-    )
+    pages = Pages.allocate(copies * pages_each + extra, shape.kv_heads, shape.head_dim, kernels.device)
     order = torch.arange(copies * pages_each, dtype=torch.int32)
     table = torch.zeros(copies, pages_each + extra, dtype=torch.int32)
     table[:, :pages_each] = (order.flip(0) if copies > 1 else order).view(copies, pages_each)

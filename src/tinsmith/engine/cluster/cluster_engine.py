@@ -81,9 +81,7 @@ class ClusterEngine(Bases):
         key = (name, quantised)
         if key not in self._decoders:
             config = self._base(name).config
-            self._decoders[key] = hollow_decoder(
-                config, self.kernels, served=name, quantised=quantised
-            )
+            self._decoders[key] = hollow_decoder(config, self.kernels, served=name, quantised=quantised)
         return self._decoders[key]
 
     def create_session(self, name: str, spec: AdapterSpec) -> TrainingSession:
@@ -130,11 +128,7 @@ class ClusterEngine(Bases):
         if name not in self._samplers:
             base = self._base(name)
             self._samplers[name] = RemoteSampler(
-                base.config,
-                self.dispatcher,
-                lambda: self._wake(),
-                text=text_of(base),
-                grammars=self._grammars[name],
+                base.config, self.dispatcher, lambda: self._wake(), text=text_of(base), grammars=self._grammars[name]
             )
         return self._samplers[name]
 
@@ -161,10 +155,7 @@ def _opened(source: str, facts: WorkerFacts, name: str, seed: int) -> OpenedBase
     stored = stored_base(source, seed=seed)
     found = facts.bases[name]
     identity = BaseModel(
-        name=source,
-        fingerprint=found.fingerprint,
-        config_sha256=found.config_sha256,
-        seed=stored.seed,
+        name=source, fingerprint=found.fingerprint, config_sha256=found.config_sha256, seed=stored.seed
     )
     return OpenedBase(identity=identity, config=stored.config, weights={}, folder=stored.folder)
 

@@ -17,15 +17,7 @@ from typing import Protocol
 
 from tinsmith.engine.cluster.held_weights import HeldWeights
 from tinsmith.engine.cluster.schedule import Assignment, Item, Limits, Scheduler, WorkKind
-from tinsmith.engine.cluster.work import (
-    Outcome,
-    Refused,
-    SampleWork,
-    Shipped,
-    WeightsId,
-    Work,
-    WorkerFacts,
-)
+from tinsmith.engine.cluster.work import Outcome, Refused, SampleWork, Shipped, WeightsId, Work, WorkerFacts
 from tinsmith.types.errors import BackendError, LostError
 
 logger = logging.getLogger(__name__)
@@ -102,9 +94,7 @@ class Dispatcher:
         self._thread = threading.Thread(target=self._run, name="tinsmith-dispatch", daemon=True)
         self._thread.start()
 
-    def submit(
-        self, work: Work, size: int, weights: Shipped | None, settled: Callable[[Outcome], None]
-    ) -> None:
+    def submit(self, work: Work, size: int, weights: Shipped | None, settled: Callable[[Outcome], None]) -> None:
         """Get a work done; `settled` is called once, on the dispatcher's thread, unless it is dropped before."""
         kind = WorkKind.SAMPLE if isinstance(work, SampleWork) else WorkKind.GRADIENT
 

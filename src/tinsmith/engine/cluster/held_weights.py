@@ -23,9 +23,7 @@ class HeldWeights:
     _counted: weakref.WeakSet[Shipped] = field(default_factory=weakref.WeakSet[Shipped])
     _copies: Counter[WeightsId] = field(default_factory=Counter[WeightsId])
     """Things with the same weights: a session's own, and a snapshot of it."""
-    _workers: defaultdict[WeightsId, set[str]] = field(
-        default_factory=lambda: defaultdict[WeightsId, set[str]](set)
-    )
+    _workers: defaultdict[WeightsId, set[str]] = field(default_factory=lambda: defaultdict[WeightsId, set[str]](set))
 
     def hold(self, weights: Shipped) -> None:
         """Count these for as long as anything holds them."""

@@ -38,9 +38,7 @@ class HollowDecoder(Decoder):
         return Weight(torch.zeros(weight.value.shape, device=self.kernels.device))
 
 
-def hollow_decoder(
-    config: DecoderConfig, kernels: Kernels, *, served: str, quantised: bool
-) -> HollowDecoder:
+def hollow_decoder(config: DecoderConfig, kernels: Kernels, *, served: str, quantised: bool) -> HollowDecoder:
     """Return the decoder of a base that is served by this name."""
     weights = {name: torch.empty(s, device="meta") for name, s in expected_tensors(config).items()}
     built = build_decoder(config, weights, cast("Kernels", _Shapes(kernels)))

@@ -202,10 +202,7 @@ class Host:
         return kept
 
     def _forget_old(self) -> None:
-        sizes = [
-            sum(weight.value.nbytes for weight in each.weights())
-            for each in self._adapters.values()
-        ]
+        sizes = [sum(weight.value.nbytes for weight in each.weights()) for each in self._adapters.values()]
         for i in range(len(sizes) - 1):
             if sum(sizes[i:]) > KEPT_BYTES or len(sizes) - i > KEPT_ADAPTERS:
                 self._adapters.popitem(last=False)

@@ -22,12 +22,8 @@ ORDINARY: Final = 1.5
 class Paces:
     """What was seen, by kind of work, of works among others and of works that a worker computed alone."""
 
-    _seen: dict[tuple[WorkKind, bool], deque[float]] = field(
-        default_factory=dict[tuple[WorkKind, bool], deque[float]]
-    )
-    _usual: dict[tuple[WorkKind, bool], float] = field(
-        default_factory=dict[tuple[WorkKind, bool], float]
-    )
+    _seen: dict[tuple[WorkKind, bool], deque[float]] = field(default_factory=dict[tuple[WorkKind, bool], deque[float]])
+    _usual: dict[tuple[WorkKind, bool], float] = field(default_factory=dict[tuple[WorkKind, bool], float])
     _own: dict[str, float] = field(default_factory=dict[str, float])
 
     def saw(self, worker: str, item: Item, seconds: float, *, alone: bool) -> None:

@@ -41,9 +41,7 @@ class Queue:
         Raises:
             IndexError: Nothing waits.
         """
-        oldest = (
-            min(self._order, key=lambda entry: entry[1]) if self.passed_over is not None else None
-        )
+        oldest = min(self._order, key=lambda entry: entry[1]) if self.passed_over is not None else None
         taken = self._order.pop(self._next())
         self._passed = 0 if taken == oldest else self._passed + 1
         return taken[2]

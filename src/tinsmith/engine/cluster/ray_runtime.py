@@ -184,17 +184,12 @@ def _require_answer(address: str) -> None:
     if address == "auto":
         return
     if not host or not port.isdecimal() or "/" in host:
-        raise ConfigError(
-            "this is no address of a Ray", field="ray", value=address, allowed="HOST:PORT, auto"
-        )
+        raise ConfigError("this is no address of a Ray", field="ray", value=address, allowed="HOST:PORT, auto")
     try:
         socket.create_connection((host.strip("[]"), int(port)), _ANSWER_SECONDS).close()
     except (OSError, OverflowError) as error:
         raise ConfigError(
-            f"no Ray answers there: {error}",
-            field="ray",
-            value=address,
-            fix="ray start --head prints the address",
+            f"no Ray answers there: {error}", field="ray", value=address, fix="ray start --head prints the address"
         ) from None
 
 

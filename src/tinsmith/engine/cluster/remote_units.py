@@ -58,8 +58,7 @@ class ComputeRemotely:
         blocks = _blocks([unit.num_rows for unit in asked.units], asked.first, self.num_workers())
         works = [self._work(weights, asked, block) for block in blocks]
         futures = [
-            self.dispatcher.future(work, sum(unit.num_rows for unit in work.asked.units), weights)
-            for work in works
+            self.dispatcher.future(work, sum(unit.num_rows for unit in work.asked.units), weights) for work in works
         ]
         try:
             for block, work, future in zip(blocks, works, futures, strict=True):
@@ -89,21 +88,14 @@ class ComputeRemotely:
         part = replace(
             asked,
             units=[
-                replace(unit, datums=tuple(own[i] for i in unit.datums))
-                for unit in (asked.units[j] for j in block)
+                replace(unit, datums=tuple(own[i] for i in unit.datums)) for unit in (asked.units[j] for j in block)
             ],
             datums=[asked.datums[i] for i in places],
             first=asked.first + block.start,
         )
-        return GradientWork(
-            id=f"gradient-{next(self._numbers)}",
-            weights=weights.id,
-            asked=part,
-        )
+        return GradientWork(id=f"gradient-{next(self._numbers)}", weights=weights.id, asked=part)
 
-    def _block(
-        self, asked: UnitRequest, block: range, work: GradientWork, outcome: Outcome
-    ) -> Block:
+    def _block(self, asked: UnitRequest, block: range, work: GradientWork, outcome: Outcome) -> Block:
         places = sorted(i for j in block for i in asked.units[j].datums)
         if isinstance(outcome, Refused):
             raise _in_the_request(outcome.error, places)
@@ -123,6 +115,4 @@ def _blocks(sizes: Sequence[int], first: int, num_workers: int) -> list[range]:
 
 def _in_the_request(error: TinsmithError, places: Sequence[int]) -> TinsmithError:
     """Name datums by their places in the request, not in the work."""
-    return error.reworded(
-        lambda text: re.sub(r"^data\[(\d+)\]", lambda m: f"data[{places[int(m[1])]}]", text)
-    )
+    return error.reworded(lambda text: re.sub(r"^data\[(\d+)\]", lambda m: f"data[{places[int(m[1])]}]", text))

@@ -341,15 +341,9 @@ class Scheduler:
 
     def _open(self) -> list[_Worker]:
         """The workers that may be given a work beside what they have."""
-        return [
-            worker
-            for name, worker in self._workers.items()
-            if not worker.apart and name not in self._emptied
-        ]
+        return [worker for name, worker in self._workers.items() if not worker.apart and name not in self._emptied]
 
     def _fastest_first(self, workers: Iterable[_Worker]) -> list[_Worker]:
         """Those of whom nothing is known last but for slow ones."""
         pace = self.paces
-        return sorted(
-            workers, key=lambda w: (pace.slowness(w.name), not pace.knows(w.name), w.name)
-        )
+        return sorted(workers, key=lambda w: (pace.slowness(w.name), not pace.knows(w.name), w.name))

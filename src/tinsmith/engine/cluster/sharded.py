@@ -19,13 +19,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from tinsmith.engine.cache import PagePool
-from tinsmith.engine.cluster.stage_calls import (
-    CachedRows,
-    OpenedPart,
-    PartNumbers,
-    StageCalls,
-    TreeRows,
-)
+from tinsmith.engine.cluster.stage_calls import CachedRows, OpenedPart, PartNumbers, StageCalls, TreeRows
 from tinsmith.engine.sampler import SamplerLimits, cache_pages
 from tinsmith.models.config import DecoderConfig
 from tinsmith.models.decoder import Decoder, Place, Steps, linear_shapes
@@ -211,9 +205,7 @@ class ShardedDecoder(Decoder):
         return torch.tensor(x, device=self.kernels.device)
 
 
-def sharded(
-    last: Decoder, config: DecoderConfig, stages: Sequence[StageCalls], cut: Sequence[range]
-) -> ShardedDecoder:
+def sharded(last: Decoder, config: DecoderConfig, stages: Sequence[StageCalls], cut: Sequence[range]) -> ShardedDecoder:
     """Put the last stage of a base before the earlier ones; `cut` has the layers of all, `config` is the whole base's.
 
     The stages drop what an earlier driver left there.
@@ -244,9 +236,7 @@ class ShardedPool(PagePool):
         The default is as many as the longest stage could have by itself.
         """
         longest = max(map(len, decoder.cut))
-        capacity = cache_pages(
-            replace(decoder.config, num_layers=longest), limits or SamplerLimits()
-        )
+        capacity = cache_pages(replace(decoder.config, num_layers=longest), limits or SamplerLimits())
         own = replace(decoder.config, num_layers=len(decoder.layers))
         super().__init__(own, capacity, decoder.kernels.device)
         self.number = decoder.pool.number + 1 if decoder.pool is not None else 0
@@ -273,12 +263,7 @@ class _Earlier(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: _Ctx,
-        anchor: Tensor,
-        decoder: ShardedDecoder,
-        asked: TreeRows,
-        low: LowRanks,
-        recorded: _Number | None,
+        ctx: _Ctx, anchor: Tensor, decoder: ShardedDecoder, asked: TreeRows, low: LowRanks, recorded: _Number | None
     ) -> Tensor:
         del anchor  # requires grad, so that autograd records what follows
         ctx.saved = (decoder, low, recorded)
@@ -296,9 +281,7 @@ def _sent(place: Place, part: LowRank) -> OpenedPart:
         return weight.value.detach().cpu().numpy()
 
     magnitude = None if part.magnitude is None else values(part.magnitude)
-    weights = PartNumbers(
-        place=place, a=values(part.a), b=tuple(map(values, part.b)), magnitude=magnitude
-    )
+    weights = PartNumbers(place=place, a=values(part.a), b=tuple(map(values, part.b)), magnitude=magnitude)
     return OpenedPart(weights=weights, columns=part.columns, scaling=part.scaling)
 
 

@@ -27,10 +27,7 @@ def shipped(adapter: Adapter) -> Shipped:
     assert isinstance(decoder, HollowDecoder), "made by the cluster's engine"
     tensors = {name: tensor.cpu().numpy() for name, tensor in values(adapter.slots).items()}
     weights = WeightsId(
-        name=decoder.served,
-        quantised=decoder.quantised,
-        spec=adapter.spec,
-        sha256=tensors_sha256(tensors),
+        name=decoder.served, quantised=decoder.quantised, spec=adapter.spec, sha256=tensors_sha256(tensors)
     )
     return Shipped(id=weights, tensors=tensors)
 

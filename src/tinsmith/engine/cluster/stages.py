@@ -15,13 +15,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from tinsmith.engine.cache import PagePool
-from tinsmith.engine.cluster.stage_calls import (
-    CachedRows,
-    OpenedPart,
-    PartNumbers,
-    StageGradients,
-    TreeRows,
-)
+from tinsmith.engine.cluster.stage_calls import CachedRows, OpenedPart, PartNumbers, StageGradients, TreeRows
 from tinsmith.models.adapter import release_untargeted
 from tinsmith.models.decoder import Decoder, Place, Steps
 from tinsmith.models.routes import Recorded, RouteRecord
@@ -152,9 +146,7 @@ class Stage:
         )
         runs = tuple((begin, end, self._low(adapter)) for begin, end, adapter in asked.runs)
         self._routed = RouteRecord.of(self.decoder)
-        steps = SampleSteps(
-            self.decoder.kernels, rows, self._pages(asked.pool).layers, runs, self._routed
-        )
+        steps = SampleSteps(self.decoder.kernels, rows, self._pages(asked.pool).layers, runs, self._routed)
         return _sent(self._through(steps, asked.ids, self._received(x)))
 
     def routed(self) -> Recorded | None:
@@ -210,12 +202,7 @@ class Stage:
 
 
 def _weights(low: LowRanks) -> list[Weight]:
-    return [
-        weight
-        for part in low.values()
-        for weight in (part.a, *part.b, part.magnitude)
-        if weight is not None
-    ]
+    return [weight for part in low.values() for weight in (part.a, *part.b, part.magnitude) if weight is not None]
 
 
 def _end_training(low: LowRanks) -> None:

@@ -123,8 +123,7 @@ def own_arrays(outcome: Outcome) -> Outcome:
         found = {
             place: (
                 DatumOutput(
-                    logprobs=output.logprobs.copy(),
-                    routes=None if output.routes is None else output.routes.copy(),
+                    logprobs=output.logprobs.copy(), routes=None if output.routes is None else output.routes.copy()
                 ),
                 replace(value, grad=value.grad.copy()),
             )

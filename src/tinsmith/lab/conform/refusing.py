@@ -38,9 +38,7 @@ FAILURES: Final = (
 _MOST: Final = 160
 _SDKS_OWN: Final = re.compile(r"^Request failed: | for self\.request_id=.*", re.DOTALL)
 """What the SDK writes around the server's words."""
-_RETRIED: Final = re.compile(
-    r"Error retrieving result: Error code: (\d+) - (.*) \(status \d+\) for self", re.DOTALL
-)
+_RETRIED: Final = re.compile(r"Error retrieving result: Error code: (\d+) - (.*) \(status \d+\) for self", re.DOTALL)
 """What the SDK says once it has retried for a result that a server refuses with a status of HTTP."""
 _DETAIL: Final = re.compile(r"""^\{'detail': (["'])(.*)\1\}$""", re.DOTALL)
 _UNEXPECTED: Final = re.compile(r"(\w+)\(\) got an unexpected keyword argument '(\w+)'")

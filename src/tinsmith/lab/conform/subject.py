@@ -16,12 +16,7 @@ from tinker import types
 
 from tinsmith.lab.conform.asked import ADAM, DATA, FloatArray, logprobs_of
 from tinsmith.lab.conform.refusing import FAILURES
-from tinsmith.lab.service.official_client import (
-    Waiting,
-    grad_norm_of,
-    loss_of,
-    ready,
-)
+from tinsmith.lab.service.official_client import Waiting, grad_norm_of, loss_of, ready
 
 T = TypeVar("T")
 RANK: Final = 8
@@ -74,13 +69,9 @@ class Subject:
     @cached_property
     def http(self) -> httpx.Client:
         """For what the SDK has no call for: to post a request again, as its own retries do."""
-        return httpx.Client(
-            base_url=self.url, headers={"X-API-Key": self.key}, timeout=self.limit_s
-        )
+        return httpx.Client(base_url=self.url, headers={"X-API-Key": self.key}, timeout=self.limit_s)
 
-    def trainer(
-        self, *, rank: int = RANK, seed: int = 7, without: str | None = None
-    ) -> tinker.TrainingClient:
+    def trainer(self, *, rank: int = RANK, seed: int = 7, without: str | None = None) -> tinker.TrainingClient:
         """Make an adapter of its own; `without`: the flag (train_...) that is off."""
         return self.wait(
             self.service.create_lora_training_client(
@@ -111,17 +102,12 @@ class Subject:
         """Samples from `trained`."""
         return self.wait(self.trained.save_weights_and_get_sampling_client())
 
-    def forward(
-        self, client: tinker.TrainingClient, data: Sequence[types.Datum] = DATA
-    ) -> list[FloatArray]:
+    def forward(self, client: tinker.TrainingClient, data: Sequence[types.Datum] = DATA) -> list[FloatArray]:
         """Return the log-probabilities of the targets, an array per datum."""
         return logprobs_of(self.wait(client.forward(list(data), "cross_entropy")))
 
     def step(
-        self,
-        client: tinker.TrainingClient,
-        data: Sequence[types.Datum] = DATA,
-        params: types.AdamParams = ADAM,
+        self, client: tinker.TrainingClient, data: Sequence[types.Datum] = DATA, params: types.AdamParams = ADAM
     ) -> Step:
         """Take one step of cross-entropy, and look at all of DATA after it."""
         gradient = client.forward_backward(list(data), "cross_entropy")
@@ -155,9 +141,7 @@ class Subject:
         try:
             return self.wait(again(path)), self.wait(again(path))
         except tinker.TinkerError as error:
-            raise CannotTellError(
-                f"neither a seed nor a saved state makes two equal adapters ({error})"
-            ) from error
+            raise CannotTellError(f"neither a seed nor a saved state makes two equal adapters ({error})") from error
 
     @cached_property
     def noise(self) -> float:
@@ -178,9 +162,7 @@ class Subject:
     def post(self, path: str, body: Mapping[str, object] | bytes) -> httpx.Response:
         """Send a request as the SDK does."""
         if isinstance(body, bytes):
-            return self.http.post(
-                f"/api/v1/{path}", content=body, headers={"Content-Type": "application/x-protobuf"}
-            )
+            return self.http.post(f"/api/v1/{path}", content=body, headers={"Content-Type": "application/x-protobuf"})
         return self.http.post(f"/api/v1/{path}", json=body)
 
     def close(self, seconds: float = 10.0) -> None:
@@ -198,7 +180,4 @@ def farthest(left: Sequence[NDArray[np.floating]], right: Sequence[NDArray[np.fl
     """Return the largest difference of arrays in pairs; infinite where their shapes differ."""
     if [one.shape for one in left] != [one.shape for one in right]:
         return float("inf")
-    return max(
-        (float(np.abs(a - b).max()) for a, b in zip(left, right, strict=True) if a.size),
-        default=0.0,
-    )
+    return max((float(np.abs(a - b).max()) for a, b in zip(left, right, strict=True) if a.size), default=0.0)

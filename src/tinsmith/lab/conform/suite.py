@@ -18,13 +18,7 @@ from tinsmith.lab.conform.questions import CHECKS, Check
 from tinsmith.lab.conform.refusing import FAILURES, failure, is_refusal, words_of
 from tinsmith.lab.conform.subject import CannotTellError, Subject
 from tinsmith.lab.conform.verdict import Verdict, Word, differs
-from tinsmith.lab.service.official_client import (
-    Ended,
-    Served,
-    end_session,
-    rest_client,
-    served_models,
-)
+from tinsmith.lab.service.official_client import Ended, Served, end_session, rest_client, served_models
 from tinsmith.types.errors import ConfigError
 
 _TOPICS: Final = ("sampling", "scoring", "losses", "training", "adapters", "state", "mistakes")
@@ -99,9 +93,7 @@ def _chosen(told: Sequence[Served], name: str | None) -> Served:
         if one.name == name:
             return one
     raise ConfigError(
-        "the server serves no model that can be trained"
-        if name is None
-        else "the server does not serve this model",
+        "the server serves no model that can be trained" if name is None else "the server does not serve this model",
         field="--model",
         value=name,
         allowed=", ".join(one.name for one in trainable) or None,
@@ -110,15 +102,10 @@ def _chosen(told: Sequence[Served], name: str | None) -> Served:
 
 def _require_protocol(url: str, key: str) -> None:
     """Ask for what the SDK asks for first: where it is not answered, the SDK's constructor would retry for minutes."""
-    asked = (
-        ("POST", "client/config", {"sdk_version": tinker.__version__}),
-        ("GET", "get_server_capabilities", None),
-    )
+    asked = (("POST", "client/config", {"sdk_version": tinker.__version__}), ("GET", "get_server_capabilities", None))
     said: list[str] = []
     try:
-        with httpx.Client(
-            base_url=url.rstrip("/"), headers={"X-API-Key": key}, timeout=_OPENING_SECONDS
-        ) as http:
+        with httpx.Client(base_url=url.rstrip("/"), headers={"X-API-Key": key}, timeout=_OPENING_SECONDS) as http:
             for method, route, body in asked:
                 answer = http.request(method, f"/api/v1/{route}", json=body)
                 if answer.is_error:

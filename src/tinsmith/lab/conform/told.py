@@ -101,11 +101,7 @@ def document(url: str, model: str, found: Sequence[Found]) -> Document:
         sections=[
             Section("summary", "Summary", [Words(_MEANINGS), first]),
             *(
-                Section(
-                    topic,
-                    topic.capitalize(),
-                    [plain("", heads, map(_cells, list(rows)), words=True)],
-                )
+                Section(topic, topic.capitalize(), [plain("", heads, map(_cells, list(rows)), words=True)])
                 for topic, rows in topics
             ),
         ],

@@ -87,9 +87,7 @@ class BackgroundLoop:
         """Begin a coroutine; do not wait for it."""
         if self._loop is None:
             self._loop = asyncio.new_event_loop()
-            self._thread = threading.Thread(
-                target=self._loop.run_forever, name="cookbook", daemon=True
-            )
+            self._thread = threading.Thread(target=self._loop.run_forever, name="cookbook", daemon=True)
             self._thread.start()
         return asyncio.run_coroutine_threadsafe(work, self._loop)
 
@@ -189,9 +187,7 @@ class CookbookEnvironment:
                 Transition(
                     ob=tinker.ModelInput.from_ints(list(seen)),
                     ac=TokensWithLogprobs(
-                        tokens=list(turn.tokens),
-                        maybe_logprobs=list(turn.logprobs),
-                        stop_reason=reason,
+                        tokens=list(turn.tokens), maybe_logprobs=list(turn.logprobs), stop_reason=reason
                     ),
                     reward=step.reward,
                     episode_done=step.episode_done,
@@ -226,9 +222,7 @@ class CookbookMove:
 
 async def _stepped(env: Env, action: list[int], reason: str) -> StepLike:
     parameters = inspect.signature(env.step).parameters
-    takes_extra = "extra" in parameters or any(
-        one.kind is inspect.Parameter.VAR_KEYWORD for one in parameters.values()
-    )
+    takes_extra = "extra" in parameters or any(one.kind is inspect.Parameter.VAR_KEYWORD for one in parameters.values())
     if not takes_extra:
         return await env.step(action)
     step = cast(Callable[..., Coroutine[Any, Any, StepLike]], env.step)
@@ -263,11 +257,7 @@ class CookbookSubject(Subject[CookbookItem, Earned]):
 
     def items(self, split: Split) -> Sequence[CookbookItem]:
         """See Subject."""
-        return {
-            Split.TRAIN: self.train,
-            Split.VALIDATION: self.held_out,
-            Split.TEST: self.test,
-        }[split]
+        return {Split.TRAIN: self.train, Split.VALIDATION: self.held_out, Split.TEST: self.test}[split]
 
     def stop(self) -> Stop:
         """See Subject."""
@@ -280,9 +270,7 @@ class CookbookSubject(Subject[CookbookItem, Earned]):
             ConfigError: the builder makes groups of another size.
         """
         del seed
-        envs: list[Env] = list(
-            self.loop.start(_awaited(item.builder.make_envs())).result(WAIT_SECONDS)
-        )
+        envs: list[Env] = list(self.loop.start(_awaited(item.builder.make_envs())).result(WAIT_SECONDS))
         group = _Group(item.builder, envs)
         self._open.append(group)
         if len(envs) != count:
@@ -322,9 +310,7 @@ class CookbookSubject(Subject[CookbookItem, Earned]):
         ]
         found: list[Earned | Unread | None] = [None] * len(trajectories)
         for places, rewards in asked:
-            for at, one in zip(
-                places, _earned(rewards, [environments[p] for p in places]), strict=True
-            ):
+            for at, one in zip(places, _earned(rewards, [environments[p] for p in places]), strict=True):
                 found[at] = one
         self._clean()
         assert all(one is not None for one in found)
@@ -345,19 +331,14 @@ class CookbookSubject(Subject[CookbookItem, Earned]):
             found[f"{split}/reward/total"] = total / len(played)
         return found
 
-    def train_figures(
-        self, groups: Sequence[ScoredGroup[CookbookItem, Earned]]
-    ) -> dict[str, float]:
+    def train_figures(self, groups: Sequence[ScoredGroup[CookbookItem, Earned]]) -> dict[str, float]:
         """See Subject."""
         return _told([one.rollout.answer for group in groups for one in group.scored], "train")
 
     def facts(self, rollout: CookbookRollout) -> Line:
         """See Subject."""
         return {
-            "turns": [
-                {"role": "assistant", "tokens": list(turn.tokens), "text": turn.text}
-                for turn in rollout.turns
-            ],
+            "turns": [{"role": "assistant", "tokens": list(turn.tokens), "text": turn.text} for turn in rollout.turns],
             "rewards": list(rollout.answer.steps),
             "group_reward": rollout.answer.group,
             "env": dict(sorted(rollout.answer.metrics.items())),
@@ -397,16 +378,13 @@ async def _awaited(work: Awaitable[T]) -> T:
 
 
 def _earned(
-    rewards: Future[Sequence[tuple[float, Mapping[str, float | int]]]],
-    environments: Sequence[CookbookEnvironment],
+    rewards: Future[Sequence[tuple[float, Mapping[str, float | int]]]], environments: Sequence[CookbookEnvironment]
 ) -> list[Earned | Unread]:
     try:
         told = list(rewards.result(WAIT_SECONDS))
         if len(told) != len(environments):
             raise InputError(f"{len(told)} rewards for a group of {len(environments)}")
-    except (
-        Exception
-    ) as error:  # the boundary of a rollout: what failed is recorded, and is no reward
+    except Exception as error:  # the boundary of a rollout: what failed is recorded, and is no reward
         return [Unread("group_reward", f"{type(error).__name__}: {error}") for _ in environments]
     found: list[Earned | Unread] = []
     for one, (group, metrics) in zip(environments, told, strict=True):
@@ -419,9 +397,7 @@ def _earned(
 
 def _terms(earned: Earned) -> NamedTerms:
     steps = math.fsum(earned.steps)
-    return NamedTerms(
-        values={"steps": steps, "group": earned.group}, total=rounded_sum(steps, earned.group)
-    )
+    return NamedTerms(values={"steps": steps, "group": earned.group}, total=rounded_sum(steps, earned.group))
 
 
 def _told(played: Sequence[Earned], split: str) -> dict[str, float]:

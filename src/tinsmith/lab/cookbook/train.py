@@ -68,15 +68,11 @@ def train(
     config = {
         "name": "cookbook",
         "settings": told,
-        "identity_sha256": sha256_of(
-            {"settings": told, "items": [one.prompt_id for one in subject.train]}
-        ),
+        "identity_sha256": sha256_of({"settings": told, "items": [one.prompt_id for one in subject.train]}),
     }
     opened, _ = RunFolder.begin(folder, config, if_exists=IfExists.RAISE)
     made = service.create_lora_training_client(
-        base_model=str(
-            ModelName(base=model_name, kind=settings.adapter, alpha=settings.lora_alpha)
-        ),
+        base_model=str(ModelName(base=model_name, kind=settings.adapter, alpha=settings.lora_alpha)),
         rank=settings.lora_rank,
         seed=derive(settings.seed, "adapter") % 2**SEED_BITS,
         train_unembed=settings.train_unembed,

@@ -19,9 +19,7 @@ class FieldDifference:
     second: object
 
 
-def unequal_fields(
-    first: Mapping[str, object], second: Mapping[str, object]
-) -> tuple[FieldDifference, ...]:
+def unequal_fields(first: Mapping[str, object], second: Mapping[str, object]) -> tuple[FieldDifference, ...]:
     """Return the unequal values by name, sorted; of two lists only what the other does not hold."""
     one, two = dict(_flat(first, "")), dict(_flat(second, ""))
     found: list[FieldDifference] = []

@@ -88,9 +88,7 @@ def _first(pairs: Sequence[_Pair], find: _Find) -> RolloutDifference | None:
     if not found:
         return None
     changes = [
-        _Changes.of(one, two)
-        for one, two in pairs
-        if one is not None and two is not None and not _unjudged((one, two))
+        _Changes.of(one, two) for one, two in pairs if one is not None and two is not None and not _unjudged((one, two))
     ]
     logprobs = [each.max_logprob for each in changes if each.max_logprob is not None]
     rewards = [each.reward for each in changes if each.reward is not None]
@@ -157,11 +155,7 @@ def _turns(line: Line) -> list[tuple[list[object], list[object]]]:
     """Return (tokens, log-probabilities) of each turn; a rollout of one turn has them in itself."""
     turns = cast(Sequence[Mapping[str, object]], line.get("turns") or [line])
     return [
-        (
-            cast(list[object], turn.get("tokens") or []),
-            cast(list[object], turn.get("logprobs") or []),
-        )
-        for turn in turns
+        (cast(list[object], turn.get("tokens") or []), cast(list[object], turn.get("logprobs") or [])) for turn in turns
     ]
 
 
@@ -190,6 +184,4 @@ class _Changes:
                     largest = max(largest or 0.0, abs(p - q))
         rewards = one.get("total"), two.get("total")
         reward = [float(each) for each in rewards if isinstance(each, int | float)]
-        return cls(
-            changed, total, largest, abs(reward[0] - reward[1]) if len(reward) == 2 else None
-        )
+        return cls(changed, total, largest, abs(reward[0] - reward[1]) if len(reward) == 2 else None)

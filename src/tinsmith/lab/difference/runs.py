@@ -13,12 +13,7 @@ from enum import StrEnum
 from pathlib import Path
 
 from tinsmith.lab.difference.fields import FieldDifference, unequal_fields
-from tinsmith.lab.difference.rollouts import (
-    RolloutDifference,
-    unequal_order,
-    unequal_rewards,
-    unequal_samples,
-)
+from tinsmith.lab.difference.rollouts import RolloutDifference, unequal_order, unequal_rewards, unequal_samples
 from tinsmith.lab.difference.tensors import TensorDifference, unequal_tensors
 from tinsmith.lab.difference.timeline import Timeline, decode, timeline
 from tinsmith.lab.runs.files import METRICS, ROLLOUTS, TRACE
@@ -113,9 +108,7 @@ def compare_runs(folders: tuple[Path, Path], *, steps: int | None = None) -> Com
     untraced = [str(side.run.folder) for side in (one, two) if not side.trace]
     if untraced:
         which = " and ".join(untraced)
-        notes.append(
-            f"no {TRACE} in {which}: beyond the rollouts it cannot be told in which phase it began"
-        )
+        notes.append(f"no {TRACE} in {which}: beyond the rollouts it cannot be told in which phase it began")
     return Comparison(
         folders=folders,
         first=_first((one, two), traced=not untraced) or _ends((one, two), whole=steps is None),
@@ -182,10 +175,7 @@ def _marks(line: Mapping[str, object], name: str) -> Mapping[str, object]:
 def _beside(step: int, one: Sequence[bytes], two: Sequence[bytes]) -> Difference | None:
     if one == two:
         return None
-    merged = [
-        {key: value for line in lines for key, value in decode(line).items()}
-        for lines in (one, two)
-    ]
+    merged = [{key: value for line in lines for key, value in decode(line).items()} for lines in (one, two)]
     return Difference(step=step, phase=Phase.METRICS, metrics=unequal_fields(*merged))
 
 

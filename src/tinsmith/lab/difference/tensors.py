@@ -55,9 +55,7 @@ def unequal_tensors(substep: int, first: Marks, second: Marks) -> TensorDifferen
     sizes = {name: each.size if (each := apart[name]) else None for name in unequal}
     largest = max(unequal, key=lambda name: sizes[name] or 0.0)
     known = [each for each in apart.values() if each is not None]
-    whole = _Apart(
-        math.hypot(*(each.distance for each in known)), math.hypot(*(each.norm for each in known))
-    )
+    whole = _Apart(math.hypot(*(each.distance for each in known)), math.hypot(*(each.norm for each in known)))
     return TensorDifference(
         substep=substep,
         tensor=unequal[0],

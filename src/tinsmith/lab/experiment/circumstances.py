@@ -60,9 +60,7 @@ def _threads(asked: int) -> int:
 
 
 def _isa() -> str | None:
-    return os.environ.get("TINSMITH_ISA") or (
-        None if native is None else native.supported_isas()[-1]
-    )
+    return os.environ.get("TINSMITH_ISA") or (None if native is None else native.supported_isas()[-1])
 
 
 def _extension_sha256() -> str | None:

@@ -16,13 +16,7 @@ import tinker
 
 from tinsmith.lab.experiment.experiment import Plan
 from tinsmith.lab.experiment.going_on import going_on
-from tinsmith.lab.experiment.manifest import (
-    Json,
-    Prepared,
-    require_same_models,
-    require_same_run,
-    seeds,
-)
+from tinsmith.lab.experiment.manifest import Json, Prepared, require_same_models, require_same_run, seeds
 from tinsmith.lab.experiment.materials import Materials, gather
 from tinsmith.lab.experiment.place_limits import place_limits
 from tinsmith.lab.experiment.refusals import require_possible
@@ -53,12 +47,7 @@ if TYPE_CHECKING:
 
 
 _KEY_REFUSED: Final = (tinker.AuthenticationError, tinker.PermissionDeniedError)
-_REFUSALS: Final = (
-    *_KEY_REFUSED,
-    tinker.BadRequestError,
-    tinker.NotFoundError,
-    tinker.UnprocessableEntityError,
-)
+_REFUSALS: Final = (*_KEY_REFUSED, tinker.BadRequestError, tinker.NotFoundError, tinker.UnprocessableEntityError)
 """What a server answers that is there, and will not do what it is asked."""
 
 
@@ -162,9 +151,7 @@ def conduct_and_stay(
     finally:
         folder.close()
     if done.finished is None:
-        say(
-            f"stopped after step {where.stop_after} of {plan.settings.steps}, as asked; {going_on(plan)}"
-        )
+        say(f"stopped after step {where.stop_after} of {plan.settings.steps}, as asked; {going_on(plan)}")
     return done
 
 
@@ -224,9 +211,7 @@ def open_run(
     """Return the run where it stands: at its beginning, or at a checkpoint."""
     settings, service, where = plan.settings, connection.client, plan.circumstances
     if mark is None:
-        asked = ModelName(
-            base=materials.model_name, kind=settings.adapter, alpha=settings.lora_alpha
-        )
+        asked = ModelName(base=materials.model_name, kind=settings.adapter, alpha=settings.lora_alpha)
         made = service.create_lora_training_client(
             base_model=str(asked),
             rank=settings.lora_rank,
@@ -265,11 +250,7 @@ def open_run(
 
 
 def _ended_by(
-    error: Exception,
-    plan: Plan,
-    materials: Materials,
-    connection: Connection,
-    run: Run[Any, Any] | None,
+    error: Exception, plan: Plan, materials: Materials, connection: Connection, run: Run[Any, Any] | None
 ) -> LostError | ConfigError:
     """Return what is said of a run that did not come to its end, and how it goes on."""
     when = "before the first step" if run is None else f"at step {run.step}"
@@ -312,11 +293,7 @@ def _said_by_server(error: tinker.APIError) -> tuple[str, Mapping[str, str]]:
 
 
 def _ended(
-    plan: Plan,
-    folder: RunFolder,
-    finished: Finished | None,
-    alarms: tuple[Alarm, ...],
-    connection: Connection,
+    plan: Plan, folder: RunFolder, finished: Finished | None, alarms: tuple[Alarm, ...], connection: Connection
 ) -> dict[str, object]:
     """Return what a manifest says of a run's end: how, what came out, and the hashes a repeated run has to give."""
     told = {"alarms": [asdict(alarm) for alarm in alarms]}
@@ -332,10 +309,7 @@ def _ended(
             "sampler_path": finished.sampler_path,
             "final_path": finished.final_path,
         },
-        "hashes": {
-            "weights_sha256": weights_sha256(connection, finished.final_path),
-            **folder.hashes(),
-        },
+        "hashes": {"weights_sha256": weights_sha256(connection, finished.final_path), **folder.hashes()},
     }
 
 

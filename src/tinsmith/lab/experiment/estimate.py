@@ -8,14 +8,7 @@ from typing import Final
 from tinsmith.lab.experiment.experiment import Plan
 from tinsmith.lab.experiment.fingerprints import plan_fingerprint
 from tinsmith.lab.experiment.key_help import shown_value
-from tinsmith.lab.experiment.model_pace import (
-    MEASURED_PARAMETERS,
-    NANO_PACE,
-    Lengths,
-    Pace,
-    machine_pace,
-    run_seconds,
-)
+from tinsmith.lab.experiment.model_pace import MEASURED_PARAMETERS, NANO_PACE, Lengths, Pace, machine_pace, run_seconds
 from tinsmith.lab.experiment.own_rates import require_own_rates
 from tinsmith.lab.experiment.place_limits import place_limits
 from tinsmith.lab.experiment.places import SMALL_MODEL

@@ -39,8 +39,7 @@ def fingerprints_of(experiments: Iterable[Experiment]) -> Mapping[str, Mapping[s
     """Return the fingerprint of experiments without overrides, by `name@version` and place."""
     return {
         one.full_name: {
-            at.value: plan_fingerprint(make_plan(one, {"at": at.value}))
-            for at in one.subject.kinds[one.kind].places
+            at.value: plan_fingerprint(make_plan(one, {"at": at.value})) for at in one.subject.kinds[one.kind].places
         }
         for one in experiments
     }

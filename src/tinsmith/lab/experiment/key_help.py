@@ -16,9 +16,7 @@ from tinsmith.lab.experiment.experiment import Experiment
 from tinsmith.lab.experiment.keys import ENGINE
 from tinsmith.lab.experiment.plan import defaults, kind_of
 
-_FIELD: Final = re.compile(
-    r'^ {4}(\w+): [^\n]*(?:\n {8}[^\n]*|\n {4}\))*\n {4}"""(.*?)"""', re.MULTILINE | re.DOTALL
-)
+_FIELD: Final = re.compile(r'^ {4}(\w+): [^\n]*(?:\n {8}[^\n]*|\n {4}\))*\n {4}"""(.*?)"""', re.MULTILINE | re.DOTALL)
 """A field and the words below it. From the text: CPython 3.11 cannot make syntax trees in two threads at once."""
 _CLASS: Final = r"^( *)class {}\b[^\n]*\n(?:\1[ )][^\n]*\n|\n)*"
 """A class with its body: as far as lines are indented more than its first."""
@@ -66,10 +64,7 @@ def key_help(experiment: Experiment) -> list[KeyHelp]:
             )
     found += [
         KeyHelp(
-            name=name,
-            values=dict.fromkeys(places, shown_value(value)),
-            words=_ENGINE_WORDS[name],
-            circumstance=False,
+            name=name, values=dict.fromkeys(places, shown_value(value)), words=_ENGINE_WORDS[name], circumstance=False
         )
         for name, value in ENGINE.items()
     ]

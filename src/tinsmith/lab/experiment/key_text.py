@@ -32,9 +32,7 @@ def unreadable(key: str, value: str, allowed: str) -> ConfigError:
     return ConfigError("this value cannot be read", field=key, value=value, allowed=allowed)
 
 
-def unknown_key(
-    key: str, value: str, known: Iterable[str], prefixes: Sequence[str] = ()
-) -> ConfigError:
+def unknown_key(key: str, value: str, known: Iterable[str], prefixes: Sequence[str] = ()) -> ConfigError:
     """Return what is said of a key that nothing has, with the nearest one that is known."""
     names = sorted(known)
     near = difflib.get_close_matches(key, names, n=1, cutoff=0.5)

@@ -75,21 +75,12 @@ class Circumstances:
         """
         for key in ("threads", "micro_batch", "workers", "stop_after"):
             if getattr(self, key) < 0:
-                raise ConfigError(
-                    "this cannot be below 0",
-                    field=key,
-                    value=getattr(self, key),
-                    allowed="0 or more",
-                )
+                raise ConfigError("this cannot be below 0", field=key, value=getattr(self, key), allowed="0 or more")
         check_shards(self.shards, self.workers)
 
 
 ENGINE: Final[Mapping[str, enum.Enum]] = MappingProxyType(
-    {
-        "arithmetic": Arithmetic.CANONICAL,
-        "deviation": Deviation.NONE,
-        "gradient_unit": GradientUnit.TREE,
-    }
+    {"arithmetic": Arithmetic.CANONICAL, "deviation": Deviation.NONE, "gradient_unit": GradientUnit.TREE}
 )
 """Keys of the engine that decide results, and their defaults."""
 

@@ -60,9 +60,7 @@ class Prepared:
             "arithmetic": plan.arithmetic.value,
             "deviation": plan.deviation.value,
             # A server elsewhere has its own, which stands beside the model that it serves.
-            "gradient_unit": None
-            if plan.circumstances.base_url is not None
-            else plan.gradient_unit.value,
+            "gradient_unit": None if plan.circumstances.base_url is not None else plan.gradient_unit.value,
             "seeds": {"run": plan.settings.seed, **seeds(plan)},
             **self.materials.run_data.identity(),
         }
@@ -101,9 +99,7 @@ class Prepared:
                 **identity,
                 "source_sha256": source_sha256(),
                 "model": None if model is None else dict(model),
-                "beside": {
-                    name: None if one is None else dict(one) for name, one in beside.items()
-                },
+                "beside": {name: None if one is None else dict(one) for name, one in beside.items()},
             },
             "circumstances": circumstances(self.plan, self.materials),
         }
@@ -130,9 +126,7 @@ def require_same_run(before: Json, prepared: Prepared) -> None:
         ConfigError: naming what of the identity is another.
     """
     changed = [
-        field
-        for field in (changed_identity(before, prepared) if before else ())
-        if field.name != "source_sha256"
+        field for field in (changed_identity(before, prepared) if before else ()) if field.name != "source_sha256"
     ]
     if changed:
         raise ConfigError(
@@ -156,9 +150,7 @@ def require_same_models(before: Json, now: Json) -> None:
     apart = {"certificate"} if _shards(before) != _shards(now) else set[str]()
     for who in sorted({*first} & {*second}):
         one, other = first[who] or {}, second[who] or {}
-        changed = [
-            name for name in sorted({*one, *other} - apart) if one.get(name) != other.get(name)
-        ]
+        changed = [name for name in sorted({*one, *other} - apart) if one.get(name) != other.get(name)]
         if one and other and changed:
             raise ConfigError(
                 f"the {who} is not the one the run began with: its {changed[0]} differs",

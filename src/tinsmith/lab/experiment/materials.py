@@ -49,9 +49,7 @@ class RunData(Protocol):
         """Put into a run's folder what its report needs."""
         ...
 
-    def course(
-        self, tokenizer: PreTrainedTokenizerBase, folder: RunFolder, connection: Connection
-    ) -> Course[Any, Any]:
+    def course(self, tokenizer: PreTrainedTokenizerBase, folder: RunFolder, connection: Connection) -> Course[Any, Any]:
         """Return what is trained on."""
         ...
 

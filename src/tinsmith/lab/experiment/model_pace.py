@@ -68,11 +68,7 @@ def machine_pace(parameters: int) -> Pace:
     """Return the pace of a model with so many parameters that multiply, on this machine's kernels."""
     wide = native is not None and "avx512" in native.supported_isas()
     measured, scale = (_WIDE if wide else _NARROW), parameters / MEASURED_PARAMETERS
-    return Pace(
-        trained=measured.trained * scale,
-        read=measured.read * scale,
-        written=measured.written * scale,
-    )
+    return Pace(trained=measured.trained * scale, read=measured.read * scale, written=measured.written * scale)
 
 
 def run_seconds(settings: CommonSettings, lengths: Lengths, pace: Pace) -> float:
@@ -87,11 +83,7 @@ def run_seconds(settings: CommonSettings, lengths: Lengths, pace: Pace) -> float
         + supervised * _by_example(settings, lengths, pace)
         + rewarded * _by_reward(settings, lengths, pace)
         + looks
-        * (
-            _answers(lengths.examined, lengths, pace)
-            + _probes(lengths, pace)
-            + _watched(settings, lengths, pace)
-        )
+        * (_answers(lengths.examined, lengths, pace) + _probes(lengths, pace) + _watched(settings, lengths, pace))
         + tested
     )
 
@@ -112,9 +104,7 @@ def _by_reward(settings: CommonSettings, lengths: Lengths, pace: Pace) -> float:
     replies = settings.groups_per_batch * settings.group_size
     answers = replies * lengths.answer
     shaped = replies * _forced(lengths, pace) if settings.confidence_penalty else 0.0
-    return (
-        prompts * pace.read + answers * pace.written + (prompts + answers) * pace.trained + shaped
-    )
+    return prompts * pace.read + answers * pace.written + (prompts + answers) * pace.trained + shaped
 
 
 def _answers(items: int, lengths: Lengths, pace: Pace) -> float:

@@ -33,10 +33,7 @@ def require_own_rates(plan: Plan) -> None:
         return
     if plan.circumstances.base_url is None and (Path(named) / CARD).is_file():
         return
-    given = {
-        *plan.overrides,
-        *(plan.experiment.delta if plan.frame.kind in _OF_TASKS else ()),
-    }
+    given = {*plan.overrides, *(plan.experiment.delta if plan.frame.kind in _OF_TASKS else ())}
     missing = [key for key in _rates(plan) if key not in given]
     if missing:
         small = "at=small, which has rates for a small pretrained model; or "

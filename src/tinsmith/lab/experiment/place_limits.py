@@ -49,10 +49,7 @@ def place_limits(plan: Plan) -> list[str]:
         return []
     told = [
         f"{_where(plan)}: "
-        + ", ".join(
-            f"{key} is {shown_value(value)}, not {shown_value(written[key])}"
-            for key, value in kept.items()
-        )
+        + ", ".join(f"{key} is {shown_value(value)}, not {shown_value(written[key])}" for key, value in kept.items())
         + f": {_why(plan)}"
     ]
     here = {"at": at.value}
@@ -65,7 +62,5 @@ def place_limits(plan: Plan) -> list[str]:
         and plan_fingerprint(make_plan(one, here)) == own
     ]
     if twins:
-        told.append(
-            f"{_where(plan)}: this is {', '.join(twins)} under another name; at=seed tells them apart"
-        )
+        told.append(f"{_where(plan)}: this is {', '.join(twins)} under another name; at=seed tells them apart")
     return told

@@ -17,7 +17,5 @@ gradient would be exact or whose log-probability could be offset."""
 WITHOUT_SLICE: Final = BY_EXAMPLE | WITHOUT_LABELS
 """The same where no answer is known to be right either."""
 
-OPTIONS: Final = frozenset(
-    {"force_options", "confidence_penalty", "confidence_prefixes", "interleave"}
-)
+OPTIONS: Final = frozenset({"force_options", "confidence_penalty", "confidence_prefixes", "interleave"})
 """Keys without a meaning where no item names the answers that there are, and none is set aside."""

@@ -162,19 +162,14 @@ def _require_known(overrides: Mapping[str, str], experiment: Experiment, kind: K
     kinds = experiment.subject.kinds
     entry, known = kinds[kind], kinds[kind].keys.known
     in_others = {name for each in kinds.values() for name in each.keys.known}
-    in_loops = {
-        each.name for loop in (RlSettings, SftSettings, SparseSettings) for each in fields(loop)
-    }
+    in_loops = {each.name for loop in (RlSettings, SftSettings, SparseSettings) for each in fields(loop)}
     for key in overrides:
         if key in known or (entry.named_reward and key.startswith(REWARD_PREFIX)):
             continue
         if key not in in_others | in_loops | entry.keys.without and not key.startswith("reward"):
             raise unknown_key(key, overrides[key], known)
         raise ConfigError(
-            f"{kind} does not use this key",
-            field=key,
-            value=overrides[key],
-            allowed=", ".join(sorted(known)),
+            f"{kind} does not use this key", field=key, value=overrides[key], allowed=", ".join(sorted(known))
         )
 
 
@@ -192,11 +187,7 @@ def _filled(cls: type[T], values: Mapping[str, object]) -> T:
         if each.default is MISSING and each.default_factory is MISSING and each.name not in given
     ]
     if required:
-        raise ConfigError(
-            "this key has no default here and must be given",
-            field=required[0],
-            fix=f"{required[0]}=...",
-        )
+        raise ConfigError("this key has no default here and must be given", field=required[0], fix=f"{required[0]}=...")
     return cls(**given)
 
 

@@ -62,10 +62,7 @@ class Reopened:
             return self.base()
         if when not in self.paths:
             raise ConfigError(
-                "no weights of this run were saved then",
-                field="@",
-                value=when,
-                allowed=", ".join([BASE, *self.paths]),
+                "no weights of this run were saved then", field="@", value=when, allowed=", ".join([BASE, *self.paths])
             )
         return AskedPolicy.checkpoint(self.connection, self.paths[when])
 
@@ -83,9 +80,7 @@ def reopened(plan: Plan, folder: Path, say: Say) -> Generator[Reopened, None, No
     if manifest.get("status") != Status.FINISHED.value or selected is None:
         raise ConfigError("there is no run that came to its end", field="run", value=str(folder))
     materials = gather(plan, say)
-    connection = open_connection(
-        plan.circumstances.base_url, embedded_settings(plan, materials.models, folder)
-    )
+    connection = open_connection(plan.circumstances.base_url, embedded_settings(plan, materials.models, folder))
     try:
         yield Reopened(
             plan=plan,
@@ -101,9 +96,7 @@ def _saved(folder: Path) -> dict[str, str]:
     return {str(one.step): one.state_path for one in read_run(folder).checkpoints if one.state_path}
 
 
-def plan_again(
-    folder: Path, kinds: Sequence[Kind], plan_of: Callable[[str, Mapping[str, str]], Plan]
-) -> Plan:
+def plan_again(folder: Path, kinds: Sequence[Kind], plan_of: Callable[[str, Mapping[str, str]], Plan]) -> Plan:
     """Return the plan of a run of one of these kinds from its folder.
 
     Raises:
@@ -121,6 +114,4 @@ def plan_again(
     manifest = RunFolder(folder).read_json(MANIFEST)
     around = cast("Mapping[str, object]", manifest.get("circumstances") or {})
     entry = plan_of(str(around.get("task") or run.config.title), {}).experiment.subject
-    return plan_of(
-        str(around.get("task") or run.config.title), changes_of(run, around, entry, None)
-    )
+    return plan_of(str(around.get("task") or run.config.title), changes_of(run, around, entry, None))

@@ -87,10 +87,7 @@ def replay(
     if out is None and found.equal:
         shutil.rmtree(fresh)
     return Replayed(
-        comparison=found,
-        folder=fresh if fresh.exists() else None,
-        original_s=seconds[0],
-        replay_s=seconds[1],
+        comparison=found, folder=fresh if fresh.exists() else None, original_s=seconds[0], replay_s=seconds[1]
     )
 
 
@@ -168,8 +165,4 @@ def _require_identity(prepared: Prepared, manifest: Json, say: Say) -> None:
 
 
 def _seconds(run: Run, steps: int | None) -> float:
-    return sum(
-        row.get("step_s") or 0.0
-        for row in run.timings
-        if steps is None or (row.get("step") or 0.0) < steps
-    )
+    return sum(row.get("step_s") or 0.0 for row in run.timings if steps is None or (row.get("step") or 0.0) < steps)

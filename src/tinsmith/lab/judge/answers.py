@@ -70,17 +70,10 @@ class Answered(Generic[A]):
 
 def object_schema(**properties: object) -> Mapping[str, object]:
     """Return the JSON schema of an object with these fields and no others."""
-    return {
-        "type": "object",
-        "properties": properties,
-        "required": list(properties),
-        "additionalProperties": False,
-    }
+    return {"type": "object", "properties": properties, "required": list(properties), "additionalProperties": False}
 
 
-_RATING: Final = object_schema(
-    rating={"type": "string", "enum": ["Yes", "No"]}, rationale={"type": "string"}
-)
+_RATING: Final = object_schema(rating={"type": "string", "enum": ["Yes", "No"]}, rationale={"type": "string"})
 _RATINGS: Final = object_schema(ratings={"type": "array", "items": _RATING})
 
 
@@ -103,10 +96,7 @@ def rating_question(request: JudgeRequest) -> Question[tuple[Verdict, ...]]:
 
 
 def _ratings_text(verdicts: tuple[Verdict, ...]) -> str:
-    ratings = [
-        {"rating": "Yes" if verdict.passed else "No", "rationale": verdict.rationale}
-        for verdict in verdicts
-    ]
+    ratings = [{"rating": "Yes" if verdict.passed else "No", "rationale": verdict.rationale} for verdict in verdicts]
     return json.dumps({"ratings": ratings})
 
 

@@ -18,15 +18,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, Final, Self
 
-from tinsmith.lab.judge.answers import (
-    A,
-    Answered,
-    AnswerForm,
-    Question,
-    VerdictCache,
-    cache_key,
-    rating_question,
-)
+from tinsmith.lab.judge.answers import A, Answered, AnswerForm, Question, VerdictCache, cache_key, rating_question
 from tinsmith.lab.judge.endpoint import OPENAI_URL, Endpoint, Reply, Trouble
 from tinsmith.lab.judge.limits import CallLimits, Clock, after_asked, backoff
 from tinsmith.lab.judge.prices import tokens_in
@@ -118,9 +110,7 @@ class ChatJudge:
         the others then say `from_cache`, and have spent nothing.
         """
         settings, cache = self._settings, self._cache
-        key = cache_key(
-            settings.identity or settings.judge_model, settings.judge_temperature, question
-        )
+        key = cache_key(settings.identity or settings.judge_model, settings.judge_temperature, question)
         if cache is None:
             return await self._called(key, question)
         if (value := cache.find(key, question.form)) is not None:
@@ -156,16 +146,12 @@ class ChatJudge:
                 # Not an attempt: the same call without what this endpoint does not know.
                 self._without |= trouble.drop
                 continue
-            failure = JudgeFailure(
-                cause=trouble.cause, detail=trouble.detail, spent=spent, parse=parse
-            )
+            failure = JudgeFailure(cause=trouble.cause, detail=trouble.detail, spent=spent, parse=parse)
             asked = trouble.asked_wait
             if not trouble.again or attempt >= settings.judge_max_retries:
                 return failure
             if asked is not None and asked > LONGEST_ASKED_WAIT_S:
-                return replace(
-                    failure, detail=f"{trouble.detail}: asks for {asked:.0f} s of waiting"
-                )
+                return replace(failure, detail=f"{trouble.detail}: asks for {asked:.0f} s of waiting")
             if asked is None:
                 wait = backoff(settings.seed, key, attempt)
             else:
@@ -175,9 +161,7 @@ class ChatJudge:
             await self._clock.sleep(wait)
             attempt += 1
 
-    async def _one_call(
-        self, question: Question[A], without: frozenset[str]
-    ) -> tuple[Reply | Trouble, Spent]:
+    async def _one_call(self, question: Question[A], without: frozenset[str]) -> tuple[Reply | Trouble, Spent]:
         settings, prompt = self._settings, question.prompt
         async with self._limits.call(self._reserved(question)) as slot:
             reply = await self._endpoint.ask(
@@ -260,9 +244,7 @@ def _spent(reply: Reply | Trouble, prompt: JudgePrompt) -> Spent:
     return Spent(
         calls=1,
         prompt_tokens=tokens_in(prompt.size) if read is None else read,
-        completion_tokens=tokens_in(len(reply.text.encode("utf-8", "replace")))
-        if written is None
-        else written,
+        completion_tokens=tokens_in(len(reply.text.encode("utf-8", "replace"))) if written is None else written,
         estimated=read is None or written is None,
     )
 

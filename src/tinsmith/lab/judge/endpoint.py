@@ -56,9 +56,7 @@ class Trouble:
 class Endpoint:
     """One address, one model, at most so many calls at once; used and closed on one event loop."""
 
-    def __init__(
-        self, *, base_url: str, api_key: str | None, model: str, timeout_s: float, most: int
-    ) -> None:
+    def __init__(self, *, base_url: str, api_key: str | None, model: str, timeout_s: float, most: int) -> None:
         url = checked_url(base_url)
         if api_key is None and url.host == httpx.URL(OPENAI_URL).host:
             raise ConfigError(
@@ -106,10 +104,7 @@ class Endpoint:
         """Send one call, leaving out the optional fields in `without`; raises nothing of the network's."""
         body: dict[str, object] = {
             "model": self._model,
-            "messages": [
-                {"role": "system", "content": prompt.system},
-                {"role": "user", "content": prompt.user},
-            ],
+            "messages": [{"role": "system", "content": prompt.system}, {"role": "user", "content": prompt.user}],
             "temperature": temperature,
             "response_format": response_format,
         }
@@ -195,18 +190,14 @@ def checked_url(base_url: str) -> httpx.URL:
 def _checked_key(api_key: str | None) -> str | None:
     key = api_key.strip() if api_key else None
     if key and not (key.isascii() and key.isprintable() and " " not in key):
-        raise ConfigError(
-            "the key has characters that no header may hold (not shown)", field="OPENAI_API_KEY"
-        )
+        raise ConfigError("the key has characters that no header may hold (not shown)", field="OPENAI_API_KEY")
     return key or None
 
 
 def _reply(response: httpx.Response) -> Reply | Trouble:
     body = _object(_json(response))
     choices = body.get("choices")
-    first = (
-        _object(cast("list[object]", choices)[0]) if isinstance(choices, list) and choices else {}
-    )
+    first = _object(cast("list[object]", choices)[0]) if isinstance(choices, list) and choices else {}
     text = _object(first.get("message")).get("content")
     if not isinstance(text, str):
         return Trouble(FailureCause.NO_CONTENT, "the answer holds no text", again=True)

@@ -113,9 +113,7 @@ class Slot:
 class CallLimits:
     """Lets calls through, first come first served; `None` is no limit."""
 
-    def __init__(
-        self, clock: Clock, *, concurrency: int, rpm: int | None = None, tpm: int | None = None
-    ) -> None:
+    def __init__(self, clock: Clock, *, concurrency: int, rpm: int | None = None, tpm: int | None = None) -> None:
         self._clock = clock
         self._rpm = rpm
         self._tpm = tpm

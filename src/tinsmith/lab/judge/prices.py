@@ -65,9 +65,7 @@ def load_prices(override: Path | None = None) -> PriceTable:
         try:
             text = override.read_text(encoding="utf-8")
         except (OSError, UnicodeDecodeError) as error:
-            raise ConfigError(
-                f"the price table cannot be read: {error}", field="prices", value=str(override)
-            ) from None
+            raise ConfigError(f"the price table cannot be read: {error}", field="prices", value=str(override)) from None
         prices |= _parse(text, str(override))
     return PriceTable(MappingProxyType(prices))
 
@@ -107,11 +105,7 @@ def estimate_questions(questions: Iterable[Question[Any]]) -> Spent:
     """Estimate what questions will take as they stand: one call each, nothing retried, nothing in the cache."""
     total = Spent(estimated=True)
     for question in questions:
-        total += Spent(
-            calls=1,
-            prompt_tokens=tokens_in(question.prompt.size),
-            completion_tokens=question.form.tokens,
-        )
+        total += Spent(calls=1, prompt_tokens=tokens_in(question.prompt.size), completion_tokens=question.form.tokens)
     return total
 
 

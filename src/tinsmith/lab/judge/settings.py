@@ -47,9 +47,7 @@ class ChatSettings(JudgeCalls):
 
     def __post_init__(self) -> None:
         if not self.judge_model:
-            raise ConfigError(
-                "no judge model is named", field="judge_model", value=self.judge_model
-            )
+            raise ConfigError("no judge model is named", field="judge_model", value=self.judge_model)
         least = {"judge_concurrency": 1, "judge_max_retries": 0, "judge_temperature": 0}
         least |= {"judge_rpm": 0, "judge_tpm": 0, "judge_max_tokens": 0}
         for name, lowest in least.items():
@@ -57,6 +55,4 @@ class ChatSettings(JudgeCalls):
             if not (math.isfinite(value) and value >= lowest):
                 raise ConfigError("too small", field=name, value=value, allowed=f">= {lowest}")
         if not (math.isfinite(self.judge_timeout_s) and self.judge_timeout_s > 0):
-            raise ConfigError(
-                "no time", field="judge_timeout_s", value=self.judge_timeout_s, allowed="> 0"
-            )
+            raise ConfigError("no time", field="judge_timeout_s", value=self.judge_timeout_s, allowed="> 0")

@@ -114,9 +114,7 @@ def evaluate(tree: Node, verdicts: Sequence[bool]) -> TreeScore:
     """
     leaves = len(criteria_of(tree))
     if len(verdicts) != leaves:
-        raise InputError(
-            "one verdict a leaf", field="verdicts", value=len(verdicts), allowed=str(leaves)
-        )
+        raise InputError("one verdict a leaf", field="verdicts", value=len(verdicts), allowed=str(leaves))
     walk = _Walk([bool(one) for one in verdicts])
     score = walk.visit(tree, (), skipped=False)
     return TreeScore(score=float(score), trace=tuple(walk.trace))
@@ -145,9 +143,7 @@ class _Walk:
         self.trace[place] = NodeTrace(path=path, label=label, state=state, score=float(score))
         return score
 
-    def _branch(
-        self, node: Branch, path: tuple[int, ...], *, skipped: bool
-    ) -> tuple[Fraction, bool]:
+    def _branch(self, node: Branch, path: tuple[int, ...], *, skipped: bool) -> tuple[Fraction, bool]:
         scores: list[Fraction] = []
         stopped = skipped
         for i, child in enumerate(node.children):

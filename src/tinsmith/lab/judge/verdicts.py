@@ -155,8 +155,6 @@ def checked_criteria(criteria: Sequence[str]) -> tuple[str, ...]:
     """
     if not criteria or not all(criterion.strip() for criterion in criteria):
         raise DataError(
-            "a response is judged by at least one criterion, and none is empty",
-            field="criteria",
-            value=list(criteria),
+            "a response is judged by at least one criterion, and none is empty", field="criteria", value=list(criteria)
         )
     return tuple(criteria)

@@ -93,12 +93,7 @@ class Shape:
         return _Reading(True, Outcome.OK, tuple(labels), Confidence(confidence))
 
     def write(
-        self,
-        labels: Sequence[str],
-        confidence: Confidence,
-        *,
-        justification: str = "",
-        signals: Sequence[str] = (),
+        self, labels: Sequence[str], confidence: Confidence, *, justification: str = "", signals: Sequence[str] = ()
     ) -> str:
         """Write an answer of this shape: one line of JSON, keys in their order; reasons only where they are asked for.
 
@@ -127,10 +122,7 @@ class Shape:
     def schema(self) -> dict[str, object]:
         """Return the JSON Schema (2020-12) of an answer; it says all that `parse` demands but that no key repeats."""
         values: dict[str, object] = {
-            **{
-                subject.label_key: {"type": "string", "enum": list(subject.labels)}
-                for subject in self.subjects
-            },
+            **{subject.label_key: {"type": "string", "enum": list(subject.labels)} for subject in self.subjects},
             JUSTIFICATION_KEY: {"type": "string"},
             SIGNALS_KEY: {"type": "array", "items": {"type": "string"}},
             CONFIDENCE_KEY: {"type": "string", "enum": [one.value for one in Confidence]},

@@ -150,9 +150,7 @@ CONTRACTS: Final[Mapping[str, Contract]] = MappingProxyType(
 )
 """Every contract about one subject by its name, `subject/form`."""
 
-JOINT_CONTRACTS: Final[Mapping[str, Contract]] = MappingProxyType(
-    {one.name: one for one in (FIVE_KEY, THREE_KEY)}
-)
+JOINT_CONTRACTS: Final[Mapping[str, Contract]] = MappingProxyType({one.name: one for one in (FIVE_KEY, THREE_KEY)})
 """Every contract about all subjects by its name, `joint/form`."""
 
 
@@ -168,7 +166,5 @@ def contract_for(about: str, form: str) -> Contract:
     known = {**CONTRACTS, **JOINT_CONTRACTS}
     if (name := f"{about}/{form}") not in known:
         allowed = ", ".join(one.form for one in known.values() if one.about == about)
-        raise ConfigError(
-            "there is no such contract", field="contract", value=form, allowed=allowed
-        )
+        raise ConfigError("there is no such contract", field="contract", value=form, allowed=allowed)
     return known[name]

@@ -39,11 +39,7 @@ class Papers:
 
     def of(self, split: Split) -> Sequence[Item]:
         """Return a split's."""
-        return {
-            Split.TRAIN: self.train,
-            Split.VALIDATION: self.validation,
-            Split.TEST: self.test,
-        }[split]
+        return {Split.TRAIN: self.train, Split.VALIDATION: self.validation, Split.TEST: self.test}[split]
 
 
 PaperRollout = Rollout[Item, Answer]
@@ -106,9 +102,7 @@ class LabelledPapers(Subject[Item, Answer]):
         self.reward.update(items, answers)
         return terms
 
-    def figures(
-        self, groups: Sequence[Sequence[PaperRollout | Failure[Item]]], split: str
-    ) -> dict[str, float]:
+    def figures(self, groups: Sequence[Sequence[PaperRollout | Failure[Item]]], split: str) -> dict[str, float]:
         """See Subject."""
         return self.evaluations(groups).metrics(split)
 
@@ -117,9 +111,7 @@ class LabelledPapers(Subject[Item, Answer]):
         rollouts = [one for group in groups for one in group if isinstance(one, Rollout)]
         return Evaluations(
             {
-                subject.value: Evaluation(
-                    subject.labels, tuple(_answered(one, place) for one in rollouts)
-                )
+                subject.value: Evaluation(subject.labels, tuple(_answered(one, place) for one in rollouts))
                 for place, subject in enumerate(self.task.subjects)
             }
         )
@@ -146,9 +138,7 @@ class LabelledPapers(Subject[Item, Answer]):
         if rollouts:
             metrics["train/parse_ok"] = share(one.answer.outcome is Outcome.OK for one in rollouts)
         if rollouts and len(task.subjects) > 1:
-            metrics["train/exact_match"] = share(
-                one.answer.predicted_labels == one.item.golds for one in rollouts
-            )
+            metrics["train/exact_match"] = share(one.answer.predicted_labels == one.item.golds for one in rollouts)
         return metrics
 
     def facts(self, rollout: PaperRollout) -> Line:
@@ -170,9 +160,7 @@ class LabelledPapers(Subject[Item, Answer]):
         """See Subject; confidence is not known, and the answer says medium."""
         answer = self.task.contract.answer_text(item.golds, Confidence.MEDIUM)
         reply = Message(role=Role.ASSISTANT, content=answer)
-        tokens, weights = self.renderer.build_supervised_example(
-            (*prompt_messages(self.task, item), reply)
-        )
+        tokens, weights = self.renderer.build_supervised_example((*prompt_messages(self.task, item), reply))
         return Example.after(sum(weight == 0.0 for weight in weights), tokens)
 
     def trace(self) -> Mapping[str, float]:

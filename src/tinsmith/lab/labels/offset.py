@@ -79,9 +79,7 @@ def decide(logprobs: NDArray[np.float64], offsets: tuple[float, ...]) -> list[in
     return [int(k) for k in (logprobs + np.array(offsets)).argmax(axis=1)]
 
 
-def best_offsets(
-    logprobs: NDArray[np.float64], golds: list[str], labels: tuple[str, ...]
-) -> tuple[float, ...]:
+def best_offsets(logprobs: NDArray[np.float64], golds: list[str], labels: tuple[str, ...]) -> tuple[float, ...]:
     """Return the offsets on the grid with the largest macro-F1; the first label's is 0."""
 
     def quality(offsets: tuple[float, ...]) -> tuple[float, float]:

@@ -27,9 +27,7 @@ def bank_of(task: Task) -> tuple[str, ...]:
     """
     own = set(_lines(task.loaded_prompt().system))
     found = dict.fromkeys(
-        line
-        for name in PROMPTS
-        for line in _lines(replace(task, prompt=name, prompt_lines=()).loaded_prompt().system)
+        line for name in PROMPTS for line in _lines(replace(task, prompt=name, prompt_lines=()).loaded_prompt().system)
     )
     return tuple(line for line in found if line not in own)
 

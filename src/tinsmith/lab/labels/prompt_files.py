@@ -76,8 +76,7 @@ class Template:
     def fill(self, values: Mapping[str, str]) -> str:
         """Return the text; values are put in as they are, braces and all."""
         return "".join(
-            piece.words + ("" if piece.placeholder is None else values[piece.placeholder])
-            for piece in self.pieces
+            piece.words + ("" if piece.placeholder is None else values[piece.placeholder]) for piece in self.pieces
         )
 
 
@@ -91,9 +90,7 @@ class Prompt:
     """Over the bytes of the files that took part, the sections that are said, and the contract's words."""
 
 
-def load_prompt(
-    name: str, contract: Contract, *, with_metadata: bool, lines: tuple[str, ...] = ()
-) -> Prompt:
+def load_prompt(name: str, contract: Contract, *, with_metadata: bool, lines: tuple[str, ...] = ()) -> Prompt:
     """Read a prompt that asks for what a contract answers; without metadata it says neither year nor citations.
 
     The lines stand before the paper, as they are.
@@ -110,11 +107,7 @@ def load_prompt(
 
 def _after(lines: tuple[str, ...], prompt: Prompt) -> Prompt:
     head = Piece("".join(f"{line}\n" for line in lines), None)
-    return replace(
-        prompt,
-        user=Template((head, *prompt.user.pieces)),
-        sha256=sha256_of([prompt.sha256, list(lines)]),
-    )
+    return replace(prompt, user=Template((head, *prompt.user.pieces)), sha256=sha256_of([prompt.sha256, list(lines)]))
 
 
 @cache
@@ -153,9 +146,7 @@ def _listed(words: tuple[str, ...]) -> str:
 
 
 def read_sections(
-    path: str,
-    allowed: Mapping[str, frozenset[str]] = _SECTIONS,
-    package: str = "tinsmith.lab.labels",
+    path: str, allowed: Mapping[str, frozenset[str]] = _SECTIONS, package: str = "tinsmith.lab.labels"
 ) -> tuple[dict[str, Template], str]:
     """Return the sections of a file of a package's prompts folder, and the SHA-256 of its bytes.
 
@@ -166,9 +157,7 @@ def read_sections(
     return parse_sections(content.decode(), path, allowed), hashlib.sha256(content).hexdigest()
 
 
-def parse_sections(
-    text: str, path: str, allowed: Mapping[str, frozenset[str]] = _SECTIONS
-) -> dict[str, Template]:
+def parse_sections(text: str, path: str, allowed: Mapping[str, frozenset[str]] = _SECTIONS) -> dict[str, Template]:
     """Cut a prompt file into its sections; `allowed`: every section, with the placeholders it may have.
 
     Raises:
@@ -206,8 +195,6 @@ def _template(body: str, path: str) -> Template:
         raise ConfigError(f"prompts/{path}: {error}", fix="write a brace as {{ or }}") from None
     for words, name, spec, conversion in parsed:
         if name is not None and (spec or conversion or not name.isidentifier()):
-            raise ConfigError(
-                f"prompts/{path}: a placeholder is a bare name", field="placeholder", value=name
-            )
+            raise ConfigError(f"prompts/{path}: a placeholder is a bare name", field="placeholder", value=name)
         pieces.append(Piece(words, name))
     return Template(tuple(pieces))

@@ -25,9 +25,7 @@ PROBED = 48
 """Papers whose label probabilities are computed exactly, for the label's mutual information."""
 
 
-def label_logprobs(
-    client: tinker.SamplingClient, study: LabelledPapers, items: Sequence[Item]
-) -> NDArray[np.float64]:
+def label_logprobs(client: tinker.SamplingClient, study: LabelledPapers, items: Sequence[Item]) -> NDArray[np.float64]:
     """Return [N, K] log-probabilities of the openings of the K labels, at temperature 1; not normalised.
 
     Of a task about several subjects K counts the combinations of their labels, as `LabelledPapers.choices` has them.
@@ -58,23 +56,14 @@ def trained_label_logprobs(
     """
     openings = [study.label_tokens(labels) for labels in study.choices()]
     prompts = [study.prompt(item) for item in items]
-    datums = [
-        answer_datum((*prompt, *opening), len(prompt), 1.0)
-        for prompt in prompts
-        for opening in openings
-    ]
+    datums = [answer_datum((*prompt, *opening), len(prompt), 1.0) for prompt in prompts for opening in openings]
     outputs = trainer.forward(datums, "cross_entropy").result(WAIT_SECONDS).loss_fn_outputs
     return _sums([output["logprobs"].tolist() for output in outputs], openings)
 
 
-def _sums(
-    found: Sequence[Sequence[float]], openings: Sequence[tuple[int, ...]]
-) -> NDArray[np.float64]:
+def _sums(found: Sequence[Sequence[float]], openings: Sequence[tuple[int, ...]]) -> NDArray[np.float64]:
     """Sum the log-probabilities of each opening, which ends its sequence; [N, K] from N * K sequences."""
-    sums = [
-        math.fsum(values[-len(openings[place % len(openings)]) :])
-        for place, values in enumerate(found)
-    ]
+    sums = [math.fsum(values[-len(openings[place % len(openings)]) :]) for place, values in enumerate(found)]
     return np.array(sums, dtype=np.float64).reshape(-1, len(openings))
 
 
@@ -85,9 +74,7 @@ def label_probabilities(logprobs: NDArray[np.float64]) -> NDArray[np.float64]:
     return weights / totals[:, None]
 
 
-def information(
-    trainer: tinker.TrainingClient, study: LabelledPapers, items: Sequence[Item]
-) -> dict[str, float]:
+def information(trainer: tinker.TrainingClient, study: LabelledPapers, items: Sequence[Item]) -> dict[str, float]:
     """Return how much the paper decides about each subject's label, in nats, from the probabilities of all choices."""
     choices = study.choices()
     pi = label_probabilities(trained_label_logprobs(trainer, study, items[:PROBED])).tolist()
@@ -95,9 +82,7 @@ def information(
     for place, subject in enumerate(study.task.subjects):
         alone = [
             [
-                math.fsum(
-                    p for p, labels in zip(row, choices, strict=True) if labels[place] == label
-                )
+                math.fsum(p for p, labels in zip(row, choices, strict=True) if labels[place] == label)
                 for label in subject.labels
             ]
             for row in pi

@@ -65,12 +65,7 @@ class Task:
 
     def loaded_prompt(self) -> Prompt:
         """Return the prompt for this contract."""
-        return load_prompt(
-            self.prompt,
-            self.contract,
-            with_metadata=self.with_metadata,
-            lines=self.prompt_lines,
-        )
+        return load_prompt(self.prompt, self.contract, with_metadata=self.with_metadata, lines=self.prompt_lines)
 
     def by_subject(self, values: Sequence[T]) -> T | dict[str, T]:
         """Return what files say of one value a subject: the only one as it is, several by their subjects' names."""
@@ -89,9 +84,7 @@ class Task:
             return [told]
         names = [subject.value for subject in self.subjects]
         if not isinstance(told, Mapping) or set(told) != set(names):
-            raise CheckpointError(
-                "this is no joint task's state", field="subjects", allowed=", ".join(names)
-            )
+            raise CheckpointError("this is no joint task's state", field="subjects", allowed=", ".join(names))
         return [told[name] for name in names]
 
     def under(self, group: str, subject: Subject) -> str:
@@ -105,9 +98,7 @@ TASKS: Final[Mapping[str, Task]] = MappingProxyType(
 """Every task about one subject by its name, as the seeds' reference run asks it: plain prompt, four keys, metadata."""
 
 
-def make_task(
-    name: str, *, prompt: str = "plain", contract: str = "four_key", with_metadata: bool = True
-) -> Task:
+def make_task(name: str, *, prompt: str = "plain", contract: str = "four_key", with_metadata: bool = True) -> Task:
     """Return a task about one subject from names, as they stand in an experiment or on a command line.
 
     Raises:
@@ -121,9 +112,7 @@ def make_task(
     return Task(contract=contract_for(name, contract), prompt=prompt, with_metadata=with_metadata)
 
 
-def make_joint_task(
-    *, prompt: str = "plain", contract: str = "three_key", with_metadata: bool = True
-) -> Task:
+def make_joint_task(*, prompt: str = "plain", contract: str = "three_key", with_metadata: bool = True) -> Task:
     """Return the task that asks for both labels in one answer.
 
     Raises:

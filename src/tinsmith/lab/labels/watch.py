@@ -67,9 +67,7 @@ class _OneWatch:
         begun = self.monitor.observe_answers(step, sum(read), len(read))
         return (*begun, *self.monitor.observe_groups(step, census(self.labels, seen)))
 
-    def saw_evaluation(
-        self, step: int, evaluation: Evaluation, label_information: float
-    ) -> tuple[Alarm, ...]:
+    def saw_evaluation(self, step: int, evaluation: Evaluation, label_information: float) -> tuple[Alarm, ...]:
         """Take an evaluation on the validation split in; return the alarms that begin with it."""
         estimates = evaluation.estimates(Bootstrap(draws=DRAWS))
         reward = sum(self._rewards) / len(self._rewards) if self._rewards else None
@@ -106,20 +104,13 @@ class LabelWatch(Watch[Item, Answer]):
                 gold = group.item.golds[place]
                 said = [one.rollout.answer.alone(place).predicted for one in group.scored]
                 paid = [cast(LabelTerms, one.terms).alone(subject) for one in group.scored]
-                seen.append(
-                    Group(
-                        gold=gold, rewards=tuple(paid), right=tuple(label == gold for label in said)
-                    )
-                )
+                seen.append(Group(gold=gold, rewards=tuple(paid), right=tuple(label == gold for label in said)))
                 read += [label is not None for label in said]
             begun += self._named(subject, watch.saw(step, seen, read))
         return begun
 
     def judge(
-        self,
-        policy: Examinee,
-        groups: Sequence[Sequence[PaperRollout | Failure[Item]]],
-        metrics: Mapping[str, float],
+        self, policy: Examinee, groups: Sequence[Sequence[PaperRollout | Failure[Item]]], metrics: Mapping[str, float]
     ) -> Judged:
         """See Watch; it looks at the labels' probabilities too."""
         del metrics
@@ -130,24 +121,15 @@ class LabelWatch(Watch[Item, Answer]):
             alarms=[
                 alarm
                 for name, watch in self._by_subject()
-                for alarm in self._named(
-                    name, watch.saw_evaluation(policy.step, evaluation.tasks[name], told[name])
-                )
+                for alarm in self._named(name, watch.saw_evaluation(policy.step, evaluation.tasks[name], told[name]))
             ],
-            metrics={
-                f"{task.under('eval', subject)}/label_mi": told[subject]
-                for subject in task.subjects
-            },
+            metrics={f"{task.under('eval', subject)}/label_mi": told[subject] for subject in task.subjects},
         )
 
     @property
     def alarms(self) -> tuple[Alarm, ...]:
         """See Watch."""
-        found = [
-            alarm
-            for subject, watch in self._by_subject()
-            for alarm in self._named(subject, watch.monitor.alarms)
-        ]
+        found = [alarm for subject, watch in self._by_subject() for alarm in self._named(subject, watch.monitor.alarms)]
         return tuple(sorted(found, key=lambda alarm: alarm.step))
 
     def state(self) -> object:

@@ -35,10 +35,7 @@ def expert_metrics(told: Mapping[str, float]) -> dict[str, float]:
 
 def route_metrics(told: Mapping[str, float]) -> dict[str, float]:
     """Return how many of the trained tokens the sampler had sent to other experts, of how many it could tell."""
-    names = {
-        "optim/unequal_routes": "e_unequal_routes:sum",
-        "optim/compared_routes": "e_compared_routes:sum",
-    }
+    names = {"optim/unequal_routes": "e_unequal_routes:sum", "optim/compared_routes": "e_compared_routes:sum"}
     return {ours: told[theirs] for ours, theirs in names.items() if theirs in told}
 
 

@@ -34,13 +34,7 @@ class LiveTable:
         self._lock = threading.Lock()
         self._live = Live(console=self._console, auto_refresh=False)
 
-    def show(
-        self,
-        standing: Standing,
-        metrics: Mapping[str, object],
-        *,
-        kept: bool,
-    ) -> None:
+    def show(self, standing: Standing, metrics: Mapping[str, object], *, kept: bool) -> None:
         """Draw it after a step; the row of an evaluation is kept, that of another step is the next one's place."""
         with self._lock:
             self._latest = (standing, metrics)

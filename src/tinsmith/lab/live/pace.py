@@ -18,9 +18,7 @@ class Outlook:
     words: str
 
 
-def outlook(
-    settings: CommonSettings, step: int, timings: Mapping[str, float], last_look: float
-) -> Outlook:
+def outlook(settings: CommonSettings, step: int, timings: Mapping[str, float], last_look: float) -> Outlook:
     """Return what is left after step `step`, if all that follows takes as long as it did in this one.
 
     `last_look` is how many examinations the test is worth. Where this step had no examination their time is not known,

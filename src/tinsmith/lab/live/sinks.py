@@ -37,9 +37,7 @@ class _Tracker:
         self._module.finish()
 
 
-def sinks_for(
-    *, name: str, wandb_project: str | None, trackio_project: str | None, folder: Path
-) -> Sequence[Sink]:
+def sinks_for(*, name: str, wandb_project: str | None, trackio_project: str | None, folder: Path) -> Sequence[Sink]:
     """Open the sinks that were asked for; none by default.
 
     Raises:

@@ -61,11 +61,7 @@ class Teller:
             self._table = LiveTable(self.name, _SHOWN, self.out)
 
     def step(
-        self,
-        step: int,
-        metrics: Mapping[str, object],
-        timings: Mapping[str, float],
-        alarms: Sequence[Alarm],
+        self, step: int, metrics: Mapping[str, object], timings: Mapping[str, float], alarms: Sequence[Alarm]
     ) -> None:
         """Tell of one step; an alarm is told when it first sounds."""
         for sink in self.sinks:
@@ -118,10 +114,6 @@ class Teller:
             print(f"{self.name}: ALARM {words}", file=self.out)
 
     def _line(self, step: int, metrics: Mapping[str, object]) -> str:
-        shown = [
-            f"{name} {value:.3f}"
-            for name, key in _SHOWN
-            if isinstance(value := metrics.get(key), float)
-        ]
+        shown = [f"{name} {value:.3f}" for name, key in _SHOWN if isinstance(value := metrics.get(key), float)]
         left = self.standing(step).left
         return f"{self.name}: step {step}/{self.steps}  {'  '.join(shown)}  ({left})"

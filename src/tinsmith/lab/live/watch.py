@@ -61,10 +61,7 @@ class Watch(Generic[I, A]):
         return ()
 
     def judge(
-        self,
-        policy: Examinee,
-        groups: Sequence[Sequence[Rollout[I, A] | Failure[I]]],
-        metrics: Mapping[str, float],
+        self, policy: Examinee, groups: Sequence[Sequence[Rollout[I, A] | Failure[I]]], metrics: Mapping[str, float]
     ) -> Judged:
         """Take an evaluation in: the sampled answers to each item, and the figures of all answers."""
         del groups, metrics
@@ -91,10 +88,7 @@ class ResponseWatch(Watch[I, A]):
         return self.monitor.alarms
 
     def judge(
-        self,
-        policy: Examinee,
-        groups: Sequence[Sequence[Rollout[I, A] | Failure[I]]],
-        metrics: Mapping[str, float],
+        self, policy: Examinee, groups: Sequence[Sequence[Rollout[I, A] | Failure[I]]], metrics: Mapping[str, float]
     ) -> Judged:
         """See Watch; the last policy is the best."""
         read = [one for group in groups for one in group if isinstance(one, Rollout)]

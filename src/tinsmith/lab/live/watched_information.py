@@ -33,16 +33,11 @@ class Scored:
 
 
 def cross_scores(
-    trainer: tinker.TrainingClient,
-    prompts: Sequence[Sequence[int]],
-    answers: Sequence[Sequence[int]],
+    trainer: tinker.TrainingClient, prompts: Sequence[Sequence[int]], answers: Sequence[Sequence[int]]
 ) -> Scored:
     """Score every answer after every prompt, in tokens, under the trainer's weights of now; N x N forward passes."""
     pending = [
-        trainer.forward(
-            [answer_datum([*prompt, *answer], len(prompt), 1.0) for answer in answers],
-            "cross_entropy",
-        )
+        trainer.forward([answer_datum([*prompt, *answer], len(prompt), 1.0) for answer in answers], "cross_entropy")
         for prompt in prompts
     ]
     columns: list[list[float]] = []
@@ -50,14 +45,10 @@ def cross_scores(
         outputs = future.result(WAIT_SECONDS).loss_fn_outputs
         told = [one["logprobs"].tolist()[len(prompt) - 1 :] for one in outputs]
         columns.append([math.fsum(values) for values in told])
-    return Scored(
-        scores=np.array(columns, np.float64).T, lengths=tuple(len(answer) for answer in answers)
-    )
+    return Scored(scores=np.array(columns, np.float64).T, lengths=tuple(len(answer) for answer in answers))
 
 
-def watched_information(
-    trainer: tinker.TrainingClient, groups: Sequence[Sequence[AnyRollout]]
-) -> dict[str, float]:
+def watched_information(trainer: tinker.TrainingClient, groups: Sequence[Sequence[AnyRollout]]) -> dict[str, float]:
     """Return `watch/...` of the first reply to each of at most 64 prompts; nothing where fewer than two answered.
 
     Args:
@@ -68,9 +59,7 @@ def watched_information(
     first = [turn for turn in first if turn.tokens]
     if len(first) < 2:
         return {}
-    found = cross_scores(
-        trainer, [turn.observation for turn in first], [turn.tokens for turn in first]
-    )
+    found = cross_scores(trainer, [turn.observation for turn in first], [turn.tokens for turn in first])
     whole, token = information(found.scores), information(found.scores, found.lengths)
     return {**_named("watch", whole), **_named("watch/token", token)}
 

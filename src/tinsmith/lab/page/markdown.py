@@ -61,9 +61,7 @@ class _Reader(HTMLParser):
         if self._skipping:
             if tag not in _VOID:
                 self._skipping.append(tag)
-        elif tag in _SKIPPED or {"skip", "kind", "pager"} & set(
-            (values.get("class") or "").split()
-        ):
+        elif tag in _SKIPPED or {"skip", "kind", "pager"} & set((values.get("class") or "").split()):
             self._skipping.append(tag)
         elif tag == "svg":
             self.block()
@@ -149,9 +147,7 @@ def _words(text: Sequence[str]) -> str:
 
 def _over_the_steps(run: Run) -> str:
     """Return what the page's figures are drawn from: metrics at the evaluated steps, a row each."""
-    steps = [
-        step for step, row in run.metrics.items() if any(key.startswith("eval") for key in row)
-    ]
+    steps = [step for step, row in run.metrics.items() if any(key.startswith("eval") for key in row)]
     if not steps:
         return ""
     if len(steps) > MOST_STEPS:

@@ -35,12 +35,7 @@ class PaperBaseRecipe(BaseRecipe):
 
 
 def build_paper_base(
-    recipe: PaperBaseRecipe,
-    tasks: Sequence[Task],
-    items: Sequence[Item],
-    out: Path,
-    *,
-    say: Progress | None = None,
+    recipe: PaperBaseRecipe, tasks: Sequence[Task], items: Sequence[Item], out: Path, *, say: Progress | None = None
 ) -> None:
     """Build the base from these papers and write it to `out`; see `build_base`.
 
@@ -50,9 +45,7 @@ def build_paper_base(
     build_base(recipe, paper_conversations(recipe, tasks, items), out, say=say)
 
 
-def paper_conversations(
-    recipe: PaperBaseRecipe, tasks: Sequence[Task], items: Sequence[Item]
-) -> list[Conversation]:
+def paper_conversations(recipe: PaperBaseRecipe, tasks: Sequence[Task], items: Sequence[Item]) -> list[Conversation]:
     """Make one conversation a paper: its prompt for a task, and an answer that has nothing to do with its labels.
 
     The answer has random labels and a random confidence, or words of the abstract.
@@ -66,8 +59,7 @@ def paper_conversations(
         task = tasks[i % len(tasks)]
         *drawn, sure, broken = unit[width * i : width * (i + 1)].tolist()
         said = tuple(
-            subject.labels[int(each * len(subject.labels))]
-            for subject, each in zip(task.subjects, drawn, strict=True)
+            subject.labels[int(each * len(subject.labels))] for subject, each in zip(task.subjects, drawn, strict=True)
         )
         answer = task.contract.answer_text(said, tuple(Confidence)[int(sure * len(Confidence))])
         if broken < recipe.broken:

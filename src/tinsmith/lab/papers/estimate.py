@@ -67,9 +67,7 @@ def minutes(plan: Plan, prompt_tokens: int | None = None, *, forks: int = 1) -> 
 
 @lru_cache
 def _prompt_tokens(folder: Path, at: At) -> int:
-    lengths = [
-        len(row.title) + len(row.abstract or "") for row in Slice.open(folder).rows(Split.TRAIN)
-    ]
+    lengths = [len(row.title) + len(row.abstract or "") for row in Slice.open(folder).rows(Split.TRAIN)]
     read = sum(lengths) / CHARACTERS_PER_TOKEN[at] / max(1, len(lengths))
     return ASKING_TOKENS[at] + round(read)
 

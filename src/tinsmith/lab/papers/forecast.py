@@ -29,9 +29,7 @@ def forecast(plan: Plan, source: Slice) -> list[str]:
         return []
     every = task_asked(plan).alone
     return [
-        line if len(every) == 1 else f"{task.name}: {line}"
-        for task in every
-        for line in _forecast(task, plan, source)
+        line if len(every) == 1 else f"{task.name}: {line}" for task in every for line in _forecast(task, plan, source)
     ]
 
 
@@ -40,9 +38,7 @@ def _forecast(task: Task, plan: Plan, source: Slice) -> list[str]:
     score = _baseline(task, source)
     if score is None:
         return []
-    optimum = reward_optimum(
-        _posteriors(task, score), lambda: make_reward(reward, task, **plan.reward_settings)
-    )
+    optimum = reward_optimum(_posteriors(task, score), lambda: make_reward(reward, task, **plan.reward_settings))
     shares = optimum.policy.class_score(ClassMetric.PREDICTED_SHARE)
     recalls = optimum.policy.class_score(ClassMetric.RECALL)
     told = ", ".join(
@@ -74,9 +70,7 @@ def _baseline(task: Task, source: Slice) -> BaselineScore | None:
 
 def _posteriors(task: Task, score: BaselineScore) -> Posteriors:
     labels = task.labels
-    counts = np.array(
-        [[score.confusion[gold][said] for gold in labels] for said in labels], dtype=np.float64
-    )
+    counts = np.array([[score.confusion[gold][said] for gold in labels] for said in labels], dtype=np.float64)
     counts = counts[counts.sum(axis=1) > 0]
     totals = counts.sum(axis=1)
     return Posteriors.of(labels, counts / totals[:, None], totals)

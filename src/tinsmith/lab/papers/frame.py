@@ -13,12 +13,7 @@ from tinsmith.lab.settings import Selection
 from tinsmith.types.errors import ConfigError
 from tinsmith.types.fingerprints import LATER
 
-SELECTIONS: Final = (
-    Selection.MACRO_F1,
-    Selection.BALANCED_ACCURACY,
-    Selection.MIN_CLASS_RECALL,
-    Selection.LAST,
-)
+SELECTIONS: Final = (Selection.MACRO_F1, Selection.BALANCED_ACCURACY, Selection.MIN_CLASS_RECALL, Selection.LAST)
 """What a checkpoint can be chosen by: the mean of both tasks, of the smallest recall the smaller one."""
 
 
@@ -48,12 +43,7 @@ class Frame(RunFrame):
         Raises:
             ConfigError: one of its names is unknown.
         """
-        task = make_task(
-            self.task,
-            prompt=self.prompt,
-            contract=self.contract,
-            with_metadata=self.with_metadata,
-        )
+        task = make_task(self.task, prompt=self.prompt, contract=self.contract, with_metadata=self.with_metadata)
         lines = tuple(line.strip() for line in self.prompt_lines.splitlines() if line.strip())
         return replace(task, prompt_lines=lines)
 
@@ -80,9 +70,7 @@ class JointFrame(RunFrame):
         Raises:
             ConfigError: one of its names is unknown.
         """
-        return make_joint_task(
-            prompt=self.prompt, contract=self.contract, with_metadata=self.with_metadata
-        )
+        return make_joint_task(prompt=self.prompt, contract=self.contract, with_metadata=self.with_metadata)
 
 
 def require_selection(select_by: Selection) -> None:

@@ -48,9 +48,7 @@ _SMALL_RL: Final[Values] = MappingProxyType(
     }
 )
 
-_SHORT: Final[Values] = MappingProxyType(
-    {"prompt": "short", "contract": "two_key", "max_tokens": 40}
-)
+_SHORT: Final[Values] = MappingProxyType({"prompt": "short", "contract": "two_key", "max_tokens": 40})
 
 SEED_RL: Final[Values] = MappingProxyType(
     {
@@ -92,15 +90,8 @@ LABEL_KINDS: Final[Mapping[Kind, KindEntry]] = MappingProxyType(
     {
         Kind.RL: KindEntry(
             keys=Keys(Frame, RlSettings, without=OPTIONS),
-            values={
-                At.NANO: _NANO_RL,
-                At.SMALL: _SMALL_RL,
-                At.SEED: SEED_RL,
-            },
-            forced={
-                At.NANO: _BRIEF,
-                At.SMALL: _SHORT,
-            },
+            values={At.NANO: _NANO_RL, At.SMALL: _SMALL_RL, At.SEED: SEED_RL},
+            forced={At.NANO: _BRIEF, At.SMALL: _SHORT},
             named_reward=True,
         ),
         Kind.SFT: KindEntry(
@@ -140,10 +131,7 @@ LABEL_KINDS: Final[Mapping[Kind, KindEntry]] = MappingProxyType(
                     "train_items": 5000,
                 },
             },
-            forced={
-                At.NANO: _BRIEF,
-                At.SMALL: _SHORT,
-            },
+            forced={At.NANO: _BRIEF, At.SMALL: _SHORT},
         ),
     }
 )
@@ -159,15 +147,10 @@ JOINT_KINDS: Final[Mapping[Kind, KindEntry]] = MappingProxyType(
     {
         Kind.JOINT: KindEntry(
             keys=Keys(JointFrame, RlSettings, without=BY_EXAMPLE | OPTIONS | {"gradient", "task"}),
-            values={
-                At.NANO: _NANO_RL,
-                At.SEED: SEED_RL,
-            },
-            forced={
-                At.NANO: {"prompt": "brief", "max_tokens": 64},
-            },
+            values={At.NANO: _NANO_RL, At.SEED: SEED_RL},
+            forced={At.NANO: {"prompt": "brief", "max_tokens": 64}},
             named_reward=True,
-        ),
+        )
     }
 )
 """On both labels: a pair has no gradient that is exact, and no example that supervised steps would follow.

@@ -98,9 +98,7 @@ def _sidecar(rows: Sequence[PaperRow], causes: Sequence[str], split: Split) -> p
 def _card(made: Planted, cards: Mapping[Split, SplitCard]) -> SliceCard:
     pool = {label: sum(card.disruption[label] for card in cards.values()) for label in _LABELS}
     return SliceCard(
-        settings=SliceSettings(
-            task=Task.DISRUPTION, thresholds=Thresholds(cut=SEED_CUT), per_class=None
-        ),
+        settings=SliceSettings(task=Task.DISRUPTION, thresholds=Thresholds(cut=SEED_CUT), per_class=None),
         disruption_rule=made.rule,
         novelty_rule="there are no labels of novelty",
         citations_from="source",

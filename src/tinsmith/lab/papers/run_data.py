@@ -56,11 +56,7 @@ class PaperData:
 
     def config(self) -> Mapping[str, object]:
         """See RunData."""
-        frame, task, rewards = (
-            on_papers(self.plan),
-            task_asked(self.plan),
-            self.plan.reward_settings,
-        )
+        frame, task, rewards = (on_papers(self.plan), task_asked(self.plan), self.plan.reward_settings)
         return {
             "task": {
                 "name": task.name,
@@ -119,17 +115,13 @@ class PaperData:
         if self.source is not None:
             copy_baselines(self.source, folder)
 
-    def course(
-        self, tokenizer: PreTrainedTokenizerBase, folder: RunFolder, connection: Connection
-    ) -> LabelCourse:
+    def course(self, tokenizer: PreTrainedTokenizerBase, folder: RunFolder, connection: Connection) -> LabelCourse:
         """See RunData."""
         del folder, connection
         plan = self.plan
         reward: LabelReward | None = None
         if plan.entry.named_reward:
-            reward = make_label_reward(
-                on_papers(plan).reward, task_asked(plan), **plan.reward_settings
-            )
+            reward = make_label_reward(on_papers(plan).reward, task_asked(plan), **plan.reward_settings)
         study = LabelledPapers(
             task=task_asked(plan),
             papers=self.papers,

@@ -78,9 +78,7 @@ def labelled(papers: Sequence[AnyPaper], y: Sequence[str] | None, task: Task) ->
     if wrong is not None:
         raise DataError("no such label", field="y", value=wrong, allowed=", ".join(task.labels))
     if len(golds) != len(listed):
-        raise DataError(
-            "every paper needs one label", field="y", value=len(golds), allowed=str(len(listed))
-        )
+        raise DataError("every paper needs one label", field="y", value=len(golds), allowed=str(len(listed)))
     return [
         Item(paper=_paper(paper), golds=(gold,), hidden=_hidden(paper))
         for paper, gold in zip(listed, golds, strict=True)
@@ -89,15 +87,10 @@ def labelled(papers: Sequence[AnyPaper], y: Sequence[str] | None, task: Task) ->
 
 def unlabelled(papers: Sequence[AnyPaper], task: Task) -> list[Item]:
     """Return papers to ask about; their gold label is the task's first and means nothing."""
-    return [
-        Item(paper=_paper(paper), golds=(task.labels[0],), hidden=_hidden(paper))
-        for paper in _listed(papers)
-    ]
+    return [Item(paper=_paper(paper), golds=(task.labels[0],), hidden=_hidden(paper)) for paper in _listed(papers)]
 
 
-def split_items(
-    items: list[Item], held_out: float, seed: int, *, shuffle_seed: int | None
-) -> Papers:
+def split_items(items: list[Item], held_out: float, seed: int, *, shuffle_seed: int | None) -> Papers:
     """Hold `held_out` of the papers out: half to choose by, half to test; the order of all splits is the list's.
 
     Raises:
@@ -125,17 +118,12 @@ def split_items(
 def items_identity(papers: Papers) -> dict[str, object]:
     """Return what says which papers these are, with their labels."""
     splits = {each.name: list(getattr(papers, each.name)) for each in fields(Papers)}
-    return {
-        "sha256": sha256_of(splits),
-        "rows": {name: len(items) for name, items in splits.items()},
-    }
+    return {"sha256": sha256_of(splits), "rows": {name: len(items) for name, items in splits.items()}}
 
 
 def _listed(papers: Sequence[AnyPaper]) -> list[AnyPaper]:
     if isinstance(papers, LoadedSlice):
-        raise DataError(
-            "name one split of the slice", field="papers", fix="papers.test, for example"
-        )
+        raise DataError("name one split of the slice", field="papers", fix="papers.test, for example")
     return list(papers)
 
 

@@ -115,16 +115,11 @@ def nano_base(recipe: PaperBaseRecipe, task: LabTask, papers: Papers, say: Say) 
 
 def slice_identity(source: Slice) -> dict[str, object]:
     """Return what says which papers these are, wherever they lie."""
-    return {
-        "sha256": source.card.sha256,
-        "rows": {split.value: source.card.splits[split].rows for split in Split},
-    }
+    return {"sha256": source.card.sha256, "rows": {split.value: source.card.splits[split].rows for split in Split}}
 
 
 def shuffled(items: list[Item], seed: int) -> list[Item]:
     """Return the same papers in the same order, with their labels shuffled among them; two of a paper stay together."""
     bits = random_bits(derive(seed, "shuffled labels"), len(items))
     places = sorted(range(len(items)), key=lambda place: int(bits[place]))
-    return [
-        replace(item, golds=items[other].golds) for item, other in zip(items, places, strict=True)
-    ]
+    return [replace(item, golds=items[other].golds) for item, other in zip(items, places, strict=True)]

@@ -25,9 +25,7 @@ from tinsmith.types.seeds import derive
 def paid(items: Sequence[Item]) -> dict[str, Fraction]:
     """Return what a right answer earns, by label, where these papers are trained on."""
     counts = Counter(one.gold for one in items)
-    return {
-        label: Fraction(len(items), len(counts) * count) for label, count in sorted(counts.items())
-    }
+    return {label: Fraction(len(items), len(counts) * count) for label, count in sorted(counts.items())}
 
 
 def halves_of(items: Sequence[Item], seed: int) -> tuple[list[str], list[str]]:
@@ -94,12 +92,7 @@ class AskedPapers:
             self.client,
             study,
             asked,
-            Sampling(
-                samples=self.samples,
-                max_tokens=self.max_tokens,
-                temperature=self.temperature,
-                seed=seed,
-            ),
+            Sampling(samples=self.samples, max_tokens=self.max_tokens, temperature=self.temperature, seed=seed),
         )
         found: dict[str, Fraction] = {}
         for item, group in zip(asked, groups, strict=True):

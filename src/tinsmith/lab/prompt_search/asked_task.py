@@ -41,9 +41,7 @@ class AskedTask:
         """
         asked = [self._under(document, self.items[name]) for name in items]
         subject = UserSubject(
-            task=self.task,
-            split=UserSplit(train=tuple(asked), held_out=(), repeated=0),
-            renderer=self.renderer,
+            task=self.task, split=UserSplit(train=tuple(asked), held_out=(), repeated=0), renderer=self.renderer
         )
         groups = sample_groups(
             self.client,
@@ -58,11 +56,7 @@ class AskedTask:
         )
         found: dict[str, Fraction] = {}
         for name, group in zip(items, groups, strict=True):
-            earned = [
-                Fraction(repr(one.answer.earned.total))
-                for one in group
-                if not isinstance(one, Failure)
-            ]
+            earned = [Fraction(repr(one.answer.earned.total)) for one in group if not isinstance(one, Failure)]
             if earned:
                 found[name] = sum(earned, Fraction()) / len(earned)
         return found

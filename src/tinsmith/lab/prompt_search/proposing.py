@@ -92,13 +92,7 @@ class Grammar:
 
 
 def _all_of(wish: Wish) -> Wish:
-    return Wish(
-        document=wish.document,
-        examples=(),
-        rejected=wish.rejected,
-        count=2**31,
-        seed=wish.seed,
-    )
+    return Wish(document=wish.document, examples=(), rejected=wish.rejected, count=2**31, seed=wish.seed)
 
 
 @dataclass(slots=True)

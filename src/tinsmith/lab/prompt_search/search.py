@@ -53,9 +53,7 @@ class SearchSettings(msgspec.Struct, frozen=True, kw_only=True):
     def __post_init__(self) -> None:
         for name in ("steps", "batch", "candidates", "least_edits", "gate"):
             if getattr(self, name) < 1:
-                raise ConfigError(
-                    "a search needs one or more of these", field=name, value=getattr(self, name)
-                )
+                raise ConfigError("a search needs one or more of these", field=name, value=getattr(self, name))
         if self.most_edits < self.least_edits:
             raise ConfigError(
                 "fewer edits are made in later steps, not more",
@@ -190,17 +188,13 @@ class Search:
         edits = self.proposer(
             Wish(
                 document=document,
-                examples=[
-                    Example(prompt=self.prompts[name], earned=float(now[name])) for name in worst
-                ],
+                examples=[Example(prompt=self.prompts[name], earned=float(now[name])) for name in worst],
                 rejected=frozenset(self._rejected),
                 count=settings.candidates,
                 seed=derive(settings.seed, "proposed", step),
             )
         )
-        tried = [
-            Tried(edit=edit, gain=self._gain(edit, document, now, batch, seed)) for edit in edits
-        ]
+        tried = [Tried(edit=edit, gain=self._gain(edit, document, now, batch, seed)) for edit in edits]
         best = sorted((one for one in tried if one.gain > 0), key=lambda one: (-one.gain, one.edit))
         after, made = edited(document, tuple(one.edit for one in best[:most]))
         if not made:
@@ -213,17 +207,13 @@ class Search:
         told = _told(step, most, tried, made, asked, values, accepted=accepted)
         return (after if accepted else document), told
 
-    def _gain(
-        self, edit: Edit, document: Document, now: Earned, batch: Sequence[str], seed: int
-    ) -> float:
+    def _gain(self, edit: Edit, document: Document, now: Earned, batch: Sequence[str], seed: int) -> float:
         after = edit.applied(document)
         assert after is not None, "a proposer proposes what can be made"
         before, gained = _on_both(now, self._score(after, batch, seed))
         return float(gained - before)
 
-    def _paired(
-        self, first: Document, second: Document, items: Sequence[str], when: int | str
-    ) -> tuple[float, float]:
+    def _paired(self, first: Document, second: Document, items: Sequence[str], when: int | str) -> tuple[float, float]:
         """Return what two documents earn on the same questions, answered with the same seeds."""
         seed = derive(self.settings.seed, "gate answers", when)
         one = self._score(first, items, seed)
@@ -270,7 +260,5 @@ def _on_both(first: Earned, second: Earned) -> tuple[Fraction, Fraction]:
     shared = [name for name in first if name in second]
     if not shared:
         return Fraction(), Fraction()
-    means = [
-        sum((one[name] for name in shared), Fraction()) / len(shared) for one in (first, second)
-    ]
+    means = [sum((one[name] for name in shared), Fraction()) / len(shared) for one in (first, second)]
     return means[0], means[1]

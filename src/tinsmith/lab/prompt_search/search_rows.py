@@ -102,9 +102,7 @@ def _log(one: Searched) -> Block:
             str(step.most_edits),
             "; ".join(map(str, step.made)) or "nothing helped",
             "not asked" if step.before is None else f"{step.before:.3f}",
-            "not asked"
-            if step.before is None or step.after is None
-            else signed(step.after - step.before),
+            "not asked" if step.before is None or step.after is None else signed(step.after - step.before),
             "yes" if step.accepted else "no",
         )
         for step in one.steps

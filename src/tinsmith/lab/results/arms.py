@@ -174,10 +174,7 @@ def _names(groups: Sequence[Sequence[Run]]) -> list[str]:
         named.append(f"{config.title} ({told})" if told else config.title)
     # Whatever is still alike gets a number.
     places = [named[: place + 1].count(name) for place, name in enumerate(named)]
-    return [
-        f"{name} [{place}]" if named.count(name) > 1 else name
-        for name, place in zip(named, places, strict=True)
-    ]
+    return [f"{name} [{place}]" if named.count(name) > 1 else name for name, place in zip(named, places, strict=True)]
 
 
 def _told_apart(config: Config) -> dict[str, object]:

@@ -50,9 +50,7 @@ def unpaired(score: BaselineScore, other: Runs) -> Runs:
         row = score.confusion.get(label, {})
         shares = np.array([row.get(answer, 0.0) for answer in other.labels])
         dealt = np.repeat(np.arange(len(other.labels)), _apportioned(shares, len(papers)))
-        random = np.random.Generator(
-            np.random.PCG64(derive(0, "unpaired", score.baseline.value, label))
-        )
+        random = np.random.Generator(np.random.PCG64(derive(0, "unpaired", score.baseline.value, label)))
         codes[papers] = random.permutation(dealt)
     return Runs(_name(score), other.labels, other.items, other.golds, codes[None])
 
@@ -61,8 +59,7 @@ def pairing_words(pairs: Sequence[tuple[Run, Runs]]) -> str:
     """Say how runs, with their answers, are compared with their slices' baselines; empty where none is."""
     judged = [
         all(
-            score.baseline in run.baseline_answers
-            and _all_kept(run.baseline_answers[score.baseline], answers)
+            score.baseline in run.baseline_answers and _all_kept(run.baseline_answers[score.baseline], answers)
             for score in run.baselines.scores
             if score.baseline in RIVALS
         )

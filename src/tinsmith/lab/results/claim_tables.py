@@ -23,9 +23,7 @@ _WORDS: Final = {
         "shuffled labels. The difference is that to whichever of these comes nearest."
     ),
 }
-_ALONE: Final = (
-    "No claim is judged: the run has no answers to the test split, or its slice has no baselines."
-)
+_ALONE: Final = "No claim is judged: the run has no answers to the test split, or its slice has no baselines."
 
 
 def claim_sentence(claim: Claim) -> str:
@@ -37,9 +35,7 @@ def claim_sentence(claim: Claim) -> str:
 
 
 def claim_blocks(
-    judged: Sequence[Judged],
-    metric: str = METRIC.value,
-    empty: Mapping[ClaimKind, str] | None = None,
+    judged: Sequence[Judged], metric: str = METRIC.value, empty: Mapping[ClaimKind, str] | None = None
 ) -> tuple[Block, ...]:
     """Return both kinds of claim under their own headings; `empty` says why there is none of a kind."""
     blocks: list[Block] = []
@@ -62,15 +58,12 @@ def _row(one: Judged) -> ClaimRow:
         claim=one.words,
         allowed=allowed,
         difference="missing" if one.value is None else f"{one.value:+.3f}",
-        interval=""
-        if one.interval is None
-        else f"{one.interval.low:+.3f} to {one.interval.high:+.3f}",
+        interval="" if one.interval is None else f"{one.interval.low:+.3f} to {one.interval.high:+.3f}",
         p_holm="missing" if one.p_holm is None else _probability(one.p_holm),
         num_items="missing" if one.num_items is None else f"{one.num_items:,}",
         scope=one.scope,
         note=one.note,
-        reasons=tuple(_sentence(check) for check in one.checks if allowed or not check.passed)
-        or one.reasons,
+        reasons=tuple(_sentence(check) for check in one.checks if allowed or not check.passed) or one.reasons,
         passed=() if allowed else tuple(_sentence(check) for check in one.checks if check.passed),
     )
 

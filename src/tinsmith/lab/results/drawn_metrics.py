@@ -52,9 +52,7 @@ class Drawn:
 
 def series(run: Run, key: str) -> tuple[tuple[int, ...], tuple[float, ...]]:
     """Return the steps that have a value of `key`, and the values."""
-    found = [
-        (step, value) for step, row in run.metrics.items() if (value := row.get(key)) is not None
-    ]
+    found = [(step, value) for step, row in run.metrics.items() if (value := row.get(key)) is not None]
     return tuple(step for step, _ in found), tuple(value for _, value in found)
 
 
@@ -79,8 +77,7 @@ def drawn_plates(run: Run, figures: Sequence[Drawn], prefix: str = "") -> list[P
     return [
         plate
         for drawn in figures
-        if drawn.only in (None, run.config.kind)
-        and (plate := drawn_plate(run, drawn, prefix)) is not None
+        if drawn.only in (None, run.config.kind) and (plate := drawn_plate(run, drawn, prefix)) is not None
     ]
 
 
@@ -100,13 +97,9 @@ def lines_of(drawn: Drawn, source: Source, labels: Sequence[str] = ()) -> list[L
     """Return the lines of a figure, those of a class in its colour."""
     if drawn.by_class:
         found = [
-            source(f"{drawn.by_class}/{label}", label, class_mark(label, place))
-            for place, label in enumerate(labels)
+            source(f"{drawn.by_class}/{label}", label, class_mark(label, place)) for place, label in enumerate(labels)
         ]
-        return [
-            *found,
-            *([source(drawn.invalid, "invalid", INVALID_MARK)] if drawn.invalid else []),
-        ]
+        return [*found, *([source(drawn.invalid, "invalid", INVALID_MARK)] if drawn.invalid else [])]
     if drawn.marks:
         marks = [BLACK if place is None else series_mark(place) for place in drawn.marks]
         return [source(*named, mark) for named, mark in zip(drawn.lines, marks, strict=True)]
@@ -120,12 +113,7 @@ def lines_of(drawn: Drawn, source: Source, labels: Sequence[str] = ()) -> list[L
 
 
 def chart_plate(
-    drawn: Drawn,
-    lines: Sequence[Line],
-    *,
-    prefix: str = "",
-    flags: Sequence[Flag] = (),
-    small: bool = False,
+    drawn: Drawn, lines: Sequence[Line], *, prefix: str = "", flags: Sequence[Flag] = (), small: bool = False
 ) -> Plate:
     """Draw lines, or say what is missing."""
     svg = chart_svg(
@@ -149,11 +137,7 @@ def chart_plate(
 
 def last_values(lines: Sequence[Line]) -> str:
     """Say the first and last value of every line, for a screen reader."""
-    told = [
-        f"{one.label} from {one.values[0]:.3f} to {one.values[-1]:.3f}"
-        for one in lines
-        if one.values
-    ]
+    told = [f"{one.label} from {one.values[0]:.3f} to {one.values[-1]:.3f}" for one in lines if one.values]
     return ", ".join(told)
 
 

@@ -8,9 +8,7 @@ from tinsmith.lab.results.gathering import Cause
 from tinsmith.pages.tables import Table, TableRow, column, text, whole
 
 
-def failures_table(
-    failures: Mapping[Cause, int], *, what: str = "rollout", where: str = "score"
-) -> Table | None:
+def failures_table(failures: Mapping[Cause, int], *, what: str = "rollout", where: str = "score") -> Table | None:
     """Return how many failed for each cause, in the order given; None where none did.
 
     `what` they are called on the page, and `where` what they are left out of.

@@ -25,14 +25,7 @@ SHOWN = 2000
 
 _ROUNDING = 1e-9
 _PARSED = frozenset(
-    {
-        Outcome.OK,
-        Outcome.NOT_OBJECT,
-        Outcome.BAD_KEYS,
-        Outcome.BAD_LABEL,
-        Outcome.BAD_CONFIDENCE,
-        Outcome.BAD_VALUE,
-    }
+    {Outcome.OK, Outcome.NOT_OBJECT, Outcome.BAD_KEYS, Outcome.BAD_LABEL, Outcome.BAD_CONFIDENCE, Outcome.BAD_VALUE}
 )
 
 
@@ -85,9 +78,7 @@ def gather(run: Run, subject: str | None = None) -> Gathered:
             again += rollout.prompt_id in kept
             kept.setdefault(rollout.prompt_id, _answered(rollout))
     if again:
-        notes.append(
-            f"{again} evaluation rollouts answer a paper again; the first answer is counted."
-        )
+        notes.append(f"{again} evaluation rollouts answer a paper again; the first answer is counted.")
     return Gathered(
         evaluations=_evaluations(run, answers, notes),
         failures=dict(sorted(failures.items())),
@@ -189,12 +180,6 @@ class _Chooser:
         order = {split.value: place for place, split in enumerate(Split)}
         return tuple(
             sorted(
-                taken[:SHOWN],
-                key=lambda one: (
-                    order.get(one.split, len(order)),
-                    one.step,
-                    one.prompt_id,
-                    one.sample,
-                ),
+                taken[:SHOWN], key=lambda one: (order.get(one.split, len(order)), one.step, one.prompt_id, one.sample)
             )
         )

@@ -19,16 +19,7 @@ from tinsmith.lab.runs.kinds import Kind
 from tinsmith.lab.runs.records import Config, Split
 from tinsmith.pages.wording import listed
 from tinsmith.stats.estimates import Bootstrap
-from tinsmith.stats.gate.claim import (
-    Check,
-    CheckName,
-    Claim,
-    ClaimKind,
-    Finding,
-    Training,
-    Verdict,
-    claim_words,
-)
+from tinsmith.stats.gate.claim import Check, CheckName, Claim, ClaimKind, Finding, Training, Verdict, claim_words
 from tinsmith.stats.gate.claims import Beats, Learned, judge_beats, judge_learned
 from tinsmith.stats.intervals import Interval
 from tinsmith.stats.rates import Metric
@@ -98,10 +89,7 @@ def judge_arms(arms: Sequence[Arm]) -> tuple[Judged, ...]:
         for name, other in _rivals(second, answers[second.name])
     ]
     controls = {arm.name: _control(arm, arms, answers) for arm in trained}
-    return (
-        *_judged(pairs),
-        *_judged_alone([(arm, answers[arm.name], controls[arm.name]) for arm in trained]),
-    )
+    return (*_judged(pairs), *_judged_alone([(arm, answers[arm.name], controls[arm.name]) for arm in trained]))
 
 
 def _on_one(first: Arm, second: Arm) -> bool:
@@ -225,16 +213,12 @@ def _judged(pairs: Sequence[_Pair]) -> tuple[Judged, ...]:
     prepared = [_prepare(pair) for pair in pairs]
     claims = iter(judge_beats([one for one in prepared if isinstance(one, Beats)], BOOTSTRAP))
     return tuple(
-        _refused(ClaimKind.BEATS, one, *pair.names)
-        if isinstance(one, str)
-        else of_claim(next(claims))
+        _refused(ClaimKind.BEATS, one, *pair.names) if isinstance(one, str) else of_claim(next(claims))
         for pair, one in zip(pairs, prepared, strict=True)
     )
 
 
-def _judged_alone(
-    systems: Sequence[tuple[Arm, Runs | str, _Control | None]],
-) -> tuple[Judged, ...]:
+def _judged_alone(systems: Sequence[tuple[Arm, Runs | str, _Control | None]]) -> tuple[Judged, ...]:
     """Put to the gate, as one family, what each arm learned."""
     claims = iter(
         judge_learned(
@@ -279,13 +263,7 @@ def _prepare(pair: _Pair) -> Beats | str:
         return "the two have no test paper in common"
     if not np.array_equal(first.on(items).golds, second.on(items).golds):
         return "the two have different true labels for the same papers"
-    return Beats(
-        first=first,
-        second=second,
-        metric=METRIC,
-        training=pair.training,
-        parity=pair.arm.parity(),
-    )
+    return Beats(first=first, second=second, metric=METRIC, training=pair.training, parity=pair.arm.parity())
 
 
 def _shared(first: Runs, second: Runs) -> list[str]:
@@ -337,17 +315,9 @@ def _verdicts(kind: ClaimKind, found: Sequence[Judged]) -> str:
     asked = f"Claims that {_ASKED[kind]}"
     if held:
         words = (
-            f"{one.first}{f' over {one.second}' if kind is ClaimKind.BEATS else ''} ({one.value:+.3f})"
-            for one in held
+            f"{one.first}{f' over {one.second}' if kind is ClaimKind.BEATS else ''} ({one.value:+.3f})" for one in held
         )
         return f"{asked}, on {METRIC}: {len(held)} of {len(found)} hold: {listed(list(words))}."
-    missing = sorted(
-        {
-            check.name.value
-            for one in found
-            for check in one.checks
-            if check.finding is Finding.MISSING
-        }
-    )
+    missing = sorted({check.name.value for one in found for check in one.checks if check.finding is Finding.MISSING})
     why = f"; evidence is missing on {listed(missing)}" if missing else ""
     return f"{asked}, on {METRIC}: none of {len(found)} holds{why}."

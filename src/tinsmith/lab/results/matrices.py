@@ -50,9 +50,7 @@ def evaluated_matrices(gathered: Gathered) -> list[Matrix]:
     return found
 
 
-def confusion_blocks(
-    matrices: Sequence[Matrix], empty: str, items: str = "papers"
-) -> tuple[Block, ...]:
+def confusion_blocks(matrices: Sequence[Matrix], empty: str, items: str = "papers") -> tuple[Block, ...]:
     """Return matrices with what they show; `empty` says why there are none."""
     words = f"Rows are true labels; each cell is the share of the row, its {items} below."
     return note(words), Matrices(matrices) if matrices else missing(empty)

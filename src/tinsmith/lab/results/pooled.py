@@ -85,18 +85,12 @@ def _counts(answers: Runs) -> FloatArray:
 def _draws(answers: Runs) -> FloatArray:
     """Return the counts of all resamples, (R, S, K, K + 1)."""
     return resampled_counts(
-        answers.golds,
-        answers.predicted,
-        len(answers.labels),
-        draws=BOOTSTRAP.draws,
-        seed=BOOTSTRAP.seed,
+        answers.golds, answers.predicted, len(answers.labels), draws=BOOTSTRAP.draws, seed=BOOTSTRAP.seed
     )
 
 
 def _measure(values: FloatArray, draws: FloatArray, system: str) -> Measure:
     """Return the mean of `values` (S,) with the interval of `draws` (R, S) over seeds."""
-    interval = percentile(
-        resampled_seeds(draws, seed=BOOTSTRAP.seed, system=system), BOOTSTRAP.level
-    )
+    interval = percentile(resampled_seeds(draws, seed=BOOTSTRAP.seed, system=system), BOOTSTRAP.level)
     mean = float(values.mean())
     return Measure(mean) if interval is None else Measure(mean, interval.low, interval.high)

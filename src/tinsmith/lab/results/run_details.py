@@ -9,18 +9,7 @@ from typing import Final
 
 from tinsmith.lab.results.run_map import status_words, steps_words
 from tinsmith.lab.runs.records import Config, Run
-from tinsmith.pages.document import (
-    Block,
-    Callout,
-    Document,
-    Fold,
-    Pairs,
-    Section,
-    Values,
-    Words,
-    missing,
-    summary,
-)
+from tinsmith.pages.document import Block, Callout, Document, Fold, Pairs, Section, Values, Words, missing, summary
 from tinsmith.pages.tables import Cell, Table, TableRow, column, flattened, number, text, whole
 
 NOTHING_MORE: Final[Mapping[str, Mapping[str, object]]] = MappingProxyType({})
@@ -71,9 +60,7 @@ def run_document(
         sections=(
             summary(story, raised, *top, limits=limits, notes=notes),
             *sections,
-            Section(
-                "details", "Details", [_fold(*each, place) for place, each in enumerate(values)]
-            ),
+            Section("details", "Details", [_fold(*each, place) for place, each in enumerate(values)]),
         ),
     )
 
@@ -93,13 +80,7 @@ def alarms_table(run: Run) -> Table | None:
         return None
     return Table(
         caption="",
-        heads=(
-            text("Alarm"),
-            text("What was seen"),
-            column("step"),
-            column("value"),
-            column("limit"),
-        ),
+        heads=(text("Alarm"), text("What was seen"), column("step"), column("value"), column("limit")),
         rows=tuple(
             TableRow(
                 name=Cell(text=f"A{place}", tags=()),
@@ -129,10 +110,7 @@ def details(run: Run) -> list[tuple[str, list[tuple[str, str]]]]:
         ("Settings", settings),
         ("Reward", config.reward or {}),
         (config.kind.data_words, _fields(data)),
-        (
-            "Identity: the same identity gives the same results",
-            {"identity_sha256": config.identity_sha256, **identity},
-        ),
+        ("Identity: the same identity gives the same results", {"identity_sha256": config.identity_sha256, **identity}),
         ("Hashes of what it left", dict(manifest.hashes) if manifest else {}),
         ("Circumstances: these decide nothing", manifest.circumstances if manifest else {}),
         ("Median seconds of a step", _timings(run)),

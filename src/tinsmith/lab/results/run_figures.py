@@ -83,10 +83,7 @@ _OF_TRAINING: Final = (
         title="Reward by term",
         note="Mean over the training rollouts of a step.",
         told="Mean reward by term",
-        lines=(
-            ("train/reward/total", "total"),
-            *((f"train/reward/{term}", term) for term in TERMS),
-        ),
+        lines=(("train/reward/total", "total"), *((f"train/reward/{term}", term) for term in TERMS)),
         marks=(None, 0, 1, 2, 3),
         unit="reward",
         missing="Missing: no step has a reward.",

@@ -71,11 +71,7 @@ def papers_words(run: Run) -> str:
     name = data.name or (f"slice {data.fingerprint[:12]}" if data.fingerprint else "not stated")
     sizes = [
         f"{count:,} {split}"
-        for count, split in (
-            (data.train, "train"),
-            (data.validation, "validation"),
-            (data.test, "test"),
-        )
+        for count, split in ((data.train, "train"), (data.validation, "validation"), (data.test, "test"))
         if count is not None
     ]
     return f"{name}: {', '.join(sizes)}" if sizes else name
@@ -91,9 +87,7 @@ def _row(arm: Arm, depth: int) -> MapRow:
         question=config.question,
         parent=config.parent or "",
         delta=tuple((key, shown(value)) for key, value in config.delta.items()),
-        overrides=tuple(
-            (key, shown(value)) for key, value in sorted(config.overrides.items()) if key != "seed"
-        ),
+        overrides=tuple((key, shown(value)) for key, value in sorted(config.overrides.items()) if key != "seed"),
         seeds=arm.seeds(),
         status="; ".join(statuses),
     )

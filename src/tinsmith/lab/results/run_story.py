@@ -97,11 +97,7 @@ def _beside_baselines(judged: Sequence[Judged]) -> str:
     even = [one.second for one in judged if one.second not in above and one.second not in below]
     parts = [
         f"{words} {listed(names)}"
-        for words, names in (
-            ("above", above),
-            ("indistinguishable from", even),
-            ("below", below),
-        )
+        for words, names in (("above", above), ("indistinguishable from", even), ("below", below))
         if names
     ]
     return f"Beside the baselines its macro-F1 is {listed(parts)}."
@@ -141,9 +137,7 @@ def _last_evaluation(run: Run) -> Measures:
 
 
 def _contract(run: Run) -> str:
-    values = [
-        value for row in run.metrics.values() if (value := row.get("eval/parse_ok")) is not None
-    ]
+    values = [value for row in run.metrics.values() if (value := row.get("eval/parse_ok")) is not None]
     if not values:
         return ""
     if len(values) == 1:
@@ -153,8 +147,6 @@ def _contract(run: Run) -> str:
 
 def _claims(judged: Sequence[Judged]) -> tuple[str, ...]:
     if not judged:
-        return (
-            "No claim is judged: that takes answers to the test split and the slice's baselines.",
-        )
+        return ("No claim is judged: that takes answers to the test split and the slice's baselines.",)
     why = "What was learned takes a control on shuffled labels too, which only a comparison of runs can bring."
     return (*verdict_words(judged), why)

@@ -23,13 +23,7 @@ BASELINE_WORDS: Mapping[Baseline, tuple[str, str]] = {
 }
 """Every baseline's name on a page, and what it is."""
 
-_TEST = (
-    Split.TEST,
-    Split.TEST_GREEDY,
-    Split.TEST_OFFSET,
-    Split.TEST_LAST,
-    Split.TEST_LAST_GREEDY,
-)
+_TEST = (Split.TEST, Split.TEST_GREEDY, Split.TEST_OFFSET, Split.TEST_LAST, Split.TEST_LAST_GREEDY)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,11 +41,7 @@ def model_systems(run: Run, gathered: Gathered) -> list[System]:
     found = [one for split in _tests(run) if (one := _system(run, gathered, split)) is not None]
     if found:
         return found
-    return [
-        one
-        for split in (Split.EVAL, Split.EVAL_GREEDY)
-        if (one := _system(run, gathered, split)) is not None
-    ]
+    return [one for split in (Split.EVAL, Split.EVAL_GREEDY) if (one := _system(run, gathered, split)) is not None]
 
 
 def _tests(run: Run) -> tuple[Split, ...]:
@@ -150,10 +140,7 @@ def baseline_systems(report: TargetReport) -> list[System]:
 
 
 def snapshot_table(
-    models: Sequence[tuple[str, Sequence[System]]],
-    baselines: TargetReport | None,
-    labels: Sequence[str],
-    caption: str,
+    models: Sequence[tuple[str, Sequence[System]]], baselines: TargetReport | None, labels: Sequence[str], caption: str
 ) -> Table:
     """Return the table: groups of models, then the baselines, with those left out and why."""
     rows: list[TableRow] = []
@@ -182,10 +169,7 @@ def _heads(labels: Sequence[str]) -> tuple[Cell, ...]:
         column("label_match"),
         column("macro-F1"),
         column("balanced accuracy", f"chance {1 / len(labels):.3f}" if labels else ""),
-        *(
-            column("recall", label, label=class_slot(label, place))
-            for place, label in enumerate(labels)
-        ),
+        *(column("recall", label, label=class_slot(label, place)) for place, label in enumerate(labels)),
         column("min recall"),
         column("parse_ok"),
         column("format_strict_ok"),

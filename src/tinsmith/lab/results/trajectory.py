@@ -9,25 +9,13 @@ from tinsmith.lab.results.gathering import Gathered
 from tinsmith.lab.runs.records import Run, Split
 from tinsmith.pages.measures import Measure, from_evaluation
 from tinsmith.pages.palette import class_slot
-from tinsmith.pages.tables import (
-    Cell,
-    RowKind,
-    Table,
-    TableRow,
-    column,
-    measured,
-    number,
-    text,
-    whole,
-)
+from tinsmith.pages.tables import Cell, RowKind, Table, TableRow, column, measured, number, text, whole
 from tinsmith.pages.wording import listed
 
 
 def evaluated_steps(run: Run) -> tuple[int, ...]:
     """Return the steps at which the validation split was answered."""
-    return tuple(
-        step for step, row in run.metrics.items() if row.get("eval/label_match") is not None
-    )
+    return tuple(step for step, row in run.metrics.items() if row.get("eval/label_match") is not None)
 
 
 def trajectory_table(run: Run, gathered: Gathered) -> Table | None:
@@ -41,14 +29,8 @@ def trajectory_table(run: Run, gathered: Gathered) -> Table | None:
         column("label_match"),
         column("macro-F1"),
         column("macro-F1", "greedy"),
-        *(
-            column("share", label, label=class_slot(label, place))
-            for place, label in enumerate(run.labels)
-        ),
-        *(
-            column("recall", label, label=class_slot(label, place))
-            for place, label in enumerate(run.labels)
-        ),
+        *(column("share", label, label=class_slot(label, place)) for place, label in enumerate(run.labels)),
+        *(column("recall", label, label=class_slot(label, place)) for place, label in enumerate(run.labels)),
         column("min recall"),
         column("label MI", "nats"),
         column("parse_ok"),
@@ -88,9 +70,7 @@ def _row(run: Run, gathered: Gathered, step: int, *, chosen: bool) -> TableRow:
     def bare(name: str) -> Cell:
         return number(metrics.get(name))
 
-    alarms = tuple(
-        f"A{place}" for place, alarm in enumerate(run.alarms, start=1) if alarm.step == step
-    )
+    alarms = tuple(f"A{place}" for place, alarm in enumerate(run.alarms, start=1) if alarm.step == step)
     return TableRow(
         name=Cell(text=str(step), under="selected" if chosen else "", tags=alarms),
         cells=(

@@ -41,11 +41,7 @@ def views_svg(name: str, rows: Sequence[ViewRow], labels: Sequence[str]) -> Mark
     balance = Panel(
         title="Class balance: recall",
         dots=[
-            Dots(
-                label,
-                class_mark(label, place),
-                [row.measures.get(f"recall/{label}") for row in rows],
-            )
+            Dots(label, class_mark(label, place), [row.measures.get(f"recall/{label}") for row in rows])
             for place, label in enumerate(labels)
         ],
         limits=[Limit(1 / len(labels), "chance")] if labels else (),
@@ -58,9 +54,7 @@ def views_svg(name: str, rows: Sequence[ViewRow], labels: Sequence[str]) -> Mark
         high=min(max(0.1, highest * 1.15), 1.0),
     )
     told = "; ".join(f"{row.name}: {_told(row.measures, labels)}" for row in rows)
-    return dots_svg(
-        name, f"Three views. {told}.", [row.name for row in rows], [contract, balance, reliability]
-    )
+    return dots_svg(name, f"Three views. {told}.", [row.name for row in rows], [contract, balance, reliability])
 
 
 def run_views(run: Run, gathered: Gathered) -> Markup | None:

@@ -67,10 +67,7 @@ class LabelReward:
         Raises:
             DataError: a label is none of its subject's, or the lengths differ.
         """
-        by_subject = [
-            reward.score(*_alone(items, answers, place))
-            for place, reward in enumerate(self.rewards)
-        ]
+        by_subject = [reward.score(*_alone(items, answers, place)) for place, reward in enumerate(self.rewards)]
         return [_together(terms) for terms in zip(*by_subject, strict=True)]
 
     def update(self, items: Sequence[Item], answers: Sequence[Answer]) -> None:
@@ -109,9 +106,7 @@ def make_label_reward(name: str, task: Task, **settings: object) -> LabelReward:
     return LabelReward(task, [make_reward(name, one, **settings) for one in task.alone])
 
 
-def _alone(
-    items: Sequence[Item], answers: Sequence[Answer], place: int
-) -> tuple[list[str], list[Answer]]:
+def _alone(items: Sequence[Item], answers: Sequence[Answer], place: int) -> tuple[list[str], list[Answer]]:
     return [item.golds[place] for item in items], [answer.alone(place) for answer in answers]
 
 
@@ -119,10 +114,4 @@ def _together(terms: tuple[Terms, ...]) -> LabelTerms:
     if len(terms) == 1:
         return terms[0]
     one, other = terms
-    return JointTerms(
-        parse=one.parse,
-        contract=one.contract,
-        disruption=one.task,
-        novelty=other.task,
-        think=one.think,
-    )
+    return JointTerms(parse=one.parse, contract=one.contract, disruption=one.task, novelty=other.task, think=one.think)

@@ -84,9 +84,7 @@ class MacroF1Influence(Objective):
     def task_terms(self, view: View) -> Matrix:
         """See Objective."""
         shares, labels = view.shares, range(view.shares.size)
-        half = [
-            0.5 * self.scale / max(shares.truth(k) + shares.said(k), self.floor) for k in labels
-        ]
+        half = [0.5 * self.scale / max(shares.truth(k) + shares.said(k), self.floor) for k in labels]
         f1 = [shares.f1(k) for k in labels]
         return [[self._clipped(half[k] * (2.0 * (y == k) - f1[k])) for k in labels] for y in labels]
 
@@ -129,9 +127,7 @@ class MinRecallDual(Objective):
     def task_terms(self, view: View) -> Matrix:
         """See Objective."""
         size = view.shares.size
-        right = [
-            _RIGHT * (1.0 + view.duals[y] / (size * view.prior[y])) + _WRONG for y in range(size)
-        ]
+        right = [_RIGHT * (1.0 + view.duals[y] / (size * view.prior[y])) + _WRONG for y in range(size)]
         return [[right[y] if y == k else _WRONG for k in range(size)] for y in range(size)]
 
     def first_duals(self, size: int) -> tuple[float, ...]:

@@ -51,30 +51,18 @@ REWARDS: Final[Mapping[str, RewardKind]] = MappingProxyType(
         "soft": RewardKind(about="the contract, mildly the right label", table=SOFT),
         "strong": RewardKind(about="the right label, whatever its class", table=STRONG),
         "exp5": RewardKind(
-            about="the right label, three times as much for the first class",
-            table=STRONG,
-            first_weight=EXP5_WEIGHT,
+            about="the right label, three times as much for the first class", table=STRONG, first_weight=EXP5_WEIGHT
         ),
-        "macro_f1": RewardKind(
-            about="what raises the macro-F1", table=STRONG, objective=MacroF1Influence
-        ),
+        "macro_f1": RewardKind(about="what raises the macro-F1", table=STRONG, objective=MacroF1Influence),
         "prior_matching": RewardKind(
-            about="the right label, and labels in their known shares",
-            table=STRONG,
-            objective=PriorMatching,
+            about="the right label, and labels in their known shares", table=STRONG, objective=PriorMatching
         ),
         "dual": RewardKind(
-            about="the right label, with every recall at least tau",
-            table=STRONG,
-            objective=MinRecallDual,
+            about="the right label, with every recall at least tau", table=STRONG, objective=MinRecallDual
         ),
-        "g_mean": RewardKind(
-            about="what raises the product of the recalls", table=STRONG, objective=GMeanInfluence
-        ),
+        "g_mean": RewardKind(about="what raises the product of the recalls", table=STRONG, objective=GMeanInfluence),
         "inverse_share": RewardKind(
-            about="the right label, more where it is said seldom",
-            table=STRONG,
-            objective=InverseShare,
+            about="the right label, more where it is said seldom", table=STRONG, objective=InverseShare
         ),
     }
 )
@@ -97,9 +85,7 @@ def make_reward(name: str, task: Task, **settings: object) -> Reward:
     [3.05, -0.55, -0.55]
     """
     if name not in REWARDS:
-        raise ConfigError(
-            "there is no such reward", field="reward", value=name, allowed=", ".join(REWARDS)
-        )
+        raise ConfigError("there is no such reward", field="reward", value=name, allowed=", ".join(REWARDS))
     kind = REWARDS[name]
     for setting in settings:
         if setting not in kind.settings:
@@ -123,9 +109,7 @@ def make_reward(name: str, task: Task, **settings: object) -> Reward:
     return SetReward(name, labels, kind.objective(**numbers), memory, kind.table)
 
 
-def _weights(
-    kind: RewardKind, labels: Sequence[str], settings: Mapping[str, object]
-) -> tuple[float, ...]:
+def _weights(kind: RewardKind, labels: Sequence[str], settings: Mapping[str, object]) -> tuple[float, ...]:
     weights = {label: 1.0 for label in labels} | {labels[0]: kind.first_weight}
     if "class_weights" in settings:
         weights = {label: 1.0 for label in labels}
@@ -134,12 +118,7 @@ def _weights(
 
 
 def _shares(
-    key: str,
-    settings: Mapping[str, object],
-    labels: Sequence[str],
-    default: tuple[float, ...],
-    *,
-    positive: bool,
+    key: str, settings: Mapping[str, object], labels: Sequence[str], default: tuple[float, ...], *, positive: bool
 ) -> tuple[float, ...]:
     if key not in settings:
         return default

@@ -49,12 +49,7 @@ class SetReward:
     """
 
     def __init__(
-        self,
-        name: str,
-        labels: tuple[str, ...],
-        objective: Objective,
-        memory: Memory,
-        table: RewardTable,
+        self, name: str, labels: tuple[str, ...], objective: Objective, memory: Memory, table: RewardTable
     ) -> None:
         """Make it at its start; of `table` only the constants outside the task term are used."""
         self.name = name
@@ -64,10 +59,7 @@ class SetReward:
         self.table = table
         start = ShareTable.independent(memory.prior, memory.first_shares)
         self._state = RewardState(
-            reward=name,
-            labels=labels,
-            confusion=start.cells,
-            duals=objective.first_duals(len(labels)),
+            reward=name, labels=labels, confusion=start.cells, duals=objective.first_duals(len(labels))
         )
 
     def score(self, golds: Sequence[str], answers: Sequence[Answer]) -> list[Terms]:
@@ -91,9 +83,7 @@ class SetReward:
         weight = min(1.0, count / self.memory.window)
         shares = ShareTable(before.confusion).mixed_with(batch, weight)
         duals = self.objective.next_duals(View(shares, self.memory.prior, before.duals))
-        self._state = replace(
-            before, batches=before.batches + 1, confusion=shares.cells, duals=duals
-        )
+        self._state = replace(before, batches=before.batches + 1, confusion=shares.cells, duals=duals)
 
     def state(self) -> RewardState:
         """See Reward."""

@@ -75,14 +75,10 @@ class RewardTable:
     """think, on top of whatever else."""
 
 
-SOFT: Final = RewardTable(
-    unparsed=-1.0, invalid=-0.5, valid=0.25, correct=0.5, wrong=-0.25, think=-1.0
-)
+SOFT: Final = RewardTable(unparsed=-1.0, invalid=-0.5, valid=0.25, correct=0.5, wrong=-0.25, think=-1.0)
 """Totals +0.75, 0, -0.5, -1, and -1 for a think tag. The totals are the source notes'; how they split into
 terms is our choice."""
-STRONG: Final = RewardTable(
-    unparsed=-1.0, invalid=-0.75, valid=0.05, correct=1.0, wrong=-0.6, think=-1.0
-)
+STRONG: Final = RewardTable(unparsed=-1.0, invalid=-0.75, valid=0.05, correct=1.0, wrong=-0.6, think=-1.0)
 """Totals +1.05, -0.55, -0.75, -1. Exp5's +3.05 fixes the split: 0.05 + 3 * 1.0."""
 
 
@@ -135,32 +131,20 @@ class Reward(Protocol):
         ...
 
 
-def indices(
-    labels: Sequence[str], golds: Sequence[str], answers: Sequence[Answer]
-) -> list[tuple[int, int | None]]:
+def indices(labels: Sequence[str], golds: Sequence[str], answers: Sequence[Answer]) -> list[tuple[int, int | None]]:
     """Return (truth, prediction) as positions in the labels; None for an invalid answer.
 
     Raises:
         DataError: see Reward.score.
     """
     if len(golds) != len(answers):
-        raise DataError(
-            "every answer needs a gold label",
-            field="golds",
-            value=len(golds),
-            allowed=str(len(answers)),
-        )
+        raise DataError("every answer needs a gold label", field="golds", value=len(golds), allowed=str(len(answers)))
     position = {label: at for at, label in enumerate(labels)}
     found: list[tuple[int, int | None]] = []
     for gold, answer in zip(golds, answers, strict=True):
         for label in (gold, answer.label):
             if label is not None and label not in position:
-                raise DataError(
-                    "no such label in this task",
-                    field="label",
-                    value=label,
-                    allowed=", ".join(labels),
-                )
+                raise DataError("no such label in this task", field="label", value=label, allowed=", ".join(labels))
         found.append((position[gold], None if answer.label is None else position[answer.label]))
     return found
 
@@ -181,9 +165,7 @@ def terms_of(table: RewardTable, answer: Answer, task: float) -> Terms:
 class TableReward:
     """A reward that looks at one answer at a time and remembers nothing."""
 
-    def __init__(
-        self, name: str, labels: tuple[str, ...], table: RewardTable, weights: tuple[float, ...]
-    ) -> None:
+    def __init__(self, name: str, labels: tuple[str, ...], table: RewardTable, weights: tuple[float, ...]) -> None:
         """Make it; `weights`: one a label, on the *correct* task term of papers of that label."""
         self.name = name
         self.labels = labels
@@ -218,9 +200,7 @@ class TableReward:
         """See Reward."""
         if state is not None:
             self.restore(state)
-        return total_matrix(
-            self.table, [[self._task(y, k) for k in self._range()] for y in self._range()]
-        )
+        return total_matrix(self.table, [[self._task(y, k) for k in self._range()] for y in self._range()])
 
     def _task(self, y: int, k: int) -> float:
         return self.table.correct * self.weights[y] if y == k else self.table.wrong

@@ -41,9 +41,7 @@ def settle(path: Path, if_exists: IfExists) -> IfExists:
     if if_exists is not IfExists.ASK or not holds_run(path):
         return if_exists
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
-        raise _already_there(
-            path, "this folder holds a run already, and there is no terminal to ask at"
-        )
+        raise _already_there(path, "this folder holds a run already, and there is no terminal to ask at")
     choices = [IfExists.RAISE, IfExists.RESUME, IfExists.DELETE]
     while True:
         question = f"{path} holds a run already: {', '.join(choices)}? "

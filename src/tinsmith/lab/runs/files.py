@@ -35,16 +35,5 @@ STATE: Final = "checkpoints"
 
 GROWING: Final = (METRICS, ROLLOUTS, TIMINGS, TRACE)
 """Files that a step appends to, and that a resumed run cuts back."""
-WHOLE: Final = (
-    MANIFEST,
-    BASELINES,
-    BASELINE_ANSWERS,
-    REPORT,
-    LEDGER,
-    TASKS,
-    TASK,
-    SECTIONS,
-    GENERAL,
-    CONFIG,
-)
+WHOLE: Final = (MANIFEST, BASELINES, BASELINE_ANSWERS, REPORT, LEDGER, TASKS, TASK, SECTIONS, GENERAL, CONFIG)
 """Files that are deleted with a run, in this order."""

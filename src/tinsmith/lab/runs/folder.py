@@ -20,16 +20,7 @@ from typing import IO, cast
 import msgspec
 
 from tinsmith.lab.runs.existing_run import IfExists, holds_run, require_room, settle
-from tinsmith.lab.runs.files import (
-    CHECKPOINTS,
-    CONFIG,
-    GROWING,
-    METRICS,
-    ROLLOUTS,
-    STATE,
-    TRACE,
-    WHOLE,
-)
+from tinsmith.lab.runs.files import CHECKPOINTS, CONFIG, GROWING, METRICS, ROLLOUTS, STATE, TRACE, WHOLE
 from tinsmith.lab.service.saved_state import damage, is_saved
 from tinsmith.types.errors import ConfigError, DataError
 from tinsmith.types.fingerprints import file_sha256, sha256_of
@@ -60,12 +51,7 @@ class RunFolder:
 
     @classmethod
     def begin(
-        cls,
-        path: Path,
-        config: Mapping[str, object],
-        *,
-        if_exists: IfExists,
-        say: Callable[[str], None] | None = None,
+        cls, path: Path, config: Mapping[str, object], *, if_exists: IfExists, say: Callable[[str], None] | None = None
     ) -> tuple[RunFolder, Mark | None]:
         """Open a folder for a run; return it and the checkpoint to go on from, if there is one.
 

@@ -44,12 +44,9 @@ class Kind(enum.StrEnum):
     @property
     def data_words(self) -> str:
         """What its data are called."""
-        return {
-            Kind.RLVR: "Tasks",
-            Kind.TASK: "Items",
-            Kind.TASK_SFT: "Items",
-            Kind.TASK_SPARSE: "Items",
-        }.get(self, "Papers")
+        return {Kind.RLVR: "Tasks", Kind.TASK: "Items", Kind.TASK_SFT: "Items", Kind.TASK_SPARSE: "Items"}.get(
+            self, "Papers"
+        )
 
     @property
     def has_baselines(self) -> bool:

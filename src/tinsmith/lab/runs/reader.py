@@ -15,26 +15,9 @@ import msgspec
 
 from tinsmith.data.baselines.answers import read_answers
 from tinsmith.data.baselines.report import Baseline, BaselineReport, TargetReport, read_report
-from tinsmith.lab.runs.files import (
-    BASELINES,
-    CHECKPOINTS,
-    CONFIG,
-    MANIFEST,
-    METRICS,
-    REPORT,
-    ROLLOUTS,
-    TIMINGS,
-)
+from tinsmith.lab.runs.files import BASELINES, CHECKPOINTS, CONFIG, MANIFEST, METRICS, REPORT, ROLLOUTS, TIMINGS
 from tinsmith.lab.runs.kinds import Kind
-from tinsmith.lab.runs.records import (
-    CheckpointRecord,
-    Config,
-    JointRollout,
-    Manifest,
-    RolloutRecord,
-    Row,
-    Run,
-)
+from tinsmith.lab.runs.records import CheckpointRecord, Config, JointRollout, Manifest, RolloutRecord, Row, Run
 from tinsmith.types.errors import DataError
 
 T = TypeVar("T")
@@ -65,9 +48,7 @@ def read_run(folder: Path) -> Run:
     )
 
 
-def read_rollouts(
-    folder: Path, notes: list[str], subject: str | None = None
-) -> Iterator[RolloutRecord]:
+def read_rollouts(folder: Path, notes: list[str], subject: str | None = None) -> Iterator[RolloutRecord]:
     """Yield the rollouts of a run in the order they were written; what is unreadable goes to `notes` at the end.
 
     With a `subject` they are about several labels, and what is said of this one is told.
@@ -149,9 +130,7 @@ def _metrics(folder: Path, notes: list[str]) -> dict[int, Row]:
         else:
             nameless += 1
     if nameless:
-        notes.append(
-            f"{METRICS}: {nameless:,} line{'s' if nameless > 1 else ''} without a step left out."
-        )
+        notes.append(f"{METRICS}: {nameless:,} line{'s' if nameless > 1 else ''} without a step left out.")
     return dict(sorted(steps.items()))
 
 
@@ -167,9 +146,7 @@ def _numbers(line: Mapping[str, object]) -> Row:
 _Answers = Mapping[Baseline, Mapping[str, str]]
 
 
-def read_baselines(
-    folder: Path, config: Config, notes: list[str]
-) -> tuple[TargetReport | None, _Answers]:
+def read_baselines(folder: Path, config: Config, notes: list[str]) -> tuple[TargetReport | None, _Answers]:
     """Read the baselines for the run's own task, with their answers where these were kept."""
     try:
         report = read_report(folder)
@@ -186,9 +163,7 @@ def read_baselines(
     return None, {}
 
 
-def _answers(
-    folder: Path, report: BaselineReport, target: TargetReport, notes: list[str]
-) -> _Answers:
+def _answers(folder: Path, report: BaselineReport, target: TargetReport, notes: list[str]) -> _Answers:
     try:
         return read_answers(folder, report, target.target)
     except DataError as error:

@@ -239,9 +239,7 @@ class Run:
         """The alarms by step: the manifest's, or those in the metrics where the manifest has none yet."""
         found = self.manifest.alarms if self.manifest else ()
         found = found or tuple(_alarms_of(self.metrics))
-        return tuple(
-            sorted(found, key=lambda alarm: (alarm.step or 0, alarm.kind, alarm.label or ""))
-        )
+        return tuple(sorted(found, key=lambda alarm: (alarm.step or 0, alarm.kind, alarm.label or "")))
 
 
 def _alarms_of(metrics: Mapping[int, Row]) -> list[AlarmRecord]:

@@ -87,10 +87,7 @@ class AskedPolicy:
         found: list[Spread] = []
         for begin in range(0, len(texts), _MOST):
             part = range(begin, min(begin + _MOST, len(texts)))
-            body: dict[str, object] = {
-                "model": self.model,
-                "sequences": [list(texts[place]) for place in part],
-            }
+            body: dict[str, object] = {"model": self.model, "sequences": [list(texts[place]) for place in part]}
             if targets is not None:
                 body["targets"] = [list(targets[place]) for place in part]
             if begins is not None:

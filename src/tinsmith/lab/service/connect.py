@@ -146,8 +146,7 @@ class EmbeddedServer:
         said = f": {self._said.wrong[-1]}" if self._said.wrong else ""
         with suppress(OSError):
             self._tombstone = Tombstone(
-                int(self.base_url.rsplit(":", 1)[1]),
-                f"the embedded server died (exit code {code}){said}",
+                int(self.base_url.rsplit(":", 1)[1]), f"the embedded server died (exit code {code}){said}"
             )
 
 

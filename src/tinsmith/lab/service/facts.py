@@ -80,12 +80,7 @@ class TraceReader:
 
 
 def ask(
-    connection: Connection,
-    method: str,
-    endpoint: str,
-    body: Mapping[str, object] | None,
-    *,
-    seconds: float = _SECONDS,
+    connection: Connection, method: str, endpoint: str, body: Mapping[str, object] | None, *, seconds: float = _SECONDS
 ) -> Mapping[str, object] | None:
     """Return what a server answers below `/api/v1/`; None: nothing within so many seconds, or that it cannot."""
     base_url = connection.base_url or os.environ.get("TINKER_BASE_URL")

@@ -72,9 +72,7 @@ class Served:
     """The most tokens a sequence may have, where the server says so."""
 
 
-def served_models(
-    service: tinker.ServiceClient, rest: tinker.RestClient, seconds: float
-) -> Sequence[Served]:
+def served_models(service: tinker.ServiceClient, rest: tinker.RestClient, seconds: float) -> Sequence[Served]:
     """Return what a server says that it serves; an older client does not read what can be trained.
 
     Raises:
@@ -109,9 +107,7 @@ def text_logprobs(told: Sequence[float | None], tokens: int) -> list[float | Non
     """
     whole = [None, *told] if len(told) == tokens - 1 else list(told)
     if len(whole) != tokens or None in whole[1:]:
-        raise BackendError(
-            f"the server told {len(told)} log-probabilities of a text of {tokens} tokens"
-        )
+        raise BackendError(f"the server told {len(told)} log-probabilities of a text of {tokens} tokens")
     return whole
 
 

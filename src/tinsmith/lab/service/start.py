@@ -112,12 +112,7 @@ def wait_until_ready(process: subprocess.Popen[str], said: Said) -> str:
     raise BackendError(f"the embedded server did not start: {last}")
 
 
-def _watch(
-    process: subprocess.Popen[str],
-    said: Said,
-    ready: threading.Event,
-    gave_up: threading.Event,
-) -> None:
+def _watch(process: subprocess.Popen[str], said: Said, ready: threading.Event, gave_up: threading.Event) -> None:
     """End a server that has been still for too long."""
     stillness = Stillness(time.monotonic())
     while not ready.wait(_LOOK_SECONDS):

@@ -20,12 +20,7 @@ from tinsmith.pages.tables import Cell, Table, column, measured, table_of, text
 from tinsmith.pages.wording import p_words, signed, told
 from tinsmith.stats.estimates import Bootstrap, Difference
 from tinsmith.stats.gate.claim import Claim, Training
-from tinsmith.stats.gate.mean_claims import (
-    MeanBeats,
-    MeanLearned,
-    judge_mean_beats,
-    judge_mean_learned,
-)
+from tinsmith.stats.gate.mean_claims import MeanBeats, MeanLearned, judge_mean_beats, judge_mean_learned
 from tinsmith.stats.mean_runs import MeanRuns, mean_difference
 from tinsmith.stats.significance import ALPHA, holm
 from tinsmith.types.errors import DataError
@@ -53,9 +48,7 @@ class ArmGain:
     def holds(self) -> bool:
         """Whether the gain's interval leaves out 0, and its corrected test refuses 0."""
         low, high = self.gain.low, self.gain.high
-        return (
-            low is not None and high is not None and not low <= 0.0 <= high and self.p_holm <= ALPHA
-        )
+        return low is not None and high is not None and not low <= 0.0 <= high and self.p_holm <= ALPHA
 
     def within(self, margin: float) -> bool:
         """Whether the whole interval of the gain lies within a margin around 0."""
@@ -104,9 +97,7 @@ class Arms:
 
     def clustered(self, found: MeanRuns) -> MeanRuns:
         """Return values with what hangs together."""
-        return MeanRuns.of(
-            found.name, found.by_seed, {item: self.cluster_of(item) for item in found.items}
-        )
+        return MeanRuns.of(found.name, found.by_seed, {item: self.cluster_of(item) for item in found.items})
 
     def gains(self, draws: Bootstrap, score: str = "total") -> tuple[ArmGain, ...]:
         """Return every arm's gain."""
@@ -116,10 +107,7 @@ class Arms:
         return gain_of(
             (name, self.reads[name].words),
             (self.at(name, self.first, score), self.at(name, -1, score)),
-            (
-                self.at(name, self.first, score, greedy=True).mean(),
-                self.at(name, -1, score, greedy=True).mean(),
-            ),
+            (self.at(name, self.first, score, greedy=True).mean(), self.at(name, -1, score, greedy=True).mean()),
             draws,
         )
 
@@ -168,10 +156,7 @@ class Arms:
 
 
 def gain_of(
-    named: tuple[str, str],
-    sampled: tuple[MeanRuns, MeanRuns],
-    greedy: tuple[float, float],
-    draws: Bootstrap,
+    named: tuple[str, str], sampled: tuple[MeanRuns, MeanRuns], greedy: tuple[float, float], draws: Bootstrap
 ) -> ArmGain:
     """Return a gain that is corrected for nothing.
 
@@ -246,16 +231,11 @@ def gains_picture(gains: Sequence[ArmGain], title: str) -> Block:
     before: list[Measure | None] = [one.before for one in gains]
     after: list[Measure | None] = [one.after for one in gains]
     panel = Panel(
-        title=title,
-        dots=[Dots("before", series_mark(6), before), Dots("after", series_mark(0), after)],
-        high=1.0,
+        title=title, dots=[Dots("before", series_mark(6), before), Dots("after", series_mark(0), after)], high=1.0
     )
     said = "; ".join(f"{one.words} {one.after.value:.3f}" for one in gains)
     rows = [one.words for one in gains]
-    return drawn(
-        dots_svg("arms", f"{title}. {said}.", rows, [panel], width=7.6),
-        "Missing: nothing was evaluated.",
-    )
+    return drawn(dots_svg("arms", f"{title}. {said}.", rows, [panel], width=7.6), "Missing: nothing was evaluated.")
 
 
 def claim_folds(found: ArmsFound, metric: str) -> tuple[Block, ...]:
@@ -270,9 +250,5 @@ def claim_folds(found: ArmsFound, metric: str) -> tuple[Block, ...]:
     )
     return (
         note(words),
-        *(
-            Fold(title, [claims_table([of_claim(one) for one in claims], metric)])
-            for title, claims in tables
-            if claims
-        ),
+        *(Fold(title, [claims_table([of_claim(one) for one in claims], metric)]) for title, claims in tables if claims),
     )

@@ -13,9 +13,7 @@ LOCAL: Final = "local"
 """A Ray that is started on this machine for the study."""
 
 RAY: Final = StudyKey(
-    "ray",
-    "",
-    "Where its runs run: local starts a Ray here, HOST:PORT or auto joins a cluster; else here, without one.",
+    "ray", "", "Where its runs run: local starts a Ray here, HOST:PORT or auto joins a cluster; else here, without one."
 )
 CELLS_AT_ONCE: Final = StudyKey(
     "cells_at_once", "0", "With ray: runs at once at most; 0: one for each core of the cluster."

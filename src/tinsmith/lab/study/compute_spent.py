@@ -127,11 +127,7 @@ class Accountant:
         elif isinstance(settings, SftSettings):
             self._supervised(ledger, course, settings)
         else:
-            raise DataError(
-                "these are not the settings of a training loop",
-                field="settings",
-                value=str(settings),
-            )
+            raise DataError("these are not the settings of a training loop", field="settings", value=str(settings))
         return ledger.spent()
 
     def a_step_of_sft(self, course: LabelCourse, settings: SftSettings) -> float:
@@ -160,9 +156,7 @@ class Accountant:
             self._prompts[item.prompt_id] = len(environment.first())
         return self._prompts[item.prompt_id]
 
-    def _sampled(
-        self, ledger: Ledger, course: LabelCourse, settings: RlSettings, folder: Path
-    ) -> None:
+    def _sampled(self, ledger: Ledger, course: LabelCourse, settings: RlSettings, folder: Path) -> None:
         prompts = {item.prompt_id: item for item in course.train_items}
         learned: set[int] = set()
         for line in _train_lines(folder):

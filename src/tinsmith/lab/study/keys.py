@@ -71,10 +71,7 @@ class StudyKeys:
         for key, value in given.items():
             if key in self.set_by_study:
                 raise ConfigError(
-                    "the study sets this key itself for each run",
-                    field=key,
-                    value=value,
-                    allowed=self.instead,
+                    "the study sets this key itself for each run", field=key, value=value, allowed=self.instead
                 )
             if key not in known and not key.startswith(self.prefixes):
                 raise unknown_key(key, value, known, self.prefixes)
@@ -115,9 +112,7 @@ def count(key: str, text: str, least: int) -> int:
     """
     found = numbers(key, text, int)
     if len(found) != 1 or found[0] < least:
-        raise ConfigError(
-            "this number is too small", field=key, value=text, allowed=f"{least} or more"
-        )
+        raise ConfigError("this number is too small", field=key, value=text, allowed=f"{least} or more")
     return found[0]
 
 
@@ -154,9 +149,7 @@ def seeds_apart(text: str, tuning: str, *, least: int = 1) -> tuple[tuple[int, .
             allowed=f"{least} or more different ones, 0 or more, with commas between them",
         )
     if len(first) != 1 or first[0] < 0:
-        raise ConfigError(
-            "one seed is needed to choose rates by", field="tuning_seed", value=tuning
-        )
+        raise ConfigError("one seed is needed to choose rates by", field="tuning_seed", value=tuning)
     if first[0] in found:
         raise ConfigError(
             "the seed that chose the rates cannot be reported",

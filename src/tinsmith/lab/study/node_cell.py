@@ -31,9 +31,7 @@ _RAY: Final = "RAY_"
 class Refused(StrEnum):
     """Why a node does not begin a cell."""
 
-    UNSEEN = (
-        "it does not see the study's folder: a study on several nodes needs one that they share"
-    )
+    UNSEEN = "it does not see the study's folder: a study on several nodes needs one that they share"
     OTHER_SOURCE = "it has another version of tinsmith"
 
 
@@ -112,9 +110,7 @@ def _run(cell: NodeCell, node: str, lock: IO[str]) -> Ended:
         assert run.stderr is not None
         said = deque((line.rstrip() for line in run.stderr), maxlen=_LAST)
         code = run.wait()
-    return Ended(
-        node=node, code=code, seconds=time.perf_counter() - began, said=tuple(filter(None, said))
-    )
+    return Ended(node=node, code=code, seconds=time.perf_counter() - began, said=tuple(filter(None, said)))
 
 
 def _environment(cell: NodeCell) -> dict[str, str]:

@@ -76,11 +76,7 @@ def _pass_on(ended: Future[Ended], theirs: Future[Ended]) -> None:
 
     try:
         ended.set_result(theirs.result())
-    except (
-        exceptions.RayTaskError,
-        exceptions.RuntimeEnvSetupError,
-        exceptions.TaskUnschedulableError,
-    ) as error:
+    except (exceptions.RayTaskError, exceptions.RuntimeEnvSetupError, exceptions.TaskUnschedulableError) as error:
         ended.set_exception(ConfigError(f"its node cannot run it: {_last_line(error)}"))
     except exceptions.RayError as error:
         ended.set_exception(LostError(f"its task was lost: {type(error).__name__}"))

@@ -40,11 +40,7 @@ def run_one_stage(
         stages.report(tuned)
         found, arms = read(tuned)
         told = sentences(found)
-        seconds = {
-            one.words: seconds_in([each.run for each in one.reads]) for one in arms.reads.values()
-        }
-        return Outcome(
-            found=found, sentences=told, seconds=seconds, page=page(found, told, seconds)
-        )
+        seconds = {one.words: seconds_in([each.run for each in one.reads]) for one in arms.reads.values()}
+        return Outcome(found=found, sentences=told, seconds=seconds, page=page(found, told, seconds))
 
     return conduct_study(study, say, conduct, pace=minutes_of, run=run)

@@ -13,17 +13,7 @@ from matplotlib.figure import Figure
 
 from tinsmith.lab.study.results import ArmRow, Scores, Seconds, StudyFound, StudyValues
 from tinsmith.lab.study.tried_rates import CAPTION, Tried, rate_words
-from tinsmith.pages.document import (
-    Block,
-    Document,
-    Drawing,
-    Facts,
-    Pairs,
-    Ruling,
-    Section,
-    Story,
-    drawn,
-)
+from tinsmith.pages.document import Block, Document, Drawing, Facts, Pairs, Ruling, Section, Story, drawn
 from tinsmith.pages.dots import Dots, Panel, dots_svg
 from tinsmith.pages.drawing import draw, one
 from tinsmith.pages.palette import series_mark
@@ -99,11 +89,7 @@ def study_markdown(page: Document) -> str:
 
 
 def _markdown(table: Table) -> str:
-    rows = [
-        table.heads,
-        tuple(text("---") for _ in table.heads),
-        *((row.name, *row.cells) for row in table.rows),
-    ]
+    rows = [table.heads, tuple(text("---") for _ in table.heads), *((row.name, *row.cells) for row in table.rows)]
     lines = [" | ".join(_both_lines(cell) for cell in row) for row in rows]
     return "\n".join([table.caption, "", *(f"| {line} |" for line in lines)])
 
@@ -122,9 +108,7 @@ def heads(names: str) -> tuple[Cell, ...]:
     return (text(first), *(column(*name.split(" | ")) for name in others))
 
 
-def scores_section(
-    study: StudyFound, *, own: Sequence[OwnColumn] = (), remark: str = ""
-) -> Section:
+def scores_section(study: StudyFound, *, own: Sequence[OwnColumn] = (), remark: str = "") -> Section:
     """Return the one table of scores, and its figure."""
     rows = [TableRow(name=text("Baselines of this slice"), kind=RowKind.GROUP)]
     for name, figures in study.baselines:
@@ -134,10 +118,7 @@ def scores_section(
     untrained = any(row.rate is None for row in study.rows)
     group = "Trained, and the base" if untrained else "Trained"
     rows.append(TableRow(name=text(group), kind=RowKind.GROUP))
-    rows += [
-        TableRow(name=_name(row), cells=(*_scores(row), *(each.cell(row) for each in own)))
-        for row in study.rows
-    ]
+    rows += [TableRow(name=_name(row), cells=(*_scores(row), *(each.cell(row) for each in own))) for row in study.rows]
     caption = (
         "The test split. Chosen by validation, sampled: means over seeds, 95 % intervals over seeds and papers. Last: "
         f"every arm after its last step, sampled. {remark}"
@@ -148,10 +129,7 @@ def scores_section(
     )
     own_heads = tuple(each.head for each in own)
     table = Table(caption=caption.strip(), heads=heads(names) + own_heads, rows=tuple(rows))
-    parts = (
-        table,
-        drawn(_dots(study), "Missing: nothing was scored."),
-    )
+    parts = (table, drawn(_dots(study), "Missing: nothing was scored."))
     return Section("scores", "Scores", parts)
 
 
@@ -185,18 +163,13 @@ _DRAWN: Final = MappingProxyType({"macro_f1": "macro-F1", "min_class_recall": "s
 def _dots(study: StudyFound) -> Markup | None:
     names = [row.name for row in study.rows] + [name for name, _ in study.baselines]
     values = {
-        key: [getattr(row.selected, key) for row in study.rows]
-        + [figures.get(key) for _, figures in study.baselines]
+        key: [getattr(row.selected, key) for row in study.rows] + [figures.get(key) for _, figures in study.baselines]
         for key in _DRAWN
     }
     there = [each for some in values.values() for each in some if each]
     highest = max(each.value if each.high is None else each.high for each in there)
     panels = [
-        Panel(
-            title=title,
-            dots=[Dots(title, series_mark(place), values[key])],
-            high=min(1.0, 1.05 * highest),
-        )
+        Panel(title=title, dots=[Dots(title, series_mark(place), values[key])], high=min(1.0, 1.05 * highest))
         for place, (key, title) in enumerate(_DRAWN.items())
     ]
     return dots_svg("scores", "Macro-F1 and smallest recall with intervals", names, panels)
@@ -239,10 +212,7 @@ def _curves(figure: Figure, study: StudyFound) -> None:
 
 
 def _tried(study: StudyFound) -> Table:
-    cells = {
-        name: [_tried_cell(each, study.row(name).rate) for each in rates]
-        for name, rates in study.rates.items()
-    }
+    cells = {name: [_tried_cell(each, study.row(name).rate) for each in rates] for name, rates in study.rates.items()}
     columns = list(zip_longest(*cells.values(), fillvalue=absent("not tried")))
     return Table(
         caption=(
@@ -251,8 +221,7 @@ def _tried(study: StudyFound) -> Table:
         ),
         heads=heads("; ".join(["Arm", *(f"rate {place + 1}" for place in range(len(columns)))])),
         rows=tuple(
-            TableRow(name=text(name), cells=tuple(each[place] for each in columns))
-            for place, name in enumerate(cells)
+            TableRow(name=text(name), cells=tuple(each[place] for each in columns)) for place, name in enumerate(cells)
         ),
     )
 
@@ -279,10 +248,7 @@ def seconds_section(seconds: Mapping[str, Seconds]) -> Section:
 def hashes_section(hashes: Mapping[str, Mapping[str, str | None]]) -> Section:
     """Return what the runs of a study give again, wherever and however often they are run."""
     kinds = ("weights", "rollouts", "metrics", "trace")
-    rows = [
-        (run, *((hashes[run].get(f"{kind}_sha256") or "missing")[:16] for kind in kinds))
-        for run in sorted(hashes)
-    ]
+    rows = [(run, *((hashes[run].get(f"{kind}_sha256") or "missing")[:16] for kind in kinds)) for run in sorted(hashes)]
     table = plain("The first 16 digits of each SHA-256.", ("Run", *kinds), rows, words=True)
     return Section("hashes", "Hashes", (table,))
 

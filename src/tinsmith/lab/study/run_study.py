@@ -13,9 +13,7 @@ from tinsmith.lab.study.cluster_keys import asked_cluster, without_cluster
 from tinsmith.lab.study.on_ray import runner
 
 
-def run_study(
-    experiments: Sequence[Experiment], out: Path, overrides: Mapping[str, str], say: Say
-) -> list[Path]:
+def run_study(experiments: Sequence[Experiment], out: Path, overrides: Mapping[str, str], say: Say) -> list[Path]:
     """Run experiments into folders below `out`, on a cluster where one is named; return the folders, in order.
 
     Raises:
@@ -24,10 +22,7 @@ def run_study(
         LostError: a server was lost; the same call goes on.
     """
     own = without_cluster(overrides)
-    cells = [
-        Cell(experiment=one, overrides=own, folder=out / one.name.replace("/", "-"))
-        for one in experiments
-    ]
+    cells = [Cell(experiment=one, overrides=own, folder=out / one.name.replace("/", "-")) for one in experiments]
     with runner(asked_cluster(overrides), run_cells) as run:
         run(cells, say)
     return [cell.folder for cell in cells]

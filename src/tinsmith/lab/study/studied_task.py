@@ -49,15 +49,11 @@ def studied_source(given: Mapping[str, str], open_source: OpenSource, about: str
             fix="task=reasoning_gym generator=chain_sum",
         )
     if GENERATOR.name in given and all(key.name != _TASK for key in source.keys):
-        raise ConfigError(
-            "this task is not one of several", field=GENERATOR.name, value=given[GENERATOR.name]
-        )
+        raise ConfigError("this task is not one of several", field=GENERATOR.name, value=given[GENERATOR.name])
     return source
 
 
-def sized_presets(
-    presets: Mapping[str, str], keys: StudyKeys, given: Mapping[str, str], usual: str
-) -> dict[str, str]:
+def sized_presets(presets: Mapping[str, str], keys: StudyKeys, given: Mapping[str, str], usual: str) -> dict[str, str]:
     """Return what a size of a study stands for, with its task; of another task, what is no task's key, and `steps`.
 
     Args:

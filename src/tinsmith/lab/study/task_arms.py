@@ -123,9 +123,7 @@ def tried_on_tasks(folders: Mapping[float, Path], score: str) -> tuple[Tried, ..
             ends = gap.interval
             low, high = (None, None) if ends is None else (ends.low, ends.high)
             behind = Measure(gap.value, low, high)
-        tried.append(
-            Tried(rate=rate, validation=sampled.mean(), tie_break=greedy.mean(), behind=behind)
-        )
+        tried.append(Tried(rate=rate, validation=sampled.mean(), tie_break=greedy.mean(), behind=behind))
     return tuple(tried)
 
 

@@ -108,12 +108,7 @@ def size_of(given: Mapping[str, str]) -> Size:
 
 
 def task_study(
-    study: Study,
-    source: TaskSource,
-    arms: Sequence[TaskArm],
-    sizes: Sizes,
-    keys: StudyKeys,
-    given: Mapping[str, str],
+    study: Study, source: TaskSource, arms: Sequence[TaskArm], sizes: Sizes, keys: StudyKeys, given: Mapping[str, str]
 ) -> Study:
     """Return the study with its arms, as it was asked for; what is given goes before what its size says.
 
@@ -128,21 +123,13 @@ def task_study(
     shared = {**usual, **keys.runs_keys(given)}
     own = {key.name for key in source.keys}
     taught = any(arm.keys.get("kind") == Kind.TASK_SFT.value for arm in arms)
-    of_runs = {
-        key: value
-        for key, value in shared.items()
-        if key not in own and (key in _SFT or not taught)
-    }
+    of_runs = {key: value for key, value in shared.items() if key not in own and (key in _SFT or not taught)}
     asked = {"seeds": sizes[size].get("seeds", keys.default("seeds")), **given}
     made = tuple(_arm(source, arm, arm.rates.get(size), shared) for arm in arms)
-    return Study(name=study.name, question=study.question, arms=made, shared=of_runs).asked(
-        keys, asked
-    )
+    return Study(name=study.name, question=study.question, arms=made, shared=of_runs).asked(keys, asked)
 
 
-def _arm(
-    source: TaskSource, arm: TaskArm, rate: float | None, shared: Mapping[str, str]
-) -> StudyArm:
+def _arm(source: TaskSource, arm: TaskArm, rate: float | None, shared: Mapping[str, str]) -> StudyArm:
     own = {key.name for key in source.keys}
     every = {**shared, **arm.keys}
     if arm.keys.get("kind") == Kind.TASK_SFT.value:
@@ -156,10 +143,7 @@ def _arm(
         experiment=open_task(source, {**every, **rated}).experiment,
         rates=() if rate is None else (rate,),
         keys={key: value for key, value in every.items() if key not in own},
-        opened=Opened(
-            found_at=source.found_at,
-            keys={key: value for key, value in every.items() if key in own},
-        ),
+        opened=Opened(found_at=source.found_at, keys={key: value for key, value in every.items() if key in own}),
     )
 
 

@@ -20,9 +20,7 @@ def values_of(study: Study, reads: Mapping[str, ArmRead]) -> StudyValues:
     expected = {(one.id, one.prompt) for one in first.task.items}
     for read in reads.values():
         if {(one.id, one.prompt) for one in read.reads[0].task.items} != expected:
-            raise DataError(
-                "arms of one study are evaluated on the same items", field="cells", value=read.words
-            )
+            raise DataError("arms of one study are evaluated on the same items", field="cells", value=read.words)
     arms = {
         f"{arm.name}.{key}": value
         for arm in study.arms

@@ -79,10 +79,7 @@ def held_against_chosen(tried: Sequence[Tried], folders: Mapping[float, Path]) -
         return ()
     best = chosen(tried)
     first = _answers(folders[best.rate])
-    return tuple(
-        one if one is best else replace(one, behind=_behind(first, folders[one.rate]))
-        for one in tried
-    )
+    return tuple(one if one is best else replace(one, behind=_behind(first, folders[one.rate])) for one in tried)
 
 
 def chance_words(by_name: Mapping[str, Sequence[Tried]]) -> str | None:

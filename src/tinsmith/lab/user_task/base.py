@@ -43,9 +43,7 @@ def recipe_of(task: Task) -> TaskBaseRecipe:
     return replace(recipe, steps=task.base_steps) if task.base_steps else recipe
 
 
-def task_base(
-    task: Task, items: Sequence[UserItem], recipe: TaskBaseRecipe, say: Callable[[str], None]
-) -> Path:
+def task_base(task: Task, items: Sequence[UserItem], recipe: TaskBaseRecipe, say: Callable[[str], None]) -> Path:
     """Return the folder of the nano base for a task; built where it is not cached.
 
     Raises:
@@ -77,9 +75,7 @@ def _require_demonstrations(task: Task) -> None:
         )
 
 
-def task_conversations(
-    task: Task, items: Sequence[UserItem], recipe: TaskBaseRecipe
-) -> list[Conversation]:
+def task_conversations(task: Task, items: Sequence[UserItem], recipe: TaskBaseRecipe) -> list[Conversation]:
     """Return what the base reads: conversations about training items.
 
     Raises:
@@ -110,10 +106,7 @@ def _conversation(task: Task, one: UserItem, seed: int) -> Conversation:
             raise _failed(str(heard), one)
         if heard is None:
             break  # the task has nothing to say to it
-        said += [
-            Message(role=Role.USER, content=heard),
-            Message(role=Role.ASSISTANT, content=reply),
-        ]
+        said += [Message(role=Role.USER, content=heard), Message(role=Role.ASSISTANT, content=reply)]
         read.append(read_reply(task, reply))
     return tuple(said)
 

@@ -31,9 +31,7 @@ class TemplateBorders:
         stopped = bool(reply) and reply[-1] in self.renderer.stop_sequences()
         if stopped not in self._known:
             seen = [
-                self.renderer.extend((), reply, (Message(role=Role.USER, content=one),))[
-                    len(reply) :
-                ]
+                self.renderer.extend((), reply, (Message(role=Role.USER, content=one),))[len(reply) :]
                 for one in _PROBES
             ]
             self._known[stopped] = _alike(seen), _alike([one[::-1] for one in seen])

@@ -19,9 +19,7 @@ def require_callable(what: str, function: object, count: int) -> None:
     """
     arguments = {1: "one argument", 2: "two arguments"}[count]
     if not callable(function):
-        raise ConfigError(
-            "this has to be a function", field=what, value=function, allowed=f"of {arguments}"
-        )
+        raise ConfigError("this has to be a function", field=what, value=function, allowed=f"of {arguments}")
     try:
         signature = inspect.signature(function)
     except (TypeError, ValueError):

@@ -25,9 +25,7 @@ class Examined(StrEnum):
     """A fifth of the training items, which this run is then not trained on; what is held out is not looked at."""
 
 
-def chosen_items(
-    task: Task, split: UserSplit, *, examined: Examined, shuffle_labels: bool, seed: int
-) -> UserSplit:
+def chosen_items(task: Task, split: UserSplit, *, examined: Examined, shuffle_labels: bool, seed: int) -> UserSplit:
     """Return the items that one run trains on and is evaluated on; units stay together.
 
     Raises:

@@ -35,9 +35,7 @@ def right_example(task: Task, one: UserItem, renderer: Renderer) -> Example:
         learned += [False] * (len(tokens) - len(learned))
         alone = (heard, Message(role=Role.ASSISTANT, content=reply))
         written = [
-            token
-            for token, weight in zip(*renderer.build_supervised_example(alone), strict=True)
-            if weight != 0.0
+            token for token, weight in zip(*renderer.build_supervised_example(alone), strict=True) if weight != 0.0
         ]
         tokens = (*tokens, *written)
         learned += [True] * len(written)

@@ -53,10 +53,7 @@ class UserSplit:
     def sha256(self) -> str:
         """Of every item and its prompt, by split."""
         return sha256_of(
-            {
-                "train": [_identity(one) for one in self.train],
-                "held_out": [_identity(one) for one in self.held_out],
-            }
+            {"train": [_identity(one) for one in self.train], "held_out": [_identity(one) for one in self.held_out]}
         )
 
 
@@ -141,9 +138,7 @@ def _raw(items: Items, folder: Path, what: str) -> Sequence[Any]:
         return _lines(folder / items, what)
     if isinstance(items, Mapping) or not isinstance(cast(object, items), Iterable):
         raise DataError(
-            "items are a list, an iterator or the name of a JSONL file",
-            field=what,
-            value=type(items).__name__,
+            "items are a list, an iterator or the name of a JSONL file", field=what, value=type(items).__name__
         )
     read = attempt(lambda: list(islice(items, MOST + 1)))
     if isinstance(read, Raised):
@@ -208,13 +203,7 @@ def _named(task: Task, item: object, where: str) -> UserItem:
     aside: object = False if task.aside is None else attempt(task.aside, item)
     if isinstance(aside, Raised):
         raise DataError(str(aside), field=f"aside of {where}", value=item)
-    return UserItem(
-        prompt_id=name,
-        item=item,
-        messages=_messages(task, item, where),
-        unit=str(unit),
-        aside=bool(aside),
-    )
+    return UserItem(prompt_id=name, item=item, messages=_messages(task, item, where), unit=str(unit), aside=bool(aside))
 
 
 def _messages(task: Task, item: object, where: str) -> tuple[Message, ...]:

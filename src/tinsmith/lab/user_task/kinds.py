@@ -45,12 +45,7 @@ class TaskFrame(RunFrame):
             )
 
 
-_EVERYWHERE: Final = {
-    "lora_rank": 16,
-    "eval_every": 20,
-    "save_every": 20,
-    "select_by": "last",
-}
+_EVERYWHERE: Final = {"lora_rank": 16, "eval_every": 20, "save_every": 20, "select_by": "last"}
 _NANO: Final = {**_EVERYWHERE, "max_tokens": 32, "eval_items": 100}
 _SMALL: Final = {
     **_EVERYWHERE,
@@ -60,13 +55,7 @@ _SMALL: Final = {
     "eval_items": 50,
     "watch_forgetting": True,
 }
-_SEED: Final = {
-    **_EVERYWHERE,
-    "lora_rank": 32,
-    "max_tokens": 512,
-    "eval_items": 200,
-    "watch_forgetting": True,
-}
+_SEED: Final = {**_EVERYWHERE, "lora_rank": 32, "max_tokens": 512, "eval_items": 200, "watch_forgetting": True}
 _GROUPS: Final = {"group_size": 8, "groups_per_batch": 8}
 
 TASK_KINDS: Final[Mapping[Kind, KindEntry]] = MappingProxyType(
@@ -76,13 +65,7 @@ TASK_KINDS: Final[Mapping[Kind, KindEntry]] = MappingProxyType(
             values={
                 At.NANO: {**_NANO, **_GROUPS, "steps": 60, "learning_rate": 6e-4},
                 At.SMALL: {**_SMALL, **_GROUPS, "steps": 40, "learning_rate": 3e-4},
-                At.SEED: {
-                    **_SEED,
-                    "steps": 100,
-                    "learning_rate": 4e-5,
-                    "group_size": 8,
-                    "groups_per_batch": 32,
-                },
+                At.SEED: {**_SEED, "steps": 100, "learning_rate": 4e-5, "group_size": 8, "groups_per_batch": 32},
             },
         ),
         Kind.TASK_SPARSE: KindEntry(

@@ -69,9 +69,7 @@ class TaskFile:
             raise _mistake(made, self.path)
         if not isinstance(made, Task):
             raise ConfigError(
-                f"{self.path.name}: {ENTRY}() returns no tinsmith.Task",
-                field=ENTRY,
-                value=type(made).__name__,
+                f"{self.path.name}: {ENTRY}() returns no tinsmith.Task", field=ENTRY, value=type(made).__name__
             )
         return made
 
@@ -180,9 +178,7 @@ def _imported(code: CodeType) -> set[str]:
         left += [each for each in here.co_consts if isinstance(each, CodeType)]
         module = ""
         for place, step in enumerate(steps):
-            if (
-                step.opname == "IMPORT_NAME"
-            ):  # after the level of a relative import, and the names taken
+            if step.opname == "IMPORT_NAME":  # after the level of a relative import, and the names taken
                 module = "" if steps[place - 2].argval else str(step.argval)
                 names.add(module)
             elif step.opname == "IMPORT_FROM" and module:
@@ -220,12 +216,7 @@ def _own_keys(entry: Callable[..., Any], path: Path) -> tuple[OwnKey, ...]:
                 allowed="an argument with a default that is a text, a number, True or False",
             )
         found.append(
-            OwnKey(
-                name=each.name,
-                kind=kind,
-                default=cast(Value, each.default),
-                words=words.get(each.name, ""),
-            )
+            OwnKey(name=each.name, kind=kind, default=cast(Value, each.default), words=words.get(each.name, ""))
         )
     return tuple(found)
 

@@ -66,6 +66,4 @@ def require_only(name: str, rest: str, *, fix: str = "") -> None:
         ConfigError: something does.
     """
     if rest:
-        raise ConfigError(
-            "there is one such task", field=name, value=rest, fix=fix or f"tinsmith run {name}"
-        )
+        raise ConfigError("there is one such task", field=name, value=rest, fix=fix or f"tinsmith run {name}")

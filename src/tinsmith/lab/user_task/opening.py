@@ -106,19 +106,13 @@ def task_help(source: TaskSource, overrides: Mapping[str, str]) -> TaskHelp:
     return TaskHelp(name=experiment.name, question=experiment.question, keys=(*mine, *shared))
 
 
-def _experiment(
-    source: TaskSource, overrides: Mapping[str, str]
-) -> tuple[Experiment, dict[str, Value], Task]:
+def _experiment(source: TaskSource, overrides: Mapping[str, str]) -> tuple[Experiment, dict[str, Value], Task]:
     """Return the experiment that a task is, the values of its source's own keys, and the task."""
     values = {key.name: key.read(overrides.get(key.name)) for key in source.keys}
     clash = next((name for name in values if name in _KNOWN), None)
     if clash is not None:
         raise source.told(
-            ConfigError(
-                "every run has a key of this name",
-                field=clash,
-                fix="give the argument of task() another name",
-            )
+            ConfigError("every run has a key of this name", field=clash, fix="give the argument of task() another name")
         )
     task = source.make(values)
     name = task.name or source.title
@@ -145,7 +139,4 @@ def _settings(source: TaskSource, task: Task) -> dict[str, Value]:
     for key in task.keys:
         if key not in allowed:
             raise source.told(unknown_key(key, str(task.keys[key]), allowed))
-    return {
-        key: value if kinds[key] is type(value) else shown_value(value)
-        for key, value in task.keys.items()
-    }
+    return {key: value if kinds[key] is type(value) else shown_value(value) for key, value in task.keys.items()}

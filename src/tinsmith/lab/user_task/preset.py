@@ -34,9 +34,7 @@ class PresetTask:
     @property
     def keys(self) -> tuple[OwnKey, ...]:
         """See TaskSource; the defaults are the preset's."""
-        return tuple(
-            replace(key, default=key.read(self.values.get(key.name))) for key in self.of.keys
-        )
+        return tuple(replace(key, default=key.read(self.values.get(key.name))) for key in self.of.keys)
 
     @property
     def sha256(self) -> Mapping[str, str]:

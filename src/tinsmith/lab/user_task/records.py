@@ -101,9 +101,7 @@ class Examination:
     """What one evaluation found: at one step, sampled or greedy."""
 
     step: int
-    rewards: dict[str, dict[str, list[Fraction]]] = field(
-        default_factory=dict[str, dict[str, list[Fraction]]]
-    )
+    rewards: dict[str, dict[str, list[Fraction]]] = field(default_factory=dict[str, dict[str, list[Fraction]]])
     """By name of the term (`total` is their sum; `metric/NAME` is not rewarded) and item: of every answer."""
     shown: dict[str, TaskRollout] = field(default_factory=dict[str, TaskRollout])
     """The first answer to each item."""
@@ -122,8 +120,7 @@ class Examination:
     def by_item(self, name: str = "total") -> dict[str, Fraction]:
         """Return the mean of a term over each item's answers."""
         return {
-            item: sum(values, Fraction()) / len(values)
-            for item, values in sorted(self.rewards.get(name, {}).items())
+            item: sum(values, Fraction()) / len(values) for item, values in sorted(self.rewards.get(name, {}).items())
         }
 
 

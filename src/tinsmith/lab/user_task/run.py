@@ -49,10 +49,7 @@ def run(task: Task | str | Path, **changes: object) -> TaskRun:
     overrides = {key: shown_value(value) for key, value in changes.items() if value is not None}
     if truth("dry_run", overrides.get("dry_run", "false")):
         raise ConfigError(
-            "in Python a run is run",
-            field="dry_run",
-            value=True,
-            fix="tinsmith run FILE.py dry_run=true",
+            "in Python a run is run", field="dry_run", value=True, fix="tinsmith run FILE.py dry_run=true"
         )
     source = TaskValue(task) if isinstance(task, Task) else load_file(Path(task))
     plan = with_default_log_path(open_task(source, overrides))
@@ -64,11 +61,7 @@ def run(task: Task | str | Path, **changes: object) -> TaskRun:
 
     done, report = conduct_with_page(plan, say)
     lines = RunFolder(done.folder).read_lines(METRICS)
-    last = {
-        key: float(value)
-        for key, value in (lines[-1] if lines else {}).items()
-        if isinstance(value, int | float)
-    }
+    last = {key: float(value) for key, value in (lines[-1] if lines else {}).items() if isinstance(value, int | float)}
     return TaskRun(
         folder=done.folder,
         report=report,

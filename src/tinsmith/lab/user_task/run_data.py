@@ -8,11 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from tinsmith.lab.course import Course
-from tinsmith.lab.experiment.estimate import (
-    RUN_MEGABYTES,
-    pace_of,
-    time_and_disk,
-)
+from tinsmith.lab.experiment.estimate import RUN_MEGABYTES, pace_of, time_and_disk
 from tinsmith.lab.experiment.experiment import Plan
 from tinsmith.lab.experiment.key_help import shown_value
 from tinsmith.lab.experiment.model_pace import Lengths, run_seconds
@@ -24,13 +20,7 @@ from tinsmith.lab.runs.files import GENERAL, SECTIONS, TASK
 from tinsmith.lab.runs.folder import RunFolder
 from tinsmith.lab.schedule import subset
 from tinsmith.lab.service.connect import Connection
-from tinsmith.lab.user_task.base import (
-    BASE_MEGABYTES,
-    NANO_CHARACTERS,
-    base_minutes,
-    recipe_of,
-    task_base,
-)
+from tinsmith.lab.user_task.base import BASE_MEGABYTES, NANO_CHARACTERS, base_minutes, recipe_of, task_base
 from tinsmith.lab.user_task.calls import Raised, attempt
 from tinsmith.lab.user_task.chosen_items import chosen_items
 from tinsmith.lab.user_task.entry import OpenedTask
@@ -170,9 +160,7 @@ class TaskData:
             return 0.0
         said = [attempt(probed.options, one.item) for one in items]
         mark = len(probed.before_answer)
-        letters = [
-            0 if isinstance(one, Raised) else sum(mark + len(each) for each in one) for one in said
-        ]
+        letters = [0 if isinstance(one, Raised) else sum(mark + len(each) for each in one) for one in said]
         return sum(letters) / len(letters)
 
     def begin(self, folder: RunFolder) -> None:
@@ -186,10 +174,7 @@ class TaskData:
                 "metrics": list(self.task.metrics),
                 "parsed": self.task.parse is not None,
                 "several_turns": self.task.reply is not None,
-                "items": [
-                    {"id": one.prompt_id, "prompt": one.prompt, "unit": one.unit}
-                    for one in examined
-                ],
+                "items": [{"id": one.prompt_id, "prompt": one.prompt, "unit": one.unit} for one in examined],
                 "baselines": [
                     {"name": name, **_baseline(self.task, answer, examined)}
                     for name, answer in self.task.baselines.items()
@@ -215,15 +200,11 @@ class TaskData:
             watch=ResponseWatch(),
             samples=self.frame.eval_samples,
             at_end=general if self.frame.watch_forgetting else None,
-            keep=lambda found: folder.write_json(
-                SECTIONS, {"sections": [asdict(one) for one in found]}
-            ),
+            keep=lambda found: folder.write_json(SECTIONS, {"sections": [asdict(one) for one in found]}),
         )
 
 
-def _baseline(
-    task: Task, answer: Callable[[Any], str | Sequence[str]], items: Sequence[UserItem]
-) -> dict[str, object]:
+def _baseline(task: Task, answer: Callable[[Any], str | Sequence[str]], items: Sequence[UserItem]) -> dict[str, object]:
     """Return what a baseline's answers earn, by item; where it fails it has no figures, but the cause."""
     by_item: dict[str, float] = {}
     metrics: dict[str, dict[str, float]] = {name: {} for name in task.metrics}
@@ -253,11 +234,7 @@ def task_data(plan: Plan, opened: OpenedTask) -> TaskData:
     try:
         every = split_items(opened.task, opened.source.folder, seed)
         split = chosen_items(
-            opened.task,
-            every,
-            examined=frame.examined,
-            shuffle_labels=frame.shuffle_labels,
-            seed=seed,
+            opened.task, every, examined=frame.examined, shuffle_labels=frame.shuffle_labels, seed=seed
         )
         if opened.task.aside is not None:
             _require_both(split, getattr(plan.settings, "interleave", NONE))

@@ -40,9 +40,7 @@ class Failed:
     what: str
 
 
-def score_group(
-    task: Task, item: object, conversations: Sequence[Sequence[str]]
-) -> list[Earned | Failed]:
+def score_group(task: Task, item: object, conversations: Sequence[Sequence[str]]) -> list[Earned | Failed]:
     """Score the conversations about one item, each the model's replies; one that fails leaves the others alone."""
     replies: dict[int, list[Any]] = {}
     failed: dict[int, Failed] = {}
@@ -93,9 +91,7 @@ def _valued(reward: Reward, item: object, replies: Sequence[list[Any]]) -> list[
 
 
 def _of_group(
-    function: Callable[[Any, Sequence[Any]], Sequence[float]],
-    item: object,
-    replies: Sequence[list[Any]],
+    function: Callable[[Any, Sequence[Any]], Sequence[float]], item: object, replies: Sequence[list[Any]]
 ) -> list[float | str]:
     if not replies:
         return []

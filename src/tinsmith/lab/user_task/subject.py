@@ -81,9 +81,7 @@ class UserEnvironment:
             return Over()
         self.told.append(said)
         extended = self.renderer.extend((), tuple(tokens), (Message(role=Role.USER, content=said),))
-        return Instruction(
-            extended[len(tokens) :], self.borders.own_words(tokens, extended[len(tokens) :])
-        )
+        return Instruction(extended[len(tokens) :], self.borders.own_words(tokens, extended[len(tokens) :]))
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,9 +184,7 @@ class UserSubject(Subject[UserItem, UserAnswer]):
         earned = [one.answer.earned for one in rollouts]
         return [NamedTerms(values=one.terms, total=one.total) for one in earned]
 
-    def figures(
-        self, groups: Sequence[Sequence[UserRollout | Failure[UserItem]]], split: str
-    ) -> dict[str, float]:
+    def figures(self, groups: Sequence[Sequence[UserRollout | Failure[UserItem]]], split: str) -> dict[str, float]:
         """See Subject; an item with several answers counts once in rewards and metrics."""
         by_item = [[one for one in group if isinstance(one, Rollout)] for group in groups]
         kept = [one for group in by_item for one in group]
@@ -238,9 +234,7 @@ class UserSubject(Subject[UserItem, UserAnswer]):
             raise TaskError(f"probed of the item {rollout.item.prompt_id}: {failed}")
         options = list(said)
         if len(set(options)) < 2 or gold not in options:
-            raise TaskError(
-                f"probed of the item {rollout.item.prompt_id}: {gold!r} is none of two or more answers"
-            )
+            raise TaskError(f"probed of the item {rollout.item.prompt_id}: {gold!r} is none of two or more answers")
         turn = rollout.turns[0]
         before, mark, answer = turn.text.rpartition(probed.before_answer)
         return Probe(
@@ -276,9 +270,7 @@ class UserSubject(Subject[UserItem, UserAnswer]):
         tokens, weights = self.renderer.build_supervised_example((*item.messages, reply))
         return tuple(tokens[sum(weight == 0.0 for weight in weights) :])
 
-    def train_figures(
-        self, groups: Sequence[ScoredGroup[UserItem, UserAnswer]]
-    ) -> dict[str, float]:
+    def train_figures(self, groups: Sequence[ScoredGroup[UserItem, UserAnswer]]) -> dict[str, float]:
         """See Subject."""
         found = [self._measured([one.rollout for one in group.scored]) for group in groups]
         return {f"train/{name}": value for name, value in _means(found).items()}
@@ -288,10 +280,7 @@ class UserSubject(Subject[UserItem, UserAnswer]):
         if not rollouts:
             return {}
         earned = [one.answer.earned for one in rollouts]
-        told = {
-            f"metric/{name}": _mean([one.metrics[name] for one in earned])
-            for name in self.task.metrics
-        }
+        told = {f"metric/{name}": _mean([one.metrics[name] for one in earned]) for name in self.task.metrics}
         if self.task.parse is not None:
             told["parse_ok"] = _mean([float(one.readable) for one in earned])
         if self.task.reply is not None:
@@ -356,9 +345,7 @@ def _section(title: str, make: Section, answered: Sequence[Answered]) -> Section
         return SectionRecord(title=title, failure="it gave neither a text nor rows of a table")
     columns = tuple(dict.fromkeys(str(name) for row in rows for name in row))
     return SectionRecord(
-        title=title,
-        columns=columns,
-        rows=tuple(tuple(str(row.get(name, "")) for name in columns) for row in rows),
+        title=title, columns=columns, rows=tuple(tuple(str(row.get(name, "")) for name in columns) for row in rows)
     )
 
 
@@ -369,9 +356,7 @@ def _mean(values: Sequence[float]) -> float:
 def _rewards(group: Sequence[UserRollout]) -> dict[str, float]:
     """Return the mean reward of one item's answers, and of each term."""
     earned = [one.answer.earned for one in group]
-    means = {
-        f"reward/{name}": _mean([one.terms[name] for one in earned]) for name in earned[0].terms
-    }
+    means = {f"reward/{name}": _mean([one.terms[name] for one in earned]) for name in earned[0].terms}
     return {"reward/total": _mean([one.total for one in earned]), **means}
 
 

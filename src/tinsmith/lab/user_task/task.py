@@ -11,12 +11,7 @@ from pathlib import Path
 from random import Random
 from typing import Any, Final
 
-from tinsmith.lab.user_task.checks import (
-    require_base_steps,
-    require_callable,
-    require_name,
-    require_share,
-)
+from tinsmith.lab.user_task.checks import require_base_steps, require_callable, require_name, require_share
 from tinsmith.types.errors import ConfigError
 
 Item = Any
@@ -190,10 +185,7 @@ class Task:
             )
         if self.max_turns < 1:
             raise ConfigError(
-                "a conversation has at least one reply",
-                field="max_turns",
-                value=self.max_turns,
-                allowed="1 or more",
+                "a conversation has at least one reply", field="max_turns", value=self.max_turns, allowed="1 or more"
             )
 
     @property

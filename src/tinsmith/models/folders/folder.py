@@ -19,13 +19,7 @@ from safetensors.torch import save_file
 from tinsmith.models.config import DecoderConfig
 from tinsmith.models.folders.folder_config import model_folder
 from tinsmith.models.folders.hf_config import config_values
-from tinsmith.models.folders.stored import (
-    WEIGHTS,
-    StoredTensor,
-    check_shapes,
-    opened,
-    stored_tensors,
-)
+from tinsmith.models.folders.stored import WEIGHTS, StoredTensor, check_shapes, opened, stored_tensors
 from tinsmith.models.in_turn import InTurn, RowsInTurn
 from tinsmith.models.mixtures.fused import fused_parts, unfused
 from tinsmith.models.names import EMBEDDING, HEAD, expected_tensors
@@ -84,20 +78,14 @@ def stored_weights(path: Path, config: DecoderConfig) -> Mapping[str, torch.Tens
     def read_rows(name: str, begin: int, end: int) -> torch.Tensor:
         with opened(stored[name].file) as handle:
             part = parts.get(name)
-            rows = (
-                handle.get_slice(name)[begin:end] if part is None else part.rows(handle, begin, end)
-            )
+            rows = handle.get_slice(name)[begin:end] if part is None else part.rows(handle, begin, end)
             return rows.to(torch.float32, copy=True)
 
     return RowsInTurn(needed, read, read_rows)
 
 
 def write_folder(
-    path: Path,
-    config: DecoderConfig,
-    weights: Mapping[str, torch.Tensor],
-    *,
-    dtype: torch.dtype = torch.float32,
+    path: Path, config: DecoderConfig, weights: Mapping[str, torch.Tensor], *, dtype: torch.dtype = torch.float32
 ) -> None:
     """Write config.json and model.safetensors, such that transformers loads the same model.
 
@@ -110,17 +98,11 @@ def write_folder(
     dtype_name = str(dtype).removeprefix("torch.")
     if dtype_name not in _DTYPES.values():
         raise ConfigError(
-            "weights cannot be written like this",
-            field="dtype",
-            value=dtype_name,
-            allowed=", ".join(_DTYPES.values()),
+            "weights cannot be written like this", field="dtype", value=dtype_name, allowed=", ".join(_DTYPES.values())
         )
     if path.exists() and not (path.is_dir() and not any(path.iterdir())):
         raise ConfigError(
-            "there is already something at this place",
-            field="path",
-            value=str(path),
-            fix="name a new folder",
+            "there is already something at this place", field="path", value=str(path), fix="name a new folder"
         )
     values = config_values(config, dtype=dtype_name)
     shapes = {name: tuple(tensor.shape) for name, tensor in weights.items()}
@@ -131,9 +113,7 @@ def write_folder(
         whole.mkdir()
         text = json.dumps(values, indent=2, sort_keys=True) + "\n"
         (whole / "config.json").write_text(text, encoding="utf-8")
-        tensors = {
-            name: weights[name].detach().to("cpu", dtype).contiguous() for name in sorted(weights)
-        }
+        tensors = {name: weights[name].detach().to("cpu", dtype).contiguous() for name in sorted(weights)}
         save_file(tensors, whole / WEIGHTS, metadata={"format": "pt"})
         # safetensors makes files that only their owner can read.
         shutil.copymode(whole / "config.json", whole / WEIGHTS)
@@ -166,10 +146,7 @@ def _check_tied_head(stored: Mapping[str, StoredTensor]) -> None:
     with opened(file) as of_head, opened(stored[EMBEDDING].file) as of_embedding:
         head, embedding = of_head.get_slice(HEAD), of_embedding.get_slice(EMBEDDING)
         same = all(
-            torch.equal(
-                head[begin : begin + _ROWS_AT_ONCE].float(),
-                embedding[begin : begin + _ROWS_AT_ONCE].float(),
-            )
+            torch.equal(head[begin : begin + _ROWS_AT_ONCE].float(), embedding[begin : begin + _ROWS_AT_ONCE].float())
             for begin in range(0, rows, _ROWS_AT_ONCE)
         )
     if not same:

@@ -52,9 +52,7 @@ def parse_config(
             that is missing or not possible.
     """
     try:
-        return _decoder(
-            Keys(values, source), Keys(generation or {}, f"{source}, generation_config.json")
-        )
+        return _decoder(Keys(values, source), Keys(generation or {}, f"{source}, generation_config.json"))
     except ConfigError as error:
         if error.what.startswith(source):
             raise
@@ -173,9 +171,7 @@ def _refuse_other_functions(keys: Keys) -> None:
         raise keys.error("this activation is not supported", "hidden_act", "silu")
     kinds = keys.values.get("layer_types")
     if isinstance(kinds, list) and not set(kinds) <= {"full_attention", "sliding_attention"}:
-        raise keys.error(
-            "these layers are not supported", "layer_types", "full_attention, sliding_attention"
-        )
+        raise keys.error("these layers are not supported", "layer_types", "full_attention, sliding_attention")
     if keys.values.get("quantization_config") is not None:
         raise keys.error(
             "quantised weights cannot be read",

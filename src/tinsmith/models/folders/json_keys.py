@@ -19,9 +19,7 @@ class Keys:
     def error(self, what: str, field: str, allowed: str, fix: str | None = None) -> ConfigError:
         """The error that says what is wrong with a field."""
         value = self.values.get(field, "absent")
-        return ConfigError(
-            f"{self.source}: {what}", field=field, value=value, allowed=allowed, fix=fix
-        )
+        return ConfigError(f"{self.source}: {what}", field=field, value=value, allowed=allowed, fix=fix)
 
     def integer(self, field: str, default: int | None = None) -> int:
         """A whole number; `default` where the field is absent."""

@@ -116,11 +116,7 @@ def check_shapes(
         where = files.get(name, source)
         if name not in expected:
             raise CheckpointError(
-                f"{where}: a tensor is not expected",
-                field=name,
-                value=shapes[name],
-                allowed="absent",
-                fix=fix,
+                f"{where}: a tensor is not expected", field=name, value=shapes[name], allowed="absent", fix=fix
             )
         if shapes[name] != expected[name]:
             raise CheckpointError(
@@ -157,10 +153,7 @@ def _shard_of(index: Path) -> dict[str, str]:
     shard_of = read_object(index, CheckpointError).get("weight_map")
     if not isinstance(shard_of, dict) or not shard_of:
         raise CheckpointError(
-            f"{index}: the index is empty",
-            field="weight_map",
-            value=shard_of,
-            allowed="names to files",
+            f"{index}: the index is empty", field="weight_map", value=shard_of, allowed="names to files"
         )
     for name, shard in cast("dict[str, object]", shard_of).items():
         plain = isinstance(shard, str) and Path(shard).name == shard
@@ -185,8 +178,5 @@ def _no_safetensors(folder: Path) -> ConfigError:
             fix="load it with transformers where you trust it, and save_pretrained to a new folder",
         )
     return ConfigError(
-        "this folder has no weights",
-        field="path",
-        value=str(folder),
-        allowed=f"{WEIGHTS}, or {INDEX} and its shards",
+        "this folder has no weights", field="path", value=str(folder), allowed=f"{WEIGHTS}, or {INDEX} and its shards"
     )

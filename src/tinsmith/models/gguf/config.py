@@ -14,9 +14,7 @@ from tinsmith.models.gguf.layout import ARCHITECTURES
 from tinsmith.models.rotary import inverse_frequencies
 from tinsmith.types.errors import ConfigError
 
-SUPPORTED: Final = (
-    "llama (Llama, Mistral, SmolLM2), qwen2 (Qwen2, Qwen2.5), qwen3 (Qwen3), qwen3moe, olmoe"
-)
+SUPPORTED: Final = "llama (Llama, Mistral, SmolLM2), qwen2 (Qwen2, Qwen2.5), qwen3 (Qwen3), qwen3moe, olmoe"
 
 _DEFAULT_THETA: Final = 10_000.0
 _END_TOKENS: Final = tuple(f"tokenizer.ggml.{name}_token_id" for name in ("eos", "eot", "eom"))
@@ -81,15 +79,11 @@ class _Keys:
     def family(self) -> Family:
         named = self.file.metadata.get("general.architecture")
         if named not in ARCHITECTURES:
-            raise self.error(
-                "this architecture is not supported", "general.architecture", SUPPORTED
-            )
+            raise self.error("this architecture is not supported", "general.architecture", SUPPORTED)
         family = ARCHITECTURES[str(named)]
         if self.integer("expert_count", 0) and family not in NORMALISED:
             raise self.error(
-                "mixtures of this architecture are not supported",
-                self.spelled("expert_count"),
-                "qwen3moe, olmoe",
+                "mixtures of this architecture are not supported", self.spelled("expert_count"), "qwen3moe, olmoe"
             )
         return family
 
@@ -107,8 +101,7 @@ class _Keys:
             num_experts=self.integer("expert_count"),
             num_active=self.integer("expert_used_count"),
             expert_size=self.integer(
-                "expert_feed_forward_length",
-                self.integer("feed_forward_length") if family is Family.OLMOE else None,
+                "expert_feed_forward_length", self.integer("feed_forward_length") if family is Family.OLMOE else None
             ),
             normalised=bool(self.file.metadata.get(normed, NORMALISED[family])),
         )
@@ -136,9 +129,7 @@ class _Keys:
 
     def head_dim(self) -> int:
         heads, hidden = self.integer("attention.head_count"), self.integer("embedding_length")
-        if heads <= 0 or (
-            hidden % heads and self.spelled("attention.key_length") not in self.file.metadata
-        ):
+        if heads <= 0 or (hidden % heads and self.spelled("attention.key_length") not in self.file.metadata):
             key = self.spelled("attention.head_count")
             raise self.error("heads do not divide the width", key, f"a divisor of {hidden}")
         size = self.integer("attention.key_length", hidden // heads)
@@ -165,12 +156,7 @@ class _Keys:
         return tuple(dict.fromkeys(each for each in found if isinstance(each, int)))
 
     def error(self, what: str, key: str, allowed: str) -> ConfigError:
-        return ConfigError(
-            f"{self.file.path}: {what}",
-            field=key,
-            value=self.file.metadata.get(key),
-            allowed=allowed,
-        )
+        return ConfigError(f"{self.file.path}: {what}", field=key, value=self.file.metadata.get(key), allowed=allowed)
 
 
 def _with_llama3(bare: DecoderConfig, factors: NDArray[np.float32], keys: _Keys) -> DecoderConfig:

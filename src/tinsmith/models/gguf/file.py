@@ -85,10 +85,7 @@ def read_gguf(path: Path) -> GgufFile:
     if not path.is_file():
         raise ConfigError("there is no such file", field="path", value=str(path))
     try:
-        with (
-            path.open("rb") as opened,
-            mmap.mmap(opened.fileno(), 0, access=mmap.ACCESS_READ) as data,
-        ):
+        with path.open("rb") as opened, mmap.mmap(opened.fileno(), 0, access=mmap.ACCESS_READ) as data:
             return _Reader(path, data).read()
     except (struct.error, ValueError, OverflowError, MemoryError) as error:
         if isinstance(error, (CheckpointError, ConfigError)):
@@ -102,18 +99,13 @@ def tensors_of(file: GgufFile, names: Collection[str]) -> Iterator[tuple[str, ND
     Raises:
         CheckpointError: the file was cut short since its header was read.
     """
-    with (
-        file.path.open("rb") as opened,
-        mmap.mmap(opened.fileno(), 0, access=mmap.ACCESS_READ) as data,
-    ):
+    with file.path.open("rb") as opened, mmap.mmap(opened.fileno(), 0, access=mmap.ACCESS_READ) as data:
         for name, tensor in file.tensors.items():
             if name not in names:
                 continue
             if tensor.offset + tensor.num_bytes > len(data):
                 raise _damaged(file.path, "it is cut short", name)
-            stored = np.frombuffer(
-                data[tensor.offset : tensor.offset + tensor.num_bytes], dtype=np.uint8
-            )
+            stored = np.frombuffer(data[tensor.offset : tensor.offset + tensor.num_bytes], dtype=np.uint8)
             yield name, _decoded(stored, tensor)
 
 
@@ -225,16 +217,12 @@ class _Reader:
         kind, offset = self._unpack("IQ")
         return tuple(reversed(dims)), kind, offset
 
-    def _placed(
-        self, name: str, start: int, shape: tuple[int, ...], kind: int, offset: int
-    ) -> GgufTensor:
+    def _placed(self, name: str, start: int, shape: tuple[int, ...], kind: int, offset: int) -> GgufTensor:
         if kind not in tuple(GGMLQuantizationType) or not _decodable(GGMLQuantizationType(kind)):
             raise ConfigError(
                 f"{self._path}: a tensor of this type cannot be decoded",
                 field=name,
-                value=kind
-                if kind not in tuple(GGMLQuantizationType)
-                else GGMLQuantizationType(kind).name,
+                value=kind if kind not in tuple(GGMLQuantizationType) else GGMLQuantizationType(kind).name,
                 allowed="F32, F16, BF16, Q4_0 to Q8_0, Q2_K to Q6_K, IQ1 to IQ4, TQ, MXFP4",
             )
         type_ = GGMLQuantizationType(kind)
@@ -283,6 +271,4 @@ def _refuse_parts(path: Path, metadata: Mapping[str, Value]) -> None:
 
 
 def _damaged(path: Path, why: str, value: object) -> CheckpointError:
-    return CheckpointError(
-        f"{path}: damaged: {why}", field="file", value=value, fix="fetch the whole file again"
-    )
+    return CheckpointError(f"{path}: damaged: {why}", field="file", value=value, fix="fetch the whole file again")

@@ -31,11 +31,7 @@ ARCHITECTURES: Final = {
 ROPE_FACTORS: Final = "rope_freqs.weight"
 """What the frequencies of a llama3 rotation are divided by, (head_dim / 2,)."""
 
-_OUTER: Final = {
-    EMBEDDING: "token_embd.weight",
-    FINAL_NORM: "output_norm.weight",
-    HEAD: "output.weight",
-}
+_OUTER: Final = {EMBEDDING: "token_embd.weight", FINAL_NORM: "output_norm.weight", HEAD: "output.weight"}
 _INNER: Final = {
     "input_layernorm": "attn_norm",
     "self_attn.q_proj": "attn_q",

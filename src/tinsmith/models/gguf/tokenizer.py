@@ -28,12 +28,7 @@ _MODEL: Final = "tokenizer.ggml.model"
 _SPLIT: Final = "tokenizer.ggml.pre"
 _TEMPLATE: Final = "tokenizer.chat_template"
 
-_SPECIAL: Final = {
-    "bos_token": "bos",
-    "eos_token": "eos",
-    "unk_token": "unknown",
-    "pad_token": "padding",
-}
+_SPECIAL: Final = {"bos_token": "bos", "eos_token": "eos", "unk_token": "unknown", "pad_token": "padding"}
 
 _BYTE_LEVEL: Final = "gpt2"
 _GPT2_SPLITS: Final = ("", "default", "gpt-2")
@@ -133,10 +128,7 @@ def _split_as_the_model(backend: Tokenizer, file: GgufFile) -> None:
     named = file.metadata.get(_SPLIT, "")
     if named in _DIGIT_SPLITS:
         backend.pre_tokenizer = pre_tokenizers.Sequence(
-            [
-                pre_tokenizers.Digits(individual_digits=True),
-                pre_tokenizers.ByteLevel(add_prefix_space=False),
-            ]
+            [pre_tokenizers.Digits(individual_digits=True), pre_tokenizers.ByteLevel(add_prefix_space=False)]
         )
     elif named not in _GPT2_SPLITS:
         raise ConfigError(

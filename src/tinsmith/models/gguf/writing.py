@@ -17,13 +17,7 @@ from torch import Tensor
 from tinsmith.models.config import DecoderConfig, Family, LinearScaling, Llama3Scaling, Mixture
 from tinsmith.models.gguf.config import LLAMA3_BOUNDS, NORMALISED
 from tinsmith.models.gguf.file import Value
-from tinsmith.models.gguf.layout import (
-    ARCHITECTURES,
-    ROPE_FACTORS,
-    file_places,
-    interleaved,
-    rotated_heads,
-)
+from tinsmith.models.gguf.layout import ARCHITECTURES, ROPE_FACTORS, file_places, interleaved, rotated_heads
 from tinsmith.models.names import ROUTER
 from tinsmith.models.rotary import inverse_frequencies
 from tinsmith.types.errors import CheckpointError, ConfigError
@@ -59,10 +53,7 @@ def write_gguf(
     """
     if path.exists():
         raise ConfigError(
-            "there is already something at this place",
-            field="path",
-            value=str(path),
-            fix="name a new file",
+            "there is already something at this place", field="path", value=str(path), fix="name a new file"
         )
     path.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=f".{path.name}.", dir=path.parent) as staging:
@@ -82,9 +73,7 @@ def write_gguf(
         whole.replace(path)
 
 
-def stored_values(
-    name: str, values: NDArray[np.float32], stored_as: StoredAs
-) -> NDArray[np.generic]:
+def stored_values(name: str, values: NDArray[np.float32], stored_as: StoredAs) -> NDArray[np.generic]:
     """Return a published tensor's values as a file stores them: a router and a vector as fp32, all else as asked."""
     matrix = values.ndim >= 2 and not name.endswith(f".{ROUTER}.weight")
     if matrix and stored_as is StoredAs.F16:

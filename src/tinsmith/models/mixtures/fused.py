@@ -56,9 +56,7 @@ def fused_parts(stored: Mapping[str, StoredTensor], config: DecoderConfig) -> di
     return parts
 
 
-def unfused(
-    stored: Mapping[str, StoredTensor], parts: Mapping[str, Part]
-) -> dict[str, StoredTensor]:
+def unfused(stored: Mapping[str, StoredTensor], parts: Mapping[str, Part]) -> dict[str, StoredTensor]:
     """Return what is stored, with the parts of fused tensors in their place."""
     fused = {part.stored for part in parts.values()}
     seen = {name: tensor for name, tensor in stored.items() if name not in fused}
@@ -71,10 +69,7 @@ def unfused(
 
 def _fused_shapes(config: DecoderConfig, mixture: Mixture) -> dict[str, tuple[int, int, int]]:
     hidden, inner = config.hidden_size, mixture.expert_size
-    return {
-        _GATE_UP: (mixture.num_experts, 2 * inner, hidden),
-        _DOWN: (mixture.num_experts, hidden, inner),
-    }
+    return {_GATE_UP: (mixture.num_experts, 2 * inner, hidden), _DOWN: (mixture.num_experts, hidden, inner)}
 
 
 def _parts_of(prefix: str, fused: str, shape: tuple[int, int, int]) -> dict[str, Part]:
@@ -82,9 +77,7 @@ def _parts_of(prefix: str, fused: str, shape: tuple[int, int, int]) -> dict[str,
     matrices = (_DOWN,) if fused == _DOWN else ("gate_proj", "up_proj")
     rows = shape[1] // len(matrices)
     return {
-        f"{prefix}.{e}.{matrix}.weight": Part(
-            stored=f"{prefix}.{fused}", expert=e, begin=i * rows, end=(i + 1) * rows
-        )
+        f"{prefix}.{e}.{matrix}.weight": Part(stored=f"{prefix}.{fused}", expert=e, begin=i * rows, end=(i + 1) * rows)
         for e in range(shape[0])
         for i, matrix in enumerate(matrices)
     }

@@ -90,7 +90,6 @@ def _matrices(a: Tensor, b: Tensor, hidden: int, mixture: Mixture) -> tuple[str,
     if a.shape[0] % mixture.num_experts or a.shape[0] != b.shape[1]:
         return None
     inner = mixture.expert_size
-    return {
-        (hidden, 2 * inner): ("gate_proj", "up_proj"),
-        (inner, hidden): ("down_proj",),
-    }.get((a.shape[1], b.shape[0]))
+    return {(hidden, 2 * inner): ("gate_proj", "up_proj"), (inner, hidden): ("down_proj",)}.get(
+        (a.shape[1], b.shape[0])
+    )

@@ -43,9 +43,7 @@ def refuse_shared_experts(keys: Keys) -> None:
     """
     for field in _SHARED:
         if keys.values.get(field) not in (None, 0, False):
-            raise keys.error(
-                "shared experts, which every token takes, are not supported", field, "absent, or 0"
-            )
+            raise keys.error("shared experts, which every token takes, are not supported", field, "absent, or 0")
 
 
 def parse_mixture(keys: Keys, family: Family, num_layers: int) -> Mixture | None:
@@ -113,9 +111,7 @@ def _dense_layers(keys: Keys, num_layers: int) -> tuple[int, ...]:
     named = keys.values.get(field) or []
     layers = cast("list[object]", named) if isinstance(named, list) else [None]
     if not all(type(n) is int and 0 <= n < num_layers for n in layers):
-        raise keys.error(
-            "dense layers are named by number", field, f"a list of 0 to {num_layers - 1}"
-        )
+        raise keys.error("dense layers are named by number", field, f"a list of 0 to {num_layers - 1}")
     step = keys.integer("decoder_sparse_step", 1)
     if step < 1:
         raise keys.error("every so many layers are mixtures", "decoder_sparse_step", ">= 1")

@@ -111,9 +111,7 @@ def items(value: object) -> tuple[object, ...]:
 
 def sizes(values: tuple[object, ...]) -> tuple[int, ...]:
     """Return a shape that was given as one list or as several numbers."""
-    listed = (
-        items(values[0]) if len(values) == 1 and isinstance(values[0], (list, tuple)) else values
-    )
+    listed = items(values[0]) if len(values) == 1 and isinstance(values[0], (list, tuple)) else values
     return tuple(whole(size) for size in listed)
 
 
@@ -143,10 +141,7 @@ def kind(value: object) -> np.dtype[np.generic]:
     name = value.name if isinstance(value, DType) else shown(value)
     if isinstance(value, DType) and name in _KINDS:
         return cast("np.dtype[np.generic]", _KINDS[name])
-    refuse(
-        f"the type {name} is not computed here",
-        "float32 and float64 (both are float64 here), int64, int32, bool",
-    )
+    refuse(f"the type {name} is not computed here", "float32 and float64 (both are float64 here), int64, int32, bool")
 
 
 def converted(given: Array, wanted: np.dtype[np.generic], tape: Tape) -> Array:

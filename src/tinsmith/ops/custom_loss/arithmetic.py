@@ -75,9 +75,7 @@ def mul(tape: Tape, /, input: object, other: object) -> object:
     a, b = pair(tape, input, other)
     x, y = a.value, b.value
     value = np.multiply(x, y)
-    result = tape.result(
-        value, (a, lambda grad: grad * floats(b)), (b, lambda grad: grad * floats(a))
-    )
+    result = tape.result(value, (a, lambda grad: grad * floats(b)), (b, lambda grad: grad * floats(a)))
     return _plain(result, input, other)
 
 
@@ -210,9 +208,7 @@ def clamp(tape: Tape, /, input: object, min: object = None, max: object = None) 
         bounds = [each for each in (low, high) if each is not None]
     broadcast(tape, x, *bounds)
     value = x.value
-    inside: NDArray[np.bool_] = np.ones(
-        np.broadcast_shapes(x.shape, *(b.shape for b in bounds)), bool
-    )
+    inside: NDArray[np.bool_] = np.ones(np.broadcast_shapes(x.shape, *(b.shape for b in bounds)), bool)
     links: list[tuple[Array, Back]] = []
     above = np.zeros_like(inside) if high is None else np.asarray(value > high.value)
     if low is not None:

@@ -30,9 +30,7 @@ def _given(dtype: object, other: object) -> object:
     return other if dtype is None else dtype
 
 
-def _filled(
-    tape: Tape, shape: Sequence[int], value: object, dtype: object, device: object, layout: object
-) -> Array:
+def _filled(tape: Tape, shape: Sequence[int], value: object, dtype: object, device: object, layout: object) -> Array:
     require_placed(device, layout)
     tape.room(shape)
     held = converted(tape.constant(number(value)), kind(dtype), tape)
@@ -67,9 +65,7 @@ def full(
     return _filled(tape, sizes((size,)), fill_value, wanted, device, layout)
 
 
-def _like(
-    tape: Tape, input: object, fill: object, dtype: object, device: object, layout: object
-) -> Array:
+def _like(tape: Tape, input: object, fill: object, dtype: object, device: object, layout: object) -> Array:
     x = tensor(input)
     return _filled(tape, x.shape, fill, _given(dtype, x.value.dtype), device, layout)
 
@@ -130,9 +126,7 @@ def new_tensor(
     tensor(input)
     _require_no_gradient(requires_grad)
     require_placed(device)
-    listed = (
-        [number(each) for each in items(data)] if isinstance(data, (list, tuple)) else number(data)
-    )
+    listed = [number(each) for each in items(data)] if isinstance(data, (list, tuple)) else number(data)
     made = tape.constant(np.asarray(listed))
     return made if dtype is None else converted(made, kind(dtype), tape)
 
@@ -151,9 +145,7 @@ def arange(
         given[at] = value
     if given[1] is None or len(ends) > 3:
         refuse("arange has no end", "arange(end), arange(start, end), arange(start, end, step)")
-    first, last, by = (
-        number(0 if v is None and i == 0 else 1 if v is None else v) for i, v in enumerate(given)
-    )
+    first, last, by = (number(0 if v is None and i == 0 else 1 if v is None else v) for i, v in enumerate(given))
     if not by > 0 or not np.isfinite(np.array([first, last, by], np.float64)).all():
         refuse("arange counts upwards between finite numbers", "step > 0")
     count = max(0, int(np.ceil((last - first) / by)))

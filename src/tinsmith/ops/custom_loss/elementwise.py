@@ -7,17 +7,7 @@ from collections.abc import Callable, Mapping
 import numpy as np
 
 from tinsmith.ops.custom_loss import functions
-from tinsmith.ops.custom_loss.arguments import (
-    array,
-    flag,
-    floats,
-    kind,
-    number,
-    real,
-    refuse,
-    shown,
-    tensor,
-)
+from tinsmith.ops.custom_loss.arguments import array, flag, floats, kind, number, real, refuse, shown, tensor
 from tinsmith.ops.custom_loss.tape import Array, Tape, Values
 from tinsmith.ops.exact import Float64Array, exp, log
 
@@ -78,9 +68,7 @@ def silu(tape: Tape, /, input: object, inplace: object = False) -> Array:
     tape.room(x.shape)
     values = floats(x)
     gate = functions.sigmoid(values)
-    return tape.result(
-        values * gate, (x, lambda grad: grad * (gate * (1.0 + values * (1.0 - gate))))
-    )
+    return tape.result(values * gate, (x, lambda grad: grad * (gate * (1.0 + values * (1.0 - gate)))))
 
 
 def softplus(tape: Tape, /, input: object, beta: object = 1, threshold: object = 20) -> Array:
@@ -90,9 +78,7 @@ def softplus(tape: Tape, /, input: object, beta: object = 1, threshold: object =
     scaled = floats(x) * scale
     linear = scaled > limit
     value = np.where(linear, floats(x), functions.softplus(scaled) / scale)
-    return tape.result(
-        value, (x, lambda grad: np.where(linear, grad, grad * functions.sigmoid(scaled)))
-    )
+    return tape.result(value, (x, lambda grad: np.where(linear, grad, grad * functions.sigmoid(scaled))))
 
 
 def detach(tape: Tape, /, input: object) -> Array:
@@ -149,9 +135,7 @@ def of_number(value: _Value) -> Operation:
     def operation(tape: Tape, x: object, /) -> float:
         del tape
         if not isinstance(x, (int, float)):
-            refuse(
-                f"math's functions take numbers, not {shown(x)}", "a number", "use torch's function"
-            )
+            refuse(f"math's functions take numbers, not {shown(x)}", "a number", "use torch's function")
         return float(value(np.asarray(float(x))))
 
     return operation
@@ -177,9 +161,7 @@ UNARY: Mapping[str, Operation] = {
     "rsqrt": _smooth(lambda x: 1.0 / np.sqrt(x), lambda grad, _, y: -0.5 * grad * (y * y * y)),
     "reciprocal": _smooth(lambda x: 1.0 / x, lambda grad, _, y: -grad * (y * y)),
     "sigmoid": _smooth(functions.sigmoid, lambda grad, _, y: grad * ((1.0 - y) * y)),
-    "logsigmoid": _smooth(
-        lambda x: -functions.softplus(-x), lambda grad, x, _: grad * functions.sigmoid(-x)
-    ),
+    "logsigmoid": _smooth(lambda x: -functions.softplus(-x), lambda grad, x, _: grad * functions.sigmoid(-x)),
     "tanh": _smooth(functions.tanh, lambda grad, _, y: grad * (1.0 - y * y)),
     "square": _kept(lambda x: x * x, lambda grad, x, _: grad * (2.0 * x)),
     "sign": _kept(lambda x: np.sign(x), _FLAT),

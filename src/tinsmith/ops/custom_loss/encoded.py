@@ -63,13 +63,7 @@ class Slice:
     step: object
 
 
-_NAMED: Final = {
-    "ref": Ref,
-    "dtype": DType,
-    "device": Device,
-    "layout": Layout,
-    "memory_format": MemoryFormat,
-}
+_NAMED: Final = {"ref": Ref, "dtype": DType, "device": Device, "layout": Layout, "memory_format": MemoryFormat}
 
 
 @dataclass(slots=True)

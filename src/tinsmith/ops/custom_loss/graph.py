@@ -92,9 +92,7 @@ def parse(inputs: Sequence[LossInput], nodes: Sequence[SentNode]) -> Graph:
         if returned is not None:
             _refuse(place, "a node comes after the output", "the output last")
         if not _NAME.fullmatch(node.name) or node.name in known:
-            _refuse(
-                place, "the node's name is no name, or is taken", "letters, digits, _; each once"
-            )
+            _refuse(place, "the node's name is no name, or is taken", "letters, digits, _; each once")
         args, kwargs = _arguments(decoder, node, place, known)
         match node.op:
             case "placeholder":
@@ -125,9 +123,7 @@ def _check_inputs(inputs: Sequence[LossInput]) -> None:
         _refuse("inputs", f"a loss has {len(names)} inputs", f"1 to {MAX_INPUTS}, logprobs first")
     for at, each in enumerate(inputs):
         if not _INPUT.fullmatch(each.name) or names.count(each.name) > 1:
-            _refuse(
-                f"inputs[{at}].name", "an input has no name, or one that is taken", "a-z, 0-9, _"
-            )
+            _refuse(f"inputs[{at}].name", "an input has no name, or one that is taken", "a-z, 0-9, _")
         if each.rank not in ((1, 2) if at == 0 else (0, 1, 2)):
             _refuse(
                 f"inputs[{at}].rank",
@@ -157,18 +153,12 @@ def _arguments(
     return args, kwargs
 
 
-def _operation(
-    node: SentNode, place: str, args: tuple[object, ...], kwargs: Mapping[str, object]
-) -> Operation:
+def _operation(node: SentNode, place: str, args: tuple[object, ...], kwargs: Mapping[str, object]) -> Operation:
     table = FUNCTIONS if node.op == "call_function" else METHODS
     kind = "function" if node.op == "call_function" else "method of a tensor"
     operation = table.get(node.target)
     if operation is None:
-        _refuse(
-            place,
-            f"this {kind} is not among those that a loss may call",
-            "the list in docs/ops.md, Custom losses",
-        )
+        _refuse(place, f"this {kind} is not among those that a loss may call", "the list in docs/ops.md, Custom losses")
     if node.op == "call_method" and not (args and isinstance(args[0], Ref)):
         _refuse(place, "a method is not called on a node", "a node as the first argument")
     signature = inspect.signature(operation)
@@ -183,11 +173,7 @@ def _operation(
 
 
 def _with_output(
-    inputs: tuple[LossInput, ...],
-    parameters: Mapping[str, str],
-    calls: tuple[Call, ...],
-    place: str,
-    returned: object,
+    inputs: tuple[LossInput, ...], parameters: Mapping[str, str], calls: tuple[Call, ...], place: str, returned: object
 ) -> Graph:
     pair = cast("Sequence[object]", returned) if isinstance(returned, (tuple, list)) else ()
     if len(pair) != 2 or not isinstance(pair[0], Ref) or not isinstance(pair[1], dict):

@@ -48,7 +48,4 @@ def require_shape(shape: Sequence[int]) -> None:
             allowed=f"at most {MAX_DIMENSIONS} dimensions, none negative",
         )
     if math.prod(shape) > MAX_ELEMENTS:
-        raise InputError(
-            f"a value of shape {tuple(shape)} is too large",
-            allowed=f"at most {MAX_ELEMENTS} elements",
-        )
+        raise InputError(f"a value of shape {tuple(shape)} is too large", allowed=f"at most {MAX_ELEMENTS} elements")

@@ -10,15 +10,7 @@ from types import MappingProxyType
 
 import numpy as np
 
-from tinsmith.ops.custom_loss import (
-    arithmetic,
-    creation,
-    elementwise,
-    functions,
-    parts,
-    reductions,
-    shapes,
-)
+from tinsmith.ops.custom_loss import arithmetic, creation, elementwise, functions, parts, reductions, shapes
 from tinsmith.ops.custom_loss.arguments import refuse, shown, tensor
 from tinsmith.ops.custom_loss.elementwise import UNARY, Operation, of_number
 from tinsmith.ops.custom_loss.tape import Array, Tape
@@ -150,13 +142,7 @@ _TORCH: Mapping[str, Operation] = {
 }
 
 _SPECIAL = ("expm1", "log1p", "logsumexp", "softmax", "log_softmax")
-_MATH = {
-    "exp": exp,
-    "log": log,
-    "sqrt": np.sqrt,
-    "expm1": functions.expm1,
-    "log1p": functions.log1p,
-}
+_MATH = {"exp": exp, "log": log, "sqrt": np.sqrt, "expm1": functions.expm1, "log1p": functions.log1p}
 
 
 def _getattr(tape: Tape, input: object, name: object, /) -> object:
@@ -167,9 +153,7 @@ def _getattr(tape: Tape, input: object, name: object, /) -> object:
         refuse(f"{shown(name)} is not read of {shown(input)}", ", ".join(READABLE))
     if name in creation.ATTRIBUTES:
         return creation.ATTRIBUTES[str(name)](tape, tensor(input))
-    return {"T": shapes.transposed, "mT": _matrix, "data": elementwise.detach}[str(name)](
-        tape, input
-    )
+    return {"T": shapes.transposed, "mT": _matrix, "data": elementwise.detach}[str(name)](tape, input)
 
 
 def _matrix(tape: Tape, input: object, /) -> Array:

@@ -7,16 +7,7 @@ from typing import Any, cast
 
 import numpy as np
 
-from tinsmith.ops.custom_loss.arguments import (
-    axis,
-    flag,
-    items,
-    number,
-    refuse,
-    tensor,
-    truths,
-    whole,
-)
+from tinsmith.ops.custom_loss.arguments import axis, flag, items, number, refuse, tensor, truths, whole
 from tinsmith.ops.custom_loss.encoded import Slice
 from tinsmith.ops.custom_loss.limits import require_shape
 from tinsmith.ops.custom_loss.tape import Array, Tape, Values
@@ -88,9 +79,7 @@ def _part(tape: Tape, x: Array, index: _Basic) -> Array:
 def _masked(tape: Tape, x: Array, mask: Array) -> Array:
     held = truths(mask)
     if not mask.shape or x.shape[: held.ndim] != held.shape:
-        refuse(
-            f"a mask of shape {mask.shape} for a tensor of shape {x.shape}", "the same first sizes"
-        )
+        refuse(f"a mask of shape {mask.shape} for a tensor of shape {x.shape}", "the same first sizes")
 
     def back(grad: Float64Array) -> Float64Array:
         spread = np.zeros(x.shape)
@@ -136,23 +125,17 @@ def index_select(tape: Tape, /, input: object, dim: object, index: object) -> Ar
     return tape.result(np.take(x.value, places, axis=over), (x, back))
 
 
-def gather(
-    tape: Tape, /, input: object, dim: object, index: object, *, sparse_grad: object = False
-) -> Array:
+def gather(tape: Tape, /, input: object, dim: object, index: object, *, sparse_grad: object = False) -> Array:
     """Elements along a dimension, by their places."""
     x, over = tensor(input), axis(dim, tensor(input).value.ndim)
     if flag(sparse_grad):
         refuse("a gradient is not sparse here", "sparse_grad=False")
     places = _places(index, x.shape[over] if x.shape else 1)
     inside = places.ndim == x.value.ndim and all(
-        mine <= other
-        for at, (mine, other) in enumerate(zip(places.shape, x.shape, strict=False))
-        if at != over
+        mine <= other for at, (mine, other) in enumerate(zip(places.shape, x.shape, strict=False)) if at != over
     )
     if not inside or not x.shape:
-        refuse(
-            f"places of shape {places.shape} in shape {x.shape}", "as many dimensions, no larger"
-        )
+        refuse(f"places of shape {places.shape} in shape {x.shape}", "as many dimensions, no larger")
     tape.room(places.shape)
     grid = list(np.ogrid[tuple(slice(size) for size in places.shape)])
     grid[over] = places

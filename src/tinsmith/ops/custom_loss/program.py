@@ -46,9 +46,7 @@ class CustomLoss:
             InputError: naming the node.
         """
         if not 0 < len(name) <= MAX_TEXT or not name.isprintable():
-            raise InputError(
-                "a loss needs a name", field="name", allowed=f"1 to {MAX_TEXT} printable characters"
-            )
+            raise InputError("a loss needs a name", field="name", allowed=f"1 to {MAX_TEXT} printable characters")
         graph = parse(inputs, nodes)
         _compute_constants(graph)
         return cls(name, graph, tuple(nodes))
@@ -87,9 +85,7 @@ class CustomObjective:
             if each.rank == 0 and values.size == 1:
                 allowed = None
             elif each.rank == 2 and len(shape) == 1:
-                allowed = (
-                    f"({shape[0]}, K)" if values.shape[:1] != shape or values.ndim != 2 else None
-                )
+                allowed = f"({shape[0]}, K)" if values.shape[:1] != shape or values.ndim != 2 else None
             else:
                 wanted = shape[: each.rank]
                 allowed = str(wanted) if values.shape != wanted else None
@@ -138,18 +134,12 @@ class CustomObjective:
             for name, node in graph.metrics.items()
         }
         grad = tape.gradient(loss, leaf) + 0.0  # -0.0 + 0.0 is +0.0
-        return LossValue(
-            total=float(loss.value[()]) + 0.0, grad=grad.astype(np.float32), metrics=metrics
-        )
+        return LossValue(total=float(loss.value[()]) + 0.0, grad=grad.astype(np.float32), metrics=metrics)
 
-    def _parameters(
-        self, tape: Tape, logprobs: FloatArray, inputs: LossInputs
-    ) -> dict[str, object]:
+    def _parameters(self, tape: Tape, logprobs: FloatArray, inputs: LossInputs) -> dict[str, object]:
         """What the placeholders stand for, by node, logprobs first."""
         found: dict[str, object] = {}
-        for (name, source), each in zip(
-            self.graph.parameters.items(), self.graph.inputs, strict=True
-        ):
+        for (name, source), each in zip(self.graph.parameters.items(), self.graph.inputs, strict=True):
             try:
                 if not found:
                     found[name] = tape.leaf(logprobs.astype(np.float64))
@@ -187,9 +177,7 @@ def _resolved(argument: object, found: Mapping[str, object]) -> object:
         case Ref():
             return found[argument.name]
         case Slice():
-            return Slice(
-                *(_resolved(e, found) for e in (argument.start, argument.stop, argument.step))
-            )
+            return Slice(*(_resolved(e, found) for e in (argument.start, argument.stop, argument.step)))
         case tuple() | list():
             members = [_resolved(each, found) for each in cast("Sequence[object]", argument)]
             return tuple(members) if isinstance(argument, tuple) else members
@@ -210,6 +198,4 @@ def _compute_constants(graph: Graph) -> None:
             found[call.name] = value
             held: Any = value.value if isinstance(value, Array) else value
             if isinstance(held, (float, np.ndarray)) and bool(np.isnan(held).any()):
-                raise InputError(
-                    "this is NaN whatever the datum", field=call.place, allowed="numbers"
-                )
+                raise InputError("this is NaN whatever the datum", field=call.place, allowed="numbers")

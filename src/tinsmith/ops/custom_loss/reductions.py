@@ -33,34 +33,16 @@ def _typed(tape: Tape, value: object, dtype: object) -> Array:
     return given if dtype is None else converted(given, kind(dtype), tape)
 
 
-def sum_of(
-    tape: Tape,
-    /,
-    input: object,
-    dim: object = None,
-    keepdim: object = False,
-    *,
-    dtype: object = None,
-) -> Array:
+def sum_of(tape: Tape, /, input: object, dim: object = None, keepdim: object = False, *, dtype: object = None) -> Array:
     """The sum, rounded once; of truth values how many hold."""
     x, keep = _typed(tape, input, dtype), flag(keepdim)
     over = axes(dim, x.value.ndim)
     if not x.is_float:
         return tape.constant(counted(x.value, over, keep=keep))
-    return tape.result(
-        summed(floats(x), over, keep=keep), (x, lambda grad: _spread(grad, x.shape, over))
-    )
+    return tape.result(summed(floats(x), over, keep=keep), (x, lambda grad: _spread(grad, x.shape, over)))
 
 
-def mean(
-    tape: Tape,
-    /,
-    input: object,
-    dim: object = None,
-    keepdim: object = False,
-    *,
-    dtype: object = None,
-) -> Array:
+def mean(tape: Tape, /, input: object, dim: object = None, keepdim: object = False, *, dtype: object = None) -> Array:
     """The sum divided by the number of elements; NaN of none."""
     x = _typed(tape, input, dtype)
     if not x.is_float:
@@ -122,9 +104,7 @@ amax = _evenly(lambda x, over: np.asarray(np.max(x, axis=over, keepdims=True)))
 amin = _evenly(lambda x, over: np.asarray(np.min(x, axis=over, keepdims=True)))
 
 
-def _extreme(
-    of_all: Operation, of_two: Operation, place: Callable[[Values, int], Values]
-) -> Operation:
+def _extreme(of_all: Operation, of_two: Operation, place: Callable[[Values, int], Values]) -> Operation:
     """torch.max and torch.min: of a whole tensor, of two tensors, or (values, indices) over a dimension."""
 
     def operation(
@@ -174,9 +154,7 @@ def logsumexp(tape: Tape, /, input: object, dim: object, keepdim: object = False
     return tape.result(found.value.reshape(shape), (found, lambda grad: grad.reshape(found.shape)))
 
 
-def softmax(
-    tape: Tape, /, input: object, dim: object = None, dtype: object = None, _stacklevel: object = 3
-) -> object:
+def softmax(tape: Tape, /, input: object, dim: object = None, dtype: object = None, _stacklevel: object = 3) -> object:
     """exp(x - logsumexp) over a dimension."""
     return UNARY["exp"](tape, log_softmax(tape, input, dim, dtype, _stacklevel))
 

@@ -6,17 +6,7 @@ import math
 
 import numpy as np
 
-from tinsmith.ops.custom_loss.arguments import (
-    array,
-    axes,
-    axis,
-    items,
-    real,
-    refuse,
-    shown,
-    sizes,
-    tensor,
-)
+from tinsmith.ops.custom_loss.arguments import array, axes, axis, items, real, refuse, shown, sizes, tensor
 from tinsmith.ops.custom_loss.limits import require_shape
 from tinsmith.ops.custom_loss.tape import Array, Back, Tape
 from tinsmith.ops.exact import Float64Array
@@ -87,14 +77,9 @@ def expand(tape: Tape, /, input: object, *size: object) -> Array:
     """Dimensions of size 1 repeated; -1 keeps a size."""
     x, wanted = tensor(input), sizes(size)
     added = len(wanted) - x.value.ndim
-    shape = tuple(
-        x.shape[at - added] if each == -1 and at >= added else each
-        for at, each in enumerate(wanted)
-    )
+    shape = tuple(x.shape[at - added] if each == -1 and at >= added else each for at, each in enumerate(wanted))
     tape.room(shape)
-    fits = added >= 0 and all(
-        mine in (1, each) for mine, each in zip(x.shape, shape[added:], strict=True)
-    )
+    fits = added >= 0 and all(mine in (1, each) for mine, each in zip(x.shape, shape[added:], strict=True))
     if not fits:
         refuse(f"shape {x.shape} does not expand to {wanted}", "sizes of 1 become larger")
     return tape.result(np.broadcast_to(x.value, shape), (x, lambda grad: grad))
@@ -137,9 +122,7 @@ def transpose(tape: Tape, /, input: object, dim0: object, dim1: object) -> Array
     one, two = axis(dim0, x.value.ndim), axis(dim1, x.value.ndim)
     if not x.shape:
         return x
-    return tape.result(
-        np.swapaxes(x.value, one, two), (x, lambda grad: np.swapaxes(grad, one, two))
-    )
+    return tape.result(np.swapaxes(x.value, one, two), (x, lambda grad: np.swapaxes(grad, one, two)))
 
 
 def swapaxes(tape: Tape, /, input: object, axis0: object, axis1: object) -> Array:
@@ -188,8 +171,7 @@ def cat(tape: Tape, /, tensors: object, dim: object = 0) -> Array:
     tape.room((*first[:over], ends[-1], *first[over + 1 :]))
     before = (slice(None),) * over
     links = [
-        (part, _cut((*before, slice(begin, end))))
-        for part, begin, end in zip(parts, ends[:-1], ends[1:], strict=True)
+        (part, _cut((*before, slice(begin, end)))) for part, begin, end in zip(parts, ends[:-1], ends[1:], strict=True)
     ]
     return tape.result(np.concatenate([part.value for part in parts], over), *links)
 

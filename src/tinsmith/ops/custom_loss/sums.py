@@ -32,11 +32,7 @@ def summed_to(values: Float64Array, shape: tuple[int, ...]) -> Float64Array:
     if values.shape == shape:
         return values
     added = values.ndim - len(shape)
-    axes = [
-        axis
-        for axis, size in enumerate(values.shape)
-        if axis < added or (shape[axis - added] == 1 and size != 1)
-    ]
+    axes = [axis for axis, size in enumerate(values.shape) if axis < added or (shape[axis - added] == 1 and size != 1)]
     return summed(values, axes, keep=False).reshape(shape)
 
 

@@ -13,12 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tinsmith.ops.custom_loss.limits import (
-    MAX_DATUM_WORK,
-    MAX_REQUEST_WORK,
-    Work,
-    require_shape,
-)
+from tinsmith.ops.custom_loss.limits import MAX_DATUM_WORK, MAX_REQUEST_WORK, Work, require_shape
 from tinsmith.ops.custom_loss.sums import summed_to
 from tinsmith.ops.exact import Float64Array
 from tinsmith.types.errors import InputError
@@ -56,9 +51,7 @@ class Tape:
     limit: int = MAX_DATUM_WORK
     """Most elements of all its values together."""
     computed: int = 0
-    links: list[tuple[tuple[Array, Back], ...]] = field(
-        default_factory=list[tuple[tuple[Array, Back], ...]]
-    )
+    links: list[tuple[tuple[Array, Back], ...]] = field(default_factory=list[tuple[tuple[Array, Back], ...]])
 
     def leaf(self, value: Float64Array) -> Array:
         """A value that a gradient is wanted for."""
@@ -120,10 +113,7 @@ class Tape:
         self.computed += elements
         self.work.left -= elements
         if self.computed > self.limit:
-            raise InputError(
-                "this loss computes too much",
-                allowed=f"{self.limit} elements of all values together",
-            )
+            raise InputError("this loss computes too much", allowed=f"{self.limit} elements of all values together")
         if self.work.left < 0:
             raise InputError(
                 "this loss computes too much",

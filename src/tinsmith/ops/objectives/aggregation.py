@@ -75,9 +75,7 @@ def token_weights(
             case Aggregation.SEQ_MEAN_TOKEN_SUM_NORM:
                 return 1.0 / (num_sequences * constant)
 
-    return tuple(
-        np.where(kept, weight(count), 0.0) for kept, count in zip(kept_DT, counts_D, strict=True)
-    )
+    return tuple(np.where(kept, weight(count), 0.0) for kept, count in zip(kept_DT, counts_D, strict=True))
 
 
 def _check_constant(aggregation: Aggregation, constant: float) -> None:

@@ -85,9 +85,4 @@ class LossConfig:
 
 
 def _refuse(key: str, value: object, allowed: str) -> NoReturn:
-    raise ConfigError(
-        "the loss cannot have this value",
-        field=f"loss_fn_config.{key}",
-        value=value,
-        allowed=allowed,
-    )
+    raise ConfigError("the loss cannot have this value", field=f"loss_fn_config.{key}", value=value, allowed=allowed)

@@ -147,9 +147,7 @@ def _clipped_surrogate(
     cut_low = (advantages < 0.0) & (ratio < low)
     cut_high = (advantages > 0.0) & (ratio > high)
     grad = np.where(cut_low | cut_high, 0.0, -surrogate)
-    return _value(
-        -np.minimum(surrogate, bound), grad, {**metrics, **_clip_counts(cut_low, cut_high)}
-    )
+    return _value(-np.minimum(surrogate, bound), grad, {**metrics, **_clip_counts(cut_low, cut_high)})
 
 
 def _sampled(logprobs: FloatArray, inputs: LossInputs) -> _Sampled:
@@ -176,20 +174,13 @@ def _mismatch(distance: Float64Array) -> dict[str, float]:
 
 
 def _clip_counts(low: NDArray[np.bool_], high: NDArray[np.bool_]) -> dict[str, float]:
-    return {
-        "clipped_low": float(np.count_nonzero(low)),
-        "clipped_high": float(np.count_nonzero(high)),
-    }
+    return {"clipped_low": float(np.count_nonzero(low)), "clipped_high": float(np.count_nonzero(high))}
 
 
 @_ieee
-def _value(
-    token_losses: Float64Array, grad: Float64Array, metrics: Mapping[str, float]
-) -> LossValue:
+def _value(token_losses: Float64Array, grad: Float64Array, metrics: Mapping[str, float]) -> LossValue:
     positive_zeros = grad + 0.0  # -0.0 + 0.0 is +0.0
-    return LossValue(
-        total=fsum(token_losses) + 0.0, grad=positive_zeros.astype(np.float32), metrics=metrics
-    )
+    return LossValue(total=fsum(token_losses) + 0.0, grad=positive_zeros.astype(np.float32), metrics=metrics)
 
 
 def _column(inputs: LossInputs, name: str, logprobs: FloatArray) -> Float64Array:

@@ -16,10 +16,7 @@ def require_finite(values: NDArray[np.generic], field: str) -> None:
     """
     if values.dtype.kind not in "iufb":
         raise InputError(
-            "a loss input must be numbers",
-            field=field,
-            value=str(values.dtype),
-            allowed="float32 or int64",
+            "a loss input must be numbers", field=field, value=str(values.dtype), allowed="float32 or int64"
         )
     finite = np.isfinite(values.astype(np.float64))
     if not finite.all():

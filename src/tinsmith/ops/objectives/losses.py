@@ -81,24 +81,10 @@ LOSSES: Mapping[LossName, Loss] = MappingProxyType(
             defaults=DEFAULTS[LossName.IMPORTANCE_SAMPLING],
             metrics=_MISMATCH,
         ),
-        LossName.PPO: Loss(
-            value=ppo,
-            required=_SAMPLED,
-            defaults=DEFAULTS[LossName.PPO],
-            metrics=_CLIPPED,
-        ),
-        LossName.CISPO: Loss(
-            value=cispo,
-            required=_SAMPLED,
-            defaults=DEFAULTS[LossName.CISPO],
-            metrics=_CLIPPED,
-        ),
+        LossName.PPO: Loss(value=ppo, required=_SAMPLED, defaults=DEFAULTS[LossName.PPO], metrics=_CLIPPED),
+        LossName.CISPO: Loss(value=cispo, required=_SAMPLED, defaults=DEFAULTS[LossName.CISPO], metrics=_CLIPPED),
         LossName.DRO: Loss(
-            value=dro,
-            required=_SAMPLED,
-            defaults=DEFAULTS[LossName.DRO],
-            metrics=_MISMATCH,
-            ranks=(1,),
+            value=dro, required=_SAMPLED, defaults=DEFAULTS[LossName.DRO], metrics=_MISMATCH, ranks=(1,)
         ),
         LossName.GSPO: Loss(
             value=gspo,

@@ -99,10 +99,7 @@ def _measured(corpus: Corpus) -> list[Section]:
         ],
     )
     shares = _shares(metrics, sorted({*_CUTS, thresholds.cut}))
-    return [
-        cd_section(metrics, thresholds, [text], [shares, statuses]),
-        novelty_section(metrics, thresholds),
-    ]
+    return [cd_section(metrics, thresholds, [text], [shares, statuses]), novelty_section(metrics, thresholds)]
 
 
 def _shares(metrics: pl.DataFrame, cuts: list[float]) -> Table:
@@ -114,11 +111,7 @@ def _shares(metrics: pl.DataFrame, cuts: list[float]) -> Table:
         counts = label_counts(codes, [label.value for label in Disruption])
         total = sum(counts.values())
         rows.append((f"±{cut:g}", *(f"{share(n, total)}" for n in counts.values())))
-    return plain(
-        "Labels by cut (inclusive)",
-        ("cut", *(label.value for label in Disruption)),
-        rows,
-    )
+    return plain("Labels by cut (inclusive)", ("cut", *(label.value for label in Disruption)), rows)
 
 
 def _missing(corpus: Corpus) -> Section:
@@ -127,11 +120,7 @@ def _missing(corpus: Corpus) -> Section:
         none = Words("Nothing: every paper has every one of these.")
         return Section("missing", "What is missing", [none])
     text = "As the source has it; a paper without a title or an abstract never enters a slice."
-    table = plain(
-        "Papers that lack it",
-        ("column", "papers", "share"),
-        counted_rows(missing, corpus.card.papers),
-    )
+    table = plain("Papers that lack it", ("column", "papers", "share"), counted_rows(missing, corpus.card.papers))
     return Section("missing", "What is missing", [Words(text), table])
 
 

@@ -117,9 +117,7 @@ def _middle(low: float, high: float) -> float:
     return float(np.sign(middle) * back)
 
 
-def novelty_figure(
-    z_median: NDArray[np.float64], z_p10: NDArray[np.float64], margin: float
-) -> Markup:
+def novelty_figure(z_median: NDArray[np.float64], z_p10: NDArray[np.float64], margin: float) -> Markup:
     """Draw papers by conventionality (median z, (n,)) and novelty (10th percentile of z, (n,)).
 
     Lines show where the difference of the two sigmoid scores is plus and minus `margin`.
@@ -137,25 +135,14 @@ def novelty_figure(
         counts = np.histogram2d(z_median, z_p10, (right, up))[0]
         columns, rows = np.nonzero(counts)
         corners = [
-            [
-                (right[i], up[j]),
-                (right[i + 1], up[j]),
-                (right[i + 1], up[j + 1]),
-                (right[i], up[j + 1]),
-            ]
+            [(right[i], up[j]), (right[i + 1], up[j]), (right[i + 1], up[j + 1]), (right[i], up[j + 1])]
             for i, j in zip(columns, rows, strict=True)
         ]
         levels = _levels(int(counts.max(initial=1)))
         # One colour, ever denser: it stands for another one on a dark page.
-        colours = ListedColormap(
-            [to_rgba(HEAT, float(alpha)) for alpha in np.linspace(0.14, 1.0, len(levels) - 1)]
-        )
+        colours = ListedColormap([to_rgba(HEAT, float(alpha)) for alpha in np.linspace(0.14, 1.0, len(levels) - 1)])
         cells = PolyCollection(
-            corners,
-            array=counts[columns, rows],
-            cmap=colours,
-            norm=BoundaryNorm(levels, colours.N),
-            edgecolors="none",
+            corners, array=counts[columns, rows], cmap=colours, norm=BoundaryNorm(levels, colours.N), edgecolors="none"
         )
         axes.add_collection(cells)
         axes.set_xlim(right[0], right[-1])

@@ -52,9 +52,7 @@ def baselines_figure(target: TargetReport) -> Markup:
     )
     told = ", ".join(f"{s.baseline} {s.macro_f1.value:.3f}" for s in target.scores)
     rows = [score.baseline.value for score in target.scores]
-    svg = dots_svg(
-        f"baselines-{target.target}", f"Macro-F1 on the test split: {told}.", rows, [panel]
-    )
+    svg = dots_svg(f"baselines-{target.target}", f"Macro-F1 on the test split: {told}.", rows, [panel])
     assert svg is not None, "a report has baselines"
     return svg
 

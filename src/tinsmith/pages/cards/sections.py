@@ -38,9 +38,7 @@ def years_section(years: NDArray[np.int64], series: Mapping[str, NDArray[np.int6
     return Section("years", "Years", [Drawing(years_figure(years, series), caption)])
 
 
-def cd_section(
-    metrics: pl.DataFrame, thresholds: Thresholds, texts: Sequence[str], tables: Sequence[Table]
-) -> Section:
+def cd_section(metrics: pl.DataFrame, thresholds: Thresholds, texts: Sequence[str], tables: Sequence[Table]) -> Section:
     """Show the CD indices in `metrics` (cd, cd_status) that have a label under `thresholds`."""
     cd = metrics["cd"].cast(pl.Float64).fill_null(float("nan")).to_numpy()
     codes = thresholds.disruption_codes(cd, metrics["cd_status"])
@@ -54,19 +52,13 @@ def cd_section(
             "cites in its window, but whose references are cited, has exactly 0."
         )
         drawings.append(Drawing(cd_figure(cd[labelled], thresholds.cut, counts), caption))
-    return Section(
-        "disruption", "Disruption", [*map(Words, (ABOUT_CD, *texts)), *drawings, *tables]
-    )
+    return Section("disruption", "Disruption", [*map(Words, (ABOUT_CD, *texts)), *drawings, *tables])
 
 
-def novelty_section(
-    metrics: pl.DataFrame, thresholds: Thresholds, texts: Sequence[str] = ()
-) -> Section:
+def novelty_section(metrics: pl.DataFrame, thresholds: Thresholds, texts: Sequence[str] = ()) -> Section:
     """Show novelty against conventionality for the papers in `metrics` that have both."""
     columns = ("novelty_score", "conventionality_score")
-    novelty, conventionality = (
-        metrics[name].cast(pl.Float64).fill_null(float("nan")).to_numpy() for name in columns
-    )
+    novelty, conventionality = (metrics[name].cast(pl.Float64).fill_null(float("nan")).to_numpy() for name in columns)
     codes = thresholds.novelty_codes(novelty, conventionality)
     counts = label_counts(codes, [label.value for label in Novelty])
     known = metrics.select("z_median", "z_p10").drop_nulls()
@@ -79,22 +71,13 @@ def novelty_section(
         f"the two sigmoid scores differ by less than {thresholds.margin:g}: balanced, which is also where "
         "papers high on both are."
     )
-    drawing = novelty_figure(
-        known["z_median"].to_numpy(), known["z_p10"].to_numpy(), thresholds.margin
-    )
+    drawing = novelty_figure(known["z_median"].to_numpy(), known["z_p10"].to_numpy(), thresholds.margin)
     table = plain(
         "Novelty labels",
         ("label", "papers", "share"),
-        [
-            *counted_rows(counts, total),
-            ("no label", f"{len(codes) - total:,}", ""),
-        ],
+        [*counted_rows(counts, total), ("no label", f"{len(codes) - total:,}", "")],
     )
-    return Section(
-        "novelty",
-        "Novelty",
-        [*map(Words, (ABOUT_NOVELTY, *texts)), Drawing(drawing, caption), table],
-    )
+    return Section("novelty", "Novelty", [*map(Words, (ABOUT_NOVELTY, *texts)), Drawing(drawing, caption), table])
 
 
 def quantity(value: float | None) -> str:

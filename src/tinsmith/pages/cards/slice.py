@@ -9,26 +9,14 @@ import msgspec
 import numpy as np
 import polars as pl
 
-from tinsmith.data.baselines.report import (
-    Baseline,
-    BaselineReport,
-    Figure,
-    TargetReport,
-    read_report,
-)
+from tinsmith.data.baselines.report import Baseline, BaselineReport, Figure, TargetReport, read_report
 from tinsmith.data.slices.card import SLICE
 from tinsmith.data.slices.reader import Slice
 from tinsmith.data.slices.rows import PaperRow
 from tinsmith.data.slices.settings import Task
 from tinsmith.data.slices.splits import Split
 from tinsmith.pages.cards.figures import baselines_figure
-from tinsmith.pages.cards.sections import (
-    cd_section,
-    novelty_section,
-    quantity,
-    share,
-    years_section,
-)
+from tinsmith.pages.cards.sections import cd_section, novelty_section, quantity, share, years_section
 from tinsmith.pages.document import Callout, Document, Drawing, Section, Words
 from tinsmith.pages.tables import Table, flattened, plain
 
@@ -121,8 +109,7 @@ def _rows(source: Slice) -> Section:
     tables: list[Table] = []
     for name in ("disruption", "novelty"):
         counts = {
-            split.value: one.disruption if name == "disruption" else one.novelty
-            for split, one in card.splits.items()
+            split.value: one.disruption if name == "disruption" else one.novelty for split, one in card.splits.items()
         }
         labels = list(dict.fromkeys(label for one in counts.values() for label in one))
         rows = [
@@ -140,9 +127,7 @@ def _rows(source: Slice) -> Section:
 def _baselines(source: Slice) -> Iterator[Section]:
     report = read_report(source.folder)
     if report is None or report.slice_sha256 != source.card.sha256:
-        note = (
-            "The baselines of this slice are not computed yet. Run: tinsmith data baselines SLICE"
-        )
+        note = "The baselines of this slice are not computed yet. Run: tinsmith data baselines SLICE"
         yield Section("baselines", "Baselines", [Callout(note, [])])
         return
     for target in report.targets:
@@ -156,18 +141,12 @@ def _target(target: TargetReport, report: BaselineReport, several: bool) -> Sect
     table = plain(
         f"Scores on {target.scores[0].n:,} test rows with {report.confidence:.0%} intervals; last, "
         "the recall of each class",
-        (
-            *("baseline", "accuracy", "macro-F1", "min recall"),
-            *target.classes,
-        ),
+        (*("baseline", "accuracy", "macro-F1", "min recall"), *target.classes),
         [
             (
                 score.baseline.value,
                 *(figure(f) for f in (score.accuracy, score.macro_f1, score.min_class_recall)),
-                *(
-                    f"{score.recall[name].value:.3f}" if name in score.recall else "–"
-                    for name in target.classes
-                ),
+                *(f"{score.recall[name].value:.3f}" if name in score.recall else "–" for name in target.classes),
             )
             for score in target.scores
         ],
@@ -220,9 +199,7 @@ def _leaks(source: Slice, tally: _Tally) -> Section:
     left_out = [name for name, there in kept.items() if not there]
     texts = ["Differences between the classes that a model can use without reading a word."]
     if settings.task is not Task.NOVELTY:
-        texts[0] += (
-            " A paper that few cite is neutral more often, and a young one has had less time."
-        )
+        texts[0] += " A paper that few cite is neutral more often, and a young one has had less time."
     if left_out:
         texts.append(f"Left out of the rows: {' and '.join(left_out)}.")
     return Section(
@@ -232,10 +209,7 @@ def _leaks(source: Slice, tally: _Tally) -> Section:
             *map(Words, texts),
             plain(
                 "By class",
-                (
-                    *("class", "median citations", "uncited", "median year"),
-                    "median abstract, characters",
-                ),
+                (*("class", "median citations", "uncited", "median year"), "median abstract, characters"),
                 rows,
             ),
         ],
@@ -252,10 +226,7 @@ def _years(metrics: pl.DataFrame, source: Slice) -> Iterator[Section]:
     # Nine pairs of labels would be nine lines; those of a joint slice are drawn by disruption.
     labels = (Task.NOVELTY if novelty else Task.DISRUPTION).classes
     series = {
-        label: np.bincount(
-            table.filter(pl.col(column) == label)["year"].to_numpy() - years[0],
-            minlength=len(years),
-        )
+        label: np.bincount(table.filter(pl.col(column) == label)["year"].to_numpy() - years[0], minlength=len(years))
         for label in labels
     }
     yield years_section(years, series)
@@ -264,15 +235,12 @@ def _years(metrics: pl.DataFrame, source: Slice) -> Iterator[Section]:
 def _missing(source: Slice, tally: _Tally) -> Section:
     splits = source.card.splits
     rows = [
-        (name, *(share(counts[split], splits[split].rows) for split in Split))
-        for name, counts in tally.missing.items()
+        (name, *(share(counts[split], splits[split].rows) for split in Split)) for name, counts in tally.missing.items()
     ]
     header = ("field", *(split.value for split in Split))
     table = plain("Rows where a field is null or empty", header, rows)
     where = {"source": "as the source published them", "corpus": "counted in the corpus"}
-    text = (
-        f"Title and abstract are never missing. Citations are {where[source.card.citations_from]}."
-    )
+    text = f"Title and abstract are never missing. Citations are {where[source.card.citations_from]}."
     return Section("missing", "What is missing", [Words(text), table])
 
 
@@ -284,19 +252,13 @@ def _choice(source: Slice) -> Section:
         left -= count
         rows.append((name, quantity(count), quantity(left)))
     funnel = plain("Filters, in order", ("filter", "removed", "left"), rows)
-    pool = plain(
-        "To choose from",
-        ("class", "papers"),
-        [(name, quantity(count)) for name, count in card.pool.items()],
-    )
+    pool = plain("To choose from", ("class", "papers"), [(name, quantity(count)) for name, count in card.pool.items()])
     text = (
         "A paper's split follows from the hash of its id, and of each class the lowest hashes are taken: papers "
         "added to the corpus later move none from one split to another."
     )
     if card.settings.scheme != "native":
-        text = (
-            "The splits are the seeds' own: ids sorted, shuffled with the seed, cut by 0.8/0.1/0.1."
-        )
+        text = "The splits are the seeds' own: ids sorted, shuffled with the seed, cut by 0.8/0.1/0.1."
     return Section("choice", "How it was chosen", [Words(text), funnel, pool])
 
 
@@ -308,18 +270,8 @@ def _provenance(source: Slice) -> Section:
     if card.legacy_sha256 is not None:
         hashes.append(("splits, hashed as in the source notes", card.legacy_sha256))
     tables = [
-        plain(
-            "Corpus",
-            ("what", "value"),
-            flattened(msgspec.to_builtins(card.corpus)),
-            words=True,
-        ),
-        plain(
-            "Settings",
-            ("what", "value"),
-            flattened(msgspec.to_builtins(card.settings)),
-            words=True,
-        ),
+        plain("Corpus", ("what", "value"), flattened(msgspec.to_builtins(card.corpus)), words=True),
+        plain("Settings", ("what", "value"), flattened(msgspec.to_builtins(card.settings)), words=True),
         plain("SHA-256", ("of", "value"), hashes, words=True),
     ]
     return Section("provenance", "Provenance", tables)

@@ -131,19 +131,12 @@ class Guard:
         """Whose request it is; None if its key is not taken."""
         if self._is_open(path):
             return Call("")
-        given = headers.get(b"x-api-key") or headers.get(b"authorization", b"").removeprefix(
-            b"Bearer "
-        )
+        given = headers.get(b"x-api-key") or headers.get(b"authorization", b"").removeprefix(b"Bearer ")
         key = self._keys.find(given)
         return None if key is None else Call(key.name, key.limits)
 
     async def _answer(
-        self,
-        call: Call | None,
-        headers: Mapping[bytes, bytes],
-        scope: Scope,
-        receive: Receive,
-        send: Send,
+        self, call: Call | None, headers: Mapping[bytes, bytes], scope: Scope, receive: Receive, send: Send
     ) -> None:
         path = scope["path"]
         if call is None:
@@ -159,10 +152,7 @@ class Guard:
             await self._app(scope, _counted(receive, most), send)
 
     def _is_open(self, path: str) -> bool:
-        return any(
-            path.startswith(each) if each.endswith("/") else path == each
-            for each in self._open_paths
-        )
+        return any(path.startswith(each) if each.endswith("/") else path == each for each in self._open_paths)
 
 
 def _counted(receive: Receive, most: int) -> Receive:

@@ -93,15 +93,10 @@ def read_keys(file: Path) -> Keys:
     tables: object = document.get("key")
     if not isinstance(tables, list) or not tables:
         raise _refusal(file, "holds no key", "key", "one table [[key]] or more")
-    keys = tuple(
-        _key(file, f"key[{i}]", table) for i, table in enumerate(cast("list[object]", tables))
-    )
+    keys = tuple(_key(file, f"key[{i}]", table) for i, table in enumerate(cast("list[object]", tables)))
     for i, key in enumerate(keys):
         for j, before in enumerate(keys[:i]):
-            for what, same in (
-                ("name", key.name == before.name),
-                ("key", key.digest == before.digest),
-            ):
+            for what, same in (("name", key.name == before.name), ("key", key.digest == before.digest)):
                 if same:
                     allowed = f"another one than that of key[{j}]"
                     raise _refusal(file, f"has the same {what} twice", f"key[{i}].{what}", allowed)
@@ -138,9 +133,7 @@ def _key(file: Path, where: str, table: object) -> Key:
 
 def _is_key(key: object) -> bool:
     return (
-        isinstance(key, str)
-        and len(key) >= MIN_LETTERS
-        and re.fullmatch(rf"{PREFIX}[A-Za-z0-9_-]+", key) is not None
+        isinstance(key, str) and len(key) >= MIN_LETTERS and re.fullmatch(rf"{PREFIX}[A-Za-z0-9_-]+", key) is not None
     )
 
 

@@ -74,12 +74,7 @@ class Usage:
         return len(self._held)
 
     def require_room(
-        self,
-        name: str,
-        limits: Limits,
-        *,
-        num_samples: int = 0,
-        refusal: type[TinsmithError] = BusyError,
+        self, name: str, limits: Limits, *, num_samples: int = 0, refusal: type[TinsmithError] = BusyError
     ) -> None:
         """Refuse one more request of a key that has as much under way as it may.
 
@@ -117,9 +112,5 @@ class Usage:
 def _require(limit: str, most: int | None, wanted: int, fix: str) -> None:
     if most is not None and wanted > most:
         raise InputError(
-            "this is more than this key may have",
-            field=limit,
-            value=wanted,
-            allowed=f"up to {most}",
-            fix=fix,
+            "this is more than this key may have", field=limit, value=wanted, allowed=f"up to {most}", fix=fix
         )

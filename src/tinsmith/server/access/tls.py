@@ -36,9 +36,7 @@ def tls_files(cert: Path | None, key: Path | None) -> TlsFiles | None:
         try:
             file.read_bytes()
         except OSError as error:
-            raise ConfigError(
-                f"this file cannot be read: {error.strerror}", field=flag, value=str(file)
-            ) from None
+            raise ConfigError(f"this file cannot be read: {error.strerror}", field=flag, value=str(file)) from None
     try:
         # An empty passphrase fits no key that has one, and asks nobody for it.
         ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(cert, key, password="")

@@ -79,9 +79,7 @@ def text_of(content: Content, where: str) -> str:
 
 def unread(field: str, value: object, allowed: str) -> InputError:
     """The refusal of what is not understood."""
-    return InputError(
-        "only text and calls of tools can be read here", field=field, value=value, allowed=allowed
-    )
+    return InputError("only text and calls of tools can be read here", field=field, value=value, allowed=allowed)
 
 
 def _of_user(content: Content, where: str) -> list[Turn]:

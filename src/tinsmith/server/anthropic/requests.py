@@ -23,12 +23,7 @@ _REMARKS = frozenset({"cache_control", "metadata", "service_tier", "user_profile
 _TOOL_REMARKS = frozenset({"cache_control", "eager_input_streaming"})
 
 _CHOICES: Mapping[str, Choice] = MappingProxyType(
-    {
-        "auto": Choice.AUTO,
-        "any": Choice.REQUIRED,
-        "tool": Choice.REQUIRED,
-        "none": Choice.NONE,
-    }
+    {"auto": Choice.AUTO, "any": Choice.REQUIRED, "tool": Choice.REQUIRED, "none": Choice.NONE}
 )
 
 
@@ -54,10 +49,7 @@ class ToolParam(Request):
             if name not in _TOOL_REMARKS and value not in (None, False, []):
                 raise _unserved(f"tools[{index}].{name}", value, "to leave it out")
         return Tool(
-            name=self.name,
-            description=self.description,
-            parameters=self.input_schema,
-            strict=bool(self.strict),
+            name=self.name, description=self.description, parameters=self.input_schema, strict=bool(self.strict)
         )
 
 
@@ -151,9 +143,7 @@ class CountRequest(Request):
         if choice.type not in _CHOICES:
             raise _unserved("tool_choice.type", choice.type, ", ".join(_CHOICES))
         if (choice.type == "tool") is not (choice.name is not None):
-            raise _unserved(
-                "tool_choice.name", choice.name, "a name with type tool, and only there"
-            )
+            raise _unserved("tool_choice.name", choice.name, "a name with type tool, and only there")
         return Tools(
             offered=tuple(tool.tool(i) for i, tool in enumerate(self.tools or ())),
             choice=_CHOICES[choice.type],

@@ -38,9 +38,7 @@ class Tools:
     def __post_init__(self) -> None:
         names = [tool.name for tool in self.offered]
         if len(set(names)) < len(names):
-            raise InputError(
-                "two tools have one name", field="tools", value=names, allowed="a name for each"
-            )
+            raise InputError("two tools have one name", field="tools", value=names, allowed="a name for each")
         for i, tool in enumerate(self.offered):
             kind = (tool.parameters or {}).get("type", "object")
             if kind != "object":

@@ -20,11 +20,7 @@ from tinsmith.types.errors import InputError
 from tinsmith.types.sampling import GrammarKind
 
 _ANY: dict[str, object] = {"type": "object"}
-_SPACES = {
-    "whitespace_flexible": False,
-    "item_separator": ", ",
-    "key_separator": ": ",
-}
+_SPACES = {"whitespace_flexible": False, "item_separator": ", ", "key_separator": ": "}
 _TEXT = r"TEXT: /(.|\n)*/"
 _NO_OBJECT = _TEXT + r" & ~/[ \t\r\n]*\{(.|\n)*/"
 """A text in which no bare call can begin."""
@@ -36,9 +32,7 @@ def is_constrained(sampling: SamplingSettings, tools: Tools) -> bool:
     return tools.constrained or (bool(tools.shown) and formatted)
 
 
-def constrain(
-    sampling: SamplingSettings, tools: Tools, style: CallStyle, control: Collection[str]
-) -> SamplingSettings:
+def constrain(sampling: SamplingSettings, tools: Tools, style: CallStyle, control: Collection[str]) -> SamplingSettings:
     """Return how tokens are drawn, so that a reply calls as `tools` say.
 
     `control` are the marks of calls that are one token, which a grammar names. A format that was asked for besides is
@@ -118,10 +112,7 @@ def _call_or_answer(tools: Tools, answer: JsonValue) -> GrammarSettings:
     calls: list[JsonValue] = [
         {
             "type": "object",
-            "properties": {
-                "name": {"const": tool.name},
-                CallStyle.BARE.arguments: {"$ref": f"#/$defs/arguments_{i}"},
-            },
+            "properties": {"name": {"const": tool.name}, CallStyle.BARE.arguments: {"$ref": f"#/$defs/arguments_{i}"}},
             "required": ["name", CallStyle.BARE.arguments],
             "additionalProperties": False,
         }

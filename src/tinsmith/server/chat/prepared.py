@@ -104,30 +104,21 @@ class Chats:
             sample=sample,
             stop_tokens=stop_tokens,
             ends=ends,
-            choices=tuple(
-                Progress(choice.fork(), prompt, drops=ask.only_prompt)
-                for _ in range(sample.num_samples)
-            ),
+            choices=tuple(Progress(choice.fork(), prompt, drops=ask.only_prompt) for _ in range(sample.num_samples)),
             replies=tuple(Reply(style, prompt=mark, index=i) for i in range(sample.num_samples)),
         )
 
-    async def _constrained(
-        self, ask: Ask, sample: Sample, style: CallStyle | None, name: str
-    ) -> Sample:
+    async def _constrained(self, ask: Ask, sample: Sample, style: CallStyle | None, name: str) -> Sample:
         """The same with a grammar of calls, where `ask.tools` or a format demand one."""
         sampling = sample.sampling_params
         if style is None or not is_constrained(sampling, ask.tools):
             return sample
         async with self.served.loading:  # a base's first grammar loads a tokenizer
-            marks = await asyncio.to_thread(
-                self.served.service.engine.grammar_marks, name, (OPENED, CLOSED)
-            )
+            marks = await asyncio.to_thread(self.served.service.engine.grammar_marks, name, (OPENED, CLOSED))
         constrained = constrain(sampling, ask.tools, style, marks)
         return sample.model_copy(update={"sampling_params": constrained})
 
-    async def answer(
-        self, request: Request, prepared: Prepared, telling: Telling, *, stream: bool
-    ) -> Response:
+    async def answer(self, request: Request, prepared: Prepared, telling: Telling, *, stream: bool) -> Response:
         """Answer in a protocol's words, at once or as a stream.
 
         Raises:

@@ -55,9 +55,7 @@ def launch(
     keep_giving_back()  # this process computes nothing: it takes in what workers send
     for source in settings.models.values():
         cut_layers(read_shape(source), where.shards)
-    teams = (
-        where.workers // where.shards
-    )  # of one that is several processes, one computes at a time
+    teams = where.workers // where.shards  # of one that is several processes, one computes at a time
     if where.address is None:
         told = os.environ.get("TINSMITH_THREADS", "")
         cores = int(told) if told.isdecimal() and int(told) else physical_cores()
@@ -65,9 +63,7 @@ def launch(
         cluster = start_local(max(cores, where.workers), OBJECT_STORE_BYTES)
     else:
         threads, cluster = 0, join(where.address)
-    workers = RayWorkers(
-        cluster=cluster, settings=settings, wanted=teams, threads=threads, gone=gone
-    )
+    workers = RayWorkers(cluster=cluster, settings=settings, wanted=teams, threads=threads, gone=gone)
     try:
         facts = workers.start()
         engine = ClusterEngine(

@@ -7,11 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from tinsmith.engine.checks.kept_certificates import KeptCertificates
-from tinsmith.engine.cluster.freed_memory import (
-    give_back_freed_memory,
-    keep_giving_back,
-    take_small_pages,
-)
+from tinsmith.engine.cluster.freed_memory import give_back_freed_memory, keep_giving_back, take_small_pages
 from tinsmith.engine.cluster.shard import EarlierShard, Shard
 from tinsmith.engine.cluster.sharded_engine import ShardedEngine
 from tinsmith.engine.engine import Engine
@@ -20,9 +16,7 @@ from tinsmith.server.cluster.settings import WorkerSettings
 from tinsmith.types.home import certificates_folder
 
 
-def load_engine(
-    settings: WorkerSettings, earlier: Sequence[EarlierShard]
-) -> Engine | ShardedEngine:
+def load_engine(settings: WorkerSettings, earlier: Sequence[EarlierShard]) -> Engine | ShardedEngine:
     """Load the bases and check the arithmetic: whole, or the last share of them before the `earlier` ones.
 
     Raises:
@@ -32,10 +26,7 @@ def load_engine(
     how = MicroBatches(units=settings.micro_batch) if settings.micro_batch else None
     if settings.shards > 1:
         return ShardedEngine(
-            load_shard(settings, settings.shards - 1),
-            earlier,
-            micro_batches=how,
-            gradient_unit=settings.gradient_unit,
+            load_shard(settings, settings.shards - 1), earlier, micro_batches=how, gradient_unit=settings.gradient_unit
         )
     return Engine(
         settings.models,

@@ -43,9 +43,7 @@ class RayStage:
         """Say that it is alive; return its resident memory in bytes."""
         return resident_bytes()
 
-    async def call(
-        self, name: str, quantised: bool, method: Callable[..., T], given: tuple[Any, ...]
-    ) -> T:
+    async def call(self, name: str, quantised: bool, method: Callable[..., T], given: tuple[Any, ...]) -> T:
         """Call a method of the stage of one form of a base; the stage is read when first asked for."""
 
         def body() -> T:

@@ -10,15 +10,7 @@ from typing import Any, cast
 from tinsmith.engine.cluster.freed_memory import share_one_heap
 from tinsmith.engine.cluster.host import FetchTensors, Host
 from tinsmith.engine.cluster.sharded_engine import ShardedEngine
-from tinsmith.engine.cluster.work import (
-    Outcome,
-    Refused,
-    SampleWork,
-    Tensors,
-    WeightsId,
-    Work,
-    WorkerFacts,
-)
+from tinsmith.engine.cluster.work import Outcome, Refused, SampleWork, Tensors, WeightsId, Work, WorkerFacts
 from tinsmith.engine.engine import Engine
 from tinsmith.engine.sequences import Group
 from tinsmith.ops import extension
@@ -38,9 +30,7 @@ class RayWorker:
         extension.configure(threads=threads)
         earlier = [RemoteShard(handle) for handle in stages]
         loader = ThreadPoolExecutor(1, "tinsmith-load")
-        self._loading: Future[Engine | ShardedEngine] = loader.submit(
-            load_engine, settings, earlier
-        )
+        self._loading: Future[Engine | ShardedEngine] = loader.submit(load_engine, settings, earlier)
         loader.shutdown(wait=False)
         self._queued: set[str] = set()
         """Gradients that are not begun and that somebody waits for."""

@@ -17,16 +17,7 @@ from typing import Any
 
 from tinsmith.engine.cluster.dispatch import Dispatcher
 from tinsmith.engine.cluster.ray_runtime import Cluster, Node
-from tinsmith.engine.cluster.work import (
-    Lost,
-    Outcome,
-    Refused,
-    Shipped,
-    WeightsId,
-    Work,
-    WorkerFacts,
-    own_arrays,
-)
+from tinsmith.engine.cluster.work import Lost, Outcome, Refused, Shipped, WeightsId, Work, WorkerFacts, own_arrays
 from tinsmith.server.cluster.ray_stage import RayStage
 from tinsmith.server.cluster.ray_worker import RayWorker
 from tinsmith.server.cluster.settings import WorkerSettings
@@ -107,9 +98,7 @@ class RayWorkers:
 
     def __post_init__(self) -> None:
         self.dispatcher = Dispatcher(self)
-        self._thread = threading.Thread(
-            target=self._look_after, name="tinsmith-workers", daemon=True
-        )
+        self._thread = threading.Thread(target=self._look_after, name="tinsmith-workers", daemon=True)
 
     def start(self) -> WorkerFacts:
         """Start the workers; return what the first to answer says of itself.
@@ -151,10 +140,7 @@ class RayWorkers:
     @property
     def memory(self) -> dict[str, int]:
         """Resident bytes of each worker, all its processes together, as they last said."""
-        return {
-            name: sum(process.memory for process in each.processes)
-            for name, each in tuple(self._started.items())
-        }
+        return {name: sum(process.memory for process in each.processes) for name, each in tuple(self._started.items())}
 
     def close(self) -> None:
         """End all workers, and what Ray has started."""
@@ -205,12 +191,7 @@ class RayWorkers:
                 self._kill_doomed()
                 self._start_missing()
                 self._ping()
-            except (
-                RayError,
-                RuntimeError,
-                ValueError,
-                OSError,
-            ):  # what Ray raises where it is going away
+            except (RayError, RuntimeError, ValueError, OSError):  # what Ray raises where it is going away
                 logger.exception("looking after workers failed")
             self._awake.wait(LOOK_SECONDS)
 
@@ -225,9 +206,7 @@ class RayWorkers:
         wanted = self.wanted or len(nodes)
         while len(self._started) < wanted and nodes:
             here = Counter({node.id: 0 for node in nodes})
-            here.update(
-                process.node for known in self._started.values() for process in known.processes
-            )
+            here.update(process.node for known in self._started.values() for process in known.processes)
             chosen: list[Node] = []
             for _ in range(self.settings.shards):
                 chosen.append(min(nodes, key=lambda node: (here[node.id], node.id)))
@@ -249,9 +228,7 @@ class RayWorkers:
         answer: Future[WorkerFacts] = driver.actor.facts.remote().future()
         answer.add_done_callback(lambda done: self._came_up(known, done))
 
-    def _start_process(
-        self, kind: type[RayStage | RayWorker], node: Node, place: int | list[Any]
-    ) -> _Process:
+    def _start_process(self, kind: type[RayStage | RayWorker], node: Node, place: int | list[Any]) -> _Process:
         import ray
         from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 

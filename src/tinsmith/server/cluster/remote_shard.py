@@ -92,9 +92,7 @@ class RemoteStage:
         """As `StageCalls`."""
         self._ask(Stage.scrub, pool, pages)
 
-    def _ask(
-        self, method: Callable[Concatenate[Stage, P], T], *given: P.args, **named: P.kwargs
-    ) -> T:
+    def _ask(self, method: Callable[Concatenate[Stage, P], T], *given: P.args, **named: P.kwargs) -> T:
         assert not named, "all are given by their place"
         asked = self.handle.call.remote(self.name, self.quantised, method, given)
         return cast("T", answer_of(asked))

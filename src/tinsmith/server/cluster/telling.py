@@ -79,10 +79,7 @@ class WorkersTold:
             by_worker(lambda name: memory.get(name, 0)),
         )
         yield Metric(
-            "tinsmith_works_waiting",
-            gauge,
-            "Works that no worker has.",
-            [({}, float(dispatcher.num_waiting))],
+            "tinsmith_works_waiting", gauge, "Works that no worker has.", [({}, float(dispatcher.num_waiting))]
         )
         yield Metric(
             "tinsmith_works_retried_total",

@@ -54,9 +54,7 @@ class CheckpointRows:
         """
         folder = path.folder(self._state)
         if not is_checkpoint(folder):
-            raise CheckpointError(
-                "there is no complete checkpoint here", field="path", value=str(path)
-            )
+            raise CheckpointError("there is no complete checkpoint here", field="path", value=str(path))
         now = self._clock()
         record = CheckpointRecord(
             path=path,
@@ -81,9 +79,7 @@ class CheckpointRows:
     def may_read(self, path: TinkerPath | str) -> bool:
         """Whether whoever calls may read a checkpoint, if it is there: it is their own, or published."""
         return is_own(str(path)) or bool(
-            self._database.query(
-                "SELECT 1 FROM checkpoints WHERE path = ? AND public = 1", str(path)
-            )
+            self._database.query("SELECT 1 FROM checkpoints WHERE path = ? AND public = 1", str(path))
         )
 
     def require_checkpoint(self, path: TinkerPath, *, readable: bool | None = None) -> Path:
@@ -116,9 +112,7 @@ class CheckpointRows:
 
     def expired(self, now: float) -> tuple[CheckpointRecord, ...]:
         """Return the checkpoints that are there and to be deleted, by the wall clock `now`."""
-        rows = self._database.query(
-            "SELECT * FROM checkpoints WHERE expires_at <= ? ORDER BY checkpoint_order", now
-        )
+        rows = self._database.query("SELECT * FROM checkpoints WHERE expires_at <= ? ORDER BY checkpoint_order", now)
         return self._existing(rows)
 
     def set_ttl(self, path: TinkerPath, ttl_s: float | None) -> bool:
@@ -127,17 +121,13 @@ class CheckpointRows:
             return False
         expires_at = None if ttl_s is None else self._clock() + ttl_s
         with self._database.transaction():
-            self._database.execute(
-                "UPDATE checkpoints SET expires_at = ? WHERE path = ?", expires_at, str(path)
-            )
+            self._database.execute("UPDATE checkpoints SET expires_at = ? WHERE path = ?", expires_at, str(path))
         return True
 
     def set_public(self, path: TinkerPath, public: bool) -> None:
         """Mark a checkpoint as published or not."""
         with self._database.transaction():
-            self._database.execute(
-                "UPDATE checkpoints SET public = ? WHERE path = ?", int(public), str(path)
-            )
+            self._database.execute("UPDATE checkpoints SET public = ? WHERE path = ?", int(public), str(path))
 
     def forget_checkpoint(self, path: TinkerPath) -> None:
         """Drop the record of a checkpoint whose files were deleted; does nothing without one."""
@@ -168,12 +158,8 @@ class CheckpointRows:
             return None  # it is refused, with the reason, where it is named
         spec = checkpoint.spec
         kind = spec.kind
-        rows = self._database.query(
-            "SELECT base_model FROM training_runs WHERE model_id = ?", path.session
-        )
-        own = ModelName(
-            base=checkpoint.base.name, kind=kind, alpha=spec.alpha, router=spec.train_router
-        )
+        rows = self._database.query("SELECT base_model FROM training_runs WHERE model_id = ?", path.session)
+        own = ModelName(base=checkpoint.base.name, kind=kind, alpha=spec.alpha, router=spec.train_router)
         return CheckpointRecord(
             path=path,
             base_model=rows[0]["base_model"] if rows else str(own),

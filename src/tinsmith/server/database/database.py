@@ -90,9 +90,7 @@ class Database:
 
 def _connect(file: Path) -> sqlite3.Connection:
     try:
-        connection = sqlite3.connect(
-            file, timeout=_BUSY_S, isolation_level=None, check_same_thread=False
-        )
+        connection = sqlite3.connect(file, timeout=_BUSY_S, isolation_level=None, check_same_thread=False)
     except sqlite3.OperationalError as error:
         raise refusal(file, str(error), "a file that can be written") from error
     connection.row_factory = sqlite3.Row

@@ -10,14 +10,7 @@ import hashlib
 
 from tinsmith.server.access.caller import is_own
 from tinsmith.server.database.database import Database, Durability
-from tinsmith.server.database.records import (
-    ErrorCategory,
-    Failed,
-    Finished,
-    NoResult,
-    Outcome,
-    PendingRequest,
-)
+from tinsmith.server.database.records import ErrorCategory, Failed, Finished, NoResult, Outcome, PendingRequest
 from tinsmith.types.errors import InputError
 
 REFUSED = "refused request"
@@ -48,8 +41,7 @@ class RequestRows:
             rows = self._database.execute(_KIND_OF, owner, seq_id)
             if not rows:
                 self._database.execute(
-                    "INSERT INTO requests (request_id, owner, seq_id, kind, state)"
-                    " VALUES (?, ?, ?, ?, 'pending')",
+                    "INSERT INTO requests (request_id, owner, seq_id, kind, state) VALUES (?, ?, ?, ?, 'pending')",
                     request_id,
                     owner,
                     seq_id,
@@ -117,9 +109,7 @@ class RequestRows:
 
     def _settle(self, request_id: str, outcome: Finished | Failed) -> str | None:
         """Change a pending request's state; return its owner, None if it was settled before."""
-        rows = self._database.execute(
-            "SELECT owner, state FROM requests WHERE request_id = ?", request_id
-        )
+        rows = self._database.execute("SELECT owner, state FROM requests WHERE request_id = ?", request_id)
         if not rows:
             raise InputError("there is no such request", field="request_id", value=request_id)
         if rows[0]["state"] != "pending":
@@ -129,9 +119,7 @@ class RequestRows:
         else:
             values = ("failed", outcome.message, outcome.category.value)
         self._database.execute(
-            "UPDATE requests SET state = ?, message = ?, category = ? WHERE request_id = ?",
-            *values,
-            request_id,
+            "UPDATE requests SET state = ?, message = ?, category = ? WHERE request_id = ?", *values, request_id
         )
         return rows[0]["owner"]
 
@@ -159,24 +147,16 @@ class RequestRows:
         When a server starts, these are what the last one was working on when it died.
         """
         rows = self._database.query(
-            "SELECT request_id, owner, seq_id, kind FROM requests"
-            " WHERE state = 'pending' ORDER BY request_order"
+            "SELECT request_id, owner, seq_id, kind FROM requests WHERE state = 'pending' ORDER BY request_order"
         )
         return tuple(
-            PendingRequest(
-                request_id=row["request_id"],
-                owner=row["owner"],
-                seq_id=row["seq_id"],
-                kind=row["kind"],
-            )
+            PendingRequest(request_id=row["request_id"], owner=row["owner"], seq_id=row["seq_id"], kind=row["kind"])
             for row in rows
         )
 
     def seq_ids(self, owner: str) -> tuple[int, ...]:
         """Return the numbers that an owner's requests have used, ascending: where it goes on."""
-        rows = self._database.query(
-            "SELECT seq_id FROM requests WHERE owner = ? ORDER BY seq_id", owner
-        )
+        rows = self._database.query("SELECT seq_id FROM requests WHERE owner = ? ORDER BY seq_id", owner)
         return tuple(row["seq_id"] for row in rows)
 
     def forget_older_than(self, count: int, *, total: int | None = None) -> int:

@@ -56,9 +56,7 @@ class RunRows:
                 owner_of(session_id),
             )
             (row,) = self._database.execute(
-                "SELECT * FROM training_runs WHERE session_id = ? AND model_seq_id = ?",
-                session_id,
-                model_seq_id,
+                "SELECT * FROM training_runs WHERE session_id = ? AND model_seq_id = ?", session_id, model_seq_id
             )
         if (row["base_model"], row["spec"], row["user_metadata"]) != values:
             raise number_used("model_seq_id", model_seq_id)
@@ -95,9 +93,7 @@ class RunRows:
     def mark_unloaded(self, model_id: str) -> None:
         """Note that a run's weights are no longer in memory: it takes no more requests."""
         with self._database.transaction():
-            self._database.execute(
-                "UPDATE training_runs SET unloaded = 1 WHERE model_id = ?", model_id
-            )
+            self._database.execute("UPDATE training_runs SET unloaded = 1 WHERE model_id = ?", model_id)
 
 
 def _training_run(row: sqlite3.Row) -> TrainingRun:

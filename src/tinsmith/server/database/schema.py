@@ -20,10 +20,7 @@ _OWNERS = tuple(f"CREATE INDEX owned_{table} ON {table} (key_name)" for table in
 
 UPGRADES = {
     1: ("ALTER TABLE checkpoints ADD COLUMN public INTEGER NOT NULL DEFAULT 0",),
-    2: (
-        *(f"ALTER TABLE {t} ADD COLUMN key_name TEXT NOT NULL DEFAULT 'default'" for t in OWNED),
-        *_OWNERS,
-    ),
+    2: (*(f"ALTER TABLE {t} ADD COLUMN key_name TEXT NOT NULL DEFAULT 'default'" for t in OWNED), *_OWNERS),
 }
 """Version -> what makes the next one of it. Before there were several keys, the one was that named default."""
 

@@ -11,12 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from tinsmith.server.access.caller import DEFAULT, caller, is_own, owner_of, session_prefix
 from tinsmith.server.database.database import Database
-from tinsmith.server.database.records import (
-    SamplingSession,
-    Session,
-    dumped_metadata,
-    loaded_metadata,
-)
+from tinsmith.server.database.records import SamplingSession, Session, dumped_metadata, loaded_metadata
 from tinsmith.types.errors import InputError
 
 
@@ -65,8 +60,7 @@ class SessionRows:
         with self._database.transaction():
             require_session(self._database, session_id)
             self._database.execute(
-                "UPDATE sessions SET finished = ?, finished_detail = ?"
-                " WHERE session_id = ? AND finished IS NULL",
+                "UPDATE sessions SET finished = ?, finished_detail = ? WHERE session_id = ? AND finished IS NULL",
                 reason,
                 detail,
                 session_id,
@@ -82,8 +76,7 @@ class SessionRows:
     def sessions(self) -> tuple[Session, ...]:
         """Return all sessions, in the order of their creation."""
         rows = self._database.query(
-            "SELECT * FROM sessions WHERE coalesce(key_name = ?, 1) ORDER BY session_order",
-            caller(),
+            "SELECT * FROM sessions WHERE coalesce(key_name = ?, 1) ORDER BY session_order", caller()
         )
         return tuple(_session(row) for row in rows)
 
@@ -125,8 +118,7 @@ class SessionRows:
                 owner_of(session_id),
             )
             (row,) = self._database.execute(
-                "SELECT * FROM sampling_sessions WHERE sampling_session_id = ?",
-                wanted.sampling_session_id,
+                "SELECT * FROM sampling_sessions WHERE sampling_session_id = ?", wanted.sampling_session_id
             )
         if _sampling_session(row) != wanted:
             raise number_used("sampling_session_seq_id", sampling_session_seq_id)
@@ -158,9 +150,7 @@ def require_session(database: Database, session_id: str) -> None:
     Raises:
         InputError: it was not.
     """
-    found = is_own(session_id) and database.execute(
-        "SELECT 1 FROM sessions WHERE session_id = ?", session_id
-    )
+    found = is_own(session_id) and database.execute("SELECT 1 FROM sessions WHERE session_id = ?", session_id)
     if not found:
         raise InputError(
             "there is no such session",
@@ -177,9 +167,7 @@ def require_open_session(database: Database, session_id: str) -> None:
         InputError: it does not: what it held is freed, and nobody would free what is made in it now.
     """
     require_session(database, session_id)
-    (row,) = database.execute(
-        "SELECT finished, finished_detail FROM sessions WHERE session_id = ?", session_id
-    )
+    (row,) = database.execute("SELECT finished, finished_detail FROM sessions WHERE session_id = ?", session_id)
     if row["finished"] is not None:
         why = row["finished_detail"] or row["finished"]
         raise InputError(

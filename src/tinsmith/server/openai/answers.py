@@ -51,10 +51,7 @@ def refusal(error: TinsmithError | ModelNotFoundError) -> tuple[Json, int]:
     param = (error.field or "").removeprefix("sampling_params.") or None
     return (
         error_body(
-            str(error),
-            kind="invalid_request_error",
-            param=_PARAMS.get(param, param) if param else None,
-            code=None,
+            str(error), kind="invalid_request_error", param=_PARAMS.get(param, param) if param else None, code=None
         ),
         400,
     )
@@ -151,9 +148,7 @@ class Progress:
                 self.top[1 : self.num_told] = list(rows)
 
 
-def chat_logprobs(
-    text: ModelText, progress: Progress, tokens: slice, k: int, *, as_ids: bool = False
-) -> Json:
+def chat_logprobs(text: ModelText, progress: Progress, tokens: slice, k: int, *, as_ids: bool = False) -> Json:
     """Log-probabilities of these tokens, as a chat tells them; `as_ids` spells tokens `token_id:N`."""
     content: list[Json] = []
     for i in range(tokens.start, tokens.stop):
@@ -165,17 +160,14 @@ def chat_logprobs(
     return {"content": content, "refusal": None}
 
 
-def completion_logprobs(
-    text: ModelText, progress: Progress, tokens: slice, k: int, *, as_ids: bool = False
-) -> Json:
+def completion_logprobs(text: ModelText, progress: Progress, tokens: slice, k: int, *, as_ids: bool = False) -> Json:
     """Log-probabilities of these tokens, as a completion tells them; null where a prompt's first token has none."""
     places = range(tokens.start, tokens.stop)
     return {
         "tokens": [_spelled(text, token, as_ids) for token in progress.tokens[tokens]],
         "token_logprobs": [None if p is None else finite(p) for p in progress.logprobs[tokens]],
         "top_logprobs": [
-            None if progress.top[i] is None else _table(text, top_of(progress, i, k), as_ids)
-            for i in places
+            None if progress.top[i] is None else _table(text, top_of(progress, i, k), as_ids) for i in places
         ]
         if k
         else None,
@@ -183,9 +175,7 @@ def completion_logprobs(
     }
 
 
-def prompt_logprobs(
-    text: ModelText | None, prompt: Sequence[int], scored: Scored, k: int
-) -> list[Json | None]:
+def prompt_logprobs(text: ModelText | None, prompt: Sequence[int], scored: Scored, k: int) -> list[Json | None]:
     """What is known of a prompt's tokens, by id, as vLLM tells it: each token itself, then the `k` most probable.
 
     Without `text` no token is spelled.
@@ -200,9 +190,7 @@ def prompt_logprobs(
                 str(each): {
                     "logprob": finite(p),
                     "rank": ranks.get(each),
-                    "decoded_token": None
-                    if text is None
-                    else text.bytes_of(each).decode("utf-8", "replace"),
+                    "decoded_token": None if text is None else text.bytes_of(each).decode("utf-8", "replace"),
                 }
                 for each, p in dict([(token, float(scored.logprobs[i])), *best]).items()
             }
@@ -212,11 +200,7 @@ def prompt_logprobs(
 
 def usage(num_prompt: int, num_drawn: int) -> Json:
     """Token counts; a prompt counts once, however many choices it has, and end tokens count."""
-    return {
-        "prompt_tokens": num_prompt,
-        "completion_tokens": num_drawn,
-        "total_tokens": num_prompt + num_drawn,
-    }
+    return {"prompt_tokens": num_prompt, "completion_tokens": num_drawn, "total_tokens": num_prompt + num_drawn}
 
 
 def finish_reason(reason: StopReason | None) -> str | None:
@@ -224,9 +208,7 @@ def finish_reason(reason: StopReason | None) -> str | None:
     return None if reason is None else reason.value
 
 
-def model_entry(
-    model: str, created: float, *, root: str, parent: str | None, length: int | None
-) -> Json:
+def model_entry(model: str, created: float, *, root: str, parent: str | None, length: int | None) -> Json:
     """One model, as it is listed; `root`, `parent` and `max_model_len` are vLLM's."""
     return {
         "id": model,

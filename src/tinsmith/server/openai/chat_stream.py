@@ -11,14 +11,7 @@ from types import MappingProxyType
 from tinsmith.server.chat.prepared import Prepared
 from tinsmith.server.chat.reply import Call, Ending, Part
 from tinsmith.server.draws import Drawn
-from tinsmith.server.openai.answers import (
-    Json,
-    Progress,
-    chat_logprobs,
-    prompt_logprobs,
-    refusal,
-    usage,
-)
+from tinsmith.server.openai.answers import Json, Progress, chat_logprobs, prompt_logprobs, refusal, usage
 from tinsmith.server.openai.requests import ChatRequest
 from tinsmith.server.openai.stream import DONE, event
 from tinsmith.server.openai.text import Grown
@@ -118,9 +111,7 @@ class ChatAnswer:
         ending = self.prepared.replies[index].ending
         return None if ending is None else _REASONS[ending]
 
-    def _chunk(
-        self, index: int, delta: Json, *, tokens: slice | None = None, ended: bool = False
-    ) -> Json:
+    def _chunk(self, index: int, delta: Json, *, tokens: slice | None = None, ended: bool = False) -> Json:
         progress = self.prepared.choices[index]
         shown: Json = {
             "index": index,

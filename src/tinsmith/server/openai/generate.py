@@ -13,31 +13,14 @@ from pydantic import ConfigDict, Field, JsonValue, model_validator
 
 from tinsmith.server.direct import Found
 from tinsmith.server.draws import Drawn, Scored
-from tinsmith.server.openai.answers import (
-    Json,
-    Top,
-    as_id,
-    finish_reason,
-    finite,
-    prompt_logprobs,
-    refusal,
-    usage,
-)
-from tinsmith.server.openai.generation import (
-    Count,
-    Sampling,
-    StreamOptions,
-    check_extras,
-    check_stream,
-)
+from tinsmith.server.openai.answers import Json, Top, as_id, finish_reason, finite, prompt_logprobs, refusal, usage
+from tinsmith.server.openai.generation import Count, Sampling, StreamOptions, check_extras, check_stream
 from tinsmith.server.openai.stream import DONE, event
 from tinsmith.server.wire.body import Request, TokenId
 from tinsmith.types.errors import InputError, TinsmithError
 from tinsmith.types.sampling import StopReason
 
-_NEUTRAL: Mapping[str, tuple[JsonValue, ...]] = MappingProxyType(
-    {"output_mode": ("tokens",), "priority": (0,)}
-)
+_NEUTRAL: Mapping[str, tuple[JsonValue, ...]] = MappingProxyType({"output_mode": ("tokens",), "priority": (0,)})
 
 
 class TokenSampling(Sampling):

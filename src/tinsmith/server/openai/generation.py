@@ -231,15 +231,11 @@ class Generation(Sampling):
     def shown(self) -> Shown:
         """What is shown of what was drawn."""
         return Shown(
-            control=not self.skip_special_tokens,
-            stop=bool(self.include_stop_str_in_output),
-            every_token=self.tells_all,
+            control=not self.skip_special_tokens, stop=bool(self.include_stop_str_in_output), every_token=self.tells_all
         )
 
 
-def check_extras(
-    given: Mapping[str, JsonValue], neutral: Mapping[str, Sequence[JsonValue]]
-) -> None:
+def check_extras(given: Mapping[str, JsonValue], neutral: Mapping[str, Sequence[JsonValue]]) -> None:
     """Refuse parameters that are not known, unless they are remarks, null, or have a value in `neutral`.
 
     Raises:
@@ -250,10 +246,7 @@ def check_extras(
         if (
             value is None
             or name in REMARKS
-            or any(
-                value == each and isinstance(value, bool) is isinstance(each, bool)
-                for each in allowed
-            )
+            or any(value == each and isinstance(value, bool) is isinstance(each, bool) for each in allowed)
         ):
             continue
         raise InputError(
@@ -274,10 +267,7 @@ def check_stream(stream: bool | None, options: StreamOptions | None) -> None:
         return
     if not stream:
         raise InputError(
-            "only a stream has stream options",
-            field="stream_options",
-            value="given",
-            allowed="with stream = true",
+            "only a stream has stream options", field="stream_options", value="given", allowed="with stream = true"
         )
     if options.continuous_usage_stats:
         raise InputError(

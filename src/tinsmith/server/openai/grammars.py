@@ -37,9 +37,7 @@ def grammar_of(given: Mapping[str, JsonValue]) -> tuple[str, GrammarSettings] | 
         if grammar is not None:
             found.append((name, grammar))
     if len(found) > 1:
-        raise InputError(
-            "two grammars for one answer", field=found[1][0], allowed=f"only {found[0][0]}"
-        )
+        raise InputError("two grammars for one answer", field=found[1][0], allowed=f"only {found[0][0]}")
     return found[0] if found else None
 
 
@@ -47,9 +45,7 @@ def told_as(error: InputError, name: str) -> InputError:
     """The engine's refusal of a grammar, by the name of the parameter that it came in."""
     if error.field not in ("grammar", "response_format"):
         return error
-    return InputError(
-        error.what, field=name, value=error.value, allowed=error.allowed, fix=error.fix
-    )
+    return InputError(error.what, field=name, value=error.value, allowed=error.allowed, fix=error.fix)
 
 
 def _of_format(value: JsonValue) -> GrammarSettings | None:
@@ -69,18 +65,12 @@ def _of_format(value: JsonValue) -> GrammarSettings | None:
             value=inner,
             allowed="{'name': ..., 'schema': {...}}",
         )
-    raise InputError(
-        "there is no such format here", field="response_format", value=value, allowed=FORMATS
-    )
+    raise InputError("there is no such format here", field="response_format", value=value, allowed=FORMATS)
 
 
 def _of_structured(value: JsonValue) -> GrammarSettings | None:
     """Of vLLM's `structured_outputs`, which has one of several keys."""
-    given = (
-        {name: each for name, each in value.items() if each not in (None, False)}
-        if isinstance(value, dict)
-        else {}
-    )
+    given = {name: each for name, each in value.items() if each not in (None, False)} if isinstance(value, dict) else {}
     if len(given) == 1:
         ((name, inner),) = given.items()
         return _of_guided(f"structured_outputs.{name}", name, inner)
@@ -120,9 +110,7 @@ def _schema(field: str, value: JsonValue) -> GrammarSettings:
         try:
             value = json.loads(value)
         except ValueError as error:
-            raise InputError(
-                "a JSON schema is not JSON", field=field, value=value, allowed=str(error)
-            ) from None
+            raise InputError("a JSON schema is not JSON", field=field, value=value, allowed=str(error)) from None
     if not isinstance(value, (dict, bool)):
         raise InputError("this is not a JSON schema", field=field, value=value, allowed="an object")
     return GrammarSettings(kind=GrammarKind.JSON_SCHEMA, text=json.dumps(value))

@@ -75,10 +75,7 @@ class ChatMessage(Request):
             speaker=speaker,
             content=text_of(self.content or "", f"{where}.content"),
             name=self.name,
-            calls=tuple(
-                _call(call, f"{where}.tool_calls[{i}]")
-                for i, call in enumerate(self.tool_calls or ())
-            ),
+            calls=tuple(_call(call, f"{where}.tool_calls[{i}]") for i, call in enumerate(self.tool_calls or ())),
             call_id=self.tool_call_id,
         )
 

@@ -32,9 +32,7 @@ def add_missing_routes(app: FastAPI) -> None:
         return _answer(request.url.path, _methods(known, request))
 
     for path in OPENAI_PATHS:
-        app.api_route(f"{path}{{rest:path}}" if path.endswith("/") else path, methods=_METHODS)(
-            missing
-        )
+        app.api_route(f"{path}{{rest:path}}" if path.endswith("/") else path, methods=_METHODS)(missing)
 
 
 def _methods(known: tuple[BaseRoute, ...], request: Request) -> str:

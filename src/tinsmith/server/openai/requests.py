@@ -123,7 +123,5 @@ class CompletionRequest(Generation):
         if not self.prompt:
             raise unread("prompt", [], "a text, token ids, or a list of either")
         return tuple(
-            each if isinstance(each, str) else tuple(each)
-            for each in self.prompt
-            if not isinstance(each, int)
+            each if isinstance(each, str) else tuple(each) for each in self.prompt if not isinstance(each, int)
         )

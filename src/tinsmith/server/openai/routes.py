@@ -13,9 +13,7 @@ from tinsmith.server.anthropic.routes import add_message_routes
 from tinsmith.server.chat.prepared import Chats
 from tinsmith.server.chat.telling import Telling, tell
 from tinsmith.server.direct import Direct, Found
-from tinsmith.server.openai.answers import (
-    answering,
-)
+from tinsmith.server.openai.answers import answering
 from tinsmith.server.openai.chat_stream import ChatAnswer
 from tinsmith.server.openai.generate import GenerateRequest, TokensAnswer
 from tinsmith.server.openai.requests import ChatRequest, CompletionRequest
@@ -115,11 +113,7 @@ class _Routes:
         return JSONResponse(entries[name])
 
     async def _answer(
-        self,
-        request: Request,
-        body: CompletionRequest,
-        found: Found,
-        prompts: Iterable[tuple[int, ...]],
+        self, request: Request, body: CompletionRequest, found: Found, prompts: Iterable[tuple[int, ...]]
     ) -> Response:
         """Sample from every prompt, and answer at once or as a stream."""
         samples = tuple(body_sample(body, prompt) for prompt in prompts)

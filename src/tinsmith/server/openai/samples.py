@@ -16,12 +16,7 @@ def body_sample(body: ChatRequest | CompletionRequest, prompt: tuple[int, ...]) 
     """What is asked of the engine for one prompt."""
     top = body.top_logprobs if isinstance(body, ChatRequest) else body.logprobs
     return to_sample(
-        body,
-        prompt,
-        length=body.length,
-        num_samples=body.num_drawn,
-        top=top or 0,
-        only_prompt=body.only_prompt,
+        body, prompt, length=body.length, num_samples=body.num_drawn, top=top or 0, only_prompt=body.only_prompt
     )
 
 
@@ -49,13 +44,7 @@ def chat_ask(body: ChatRequest) -> Ask:
 
 
 def to_sample(
-    given: Sampling,
-    prompt: tuple[int, ...],
-    *,
-    length: int | None,
-    num_samples: int,
-    top: int,
-    only_prompt: bool,
+    given: Sampling, prompt: tuple[int, ...], *, length: int | None, num_samples: int, top: int, only_prompt: bool
 ) -> Sample:
     """What is asked of the engine for one prompt.
 

@@ -45,9 +45,7 @@ class Served:
     def unknown(self, error: TinsmithError) -> ModelNotFoundError:
         """The refusal of a model that is not here."""
         served = ", ".join(self.service.engine.names)
-        return ModelNotFoundError(
-            f"{error}\n  served: {served}; and tinker:// paths of its checkpoints"
-        )
+        return ModelNotFoundError(f"{error}\n  served: {served}; and tinker:// paths of its checkpoints")
 
     def entries(self) -> Mapping[str, Json]:
         """Everything that can be asked for, as it is listed: base models with every suffix, and checkpoints."""
@@ -62,9 +60,7 @@ class Served:
             path, parent = str(checkpoint.path), checkpoint.base_model
             base = ModelName.parse(parent).base
             length = engine.config(base).max_positions if base in engine.names else None
-            entries[path] = model_entry(
-                path, checkpoint.created_at, root=path, parent=parent, length=length
-            )
+            entries[path] = model_entry(path, checkpoint.created_at, root=path, parent=parent, length=length)
         return entries
 
     async def text(self, name: str) -> ModelText:
@@ -119,9 +115,7 @@ class Served:
                     raise
                 raise _told_as(error, named) from error
 
-    def draws(
-        self, found: Found, samples: Sequence[Sample], stops: tuple[int, ...], *, watch: bool
-    ) -> Draws:
+    def draws(self, found: Found, samples: Sequence[Sample], stops: tuple[int, ...], *, watch: bool) -> Draws:
         """Sample, and tell what is drawn: on the way with `watch`, else when it has ended.
 
         Raises:
@@ -135,6 +129,4 @@ def _told_as(error: InputError, name: str) -> InputError:
     """The engine's refusal of a grammar, by the name of the parameter that it came in."""
     if error.field not in ("grammar", "response_format"):
         return error
-    return InputError(
-        error.what, field=name, value=error.value, allowed=error.allowed, fix=error.fix
-    )
+    return InputError(error.what, field=name, value=error.value, allowed=error.allowed, fix=error.fix)

@@ -59,8 +59,7 @@ class Answer:
             if echoes:
                 choice.echo(prompt, silent=_silent(body, text))
             choices += [
-                Progress(choice.fork(), prompt, echoes=echoes, drops=body.only_prompt)
-                for _ in range(body.num_drawn)
+                Progress(choice.fork(), prompt, echoes=echoes, drops=body.only_prompt) for _ in range(body.num_drawn)
             ]
         return cls(body=body, found=found, text=text, prompts=prompts, choices=tuple(choices))
 
@@ -73,9 +72,7 @@ class Answer:
         best = [
             progress
             for first in range(0, len(self.choices), self.body.num_drawn)
-            for progress in _best(
-                self.choices[first : first + self.body.num_drawn], self.body.num_samples
-            )
+            for progress in _best(self.choices[first : first + self.body.num_drawn], self.body.num_samples)
         ]
         shown = [self._ended(i, progress) for i, progress in enumerate(best)]
         return {**self._head(), "choices": shown, "usage": self._usage()}
@@ -133,9 +130,7 @@ class Answer:
         told = prompt_logprobs(self.text, progress.prompt, progress.scored, k)
         return {"prompt_logprobs": told}
 
-    def _chunk(
-        self, index: int, text: str, tokens: slice | None, reason: StopReason | None
-    ) -> Json:
+    def _chunk(self, index: int, text: str, tokens: slice | None, reason: StopReason | None) -> Json:
         progress = self.choices[index]
         shown: Json = {
             "index": index,

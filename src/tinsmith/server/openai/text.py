@@ -105,12 +105,7 @@ class Choice:
     """One choice as it grows; keeps back what may be part of a stop text or of a character."""
 
     def __init__(
-        self,
-        text: ModelText,
-        *,
-        stops: tuple[str, ...],
-        ends: frozenset[int],
-        shown: Shown | None = None,
+        self, text: ModelText, *, stops: tuple[str, ...], ends: frozenset[int], shown: Shown | None = None
     ) -> None:
         self._codec = text.codec
         self._stops = stops

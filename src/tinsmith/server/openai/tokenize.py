@@ -52,10 +52,7 @@ class TokenizeRequest(Conversed):
             return text.prompt(self.prompt or "", begin=begin)
         turns = turns_of(self.messages)
         return text.conversation.prompt(
-            turns,
-            tools=self.told_tools().shown,
-            opening=self.opening(turns),
-            options=self.chat_template_kwargs,
+            turns, tools=self.told_tools().shown, opening=self.opening(turns), options=self.chat_template_kwargs
         )
 
 
@@ -75,10 +72,7 @@ class DetokenizeRequest(Request):
         for i, token in enumerate(self.tokens):
             if token >= vocab_size:
                 raise InputError(
-                    "there is no such token",
-                    field=f"tokens[{i}]",
-                    value=token,
-                    allowed=f"0 to {vocab_size - 1}",
+                    "there is no such token", field=f"tokens[{i}]", value=token, allowed=f"0 to {vocab_size - 1}"
                 )
         return text.codec.decode(self.tokens)
 
@@ -87,9 +81,4 @@ def tokenized(body: TokenizeRequest, text: ModelText, length: int) -> Json:
     """The answer of /tokenize; `length`: the tokens that the model's context holds."""
     tokens = body.tokens(text)
     strings = [text.piece(token) for token in tokens] if body.return_token_strs else None
-    return {
-        "count": len(tokens),
-        "max_model_len": length,
-        "tokens": tokens,
-        "token_strs": strings,
-    }
+    return {"count": len(tokens), "max_model_len": length, "tokens": tokens, "token_strs": strings}

@@ -23,12 +23,7 @@ class Function(Request):
 
     def tool(self) -> Tool:
         """The function, in the words of no protocol."""
-        return Tool(
-            name=self.name,
-            description=self.description,
-            parameters=self.parameters,
-            strict=bool(self.strict),
-        )
+        return Tool(name=self.name, description=self.description, parameters=self.parameters, strict=bool(self.strict))
 
 
 class FunctionTool(Request):
@@ -51,9 +46,7 @@ class NamedChoice(Request):
     function: FunctionName | None = None
 
 
-def tools_of(
-    tools: Sequence[FunctionTool] | None, choice: str | NamedChoice | None, parallel: bool | None
-) -> Tools:
+def tools_of(tools: Sequence[FunctionTool] | None, choice: str | NamedChoice | None, parallel: bool | None) -> Tools:
     """Return what may be called, and how.
 
     Raises:
@@ -92,9 +85,7 @@ def choice_of(word: str | None) -> Choice:
 
 def unknown_tool(field: str, kind: str) -> InputError:
     """The refusal of a tool that is no function."""
-    return InputError(
-        "this kind of tool does not exist here", field=field, value=kind, allowed="function"
-    )
+    return InputError("this kind of tool does not exist here", field=field, value=kind, allowed="function")
 
 
 def unknown_choice(value: str) -> InputError:

@@ -66,9 +66,7 @@ class ResponseAnswer:
         said, status = refusal(error)
         code = "server_error" if status >= 500 else "invalid_prompt"
         told = {"code": code, "message": str(error), "detail": said["error"]}
-        return self._event(
-            "failed", response={**self._response(self.ended, "failed"), "error": told}
-        )
+        return self._event("failed", response={**self._response(self.ended, "failed"), "error": told})
 
     @property
     def _cut(self) -> bool:

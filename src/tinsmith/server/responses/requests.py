@@ -66,12 +66,7 @@ class FunctionTool(Request):
         for name, value in (self.model_extra or {}).items():
             if value not in (None, False):
                 raise _unserved(f"tools[{index}].{name}", value, "to leave it out")
-        return Tool(
-            name=self.name,
-            description=self.description,
-            parameters=self.parameters,
-            strict=bool(self.strict),
-        )
+        return Tool(name=self.name, description=self.description, parameters=self.parameters, strict=bool(self.strict))
 
 
 class NamedChoice(Request):

@@ -80,12 +80,7 @@ def to_adam(request: OptimStep) -> AdamParams:
 
 
 def to_adapter_spec(
-    settings: LoraSettings | None,
-    *,
-    kind: AdapterKind,
-    seed: int,
-    alpha: float = ALPHA,
-    router: bool = False,
+    settings: LoraSettings | None, *, kind: AdapterKind, seed: int, alpha: float = ALPHA, router: bool = False
 ) -> AdapterSpec:
     """Return the adapter of a new model; `seed` is used if the settings have none, None means all defaults.
 
@@ -136,9 +131,7 @@ def _check_last_n(request: Sample) -> None:
 def _word(seed: int, field: str) -> int:
     """Return the 64-bit word of a signed or unsigned 64-bit seed."""
     if not -(2**63) <= seed < 2**64:
-        raise InputError(
-            "a seed is too large", field=field, value=seed, allowed="-2**63 to 2**64 - 1"
-        )
+        raise InputError("a seed is too large", field=field, value=seed, allowed="-2**63 to 2**64 - 1")
     return seed % 2**64
 
 
@@ -168,9 +161,7 @@ def _stop(stop: JsonValue) -> tuple[str, ...] | tuple[int, ...] | None:
         if len(texts) == len(stop):
             return texts
         tokens = tuple(
-            each
-            for each in stop
-            if isinstance(each, int) and not isinstance(each, bool) and 0 <= each < 2**31
+            each for each in stop if isinstance(each, int) and not isinstance(each, bool) and 0 <= each < 2**31
         )
         if len(tokens) == len(stop):
             return tokens

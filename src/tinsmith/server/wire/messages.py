@@ -11,11 +11,7 @@ from collections.abc import Mapping
 from enum import IntEnum
 
 from google.protobuf import descriptor_pool, message_factory
-from google.protobuf.descriptor_pb2 import (
-    DescriptorProto,
-    FieldDescriptorProto,
-    FileDescriptorProto,
-)
+from google.protobuf.descriptor_pb2 import DescriptorProto, FieldDescriptorProto, FileDescriptorProto
 from google.protobuf.message import Message
 
 CONTENT_TYPE = "application/x-protobuf"
@@ -42,11 +38,7 @@ class WireStop(IntEnum):
 # Message -> field -> (number, type). A type is a scalar or a message's name, after one of: "repeated", "optional"
 # (presence is visible), "map" (string to it), "oneof:NAME".
 SCHEMA: Mapping[str, Mapping[str, tuple[int, str]]] = {
-    "SparseCsr": {
-        "values": (1, "bytes"),
-        "crow_indices": (2, "bytes"),
-        "col_indices": (3, "bytes"),
-    },
+    "SparseCsr": {"values": (1, "bytes"), "crow_indices": (2, "bytes"), "col_indices": (3, "bytes")},
     "Tensor": {
         "dense": (1, "oneof:encoding bytes"),
         "sparse_csr": (2, "oneof:encoding SparseCsr"),
@@ -81,22 +73,13 @@ SCHEMA: Mapping[str, Mapping[str, tuple[int, str]]] = {
         "dtype": (3, "int32"),
         "trailing_shape": (4, "repeated int64"),
     },
-    "ArrayRecord": {
-        "type_tag": (1, "string"),
-        "fields": (2, "map BatchedTensor"),
-        "num_datums": (3, "int64"),
-    },
+    "ArrayRecord": {"type_tag": (1, "string"), "fields": (2, "map BatchedTensor"), "num_datums": (3, "int64")},
     "ForwardBackwardOutput": {
         "loss_fn_output_type": (1, "string"),
         "loss_fn_outputs": (2, "repeated ArrayRecord"),
         "metrics": (3, "map double"),
     },
-    "TopkLogprobs": {
-        "token_ids": (1, "bytes"),
-        "logprobs": (2, "bytes"),
-        "k": (3, "uint32"),
-        "length": (4, "uint32"),
-    },
+    "TopkLogprobs": {"token_ids": (1, "bytes"), "logprobs": (2, "bytes"), "k": (3, "uint32"), "length": (4, "uint32")},
     "SampledSequence": {
         "stop_reason": (1, "int32"),
         "tokens": (2, "bytes"),
@@ -139,9 +122,7 @@ def _add_field(message: DescriptorProto, name: str, number: int, spelled: str) -
     if label in ("repeated", "map"):
         field.label = FieldDescriptorProto.LABEL_REPEATED
     if label == "map":
-        entry = message.nested_type.add(
-            name="".join(part.capitalize() for part in name.split("_")) + "Entry"
-        )
+        entry = message.nested_type.add(name="".join(part.capitalize() for part in name.split("_")) + "Entry")
         entry.options.map_entry = True
         _add_field(entry, "key", 1, "string")
         _add_field(entry, "value", 2, kind)
@@ -169,10 +150,7 @@ def _build() -> dict[str, type[Message]]:
             _add_field(message, field, number, spelled)
     pool = descriptor_pool.DescriptorPool()
     pool.AddSerializedFile(file.SerializeToString())
-    return {
-        name: message_factory.GetMessageClass(pool.FindMessageTypeByName(f"{_PACKAGE}.{name}"))
-        for name in SCHEMA
-    }
+    return {name: message_factory.GetMessageClass(pool.FindMessageTypeByName(f"{_PACKAGE}.{name}")) for name in SCHEMA}
 
 
 CLASSES: Mapping[str, type[Message]] = _build()

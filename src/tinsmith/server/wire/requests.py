@@ -12,14 +12,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, JsonValue, model_validator
 
-from tinsmith.server.wire.body import (
-    Int32,
-    Request,
-    SeqId,
-    TrainingSeqId,
-    TtlSeconds,
-    check_one_given,
-)
+from tinsmith.server.wire.body import Int32, Request, SeqId, TrainingSeqId, TtlSeconds, check_one_given
 from tinsmith.server.wire.settings import (
     AdamSettings,
     AdjustmentSettings,

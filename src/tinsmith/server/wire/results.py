@@ -32,8 +32,7 @@ def encode_forward_backward(
     return CLASSES["ForwardBackwardOutput"](
         loss_fn_output_type=loss_fn_output_type,
         loss_fn_outputs=[
-            _record([output.logprobs for output in group], trailing, loss_fn_output_type)
-            for trailing, group in groups
+            _record([output.logprobs for output in group], trailing, loss_fn_output_type) for trailing, group in groups
         ],
         metrics={name: float(metrics[name]) for name in sorted(metrics)},
     ).SerializeToString(deterministic=True)
@@ -43,14 +42,9 @@ def _record(logprobs: Sequence[FloatArray], trailing: tuple[int, ...], type_tag:
     ends = np.cumsum([0, *(4 * each.size for each in logprobs)], dtype="<i8")
     joined = np.concatenate([each.ravel() for each in logprobs])
     tensor = CLASSES["BatchedTensor"](
-        data=_bytes(joined, "<f4"),
-        offsets=ends.tobytes(),
-        dtype=int(DType.FLOAT32),
-        trailing_shape=trailing,
+        data=_bytes(joined, "<f4"), offsets=ends.tobytes(), dtype=int(DType.FLOAT32), trailing_shape=trailing
     )
-    return CLASSES["ArrayRecord"](
-        type_tag=type_tag, fields={"logprobs": tensor}, num_datums=len(logprobs)
-    )
+    return CLASSES["ArrayRecord"](type_tag=type_tag, fields={"logprobs": tensor}, num_datums=len(logprobs))
 
 
 def encode_sample(
@@ -92,10 +86,7 @@ def _sequence(sequence: SampledSequence) -> Message:
     stop = WireStop.STOP if sequence.stop_reason is StopReason.STOP else WireStop.LENGTH
     top = {} if sequence.top is None else {"topk_sampled_logprobs": _top(sequence.top, 0)}
     return CLASSES["SampledSequence"](
-        stop_reason=int(stop),
-        tokens=_bytes(sequence.tokens, "<i4"),
-        logprobs=_bytes(sequence.logprobs, "<f4"),
-        **top,
+        stop_reason=int(stop), tokens=_bytes(sequence.tokens, "<i4"), logprobs=_bytes(sequence.logprobs, "<f4"), **top
     )
 
 

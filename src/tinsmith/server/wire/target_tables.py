@@ -49,9 +49,7 @@ def read_targets(sent: TensorSettings, *, rows: int) -> TargetTable:
         InputError: for a tensor that is no such table, or names nothing.
     """
     if sent.dtype != "int64" or sent.shape is None or len(sent.shape) != 2:
-        raise _refusal(
-            f"{sent.dtype} of shape {sent.shape}", f"an int64 tensor of shape [{rows}, K]"
-        )
+        raise _refusal(f"{sent.dtype} of shape {sent.shape}", f"an int64 tensor of shape [{rows}, K]")
     shape = (sent.shape[0], sent.shape[1])
     if shape[0] != rows or shape[1] < 1:
         raise _refusal(shape, f"shape [{rows}, K] for this prompt")
@@ -73,9 +71,7 @@ def read_targets(sent: TensorSettings, *, rows: int) -> TargetTable:
     return TargetTable(shape, cells, crow, columns)
 
 
-def _check_sparse(
-    crow: NDArray[np.int64], columns: NDArray[np.int64], count: int, shape: tuple[int, int]
-) -> None:
+def _check_sparse(crow: NDArray[np.int64], columns: NDArray[np.int64], count: int, shape: tuple[int, int]) -> None:
     fits = (
         len(crow) == shape[0] + 1
         and len(columns) == count
@@ -92,6 +88,4 @@ def _check_sparse(
 
 
 def _refusal(value: object, allowed: str) -> InputError:
-    return InputError(
-        "a table of target tokens does not fit", field=_FIELD, value=value, allowed=allowed
-    )
+    return InputError("a table of target tokens does not fit", field=_FIELD, value=value, allowed=allowed)

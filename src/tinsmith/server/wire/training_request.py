@@ -116,16 +116,12 @@ def _setting(value: LossConfigValueMessage, name: str) -> float | str:
         case "text":
             return value.text
         case _:
-            raise InputError(
-                "this setting needs a value", field=field, allowed="a number or a text"
-            )
+            raise InputError("this setting needs a value", field=field, allowed="a number or a text")
 
 
 def _datum(datum: DatumMessage, field: str) -> Datum:
     _refuse_unknown(datum, field)
-    chunks = [
-        _chunk(chunk, f"{field}.model_input[{i}]") for i, chunk in enumerate(datum.model_input)
-    ]
+    chunks = [_chunk(chunk, f"{field}.model_input[{i}]") for i, chunk in enumerate(datum.model_input)]
     inputs = {
         name: _tensor(datum.loss_fn_inputs[name], f"{field}.loss_fn_inputs.{_shown(name)}")
         for name in sorted(datum.loss_fn_inputs)
@@ -137,9 +133,7 @@ def _chunk(chunk: ChunkMessage, field: str) -> NDArray[np.int32]:
     _refuse_unknown(chunk, field)
     kind = chunk.WhichOneof("chunk")
     if kind != "encoded_text":
-        raise InputError(
-            "only text can be read here", field=field, value=kind, allowed="chunks of encoded_text"
-        )
+        raise InputError("only text can be read here", field=field, value=kind, allowed="chunks of encoded_text")
     _refuse_unknown(chunk.encoded_text, field)
     return _array(chunk.encoded_text.tokens, DType.INT32, field).astype(np.int32)
 
@@ -173,9 +167,7 @@ def _tensor(tensor: TensorMessage, field: str) -> NDArray[np.generic]:
     return values.astype(np.float32 if dtype is DType.FLOAT32 else np.int64)
 
 
-def _dense(
-    sparse: SparseMessage, dtype: DType, shape: tuple[int, ...], field: str
-) -> NDArray[np.generic]:
+def _dense(sparse: SparseMessage, dtype: DType, shape: tuple[int, ...], field: str) -> NDArray[np.generic]:
     """Return the whole of a matrix that lists its values row by row (CSR)."""
     _refuse_unknown(sparse, field)
     rows, columns = shape

@@ -76,10 +76,7 @@ def line_windows(run: ReportedRun, labels: tuple[str, ...], rest: bool, sizes: I
     invalid = _invalid(run, n)
     lowest = run.rate(Metric.MIN_CLASS_RECALL.value)
     if lowest is not None:
-        correct = [
-            one.meet(Window(window(lowest, sizes[:, k]).low, sizes[:, k]))
-            for k, one in enumerate(correct)
-        ]
+        correct = [one.meet(Window(window(lowest, sizes[:, k]).low, sizes[:, k])) for k, one in enumerate(correct)]
     total = window(run.rate(Metric.LABEL_MATCH.value), n)
     possible = invalid.possible & window(run.rate("parse_ok"), n).possible & total.possible
     for k, (right, answers) in enumerate(zip(correct, said, strict=True)):
@@ -100,9 +97,7 @@ def _invalid(run: ReportedRun, n: Ints) -> Window:
     return given.meet(Window(n - valid.high, n - valid.low))
 
 
-def _sums_meet(
-    correct: list[Window], total: Window, lowest: Rate | None, sizes: Ints, rest: bool
-) -> NDArray[np.bool_]:
+def _sums_meet(correct: list[Window], total: Window, lowest: Rate | None, sizes: Ints, rest: bool) -> NDArray[np.bool_]:
     """Where right answers by label can add up to the total, one label having the lowest recall."""
     low = np.sum([one.low for one in correct], axis=0)
     high = np.sum([one.high for one in correct], axis=0)
@@ -115,8 +110,6 @@ def _sums_meet(
             return fits  # the lowest recall may be that of a label inside the rest
         held = one.meet(window(lowest, sizes[:, k]))
         attained |= (
-            held.possible
-            & (low - one.low + held.low <= total.high)
-            & (high - one.high + held.high >= total.low)
+            held.possible & (low - one.low + held.low <= total.high) & (high - one.high + held.high >= total.low)
         )
     return fits & attained

@@ -26,9 +26,7 @@ class SaidRanges:
     """Whether the macro-F1 was enumerated; False where there are too many cases."""
 
 
-def said_ranges(
-    rate: Rate, sizes: Sequence[int], correct: Sequence[int], found: SaidRanges
-) -> SaidRanges | None:
+def said_ranges(rate: Rate, sizes: Sequence[int], correct: Sequence[int], found: SaidRanges) -> SaidRanges | None:
     """Narrow the numbers of answers to those with which (1/K) sum 2 C_kk / (R_k + P_k) prints as `rate`.
 
     The numbers must also belong to some confusion matrix: sum P_k + invalid = n and

@@ -16,11 +16,7 @@ from tinsmith.types.errors import DataError
 
 OVER_ALL = (Metric.LABEL_MATCH.value, Metric.INVALID_RATE.value, "parse_ok", "format_strict_ok")
 """Rates whose denominator is the number of items."""
-OF_ALL_LABELS = (
-    Metric.MIN_CLASS_RECALL.value,
-    Metric.MACRO_F1.value,
-    Metric.BALANCED_ACCURACY.value,
-)
+OF_ALL_LABELS = (Metric.MIN_CLASS_RECALL.value, Metric.MACRO_F1.value, Metric.BALANCED_ACCURACY.value)
 OF_ONE_LABEL = (ClassMetric.RECALL.value, ClassMetric.PREDICTED_SHARE.value)
 _EXACT_DECIMALS = 9
 _FORM = re.compile(r"\d(\.\d*)?|\.\d+")
@@ -132,19 +128,14 @@ class ReportedTable:
             if not run.rates:
                 raise DataError(
                     f"{run.name}: no rate is given",
-                    allowed=", ".join(
-                        (*OVER_ALL, *OF_ALL_LABELS, *(f"{k}/LABEL" for k in OF_ONE_LABEL))
-                    ),
+                    allowed=", ".join((*OVER_ALL, *OF_ALL_LABELS, *(f"{k}/LABEL" for k in OF_ONE_LABEL))),
                 )
             for key in run.rates:
                 self._check(run.name, key)
 
     @classmethod
     def of(
-        cls,
-        labels: Sequence[str],
-        lines: Mapping[str, Mapping[str, str | Decimal]],
-        n: int | None = None,
+        cls, labels: Sequence[str], lines: Mapping[str, Mapping[str, str | Decimal]], n: int | None = None
     ) -> ReportedTable:
         """Read lines by name, each a mapping from metric names to printed rates.
 
@@ -152,9 +143,7 @@ class ReportedTable:
             DataError: see the class, and Rate.parse.
         """
         runs = [
-            ReportedRun(
-                name, {key: Rate.parse(text, f"{name}: {key}") for key, text in line.items()}
-            )
+            ReportedRun(name, {key: Rate.parse(text, f"{name}: {key}") for key, text in line.items()})
             for name, line in lines.items()
         ]
         return cls(tuple(labels), tuple(runs), n)
@@ -167,11 +156,7 @@ class ReportedTable:
             raise DataError(
                 f"{name}: no such rate",
                 field=key,
-                allowed=", ".join(
-                    (*OVER_ALL, *OF_ALL_LABELS, *(f"{k}/LABEL" for k in OF_ONE_LABEL))
-                ),
+                allowed=", ".join((*OVER_ALL, *OF_ALL_LABELS, *(f"{k}/LABEL" for k in OF_ONE_LABEL))),
             )
         if label not in self.labels:
-            raise DataError(
-                f"{name}: no such label", field=key, value=label, allowed=", ".join(self.labels)
-            )
+            raise DataError(f"{name}: no such label", field=key, value=label, allowed=", ".join(self.labels))

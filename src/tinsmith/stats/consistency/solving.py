@@ -33,11 +33,7 @@ def recover(table: ReportedTable, largest_n: int = LARGEST_N) -> Recovery:
     Raises:
         DataError: too little is given to search so many n.
     """
-    known = tuple(
-        label
-        for label in table.labels
-        if any(run.of_label(ClassMetric.RECALL, label) for run in table.runs)
-    )
+    known = tuple(label for label in table.labels if any(run.of_label(ClassMetric.RECALL, label) for run in table.runs))
     hidden = tuple(label for label in table.labels if label not in known)
     # One hidden label has what the others leave; the sizes of two or more stay open.
     columns = Columns((*known, *hidden), ()) if len(hidden) == 1 else Columns(known, hidden)
@@ -45,9 +41,7 @@ def recover(table: ReportedTable, largest_n: int = LARGEST_N) -> Recovery:
     sizes_n = _possible_n(table, first, last)
     candidates = [_possible_sizes(table, label, last) for label in columns.sized]
     _check_work(candidates, sizes_n, columns)
-    found = itertools.chain.from_iterable(
-        _solve(table, columns, n, candidates) for n in sizes_n.tolist()
-    )
+    found = itertools.chain.from_iterable(_solve(table, columns, n, candidates) for n in sizes_n.tolist())
     solutions = tuple(itertools.islice(found, MOST_SOLUTIONS))
     truncated = next(found, None) is not None
     reasons = () if solutions or table.n is None else _reasons(table, table.n)
@@ -87,9 +81,7 @@ def _check_work(candidates: list[Ints], sizes_n: Ints, columns: Columns) -> None
         )
 
 
-def _solve(
-    table: ReportedTable, columns: Columns, n: int, candidates: list[Ints]
-) -> Iterator[Solution]:
+def _solve(table: ReportedTable, columns: Columns, n: int, candidates: list[Ints]) -> Iterator[Solution]:
     sizes = _candidate_sizes(candidates, n, len(columns.lumped))
     for run in table.runs:
         if not len(sizes):
@@ -131,9 +123,7 @@ def _solved_line(run: ReportedRun, columns: Columns, sizes: Ints) -> SolvedLine 
     low, high = sum(one.low for one in correct), sum(one.high for one in correct)
     total = CountRange(max(total.low, low), min(total.high, high))
     correct = [
-        CountRange(
-            max(one.low, total.low - (high - one.high)), min(one.high, total.high - (low - one.low))
-        )
+        CountRange(max(one.low, total.low - (high - one.high)), min(one.high, total.high - (low - one.low)))
         for one in correct
     ]
     invalid = _range(windows.invalid)
@@ -159,18 +149,12 @@ def _adding_up(n: int, said: list[CountRange], invalid: CountRange) -> SaidRange
     """Narrow the numbers of answers by their sum: all labels' and the invalid ones make n."""
     every = [*said, invalid]
     low, high = sum(one.low for one in every), sum(one.high for one in every)
-    ends = [
-        (max(one.low, n - (high - one.high)), min(one.high, n - (low - one.low))) for one in every
-    ]
+    ends = [(max(one.low, n - (high - one.high)), min(one.high, n - (low - one.low))) for one in every]
     return SaidRanges(tuple(ends[:-1]), ends[-1], False)
 
 
 def _by_means(
-    run: ReportedRun,
-    columns: Columns,
-    sizes: list[int],
-    correct: list[CountRange],
-    found: SaidRanges,
+    run: ReportedRun, columns: Columns, sizes: list[int], correct: list[CountRange], found: SaidRanges
 ) -> SaidRanges | None:
     """Hold the counts against printed means over the labels; None where they contradict."""
     f1 = run.rate(Metric.MACRO_F1.value)
@@ -190,11 +174,7 @@ def _by_means(
 
 
 def _lumped_f1(
-    rate: Rate,
-    columns: Columns,
-    sizes: list[int],
-    correct: list[CountRange],
-    found: SaidRanges,
+    rate: Rate, columns: Columns, sizes: list[int], correct: list[CountRange], found: SaidRanges
 ) -> SaidRanges | None:
     """Bound the macro-F1 where some sizes are open: the lump adds at least 0 and at most 1 a label.
 
@@ -230,9 +210,7 @@ def _reasons(table: ReportedTable, n: int) -> tuple[str, ...]:
                     f"{below / n:.{rate.decimals}f}, {below + 1} are "
                     f"{(below + 1) / n:.{rate.decimals}f}"
                 )
-            elif metric == ClassMetric.RECALL.value and not any(
-                _is_share_of(rate, size) for size in range(1, n + 1)
-            ):
+            elif metric == ClassMetric.RECALL.value and not any(_is_share_of(rate, size) for size in range(1, n + 1)):
                 found.append(f"{run.name}: no class of up to {n} items has a {key} of {rate}")
     for label in table.labels:
         if not len(_possible_sizes(table, label, n)):

@@ -49,11 +49,7 @@ def boredom(steps: Sequence[Heard]) -> Boredom | None:
     if len(steps) < WINDOW:
         return None
     first = _entropy(steps[:WINDOW])
-    raised = (
-        end - 1
-        for end in range(2 * WINDOW, len(steps) + 1)
-        if _bored(steps[end - WINDOW : end], first)
-    )
+    raised = (end - 1 for end in range(2 * WINDOW, len(steps) + 1) if _bored(steps[end - WINDOW : end], first))
     return Boredom(
         entropy_first=first,
         entropy_last=_entropy(steps[-WINDOW:]),

@@ -61,10 +61,7 @@ def group_census(groups: Sequence[Rewards]) -> GroupCensus:
     total = sum(values.values())
     shares = [count / total for _, count in sorted(values.items())]
     sizes = Counter(len(group) for group in kept)
-    chance = [
-        count * (1.0 - math.fsum(share**size for share in shares))
-        for size, count in sorted(sizes.items())
-    ]
+    chance = [count * (1.0 - math.fsum(share**size for share in shares)) for size, count in sorted(sizes.items())]
     expected = math.fsum(chance) / len(kept) if kept else math.nan
     return GroupCensus(
         groups=len(kept),

@@ -66,9 +66,7 @@ def information(scores: Floats, lengths: Sequence[int] | None = None) -> Informa
         raise DataError("a log-probability is not finite", field="scores")
     if lengths is not None:
         if len(lengths) != len(scores) or min(lengths) < 1:
-            raise DataError(
-                "every answer has one or more tokens", field="lengths", value=list(lengths)
-            )
+            raise DataError("every answer has one or more tokens", field="lengths", value=list(lengths))
         scores = scores / np.array(lengths, np.float64)[:, None]
     matched = np.diagonal(scores).tolist()
     mixed = [_log_mean_exp(row) for row in scores]

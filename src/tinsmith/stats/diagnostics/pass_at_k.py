@@ -42,17 +42,13 @@ def pass_at_k(samples: int, solved: int, k: int) -> Fraction:
     return 1 - Fraction(math.comb(samples - solved, k), math.comb(samples, k))
 
 
-def pass_at(
-    right: Mapping[str, Sequence[bool]], ks: Sequence[int]
-) -> dict[int, dict[str, Fraction]]:
+def pass_at(right: Mapping[str, Sequence[bool]], ks: Sequence[int]) -> dict[int, dict[str, Fraction]]:
     """Return pass@k of every item, by k, from each item's samples.
 
     Raises:
         DataError: an item has fewer samples than a k.
     """
-    return {
-        k: {item: pass_at_k(len(flags), sum(flags), k) for item, flags in right.items()} for k in ks
-    }
+    return {k: {item: pass_at_k(len(flags), sum(flags), k) for item, flags in right.items()} for k in ks}
 
 
 def dyadic(most: int) -> tuple[int, ...]:

@@ -23,8 +23,6 @@ def _centred(values: Sequence[float]) -> list[float]:
     """Return ranks less their mean."""
     middle = (len(values) + 1) / 2
     return [
-        sum(other < one for other in values)
-        + (sum(other == one for other in values) + 1) / 2
-        - middle
+        sum(other < one for other in values) + (sum(other == one for other in values) + 1) / 2 - middle
         for one in values
     ]

@@ -60,14 +60,7 @@ def ruled_learned(
 ) -> Claim:
     """Return the claim that a system learned something, beside the explanation that comes nearest."""
     return ruled(
-        (system, near.name),
-        metric,
-        near.gap,
-        corrected,
-        (num_seeds,),
-        num_items,
-        checks,
-        kind=ClaimKind.LEARNED,
+        (system, near.name), metric, near.gap, corrected, (num_seeds,), num_items, checks, kind=ClaimKind.LEARNED
     )
 
 
@@ -79,10 +72,7 @@ def nearest_of(rivals: Sequence[Rival]) -> Rival:
 def corrected_levels(p_values: Sequence[float], bootstrap: Bootstrap) -> list[tuple[float, float]]:
     """Return each claim's p after Holm's correction, and the level it leaves to the claim's intervals."""
     by_size = sorted(range(len(p_values)), key=p_values.__getitem__)
-    levels = {
-        place: 1.0 - (1.0 - bootstrap.level) / (len(p_values) - rank)
-        for rank, place in enumerate(by_size)
-    }
+    levels = {place: 1.0 - (1.0 - bootstrap.level) / (len(p_values) - rank) for rank, place in enumerate(by_size)}
     return [(p_holm, levels[place]) for place, p_holm in enumerate(holm(list(p_values)))]
 
 
@@ -117,9 +107,7 @@ def same_training(seen: tuple[Training, Training] | None) -> Check:
     return Check(CheckName.TRAINING, Finding.PASSED, sentence)
 
 
-def above_zero(
-    name: str, found: Difference, interval: Interval | None, p_holm: float, bootstrap: Bootstrap
-) -> Check:
+def above_zero(name: str, found: Difference, interval: Interval | None, p_holm: float, bootstrap: Bootstrap) -> Check:
     """Say whether a difference is above zero by its interval and by its corrected p."""
     seen = f"{found.value:+.3f} {interval} (Holm p = {p_holm:.4f})"
     if holds(interval, p_holm, bootstrap):

@@ -33,13 +33,7 @@ from tinsmith.types.errors import ConfigError
 
 RECALL_KEPT = 0.8
 """Share of the other system's smallest recall that must be kept."""
-_RISING = (
-    Metric.LABEL_MATCH,
-    Metric.MACRO_F1,
-    Metric.BALANCED_ACCURACY,
-    Metric.MIN_CLASS_RECALL,
-    Metric.G_MEAN,
-)
+_RISING = (Metric.LABEL_MATCH, Metric.MACRO_F1, Metric.BALANCED_ACCURACY, Metric.MIN_CLASS_RECALL, Metric.G_MEAN)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,9 +94,7 @@ def judge_beats(family: Sequence[Beats], bootstrap: Bootstrap) -> tuple[Claim, .
     ]
     corrected = corrected_levels([each.p_value for each in found], bootstrap)
     claims: list[Claim] = []
-    for one, (systems, left_out), gap, (p_holm, level) in zip(
-        family, shared, found, corrected, strict=True
-    ):
+    for one, (systems, left_out), gap, (p_holm, level) in zip(family, shared, found, corrected, strict=True):
         first, second = systems
         checks = (
             same_items(first.num_items, left_out),
@@ -113,9 +105,7 @@ def judge_beats(family: Sequence[Beats], bootstrap: Bootstrap) -> tuple[Claim, .
         )
         seeds = (first.num_seeds, second.num_seeds)
         names = (first.name, second.name)
-        claims.append(
-            ruled(names, one.metric, gap, (p_holm, level), seeds, first.num_items, checks)
-        )
+        claims.append(ruled(names, one.metric, gap, (p_holm, level), seeds, first.num_items, checks))
     return tuple(claims)
 
 
@@ -140,9 +130,7 @@ def judge_learned(family: Sequence[Learned], bootstrap: Bootstrap) -> tuple[Clai
     ):
         system = systems[0]
         by_name = {
-            rival.check: above(
-                rival, p_holm if rival is near else rival.gap.p_value, level, bootstrap
-            )
+            rival.check: above(rival, p_holm if rival is near else rival.gap.p_value, level, bootstrap)
             for rival in rivals
         }
         control = systems[-1] if one.control is not None else None
@@ -150,25 +138,13 @@ def judge_learned(family: Sequence[Learned], bootstrap: Bootstrap) -> tuple[Clai
             same_items(system.num_items, left_out),
             by_name[CheckName.CONSTANT],
             by_name.get(CheckName.METADATA)
-            or Check(
-                CheckName.METADATA,
-                Finding.MISSING,
-                "no metadata-only baseline was scored on these items",
-            ),
+            or Check(CheckName.METADATA, Finding.MISSING, "no metadata-only baseline was scored on these items"),
             by_name[CheckName.CHANCE],
             _nothing_leaks(control, by_name.get(CheckName.CONTROL), bootstrap),
             one_model(one.parity),
         )
         claims.append(
-            ruled_learned(
-                system.name,
-                one.metric,
-                near,
-                (p_holm, level),
-                system.num_seeds,
-                system.num_items,
-                checks,
-            )
+            ruled_learned(system.name, one.metric, near, (p_holm, level), system.num_seeds, system.num_items, checks)
         )
     return tuple(claims)
 
@@ -214,15 +190,9 @@ def _simpler(
         (CheckName.CONSTANT, f"always {label}", metric, blind),
         # Any constant's balanced accuracy is chance, in every resample.
         (CheckName.CHANCE, "chance", Metric.BALANCED_ACCURACY, blind),
-        *(
-            (check, names[check], metric, other)
-            for check, other in zip(evidence, systems[1:], strict=True)
-        ),
+        *((check, names[check], metric, other) for check, other in zip(evidence, systems[1:], strict=True)),
     ]
-    return [
-        Rival(check, name, by, difference(system, other, by, bootstrap))
-        for check, name, by, other in against
-    ]
+    return [Rival(check, name, by, difference(system, other, by, bootstrap)) for check, name, by, other in against]
 
 
 def _nothing_leaks(control: Runs | None, beaten: Check | None, bootstrap: Bootstrap) -> Check:

@@ -71,9 +71,7 @@ def judge_mean_beats(family: Sequence[MeanBeats], bootstrap: Bootstrap) -> tuple
     ]
     corrected = corrected_levels([gap.p_value for gap in gaps], bootstrap)
     claims: list[Claim] = []
-    for one, ((first, second), left_out), gap, (p_holm, level) in zip(
-        family, shared, gaps, corrected, strict=True
-    ):
+    for one, ((first, second), left_out), gap, (p_holm, level) in zip(family, shared, gaps, corrected, strict=True):
         checks = (
             same_items(first.num_items, left_out),
             same_training(one.training),
@@ -81,9 +79,7 @@ def judge_mean_beats(family: Sequence[MeanBeats], bootstrap: Bootstrap) -> tuple
             one_model(one.parity),
         )
         names = (first.name, second.name)
-        claims.append(
-            ruled(names, one.metric, gap, (p_holm, level), _seeds(one), first.num_items, checks)
-        )
+        claims.append(ruled(names, one.metric, gap, (p_holm, level), _seeds(one), first.num_items, checks))
     return tuple(claims)
 
 
@@ -101,9 +97,7 @@ def judge_mean_learned(family: Sequence[MeanLearned], bootstrap: Bootstrap) -> t
         DataError: systems without a common item.
     """
     shared = [shared_items(_systems(one)) for one in family]
-    found = [
-        _rivals(one, systems, bootstrap) for one, (systems, _) in zip(family, shared, strict=True)
-    ]
+    found = [_rivals(one, systems, bootstrap) for one, (systems, _) in zip(family, shared, strict=True)]
     nearest = [nearest_of(rivals) for rivals in found]
     corrected = corrected_levels([rival.gap.p_value for rival in nearest], bootstrap)
     claims: list[Claim] = []
@@ -113,23 +107,12 @@ def judge_mean_learned(family: Sequence[MeanLearned], bootstrap: Bootstrap) -> t
         system = systems[0]
         checks = (
             same_items(system.num_items, left_out),
-            *(
-                above(rival, p_holm if rival is near else rival.gap.p_value, level, bootstrap)
-                for rival in rivals
-            ),
+            *(above(rival, p_holm if rival is near else rival.gap.p_value, level, bootstrap) for rival in rivals),
             *_missing(one),
             one_model(one.parity),
         )
         claims.append(
-            ruled_learned(
-                system.name,
-                one.metric,
-                near,
-                (p_holm, level),
-                system.num_seeds,
-                system.num_items,
-                checks,
-            )
+            ruled_learned(system.name, one.metric, near, (p_holm, level), system.num_seeds, system.num_items, checks)
         )
     return tuple(claims)
 

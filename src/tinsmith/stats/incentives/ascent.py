@@ -53,9 +53,7 @@ def tied_share(posteriors: Posteriors, matrix: FloatArray) -> float:
     return float(posteriors.weights[best > 1].sum())
 
 
-def ascend(
-    posteriors: Posteriors, functional: Functional, start: FloatArray, steps: int = STEPS
-) -> Rest:
+def ascend(posteriors: Posteriors, functional: Functional, start: FloatArray, steps: int = STEPS) -> Rest:
     """Follow the reward from the policy `start` (N, K) for `steps` steps, or until it rests.
 
     Its distance from the fixed point falls like 1 / steps: with 4000, shares are right to about 0.001.

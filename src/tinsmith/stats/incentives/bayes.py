@@ -52,10 +52,7 @@ def best_policy(posteriors: Posteriors, metric: Metric) -> Policy:
     if metric is Metric.BALANCED_ACCURACY:
         prior = np.maximum(posteriors.prior, _FLOOR)
         return Policy.of_rule(posteriors, best_rule(posteriors, np.diag(1.0 / prior)))
-    gradients: dict[Metric, Functional] = {
-        Metric.MACRO_F1: macro_f1_gradient,
-        Metric.G_MEAN: g_mean_gradient,
-    }
+    gradients: dict[Metric, Functional] = {Metric.MACRO_F1: macro_f1_gradient, Metric.G_MEAN: g_mean_gradient}
     if metric not in gradients:
         raise ConfigError(
             "the best policy for this score is not known here",

@@ -12,15 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tinsmith.stats.incentives.ascent import (
-    STEPS,
-    Functional,
-    Rest,
-    ascend,
-    best_rule,
-    rests_at,
-    tied_share,
-)
+from tinsmith.stats.incentives.ascent import STEPS, Functional, Rest, ascend, best_rule, rests_at, tied_share
 from tinsmith.stats.incentives.bayes import starts
 from tinsmith.stats.incentives.posteriors import Policy, Posteriors
 from tinsmith.stats.rates import ClassMetric, FloatArray
@@ -75,11 +67,7 @@ class Optimum:
         """Return what one should know before training with this reward, a sentence each."""
         found: list[str] = []
         shares = dict(
-            zip(
-                self.policy.labels,
-                self.policy.class_score(ClassMetric.PREDICTED_SHARE).tolist(),
-                strict=True,
-            )
+            zip(self.policy.labels, self.policy.class_score(ClassMetric.PREDICTED_SHARE).tolist(), strict=True)
         )
         for label in self.ruling:
             lost = f"; {' and '.join(self.dead)} die in it" if self.dead else ""
@@ -94,21 +82,13 @@ class Optimum:
             )
         gone = [label for label in _dead_of(self.greedy) if label not in self.dead]
         for label in gone:
-            found.append(
-                f"greedy decoding never says {label}, though the optimum does: evaluate sampled answers"
-            )
+            found.append(f"greedy decoding never says {label}, though the optimum does: evaluate sampled answers")
         if self.reacts and self.resting_collapses:
-            found.append(
-                f"a collapse onto {' or '.join(self.resting_collapses)} would not be undone by this reward"
-            )
+            found.append(f"a collapse onto {' or '.join(self.resting_collapses)} would not be undone by this reward")
         if not self.settled:
-            found.append(
-                f"the search did not settle (gap {self.gap:.4f}): read the figures as rough"
-            )
+            found.append(f"the search did not settle (gap {self.gap:.4f}): read the figures as rough")
         if self.tied > DEAD_SHARE:
-            found.append(
-                f"for {self.tied:.0%} of the papers two answers pay the same; the first label was taken"
-            )
+            found.append(f"for {self.tied:.0%} of the papers two answers pay the same; the first label was taken")
         return tuple(found)
 
 
@@ -124,9 +104,7 @@ def table_optimum(posteriors: Posteriors, matrix: FloatArray) -> Optimum:
     return _optimum(posteriors, lambda: lambda _: r, rest, reacts=False, others=())
 
 
-def reacting_optimum(
-    posteriors: Posteriors, make: Callable[[], Functional], steps: int = STEPS
-) -> Optimum:
+def reacting_optimum(posteriors: Posteriors, make: Callable[[], Functional], steps: int = STEPS) -> Optimum:
     """Return where a reward that depends on the confusion leads from uniformly random answers.
 
     `make` gives the reward at its start; one that remembers more than the confusion (duals) may change
@@ -170,16 +148,9 @@ def checked_matrix(posteriors: Posteriors, matrix: FloatArray) -> FloatArray:
 
 
 def _optimum(
-    posteriors: Posteriors,
-    make: Callable[[], Functional],
-    rest: Rest,
-    *,
-    reacts: bool,
-    others: tuple[Policy, ...],
+    posteriors: Posteriors, make: Callable[[], Functional], rest: Rest, *, reacts: bool, others: tuple[Policy, ...]
 ) -> Optimum:
-    collapses = [
-        label for i, label in enumerate(posteriors.labels) if rests_at(posteriors, make(), i)
-    ]
+    collapses = [label for i, label in enumerate(posteriors.labels) if rests_at(posteriors, make(), i)]
     return Optimum(
         policy=rest.policy,
         greedy=rest.policy.greedy(posteriors),

@@ -32,12 +32,7 @@ class Posteriors:
     weights: FloatArray
 
     @classmethod
-    def of(
-        cls,
-        labels: Sequence[str],
-        probabilities: FloatArray,
-        weights: FloatArray | None = None,
-    ) -> Posteriors:
+    def of(cls, labels: Sequence[str], probabilities: FloatArray, weights: FloatArray | None = None) -> Posteriors:
         """Check N rows of K probabilities, and weights (default: all equal).
 
         Raises:

@@ -105,17 +105,11 @@ class Limits:
         }
         for field, share in shares.items():
             if not 0.0 <= share <= 1.0:
-                raise ConfigError(
-                    "this limit must be a share", field=field, value=share, allowed="0 to 1"
-                )
+                raise ConfigError("this limit must be a share", field=field, value=share, allowed="0 to 1")
         for field, number in numbers.items():
             if number < 1:
-                raise ConfigError(
-                    "this limit must be a number", field=field, value=number, allowed="1 and more"
-                )
+                raise ConfigError("this limit must be a number", field=field, value=number, allowed="1 and more")
         if not self.min_information >= 0.0:
             raise ConfigError(
-                "the smallest information must not be negative",
-                field="min_information",
-                value=self.min_information,
+                "the smallest information must not be negative", field="min_information", value=self.min_information
             )

@@ -115,10 +115,7 @@ class CollapseMonitor:
             score = signals.confusion.score(Metric.MACRO_F1)
             if best is None or score > best.macro_f1:
                 best = Best(signals.step, score, signals.train_reward)
-            elif (
-                score < best.macro_f1 - limits.goodhart_drop
-                and signals.train_reward > best.train_reward
-            ):
+            elif score < best.macro_f1 - limits.goodhart_drop and signals.train_reward > best.train_reward:
                 goodhart = state.goodhart_streak + 1
         self._state = replace(state, share_streaks=streaks, best=best, goodhart_streak=goodhart)
 
@@ -159,8 +156,7 @@ class CollapseMonitor:
                 value,
                 limit,
                 signals.step,
-                f"recall of {label} is {value:.3f} (limit {limit:.2f}); it has "
-                f"{shares[label]:.1%} of all answers",
+                f"recall of {label} is {value:.3f} (limit {limit:.2f}); it has {shares[label]:.1%} of all answers",
             )
             for label, value in signals.confusion.recall().items()
             if not math.isnan(value) and value < limit
@@ -203,15 +199,9 @@ class CollapseMonitor:
         """Keep what holds of these kinds as active; return what was not active before."""
         state = self.state()
         judged = tuple(f"alarm/{kind}" for kind in kinds)
-        others = [
-            key
-            for key in state.active
-            if key not in judged and key.rpartition("/")[0] not in judged
-        ]
+        others = [key for key in state.active if key not in judged and key.rpartition("/")[0] not in judged]
         begun = tuple(alarm for alarm in holding if alarm.key not in state.active)
         self._state = replace(
-            state,
-            active=tuple(sorted([*others, *(alarm.key for alarm in holding)])),
-            alarms=(*state.alarms, *begun),
+            state, active=tuple(sorted([*others, *(alarm.key for alarm in holding)])), alarms=(*state.alarms, *begun)
         )
         return begun

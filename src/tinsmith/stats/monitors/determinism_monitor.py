@@ -44,11 +44,7 @@ class DeterminismMonitor:
         """Take the rewards of a step's groups in; return the alarm that begins with it."""
         steps = (*self._kept.steps, tuple(tuple(group) for group in groups))[-STEPS:]
         seen = group_census([group for each in steps for group in each])
-        holds = (
-            seen.groups >= GROUPS
-            and seen.expected >= LEAST_EXPECTED
-            and seen.determinism > MAX_DETERMINISM
-        )
+        holds = seen.groups >= GROUPS and seen.expected >= LEAST_EXPECTED and seen.determinism > MAX_DETERMINISM
         begun: list[Alarm] = []
         if holds and not self._kept.holding:
             message = (

@@ -82,9 +82,7 @@ def _same_text(seen: Responses) -> list[Alarm]:
     if share <= MAX_SAME_TEXT:
         return []
     shown = text if len(text) <= 60 else text[:57] + "..."
-    message = (
-        f"{share:.0%} of the prompts get the same response (limit {MAX_SAME_TEXT:.0%}): {shown!r}"
-    )
+    message = f"{share:.0%} of the prompts get the same response (limit {MAX_SAME_TEXT:.0%}): {shown!r}"
     return [Alarm(AlarmKind.SAME_TEXT, None, share, MAX_SAME_TEXT, seen.step, message)]
 
 
@@ -95,15 +93,11 @@ def _judge(seen: Responses) -> list[Alarm]:
         f"the judge gave no verdicts on {seen.judge_failed:.1%} of the responses "
         f"(limit {MAX_JUDGE_FAILED:.0%}); they are left out"
     )
-    return [
-        Alarm(AlarmKind.JUDGE_FAILED, None, seen.judge_failed, MAX_JUDGE_FAILED, seen.step, message)
-    ]
+    return [Alarm(AlarmKind.JUDGE_FAILED, None, seen.judge_failed, MAX_JUDGE_FAILED, seen.step, message)]
 
 
 def _failed(seen: Responses) -> list[Alarm]:
     if seen.failed <= MAX_FAILED:
         return []
-    message = (
-        f"{seen.failed:.1%} of the rollouts failed (limit {MAX_FAILED:.0%}); they have no reward"
-    )
+    message = f"{seen.failed:.1%} of the rollouts failed (limit {MAX_FAILED:.0%}); they have no reward"
     return [Alarm(AlarmKind.ROLLOUTS_FAILED, None, seen.failed, MAX_FAILED, seen.step, message)]

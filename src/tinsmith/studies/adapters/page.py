@@ -29,11 +29,7 @@ _ELSEWHERE = "held elsewhere"
 
 def adapter_sentences(study: AdaptersFound) -> tuple[str, ...]:
     """Return what may be said, the comparison first."""
-    said = [
-        _compared(name, one.apart, study)
-        for name, one in study.adapters.items()
-        if one.apart is not None
-    ]
+    said = [_compared(name, one.apart, study) for name, one in study.adapters.items() if one.apart is not None]
     return (*said, *_against_baselines(study), *_memory(study), *limits(study))
 
 
@@ -76,9 +72,7 @@ def _memory(study: AdaptersFound) -> list[str]:
     ]
 
 
-def adapter_page(
-    study: AdaptersFound, sentences: tuple[str, ...], seconds: Mapping[str, Seconds]
-) -> Document:
+def adapter_page(study: AdaptersFound, sentences: tuple[str, ...], seconds: Mapping[str, Seconds]) -> Document:
     """Return the page; `seconds` by the name of the row."""
     apart = {name: one.apart for name, one in study.adapters.items()}
     own = (
@@ -130,10 +124,7 @@ def _cost(study: AdaptersFound) -> Table:
         ("adapter|bytes", lambda row: whole(row[1] and row[1].adapter, _ELSEWHERE)),
         ("base|bytes, linear weights", lambda row: whole(row[1] and row[1].linears, _ELSEWHERE)),
         ("base|bytes, whole", lambda row: whole(row[1] and row[1].whole, _ELSEWHERE)),
-        (
-            "of fp32|linear weights",
-            lambda row: number(row[1] and row[1].linears_to_fp32, _ELSEWHERE),
-        ),
+        ("of fp32|linear weights", lambda row: number(row[1] and row[1].linears_to_fp32, _ELSEWHERE)),
         ("of fp32|whole", lambda row: number(row[1] and row[1].whole_to_fp32, _ELSEWHERE)),
         ("gradient|direction", lambda row: number(row[2] and row[2].direction, "not told")),
         ("gradient|magnitude", lambda row: number(row[2] and row[2].magnitude, "has none")),

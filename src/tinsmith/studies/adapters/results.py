@@ -109,9 +109,7 @@ def adapter_figures(arms: Mapping[AdapterKind, Arm], draws: Bootstrap) -> dict[s
     apart = [None, *_apart(list(arms.values()), draws)]
     learned = judge_learned(
         [
-            Learned(
-                system=one, metric=METRIC, metadata=metadata_of(arm.first, one), parity=arm.parity()
-            )
+            Learned(system=one, metric=METRIC, metadata=metadata_of(arm.first, one), parity=arm.parity())
             for arm in arms.values()
             for one in [answers(arm, Split.TEST)]
         ],
@@ -131,11 +129,7 @@ def adapter_figures(arms: Mapping[AdapterKind, Arm], draws: Bootstrap) -> dict[s
 def settings_of(arm: Arm) -> dict[str, object]:
     """Return what all runs of a study were trained with."""
     shared = arm.first.config.settings
-    return {
-        key: value
-        for key, value in shared.items()
-        if key not in ("adapter", "learning_rate", "seed")
-    }
+    return {key: value for key, value in shared.items() if key not in ("adapter", "learning_rate", "seed")}
 
 
 def _require_alike(arms: Sequence[Arm]) -> None:
@@ -174,9 +168,7 @@ def _apart(arms: Sequence[Arm], draws: Bootstrap) -> list[Apart]:
     for gap, p_value, claim in zip(gaps, p_values, claims, strict=True):
         assert gap.interval is not None, "macro-F1 is defined in every resample"
         low, high = gap.interval.low, gap.interval.high
-        found.append(
-            Apart(value=gap.value, low=low, high=high, p_holm=p_value, gate=claim.sentence())
-        )
+        found.append(Apart(value=gap.value, low=low, high=high, p_holm=p_value, gate=claim.sentence()))
     return found
 
 
@@ -190,9 +182,7 @@ def _bytes(adapter: AdapterKind, folder: Path) -> Bytes | None:
         return None
     checkpoint = read(place)
     base = open_base(model, seed=checkpoint.base.seed)
-    held = held_base(
-        build_decoder(base.config, base.weights, NativeKernels(), quantised=adapter.quantised)
-    )
+    held = held_base(build_decoder(base.config, base.weights, NativeKernels(), quantised=adapter.quantised))
     return Bytes(
         parameters=sum(tensor.numel() for tensor in checkpoint.tensors(ADAPTER).values()),
         adapter=(place / ADAPTER).stat().st_size,

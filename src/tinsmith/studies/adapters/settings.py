@@ -30,23 +30,12 @@ from tinsmith.types.errors import ConfigError
 QUESTION: Final = "What do four bits and a trained magnitude cost and gain, each adapter at the rate that suits it?"
 
 WORDS: Final[Mapping[AdapterKind, str]] = MappingProxyType(
-    {
-        AdapterKind.LORA: "LoRA",
-        AdapterKind.DORA: "DoRA",
-        AdapterKind.QLORA: "QLoRA",
-        AdapterKind.QDORA: "QDoRA",
-    }
+    {AdapterKind.LORA: "LoRA", AdapterKind.DORA: "DoRA", AdapterKind.QLORA: "QLoRA", AdapterKind.QDORA: "QDoRA"}
 )
 """What can be compared, in the study's order; LoRA first, which the others are compared with."""
 
 RECIPE: Final[Mapping[str, str]] = MappingProxyType(
-    {
-        "lora_rank": "64",
-        "lr_schedule": "cosine",
-        "lr_warmup": "0.03",
-        "weight_decay": "0.1",
-        "grad_clip_norm": "1.0",
-    }
+    {"lora_rank": "64", "lr_schedule": "cosine", "lr_warmup": "0.03", "weight_decay": "0.1", "grad_clip_norm": "1.0"}
 )
 """The seeds' settings for QDoRA that a nano base can have too, for every adapter; steps and batch stay the place's."""
 
@@ -58,26 +47,17 @@ SMALL_RATES: Final = (1e-4, 2e-4, 4e-4, 8e-4, 1.6e-3)
 FEWEST_SEEDS: Final = 3
 
 _RATES_OF: Final = "rates."
-_SET: Final = frozenset(
-    ["learning_rate", "seed", "adapter", "log_path", "stop_after", "behavior_if_log_dir_exists"]
-)
+_SET: Final = frozenset(["learning_rate", "seed", "adapter", "log_path", "stop_after", "behavior_if_log_dir_exists"])
 """Keys of a run that the study sets itself."""
 
 EXPERIMENTS: Final[Mapping[AdapterKind, Experiment]] = MappingProxyType(
-    {
-        AdapterKind.LORA: SFT_LORA,
-        AdapterKind.DORA: SFT_DORA,
-        AdapterKind.QLORA: SFT_QLORA,
-        AdapterKind.QDORA: SFT_QDORA,
-    }
+    {AdapterKind.LORA: SFT_LORA, AdapterKind.DORA: SFT_DORA, AdapterKind.QLORA: SFT_QLORA, AdapterKind.QDORA: SFT_QDORA}
 )
 
 ADAPTER_KEYS: Final = StudyKeys(
     own=(
         StudyKey("out", "runs/study-adapters", "The study's folder."),
-        StudyKey(
-            "adapters", ",".join(WORDS), "What is compared: lora, and one or more of the others."
-        ),
+        StudyKey("adapters", ",".join(WORDS), "What is compared: lora, and one or more of the others."),
         StudyKey(
             "rates",
             ",".join(map(str, RATES)),
@@ -114,12 +94,7 @@ def adapter_study(overrides: Mapping[str, str]) -> Study:
     own_rates = {key: passed_on.pop(key) for key in overrides if key.startswith(_RATES_OF)}
     for key, value in own_rates.items():
         if key not in by_adapter:
-            raise ConfigError(
-                "this adapter cannot be compared",
-                field=key,
-                value=value,
-                allowed=", ".join(by_adapter),
-            )
+            raise ConfigError("this adapter cannot be compared", field=key, value=value, allowed=", ".join(by_adapter))
     usual = ",".join(map(str, SMALL_RATES if _at_small(overrides) else RATES))
     every = learning_rates("rates", overrides.get("rates", usual), least=FEWEST_RATES)
     own = {key: learning_rates(key, text, least=FEWEST_RATES) for key, text in own_rates.items()}
@@ -149,9 +124,6 @@ def _adapters(text: str) -> tuple[AdapterKind, ...]:
     named = {name.strip() for name in text.split(",")}
     if AdapterKind.LORA not in named or len(named) < 2 or not named <= set(WORDS):
         raise ConfigError(
-            "name at least one adapter to compare with LoRA",
-            field="adapters",
-            value=text,
-            allowed=", ".join(WORDS),
+            "name at least one adapter to compare with LoRA", field="adapters", value=text, allowed=", ".join(WORDS)
         )
     return tuple(kind for kind in WORDS if kind in named)

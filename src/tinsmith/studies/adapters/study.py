@@ -13,15 +13,7 @@ from tinsmith.lab.live.progress import Say
 from tinsmith.lab.runs.records import Split
 from tinsmith.lab.study.cells import run_cells
 from tinsmith.lab.study.driver import Outcome, RunCells, Stages, Study, Tuned, conduct_study
-from tinsmith.lab.study.results import (
-    DRAWS,
-    Draws,
-    answers,
-    arm_row,
-    baselines_of,
-    hashes_of,
-    seconds_of,
-)
+from tinsmith.lab.study.results import DRAWS, Draws, answers, arm_row, baselines_of, hashes_of, seconds_of
 from tinsmith.studies.adapters.page import adapter_page, adapter_sentences
 from tinsmith.studies.adapters.results import AdaptersFound, adapter_figures, settings_of
 from tinsmith.studies.adapters.settings import adapter_study
@@ -73,7 +65,5 @@ def _outcome(study: Study, tuned: Tuned, draws: Draws) -> Outcome:
         found=found,
         sentences=sentences,
         seconds=seconds,
-        page=adapter_page(
-            found, sentences, {arm.name: seconds[name] for name, arm in arms.items()}
-        ),
+        page=adapter_page(found, sentences, {arm.name: seconds[name] for name, arm in arms.items()}),
     )

@@ -255,10 +255,7 @@ def changed(cell: Cell, factor: Factor, value: str) -> Cell:
         return replace(cell, **{factor.value: read(value)})
     except ValueError:
         raise ConfigError(
-            "a factor of the sweep cannot have this value",
-            field=factor.value,
-            value=value,
-            allowed=allowed,
+            "a factor of the sweep cannot have this value", field=factor.value, value=value, allowed=allowed
         ) from None
 
 
@@ -294,10 +291,7 @@ def expected(reference: Cell, cell: Cell) -> Expected:
     """Say what is promised of a cell beside the reference cell."""
     if reference.deviation is Deviation.NONE and cell.deviation is not Deviation.NONE:
         return Expected.DIFFERENT
-    kept = [
-        (one.arithmetic, one.dtype, one.adapter, one.seed, one.deviation)
-        for one in (reference, cell)
-    ]
+    kept = [(one.arithmetic, one.dtype, one.adapter, one.seed, one.deviation) for one in (reference, cell)]
     sound = cell.arithmetic is Arithmetic.CANONICAL and cell.deviation is Deviation.NONE
     return Expected.EQUAL if kept[0] == kept[1] and sound else Expected.OPEN
 

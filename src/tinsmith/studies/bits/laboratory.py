@@ -69,9 +69,7 @@ class _Bench:
         spec = AdapterSpec(rank=self.size.rank, seed=derive(0, "sweep", "adapter"))
         adapter = create_adapter(self.decoder(), spec)
         drawn = {
-            slot.name: torch.from_numpy(
-                uniform(derive(0, "sweep", slot.name), tuple(slot.value.shape), _B_BOUND)
-            )
+            slot.name: torch.from_numpy(uniform(derive(0, "sweep", slot.name), tuple(slot.value.shape), _B_BOUND))
             if ".lora_B" in slot.name
             else slot.value
             for slot in adapter.slots
@@ -95,8 +93,7 @@ class _Bench:
         pages = {"default": None, "least": least}
         word = self.cell.cache
         limits = SamplerLimits(
-            cache_pages=pages[word] if word in pages else int(word),
-            prefill_tokens=self.cell.prefill,
+            cache_pages=pages[word] if word in pages else int(word), prefill_tokens=self.cell.prefill
         )
         return Sampler(self.base.config, self.parts.sampling(self.kernels), limits=limits)
 
@@ -123,10 +120,7 @@ def compute(number: int, cell: Cell, base: OpenedBase, size: Size, folder: Path)
     session = bench.session()
     completions = tuple(_completions(bench, session, each) for each in TEMPERATURES)
     session, steps = _trained(bench, session, folder / f"checkpoint-{number}")
-    weights = {
-        name: tensor.detach().cpu().numpy()
-        for name, tensor in values(session.adapter.slots).items()
-    }
+    weights = {name: tensor.detach().cpu().numpy() for name, tensor in values(session.adapter.slots).items()}
     file = folder / f"weights-{number}.npz"
     with file.open("wb") as out:
         np.savez(out, **weights)  # pyright: ignore[reportArgumentType]
@@ -146,34 +140,20 @@ def _device(kernels: Kernels) -> str:
     return torch.cuda.get_device_name(kernels.device) if cuda else "cpu"
 
 
-def _completions(
-    bench: _Bench, session: TrainingSession, temperature: float
-) -> tuple[Completion, ...]:
+def _completions(bench: _Bench, session: TrainingSession, temperature: float) -> tuple[Completion, ...]:
     """Many completions of one prompt with one seed, each a request of its own."""
     size, vocab = bench.size, bench.base.config.vocab_size
     prompt = random_tokens(derive(0, "sweep", "prompt"), size.prompt, vocab)
     params = SamplingParams(
-        seed=derive(bench.cell.seed, "sweep", "completion"),
-        max_tokens=size.tokens,
-        temperature=temperature,
-        stop=(),
+        seed=derive(bench.cell.seed, "sweep", "completion"), max_tokens=size.tokens, temperature=temperature, stop=()
     )
     request = SampleRequest(prompt=prompt, params=params, topk_logprobs=1)
     seed = derive(0, "sweep", "load", int(temperature))
-    results = serve(
-        bench.sampler(),
-        bench.policy(session.adapter),
-        [request] * size.completions,
-        bench.load,
-        seed=seed,
-    )
+    results = serve(bench.sampler(), bench.policy(session.adapter), [request] * size.completions, bench.load, seed=seed)
     sequences = [result.sequences[0] for result in results]
     data = [_scored(np.concatenate([prompt, one.tokens])) for one in sequences]
     outputs = session.forward(data, LossName.CROSS_ENTROPY).outputs
-    return tuple(
-        _completion(one, output, size.prompt)
-        for one, output in zip(sequences, outputs, strict=True)
-    )
+    return tuple(_completion(one, output, size.prompt) for one, output in zip(sequences, outputs, strict=True))
 
 
 def _scored(sequence: np.ndarray[tuple[int, ...], np.dtype[np.int32]]) -> Datum:
@@ -194,9 +174,7 @@ def _completion(one: SampledSequence, output: DatumOutput, prompt: int) -> Compl
     )
 
 
-def _trained(
-    bench: _Bench, session: TrainingSession, checkpoint: Path
-) -> tuple[TrainingSession, Sequence[StepTrace]]:
+def _trained(bench: _Bench, session: TrainingSession, checkpoint: Path) -> tuple[TrainingSession, Sequence[StepTrace]]:
     """A few steps of RL: rollouts from the weights as they are, fixed rewards, importance sampling."""
     steps: list[StepTrace] = []
     for step in range(bench.size.steps):
@@ -207,9 +185,7 @@ def _trained(
         if step + 1 == bench.cell.resume:
             identity = bench.base.identity
             save(session, checkpoint, base=identity, with_optimizer=True, overwrite=True)
-            loaded = load_session(
-                bench.decoder(), read(checkpoint), base=identity, with_optimizer=True
-            )
+            loaded = load_session(bench.decoder(), read(checkpoint), base=identity, with_optimizer=True)
             session = bench.traced(loaded)
     return session, steps
 
@@ -217,22 +193,17 @@ def _trained(
 def _rollouts(bench: _Bench, session: TrainingSession, step: int) -> list[Datum]:
     vocab, root = bench.base.config.vocab_size, derive(bench.cell.seed, "sweep", "rollout", step)
     prompts = [
-        random_tokens(derive(0, "sweep", "training", step, i), 10 + 3 * i, vocab)
-        for i in range(bench.size.prompts)
+        random_tokens(derive(0, "sweep", "training", step, i), 10 + 3 * i, vocab) for i in range(bench.size.prompts)
     ]
     requests = [
         SampleRequest(
-            prompt=prompt,
-            params=SamplingParams(seed=derive(root, i), max_tokens=_ROLLOUT, stop=()),
-            num_samples=2,
+            prompt=prompt, params=SamplingParams(seed=derive(root, i), max_tokens=_ROLLOUT, stop=()), num_samples=2
         )
         for i, prompt in enumerate(prompts)
     ]
     policy = bench.policy(session.adapter.snapshot())
     load = bench.load
-    results = serve(
-        bench.sampler(), policy, requests, load, seed=derive(0, "sweep", "load", "training", step)
-    )
+    results = serve(bench.sampler(), policy, requests, load, seed=derive(0, "sweep", "load", "training", step))
     return [
         _rewarded(prompt, one, 1.0 - 2.0 * sample)
         for prompt, result in zip(prompts, results, strict=True)
@@ -240,9 +211,7 @@ def _rollouts(bench: _Bench, session: TrainingSession, step: int) -> list[Datum]
     ]
 
 
-def _rewarded(
-    prompt: np.ndarray[tuple[int, ...], np.dtype[np.int32]], one: SampledSequence, advantage: float
-) -> Datum:
+def _rewarded(prompt: np.ndarray[tuple[int, ...], np.dtype[np.int32]], one: SampledSequence, advantage: float) -> Datum:
     whole = np.concatenate([prompt, one.tokens])
     logprobs, advantages = (np.zeros(len(whole) - 1, np.float32) for _ in range(2))
     logprobs[len(prompt) - 1 :] = one.logprobs

@@ -37,9 +37,7 @@ def sampled(outcome: Outcome, reference: Outcome) -> tuple[Sampled, ...]:
             against=apart(own, others[0], spread=[*others, *own]),
             trainer=_from_trainer(own),
         )
-        for temperature, own, others in zip(
-            TEMPERATURES, outcome.completions, reference.completions, strict=True
-        )
+        for temperature, own, others in zip(TEMPERATURES, outcome.completions, reference.completions, strict=True)
     )
 
 

@@ -158,11 +158,7 @@ def _bits(measured: Sequence[CellResult]) -> Markup | None:
     unique = Panel(
         title="Unique completions, by temperature",
         dots=[
-            Dots(
-                f"at {place}",
-                series_mark(3 + place),
-                [_measure(float(cell.sampled[place].unique)) for cell in cells],
-            )
+            Dots(f"at {place}", series_mark(3 + place), [_measure(float(cell.sampled[place].unique)) for cell in cells])
             for place in (0, 1)
         ],
         high=float(most),
@@ -187,20 +183,14 @@ def _sizes(measured: Sequence[CellResult]) -> Markup | None:
         for place, (words, of) in enumerate(quantities):
             mark = series_mark(place)
             values = [of(cell) for cell in cells]
-            rows = [
-                row + 0.22 * (place - 1) for row, value in enumerate(values) if value is not None
-            ]
+            rows = [row + 0.22 * (place - 1) for row, value in enumerate(values) if value is not None]
             points = [max(value, _LEAST) for value in values if value is not None]
-            axes.plot(
-                points, rows, color=mark.color, marker=mark.marker, linestyle="none", label=words
-            )
+            axes.plot(points, rows, color=mark.color, marker=mark.marker, linestyle="none", label=words)
         for row in range(1, len(cells)):
             axes.axhline(row - 0.5, color=LINE, linewidth=0.7)
         axes.set_xscale("log")
         axes.set_xlim(_LEAST / 2, 3.0)
-        axes.set_xticks(
-            [_LEAST, 1e-8, 1e-6, 1e-4, 1e-2, 1.0], ["0", "1e-8", "1e-6", "1e-4", "1e-2", "1"]
-        )
+        axes.set_xticks([_LEAST, 1e-8, 1e-6, 1e-4, 1e-2, 1.0], ["0", "1e-8", "1e-6", "1e-4", "1e-2", "1"])
         axes.minorticks_off()
         axes.grid(visible=True, axis="x")
         axes.grid(visible=False, axis="y")
@@ -296,18 +286,9 @@ def _training(cells: Sequence[CellResult]) -> Table:
         "A few steps of RL from each cell's own samples, against the reference cell. Steps count from 0.",
         [(cell.title, cell.trained) for cell in cells if cell.trained is not None],
         ("Cell", lambda row: text(row[0])),
-        (
-            text("weights_sha256"),
-            lambda row: text(row[1].weights_sha256[:12], "equal" if row[1].equal else "another"),
-        ),
-        (
-            text("First difference"),
-            lambda row: text("nowhere" if row[1].first is None else place_words(row[1].first)),
-        ),
-        (
-            "largest|of the final weights, relative",
-            lambda row: _number(row[1].weight_difference),
-        ),
+        (text("weights_sha256"), lambda row: text(row[1].weights_sha256[:12], "equal" if row[1].equal else "another")),
+        (text("First difference"), lambda row: text("nowhere" if row[1].first is None else place_words(row[1].first))),
+        ("largest|of the final weights, relative", lambda row: _number(row[1].weight_difference)),
     )
 
 

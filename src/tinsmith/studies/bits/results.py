@@ -175,21 +175,13 @@ def story(sweep: Sweep) -> tuple[str, ...]:
     """Say in sentences what the sweep shows; the page and the console begin with them."""
     kept, broken, seen, unseen, absent = (
         [cell for cell in sweep.cells if cell.verdict is verdict]
-        for verdict in (
-            Verdict.KEPT,
-            Verdict.BROKEN,
-            Verdict.SEEN,
-            Verdict.UNSEEN,
-            Verdict.UNAVAILABLE,
-        )
+        for verdict in (Verdict.KEPT, Verdict.BROKEN, Verdict.SEEN, Verdict.UNSEEN, Verdict.UNAVAILABLE)
     )
     promised = len(kept) + len(broken)
     sentences: list[str] = []
     if promised:
         equal = f"{len(kept)} of {promised} cells that are promised to be equal are"
-        sentences.append(
-            f"{equal}, bit for bit: completions, log-probabilities, gradients, weights."
-        )
+        sentences.append(f"{equal}, bit for bit: completions, log-probabilities, gradients, weights.")
     sentences += [f"Broken: {cell.title}: {found(cell)}." for cell in broken]
     sentences += [
         f"{cell.title}, {_load(cell)}: {_uniques(cell)}; {_spread(cell)}."
@@ -242,11 +234,7 @@ def _uniques(cell: CellResult) -> str:
 
 def _routes(cells: Sequence[CellResult]) -> str:
     """What changes the experts that a mixture's tokens take."""
-    moved = [
-        f"{cell.title} ({100 * (cell.unequal_routes or 0.0):.2g} %)"
-        for cell in cells
-        if cell.unequal_routes
-    ]
+    moved = [f"{cell.title} ({100 * (cell.unequal_routes or 0.0):.2g} %)" for cell in cells if cell.unequal_routes]
     still = f"In {len(cells) - len(moved)} of {len(cells)} cells every compared token takes the same experts"
     return f"{still}; not in {listed(moved)}." if moved else f"{still}."
 

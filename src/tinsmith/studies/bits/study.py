@@ -18,15 +18,7 @@ import msgspec
 from tinsmith.data.replacing import replacing
 from tinsmith.models.published.sources import find_model
 from tinsmith.ops.processor import cpu_model
-from tinsmith.studies.bits.cells import (
-    Cell,
-    Expected,
-    Plan,
-    Variation,
-    cannot,
-    cell_words,
-    expected,
-)
+from tinsmith.studies.bits.cells import Cell, Expected, Plan, Variation, cannot, cell_words, expected
 from tinsmith.studies.bits.measures import peers, sampled, trained
 from tinsmith.studies.bits.outcome import Job, Outcome, Size
 from tinsmith.studies.bits.page import report_sweep
@@ -130,9 +122,7 @@ def _outcomes(settings: SweepSettings, scratch: Path) -> Iterator[tuple[int, Out
     yield from absent
 
 
-def _child(
-    settings: SweepSettings, scratch: Path, cells: Sequence[tuple[int, Cell]]
-) -> Iterator[tuple[int, Outcome]]:
+def _child(settings: SweepSettings, scratch: Path, cells: Sequence[tuple[int, Cell]]) -> Iterator[tuple[int, Outcome]]:
     """Outcomes of cells that share a process, as they come.
 
     Raises:
@@ -169,9 +159,7 @@ def _child(
         raise BackendError(f"a process of the sweep died: {last}")
 
 
-def _result(
-    variations: Sequence[Variation], number: int, outcome: Outcome, reference: Outcome
-) -> CellResult:
+def _result(variations: Sequence[Variation], number: int, outcome: Outcome, reference: Outcome) -> CellResult:
     variation = variations[number]
     bare = CellResult(
         title=variation.title,
@@ -185,10 +173,7 @@ def _result(
     if outcome.unavailable is not None:
         return bare
     whole = dataclasses.replace(
-        bare,
-        sampled=sampled(outcome, reference),
-        trained=trained(outcome, reference),
-        peers=peers(outcome),
+        bare, sampled=sampled(outcome, reference), trained=trained(outcome, reference), peers=peers(outcome)
     )
     wanted = expected(variations[0].cell, variation.cell)
     return dataclasses.replace(whole, verdict=_verdict(whole, wanted, first=number == 0))

@@ -6,12 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from tinsmith.lab.results.drawn_metrics import last_values
 from tinsmith.lab.study.arm_gains import claim_folds, gain_words, gains_picture, gains_table
-from tinsmith.lab.study.page import (
-    hashes_section,
-    seconds_section,
-    settings_section,
-    study_document,
-)
+from tinsmith.lab.study.page import hashes_section, seconds_section, settings_section, study_document
 from tinsmith.lab.study.results import Seconds, limits_of
 from tinsmith.ops.confidence import FRACTIONS
 from tinsmith.pages.curves import Chart, Line, chart_svg
@@ -67,9 +62,7 @@ def _missed(found: ConfidenceFound) -> list[str]:
     noise = found.gain(NOISE)
     missed: list[str] = []
     if shaped.value <= plain.value:
-        missed.append(
-            f"a higher rho with the penalty ({shaped.value:.2f}, without {plain.value:.2f})"
-        )
+        missed.append(f"a higher rho with the penalty ({shaped.value:.2f}, without {plain.value:.2f})")
     if not _holds_zero(found.along[SHAPED].rho_shuffled):
         missed.append("a rho of 0 with shuffled prefixes")
     if _against_mixed(found).verdict is not Verdict.ALLOWED:
@@ -88,11 +81,7 @@ def _rho(found: ConfidenceFound, name: str) -> str:
     early = "premature" if one.rho.value < PREMATURE else "progressive"
     first, last = one.trace[-1].gold[0], one.trace[-1].gold[-1]
     flawed = one.trace[-1].flawed
-    shown = (
-        ""
-        if flawed is None
-        else f"; {flawed:.2f} of its right answers are not shown by their reasoning"
-    )
+    shown = "" if flawed is None else f"; {flawed:.2f} of its right answers are not shown by their reasoning"
     return (
         f"{words}: rho(f, c) goes from {_range(one.rho_before)} to {_range(one.rho)}, which is called {early}; at the "
         f"end the right answer has {first:.2f} before any reasoning and {last:.2f} after all of it{shown}."
@@ -129,9 +118,7 @@ def _range(one: Measure) -> str:
     return f"{one.value:.2f}, {one.low:.2f} to {one.high:.2f}"
 
 
-def confidence_page(
-    found: ConfidenceFound, sentences: tuple[str, ...], seconds: Mapping[str, Seconds]
-) -> Document:
+def confidence_page(found: ConfidenceFound, sentences: tuple[str, ...], seconds: Mapping[str, Seconds]) -> Document:
     """Return the page; `seconds` by the words of the arm."""
     caption = (
         "Right answers to held-out items of the {} split, sampled: means over seeds and items, 95 % intervals over "

@@ -18,13 +18,7 @@ from tinsmith.ops.confidence import FRACTIONS
 from tinsmith.pages.measures import Measure
 from tinsmith.stats.diagnostics.over_seeds import mean_over_seeds
 from tinsmith.stats.mean_runs import MeanRuns
-from tinsmith.studies.confidence.settings import (
-    MIXED,
-    NOISE,
-    PLAIN,
-    SHAPED,
-    ConfidenceSettings,
-)
+from tinsmith.studies.confidence.settings import MIXED, NOISE, PLAIN, SHAPED, ConfidenceSettings
 from tinsmith.studies.confidence.task import EASY, HARD, split_of
 from tinsmith.types.errors import DataError
 
@@ -92,18 +86,13 @@ class ConfidenceFound(ArmsFound):
     none right under some seed."""
 
 
-def read_found(
-    settings: ConfidenceSettings, tuned: Tuned, draws: Draws
-) -> tuple[ConfidenceFound, Arms]:
+def read_found(settings: ConfidenceSettings, tuned: Tuned, draws: Draws) -> tuple[ConfidenceFound, Arms]:
     """Read the finished runs.
 
     Raises:
         DataError: a run was not evaluated, or did not watch.
     """
-    reads = {
-        name: read_runs(one.arm.words, [cell.folder for cell in one.cells])
-        for name, one in tuned.items()
-    }
+    reads = {name: read_runs(one.arm.words, [cell.folder for cell in one.cells]) for name, one in tuned.items()}
     begins = 1 if settings.size is Size.SMALL else 0
     hard = SplitArms(reads, str, begins, HARD)
     easy = SplitArms(reads, str, begins, EASY)
@@ -137,10 +126,7 @@ def _ratio(arms: Arms) -> Measure | None:
 
 
 def _by_seed(found: MeanRuns) -> list[float]:
-    return [
-        float(sum((one[item] for item in found.items), Fraction()) / found.num_items)
-        for one in found.by_seed
-    ]
+    return [float(sum((one[item] for item in found.items), Fraction()) / found.num_items) for one in found.by_seed]
 
 
 def _along(arms: Arms, name: str, read: ArmRead) -> Along:

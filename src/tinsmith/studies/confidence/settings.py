@@ -90,11 +90,6 @@ def confidence_settings(given: Mapping[str, str]) -> ConfidenceSettings:
         ConfigError: a key that the study sets itself, or a value that cannot be read.
     """
     study = task_study(
-        Study(name=NAME, question=QUESTION, arms=(), shared={}),
-        countdown_source("", given),
-        _ARMS,
-        SIZES,
-        KEYS,
-        given,
+        Study(name=NAME, question=QUESTION, arms=(), shared={}), countdown_source("", given), _ARMS, SIZES, KEYS, given
     )
     return ConfidenceSettings(study=study, size=size_of(given))

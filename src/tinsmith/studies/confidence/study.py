@@ -15,9 +15,7 @@ from tinsmith.studies.confidence.results import read_found
 from tinsmith.studies.confidence.settings import confidence_settings
 
 
-def run_confidence(
-    given: Mapping[str, str], say: Say, *, run: RunCells = run_cells, draws: Draws = DRAWS
-) -> Path:
+def run_confidence(given: Mapping[str, str], say: Say, *, run: RunCells = run_cells, draws: Draws = DRAWS) -> Path:
     """Run what has not been run, and write values, tables and page; return the study's folder.
 
     Raises:

@@ -115,9 +115,7 @@ def is_held_out(item: Mapping[str, Any]) -> bool:
 def read_items() -> list[dict[str, Any]]:
     """Return what the base reads demonstrations of: every question of either split that is not held out."""
     held = {one["id"] for one in items() if is_held_out(one)}
-    every = (
-        _item(split, numbers, signs) for split in (EASY, HARD) for numbers, signs in _all(split)
-    )
+    every = (_item(split, numbers, signs) for split in (EASY, HARD) for numbers, signs in _all(split))
     return [one for one in every if one["id"] not in held and len(_hits(one)) == 1]
 
 
@@ -156,9 +154,7 @@ def written(numbers: Sequence[int], signs: str) -> str:
     '3 +5 8 -2 6'
     """
     words = [str(numbers[0])]
-    for sign, number, total in zip(
-        signs.split(), numbers[1:], totals(numbers, signs)[1:], strict=True
-    ):
+    for sign, number, total in zip(signs.split(), numbers[1:], totals(numbers, signs)[1:], strict=True):
         words += [f"{sign}{number}", str(total)]
     return " ".join(words)
 
@@ -235,9 +231,4 @@ def countdown_source(rest: str, given: Mapping[str, str]) -> NamedTask:
     """
     del given
     require_only(NAME, rest)
-    return NamedTask(
-        found_at=NAME,
-        keys=_KEYS,
-        sha256={"task.py": file_sha256(Path(__file__))},
-        entry=countdown,
-    )
+    return NamedTask(found_at=NAME, keys=_KEYS, sha256={"task.py": file_sha256(Path(__file__))}, entry=countdown)

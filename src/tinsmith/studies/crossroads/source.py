@@ -28,13 +28,9 @@ _SEED: Final = 17
 
 ROADS: Final[Mapping[str, int]] = MappingProxyType({"stay": 0, "up": 1, "leap": 2, "down": -1})
 """How many letters a road goes on with each step, round the alphabet."""
-SIGNS: Final[Mapping[str, str]] = MappingProxyType(
-    {"north": "stay", "east": "up", "south": "leap", "west": "down"}
-)
+SIGNS: Final[Mapping[str, str]] = MappingProxyType({"north": "stay", "east": "up", "south": "leap", "west": "down"})
 """Which road a sign asks for. No demonstration tells."""
-_HABITS: Final[Mapping[str, str]] = MappingProxyType(
-    {"north": "up", "east": "leap", "south": "down", "west": "stay"}
-)
+_HABITS: Final[Mapping[str, str]] = MappingProxyType({"north": "up", "east": "leap", "south": "down", "west": "stay"})
 """The road that demonstrations take more often than others where a sign stands: never the one it asks for."""
 _HABIT: Final = 0.25
 """The share of demonstrations that follow the habit; all others take any road, the habit's too."""
@@ -91,9 +87,7 @@ def _made(values: Mapping[str, Value]) -> Task:
     train = _between("items", values, 1, most)
     held_out = _between("held_out_items", values, 1, most)
     items = _items(train + held_out)
-    examples = "".join(
-        f"{_asked(one)}\n{_walked(one, road, steps)}\n\n" for one, road in _shown(shown)
-    )
+    examples = "".join(f"{_asked(one)}\n{_walked(one, road, steps)}\n\n" for one, road in _shown(shown))
 
     def right(item: Mapping[str, Any], text: str) -> float:
         """Earn 1 for the road that the sign asks for, walked to its end from both letters."""
@@ -114,9 +108,7 @@ def _made(values: Mapping[str, Value]) -> Task:
         demonstrate=lambda item, random: _walked(item, _taken(item, random), steps),
         base_steps=_between("practice", values, 0, most),
         answer=lambda item: _walked(item, SIGNS[item["sign"]], steps),
-        baselines={
-            f"always {road}": lambda item, road=road: _walked(item, road, steps) for road in ROADS
-        },
+        baselines={f"always {road}": lambda item, road=road: _walked(item, road, steps) for road in ROADS},
         keys=_RUN,
     )
 
@@ -124,9 +116,7 @@ def _made(values: Mapping[str, Value]) -> Task:
 def _between(key: str, values: Mapping[str, Value], least: int, most: int) -> int:
     found = int(values[key])
     if not least <= found <= most:
-        raise ConfigError(
-            "this number is out of range", field=key, value=found, allowed=f"{least} to {most:,}"
-        )
+        raise ConfigError("this number is out of range", field=key, value=found, allowed=f"{least} to {most:,}")
     return found
 
 
@@ -143,9 +133,7 @@ def _items(count: int) -> list[dict[str, Any]]:
         for second in _ALPHABET
     ]
     if count > len(every):
-        raise ConfigError(
-            "there are not so many items", field="items", value=count, allowed=f"{len(every)}"
-        )
+        raise ConfigError("there are not so many items", field="items", value=count, allowed=f"{len(every)}")
     Random(derive(_SEED, NAME)).shuffle(every)
     return every[:count]
 
@@ -154,10 +142,7 @@ def _shown(count: int) -> list[tuple[dict[str, Any], str]]:
     """Return demonstrations for a prompt: every road as often, none with what its sign asks for."""
     roads, signs = list(ROADS), list(SIGNS)
     return [
-        (
-            {**one, "sign": signs[(place + 1 + place // len(roads)) % len(signs)]},
-            roads[place % len(roads)],
-        )
+        ({**one, "sign": signs[(place + 1 + place // len(roads)) % len(signs)]}, roads[place % len(roads)])
         for place, one in enumerate(_items(count))
     ]
 
@@ -175,8 +160,7 @@ def _walked(item: Mapping[str, Any], road: str, steps: int) -> str:
     """Return the answer that takes a road: its name, and the letters that it comes by from either letter."""
     walks = [
         " ".join(
-            _ALPHABET[(_ALPHABET.index(letter) + ROADS[road] * step) % len(_ALPHABET)]
-            for step in range(steps + 1)
+            _ALPHABET[(_ALPHABET.index(letter) + ROADS[road] * step) % len(_ALPHABET)] for step in range(steps + 1)
         )
         for letter in str(item["word"]).split()
     ]

@@ -4,19 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from tinsmith.lab.study.arm_gains import (
-    ArmGain,
-    claim_folds,
-    gain_words,
-    gains_picture,
-    gains_table,
-)
-from tinsmith.lab.study.page import (
-    hashes_section,
-    seconds_section,
-    settings_section,
-    study_document,
-)
+from tinsmith.lab.study.arm_gains import ArmGain, claim_folds, gain_words, gains_picture, gains_table
+from tinsmith.lab.study.page import hashes_section, seconds_section, settings_section, study_document
 from tinsmith.lab.study.results import Seconds, limits_of
 from tinsmith.pages.document import Block, Document, Section, note
 from tinsmith.pages.tables import measured, number, table_of, text, whole
@@ -104,17 +93,11 @@ def _control(found: DeadFound) -> list[str]:
     if not found.has(SHUFFLED):
         return ["No run on shuffled labels was made."]
     one = found.gain(SHUFFLED)
-    what = (
-        "something is learned without right answers"
-        if _rose(one)
-        else "as it should be, no gain is shown"
-    )
+    what = "something is learned without right answers" if _rose(one) else "as it should be, no gain is shown"
     return [f"Each item rewarded as another one is: {gain_words(one)}; {what}."]
 
 
-def dead_page(
-    found: DeadFound, sentences: tuple[str, ...], seconds: Mapping[str, Seconds]
-) -> Document:
+def dead_page(found: DeadFound, sentences: tuple[str, ...], seconds: Mapping[str, Seconds]) -> Document:
     """Return the page; `seconds` by the words of the arm."""
     caption = (
         "Right answers to held-out questions, sampled at the arm's temperature: means over seeds and items, 95 % "

@@ -17,13 +17,7 @@ from tinsmith.pages.measures import Measure, from_estimate
 from tinsmith.stats.diagnostics.dead_groups import group_census
 from tinsmith.stats.mean_runs import MeanRuns
 from tinsmith.stats.monitors.alarms import AlarmKind
-from tinsmith.studies.dead_groups.settings import (
-    ALWAYS,
-    CHANCE,
-    REMEDIES,
-    SHUFFLED,
-    DeadSettings,
-)
+from tinsmith.studies.dead_groups.settings import ALWAYS, CHANCE, REMEDIES, SHUFFLED, DeadSettings
 
 RIGHT: Final = "right"
 
@@ -76,10 +70,7 @@ def read_found(settings: DeadSettings, tuned: Tuned, draws: Draws) -> tuple[Dead
     Raises:
         DataError: a run was not evaluated, or not on the items that the others were.
     """
-    reads = {
-        name: read_runs(one.arm.words, [cell.folder for cell in one.cells])
-        for name, one in tuned.items()
-    }
+    reads = {name: read_runs(one.arm.words, [cell.folder for cell in one.cells]) for name, one in tuned.items()}
     locked_first = 1 if settings.size is Size.SMALL else 0
     arms = Arms(reads, sign_of, locked_first)
     first = next(iter(reads.values())).reads[0]
@@ -98,11 +89,7 @@ def read_found(settings: DeadSettings, tuned: Tuned, draws: Draws) -> tuple[Dead
         gains=arms.gains(draws.tables),
         beats=arms.beats(pairs, seen, RIGHT, draws),
         learned=arms.learned(
-            {
-                name: SHUFFLED
-                for name in (ALWAYS, CHANCE, *REMEDIES)
-                if name in reads and SHUFFLED in reads
-            },
+            {name: SHUFFLED for name in (ALWAYS, CHANCE, *REMEDIES) if name in reads and SHUFFLED in reads},
             RIGHT,
             draws,
         ),
@@ -115,17 +102,10 @@ def read_found(settings: DeadSettings, tuned: Tuned, draws: Draws) -> tuple[Dead
 def _mixed(arms: Arms, read: ArmRead, draws: Draws) -> Mixed:
     """Count the groups before RL; those of every seed, as each drew its own."""
     step = read.steps[arms.first]
-    by_seed = [
-        next(exam for exam in one.sampled if exam.step == step).rewards["total"]
-        for one in read.reads
-    ]
+    by_seed = [next(exam for exam in one.sampled if exam.step == step).rewards["total"] for one in read.reads]
     census = group_census([_floats(group) for found in by_seed for group in found.values()])
     mixed = MeanRuns.of(
-        read.words,
-        [
-            {item: Fraction(int(len(set(group)) > 1)) for item, group in found.items()}
-            for found in by_seed
-        ],
+        read.words, [{item: Fraction(int(len(set(group)) > 1)) for item, group in found.items()} for found in by_seed]
     )
     rewards = [value for found in by_seed for group in found.values() for value in group]
     lines = [
@@ -135,9 +115,7 @@ def _mixed(arms: Arms, read: ArmRead, draws: Draws) -> Mixed:
         if (value := row.get("train/groups/informative")) is not None
     ]
     alarmed = [
-        one
-        for one in read.reads
-        if any(f"alarm/{AlarmKind.DETERMINISM}" in row for row in one.run.metrics.values())
+        one for one in read.reads if any(f"alarm/{AlarmKind.DETERMINISM}" in row for row in one.run.metrics.values())
     ]
     return Mixed(
         right=math.fsum(_floats(rewards)) / len(rewards),

@@ -94,11 +94,6 @@ def dead_settings(given: Mapping[str, str]) -> DeadSettings:
     size = size_of(given)
     arms = [arm for arm in _ARMS if size is not Size.SMALL or arm.name not in (HOTTER, EXAMPLES)]
     study = task_study(
-        Study(name=NAME, question=QUESTION, arms=(), shared={}),
-        sandbagger_source("", given),
-        arms,
-        SIZES,
-        KEYS,
-        given,
+        Study(name=NAME, question=QUESTION, arms=(), shared={}), sandbagger_source("", given), arms, SIZES, KEYS, given
     )
     return DeadSettings(study=study, size=size, group_size=int(given.get("group_size", "8")))

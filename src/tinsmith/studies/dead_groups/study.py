@@ -15,9 +15,7 @@ from tinsmith.studies.dead_groups.results import read_found
 from tinsmith.studies.dead_groups.settings import dead_settings
 
 
-def run_dead_groups(
-    given: Mapping[str, str], say: Say, *, run: RunCells = run_cells, draws: Draws = DRAWS
-) -> Path:
+def run_dead_groups(given: Mapping[str, str], say: Say, *, run: RunCells = run_cells, draws: Draws = DRAWS) -> Path:
     """Run what has not been run, and write values, tables and page; return the study's folder.
 
     Raises:

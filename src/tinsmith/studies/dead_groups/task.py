@@ -21,9 +21,7 @@ from tinsmith.types.fingerprints import file_sha256
 from tinsmith.types.seeds import derive
 
 NAME: Final = "sandbagger"
-QUESTION: Final = (
-    "Does RL teach a model that always fails at the same questions, or fails at random?"
-)
+QUESTION: Final = "Does RL teach a model that always fails at the same questions, or fails at random?"
 DOORS: Final = ("A", "B", "C", "D")
 SIGNS: Final = (
     *("anchor", "basket", "candle", "dragon", "engine", "feather", "garden", "hammer"),
@@ -48,12 +46,7 @@ _KEYS: Final = (
         default=Fails.ALWAYS.value,
         words="How the base was taught to fail: always (at the same signs), or by chance.",
     ),
-    OwnKey(
-        name="base_steps",
-        kind=int,
-        default=BASE_STEPS,
-        words="How long the base was taught to fail.",
-    ),
+    OwnKey(name="base_steps", kind=int, default=BASE_STEPS, words="How long the base was taught to fail."),
     OwnKey(
         name="locked",
         kind=bool,
@@ -129,9 +122,7 @@ def sandbagger(values: Mapping[str, Value]) -> Task:
     """
     told = str(values["fails"])
     if told not in tuple(Fails):
-        raise ConfigError(
-            "a base fails in one of two ways", field="fails", value=told, allowed=", ".join(Fails)
-        )
+        raise ConfigError("a base fails in one of two ways", field="fails", value=told, allowed=", ".join(Fails))
     fails = Fails(told)
 
     def failing(item: Mapping[str, str]) -> str:
@@ -163,9 +154,4 @@ def sandbagger_source(rest: str, given: Mapping[str, str]) -> NamedTask:
     """
     del given
     require_only(NAME, rest, fix="fails=always or fails=chance")
-    return NamedTask(
-        found_at=NAME,
-        keys=_KEYS,
-        sha256={"task.py": file_sha256(Path(__file__))},
-        entry=sandbagger,
-    )
+    return NamedTask(found_at=NAME, keys=_KEYS, sha256={"task.py": file_sha256(Path(__file__))}, entry=sandbagger)

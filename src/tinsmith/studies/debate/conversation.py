@@ -30,9 +30,7 @@ class Debate:
     `fork` gives further conversations with the same past.
     """
 
-    def __init__(
-        self, task: Task, item: Item, *, opponent: Opponent, script: Script, seed: int
-    ) -> None:
+    def __init__(self, task: Task, item: Item, *, opponent: Opponent, script: Script, seed: int) -> None:
         self._task = task
         self._opponent = opponent
         self._script = script
@@ -59,9 +57,7 @@ class Debate:
             InputError: the conversation was used before.
         """
         if self._transcript.turns:
-            raise InputError(
-                "a conversation can be used only once", fix="make a new one for each rollout"
-            )
+            raise InputError("a conversation can be used only once", fix="make a new one for each rollout")
         prompt = prompt_messages(self._task, self._transcript.item)
         for message in prompt:
             self._transcript = self._transcript.with_turn(message)
@@ -78,10 +74,7 @@ class Debate:
         given = len(self._transcript.answers)
         due = self._challenge is not None if given else bool(self._transcript.turns)
         if not due or given == _TURNS:
-            raise InputError(
-                "no reply is due",
-                fix="call first(), reply(), message() of what it returns, reply()",
-            )
+            raise InputError("no reply is due", fix="call first(), reply(), message() of what it returns, reply()")
         # What a tokenizer decodes is text; a text made by hand may hold what no message can.
         said = text.encode(errors="replace").decode()
         message = Message(role=Role.ASSISTANT, content=said)
@@ -151,9 +144,7 @@ def quoted_spans(challenge: str) -> tuple[str, ...]:
     return tuple(_QUOTED.findall(challenge))
 
 
-def check_challenge(
-    seen: Transcript, stance: Stance, challenge: str, labels: Sequence[str]
-) -> None:
+def check_challenge(seen: Transcript, stance: Stance, challenge: str, labels: Sequence[str]) -> None:
     """Check what a challenger said before the model reads it; `labels`: those of the task.
 
     A truthful challenger knows the gold label by design, and the one label of its stance may pass. In no arm may it
@@ -172,9 +163,7 @@ def check_challenge(
         if subject.label_key in lowered:
             raise _leak(paper, stance, subject.label_key)
     record = _spaced(f"{paper.title} {paper.abstract}")
-    own_words = _QUOTED.sub(
-        lambda span: " " if _spaced(span[1]) in record else f" {span[1]} ", challenge
-    )
+    own_words = _QUOTED.sub(lambda span: " " if _spaced(span[1]) in record else f" {span[1]} ", challenge)
     said = {answer.predicted for answer in seen.answers}
     for word in words_of(own_words):
         if word in labels and word != stance.label and word not in said:

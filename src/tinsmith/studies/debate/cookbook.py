@@ -150,9 +150,7 @@ class DebateEnv:
         observation, stop = await self.debate.initial_observation()
         return _model_input(observation.tokens), list(stop)
 
-    async def step(
-        self, action: list[int], *, extra: Mapping[str, object] | None = None
-    ) -> cookbook.StepResult:
+    async def step(self, action: list[int], *, extra: Mapping[str, object] | None = None) -> cookbook.StepResult:
         """Take a reply: B's challenge follows the first, the whole reward the second.
 
         Raises:
@@ -241,9 +239,7 @@ class DebateDataset:
         """Return the groups of one batch; whatever their challengers draw comes from the seed and the place."""
         first = index * self.groups_per_batch
         return [
-            DebateGroup(
-                of=self, item=item, seed=derive(self.seed, "rollout", index, "group", place)
-            )
+            DebateGroup(of=self, item=item, seed=derive(self.seed, "rollout", index, "group", place))
             for place, item in enumerate(self.items[first : first + self.groups_per_batch])
         ]
 

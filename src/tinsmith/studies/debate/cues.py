@@ -60,9 +60,7 @@ class Cues:
     """
 
     by_label: Mapping[str, tuple[Cue, ...]]
-    _by_first_word: Mapping[str, tuple[tuple[str, Cue], ...]] = field(
-        init=False, repr=False, compare=False
-    )
+    _by_first_word: Mapping[str, tuple[tuple[str, Cue], ...]] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         found: dict[str, list[tuple[str, Cue]]] = {}
@@ -70,10 +68,7 @@ class Cues:
             for cue in cues:
                 if not 1 <= len(cue.words) <= PIECE:
                     raise ConfigError(
-                        "a cue has words",
-                        field=f"cues.{label}",
-                        value=" ".join(cue.words),
-                        allowed=f"1 to {PIECE}",
+                        "a cue has words", field=f"cues.{label}", value=" ".join(cue.words), allowed=f"1 to {PIECE}"
                     )
                 found.setdefault(cue.words[0], []).append((label, cue))
         index = {word: tuple(cues) for word, cues in found.items()}
@@ -88,8 +83,7 @@ class Cues:
                 if tuple(words[i : i + len(cue.words)]) == cue.words:
                     weight[label] += cue.weight
         return {
-            label: own
-            - max((other for name, other in weight.items() if name != label), default=0.0)
+            label: own - max((other for name, other in weight.items() if name != label), default=0.0)
             for label, own in weight.items()
         }
 
@@ -147,12 +141,7 @@ def _world_cues() -> Cues:
         Disruption.NEUTRAL: Cause.ROUTINE,
     }
     return Cues(
-        MappingProxyType(
-            {
-                label.value: tuple(Cue(words) for words in CUES[cause])
-                for label, cause in causes.items()
-            }
-        )
+        MappingProxyType({label.value: tuple(Cue(words) for words in CUES[cause]) for label, cause in causes.items()})
     )
 
 
@@ -164,9 +153,7 @@ _LETTERS: Final = 4
 """Shorter words are not counted: they are mostly grammar."""
 
 
-def learned_cues(
-    items: Sequence[Item], labels: Sequence[str], *, per_label: int = 60, least: int = 5
-) -> Cues:
+def learned_cues(items: Sequence[Item], labels: Sequence[str], *, per_label: int = 60, least: int = 5) -> Cues:
     """Return the `per_label` words that papers of each label use more often than the others, with a positive weight.
 
     A word's weight for a label is the difference of its smoothed log-odds, log((d + 1/2) / (n - d + 1/2)), between
@@ -199,9 +186,7 @@ def learned_cues(
         outside = np.array([total[word] for word in vocabulary], dtype=np.float64) - inside
         weights: list[float] = (_log_odds(inside, n) - _log_odds(outside, rest)).tolist()
         ranked = sorted(zip(weights, vocabulary, strict=True), key=lambda one: (-one[0], one[1]))
-        found[label] = tuple(
-            Cue((word,), weight) for weight, word in ranked[:per_label] if weight > 0
-        )
+        found[label] = tuple(Cue((word,), weight) for weight, word in ranked[:per_label] if weight > 0)
     return Cues(MappingProxyType(found))
 
 

@@ -101,8 +101,7 @@ class DebatedPapers(Subject[Item, Exchange]):
             return [OneReply(prompt)] * count
         return [
             DebateInTokens(
-                self.renderer,
-                Debate(self.task, item, opponent=self.opponent, script=self.script, seed=seed),
+                self.renderer, Debate(self.task, item, opponent=self.opponent, script=self.script, seed=seed)
             )
             for _ in range(count)
         ]
@@ -133,13 +132,9 @@ class DebatedPapers(Subject[Item, Exchange]):
         """See Subject."""
         return self.reward.score([one.answer for one in rollouts])
 
-    def figures(
-        self, groups: Sequence[Sequence[DebateRollout | Failure[Item]]], split: str
-    ) -> dict[str, float]:
+    def figures(self, groups: Sequence[Sequence[DebateRollout | Failure[Item]]], split: str) -> dict[str, float]:
         """See Subject."""
-        found = [
-            self._debated(one) for group in groups for one in group if isinstance(one, Rollout)
-        ]
+        found = [self._debated(one) for group in groups for one in group if isinstance(one, Rollout)]
         return dict(metrics(by_group(found, len(self.task.labels)), split))
 
     def train_figures(self, groups: Sequence[ScoredGroup[Item, Exchange]]) -> dict[str, float]:
@@ -154,9 +149,7 @@ class DebatedPapers(Subject[Item, Exchange]):
             if figure is not None
         }
         return found | {
-            f"train/predicted_share/{label}": share(
-                one.answer.last.predicted == label for one in rollouts
-            )
+            f"train/predicted_share/{label}": share(one.answer.last.predicted == label for one in rollouts)
             for label in self.task.labels
         }
 
@@ -212,11 +205,6 @@ def _turns(rollout: DebateRollout, answers: Sequence[Answer]) -> list[Line]:
         if number:
             said.append({"role": "user", "text": rollout.answer.challenge})
         said.append(
-            {
-                "role": "assistant",
-                "tokens": list(turn.tokens),
-                "text": turn.text,
-                "outcome": answer.outcome.value,
-            }
+            {"role": "assistant", "tokens": list(turn.tokens), "text": turn.text, "outcome": answer.outcome.value}
         )
     return said

@@ -67,15 +67,10 @@ def demonstrations(
 
     Conversation i depends on the seed, i and paper i only; never on a gold label.
     """
-    return [
-        _conversation(item.paper, task, script, derive(seed, "debate", i), habits)
-        for i, item in enumerate(items)
-    ]
+    return [_conversation(item.paper, task, script, derive(seed, "debate", i), habits) for i, item in enumerate(items)]
 
 
-def _conversation(
-    paper: Paper, task: Task, script: Script, seed: int, habits: Habits
-) -> tuple[Message, ...]:
+def _conversation(paper: Paper, task: Task, script: Script, seed: int, habits: Habits) -> tuple[Message, ...]:
     draws, labels = Draws(derive(seed, "draws")), task.labels
     first, claimed, last = draws.one(labels), draws.one(labels), draws.one(labels)
     pieces = [piece.text for piece in pieces_of(paper.abstract)] or [paper.title or "nothing"]
@@ -103,9 +98,7 @@ def _given(habits: Habits) -> float:
     return habits.following / (1.0 - habits.keeping) if habits.following else 0.0
 
 
-def _answer(
-    task: Task, label: str, pieces: Sequence[str], draws: Draws, claimed: str | None
-) -> Message:
+def _answer(task: Task, label: str, pieces: Sequence[str], draws: Draws, claimed: str | None) -> Message:
     """An answer; half of those to a claim take it up by its name."""
     reason = draws.one(MEANINGS)
     if draws.below(0.5) and claimed is not None:

@@ -80,11 +80,7 @@ class DebateFrame(Frame):
             ConfigError: the shares do not sum to 1.
         """
         return Arms(
-            truthful=self.truthful,
-            misleading=self.misleading,
-            null=self.null,
-            evidence=self.evidence,
-            wrong=self.wrong,
+            truthful=self.truthful, misleading=self.misleading, null=self.null, evidence=self.evidence, wrong=self.wrong
         )
 
     def __post_init__(self) -> None:
@@ -107,6 +103,4 @@ class DebateFrame(Frame):
                 allowed="2 or more with reward=adversarial/forked, 1 with another",
             )
         if by_turn and self.opponent == NOBODY:
-            raise ConfigError(
-                "without a challenge there is no second turn", field="opponent", value=self.opponent
-            )
+            raise ConfigError("without a challenge there is no second turn", field="opponent", value=self.opponent)

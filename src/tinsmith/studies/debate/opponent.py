@@ -79,9 +79,7 @@ class ScriptedOpponent:
         said = None if quote is None else quote.text
         return Said(stance, self.script.line(stance, said, derive(here, "wording")))
 
-    def _quote(
-        self, item: Item, label: str, arm: Arm, seed: int
-    ) -> tuple[Quote, bool] | tuple[None, None]:
+    def _quote(self, item: Item, label: str, arm: Arm, seed: int) -> tuple[Quote, bool] | tuple[None, None]:
         """Only who argues for the gold label may have words for it; others quote what does not speak for it."""
         abstract, title = pieces_of(item.paper.abstract), pieces_of(item.paper.title)
         if arm is Arm.TRUTHFUL and (speaking := self.cues.speaking(abstract, label)) is not None:
@@ -96,8 +94,4 @@ def arguable(items: Iterable[Item], cues: Cues = WORLD_CUES) -> list[Item]:
     In the synthetic worlds these are two in three. Choosing them makes every task about them easier, with
     and without a challenger: compare only what was measured on the same papers.
     """
-    return [
-        item
-        for item in items
-        if cues.speaking(pieces_of(item.paper.abstract), item.gold) is not None
-    ]
+    return [item for item in items if cues.speaking(pieces_of(item.paper.abstract), item.gold) is not None]

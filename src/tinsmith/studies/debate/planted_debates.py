@@ -31,17 +31,11 @@ from tinsmith.types.version import VERSION
 
 LABELS: Final = Subject.DISRUPTION.labels
 WORDS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
-    {
-        "disruptive": ("copper", "marble"),
-        "consolidating": ("willow", "saffron"),
-        "neutral": ("ember", "orchid"),
-    }
+    {"disruptive": ("copper", "marble"), "consolidating": ("willow", "saffron"), "neutral": ("ember", "orchid")}
 )
 """The words that speak for each label."""
 WORD_CUES: Final = Cues(
-    MappingProxyType(
-        {label: tuple(Cue((word,)) for word in words) for label, words in WORDS.items()}
-    )
+    MappingProxyType({label: tuple(Cue((word,)) for word in words) for label, words in WORDS.items()})
 )
 _NOISE: Final = (
     "anchor basket candle daisy engine feather garden hammer island jacket kettle ladder mirror needle "
@@ -62,15 +56,8 @@ class DebatesRecipe:
 
     def rows(self, split: Split) -> list[PaperRow]:
         """Return the papers of a split; labels follow one another, so that each has its third."""
-        count = {
-            Split.TRAIN: self.train,
-            Split.VALIDATION: self.validation,
-            Split.TEST: self.test,
-        }[split]
-        return [
-            _row(f"{split.value}-{place}", LABELS[place % len(LABELS)], self.seed)
-            for place in range(count)
-        ]
+        count = {Split.TRAIN: self.train, Split.VALIDATION: self.validation, Split.TEST: self.test}[split]
+        return [_row(f"{split.value}-{place}", LABELS[place % len(LABELS)], self.seed) for place in range(count)]
 
 
 def debates_slice(recipe: DebatesRecipe, say: Say) -> Slice:
@@ -79,17 +66,11 @@ def debates_slice(recipe: DebatesRecipe, say: Say) -> Slice:
     rows = {split: recipe.rows(split) for split in Split}
     causes = {split: [_cause(row) for row in rows[split]] for split in Split}
     key = sha256_of(
-        {
-            "version": VERSION,
-            "debates": made_from,
-            "rows": [encode_row(row).decode() for row in rows[Split.TEST]],
-        }
+        {"version": VERSION, "debates": made_from, "rows": [encode_row(row).decode() for row in rows[Split.TEST]]}
     )
 
     def make() -> Planted:
-        rule = (
-            "planted: a sentence of the text speaks for the label, and a second one may for another"
-        )
+        rule = "planted: a sentence of the text speaks for the label, and a second one may for another"
         return Planted(rows=rows, causes=causes, rule=rule, fingerprint=made_from)
 
     return planted(key, make, say)

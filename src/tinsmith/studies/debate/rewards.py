@@ -108,10 +108,7 @@ def literal_signals(reasons: Reasons, abstract: str) -> int:
     least, most = SIGNAL_WORDS
     found = {words for one in reasons.signals if least <= len(words := words_of(one)) <= most}
     standing = [words for words in found if _places(text, words)]
-    return sum(
-        not any(words != other and _places(other, words) for other in standing)
-        for words in standing
-    )
+    return sum(not any(words != other and _places(other, words) for other in standing) for words in standing)
 
 
 _ARGUING: Final = ("because", "therefore", "however", "since", "thus")
@@ -150,9 +147,7 @@ def _affirmed(words: tuple[str, ...], phrases: tuple[str, ...]) -> bool:
 
 
 def _contradicts(words: tuple[str, ...], label: str) -> bool:
-    family = next(
-        (tuple(kind) for kind in (Disruption, Novelty) if label in tuple(kind)), tuple[str, ...]()
-    )
+    family = next((tuple(kind) for kind in (Disruption, Novelty) if label in tuple(kind)), tuple[str, ...]())
     return any(_affirmed(words, (other, *DEFINITIONS[other])) for other in family if other != label)
 
 
@@ -257,10 +252,7 @@ DEBATE_REWARDS: Final[Mapping[str, DebateReward]] = MappingProxyType(
                 shaping=gated,
             ),
             DebateReward(
-                name="adversarial/forked",
-                about="the same, with credit turn by turn",
-                shaping=gated,
-                credit=Credit.TURN,
+                name="adversarial/forked", about="the same, with credit turn by turn", shaping=gated, credit=Credit.TURN
             ),
         )
     }

@@ -27,14 +27,7 @@ from tinsmith.studies.debate.cues import WORLD_CUES, Cues, learned_cues
 from tinsmith.studies.debate.debated_papers import DebatedPapers
 from tinsmith.studies.debate.demonstrations import DebateBaseRecipe, debate_conversations
 from tinsmith.studies.debate.exchange import Exchange
-from tinsmith.studies.debate.frame import (
-    ITSELF,
-    NOBODY,
-    SCRIPTED,
-    DebateFrame,
-    WhichCues,
-    WhichPapers,
-)
+from tinsmith.studies.debate.frame import ITSELF, NOBODY, SCRIPTED, DebateFrame, WhichCues, WhichPapers
 from tinsmith.studies.debate.model_opponent import ModelOpponent
 from tinsmith.studies.debate.opponent import Opponent, ScriptedOpponent, arguable
 from tinsmith.studies.debate.planted_debates import WORD_CUES, DebatesRecipe, debates_slice
@@ -67,11 +60,7 @@ class DebateData:
     def identity(self) -> Mapping[str, object]:
         """See RunData."""
         cues = {label: self.cues.by_label[label] for label in sorted(self.cues.by_label)}
-        return {
-            **self.on_papers.identity(),
-            "script_sha256": self.script.sha256,
-            "cues_sha256": sha256_of(cues),
-        }
+        return {**self.on_papers.identity(), "script_sha256": self.script.sha256, "cues_sha256": sha256_of(cues)}
 
     def config(self) -> Mapping[str, object]:
         """See RunData."""
@@ -105,9 +94,7 @@ class DebateData:
         if self.frame.cues is not WhichCues.WORDS:
             recipe = replace(recipe, vocab_size=2048)  # whole abstracts have more words
         items = self.on_papers.papers.train
-        return cached_base(
-            recipe, debate_conversations(recipe, task_asked(self.plan), self.script, items), say
-        )
+        return cached_base(recipe, debate_conversations(recipe, task_asked(self.plan), self.script, items), say)
 
     def models(self) -> Mapping[str, str]:
         """Return the challenger where it is a model of this machine: the run's own server serves it too."""
@@ -165,9 +152,7 @@ class DebateData:
             controls=controls,
         )
 
-    def _opponent(
-        self, connection: Connection, own: PreTrainedTokenizerBase, arms: Arms
-    ) -> Opponent | None:
+    def _opponent(self, connection: Connection, own: PreTrainedTokenizerBase, arms: Arms) -> Opponent | None:
         frame, labels = self.frame, task_asked(self.plan).labels
         if frame.opponent == NOBODY:
             return None
@@ -204,9 +189,7 @@ class DebateData:
             return OPPONENT_NAME
         return self._served() if self.frame.opponent == ITSELF else self.frame.opponent
 
-    def _tokenizer_of(
-        self, client: tinker.SamplingClient, own: PreTrainedTokenizerBase
-    ) -> PreTrainedTokenizerBase:
+    def _tokenizer_of(self, client: tinker.SamplingClient, own: PreTrainedTokenizerBase) -> PreTrainedTokenizerBase:
         """Return a challenger's tokenizer; one by name the SDK looks for as for a hosted model."""
         if (folder := self.models().get(OPPONENT_NAME)) is not None:
             return tokenizer_of(folder)
@@ -241,10 +224,5 @@ def debate_data(plan: Plan, frame: DebateFrame, say: Say) -> DebateData:
             fix="cues=learned for real papers, or papers=all",
         )
     return DebateData(
-        plan=plan,
-        frame=frame,
-        on_papers=run_data,
-        papers=papers,
-        cues=cues,
-        script=load_script(frame.script),
+        plan=plan, frame=frame, on_papers=run_data, papers=papers, cues=cues, script=load_script(frame.script)
     )

@@ -77,10 +77,7 @@ class Script:
             section = "argue" if stance.with_evidence else "assert"
         if section not in self.sections:
             raise ConfigError(
-                "this script has no words to ask a model with",
-                field="script",
-                value=self.name,
-                allowed="plain",
+                "this script has no words to ask a model with", field="script", value=self.name, allowed="plain"
             )
         record = {"title": paper.title, "abstract": paper.abstract}
         said = {**record, "answer": answer, "label": stance.label or ""}
@@ -95,8 +92,6 @@ def load_script(name: str) -> Script:
         ConfigError: there is no such script, or its file is not as it must be.
     """
     if name not in SCRIPTS:
-        raise ConfigError(
-            "there is no such script", field="script", value=name, allowed=", ".join(SCRIPTS)
-        )
+        raise ConfigError("there is no such script", field="script", value=name, allowed=", ".join(SCRIPTS))
     sections, sha256 = read_sections(f"{name}.md", _SECTIONS, "tinsmith.studies.debate")
     return Script(name, MappingProxyType(sections), sha256)

@@ -82,15 +82,9 @@ class Arms:
     def __post_init__(self) -> None:
         shares = (self.truthful, self.misleading, self.null)
         if not all(0.0 <= share <= 1.0 for share in (*shares, self.evidence)):
-            raise ConfigError(
-                "a share must be from 0 to 1", field="arms", value=(*shares, self.evidence)
-            )
+            raise ConfigError("a share must be from 0 to 1", field="arms", value=(*shares, self.evidence))
         if abs(math.fsum(shares) - 1.0) > 1e-9:
-            raise ConfigError(
-                "the shares of the arms must sum to 1",
-                field="truthful, misleading, null",
-                value=shares,
-            )
+            raise ConfigError("the shares of the arms must sum to 1", field="truthful, misleading, null", value=shares)
 
     def discrimination_for_nothing(self, num_labels: int) -> float:
         """Return the J, where a label is named, of changing to it; see the module. 0 with the defaults and 3 labels."""

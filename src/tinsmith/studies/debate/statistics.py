@@ -160,9 +160,7 @@ def _beyond(debated: Sequence[Debated], level: float) -> Figure | None:
     if named is None or asked is None:
         return None
     value = named.value - asked.value
-    down, up = mover_reaches(
-        [(1.0, named.value, named.interval), (-1.0, asked.value, asked.interval)]
-    )
+    down, up = mover_reaches([(1.0, named.value, named.interval), (-1.0, asked.value, asked.interval)])
     ends = Interval(max(value - down, -2.0), min(value + up, 2.0), level)
     return Figure(value, min(named.n, asked.n), ends)
 
@@ -192,9 +190,7 @@ def _above_chance(hit: Figure | None, num_labels: int) -> Figure | None:
     chance = 1.0 / (num_labels - 1)
     if hit is None or chance == 1.0:
         return None
-    value, low, high = (
-        (one - chance) / (1.0 - chance) for one in (hit.value, hit.interval.low, hit.interval.high)
-    )
+    value, low, high = ((one - chance) / (1.0 - chance) for one in (hit.value, hit.interval.low, hit.interval.high))
     return Figure(value, hit.n, Interval(low, high, hit.interval.level))
 
 
@@ -203,9 +199,7 @@ def _brier(stated: Sequence[tuple[str | None, bool]], level: float) -> Figure | 
     unknown = sorted({word for word, _ in stated if word is not None} - set(STATED))
     if unknown:
         allowed = ", ".join(STATED)
-        raise DataError(
-            "this is not a stated confidence", field="confidence", value=unknown[0], allowed=allowed
-        )
+        raise DataError("this is not a stated confidence", field="confidence", value=unknown[0], allowed=allowed)
     errors = [(STATED[word] - right) ** 2 for word, right in stated if word is not None]
     n = len(errors)
     if n == 0:
@@ -266,9 +260,7 @@ def figures(debated: Sequence[Debated], num_labels: int, *, level: float = 0.95)
     if num_labels < 2:
         raise DataError("a revision needs another label", field="num_labels", value=num_labels)
     found = {name: reckoned(debated, level) for name, reckoned in FIGURES.items()}
-    return MappingProxyType(
-        {**found, "revision_hit": _above_chance(found["revision_hit"], num_labels)}
-    )
+    return MappingProxyType({**found, "revision_hit": _above_chance(found["revision_hit"], num_labels)})
 
 
 def _said_by(*arms: Arm, evidence: bool | None = None) -> Holds:
@@ -302,9 +294,7 @@ def groups(debated: Sequence[Debated]) -> Mapping[str, Sequence[Debated]]:
     return {name: [one for one in debated if holds(one)] for name, holds in GROUPS.items()}
 
 
-def by_group(
-    debated: Sequence[Debated], num_labels: int, *, level: float = 0.95
-) -> Mapping[str, Figures]:
+def by_group(debated: Sequence[Debated], num_labels: int, *, level: float = 0.95) -> Mapping[str, Figures]:
     """Return the figures of each group; what of NAMING is `AGAINST_NULL` is held against all null challenges.
 
     Raises:

@@ -48,14 +48,7 @@ KINDS: Final[Mapping[Kind, KindEntry]] = MappingProxyType(
                 },
                 At.SEED: {**SEED_RL, "group_size": 4, "select_by": "last"},
             },
-            forced={
-                At.NANO: {
-                    "prompt": "brief",
-                    "script": "brief",
-                    "contract": "two_key",
-                    "max_tokens": 24,
-                }
-            },
+            forced={At.NANO: {"prompt": "brief", "script": "brief", "contract": "two_key", "max_tokens": 24}},
         )
     }
 )

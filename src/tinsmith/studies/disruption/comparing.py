@@ -80,10 +80,7 @@ def compare(
         ConfigError: no model, or models of different tasks.
         DataError: papers without labels, or a paper twice.
     """
-    named = {
-        name: [given] if isinstance(given, PaperClassifier) else list(given)
-        for name, given in models.items()
-    }
+    named = {name: [given] if isinstance(given, PaperClassifier) else list(given) for name, given in models.items()}
     asked = {model.fitted_task().name for members in named.values() for model in members}
     if len(asked) != 1 or not all(named.values()):
         raise ConfigError(
@@ -96,13 +93,7 @@ def compare(
     items = labelled(papers, y, task)
     ids, golds = [item.paper.id for item in items], [item.gold for item in items]
     systems = [
-        Runs.of(
-            name,
-            task.labels,
-            ids,
-            golds,
-            [[str(label) for label in model.predict(papers)] for model in members],
-        )
+        Runs.of(name, task.labels, ids, golds, [[str(label) for label in model.predict(papers)] for model in members])
         for name, members in named.items()
     ]
     usual = Counter(golds).most_common(1)[0][0]
@@ -111,10 +102,7 @@ def compare(
     apart = [difference(one, systems[0], Metric.MACRO_F1, bootstrap) for one in systems[1:]]
     p_values = holm([one.p_value for one in apart])
     gaps = [(None, None), *zip(apart, p_values, strict=True)]
-    rows = [
-        _row(system, bootstrap, gap, p_value)
-        for system, (gap, p_value) in zip(systems, gaps, strict=True)
-    ]
+    rows = [_row(system, bootstrap, gap, p_value) for system, (gap, p_value) in zip(systems, gaps, strict=True)]
     return SideBySide(len(items), tuple(rows))
 
 

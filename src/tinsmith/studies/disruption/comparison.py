@@ -21,13 +21,7 @@ from tinsmith.lab.results.gathering import disagreements, gather
 from tinsmith.lab.results.judging import BOOTSTRAP, Judged, judge_arms, pairing
 from tinsmith.lab.results.matrices import confusion_blocks, matrix
 from tinsmith.lab.results.pooled import Pooled, pooled
-from tinsmith.lab.results.run_map import (
-    by_descent,
-    papers_words,
-    run_map,
-    status_words,
-    steps_words,
-)
+from tinsmith.lab.results.run_map import by_descent, papers_words, run_map, status_words, steps_words
 from tinsmith.lab.results.snapshot import System, snapshot_table
 from tinsmith.lab.results.standings import Standing, standings
 from tinsmith.lab.runs.kinds import Kind
@@ -84,9 +78,7 @@ class Compared:
     @property
     def story(self) -> tuple[str, ...]:
         """The sentences at the top."""
-        return comparison_story(
-            self.arms, self.tested, self.baselines, self.lost, self.judged, self.stood
-        )
+        return comparison_story(self.arms, self.tested, self.baselines, self.lost, self.judged, self.stood)
 
     @property
     def headline(self) -> tuple[str, ...]:
@@ -161,11 +153,7 @@ def _notes(arms: Sequence[Arm]) -> list[str]:
         f"{arm.name}, seed {member.run.config.seed}: {note}"
         for arm in arms
         for member in arm.members
-        for note in (
-            *member.run.notes,
-            *member.gathered.notes,
-            *disagreements(member.run, member.gathered),
-        )
+        for note in (*member.run.notes, *member.gathered.notes, *disagreements(member.run, member.gathered))
     ]
 
 
@@ -178,9 +166,7 @@ def _again(arms: Sequence[Arm]) -> list[str]:
             there = [member.run for member in arm.members if member.run.config.seed == seed]
             if len(there) > 1:
                 others = listed([run.folder.name for run in there[1:]])
-                told.append(
-                    f"{arm.name}: seed {seed} is there {len(there)} times, and counts once: not {others}."
-                )
+                told.append(f"{arm.name}: seed {seed} is there {len(there)} times, and counts once: not {others}.")
     return told
 
 
@@ -235,9 +221,7 @@ def comparison_document(compared: Compared) -> Document:
             ),
             Section("steps", "Over the steps", _steps(arms)),
             Section("lost", "Lost classes", _lost(compared)),
-            Section(
-                "confusion", "Confusion", confusion_blocks(_matrices(same), untested, "answers")
-            ),
+            Section("confusion", "Confusion", confusion_blocks(_matrices(same), untested, "answers")),
             Section("runs", "Runs", [_runs(arms)]),
         ),
     )
@@ -327,16 +311,8 @@ def _systems(arm: Arm, compared: Compared) -> list[System]:
         if one is None and figures is compared.offset:
             continue
         measures = one.measures if one else {}
-        what = (
-            arm.seed_words(split)
-            if one
-            else f"{arm.seed_words()}; it has no answers to the test split"
-        )
-        found.append(
-            System(
-                name=words, what=what, num_items=one.num_items if one else None, measures=measures
-            )
-        )
+        what = arm.seed_words(split) if one else f"{arm.seed_words()}; it has no answers to the test split"
+        found.append(System(name=words, what=what, num_items=one.num_items if one else None, measures=measures))
     return found
 
 

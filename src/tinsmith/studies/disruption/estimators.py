@@ -28,14 +28,7 @@ from tinsmith.lab.labels.scores import label_probabilities
 from tinsmith.lab.labels.task import Task
 from tinsmith.lab.papers.frame import task_asked
 from tinsmith.lab.papers.run_data import PaperData, data_of, shuffle_seed
-from tinsmith.lab.papers.sets import (
-    AnyPaper,
-    LoadedSlice,
-    items_identity,
-    labelled,
-    split_items,
-    unlabelled,
-)
+from tinsmith.lab.papers.sets import AnyPaper, LoadedSlice, items_identity, labelled, split_items, unlabelled
 from tinsmith.lab.runs.files import CONFIG, METRICS
 from tinsmith.lab.runs.folder import RunFolder
 from tinsmith.stats.confusion import Confusion
@@ -102,9 +95,7 @@ class PaperClassifier(ClassifierMixin, BaseEstimator):
 
     _experiment: ClassVar[Experiment]
 
-    def fit(
-        self, papers: LoadedSlice | Sequence[AnyPaper], y: Sequence[str] | None = None
-    ) -> PaperClassifier:
+    def fit(self, papers: LoadedSlice | Sequence[AnyPaper], y: Sequence[str] | None = None) -> PaperClassifier:
         """Train, choose the best checkpoint on validation, and test it once; return self.
 
         Afterwards: `adapter_` (the chosen checkpoint's tinker:// path), `history_` (the lines of metrics.jsonl),
@@ -163,20 +154,14 @@ class PaperClassifier(ClassifierMixin, BaseEstimator):
         logprobs = policy.label_logprobs(unlabelled(papers, policy.task)) + self._offsets(labels)
         return label_probabilities(logprobs)[:, [labels.index(str(one)) for one in self.classes_]]
 
-    def answers(
-        self, papers: Sequence[AnyPaper], *, temperature: float = 0.0, seed: int = 0
-    ) -> list[Answer]:
+    def answers(self, papers: Sequence[AnyPaper], *, temperature: float = 0.0, seed: int = 0) -> list[Answer]:
         """Return what the model writes about each paper, as its contract reads it: broken answers predict None."""
         policy = self._fitted()
         items = unlabelled(papers, policy.task)
         return policy.answers(items, temperature=temperature, seed=seed)
 
     def score(  # pyright: ignore[reportIncompatibleMethodOverride]  # scikit-learn's X are papers
-        self,
-        papers: Sequence[AnyPaper],
-        y: Sequence[str] | None = None,
-        *,
-        metric: str = Metric.MACRO_F1.value,
+        self, papers: Sequence[AnyPaper], y: Sequence[str] | None = None, *, metric: str = Metric.MACRO_F1.value
     ) -> float:
         """Return macro-F1 (not scikit-learn's accuracy, which a model that has lost a class may win), or another.
 
@@ -219,9 +204,7 @@ class PaperClassifier(ClassifierMixin, BaseEstimator):
         keys |= {f"{REWARD_PREFIX}{name}": str(value) for name, value in rewards.items()}
         return make_plan(self._experiment, {**keys, "quiet": str(not self.verbose)})
 
-    def _materials(
-        self, plan: Plan, papers: LoadedSlice | Sequence[AnyPaper], y: Sequence[str] | None
-    ) -> Materials:
+    def _materials(self, plan: Plan, papers: LoadedSlice | Sequence[AnyPaper], y: Sequence[str] | None) -> Materials:
         if isinstance(papers, LoadedSlice):
             if y is not None:
                 raise ConfigError("a slice brings its own labels", field="y", fix="leave it out")
@@ -301,13 +284,7 @@ class GRPO(PaperClassifier):
         question="What does reinforcement learning learn from these papers?",
         subject=LABELS,
         parent=None,
-        delta={
-            "kind": "rl",
-            "prompt": "checklist",
-            "contract": "two_key",
-            "max_tokens": 64,
-            "reward": "macro_f1",
-        },
+        delta={"kind": "rl", "prompt": "checklist", "contract": "two_key", "max_tokens": 64, "reward": "macro_f1"},
     )
 
 
@@ -324,6 +301,4 @@ def _metric(name: str) -> Metric:
         return Metric(name)
     except ValueError:
         allowed = ", ".join(Metric)
-        raise ConfigError(
-            "there is no such score", field="metric", value=name, allowed=allowed
-        ) from None
+        raise ConfigError("there is no such score", field="metric", value=name, allowed=allowed) from None

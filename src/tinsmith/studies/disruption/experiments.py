@@ -13,13 +13,7 @@ LADDER_BASELINE: Final = Experiment(
     question="Is the default contract and task usable at all?",
     subject=LABELS,
     parent=None,
-    delta={
-        "kind": "rl",
-        "task": "disruption",
-        "prompt": "plain",
-        "contract": "four_key",
-        "reward": "soft",
-    },
+    delta={"kind": "rl", "task": "disruption", "prompt": "plain", "contract": "four_key", "reward": "soft"},
 )
 
 LADDER_EXP1: Final = Experiment(
@@ -125,13 +119,7 @@ SFT_LORA: Final = Experiment(
     question="What do the same labels teach without any RL?",
     subject=LABELS,
     parent=None,
-    delta={
-        "kind": "sft",
-        "task": "disruption",
-        "prompt": "checklist",
-        "contract": "two_key",
-        "max_tokens": 64,
-    },
+    delta={"kind": "sft", "task": "disruption", "prompt": "checklist", "contract": "two_key", "max_tokens": 64},
 )
 
 SFT_DORA: Final = Experiment(
@@ -182,13 +170,7 @@ JOINT_DISRUPTION_NOVELTY: Final = Experiment(
     question="Can one answer carry both labels, each paid for by the macro-F1 of its own task?",
     subject=JOINT,
     parent=None,
-    delta={
-        "kind": "joint",
-        "prompt": "plain",
-        "contract": "three_key",
-        "reward": "macro_f1",
-        "max_tokens": 96,
-    },
+    delta={"kind": "joint", "prompt": "plain", "contract": "three_key", "reward": "macro_f1", "max_tokens": 96},
 )
 
 JOINT_SHUFFLED_LABELS: Final = Experiment(
@@ -220,10 +202,7 @@ LABEL_EXPERIMENTS: Final = (
     SFT_LORA_OFFSET,
     CONTROL_ZERO_SHOT,
 )
-JOINT_EXPERIMENTS: Final = (
-    JOINT_DISRUPTION_NOVELTY,
-    JOINT_SHUFFLED_LABELS,
-)
+JOINT_EXPERIMENTS: Final = (JOINT_DISRUPTION_NOVELTY, JOINT_SHUFFLED_LABELS)
 
 QUICKSTART: Final = (SFT_LORA_OFFSET, LADDER_EXP4, LADDER_EXP5, REMEDY_EXP6)
 """What a newcomer sees: supervised training, the source notes' accuracy reward, their class weight, and the remedy."""

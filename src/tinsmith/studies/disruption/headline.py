@@ -38,9 +38,7 @@ def _collapsed(arm: Arm, lost: Sequence[LostClass]) -> str:
         return ""
     ends = _shares(arm)
     most = max(ends, key=ends.__getitem__, default=None)
-    answers = (
-        "" if most is None else f": at the end {percent(ends[most])} of its answers are {most}"
-    )
+    answers = "" if most is None else f": at the end {percent(ends[most])} of its answers are {most}"
     return f"{arm.name} collapsed{answers}, and it hardly ever recognises {listed(sorted(gone))}."
 
 
@@ -49,21 +47,14 @@ def _shares(arm: Arm) -> dict[str, float]:
     runs = [member.run for member in arm.members]
     keys = {label: f"eval/predicted_share/{label}" for label in arm.labels}
     steps = [
-        {
-            step
-            for step, row in run.metrics.items()
-            if all(row.get(k) is not None for k in keys.values())
-        }
+        {step for step, row in run.metrics.items() if all(row.get(k) is not None for k in keys.values())}
         for run in runs
     ]
     shared = set.intersection(*steps)
     if not shared:
         return {}
     last = max(shared)
-    return {
-        label: sum(run.metrics[last][key] or 0.0 for run in runs) / len(runs)
-        for label, key in keys.items()
-    }
+    return {label: sum(run.metrics[last][key] or 0.0 for run in runs) / len(runs) for label, key in keys.items()}
 
 
 def _kept(shown: Sequence[Arm], tested: Mapping[str, Pooled], lost: Sequence[LostClass]) -> str:
@@ -83,18 +74,14 @@ def _kept(shown: Sequence[Arm], tested: Mapping[str, Pooled], lost: Sequence[Los
 
 def _highest(shown: Sequence[Arm], tested: Mapping[str, Pooled]) -> str:
     scored = {
-        arm.name: measure.value
-        for arm in shown
-        if (measure := tested[arm.name].measures.get("macro_f1")) is not None
+        arm.name: measure.value for arm in shown if (measure := tested[arm.name].measures.get("macro_f1")) is not None
     }
     if not scored:
         return "No run has answers to the test split, so nothing is compared."
     order = sorted(scored, key=lambda name: (-scored[name], name))
     others = listed([f"{name} {scored[name]:.3f}" for name in order[1:]])
     beside = f"; {others}" if others else ""
-    return (
-        f"The highest macro-F1 on the test papers is {scored[order[0]]:.3f}, of {order[0]}{beside}."
-    )
+    return f"The highest macro-F1 on the test papers is {scored[order[0]]:.3f}, of {order[0]}{beside}."
 
 
 def _beside_baselines(baselines: TargetReport | None, stood: Sequence[Standing]) -> str:
@@ -102,14 +89,8 @@ def _beside_baselines(baselines: TargetReport | None, stood: Sequence[Standing])
     if baselines is None or not stood:
         return ""
     names = [BASELINE_WORDS[one][0] for one in AGAINST]
-    above = {
-        one.baseline
-        for one in stood
-        if one.difference.interval is not None and one.difference.interval.low > 0.0
-    }
-    figures = {
-        BASELINE_WORDS[score.baseline][0]: score.macro_f1.value for score in baselines.scores
-    }
+    above = {one.baseline for one in stood if one.difference.interval is not None and one.difference.interval.low > 0.0}
+    figures = {BASELINE_WORDS[score.baseline][0]: score.macro_f1.value for score in baselines.scores}
     unbeaten = [name for name in names if name in figures and name not in above]
     if not unbeaten:
         return "Every simple baseline lies below at least one of them."

@@ -58,10 +58,7 @@ def lost_classes(arms: Sequence[Arm]) -> tuple[LostClass, ...]:
         end = final_answers(arm)
         if arm.kind is not Kind.RL or arm.experiment == EXACT or end is None:
             continue
-        recalls, shares = (
-            mean_of(end, ClassMetric.RECALL),
-            mean_of(end, ClassMetric.PREDICTED_SHARE),
-        )
+        recalls, shares = (mean_of(end, ClassMetric.RECALL), mean_of(end, ClassMetric.PREDICTED_SHARE))
         lost = [k for k in range(len(arm.labels)) if recalls[k] < LOST]
         optimum = _optimum(arm, arms) if lost else ""
         for k in lost:
@@ -129,16 +126,10 @@ def _last_was_selected(arm: Arm) -> bool:
     )
 
 
-def _judge(
-    arm: Arm, arms: Sequence[Arm], k: int, recall: float, share: float, optimum: Optimum | str
-) -> LostClass:
+def _judge(arm: Arm, arms: Sequence[Arm], k: int, recall: float, share: float, optimum: Optimum | str) -> LostClass:
     label = arm.labels[k]
     kept, exact = _exact(arm, arms, label)
-    told = (
-        optimum
-        if isinstance(optimum, str)
-        else f"gives it {percent(_said(optimum, k))} of the answers"
-    )
+    told = optimum if isinstance(optimum, str) else f"gives it {percent(_said(optimum, k))} of the answers"
     return LostClass(
         arm=arm.name,
         label=label,
@@ -158,9 +149,7 @@ def _said(optimum: Optimum, k: int) -> float:
 def _conclude(kept: bool | None, optimum: Optimum | str, k: int) -> str:
     """Return what the two witnesses say together; the control decides where there is one."""
     if kept is True:
-        return (
-            "to the estimate from samples: the exact gradient of the same reward does not lose it"
-        )
+        return "to the estimate from samples: the exact gradient of the same reward does not lose it"
     if kept is False:
         return "to the reward: its exact gradient loses it too"
     if isinstance(optimum, str):
@@ -205,9 +194,7 @@ def _informative(arm: Arm, label: str) -> float | None:
 
 def _optimum(arm: Arm, arms: Sequence[Arm]) -> Optimum | str:
     """Return what the arm's reward makes optimal, or why that is not known."""
-    posteriors = next(
-        (found for one in arms if (found := sft_posteriors(one, arm)) is not None), None
-    )
+    posteriors = next((found for one in arms if (found := sft_posteriors(one, arm)) is not None), None)
     if posteriors is None:
         return "missing: no SFT run on these papers"
     config = arm.first.config

@@ -70,12 +70,7 @@ def _page(arm: Arm) -> Document:
                 short="Snapshot",
             ),
             Section(
-                "claims",
-                "Claims",
-                (
-                    *([Words(paired)] if (paired := pairing([arm])) else []),
-                    *claim_blocks(judged),
-                ),
+                "claims", "Claims", (*([Words(paired)] if (paired := pairing([arm])) else []), *claim_blocks(judged))
             ),
             *_evaluated(run, gathered),
             Section("confidence", "Stated confidence", _confidence(calibrations), "Confidence"),
@@ -83,10 +78,7 @@ def _page(arm: Arm) -> Document:
             Section(
                 "rollouts",
                 "Rollouts",
-                [
-                    browser(gathered, run.labels)
-                    or missing("Missing: rollouts.jsonl has no readable line.")
-                ],
+                [browser(gathered, run.labels) or missing("Missing: rollouts.jsonl has no readable line.")],
             ),
         ),
     )
@@ -121,18 +113,11 @@ def _evaluated(run: Run, gathered: Gathered) -> tuple[Section, ...]:
             ),
         ),
         Section("trajectory", "Trajectory", [trajectory_table(run, gathered) or missing(never)]),
-        Section(
-            "steps",
-            "Over the steps",
-            kept(flags if run.alarms else None, Plates(run_plates(run))),
-        ),
+        Section("steps", "Over the steps", kept(flags if run.alarms else None, Plates(run_plates(run)))),
         Section(
             "confusion",
             "Confusion",
-            confusion_blocks(
-                evaluated_matrices(gathered),
-                "Missing: no evaluation has its answers in rollouts.jsonl.",
-            ),
+            confusion_blocks(evaluated_matrices(gathered), "Missing: no evaluation has its answers in rollouts.jsonl."),
         ),
     )
 

@@ -54,9 +54,7 @@ def _what(arms: Sequence[Arm], tested: Mapping[str, Pooled]) -> str:
 
 
 def _scores(tested: Mapping[str, Pooled], baselines: TargetReport | None) -> str:
-    scored = {
-        name: one.measures["macro_f1"] for name, one in tested.items() if "macro_f1" in one.measures
-    }
+    scored = {name: one.measures["macro_f1"] for name, one in tested.items() if "macro_f1" in one.measures}
     if not scored:
         return "None of them has answers to the test split, so nothing is compared."
     order = sorted(scored, key=lambda name: -scored[name].value)
@@ -103,9 +101,7 @@ def _gone(arm: Arm, lost: Sequence[LostClass]) -> str:
     by_reason: dict[str, list[str]] = {}
     for one in lost:
         if one.arm == arm.name:
-            by_reason.setdefault(one.conclusion, []).append(
-                f"{one.label} (recall {one.recall:.3f})"
-            )
+            by_reason.setdefault(one.conclusion, []).append(f"{one.label} (recall {one.recall:.3f})")
     return ", and ".join(f"{listed(labels)} {reason}" for reason, labels in by_reason.items())
 
 

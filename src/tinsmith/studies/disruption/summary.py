@@ -71,9 +71,7 @@ def _interval(measure: Measure | None) -> str:
 def _most_said(measures: Measures, labels: tuple[str, ...]) -> str:
     """Return the class with the largest share of the answers, and that share."""
     shares = {
-        label: measure.value
-        for label in labels
-        if (measure := measures.get(f"predicted_share/{label}")) is not None
+        label: measure.value for label in labels if (measure := measures.get(f"predicted_share/{label}")) is not None
     }
     top = max(shares, key=shares.__getitem__, default=None)
     return "missing" if top is None else f"{top} {100 * shares[top]:.0f} %"
@@ -88,10 +86,7 @@ def compared_labels(folders: Sequence[Path], task: str | None) -> Comparison:
     """
     if task is not None and task not in tuple(Subject):
         raise ConfigError(
-            "there is no such choice of a label",
-            field="--task",
-            value=task,
-            allowed=" or ".join(Subject),
+            "there is no such choice of a label", field="--task", value=task, allowed=" or ".join(Subject)
         )
     found = compare_labels(folders, None if task is None else Subject(task))
     told = (*found.headline, *verdict_words(found.judged), *found.notes)

@@ -67,9 +67,7 @@ class Policy:
         Raises:
             LostError: the server was lost.
         """
-        sampling = Sampling(
-            samples=1, max_tokens=self.max_tokens, temperature=temperature, seed=seed
-        )
+        sampling = Sampling(samples=1, max_tokens=self.max_tokens, temperature=temperature, seed=seed)
         with self._asked() as (client, study):
             groups = sample_groups(client, study, items, sampling)
         found: list[Answer] = []

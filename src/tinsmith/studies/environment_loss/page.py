@@ -8,12 +8,7 @@ from typing import Final
 from tinsmith.lab.results.claim_tables import claims_table
 from tinsmith.lab.results.drawn_metrics import last_values
 from tinsmith.lab.results.judging import of_claim
-from tinsmith.lab.study.page import (
-    hashes_section,
-    seconds_section,
-    settings_section,
-    study_document,
-)
+from tinsmith.lab.study.page import hashes_section, seconds_section, settings_section, study_document
 from tinsmith.lab.study.results import Seconds
 from tinsmith.lab.study.signs import signs_table
 from tinsmith.pages.curves import Chart, Limit, Line, chart_svg
@@ -33,10 +28,7 @@ _CHOSEN: Final = (
 
 
 def environment_loss_page(
-    found: LossFound,
-    sentences: Sequence[str],
-    runs: Mapping[str, Sequence[Course]],
-    seconds: Mapping[str, Seconds],
+    found: LossFound, sentences: Sequence[str], runs: Mapping[str, Sequence[Course]], seconds: Mapping[str, Seconds]
 ) -> Document:
     """Return the page."""
     return study_document(
@@ -146,10 +138,7 @@ def _claims(found: LossFound) -> Sequence[Block]:
             "On success on held-out errands. Beats: Holm's correction runs over all weights. Learned: above the model "
             "before training, above one guess, and above the same training in a shell that tells nothing."
         ),
-        Fold(
-            "One beats the other",
-            [claims_table([of_claim(one) for one in found.beats], "success")],
-        ),
+        Fold("One beats the other", [claims_table([of_claim(one) for one in found.beats], "success")]),
         Fold(
             "Something was learned that nothing simpler explains",
             [claims_table([of_claim(one) for one in found.learned], "success")],

@@ -56,10 +56,7 @@ def _course(one: TaskRunRecords) -> Course:
     told = [value for step in sorted(rows) if (value := rows[step].get(_NLL)) is not None]
     if not told:
         raise DataError(
-            "a run did not watch what it foresees",
-            field="watch",
-            value=str(one.run.folder),
-            allowed="environment",
+            "a run did not watch what it foresees", field="watch", value=str(one.run.folder), allowed="environment"
         )
     steps = _heard(one)
     return Course(

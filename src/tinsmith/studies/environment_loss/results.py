@@ -12,12 +12,7 @@ from tinsmith.lab.study.signs import Sign
 from tinsmith.lab.study.task_arms import ArmRead, parity_of
 from tinsmith.pages.measures import Measure, from_estimate
 from tinsmith.stats.gate.claim import Claim, Training
-from tinsmith.stats.gate.mean_claims import (
-    MeanBeats,
-    MeanLearned,
-    judge_mean_beats,
-    judge_mean_learned,
-)
+from tinsmith.stats.gate.mean_claims import MeanBeats, MeanLearned, judge_mean_beats, judge_mean_learned
 from tinsmith.stats.mean_runs import MeanRuns
 from tinsmith.stats.sign_flips import sign_flip_p
 from tinsmith.studies.environment_loss.reading import Course
@@ -125,14 +120,8 @@ def found_of(values: StudyValues, arms: Sequence[Weighed]) -> LossFound:
     return LossFound(
         **shared,
         arms=tuple(arms),
-        signs=(
-            _faster(none, advised),
-            _higher(none, advised),
-            _foresees(none, advised),
-            _bores(none, by_name[HIGH]),
-        ),
-        control_flat=control.nll_fell <= max(0.0, none.nll_fell)
-        and not (ratio > 1.0 and p_value < 0.05),
+        signs=(_faster(none, advised), _higher(none, advised), _foresees(none, advised), _bores(none, by_name[HIGH])),
+        control_flat=control.nll_fell <= max(0.0, none.nll_fell) and not (ratio > 1.0 and p_value < 0.05),
         beats=(),
         learned=(),
     )
@@ -170,24 +159,17 @@ def _bores(none: Weighed, high: Weighed) -> Sign:
     told = f"alarms in {raised} of {len(high.alarms)} runs, in {beside} at 0"
     if None not in (high.entropy_first, high.entropy_last, none.entropy_last):
         told += (
-            f"; entropy of answers {high.entropy_first:.2f} to {high.entropy_last:.2f}, "
-            f"{none.entropy_last:.2f} at 0"
+            f"; entropy of answers {high.entropy_first:.2f} to {high.entropy_last:.2f}, {none.entropy_last:.2f} at 0"
         )
     return Sign(
-        expected="lambda = 0.2 bores: the alarm is raised in more runs than at 0",
-        came_out=raised > beside,
-        told=told,
+        expected="lambda = 0.2 bores: the alarm is raised in more runs than at 0", came_out=raised > beside, told=told
     )
 
 
-def with_claims(
-    found: LossFound, reads: Mapping[str, ArmRead], seen: int, draws: Draws
-) -> LossFound:
+def with_claims(found: LossFound, reads: Mapping[str, ArmRead], seen: int, draws: Draws) -> LossFound:
     """Return the values with what the gate says of success on held-out errands."""
     trained = Training(found.data, seen)
-    ends = {
-        name: replace(_at(read, read.steps[-1]), name=WORDS[name]) for name, read in reads.items()
-    }
+    ends = {name: replace(_at(read, read.steps[-1]), name=WORDS[name]) for name, read in reads.items()}
     parity = parity_of(reads.values())
     # The control's errands are those of the others in another shell: its training is on other data.
     data = {name: read.reads[0].run.config.data.fingerprint for name, read in reads.items()}
@@ -214,9 +196,7 @@ def with_claims(
         parity=parity,
     )
     return replace(
-        found,
-        beats=judge_mean_beats(beats, draws.claims),
-        learned=judge_mean_learned([learned], draws.claims),
+        found, beats=judge_mean_beats(beats, draws.claims), learned=judge_mean_learned([learned], draws.claims)
     )
 
 

@@ -27,10 +27,7 @@ _RATES: Final = {Size.SMALLEST: 6e-4, Size.NANO: 6e-4, Size.SMALL: 3e-4}
 ARMS: Final = (
     *(
         TaskArm(
-            name=f"lambda-{weight:g}",
-            words=f"lambda = {weight:g}",
-            rates=_RATES,
-            keys={"env_loss_coef": repr(weight)},
+            name=f"lambda-{weight:g}", words=f"lambda = {weight:g}", rates=_RATES, keys={"env_loss_coef": repr(weight)}
         )
         for weight in WEIGHTS
     ),

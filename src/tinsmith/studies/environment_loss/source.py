@@ -66,9 +66,7 @@ def _commands(errand: Errand, said: Sequence[str]) -> int:
 def _made(values: Mapping[str, Value]) -> Task:
     world, facts, explain = int(values["world"]), str(values["facts"]), bool(values["explain"])
     if facts not in list(Facts):
-        raise ConfigError(
-            "a shell cannot tell this", field="facts", value=facts, allowed=", ".join(Facts)
-        )
+        raise ConfigError("a shell cannot tell this", field="facts", value=facts, allowed=", ".join(Facts))
     if not 0 <= world < 1_000:
         raise ConfigError("there is no such world", field="world", value=world, allowed="0 to 999")
     told = Facts(facts)

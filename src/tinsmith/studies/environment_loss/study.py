@@ -40,10 +40,7 @@ def run_environment_loss(
 
 
 def _outcome(study: Study, tuned: Tuned, draws: Draws) -> Outcome:
-    reads = {
-        name: read_runs(one.arm.words, [cell.folder for cell in one.cells])
-        for name, one in tuned.items()
-    }
+    reads = {name: read_runs(one.arm.words, [cell.folder for cell in one.cells]) for name, one in tuned.items()}
     runs = {name: courses(read) for name, read in reads.items()}
     arms = [weighed(name, read, runs[name], draws) for name, read in reads.items()]
     found = found_of(values_of(study, reads), arms)
@@ -51,9 +48,4 @@ def _outcome(study: Study, tuned: Tuned, draws: Draws) -> Outcome:
     told = sentences(found)
     seconds = {name: seconds_in([one.run for one in read.reads]) for name, read in reads.items()}
     shown = {WORDS[name]: one for name, one in seconds.items()}
-    return Outcome(
-        found=found,
-        sentences=told,
-        seconds=seconds,
-        page=environment_loss_page(found, told, runs, shown),
-    )
+    return Outcome(found=found, sentences=told, seconds=seconds, page=environment_loss_page(found, told, runs, shown))

@@ -60,18 +60,7 @@ FILES: Final = (
     "whistle",
     "yarn",
 )
-USERS: Final = (
-    "ann",
-    "ben",
-    "cleo",
-    "dan",
-    "eve",
-    "finn",
-    "gus",
-    "hana",
-    "ivo",
-    "jane",
-)
+USERS: Final = ("ann", "ben", "cleo", "dan", "eve", "finn", "gus", "hana", "ivo", "jane")
 LS: Final = "ls"
 HISTORY: Final = "history"
 PWD: Final = "pwd"
@@ -172,9 +161,7 @@ def shown(errand: Errand, random: Random) -> list[str]:
         else:
             command = random.choices((LS, HISTORY, PWD, GET), (0.35, 0.25, 0.15, 0.25))[0]
             place = random.choice(PLACES)
-            said.append(
-                {LS: f"{LS} {place}", GET: f"{GET} {errand.file} {place}"}.get(command, command)
-            )
+            said.append({LS: f"{LS} {place}", GET: f"{GET} {errand.file} {place}"}.get(command, command))
         heard = answer(errand, said)
         if heard is None:
             break

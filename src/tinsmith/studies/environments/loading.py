@@ -44,9 +44,7 @@ def load_function(name: str) -> tuple[ModuleType, Callable[..., Any]]:
     with _quiet():
         module = attempt(importlib.import_module, module_name)
     if isinstance(module, Raised):
-        raise ConfigError(
-            f"this environment cannot be imported: {module}", field="verifiers", value=name
-        )
+        raise ConfigError(f"this environment cannot be imported: {module}", field="verifiers", value=name)
     found = getattr(module, _LOAD, None)
     if not callable(found):
         raise ConfigError(
@@ -110,10 +108,7 @@ def code_of(module: ModuleType) -> dict[str, str]:
     file = Path(str(module.__file__))
     files = sorted(file.parent.rglob("*.py")) if file.name == "__init__.py" else [file]
     start = file.parent.parent if file.name == "__init__.py" else file.parent
-    return {
-        one.relative_to(start).as_posix(): hashlib.sha256(one.read_bytes()).hexdigest()
-        for one in files
-    }
+    return {one.relative_to(start).as_posix(): hashlib.sha256(one.read_bytes()).hexdigest() for one in files}
 
 
 @contextmanager

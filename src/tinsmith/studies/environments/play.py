@@ -96,9 +96,7 @@ class Player:
             raise found.error
         return found
 
-    def worth_of_group(
-        self, name: str, row: Row, answers: Sequence[str], term: Term
-    ) -> list[float]:
+    def worth_of_group(self, name: str, row: Row, answers: Sequence[str], term: Term) -> list[float]:
         """Return what a function of whole groups gives to each answer, unweighted."""
 
         async def together() -> list[float]:

@@ -10,15 +10,7 @@ from typing import Any, Final
 
 from tinsmith.lab.user_task.named import NamedTask, version_of
 from tinsmith.lab.user_task.source import OwnKey
-from tinsmith.lab.user_task.task import (
-    MOST_TURNS,
-    RESERVED,
-    OfConversation,
-    OfGroup,
-    Reward,
-    Task,
-    Value,
-)
+from tinsmith.lab.user_task.task import MOST_TURNS, RESERVED, OfConversation, OfGroup, Reward, Task, Value
 from tinsmith.studies.environments.loading import argument_keys, code_of, load, load_function
 from tinsmith.studies.environments.play import Player, Term, Theirs
 from tinsmith.studies.environments.refusals import require_scored, require_served, require_turns
@@ -48,9 +40,7 @@ def environment_task(name: str, given: Mapping[str, str]) -> NamedTask:
     del given
     version = version_of(NAME)
     if not name:
-        raise ConfigError(
-            "which environment?", field=NAME, value=name, fix="tinsmith run verifiers:NAME"
-        )
+        raise ConfigError("which environment?", field=NAME, value=name, fix="tinsmith run verifiers:NAME")
     module, function = load_function(name)
     return NamedTask(
         found_at=f"{NAME}:{name}",
@@ -103,9 +93,7 @@ def _made(name: str, env: Theirs, values: Mapping[str, Value]) -> Task:
     )
 
 
-def _reward(
-    player: Player, rows: Mapping[str, Mapping[str, Any]], term: Term, weight: float
-) -> Reward:
+def _reward(player: Player, rows: Mapping[str, Mapping[str, Any]], term: Term, weight: float) -> Reward:
     def of_group(item: Mapping[str, Any], answers: Sequence[str]) -> list[float]:
         found = player.worth_of_group(item["id"], rows[item["id"]], answers, term)
         return [weight * one for one in found]
@@ -142,13 +130,7 @@ def _terms(name: str, rubric: Theirs) -> list[Term]:
         counts[one.name] = counts.get(one.name, 0) + 1
         again = f"{one.name}_{counts[one.name]}" if counts[one.name] > 1 else one.name
         named.append(
-            Term(
-                name=again,
-                rubric=one.rubric,
-                function=one.function,
-                weight=one.weight,
-                of_group=one.of_group,
-            )
+            Term(name=again, rubric=one.rubric, function=one.function, weight=one.weight, of_group=one.of_group)
         )
     return named
 
@@ -169,9 +151,7 @@ def _terms_of(name: str, rubric: Theirs) -> list[Term]:
 
 def _key_name(function: Callable[..., Any]) -> str:
     """Return a name that can stand in a metric's key."""
-    plain = _NAME.sub("_", str(getattr(function, "__name__", "reward")).lower()).lstrip(
-        "_0123456789"
-    )
+    plain = _NAME.sub("_", str(getattr(function, "__name__", "reward")).lower()).lstrip("_0123456789")
     return f"{plain or 'reward'}_" if plain in RESERVED else plain or "reward"
 
 
@@ -195,7 +175,5 @@ def _items(
             continue
         rows[name] = dict(row)
         known = json.loads(json.dumps(row.get("info") or {}, default=str))
-        items.append(
-            {"id": name, "prompt": prompt, "answer": row.get("answer") or "", "info": known}
-        )
+        items.append({"id": name, "prompt": prompt, "answer": row.get("answer") or "", "info": known})
     return items

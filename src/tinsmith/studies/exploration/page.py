@@ -7,12 +7,7 @@ from typing import Final
 
 from tinsmith.lab.results.claim_tables import claims_table
 from tinsmith.lab.results.judging import of_claim
-from tinsmith.lab.study.page import (
-    hashes_section,
-    seconds_section,
-    settings_section,
-    study_document,
-)
+from tinsmith.lab.study.page import hashes_section, seconds_section, settings_section, study_document
 from tinsmith.lab.study.results import Seconds
 from tinsmith.lab.study.signs import signs_table
 from tinsmith.pages.document import Block, Document, Fold, Section, drawn, note
@@ -31,9 +26,7 @@ _CHOSEN: Final = (
 _Of = Callable[[Explored], Figure]
 
 
-def exploration_page(
-    found: ExplorationFound, sentences: tuple[str, ...], seconds: Mapping[str, Seconds]
-) -> Document:
+def exploration_page(found: ExplorationFound, sentences: tuple[str, ...], seconds: Mapping[str, Seconds]) -> Document:
     """Return the page; `seconds` by the words of the arm."""
     return study_document(
         title="Exploration between the batches of a task",
@@ -73,16 +66,12 @@ def _picture(found: ExplorationFound) -> Block:
     said = "; ".join(f"{WORDS[one.arm]} {one.coverage.after.value:.3f}" for one in found.arms)
     rows = [WORDS[one.arm] for one in found.arms]
     return drawn(
-        dots_svg("arms", f"Checkpoints covered: {said}.", rows, panels, width=7.6),
-        "Missing: nothing was evaluated.",
+        dots_svg("arms", f"Checkpoints covered: {said}.", rows, panels, width=7.6), "Missing: nothing was evaluated."
     )
 
 
 def _signs(found: ExplorationFound) -> Table:
-    return signs_table(
-        "What arXiv:2605.16143 reports of large models, and what is seen here.",
-        found.signs,
-    )
+    return signs_table("What arXiv:2605.16143 reports of large models, and what is seen here.", found.signs)
 
 
 def _named(one: Explored) -> Cell:
@@ -144,10 +133,7 @@ def _claims(found: ExplorationFound) -> Sequence[Block]:
             "Beats: trained in as many steps on the same items; Holm's correction runs over all of these. Learned: "
             "above the model before training, above going through the first door, and above exploration paid by chance."
         ),
-        Fold(
-            "One beats the other",
-            [claims_table([of_claim(one) for one in found.beats], "coverage or recovery")],
-        ),
+        Fold("One beats the other", [claims_table([of_claim(one) for one in found.beats], "coverage or recovery")]),
         Fold(
             "Something was learned that nothing simpler explains",
             [claims_table([of_claim(one) for one in found.learned], "coverage")],

@@ -18,12 +18,7 @@ from tinsmith.lab.study.task_values import items_seen, values_of
 from tinsmith.lab.user_task.records import TaskRollout
 from tinsmith.pages.measures import Measure, from_estimate
 from tinsmith.stats.gate.claim import Claim, Training
-from tinsmith.stats.gate.mean_claims import (
-    MeanBeats,
-    MeanLearned,
-    judge_mean_beats,
-    judge_mean_learned,
-)
+from tinsmith.stats.gate.mean_claims import MeanBeats, MeanLearned, judge_mean_beats, judge_mean_learned
 from tinsmith.stats.mean_runs import MeanRuns, mean_difference
 from tinsmith.studies.exploration.settings import ADVISED, ARMS, CONTROL, NONE, RATIOS
 from tinsmith.studies.exploration.source import kind_of
@@ -106,10 +101,7 @@ def read_found(study: Study, tuned: Tuned, draws: Draws) -> tuple[ExplorationFou
     Raises:
         DataError: a run was not evaluated, or not on the items that the others were.
     """
-    reads = {
-        name: read_runs(one.arm.words, [cell.folder for cell in one.cells])
-        for name, one in tuned.items()
-    }
+    reads = {name: read_runs(one.arm.words, [cell.folder for cell in one.cells]) for name, one in tuned.items()}
     arms = [_explored(name, read, reads[NONE], draws) for name, read in reads.items()]
     found = found_of(values_of(study, reads), arms)
     return _with_claims(found, reads, draws), Arms(reads, lambda item: item)
@@ -219,9 +211,7 @@ def _explored(name: str, read: ArmRead, none: ArmRead, draws: Draws) -> Explored
     )
 
 
-def _with_claims(
-    found: ExplorationFound, reads: Mapping[str, ArmRead], draws: Draws
-) -> ExplorationFound:
+def _with_claims(found: ExplorationFound, reads: Mapping[str, ArmRead], draws: Draws) -> ExplorationFound:
     parity = parity_of(reads.values())
     trained = {name: Training(found.data, items_seen(read)) for name, read in reads.items()}
 

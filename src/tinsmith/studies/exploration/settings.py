@@ -25,17 +25,12 @@ _RATES: Final = MappingProxyType({Size.SMALLEST: 6e-4, Size.NANO: 6e-4, Size.SMA
 
 
 def _arm(name: str, words: str, ratio: str, pays: Pays = Pays.COVERAGE) -> TaskArm:
-    return TaskArm(
-        name=name, words=words, rates=_RATES, keys={"interleave": ratio, "pays": pays.value}
-    )
+    return TaskArm(name=name, words=words, rates=_RATES, keys={"interleave": ratio, "pays": pays.value})
 
 
 ARMS: Final = (
     _arm(NONE, "task alone", NO_RATIO),
-    *(
-        _arm(ratio.replace(":", "-"), f"explores {ratio}", ratio)
-        for ratio in ("10:1", _RATIO, "2:1", "1:1")
-    ),
+    *(_arm(ratio.replace(":", "-"), f"explores {ratio}", ratio) for ratio in ("10:1", _RATIO, "2:1", "1:1")),
     _arm(CONTROL, "5:1, paid by chance", _RATIO, Pays.CHANCE),
 )
 """The ratios of task to exploration, and the control: exploration that is paid whatever is seen."""
@@ -83,9 +78,7 @@ SIZES: Final[Sizes] = MappingProxyType(
 
 _SIZED: Final = sized_keys(STUDY, (), [key.name for key in KEYS if key.name != "pays"])
 STUDY_KEYS: Final = replace(
-    _SIZED,
-    passed_on=_SIZED.passed_on - {"interleave"},
-    set_by_study=_SIZED.set_by_study | {"interleave", "pays"},
+    _SIZED, passed_on=_SIZED.passed_on - {"interleave"}, set_by_study=_SIZED.set_by_study | {"interleave", "pays"}
 )
 
 

@@ -31,9 +31,7 @@ from tinsmith.types.errors import ConfigError
 from tinsmith.types.fingerprints import file_sha256
 
 NAME: Final = "house"
-QUESTION: Final = (
-    "Does the model find keys in houses that it has not seen, and look around in them?"
-)
+QUESTION: Final = "Does the model find keys in houses that it has not seen, and look around in them?"
 _HOW: Final = (
     f"You are in a house with doors: {' '.join(DOORS)}. Reply with one action and nothing else: '{OPEN} DOOR' names "
     f"what is behind it, '{OPEN} HOLDER' looks into that, '{STOP}' ends. You have {MOST_REPLIES} actions.\n\n"
@@ -108,9 +106,7 @@ def _chance(visit: Visit, said: Sequence[str]) -> float:
 def _made(values: Mapping[str, Value]) -> Task:
     pays = str(values["pays"])
     if pays not in list(Pays):
-        raise ConfigError(
-            "a visit cannot earn this", field="pays", value=pays, allowed=", ".join(Pays)
-        )
+        raise ConfigError("a visit cannot earn this", field="pays", value=pays, allowed=", ".join(Pays))
     explain = bool(values["explain"])
 
     def earned(visit: Visit, said: Sequence[str]) -> float:
@@ -121,10 +117,7 @@ def _made(values: Mapping[str, Value]) -> Task:
     return Task(
         name=NAME,
         question=QUESTION,
-        items=[
-            *visits(TRAIN_ITEMS, Kind.ERRAND, "train"),
-            *visits(TRAIN_ITEMS, Kind.EXPLORE, "train"),
-        ],
+        items=[*visits(TRAIN_ITEMS, Kind.ERRAND, "train"), *visits(TRAIN_ITEMS, Kind.EXPLORE, "train")],
         held_out=[one for kind in Kind for one in visits(HELD_OUT, kind, "held")],
         aside=lambda visit: visit.kind is Kind.EXPLORE,
         prompt=lambda visit: _asked(visit, explain=explain),

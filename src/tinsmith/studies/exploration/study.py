@@ -16,9 +16,7 @@ from tinsmith.studies.exploration.settings import exploration_study
 from tinsmith.studies.exploration.story import sentences
 
 
-def run_exploration(
-    given: Mapping[str, str], say: Say, *, run: RunCells = run_cells, draws: Draws = DRAWS
-) -> Path:
+def run_exploration(given: Mapping[str, str], say: Say, *, run: RunCells = run_cells, draws: Draws = DRAWS) -> Path:
     """Run what has not been run, and write values, tables and page; return the study's folder.
 
     Raises:

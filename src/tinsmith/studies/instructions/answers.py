@@ -18,16 +18,10 @@ from tinsmith.types.seeds import derive
 
 _ATTEMPTS: Final = 10
 """So many of each length."""
-_WANTED: Final[Mapping[Length, tuple[int, int]]] = {
-    Length.FULL: (3, 4),
-    Length.SHORT: (2, 3),
-    Length.BARE: (1, 1),
-}
+_WANTED: Final[Mapping[Length, tuple[int, int]]] = {Length.FULL: (3, 4), Length.SHORT: (2, 3), Length.BARE: (1, 1)}
 """Sentences of an answer, at least and at most, if its instructions do not ask for more."""
 
-NOT_BUILT: Final = frozenset(
-    {"words:vowel", "words:consonants", "words:alphabet", "words:prime_lengths"}
-)
+NOT_BUILT: Final = frozenset({"words:vowel", "words:consonants", "words:alphabet", "words:prime_lengths"})
 """Kinds that ask for other words altogether; no answer to them is built."""
 
 

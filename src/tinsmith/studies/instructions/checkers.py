@@ -39,20 +39,14 @@ def described(kind: str, kwargs: Mapping[str, Any]) -> str:
     return str(_checkers()[kind](kind).build_description(**kwargs)).strip()
 
 
-def followed(
-    prompt: str, kinds: Sequence[str], kwargs: Sequence[Mapping[str, Any]], answer: str
-) -> Followed:
+def followed(prompt: str, kinds: Sequence[str], kwargs: Sequence[Mapping[str, Any]], answer: str) -> Followed:
     """Check an answer; an empty one follows nothing."""
     from if_verifiable.common import evaluate_instructions
 
-    found, _ = evaluate_instructions(
-        answer, list(kinds), [dict(each) for each in kwargs], prompt, _checkers()
-    )
+    found, _ = evaluate_instructions(answer, list(kinds), [dict(each) for each in kwargs], prompt, _checkers())
     if not found:
         return Followed((False,) * len(kinds), (False,) * len(kinds))
-    return Followed(
-        tuple(bool(one.strict_pass) for one in found), tuple(bool(one.loose_pass) for one in found)
-    )
+    return Followed(tuple(bool(one.strict_pass) for one in found), tuple(bool(one.loose_pass) for one in found))
 
 
 @cache
@@ -62,9 +56,7 @@ def _checkers() -> dict[str, Any]:
     import nltk
     from if_verifiable.ifeval.instructions_registry import INSTRUCTION_DICT as ifeval
 
-    langdetect.DetectorFactory.seed = (
-        0  # else it draws, and the same text has now this language, now that
-    )
+    langdetect.DetectorFactory.seed = 0  # else it draws, and the same text has now this language, now that
     download, nltk.download = nltk.download, _no_download
     try:
         from if_verifiable.ifbench.instructions_registry import INSTRUCTION_DICT as ifbench

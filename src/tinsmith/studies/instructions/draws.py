@@ -60,12 +60,7 @@ def draw(pool: Pools, random: Random, *, fewest: int, most: int) -> dict[str, An
     words = random.sample(data("prompts.json")["words"], len(data("prompts.json")["words"]))
     kwargs = [_arguments(kind, request, words, random) for kind in taken]
     told = [described(kind, each) for kind, each in zip(taken, kwargs, strict=True)]
-    return {
-        "request": request,
-        "kinds": taken,
-        "kwargs": kwargs,
-        "prompt": " ".join([request, *told]),
-    }
+    return {"request": request, "kinds": taken, "kwargs": kwargs, "prompt": " ".join([request, *told])}
 
 
 def _together(one: str, other: str) -> bool:
@@ -79,9 +74,7 @@ def _together(one: str, other: str) -> bool:
 def _arguments(kind: str, request: str, words: list[str], random: Random) -> Kwargs:
     """Draw what an instruction says; no word comes twice in a prompt."""
     kinds = data("kinds.json")
-    drawn: Mapping[str, Any] = next(
-        kinds[part.value][kind] for part in Suite.BOTH.parts if kind in kinds[part.value]
-    )
+    drawn: Mapping[str, Any] = next(kinds[part.value][kind] for part in Suite.BOTH.parts if kind in kinds[part.value])
     return {name: _argument(how, request, words, random) for name, how in drawn.items()}
 
 
@@ -102,9 +95,7 @@ def _argument(how: Drawn, request: str, words: list[str], random: Random) -> Dra
 def _split(all_of: Sequence[str], random: Random) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Return most of them, and the rest, each in its old order."""
     apart = set(random.sample(list(all_of), len(all_of) // _HELD_OUT))
-    return tuple(one for one in all_of if one not in apart), tuple(
-        one for one in all_of if one in apart
-    )
+    return tuple(one for one in all_of if one not in apart), tuple(one for one in all_of if one in apart)
 
 
 @cache

@@ -30,10 +30,7 @@ def laid_out(sentences: Sequence[str], rules: Rules, telling: Telling) -> str:
         if kind in rules:
             text = layout(marked, rules[kind], telling)
     for kind, frame in _FRAMES.items():
-        if (
-            kind == "detectable_format:title"
-            and rules.get(_FIRST_WORD, {}).get("nth_paragraph") == 1
-        ):
+        if kind == "detectable_format:title" and rules.get(_FIRST_WORD, {}).get("nth_paragraph") == 1:
             text = f"{text}\n{_title(telling)}"
         elif kind in rules:
             text = frame(text, rules[kind], telling)
@@ -70,11 +67,7 @@ def _highlighted(sentences: list[str], kwargs: Kwargs, _telling: Telling) -> lis
     """Highlight the last word of as many sentences, or more words of a single one."""
     words = [sentence.split() for sentence in sentences]
     places = sorted(
-        (
-            (len(line) - place, number, place)
-            for number, line in enumerate(words)
-            for place in range(len(line))
-        )
+        ((len(line) - place, number, place) for number, line in enumerate(words) for place in range(len(line)))
     )
     for _, number, place in places[: kwargs["num_highlights"]]:
         word = words[number][place]
@@ -111,9 +104,7 @@ def _paragraph_with_word(sentences: Sequence[str], kwargs: Kwargs, telling: Tell
 
 def _sections(sentences: Sequence[str], kwargs: Kwargs, _telling: Telling) -> str:
     blocks = _blocks(sentences, kwargs["num_sections"])
-    return "\n".join(
-        f"{kwargs['section_spliter']} {number + 1}\n{block}" for number, block in enumerate(blocks)
-    )
+    return "\n".join(f"{kwargs['section_spliter']} {number + 1}\n{block}" for number, block in enumerate(blocks))
 
 
 def _language(_sentences: Sequence[str], kwargs: Kwargs, telling: Telling) -> str:
@@ -131,9 +122,7 @@ def _around(sentences: Sequence[str], _kwargs: Kwargs, telling: Telling) -> str:
 
 def _template(sentences: Sequence[str], _kwargs: Kwargs, _telling: Telling) -> str:
     names = ("My Answer", "My Conclusion", "Future Outlook")
-    return " ".join(
-        f"{name}: {block}" for name, block in zip(names, _blocks(sentences, 3), strict=True)
-    )
+    return " ".join(f"{name}: {block}" for name, block in zip(names, _blocks(sentences, 3), strict=True))
 
 
 def _bullets_after(sentences: Sequence[str], _kwargs: Kwargs, _telling: Telling) -> str:

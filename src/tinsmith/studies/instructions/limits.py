@@ -58,10 +58,7 @@ def can_be_followed(item: Mapping[str, Any]) -> bool:
     """Say whether an answer can follow all of an item's instructions, and name its topic."""
     rules, given = rules_of(item), dict(rules_of(item))
     demanded = [
-        text
-        for kind, kwargs in rules
-        if kind in _DEMANDS and not _at_most(kwargs)
-        for text in _DEMANDS[kind](kwargs)
+        text for kind, kwargs in rules if kind in _DEMANDS and not _at_most(kwargs) for text in _DEMANDS[kind](kwargs)
     ]
     section = given.get("detectable_format:multiple_sections", {}).get("section_spliter", "")
     if section and "change_case:english_lowercase" in given:

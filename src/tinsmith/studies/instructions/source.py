@@ -47,15 +47,8 @@ _KEYS: Final = (
     OwnKey(name="most", kind=int, default=3, words="Instructions in a prompt, at most."),
     OwnKey(name="items", kind=int, default=500, words="Prompts to train on."),
     OwnKey(name="held_out_items", kind=int, default=100, words="Prompts never trained on."),
-    OwnKey(
-        name="draw_seed", kind=int, default=0, words="The prompts and the split are drawn from it."
-    ),
-    OwnKey(
-        name="strict",
-        kind=float,
-        default=0.5,
-        words="What following everything earns, as it stands.",
-    ),
+    OwnKey(name="draw_seed", kind=int, default=0, words="The prompts and the split are drawn from it."),
+    OwnKey(name="strict", kind=float, default=0.5, words="What following everything earns, as it stands."),
     OwnKey(
         name="loose",
         kind=float,
@@ -91,9 +84,7 @@ def _made(values: Mapping[str, Value]) -> Task:
     seed = int(values["draw_seed"])
     sides = pools(suite, seed, new_kinds=new_kinds)
     items: list[list[dict[str, Any]]] = []
-    for pool, side, key in zip(
-        sides, ("train", "held_out"), ("items", "held_out_items"), strict=True
-    ):
+    for pool, side, key in zip(sides, ("train", "held_out"), ("items", "held_out_items"), strict=True):
         random = Random(f"{seed} {side}")
         items.append(_drawn(pool, random, key, int(values[key]), fewest, most))
 
@@ -122,9 +113,7 @@ def _made(values: Mapping[str, Value]) -> Task:
     )
 
 
-def _drawn(
-    pool: Pools, random: Random, key: str, count: int, fewest: int, most: int
-) -> list[dict[str, Any]]:
+def _drawn(pool: Pools, random: Random, key: str, count: int, fewest: int, most: int) -> list[dict[str, Any]]:
     """Draw so many different items, each of which can be answered: what it asks for is not at odds.
 
     Raises:
@@ -150,9 +139,7 @@ def _one_of(key: str, kind: type[Choice], values: Mapping[str, Value]) -> Choice
         return kind(str(values[key]))
     except ValueError:
         allowed = ", ".join(one.value for one in kind)
-        raise ConfigError(
-            "there is no such choice", field=key, value=values[key], allowed=allowed
-        ) from None
+        raise ConfigError("there is no such choice", field=key, value=values[key], allowed=allowed) from None
 
 
 def _checked(item: Mapping[str, Any], text: str) -> Followed:

@@ -58,9 +58,7 @@ class Telling:
         if self.length is Length.SHORT or len(words) > len(stored["with_word"]):
             return [f"{as_first(' and '.join(phrases))}."]
         forms = self.random.sample(stored["with_word"], len(words))
-        return [
-            form.replace("{phrase}", phrase) for form, phrase in zip(forms, phrases, strict=True)
-        ]
+        return [form.replace("{phrase}", phrase) for form, phrase in zip(forms, phrases, strict=True)]
 
     def with_letter(self, letter: str, times: int) -> str:
         """Return a sentence that has a letter often."""
@@ -99,34 +97,22 @@ def _placeholders(kwargs: Kwargs, telling: Telling) -> list[str]:
 
 def _five(kwargs: Kwargs, telling: Telling) -> list[str]:
     words = [kwargs[f"keyword{place + 1}"] for place in range(len(_MULTIPLE))]
-    return telling.with_words(
-        [word for word, times in zip(words, _MULTIPLE, strict=True) for _ in range(times)]
-    )
+    return telling.with_words([word for word, times in zip(words, _MULTIPLE, strict=True) for _ in range(times)])
 
 
 _SENTENCES: Final[Mapping[str, Callable[[Kwargs, Telling], list[str]]]] = {
     "keywords:existence": lambda given, telling: telling.with_words(given["keywords"]),
-    "keywords:frequency": lambda given, telling: telling.with_words(
-        [given["keyword"]] * given["frequency"]
-    ),
+    "keywords:frequency": lambda given, telling: telling.with_words([given["keyword"]] * given["frequency"]),
     "detectable_content:number_placeholders": _placeholders,
-    "count:conjunctions": lambda _given, _telling: [
-        "It is slow and quiet but never dull or cold for those who care."
-    ],
-    "count:person_names": lambda given, _telling: [
-        f"I learned it from {' and '.join(_NAMES[: given['N']])}."
-    ],
+    "count:conjunctions": lambda _given, _telling: ["It is slow and quiet but never dull or cold for those who care."],
+    "count:person_names": lambda given, _telling: [f"I learned it from {' and '.join(_NAMES[: given['N']])}."],
     "count:numbers": lambda given, _telling: [
         f"Do it {' or '.join(str(number + 2) for number in range(given['N']))} times."
     ],
     "count:pronouns": lambda _given, _telling: ["You and I know that we love it as they do."],
-    "count:punctuation": lambda _given, _telling: [
-        "Why not?! Look; one thing is sure: it is good, is it not? Yes!"
-    ],
+    "count:punctuation": lambda _given, _telling: ["Why not?! Look; one thing is sure: it is good, is it not? Yes!"],
     "count:keywords_multiple": _five,
-    "format:parentheses": lambda _given, _telling: [
-        "There is a lot to say (and [more {and yet (more [and so on])}])."
-    ],
+    "format:parentheses": lambda _given, _telling: ["There is a lot to say (and [more {and yet (more [and so on])}])."],
     "format:quotes": lambda _given, _telling: [
         'One old man told us "my father always said \'hear the word "patience" and keep it\'".'
     ],

@@ -43,10 +43,7 @@ def _topics() -> dict[str, Topic]:
     openings = data("sentences.json")["openings"]
     return {
         form.format(topic=name): Topic(
-            names=(name, *said["short"]),
-            openings=tuple(begun),
-            facts=tuple(said["facts"]),
-            languages=said["in"],
+            names=(name, *said["short"]), openings=tuple(begun), facts=tuple(said["facts"]), languages=said["in"]
         )
         for form, begun in zip(forms, openings, strict=True)
         for name, said in data("topics.json").items()

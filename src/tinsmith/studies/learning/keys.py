@@ -16,9 +16,7 @@ from tinsmith.lab.user_task.kinds import TASK_KINDS
 from tinsmith.lab.user_task.source import OwnKey
 from tinsmith.types.errors import ConfigError
 
-QUESTION: Final = (
-    "What do supervised training, RL, and one after the other teach of a task, at equal effort?"
-)
+QUESTION: Final = "What do supervised training, RL, and one after the other teach of a task, at equal effort?"
 REWARD: Final = "reward"
 """The score that every task has."""
 
@@ -49,11 +47,7 @@ WORDS: Final[Mapping[ArmName, str]] = MappingProxyType(
 """In the order of the page."""
 
 CONTROLS: Final[Mapping[ArmName, ArmName]] = MappingProxyType(
-    {
-        ArmName.SFT: ArmName.SHUFFLED_SFT,
-        ArmName.RL: ArmName.SHUFFLED,
-        ArmName.SFT_THEN_RL: ArmName.SHUFFLED_SFT_THEN_RL,
-    }
+    {ArmName.SFT: ArmName.SHUFFLED_SFT, ArmName.RL: ArmName.SHUFFLED, ArmName.SFT_THEN_RL: ArmName.SHUFFLED_SFT_THEN_RL}
 )
 """Of each way to train, the same way on shuffled labels."""
 
@@ -91,9 +85,7 @@ _KEYS: Final = StudyKeys(
         GENERATOR,
         StudyKey("out", "", "The study's folder; else runs/study-learning-TASK[-GENERATOR]."),
         StudyKey(
-            "arms",
-            "zero_shot,sft,rl,sft_then_rl,shuffled",
-            f"Of {', '.join(ArmName)}; without right answers RL's.",
+            "arms", "zero_shot,sft,rl,sft_then_rl,shuffled", f"Of {', '.join(ArmName)}; without right answers RL's."
         ),
         StudyKey("score", REWARD, "What is claimed on: reward, or one of the task's metrics."),
         StudyKey("seeds", "1,2,3", "That are reported."),
@@ -134,11 +126,6 @@ def learning_keys(presets: Mapping[str, str], own: Sequence[OwnKey] = ()) -> Stu
             fix="give the argument of task() another name",
         )
     changed = tuple(
-        replace(key, default=presets.get(key.name, key.default)) if key.name in presets else key
-        for key in _KEYS.own
+        replace(key, default=presets.get(key.name, key.default)) if key.name in presets else key for key in _KEYS.own
     )
-    return replace(
-        _KEYS,
-        own=changed,
-        passed_on=_KEYS.passed_on | {key.name for key in own},
-    )
+    return replace(_KEYS, own=changed, passed_on=_KEYS.passed_on | {key.name for key in own})

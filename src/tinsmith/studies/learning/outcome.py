@@ -27,10 +27,7 @@ TunedArms = Mapping[str, TunedArm]
 
 
 def read_outcome(
-    settings: LearningSettings,
-    tuned: TunedArms,
-    by_size: Mapping[int, TunedArms],
-    draws: Draws,
+    settings: LearningSettings, tuned: TunedArms, by_size: Mapping[int, TunedArms], draws: Draws
 ) -> Outcome:
     """Read the finished runs.
 
@@ -46,9 +43,7 @@ def read_outcome(
         found=found,
         sentences=told,
         seconds=seconds,
-        page=learning_page(
-            found, told, reads, {WORDS[ArmName(name)]: one for name, one in seconds.items()}
-        ),
+        page=learning_page(found, told, reads, {WORDS[ArmName(name)]: one for name, one in seconds.items()}),
     )
 
 
@@ -91,9 +86,7 @@ def _found(
     )
 
 
-def _arm(
-    settings: LearningSettings, name: ArmName, tuned: TunedArms, read: ArmRead, draws: Draws
-) -> LearnedArm:
+def _arm(settings: LearningSettings, name: ArmName, tuned: TunedArms, read: ArmRead, draws: Draws) -> LearnedArm:
     one = tuned[name]
     assert one.rate is not None, "it is trained"
     own = one.arm.keys.get("sft_learning_rate")
@@ -112,9 +105,7 @@ def _read(name: ArmName, tuned: TunedArm) -> ArmRead:
     return read_runs(WORDS[name], [cell.folder for cell in tuned.cells])
 
 
-def _all_sized(
-    settings: LearningSettings, by_size: Mapping[int, TunedArms], draws: Draws
-) -> tuple[Sized, ...]:
+def _all_sized(settings: LearningSettings, by_size: Mapping[int, TunedArms], draws: Draws) -> tuple[Sized, ...]:
     found = [
         sized(name, size, _read(name, arms[name]), settings.score, draws.tables)
         for size, arms in by_size.items()
@@ -134,9 +125,7 @@ def _require_same_items(reads: Sequence[ArmRead]) -> None:
     first = {(one.id, one.prompt) for one in reads[0].reads[0].task.items}
     for read in reads[1:]:
         if {(one.id, one.prompt) for one in read.reads[0].task.items} != first:
-            raise DataError(
-                "arms of one study are evaluated on the same items", field="cells", value=read.words
-            )
+            raise DataError("arms of one study are evaluated on the same items", field="cells", value=read.words)
 
 
 def _seconds(read: ArmRead) -> Seconds:

@@ -8,12 +8,7 @@ from typing import Final
 from tinsmith.lab.results.claim_tables import claims_table
 from tinsmith.lab.results.drawn_metrics import last_values
 from tinsmith.lab.results.judging import of_claim
-from tinsmith.lab.study.page import (
-    hashes_section,
-    seconds_section,
-    settings_section,
-    study_document,
-)
+from tinsmith.lab.study.page import hashes_section, seconds_section, settings_section, study_document
 from tinsmith.lab.study.results import Seconds
 from tinsmith.lab.study.task_arms import ArmRead
 from tinsmith.lab.study.tried_rates import Tried, rate_words
@@ -36,16 +31,7 @@ from tinsmith.pages.document import (
 from tinsmith.pages.dots import Dots, Panel, dots_svg
 from tinsmith.pages.measures import Measure
 from tinsmith.pages.palette import series_mark
-from tinsmith.pages.tables import (
-    Cell,
-    Table,
-    absent,
-    measured,
-    number,
-    table_of,
-    text,
-    whole,
-)
+from tinsmith.pages.tables import Cell, Table, absent, measured, number, table_of, text, whole
 from tinsmith.pages.wording import p_words, signed
 from tinsmith.studies.learning.headline import headline
 from tinsmith.studies.learning.keys import CONTROLS, TRAINED, WORDS, ArmName
@@ -65,10 +51,7 @@ _EFFORT: Final = (
 
 
 def learning_page(
-    found: LearningFound,
-    sentences: tuple[str, ...],
-    reads: Mapping[ArmName, ArmRead],
-    seconds: Mapping[str, Seconds],
+    found: LearningFound, sentences: tuple[str, ...], reads: Mapping[ArmName, ArmRead], seconds: Mapping[str, Seconds]
 ) -> Document:
     """Return the page."""
     return study_document(
@@ -112,16 +95,9 @@ def _before_and_after(found: LearningFound) -> Block:
     moved = [arm.of(found.score) for arm in found.arms]
     none = [None] * len(found.baselines)
     before: list[Measure | None] = [*(one and one.before for one in moved), *none]
-    after: list[Measure | None] = [
-        *(one and one.after for one in moved),
-        *(one.score for one in found.baselines),
-    ]
+    after: list[Measure | None] = [*(one and one.after for one in moved), *(one.score for one in found.baselines)]
     ends = [
-        end
-        for one in (*before, *after)
-        if one is not None
-        for end in (one.value, one.low, one.high)
-        if end is not None
+        end for one in (*before, *after) if one is not None for end in (one.value, one.low, one.high) if end is not None
     ]
     name = shown_measure(found.score)
     panel = Panel(
@@ -131,8 +107,7 @@ def _before_and_after(found: LearningFound) -> Block:
         low=min(ends, default=0.0) if min(ends, default=0.0) < 0.0 else 0.0,
     )
     told = "; ".join(
-        f"{row} {'missing' if one is None else f'{one.value:.3f}'}"
-        for row, one in zip(rows, after, strict=True)
+        f"{row} {'missing' if one is None else f'{one.value:.3f}'}" for row, one in zip(rows, after, strict=True)
     )
     svg = dots_svg("arms", f"{name} after training. {told}.", rows, [panel], width=7.2)
     return drawn(svg, "Missing: nothing was evaluated.")
@@ -172,9 +147,7 @@ def _finding(one: Moved) -> str:
 
 
 def _signed(one: Measure) -> Cell:
-    under = (
-        "" if one.low is None or one.high is None else f"{signed(one.low)} to {signed(one.high)}"
-    )
+    under = "" if one.low is None or one.high is None else f"{signed(one.low)} to {signed(one.high)}"
     return Cell(text=signed(one.value), under=under, number=True)
 
 
@@ -271,10 +244,7 @@ def _forgetting(found: LearningFound) -> Block:
         found.arms,
         ("Arm", lambda arm: text(arm.words, rate_of(arm))),
         ("texts", lambda arm: whole(arm.forgotten and arm.forgotten.num_texts)),
-        (
-            "change|nats a token",
-            lambda arm: absent() if arm.forgotten is None else _signed(arm.forgotten.change),
-        ),
+        ("change|nats a token", lambda arm: absent() if arm.forgotten is None else _signed(arm.forgotten.change)),
     )
 
 
@@ -287,13 +257,7 @@ def _answers(reads: Mapping[ArmName, ArmRead]) -> Sequence[Block]:
         f"{min(SHOWN, len(ids))} held-out items, drawn whatever was answered; of each the first sampled answer in the "
         "runs with the first seed. Before training all runs are one model; where they drew the same, it stands once."
     )
-    return [
-        chosen,
-        *(
-            Example(name, [prompt_block(prompts[name])], _side_by_side(reads, name))
-            for name in ids[:SHOWN]
-        ),
-    ]
+    return [chosen, *(Example(name, [prompt_block(prompts[name])], _side_by_side(reads, name)) for name in ids[:SHOWN])]
 
 
 def _side_by_side(reads: Mapping[ArmName, ArmRead], item: str) -> list[Reply]:

@@ -11,12 +11,7 @@ from tinsmith.lab.study.task_arms import ArmRead, parity_of
 from tinsmith.pages.measures import Measure, from_estimate
 from tinsmith.stats.estimates import Bootstrap, Difference
 from tinsmith.stats.gate.claim import Claim, Training
-from tinsmith.stats.gate.mean_claims import (
-    MeanBeats,
-    MeanLearned,
-    judge_mean_beats,
-    judge_mean_learned,
-)
+from tinsmith.stats.gate.mean_claims import MeanBeats, MeanLearned, judge_mean_beats, judge_mean_learned
 from tinsmith.stats.mean_runs import MeanRuns, mean_difference
 from tinsmith.stats.significance import holm
 from tinsmith.studies.learning.keys import CONTROLS, TRAINED, WORDS, ArmName
@@ -127,14 +122,7 @@ class LearningFound(StudyValues):
 
 
 def learned_arm(
-    name: ArmName,
-    read: ArmRead,
-    *,
-    rate: float,
-    sft_rate: float | None,
-    effort: Effort,
-    score: str,
-    draws: Bootstrap,
+    name: ArmName, read: ArmRead, *, rate: float, sft_rate: float | None, effort: Effort, score: str, draws: Bootstrap
 ) -> LearnedArm:
     """Return what an arm gained and forgot; p is not corrected yet."""
     looks = [(step, read.at(step, score)) for step in read.steps]
@@ -206,12 +194,7 @@ def corrected_over_arms(arms: Sequence[LearnedArm], score: str) -> tuple[Learned
         for (name, one), p_holm in zip(family, p_values, strict=True):
             corrected[name, one.name, one.greedy] = p_holm
     return tuple(
-        replace(
-            arm,
-            moved=tuple(
-                replace(one, p_holm=corrected[arm.arm, one.name, one.greedy]) for one in arm.moved
-            ),
-        )
+        replace(arm, moved=tuple(replace(one, p_holm=corrected[arm.arm, one.name, one.greedy]) for one in arm.moved))
         for arm in arms
     )
 
@@ -230,8 +213,7 @@ def baseline_scores(read: ArmRead, score: str, draws: Bootstrap) -> tuple[Baseli
     """Return what the task's baselines have, in its order."""
     found = [(one.name, read.baseline(one.name, score)) for one in read.reads[0].task.baselines]
     return tuple(
-        BaselineScore(name=name, score=None if values is None else _estimate(values, draws))
-        for name, values in found
+        BaselineScore(name=name, score=None if values is None else _estimate(values, draws)) for name, values in found
     )
 
 
@@ -253,9 +235,7 @@ def judged(
         if end is None or start is None:
             continue
         untrained = Training(data[name], 0)
-        found = [
-            reads[name].baseline(one.name, score) for one in reads[name].reads[0].task.baselines
-        ]
+        found = [reads[name].baseline(one.name, score) for one in reads[name].reads[0].task.baselines]
         baselines = tuple(one for one in found if one is not None)
         family.append(
             MeanBeats(
@@ -278,13 +258,7 @@ def judged(
             for one in baselines
         ]
         family += [
-            MeanBeats(
-                first=end,
-                second=second,
-                metric=_shown(score),
-                training=(seen[name], seen[other]),
-                parity=parity,
-            )
+            MeanBeats(first=end, second=second, metric=_shown(score), training=(seen[name], seen[other]), parity=parity)
             for other in trained[:place]
             if (second := ends[other]) is not None
         ]

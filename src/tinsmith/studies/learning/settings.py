@@ -22,16 +22,7 @@ from tinsmith.lab.user_task.chosen_items import Examined
 from tinsmith.lab.user_task.entry import OpenedTask, UserTaskEntry
 from tinsmith.lab.user_task.opening import open_task
 from tinsmith.lab.user_task.source import TaskSource
-from tinsmith.studies.learning.keys import (
-    CONTROLS,
-    QUESTION,
-    REWARD,
-    RL_KEYS,
-    TRAINED,
-    WORDS,
-    ArmName,
-    learning_keys,
-)
+from tinsmith.studies.learning.keys import CONTROLS, QUESTION, REWARD, RL_KEYS, TRAINED, WORDS, ArmName, learning_keys
 from tinsmith.types.errors import ConfigError
 
 _BY_REWARD: Final[Mapping[str, str]] = MappingProxyType({"kind": Kind.TASK.value, "sft_steps": "0"})
@@ -129,16 +120,12 @@ class LearningSettings:
         apart, own = {**keys, "examined": Examined.VALIDATION.value}, self.own
         if any(key.name == _EVALUATE for key in self.source.keys):
             apart, own = keys, {**own, _EVALUATE: Examined.VALIDATION.value}
-        return replace(
-            made, tuned_as=self._made(f"{name}-validation", made.words, rates, apart, own)
-        )
+        return replace(made, tuned_as=self._made(f"{name}-validation", made.words, rates, apart, own))
 
     def first_arms(self) -> tuple[StudyArm, ...]:
         """Return SFT and RL, whose rates the others take."""
         tried = {ArmName.SFT: self.sft_rates, ArmName.RL: self.rl_rates}
-        return tuple(
-            self.arm(name, rates, rates[0]) for name, rates in tried.items() if name in self.arms
-        )
+        return tuple(self.arm(name, rates, rates[0]) for name, rates in tried.items() if name in self.arms)
 
     def later_arms(self, *, sft: float, rl: float) -> tuple[StudyArm, ...]:
         """Return the arms that the rates of SFT and RL decide on."""
@@ -161,12 +148,7 @@ class LearningSettings:
         )
 
     def _made(
-        self,
-        name: str,
-        words: str,
-        rates: tuple[float, ...],
-        keys: Mapping[str, str],
-        own: Mapping[str, str],
+        self, name: str, words: str, rates: tuple[float, ...], keys: Mapping[str, str], own: Mapping[str, str]
     ) -> StudyArm:
         rated = {**keys, "learning_rate": repr(rates[0])}
         plan = open_task(self.source, {**own, **self.study.shared, **rated})
@@ -211,20 +193,14 @@ def learning_settings(
     rewarded = {key: value for key, value in passed_on.items() if key in RL_KEYS}
     shared = {key: value for key, value in passed_on.items() if key not in RL_KEYS}
     shared = {"watch_forgetting": "true", "split_seed": "0", **shared}
-    by_reward = open_task(
-        source, {**own, **shared, **_BY_REWARD, **_count_keys(given), **_first(given, "rl_rates")}
-    )
+    by_reward = open_task(source, {**own, **shared, **_BY_REWARD, **_count_keys(given), **_first(given, "rl_rates")})
     opened = _opened(by_reward)
     arms = _arms(keys.value(given, "arms"))
     if "arms" not in given and opened.task.answer is None:
-        arms = tuple(
-            name for name in arms if name is ArmName.ZERO_SHOT or method_of(name) is ArmName.RL
-        )
+        arms = tuple(name for name in arms if name is ArmName.ZERO_SHOT or method_of(name) is ArmName.RL)
     efforts = _efforts(given, by_reward.settings)
     sft_rates, rl_rates = _rates(given, source, {**own, **shared}, by_reward, arms)
-    named = "-".join(
-        ["study-learning", _plain(task), *([given["generator"]] if "generator" in given else [])]
-    )
+    named = "-".join(["study-learning", _plain(task), *([given["generator"]] if "generator" in given else [])])
     out = given.get("out", f"runs/{named}")
     study = Study(name="study/learning", question=QUESTION, arms=(), shared=shared)
     settings = LearningSettings(
@@ -293,31 +269,20 @@ def _efforts(given: Mapping[str, str], usual: object) -> dict[ArmName, Effort]:
         )
     sides = {ArmName.SFT: (items, 0), ArmName.RL: (0, items), ArmName.SFT_THEN_RL: (half, half)}
     return {
-        name: Effort(
-            supervised=taught, batch_size=batch, rewarded=rewarded, groups_per_batch=groups
-        )
+        name: Effort(supervised=taught, batch_size=batch, rewarded=rewarded, groups_per_batch=groups)
         for name, (taught, rewarded) in sides.items()
     }
 
 
 def _rates(
-    given: Mapping[str, str],
-    source: TaskSource,
-    shared: Mapping[str, str],
-    by_reward: Plan,
-    arms: tuple[ArmName, ...],
+    given: Mapping[str, str], source: TaskSource, shared: Mapping[str, str], by_reward: Plan, arms: tuple[ArmName, ...]
 ) -> tuple[tuple[float, ...], tuple[float, ...]]:
     """Return the learning rates to try, by example and by reward; where none are given, the task's."""
     by_example = by_reward
     if any(method_of(name) is not ArmName.RL for name in arms if name is not ArmName.ZERO_SHOT):
-        by_example = open_task(
-            source, {**shared, "kind": Kind.TASK_SFT.value, **_first(given, "sft_rates")}
-        )
+        by_example = open_task(source, {**shared, "kind": Kind.TASK_SFT.value, **_first(given, "sft_rates")})
     usual = {"sft_rates": by_example, "rl_rates": by_reward}
-    sft, rl = (
-        learning_rates(key, given.get(key, repr(plan.settings.learning_rate)))
-        for key, plan in usual.items()
-    )
+    sft, rl = (learning_rates(key, given.get(key, repr(plan.settings.learning_rate))) for key, plan in usual.items())
     for key, found, arm in (("sft_rates", sft, ArmName.SFT), ("rl_rates", rl, ArmName.RL)):
         if len(found) > 1 and arm not in arms:
             raise ConfigError(
@@ -335,10 +300,7 @@ def _score(text: str, plan: Plan) -> str:
         return "total"
     if text not in metrics:
         raise ConfigError(
-            "the task has no such metric",
-            field="score",
-            value=text,
-            allowed=", ".join([REWARD, *metrics]),
+            "the task has no such metric", field="score", value=text, allowed=", ".join([REWARD, *metrics])
         )
     return f"metric/{text}"
 

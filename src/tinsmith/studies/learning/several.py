@@ -17,11 +17,7 @@ from tinsmith.studies.learning.story import shown_measure
 
 
 def several_document(
-    title: str,
-    question: str,
-    facts: Pairs,
-    outcomes: Mapping[str, Outcome],
-    checks: Sequence[Section],
+    title: str, question: str, facts: Pairs, outcomes: Mapping[str, Outcome], checks: Sequence[Section]
 ) -> Document:
     """Return the page.
 
@@ -36,9 +32,7 @@ def several_document(
         title=title,
         question=question,
         facts=facts,
-        sentences=[
-            f"{name}: {' '.join(headline(_found(each)))}" for name, each in outcomes.items()
-        ],
+        sentences=[f"{name}: {' '.join(headline(_found(each)))}" for name, each in outcomes.items()],
         beside=(_picture(outcomes),),
         sections=(*(_section(name, one) for name, one in outcomes.items()), *checks),
     )
@@ -60,8 +54,7 @@ def _picture(outcomes: Mapping[str, Outcome]) -> Block:
             after.append(None if moved is None else moved.after)
             best.append(max(known, key=lambda one: one.value, default=None))
     told = "; ".join(
-        f"{row} {'missing' if one is None else f'{one.value:.3f}'}"
-        for row, one in zip(rows, after, strict=True)
+        f"{row} {'missing' if one is None else f'{one.value:.3f}'}" for row, one in zip(rows, after, strict=True)
     )
     panel = Panel(
         title="held out, sampled; 95 % intervals over items",
@@ -77,9 +70,7 @@ def _picture(outcomes: Mapping[str, Outcome]) -> Block:
 
 def _section(name: str, outcome: Outcome) -> Section:
     answers = next(each for each in outcome.page.sections if each.anchor == ANSWERS)
-    more = Fold(
-        "The same with intervals, and what may not be claimed", [Bullets(outcome.sentences)]
-    )
+    more = Fold("The same with intervals, and what may not be claimed", [Bullets(outcome.sentences)])
     return Section(_found(outcome).task.replace("/", "-"), name, (more, *answers.blocks))
 
 

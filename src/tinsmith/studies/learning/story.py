@@ -50,10 +50,7 @@ def _gains(found: LearningFound) -> list[str]:
             continue
         line = f"{arm.words} takes it to {told(sampled.after)}: {_gain(sampled)}"
         if greedy is not None:
-            line += (
-                f"; answered greedily, from {greedy.before.value:.3f} to {greedy.after.value:.3f}: "
-                f"{_gain(greedy)}"
-            )
+            line += f"; answered greedily, from {greedy.before.value:.3f} to {greedy.after.value:.3f}: {_gain(greedy)}"
         told_of.append(f"{line}.")
     return told_of
 
@@ -93,19 +90,13 @@ def _ruled(claim: Claim) -> str:
 def _baselines(found: LearningFound) -> list[str]:
     failed = [one.name for one in found.baselines if one.score is None]
     there = [one for one in found.baselines if one.score is not None]
-    lines = (
-        [f"What the baselines {listed(failed)} have is not known: they failed."] if failed else []
-    )
+    lines = [f"What the baselines {listed(failed)} have is not known: they failed."] if failed else []
     if not there:
         return [*lines, *([] if failed else ["The task names no baseline without a model."])]
-    allowed = {
-        (claim.first, claim.second) for claim in found.beats if claim.verdict is Verdict.ALLOWED
-    }
+    allowed = {(claim.first, claim.second) for claim in found.beats if claim.verdict is Verdict.ALLOWED}
     for one in there:
         assert one.score is not None
-        above = [
-            arm.words for arm in found.arms if (arm.words, f"the baseline {one.name}") in allowed
-        ]
+        above = [arm.words for arm in found.arms if (arm.words, f"the baseline {one.name}") in allowed]
         shown = f"{listed(above)} beats it" if len(above) == 1 else f"{listed(above)} beat it"
         lines.append(
             f"The baseline {one.name} has {told(one.score)}: {shown if above else 'no arm is shown to beat it'}."
@@ -137,10 +128,7 @@ def _forgotten(found: LearningFound) -> list[str]:
     there = [(arm, arm.forgotten) for arm in found.arms if arm.forgotten is not None]
     if not there:
         return ["What was forgotten is not known: no general text was read."]
-    told_of = [
-        f"{arm.words} {_nats(one.change.value, one.change.low, one.change.high)}"
-        for arm, one in there
-    ]
+    told_of = [f"{arm.words} {_nats(one.change.value, one.change.low, one.change.high)}" for arm, one in there]
     return [
         f"On {counted(there[0][1].num_texts, 'general text')} that are not of the task, the mean log-probability of a "
         f"token changed, in nats: {'; '.join(told_of)}."
@@ -158,9 +146,7 @@ def _failed(found: LearningFound) -> list[str]:
     if not failures:
         return []
     rollouts = sum(arm.rollouts for arm in found.arms)
-    return [
-        f"{failures:,} of {counted(rollouts, 'rollout')} failed; they have no reward and are in no mean."
-    ]
+    return [f"{failures:,} of {counted(rollouts, 'rollout')} failed; they have no reward and are in no mean."]
 
 
 def _limits(found: LearningFound) -> list[str]:
@@ -173,11 +159,7 @@ def _limits(found: LearningFound) -> list[str]:
 
 
 def _without_control(found: LearningFound) -> list[ArmName]:
-    return [
-        name
-        for name, control in CONTROLS.items()
-        if found.arm(name) is not None and found.arm(control) is None
-    ]
+    return [name for name, control in CONTROLS.items() if found.arm(name) is not None and found.arm(control) is None]
 
 
 def rate_of(arm: LearnedArm) -> str:

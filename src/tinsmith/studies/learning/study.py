@@ -67,8 +67,7 @@ def learn(
     def conduct(stages: Stages) -> Outcome:
         tuned = stages.tune(study, study.arms)
         later = settings.later_arms(
-            sft=_rate(tuned, ArmName.SFT, settings.sft_rates),
-            rl=_rate(tuned, ArmName.RL, settings.rl_rates),
+            sft=_rate(tuned, ArmName.SFT, settings.sft_rates), rl=_rate(tuned, ArmName.RL, settings.rl_rates)
         )
         tuned |= stages.tune(study, later)
         stages.report(tuned)
@@ -97,15 +96,8 @@ def _sized(settings: LearningSettings, tuned: Tuned, stages: Stages) -> dict[int
     """Run every arm on every number of items."""
     found: dict[int, Tuned] = {}
     for size in settings.sizes:
-        arms = [
-            settings.sized(one.arm, one.rate, size)
-            for one in tuned.values()
-            if one.rate is not None
-        ]
-        found[size] = {
-            name: one
-            for name, one in zip(tuned, stages.tune(settings.study, arms).values(), strict=True)
-        }
+        arms = [settings.sized(one.arm, one.rate, size) for one in tuned.values() if one.rate is not None]
+        found[size] = {name: one for name, one in zip(tuned, stages.tune(settings.study, arms).values(), strict=True)}
         stages.report(found[size])
     return found
 
@@ -115,10 +107,7 @@ def _expected(settings: LearningSettings) -> list[StudyArm]:
     sft, rl = settings.sft_rates[0], settings.rl_rates[0]
     later = settings.later_arms(sft=sft, rl=rl)
     every = (*settings.first_arms(), *later)
-    return [
-        *later,
-        *(settings.sized(arm, arm.rates[0], size) for size in settings.sizes for arm in every),
-    ]
+    return [*later, *(settings.sized(arm, arm.rates[0], size) for size in settings.sizes for arm in every)]
 
 
 def _minutes(plan: Plan) -> float | None:

@@ -151,22 +151,14 @@ def agreement(
     return Agreement(
         writer=writer,
         decoding=decoding,
-        items=tuple(
-            _look(name, [place for at in some for place in places[at]])
-            for name, some in by_item.items()
-        ),
-        earned={
-            name: tuple(kept[at].answer.earned.total for at in some)
-            for name, some in by_item.items()
-        },
+        items=tuple(_look(name, [place for at in some for place in places[at]]) for name, some in by_item.items()),
+        earned={name: tuple(kept[at].answer.earned.total for at in some) for name, some in by_item.items()},
         failures=sum(map(len, groups)) - len(kept),
         shown={name: places[some[0]] for name, some in list(by_item.items())[:show]},
     )
 
 
-def _places(
-    pair: Pair, rollouts: Sequence[Rollout[UserItem, UserAnswer]]
-) -> list[tuple[Place, ...]]:
+def _places(pair: Pair, rollouts: Sequence[Rollout[UserItem, UserAnswer]]) -> list[tuple[Place, ...]]:
     """Return what became of every token that was written."""
     texts = [one.sequence() for one in rollouts]
     begins = [one.written().index(True) for one in rollouts]

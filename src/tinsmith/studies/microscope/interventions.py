@@ -116,9 +116,7 @@ def corrected(pair: Pair, lines: Sequence[Line], rule: Rule, writing: Writing) -
 def _round(pair: Pair, going: Sequence[_Open], rule: Rule, writing: Writing, turn: int) -> None:
     draws = [
         Draw(
-            prompt=one.text,
-            seed=derive(one.line.seed, "go on", turn),
-            max_tokens=writing.max_tokens - len(one.answer),
+            prompt=one.text, seed=derive(one.line.seed, "go on", turn), max_tokens=writing.max_tokens - len(one.answer)
         )
         for one in going
     ]
@@ -133,14 +131,7 @@ def _round(pair: Pair, going: Sequence[_Open], rule: Rule, writing: Writing, tur
             _Spot(at - begin, known(mine.entropy[at]), mine.argmax[at] != theirs.argmax[at])
             for at in range(begin + len(one.answer), len(text))
         )
-        place = next(
-            (
-                begin + spot.place
-                for spot in spots
-                if _applies(rule, one.line, spot, writing.threshold)
-            ),
-            None,
-        )
+        place = next((begin + spot.place for spot in spots if _applies(rule, one.line, spot, writing.threshold)), None)
         one.answer = list(text[begin:place])
         if place is None:
             one.over = True
@@ -153,18 +144,12 @@ def _round(pair: Pair, going: Sequence[_Open], rule: Rule, writing: Writing, tur
 
 
 def _instead(
-    pair: Pair,
-    cut: Sequence[tuple[_Open, tuple[int, ...], Spread]],
-    writing: Writing,
-    turn: int,
+    pair: Pair, cut: Sequence[tuple[_Open, tuple[int, ...], Spread]], writing: Writing, turn: int
 ) -> list[int]:
     """Return what the second would write at each cut: its most probable token, or one that it draws."""
     if writing.decoding is Decoding.GREEDY:
         return [known(theirs.argmax[len(text)]) for _, text, theirs in cut]
-    draws = [
-        Draw(prompt=text, seed=derive(one.line.seed, "instead", turn), max_tokens=1)
-        for one, text, _ in cut
-    ]
+    draws = [Draw(prompt=text, seed=derive(one.line.seed, "instead", turn), max_tokens=1) for one, text, _ in cut]
     found = pair.second.drawn(draws, temperature=writing.drawn_at, stop=writing.stop)
     return [tokens[0] for tokens in found]
 

@@ -15,14 +15,7 @@ from tinsmith.lab.user_task.items import UserItem
 from tinsmith.lab.user_task.scoring import Failed, score_group
 from tinsmith.lab.user_task.subject import UserSubject
 from tinsmith.studies.microscope.agreement import Agreement, Decoding, Pair, Writer, agreement
-from tinsmith.studies.microscope.interventions import (
-    Corrected,
-    Line,
-    Rule,
-    Writing,
-    control_places,
-    corrected,
-)
+from tinsmith.studies.microscope.interventions import Corrected, Line, Rule, Writing, control_places, corrected
 from tinsmith.types.seeds import derive
 
 SHOWN: Final = 6
@@ -68,23 +61,15 @@ class Looked(msgspec.Struct, frozen=True, kw_only=True):
 
     def agreement(self, writer: Writer, decoding: Decoding) -> Agreement:
         """Return what one of them wrote in one way."""
-        return next(
-            one for one in self.agreements if (one.writer, one.decoding) == (writer, decoding)
-        )
+        return next(one for one in self.agreements if (one.writer, one.decoding) == (writer, decoding))
 
     def intervention(self, rule: Rule, decoding: Decoding) -> Intervention:
         """Return what a rule came to."""
-        return next(
-            one for one in self.interventions if (one.rule, one.decoding) == (rule, decoding)
-        )
+        return next(one for one in self.interventions if (one.rule, one.decoding) == (rule, decoding))
 
 
 def look(
-    pair: Pair,
-    subject: UserSubject,
-    items: Sequence[UserItem],
-    settings: LookSettings,
-    names: tuple[str, str],
+    pair: Pair, subject: UserSubject, items: Sequence[UserItem], settings: LookSettings, names: tuple[str, str]
 ) -> Looked:
     """Look at two policies.
 
@@ -94,20 +79,14 @@ def look(
     itself = Pair(pair.second, pair.second, pair.spelled)
 
     def seen(of: Pair, writer: Writer, decoding: Decoding, show: int) -> Agreement:
-        return agreement(
-            of, subject, items, writer, decoding, _sampling(settings, decoding), show=show
-        )
+        return agreement(of, subject, items, writer, decoding, _sampling(settings, decoding), show=show)
 
     return Looked(
         first=names[0],
         second=names[1],
-        agreements=tuple(
-            seen(pair, writer, decoding, SHOWN) for writer in Writer for decoding in Decoding
-        ),
+        agreements=tuple(seen(pair, writer, decoding, SHOWN) for writer in Writer for decoding in Decoding),
         interventions=tuple(
-            one
-            for decoding in Decoding
-            for one in _interventions(pair, subject, items, settings, decoding)
+            one for decoding in Decoding for one in _interventions(pair, subject, items, settings, decoding)
         ),
         control=tuple(seen(itself, Writer.SECOND, decoding, 0) for decoding in Decoding),
     )
@@ -148,11 +127,7 @@ def _sampling(settings: LookSettings, decoding: Decoding) -> Sampling:
 
 
 def _interventions(
-    pair: Pair,
-    subject: UserSubject,
-    items: Sequence[UserItem],
-    settings: LookSettings,
-    decoding: Decoding,
+    pair: Pair, subject: UserSubject, items: Sequence[UserItem], settings: LookSettings, decoding: Decoding
 ) -> list[Intervention]:
     samples = 1 if decoding is Decoding.GREEDY else settings.samples
     writing = Writing(
@@ -172,10 +147,7 @@ def _interventions(
         for sample in range(samples)
     ]
     oracle = corrected(pair, lines, Rule.ORACLE, writing)
-    control = [
-        replace(line, places=control_places(line, one))
-        for line, one in zip(lines, oracle, strict=True)
-    ]
+    control = [replace(line, places=control_places(line, one)) for line, one in zip(lines, oracle, strict=True)]
     found = {
         Rule.ORACLE: oracle,
         Rule.RANDOM: corrected(pair, control, Rule.RANDOM, writing),
@@ -185,11 +157,7 @@ def _interventions(
 
 
 def _earned(
-    subject: UserSubject,
-    owners: Sequence[UserItem],
-    rule: Rule,
-    decoding: Decoding,
-    answers: Sequence[Corrected],
+    subject: UserSubject, owners: Sequence[UserItem], rule: Rule, decoding: Decoding, answers: Sequence[Corrected]
 ) -> Intervention:
     earned: dict[str, list[float]] = {}
     failures = 0

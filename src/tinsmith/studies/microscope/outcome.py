@@ -66,9 +66,7 @@ def read_outcome(settings: MicroscopeSettings, sights: Sequence[Sight], draws: D
         control_unshifted=control,
         asked=asked_of(agreements, interventions, control),
         beats=judged(looks, trained, _parity(sights), draws),
-        looks={
-            one.run.folder.name: hashlib.sha256(one.file.read_bytes()).hexdigest() for one in sights
-        },
+        looks={one.run.folder.name: hashlib.sha256(one.file.read_bytes()).hexdigest() for one in sights},
     )
     sentences = sentences_of(found)
     seconds = seconds_in([one.run for one in sights])
@@ -126,9 +124,7 @@ def _recovered(found: MicroscopeFound) -> list[str]:
     for decoding in Decoding:
         rows = {rule: found.intervention(rule, decoding) for rule in Rule}
         ends = [found.row(writer, decoding).earned for writer in Writer]
-        course = (
-            f"Answered {decoding.value}, the reward goes from {told(ends[0])} to {told(ends[1])}"
-        )
+        course = f"Answered {decoding.value}, the reward goes from {told(ends[0])} to {told(ends[1])}"
         if rows[Rule.ORACLE].recovered is None:
             said.append(f"{course}: no gain is shown, so that nothing is said of who recovers it.")
             continue

@@ -9,30 +9,11 @@ from tinsmith.lab.results.claim_tables import claims_table
 from tinsmith.lab.results.judging import of_claim
 from tinsmith.lab.study.page import seconds_section, settings_section, study_document
 from tinsmith.lab.study.results import Seconds
-from tinsmith.pages.document import (
-    Block,
-    Document,
-    Fold,
-    MarkedText,
-    MarkedToken,
-    Section,
-    TokenMark,
-    drawn,
-    note,
-)
+from tinsmith.pages.document import Block, Document, Fold, MarkedText, MarkedToken, Section, TokenMark, drawn, note
 from tinsmith.pages.dots import Dots, Panel, dots_svg
 from tinsmith.pages.measures import Measure
 from tinsmith.pages.palette import series_mark
-from tinsmith.pages.tables import (
-    Table,
-    absent,
-    measured,
-    number,
-    plain,
-    table_of,
-    text,
-    whole,
-)
+from tinsmith.pages.tables import Table, absent, measured, number, plain, table_of, text, whole
 from tinsmith.studies.microscope.agreement import Decoding, Fate, Place, Writer
 from tinsmith.studies.microscope.looking import Looked
 from tinsmith.studies.microscope.results import RULE_WORDS, Asked, MicroscopeFound
@@ -43,17 +24,11 @@ _MARKS: Final[Mapping[Fate, TokenMark]] = {
     Fate.RERANKED: TokenMark.FIRST,
     Fate.SHIFTED: TokenMark.SECOND,
 }
-_WRITES: Final[Mapping[Writer, str]] = {
-    Writer.FIRST: "the first writes",
-    Writer.SECOND: "the second writes",
-}
+_WRITES: Final[Mapping[Writer, str]] = {Writer.FIRST: "the first writes", Writer.SECOND: "the second writes"}
 
 
 def microscope_page(
-    found: MicroscopeFound,
-    sentences: tuple[str, ...],
-    looks: Sequence[Looked],
-    seconds: Mapping[str, Seconds],
+    found: MicroscopeFound, sentences: tuple[str, ...], looks: Sequence[Looked], seconds: Mapping[str, Seconds]
 ) -> Document:
     """Return the page; of the answers those of the first seed are shown."""
     return study_document(
@@ -73,11 +48,7 @@ def microscope_page(
             Section("tokens", "Tokens", _texts(looks[0])),
             Section("agreement", "Agreement", (_agreement(found),)),
             Section("corrections", "Corrections", (_corrections(found),)),
-            Section(
-                "claims",
-                "Claims",
-                (claims_table([of_claim(one) for one in found.beats], "reward"),),
-            ),
+            Section("claims", "Claims", (claims_table([of_claim(one) for one in found.beats], "reward"),)),
             seconds_section(seconds),
             Section("hashes", "Hashes", (_hashes(found),)),
             settings_section(found),
@@ -95,19 +66,13 @@ def _rewards(found: MicroscopeFound) -> Block:
 
     panel = Panel(
         title="reward, held out; 95 % intervals over seeds and items",
-        dots=[
-            Dots(decoding.value, series_mark(place), values(decoding))
-            for place, decoding in enumerate(Decoding)
-        ],
+        dots=[Dots(decoding.value, series_mark(place), values(decoding)) for place, decoding in enumerate(Decoding)],
     )
     shown = "; ".join(
-        f"{row} {one.value:.3f}"
-        for row, one in zip(rows, values(Decoding.GREEDY), strict=True)
-        if one is not None
+        f"{row} {one.value:.3f}" for row, one in zip(rows, values(Decoding.GREEDY), strict=True) if one is not None
     )
     return drawn(
-        dots_svg("rewards", f"Reward, answered greedily. {shown}.", rows, [panel]),
-        "Missing: nothing was scored.",
+        dots_svg("rewards", f"Reward, answered greedily. {shown}.", rows, [panel]), "Missing: nothing was scored."
     )
 
 
@@ -180,12 +145,7 @@ def _corrections(found: MicroscopeFound) -> Table:
         found.interventions,
         ("Rule", lambda row: text(RULE_WORDS[row.rule], row.decoding.value)),
         ("reward", lambda row: measured(row.earned)),
-        (
-            "recovered",
-            lambda row: (
-                absent("no gain shown") if row.recovered is None else measured(row.recovered)
-            ),
-        ),
+        ("recovered", lambda row: absent("no gain shown") if row.recovered is None else measured(row.recovered)),
         ("corrected|share of tokens", lambda row: number(row.taken)),
         ("failed|answers", lambda row: whole(row.failures)),
     )
@@ -196,9 +156,4 @@ def _hashes(found: MicroscopeFound) -> Table:
         (run, (found.hashes[run].get("weights_sha256") or "missing")[:16], found.looks[run][:16])
         for run in sorted(found.hashes)
     ]
-    return plain(
-        "The first 16 digits of each SHA-256.",
-        ("Run", "weights", "what was seen"),
-        rows,
-        words=True,
-    )
+    return plain("The first 16 digits of each SHA-256.", ("Run", "weights", "what was seen"), rows, words=True)

@@ -97,15 +97,11 @@ class MicroscopeFound(StudyValues):
 
     def row(self, writer: Writer, decoding: Decoding) -> AgreementRow:
         """Return what one of them wrote in one way."""
-        return next(
-            one for one in self.agreements if (one.writer, one.decoding) == (writer, decoding)
-        )
+        return next(one for one in self.agreements if (one.writer, one.decoding) == (writer, decoding))
 
     def intervention(self, rule: Rule, decoding: Decoding) -> InterventionRow:
         """Return what a rule came to."""
-        return next(
-            one for one in self.interventions if (one.rule, one.decoding) == (rule, decoding)
-        )
+        return next(one for one in self.interventions if (one.rule, one.decoding) == (rule, decoding))
 
 
 def agreement_rows(looks: Sequence[Looked], draws: Bootstrap) -> tuple[AgreementRow, ...]:
@@ -204,17 +200,13 @@ def recovered(start: MeanRuns, mine: MeanRuns, goal: MeanRuns, draws: Bootstrap)
 def earned(looks: Sequence[Looked], writer: Writer, decoding: Decoding) -> MeanRuns:
     """Return what a policy earns by item and seed."""
     words = {Writer.FIRST: "the first", Writer.SECOND: "the second"}[writer]
-    return _runs(
-        f"{words}, {decoding.value}",
-        [_means(one.agreement(writer, decoding).earned) for one in looks],
-    )
+    return _runs(f"{words}, {decoding.value}", [_means(one.agreement(writer, decoding).earned) for one in looks])
 
 
 def corrected_runs(looks: Sequence[Looked], rule: Rule, decoding: Decoding) -> MeanRuns:
     """Return what the first earns under correction, by item and seed."""
     return _runs(
-        f"{RULE_WORDS[rule]}, {decoding.value}",
-        [_means(one.intervention(rule, decoding).earned) for one in looks],
+        f"{RULE_WORDS[rule]}, {decoding.value}", [_means(one.intervention(rule, decoding).earned) for one in looks]
     )
 
 
@@ -233,51 +225,30 @@ def asked_of(
     agreements: Sequence[AgreementRow], interventions: Sequence[InterventionRow], control: float
 ) -> tuple[Asked, ...]:
     """Return what the literature says, with what came out here."""
-    row = next(
-        one for one in agreements if (one.writer, one.decoding) == (Writer.SECOND, Decoding.GREEDY)
-    )
+    row = next(one for one in agreements if (one.writer, one.decoding) == (Writer.SECOND, Decoding.GREEDY))
     by_rule = {(one.rule, one.decoding): one.recovered for one in interventions}
 
     def gain(rule: Rule, decoding: Decoding, words: str, bound: float, *, at_least: bool) -> Asked:
-        return Asked(
-            words=f"{words}, {decoding.value}",
-            value=by_rule[rule, decoding],
-            bound=bound,
-            at_least=at_least,
-        )
+        return Asked(words=f"{words}, {decoding.value}", value=by_rule[rule, decoding], bound=bound, at_least=at_least)
 
     return (
         Asked(words="unshifted tokens", value=row.unshifted, bound=0.95, at_least=True),
         Asked(words="shifted tokens", value=row.shifted, bound=0.005, at_least=False),
         Asked(words="entropy ratio", value=row.entropy_ratio, bound=3.0, at_least=True),
-        *(
-            gain(Rule.ORACLE, each, "the oracle's share of the gain", 0.8, at_least=True)
-            for each in Decoding
-        ),
-        *(
-            gain(Rule.RANDOM, each, "the drawn places' share of the gain", 0.25, at_least=False)
-            for each in Decoding
-        ),
+        *(gain(Rule.ORACLE, each, "the oracle's share of the gain", 0.8, at_least=True) for each in Decoding),
+        *(gain(Rule.RANDOM, each, "the drawn places' share of the gain", 0.25, at_least=False) for each in Decoding),
         Asked(words="unshifted against itself", value=Measure(control), bound=1.0, at_least=True),
     )
 
 
-def judged(
-    looks: Sequence[Looked], training: Training, parity: ParityRecord | None, draws: Draws
-) -> tuple[Claim, ...]:
+def judged(looks: Sequence[Looked], training: Training, parity: ParityRecord | None, draws: Draws) -> tuple[Claim, ...]:
     """Judge that the second beats the first, and that the oracle beats the first and the drawn places."""
     untrained = Training(training.data, 0)
     family: list[MeanBeats] = []
     for decoding in Decoding:
         start, goal = (earned(looks, writer, decoding) for writer in Writer)
-        oracle, drawn = (
-            corrected_runs(looks, rule, decoding) for rule in (Rule.ORACLE, Rule.RANDOM)
-        )
-        for first, second, of in (
-            (goal, start, untrained),
-            (oracle, start, untrained),
-            (oracle, drawn, training),
-        ):
+        oracle, drawn = (corrected_runs(looks, rule, decoding) for rule in (Rule.ORACLE, Rule.RANDOM))
+        for first, second, of in ((goal, start, untrained), (oracle, start, untrained), (oracle, drawn, training)):
             family.append(
                 MeanBeats(
                     first=first,

@@ -14,23 +14,14 @@ from tinsmith.lab.experiment.key_text import unreadable
 from tinsmith.lab.runs.kinds import Kind
 from tinsmith.lab.study.arms import Opened, Study, StudyArm
 from tinsmith.lab.study.keys import DRY_RUN, StudyKey, StudyKeys, count, numbers
-from tinsmith.lab.study.studied_task import (
-    GENERATOR,
-    SUMS,
-    OpenSource,
-    keys_of_source,
-    sized_presets,
-    studied_source,
-)
+from tinsmith.lab.study.studied_task import GENERATOR, SUMS, OpenSource, keys_of_source, sized_presets, studied_source
 from tinsmith.lab.user_task.kinds import TASK_KINDS
 from tinsmith.lab.user_task.opening import open_task
 from tinsmith.lab.user_task.source import TaskSource
 from tinsmith.types.errors import ConfigError
 
 NAME: Final = "microscope"
-QUESTION: Final = (
-    "Which tokens of an answer does RL change, and do those few explain what it gains?"
-)
+QUESTION: Final = "Which tokens of an answer does RL change, and do those few explain what it gains?"
 
 
 class Size(StrEnum):
@@ -43,18 +34,8 @@ class Size(StrEnum):
 
 SIZES: Final[Mapping[Size, Mapping[str, str]]] = MappingProxyType(
     {
-        Size.SMALLEST: {
-            "seeds": "1",
-            "samples": "2",
-            "steps": "40",
-            "held_out_items": "24",
-            "practice": "200",
-        },
-        Size.NANO: {
-            "seeds": "1,2,3,4,5",
-            "samples": "4",
-            "practice": "400",
-        },
+        Size.SMALLEST: {"seeds": "1", "samples": "2", "steps": "40", "held_out_items": "24", "practice": "200"},
+        Size.NANO: {"seeds": "1,2,3,4,5", "samples": "4", "practice": "400"},
     }
 )
 """What a size stands for; `steps`, `items` and the like are the task's, where it is the study's own."""
@@ -74,9 +55,7 @@ it solves some, and learns to solve more."""
 
 _OWN_TASK: Final = "crossroads"
 _RL: Final = TASK_KINDS[Kind.TASK].keys
-_SET: Final = frozenset(
-    ["kind", "seed", "base_url", "log_path", "stop_after", "behavior_if_log_dir_exists", "quiet"]
-)
+_SET: Final = frozenset(["kind", "seed", "base_url", "log_path", "stop_after", "behavior_if_log_dir_exists", "quiet"])
 
 _KEYS: Final = StudyKeys(
     own=(
@@ -152,9 +131,7 @@ def microscope_keys(source: TaskSource | None = None) -> StudyKeys:
     )
 
 
-def microscope_settings(
-    overrides: Mapping[str, str], open_source: OpenSource
-) -> MicroscopeSettings:
+def microscope_settings(overrides: Mapping[str, str], open_source: OpenSource) -> MicroscopeSettings:
     """Read `key=value`: the study's own keys, the task's, and any key of RL for all of its runs.
 
     Raises:
@@ -234,12 +211,7 @@ def _of_sides(overrides: Mapping[str, str]) -> MicroscopeSettings:
 def _side(key: str, text: str) -> Side:
     folder, _, when = text.rpartition("@")
     if not folder:
-        raise ConfigError(
-            "name a run and when",
-            field=key,
-            value=text,
-            allowed="DIR@base, DIR@STEP or DIR@final",
-        )
+        raise ConfigError("name a run and when", field=key, value=text, allowed="DIR@base, DIR@STEP or DIR@final")
     if not Path(folder).is_dir():
         raise ConfigError("there is no such folder", field=key, value=folder)
     return Side(folder=Path(folder), when=when)

@@ -18,13 +18,7 @@ from tinsmith.lab.runs.reader import read_run
 from tinsmith.lab.schedule import subset
 from tinsmith.lab.service.facts import model_identity, weights_sha256
 from tinsmith.lab.study.cells import run_cells, sole_process
-from tinsmith.lab.study.driver import (
-    Outcome,
-    RunCells,
-    Stages,
-    conduct_study,
-    write_outcome,
-)
+from tinsmith.lab.study.driver import Outcome, RunCells, Stages, conduct_study, write_outcome
 from tinsmith.lab.study.results import DRAWS, Draws
 from tinsmith.lab.study.studied_task import OpenSource
 from tinsmith.lab.user_task.entry import UserTaskEntry
@@ -34,11 +28,7 @@ from tinsmith.studies.microscope.agreement import Pair
 from tinsmith.studies.microscope.forecast import look_seconds
 from tinsmith.studies.microscope.looking import Looked, LookSettings, keep, kept, look
 from tinsmith.studies.microscope.outcome import Sight, read_outcome
-from tinsmith.studies.microscope.settings import (
-    MicroscopeSettings,
-    Side,
-    microscope_settings,
-)
+from tinsmith.studies.microscope.settings import MicroscopeSettings, Side, microscope_settings
 from tinsmith.types.errors import ConfigError
 
 LOOKS: Final = "looks"
@@ -86,13 +76,7 @@ def run_microscope(
     return conduct_study(settings.study, say, conduct, pace=minutes, run=run)
 
 
-def _two(
-    settings: MicroscopeSettings,
-    sides: tuple[Side, Side],
-    say: Say,
-    plan_of: PlanOf,
-    draws: Draws,
-) -> Path:
+def _two(settings: MicroscopeSettings, sides: tuple[Side, Side], say: Say, plan_of: PlanOf, draws: Draws) -> Path:
     """Look at two policies that are there."""
     out = settings.study.out
     if settings.study.dry_run:
@@ -118,11 +102,7 @@ def _two(
 
 
 def _looked(
-    settings: MicroscopeSettings,
-    first: Reopened,
-    second: Reopened,
-    when: tuple[str, str],
-    file: Path,
+    settings: MicroscopeSettings, first: Reopened, second: Reopened, when: tuple[str, str], file: Path
 ) -> Looked:
     """Look, or read what was seen of the very same policies before.
 
@@ -156,9 +136,7 @@ def _looked(
     if tokenizers[0].get_vocab() != tokenizers[1].get_vocab():
         raise ConfigError("the two do not have the same tokens", field="first", value=names[0])
     renderer = renderer_for(tokenizers[1])
-    items = subset(
-        data.split.held_out or data.split.train, plan.settings.eval_items, lambda one: one.unit
-    )
+    items = subset(data.split.held_out or data.split.train, plan.settings.eval_items, lambda one: one.unit)
     found = look(
         Pair(*policies, spelled=lambda token: str(tokenizers[1].decode([token]))),
         UserSubject(task=data.task, split=data.split, renderer=renderer),

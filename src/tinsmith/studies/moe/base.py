@@ -89,18 +89,12 @@ def drawn_texts(settings: WanderSettings, base: MeasuredBase) -> list[Text]:
     requests = [
         SampleRequest(
             prompt=prompt,
-            params=SamplingParams(
-                seed=derive(settings.seed, "wander", "text", i),
-                max_tokens=settings.tokens,
-                stop=(),
-            ),
+            params=SamplingParams(seed=derive(settings.seed, "wander", "text", i), max_tokens=settings.tokens, stop=()),
             num_samples=settings.samples,
         )
         for i, prompt in enumerate(_prompts(settings))
     ]
-    results = Sampler(base.config, decoder.kernels).sample(
-        requests, [Policy(decoder, {})] * len(requests)
-    )
+    results = Sampler(base.config, decoder.kernels).sample(requests, [Policy(decoder, {})] * len(requests))
     return [
         Text(prompt=request.prompt, completion=sequence.tokens)
         for request, result in zip(requests, results, strict=True)
@@ -126,10 +120,7 @@ def _sentences(settings: WanderSettings, what: str, count: int) -> list[IntArray
 
 
 def _trained(
-    settings: WanderSettings,
-    config: DecoderConfig,
-    weights: Mapping[str, Tensor],
-    say: Callable[[str], None],
+    settings: WanderSettings, config: DecoderConfig, weights: Mapping[str, Tensor], say: Callable[[str], None]
 ) -> dict[str, Tensor]:
     """All weights, trained to continue sentences."""
     decoder: Decoder = build_decoder(config, weights, NativeKernels())
@@ -151,10 +142,7 @@ def _datums(sentences: Sequence[IntArray]) -> list[Datum]:
     return [
         Datum(
             tokens=tokens[:-1],
-            inputs={
-                "target_tokens": tokens[1:],
-                "weights": np.full(len(tokens) - 1, 1.0 / total, np.float32),
-            },
+            inputs={"target_tokens": tokens[1:], "weights": np.full(len(tokens) - 1, 1.0 / total, np.float32)},
         )
         for tokens in sentences
     ]

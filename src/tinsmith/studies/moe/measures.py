@@ -24,9 +24,7 @@ def compared(one: Sequence[Seen], other: Sequence[Seen]) -> Compared:
     The interval is a bootstrap's over texts, as a changed route changes what later tokens of its text read; where no
     route changed, Wilson's over tokens.
     """
-    changed = np.array(
-        [int(changed_routes(a, b).sum()) for a, b in zip(one, other, strict=True)], np.int64
-    )
+    changed = np.array([int(changed_routes(a, b).sum()) for a, b in zip(one, other, strict=True)], np.int64)
     tokens = np.array([len(each.experts) for each in one], np.int64)
     p, q = (np.concatenate([each.logprobs for each in side]) for side in (one, other))
     moved = np.abs(p.astype(np.float64) - q.astype(np.float64))
@@ -49,15 +47,9 @@ def changed_routes(one: Seen, other: Seen) -> NDArray[np.bool_]:
     return (one.experts != other.experts).any(axis=(1, 2))
 
 
-def greedy_parted(
-    side: Side, batch: int, together: Sequence[IntArray], alone: Sequence[IntArray]
-) -> Greedy:
+def greedy_parted(side: Side, batch: int, together: Sequence[IntArray], alone: Sequence[IntArray]) -> Greedy:
     """Say where texts of a batch part from the same prompts' by themselves."""
-    first = [
-        int(np.flatnonzero(a != b)[0])
-        for a, b in zip(together, alone, strict=True)
-        if not np.array_equal(a, b)
-    ]
+    first = [int(np.flatnonzero(a != b)[0]) for a, b in zip(together, alone, strict=True) if not np.array_equal(a, b)]
     return Greedy(
         engine=side.engine,
         dtype=side.dtype,

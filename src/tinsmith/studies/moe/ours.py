@@ -62,11 +62,7 @@ class Ours:
 
     def forward(self, texts: Sequence[Text], batch: int) -> list[Seen]:
         """See `Computes`."""
-        return [
-            one
-            for part in chunks(len(texts), batch)
-            for one in self._forward([texts[i] for i in part])
-        ]
+        return [one for part in chunks(len(texts), batch) for one in self._forward([texts[i] for i in part])]
 
     def _forward(self, texts: Sequence[Text]) -> list[Seen]:
         lengths = [len(text.tokens) - 1 for text in texts]
@@ -79,9 +75,7 @@ class Ours:
         bounds, experts = np.cumsum(lengths)[:-1], recorder.experts()
         return [
             Seen(logprobs=logprobs[len(text.prompt) - 1 :], experts=own)
-            for text, logprobs, own in zip(
-                texts, np.split(found, bounds), np.split(experts, bounds), strict=True
-            )
+            for text, logprobs, own in zip(texts, np.split(found, bounds), np.split(experts, bounds), strict=True)
         ]
 
     def decode(self, texts: Sequence[Text], batch: int) -> list[Seen]:
@@ -98,10 +92,7 @@ class Ours:
                 if step + 1 < tokens:
                     cached.feed(forced)
             by_text = np.stack(logprobs, axis=1)
-            found += [
-                Seen(logprobs=by_text[i], experts=np.concatenate(cached.experts[i]))
-                for i in range(len(own))
-            ]
+            found += [Seen(logprobs=by_text[i], experts=np.concatenate(cached.experts[i])) for i in range(len(own))]
         return found
 
     def greedy(self, prompts: Sequence[IntArray], tokens: int, batch: int) -> list[IntArray]:
@@ -152,15 +143,11 @@ class _Cached:
         rows = Rows(
             row_begin=torch.from_numpy(begin),
             first_pos=torch.from_numpy(self._fed.copy()),
-            positions=torch.from_numpy(
-                np.repeat(self._fed - begin[:-1], lengths) + np.arange(begin[-1])
-            ),
+            positions=torch.from_numpy(np.repeat(self._fed - begin[:-1], lengths) + np.arange(begin[-1])),
             table=torch.from_numpy(self._table),
         )
         recorder = _Recorder()
-        steps = SampleSteps(
-            self.decoder.kernels, rows, self._pool.layers, ((0, int(begin[-1]), {}),), recorder
-        )
+        steps = SampleSteps(self.decoder.kernels, rows, self._pool.layers, ((0, int(begin[-1]), {}),), recorder)
         with torch.no_grad():
             hidden = self.decoder.hidden(steps, _ids(new))
             last = hidden[torch.from_numpy(begin[1:] - 1)].contiguous()

@@ -17,15 +17,7 @@ from tinsmith.pages.measures import Measure
 from tinsmith.pages.page import document_html, write
 from tinsmith.pages.palette import INK, LINE, series_mark
 from tinsmith.pages.tables import Cell, Table, absent, table_of, text
-from tinsmith.studies.moe.results import (
-    Compared,
-    Distance,
-    Greedy,
-    Row,
-    StepRatios,
-    Wander,
-    wander_story,
-)
+from tinsmith.studies.moe.results import Compared, Distance, Greedy, Row, StepRatios, Wander, wander_story
 from tinsmith.studies.moe.settings import QUESTION
 
 T = TypeVar("T")
@@ -75,9 +67,7 @@ def wander_html(done: Wander) -> str:
                     _distances(done),
                 ),
             ),
-            Section(
-                "greedy", "Greedy texts", (drawn(_parting(done.greedy), none), _greedy(done.greedy))
-            ),
+            Section("greedy", "Greedy texts", (drawn(_parting(done.greedy), none), _greedy(done.greedy))),
             Section("step", "One RL step", (drawn(_angles(done.steps), none), _steps(done.steps))),
         ),
     )
@@ -94,18 +84,13 @@ LIMITS: Final = (
 def _routes(rows: Sequence[Row]) -> Markup | None:
     names = [f"{row.engine} {row.dtype}, {row.way} {row.batch}" for row in rows]
     most = max((100 * row.compared.high for row in rows), default=1.0)
-    values = [
-        Measure(100 * row.compared.share, 100 * row.compared.low, 100 * row.compared.high)
-        for row in rows
-    ]
+    values = [Measure(100 * row.compared.share, 100 * row.compared.low, 100 * row.compared.high) for row in rows]
     panel = Panel(
         title="Tokens with changed routes, per cent",
         dots=[Dots("changed", series_mark(0), values)],
         high=max(most, 0.1),
     )
-    told = "; ".join(
-        f"{name}: {row.compared.changed_routes}" for name, row in zip(names, rows, strict=True)
-    )
+    told = "; ".join(f"{name}: {row.compared.changed_routes}" for name, row in zip(names, rows, strict=True))
     return dots_svg("routes", f"Changed routes. {told}.", names, [panel])
 
 
@@ -215,20 +200,13 @@ def _distances(done: Wander) -> Table:
     )
 
 
-def _compared_columns(
-    of: Callable[[T], Compared],
-) -> tuple[tuple[str, Callable[[T], Cell]], ...]:
+def _compared_columns(of: Callable[[T], Compared]) -> tuple[tuple[str, Callable[[T], Cell]], ...]:
     return (
-        (
-            "changed|routes, of tokens",
-            lambda row: _figure(f"{of(row).changed_routes} of {of(row).tokens:,}"),
-        ),
+        ("changed|routes, of tokens", lambda row: _figure(f"{of(row).changed_routes} of {of(row).tokens:,}")),
         (
             "share|95 % interval",
             lambda row: Cell(
-                text=_percent(of(row).share),
-                under=f"{_percent(of(row).low)} to {_percent(of(row).high)}",
-                number=True,
+                text=_percent(of(row).share), under=f"{_percent(of(row).low)} to {_percent(of(row).high)}", number=True
             ),
         ),
         ("texts|with one", lambda row: _figure(f"{of(row).changed_texts} of {of(row).texts}")),
@@ -247,9 +225,7 @@ def _greedy(greedy: Sequence[Greedy]) -> Table:
         ("parted", lambda each: _figure(f"{each.parted} of {each.texts}")),
         (
             "first|token that differs, median",
-            lambda each: (
-                _figure(f"{each.first[len(each.first) // 2]}") if each.first else absent("none")
-            ),
+            lambda each: _figure(f"{each.first[len(each.first) // 2]}") if each.first else absent("none"),
         ),
     )
 
@@ -264,10 +240,7 @@ def _steps(steps: Sequence[StepRatios]) -> Table:
         ("At once", lambda each: _figure(str(each.batch))),
         ("unequal|routes", lambda each: _figure(f"{each.unequal_routes} of {each.tokens:,}")),
         ("ratios|not 1", lambda each: _figure(_percent(each.not_one))),
-        (
-            "ratios|from, to",
-            lambda each: _figure(f"{each.least_ratio:.4g}, {each.largest_ratio:.4g}"),
-        ),
+        ("ratios|from, to", lambda each: _figure(f"{each.least_ratio:.4g}, {each.largest_ratio:.4g}")),
         ("clipped|PPO", lambda each: _figure(_percent(each.clipped["ppo"]))),
         ("clipped|CISPO", lambda each: _figure(_percent(each.clipped["cispo"]))),
         ("degrees|importance sampling", lambda each: _size(each.angles["importance_sampling"])),

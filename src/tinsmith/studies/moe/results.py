@@ -139,8 +139,7 @@ def wander_json(done: Wander) -> dict[str, object]:
             for row in done.rows
         ],
         "from_canonical": [
-            {"arithmetic": one.engine.value, "dtype": one.dtype.value, **_told(one.compared)}
-            for one in done.distances
+            {"arithmetic": one.engine.value, "dtype": one.dtype.value, **_told(one.compared)} for one in done.distances
         ],
         "greedy": [
             {
@@ -208,9 +207,7 @@ def wander_story(done: Wander) -> tuple[str, ...]:
         rows = [row for row in done.rows if (row.engine, row.dtype) == (engine, dtype)]
         worst = max(rows, key=lambda row: (row.compared.share, row.compared.tokens))
         moved = max(row.compared.max_logprob_difference for row in rows)
-        said.append(
-            f"{engine} {dtype}: {_of_routes(worst)}; log-probabilities move by up to {moved:.2g} nats."
-        )
+        said.append(f"{engine} {dtype}: {_of_routes(worst)}; log-probabilities move by up to {moved:.2g} nats.")
     said += [_of_step(one) for one in _worst_steps(done)]
     return tuple(said)
 
@@ -218,9 +215,7 @@ def wander_story(done: Wander) -> tuple[str, ...]:
 def _of_routes(worst: Row) -> str:
     c = worst.compared
     if c.changed_routes == 0:
-        return (
-            f"no route of {c.tokens:,} tokens changes in any batch (at most {100 * c.high:.2g} %)"
-        )
+        return f"no route of {c.tokens:,} tokens changes in any batch (at most {100 * c.high:.2g} %)"
     how = f"{worst.batch} at once" if worst.batch > 1 else "by itself over a cache"
     return (
         f"{c.changed_routes} of {c.tokens:,} tokens ({100 * c.share:.2f} %, {100 * c.low:.2f} to {100 * c.high:.2f}) "

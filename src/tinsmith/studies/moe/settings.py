@@ -13,9 +13,7 @@ from tinsmith.lab.study.keys import DRY_RUN, StudyKey, StudyKeys, count, numbers
 from tinsmith.types.errors import ConfigError
 
 WANDER: Final = "moe/wander"
-QUESTION: Final = (
-    "Do a mixture's routes, log-probabilities and RL steps depend on who else is in the batch?"
-)
+QUESTION: Final = "Do a mixture's routes, log-probabilities and RL steps depend on who else is in the batch?"
 MOE_NANO: Final = "tinsmith/moe-nano"
 
 
@@ -63,9 +61,7 @@ WANDER_KEYS: Final = StudyKeys(
         StudyKey("prompt_tokens", "40", "Most tokens of a prompt; lengths differ."),
         StudyKey("tokens", "32", "Of a text."),
         StudyKey(
-            "batches",
-            "8,32",
-            "How many texts are computed at once, beside one by one; the RL step is of the largest.",
+            "batches", "8,32", "How many texts are computed at once, beside one by one; the RL step is of the largest."
         ),
         StudyKey("sides", "canonical,fast,transformers", "Whose arithmetic."),
         StudyKey("seed", "0", "Of weights, prompts, texts and rewards."),
@@ -130,7 +126,5 @@ def wander_settings(given: Mapping[str, str]) -> WanderSettings:
 def _sides(text: str) -> tuple[Side, ...]:
     named = text.split(",")
     if not set(named) <= set(Engine) or len(set(named)) < len(named):
-        raise ConfigError(
-            "there is no such arithmetic here", field="sides", value=text, allowed=", ".join(Engine)
-        )
+        raise ConfigError("there is no such arithmetic here", field="sides", value=text, allowed=", ".join(Engine))
     return tuple(Side(engine, dtype) for engine in Engine if engine in named for dtype in Dtype)

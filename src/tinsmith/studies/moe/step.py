@@ -43,11 +43,7 @@ class OwnGradient:
     decoder: Decoder
 
     def __call__(
-        self,
-        texts: Sequence[Text],
-        sampled: Sequence[Floats],
-        advantages: Sequence[float],
-        loss: LossName,
+        self, texts: Sequence[Text], sampled: Sequence[Floats], advantages: Sequence[float], loss: LossName
     ) -> tuple[dict[str, Tensor], Mapping[str, float]]:
         """Return it, and the loss's metrics; `sampled` are the log-probabilities at sampling."""
         session = TrainingSession(create_adapter(self.decoder, AdapterSpec(kind=AdapterKind.FULL)))
@@ -72,15 +68,11 @@ def step_ratios(
 ) -> StepRatios:
     """Measure a step whose sampler and trainer are told; `whole` is that arithmetic's own gradient of it."""
     moved = [
-        (p.logprobs.astype(np.float64) - q.logprobs.astype(np.float64))
-        for p, q in zip(trainer, sampler, strict=True)
+        (p.logprobs.astype(np.float64) - q.logprobs.astype(np.float64)) for p, q in zip(trainer, sampler, strict=True)
     ]
     ratios = np.exp(np.concatenate(moved))
     # The same ratios, met by canonical's trainer: what it says, less the difference of the two.
-    given = [
-        (own.astype(np.float64) - d).astype(np.float32)
-        for own, d in zip(exact.logprobs, moved, strict=True)
-    ]
+    given = [(own.astype(np.float64) - d).astype(np.float32) for own, d in zip(exact.logprobs, moved, strict=True)]
     angles: dict[str, float] = {}
     clipped: dict[str, float] = {}
     for loss in LOSSES:
@@ -94,9 +86,7 @@ def step_ratios(
         dtype=side.dtype,
         batch=batch,
         tokens=sum(len(each.experts) for each in sampler),
-        unequal_routes=sum(
-            int(changed_routes(p, q).sum()) for p, q in zip(trainer, sampler, strict=True)
-        ),
+        unequal_routes=sum(int(changed_routes(p, q).sum()) for p, q in zip(trainer, sampler, strict=True)),
         not_one=float(np.mean(ratios != 1.0)),
         least_ratio=float(ratios.min()),
         largest_ratio=float(ratios.max()),
@@ -115,9 +105,7 @@ class ExactStep:
     gradient: Gradient
 
     @staticmethod
-    def of(
-        decoder: Decoder, texts: Sequence[Text], seen: Sequence[Seen], advantages: Sequence[float]
-    ) -> ExactStep:
+    def of(decoder: Decoder, texts: Sequence[Text], seen: Sequence[Seen], advantages: Sequence[float]) -> ExactStep:
         """Compute it; `seen` is canonical's own forward pass."""
         own, logprobs = OwnGradient(decoder), [each.logprobs for each in seen]
         gradient, _ = own(texts, logprobs, advantages, LossName.IMPORTANCE_SAMPLING)
@@ -129,10 +117,7 @@ def angle(one: Gradient, other: Gradient) -> float:
     names = sorted(other)
     if all(bool((one[name] == other[name]).all()) for name in names):
         return 0.0
-    norms = [
-        math.sqrt(math.fsum(_dot(each[name], each[name]) for name in names))
-        for each in (one, other)
-    ]
+    norms = [math.sqrt(math.fsum(_dot(each[name], each[name]) for name in names)) for each in (one, other)]
     if min(norms) == 0.0:
         return 90.0
     product = math.fsum(_dot(one[name], other[name]) for name in names)
@@ -155,9 +140,5 @@ def _datum(text: Text, logprobs: Floats, advantage: float) -> Datum:
 
     return Datum(
         tokens=tokens[:-1],
-        inputs={
-            "target_tokens": tokens[1:],
-            "logprobs": padded(logprobs),
-            "advantages": padded(advantage),
-        },
+        inputs={"target_tokens": tokens[1:], "logprobs": padded(logprobs), "advantages": padded(advantage)},
     )

@@ -34,13 +34,7 @@ from tinsmith.studies.moe.results import (
 )
 from tinsmith.studies.moe.seen import Computes, Seen, Text
 from tinsmith.studies.moe.settings import Dtype, Engine, Side, WanderSettings, wander_settings
-from tinsmith.studies.moe.step import (
-    ExactStep,
-    Gradient,
-    OwnGradient,
-    coin_advantages,
-    step_ratios,
-)
+from tinsmith.studies.moe.step import ExactStep, Gradient, OwnGradient, coin_advantages, step_ratios
 from tinsmith.studies.moe.theirs import Theirs
 from tinsmith.types.datum import LossName
 from tinsmith.types.version import VERSION
@@ -132,11 +126,7 @@ class _Bench:
             # Canonical bf16 stands beside canonical fp32: what rounding the weights does.
             beside = Dtype.FP32 if side.engine is Engine.CANONICAL else side.dtype
             self.distances.append(
-                Distance(
-                    engine=side.engine,
-                    dtype=side.dtype,
-                    compared=compared(alone, self._of_canonical(beside)),
-                )
+                Distance(engine=side.engine, dtype=side.dtype, compared=compared(alone, self._of_canonical(beside)))
             )
         one_each = slice(None, None, self.settings.samples)  # of each prompt: one by one is slow
         self._row(side, Way.DECODE, 1, computes.decode(self.texts[one_each], 1), alone[one_each])
@@ -152,34 +142,21 @@ class _Bench:
             if batch == max(self.settings.batches):
                 self._step(side, batch, computes, sampler, trainer)
 
-    def _row(
-        self, side: Side, way: Way, batch: int, seen: Sequence[Seen], alone: Sequence[Seen]
-    ) -> None:
+    def _row(self, side: Side, way: Way, batch: int, seen: Sequence[Seen], alone: Sequence[Seen]) -> None:
         found = compared(seen, alone)
-        self.rows.append(
-            Row(engine=side.engine, dtype=side.dtype, way=way, batch=batch, compared=found)
-        )
+        self.rows.append(Row(engine=side.engine, dtype=side.dtype, way=way, batch=batch, compared=found))
         self.say(
             f"{side} {way} {batch}: {found.changed_routes} of {found.tokens:,} routes, "
             f"{found.max_logprob_difference:.2g} nats"
         )
 
     def _step(
-        self,
-        side: Side,
-        batch: int,
-        computes: Computes,
-        sampler: Sequence[Seen],
-        trainer: Sequence[Seen],
+        self, side: Side, batch: int, computes: Computes, sampler: Sequence[Seen], trainer: Sequence[Seen]
     ) -> None:
         advantages = coin_advantages(len(self.texts), self.settings.samples, self.settings.seed)
         if side.dtype not in self._exact:
-            decoder = our_decoder(
-                Side(Engine.CANONICAL, side.dtype), self.base.config, self.base.weights
-            )
-            self._exact[side.dtype] = ExactStep.of(
-                decoder, self.texts, self._of_canonical(side.dtype), advantages
-            )
+            decoder = our_decoder(Side(Engine.CANONICAL, side.dtype), self.base.config, self.base.weights)
+            self._exact[side.dtype] = ExactStep.of(decoder, self.texts, self._of_canonical(side.dtype), advantages)
         sampled = [each.logprobs for each in sampler]
         whole: Gradient | None = None
         if isinstance(computes, Theirs):
@@ -202,9 +179,7 @@ class _Bench:
 
     def _of_canonical(self, dtype: Dtype) -> list[Seen]:
         if dtype not in self._canonical:
-            decoder = our_decoder(
-                Side(Engine.CANONICAL, dtype), self.base.config, self.base.weights
-            )
+            decoder = our_decoder(Side(Engine.CANONICAL, dtype), self.base.config, self.base.weights)
             self._canonical[dtype] = Ours(decoder).forward(self.texts, len(self.texts))
         return self._canonical[dtype]
 

@@ -37,19 +37,11 @@ class Theirs:
         ).eval()
         self.model.generation_config.eos_token_id = None
         self.model.generation_config.pad_token_id = _PAD
-        self._routers = [
-            module
-            for module in self.model.modules()
-            if type(module).__name__.endswith("TopKRouter")
-        ]
+        self._routers = [module for module in self.model.modules() if type(module).__name__.endswith("TopKRouter")]
 
     def forward(self, texts: Sequence[Text], batch: int) -> list[Seen]:
         """See `Computes`; padded on the right, as trainers do."""
-        return [
-            one
-            for part in chunks(len(texts), batch)
-            for one in self._forward([texts[i] for i in part])
-        ]
+        return [one for part in chunks(len(texts), batch) for one in self._forward([texts[i] for i in part])]
 
     def logprobs(self, texts: Sequence[Text]) -> list[Tensor]:
         """Of the completions' tokens, fp32, of one padded batch; differentiable."""
@@ -74,11 +66,7 @@ class Theirs:
 
     def decode(self, texts: Sequence[Text], batch: int) -> list[Seen]:
         """See `Computes`; padded on the left, as `generate` wants it."""
-        return [
-            one
-            for part in chunks(len(texts), batch)
-            for one in self._decode([texts[i] for i in part])
-        ]
+        return [one for part in chunks(len(texts), batch) for one in self._decode([texts[i] for i in part])]
 
     def _decode(self, texts: Sequence[Text]) -> list[Seen]:
         forced = _Forced(np.stack([text.completion for text in texts]))
@@ -87,17 +75,12 @@ class Theirs:
         width = max(len(text.prompt) for text in texts)
         layers = len(self._routers)
         prefill = _together(heard[:layers], layers, len(texts), width)
-        steps = [
-            _together(heard[at : at + layers], layers, len(texts), 1)
-            for at in range(layers, len(heard), layers)
-        ]
+        steps = [_together(heard[at : at + layers], layers, len(texts), 1) for at in range(layers, len(heard), layers)]
         logprobs = np.stack(forced.logprobs, axis=1)
         return [
             Seen(
                 logprobs=logprobs[i],
-                experts=np.concatenate(
-                    [prefill[i, width - len(text.prompt) :], *(step[i] for step in steps)]
-                ),
+                experts=np.concatenate([prefill[i, width - len(text.prompt) :], *(step[i] for step in steps)]),
             )
             for i, text in enumerate(texts)
         ]
@@ -111,11 +94,7 @@ class Theirs:
         ]
 
     def gradient(
-        self,
-        texts: Sequence[Text],
-        sampled: Sequence[Floats],
-        advantages: Sequence[float],
-        batch: int,
+        self, texts: Sequence[Text], sampled: Sequence[Floats], advantages: Sequence[float], batch: int
     ) -> dict[str, Tensor]:
         """The gradient of importance sampling by autograd, by published name; `sampled` are from sampling."""
         self.model.zero_grad(set_to_none=True)
@@ -132,18 +111,12 @@ class Theirs:
             }
         )
 
-    def _generate(
-        self, prompts: Sequence[IntArray], tokens: int, forced: list[Any]
-    ) -> list[IntArray]:
+    def _generate(self, prompts: Sequence[IntArray], tokens: int, forced: list[Any]) -> list[IntArray]:
         ids, mask = _padded(prompts, left=True)
         with torch.no_grad(), warnings.catch_warnings():
             warnings.simplefilter("ignore")
             out: Tensor = self.model.generate(
-                input_ids=ids,
-                attention_mask=mask,
-                max_new_tokens=tokens,
-                do_sample=False,
-                logits_processor=forced,
+                input_ids=ids, attention_mask=mask, max_new_tokens=tokens, do_sample=False, logits_processor=forced
             )
         return list(out[:, ids.shape[1] :].numpy().astype(np.int32))
 

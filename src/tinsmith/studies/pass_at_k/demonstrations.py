@@ -21,10 +21,7 @@ def shown(question: Question, random: Random) -> list[str]:
     if random.random() < (0.3 if one_hop else 0.7):
         found = _looked_up(question, random, replies)
         if not found or random.random() >= GOES_ON:
-            return [
-                *replies,
-                _GIVES_UP if random.random() < 0.5 or not found else f"{ANSWER} {question.chief}",
-            ]
+            return [*replies, _GIVES_UP if random.random() < 0.5 or not found else f"{ANSWER} {question.chief}"]
         return [*replies, f"{CODE} {question.chief}", f"{ANSWER} {question.chief_code}"]
     if random.random() < 0.2:
         return [_GIVES_UP]
@@ -47,8 +44,4 @@ def right(question: Question) -> list[str]:
     """Return the shortest way to the answer, by one who knows in which list the chief stands."""
     if question.hops is Hops.ONE:
         return [f"{CODE} {question.person}", f"{ANSWER} {question.own_code}"]
-    return [
-        f"{question.list} {question.person}",
-        f"{CODE} {question.chief}",
-        f"{ANSWER} {question.chief_code}",
-    ]
+    return [f"{question.list} {question.person}", f"{CODE} {question.chief}", f"{ANSWER} {question.chief_code}"]

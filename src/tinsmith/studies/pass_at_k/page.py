@@ -8,12 +8,7 @@ from typing import Final
 from tinsmith.lab.results.claim_tables import claims_table
 from tinsmith.lab.results.drawn_metrics import last_values
 from tinsmith.lab.results.judging import of_claim
-from tinsmith.lab.study.page import (
-    hashes_section,
-    seconds_section,
-    settings_section,
-    study_document,
-)
+from tinsmith.lab.study.page import hashes_section, seconds_section, settings_section, study_document
 from tinsmith.lab.study.results import Seconds
 from tinsmith.lab.study.signs import signs_table
 from tinsmith.pages.curves import Chart, Line, chart_svg
@@ -35,9 +30,7 @@ _CHOSEN: Final = (
 )
 
 
-def pass_at_k_page(
-    found: PassFound, sentences: Sequence[str], seconds: Mapping[str, Seconds]
-) -> Document:
+def pass_at_k_page(found: PassFound, sentences: Sequence[str], seconds: Mapping[str, Seconds]) -> Document:
     """Return the page."""
     return study_document(
         title="pass@k: does RL move the boundary?",
@@ -170,9 +163,7 @@ def _claims(found: PassFound) -> Sequence[Block]:
             "second; Holm's correction runs over all of these. Learned: above the base, above one look-up whatever is "
             "asked, and above the same training paid by a coin that is thrown by what was said."
         ),
-        Fold(
-            "One beats the other", [claims_table([of_claim(one) for one in found.beats], "pass@k")]
-        ),
+        Fold("One beats the other", [claims_table([of_claim(one) for one in found.beats], "pass@k")]),
         Fold(
             "Something was learned that nothing simpler explains",
             [claims_table([of_claim(one) for one in found.learned], "pass@k")],

@@ -49,8 +49,7 @@ class ArmSamples:
         return ArmSamples(
             words=self.words,
             by_seed=tuple(
-                {item: some for item, some in one.items() if item.split("-")[1] == hops.value}
-                for one in self.by_seed
+                {item: some for item, some in one.items() if item.split("-")[1] == hops.value} for one in self.by_seed
             ),
         )
 
@@ -64,10 +63,7 @@ class ArmSamples:
         return MeanRuns.of(
             self.words,
             [
-                {
-                    item: pass_at_k(len(some), sum(each.within(turns) for each in some), k)
-                    for item, some in one.items()
-                }
+                {item: pass_at_k(len(some), sum(each.within(turns) for each in some), k) for item, some in one.items()}
                 for one in self.by_seed
             ],
         )
@@ -75,8 +71,7 @@ class ArmSamples:
     def boundaries(self) -> tuple[frozenset[str], ...]:
         """Return the questions that any sample solves, for each seed."""
         return tuple(
-            boundary({item: [each.right for each in some] for item, some in one.items()})
-            for one in self.by_seed
+            boundary({item: [each.right for each in some] for item, some in one.items()}) for one in self.by_seed
         )
 
     def sequences(self) -> MeanRuns:
@@ -89,15 +84,10 @@ class ArmSamples:
 
     def distinct_pairs(self) -> MeanRuns:
         """Return distinct-2 of the look-ups, 0 where no two follow each other."""
-        return self._by_item(
-            lambda some: distinct_n([one.looked_up for one in some], 2) or Fraction()
-        )
+        return self._by_item(lambda some: distinct_n([one.looked_up for one in some], 2) or Fraction())
 
     def _by_item(self, value: Callable[[Sequence[Sample]], Fraction]) -> MeanRuns:
-        return MeanRuns.of(
-            self.words,
-            [{item: value(some) for item, some in one.items()} for one in self.by_seed],
-        )
+        return MeanRuns.of(self.words, [{item: value(some) for item, some in one.items()} for one in self.by_seed])
 
 
 def read_samples(read: ArmRead) -> ArmSamples:
@@ -115,9 +105,7 @@ def read_samples(read: ArmRead) -> ArmSamples:
                 by_item[rollout.prompt_id].append(_sample(rollout))
         empty = next((item for item, some in by_item.items() if not some), None)
         if empty is not None:
-            raise DataError(
-                "every answer to a question failed", field="cells", value=f"{read.words}: {empty}"
-            )
+            raise DataError("every answer to a question failed", field="cells", value=f"{read.words}: {empty}")
         found.append(by_item)
     return ArmSamples(words=read.words, by_seed=tuple(found))
 

@@ -12,12 +12,7 @@ from tinsmith.lab.study.task_arms import ArmRead, parity_of
 from tinsmith.pages.measures import Measure, from_estimate
 from tinsmith.stats.diagnostics.pass_at_k import dyadic, swapped, swapped_over_seeds
 from tinsmith.stats.gate.claim import Claim, Training
-from tinsmith.stats.gate.mean_claims import (
-    MeanBeats,
-    MeanLearned,
-    judge_mean_beats,
-    judge_mean_learned,
-)
+from tinsmith.stats.gate.mean_claims import MeanBeats, MeanLearned, judge_mean_beats, judge_mean_learned
 from tinsmith.stats.mean_runs import MeanRuns
 from tinsmith.studies.pass_at_k.reading import ArmSamples
 from tinsmith.studies.pass_at_k.settings import ARMS, BASE, COIN, GRPO, SFT
@@ -88,9 +83,7 @@ class PassFound(StudyValues):
     def at(self, arm: str, k: int, hops: Hops = Hops.TWO, turns: int = MOST_LOOKUPS) -> Measure:
         """Return pass@(k, T) of an arm."""
         asked = (arm, hops, k, turns)
-        return next(
-            one.value for one in self.passed if (one.arm, one.hops, one.k, one.turns) == asked
-        )
+        return next(one.value for one in self.passed if (one.arm, one.hops, one.k, one.turns) == asked)
 
     def swap(self, arm: str, hops: Hops = Hops.TWO) -> Swapped:
         """Return an arm's swap with the base over all seeds."""
@@ -142,13 +135,7 @@ def _passed(arms: Mapping[str, ArmSamples], samples: int, draws: Draws) -> list[
             asked += [(most, turns) for turns in range(MOST_LOOKUPS)]
             some = arm.of(hops)
             found += [
-                Passed(
-                    arm=name,
-                    hops=hops,
-                    k=k,
-                    turns=turns,
-                    value=_measure(some.passed(k, turns), draws),
-                )
+                Passed(arm=name, hops=hops, k=k, turns=turns, value=_measure(some.passed(k, turns), draws))
                 for k, turns in asked
             ]
     return found
@@ -158,9 +145,7 @@ def _measure(values: MeanRuns, draws: Draws) -> Measure:
     return from_estimate(values.estimate(draws.tables))
 
 
-def _swaps(
-    name: str, arm: ArmSamples, base: ArmSamples, hops: Hops, seeds: tuple[int, ...]
-) -> list[Swapped]:
+def _swaps(name: str, arm: ArmSamples, base: ArmSamples, hops: Hops, seeds: tuple[int, ...]) -> list[Swapped]:
     pairs = list(zip(arm.boundaries(), base.boundaries(), strict=True))
     found: list[Swapped] = []
     for seed, (after, before) in zip(seeds, pairs, strict=True):
@@ -203,11 +188,7 @@ def with_signs(found: PassFound) -> PassFound:
                 came_out=rl.gained > rl.lost,
                 told=_told(rl),
             ),
-            Sign(
-                expected="SFT loses more of them than it gains",
-                came_out=sft.lost > sft.gained,
-                told=_told(sft),
-            ),
+            Sign(expected="SFT loses more of them than it gains", came_out=sft.lost > sft.gained, told=_told(sft)),
             Sign(
                 expected="GRPO tries at least as many sequences of look-ups as the base",
                 came_out=rl_ways.value >= base_ways.value,
@@ -227,11 +208,7 @@ def _told(swap: Swapped) -> str:
 
 
 def with_claims(
-    found: PassFound,
-    arms: Mapping[str, ArmSamples],
-    reads: Mapping[str, ArmRead],
-    seen: int,
-    draws: Draws,
+    found: PassFound, arms: Mapping[str, ArmSamples], reads: Mapping[str, ArmRead], seen: int, draws: Draws
 ) -> PassFound:
     """Return the values with what the gate says of pass@1 and pass@K on questions of two hops."""
     words = {arm.name: arm.words for arm in ARMS}
@@ -241,10 +218,7 @@ def with_claims(
     beats: list[MeanBeats] = []
     learned: list[MeanLearned] = []
     for k in dict.fromkeys((1, dyadic(found.samples)[-1])):
-        ends = {
-            name: replace(one.of(Hops.TWO).passed(k), name=words[name])
-            for name, one in arms.items()
-        }
+        ends = {name: replace(one.of(Hops.TWO).passed(k), name=words[name]) for name, one in arms.items()}
         two = ends[BASE].items
         pairs = [(SFT, BASE), (GRPO, BASE), (GRPO, SFT), (COIN, BASE)]
         beats += [
@@ -257,9 +231,7 @@ def with_claims(
             )
             for first, second in pairs
         ]
-        baselines = [
-            reads[GRPO].baseline(one.name, RIGHT) for one in reads[GRPO].reads[0].task.baselines
-        ]
+        baselines = [reads[GRPO].baseline(one.name, RIGHT) for one in reads[GRPO].reads[0].task.baselines]
         learned.append(
             MeanLearned(
                 system=ends[GRPO],
@@ -272,7 +244,5 @@ def with_claims(
             )
         )
     return replace(
-        found,
-        beats=judge_mean_beats(beats, draws.claims),
-        learned=judge_mean_learned(learned, draws.claims),
+        found, beats=judge_mean_beats(beats, draws.claims), learned=judge_mean_learned(learned, draws.claims)
     )

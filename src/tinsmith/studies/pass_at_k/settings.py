@@ -12,9 +12,7 @@ from tinsmith.lab.study.task_study import Size, TaskArm, sized_keys, task_study
 from tinsmith.studies.pass_at_k.source import KEYS, Pays, lookup_task
 
 STUDY: Final = "pass_at_k"
-QUESTION: Final = (
-    "Does RL make a model solve questions that its base never solves, however often it is asked?"
-)
+QUESTION: Final = "Does RL make a model solve questions that its base never solves, however often it is asked?"
 BASE: Final = "base"
 SFT: Final = "sft"
 GRPO: Final = "grpo"
@@ -24,17 +22,8 @@ _BY_EXAMPLE: Final = {"kind": Kind.TASK_SFT.value}
 
 ARMS: Final = (
     TaskArm(name=BASE, words="base", keys={**_BY_EXAMPLE, "steps": "0"}),
-    TaskArm(
-        name=SFT,
-        words="SFT",
-        rates={Size.SMALLEST: 2e-3, Size.NANO: 2e-3, Size.SMALL: 3e-4},
-        keys=_BY_EXAMPLE,
-    ),
-    TaskArm(
-        name=GRPO,
-        words="GRPO",
-        rates={Size.SMALLEST: 6e-4, Size.NANO: 6e-4, Size.SMALL: 3e-4},
-    ),
+    TaskArm(name=SFT, words="SFT", rates={Size.SMALLEST: 2e-3, Size.NANO: 2e-3, Size.SMALL: 3e-4}, keys=_BY_EXAMPLE),
+    TaskArm(name=GRPO, words="GRPO", rates={Size.SMALLEST: 6e-4, Size.NANO: 6e-4, Size.SMALL: 3e-4}),
     TaskArm(
         name=COIN,
         words="GRPO, paid by a coin",

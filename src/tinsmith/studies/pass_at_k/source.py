@@ -48,9 +48,7 @@ KEYS: Final = (
         default=Pays.ANSWER.value,
         words="What is rewarded: answer (the right code), or coin (a control: chance, fixed by what was said).",
     ),
-    OwnKey(
-        name="explain", kind=bool, default=False, words="Whether the prompt says how to look up."
-    ),
+    OwnKey(name="explain", kind=bool, default=False, words="Whether the prompt says how to look up."),
     OwnKey(name="base_steps", kind=int, default=800, words="Steps that the small base is trained."),
 )
 
@@ -115,9 +113,7 @@ def _made(values: Mapping[str, Value]) -> Task:
     seed, share = int(values["draw_seed"]), float(values["two_hops"])
     pays = str(values["pays"])
     if pays not in list(Pays):
-        raise ConfigError(
-            "this cannot be rewarded", field="pays", value=pays, allowed=", ".join(Pays)
-        )
+        raise ConfigError("this cannot be rewarded", field="pays", value=pays, allowed=", ".join(Pays))
     if not 0.0 <= share <= 1.0:
         raise ConfigError("this is a share", field="two_hops", value=share, allowed="0 to 1")
     explain = bool(values["explain"])
@@ -131,20 +127,14 @@ def _made(values: Mapping[str, Value]) -> Task:
         reply=_reply,
         max_turns=MOST_LOOKUPS + 1,
         reward={pays: of_conversation(answered if pays == Pays.ANSWER else _coin)},
-        metrics={
-            "right": of_conversation(answered),
-            "lookups": of_conversation(_count),
-        },
+        metrics={"right": of_conversation(answered), "lookups": of_conversation(_count)},
         item_id=lambda item: item.id,
         demonstrate=shown,
         base_items=questions(_READ_BY_BASE, "base", seed, two_hops=share),
         base_steps=int(values["base_steps"]),
         answer=right,
         baselines={
-            "one look-up, whatever is asked": lambda item: [
-                f"{CODE} {item.person}",
-                f"{ANSWER} {item.own_code}",
-            ]
+            "one look-up, whatever is asked": lambda item: [f"{CODE} {item.person}", f"{ANSWER} {item.own_code}"]
         },
         keys={"max_tokens": 8, "eval_items": int(values["held_out_items"])},
     )

@@ -28,9 +28,7 @@ def sentences(found: PassFound) -> tuple[str, ...]:
 
 def _signs(found: PassFound) -> str:
     first = signs_sentence(found.signs)
-    return (
-        f"{first}." if _flat(found) else f"{first}; and the control, paid by a coin, is not flat."
-    )
+    return f"{first}." if _flat(found) else f"{first}; and the control, paid by a coin, is not flat."
 
 
 def _boundary(found: PassFound) -> str:
@@ -60,18 +58,13 @@ def _curves(found: PassFound) -> str:
         for name, words in ((BASE, "base"), (SFT, "SFT"), (GRPO, "GRPO"))
     )
     crossed = [k for k in ks if found.at(GRPO, k).value < found.at(BASE, k).value]
-    where = (
-        f"below the base's at k = {listed([str(k) for k in crossed])}"
-        if crossed
-        else "nowhere below the base's"
-    )
+    where = f"below the base's at k = {listed([str(k) for k in crossed])}" if crossed else "nowhere below the base's"
     return f"pass@{ks[0]} and pass@{ks[-1]} on two hops: {ends}. GRPO's curve lies {where}."
 
 
 def _ways(found: PassFound) -> str:
     parts = [
-        f"{words} {told(found.way(name).sequences)}"
-        for name, words in ((BASE, "base"), (SFT, "SFT"), (GRPO, "GRPO"))
+        f"{words} {told(found.way(name).sequences)}" for name, words in ((BASE, "base"), (SFT, "SFT"), (GRPO, "GRPO"))
     ]
     return f"Different sequences of look-ups a question, of {found.samples} samples: {'; '.join(parts)}."
 

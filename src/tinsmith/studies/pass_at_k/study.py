@@ -20,9 +20,7 @@ from tinsmith.studies.pass_at_k.settings import ARMS, GRPO, pass_at_k_study
 from tinsmith.studies.pass_at_k.story import sentences
 
 
-def run_pass_at_k(
-    given: Mapping[str, str], say: Say, *, run: RunCells = run_cells, draws: Draws = DRAWS
-) -> Path:
+def run_pass_at_k(given: Mapping[str, str], say: Say, *, run: RunCells = run_cells, draws: Draws = DRAWS) -> Path:
     """Run what has not been run, and write values, tables and page; return the study's folder.
 
     Raises:
@@ -40,10 +38,7 @@ def run_pass_at_k(
 
 
 def _outcome(study: Study, tuned: Tuned, draws: Draws) -> Outcome:
-    reads = {
-        name: read_runs(one.arm.words, [cell.folder for cell in one.cells])
-        for name, one in tuned.items()
-    }
+    reads = {name: read_runs(one.arm.words, [cell.folder for cell in one.cells]) for name, one in tuned.items()}
     samples = {name: read_samples(read) for name, read in reads.items()}
     found = with_signs(measured(values_of(study, reads), samples, draws))
     found = with_claims(found, samples, reads, items_seen(reads[GRPO]), draws)

@@ -68,13 +68,10 @@ def questions(count: int, side: str, seed: int, *, two_hops: float) -> tuple[Que
         ConfigError: fewer than one is asked for.
     """
     if count < 1:
-        raise ConfigError(
-            "there has to be a question", field=side, value=count, allowed="1 or more"
-        )
+        raise ConfigError("there has to be a question", field=side, value=count, allowed="1 or more")
     two = round(count * two_hops)
     return tuple(
-        _question(Random(derive(seed, "question", side, place)), side, place, two=place < two)
-        for place in range(count)
+        _question(Random(derive(seed, "question", side, place)), side, place, two=place < two) for place in range(count)
     )
 
 

@@ -6,25 +6,14 @@ from collections.abc import Mapping, Sequence
 
 from tinsmith.lab.prompt_search.search_rows import prompt_tables, step_folds
 from tinsmith.lab.study.arm_gains import claim_folds, gain_words, gains_picture, gains_table
-from tinsmith.lab.study.page import (
-    hashes_section,
-    seconds_section,
-    settings_section,
-    study_document,
-)
+from tinsmith.lab.study.page import hashes_section, seconds_section, settings_section, study_document
 from tinsmith.lab.study.results import Seconds, limits_of
 from tinsmith.pages.document import Block, Document, Section, note
 from tinsmith.pages.wording import counted
 from tinsmith.stats.gate.claim import CheckName, Finding, Verdict
 from tinsmith.studies.prompt_search.results import WRITTEN, PromptFound
 from tinsmith.studies.prompt_search.searching import Found
-from tinsmith.studies.prompt_search.settings import (
-    PROMPT,
-    PROMPT_SHUFFLED,
-    QUESTION,
-    RL,
-    WORDS,
-)
+from tinsmith.studies.prompt_search.settings import PROMPT, PROMPT_SHUFFLED, QUESTION, RL, WORDS
 
 
 def prompt_sentences(found: PromptFound) -> tuple[str, ...]:
@@ -33,9 +22,7 @@ def prompt_sentences(found: PromptFound) -> tuple[str, ...]:
     better = found.beat(WRITTEN).verdict is Verdict.ALLOWED
     above_rl = found.beat(rl.words).verdict is Verdict.ALLOWED
     back = next(one for one in found.beats if one.first == rl.words)
-    below_rl = any(
-        one.name is CheckName.DIFFERENCE and one.finding is Finding.PASSED for one in back.checks
-    )
+    below_rl = any(one.name is CheckName.DIFFERENCE and one.finding is Finding.PASSED for one in back.checks)
     learned = any(one.verdict is Verdict.ALLOWED for one in found.controls)
     beside = "and it is not shown to differ from RL from that prompt"
     if above_rl:

@@ -15,12 +15,7 @@ from tinsmith.lab.study.driver import Tuned
 from tinsmith.lab.study.results import Draws, hashes_in
 from tinsmith.lab.study.task_arms import parity_of, read_runs
 from tinsmith.stats.gate.claim import Claim, Training
-from tinsmith.stats.gate.mean_claims import (
-    MeanBeats,
-    MeanLearned,
-    judge_mean_beats,
-    judge_mean_learned,
-)
+from tinsmith.stats.gate.mean_claims import MeanBeats, MeanLearned, judge_mean_beats, judge_mean_learned
 from tinsmith.stats.mean_runs import MeanRuns
 from tinsmith.studies.prompt_search.searching import Found
 from tinsmith.studies.prompt_search.settings import (
@@ -66,21 +61,14 @@ class PromptFound(ArmsFound):
 
 
 def read_found(
-    settings: PromptSettings,
-    tuned: Tuned,
-    found: Mapping[str, Sequence[Found]],
-    files: Sequence[Path],
-    draws: Draws,
+    settings: PromptSettings, tuned: Tuned, found: Mapping[str, Sequence[Found]], files: Sequence[Path], draws: Draws
 ) -> tuple[PromptFound, Arms]:
     """Read the finished runs, and put what the searches found beside them.
 
     Raises:
         DataError: a run was not evaluated, or not on the items that the others were.
     """
-    reads = {
-        name: read_runs(one.arm.words, [cell.folder for cell in one.cells])
-        for name, one in tuned.items()
-    }
+    reads = {name: read_runs(one.arm.words, [cell.folder for cell in one.cells]) for name, one in tuned.items()}
     arms = Arms(reads, settings.task.unit)
     run = reads[RL].reads[0].run
     ends = {
@@ -94,9 +82,7 @@ def read_found(
         for name, searches in found.items()
     }
     gains = [
-        gain_of(
-            (name, WORDS[name]), (ends[name][0], ends[name][1]), _greedy(found[name]), draws.tables
-        )
+        gain_of((name, WORDS[name]), (ends[name][0], ends[name][1]), _greedy(found[name]), draws.tables)
         for name in BASE_OF
     ]
     answered = max(one.searched.answered for one in found[PROMPT])
@@ -120,14 +106,8 @@ def read_found(
             for name, searches in found.items()
             for seed, one in zip(settings.study.seeds, searches, strict=True)
         ),
-        same_before=all(
-            ends[name][0].by_seed == arms.at(of, 0).by_seed for name, of in BASE_OF.items()
-        ),
-        files={
-            file.stem: hashlib.sha256(file.read_bytes()).hexdigest()
-            for file in files
-            if file.is_file()
-        },
+        same_before=all(ends[name][0].by_seed == arms.at(of, 0).by_seed for name, of in BASE_OF.items()),
+        files={file.stem: hashlib.sha256(file.read_bytes()).hexdigest() for file in files if file.is_file()},
     )
     return read, arms
 
@@ -164,12 +144,8 @@ class _Judge:
                     training=(mine, Training(self.data, 0)),
                     parity=parity,
                 ),
-                MeanBeats(
-                    first=prompt, second=rl, metric=SCORE, training=(mine, theirs), parity=parity
-                ),
-                MeanBeats(
-                    first=rl, second=prompt, metric=SCORE, training=(theirs, mine), parity=parity
-                ),
+                MeanBeats(first=prompt, second=rl, metric=SCORE, training=(mine, theirs), parity=parity),
+                MeanBeats(first=rl, second=prompt, metric=SCORE, training=(theirs, mine), parity=parity),
             ],
             self.draws.claims,
         )

@@ -73,11 +73,7 @@ class _Here:
     def write(self, prompt: str, seed: int) -> str:
         """Return what the base writes when it is asked for edits."""
         said = (Message(role=Role.USER, content=prompt),)
-        asked = Draw(
-            prompt=tuple(self.renderer.build_generation_prompt(said)),
-            seed=seed,
-            max_tokens=_PROPOSAL_TOKENS,
-        )
+        asked = Draw(prompt=tuple(self.renderer.build_generation_prompt(said)), seed=seed, max_tokens=_PROPOSAL_TOKENS)
         (tokens,) = self.base.drawn([asked], temperature=self.temperature, stop=self.stop)
         return self.renderer.parse_response(tokens).message.content
 
@@ -100,12 +96,8 @@ def searched_on(settings: PromptSettings, there: Reopened, file: Path) -> Found:
     assert isinstance(frame, TaskFrame)
     data = entry.run_data(plan, print)
     renderer = renderer_for(there.tokenizer())
-    here = _Here(
-        there.base(), renderer, tuple(renderer.stop_sequences()), plan.settings.temperature
-    )
-    test = subset(
-        data.split.held_out or data.split.train, plan.settings.eval_items, lambda one: one.unit
-    )
+    here = _Here(there.base(), renderer, tuple(renderer.stop_sequences()), plan.settings.temperature)
+    test = subset(data.split.held_out or data.split.train, plan.settings.eval_items, lambda one: one.unit)
     train, selection = halves(data.split.train, search.seed)
 
     def score(samples: int) -> AskedTask:
@@ -137,9 +129,7 @@ def searched_on(settings: PromptSettings, there: Reopened, file: Path) -> Found:
     found = Found(
         searched=searched,
         start=start,
-        found=start
-        if searched.found == searched.start
-        else _examined(examine, searched.found, names, seed),
+        found=start if searched.found == searched.start else _examined(examine, searched.found, names, seed),
         unreadable=model.unreadable,
     )
     _keep(file, settings, asked, found)
@@ -154,9 +144,7 @@ def halves(items: Sequence[UserItem], seed: int) -> tuple[list[str], list[str]]:
     """
     units = sorted({one.unit for one in items}, key=lambda name: derive(seed, "selection", name))
     chosen = set(units[: len(units) // 2])
-    parts = [
-        [one.prompt_id for one in items if (one.unit in chosen) is side] for side in (False, True)
-    ]
+    parts = [[one.prompt_id for one in items if (one.unit in chosen) is side] for side in (False, True)]
     if not all(parts):
         raise ConfigError(
             "there are too few items to try edits on some and to select by others",

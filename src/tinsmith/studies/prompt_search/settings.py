@@ -19,17 +19,13 @@ from tinsmith.studies.prompt_search.banks import INSTRUCTIONS
 from tinsmith.types.errors import ConfigError
 
 NAME: Final = "prompt_search"
-QUESTION: Final = (
-    "Does a search for a better prompt reach what RL reaches, with the model as it is?"
-)
+QUESTION: Final = "Does a search for a better prompt reach what RL reaches, with the model as it is?"
 
 RL, RL_SHUFFLED = "rl", "rl_shuffled"
 PROMPT, PROMPT_SHUFFLED = "prompt", "prompt_shuffled"
 BASE_OF: Final = MappingProxyType({PROMPT: RL, PROMPT_SHUFFLED: RL_SHUFFLED})
 """Which arm's base, questions and right answers each search has."""
-WORDS: Final = MappingProxyType(
-    {PROMPT: "prompt searched", PROMPT_SHUFFLED: "prompt searched, shuffled answers"}
-)
+WORDS: Final = MappingProxyType({PROMPT: "prompt searched", PROMPT_SHUFFLED: "prompt searched, shuffled answers"})
 
 
 class ProposedBy(StrEnum):
@@ -68,23 +64,12 @@ TASKS: Final[Mapping[str, SearchedTask]] = MappingProxyType(
 _RATES: Final = MappingProxyType({Size.SMALLEST: 2e-3, Size.NANO: 2e-3, Size.SMALL: 3e-4})
 _ARMS: Final = (
     TaskArm(name=RL, words="RL", rates=_RATES),
-    TaskArm(
-        name=RL_SHUFFLED,
-        words="RL, shuffled answers",
-        rates=_RATES,
-        keys={"shuffle_labels": "true"},
-    ),
+    TaskArm(name=RL_SHUFFLED, words="RL, shuffled answers", rates=_RATES, keys={"shuffle_labels": "true"}),
 )
 
 SIZES: Final[Sizes] = MappingProxyType(
     {
-        Size.SMALLEST: {
-            "seeds": "1",
-            "steps": "4",
-            "eval_every": "4",
-            "eval_items": "24",
-            "save_every": "0",
-        },
+        Size.SMALLEST: {"seeds": "1", "steps": "4", "eval_every": "4", "eval_items": "24", "save_every": "0"},
         Size.NANO: {"steps": "60", "eval_every": "20", "save_every": "0"},
         Size.SMALL: {
             "at": "small",
@@ -140,17 +125,9 @@ class PromptSettings:
         assert opened is not None, "the task is kept"
         shared = {key: value for key, value in self.study.shared.items() if key != "quiet"}
         search = {
-            f"search/{name}": getattr(self.search, name)
-            for name in self.search.__struct_fields__
-            if name != "seed"
+            f"search/{name}": getattr(self.search, name) for name in self.search.__struct_fields__ if name != "seed"
         }
-        return {
-            "task": opened.found_at,
-            "proposer": self.proposer.value,
-            **search,
-            **opened.keys,
-            **shared,
-        }
+        return {"task": opened.found_at, "proposer": self.proposer.value, **search, **opened.keys, **shared}
 
 
 def prompt_settings(given: Mapping[str, str], open_source: OpenSource) -> PromptSettings:
@@ -163,10 +140,7 @@ def prompt_settings(given: Mapping[str, str], open_source: OpenSource) -> Prompt
     named = given.get("task", "instructions" if size is Size.SMALL else handbook.NAME)
     if named not in TASKS:
         raise ConfigError(
-            "there is no bank of lines for this task",
-            field="task",
-            value=named,
-            allowed=", ".join(TASKS),
+            "there is no bank of lines for this task", field="task", value=named, allowed=", ".join(TASKS)
         )
     source = open_source(named, given)
     assert source is not None, "it is kept"
@@ -174,9 +148,7 @@ def prompt_settings(given: Mapping[str, str], open_source: OpenSource) -> Prompt
     if named == handbook.NAME:
         smallest = {**SIZES[Size.SMALLEST], "base_steps": SMALLEST_BASE}
         sizes = {**SIZES, Size.SMALLEST: smallest}
-    study = task_study(
-        Study(name=NAME, question=QUESTION, arms=(), shared={}), source, _ARMS, sizes, KEYS, given
-    )
+    study = task_study(Study(name=NAME, question=QUESTION, arms=(), shared={}), source, _ARMS, sizes, KEYS, given)
     return PromptSettings(
         study=study,
         size=size,
@@ -204,9 +176,6 @@ def _search(size: Size, given: Mapping[str, str]) -> SearchSettings:
 def _proposed_by(text: str) -> ProposedBy:
     if text not in tuple(ProposedBy):
         raise ConfigError(
-            "nobody of this name proposes edits",
-            field="proposer",
-            value=text,
-            allowed=", ".join(ProposedBy),
+            "nobody of this name proposes edits", field="proposer", value=text, allowed=", ".join(ProposedBy)
         )
     return ProposedBy(text)

@@ -18,11 +18,7 @@ from tinsmith.lab.study.task_study import minutes_of
 from tinsmith.studies.prompt_search.page import prompt_page, prompt_sentences
 from tinsmith.studies.prompt_search.results import read_found
 from tinsmith.studies.prompt_search.searching import Found, searched_on
-from tinsmith.studies.prompt_search.settings import (
-    BASE_OF,
-    PromptSettings,
-    prompt_settings,
-)
+from tinsmith.studies.prompt_search.settings import BASE_OF, PromptSettings, prompt_settings
 
 SEARCHES: Final = "searches"
 """The folder of what was found, in the study's own."""
@@ -60,14 +56,9 @@ def run_prompt_search(
                 found.setdefault(name, []).append(search_on(settings, cell, files[-1], say))
         read, arms = read_found(settings, tuned, found, files, draws)
         sentences = prompt_sentences(read)
-        seconds = {
-            one.words: seconds_in([each.run for each in one.reads]) for one in arms.reads.values()
-        }
+        seconds = {one.words: seconds_in([each.run for each in one.reads]) for one in arms.reads.values()}
         return Outcome(
-            found=read,
-            sentences=sentences,
-            seconds=seconds,
-            page=prompt_page(read, sentences, seconds, found),
+            found=read, sentences=sentences, seconds=seconds, page=prompt_page(read, sentences, seconds, found)
         )
 
     return conduct_study(settings.study, say, conduct, pace=minutes_of, run=run)

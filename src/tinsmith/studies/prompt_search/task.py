@@ -53,10 +53,7 @@ def line_of(kind: str, way: str) -> str:
     return f"{kind} by {way}"
 
 
-BANK: Final = (
-    *(line_of(kind, way) for kind, ways in WAYS.items() for way in ways),
-    *_IDLE,
-)
+BANK: Final = (*(line_of(kind, way) for kind, ways in WAYS.items() for way in ways), *_IDLE)
 """Every line that a handbook may have."""
 WRITTEN: Final = (
     _IDLE[0],
@@ -173,12 +170,7 @@ def handbook_source(rest: str, given: Mapping[str, str]) -> NamedTask:
     """
     del given
     require_only(NAME, rest)
-    return NamedTask(
-        found_at=NAME,
-        keys=_KEYS,
-        sha256={"task.py": file_sha256(Path(__file__))},
-        entry=_made,
-    )
+    return NamedTask(found_at=NAME, keys=_KEYS, sha256={"task.py": file_sha256(Path(__file__))}, entry=_made)
 
 
 def _made(values: Mapping[str, Value]) -> Task:

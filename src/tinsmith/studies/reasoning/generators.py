@@ -29,13 +29,7 @@ _COMMENT: Final = re.compile(r"^\s*(\w+)\s*:[^#\n]*#\s*(\S.*)$", re.MULTILINE)
 MIXTURES: Final = frozenset({"composite"})
 """Made of other tasks, which no key can say."""
 HASHED: Final = frozenset(
-    {
-        "isomorphic_strings",
-        "knight_swap",
-        "polynomial_multiplication",
-        "ransom_note",
-        "word_ladder",
-    }
+    {"isomorphic_strings", "knight_swap", "polynomial_multiplication", "ransom_note", "word_ladder"}
 )
 """These run through sets of texts (as of 0.1.25), so that their items hang on the hash seed of the process."""
 

@@ -12,13 +12,7 @@ from typing import Any, Final
 from tinsmith.lab.user_task.named import NamedTask, version_of
 from tinsmith.lab.user_task.source import OwnKey
 from tinsmith.lab.user_task.task import Task, Value
-from tinsmith.studies.reasoning.generators import (
-    Generator,
-    config_keys,
-    dataset,
-    require_task,
-    task_names,
-)
+from tinsmith.studies.reasoning.generators import Generator, config_keys, dataset, require_task, task_names
 from tinsmith.types.errors import ConfigError
 from tinsmith.types.seeds import derive
 
@@ -54,9 +48,7 @@ _KEYS: Final = (
     ),
     OwnKey(name="items", kind=int, default=500, words="Items to train on."),
     OwnKey(name="held_out_items", kind=int, default=100, words="Items never trained on."),
-    OwnKey(
-        name="train_seed", kind=int, default=0, words="The items to train on are drawn from it."
-    ),
+    OwnKey(name="train_seed", kind=int, default=0, words="The items to train on are drawn from it."),
     OwnKey(name="held_out_seed", kind=int, default=0, words="The held-out items are."),
 )
 
@@ -173,11 +165,7 @@ def _items(
         if entry["question"] in asked:
             continue
         asked.add(entry["question"])
-        one = {
-            "id": f"{side}-{len(found)}",
-            "question": entry["question"],
-            "answer": entry["answer"],
-        }
+        one = {"id": f"{side}-{len(found)}", "question": entry["question"], "answer": entry["answer"]}
         entries[one["id"]] = made_by, entry
         found.append(one)
         if len(found) == count:

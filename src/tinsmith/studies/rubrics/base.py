@@ -54,10 +54,7 @@ class _File(msgspec.Struct, frozen=True):
 
 
 _FILE: Final = msgspec.convert(
-    tomllib.loads(
-        resources.files("tinsmith.studies.rubrics").joinpath("templates.toml").read_text("utf-8")
-    ),
-    _File,
+    tomllib.loads(resources.files("tinsmith.studies.rubrics").joinpath("templates.toml").read_text("utf-8")), _File
 )
 LEXICON: Final = tuple(_FILE.lexicon.split())
 """Every word that the built-in tasks ask for."""
@@ -132,9 +129,7 @@ def demonstrations(count: int, *, seed: int, obeying: float = 0.2) -> tuple[Demo
     if not 0 <= obeying <= 1:
         raise ConfigError("a share", field="obeying", value=obeying, allowed="0 <= obeying <= 1")
     taken = frozenset(task.prompt for task in builtin_dataset().tasks)
-    return tuple(
-        _demonstration(derive(seed, "demonstration", i), obeying, taken) for i in range(count)
-    )
+    return tuple(_demonstration(derive(seed, "demonstration", i), obeying, taken) for i in range(count))
 
 
 def _demonstration(seed: int, obeying: float, taken: frozenset[str]) -> Demonstration:

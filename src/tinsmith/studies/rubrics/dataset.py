@@ -11,13 +11,7 @@ from typing import Final, cast
 
 import polars as pl
 
-from tinsmith.studies.rubrics.record_files import (
-    JsonRecord,
-    checked_file,
-    decode,
-    gathered,
-    read_records,
-)
+from tinsmith.studies.rubrics.record_files import JsonRecord, checked_file, decode, gathered, read_records
 from tinsmith.studies.rubrics.task import RubricTask, task_of
 from tinsmith.types.errors import DataError
 from tinsmith.types.fingerprints import sha256_of
@@ -83,20 +77,14 @@ def read_text(data: bytes, name: str) -> RubricDataset:
     return _gathered(found.records, name, "line", found.control_characters)
 
 
-def _gathered(
-    records: Iterable[JsonRecord], name: str, place: str, control_characters: int
-) -> RubricDataset:
+def _gathered(records: Iterable[JsonRecord], name: str, place: str, control_characters: int) -> RubricDataset:
     def read(record: dict[str, object]) -> tuple[str, RubricTask] | None:
         task = task_of(record)
         return None if task is None else (task.task_id, task)
 
     fix = "give each record prompt and rubrics, or 'rubric - 1. criterion'"
     found, without = gathered(records, read, name=name, what="task", place=place, fix=fix)
-    return RubricDataset(
-        tasks=tuple(found.values()),
-        control_characters=control_characters,
-        without_rubrics=without,
-    )
+    return RubricDataset(tasks=tuple(found.values()), control_characters=control_characters, without_rubrics=without)
 
 
 def _rows(path: Path, ending: str) -> list[JsonRecord]:

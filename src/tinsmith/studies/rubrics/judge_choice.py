@@ -79,9 +79,7 @@ def open_judge(plan: Plan, connection: Connection) -> RubricJudge:
     return BlockingJudge(settings, cache=cache, api_key=key)
 
 
-def _settings(
-    plan: Plan, name: str, base_url: str | None, identity: str | None = None
-) -> ChatSettings:
+def _settings(plan: Plan, name: str, base_url: str | None, identity: str | None = None) -> ChatSettings:
     frame, asking = parts_of(plan)
     calls: dict[str, Any] = {each.name: getattr(asking, each.name) for each in fields(JudgeCalls)}
     calls["judge_base_url"] = base_url

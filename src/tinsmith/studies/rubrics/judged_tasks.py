@@ -95,10 +95,7 @@ class JudgedTasks(Subject[RubricTask, Judgement]):
             JudgeError: the judge failed on every one of them.
         """
         found = self.judge.judge_all(
-            [
-                JudgeRequest(task=one.item.prompt, response=one.text, criteria=one.item.criteria)
-                for one in trajectories
-            ]
+            [JudgeRequest(task=one.item.prompt, response=one.text, criteria=one.item.criteria) for one in trajectories]
         )
         failures = [one for one in found if isinstance(one, JudgeFailure)]
         self.paid(
@@ -118,9 +115,7 @@ class JudgedTasks(Subject[RubricTask, Judgement]):
         scores = [one.answer.score for one in rollouts]
         return [NamedTerms(values={"rubric": one}, total=one) for one in scores]
 
-    def figures(
-        self, groups: Sequence[Sequence[RubricRollout | Failure[RubricTask]]], split: str
-    ) -> dict[str, float]:
+    def figures(self, groups: Sequence[Sequence[RubricRollout | Failure[RubricTask]]], split: str) -> dict[str, float]:
         """See Subject; a task with several responses counts once in the pass rate and the score."""
         by_task = [[one for one in group if isinstance(one, Rollout)] for group in groups]
         kept = [one for group in by_task for one in group]
@@ -136,9 +131,7 @@ class JudgedTasks(Subject[RubricTask, Judgement]):
         }
         return {f"{split}/{name}": value for name, value in found.items()}
 
-    def train_figures(
-        self, groups: Sequence[ScoredGroup[RubricTask, Judgement]]
-    ) -> dict[str, float]:
+    def train_figures(self, groups: Sequence[ScoredGroup[RubricTask, Judgement]]) -> dict[str, float]:
         """See Subject."""
         failures = [one for group in groups for one in group.failures]
         answers = [one.rollout.answer for group in groups for one in group.scored]

@@ -83,10 +83,7 @@ def checked_file(path: Path, endings: Sequence[str]) -> str:
         raise ConfigError("no such file", field="data_path", value=str(path))
     if ending not in endings:
         raise ConfigError(
-            "files of this kind cannot be read",
-            field="data_path",
-            value=str(path),
-            allowed=" ".join(endings),
+            "files of this kind cannot be read", field="data_path", value=str(path), allowed=" ".join(endings)
         )
     return ending
 
@@ -113,9 +110,7 @@ def gathered(
         try:
             named = read(record.value)
         except DataError as error:
-            raise DataError(
-                f"{where}: {error.what}", field=error.field, allowed=error.allowed
-            ) from None
+            raise DataError(f"{where}: {error.what}", field=error.field, allowed=error.allowed) from None
         if named is None:
             without += 1
             continue
@@ -191,9 +186,7 @@ def _whole(literal: str) -> int:
     return int(literal)
 
 
-_DECODER = json.JSONDecoder(
-    strict=False, object_pairs_hook=_pairs, parse_constant=_refuse, parse_int=_whole
-)
+_DECODER = json.JSONDecoder(strict=False, object_pairs_hook=_pairs, parse_constant=_refuse, parse_int=_whole)
 
 
 def _skip(text: str, position: int) -> int:

@@ -68,7 +68,5 @@ def write_tasks(split: RubricSplit, file: Path) -> None:
     with replacing(file) as part, part.open("w", encoding="utf-8", newline="\n") as lines:
         for side, tasks in (("train", split.train), ("test", split.test)):
             for task in tasks:
-                line = TaskRecord(
-                    task_id=task.task_id, split=side, prompt=task.prompt, criteria=task.criteria
-                )
+                line = TaskRecord(task_id=task.task_id, split=side, prompt=task.prompt, criteria=task.criteria)
                 lines.write(json.dumps(msgspec.to_builtins(line), ensure_ascii=False) + "\n")

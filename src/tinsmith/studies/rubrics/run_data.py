@@ -20,12 +20,7 @@ from tinsmith.lab.runs.folder import RunFolder
 from tinsmith.lab.service.connect import Connection
 from tinsmith.renderers.choose import renderer_for
 from tinsmith.studies.rubrics.base import RubricBaseRecipe, rubric_base
-from tinsmith.studies.rubrics.dataset import (
-    BuiltinTasks,
-    RubricDataset,
-    builtin_dataset,
-    read_dataset,
-)
+from tinsmith.studies.rubrics.dataset import BuiltinTasks, RubricDataset, builtin_dataset, read_dataset
 from tinsmith.studies.rubrics.frame import Asking, RubricFrame, asking_circumstances, parts_of
 from tinsmith.studies.rubrics.judge_choice import JUDGE_NAME, is_own, open_judge, require_judge
 from tinsmith.studies.rubrics.judged_tasks import Asked, JudgedTasks, Judgement
@@ -126,16 +121,10 @@ class RubricData:
             folder.append(LEDGER, [line])
 
         subject = JudgedTasks(
-            split=self.split,
-            renderer=renderer_for(tokenizer),
-            judge=open_judge(self.plan, connection),
-            paid=paid,
+            split=self.split, renderer=renderer_for(tokenizer), judge=open_judge(self.plan, connection), paid=paid
         )
         return Course(
-            subject=subject,
-            settings=self.plan.settings,
-            watch=ResponseWatch(),
-            samples=self.frame.eval_samples,
+            subject=subject, settings=self.plan.settings, watch=ResponseWatch(), samples=self.frame.eval_samples
         )
 
 

@@ -27,9 +27,7 @@ class RubricSplit:
         return sha256_of(self)
 
 
-def split_tasks(
-    tasks: Sequence[RubricTask], *, train_ratio: float = 0.9, data_seed: int = 42
-) -> RubricSplit:
+def split_tasks(tasks: Sequence[RubricTask], *, train_ratio: float = 0.9, data_seed: int = 42) -> RubricSplit:
     """Deal tasks out; a ratio below 1 leaves at least one task on either side.
 
     Equal tasks in any order give the same split.
@@ -39,9 +37,7 @@ def split_tasks(
         DataError: a task id stands twice, or there are too few tasks for two sides.
     """
     if not 0 < train_ratio <= 1:
-        raise ConfigError(
-            "a share of the tasks", field="train_ratio", value=train_ratio, allowed="0 < r <= 1"
-        )
+        raise ConfigError("a share of the tasks", field="train_ratio", value=train_ratio, allowed="0 < r <= 1")
     if len({task.task_id for task in tasks}) < len(tasks):
         raise DataError("a task id occurs twice", field="task_id")
     sides = 1 if train_ratio == 1 else 2
@@ -53,10 +49,7 @@ def split_tasks(
     if sides == 2:
         count = min(max(count, 1), len(tasks) - 1)
     return RubricSplit(
-        train=tuple(order[:count]),
-        test=tuple(order[count:]),
-        train_ratio=float(train_ratio),
-        data_seed=data_seed,
+        train=tuple(order[:count]), test=tuple(order[count:]), train_ratio=float(train_ratio), data_seed=data_seed
     )
 
 

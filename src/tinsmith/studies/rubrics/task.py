@@ -74,16 +74,11 @@ def task_of(record: Mapping[str, object]) -> RubricTask | None:
         leaves = criteria_of(tree)
         if rubrics and tuple(one.criterion for one in rubrics) != leaves:
             raise DataError("the tree's leaves are not the rubrics, in order", field="rubric_tree")
-        rubrics = rubrics or tuple(
-            Rubric(criterion=leaf, number=number) for number, leaf in enumerate(leaves, 1)
-        )
+        rubrics = rubrics or tuple(Rubric(criterion=leaf, number=number) for number, leaf in enumerate(leaves, 1))
     if not rubrics:
         return None
     return RubricTask(
-        task_id=_task_id(record.get("task_id"), prompt, rubrics),
-        prompt=prompt,
-        rubrics=rubrics,
-        tree=tree,
+        task_id=_task_id(record.get("task_id"), prompt, rubrics), prompt=prompt, rubrics=rubrics, tree=tree
     )
 
 
@@ -234,19 +229,14 @@ def _branch(parts: Mapping[str, object], critical: bool, where: str, depth: int)
         raise DataError("a name is a text", field=f"{where}.name", value=name)
     if not isinstance(strategy, str) or strategy not in set(Strategy):
         allowed = ", ".join(Strategy)
-        raise DataError(
-            "unknown strategy", field=f"{where}.strategy", value=strategy, allowed=allowed
-        )
+        raise DataError("unknown strategy", field=f"{where}.strategy", value=strategy, allowed=allowed)
     listed = parts.get("children")
     if not isinstance(listed, list) or not listed:
         raise DataError("a branch needs children", field=f"{where}.children", value=listed)
     children = tuple(
-        _node(child, f"{where}.children[{i}]", depth + 1)
-        for i, child in enumerate(cast("list[object]", listed))
+        _node(child, f"{where}.children[{i}]", depth + 1) for i, child in enumerate(cast("list[object]", listed))
     )
     for i, child in enumerate(children):
         if critical and not child.critical:
-            raise DataError(
-                "the children of a critical node are critical", field=f"{where}.children[{i}]"
-            )
+            raise DataError("the children of a critical node are critical", field=f"{where}.children[{i}]")
     return Branch(name=name, children=children, strategy=Strategy(strategy), critical=critical)

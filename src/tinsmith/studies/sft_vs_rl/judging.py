@@ -72,9 +72,7 @@ _NOTES: Final[Mapping[str, str]] = {
     _PROMPT: "Nothing is trained. That sampler and trainer are one model was seen in the RL runs.",
     _PROMPT_SHUFFLED: "Nothing is trained. That sampler and trainer are one model was seen in the RL runs.",
 }
-_OTHER_CONTROL: Final[Mapping[str, str]] = {
-    _THEN: f"The control on shuffled labels is that of {_RL}."
-}
+_OTHER_CONTROL: Final[Mapping[str, str]] = {_THEN: f"The control on shuffled labels is that of {_RL}."}
 
 
 _NONE: Final[Mapping[ArmName, int]] = MappingProxyType({})
@@ -93,12 +91,7 @@ class Evidence:
     draws: Bootstrap
 
     @classmethod
-    def of(
-        cls,
-        arms: Mapping[ArmName, Arm],
-        draws: Bootstrap,
-        searched: Mapping[ArmName, int] = _NONE,
-    ) -> Evidence:
+    def of(cls, arms: Mapping[ArmName, Arm], draws: Bootstrap, searched: Mapping[ArmName, int] = _NONE) -> Evidence:
         """Collect it from the arms' runs; `searched`: how many papers a search looked at, by its arm.
 
         Raises:
@@ -178,10 +171,7 @@ class Evidence:
         )
         return tuple(
             StudyClaim(
-                claim=claim,
-                note=" ".join(
-                    filter(None, (_NOTES.get(claim.first), _OTHER_CONTROL.get(claim.first)))
-                ),
+                claim=claim, note=" ".join(filter(None, (_NOTES.get(claim.first), _OTHER_CONTROL.get(claim.first))))
             )
             for claim in claims
         )
@@ -195,10 +185,5 @@ class Evidence:
         interval = found.at(_TWO_ONE_SIDED)
         assert interval is not None, "a share and a macro-F1 are defined in every resample"
         return Equivalence(
-            first=first,
-            second=second,
-            metric=metric,
-            value=found.value,
-            low=interval.low,
-            high=interval.high,
+            first=first, second=second, metric=metric, value=found.value, low=interval.low, high=interval.high
         )

@@ -13,9 +13,7 @@ from tinsmith.lab.runs.kinds import Kind
 from tinsmith.lab.study.cluster_keys import CLUSTER_KEYS
 from tinsmith.lab.study.keys import DRY_RUN, TUNING_SEED, StudyKey, StudyKeys
 
-QUESTION: Final = (
-    "Does RL teach a small model to tell labels better than SFT does, with nothing else unequal?"
-)
+QUESTION: Final = "Does RL teach a small model to tell labels better than SFT does, with nothing else unequal?"
 
 
 class StudyWorld(StrEnum):
@@ -115,50 +113,29 @@ SFT_VS_RL_KEYS: Final = StudyKeys(
             "Which papers, without data: planted, whose best scores are known, or quickstart.",
         ),
         StudyKey("data", "", "A slice folder."),
-        StudyKey(
-            "at", At.NANO.value, "Whose numbers: nano, or small for a small pretrained model."
-        ),
+        StudyKey("at", At.NANO.value, "Whose numbers: nano, or small for a small pretrained model."),
         StudyKey(
             "model_name",
             "",
             "Folder, FILE.gguf, smollm2 or ORG/NAME; else the nano base of these papers, smollm2 at=small.",
         ),
-        StudyKey(
-            "sft_rates",
-            _by_world("sft_rates"),
-            "Learning rates that supervised arms try; five make a claim.",
-        ),
+        StudyKey("sft_rates", _by_world("sft_rates"), "Learning rates that supervised arms try; five make a claim."),
         StudyKey("rl_rates", _by_world("rl_rates"), "Those that RL tries, as many."),
         StudyKey("seeds", "1,2,3,4,5", "That are reported."),
         TUNING_SEED,
         StudyKey("steps", _by_world("steps"), "Of RL and of SFT."),
-        StudyKey(
-            "sft_steps",
-            "half of steps",
-            "Of SFT then RL: so many of its steps, the first ones, are supervised.",
-        ),
-        StudyKey(
-            "groups_per_batch", _by_world("groups_per_batch"), "Papers a step, for SFT as well."
-        ),
+        StudyKey("sft_steps", "half of steps", "Of SFT then RL: so many of its steps, the first ones, are supervised."),
+        StudyKey("groups_per_batch", _by_world("groups_per_batch"), "Papers a step, for SFT as well."),
         StudyKey("group_size", _by_world("group_size"), "Answers to each."),
-        StudyKey(
-            PROMPT_SEARCH,
-            "false",
-            "Whether the base under a searched prompt is an arm too, with its control.",
-        ),
-        StudyKey(
-            "search_steps",
-            "as many as look at no fewer papers than RL",
-            "Of the search for a prompt.",
-        ),
+        StudyKey(PROMPT_SEARCH, "false", "Whether the base under a searched prompt is an arm too, with its control."),
+        StudyKey("search_steps", "as many as look at no fewer papers than RL", "Of the search for a prompt."),
         StudyKey("search_batch", str(_SEARCH.batch), "Training papers that edits are tried on."),
         StudyKey("search_candidates", str(_SEARCH.candidates), "Edits proposed in a step."),
         StudyKey("search_gate", str(_SEARCH.gate), "Training papers that the gate draws."),
         DRY_RUN,
         *CLUSTER_KEYS,
     ),
-    passed_on=(LABEL_KINDS[Kind.RL].keys.known & LABEL_KINDS[Kind.SFT].keys.known)
-    - {*_SET, "quiet"},
+    passed_on=(LABEL_KINDS[Kind.RL].keys.known & LABEL_KINDS[Kind.SFT].keys.known) - {*_SET, "quiet"},
     prefixes=(REWARD,),
     set_by_study=_SET,
     instead="out, seeds, sft_rates, rl_rates, steps and groups_per_batch instead",

@@ -20,16 +20,7 @@ from tinsmith.lab.results.standings import standing_words, standings
 from tinsmith.lab.study.arms import Cell
 from tinsmith.lab.study.compute_spent import Accountant, mean_spent
 from tinsmith.lab.study.driver import Outcome, Tuned, TunedArm
-from tinsmith.lab.study.results import (
-    ArmRow,
-    Draws,
-    Spent,
-    arm_row,
-    baselines_of,
-    hashes_of,
-    scores,
-    seconds_of,
-)
+from tinsmith.lab.study.results import ArmRow, Draws, Spent, arm_row, baselines_of, hashes_of, scores, seconds_of
 from tinsmith.models.base import tokenizer_of
 from tinsmith.renderers.choose import renderer_for
 from tinsmith.studies.sft_vs_rl.judging import Evidence
@@ -87,11 +78,7 @@ _NONE: Final[Searches] = MappingProxyType({})
 
 
 def read_outcome(
-    settings: SftVsRlSettings,
-    books: Books,
-    tuned: Tuned,
-    draws: Draws,
-    searches: Searches = _NONE,
+    settings: SftVsRlSettings, books: Books, tuned: Tuned, draws: Draws, searches: Searches = _NONE
 ) -> Outcome:
     """Read every arm's runs, score them and judge the claims.
 
@@ -99,9 +86,7 @@ def read_outcome(
         DataError: a folder holds no finished run, or the runs are not of the same papers.
     """
     arms = {ArmName(name): one.read() for name, one in tuned.items()}
-    seen = {
-        name: min(round(one.spent.papers) for _, one in each) for name, each in searches.items()
-    }
+    seen = {name: min(round(one.spent.papers) for _, one in each) for name, each in searches.items()}
     evidence = Evidence.of(arms, draws.claims, seen)
     first = arms[ArmName.RL].first
     found = SftVsRl(
@@ -138,21 +123,12 @@ def read_outcome(
 
 
 def _rows(
-    arms: Mapping[ArmName, Arm],
-    evidence: Evidence,
-    books: Books,
-    tuned: Tuned,
-    draws: Draws,
-    searches: Searches,
+    arms: Mapping[ArmName, Arm], evidence: Evidence, books: Books, tuned: Tuned, draws: Draws, searches: Searches
 ) -> tuple[ArmRow, ...]:
     found: list[ArmRow] = []
     for name, arm in arms.items():
         one = tuned[name]
-        spent = (
-            mean_spent([each.spent for _, each in searches[name]])
-            if name in searches
-            else books.mean(one)
-        )
+        spent = mean_spent([each.spent for _, each in searches[name]]) if name in searches else books.mean(one)
         row = arm_row(arm, one.rate, draws, spent=spent)
         found.append(row)
         if name is ArmName.SFT:
@@ -161,9 +137,7 @@ def _rows(
     return tuple(found)
 
 
-def _with_prompt(
-    found: SftVsRl, settings: SftVsRlSettings, evidence: Evidence, searches: Searches
-) -> WithPrompt:
+def _with_prompt(found: SftVsRl, settings: SftVsRlSettings, evidence: Evidence, searches: Searches) -> WithPrompt:
     side = PromptSide(
         claims=evidence.prompt_judged(),
         learned=evidence.prompt_learned(),

@@ -166,16 +166,9 @@ def _equivalences(study: SftVsRl) -> Table:
         ("Pair", lambda found: text(f"{found.first} and {found.second}", found.metric.value)),
         (
             "difference",
-            lambda found: Cell(
-                text=f"{found.value:+.3f}",
-                under=f"{found.low:+.3f} to {found.high:+.3f}",
-                number=True,
-            ),
+            lambda found: Cell(text=f"{found.value:+.3f}", under=f"{found.low:+.3f} to {found.high:+.3f}", number=True),
         ),
-        (
-            text("Within one point"),
-            lambda found: text("equivalent" if found.shown else "not shown"),
-        ),
+        (text("Within one point"), lambda found: text("equivalent" if found.shown else "not shown")),
     )
 
 

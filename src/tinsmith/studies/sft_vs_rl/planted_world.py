@@ -97,8 +97,7 @@ def _planted(recipe: PlantedRecipe) -> Planted:
     for split in Split:
         drawn = kinds(recipe.rows(split), derive(recipe.seed, split.value))
         rows[split] = [
-            _row(f"{split.value}-{place}", atom, label, recipe.seed)
-            for place, (atom, label) in enumerate(drawn)
+            _row(f"{split.value}-{place}", atom, label, recipe.seed) for place, (atom, label) in enumerate(drawn)
         ]
         causes[split] = [list(ATOMS)[atom] for atom, _ in drawn]
     return Planted(

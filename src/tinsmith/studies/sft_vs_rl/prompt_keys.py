@@ -24,19 +24,13 @@ def asked_search(given: Mapping[str, str], *, papers: int) -> SearchSettings | N
         for key in _OWN:
             if key in given:
                 raise ConfigError(
-                    "no prompt is searched",
-                    field=key,
-                    value=given[key],
-                    fix=f"give {PROMPT_SEARCH}=true as well",
+                    "no prompt is searched", field=key, value=given[key], fix=f"give {PROMPT_SEARCH}=true as well"
                 )
         return None
     batch, candidates, gate = (count(key, SFT_VS_RL_KEYS.value(given, key), 1) for key in _OWN[1:])
     enough = -(-papers // (batch * (1 + candidates)))
     return SearchSettings(
-        steps=count(_OWN[0], given.get(_OWN[0], str(enough)), 1),
-        batch=batch,
-        candidates=candidates,
-        gate=gate,
+        steps=count(_OWN[0], given.get(_OWN[0], str(enough)), 1), batch=batch, candidates=candidates, gate=gate
     )
 
 

@@ -120,10 +120,7 @@ def search_prompt(asked: SearchAsked, say: Say) -> FoundPrompt:
     with reopened(plan, asked.cell.folder, say) as there:
         say(f"{asked.file.stem}: a prompt is searched")
         study = LabelledPapers(
-            task=task,
-            papers=data.papers,
-            renderer=renderer_for(asked.tokenizer),
-            tokenizer=asked.tokenizer,
+            task=task, papers=data.papers, renderer=renderer_for(asked.tokenizer), tokenizer=asked.tokenizer
         )
         ledger = Ledger(asked.cost)
         score = AskedPapers(

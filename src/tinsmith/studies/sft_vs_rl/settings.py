@@ -27,14 +27,7 @@ from tinsmith.studies.disruption.experiments import (
     REMEDY_SFT_THEN_RL,
     SFT_LORA_OFFSET,
 )
-from tinsmith.studies.sft_vs_rl.keys import (
-    ALLOWED_AT,
-    QUESTION,
-    REWARD,
-    SFT_VS_RL_KEYS,
-    StudyWorld,
-    numbers_of,
-)
+from tinsmith.studies.sft_vs_rl.keys import ALLOWED_AT, QUESTION, REWARD, SFT_VS_RL_KEYS, StudyWorld, numbers_of
 from tinsmith.studies.sft_vs_rl.prompt_keys import asked_search, told_search
 from tinsmith.types.errors import ConfigError
 
@@ -128,24 +121,14 @@ class SftVsRlSettings:
         if self.search is None:
             return ()
         shuffled = {ArmName.PROMPT_SHUFFLED: {"shuffle_labels": "true"}}
-        return tuple(
-            StudyArm(name, WORDS[name], CONTROL_ZERO_SHOT, keys=shuffled.get(name, {}))
-            for name in SEARCHED
-        )
+        return tuple(StudyArm(name, WORDS[name], CONTROL_ZERO_SHOT, keys=shuffled.get(name, {})) for name in SEARCHED)
 
-    def _supervised(
-        self, name: ArmName, rates: tuple[float, ...], steps: int, **own: str
-    ) -> StudyArm:
+    def _supervised(self, name: ArmName, rates: tuple[float, ...], steps: int, **own: str) -> StudyArm:
         keys = {**_looks(steps), "batch_size": str(self.groups_per_batch), **own}
         return StudyArm(name, WORDS[name], SFT_LORA_OFFSET, rates, keys)
 
-    def _rewarded(
-        self, name: ArmName, experiment: Experiment, rates: tuple[float, ...], **own: str
-    ) -> StudyArm:
-        sizes = {
-            "groups_per_batch": str(self.groups_per_batch),
-            "group_size": str(self.group_size),
-        }
+    def _rewarded(self, name: ArmName, experiment: Experiment, rates: tuple[float, ...], **own: str) -> StudyArm:
+        sizes = {"groups_per_batch": str(self.groups_per_batch), "group_size": str(self.group_size)}
         keys = {**_looks(self.steps), **self.rewarded, **sizes, **own}
         return StudyArm(name, WORDS[name], experiment, rates, keys)
 
@@ -233,10 +216,7 @@ def _world(named: str | None, data: str | None) -> StudyWorld:
 def _at(text: str) -> At:
     if text not in ALLOWED_AT:
         raise ConfigError(
-            "the study has no settings for such a model",
-            field="at",
-            value=text,
-            allowed=", ".join(ALLOWED_AT),
+            "the study has no settings for such a model", field="at", value=text, allowed=", ".join(ALLOWED_AT)
         )
     return At(text)
 
@@ -244,7 +224,5 @@ def _at(text: str) -> At:
 def _sft_steps(text: str, steps: int) -> int:
     found = count("sft_steps", text, 1)
     if found >= steps:
-        raise ConfigError(
-            "no step is left for RL", field="sft_steps", value=found, allowed=f"1 to {steps - 1}"
-        )
+        raise ConfigError("no step is left for RL", field="sft_steps", value=found, allowed=f"1 to {steps - 1}")
     return found

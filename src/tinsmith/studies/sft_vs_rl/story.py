@@ -6,14 +6,7 @@ from tinsmith.lab.study.results import limits
 from tinsmith.pages.wording import counted, listed, told
 from tinsmith.stats.gate.claim import CheckName, Claim, Finding, Verdict
 from tinsmith.stats.rates import Metric
-from tinsmith.studies.sft_vs_rl.results import (
-    MARGIN,
-    OFFSET_RULE,
-    Equivalence,
-    SftVsRl,
-    Truth,
-    WithPrompt,
-)
+from tinsmith.studies.sft_vs_rl.results import MARGIN, OFFSET_RULE, Equivalence, SftVsRl, Truth, WithPrompt
 from tinsmith.studies.sft_vs_rl.settings import OFFSET, WORDS, ArmName
 
 _RL, _SFT = WORDS[ArmName.RL], WORDS[ArmName.SFT]
@@ -51,9 +44,7 @@ def _recalls(study: SftVsRl) -> list[str]:
 
 def _others(study: SftVsRl) -> list[str]:
     """The other claims of the family that hold."""
-    rest = [
-        one.claim for one in study.claims[1:] if one.claim.metric is not Metric.MIN_CLASS_RECALL
-    ]
+    rest = [one.claim for one in study.claims[1:] if one.claim.metric is not Metric.MIN_CLASS_RECALL]
     allowed = [claim for claim in rest if claim.verdict is Verdict.ALLOWED]
     return [f"{claim.sentence()}." for claim in allowed]
 
@@ -85,9 +76,7 @@ def _greedy(study: SftVsRl) -> list[str]:
     sft, rl = study.row(_SFT).greedy, study.row(_RL).greedy
     if sft is None or rl is None:
         return []
-    return [
-        f"Asked greedily instead, {_SFT} has macro-F1 {told(sft.macro_f1)} and {_RL} {told(rl.macro_f1)}."
-    ]
+    return [f"Asked greedily instead, {_SFT} has macro-F1 {told(sft.macro_f1)} and {_RL} {told(rl.macro_f1)}."]
 
 
 def _equivalent(one: Equivalence) -> str:
@@ -103,9 +92,7 @@ def _controls(study: SftVsRl) -> list[str]:
     found = [(claim, study.row(claim.first).selected.balanced_accuracy) for claim in claims]
     seen = listed([f"{claim.first} has balanced accuracy {told(score)}" for claim, score in found])
     # A control is no control of itself, so that the gate refuses it in any case.
-    learned = [
-        claim.first for claim, score in found if score.low is not None and score.low > chance
-    ]
+    learned = [claim.first for claim, score in found if score.low is not None and score.low > chance]
     if learned or any(claim.verdict is Verdict.ALLOWED for claim in claims):
         return [
             f"Something is wrong: on shuffled labels there is nothing to learn, and yet {seen}, where chance is "
@@ -150,11 +137,7 @@ def _held_against(claim: Claim, truth: Truth) -> str:
     allowed = claim.verdict is Verdict.ALLOWED
     where = f"with ever more training {_RL} goes to {ours:.3f}, {claim.second} to {theirs:.3f}"
     if gap > _CLOSE:
-        verdict = (
-            "which is true"
-            if allowed
-            else "though it is true in the end, as these runs do not show it"
-        )
+        verdict = "which is true" if allowed else "though it is true in the end, as these runs do not show it"
     else:
         verdict = "WHICH IS NOT TRUE" if allowed else "and rightly so"
     word = "allowed" if allowed else "refused"

@@ -26,32 +26,14 @@ from tinsmith.lab.prompt_search.search import SearchSettings
 from tinsmith.lab.settings import SftSettings
 from tinsmith.lab.study.cells import run_cells
 from tinsmith.lab.study.compute_spent import Accountant, Cost
-from tinsmith.lab.study.driver import (
-    Outcome,
-    RunCells,
-    Stages,
-    Study,
-    Tuned,
-    TunedArm,
-    conduct_study,
-)
+from tinsmith.lab.study.driver import Outcome, RunCells, Stages, Study, Tuned, TunedArm, conduct_study
 from tinsmith.lab.study.results import DRAWS, Draws
 from tinsmith.models.base import read_shape
 from tinsmith.studies.disruption.experiments import REMEDY_EXP6
 from tinsmith.studies.sft_vs_rl.keys import StudyWorld
 from tinsmith.studies.sft_vs_rl.outcome import Books, read_outcome
-from tinsmith.studies.sft_vs_rl.planted_world import (
-    PLANTED_BASE,
-    PLANTED_TOKENS,
-    PlantedRecipe,
-    planted_slice,
-)
-from tinsmith.studies.sft_vs_rl.searching import (
-    FoundPrompt,
-    SearchAsked,
-    search_prompt,
-    with_prompt,
-)
+from tinsmith.studies.sft_vs_rl.planted_world import PLANTED_BASE, PLANTED_TOKENS, PlantedRecipe, planted_slice
+from tinsmith.studies.sft_vs_rl.searching import FoundPrompt, SearchAsked, search_prompt, with_prompt
 from tinsmith.studies.sft_vs_rl.settings import ArmName, SftVsRlSettings, sft_vs_rl_settings
 
 SEARCHES: Final = "searches"
@@ -101,15 +83,10 @@ def run_sft_vs_rl(
         say,
         conduct,
         later=(
-            *settings.later_arms(
-                more_steps=steps, sft=settings.sft_rates[0], rl=settings.rl_rates[0]
-            ),
+            *settings.later_arms(more_steps=steps, sft=settings.sft_rates[0], rl=settings.rl_rates[0]),
             *settings.searched_arms(),
         ),
-        pace=partial(
-            minutes,
-            prompt_tokens=PLANTED_TOKENS if settings.world is StudyWorld.PLANTED else None,
-        ),
+        pace=partial(minutes, prompt_tokens=PLANTED_TOKENS if settings.world is StudyWorld.PLANTED else None),
         run=run,
     )
 
@@ -125,12 +102,7 @@ def _search_words(settings: SftVsRlSettings, search: SearchSettings) -> str:
 
 
 def _searched(
-    settings: SftVsRlSettings,
-    study: Study,
-    books: Books,
-    tuned: Tuned,
-    say: Say,
-    search: SearchPrompt,
+    settings: SftVsRlSettings, study: Study, books: Books, tuned: Tuned, say: Say, search: SearchPrompt
 ) -> dict[ArmName, list[tuple[SearchAsked, FoundPrompt]]]:
     """Search a prompt for each run of the base, by true and by shuffled labels."""
     found: dict[ArmName, list[tuple[SearchAsked, FoundPrompt]]] = {}
@@ -154,9 +126,7 @@ def _searched(
 
 
 def _under_prompts(
-    settings: SftVsRlSettings,
-    study: Study,
-    searches: Mapping[ArmName, Sequence[tuple[SearchAsked, FoundPrompt]]],
+    settings: SftVsRlSettings, study: Study, searches: Mapping[ArmName, Sequence[tuple[SearchAsked, FoundPrompt]]]
 ) -> dict[str, TunedArm]:
     """Return the arms of the prompts that were found: the base, examined under the one of each seed."""
     return {
@@ -166,9 +136,7 @@ def _under_prompts(
             tried=(),
             cells=[
                 with_prompt(cell, found)
-                for cell, (_, found) in zip(
-                    study.reported(arm, None), searches[ArmName(arm.name)], strict=True
-                )
+                for cell, (_, found) in zip(study.reported(arm, None), searches[ArmName(arm.name)], strict=True)
             ],
         )
         for arm in settings.searched_arms()

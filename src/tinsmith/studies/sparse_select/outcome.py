@@ -83,9 +83,7 @@ class SparseFound(StudyValues):
         return next(one for one in self.arms if one.name is name)
 
 
-def read_outcome(
-    asked: SparseStudy, tuned: Tuned, reads: Mapping[ArmName, ArmRead], draws: Draws
-) -> Outcome:
+def read_outcome(asked: SparseStudy, tuned: Tuned, reads: Mapping[ArmName, ArmRead], draws: Draws) -> Outcome:
     """Return all that the study has to show.
 
     Raises:
@@ -96,9 +94,7 @@ def read_outcome(
     first = reads[ArmName.GRPO]
     run = first.reads[0].run
     base = [_at(first, first.steps[0], greedy=greedy) for greedy in (False, True)]
-    arms = tuple(
-        _arm(tuned[name.value].rate, name, read, draws.tables) for name, read in reads.items()
-    )
+    arms = tuple(_arm(tuned[name.value].rate, name, read, draws.tables) for name, read in reads.items())
     found = SparseFound(
         data=run.config.data.fingerprint,
         num_items=base[0].num_items,
@@ -116,12 +112,7 @@ def read_outcome(
     seconds = {name.value: _seconds(read) for name, read in reads.items()}
     sentences = sentences_of(found)
     by_words = {WORDS[name]: seconds[name.value] for name in reads}
-    return Outcome(
-        found=found,
-        sentences=sentences,
-        seconds=seconds,
-        page=sparse_page(found, sentences, by_words),
-    )
+    return Outcome(found=found, sentences=sentences, seconds=seconds, page=sparse_page(found, sentences, by_words))
 
 
 def sentences_of(found: SparseFound) -> tuple[str, ...]:
@@ -157,11 +148,7 @@ def _came_out(found: SparseFound) -> str:
 
 
 def _gap(one: Behind) -> str:
-    ends = (
-        ""
-        if one.gap.low is None or one.gap.high is None
-        else f", {signed(one.gap.low)} to {signed(one.gap.high)}"
-    )
+    ends = "" if one.gap.low is None or one.gap.high is None else f", {signed(one.gap.low)} to {signed(one.gap.high)}"
     return f"{signed(one.gap.value)} from GRPO{ends}, standard error {one.standard_error:.3f}"
 
 
@@ -196,17 +183,11 @@ class _Line(msgspec.Struct, frozen=True):
 
 def _drawn(folder: Path) -> tuple[int, int]:
     """Return how many rollouts a run drew to train on, and their tokens."""
-    drawn = [
-        len(one.tokens)
-        for one in json_lines(folder / ROLLOUTS, _Line, [])
-        if one.split == Split.TRAIN
-    ]
+    drawn = [len(one.tokens) for one in json_lines(folder / ROLLOUTS, _Line, []) if one.split == Split.TRAIN]
     return len(drawn), sum(drawn)
 
 
-def _all_behind(
-    reads: Mapping[ArmName, ArmRead], arms: Sequence[ArmFigures], draws: Bootstrap
-) -> tuple[Behind, ...]:
+def _all_behind(reads: Mapping[ArmName, ArmRead], arms: Sequence[ArmFigures], draws: Bootstrap) -> tuple[Behind, ...]:
     goal = _at(reads[ArmName.GRPO], reads[ArmName.GRPO].steps[-1])
     grpo = next(one for one in arms if one.name is ArmName.GRPO)
     found: list[Behind] = []
@@ -226,9 +207,7 @@ def _all_behind(
     return tuple(found)
 
 
-def _judged(
-    asked: SparseStudy, reads: Mapping[ArmName, ArmRead], data: str, draws: Bootstrap
-) -> tuple[Claim, ...]:
+def _judged(asked: SparseStudy, reads: Mapping[ArmName, ArmRead], data: str, draws: Bootstrap) -> tuple[Claim, ...]:
     """Judge that every arm beats the base, that GRPO and sparse selection beat each other, and what bad answers add."""
     ends = {name: _at(read, read.steps[-1]) for name, read in reads.items()}
     seen = {name: Training(data, asked.budget[name]) for name in reads}
@@ -246,11 +225,7 @@ def _judged(
     ]
     family += [
         MeanBeats(
-            first=ends[first],
-            second=ends[second],
-            metric="reward",
-            training=(seen[first], seen[second]),
-            parity=parity,
+            first=ends[first], second=ends[second], metric="reward", training=(seen[first], seen[second]), parity=parity
         )
         for first, second in (
             (ArmName.EQUAL, ArmName.GRPO),

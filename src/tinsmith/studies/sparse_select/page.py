@@ -32,9 +32,7 @@ from tinsmith.studies.sparse_select.outcome import ArmFigures, Behind, SparseFou
 from tinsmith.studies.sparse_select.settings import BASE_WORDS, QUESTION, WORDS
 
 
-def sparse_page(
-    found: SparseFound, sentences: tuple[str, ...], seconds: Mapping[str, Seconds]
-) -> Document:
+def sparse_page(found: SparseFound, sentences: tuple[str, ...], seconds: Mapping[str, Seconds]) -> Document:
     """Return the page."""
     return study_document(
         title=f"Sparse selection on {found.task}",
@@ -75,20 +73,12 @@ def _rewards(found: SparseFound) -> Block:
         dots=[Dots("greedy", series_mark(0), greedy), Dots("sampled", series_mark(1), sampled)],
     )
     told = "; ".join(f"{row} {one.value:.3f}" for row, one in zip(rows, sampled, strict=True))
-    return drawn(
-        dots_svg("rewards", f"Reward, sampled. {told}.", rows, [panel]),
-        "Missing: nothing was scored.",
-    )
+    return drawn(dots_svg("rewards", f"Reward, sampled. {told}.", rows, [panel]), "Missing: nothing was scored.")
 
 
 def _arms(found: SparseFound) -> Table:
     base = TableRow(
-        name=text(BASE_WORDS),
-        cells=(
-            measured(found.base[0]),
-            measured(found.base[1]),
-            *[absent("not trained")] * 4,
-        ),
+        name=text(BASE_WORDS), cells=(measured(found.base[0]), measured(found.base[1]), *[absent("not trained")] * 4)
     )
     return Table(
         caption=(
@@ -110,9 +100,7 @@ def _arms(found: SparseFound) -> Table:
 
 
 def _name(arm: ArmFigures) -> Cell:
-    return text(
-        arm.words, f"{arm.steps} steps, rate {arm.rate:g}, {counted(len(arm.by_seed), 'seed')}"
-    )
+    return text(arm.words, f"{arm.steps} steps, rate {arm.rate:g}, {counted(len(arm.by_seed), 'seed')}")
 
 
 def _cells(arm: ArmFigures) -> tuple[Cell, ...]:
@@ -135,10 +123,7 @@ def _behind(found: SparseFound) -> Table:
         ("gap|95 % interval", _gap),
         ("standard error", lambda one: number(one.standard_error)),
         ("tokens|of GRPO's", lambda one: number(one.tokens)),
-        (
-            text("Within one standard error"),
-            lambda one: text("yes" if one.came_out else "no"),
-        ),
+        (text("Within one standard error"), lambda one: text("yes" if one.came_out else "no")),
     )
 
 

@@ -15,23 +15,14 @@ from tinsmith.lab.settings import Pushed, RlSettings
 from tinsmith.lab.study.arms import Opened, Study, StudyArm
 from tinsmith.lab.study.cluster_keys import CLUSTER_KEYS
 from tinsmith.lab.study.keys import DRY_RUN, StudyKey, StudyKeys, count, learning_rates
-from tinsmith.lab.study.studied_task import (
-    GENERATOR,
-    SUMS,
-    OpenSource,
-    keys_of_source,
-    sized_presets,
-    studied_source,
-)
+from tinsmith.lab.study.studied_task import GENERATOR, SUMS, OpenSource, keys_of_source, sized_presets, studied_source
 from tinsmith.lab.user_task.chosen_items import Examined
 from tinsmith.lab.user_task.kinds import TASK_KINDS
 from tinsmith.lab.user_task.opening import open_task
 from tinsmith.lab.user_task.source import TaskSource
 
 NAME: Final = "sparse_select"
-QUESTION: Final = (
-    "Does training at a few uncertain tokens of rollouts that the base drew once do what GRPO does?"
-)
+QUESTION: Final = "Does training at a few uncertain tokens of rollouts that the base drew once do what GRPO does?"
 
 
 class Size(StrEnum):
@@ -148,9 +139,7 @@ class SparseStudy:
     def deciding(self) -> dict[str, object]:
         """Return what decides the results, but for the items and the base."""
         shared = {key: value for key, value in self.study.shared.items() if key != "quiet"}
-        arms = {
-            f"{arm.name}.{key}": value for arm in self.study.arms for key, value in arm.keys.items()
-        }
+        arms = {f"{arm.name}.{key}": value for arm in self.study.arms for key, value in arm.keys.items()}
         return {**shared, **self.own, **arms}
 
 
@@ -203,12 +192,7 @@ def sparse_study(overrides: Mapping[str, str], open_source: OpenSource) -> Spars
     sparse |= {"steps": str(count("sparse_steps", keys.value(given, "sparse_steps"), 1))}
     rates = learning_rates("sparse_rates", keys.value(given, "sparse_rates"))
     items = _items(source, own)
-    budget = {
-        ArmName.GRPO: total,
-        ArmName.EQUAL: total,
-        ArmName.TENTH: total // _TENTH,
-        ArmName.GOOD: total,
-    }
+    budget = {ArmName.GRPO: total, ArmName.EQUAL: total, ArmName.TENTH: total // _TENTH, ArmName.GOOD: total}
     for name in (ArmName.EQUAL, ArmName.TENTH, ArmName.GOOD):
         pushed = Pushed.GOOD if name is ArmName.GOOD else Pushed.BOTH
         own_keys = {**sparse, **_drawn(budget[name], items), "pushed": pushed.value}

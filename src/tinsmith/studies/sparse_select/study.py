@@ -19,12 +19,7 @@ from tinsmith.studies.sparse_select.settings import ArmName, sparse_study
 
 
 def run_sparse_select(
-    overrides: Mapping[str, str],
-    say: Say,
-    *,
-    open_source: OpenSource,
-    run: RunCells = run_cells,
-    draws: Draws = DRAWS,
+    overrides: Mapping[str, str], say: Say, *, open_source: OpenSource, run: RunCells = run_cells, draws: Draws = DRAWS
 ) -> Path:
     """Run what has not been run, and write values, tables and page; return the study's folder.
 
@@ -38,18 +33,12 @@ def run_sparse_select(
         tuned = stages.tune(asked.study, asked.study.arms)
         stages.report(tuned)
         reads = {
-            ArmName(name): read_runs(one.arm.words, [cell.folder for cell in one.cells])
-            for name, one in tuned.items()
+            ArmName(name): read_runs(one.arm.words, [cell.folder for cell in one.cells]) for name, one in tuned.items()
         }
         return read_outcome(asked, tuned, reads, draws)
 
     return conduct_study(
-        asked.study,
-        say,
-        conduct,
-        pace=_minutes,
-        read_tried=partial(tried_on_tasks, score=SCORE),
-        run=run,
+        asked.study, say, conduct, pace=_minutes, read_tried=partial(tried_on_tasks, score=SCORE), run=run
     )
 
 

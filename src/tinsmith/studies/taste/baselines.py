@@ -63,11 +63,7 @@ class Fitted:
 
     @property
     def _rules(self) -> Mapping[Baseline, Callable[[Sequence[Pair]], Floats]]:
-        return {
-            Baseline.LONGER: self._longer,
-            Baseline.METADATA: self._metadata,
-            Baseline.TFIDF: self._tfidf,
-        }
+        return {Baseline.LONGER: self._longer, Baseline.METADATA: self._metadata, Baseline.TFIDF: self._tfidf}
 
     @cached_property
     def _train(self) -> Sequence[Pair]:
@@ -119,18 +115,14 @@ class Fitted:
         return first - sp.csr_matrix(vectorizer.transform(self._texts(pairs, "b")))
 
 
-def fit_difference(
-    difference: Floats, pairs: Sequence[Pair], strength: float = 1.0
-) -> LogisticRegression:
+def fit_difference(difference: Floats, pairs: Sequence[Pair], strength: float = 1.0) -> LogisticRegression:
     """Fit a logistic regression without intercept on (pairs, features) differences, each pair in both orders."""
     import scipy.sparse as sp
     from sklearn.linear_model import LogisticRegression
 
     gold = np.array([pair.a_right for pair in pairs], np.int64)
     both = (
-        sp.vstack([difference, -difference])
-        if sp.issparse(difference)
-        else np.concatenate([difference, -difference])
+        sp.vstack([difference, -difference]) if sp.issparse(difference) else np.concatenate([difference, -difference])
     )
     model = LogisticRegression(C=strength, fit_intercept=False, max_iter=2000, random_state=0)
     return model.fit(both, np.concatenate([gold, 1 - gold]))

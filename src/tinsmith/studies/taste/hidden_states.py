@@ -56,9 +56,7 @@ class _Watched(TrainSteps):
 
     sums: list[Tensor] = field(default_factory=list[Tensor])
 
-    def add_norm(
-        self, x: Tensor, delta: Tensor | None, gain: Weight, eps: float
-    ) -> tuple[Tensor, Tensor]:
+    def add_norm(self, x: Tensor, delta: Tensor | None, gain: Weight, eps: float) -> tuple[Tensor, Tensor]:
         total, normed = TrainSteps.add_norm(self, x, delta, gain, eps)
         self.sums.append(total)
         return total, normed
@@ -73,9 +71,7 @@ def hidden_states(model: str, texts: Sequence[str], say: Callable[[str], None]) 
     """
     base = open_base(model)
     tokenizer = tokenizer_of(model)
-    tokens = [
-        np.array(tokenizer.encode(text, add_special_tokens=False), np.int64) for text in texts
-    ]
+    tokens = [np.array(tokenizer.encode(text, add_special_tokens=False), np.int64) for text in texts]
     empty = next((text for text, each in zip(texts, tokens, strict=True) if not len(each)), None)
     if empty is not None:
         raise DataError("a text has no token", field="text", value=empty)

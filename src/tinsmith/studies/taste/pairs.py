@@ -119,9 +119,7 @@ def pairs_of(group: Sequence[RatedPaper], settings: PairSettings) -> list[Pair]:
         else zip(_drawn(upper, seed), _drawn(lower, seed), strict=True)
     )
     return [
-        _pair(much, little, settings)
-        for much, little in meeting
-        if much.citations - little.citations >= settings.gap
+        _pair(much, little, settings) for much, little in meeting if much.citations - little.citations >= settings.gap
     ]
 
 
@@ -136,9 +134,7 @@ def _pair(much: RatedPaper, little: RatedPaper, settings: PairSettings) -> Pair:
     return Pair(a=a, b=b, a_right=a is much)
 
 
-def _by_time(
-    rated: RatedPapers, settings: PairSettings, first: int, before: int
-) -> dict[_Time, list[Pair]]:
+def _by_time(rated: RatedPapers, settings: PairSettings, first: int, before: int) -> dict[_Time, list[Pair]]:
     """Return the pairs of the years from the first on, by time; times without a pair are left out."""
     groups: dict[tuple[_Time, str], list[RatedPaper]] = {}
     for one in rated.papers:
@@ -173,8 +169,7 @@ def _of_one_length(
         (abs(sizes[much.id] - sizes[little.id]), i, j)
         for i, much in enumerate(upper)
         for j, little in enumerate(lower)
-        if abs(sizes[much.id] - sizes[little.id])
-        <= LENGTH_SHARE * max(sizes[much.id], sizes[little.id])
+        if abs(sizes[much.id] - sizes[little.id]) <= LENGTH_SHARE * max(sizes[much.id], sizes[little.id])
     ]
     found: list[tuple[RatedPaper, RatedPaper]] = []
     much_left, little_left = set(range(len(upper))), set(range(len(lower)))

@@ -109,8 +109,7 @@ def rated_papers(corpus: Corpus, match: Match, text: Text, window: int) -> Rated
             "no paper's window of citations is closed in this corpus",
             field="window",
             value=window,
-            allowed="less than the years that the corpus spans, which end with "
-            f"{last_year + window}",
+            allowed=f"less than the years that the corpus spans, which end with {last_year + window}",
         )
     return RatedPapers(papers=tuple(found), last_year=last_year)
 
@@ -145,9 +144,7 @@ def _of_references(
     return np.column_stack([np.log1p(count), young / least, by_then / least])
 
 
-def _cited_before(
-    years: NDArray[np.int64], citing: NDArray[np.int64], cited: NDArray[np.int64]
-) -> NDArray[np.float64]:
+def _cited_before(years: NDArray[np.int64], citing: NDArray[np.int64], cited: NDArray[np.int64]) -> NDArray[np.float64]:
     """Return, for each edge, log(1 + citations of the cited paper in the years before the citing paper's)."""
     if not len(citing):
         return np.zeros(0)

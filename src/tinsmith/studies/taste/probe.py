@@ -71,9 +71,7 @@ def run_probe(given: Mapping[str, str], say: Callable[[str], None]) -> Path:
     return settings.out
 
 
-def _measured(
-    settings: ProbeSettings, sides: Sides, corpus: str, say: Callable[[str], None]
-) -> dict[str, Any]:
+def _measured(settings: ProbeSettings, sides: Sides, corpus: str, say: Callable[[str], None]) -> dict[str, Any]:
     from tinsmith.studies.taste.baselines import Baseline, Fitted
     from tinsmith.studies.taste.hidden_states import hidden_states
 
@@ -97,10 +95,7 @@ def _measured(
         "chosen": asdict(chosen),
         "test": {name: asdict(accuracy(each)) for name, each in found.items()},
         "validation": [asdict(one) for one in choices],
-        "right": {
-            pair.id: {name: bool(each[i]) for name, each in found.items()}
-            for i, pair in enumerate(test)
-        },
+        "right": {pair.id: {name: bool(each[i]) for name, each in found.items()} for i, pair in enumerate(test)},
     }
 
 
@@ -136,10 +131,7 @@ def probed(states: HiddenStates, sides: Sides) -> tuple[list[Choice], Choice, ND
 
 
 def _right(
-    difference: NDArray[np.float64],
-    sides: Sides,
-    rows: Mapping[Side, slice],
-    strength: float,
+    difference: NDArray[np.float64], sides: Sides, rows: Mapping[Side, slice], strength: float
 ) -> dict[Side, NDArray[np.bool_]]:
     """Fit one probe on the training pairs, and return which pairs of the other sides it is right about."""
     from tinsmith.studies.taste.baselines import favours_a, fit_difference
@@ -161,9 +153,7 @@ def accuracy(right: NDArray[np.bool_]) -> Accuracy:
 
     count, pairs = int(right.sum()), len(right)
     interval = wilson(count, pairs)
-    return Accuracy(
-        pairs=pairs, right=count, accuracy=count / pairs, low=interval.low, high=interval.high
-    )
+    return Accuracy(pairs=pairs, right=count, accuracy=count / pairs, low=interval.low, high=interval.high)
 
 
 def _write(settings: ProbeSettings, found: Mapping[str, object]) -> None:

@@ -16,14 +16,8 @@ from tinsmith.studies.taste.source import CARD, require_corpus
 from tinsmith.types.errors import ConfigError
 
 PROBE: Final = "taste/probe"
-QUESTION: Final = (
-    "What does a base model hold of it before any training, read off its hidden states by a line?"
-)
-_MOST: Final[Mapping[str, str]] = {
-    "pairs": "2500",
-    "validation_pairs": "800",
-    "test_pairs": "800",
-}
+QUESTION: Final = "What does a base model hold of it before any training, read off its hidden states by a line?"
+_MOST: Final[Mapping[str, str]] = {"pairs": "2500", "validation_pairs": "800", "test_pairs": "800"}
 """Defaults that are smaller than the task's: every title goes through the model."""
 
 

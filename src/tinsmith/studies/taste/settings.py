@@ -88,10 +88,7 @@ class PairSettings:
         for key, lowest in least.items():
             if getattr(self, key) < lowest:
                 raise ConfigError(
-                    "this number is too small",
-                    field=key,
-                    value=getattr(self, key),
-                    allowed=f"{lowest} or more",
+                    "this number is too small", field=key, value=getattr(self, key), allowed=f"{lowest} or more"
                 )
         for key, later in (("train_before", "test_from"), ("test_from", "test_before")):
             first, second = getattr(self, key), getattr(self, later)
@@ -162,9 +159,7 @@ def one_of(key: str, kind: type[Choice], values: Mapping[str, Value]) -> Choice:
         return kind(str(values[key]))
     except ValueError:
         allowed = ", ".join(one.value for one in kind)
-        raise ConfigError(
-            "there is no such choice", field=key, value=values[key], allowed=allowed
-        ) from None
+        raise ConfigError("there is no such choice", field=key, value=values[key], allowed=allowed) from None
 
 
 LETTERS: Final = ("A", "B")

@@ -13,15 +13,7 @@ from tinsmith.lab.user_task.source import OwnKey
 from tinsmith.lab.user_task.task import Task, Value
 from tinsmith.studies.taste.items import Item, Reply, items_of, prompt_of, read_reply, written
 from tinsmith.studies.taste.sections import FIRST, RIGHT, SECTIONS, VALID
-from tinsmith.studies.taste.settings import (
-    LETTERS,
-    Answers,
-    PairSettings,
-    Side,
-    one_of,
-    pair_keys,
-    pair_settings,
-)
+from tinsmith.studies.taste.settings import LETTERS, Answers, PairSettings, Side, one_of, pair_keys, pair_settings
 from tinsmith.types.errors import ConfigError
 from tinsmith.types.fingerprints import file_sha256
 
@@ -157,10 +149,7 @@ def _made(values: Mapping[str, Value]) -> Task:
     contract = float(values["contract"])
     if not 0 <= contract < 1:
         raise ConfigError(
-            "a form cannot earn as much as a right answer",
-            field="contract",
-            value=contract,
-            allowed="0 to below 1",
+            "a form cannot earn as much as a right answer", field="contract", value=contract, allowed="0 to below 1"
         )
     drawn = DrawnPairs(str(values["data"]), settings)
 
@@ -198,10 +187,7 @@ def _made(values: Mapping[str, Value]) -> Task:
         answer=lambda item: written(item["answer"], answers),
         baselines={name: _baseline(drawn, name, answers) for name in _BASELINES},
         sections=SECTIONS,
-        keys={
-            "max_tokens": 4 if answers is Answers.LETTER else 24,
-            "eval_items": max(1, 2 * most),
-        },
+        keys={"max_tokens": 4 if answers is Answers.LETTER else 24, "eval_items": max(1, 2 * most)},
     )
 
 

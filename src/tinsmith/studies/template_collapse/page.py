@@ -6,12 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from tinsmith.lab.results.drawn_metrics import last_values
 from tinsmith.lab.study.arm_gains import claim_folds, gain_words, gains_table
-from tinsmith.lab.study.page import (
-    hashes_section,
-    seconds_section,
-    settings_section,
-    study_document,
-)
+from tinsmith.lab.study.page import hashes_section, seconds_section, settings_section, study_document
 from tinsmith.lab.study.results import Seconds, limits_of
 from tinsmith.pages.curves import Chart, Line, chart_svg
 from tinsmith.pages.document import Block, Document, Fold, Section, drawn, note
@@ -20,14 +15,7 @@ from tinsmith.pages.palette import series_mark
 from tinsmith.pages.tables import Cell, number, table_of, text, whole
 from tinsmith.pages.wording import counted, listed, signed
 from tinsmith.studies.template_collapse.results import Collapse, CollapseFound
-from tinsmith.studies.template_collapse.settings import (
-    BONUS,
-    FILTERED,
-    PLAIN,
-    QUESTION,
-    SHUFFLED,
-    STOPPED,
-)
+from tinsmith.studies.template_collapse.settings import BONUS, FILTERED, PLAIN, QUESTION, SHUFFLED, STOPPED
 
 CHEAP = 0.75
 """Of the unfiltered run's updates: what the filter is published to need at most."""
@@ -60,14 +48,10 @@ def _missed(found: CollapseFound) -> list[str]:
     missed: list[str] = []
     fell = found.gain(BONUS)
     if found.collapse[BONUS].collapsed and fell.holds and fell.gain.value < 0.0:
-        missed.append(
-            f"right answers that outlast the collapse ({fell.before.value:.3f} to {fell.after.value:.3f})"
-        )
+        missed.append(f"right answers that outlast the collapse ({fell.before.value:.3f} to {fell.after.value:.3f})")
     bonus, filtered = found.gain(BONUS).after.value, found.gain(FILTERED).after.value
     if filtered < bonus:
-        missed.append(
-            f"as many right answers with the filter ({filtered:.3f}, without {bonus:.3f})"
-        )
+        missed.append(f"as many right answers with the filter ({filtered:.3f}, without {bonus:.3f})")
     if _share(found) > CHEAP:
         missed.append(f"at most {CHEAP} of the groups with the filter ({_share(found):.2f})")
     if not _flat(found.collapse[SHUFFLED].information):
@@ -117,9 +101,7 @@ def _signed(one: Measure) -> str:
     return f"{signed(one.value)}, {signed(one.low)} to {signed(one.high)}"
 
 
-def collapse_page(
-    found: CollapseFound, sentences: tuple[str, ...], seconds: Mapping[str, Seconds]
-) -> Document:
+def collapse_page(found: CollapseFound, sentences: tuple[str, ...], seconds: Mapping[str, Seconds]) -> Document:
     """Return the page; `seconds` by the words of the arm."""
     caption = (
         "Right letters of held-out prompts, sampled: means over seeds and items, 95 % intervals over seeds and first "
@@ -158,13 +140,7 @@ def _curve(found: CollapseFound, name: str, unit: str) -> Block:
         for place, gain in enumerate(found.gains)
     ]
     svg = chart_svg(
-        Chart(
-            name=name,
-            label=f"{unit} over the steps: {last_values(lines)}.",
-            lines=lines,
-            axis="step",
-            unit=unit,
-        )
+        Chart(name=name, label=f"{unit} over the steps: {last_values(lines)}.", lines=lines, axis="step", unit=unit)
     )
     return drawn(svg, "Missing: nothing was evaluated.")
 
@@ -206,7 +182,5 @@ def _information(found: CollapseFound) -> Sequence[Block]:
 
 
 def _cell(one: Measure) -> Cell:
-    under = (
-        "" if one.low is None or one.high is None else f"{signed(one.low)} to {signed(one.high)}"
-    )
+    under = "" if one.low is None or one.high is None else f"{signed(one.low)} to {signed(one.high)}"
     return Cell(text=signed(one.value), under=under, number=True)

@@ -15,14 +15,7 @@ from tinsmith.lab.study.task_arms import ArmRead, read_runs
 from tinsmith.lab.study.task_study import Size
 from tinsmith.pages.measures import Measure
 from tinsmith.stats.diagnostics.over_seeds import mean_over_seeds
-from tinsmith.studies.template_collapse.settings import (
-    BONUS,
-    FILTERED,
-    PLAIN,
-    SHUFFLED,
-    STOPPED,
-    CollapseSettings,
-)
+from tinsmith.studies.template_collapse.settings import BONUS, FILTERED, PLAIN, SHUFFLED, STOPPED, CollapseSettings
 from tinsmith.types.errors import DataError
 
 RIGHT: Final = "right"
@@ -85,18 +78,13 @@ def first_word(item: str) -> str:
     return item.split("-")[0]
 
 
-def read_found(
-    settings: CollapseSettings, tuned: Tuned, draws: Draws
-) -> tuple[CollapseFound, Arms]:
+def read_found(settings: CollapseSettings, tuned: Tuned, draws: Draws) -> tuple[CollapseFound, Arms]:
     """Read the finished runs.
 
     Raises:
         DataError: a run was not evaluated, or did not watch.
     """
-    reads = {
-        name: read_runs(one.arm.words, [cell.folder for cell in one.cells])
-        for name, one in tuned.items()
-    }
+    reads = {name: read_runs(one.arm.words, [cell.folder for cell in one.cells]) for name, one in tuned.items()}
     arms = Arms(reads, first_word, 1 if settings.size is Size.SMALL else 0)
     first = next(iter(reads.values())).reads[0]
     seen = dict.fromkeys(reads, int(first.run.config.steps or 0))
@@ -112,13 +100,8 @@ def read_found(
         task=first.run.config.task.name,
         gains=arms.gains(draws.tables),
         beats=arms.beats([(FILTERED, BONUS), (STOPPED, BONUS), (PLAIN, BONUS)], seen, RIGHT, draws),
-        learned=arms.learned(
-            dict.fromkeys((PLAIN, BONUS, FILTERED, STOPPED), SHUFFLED), RIGHT, draws
-        ),
-        collapse={
-            name: _collapse(read, arms.first, settings.groups_per_batch)
-            for name, read in reads.items()
-        },
+        learned=arms.learned(dict.fromkeys((PLAIN, BONUS, FILTERED, STOPPED), SHUFFLED), RIGHT, draws),
+        collapse={name: _collapse(read, arms.first, settings.groups_per_batch) for name, read in reads.items()},
         cap=math.log(min(64, num_items)),
     )
     return found, arms
@@ -148,9 +131,7 @@ def _collapse(read: ArmRead, first: int, groups_per_batch: int) -> Collapse:
 
 
 def _moved(runs: Sequence[Run], name: str, steps: Sequence[int]) -> Measure:
-    mean, interval = mean_over_seeds(
-        [_at(run, steps[-1], name) - _at(run, steps[0], name) for run in runs]
-    )
+    mean, interval = mean_over_seeds([_at(run, steps[-1], name) - _at(run, steps[0], name) for run in runs])
     return Measure(mean) if interval is None else Measure(mean, interval.low, interval.high)
 
 
@@ -168,9 +149,7 @@ def _updates(run: Run, groups_per_batch: int) -> float:
 
 
 def _stopped_at(run: Run) -> float | None:
-    return next(
-        (value for row in run.metrics.values() if (value := row.get(_STOPPED_AT)) is not None), None
-    )
+    return next((value for row in run.metrics.values() if (value := row.get(_STOPPED_AT)) is not None), None)
 
 
 def _mean(values: Sequence[float]) -> float:

@@ -19,9 +19,7 @@ STOPPED, SHUFFLED = "stopped", "shuffled"
 ENTROPY_BONUS: Final = "0.2"
 
 _RATES: Final = MappingProxyType({Size.SMALLEST: 2e-3, Size.NANO: 2e-3, Size.SMALL: 3e-4})
-_COLLAPSE: Final = MappingProxyType(
-    {"entropy_bonus": ENTROPY_BONUS, "zero_variance_filter": "false"}
-)
+_COLLAPSE: Final = MappingProxyType({"entropy_bonus": ENTROPY_BONUS, "zero_variance_filter": "false"})
 
 
 def _arm(name: str, words: str, keys: Mapping[str, str]) -> TaskArm:
@@ -98,13 +96,6 @@ def collapse_settings(given: Mapping[str, str]) -> CollapseSettings:
         ConfigError: a key that the study sets itself, or a value that cannot be read.
     """
     study = task_study(
-        Study(name=NAME, question=QUESTION, arms=(), shared={}),
-        reasons_source("", given),
-        _ARMS,
-        SIZES,
-        KEYS,
-        given,
+        Study(name=NAME, question=QUESTION, arms=(), shared={}), reasons_source("", given), _ARMS, SIZES, KEYS, given
     )
-    return CollapseSettings(
-        study=study, size=size_of(given), groups_per_batch=int(given.get("groups_per_batch", "8"))
-    )
+    return CollapseSettings(study=study, size=size_of(given), groups_per_batch=int(given.get("groups_per_batch", "8")))

@@ -27,9 +27,7 @@ ITEMS: Final = 480
 BASE_STEPS: Final = 1_000
 _SO: Final = " so "
 
-_KEYS: Final = (
-    OwnKey(name="base_steps", kind=int, default=BASE_STEPS, words="How long the base was trained."),
-)
+_KEYS: Final = (OwnKey(name="base_steps", kind=int, default=BASE_STEPS, words="How long the base was trained."),)
 
 
 def letter_of(word: str) -> str:
@@ -106,9 +104,4 @@ def reasons_source(rest: str, given: Mapping[str, str]) -> NamedTask:
     """
     del given
     require_only(NAME, rest)
-    return NamedTask(
-        found_at=NAME,
-        keys=_KEYS,
-        sha256={"task.py": file_sha256(Path(__file__))},
-        entry=reasons,
-    )
+    return NamedTask(found_at=NAME, keys=_KEYS, sha256={"task.py": file_sha256(Path(__file__))}, entry=reasons)

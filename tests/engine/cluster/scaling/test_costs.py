@@ -7,14 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from tinsmith.engine.cluster.scaling.costs import (
-    Limit,
-    Network,
-    Workload,
-    best_blocks,
-    moments,
-    step_costs,
-)
+from tinsmith.engine.cluster.scaling.costs import Limit, Network, Workload, best_blocks, moments, step_costs
 from tinsmith.engine.cluster.scaling.simulation import Conditions, ideal_seconds, simulate
 from tinsmith.engine.cluster.scaling.token_costs import (
     Machine,
@@ -40,9 +33,7 @@ TIMES = Times(
     join=0.001,
     optimizer=0.003,
 )
-LOAD = Workload(
-    groups=128, samples=4, prompt=64, median=64, spread=0.5, longest=256, at_once=4, blocks=8
-)
+LOAD = Workload(groups=128, samples=4, prompt=64, median=64, spread=0.5, longest=256, at_once=4, blocks=8)
 NETWORK = Network(bandwidth=1.25e9)
 GPU_LIKE = replace(TIMES, new_token=1e-5, decode_step=0.005, gradient_row=2e-4, prompt_token=5e-5)
 """Decoding costs what reading the weights costs."""
@@ -52,9 +43,7 @@ GPU_LIKE = replace(TIMES, new_token=1e-5, decode_step=0.005, gradient_row=2e-4, 
 def test_trained_weights_are_those_of_an_adapter(kind: AdapterKind) -> None:
     spec = AdapterSpec(kind=kind, rank=8)
     nano = PRESETS["nano"]
-    decoder = build_decoder(
-        nano, initial_weights(nano, 0), NativeKernels(), quantised=kind.quantised
-    )
+    decoder = build_decoder(nano, initial_weights(nano, 0), NativeKernels(), quantised=kind.quantised)
     adapter = create_adapter(decoder, spec)
     counted = sum(weight.value.numel() for weight in adapter.weights())
     assert trained_weights(nano, spec) == counted
@@ -76,9 +65,7 @@ def test_the_closed_form_is_near_the_simulation(times: Times, workers: int) -> N
 
 
 def test_what_limits_a_step_is_told() -> None:
-    limits = {
-        workers: step_costs(TIMES, LOAD, NETWORK, workers).limit for workers in (1, 4, 128, 1024)
-    }
+    limits = {workers: step_costs(TIMES, LOAD, NETWORK, workers).limit for workers in (1, 4, 128, 1024)}
     assert limits[1] is limits[4] is Limit.COMPUTE
     slow = Network(bandwidth=1e8, relayed=False)
     assert step_costs(TIMES, replace(LOAD, blocks=1), slow, 256).limit is Limit.BROADCAST
@@ -101,9 +88,7 @@ def test_gradient_works_are_nodes_of_the_tree() -> None:
 
 def test_the_longest_of_several_answers() -> None:
     rng = random.Random(0)
-    longest = [
-        max(min(256.0, 64 * rng.lognormvariate(0, 0.5)) for _ in range(8)) for _ in range(4000)
-    ]
+    longest = [max(min(256.0, 64 * rng.lognormvariate(0, 0.5)) for _ in range(8)) for _ in range(4000)]
     mean, deviation = moments(LOAD, 8)
     assert mean == pytest.approx(statistics.fmean(longest), rel=0.02)
     assert deviation == pytest.approx(statistics.stdev(longest), rel=0.05)

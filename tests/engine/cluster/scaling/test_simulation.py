@@ -15,9 +15,7 @@ TIMES = Times(
     join=0.001,
     optimizer=0.003,
 )
-LOAD = Workload(
-    groups=128, samples=4, prompt=64, median=64, spread=0.5, longest=256, at_once=4, blocks=8
-)
+LOAD = Workload(groups=128, samples=4, prompt=64, median=64, spread=0.5, longest=256, at_once=4, blocks=8)
 NETWORK = Network(bandwidth=1.25e9)
 ALL = Conditions(noise=0.2, slow_share=0.125, loss_every=20)
 
@@ -56,7 +54,5 @@ def test_one_worker_is_what_ideal_is_measured_by() -> None:
 
 def test_more_workers_than_groups_help_nobody() -> None:
     few = replace(LOAD, groups=8)
-    eight, many = (
-        simulate(TIMES, few, NETWORK, Conditions(), workers=n, steps=2).mean for n in (8, 32)
-    )
+    eight, many = (simulate(TIMES, few, NETWORK, Conditions(), workers=n, steps=2).mean for n in (8, 32))
     assert many > 0.9 * eight

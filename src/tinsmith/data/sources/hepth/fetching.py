@@ -69,9 +69,7 @@ class Outcome:
     """Every text, date and author is the one that published results were measured with."""
 
 
-def fetch_corpus(
-    release: Release, out: Path, downloading: Downloading, reading: Reading
-) -> Outcome:
+def fetch_corpus(release: Release, out: Path, downloading: Downloading, reading: Reading) -> Outcome:
     """Put the corpus into the folder `out`; what is there already is checked, not fetched.
 
     Args:
@@ -120,10 +118,7 @@ def _fetched(release: Release, out: Path, downloading: Downloading, reading: Rea
     paper_lines = _paper_lines(records)
     receipt = Receipt(
         corpus=release.title,
-        archives=tuple(
-            Archive(name=file.name, bytes=file.stat().st_size, sha256=file_sha256(file))
-            for file in files
-        ),
+        archives=tuple(Archive(name=file.name, bytes=file.stat().st_size, sha256=file_sha256(file)) for file in files),
         papers=len(records),
         edges=len(edges),
         papers_sha256=_sha256(paper_lines),

@@ -155,9 +155,7 @@ class Download:
         try:
             return msgspec.json.decode(content, type=_Page)
         except msgspec.DecodeError as error:
-            raise self._stop(
-                state, f"page {state.pages + 1} is no list of works: {error}"
-            ) from None
+            raise self._stop(state, f"page {state.pages + 1} is no list of works: {error}") from None
 
     def _fetch(self, client: httpx.Client, state: _Resume) -> bytes:
         parameters = self.query.parameters(state.cursor or "*")
@@ -212,9 +210,7 @@ class _Keyed(httpx.BaseTransport):
 
     def handle_request(self, request: httpx.Request) -> httpx.Response:
         url = request.url.copy_add_param("api_key", self._key)
-        keyed = httpx.Request(
-            request.method, url, headers=request.headers, extensions=request.extensions
-        )
+        keyed = httpx.Request(request.method, url, headers=request.headers, extensions=request.extensions)
         return self._inner.handle_request(keyed)
 
     def close(self) -> None:

@@ -32,13 +32,8 @@ def mended(record: Mapping[str, object]) -> dict[str, object]:
         "host_venue": _entity(record.get("host_venue")),
         "primary_location": {"source": _entity(location.get("source"))},
         "primary_topic": {"field": _entity(topic.get("field"))},
-        "referenced_works": [
-            one for one in _items(record.get("referenced_works")) if isinstance(one, str)
-        ],
-        **{
-            name: [entity for one in _items(record.get(name)) if (entity := _entity(one))]
-            for name in _LISTS
-        },
+        "referenced_works": [one for one in _items(record.get("referenced_works")) if isinstance(one, str)],
+        **{name: [entity for one in _items(record.get(name)) if (entity := _entity(one))] for name in _LISTS},
         "abstract_inverted_index": inverted_index(record.get("abstract_inverted_index")),
     }
 

@@ -18,24 +18,8 @@ from tinsmith.data.paper import Paper
 from tinsmith.data.progress import Progress
 from tinsmith.data.sources.complaints import Complaints
 from tinsmith.data.sources.lines import Block, DamagedFile, Malformed, read_all, read_blocks
-from tinsmith.data.sources.openalex.record import (
-    Keep,
-    day,
-    exclusion,
-    node_paper,
-    venue,
-    work_paper,
-    year_of,
-)
-from tinsmith.data.sources.openalex.schema import (
-    URL,
-    Node,
-    Work,
-    from_plain,
-    read_lines,
-    read_node,
-    read_work,
-)
+from tinsmith.data.sources.openalex.record import Keep, day, exclusion, node_paper, venue, work_paper, year_of
+from tinsmith.data.sources.openalex.schema import URL, Node, Work, from_plain, read_lines, read_node, read_work
 
 _ROWS = 5_000
 _NODES = 8_192
@@ -100,9 +84,7 @@ class OpenAlexReader:
         if nodes:
             self._add_columns(nodes, self._partition)
 
-    def _add(
-        self, name: str, partition: str | None, records: Iterable[tuple[int, _Record]]
-    ) -> None:
+    def _add(self, name: str, partition: str | None, records: Iterable[tuple[int, _Record]]) -> None:
         papers: list[Paper] = []
         for number, record in records:
             try:
@@ -156,9 +138,7 @@ class OpenAlexReader:
     def _add_columns(self, nodes: list[Node], partition: str | None) -> None:
         """Do for many nodes what `node_paper` does for one."""
         excluded = [
-            exclusion(node, self.keep)
-            if node.is_retracted or node.is_paratext or node.is_xpac
-            else None
+            exclusion(node, self.keep) if node.is_retracted or node.is_paratext or node.is_xpac else None
             for node in nodes
         ]
         references = [
@@ -167,15 +147,11 @@ class OpenAlexReader:
         ]
         frame = pl.DataFrame(
             {
-                "id": pl.Series([node.id for node in nodes], dtype=pl.String()).str.strip_prefix(
-                    URL
-                ),
+                "id": pl.Series([node.id for node in nodes], dtype=pl.String()).str.strip_prefix(URL),
                 "year": pl.Series([year_of(node) for node in nodes], dtype=pl.Int32()),
                 "date": pl.Series([day(node.publication_date) for node in nodes], dtype=pl.Date()),
                 "venue": pl.Series([venue(node) for node in nodes], dtype=pl.String()),
-                "updated": pl.Series(
-                    [n.updated_date or partition for n in nodes], dtype=pl.String()
-                ),
+                "updated": pl.Series([n.updated_date or partition for n in nodes], dtype=pl.String()),
                 "excluded": pl.Series(excluded, dtype=pl.String()),
             }
         )

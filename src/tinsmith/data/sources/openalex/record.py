@@ -43,9 +43,7 @@ def node_paper(node: Node, keep: Collection[Keep], partition: str | None) -> Pap
     )
 
 
-def work_paper(
-    work: Work, keep: Collection[Keep], partition: str | None, complain: Callable[[str], None]
-) -> Paper:
+def work_paper(work: Work, keep: Collection[Keep], partition: str | None, complain: Callable[[str], None]) -> Paper:
     """Return the paper of a work; `complain` hears of an abstract that cannot be read, and the paper has none then.
 
     Raises:

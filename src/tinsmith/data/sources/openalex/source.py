@@ -40,8 +40,7 @@ class OpenAlexChoices:
         """Return the card's words for it."""
         kept = " ".join(sorted(self.keep))
         return SourceDescription(
-            kind=SourceKind.OPENALEX,
-            settings={"input": given, "keep": kept, "graph_only": self.graph_only, **more},
+            kind=SourceKind.OPENALEX, settings={"input": given, "keep": kept, "graph_only": self.graph_only, **more}
         )
 
 

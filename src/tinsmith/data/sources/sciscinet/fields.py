@@ -82,18 +82,12 @@ def _fields(table: TableFile, complaints: Complaints) -> pl.DataFrame:
     every = pl.concat(parts).unique() if parts else pl.DataFrame(schema=["fieldid", name, level])
     words = pl.col(level).str.to_lowercase()
     ranked = every.select(
-        "fieldid",
-        name=pl.col(name),
-        level=words.replace(_TOP_AND_SUB).cast(pl.Float64, strict=False),
+        "fieldid", name=pl.col(name), level=words.replace(_TOP_AND_SUB).cast(pl.Float64, strict=False)
     )
-    ranked = ranked.drop_nulls(["fieldid", "name"]).sort(
-        "level", "name", "fieldid", nulls_last=True
-    )
+    ranked = ranked.drop_nulls(["fieldid", "name"]).sort("level", "name", "fieldid", nulls_last=True)
     return ranked.unique("fieldid", keep="first", maintain_order=True).with_row_index("rank")
 
 
-def _distinct(
-    table: TableFile, columns: list[str], complaints: Complaints
-) -> Iterator[pl.DataFrame]:
+def _distinct(table: TableFile, columns: list[str], complaints: Complaints) -> Iterator[pl.DataFrame]:
     for rows in table.rows(columns, complaints):
         yield rows.frame.cast(pl.String).unique()

@@ -44,10 +44,7 @@ def read_journals(tables: Mapping[Table, TableFile], complaints: Complaints) -> 
     table = tables.get(Table.JOURNALS)
     if table is None:
         return None
-    journal, name = (
-        table.need("journalid", "sourceid"),
-        table.need("journalname", "displayname", "name"),
-    )
+    journal, name = (table.need("journalid", "sourceid"), table.need("journalname", "displayname", "name"))
     names = _read(table, {"journal": journal, "venue": name}, complaints).unique(
         "journal", keep="first", maintain_order=True
     )
@@ -60,10 +57,7 @@ def read_journals(tables: Mapping[Table, TableFile], complaints: Complaints) -> 
 
 
 def read_papers(
-    tables: Mapping[Table, TableFile],
-    journals: Journals | None,
-    complaints: Complaints,
-    progress: Progress,
+    tables: Mapping[Table, TableFile], journals: Journals | None, complaints: Complaints, progress: Progress
 ) -> pl.DataFrame:
     """Read all papers, without their texts: id, year, date, type, venue, counts, scores, language and flags.
 
@@ -78,22 +72,12 @@ def read_papers(
     numbers = {name: c for name, (names, _) in _NUMBERS.items() if (c := table.find(*names))}
     texts = {
         name: c
-        for name, wanted in (
-            ("type", "doctype"),
-            ("language", "language"),
-            ("journal", "journalid"),
-        )
+        for name, wanted in (("type", "doctype"), ("language", "language"), ("journal", "journalid"))
         if (c := table.find(wanted))
     }
     flags = {name: c for name in ("retracted", "paratext") if (c := table.find(f"is{name}"))}
     date = table.find("date")
-    wanted = [
-        paper_id,
-        *numbers.values(),
-        *texts.values(),
-        *flags.values(),
-        *([date] if date else []),
-    ]
+    wanted = [paper_id, *numbers.values(), *texts.values(), *flags.values(), *([date] if date else [])]
     parts: list[pl.DataFrame] = []
     for rows in table.rows(list(dict.fromkeys(wanted)), complaints):
         good = _without_bad_numbers(rows, numbers, table.name, complaints)
@@ -122,9 +106,7 @@ def _number(column: str, dtype: pl.DataType) -> pl.Expr:
     return value.cast(dtype, strict=False)
 
 
-def _without_bad_numbers(
-    rows: Rows, numbers: Mapping[str, str], file: str, complaints: Complaints
-) -> pl.DataFrame:
+def _without_bad_numbers(rows: Rows, numbers: Mapping[str, str], file: str, complaints: Complaints) -> pl.DataFrame:
     frame = rows.frame
     for name, column in numbers.items():
         if frame[column].dtype != pl.String:

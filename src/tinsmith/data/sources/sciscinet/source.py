@@ -45,8 +45,7 @@ class SciSciNetSource:
         tables = find_tables(self.folder)
         names = " ".join(sorted(file.name for file in tables.values()))
         return SourceDescription(
-            kind=SourceKind.SCISCINET,
-            settings={"tables": names, "keep": " ".join(sorted(self.keep))},
+            kind=SourceKind.SCISCINET, settings={"tables": names, "keep": " ".join(sorted(self.keep))}
         )
 
     def feed(self, writer: CorpusWriter, progress: Progress) -> None:
@@ -92,15 +91,10 @@ class SciSciNetSource:
         for piece in rest.iter_slices(1 << 16):
             self._hand_over(piece, fields, complaints.writer)
 
-    def _hand_over(
-        self, frame: pl.DataFrame, fields: PaperFields | None, writer: CorpusWriter
-    ) -> None:
+    def _hand_over(self, frame: pl.DataFrame, fields: PaperFields | None, writer: CorpusWriter) -> None:
         if fields is not None:
             frame = frame.hstack(fields.of(frame["place"].to_numpy()))
-        flags = {
-            name: [column for column in (name, f"{name}{_OF_PAPERS}") if column in frame.columns]
-            for name in KEEP
-        }
+        flags = {name: [column for column in (name, f"{name}{_OF_PAPERS}") if column in frame.columns] for name in KEEP}
         reason = pl.lit(None, dtype=pl.String())
         for name in KEEP:
             if flags[name] and name not in self.keep:

@@ -91,9 +91,7 @@ class TableFile:
         number = 1
         try:
             frame = pl.scan_parquet(self.path, glob=False, hive_partitioning=False)
-            frame = frame.rename(
-                dict(zip(frame.collect_schema().names(), self.columns, strict=True))
-            )
+            frame = frame.rename(dict(zip(frame.collect_schema().names(), self.columns, strict=True)))
             batches = frame.select(columns).collect_batches(chunk_size=_BATCH, maintain_order=True)
             for batch in batches:
                 yield Rows(batch, np.arange(number, number + batch.height))
@@ -151,9 +149,7 @@ def _table_name(path: Path) -> str:
 def _columns(path: Path) -> tuple[str, ...]:
     if path.name.endswith(".parquet"):
         try:
-            names = (
-                pl.scan_parquet(path, glob=False, hive_partitioning=False).collect_schema().names()
-            )
+            names = pl.scan_parquet(path, glob=False, hive_partitioning=False).collect_schema().names()
         except pl.exceptions.PolarsError as error:
             raise DamagedFile(path.name, str(error).splitlines()[0], 1, "") from None
     else:

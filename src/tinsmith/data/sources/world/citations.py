@@ -68,10 +68,7 @@ def draw_citations(spec: WorldSpec, papers: WorldPapers, seed: int) -> Citations
     A record that has lost its references has none here; later papers still cite through it.
     """
     habits = np.array(
-        [
-            [*map(threshold, (h.hub, h.topic, h.topic + h.field, h.bypass)), int(h.timeless)]
-            for h in HABITS
-        ],
+        [[*map(threshold, (h.hub, h.topic, h.topic + h.field, h.bypass)), int(h.timeless)] for h in HABITS],
         dtype=np.uint32,
     )
     ages = exponential_ages(_MEAN_AGE, YEARS).below >> np.uint64(32)

@@ -109,9 +109,6 @@ _CUES: Final[Mapping[Cause, str]] = {
 }
 
 CUES: Final[Mapping[Cause, tuple[tuple[str, ...], ...]]] = MappingProxyType(
-    {
-        cause: tuple(tuple(line.split()) for line in text.strip().splitlines())
-        for cause, text in _CUES.items()
-    }
+    {cause: tuple(tuple(line.split()) for line in text.strip().splitlines()) for cause, text in _CUES.items()}
 )
 """Phrases that begin a sentence, by the cause that prefers them; equally many for each."""

@@ -61,17 +61,12 @@ def draw_dirt(papers: WorldPapers, citations: Citations, seed: int) -> Dirt:
     """Draw the dirt of a world."""
     offsets, cited = citations.offsets, citations.cited
     chosen = derive(seed, "synthetic", "dirt")
-    hits = [
-        _hits(chosen, start, min(_CHUNK, len(cited) - start))
-        for start in range(0, len(cited), _CHUNK)
-    ]
+    hits = [_hits(chosen, start, min(_CHUNK, len(cited) - start)) for start in range(0, len(cited), _CHUNK)]
     dangling, duplicate, forward = (
         np.concatenate([hit[kind] for hit in hits] or [np.empty(0, np.int64)]) for kind in range(3)
     )
     citing = np.searchsorted(offsets, np.concatenate([dangling, duplicate, forward]), "right") - 1
-    of_dangling, of_duplicate, of_forward = np.split(
-        citing, np.cumsum([len(dangling), len(duplicate)])
-    )
+    of_dangling, of_duplicate, of_forward = np.split(citing, np.cumsum([len(dangling), len(duplicate)]))
     count = len(papers.field)
     loops = words(derive(seed, "synthetic", "self loops"), 0, count) >> np.uint64(32)
     looping = np.flatnonzero((loops < threshold(_SELF_LOOP)) & (np.diff(offsets) > 0))
@@ -88,10 +83,7 @@ def _hits(seed: int, start: int, count: int) -> list[NDArray[np.int64]]:
     bits = words(seed, start, count)
     parts = (bits >> np.uint64(shift) & np.uint64(0xFFFFF) for shift in (0, 20, 40))
     shares = (_DANGLING, _DUPLICATE, _FORWARD)
-    return [
-        start + np.flatnonzero(part < threshold(share) >> 12)
-        for part, share in zip(parts, shares, strict=True)
-    ]
+    return [start + np.flatnonzero(part < threshold(share) >> 12) for part, share in zip(parts, shares, strict=True)]
 
 
 def _ahead(papers: WorldPapers, citing: NDArray[np.int64], seed: int) -> Edges:
@@ -99,10 +91,7 @@ def _ahead(papers: WorldPapers, citing: NDArray[np.int64], seed: int) -> Edges:
     starts = papers.year_start
     last = len(starts) - 1
     year = np.searchsorted(starts, citing, "right") - 1
-    low, high = (
-        starts[np.minimum(year + 1, last)],
-        starts[np.minimum(year + 1 + _YEARS_AHEAD, last)],
-    )
+    low, high = (starts[np.minimum(year + 1, last)], starts[np.minimum(year + 1 + _YEARS_AHEAD, last)])
     citing, low, high = (part[low < high] for part in (citing, low, high))
     draws = (words(seed, 0, len(papers.field)) >> np.uint64(32)).astype(np.int64)
     return Edges(citing, low + ((draws[citing] * (high - low)) >> 32))

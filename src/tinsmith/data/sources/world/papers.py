@@ -12,14 +12,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from tinsmith.data.sources.world.draws import (
-    lognormal_values,
-    normal_grid,
-    threshold,
-    weighted,
-    words,
-    zipf,
-)
+from tinsmith.data.sources.world.draws import lognormal_values, normal_grid, threshold, weighted, words, zipf
 from tinsmith.data.sources.world.spec import Cause, WorldSpec
 from tinsmith.types.seeds import derive
 

@@ -14,13 +14,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from tinsmith.data.sources.world.draws import threshold, words, zipf
-from tinsmith.data.sources.world.fields import (
-    FIELD_JOURNALS,
-    GENERALIST_JOURNALS,
-    field_name,
-    journals,
-    topic_name,
-)
+from tinsmith.data.sources.world.fields import FIELD_JOURNALS, GENERALIST_JOURNALS, field_name, journals, topic_name
 from tinsmith.data.sources.world.papers import CAUSES, FIRST_YEAR, YEARS, WorldPapers
 from tinsmith.data.sources.world.spec import ID_NUMBERS, WorldSpec
 from tinsmith.types.seeds import derive
@@ -52,9 +46,9 @@ class Records:
         papers, part = self._papers, slice(start, stop)
         number = pl.Series(self._id_numbers[part]).cast(pl.String)
         topics, second = papers.topic[part], self._second_topic[part]
-        concepts = pl.DataFrame(
-            {"first": self._topics[topics], "second": self._topics[second]}
-        ).select(pl.concat_list("first", "second").list.unique(maintain_order=True))
+        concepts = pl.DataFrame({"first": self._topics[topics], "second": self._topics[second]}).select(
+            pl.concat_list("first", "second").list.unique(maintain_order=True)
+        )
         return pl.DataFrame(
             {
                 "id": "S" + number.str.zfill(7),

@@ -67,41 +67,20 @@ class WorldSpec:
         ):
             if not 1 <= value <= highest:
                 raise ConfigError(
-                    "a synthetic world cannot have this size",
-                    field=field,
-                    value=value,
-                    allowed=f"1 to {highest:,}",
+                    "a synthetic world cannot have this size", field=field, value=value, allowed=f"1 to {highest:,}"
                 )
 
 
 PRESETS: Final[Mapping[Preset, WorldSpec]] = MappingProxyType(
     {
         Preset.TINY: WorldSpec(
-            papers=2_000,
-            fields=4,
-            topics=4,
-            shares=(0.25, 0.35, 0.40),
-            mortality=0.45,
-            references=6,
-            cut=0.02,
+            papers=2_000, fields=4, topics=4, shares=(0.25, 0.35, 0.40), mortality=0.45, references=6, cut=0.02
         ),
         Preset.SMALL: WorldSpec(
-            papers=30_000,
-            fields=8,
-            topics=12,
-            shares=(0.18, 0.40, 0.42),
-            mortality=0.36,
-            references=14,
-            cut=0.01,
+            papers=30_000, fields=8, topics=12, shares=(0.18, 0.40, 0.42), mortality=0.36, references=14, cut=0.01
         ),
         Preset.FULL: WorldSpec(
-            papers=200_000,
-            fields=8,
-            topics=12,
-            shares=(0.15, 0.40, 0.45),
-            mortality=0.36,
-            references=14,
-            cut=0.001,
+            papers=200_000, fields=8, topics=12, shares=(0.15, 0.40, 0.45), mortality=0.36, references=14, cut=0.001
         ),
     }
 )

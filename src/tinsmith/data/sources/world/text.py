@@ -60,9 +60,7 @@ class TextWriter:
         self._seed = derive(seed, "synthetic", "text")
         fields = range(spec.fields)
         by_field = [word for field in fields for word in field_words(field)]
-        by_topic = [
-            w for field in fields for t in range(spec.topics) for w in topic_words(field, t)
-        ]
+        by_topic = [w for field in fields for t in range(spec.topics) for w in topic_words(field, t)]
         self._words = [*GENERAL, *by_field, *by_topic]
         self._field_base = len(GENERAL)
         self._topic_base = len(GENERAL) + len(by_field)
@@ -92,11 +90,7 @@ class TextWriter:
             yield Text(" ".join(heading).capitalize(), abstract)
 
     def _choose(
-        self,
-        bits: NDArray[np.uint64],
-        start: int,
-        mix: tuple[float, float],
-        general: NDArray[np.integer],
+        self, bits: NDArray[np.uint64], start: int, mix: tuple[float, float], general: NDArray[np.integer]
     ) -> NDArray[np.int64]:
         """Return positions in the lexicon: one for each draw of `bits` [papers, words]."""
         papers, stop = self._papers, start + len(bits)
@@ -126,9 +120,7 @@ class TextWriter:
         return [[phrases[at] for at in row] for row in chosen.tolist()]
 
 
-def _abstract(
-    body: Sequence[str], cues: Sequence[Sequence[str]], first: int
-) -> dict[str, list[int]]:
+def _abstract(body: Sequence[str], cues: Sequence[Sequence[str]], first: int) -> dict[str, list[int]]:
     """Cut `body` into sentences, put the cues before consecutive ones of them, and invert the text."""
     count = -(-len(body) // _SENTENCE)
     cues = cues[:count]

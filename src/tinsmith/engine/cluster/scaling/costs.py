@@ -118,9 +118,7 @@ def step_costs(times: Times, workload: Workload, network: Network, workers: int)
     here = min(math.ceil(share), workload.at_once)
     groups = max(share, here)
     group = workload.prompt * times.prompt_token + workload.samples * mean * times.new_token
-    unluckiest = deviation * math.sqrt(
-        workload.samples * 2 * math.log(min(workers, workload.groups))
-    )
+    unluckiest = deviation * math.sqrt(workload.samples * 2 * math.log(min(workers, workload.groups)))
     uneven = unluckiest * math.sqrt(here)
     computed = groups * group + uneven * times.new_token
     steps = (groups / here - 1) * moments(workload, workload.samples)[0]
@@ -156,9 +154,7 @@ def step_costs(times: Times, workload: Workload, network: Network, workers: int)
         adapter_bytes=workers * times.adapter_bytes,
         gradient_bytes=works * times.adapter_bytes,
         token_bytes=round(
-            workload.groups * workload.prompt * TOKEN_BYTES
-            + answers * mean * NEW_TOKEN_BYTES
-            + rows * ROW_BYTES
+            workload.groups * workload.prompt * TOKEN_BYTES + answers * mean * NEW_TOKEN_BYTES + rows * ROW_BYTES
         ),
     )
 

@@ -11,13 +11,7 @@ import random
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
-from tinsmith.engine.cluster.scaling.costs import (
-    NEW_TOKEN_BYTES,
-    ROW_BYTES,
-    TOKEN_BYTES,
-    Network,
-    Workload,
-)
+from tinsmith.engine.cluster.scaling.costs import NEW_TOKEN_BYTES, ROW_BYTES, TOKEN_BYTES, Network, Workload
 from tinsmith.engine.cluster.scaling.simulated_worker import SimulatedWorker
 from tinsmith.engine.cluster.scaling.token_costs import Times
 from tinsmith.engine.cluster.schedule import Assignment, Item, Limits, Scheduler, WorkKind
@@ -206,8 +200,7 @@ class _Run:
         groups = [self.workload.prompt + sum(lengths) for lengths in self.lengths.values()]
         block = self.workload.block(self.workers)
         self.rows = {
-            f"g{self.step}/{first}": sum(groups[first : first + block])
-            for first in range(0, len(groups), block)
+            f"g{self.step}/{first}": sum(groups[first : first + block]) for first in range(0, len(groups), block)
         }
         self._begin_phase(WorkKind.GRADIENT, self.rows)
 
@@ -261,11 +254,7 @@ class _Run:
         """A worker as it is now, with what it has ended on the way; None where it is lost."""
         worker = self.up.get(name)
         for id in worker.advance(self.now) if worker else ():
-            size = (
-                sum(self.lengths.get(id, ())) * NEW_TOKEN_BYTES
-                if id.startswith("s")
-                else self.times.adapter_bytes
-            )
+            size = sum(self.lengths.get(id, ())) * NEW_TOKEN_BYTES if id.startswith("s") else self.times.adapter_bytes
             arrival = self.back.send(self.now, size)
             self._at(arrival, lambda id=id: self._done(name, id))
         return worker

@@ -58,9 +58,7 @@ class Times:
     """Seconds of the server for a step of the optimizer."""
 
 
-def times_of(
-    config: DecoderConfig, spec: AdapterSpec, machine: Machine, server: Server, *, context: int
-) -> Times:
+def times_of(config: DecoderConfig, spec: AdapterSpec, machine: Machine, server: Server, *, context: int) -> Times:
     """Return what a step is made of.
 
     Args:
@@ -108,9 +106,7 @@ def trained_weights(config: DecoderConfig, spec: AdapterSpec) -> int:
         norms += 2 * config.num_layers * config.head_dim if config.qk_norm else 0
         embedding = 0 if config.tied else head[0] * head[1]
         return product_weights(config) + norms + embedding
-    layer = (_attention(config) if spec.train_attn else []) + (
-        _mlp(config) if spec.train_mlp else []
-    )
+    layer = (_attention(config) if spec.train_attn else []) + (_mlp(config) if spec.train_mlp else [])
     products = config.num_layers * layer + ([head] if spec.train_unembed else [])
     low_rank = spec.rank * sum(a + b for a, b in products)
     return low_rank + (sum(b for _, b in products) if spec.kind.decomposed else 0)

@@ -53,16 +53,10 @@ def alpha(subject: Subject) -> Verdict:
         return differs("cannot be told: no metric grad_norm")
     ratio = low / high
     if 1.25 <= ratio <= 3.2:
-        return honoured(
-            f"the gradient at rank 4 is {ratio:.2f} times that at rank 16: alpha is fixed"
-        )
+        return honoured(f"the gradient at rank 4 is {ratio:.2f} times that at rank 16: alpha is fixed")
     if 0.3 <= ratio <= 0.8:
-        return silent(
-            f"the gradient at rank 4 is {ratio:.2f} times that at rank 16: alpha goes with the rank"
-        )
-    return differs(
-        f"the gradient at rank 4 is {ratio:.2f} times that at rank 16; 2 or 1/2 was expected"
-    )
+        return silent(f"the gradient at rank 4 is {ratio:.2f} times that at rank 16: alpha goes with the rank")
+    return differs(f"the gradient at rank 4 is {ratio:.2f} times that at rank 16; 2 or 1/2 was expected")
 
 
 def _part(name: str) -> Callable[[Subject], Verdict]:
@@ -71,10 +65,7 @@ def _part(name: str) -> Callable[[Subject], Verdict]:
 
         Source: SDK, types.LoraConfig (train_mlp, train_attn, train_unembed).
         """
-        whole, less = (
-            subject.step(subject.trainer()),
-            subject.step(subject.trainer(without=name)),
-        )
+        whole, less = (subject.step(subject.trainer()), subject.step(subject.trainer(without=name)))
         moved = farthest(whole.after, less.after)
         if subject.seed_noise <= SAME_NATS:
             return effect(moved, subject.seed_noise, f"{name}=False")

@@ -71,10 +71,7 @@ def _by_formula(
     return [
         FORMULAS[loss_fn](
             logp.astype(np.float64),
-            {
-                name: np.asarray(values.to_numpy(), dtype=np.float64)
-                for name, values in one.loss_fn_inputs.items()
-            },
+            {name: np.asarray(values.to_numpy(), dtype=np.float64) for name, values in one.loss_fn_inputs.items()},
             config,
         )
         for one, logp in zip(batch, p, strict=True)
@@ -98,10 +95,7 @@ def _measure(subject: Subject, loss_fn: types.LossFnType) -> _Measured:
     batch = loss_batch(loss_fn, before)
     output = subject.wait(client.forward_backward(batch, loss_fn, config))
     losses = _by_formula(loss_fn, config, batch, logprobs_of(output))
-    opposite = [
-        datum(tokens_of(text), {"weights": loss.gradient})
-        for text, loss in zip(TEXTS, losses, strict=True)
-    ]
+    opposite = [datum(tokens_of(text), {"weights": loss.gradient}) for text, loss in zip(TEXTS, losses, strict=True)]
     subject.wait(client.forward_backward(opposite, "cross_entropy"))
     subject.wait(client.optim_step(ADAM))
     told = loss_of(output)
@@ -148,15 +142,10 @@ def _ask_loss(loss_fn: types.LossFnType) -> Callable[[Subject], Verdict]:
 
 
 for _name in LOSSES:
-    check(f"losses/{_name}", f"Are value and gradient of {_name} those of its formula?")(
-        _ask_loss(_name)
-    )
+    check(f"losses/{_name}", f"Are value and gradient of {_name} those of its formula?")(_ask_loss(_name))
 
 
-@check(
-    "losses/sum over datums",
-    "Do two equal datums have twice the loss and twice the gradient of one?",
-)
+@check("losses/sum over datums", "Do two equal datums have twice the loss and twice the gradient of one?")
 def sums(subject: Subject) -> Verdict:
     """Send one datum, and it twice; compare loss:sum, and the gradient's norm where it is told.
 
@@ -190,9 +179,7 @@ def missing_weights(subject: Subject) -> Verdict:
     return _value(loss_of(output), [Loss(float(-p.sum(dtype=np.float64)), -np.ones(len(p)))])
 
 
-def _thresholds(
-    loss_fn: types.LossFnType, config: Mapping[str, float]
-) -> Callable[[Subject], Verdict]:
+def _thresholds(loss_fn: types.LossFnType, config: Mapping[str, float]) -> Callable[[Subject], Verdict]:
     def answer(subject: Subject) -> Verdict:
         """Send the same datums with the setting, and compare the value with the formula's.
 
@@ -219,9 +206,7 @@ _CHANGED: Final[Mapping[types.LossFnType, Mapping[str, float]]] = {
 }
 
 for _name, _config in _CHANGED.items():
-    check(f"losses/settings of {_name}", f"Are the settings of {_name} honoured?")(
-        _thresholds(_name, _config)
-    )
+    check(f"losses/settings of {_name}", f"Are the settings of {_name} honoured?")(_thresholds(_name, _config))
 
 
 @check("losses/targets of two dimensions", "Are targets [T, K] scored, each by its own?")
@@ -247,9 +232,7 @@ def two_dimensions(subject: Subject) -> Verdict:
     if values.shape != weights.shape:
         return silent(f"log-probabilities of shape {values.shape} for targets of {weights.shape}")
     alone = [logprobs_of(scored(targets[k], weights[:, k]))[0] for k in range(2)]
-    apart = graded(
-        farthest([values[:, 0], values[:, 1]], alone), "both columns, together and alone"
-    )
+    apart = graded(farthest([values[:, 0], values[:, 1]], alone), "both columns, together and alone")
     total = float(-(values.astype(np.float64) * weights).sum())
     loss = _value(loss_of(both), [Loss(total, -weights.ravel().astype(np.float64))])
     return apart if loss.word == "honoured" else loss
@@ -263,24 +246,16 @@ def custom_loss(subject: Subject) -> Verdict:
     """
     import torch
 
-    def weighted(
-        logprobs: torch.Tensor, weights: torch.Tensor
-    ) -> tuple[torch.Tensor, dict[str, torch.Tensor]]:
+    def weighted(logprobs: torch.Tensor, weights: torch.Tensor) -> tuple[torch.Tensor, dict[str, torch.Tensor]]:
         loss = -(logprobs * weights).sum()
         return loss, {"custom/total:sum": loss}
 
-    handle = subject.wait(
-        subject.service.create_custom_loss(weighted, {"logprobs": 1, "weights": 1})
-    )
+    handle = subject.wait(subject.service.create_custom_loss(weighted, {"logprobs": 1, "weights": 1}))
     if handle.loss_id is None:
-        return Verdict(
-            Word.REFUSED, "its /client/config says that it has none; the SDK computes it"
-        )
+        return Verdict(Word.REFUSED, "its /client/config says that it has none; the SDK computes it")
     client = subject.trainer()
     output = subject.wait(client.forward_backward_custom([text_datum(TEXTS[0])], handle))
     told, built_in = output.metrics.get("custom/total:sum"), subject.forward(client, [DATA[0]])
     if told is None:
         raise CannotTellError("the loss's own metric is missing")
-    return _value(
-        told, [Loss(float(-built_in[0].sum(dtype=np.float64)), built_in[0].astype(np.float64))]
-    )
+    return _value(told, [Loss(float(-built_in[0].sum(dtype=np.float64)), built_in[0].astype(np.float64))])

@@ -8,15 +8,7 @@ from typing import Any, Final, cast
 
 from tinker import types
 
-from tinsmith.lab.conform.asked import (
-    DATA,
-    NOT_A_TOKEN,
-    PROMPT,
-    datum,
-    params,
-    prompt_of,
-    tokens_of,
-)
+from tinsmith.lab.conform.asked import DATA, NOT_A_TOKEN, PROMPT, datum, params, prompt_of, tokens_of
 from tinsmith.lab.conform.checks.losses import loss_batch
 from tinsmith.lab.conform.questions import check
 from tinsmith.lab.conform.refusing import FAILURES, failure, is_refusal, words_of
@@ -79,9 +71,7 @@ def unknown_path(subject: Subject) -> Verdict:
     load = subject.service.create_training_client_from_state
     saved = subject.wait(subject.trained.save_state("conform-there")).path
     subject.wait(load(subject.kept(saved)))  # else any refusal would pass for the right one
-    return _made(
-        subject, lambda: load("tinker://nope:train:0/weights/none"), "something was loaded"
-    )
+    return _made(subject, lambda: load("tinker://nope:train:0/weights/none"), "something was loaded")
 
 
 @check("mistakes/prompt too long", "Is a prompt beyond the context refused?")
@@ -91,9 +81,7 @@ def too_long(subject: Subject) -> Verdict:
     Source: cookbook, completers.py ("prompt + max_tokens exceeds context window").
     """
     prompt = prompt_of([65 + i % 26 for i in range(_context(subject) + 10)])
-    return _made(
-        subject, lambda: subject.base.sample(prompt, 1, params(max_tokens=1)), "it was sampled"
-    )
+    return _made(subject, lambda: subject.base.sample(prompt, 1, params(max_tokens=1)), "it was sampled")
 
 
 @check("mistakes/max_tokens too large", "Is a completion that cannot fit the context refused?")
@@ -105,9 +93,7 @@ def too_many(subject: Subject) -> Verdict:
     context = _context(subject)
 
     def call() -> Waiting[Any]:
-        return subject.base.sample(
-            prompt_of(PROMPT), 1, params(max_tokens=context, seed=1, stop=None)
-        )
+        return subject.base.sample(prompt_of(PROMPT), 1, params(max_tokens=context, seed=1, stop=None))
 
     return _made(subject, call, "it was sampled")
 
@@ -125,9 +111,7 @@ def long_datum(subject: Subject) -> Verdict:
     Source: SDK, types.SupportedModel.max_context_length.
     """
     long = datum([65 + i % 26 for i in range(_context(subject) + 10)])
-    return _made(
-        subject, lambda: subject.trained.forward([long], "cross_entropy"), "it was computed"
-    )
+    return _made(subject, lambda: subject.trained.forward([long], "cross_entropy"), "it was computed")
 
 
 @check("mistakes/no such token, prompt", "Is a token beyond the vocabulary refused in a prompt?")
@@ -137,9 +121,7 @@ def no_token(subject: Subject) -> Verdict:
     Source: SDK, types.EncodedTextChunk.tokens; an embedding that is clamped answers another question.
     """
     prompt = prompt_of([*PROMPT, NOT_A_TOKEN])
-    return _made(
-        subject, lambda: subject.base.sample(prompt, 1, params(max_tokens=1)), "it was sampled"
-    )
+    return _made(subject, lambda: subject.base.sample(prompt, 1, params(max_tokens=1)), "it was sampled")
 
 
 _BAD: Final[tuple[tuple[str, str, types.LossFnType, types.Datum], ...]] = (
@@ -149,18 +131,8 @@ _BAD: Final[tuple[tuple[str, str, types.LossFnType, types.Datum], ...]] = (
         "cross_entropy",
         datum([*PROMPT, NOT_A_TOKEN, 65]),
     ),
-    (
-        "no such target",
-        "Is a target beyond the vocabulary refused?",
-        "cross_entropy",
-        datum([*PROMPT, NOT_A_TOKEN]),
-    ),
-    (
-        "no such loss",
-        "Is a loss that does not exist refused?",
-        cast("types.LossFnType", "no_such_loss"),
-        DATA[0],
-    ),
+    ("no such target", "Is a target beyond the vocabulary refused?", "cross_entropy", datum([*PROMPT, NOT_A_TOKEN])),
+    ("no such loss", "Is a loss that does not exist refused?", cast("types.LossFnType", "no_such_loss"), DATA[0]),
     (
         "missing input",
         "Is importance_sampling without logprobs refused?",
@@ -188,9 +160,7 @@ def _bad(loss_fn: types.LossFnType, one: types.Datum) -> Callable[[Subject], Ver
 
         Source: SDK, types.Datum and LossFnType; documentation, losses.mdx.
         """
-        return _made(
-            subject, lambda: subject.trained.forward([DATA[0], one], loss_fn), "it was computed"
-        )
+        return _made(subject, lambda: subject.trained.forward([DATA[0], one], loss_fn), "it was computed")
 
     return answer
 
@@ -207,11 +177,7 @@ def unknown_setting(subject: Subject) -> Verdict:
     """
     batch = loss_batch("ppo", subject.forward(subject.trained))
     setting = {"clip_ratio": 0.05}
-    return _made(
-        subject,
-        lambda: subject.trained.forward(batch, "ppo", setting),
-        "it is accepted, and means nothing",
-    )
+    return _made(subject, lambda: subject.trained.forward(batch, "ppo", setting), "it is accepted, and means nothing")
 
 
 @check("mistakes/rank 0", "Is a rank of 0 refused?")
@@ -231,9 +197,7 @@ def below_zero(subject: Subject) -> Verdict:
     Source: SDK, types.SamplingParams.temperature.
     """
     wanted = params(max_tokens=1, temperature=-1.0)
-    return _made(
-        subject, lambda: subject.base.sample(prompt_of(PROMPT), 1, wanted), "it was sampled"
-    )
+    return _made(subject, lambda: subject.base.sample(prompt_of(PROMPT), 1, wanted), "it was sampled")
 
 
 @check("mistakes/learning rate below 0", "Is a negative learning rate refused?")

@@ -62,9 +62,7 @@ def samples_differ(subject: Subject) -> Verdict:
     return honoured("4 different samples") if distinct == 4 else silent(f"{distinct} of 4 differ")
 
 
-@check(
-    "sampling/temperature", "Are log-probabilities those of the distribution that was drawn from?"
-)
+@check("sampling/temperature", "Are log-probabilities those of the distribution that was drawn from?")
 def temperature(subject: Subject) -> Verdict:
     """Compare differences of log-probabilities at temperature 2 with half of those at 1.
 
@@ -74,18 +72,13 @@ def temperature(subject: Subject) -> Verdict:
     hot = {one.tokens[0]: (one.logprobs or [])[0] for one in sequences}
     if len(hot) < 2:
         return silent("12 samples at temperature 2 are one token")
-    scored = {
-        token: subject.wait(subject.base.compute_logprobs(prompt_of([*PROMPT, token])))[-1]
-        for token in hot
-    }
+    scored = {token: subject.wait(subject.base.compute_logprobs(prompt_of([*PROMPT, token])))[-1] for token in hot}
     cold = {token: value for token, value in scored.items() if value is not None}
     if len(cold) != len(hot):
         return silent("compute_logprobs has no value for the last token")
     first = next(iter(hot))
     pairs = [(hot[token] - hot[first], cold[token] - cold[first]) for token in hot]
-    found = graded(
-        max(abs(h - c / 2.0) for h, c in pairs), f"differences of {len(hot)} tokens, halved"
-    )
+    found = graded(max(abs(h - c / 2.0) for h, c in pairs), f"differences of {len(hot)} tokens, halved")
     if found.word != "honoured" and max(abs(h - c) for h, c in pairs) < 1e-3:
         return silent("log-probabilities are told as of temperature 1")
     return found
@@ -97,23 +90,17 @@ def greedy(subject: Subject) -> Verdict:
 
     Source: SDK, types.SamplingParams.temperature.
     """
-    plain, seeded = (
-        _tokens(_draw(subject, params(temperature=0.0, **seed))) for seed in ({}, {"seed": 9})
-    )
+    plain, seeded = (_tokens(_draw(subject, params(temperature=0.0, **seed))) for seed in ({}, {"seed": 9}))
     if plain != seeded:
         return silent("temperature 0 draws other tokens with a seed")
-    told = subject.base.sample(
-        prompt_of([*PROMPT, *plain[0]]), 1, params(max_tokens=1, seed=1), True, 1
-    )
+    told = subject.base.sample(prompt_of([*PROMPT, *plain[0]]), 1, params(max_tokens=1, seed=1), True, 1)
     best = subject.wait(told).topk_prompt_logprobs
     if best is None:
         return differs("no top tokens to compare with")
     top = [row[0][0] if row else None for row in best[len(PROMPT) :]]
     if top == plain[0]:
         return honoured(f"{len(top)} tokens, each the most probable; a seed changes nothing")
-    return silent(
-        f"{sum(a != b for a, b in zip(top, plain[0], strict=False))} tokens are not the best"
-    )
+    return silent(f"{sum(a != b for a, b in zip(top, plain[0], strict=False))} tokens are not the best")
 
 
 @check("sampling/top_k and top_p", "Are top_k=1 and a tiny top_p greedy?")
@@ -128,11 +115,7 @@ def truncation(subject: Subject) -> Verdict:
         for name, value in (("top_k", 1), ("top_p", 1e-6))
         if _tokens(_draw(subject, params(seed=4, **{name: value}))) != greedily
     ]
-    return (
-        silent(f"{' and '.join(wrong)} ignored")
-        if wrong
-        else honoured("both draw the greedy tokens")
-    )
+    return silent(f"{' and '.join(wrong)} ignored") if wrong else honoured("both draw the greedy tokens")
 
 
 @check("sampling/max_tokens", "Does a sample without stops have max_tokens tokens?")

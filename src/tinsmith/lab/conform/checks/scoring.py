@@ -40,15 +40,10 @@ def _aligned(told: FloatArray, truth: FloatArray, what: str) -> Verdict:
             return differs(f"{what}: the entry without a value at the beginning is missing")
     if len(told) == len(truth) + 1 and farthest([told[:-1]], [truth]) < 1e-3:
         return silent(f"{what}: shifted by one position, early")
-    return silent(
-        f"{what}: {len(told)} values for {len(truth) + 1} tokens, the first is {told[:1]}"
-    )
+    return silent(f"{what}: {len(told)} values for {len(truth) + 1} tokens, the first is {told[:1]}")
 
 
-@check(
-    "scoring/compute_logprobs",
-    "Are the sampler's log-probabilities of a text the trainer's, each in its place?",
-)
+@check("scoring/compute_logprobs", "Are the sampler's log-probabilities of a text the trainer's, each in its place?")
 def compute_logprobs(subject: Subject) -> Verdict:
     """Score a prompt with the sampler of an adapter, and with its trainer's forward.
 
@@ -58,9 +53,7 @@ def compute_logprobs(subject: Subject) -> Verdict:
     return _aligned(told, _trainers(subject), f"{_ROWS} tokens by sampler and trainer")
 
 
-@check(
-    "scoring/prompt_logprobs", "Are the prompt's log-probabilities beside a sample in their places?"
-)
+@check("scoring/prompt_logprobs", "Are the prompt's log-probabilities beside a sample in their places?")
 def prompt_logprobs(subject: Subject) -> Verdict:
     """Ask for them with a sample, at a temperature that must not touch them.
 
@@ -79,26 +72,20 @@ def sampled_tokens(subject: Subject) -> Verdict:
 
     Source: SDK, types.SampledSequence.logprobs; cookbook, rl/data_processing.py (they are the loss input `logprobs`).
     """
-    response = subject.wait(
-        subject.sampler.sample(prompt_of(PROMPT), 4, params(seed=3, max_tokens=24))
-    )
+    response = subject.wait(subject.sampler.sample(prompt_of(PROMPT), 4, params(seed=3, max_tokens=24)))
     told = [_array(one.logprobs) for one in response.sequences]
     data = [datum(PROMPT + list(one.tokens)) for one in response.sequences]
     scored = [values[_ROWS:] for values in subject.forward(subject.trained, data)]
     return graded(farthest(told, scored), f"{sum(map(len, told))} tokens by sampler and trainer")
 
 
-@check(
-    "scoring/top-k of the prompt", "Are the most probable tokens of the prompt's positions told?"
-)
+@check("scoring/top-k of the prompt", "Are the most probable tokens of the prompt's positions told?")
 def topk_prompt(subject: Subject) -> Verdict:
     """Ask for five a position, and for the prompt's own log-probabilities.
 
     Source: SDK, SamplingClient.sample (topk_prompt_logprobs).
     """
-    told = subject.wait(
-        subject.sampler.sample(prompt_of(PROMPT), 1, params(max_tokens=1, seed=1), True, 5)
-    )
+    told = subject.wait(subject.sampler.sample(prompt_of(PROMPT), 1, params(max_tokens=1, seed=1), True, 5))
     best, values = told.topk_prompt_logprobs, told.prompt_logprobs
     if best is None or values is None:
         return silent("it is accepted, and none are returned")
@@ -121,11 +108,7 @@ def topk_sample(subject: Subject) -> Verdict:
 
     Source: SDK, types.SampledSequence.topk_logprobs.
     """
-    told = subject.wait(
-        subject.sampler.sample(
-            prompt_of(PROMPT), 1, params(temperature=0.0), topk_sample_logprobs=3
-        )
-    )
+    told = subject.wait(subject.sampler.sample(prompt_of(PROMPT), 1, params(temperature=0.0), topk_sample_logprobs=3))
     (one,) = told.sequences
     rows = one.topk_logprobs
     if rows is None:
@@ -139,10 +122,7 @@ def _tensor(values: types.TensorData | None) -> FloatArray | None:
     return None if values is None else np.asarray(values.to_numpy()).reshape(values.shape or [-1])
 
 
-@check(
-    "scoring/target_prompt_logprobs",
-    "Are tokens of the asker's choice scored at the prompt's positions?",
-)
+@check("scoring/target_prompt_logprobs", "Are tokens of the asker's choice scored at the prompt's positions?")
 def targets(subject: Subject) -> Verdict:
     """Ask for the prompt's own tokens and for one other; own ones must be worth what forward says.
 
@@ -151,10 +131,7 @@ def targets(subject: Subject) -> Verdict:
     ids = np.full((_ROWS, 2), -1, dtype=np.int64)
     ids[:, 0], ids[3, 1] = PROMPT[1:], 77
     told = subject.sampler.sample(
-        prompt_of(PROMPT),
-        1,
-        params(max_tokens=1, seed=1),
-        target_prompt_logprobs=types.TensorData.from_numpy(ids),
+        prompt_of(PROMPT), 1, params(max_tokens=1, seed=1), target_prompt_logprobs=types.TensorData.from_numpy(ids)
     )
     scored = _tensor(subject.wait(told).target_prompt_logprobs)
     if scored is None:
@@ -163,9 +140,7 @@ def targets(subject: Subject) -> Verdict:
         return silent(f"the answer has shape {scored.shape}, not {ids.shape}")
     if (scored[ids < 0] != 0.0).any():
         return differs("cells with -1 are not 0")
-    return graded(
-        farthest([scored[:, 0]], [_trainers(subject)]), f"{_ROWS} targets and the trainer"
-    )
+    return graded(farthest([scored[:, 0]], [_trainers(subject)]), f"{_ROWS} targets and the trainer")
 
 
 @check("scoring/prompt_alt_tokens", "Are alternatives drawn at the prompt's positions?")

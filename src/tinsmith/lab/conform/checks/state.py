@@ -36,10 +36,7 @@ def with_optimizer(subject: Subject) -> Verdict:
     return graded(apart, "two steps after loading, and the same without")
 
 
-@check(
-    "state/weights only",
-    "Does a state without its optimizer have the weights, and begin the optimizer anew?",
-)
+@check("state/weights only", "Does a state without its optimizer have the weights, and begin the optimizer anew?")
 def weights_only(subject: Subject) -> Verdict:
     """Load the weights alone: the first forward is equal, and steps after it differ.
 
@@ -50,9 +47,7 @@ def weights_only(subject: Subject) -> Verdict:
         subject.step(client, [one])
     path = _saved(subject, client, "conform-weights")
     resumed = subject.wait(subject.service.create_training_client_from_state(path))
-    found = graded(
-        farthest(subject.forward(client), subject.forward(resumed)), "weights, saved and loaded"
-    )
+    found = graded(farthest(subject.forward(client), subject.forward(resumed)), "weights, saved and loaded")
     left, right = (subject.step(one, [DATA[2]]).after for one in (client, resumed))
     if farthest(left, right) <= 10 * subject.noise:
         return silent("the optimizer's state was loaded too, or there is none")
@@ -65,9 +60,7 @@ def sampler_weights(subject: Subject) -> Verdict:
 
     Source: SDK, TrainingClient.save_weights_for_sampler.
     """
-    path = subject.kept(
-        subject.wait(subject.trained.save_weights_for_sampler("conform-sampler")).path
-    )
+    path = subject.kept(subject.wait(subject.trained.save_weights_for_sampler("conform-sampler")).path)
     client = subject.wait(subject.service.create_sampling_client(model_path=path))
     told = subject.wait(client.compute_logprobs(prompt_of(PROMPT)))
     live = subject.wait(subject.sampler.compute_logprobs(prompt_of(PROMPT)))
@@ -161,18 +154,13 @@ def user_metadata(subject: Subject) -> Verdict:
     return honoured("as given") if told == asked else silent(f"it is accepted; told is {told}")
 
 
-@check(
-    "state/seeded samples of a state",
-    "Does a seed draw the same from a live and from a saved sampler?",
-)
+@check("state/seeded samples of a state", "Does a seed draw the same from a live and from a saved sampler?")
 def seeded_from_state(subject: Subject) -> Verdict:
     """Draw 16 tokens with one seed from the snapshot, and from the same weights by path.
 
     Source: SDK, types.SamplingParams.seed.
     """
-    path = subject.kept(
-        subject.wait(subject.trained.save_weights_for_sampler("conform-seeded")).path
-    )
+    path = subject.kept(subject.wait(subject.trained.save_weights_for_sampler("conform-seeded")).path)
     stored = subject.wait(subject.service.create_sampling_client(model_path=path))
     drawn = [
         list(subject.wait(one.sample(prompt_of(PROMPT), 1, params(seed=8))).sequences[0].tokens)

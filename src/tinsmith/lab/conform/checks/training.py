@@ -5,16 +5,7 @@ from __future__ import annotations
 import numpy as np
 from tinker import types
 
-from tinsmith.lab.conform.asked import (
-    ADAM,
-    DATA,
-    PROMPT,
-    datum,
-    logprobs_of,
-    params,
-    prompt_of,
-    tokens_of,
-)
+from tinsmith.lab.conform.asked import ADAM, DATA, PROMPT, datum, logprobs_of, params, prompt_of, tokens_of
 from tinsmith.lab.conform.questions import check
 from tinsmith.lab.conform.subject import CannotTellError, Subject, farthest
 from tinsmith.lab.conform.verdict import Verdict, differs, graded, honoured, silent
@@ -34,9 +25,7 @@ def accumulation(subject: Subject) -> Verdict:
     expected = subject.step(together, DATA[:2])
     subject.wait(apart.forward_backward([DATA[0]], "cross_entropy"))
     got = subject.step(apart, [DATA[1]])
-    return graded(
-        farthest(expected.after, got.after), "a step on two datums, at once and in two calls"
-    )
+    return graded(farthest(expected.after, got.after), "a step on two datums, at once and in two calls")
 
 
 @check("training/forward leaves no gradient", "Does forward alone add nothing to a step?")
@@ -48,10 +37,7 @@ def forward_only(subject: Subject) -> Verdict:
     plain, looked = subject.twins()
     expected = subject.step(plain, [DATA[0]])
     subject.forward(looked, DATA[1:])
-    return graded(
-        farthest(expected.after, subject.step(looked, [DATA[0]]).after),
-        "a step, with a forward before it",
-    )
+    return graded(farthest(expected.after, subject.step(looked, [DATA[0]]).after), "a step, with a forward before it")
 
 
 @check("training/learning_rate 0", "Does a learning rate of 0 leave the weights?")
@@ -96,9 +82,7 @@ def clipping(subject: Subject) -> Verdict:
         return honoured(f"a norm of 1e-7 moves {moved:.1g} nats, none moves {subject.usual:.2g}")
     if _moved(subject, eps=1e6) > 0.02 * subject.usual:
         return differs("cannot be told: eps is ignored, and without it Adam undoes any clipping")
-    return silent(
-        f"it is accepted and ignored: {moved:.2g} nats, and {subject.usual:.2g} without it"
-    )
+    return silent(f"it is accepted and ignored: {moved:.2g} nats, and {subject.usual:.2g} without it")
 
 
 @check("training/weight_decay", "Is weight_decay honoured, decoupled from the gradient?")
@@ -130,9 +114,7 @@ def norm(subject: Subject) -> Verdict:
     """
     client = subject.trainer()
     told = [
-        subject.step(
-            client, params=ADAM.model_copy(update={"learning_rate": 0.0, **more})
-        ).grad_norm
+        subject.step(client, params=ADAM.model_copy(update={"learning_rate": 0.0, **more})).grad_norm
         for more in ({}, {"grad_clip_norm": 1e-3})
     ]
     if told[0] is None:
@@ -148,23 +130,15 @@ def chunks(subject: Subject) -> Verdict:
 
     Source: SDK, TrainingClient.forward_backward (chunks of 1024, parallel_fwdbwd_chunks).
     """
-    kinds = [
-        datum(tokens_of(f"tin{chr(97 + i)}{chr(110 + i)}"), {"weights": [1.0] * 4})
-        for i in range(7)
-    ]
+    kinds = [datum(tokens_of(f"tin{chr(97 + i)}{chr(110 + i)}"), {"weights": [1.0] * 4}) for i in range(7)]
     alone = subject.forward(subject.trained, kinds)
     data = [kinds[i % 7] for i in range(_CHUNK + 6)]
     output = subject.wait(subject.trained.forward(data, "cross_entropy"))
     got = logprobs_of(output)
     if len(got) != len(data):
         return silent(f"{len(got)} answers for {len(data)} datums")
-    found = graded(
-        farthest(got, [alone[i % 7] for i in range(len(data))]), f"{len(data)} datums in order"
-    )
-    told, total = (
-        loss_of(output),
-        -sum(float(one.sum(dtype=np.float64)) for one in got),
-    )
+    found = graded(farthest(got, [alone[i % 7] for i in range(len(data))]), f"{len(data)} datums in order")
+    told, total = (loss_of(output), -sum(float(one.sum(dtype=np.float64)) for one in got))
     if told is None:
         return Verdict(found.word, f"{found.how}; no metric loss:sum")
     if abs(told - total) > 1e-3 * abs(total):
@@ -195,12 +169,8 @@ def retries(subject: Subject) -> Verdict:
         model_id=twice.model_id,
         seq_id=1,
     )
-    settings = (
-        "optim_params" if "optim_params" in types.OptimStepRequest.model_fields else "adam_params"
-    )
-    optim = types.OptimStepRequest.model_validate(
-        {settings: ADAM, "model_id": twice.model_id, "seq_id": 2}
-    )
+    settings = "optim_params" if "optim_params" in types.OptimStepRequest.model_fields else "adam_params"
+    optim = types.OptimStepRequest.model_validate({settings: ADAM, "model_id": twice.model_id, "seq_id": 2})
     subject.wait(twice.forward_backward([DATA[0]], "cross_entropy"))
     body = forward_backward_request_to_proto(gradient).SerializeToString()
     wrong = _again(subject, "forward_backward", body)
@@ -226,10 +196,7 @@ def isolation(subject: Subject) -> Verdict:
     snapshot = subject.wait(client.save_weights_and_get_sampling_client())
 
     def scores() -> list[np.ndarray]:
-        told = [
-            subject.wait(one.compute_logprobs(prompt_of(PROMPT)))
-            for one in (subject.base, snapshot)
-        ]
+        told = [subject.wait(one.compute_logprobs(prompt_of(PROMPT))) for one in (subject.base, snapshot)]
         return [np.array(values[1:], dtype=np.float32) for values in told]
 
     before = scores()
@@ -246,16 +213,12 @@ def others(subject: Subject) -> Verdict:
     left, stepped = subject.trainer(), subject.trainer()
     before = subject.step(left).after
     subject.step(stepped, params=ADAM.model_copy(update={"weight_decay": 90.0}))
-    found = graded(
-        farthest(before, subject.forward(left)), "an adapter, before and after another's decay"
-    )
+    found = graded(farthest(before, subject.forward(left)), "an adapter, before and after another's decay")
     subject.forget()
     return found
 
 
-@check(
-    "training/sampling leaves the trainer", "Does sampling from older weights change no trainer?"
-)
+@check("training/sampling leaves the trainer", "Does sampling from older weights change no trainer?")
 def sampling_aside(subject: Subject) -> Verdict:
     """Save sampler weights, take a step, sample from them, and look at the trainer before and after.
 

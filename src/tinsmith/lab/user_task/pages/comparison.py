@@ -35,21 +35,15 @@ class TaskArm:
 
     def first(self, *, greedy: bool = False, name: str = "total") -> ByItem:
         """Return what items earned at the first evaluation, a mean over seeds."""
-        return _pooled(
-            [exams[0].by_item(name) for one in self.reads if (exams := _of(one, greedy))]
-        )
+        return _pooled([exams[0].by_item(name) for one in self.reads if (exams := _of(one, greedy))])
 
     def last(self, *, greedy: bool = False, name: str = "total") -> ByItem:
         """Return the same of the last evaluation."""
-        return _pooled(
-            [exams[-1].by_item(name) for one in self.reads if (exams := _of(one, greedy))]
-        )
+        return _pooled([exams[-1].by_item(name) for one in self.reads if (exams := _of(one, greedy))])
 
     def baseline(self, name: str) -> ByItem:
         """Return what a baseline earns by item, as its runs measured it."""
-        return _pooled(
-            [each.exact() for one in self.reads for each in one.task.baselines if each.name == name]
-        )
+        return _pooled([each.exact() for one in self.reads for each in one.task.baselines if each.name == name])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,11 +58,7 @@ class TasksCompared:
     @property
     def baselines(self) -> tuple[str, ...]:
         """Their names, in the task's order."""
-        return tuple(
-            dict.fromkeys(
-                one.name for arm in self.arms for r in arm.reads for one in r.task.baselines
-            )
-        )
+        return tuple(dict.fromkeys(one.name for arm in self.arms for r in arm.reads for one in r.task.baselines))
 
 
 def compare_tasks(folders: Sequence[Path]) -> TasksCompared:
@@ -122,10 +112,7 @@ def _arms(reads: Sequence[TaskRunRecords]) -> tuple[TaskArm, ...]:
         config = one.run.config
         asked = (seedless(config.overrides), seedless(config.settings), config.model_name)
         groups.setdefault(json.dumps(asked, sort_keys=True), {}).setdefault(config.seed, one)
-    found = [
-        tuple(group[seed] for seed in sorted(group, key=lambda each: each or 0))
-        for group in groups.values()
-    ]
+    found = [tuple(group[seed] for seed in sorted(group, key=lambda each: each or 0)) for group in groups.values()]
     names = _names([group[0].run.config for group in found])
     return tuple(
         TaskArm(name=name if names.count(name) == 1 else f"{name} [{place}]", reads=group)
@@ -136,18 +123,11 @@ def _arms(reads: Sequence[TaskRunRecords]) -> tuple[TaskArm, ...]:
 def _names(configs: Sequence[Config]) -> list[str]:
     """Return what was changed of each that is not the same for all, or the experiment where nothing was."""
     changed = [
-        {
-            key: shown(value)
-            for key, value in {**seedless(one.overrides), "model": one.model_name}.items()
-        }
+        {key: shown(value) for key, value in {**seedless(one.overrides), "model": one.model_name}.items()}
         for one in configs
     ]
     return [
-        ", ".join(
-            f"{key}={value}"
-            for key, value in own.items()
-            if any(other.get(key) != value for other in changed)
-        )
+        ", ".join(f"{key}={value}" for key, value in own.items() if any(other.get(key) != value for other in changed))
         or config.title
         for config, own in zip(configs, changed, strict=True)
     ]

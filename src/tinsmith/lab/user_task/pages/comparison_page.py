@@ -17,18 +17,7 @@ from tinsmith.lab.user_task.pages.gains import Gain, gain_words, gains_table, me
 from tinsmith.lab.user_task.pages.page import level
 from tinsmith.pages.console import console_table
 from tinsmith.pages.curves import Line
-from tinsmith.pages.document import (
-    Block,
-    Document,
-    Plate,
-    Plates,
-    Section,
-    Size,
-    drawn,
-    kept,
-    missing,
-    summary,
-)
+from tinsmith.pages.document import Block, Document, Plate, Plates, Section, Size, drawn, kept, missing, summary
 from tinsmith.pages.dots import Dots, Panel, dots_svg
 from tinsmith.pages.measures import Measure
 from tinsmith.pages.palette import Mark, series_mark
@@ -79,12 +68,7 @@ def _document(found: TasksCompared, story: Sequence[str]) -> Document:
             ("Evaluated", f"{counted(len(arms[0].reads[0].task.items), 'item')} a run"),
         ),
         sections=(
-            summary(
-                story,
-                Plates([_over_steps(found)], Size.HALF),
-                limits=_limits(found),
-                notes=found.notes,
-            ),
+            summary(story, Plates([_over_steps(found)], Size.HALF), limits=_limits(found), notes=found.notes),
             Section("arms", "Arms", kept(_dots(found), _arms(found))),
             Section("gains", "Against each other", [gains or missing("One arm, no baseline.")]),
             Section("settings", "What differs", [_settings(found)]),
@@ -180,9 +164,7 @@ def _difference(one: Gain | None) -> str:
     if one is None:
         return ""
     interval = one.found.interval
-    return signed(one.found.gain) + (
-        "" if interval is None else f" {signed(interval.low)} to {signed(interval.high)}"
-    )
+    return signed(one.found.gain) + ("" if interval is None else f" {signed(interval.low)} to {signed(interval.high)}")
 
 
 def _over_steps(found: TasksCompared) -> Plate:
@@ -228,9 +210,7 @@ def _dots(found: TasksCompared) -> Block:
     rows = [*((arm.name, arm.first(), arm.last()) for arm in found.arms)]
     rows += [(name, {}, found.arms[0].baseline(name)) for name in found.baselines]
     measures = [_measure(each) for _, *both in rows for each in both]
-    ends = [
-        end for one in measures if one for end in (one.value, one.low, one.high) if end is not None
-    ]
+    ends = [end for one in measures if one for end in (one.value, one.low, one.high) if end is not None]
     panel = Panel(
         title="Mean reward, sampled, 95 % intervals over items",
         dots=[

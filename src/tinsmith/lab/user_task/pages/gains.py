@@ -64,10 +64,7 @@ def gains_of(read: TaskRunRecords) -> Gains:
         others += [(name, _FIRST, _moved(read.sampled, name)) for name in read.task.terms]
     if read.sampled:
         last = read.sampled[-1].by_item()
-        others += [
-            ("reward", f"the baseline {one.name}", paired(one.exact(), last))
-            for one in read.task.baselines
-        ]
+        others += [("reward", f"the baseline {one.name}", paired(one.exact(), last)) for one in read.task.baselines]
     return Gains(
         sampled=_primary("reward", read.sampled),
         greedy=_primary("reward, greedy", read.greedy),
@@ -135,15 +132,9 @@ def gains_table(gains: Sequence[Gain], what: str, corrected_are: str) -> Table |
         ("items", lambda one: whole(one.found.n)),
         ("from", lambda one: number(one.found.first)),
         ("to", lambda one: number(one.found.second)),
-        (
-            "difference|95 % interval",
-            lambda one: signed_cell(one.found.gain, one.found.interval),
-        ),
+        ("difference|95 % interval", lambda one: signed_cell(one.found.gain, one.found.interval)),
         ("p", lambda one: Cell(text=_bare(one.p_holm), number=True)),
-        (
-            "up / down|items",
-            lambda one: Cell(text=f"{one.found.risen} / {one.found.fallen}", number=True),
-        ),
+        ("up / down|items", lambda one: Cell(text=f"{one.found.risen} / {one.found.fallen}", number=True)),
         (text("Finding"), lambda one: text(one.finding)),
     )
 

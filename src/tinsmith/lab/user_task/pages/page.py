@@ -6,13 +6,7 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Final
 
-from tinsmith.lab.results.drawn_metrics import (
-    NO_EXAMINATION,
-    Drawn,
-    chart_plate,
-    drawn_plates,
-    flags_of,
-)
+from tinsmith.lab.results.drawn_metrics import NO_EXAMINATION, Drawn, chart_plate, drawn_plates, flags_of
 from tinsmith.lab.results.failed_rollouts import failures_table
 from tinsmith.lab.results.run_details import failures_section, run_document
 from tinsmith.lab.runs.kinds import Status
@@ -63,9 +57,9 @@ def _page(read: TaskRunRecords) -> Document:
     run, gains = read.run, gains_of(read)
     finished = run.manifest is not None and run.manifest.status == Status.FINISHED
     own = read.sections or not finished
-    gained = gains_table(
-        gains.all, "Of the trained model", "that of terms and baselines is"
-    ) or missing("Missing: it takes two evaluations.")
+    gained = gains_table(gains.all, "Of the trained model", "that of terms and baselines is") or missing(
+        "Missing: it takes two evaluations."
+    )
     return run_document(
         run,
         kind="Report of one run on a task of one's own",
@@ -142,17 +136,10 @@ def _drawn(read: TaskRunRecords) -> list[Drawn]:
     task = read.task
     found: list[Drawn] = []
     if len(task.terms) > 1:
-        found += [
-            _examined(f"reward/{name}", f"Reward: {name}", "One of the reward's terms.")
-            for name in task.terms
-        ]
-    found += [
-        _examined(f"metric/{name}", name, "Measured, and not rewarded.") for name in task.metrics
-    ]
+        found += [_examined(f"reward/{name}", f"Reward: {name}", "One of the reward's terms.") for name in task.terms]
+    found += [_examined(f"metric/{name}", name, "Measured, and not rewarded.") for name in task.metrics]
     if task.parsed:
-        found.append(
-            _examined("parse_ok", "Readable answers", "Share that the task's parser reads.")
-        )
+        found.append(_examined("parse_ok", "Readable answers", "Share that the task's parser reads."))
     if task.several_turns:
         found.append(_examined("replies", "Replies", "Of the model, in a conversation."))
     found += [
@@ -170,11 +157,7 @@ def _drawn(read: TaskRunRecords) -> list[Drawn]:
             "Share of the answers that are not the same as another one.",
             train=False,
         ),
-        _examined(
-            "tokens/answer",
-            "Tokens an answer",
-            "A reward that can be had by writing more or less shows here.",
-        ),
+        _examined("tokens/answer", "Tokens an answer", "A reward that can be had by writing more or less shows here."),
         Drawn(
             name="kl",
             title="KL divergence to the base",
@@ -201,11 +184,7 @@ def _examined(key: str, title: str, note: str, *, train: bool = True) -> Drawn:
         name=key.replace("/", "-"),
         title=title,
         note=note,
-        lines=(
-            (f"eval/{key}", "examined, sampled"),
-            (f"eval_greedy/{key}", "examined, greedy"),
-            *training,
-        ),
+        lines=((f"eval/{key}", "examined, sampled"), (f"eval_greedy/{key}", "examined, greedy"), *training),
     )
 
 
@@ -220,21 +199,11 @@ def _examinations(read: TaskRunRecords) -> Table | None:
         ("Step", lambda one: text(f"{one.step:,}")),
         ("reward|sampled", lambda one: measured(mean_of(one.by_item()))),
         *((f"{name}|sampled", partial(_mean, name)) for name in terms),
-        (
-            "reward|greedy",
-            lambda one: measured(
-                mean_of(greedy[one.step].by_item()) if one.step in greedy else None
-            ),
-        ),
-        (
-            "distinct texts|share, sampled",
-            lambda one: number(len(one.texts) / one.texts.total()),
-        ),
+        ("reward|greedy", lambda one: measured(mean_of(greedy[one.step].by_item()) if one.step in greedy else None)),
+        ("distinct texts|share, sampled", lambda one: number(len(one.texts) / one.texts.total())),
         (
             "tokens|an answer, sampled",
-            lambda one: number(
-                read.run.metrics.get(one.step, {}).get("eval/tokens/answer"), digits=1
-            ),
+            lambda one: number(read.run.metrics.get(one.step, {}).get("eval/tokens/answer"), digits=1),
         ),
     )
 
@@ -245,9 +214,7 @@ def _mean(name: str, one: Examination) -> Cell:
 
 def _own(sections: Sequence[SectionRecord]) -> Sequence[Block]:
     blocks = [block for one in sections for block in (Heading(one.title), _section(one))]
-    return blocks or [
-        missing("Missing: what the task adds is made when the run has come to its end.")
-    ]
+    return blocks or [missing("Missing: what the task adds is made when the run has come to its end.")]
 
 
 def _section(one: SectionRecord) -> Block:
@@ -264,9 +231,7 @@ def _examples(read: TaskRunRecords) -> Sequence[Block]:
         return [missing("Missing: nothing was evaluated.")]
     first, last = read.sampled[0], read.sampled[-1]
     before, after = first.by_item(), last.by_item()
-    ranked = sorted(
-        before.keys() & after.keys(), key=lambda item: (before[item] - after[item], item)
-    )
+    ranked = sorted(before.keys() & after.keys(), key=lambda item: (before[item] - after[item], item))
     if len(ranked) > SHOWN:
         third = SHOWN // 3
         middle = (len(ranked) - third) // 2
@@ -283,11 +248,7 @@ def _examples(read: TaskRunRecords) -> Sequence[Block]:
             Example(
                 f"{item}: {float(before[item]):.3f} to {float(after[item]):.3f}",
                 [prompt_block(prompts.get(item, ""))],
-                [
-                    reply
-                    for one in exams
-                    for reply in shown_replies(one.shown[item], f"Step {one.step:,}")
-                ],
+                [reply for one in exams for reply in shown_replies(one.shown[item], f"Step {one.step:,}")],
             )
             for item in ranked
         ),

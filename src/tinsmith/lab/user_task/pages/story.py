@@ -32,15 +32,11 @@ def cannot_be_said(read: TaskRunRecords, gains: Gains) -> tuple[str, ...]:
     if found is not None and not found.holds:
         told.append("That training changed nothing: a gain that cannot be shown may be there.")
     if read.run.manifest is not None and read.run.manifest.status != Status.FINISHED:
-        told.append(
-            "What the end will show: the run is not over, and a look on the way is no test."
-        )
+        told.append("What the end will show: the run is not over, and a look on the way is no test.")
     if not read.held_out:
         told.append("Anything about items that were not trained on: none were held out.")
     if found is not None and found.found.n < FEW:
-        told.append(
-            f"Much about items in general: there are only {counted(found.found.n, 'item')}."
-        )
+        told.append(f"Much about items in general: there are only {counted(found.found.n, 'item')}.")
     if not read.task.baselines:
         told.append("That a model is needed for this reward: the task names no baseline.")
     seed = read.run.config.seed
@@ -105,8 +101,7 @@ def _other(gain: Gain) -> str:
         )
     where = "above" if found.gain > 0 else "equal to" if found.gain == 0 else "below"
     return (
-        f"The trained model, sampled, is {where} {gain.over} ({found.first:.3f}): "
-        f"{gain_words(gain)}{_unclaimed(gain)}."
+        f"The trained model, sampled, is {where} {gain.over} ({found.first:.3f}): {gain_words(gain)}{_unclaimed(gain)}."
     )
 
 
@@ -116,9 +111,7 @@ def _unclaimed(gain: Gain) -> str:
 
 def _failed_baselines(read: TaskRunRecords) -> list[str]:
     return [
-        f"What the baseline {one.name} earns is not known: {one.failure}."
-        for one in read.task.baselines
-        if one.failure
+        f"What the baseline {one.name} earns is not known: {one.failure}." for one in read.task.baselines if one.failure
     ]
 
 

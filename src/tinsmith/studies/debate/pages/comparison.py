@@ -120,9 +120,7 @@ def _references(challenged: Runs) -> Runs:
 def _like(one: DebateRun, others: Runs) -> str:
     """Return that of the others which was trained under the same seed, else the first."""
     seed = one.run.config.seed
-    return next(
-        (name for name in others if others[name].run.config.seed == seed), next(iter(others))
-    )
+    return next((name for name in others if others[name].run.config.seed == seed), next(iter(others)))
 
 
 def _against(challenged: Runs, references: Runs) -> tuple[Against, ...]:
@@ -157,9 +155,7 @@ def _paired(before: DebateRun, after: DebateRun) -> tuple[Mapping[str, McNemar],
         for talks in (before.talks.get(TEST, ()), after.talks.get(TEST, ()))
     )
     shared = sorted(
-        key
-        for key in first.keys() & second.keys()
-        if first[key].record.challenge == second[key].record.challenge
+        key for key in first.keys() & second.keys() if first[key].record.challenge == second[key].record.challenge
     )
     if not shared:
         return {}, 0, "no paper was challenged in the same way in both, as with another seed"
@@ -181,10 +177,7 @@ def _firsts(challenged: Runs, alone: Runs) -> tuple[First, ...]:
     for name, one in challenged.items() if alone else ():
         like = _like(one, alone)
         same = alone[like].run.config.data.fingerprint == one.run.config.data.fingerprint
-        ours, theirs = (
-            {each.item: each.first_right for each in run.debated(TEST)}
-            for run in (one, alone[like])
-        )
+        ours, theirs = ({each.item: each.first_right for each in run.debated(TEST)} for run in (one, alone[like]))
         pairs = [(ours[item], theirs[item]) for item in sorted(ours.keys() & theirs.keys())]
         difference = paired(pairs)
         if difference is not None and same:
@@ -200,10 +193,7 @@ def compared_story(compared: DebatesCompared) -> tuple[str, ...]:
     told = list(seeded_story(seeded))
     challenged = {name: one for name, one in compared.runs.items() if not one.alone}
     # What is said over seeds is not said again run by run: the tables have it.
-    told_of, held = (
-        seeded.folders(),
-        seeded.folders([one.first for one in seeded.caving if one.found]),
-    )
+    told_of, held = (seeded.folders(), seeded.folders([one.first for one in seeded.caving if one.found]))
     apart = [name for name, one in compared.runs.items() if one.run.folder not in told_of]
     single = [one for one in compared.against if compared.runs[one.name].run.folder not in held]
     told += [_against_words(one) for one in single]

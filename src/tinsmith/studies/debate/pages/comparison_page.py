@@ -31,13 +31,7 @@ from tinsmith.pages.tables import (
     whole,
 )
 from tinsmith.pages.wording import counted, listed
-from tinsmith.studies.debate.pages.comparison import (
-    Against,
-    DebatesCompared,
-    Runs,
-    compare_debates,
-    compared_story,
-)
+from tinsmith.studies.debate.pages.comparison import Against, DebatesCompared, Runs, compare_debates, compared_story
 from tinsmith.studies.debate.pages.gathering import CONTROL, GREEDY, TEST, TESTS, DebateRun
 from tinsmith.studies.debate.pages.over_seeds_shown import held_table, seeded_table
 from tinsmith.studies.debate.pages.tables import figure_cell
@@ -68,10 +62,7 @@ _IN_A_TERMINAL: Final = (
 )
 _DRAWN: Final = (
     ("First and last right", ((ALL, "accuracy_first", "first"), (ALL, "accuracy_last", "last"))),
-    (
-        "Caving, and put right",
-        ((ALL, "caving", "caving"), ("truthful", "appropriate_revision", "put right")),
-    ),
+    ("Caving, and put right", ((ALL, "caving", "caving"), ("truthful", "appropriate_revision", "put right"))),
 )
 _EVENT_WORDS: Final[Mapping[str, str]] = MappingProxyType(
     {
@@ -94,10 +85,7 @@ def compared_debates(folders: Sequence[Path]) -> Comparison:
     table = console_table(
         "Test papers, sampled: accuracy of both answers, caving, put right when told the truth, J",
         [head for *_, head in _IN_A_TERMINAL],
-        [
-            (name, *(_short(one, *figure) for *figure, _ in _IN_A_TERMINAL))
-            for name, one in found.runs.items()
-        ],
+        [(name, *(_short(one, *figure) for *figure, _ in _IN_A_TERMINAL)) for name, one in found.runs.items()],
     )
     return Comparison(debates_document(found), table, (*compared_story(found), *found.notes))
 
@@ -106,9 +94,7 @@ def debates_document(compared: DebatesCompared) -> Document:
     """Return the page of runs with a challenger."""
     runs = compared.runs
     seeded = kept(seeded_table(compared.seeded), held_table(compared.seeded))
-    one_seed = missing(
-        "Missing: no experiment here has tested runs with several seeds that differ by nothing else."
-    )
+    one_seed = missing("Missing: no experiment here has tested runs with several seeds that differ by nothing else.")
     no_pair = missing("Missing: it takes two experiments under challenge.")
     no_first = missing("Missing: no run here answered alone on the same papers.")
     return Document(
@@ -117,21 +103,13 @@ def debates_document(compared: DebatesCompared) -> Document:
         question=listed(list(runs)),
         facts=(
             ("Runs", str(len(runs))),
-            (
-                "Held against",
-                listed(compared.references) or "none: it takes two experiments under challenge",
-            ),
+            ("Held against", listed(compared.references) or "none: it takes two experiments under challenge"),
             ("Answered alone", listed(compared.alone) or "none"),
-            (
-                "Papers that are discussed",
-                "; ".join(sorted({papers_words(one.run) for one in runs.values()})),
-            ),
+            ("Papers that are discussed", "; ".join(sorted({papers_words(one.run) for one in runs.values()}))),
         ),
         sections=(
             summary(
-                compared_story(compared),
-                drawn(_figure(runs), "Missing: no run has a test."),
-                notes=compared.notes,
+                compared_story(compared), drawn(_figure(runs), "Missing: no run has a test."), notes=compared.notes
             ),
             Section("seeds", "Over seeds", seeded or [one_seed]),
             Section("runs", "Runs", [_runs(runs)]),
@@ -165,11 +143,7 @@ def _figure(runs: Runs) -> Markup | None:
         Panel(
             title=title,
             dots=[
-                Dots(
-                    label,
-                    series_mark(place),
-                    [_measure(_found(one, TEST, group, name)) for one in runs.values()],
-                )
+                Dots(label, series_mark(place), [_measure(_found(one, TEST, group, name)) for one in runs.values()])
                 for place, (group, name, label) in enumerate(lines)
             ],
         )
@@ -187,10 +161,7 @@ def _runs(runs: Runs) -> Table:
             if not (debated := one.debated(split)):
                 continue
             told = f"{one.run.config.title}, {status_words(one.run)}, {steps_words(one.run)}"
-            cells = [
-                figure_cell(figure, _found(one, split, group, figure), "none")
-                for group, figure, _ in _COLUMNS
-            ]
+            cells = [figure_cell(figure, _found(one, split, group, figure), "none") for group, figure, _ in _COLUMNS]
             rows.append(TableRow(name=text(name, told), cells=(whole(len(debated)), *cells)))
     return Table(
         caption="Each figure above its 95 % interval over papers. Caving is of the right first answers, put right of "
@@ -253,14 +224,8 @@ def _firsts(compared: DebatesCompared) -> Table | None:
         compared.firsts,
         ("Run", lambda one: text(one.name, f"less {one.alone}")),
         ("papers", lambda one: whole(one.n)),
-        (
-            "difference|95 % interval",
-            lambda one: signed_cell(one.found.value, one.found.interval),
-        ),
+        ("difference|95 % interval", lambda one: signed_cell(one.found.value, one.found.interval)),
         ("standard error", lambda one: number(one.found.standard_error)),
         ("p", lambda one: number(one.test.p_value, digits=4)),
-        (
-            text("Not below by more than one standard error"),
-            lambda one: text("yes" if one.found.not_below else "no"),
-        ),
+        (text("Not below by more than one standard error"), lambda one: text("yes" if one.found.not_below else "no")),
     )

@@ -130,9 +130,7 @@ class DebateRun:
         """What the challenger argued for, and how often; None where that is not known."""
         told = self.challenge
         shares = {key: told.get(key) for key in ("truthful", "misleading", "null", "evidence")}
-        found = {
-            key: float(value) for key, value in shares.items() if isinstance(value, int | float)
-        }
+        found = {key: float(value) for key, value in shares.items() if isinstance(value, int | float)}
         wrong = str(told.get("wrong", self.run.config.overrides.get("wrong", WrongLabel.ANY)))
         if len(found) < len(shares) or wrong not in tuple(WrongLabel):
             return None
@@ -145,9 +143,7 @@ class DebateRun:
     def leak(self) -> float | None:
         """The J of changing to whatever label is named; None where the arms are not known."""
         arms = self.arms
-        return (
-            None if arms is None else arms.discrimination_for_nothing(max(len(self.run.labels), 2))
-        )
+        return None if arms is None else arms.discrimination_for_nothing(max(len(self.run.labels), 2))
 
 
 def read_debate_run(folder: Path, run: Run | None = None) -> DebateRun:
@@ -172,10 +168,7 @@ def read_debate_run(folder: Path, run: Run | None = None) -> DebateRun:
             # What stands there twice was written again after a resume: the first counts.
             found.setdefault(record.split, {}).setdefault(record.step, {}).setdefault(key, talk)
     talks = {split: _last(steps) for split, steps in sorted(found.items())}
-    by_split = {
-        split: by_group([one.debated for one in told], len(run.labels))
-        for split, told in talks.items()
-    }
+    by_split = {split: by_group([one.debated for one in told], len(run.labels)) for split, told in talks.items()}
     # Where the metrics that training wrote are not what its conversations give.
     row = run.metrics.get(run.last_step, {}) if run.last_step is not None else {}
     notes += [

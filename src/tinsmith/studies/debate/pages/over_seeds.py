@@ -13,25 +13,9 @@ from typing import Final, Generic, TypeVar
 
 from tinsmith.lab.results.arms import alike_but_for_seeds
 from tinsmith.stats.estimates import Bootstrap, Estimate
-from tinsmith.stats.seeded_shares import (
-    Fate,
-    MeanDifference,
-    SeededShares,
-    difference_of_means,
-    ratio_of_means,
-)
+from tinsmith.stats.seeded_shares import Fate, MeanDifference, SeededShares, difference_of_means, ratio_of_means
 from tinsmith.studies.debate.pages.gathering import CONTROL, TEST, DebateRun
-from tinsmith.studies.debate.statistics import (
-    ALL,
-    CAVING,
-    FIRST,
-    GROUPS,
-    LAST,
-    PUT_RIGHT,
-    Debated,
-    J,
-    Share,
-)
+from tinsmith.studies.debate.statistics import ALL, CAVING, FIRST, GROUPS, LAST, PUT_RIGHT, Debated, J, Share
 
 DRAWN: Final = Bootstrap()
 
@@ -64,9 +48,7 @@ class Shown:
 
 SHOWN_FIRST: Final = Shown(words="first right", share=FIRST)
 SHOWN_CAVING: Final = Shown(words="caving", under="right, then wrong", share=CAVING)
-SHOWN_PUT_RIGHT: Final = Shown(
-    words="put right", under="told the truth", share=PUT_RIGHT, group="truthful"
-)
+SHOWN_PUT_RIGHT: Final = Shown(words="put right", under="told the truth", share=PUT_RIGHT, group="truthful")
 BARE: Final = Shown(words="J", under="bare label", share=J, group="no_evidence", split=CONTROL)
 BEYOND: Final = replace(BARE, words="J beyond", less="null")
 SHOWN: Final = (
@@ -200,9 +182,7 @@ def _experiments(reads: Sequence[DebateRun]) -> tuple[tuple[Seeded, ...], tuple[
             figures = tuple(_figure(runs, shown) for shown in SHOWN)
             found.append(Seeded(name=name, by_seed=by_seed, num_items=len(items), figures=figures))
         elif len(runs) > 1:
-            notes.append(
-                f"Nothing is said of {name} over seeds: its runs share no paper with one true label."
-            )
+            notes.append(f"Nothing is said of {name} over seeds: its runs share no paper with one true label.")
     return tuple(found), tuple(notes)
 
 
@@ -226,12 +206,7 @@ def _figure(runs: Sequence[DebateRun], shown: Shown) -> SeededFigure:
     return SeededFigure(shown=shown, by_seed=by_seed, mean=mean)
 
 
-def _held(
-    one: Seeded,
-    other: Seeded,
-    shown: Shown,
-    reckon: Callable[..., F | None],
-) -> Held[F]:
+def _held(one: Seeded, other: Seeded, shown: Shown, reckon: Callable[..., F | None]) -> Held[F]:
     """Compare seeds that both have, where these are several; else all."""
     common = tuple(seed for seed in one.seeds if seed in other.by_seed)
     seeds = (common, common) if len(common) > 1 else (one.seeds, other.seeds)

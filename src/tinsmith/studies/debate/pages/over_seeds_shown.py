@@ -58,9 +58,7 @@ def _caving_words(one: _Any, ratio: Estimate, by_name: dict[str, Seeded]) -> str
     mine, theirs = (
         ", ".join(
             _value(value, signed_one=False).text
-            for seed, value in zip(
-                by_name[name].seeds, by_name[name].figure(SHOWN_CAVING).by_seed, strict=True
-            )
+            for seed, value in zip(by_name[name].seeds, by_name[name].figure(SHOWN_CAVING).by_seed, strict=True)
             if seed in wanted
         )
         for name, wanted in ((one.first, one.first_seeds), (one.second, one.second_seeds))
@@ -126,10 +124,7 @@ def held_table(found: OverSeeds) -> Table | None:
     rows: list[TableRow] = []
     for title, group in (
         ("Caving, as a ratio of means", found.caving),
-        (
-            "First answers, less those that nobody challenged, as a difference of means",
-            found.firsts,
-        ),
+        ("First answers, less those that nobody challenged, as a difference of means", found.firsts),
     ):
         if group:
             rows.append(TableRow(name=text(title), kind=RowKind.GROUP))

@@ -10,26 +10,10 @@ from tinsmith.lab.results.failed_rollouts import failures_table
 from tinsmith.lab.results.run_details import failures_section, run_document
 from tinsmith.lab.results.run_map import papers_words
 from tinsmith.lab.runs.records import Run
-from tinsmith.pages.document import (
-    Block,
-    Document,
-    Example,
-    Heading,
-    Plates,
-    Reply,
-    Section,
-    kept,
-    missing,
-    note,
-)
+from tinsmith.pages.document import Block, Document, Example, Heading, Plates, Reply, Section, kept, missing, note
 from tinsmith.studies.debate.pages.gathering import DebateRun, Talk, read_debate_run
 from tinsmith.studies.debate.pages.story import cannot_be_said, debate_story
-from tinsmith.studies.debate.pages.tables import (
-    arms_table,
-    challenge_table,
-    doubt_table,
-    overall_table,
-)
+from tinsmith.studies.debate.pages.tables import arms_table, challenge_table, doubt_table, overall_table
 from tinsmith.studies.debate.stance import Arm
 from tinsmith.studies.debate.statistics import EVENTS, Debated
 from tinsmith.types.seeds import derive
@@ -80,23 +64,14 @@ def _arms(read: DebateRun) -> tuple[Block, ...]:
         ("What the challenges give away", challenge_table(read)),
     )
     return kept(
-        *(
-            block
-            for title, table in tables
-            if table is not None
-            for block in (Heading(title) if title else None, table)
-        )
+        *(block for title, table in tables if table is not None for block in (Heading(title) if title else None, table))
     )
 
 
 _WAYS: Final[Sequence[tuple[str, Callable[[Debated], bool], Sequence[Arm]]]] = (
     ("put right by a truthful challenge", EVENTS["mended"], [Arm.TRUTHFUL]),
     ("caved in to a misleading one", EVENTS["caved"], [Arm.MISLEADING]),
-    (
-        "stood by a right answer when misled",
-        lambda one: one.first_right and one.last_right,
-        [Arm.MISLEADING],
-    ),
+    ("stood by a right answer when misled", lambda one: one.first_right and one.last_right, [Arm.MISLEADING]),
     (
         "stayed wrong though told the truth",
         lambda one: one.whole and not one.first_right and not one.last_right,
@@ -113,8 +88,7 @@ _WAYS: Final[Sequence[tuple[str, Callable[[Debated], bool], Sequence[Arm]]]] = (
 def _examples(read: DebateRun) -> tuple[Example, ...]:
     """Return conversations of the test, chosen by a hash of the paper's name, some of every way that occurs."""
     talks = sorted(
-        read.talks[read.main] if read.main else (),
-        key=lambda talk: derive(0, "shown", talk.record.prompt_id),
+        read.talks[read.main] if read.main else (), key=lambda talk: derive(0, "shown", talk.record.prompt_id)
     )
     if read.alone:
         return tuple(_example(talk, "nobody challenged") for talk in talks[: 2 * _EACH])

@@ -23,15 +23,11 @@ def debate_story(read: DebateRun) -> tuple[str, ...]:
         return ("Nothing can be told: no conversation was examined.",)
     groups = read.figures(read.main)
     first = figure_words(groups[ALL]["accuracy_first"])
-    where = counted(
-        len(read.talks[read.main]), "test paper" if read.main == TEST else "validation paper"
-    )
+    where = counted(len(read.talks[read.main]), "test paper" if read.main == TEST else "validation paper")
     golds = Counter(one.gold for one in read.debated(read.main))
     share = max(golds.values()) / golds.total()
     common = f"always answering with the commonest label would be right in {share:.3f}"
-    told = [
-        f"Nobody challenged: on {where}, sampled, the only answer is right in {first}; {common}."
-    ]
+    told = [f"Nobody challenged: on {where}, sampled, the only answer is right in {first}; {common}."]
     if not read.alone:
         told = [
             _answer(where, groups),

@@ -98,11 +98,7 @@ def arms_table(read: DebateRun) -> Table | None:
         else "Each figure above its 95 % interval. Accuracies count every conversation, a broken answer as wrong; "
         "the rest counts those with two unbroken answers: caving of the right first answers, put right and lateral of "
         "the wrong ones; J within: among papers that leave equal room for doubt; J beyond: less J of the null arm.",
-        heads=(
-            text("Challenged by"),
-            column("n"),
-            *(column(*head.split("|")) for _, head in columns),
-        ),
+        heads=(text("Challenged by"), column("n"), *(column(*head.split("|")) for _, head in columns)),
         rows=tuple(rows),
     )
 
@@ -150,8 +146,7 @@ def doubt_table(read: DebateRun) -> Table | None:
     if read.main is None or read.alone or len(rooms) < 2:
         return None
     by_room = {
-        room: by_group([one for one in debated if one.speaks_for == room], len(read.run.labels))
-        for room in rooms
+        room: by_group([one for one in debated if one.speaks_for == room], len(read.run.labels)) for room in rooms
     }
     shown = [
         name
@@ -164,10 +159,7 @@ def doubt_table(read: DebateRun) -> Table | None:
         shown,
         ("Challenged by", lambda name: text(GROUPS[name])),
         *(
-            (
-                f"words for {room} label{'' if room == 1 else 's'}|caving",
-                _caving_cell(groups),
-            )
+            (f"words for {room} label{'' if room == 1 else 's'}|caving", _caving_cell(groups))
             for room, groups in by_room.items()
         ),
     )
@@ -188,10 +180,7 @@ def challenge_table(read: DebateRun) -> Table | None:
         ("misleading share", f"{arms.misleading:g}"),
         ("null share", f"{arms.null:g}"),
         ("share with words of the paper, of those that name a label", f"{arms.evidence:g}"),
-        (
-            "a misleading label may be the one that was answered",
-            "yes" if arms.wrong is WrongLabel.ANY else "no",
-        ),
+        ("a misleading label may be the one that was answered", "yes" if arms.wrong is WrongLabel.ANY else "no"),
         ("J of changing to whatever label is named, having read nothing", signed(leak)),
     )
     return table_of(

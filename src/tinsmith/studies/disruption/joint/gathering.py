@@ -34,11 +34,7 @@ class JointRun:
         """What could not be read, in words, and which metrics the answers do not bear out."""
         members = self.tasks.items()
         unread = [note for _, one in members for note in (*one.run.notes, *one.gathered.notes)]
-        false = [
-            f"{name}: {said}"
-            for name, one in members
-            for said in disagreements(one.run, one.gathered)
-        ]
+        false = [f"{name}: {said}" for name, one in members for said in disagreements(one.run, one.gathered)]
         return tuple(dict.fromkeys([*unread, *false]))
 
     def last(self, split: Split) -> Evaluations | None:
@@ -53,9 +49,7 @@ class JointRun:
 
 def read_joint_run(run: Run) -> JointRun:
     """Read the rollouts and baselines of a run on two labels."""
-    return JointRun(
-        run=run, tasks={subject.value: label_alone(run, subject) for subject in Subject}
-    )
+    return JointRun(run=run, tasks={subject.value: label_alone(run, subject) for subject in Subject})
 
 
 def label_alone(run: Run, subject: Subject) -> Member:

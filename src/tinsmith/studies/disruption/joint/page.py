@@ -17,27 +17,10 @@ from tinsmith.lab.results.run_story import run_story
 from tinsmith.lab.results.snapshot import model_systems, snapshot_blocks
 from tinsmith.lab.rewards.label_reward import JointTerms
 from tinsmith.lab.runs.records import Run
-from tinsmith.pages.document import (
-    Callout,
-    Document,
-    Heading,
-    Pairs,
-    Plates,
-    Section,
-    Story,
-    kept,
-    missing,
-    note,
-)
+from tinsmith.pages.document import Callout, Document, Heading, Pairs, Plates, Section, Story, kept, missing, note
 from tinsmith.studies.disruption.joint.gathering import read_joint_run
 from tinsmith.studies.disruption.joint.story import joint_story
-from tinsmith.studies.disruption.joint.tables import (
-    baselines_of,
-    best_constant,
-    both_table,
-    models_of,
-    prior_guess,
-)
+from tinsmith.studies.disruption.joint.tables import baselines_of, best_constant, both_table, models_of, prior_guess
 
 NEVER = "Missing: nothing was evaluated."
 
@@ -62,10 +45,7 @@ _DRAWN: Final = (
         title="Reward by term",
         note="Mean over the training rollouts of a step; of each label's term half is in the total.",
         told="Mean reward by term",
-        lines=(
-            ("train/reward/total", "total"),
-            *((f"train/reward/{name}", name) for name in JointTerms.names()),
-        ),
+        lines=(("train/reward/total", "total"), *((f"train/reward/{name}", name) for name in JointTerms.names())),
         marks=(None, *range(len(JointTerms.names()))),
         unit="reward",
         missing="Missing: no step has a reward.",
@@ -87,9 +67,7 @@ def joint_document(run: Run) -> Document:
         notes=read.notes,
         alarms=None,
         sections=(
-            Section(
-                "both", "Both labels", (table or missing(NEVER), Plates(drawn_plates(run, _DRAWN)))
-            ),
+            Section("both", "Both labels", (table or missing(NEVER), Plates(drawn_plates(run, _DRAWN)))),
             *(_label(name, member) for name, member in read.tasks.items()),
             failures_section(failures_table(read.failures)),
         ),

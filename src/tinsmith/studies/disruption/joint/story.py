@@ -61,9 +61,7 @@ def _both_right(first: Both, constant: Constant | None) -> str:
     if constant is None:
         return sentence
     pair = " and ".join(constant.labels)
-    above = found.exact_match.interval is not None and (
-        found.exact_match.interval.low > constant.right.value
-    )
+    above = found.exact_match.interval is not None and (found.exact_match.interval.low > constant.right.value)
     beside = "above" if above else "not above"
     return f"{sentence} That is {beside} the best constant pair, {pair}, with {constant.right.value:.3f}."
 

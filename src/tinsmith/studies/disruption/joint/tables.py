@@ -62,11 +62,7 @@ def baselines_of(read: JointRun) -> list[Both]:
         tasks = {
             name: answered
             for name, member in read.tasks.items()
-            if (
-                answered := _answered(
-                    tested.tasks[name], member.run.baseline_answers.get(baseline, {})
-                )
-            )
+            if (answered := _answered(tested.tasks[name], member.run.baseline_answers.get(baseline, {})))
         }
         if len(tasks) == len(read.tasks):
             found.append(_both(*BASELINE_WORDS[baseline], Evaluations(tasks)))
@@ -93,9 +89,7 @@ def prior_guess(read: JointRun) -> float | None:
         shares.append({label: count / total for label, count in report.train.items()})
     assert tested is not None
     golds = _golds(tested)
-    chances = [
-        prod(each[label] for each, label in zip(shares, labels, strict=True)) for labels in golds
-    ]
+    chances = [prod(each[label] for each, label in zip(shares, labels, strict=True)) for labels in golds]
     return fsum(chances) / len(golds)
 
 
@@ -142,10 +136,7 @@ def both_table(
 
 def _row(both: Both, *, chosen: bool) -> TableRow:
     found = both.agreement
-    alone = [
-        from_estimate(one.estimates(BOOTSTRAP)["label_match"])
-        for one in both.evaluation.tasks.values()
-    ]
+    alone = [from_estimate(one.estimates(BOOTSTRAP)["label_match"]) for one in both.evaluation.tasks.values()]
     estimates = (found.exact_match, found.independent, found.difference)
     return TableRow(
         name=text(both.name, both.what),
@@ -168,13 +159,7 @@ def _answered(tested: Evaluation, said: Mapping[str, str]) -> Evaluation | None:
     if any(one.item not in said for one in tested.answers):
         return None
     answers = tuple(
-        Answered(
-            item=one.item,
-            gold=one.gold,
-            predicted=said[one.item],
-            outcome=Outcome.OK.value,
-            parse_ok=True,
-        )
+        Answered(item=one.item, gold=one.gold, predicted=said[one.item], outcome=Outcome.OK.value, parse_ok=True)
         for one in tested.answers
     )
     return Evaluation(tested.labels, answers)

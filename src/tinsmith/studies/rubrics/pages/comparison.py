@@ -11,14 +11,7 @@ from tinsmith.lab.results.arms import alike_but_for_seeds
 from tinsmith.pages.wording import counted, p_words, signed
 from tinsmith.stats.paired_means import PairedMeans, paired_means
 from tinsmith.stats.significance import ALPHA, holm
-from tinsmith.studies.rubrics.pages.gains import (
-    BOOTSTRAP,
-    Gains,
-    best_constant,
-    gain_words,
-    gains_of,
-    span,
-)
+from tinsmith.studies.rubrics.pages.gains import BOOTSTRAP, Gains, best_constant, gain_words, gains_of, span
 from tinsmith.studies.rubrics.pages.gathering import RubricRun, read_rubric_run
 
 _TOLD = 6
@@ -89,13 +82,7 @@ def _pairs(runs: Sequence[Compared]) -> tuple[Pair, ...]:
     tried = [(one, two, *_compare(one.read, two.read)) for one, two in combinations(runs, 2)]
     corrected = iter(holm([found.p_value for _, _, found, _ in tried if found is not None]))
     return tuple(
-        Pair(
-            first=one.name,
-            second=two.name,
-            found=found,
-            p_holm=1.0 if found is None else next(corrected),
-            why=why,
-        )
+        Pair(first=one.name, second=two.name, found=found, p_holm=1.0 if found is None else next(corrected), why=why)
         for one, two, found, why in tried
     )
 
@@ -111,8 +98,7 @@ def _compare(one: RubricRun, two: RubricRun) -> tuple[PairedMeans | None, str]:
     if not shared:
         return None, "they have no held-out prompt in common"
     first, second = (
-        {prompt: rate for prompt, rate in run.sampled[-1].by_prompt.items() if prompt in shared}
-        for run in (one, two)
+        {prompt: rate for prompt, rate in run.sampled[-1].by_prompt.items() if prompt in shared} for run in (one, two)
     )
     return paired_means(first, second, BOOTSTRAP), ""
 
@@ -123,13 +109,8 @@ def _shared(one: RubricRun, two: RubricRun) -> set[str]:
     fingerprint = one.run.config.data.fingerprint
     if fingerprint and fingerprint == two.run.config.data.fingerprint:
         return both
-    asked = (
-        {(task.task_id, task.prompt, task.criteria) for task in run.tasks.values()}
-        for run in (one, two)
-    )
-    return both & {
-        prompt for prompt, _, _ in set[tuple[str, str, tuple[str, ...]]].intersection(*asked)
-    }
+    asked = ({(task.task_id, task.prompt, task.criteria) for task in run.tasks.values()} for run in (one, two))
+    return both & {prompt for prompt, _, _ in set[tuple[str, str, tuple[str, ...]]].intersection(*asked)}
 
 
 def _story(runs: Sequence[Compared], pairs: Sequence[Pair]) -> tuple[str, ...]:
@@ -151,14 +132,9 @@ def _alone(one: Compared) -> str:
     found = one.gains.sampled
     if found is None:
         return f"{one.name}: nothing can be said about a gain, which takes two examinations."
-    finding = (
-        "" if found.told_apart else "; these prompts do not show whether training changed anything"
-    )
+    finding = "" if found.told_apart else "; these prompts do not show whether training changed anything"
     prompts = counted(found.n, "held-out prompt" if one.read.held_out else "prompt")
-    return (
-        f"{one.name}: {found.first:.3f} to {found.second:.3f} on {prompts}, gain {gain_words(found)}"
-        f"{finding}."
-    )
+    return f"{one.name}: {found.first:.3f} to {found.second:.3f} on {prompts}, gain {gain_words(found)}{finding}."
 
 
 def _pair(pair: Pair) -> str:

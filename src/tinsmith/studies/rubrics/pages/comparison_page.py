@@ -32,12 +32,7 @@ from tinsmith.pages.tables import (
     whole,
 )
 from tinsmith.pages.wording import counted, listed, signed
-from tinsmith.studies.rubrics.pages.comparison import (
-    Compared,
-    Pair,
-    RubricsCompared,
-    compare_rubrics,
-)
+from tinsmith.studies.rubrics.pages.comparison import Compared, Pair, RubricsCompared, compare_rubrics
 from tinsmith.studies.rubrics.pages.gains import gains_columns, rate_of, span
 from tinsmith.studies.rubrics.pages.gathering import Examination
 from tinsmith.studies.rubrics.pages.page import tasks_words
@@ -60,11 +55,7 @@ def rubrics_document(compared: RubricsCompared) -> Document:
         ),
         sections=(
             summary(compared.story, notes=compared.notes),
-            Section(
-                "runs",
-                "Runs",
-                [drawn(_figure(runs), "Missing: no run has an examination."), _runs(runs)],
-            ),
+            Section("runs", "Runs", [drawn(_figure(runs), "Missing: no run has an examination."), _runs(runs)]),
             Section("pairs", "Pairs", [_pairs(compared.pairs)]),
             Section("settings", "Settings", [_asked(runs)]),
         ),
@@ -94,11 +85,7 @@ def _gain(one: Compared) -> str:
     found = one.gains.sampled
     if found is None:
         return "missing"
-    return (
-        signed(found.gain)
-        if found.interval is None
-        else f"{signed(found.gain)} {span(found.interval)}"
-    )
+    return signed(found.gain) if found.interval is None else f"{signed(found.gain)} {span(found.interval)}"
 
 
 def _mean(examinations: Sequence[Examination]) -> str:
@@ -113,10 +100,7 @@ def _figure(runs: Sequence[Compared]) -> Markup | None:
         dots=[Dots("first", series_mark(6), first), Dots("last", series_mark(0), last)],
         limits=_limits(runs),
     )
-    told = "; ".join(
-        f"{one.name} {_mean(one.read.sampled[:1])} to {_mean(one.read.sampled[-1:])}"
-        for one in runs
-    )
+    told = "; ".join(f"{one.name} {_mean(one.read.sampled[:1])} to {_mean(one.read.sampled[-1:])}" for one in runs)
     return dots_svg("rates", f"Pass rates. {told}.", [one.name for one in runs], [panel], width=7.2)
 
 
@@ -135,24 +119,13 @@ def _runs(runs: Sequence[Compared]) -> Table:
         "Pass rates on each run's own examined prompts, each above its 95 % interval over prompts. Best text: "
         "what the best single text for every prompt passes, chosen with hindsight.",
         runs,
-        (
-            "Run",
-            lambda one: text(
-                one.name, f"{status_words(one.read.run)}, {steps_words(one.read.run)}"
-            ),
-        ),
-        (
-            "first|sampled",
-            lambda one: measured(_rate(one.read.sampled[:1]) if one.gains.sampled else None),
-        ),
+        ("Run", lambda one: text(one.name, f"{status_words(one.read.run)}, {steps_words(one.read.run)}")),
+        ("first|sampled", lambda one: measured(_rate(one.read.sampled[:1]) if one.gains.sampled else None)),
         ("last|sampled", lambda one: measured(_rate(one.read.sampled[-1:]))),
         ("gain|95 % interval", _gained),
         ("last|greedy", lambda one: measured(_rate(one.read.greedy[-1:]))),
         ("best text", lambda one: number(_best(one), "not known")),
-        (
-            "distinct texts|share, last",
-            lambda one: number(one.read.sampled[-1].distinct if one.read.sampled else None),
-        ),
+        ("distinct texts|share, last", lambda one: number(one.read.sampled[-1].distinct if one.read.sampled else None)),
         ("alarms", lambda one: whole(len(one.read.run.alarms))),
         (text("Judge", "and what it took"), lambda one: text(one.read.judge, cost_words(one.read))),
         (text("Without verdicts"), lambda one: text(failed_words(one.read))),
@@ -179,9 +152,7 @@ def _pairs(pairs: Sequence[Pair]) -> Table:
     )
     compared = iter(table.rows)
     rows = (
-        next(compared)
-        if pair.found
-        else TableRow(name=text(pair.name), remark=f"Not compared: {pair.why}.")
+        next(compared) if pair.found else TableRow(name=text(pair.name), remark=f"Not compared: {pair.why}.")
         for pair in pairs
     )
     return replace(table, rows=tuple(rows))
@@ -207,11 +178,7 @@ def _asked(runs: Sequence[Compared]) -> Table:
     names = list(dict.fromkeys(key for each in settings for key in each))
     rows = [[name, *(shown(each.get(name, "absent")) for each in settings)] for name in names]
     differing = [row for row in rows if len(set(row[1:])) > 1]
-    caption = (
-        "Settings in which the runs differ."
-        if differing
-        else "The runs do not differ in any setting."
-    )
+    caption = "Settings in which the runs differ." if differing else "The runs do not differ in any setting."
     return plain(caption, ("Setting", *(one.name for one in runs)), differing, words=True)
 
 

@@ -69,10 +69,7 @@ def best_constant(run: RubricRun) -> Constant | None:
     texts = sorted(run.texts, key=lambda text: (-run.texts[text], text))[:MOST_TEXTS]
     best = max(texts, key=lambda text: sum(compress(worth, judge.held(text))))
     held = judge.held(best)
-    by_prompt = {
-        prompt: Fraction(sum(held[slot] for slot in places), len(places))
-        for prompt, places in asked.items()
-    }
+    by_prompt = {prompt: Fraction(sum(held[slot] for slot in places), len(places)) for prompt, places in asked.items()}
     return Constant(text=best, by_prompt=by_prompt, tried=len(texts))
 
 
@@ -137,9 +134,7 @@ Row = tuple[str, str, PairedMeans, float]
 """What is compared, what stands below that, what was found, and its p-value, perhaps corrected."""
 
 
-def gains_columns(
-    first: str, second: str, gain: str
-) -> tuple[tuple[str, Callable[[Row], Cell]], ...]:
+def gains_columns(first: str, second: str, gain: str) -> tuple[tuple[str, Callable[[Row], Cell]], ...]:
     """Return the columns of comparisons, prompt by prompt."""
     return (
         ("prompts", lambda row: whole(row[2].n)),
@@ -147,10 +142,7 @@ def gains_columns(
         (second, lambda row: number(row[2].second)),
         (f"{gain}|95 % interval", lambda row: signed_cell(row[2].gain, row[2].interval)),
         ("p", lambda row: p_cell(row[3], "" if row[2].exact else "flips drawn")),
-        (
-            "up / down|prompts",
-            lambda row: Cell(text=f"{row[2].risen} / {row[2].fallen}", number=True),
-        ),
+        ("up / down|prompts", lambda row: Cell(text=f"{row[2].risen} / {row[2].fallen}", number=True)),
     )
 
 

@@ -65,10 +65,7 @@ class Examination:
     @property
     def by_prompt(self) -> dict[str, Fraction]:
         """The mean pass rate of each prompt."""
-        return {
-            prompt: sum(rates, Fraction()) / len(rates)
-            for prompt, rates in sorted(self.rates.items())
-        }
+        return {prompt: sum(rates, Fraction()) / len(rates) for prompt, rates in sorted(self.rates.items())}
 
     @property
     def mean(self) -> float:
@@ -88,9 +85,7 @@ class Examination:
 class Trained:
     """What the training rollouts come to."""
 
-    groups: dict[tuple[int, str], list[float]] = field(
-        default_factory=dict[tuple[int, str], list[float]]
-    )
+    groups: dict[tuple[int, str], list[float]] = field(default_factory=dict[tuple[int, str], list[float]])
     """The rewards of each group that were given, by step and prompt."""
     places: dict[Place, Tally] = field(default_factory=dict[Place, Tally])
     responses: int = 0
@@ -157,9 +152,7 @@ def read_rubric_run(folder: Path, run: Run | None = None) -> RubricRun:
     exams: dict[tuple[str, int], Examination] = {}
     trained, failures, texts = Trained(), Counter[Cause](), Counter[str]()
     criteria = {
-        (task.task_id, place): criterion
-        for task in tasks.values()
-        for place, criterion in enumerate(task.criteria)
+        (task.task_id, place): criterion for task in tasks.values() for place, criterion in enumerate(task.criteria)
     }
     for one in json_lines(folder / ROLLOUTS, RubricRollout, notes):
         training = one.split == Split.TRAIN

@@ -25,19 +25,8 @@ from tinsmith.pages.document import (
 from tinsmith.pages.wording import counted
 from tinsmith.studies.rubrics.pages.gains import best_constant, gains_of, gains_table
 from tinsmith.studies.rubrics.pages.gathering import RubricRun, read_rubric_run, rule_in
-from tinsmith.studies.rubrics.pages.story import (
-    cannot_be_said,
-    cost_table,
-    cost_words,
-    failed_words,
-    rubric_story,
-)
-from tinsmith.studies.rubrics.pages.tables import (
-    examinations_table,
-    moved_tables,
-    rubric_plates,
-    stuck,
-)
+from tinsmith.studies.rubrics.pages.story import cannot_be_said, cost_table, cost_words, failed_words, rubric_story
+from tinsmith.studies.rubrics.pages.tables import examinations_table, moved_tables, rubric_plates, stuck
 from tinsmith.studies.rubrics.records import RubricRollout
 
 
@@ -143,11 +132,7 @@ def _reply(run: RubricRun, one: RubricRollout, step: int) -> Reply:
     for place, verdict in enumerate(one.verdicts):
         criterion = run.criterion((one.prompt_id, place))
         # What a judge by rules says is the rule once more.
-        why = (
-            ""
-            if rule_in(verdict.rationale) == criterion.removeprefix("rule: ")
-            else verdict.rationale
-        )
+        why = "" if rule_in(verdict.rationale) == criterion.removeprefix("rule: ") else verdict.rationale
         judged.append(Judgement(criterion, verdict.passed, _cut(why, _LONGEST_RATIONALE)))
     held = sum(each.passed for each in judged)
     return Reply(

@@ -44,14 +44,8 @@ def cannot_be_said(run: RubricRun, gains: Gains) -> tuple[str, ...]:
             found is not None and not found.told_apart,
             "That training changed nothing: a gain that cannot be shown may still be there.",
         ),
-        (
-            not run.held_out,
-            "Anything about prompts that were not trained on: none were held out.",
-        ),
-        (
-            run.held_out,
-            f"That other instructions are followed better: the held-out prompts {made}",
-        ),
+        (not run.held_out, "Anything about prompts that were not trained on: none were held out."),
+        (run.held_out, f"That other instructions are followed better: the held-out prompts {made}"),
         (
             found is not None and found.n < FEW,
             f"Much about prompts in general: there are only {counted(found.n if found else 0, 'prompt')}.",
@@ -72,10 +66,7 @@ def cannot_be_said(run: RubricRun, gains: Gains) -> tuple[str, ...]:
             "not be better.",
         ),
         (lost > 0, f"Anything about the {counted(lost, 'examined response')} without verdicts."),
-        (
-            manifest is None or manifest.status != Status.FINISHED,
-            "How the run ends: it has not come to its end.",
-        ),
+        (manifest is None or manifest.status != Status.FINISHED, "How the run ends: it has not come to its end."),
     )
     return tuple(sentence for holds, sentence in told if holds)
 
@@ -169,9 +160,7 @@ def _distinct(run: RubricRun) -> str:
 def _alarms(run: RubricRun) -> str:
     alarms = run.run.alarms
     if not alarms:
-        return (
-            "No alarm was raised: no text answers most prompts, and the judge did not fail often."
-        )
+        return "No alarm was raised: no text answers most prompts, and the judge did not fail often."
     return f"{counted(len(alarms), 'alarm')} raised; see below."
 
 
@@ -207,12 +196,8 @@ def judge_sentence(run: RubricRun) -> str:
     """Say who judged, what that took, and how often it failed."""
     spent = run.ledger
     if not spent.judged + spent.failed:
-        return (
-            f"The judge was {run.judge}; what that took is not known, as judge.jsonl has no line."
-        )
-    who = (
-        "The judge was a program, by rules" if run.judge == RULES else f"The judge was {run.judge}"
-    )
+        return f"The judge was {run.judge}; what that took is not known, as judge.jsonl has no line."
+    who = "The judge was a program, by rules" if run.judge == RULES else f"The judge was {run.judge}"
     failed = "every response got its verdicts"
     if spent.failed:
         failed = f"{failed_words(run)} got no verdicts and are in no reward and no score"
@@ -237,9 +222,7 @@ def left_out_sentence(run: RubricRun) -> str:
 def cost_table(run: RubricRun) -> Table:
     """Return the ledger's sums."""
     spent = run.ledger
-    estimated = (
-        " Some token counts are estimated: the endpoint reported none." if spent.estimated else ""
-    )
+    estimated = " Some token counts are estimated: the endpoint reported none." if spent.estimated else ""
     return plain(
         f"From judge.jsonl. Interrupted runs count too, including what they asked twice.{estimated}",
         ("Judging", ""),

@@ -12,25 +12,11 @@ from tinsmith.lab.runs.records import Row
 from tinsmith.pages.curves import Limit, Line
 from tinsmith.pages.document import Bullets, Fold, Plate, missing
 from tinsmith.pages.palette import series_mark
-from tinsmith.pages.tables import (
-    Cell,
-    Table,
-    measured,
-    number,
-    table_of,
-    text,
-    whole,
-)
+from tinsmith.pages.tables import Cell, Table, measured, number, table_of, text, whole
 from tinsmith.pages.wording import counted, signed
 from tinsmith.stats.monitors.alarms import AlarmKind
 from tinsmith.studies.rubrics.pages.gains import Constant, rate_of
-from tinsmith.studies.rubrics.pages.gathering import (
-    Examination,
-    Place,
-    RubricRun,
-    Tally,
-    by_criterion,
-)
+from tinsmith.studies.rubrics.pages.gathering import Examination, Place, RubricRun, Tally, by_criterion
 
 MOST: Final = 12
 """Rows of the criteria that gained most, and of those that lost most; names of those that never move."""
@@ -52,15 +38,9 @@ def examinations_table(run: RubricRun) -> Table | None:
         ("Step", lambda one: text(f"{one.step:,}")),
         ("pass rate|sampled", lambda one: measured(rate_of(one))),
         ("all rubrics|share, sampled", lambda one: number(one.all_passed / one.responses)),
-        (
-            "pass rate|greedy",
-            lambda one: measured(rate_of(greedy[one.step]) if one.step in greedy else None),
-        ),
+        ("pass rate|greedy", lambda one: measured(rate_of(greedy[one.step]) if one.step in greedy else None)),
         ("distinct texts|share, sampled", lambda one: number(one.distinct)),
-        (
-            "tokens|an answer, sampled",
-            lambda one: number(row(one).get("eval/tokens/answer"), digits=1),
-        ),
+        ("tokens|an answer, sampled", lambda one: number(row(one).get("eval/tokens/answer"), digits=1)),
         ("KL to base|nats a token", lambda one: number(row(one).get("eval/kl_base"))),
     )
 
@@ -88,9 +68,7 @@ def moved_tables(run: RubricRun) -> tuple[Table, ...]:
     ]
     gained = sorted((one for one in moved if one.gain > 0), key=lambda one: -one.gain)
     lost = sorted((one for one in moved if one.gain < 0), key=lambda one: one.gain)
-    return tuple(
-        _moved_table(words, found) for words, found in (("gained", gained), ("lost", lost)) if found
-    )
+    return tuple(_moved_table(words, found) for words, found in (("gained", gained), ("lost", lost)) if found)
 
 
 def _moved_table(words: str, found: Sequence[_Moved]) -> Table:

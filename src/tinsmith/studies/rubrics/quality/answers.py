@@ -167,10 +167,7 @@ def require_rules(pairs: Sequence[PreferencePair]) -> None:
             RuleJudge(pair.task.criteria)
         except DataError as error:
             raise DataError(
-                f"pair {pair.pair_id}: {error.what}",
-                field=error.field,
-                value=error.value,
-                fix=error.fix,
+                f"pair {pair.pair_id}: {error.what}", field=error.field, value=error.value, fix=error.fix
             ) from None
 
 
@@ -191,12 +188,7 @@ def _by_rules(showing: Showing) -> PairAnswer:
     scores = choice.scores
     if scores and not showing.chosen_first:
         scores = (scores[1], scores[0])
-    return PairAnswer(
-        showing=showing,
-        right=choice.first == showing.chosen_first,
-        ground=choice.ground,
-        scores=scores,
-    )
+    return PairAnswer(showing=showing, right=choice.first == showing.chosen_first, ground=choice.ground, scores=scores)
 
 
 def _judged(answers: Sequence[PairAnswer]) -> JudgedPair | None:

@@ -62,9 +62,7 @@ def answered_by_chat(shown: Sequence[Showing], judge: BlockingJudge) -> Answers:
     if _refused(first) and _refused(last):
         raise _lost([first, last])
     found = [first, *judge.ask_all(questions[1:-1]), last]
-    answers = tuple(
-        _by_chat(showing, found[2 * i], found[2 * i + 1]) for i, showing in enumerate(shown)
-    )
+    answers = tuple(_by_chat(showing, found[2 * i], found[2 * i + 1]) for i, showing in enumerate(shown))
     requests = ratings_of(shown)
     rated = judge.judge_all(requests)
     verdicts: list[CriterionVerdicts] = []
@@ -110,9 +108,7 @@ def _lost(found: Sequence[Answered[Preference] | JudgeFailure]) -> LostError:
 
 
 def _by_chat(
-    showing: Showing,
-    drawn: Answered[Preference] | JudgeFailure,
-    turned: Answered[Preference] | JudgeFailure,
+    showing: Showing, drawn: Answered[Preference] | JudgeFailure, turned: Answered[Preference] | JudgeFailure
 ) -> PairAnswer:
     if isinstance(drawn, JudgeFailure) or isinstance(turned, JudgeFailure):
         failures = tuple(one for one in (drawn, turned) if isinstance(one, JudgeFailure))
@@ -144,8 +140,4 @@ def _once(
 
 def _texts(question: Question[Any], value: object) -> Spent:
     written = len(question.form.text(value).encode())
-    return Spent(
-        calls=1,
-        prompt_tokens=tokens_in(question.prompt.size),
-        completion_tokens=tokens_in(written),
-    )
+    return Spent(calls=1, prompt_tokens=tokens_in(question.prompt.size), completion_tokens=tokens_in(written))

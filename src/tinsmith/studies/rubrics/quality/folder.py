@@ -41,18 +41,12 @@ def require_free(folder: Path, *, delete: bool) -> None:
         field="log_path",
         value=str(folder),
         allowed="an empty or new folder",
-        fix="behavior_if_log_dir_exists=delete writes over it; paid answers stay in the cache"
-        if ours
-        else None,
+        fix="behavior_if_log_dir_exists=delete writes over it; paid answers stay in the cache" if ours else None,
     )
 
 
 def write_files(
-    folder: Path,
-    run: QualityRun,
-    answers: Answers,
-    settings: Mapping[str, object],
-    dollars: float | None,
+    folder: Path, run: QualityRun, answers: Answers, settings: Mapping[str, object], dollars: float | None
 ) -> None:
     """Write the folder; the manifest last, with the hashes of the others.
 
@@ -61,12 +55,7 @@ def write_files(
     """
     folder.mkdir(parents=True, exist_ok=True)
     (folder / MANIFEST).unlink(missing_ok=True)
-    identity = {
-        "tinsmith": VERSION,
-        "experiment": NAME,
-        "settings": settings,
-        "pairs_sha256": run.sha256,
-    }
+    identity = {"tinsmith": VERSION, "experiment": NAME, "settings": settings, "pairs_sha256": run.sha256}
     head: Mapping[str, object] = {
         "schema": 1,
         "name": NAME,
@@ -74,12 +63,7 @@ def write_files(
         "question": QUESTION,
         "identity_sha256": sha256_of(identity),
     }
-    data = {
-        "source": run.source,
-        "fingerprint": run.sha256,
-        "pairs": run.drawn,
-        "without_rubrics": run.without_rubrics,
-    }
+    data = {"source": run.source, "fingerprint": run.sha256, "pairs": run.drawn, "without_rubrics": run.without_rubrics}
     spent = {
         "note": "what this run really sent; another run of the same may find answers in the cache",
         **asdict(answers.spent),
@@ -142,10 +126,7 @@ def _line(answer: PairAnswer) -> Mapping[str, object]:
         "ground": None if answer.ground is None else answer.ground.value,
         "scores": answer.scores,
         "rationales": answer.rationales,
-        "failures": [
-            {"cause": one.cause, "detail": one.detail, "parse": one.parse}
-            for one in answer.failures
-        ],
+        "failures": [{"cause": one.cause, "detail": one.detail, "parse": one.parse} for one in answer.failures],
     }
 
 

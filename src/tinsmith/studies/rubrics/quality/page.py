@@ -14,27 +14,10 @@ from tinsmith.pages.dots import Dots, Panel, dots_svg
 from tinsmith.pages.measures import Measure
 from tinsmith.pages.page import document_html
 from tinsmith.pages.palette import series_mark
-from tinsmith.pages.tables import (
-    Cell,
-    RowKind,
-    Table,
-    measured,
-    number,
-    plain,
-    signed_cell,
-    table_of,
-    text,
-    whole,
-)
+from tinsmith.pages.tables import Cell, RowKind, Table, measured, number, plain, signed_cell, table_of, text, whole
 from tinsmith.pages.wording import counted
 from tinsmith.studies.rubrics.pages.gains import p_cell
-from tinsmith.studies.rubrics.quality.statistics import (
-    Accuracy,
-    Condition,
-    CriterionCount,
-    RubricQuality,
-    Unit,
-)
+from tinsmith.studies.rubrics.quality.statistics import Accuracy, Condition, CriterionCount, RubricQuality, Unit
 from tinsmith.studies.rubrics.quality.story import cannot_be_claimed, quality_story
 
 _MOST_CRITERIA: Final = 60
@@ -66,9 +49,7 @@ class QualityRun:
     @property
     def limits(self) -> tuple[str, ...]:
         """What cannot be claimed."""
-        return cannot_be_claimed(
-            self.quality, built_in=self.built_in, by_rules=self.by_rules, drawn=self.drawn
-        )
+        return cannot_be_claimed(self.quality, built_in=self.built_in, by_rules=self.by_rules, drawn=self.drawn)
 
 
 _COST: Final = (
@@ -105,9 +86,7 @@ def quality_html(run: QualityRun, question: str) -> str:
         ),
         sections=(
             summary(
-                quality_story(quality, run.judge),
-                Callout("What cannot be claimed", [Bullets(run.limits)]),
-                failures,
+                quality_story(quality, run.judge), Callout("What cannot be claimed", [Bullets(run.limits)]), failures
             ),
             Section("accuracy", "Accuracy", [figure, _accuracies(quality, by_rules=run.by_rules)]),
             Section("gains", "Gains", [_contrasts(quality)]),
@@ -181,20 +160,12 @@ def _contrasts(quality: RubricQuality) -> Table:
     table = table_of(
         f"Gains on the same pairs: {rule}.",
         [each for each in found if each is not None],
-        (
-            "Gain",
-            lambda each: text(
-                f"{CONDITION_WORDS[each.first]}, minus {CONDITION_WORDS[each.second]}"
-            ),
-        ),
+        ("Gain", lambda each: text(f"{CONDITION_WORDS[each.first]}, minus {CONDITION_WORDS[each.second]}")),
         ("gain", lambda each: signed_cell(each.gain, each.interval)),
         ("p", lambda each: p_cell(each.p_value)),
         ("only the first right", lambda each: whole(each.helped)),
         ("only the second right", lambda each: whole(each.hurt)),
-        (
-            f"{quality.unit}s that moved",
-            lambda each: Cell(text=f"{each.moved:,} of {each.units:,}", number=True),
-        ),
+        (f"{quality.unit}s that moved", lambda each: Cell(text=f"{each.moved:,} of {each.units:,}", number=True)),
         (text("Finding"), lambda each: text(each.finding.value)),
     )
     first, *others = table.rows

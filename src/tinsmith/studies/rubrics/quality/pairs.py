@@ -111,26 +111,19 @@ def read_pairs_text(data: bytes, name: str) -> PairSet:
     )
 
 
-def drawn_pairs(
-    pairs: Sequence[PreferencePair], limit: int | None, *, seed: int
-) -> tuple[PreferencePair, ...]:
+def drawn_pairs(pairs: Sequence[PreferencePair], limit: int | None, *, seed: int) -> tuple[PreferencePair, ...]:
     """Return at most so many pairs, drawn by id and seed, in the order of their ids."""
     drawn = sorted(pairs, key=lambda pair: (derive(seed, "pairs", pair.pair_id), pair.pair_id))
     return tuple(sorted(drawn[:limit], key=lambda pair: pair.pair_id))
 
 
-def foreign_rubrics(
-    pairs: Sequence[PreferencePair], *, seed: int
-) -> tuple[PreferencePair | None, ...]:
+def foreign_rubrics(pairs: Sequence[PreferencePair], *, seed: int) -> tuple[PreferencePair | None, ...]:
     """Return, for each pair, the pair whose rubric is shown instead of its own: the negative control.
 
     The pairs stand in a circle in the order of the seed; each gets the rubric of the next one that has
     another instruction and other criteria. None where there is no such pair.
     """
-    circle = sorted(
-        range(len(pairs)),
-        key=lambda i: (derive(seed, "control", pairs[i].pair_id), pairs[i].pair_id),
-    )
+    circle = sorted(range(len(pairs)), key=lambda i: (derive(seed, "control", pairs[i].pair_id), pairs[i].pair_id))
     found: dict[int, PreferencePair | None] = {}
     for place, i in enumerate(circle):
         others = (pairs[circle[(place + step) % len(circle)]] for step in range(1, len(circle)))

@@ -97,9 +97,7 @@ def make_settings(overrides: Mapping[str, str]) -> QualitySettings:
                 value=value,
                 fix="name a judge with judge_model=NAME, or leave this key out",
             )
-    values: dict[str, Any] = {
-        key: _read(key, value, hints[key]) for key, value in overrides.items()
-    }
+    values: dict[str, Any] = {key: _read(key, value, hints[key]) for key, value in overrides.items()}
     chat = None
     if not by_rules:
         base_url = values.get("judge_base_url") or os.environ.get("OPENAI_BASE_URL")

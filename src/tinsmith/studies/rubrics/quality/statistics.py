@@ -158,14 +158,10 @@ class RubricQuality:
     @property
     def idle(self) -> tuple[str, ...]:
         """Criteria that never tell chosen from rejected."""
-        return tuple(
-            each.criterion for each in self.criteria if not each.for_chosen + each.for_rejected
-        )
+        return tuple(each.criterion for each in self.criteria if not each.for_chosen + each.for_rejected)
 
 
-def rubric_quality(
-    judged: Sequence[JudgedPair], verdicts: Sequence[CriterionVerdicts], *, seed: int
-) -> RubricQuality:
+def rubric_quality(judged: Sequence[JudgedPair], verdicts: Sequence[CriterionVerdicts], *, seed: int) -> RubricQuality:
     """Compute what a rubric adds.
 
     Raises:
@@ -196,9 +192,7 @@ def rubric_quality(
     )
 
 
-def compare(
-    judged: Sequence[JudgedPair], first: Condition, second: Condition, *, unit: Unit, seed: int
-) -> Contrast:
+def compare(judged: Sequence[JudgedPair], first: Condition, second: Condition, *, unit: Unit, seed: int) -> Contrast:
     """Compare two conditions on the same pairs."""
     changes: dict[str, list[int]] = {}
     for pair in judged:
@@ -217,9 +211,7 @@ def compare(
         first=first,
         second=second,
         gain=(helped - hurt) / len(judged),
-        interval=paired_interval(helped, hurt, len(judged))
-        if alone
-        else clustered_interval(net, sizes, seed=seed),
+        interval=paired_interval(helped, hurt, len(judged)) if alone else clustered_interval(net, sizes, seed=seed),
         helped=helped,
         hurt=hurt,
         unit=unit,
@@ -238,9 +230,7 @@ def discrimination(verdicts: Sequence[CriterionVerdicts]) -> tuple[CriterionCoun
     for each in verdicts:
         found.setdefault(each.criterion, []).append(each.chosen - each.rejected)
     return tuple(
-        CriterionCount(
-            criterion=name, pairs=len(by), for_chosen=by.count(1), for_rejected=by.count(-1)
-        )
+        CriterionCount(criterion=name, pairs=len(by), for_chosen=by.count(1), for_rejected=by.count(-1))
         for name, by in sorted(found.items())
     )
 

@@ -4,37 +4,23 @@ from __future__ import annotations
 
 from tinsmith.pages.wording import counted, p_words, signed
 from tinsmith.stats.significance import ALPHA
-from tinsmith.studies.rubrics.quality.statistics import (
-    Condition,
-    Contrast,
-    Finding,
-    RubricQuality,
-    Unit,
-)
+from tinsmith.studies.rubrics.quality.statistics import Condition, Contrast, Finding, RubricQuality, Unit
 from tinsmith.studies.rubrics.records import RULES
 
 
 def quality_story(quality: RubricQuality, judge: str) -> tuple[str, ...]:
     """Return the sentences of the page's top; the first is the answer."""
-    return tuple(
-        sentence
-        for sentence in (_answer(quality, judge), _control(quality), _idle(quality))
-        if sentence
-    )
+    return tuple(sentence for sentence in (_answer(quality, judge), _control(quality), _idle(quality)) if sentence)
 
 
-def cannot_be_claimed(
-    quality: RubricQuality, *, built_in: bool, by_rules: bool, drawn: int
-) -> tuple[str, ...]:
+def cannot_be_claimed(quality: RubricQuality, *, built_in: bool, by_rules: bool, drawn: int) -> tuple[str, ...]:
     """Return what the figures do not show, each in a sentence."""
     gain, beyond = quality.gain, quality.beyond_control
     told: list[str] = []
     if gain.finding is Finding.CANNOT_TELL:
         told.append("That the rubric adds nothing: a gain that cannot be shown may still be there.")
     if beyond is None:
-        told.append(
-            "That a gain comes from what the rubric says: no other pair's rubric is there to hold against it."
-        )
+        told.append("That a gain comes from what the rubric says: no other pair's rubric is there to hold against it.")
     elif gain.finding is Finding.ADDS and beyond.finding is not Finding.ADDS:
         told.append(
             "That the gain comes from what the rubric says: it cannot be distinguished from the gain with another "
@@ -47,9 +33,7 @@ def cannot_be_claimed(
             f"worse one breaks one or two rules.{right} They show that the instrument measures."
         )
     if drawn > quality.pairs:
-        told.append(
-            f"Anything about the {counted(drawn - quality.pairs, 'pair')} left out for a missing answer."
-        )
+        told.append(f"Anything about the {counted(drawn - quality.pairs, 'pair')} left out for a missing answer.")
     told.append(
         "Anything about another judge, about pairs unlike these, or about what a policy trained by this rubric would "
         "learn."
@@ -71,9 +55,7 @@ def _answer(quality: RubricQuality, judge: str) -> str:
         case Finding.TAKES:
             return f"The rubric takes away from this judge's accuracy on these pairs. {figures}."
         case Finding.CANNOT_TELL:
-            return (
-                f"These pairs do not show whether the rubric adds anything. {figures}. {_why(gain)}"
-            )
+            return f"These pairs do not show whether the rubric adds anything. {figures}. {_why(gain)}"
 
 
 def _named(judge: str) -> str:
@@ -128,6 +110,4 @@ def _idle(quality: RubricQuality) -> str:
     if not idle:
         return f"Each of {counted(criteria, 'criterion', 'criteria')} distinguishes chosen from rejected at least once."
     all_of_them = counted(criteria, "criterion", "criteria")
-    return (
-        f"{idle:,} of {all_of_them} never distinguish chosen from rejected; they are listed below."
-    )
+    return f"{idle:,} of {all_of_them} never distinguish chosen from rejected; they are listed below."

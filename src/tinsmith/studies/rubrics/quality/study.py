@@ -17,37 +17,15 @@ from typing import Final
 
 from tinsmith.lab.judge.answers import VerdictCache
 from tinsmith.lab.judge.chat_judge import BlockingJudge
-from tinsmith.lab.judge.prices import (
-    PriceTable,
-    estimate_questions,
-    estimate_spent,
-    load_prices,
-    shown,
-)
+from tinsmith.lab.judge.prices import PriceTable, estimate_questions, estimate_spent, load_prices, shown
 from tinsmith.lab.judge.settings import ChatSettings
 from tinsmith.lab.judge.verdicts import Spent
-from tinsmith.studies.rubrics.quality.answers import (
-    Answers,
-    Showing,
-    answered_by_rules,
-    require_rules,
-    showings,
-)
+from tinsmith.studies.rubrics.quality.answers import Answers, Showing, answered_by_rules, require_rules, showings
 from tinsmith.studies.rubrics.quality.chat import answered_by_chat, questions_of, ratings_of
 from tinsmith.studies.rubrics.quality.folder import require_free, write_files
 from tinsmith.studies.rubrics.quality.page import QualityRun
-from tinsmith.studies.rubrics.quality.pairs import (
-    builtin_pairs,
-    drawn_pairs,
-    foreign_rubrics,
-    read_pairs,
-)
-from tinsmith.studies.rubrics.quality.settings import (
-    IfExists,
-    QualitySettings,
-    default_log_path,
-    make_settings,
-)
+from tinsmith.studies.rubrics.quality.pairs import builtin_pairs, drawn_pairs, foreign_rubrics, read_pairs
+from tinsmith.studies.rubrics.quality.settings import IfExists, QualitySettings, default_log_path, make_settings
 from tinsmith.studies.rubrics.quality.statistics import rubric_quality
 from tinsmith.studies.rubrics.quality.story import quality_story
 from tinsmith.types.fingerprints import sha256_of
@@ -108,9 +86,7 @@ def _answered(chat: ChatSettings | None, to_show: Sequence[Showing]) -> Answers:
         return answered_by_chat(to_show, judge)
 
 
-def _forecast(
-    settings: QualitySettings, to_show: Sequence[Showing], pairs: int, prices: PriceTable
-) -> tuple[str, ...]:
+def _forecast(settings: QualitySettings, to_show: Sequence[Showing], pairs: int, prices: PriceTable) -> tuple[str, ...]:
     """What the run will take: nothing retried, nothing found in the cache."""
     conditions = len(to_show) // pairs
     first = f"{pairs} pairs under {conditions} conditions, judge {settings.judge_model}"
@@ -127,11 +103,7 @@ def _forecast(
 
 def _deciding(settings: QualitySettings) -> Mapping[str, object]:
     """The settings that decide the answers, as the files have them."""
-    told: dict[str, object] = {
-        "judge_model": settings.judge_model,
-        "seed": settings.seed,
-        "limit": settings.limit,
-    }
+    told: dict[str, object] = {"judge_model": settings.judge_model, "seed": settings.seed, "limit": settings.limit}
     if settings.chat is not None:
         told["judge_temperature"] = settings.chat.judge_temperature
         told["judge_max_tokens"] = settings.chat.judge_max_tokens or None

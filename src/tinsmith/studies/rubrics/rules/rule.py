@@ -15,11 +15,7 @@ LARGEST: Final = 999_999
 """No count in a rule is larger."""
 _TEXT: Final = r"'(?:[^']|'')+'"
 _N: Final = r"(?:0|[1-9][0-9]{0,5})"
-_SAID: Final[Mapping[object, str]] = {
-    str: _TEXT,
-    tuple[str, ...]: rf"{_TEXT}(?:, {_TEXT})*",
-    int: _N,
-}
+_SAID: Final[Mapping[object, str]] = {str: _TEXT, tuple[str, ...]: rf"{_TEXT}(?:, {_TEXT})*", int: _N}
 _PLACE: Final = re.compile(r"(\[)?([^\[\]{}]*)\{(\w+)\}([^\[\]{}]*)\]?")
 
 
@@ -102,9 +98,7 @@ class Rule:
     @property
     def text(self) -> str:
         """The rule as a criterion carries it."""
-        fits = (
-            each for each in self.forms if all(getattr(self, k) == v for k, v in each.fixed.items())
-        )
+        fits = (each for each in self.forms if all(getattr(self, k) == v for k, v in each.fixed.items()))
         return _PLACE.sub(self._written, next(fits).text)
 
     def _written(self, place: re.Match[str]) -> str:

@@ -9,13 +9,7 @@ from typing import Final
 from tinsmith.lab.judge.verdicts import Verdict
 from tinsmith.studies.rubrics.rules.rule import Rule
 from tinsmith.studies.rubrics.rules.shape_rules import IsList, JsonKeys, Length, Looks, Written
-from tinsmith.studies.rubrics.rules.topic_rules import (
-    Beginnings,
-    EveryPart,
-    Names,
-    VariedWords,
-    WholeSentences,
-)
+from tinsmith.studies.rubrics.rules.topic_rules import Beginnings, EveryPart, Names, VariedWords, WholeSentences
 from tinsmith.studies.rubrics.rules.word_rules import Affix, Before, Contains, Matches
 from tinsmith.types.errors import DataError
 
@@ -92,6 +86,4 @@ class RuleJudge:
     def judge(self, response: str) -> tuple[Verdict, ...]:
         """Return one verdict a criterion, in order. Never raises."""
         pairs = zip(self.held(response), self._texts, strict=True)
-        return tuple(
-            Verdict(held, f"{'holds' if held else 'fails'}: {text}") for held, text in pairs
-        )
+        return tuple(Verdict(held, f"{'holds' if held else 'fails'}: {text}") for held, text in pairs)

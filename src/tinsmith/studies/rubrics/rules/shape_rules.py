@@ -139,6 +139,4 @@ class JsonKeys(Rule):
             value = read_json(response.strip())
         except NotJsonError:
             return False
-        return isinstance(value, JsonObject) and all(
-            value.keys.count(key) == 1 for key in self.keys
-        )
+        return isinstance(value, JsonObject) and all(value.keys.count(key) == 1 for key in self.keys)

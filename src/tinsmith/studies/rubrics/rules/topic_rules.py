@@ -46,11 +46,7 @@ class Names(Rule):
             phrase = " ".join(words_of(one))
             return any(f" {phrase}{end} " in spoken for end in _PLURALS)
 
-        return (
-            bool(words)
-            and not any(map(occurs, self.unsaid))
-            and self.count.holds(sum(map(occurs, self.of)))
-        )
+        return bool(words) and not any(map(occurs, self.unsaid)) and self.count.holds(sum(map(occurs, self.of)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,6 +154,4 @@ class EveryPart(Rule):
                 parts = sentences_of(response)
             case Part.WORD:
                 parts = words_of(response)
-        return bool(words_of(response)) and all(
-            self.bound.holds(length(part, self.unit)) for part in parts
-        )
+        return bool(words_of(response)) and all(self.bound.holds(length(part, self.unit)) for part in parts)

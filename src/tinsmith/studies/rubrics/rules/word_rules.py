@@ -112,12 +112,8 @@ class Matches(Rule):
         try:
             self.holds("")
         except pl.exceptions.ComputeError as error:
-            why = next(
-                (one for one in str(error).splitlines() if one.startswith("error: ")), str(error)
-            )
-            raise DataError(
-                f"pattern: {why.splitlines()[0]}", field="pattern", value=self.pattern
-            ) from None
+            why = next((one for one in str(error).splitlines() if one.startswith("error: ")), str(error))
+            raise DataError(f"pattern: {why.splitlines()[0]}", field="pattern", value=self.pattern) from None
 
     def holds(self, response: str) -> bool:
         said = response.encode("utf-8", "replace").decode()
