@@ -20,6 +20,8 @@ SUPPORTED: Final = "llama (Llama, Mistral, SmolLM2), qwen2 (Qwen2, Qwen2.5), qwe
 _DEFAULT_THETA: Final = 10_000.0
 NORMALISED: Final = {Family.QWEN3_MOE: True, Family.OLMOE: False}
 """Mixtures, and whether llama.cpp divides a token's expert weights by their sum: it follows from the architecture."""
+_MOST_POSITIONS: Final = 1 << 24
+"""A table of every position's rotation is made when a model is built."""
 _SHARED: Final = ("expert_shared_count", "expert_shared_feed_forward_length")
 _NEUTRAL: Final[dict[str, tuple[float, ...]]] = {
     "expert_gating_func": (0, 1),
@@ -98,7 +100,7 @@ class _Keys:
                 raise self.error("this setting is not supported", self.spelled(key), str(neutral))
         normed = self.spelled("expert_weights_norm")
         return Mixture(
-            num_experts=self.size("expert_count"),
+            num_experts=self.num_experts(),
             num_active=self.integer("expert_used_count"),
             expert_size=self.integer(
                 "expert_feed_forward_length", self.integer("feed_forward_length") if family is Family.OLMOE else None
@@ -124,6 +126,13 @@ class _Keys:
 
     def largest(self) -> int:
         return max(max(tensor.shape) for tensor in self.file.tensors.values())
+
+    def num_experts(self) -> int:
+        value, shapes = self.integer("expert_count"), [tensor.shape for tensor in self.file.tensors.values()]
+        most = max((shape[0] for shape in shapes if len(shape) == 3), default=0)
+        if value > most:
+            raise self.error("an expert is missing in every layer", self.spelled("expert_count"), f"at most {most}")
+        return value
 
     def num_layers(self) -> int:
         value, most = self.integer("block_count"), len(self.file.tensors)
@@ -157,7 +166,10 @@ class _Keys:
     def max_positions(self) -> int:
         """The context, capped at a sliding window: up to there, a window hides nothing."""
         positions = self.integer("context_length")
-        return min(positions, self.integer("attention.sliding_window", positions) or positions)
+        shorter = min(positions, self.integer("attention.sliding_window", positions) or positions)
+        if shorter > _MOST_POSITIONS:
+            raise self.error("no model reads so far", self.spelled("context_length"), f"at most {_MOST_POSITIONS}")
+        return shorter
 
     def linear_scaling(self) -> LinearScaling | None:
         factor = self.number("rope.scaling.factor", self.number("rope.scale_linear", 1.0))

@@ -20,8 +20,7 @@ _GPT2: Final = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s
 _LLAMA3: Final = _SHORT + r"|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}" + _REST
 _QWEN2: Final = _SHORT + r"|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}" + _REST
 _QWEN35: Final = (
-    _SHORT
-    + r"|[^\r\n\p{L}\p{N}]?[\p{L}\p{M}]+|\p{N}| ?[^\s\p{L}\p{M}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+    _SHORT + r"|[^\r\n\p{L}\p{N}]?[\p{L}\p{M}]+|\p{N}| ?[^\s\p{L}\p{M}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
 )
 _LOWER: Final = r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+"
 _UPPER: Final = r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*"
@@ -38,9 +37,7 @@ _DEEPSEEK_CODER: Final = (
     *(r"[\r\n]", r"\s?\p{L}+", r"\s?\p{P}+"),
     *("[\u4e00-\u9fa5\u0800-\u4e00\uac00-\ud7ff]+", _DIGIT),
 )
-_SEED_CODER: Final = (
-    _SHORT + r"|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1}| ?[^\s\p{L}\p{N}\r\n]+|\s*[\r\n]+|\s+(?!\S)|\s+"
-)
+_SEED_CODER: Final = _SHORT + r"|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1}| ?[^\s\p{L}\p{N}\r\n]+|\s*[\r\n]+|\s+(?!\S)|\s+"
 _UNNAMED: Final = (r"[\p{P}\$\+<=>\^~\|]+", _GPT2, r"\p{N}+", "[0-9][0-9][0-9]")
 
 
@@ -110,7 +107,7 @@ def pre_tokenizer(rule: SplitRule) -> PreTokenizer:
 
 def patterns_of(step: Mapping[str, Any] | None) -> tuple[str, ...] | None:
     """Return the expressions of a pre-tokenizer as tokenizer.json describes it, or None where it is none of these."""
-    steps: list[Mapping[str, Any]] = [] if step is None else step["pretokenizers"] if "pretokenizers" in step else [step]
+    steps: list[Mapping[str, Any]] = [] if step is None else step.get("pretokenizers", [step])
     if not steps or steps[-1]["type"] != "ByteLevel" or steps[-1]["add_prefix_space"]:
         return None
     found: list[str] = []

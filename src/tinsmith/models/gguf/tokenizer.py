@@ -91,9 +91,7 @@ def _pipeline(described: FileTokens) -> Tokenizer:
     else:
         unknown = described.marks.get("unknown")
         token = None if unknown is None else described.tokens[unknown]
-        backend = Tokenizer(
-            models.BPE(vocab=vocab, merges=merges, unk_token=token, fuse_unk=True, byte_fallback=True)
-        )
+        backend = Tokenizer(models.BPE(vocab=vocab, merges=merges, unk_token=token, fuse_unk=True, byte_fallback=True))
         steps += [normalizers.Prepend(_SPACE)] if described.prefix_space else []
         steps += [normalizers.Replace(" ", _SPACE)]
         back = [decoders.Replace(_SPACE, " "), decoders.ByteFallback(), decoders.Fuse()]
@@ -104,10 +102,7 @@ def _pipeline(described: FileTokens) -> Tokenizer:
     backend.add_tokens(
         [
             AddedToken(
-                token,
-                special=kind is not TokenType.USER_DEFINED,
-                normalized=False,
-                rstrip=index in described.stripping,
+                token, special=kind is not TokenType.USER_DEFINED, normalized=False, rstrip=index in described.stripping
             )
             for index, (token, kind) in enumerate(zip(described.tokens, described.kinds, strict=True))
             if kind in MATCHED

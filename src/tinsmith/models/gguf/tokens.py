@@ -1,4 +1,4 @@
-"""A file's vocabulary as its metadata describe it, checked: tokens, kinds, merges, marks, and what a text begins with."""
+"""A file's vocabulary as its metadata describe it, checked: tokens, kinds, merges, marks, begin and end of a text."""
 
 from __future__ import annotations
 
