@@ -148,12 +148,7 @@ class _Writer:
         from tokenizers import pre_tokenizers
 
         model, normalizers = self.whole["model"], self.normalizers()
-        patterns = patterns_of(self.whole["pre_tokenizer"])
-        name = None if patterns is None else name_of(patterns, whole_words=model["ignore_merges"])
-        if patterns is None or name is None:
-            step = json.dumps(self.whole["pre_tokenizer"], ensure_ascii=False)
-            field = "pre_tokenizer" if patterns is None else f"ignore_merges = {model['ignore_merges']} with"
-            raise self.unknown(field, step, "text split as GPT-2, SmolLM2, Llama 3, Qwen2, DeepSeek or tekken do")
+        name = self.split()
         if normalizers not in ([], [{"type": "NFC"}]):
             raise self.unknown("normalizer", normalizers, "none, or NFC")
         missing = set(pre_tokenizers.ByteLevel.alphabet()) - set(tokens)
@@ -165,6 +160,17 @@ class _Writer:
             MERGES: [" ".join(merge) for merge in merges],
             **({COMPOSES: True} if normalizers else {}),
         }
+
+    def split(self) -> str:
+        """The name of the rule that cuts text."""
+        patterns, whole_words = patterns_of(self.whole["pre_tokenizer"]), self.whole["model"]["ignore_merges"]
+        name = None if patterns is None else name_of(patterns, whole_words=whole_words)
+        if name is not None:
+            return name
+        if patterns is not None and name_of(patterns, whole_words=not whole_words) is not None:
+            raise self.unknown("ignore_merges", whole_words, f"{not whole_words} where text is cut so")
+        step = json.dumps(self.whole["pre_tokenizer"], ensure_ascii=False)
+        raise self.unknown("pre_tokenizer", step, "text cut as GPT-2, SmolLM2, Llama 3, Qwen2, DeepSeek or tekken do")
 
     def sentencepiece(
         self, tokens: Sequence[str], kinds: list[TokenType], merges: Sequence[tuple[str, ...]]
