@@ -20,8 +20,6 @@ SUPPORTED: Final = "llama (Llama, Mistral, SmolLM2), qwen2 (Qwen2, Qwen2.5), qwe
 _DEFAULT_THETA: Final = 10_000.0
 NORMALISED: Final = {Family.QWEN3_MOE: True, Family.OLMOE: False}
 """Mixtures, and whether llama.cpp divides a token's expert weights by their sum: it follows from the architecture."""
-_MOST_POSITIONS: Final = 1 << 24
-"""A table of every position's rotation is made when a model is built."""
 _SHARED: Final = ("expert_shared_count", "expert_shared_feed_forward_length")
 _NEUTRAL: Final[dict[str, tuple[float, ...]]] = {
     "expert_gating_func": (0, 1),
@@ -80,9 +78,9 @@ class _Keys:
 
     def family(self) -> Family:
         named = self.file.metadata.get("general.architecture")
-        if named not in ARCHITECTURES:
+        if not isinstance(named, str) or named not in ARCHITECTURES:
             raise self.error("this architecture is not supported", "general.architecture", SUPPORTED)
-        family = ARCHITECTURES[str(named)]
+        family = ARCHITECTURES[named]
         if self.integer("expert_count", 0) and family not in NORMALISED:
             raise self.error(
                 "mixtures of this architecture are not supported", self.spelled("expert_count"), "qwen3moe, olmoe"
@@ -166,10 +164,7 @@ class _Keys:
     def max_positions(self) -> int:
         """The context, capped at a sliding window: up to there, a window hides nothing."""
         positions = self.integer("context_length")
-        shorter = min(positions, self.integer("attention.sliding_window", positions) or positions)
-        if shorter > _MOST_POSITIONS:
-            raise self.error("no model reads so far", self.spelled("context_length"), f"at most {_MOST_POSITIONS}")
-        return shorter
+        return min(positions, self.integer("attention.sliding_window", positions) or positions)
 
     def linear_scaling(self) -> LinearScaling | None:
         factor = self.number("rope.scaling.factor", self.number("rope.scale_linear", 1.0))

@@ -32,6 +32,7 @@ SUFFIX: Final = ".gguf"
 _MAGIC: Final = b"GGUF"
 _VERSIONS: Final = (2, 3)
 _ALIGNMENT: Final = 32
+_ALIGNMENTS: Final = tuple(1 << n for n in range(17))
 _ALIGNMENT_KEY: Final = "general.alignment"
 _SCALARS: Final[Mapping[int, str]] = {
     GGUFValueType.UINT8: "B",
@@ -48,7 +49,7 @@ _SCALARS: Final[Mapping[int, str]] = {
 }
 _LARGEST_HEADER: Final = 1 << 28
 """Bytes before the first tensor: the largest vocabularies take a tenth of it."""
-_MOST_VALUES: Final = 1 << 24
+_MOST_VALUES: Final = 1 << 23
 """Entries of all lists together, for the same reason: each takes more memory than it has bytes."""
 _LEAST_INFO: Final = 8 + 4 + 4 + 8
 """Bytes that a tensor's entry takes at least; a key's takes 8 + 4."""
@@ -187,8 +188,8 @@ class _Reader:
                 raise _damaged(self._path, "a tensor stands there twice", name)
             infos[name] = self._info(name)
         alignment = metadata.get(_ALIGNMENT_KEY, _ALIGNMENT)
-        if not (type(alignment) is int and alignment > 0 and alignment.bit_count() == 1):
-            raise _damaged(self._path, "an alignment is a power of two", alignment)
+        if type(alignment) is not int or alignment not in _ALIGNMENTS:
+            raise _damaged(self._path, f"an alignment is a power of two up to {_ALIGNMENTS[-1]}", alignment)
         start = -(-self._at // alignment) * alignment
         tensors = {name: self._placed(name, start, *info) for name, info in infos.items()}
         self._check_places(tensors, alignment)

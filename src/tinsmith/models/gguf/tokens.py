@@ -192,9 +192,10 @@ class _Reader:
         longest = max(ids, key=len, default="")
         if len(longest) > _LONGEST:
             raise self._damaged(f"a token has more than {_LONGEST} letters", TOKENS, longest)
-        if not all(isinstance(each, (int, float)) and not math.isnan(each) for each in scores):
-            raise self._damaged(f"{SCORES} are numbers", SCORES, "not a number")
-        return merges_by_score(ids, kinds, [float(str(each)) for each in scores])
+        numbers = [float(each) for each in scores if isinstance(each, (int, float)) and not math.isnan(each)]
+        if len(numbers) < len(scores):
+            raise self._damaged("every score is a number", SCORES, "not a number")
+        return merges_by_score(ids, kinds, numbers)
 
     def _stripping(self, tokens: tuple[str, ...], kinds: tuple[TokenType, ...]) -> frozenset[int]:
         name = str(self.metadata.get("general.name", "")).lower()
