@@ -11,7 +11,7 @@ import pytest
 import torch
 from tokenizer_kinds import tokenizer
 
-from gguf_files import VOCAB, small_tokenizer
+from gguf_files import VOCAB, small_tokenizer, write_gguf
 from oracles import LLAMA, OLMOE, QWEN2, QWEN3, QWEN3_MOE, random_weights, sequences
 from tinsmith.engine import export as exporting
 from tinsmith.engine.checkpoints import save
@@ -22,7 +22,7 @@ from tinsmith.models.base import open_base, tokenizer_of
 from tinsmith.models.build import build_decoder
 from tinsmith.models.config import DecoderConfig, LinearScaling, Llama3Scaling, Mixture
 from tinsmith.models.folders.folder import write_folder
-from tinsmith.models.gguf.file import Value
+from tinsmith.models.gguf.file import Value, read_gguf
 from tinsmith.models.gguf.vocabulary import vocabulary
 from tinsmith.models.gguf.writing import StoredAs
 from tinsmith.models.merge import all_logprobs, merged_config, merged_weights, probe_sequences
@@ -247,6 +247,23 @@ def test_named_chat_templates_go_with_a_merged_folder_and_with_a_file(tmp_path: 
     export(str(checkpoint), to="gguf", out=tmp_path / "o.gguf", state=tmp_path)
     assert load_tokenizer(tmp_path / "merged").chat_template == several.chat_template
     assert tokenizer_of(str(tmp_path / "o.gguf")).chat_template == several.chat_template
+
+
+@pytest.mark.parametrize("rows", [VOCAB - 1, VOCAB, VOCAB + 3])
+def test_a_file_made_of_a_file_has_a_token_for_every_row(rows: int, tmp_path: Path) -> None:
+    config = replace(SHALLOW, vocab_size=rows)
+    more: dict[str, int | str | float] = {"tokenizer.ggml.padding_token_id": VOCAB - 1}
+    write_gguf(tmp_path / "base.gguf", config, random_weights(config, 1), more=more)
+    checkpoint, _ = trained(tmp_path / "base.gguf", tmp_path / "a")
+    if rows < VOCAB:  # its last token is what a merge makes
+        with pytest.raises(CheckpointError, match="merge"):
+            export(str(checkpoint), to="gguf", out=tmp_path / "o.gguf", state=tmp_path)
+        return
+    export(str(checkpoint), to="gguf", out=tmp_path / "o.gguf", state=tmp_path)
+    metadata = read_gguf(tmp_path / "o.gguf").metadata
+    for key in ("tokens", "token_type"):
+        assert len(metadata[f"tokenizer.ggml.{key}"]) == rows  # pyright: ignore[reportArgumentType]
+    assert metadata["tokenizer.ggml.padding_token_id"] == VOCAB - 1
 
 
 def test_letters_that_only_the_file_composes_are_said(tmp_path: Path) -> None:

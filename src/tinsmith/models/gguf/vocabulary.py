@@ -249,16 +249,18 @@ class _Writer:
 
 
 def _taken_over(metadata: Mapping[str, Value], rows: int) -> dict[str, Value]:
-    """Return a file's own keys; rows without a token get one that is unused."""
+    """Return a file's own keys; rows without a token get one that is unused, tokens without a row are left out."""
     keys = {key: value for key, value in metadata.items() if key.startswith(_KEYS)}
+    beyond = [
+        key for key, value in keys.items() if key.endswith("_token_id") and isinstance(value, int) and value >= rows
+    ]
     listed = keys.get(TOKENS)
-    tokens = [str(each) for each in listed] if isinstance(listed, list) else []
-    added = [f"[PAD{index}]" for index in range(len(tokens), rows)]
+    added = [f"[PAD{index}]" for index in range(len(listed) if isinstance(listed, list) else rows, rows)]
     for key, more in ((TOKENS, added), (KINDS, [int(TokenType.UNUSED)] * len(added)), (SCORES, [0.0] * len(added))):
         values = keys.get(key)
-        if isinstance(values, list) and added:
-            keys[key] = [*values, *more]  # pyright: ignore[reportArgumentType]
-    return keys
+        if isinstance(values, list):
+            keys[key] = [*values, *more][:rows]  # pyright: ignore[reportArgumentType]
+    return {key: value for key, value in keys.items() if key not in beyond}
 
 
 def _templates(template: object) -> dict[str, Value]:
