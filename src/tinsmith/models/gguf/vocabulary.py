@@ -132,7 +132,8 @@ class _Writer:
         return [f"{token}_" if index not in ids and token in taken else token for index, token in enumerate(tokens)]
 
     def kinds(self, tokens: Sequence[str]) -> list[TokenType]:
-        kinds = [TokenType.NORMAL if token in self.tokenizer.get_vocab() else TokenType.UNUSED for token in tokens]
+        known = self.tokenizer.get_vocab()
+        kinds = [TokenType.NORMAL if token in known else TokenType.UNUSED for token in tokens]
         for each in self.whole["added_tokens"]:
             if each["id"] >= self.rows:
                 continue
