@@ -1,4 +1,4 @@
-"""Files of every format in `tests/shared/mutations.py`, each broken 5,000 times: tracebacks, hangs and memory.
+"""Files of every format in `tests/shared/broken_files.py`, each broken 5,000 times: tracebacks, hangs and memory.
 
 `mutations.py [NAME] [COUNT] [FIRST]`: one format alone, another count, from another number on.
 """
@@ -13,7 +13,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "shared"))
 
-from mutations import FORMATS, mutated
+from broken_files import FORMATS, mutated
 
 COUNT = 5_000
 

@@ -6,8 +6,7 @@ import resource
 from pathlib import Path
 
 import pytest
-
-from mutations import FORMATS, mutated
+from broken_files import FORMATS, mutated
 
 COUNT = 150
 MOST_MEBIBYTES = 512
