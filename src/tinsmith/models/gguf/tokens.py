@@ -94,7 +94,8 @@ class _Reader:
         closes = self._flag(CLOSES, False)
         for adds, key, mark in ((begins, BEGINS, MARKS[0]), (closes, CLOSES, MARKS[1])):
             if adds and mark not in marks:
-                raise self._damaged(f"every text gets this token, and the file does not name it ({key})", mark, None)
+                missing = f"tokenizer.ggml.{mark}_token_id"
+                raise self._damaged(f"every text gets this token ({key}), and no key names it", missing, None)
         return FileTokens(
             model=model,
             rule=rule,
