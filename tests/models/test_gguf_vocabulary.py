@@ -121,6 +121,22 @@ def model(**values: object) -> Callable[[dict[str, Any]], None]:
     return lambda whole: whole["model"].update(values)
 
 
+def as_metaspace(scheme: str) -> Callable[[dict[str, Any]], None]:
+    """The space before a text as transformers writes it: 'always' but before a space, or before the 'first' text."""
+
+    def change(whole: dict[str, Any]) -> None:
+        splitter(pre.Metaspace(prepend_scheme=scheme, split=False))(whole)
+        whole["normalizer"] = None
+
+    return change
+
+
+def test_a_sentencepiece_vocabulary_without_a_space_before_texts_is_written_in_either_form() -> None:
+    which = changed("gemma", as_metaspace("never"))
+    assert written(which) == written(changed("gemma"))
+    assert written(which)["tokenizer.ggml.add_space_prefix"] is False
+
+
 def two_marks(whole: dict[str, Any]) -> None:
     mark = {"SpecialToken": {"id": "<s>", "type_id": 0}}
     whole["post_processor"]["single"] = [mark, mark, *whole["post_processor"]["single"][1:]]
@@ -138,7 +154,8 @@ def two_marks(whole: dict[str, Any]) -> None:
         ("tekken", model(ignore_merges=False), "ignore_merges"),
         ("gpt2", model(dropout=0.1), "model"),
         ("llama2", normalizer(normalizers.Prepend(SPACE)), "normalizer"),
-        ("llama2", splitter(pre.Metaspace(prepend_scheme="first", split=False)), "pre_tokenizer"),
+        ("llama2", as_metaspace("first"), "pre_tokenizer"),
+        ("llama2", as_metaspace("always"), "pre_tokenizer"),
         ("llama2", lambda whole: whole["model"]["merges"].pop(), "merges"),
         ("llama2", model(ignore_merges=True), "ignore_merges"),
         ("llama2", two_marks, "post_processor"),

@@ -53,6 +53,8 @@ _AS_GEMMA: Final[dict[str, Any]] = {
 }
 """A split on spaces after all of them were replaced: it cuts nowhere."""
 
+_UNPREFIXED: Final = {"type": "Metaspace", "replacement": _SPACE, "prepend_scheme": "never", "split": False}
+
 
 def source_tokenizer(source: Source) -> PreTrainedTokenizerBase:
     """Return the tokenizer of a built-in model or of a folder.
@@ -176,13 +178,9 @@ class _Writer:
     def sentencepiece(
         self, tokens: Sequence[str], kinds: list[TokenType], merges: Sequence[tuple[str, ...]]
     ) -> dict[str, Value]:
-        normalizers, step = self.normalizers(), self.whole["pre_tokenizer"]
         if self.whole["model"]["ignore_merges"]:
             raise self.unknown("ignore_merges", True, "false, with byte fallback")
-        if normalizers not in (_PREFIXED, _PREFIXED[1:]):
-            raise self.unknown("normalizer", normalizers, f"Prepend {_SPACE} or nothing, then Replace of spaces")
-        if step not in (None, _AS_GEMMA):
-            raise self.unknown("pre_tokenizer", step, "none: the normalizer writes the space before a text")
+        prefixed = self.prefixed()
         ids = {token: index for index, token in enumerate(tokens)}
         spelled = [f"<0x{byte:02X}>" for byte in range(_NUM_BYTES)]
         missing = [each for each in spelled if each not in ids]
@@ -198,12 +196,17 @@ class _Writer:
         implied = merges_by_score(ids, tuple(kinds), scores)
         if set(implied) != set(merges) or list(map("".join, implied)) != list(map("".join, merges)):
             raise self.unknown("merges", f"{len(merges)} of them", "every pair of tokens that makes a third, once")
-        return {
-            MODEL: Model.SENTENCEPIECE.value,
-            SPLIT: "default",
-            SCORES: scores,
-            PREFIX_SPACE: normalizers == _PREFIXED,
-        }
+        return {MODEL: Model.SENTENCEPIECE.value, SPLIT: "default", SCORES: scores, PREFIX_SPACE: prefixed}
+
+    def prefixed(self) -> bool:
+        """Whether a space is written before every stretch of text between marks, as llama.cpp does or never does."""
+        normalizers, step = self.normalizers(), self.whole["pre_tokenizer"]
+        if step not in (None, _AS_GEMMA, _UNPREFIXED):
+            allowed = f"Prepend {_SPACE} and Replace of spaces as normalizer, or no space before a text"
+            raise self.unknown("pre_tokenizer", step, allowed)
+        if normalizers not in (_PREFIXED, _PREFIXED[1:]) and (normalizers, step) != ([], _UNPREFIXED):
+            raise self.unknown("normalizer", normalizers, f"Prepend {_SPACE} or nothing, then Replace of spaces")
+        return normalizers == _PREFIXED
 
     def normalizers(self) -> list[Any]:
         step = self.whole["normalizer"]
