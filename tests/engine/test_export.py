@@ -2,37 +2,43 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
+from tokenizer_kinds import tokenizer
 
-from gguf_files import VOCAB, small_tokenizer
+from gguf_files import VOCAB, small_tokenizer, write_gguf
 from oracles import LLAMA, OLMOE, QWEN2, QWEN3, QWEN3_MOE, random_weights, sequences
 from tinsmith.engine import export as exporting
 from tinsmith.engine.checkpoints import save
 from tinsmith.engine.export import export
 from tinsmith.engine.training import TrainingSession
 from tinsmith.models.adapter import Adapter, create_adapter
-from tinsmith.models.base import open_base
+from tinsmith.models.base import open_base, tokenizer_of
 from tinsmith.models.build import build_decoder
 from tinsmith.models.config import DecoderConfig, LinearScaling, Llama3Scaling, Mixture
 from tinsmith.models.folders.folder import write_folder
+from tinsmith.models.gguf.file import Value, read_gguf
+from tinsmith.models.gguf.vocabulary import vocabulary
 from tinsmith.models.gguf.writing import StoredAs
 from tinsmith.models.merge import all_logprobs, merged_config, merged_weights, probe_sequences
+from tinsmith.models.published.sources import Source
 from tinsmith.models.rounding import renumbered, rounding_difference
 from tinsmith.ops.native import NativeKernels
 from tinsmith.renderers.tokenizer import load_tokenizer, save_tokenizer
 from tinsmith.types.adapters import AdapterKind, AdapterSpec
 from tinsmith.types.datum import AdamParams, Datum, LossName
-from tinsmith.types.errors import ConfigError
+from tinsmith.types.errors import CheckpointError, ConfigError
 
 pytestmark = pytest.mark.whole
 
 DEEP = replace(LLAMA, vocab_size=VOCAB, num_layers=30, end_tokens=(0,))
 SHALLOW = replace(LLAMA, vocab_size=VOCAB, end_tokens=(0,))
+QWEN2_SMALL = replace(QWEN2, vocab_size=len(tokenizer("qwen2_nfc")), end_tokens=(0,))
 STEPS = 6
 WITHIN_FP32 = 5e-5
 
@@ -204,3 +210,67 @@ def test_what_a_gguf_file_cannot_say_is_refused_and_nothing_is_written(tmp_path:
     with pytest.raises(ConfigError, match="stored-as"):
         export(str(checkpoint), to="merged", out=tmp_path / "o", state=tmp_path, stored_as=StoredAs.F16)
     assert not list(tmp_path.glob("*o*.gguf*"))
+
+
+def test_a_padding_token_without_a_row_is_left_out_of_a_file(tmp_path: Path) -> None:
+    folder = model_folder(tmp_path / "base", SHALLOW)
+    padded = load_tokenizer(folder)
+    padded.add_special_tokens({"pad_token": "<padding>"})
+    padded.save_pretrained(folder)
+    assert load_tokenizer(folder).pad_token_id == VOCAB
+    checkpoint, _ = trained(folder, tmp_path / "a")
+    export(str(checkpoint), to="gguf", out=tmp_path / "o.gguf", state=tmp_path)
+    read = tokenizer_of(str(tmp_path / "o.gguf"))
+    assert (len(read), read.pad_token) == (VOCAB, None)
+    assert read.encode("a <|user|> 12") == padded.encode("a <|user|> 12")
+
+
+def test_a_file_that_would_give_other_tokens_is_not_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    checkpoint, _ = trained(model_folder(tmp_path / "base", SHALLOW), tmp_path / "a")
+
+    def wrong(source: Source, vocab_size: int, end_tokens: Sequence[int]) -> dict[str, Value]:
+        return {**vocabulary(source, vocab_size, end_tokens), "tokenizer.ggml.merges": []}
+
+    monkeypatch.setattr(exporting, "vocabulary", wrong)
+    with pytest.raises(CheckpointError, match="other tokens"):
+        export(str(checkpoint), to="gguf", out=tmp_path / "o.gguf", state=tmp_path)
+    assert not list(tmp_path.glob("*o*.gguf*"))
+
+
+def test_named_chat_templates_go_with_a_merged_folder_and_with_a_file(tmp_path: Path) -> None:
+    folder = model_folder(tmp_path / "base", SHALLOW)
+    several = load_tokenizer(folder)
+    several.chat_template = {"default": str(several.chat_template), "tool_use": "{{ tools }}"}
+    several.save_pretrained(folder)
+    checkpoint, _ = trained(folder, tmp_path / "a")
+    export(str(checkpoint), to="merged", out=tmp_path / "merged", state=tmp_path)
+    export(str(checkpoint), to="gguf", out=tmp_path / "o.gguf", state=tmp_path)
+    assert load_tokenizer(tmp_path / "merged").chat_template == several.chat_template
+    assert tokenizer_of(str(tmp_path / "o.gguf")).chat_template == several.chat_template
+
+
+@pytest.mark.parametrize("rows", [VOCAB - 1, VOCAB, VOCAB + 3])
+def test_a_file_made_of_a_file_has_a_token_for_every_row(rows: int, tmp_path: Path) -> None:
+    config = replace(SHALLOW, vocab_size=rows)
+    more: dict[str, int | str | float] = {"tokenizer.ggml.padding_token_id": VOCAB - 1}
+    write_gguf(tmp_path / "base.gguf", config, random_weights(config, 1), more=more)
+    checkpoint, _ = trained(tmp_path / "base.gguf", tmp_path / "a")
+    if rows < VOCAB:  # its last token is what a merge makes
+        with pytest.raises(CheckpointError, match="merge"):
+            export(str(checkpoint), to="gguf", out=tmp_path / "o.gguf", state=tmp_path)
+        return
+    export(str(checkpoint), to="gguf", out=tmp_path / "o.gguf", state=tmp_path)
+    metadata = read_gguf(tmp_path / "o.gguf").metadata
+    for key in ("tokens", "token_type"):
+        assert len(metadata[f"tokenizer.ggml.{key}"]) == rows  # pyright: ignore[reportArgumentType]
+    assert metadata["tokenizer.ggml.padding_token_id"] == VOCAB - 1
+
+
+def test_letters_that_only_the_file_composes_are_said(tmp_path: Path) -> None:
+    folder = model_folder(tmp_path / "base", QWEN2_SMALL)
+    tokenizer("qwen2_nfc").save_pretrained(folder)
+    checkpoint, _ = trained(folder, tmp_path / "a")
+    done = export(str(checkpoint), to="gguf", out=tmp_path / "o.gguf", state=tmp_path)
+    assert "NFC" in str(done.note)
+    read = tokenizer_of(str(tmp_path / "o.gguf"))
+    assert read.encode("e\u0301 <|user|>") == load_tokenizer(folder).encode("\u00e9 <|user|>")

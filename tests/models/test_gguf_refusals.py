@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 from dataclasses import replace
 from pathlib import Path
 
@@ -9,6 +10,7 @@ import gguf
 import numpy as np
 import pytest
 from gguf import GGMLQuantizationType as Type
+from gguf import GGUFValueType
 
 from gguf_files import VOCAB, write_gguf
 from oracles import LLAMA, random_weights
@@ -125,6 +127,69 @@ def test_a_type_that_the_library_cannot_decode_is_refused(file: Path) -> None:
     writer.write_tensors_to_file()
     writer.close()
     refused(file, ConfigError, "Q8_K")
+
+
+def text(value: str) -> bytes:
+    return struct.pack("<Q", len(value)) + value.encode()
+
+
+def info(name: str, dims: tuple[int, ...], offset: int, kind: Type = Type.F32) -> bytes:
+    return text(name) + struct.pack(f"<I{len(dims)}QIQ", len(dims), *dims, kind, offset)
+
+
+def entry(key: str, kind: GGUFValueType, value: bytes) -> bytes:
+    return text(key) + struct.pack("<I", kind) + value
+
+
+def listed(kind: GGUFValueType, count: int) -> bytes:
+    return struct.pack("<IQ", kind, count)
+
+
+_ONE = entry("one", GGUFValueType.UINT32, struct.pack("<I", 1))
+
+
+@pytest.mark.parametrize(
+    ("keys", "tensors", "says"),
+    [
+        ([], [info("w", (), 0)], "w has not one to four dimensions"),
+        ([], [info("w", (1, 1, 1, 1, 1), 0)], "w has not one to four dimensions"),
+        ([], [info("a", (8,), 0), info("b", (8,), 0)], "a and b share bytes"),
+        ([], [info("a", (9,), 32), info("b", (8,), 0), info("c", (8,), 64)], "a and c share bytes"),
+        ([], [info("a", (4,), 3)], "a does not begin at a multiple of 32"),
+        ([], [info("a", (8,), 0), info("a", (4,), 64)], "a tensor stands there twice"),
+        ([], [info("a", (2**63 - 1,), 0)], "cut short"),
+        ([], [info("a", (2**32, 2**32), 0)], "cut short"),
+        ([], [info("a", (8,), 2**64 - 32)], "cut short"),
+        ([], [info("a", (8, 0), 0)], "cannot have this shape"),
+        ([_ONE, _ONE], [], "a key stands there twice"),
+        ([entry("k", GGUFValueType.ARRAY, listed(GGUFValueType.STRING, 2**63 - 1))], [], "run over the end"),
+        ([entry("k", GGUFValueType.ARRAY, listed(GGUFValueType.UINT8, 2**63 - 1))], [], "run over the end"),
+        ([entry("k", GGUFValueType.ARRAY, listed(GGUFValueType.ARRAY, 1))], [], "unknown value type"),
+        ([entry("k", GGUFValueType.STRING, struct.pack("<Q", 2**63 - 1))], [], "run over the end"),
+        ([entry("general.alignment", GGUFValueType.UINT32, struct.pack("<I", 33))], [], "power of two"),
+        ([entry("general.alignment", GGUFValueType.UINT32, struct.pack("<I", 2**31))], [], "power of two"),
+    ],
+)
+def test_a_header_that_lies_is_refused_by_what_it_says(
+    keys: list[bytes], tensors: list[bytes], says: str, tmp_path: Path
+) -> None:
+    head = b"GGUF" + struct.pack("<IQQ", 3, len(tensors), len(keys))
+    (tmp_path / "m.gguf").write_bytes(head + b"".join([*keys, *tensors]) + bytes(4096))
+    refused(tmp_path / "m.gguf", CheckpointError, says)
+
+
+@pytest.mark.parametrize(("num_tensors", "num_keys"), [(2**63 - 1, 0), (0, 2**63 - 1), (2**64 - 1, 2**64 - 1)])
+def test_more_keys_or_tensors_than_fit_are_refused(num_tensors: int, num_keys: int, tmp_path: Path) -> None:
+    (tmp_path / "m.gguf").write_bytes(b"GGUF" + struct.pack("<IQQ", 3, num_tensors, num_keys) + bytes(4096))
+    refused(tmp_path / "m.gguf", CheckpointError, "run over the end")
+
+
+@pytest.mark.parametrize(
+    "key", ["block_count", "embedding_length", "feed_forward_length", "attention.key_length", "attention.head_count"]
+)
+def test_a_size_that_no_tensor_has_is_refused_before_anything_is_made_of_it(file: Path, key: str) -> None:
+    write_gguf(file, _SMALL, random_weights(_SMALL, 1), more={f"llama.{key}": 2**31 - 2})
+    refused(file, TinsmithError, key.rpartition(".")[2])
 
 
 def test_a_file_that_is_not_there_is_refused_as_a_name_is(tmp_path: Path) -> None:

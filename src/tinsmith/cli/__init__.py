@@ -149,6 +149,8 @@ def export(
     )
     if written.moved is not None:
         print(f"rounding to {stored_as} moves them by up to {written.moved:.2e} nats")
+    if written.note is not None:
+        print(written.note)
     if not written.within_limit:
         print("tinsmith: above the limit: this is not the model that was trained", file=sys.stderr)
         raise typer.Exit(code=1)

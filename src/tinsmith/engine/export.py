@@ -12,7 +12,7 @@ import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, Literal, cast
+from typing import TYPE_CHECKING, Final, Literal, cast
 
 import numpy as np
 from torch import Tensor
@@ -22,10 +22,14 @@ from tinsmith.engine.tinker_paths import SCHEME, TinkerPath
 from tinsmith.models.adapter import Adapter
 from tinsmith.models.base import OpenedBase, open_base
 from tinsmith.models.build import build_decoder
+from tinsmith.models.config import DecoderConfig
 from tinsmith.models.folders.folder import read_weights, write_folder
 from tinsmith.models.folders.folder_config import read_config
-from tinsmith.models.gguf.file import SUFFIX, read_gguf
+from tinsmith.models.gguf.file import SUFFIX, Value, read_gguf
 from tinsmith.models.gguf.model import read_model
+from tinsmith.models.gguf.same_tokens import check_same_tokens
+from tinsmith.models.gguf.tokenizer import file_tokenizer
+from tinsmith.models.gguf.tokens import COMPOSES
 from tinsmith.models.gguf.vocabulary import vocabulary
 from tinsmith.models.gguf.writing import StoredAs, stored_values, write_gguf
 from tinsmith.models.merge import max_logprob_difference, merged_config, merged_weights, probe_sequences
@@ -35,8 +39,11 @@ from tinsmith.models.published.sources import find_model
 from tinsmith.models.rounding import rounding_difference
 from tinsmith.models.staging import is_taken, staged
 from tinsmith.ops.native import NativeKernels
-from tinsmith.renderers.tokenizer import preset_tokenizer, save_tokenizer
+from tinsmith.renderers.tokenizer import load_tokenizer, preset_tokenizer, save_tokenizer
 from tinsmith.types.errors import CheckpointError, ConfigError
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerFast
 
 ExportFormat = Literal["peft", "merged", "gguf"]
 
@@ -48,11 +55,16 @@ RUN_CHECKPOINTS = "checkpoints.jsonl"
 RUN_STATE = "checkpoints"
 """In a run's folder: the state of the server that was started for it."""
 
+_NOT_COMPOSED: Final = (
+    "llama.cpp does not compose letters (NFC) before it makes tokens: text with accents apart gets others there"
+)
 _TOKENIZER_FILES = (
     *("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json"),
     *("vocab.json", "vocab.txt", "merges.txt", "tokenizer.model", "chat_template.jinja"),
     *("chat_template.json", "generation_config.json"),
 )
+_MORE_TEMPLATES: Final = "additional_chat_templates"
+"""The folder of chat templates with a name."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,6 +82,8 @@ class Exported:
     """The same difference for what was stored, where that was rounded further: a GGUF file of fp16; None elsewhere."""
     num_positions: int
     vocab_size: int
+    note: str | None = None
+    """What other programs do otherwise with the file; None: nothing that is known."""
 
     @property
     def within_limit(self) -> bool:
@@ -113,6 +127,7 @@ def export(
     kernels = NativeKernels()
     decoder = build_decoder(opened.config, opened.weights, kernels, quantised=found.spec.kind.quantised)
     adapter = load_adapter(decoder, found, base=opened.identity)
+    note: str | None = None
     if to == "peft":
         # The name by which PEFT can find the base: where it was found now, else as it was called.
         named = str(Path(base).resolve()) if base and Path(base).exists() else base
@@ -124,7 +139,9 @@ def export(
         difference, limit = _merged_difference(adapter, read_weights(out, read_config(out)))
         moved = None
     else:
-        difference, limit, moved = _export_gguf(adapter, opened, out, stored_as or StoredAs.F32)
+        tokenizer = _gguf_vocabulary(opened, merged_config(adapter), out)
+        difference, limit, moved = _export_gguf(adapter, tokenizer, out, stored_as or StoredAs.F32)
+        note = _NOT_COMPOSED if COMPOSES in tokenizer else None
     return Exported(
         out=out,
         files=tuple(sorted(file.name for file in out.iterdir())) if out.is_dir() else (out.name,),
@@ -134,6 +151,7 @@ def export(
         moved=moved,
         num_positions=sum(len(s) for s in probe_sequences(opened.config, seed=0)),
         vocab_size=opened.config.vocab_size,
+        note=note,
     )
 
 
@@ -206,6 +224,8 @@ def _write_merged(adapter: Adapter, opened: OpenedBase, out: Path) -> None:
         for name in _TOKENIZER_FILES:
             if (opened.folder / name).is_file():
                 shutil.copyfile(opened.folder / name, whole / name)
+        if (opened.folder / _MORE_TEMPLATES).is_dir():
+            shutil.copytree(opened.folder / _MORE_TEMPLATES, whole / _MORE_TEMPLATES)
 
 
 def _merged_difference(adapter: Adapter, weights: Mapping[str, Tensor]) -> tuple[float, float]:
@@ -215,21 +235,33 @@ def _merged_difference(adapter: Adapter, weights: Mapping[str, Tensor]) -> tuple
     return difference, TIMES_ROUNDING * rounding_difference(config, weights, kernels)
 
 
+def _gguf_vocabulary(opened: OpenedBase, config: DecoderConfig, out: Path) -> Mapping[str, Value]:
+    """Return the keys of the tokenizer, of which it is certain that they are read as the same tokenizer."""
+    keys = vocabulary(find_model(opened.identity.name), config.vocab_size, config.end_tokens)
+    preset = opened.identity.name.removeprefix(PREFIX)
+    wanted = preset_tokenizer(preset) if opened.folder is None else load_tokenizer(opened.folder)
+    backend = cast("PreTrainedTokenizerFast", wanted).backend_tokenizer
+    check_same_tokens(backend, file_tokenizer(keys, out).backend_tokenizer, rows=config.vocab_size, file=out)
+    return keys
+
+
 def _export_gguf(
-    adapter: Adapter, opened: OpenedBase, out: Path, stored_as: StoredAs
+    adapter: Adapter, tokenizer: Mapping[str, Value], out: Path, stored_as: StoredAs
 ) -> tuple[float, float, float | None]:
     """Write the file; what is read back has to be what was merged, bit for bit, but for the rounding asked for."""
     config, weights = merged_config(adapter), merged_weights(adapter)
     difference, limit = _merged_difference(adapter, weights)
-    source = find_model(opened.identity.name)
-    tokenizer = vocabulary(source, config.vocab_size, config.end_tokens)
     write_gguf(out, config, weights, tokenizer, stored_as=stored_as, name=out.stem)
-    read_config_back, read_back = read_model(read_gguf(out))
-    for name, tensor in weights.items():
-        stored = stored_values(name, tensor.numpy(), stored_as).astype("float32")
-        if not np.array_equal(stored, read_back[name].numpy()):
-            out.unlink()
-            raise CheckpointError("the file does not hold what was written", field=name, value=str(out))
+    written = read_gguf(out)
+    read_config_back, read_back = read_model(written)
+    pairs = (
+        (name, stored_values(name, tensor.numpy(), stored_as), read_back[name]) for name, tensor in weights.items()
+    )
+    wrong = [key for key, value in tokenizer.items() if written.metadata.get(key) != value]
+    wrong += [name for name, stored, read in pairs if not np.array_equal(stored.astype("float32"), read.numpy())]
+    if wrong:
+        out.unlink()
+        raise CheckpointError("the file does not hold what was written", field=wrong[0], value=str(out))
     if stored_as is StoredAs.F32:
         return difference, limit, None
     other = build_decoder(read_config_back, read_back, adapter.decoder.kernels)

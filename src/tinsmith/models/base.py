@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,7 +18,7 @@ from tinsmith.models.gguf.tokenizer import tokenizer_folder
 from tinsmith.models.initial_weights import drawn_weights
 from tinsmith.models.presets import PRESETS
 from tinsmith.models.published.packaged import PREFIX
-from tinsmith.models.published.sources import Kind, find_model
+from tinsmith.models.published.sources import Kind, Source, find_model
 from tinsmith.renderers.tokenizer import load_tokenizer, preset_tokenizer
 from tinsmith.types.errors import CheckpointError, ConfigError
 from tinsmith.types.fingerprints import sha256_of
@@ -95,6 +95,7 @@ def stored_base(name: str, *, seed: int | None = None) -> StoredBase:
     if source.kind is Kind.GGUF:
         file = read_gguf(source.path)
         config, weights = stored_model(file)
+        config = _as_published(config, source)
         folder = tokenizer_folder(file)
     else:
         config = read_config(source.path)
@@ -127,8 +128,12 @@ def read_shape(name: str) -> DecoderConfig:
     if source.path is None:
         return PRESETS[name.removeprefix(PREFIX)]
     if source.kind is Kind.GGUF:
-        return read_decoder(read_gguf(source.path))
+        return _as_published(read_decoder(read_gguf(source.path)), source)
     return read_config(source.path)
+
+
+def _as_published(config: DecoderConfig, source: Source) -> DecoderConfig:
+    return config if source.end_tokens is None else replace(config, end_tokens=source.end_tokens)
 
 
 def tokenizer_of(name: str) -> PreTrainedTokenizerBase:

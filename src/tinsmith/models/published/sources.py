@@ -36,6 +36,8 @@ class Source:
     """Its own name, by which a server would call it; None for a folder or a file, which have none."""
     path: Path | None
     """The folder or file; None for a built-in model."""
+    end_tokens: tuple[int, ...] | None = None
+    """Tokens that end a reply, where its publisher says other than its file."""
 
 
 def find_model(name: str, *, field: str = "model") -> Source:
@@ -52,7 +54,7 @@ def find_model(name: str, *, field: str = "model") -> Source:
     packaged = packaged_model(name)
     if packaged is not None:
         file = require_fetched(packaged, field)
-        return Source(kind=Kind.GGUF, served_name=packaged.served_name, path=file)
+        return Source(kind=Kind.GGUF, served_name=packaged.served_name, path=file, end_tokens=packaged.end_tokens)
     if name.removeprefix(PREFIX) in PRESETS and name.startswith(PREFIX):
         return Source(kind=Kind.BUILT_IN, served_name=name, path=None)
     if is_hub_name(name) and not name.startswith(PREFIX):

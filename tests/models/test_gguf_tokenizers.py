@@ -1,0 +1,163 @@
+"""What a GGUF file says of its tokenizer beside tokens and merges: begin and end, marks, ends of replies, templates."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from tokenizer_kinds import converted, tokenizer
+
+from gguf_files import VOCAB, write_gguf
+from oracles import LLAMA, random_weights
+from tinsmith.models.base import open_base, read_shape
+from tinsmith.models.gguf.file import Value
+from tinsmith.models.gguf.tokenizer import file_tokenizer
+from tinsmith.renderers.tokenizer import load_tokenizer
+from tinsmith.types.errors import ConfigError, TinsmithError
+
+_SMALL = replace(LLAMA, vocab_size=VOCAB, intermediate_size=96, end_tokens=(0,))
+
+
+@pytest.fixture(autouse=True)
+def own_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TINSMITH_HOME", str(tmp_path / "home"))
+
+
+def keys(kind: str, **changes: Value | None) -> dict[str, Value]:
+    """A converted tokenizer's keys, some of them set to something else; None leaves one out."""
+    named = {f"tokenizer.{'' if 'template' in key else 'ggml.'}{key}": value for key, value in changes.items()}
+    whole: dict[str, object] = {**converted(kind), **named}
+    return {key: value for key, value in whole.items() if value is not None}  # pyright: ignore[reportReturnType]
+
+
+def ids(metadata: dict[str, Value], text: str) -> list[int]:
+    return file_tokenizer(metadata, Path("m.gguf")).encode(text)
+
+
+def token(metadata: dict[str, Value], text: str) -> int:
+    tokens = metadata["tokenizer.ggml.tokens"]
+    assert isinstance(tokens, list)
+    return tokens.index(text)  # pyright: ignore[reportArgumentType]
+
+
+@pytest.mark.parametrize(
+    ("kind", "begins"),
+    [("llama3", True), ("tekken", True), ("llama2", True), ("qwen2", False), ("gpt2", False), ("smollm", False)],
+)
+def test_a_file_that_does_not_say_begins_texts_as_llama_cpp_does(kind: str, begins: bool) -> None:
+    plain = tokenizer(kind).encode("ab", add_special_tokens=False)
+    begin = token(keys(kind), tokenizer(kind).bos_token)
+    assert ids(keys(kind, add_bos_token=None), "ab") == [*([begin] if begins else []), *plain]
+    assert ids(keys(kind, add_bos_token=True), "ab") == [begin, *plain]
+    assert ids(keys(kind, add_bos_token=False), "ab") == plain
+
+
+def test_texts_are_closed_where_the_file_says_so() -> None:
+    metadata = keys("qwen2", add_eos_token=True)
+    end = token(metadata, "<|end|>")
+    assert ids(metadata, "ab") == [*tokenizer("qwen2").encode("ab"), end]
+
+
+def test_a_begin_token_that_is_not_named_is_refused() -> None:
+    with pytest.raises(TinsmithError, match="add_bos_token"):
+        ids(keys("llama3", bos_token_id=None), "ab")
+    assert ids(keys("llama2", bos_token_id=None), "ab")[0] == 1
+
+
+@pytest.mark.parametrize("text", ["<\uff5cUser\uff5c>", "<tool>", "<unk>"])
+def test_a_mark_is_one_token_wherever_it_stands(text: str) -> None:
+    metadata = keys("deepseek", add_bos_token=False)
+    assert ids(metadata, f"a{text}{text} b").count(token(metadata, text)) == 2
+
+
+def test_marks_of_a_phi_3_model_swallow_the_space_behind_them() -> None:
+    metadata = {**keys("llama2"), "general.name": "Phi-3 mini"}
+    assert ids(metadata, "[INST]  \n a") == ids(metadata, "[INST]a")
+    assert ids(metadata, "<s> a") != ids(metadata, "<s>a")
+
+
+def test_a_reply_ends_at_every_token_that_the_file_names_or_llama_cpp_knows(tmp_path: Path) -> None:
+    write_gguf(tmp_path / "m.gguf", _SMALL, random_weights(_SMALL, 1))
+    assert read_shape(str(tmp_path / "m.gguf")).end_tokens == (0,)
+    more: dict[str, int | str | float] = {
+        f"tokenizer.ggml.{name}_token_id": at for at, name in enumerate(("eot", "eom"), 5)
+    }
+    write_gguf(
+        tmp_path / "m.gguf", _SMALL, random_weights(_SMALL, 1), more={**more, "tokenizer.ggml.fim_rep_token_id": 9}
+    )
+    assert read_shape(str(tmp_path / "m.gguf")).end_tokens == (0, 5, 6, 9)
+
+
+@pytest.mark.parametrize(
+    ("texts", "ends"),
+    [
+        (("<|eot_id|>", "<|eom_id|>", "<|end_of_text|>"), {"<|eot_id|>", "<|eom_id|>", "<|end_of_text|>"}),
+        (("<|im_end|>", "<|endoftext|>", "<|fim_pad|>"), {"<|im_end|>", "<|endoftext|>", "<|fim_pad|>"}),
+        (("<|end|>", "<|return|>", "<|call|>"), {"<|return|>", "<|call|>"}),
+        (("<|tool_response>", "</s>", "<turn|>"), {"<|tool_response>", "<turn|>"}),
+    ],
+)
+def test_ends_are_known_by_their_text(texts: tuple[str, ...], ends: set[str]) -> None:
+    from tinsmith.models.gguf.ends import end_tokens
+
+    tokens = ["a", "b", *texts, "c"]
+    found = end_tokens({"tokenizer.ggml.tokens": tokens, "tokenizer.ggml.eos_token_id": 0}, len(tokens))
+    assert {tokens[at] for at in found} == ends | {"a"}
+    assert end_tokens({"tokenizer.ggml.tokens": tokens, "tokenizer.ggml.eos_token_id": 0}, 1) == (0,)
+
+
+def test_every_chat_template_is_read_by_its_name(tmp_path: Path) -> None:
+    more: dict[str, int | str | float] = {"tokenizer.chat_template.tool_use": "{{ tools }}"}
+    write_gguf(tmp_path / "m.gguf", _SMALL, random_weights(_SMALL, 1), more=more)
+    folder = open_base(str(tmp_path / "m.gguf")).folder
+    assert folder is not None
+    templates = load_tokenizer(folder).chat_template
+    assert isinstance(templates, dict)
+    assert templates["tool_use"] == "{{ tools }}"
+    assert "messages" in templates["default"]
+
+
+def test_the_name_of_a_chat_template_cannot_leave_its_folder() -> None:
+    with pytest.raises(ConfigError, match="chat template"):
+        file_tokenizer({**keys("gpt2"), "tokenizer.chat_template.../../evil": "x"}, None)
+
+
+@pytest.mark.parametrize(
+    ("changes", "field"),
+    [
+        ({"model": "bert"}, "tokenizer.ggml.model"),
+        ({"model": "t5"}, "tokenizer.ggml.model"),
+        ({"model": "rwkv"}, "tokenizer.ggml.model"),
+        ({"model": "gemma4"}, "tokenizer.ggml.model"),
+        ({"pre": "kimi-k2"}, "tokenizer.ggml.pre"),
+        ({"pre": "made-up"}, "tokenizer.ggml.pre"),
+        ({"merges": None}, "tokenizer.ggml.merges"),
+        ({"merges": ["a zz"]}, "tokenizer.ggml.merges"),
+        ({"tokens": ["a", "b", "a"]}, "tokenizer.ggml.tokens"),
+        ({"tokens": None}, "tokenizer.ggml.tokens"),
+        ({"token_type": [1]}, "tokenizer.ggml.token_type"),
+        ({"add_bos_token": 1}, "tokenizer.ggml.add_bos_token"),
+    ],
+)
+def test_what_cannot_be_read_faithfully_is_refused_by_name(changes: dict[str, Value | None], field: str) -> None:
+    with pytest.raises(TinsmithError) as caught:
+        file_tokenizer(keys("gpt2", **changes), Path("m.gguf"))
+    assert caught.value.field == field
+    assert len(str(caught.value).splitlines()) <= 5
+
+
+def test_a_sentencepiece_file_needs_a_score_for_every_token() -> None:
+    for scores in (None, [0.0], [float("nan")] * len(tokenizer("llama2"))):
+        with pytest.raises(TinsmithError) as caught:
+            file_tokenizer(keys("llama2", scores=scores), None)
+        assert caught.value.field == "tokenizer.ggml.scores"
+
+
+def test_split_rules_are_those_of_transformers_where_it_has_them() -> None:
+    from transformers.integrations.gguf.gguf_tokenizer_mapping import GGUF_PRE_TOKENIZER_SPLITS
+
+    from tinsmith.models.gguf.splits import RULES
+
+    for name, pattern in GGUF_PRE_TOKENIZER_SPLITS.items():
+        assert RULES[name].patterns == (pattern,), name
