@@ -31,6 +31,7 @@ from tinsmith.server.cluster.ray_workers import RayWorkers
 from tinsmith.server.cluster.settings import WorkerSettings
 from tinsmith.server.parent_watch import ParentWatch
 from tinsmith.server.presence import SILENT_HOURS, Presence
+from tinsmith.server.private import UMASK
 from tinsmith.server.service import Service
 from tinsmith.server.state_lock import lock_state
 from tinsmith.types.announcements import READY, STARTING
@@ -104,6 +105,7 @@ def serve(settings: ServeSettings) -> None:
         ConfigError, BackendError, DeterminismError, CheckpointError: the server cannot start.
     """
     logging.basicConfig(level=logging.WARNING, stream=sys.stderr)
+    os.umask(UMASK)
     door = _door(settings)
     listener = bind(settings.host, settings.port)
     _tell(f"opening the state in {settings.state}")

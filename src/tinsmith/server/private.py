@@ -1,0 +1,48 @@
+"""Folders and files that only the server's user may read: made so, and made so again where they are wider."""
+
+from __future__ import annotations
+
+import logging
+import os
+import stat
+from pathlib import Path
+from typing import Final
+
+logger = logging.getLogger(__name__)
+
+UMASK: Final = 0o077
+"""Of a server's process: whatever it writes is its user's alone."""
+_FOLDER: Final = 0o700
+_FILE: Final = 0o600
+
+
+def private_folder(folder: Path) -> None:
+    """Make a folder, or take one, that only this user may enter.
+
+    Raises:
+        OSError: it cannot be made.
+    """
+    folder.mkdir(mode=_FOLDER, parents=True, exist_ok=True)
+    _tighten(folder, _FOLDER)
+
+
+def private_file(file: Path) -> None:
+    """Make an empty file, or take one, that only this user may read.
+
+    Raises:
+        OSError: it cannot be made.
+    """
+    os.close(os.open(file, os.O_RDWR | os.O_CREAT, _FILE))
+    _tighten(file, _FILE)
+
+
+def _tighten(path: Path, mode: int) -> None:
+    found = stat.S_IMODE(path.stat().st_mode)
+    if not found & UMASK:
+        return
+    try:
+        path.chmod(found & mode)
+    except OSError as error:
+        logger.warning("others can read %s, and its mode cannot be changed: %s", path, error.strerror)
+    else:
+        logger.warning("others could read %s (mode %03o): now it is this user's alone", path, found)
