@@ -71,6 +71,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         if not error.name or error.name.startswith("tinsmith"):
             raise
         _fail(f"the package {error.name} is missing; install tinsmith with what it needs")
+    except RecursionError:
+        _fail("a file is nested too deeply to be read")
     except OSError as error:
         # A full disk or a folder one may not write to is no defect of the program.
         _fail(f"{error.filename or 'a file'}: {error.strerror or error}")

@@ -50,7 +50,7 @@ from tinsmith.server.wire.requests import (
     WeightsInfo,
 )
 from tinsmith.server.wire.training_request import parse_forward_backward
-from tinsmith.types.errors import TinsmithError
+from tinsmith.types.errors import TinsmithError, UnavailableError
 
 POLL_SECONDS = 40.0
 """How long a long poll is held; the SDK gives up on it after 45."""
@@ -73,6 +73,7 @@ def build_app(service: Service, *, key: str | Keys, max_body: int, observers: tu
         observers=(answers, *observers),
     )
     app.exception_handler(TinsmithError)(_refuse)
+    app.exception_handler(UnavailableError)(_end)
     app.exception_handler(BusyError)(_put_off)
     app.exception_handler(ClientDisconnect)(_cut_off)
     _metrics_route(app, service, answers)
@@ -89,6 +90,11 @@ def build_app(service: Service, *, key: str | Keys, max_body: int, observers: tu
 async def _refuse(request: Request, error: Exception) -> Response:
     del request
     return error_answer(str(error))
+
+
+async def _end(request: Request, error: Exception) -> Response:
+    del request
+    return JSONResponse({"error": str(error), "detail": str(error), "category": "server"}, 503)
 
 
 async def _put_off(request: Request, error: Exception) -> Response:
@@ -125,8 +131,11 @@ def _counting(place: Callable[[], Place | None], count: Callable[[Place, str], N
 
 
 def _session_routes(app: FastAPI, service: Service) -> None:
-    async def healthz() -> Answer:
-        return {"status": "ok"}
+    async def healthz() -> Response:
+        reason = None if service.workers is None else service.workers.workers.unready
+        if reason is None:
+            return JSONResponse({"status": "ok"})
+        return JSONResponse({"status": "unavailable", "reason": reason}, 503)
 
     async def config() -> Answer:
         return {"sample_join_sampling_session": True, "custom_loss_server_side": True}

@@ -9,6 +9,7 @@
     +-- DataError (ValueError)          a corpus, slice or table
     +-- CheckpointError (ValueError)    a checkpoint is damaged, missing, or of another model
     +-- BackendError (RuntimeError)     the engine cannot compute here (missing extension, device)
+    |   +-- UnavailableError            nobody is left to compute: the server is about to end
     +-- DeterminismError (RuntimeError) a promise about bits does not hold
     +-- JudgeError (RuntimeError)       a judge did not answer
     +-- TaskError (RuntimeError)        a function of a user's own task failed on every rollout of a step
@@ -100,6 +101,10 @@ class CheckpointError(TinsmithError, ValueError):
 
 class BackendError(TinsmithError, RuntimeError):
     """The engine cannot compute here: no extension, no such device, no such arithmetic."""
+
+
+class UnavailableError(BackendError):
+    """Nobody is left to compute; the server says so and is about to end."""
 
 
 class DeterminismError(TinsmithError, RuntimeError):

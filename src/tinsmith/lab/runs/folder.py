@@ -24,6 +24,7 @@ from tinsmith.lab.runs.files import CHECKPOINTS, CONFIG, GROWING, METRICS, ROLLO
 from tinsmith.lab.service.saved_state import damage, is_saved
 from tinsmith.types.errors import ConfigError, DataError
 from tinsmith.types.fingerprints import file_sha256, sha256_of
+from tinsmith.types.json_text import parse_json
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -128,7 +129,7 @@ class RunFolder:
         if not file.exists():
             return {}
         try:
-            found: object = json.loads(file.read_text(encoding="utf-8"))
+            found = parse_json(file.read_text(encoding="utf-8"))
         except ValueError:
             found = None
         if not isinstance(found, dict):
@@ -233,7 +234,7 @@ class RunFolder:
 def _parsed(line: bytes) -> Mark | None:
     """Return what a line of `checkpoints.jsonl` says; None where its bytes are not those that were written."""
     try:
-        value: object = json.loads(line)
+        value = parse_json(line)
         if not isinstance(value, dict):
             return None
         said = cast(dict[str, object], value)

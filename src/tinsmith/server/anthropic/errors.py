@@ -23,6 +23,7 @@ _KINDS: Mapping[int, str] = MappingProxyType(
         413: "request_too_large",
         429: "rate_limit_error",
         500: "api_error",
+        503: "api_error",
     }
 )
 
