@@ -50,8 +50,10 @@ from tinsmith.server.wire.requests import (
     WeightsInfo,
 )
 from tinsmith.server.wire.training_request import parse_forward_backward
-from tinsmith.types.errors import TinsmithError, UnavailableError
+from tinsmith.types.errors import DiskFullError, TinsmithError, UnavailableError
 
+DISK_FULL = 507
+"""The status of a request for which there is no room on the disk."""
 POLL_SECONDS = 40.0
 """How long a long poll is held; the SDK gives up on it after 45."""
 
@@ -74,6 +76,7 @@ def build_app(service: Service, *, key: str | Keys, max_body: int, observers: tu
     )
     app.exception_handler(TinsmithError)(_refuse)
     app.exception_handler(UnavailableError)(_end)
+    app.exception_handler(DiskFullError)(_full)
     app.exception_handler(BusyError)(_put_off)
     app.exception_handler(ClientDisconnect)(_cut_off)
     _metrics_route(app, service, answers)
@@ -95,6 +98,12 @@ async def _refuse(request: Request, error: Exception) -> Response:
 async def _end(request: Request, error: Exception) -> Response:
     del request
     return JSONResponse({"error": str(error), "detail": str(error), "category": "server"}, 503)
+
+
+async def _full(request: Request, error: Exception) -> Response:
+    del request
+    body = {"error": str(error), "detail": str(error), "category": "server"}
+    return JSONResponse(body, DISK_FULL, headers={"x-should-retry": "false"})
 
 
 async def _put_off(request: Request, error: Exception) -> Response:

@@ -14,6 +14,7 @@
     +-- JudgeError (RuntimeError)       a judge did not answer
     +-- TaskError (RuntimeError)        a function of a user's own task failed on every rollout of a step
     +-- LostError (RuntimeError)        a run lost its server or its judge, and can be resumed
+        +-- DiskFullError               a file could not be written: there is no room for it
 """
 
 from __future__ import annotations
@@ -121,3 +122,7 @@ class TaskError(TinsmithError, RuntimeError):
 
 class LostError(TinsmithError, RuntimeError):
     """A run lost its server or its judge; what it has is on the disk, and it can be resumed."""
+
+
+class DiskFullError(LostError):
+    """A file could not be written, because there is no room for it; what was saved before is whole."""

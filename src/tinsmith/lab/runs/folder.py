@@ -22,6 +22,7 @@ import msgspec
 from tinsmith.lab.runs.existing_run import IfExists, holds_run, require_room, settle
 from tinsmith.lab.runs.files import CHECKPOINTS, CONFIG, GROWING, METRICS, ROLLOUTS, STATE, TRACE, WHOLE
 from tinsmith.lab.service.saved_state import damage, is_saved
+from tinsmith.types.disk import writing
 from tinsmith.types.errors import ConfigError, DataError
 from tinsmith.types.fingerprints import file_sha256, sha256_of
 from tinsmith.types.json_text import parse_json
@@ -79,9 +80,10 @@ class RunFolder:
 
     def append(self, name: str, lines: Sequence[Mapping[str, object]]) -> None:
         """Append lines to a growing file; they are with the operating system when this returns."""
-        file = self._open(name)
-        file.write(b"".join(_line(line) for line in lines))
-        file.flush()
+        with writing(self.path / name):
+            file = self._open(name)
+            file.write(b"".join(_line(line) for line in lines))
+            file.flush()
 
     def mark(self, *, step: int, state_path: str, kept: Mapping[str, object]) -> None:
         """Note a checkpoint whose weights are saved; on the disk when this returns.
@@ -98,7 +100,7 @@ class RunFolder:
             "lengths": {name: (self.path / name).stat().st_size for name in GROWING},
             "here": is_saved(self.path / STATE, state_path),
         }
-        with (self.path / CHECKPOINTS).open("ab") as file:
+        with writing(self.path / CHECKPOINTS), (self.path / CHECKPOINTS).open("ab") as file:
             file.write(_line({**line, "sha256": sha256_of(line)}))
             file.flush()
             os.fsync(file.fileno())
@@ -150,9 +152,11 @@ class RunFolder:
 
     def close(self) -> None:
         """Close the files; harmless when repeated."""
-        for file in self._files.values():
-            file.close()
+        files = dict(self._files)
         self._files.clear()
+        for name, file in files.items():
+            with writing(self.path / name):
+                file.close()
 
     def abandon(self) -> None:
         """Delete a run that was begun and not run, and its folder if nothing else is in it."""
@@ -219,11 +223,12 @@ class RunFolder:
 
     def _write(self, name: str, content: bytes) -> None:
         temporary = self.path / f".{name}.new"
-        with temporary.open("wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, self.path / name)
+        with writing(self.path / name):
+            with temporary.open("wb") as file:
+                file.write(content)
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(temporary, self.path / name)
 
     def _open(self, name: str) -> IO[bytes]:
         if name not in self._files:

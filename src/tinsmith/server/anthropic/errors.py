@@ -24,6 +24,7 @@ _KINDS: Mapping[int, str] = MappingProxyType(
         429: "rate_limit_error",
         500: "api_error",
         503: "api_error",
+        507: "api_error",
     }
 )
 
