@@ -93,13 +93,16 @@ def _workers(client: httpx.Client, key: str) -> list[Finding]:
         "dashboard": found.dashboard,
     }
     alive = sum(worker.alive for worker in found.workers)
-    enough = alive >= (found.wanted or 1)
+    short = alive < (found.wanted or 1)
+    replaced = found.wanted is not None and not short
     width = max(len(worker.node) for worker in found.workers)
     return [
         Finding(
             topic="workers",
             text=f"{found.words}{page}",
-            todo=None if enough else f"{alive} of {found.wanted or 1} workers are there: look at the server's messages",
+            todo=None
+            if not short
+            else f"{alive} of {found.wanted or 1} workers are there: look at the server's messages",
             must=alive == 0,
             facts=facts,
         ),
@@ -107,7 +110,7 @@ def _workers(client: httpx.Client, key: str) -> list[Finding]:
             Finding(
                 topic=f"worker {worker.name}",
                 text=f"{worker.node:{width}}  {worker.doing}",
-                todo=None if worker.alive or enough else f"look after worker {worker.name} on {worker.node}",
+                todo=None if worker.alive or replaced else f"look after worker {worker.name} on {worker.node}",
                 must=False,
                 facts=msgspec.to_builtins(worker),
             )

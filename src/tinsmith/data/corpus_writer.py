@@ -30,7 +30,7 @@ from tinsmith.data.row_order import order_rows
 from tinsmith.data.schema import CARD, EDGES, METRICS, METRICS_CARD, PAPERS, QUARANTINE
 from tinsmith.data.slices.card import SLICE
 from tinsmith.data.spill import Spill
-from tinsmith.types.disk import writing
+from tinsmith.types.disk import disk_full, is_full, writing
 from tinsmith.types.errors import DataError
 from tinsmith.types.fingerprints import sha256_of
 
@@ -97,6 +97,8 @@ class CorpusWriter:
             if self._made:
                 with suppress(OSError):  # it is not empty: the corpus is there
                     self._out.rmdir()
+            if error is not None and is_full(error):
+                raise disk_full(error, self._out) from error
 
     @property
     def papers(self) -> int:

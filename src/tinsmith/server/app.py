@@ -50,6 +50,7 @@ from tinsmith.server.wire.requests import (
     WeightsInfo,
 )
 from tinsmith.server.wire.training_request import parse_forward_backward
+from tinsmith.types.disk import disk_full, is_full
 from tinsmith.types.errors import DiskFullError, TinsmithError, UnavailableError
 
 DISK_FULL = 507
@@ -77,6 +78,7 @@ def build_app(service: Service, *, key: str | Keys, max_body: int, observers: tu
     app.exception_handler(TinsmithError)(_refuse)
     app.exception_handler(UnavailableError)(_end)
     app.exception_handler(DiskFullError)(_full)
+    app.exception_handler(OSError)(_full)
     app.exception_handler(BusyError)(_put_off)
     app.exception_handler(ClientDisconnect)(_cut_off)
     _metrics_route(app, service, answers)
@@ -102,6 +104,10 @@ async def _end(request: Request, error: Exception) -> Response:
 
 async def _full(request: Request, error: Exception) -> Response:
     del request
+    if not isinstance(error, DiskFullError):
+        if not is_full(error):
+            raise error
+        error = disk_full(error)
     body = {"error": str(error), "detail": str(error), "category": "server"}
     return JSONResponse(body, DISK_FULL, headers={"x-should-retry": "false"})
 

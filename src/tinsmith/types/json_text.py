@@ -48,7 +48,7 @@ _TOO_DEEP: Final = f"it is nested more than {MAX_DEPTH} levels deep"
 
 def _depth_exceeds(value: object, most: int) -> bool:
     level = [value]
-    for _ in range(most + 1):
+    for _ in range(most):
         level = [member for each in level for member in _members(each)]
         if not level:
             return False
