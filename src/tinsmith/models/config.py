@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from types import MappingProxyType
+from typing import Final
 
 from tinsmith.types.errors import ConfigError
 from tinsmith.types.fingerprints import LATER
@@ -150,6 +151,13 @@ class DecoderConfig:
             head_dim=self.head_dim,
             max_positions=self.max_positions,
         )
+        if self.max_positions * self.head_dim > MOST_ANGLES:
+            raise ConfigError(
+                "this is out of proportion: the table of rotations would not fit memory",
+                field="max_positions",
+                value=self.max_positions,
+                allowed=f"at most {MOST_ANGLES // self.head_dim} with head_dim = {self.head_dim}",
+            )
         if self.num_heads % self.num_kv_heads:
             raise ConfigError(
                 "query heads share key heads in groups of one size",
@@ -206,6 +214,10 @@ LARGEST: Mapping[str, int] = MappingProxyType(
 )
 """Numbers of a decoder that are out of proportion beyond: far above any model there is, and refused before memory is
 taken for what they describe."""
+
+
+MOST_ANGLES: Final = 1 << 30
+"""Positions times head size: the table of rotations holds 4 bytes for each."""
 
 
 def _require_counts(**values: int) -> None:

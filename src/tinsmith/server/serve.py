@@ -29,9 +29,9 @@ from tinsmith.server.app import build_app
 from tinsmith.server.cluster.ending import SAYING_SECONDS, ServersWorkers
 from tinsmith.server.cluster.launch import ClusterSettings, launch
 from tinsmith.server.cluster.settings import WorkerSettings
+from tinsmith.server.database.private import UMASK
 from tinsmith.server.parent_watch import ParentWatch
 from tinsmith.server.presence import SILENT_HOURS, Presence
-from tinsmith.server.private import UMASK
 from tinsmith.server.service import Service
 from tinsmith.server.state_lock import lock_state
 from tinsmith.types.announcements import READY, STARTING

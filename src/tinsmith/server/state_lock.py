@@ -8,7 +8,7 @@ from io import TextIOWrapper
 from pathlib import Path
 from typing import Final
 
-from tinsmith.server.private import private_file, private_folder
+from tinsmith.server.database.private import private_file, private_folder
 from tinsmith.types.errors import ConfigError
 
 LOCK: Final = "server.lock"
