@@ -39,9 +39,10 @@ def _ancestor(pid: int, wanted: int) -> bool:
 def test_a_server_whose_ray_is_dead_says_so_and_ends(part: str, tmp_path: Path) -> None:
     server = Running(tmp_path / "state", "--workers", "1")
     model = server.model()
+    body = {"model": "tinsmith/nano", "prompt": "a", "max_tokens": 64, "ignore_eos": True}
+    assert server.http.post("/v1/completions", json=body).status_code == 200
     assert server.http.get("/api/v1/healthz").status_code == 200
     os.kill(_part(server.process.pid, PARTS[part]), signal.SIGKILL)
-    body = {"model": "tinsmith/nano", "prompt": "a", "max_tokens": 64, "ignore_eos": True}
     statuses: list[int] = []
     while 503 not in statuses:  # answered until it is noticed, and with the reason for some seconds after
         answer = server.http.post("/v1/completions", json=body)

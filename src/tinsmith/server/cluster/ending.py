@@ -13,7 +13,7 @@ from tinsmith.server.cluster.ray_workers import RayWorkers
 from tinsmith.types.errors import LostError
 
 EXIT_CODE: Final = 3
-SAYING_SECONDS: Final = 3.0
+SAYING_SECONDS: Final = 5.0
 """For which requests are still answered, with the reason."""
 END_SECONDS: Final = 22.0
 """Within which it has ended, even where Ray is waited for that will never answer."""
