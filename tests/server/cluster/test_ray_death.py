@@ -38,26 +38,26 @@ def _ancestor(pid: int, wanted: int) -> bool:
 @pytest.mark.parametrize("part", PARTS)
 def test_a_server_whose_ray_is_dead_says_so_and_ends(part: str, tmp_path: Path) -> None:
     server = Running(tmp_path / "state", "--workers", "1")
-    model = server.model()
-    body = {"model": "tinsmith/nano", "prompt": "a", "max_tokens": 64, "ignore_eos": True}
-    assert server.http.post("/v1/completions", json=body).status_code == 200
-    assert server.http.get("/api/v1/healthz").status_code == 200
-    os.kill(_part(server.process.pid, PARTS[part]), signal.SIGKILL)
-    statuses: list[int] = []
-    while 503 not in statuses:  # answered until it is noticed, and with the reason for some seconds after
-        answer = server.http.post("/v1/completions", json=body)
-        statuses.append(answer.status_code)
-    assert set(statuses) <= {200, 503}
-    assert "Ray's" in answer.json()["error"]["message"]
-    health = server.http.get("/api/v1/healthz")
-    assert (health.status_code, "Ray's" in health.json()["reason"]) == (503, True)
-    assert "tinsmith_workers 0" in server.http.get("/metrics").text
-    assert "tinsmith_ready 0" in server.http.get("/metrics").text
-    assert server.process.wait(timeout=HANG_S) == 3
-    assert "nobody is left to compute" in server.log.read_text()
-    server.http.close()
-    assert server.process.stdout is not None
-    server.process.stdout.close()
+    try:
+        model = server.model()
+        body = {"model": "tinsmith/nano", "prompt": "a", "max_tokens": 64, "ignore_eos": True}
+        assert server.http.post("/v1/completions", json=body).status_code == 200
+        assert server.http.get("/api/v1/healthz").status_code == 200
+        os.kill(_part(server.process.pid, PARTS[part]), signal.SIGKILL)
+        statuses: list[int] = []
+        while 503 not in statuses:  # answered until it is noticed, and with the reason for some seconds after
+            answer = server.http.post("/v1/completions", json=body)
+            statuses.append(answer.status_code)
+        assert set(statuses) <= {200, 503}
+        assert "Ray's" in answer.json()["error"]["message"]
+        health = server.http.get("/api/v1/healthz")
+        assert (health.status_code, "Ray's" in health.json()["reason"]) == (503, True)
+        assert "tinsmith_workers 0" in server.http.get("/metrics").text
+        assert "tinsmith_ready 0" in server.http.get("/metrics").text
+        assert server.process.wait(timeout=HANG_S) == 3
+        assert "nobody is left to compute" in server.log.read_text()
+    finally:
+        server.stop()
     again = Running(tmp_path / "state")
     try:
         assert again.http.get(f"/api/v1/training_runs/{model}").status_code == 200

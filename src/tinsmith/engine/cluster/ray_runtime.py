@@ -26,7 +26,7 @@ from typing import Any, Final, cast
 
 from tinsmith.engine.cluster import ray_guardian
 from tinsmith.engine.cluster.ray_parts import RayParts
-from tinsmith.types.errors import BackendError, ConfigError
+from tinsmith.types.errors import BackendError, ConfigError, TinsmithError
 
 LEAST_OBJECT_STORE: Final = 80 << 20
 """Bytes; Ray takes no smaller one."""
@@ -134,7 +134,7 @@ def start_local(num_cpus: int, object_store_bytes: int = LEAST_OBJECT_STORE) -> 
     except BaseException as error:
         ray.shutdown()
         _let_go(guardian)
-        if isinstance(error, (RuntimeError, ConnectionError, OSError)):
+        if isinstance(error, Exception) and not isinstance(error, TinsmithError):  # Ray raises bare ones
             raise BackendError(f"Ray did not start: {error}") from error
         raise
     atexit.register(cluster.close)

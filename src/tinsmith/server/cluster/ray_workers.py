@@ -240,10 +240,10 @@ class RayWorkers:
             if self.over is not None or self._stopping.is_set():
                 return
             self.over = why
-        self.dispatcher.give_up(why)
         for name in tuple(self._started):
             self._started.pop(name, None)
             self.dispatcher.lost(name, why, blame=False)
+        self.dispatcher.give_up(why)
         if not self._first.done():
             self._first.set_exception(BackendError(why))
         self.gone(why)
