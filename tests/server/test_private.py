@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 
 from running import Running
-from tinsmith.server.database.store import FILE, Store
-from tinsmith.server.state_lock import LOCK, lock_state
+from tinsmith.server.database.private import FILE, LOCK
+from tinsmith.server.database.store import Store
+from tinsmith.server.state_lock import lock_state
 
 
 @pytest.fixture
@@ -48,6 +49,16 @@ def test_a_wider_state_is_tightened_with_a_warning(tmp_path: Path, caplog: pytes
     assert [
         str(path) in record.getMessage() for path, record in zip((state, state / FILE), caplog.records, strict=True)
     ]
+
+
+def test_a_folder_with_other_things_in_it_is_left_as_it_is(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    tmp_path.chmod(0o755)
+    (tmp_path / "letter").touch()
+    with lock_state(tmp_path):
+        pass
+    assert tmp_path.stat().st_mode & 0o777 == 0o755
+    assert (tmp_path / LOCK).stat().st_mode & 0o777 == 0o600
+    assert str(tmp_path) in caplog.text
 
 
 @pytest.mark.whole

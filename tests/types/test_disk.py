@@ -21,7 +21,8 @@ from tinsmith.lab.runs.files import METRICS
 from tinsmith.lab.runs.folder import RunFolder
 from tinsmith.models.staging import staged
 from tinsmith.models.tensor_file import write_tensors
-from tinsmith.server.database.store import FILE, Store
+from tinsmith.server.database.private import FILE
+from tinsmith.server.database.store import Store
 from tinsmith.types.disk import disk_full, is_full, writing
 from tinsmith.types.errors import DiskFullError
 

@@ -6,12 +6,9 @@ import fcntl
 import time
 from io import TextIOWrapper
 from pathlib import Path
-from typing import Final
 
-from tinsmith.server.database.private import private_file, private_folder
+from tinsmith.server.database.private import LOCK, private_file, private_folder
 from tinsmith.types.errors import ConfigError
-
-LOCK: Final = "server.lock"
 
 
 def lock_state(state: Path, patience: float = 0.0) -> TextIOWrapper:

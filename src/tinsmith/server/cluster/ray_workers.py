@@ -225,9 +225,13 @@ class RayWorkers:
 
     def _watch(self) -> None:
         """See whether Ray itself is alive. Asks it nothing: its answers may never come."""
+        looked = time.monotonic()
         while not self._stopping.wait(WATCH_SECONDS):
+            before, looked = looked, time.monotonic()
+            if looked - before > RAY_SECONDS / 4:
+                self._answered_at = looked  # this process itself was stopped meanwhile
             why = self.cluster.ended()
-            if why is None and time.monotonic() - self._answered_at > RAY_SECONDS:
+            if why is None and looked - self._answered_at > RAY_SECONDS:
                 why = f"Ray did not answer for {RAY_SECONDS:.0f} s"
             if why is not None:
                 self.ray_is_dead = True

@@ -12,18 +12,26 @@ logger = logging.getLogger(__name__)
 
 UMASK: Final = 0o077
 """Of a server's process: whatever it writes is its user's alone."""
+LOCK: Final = "server.lock"
+FILE: Final = "tinsmith.sqlite3"
+OWN: Final = frozenset({LOCK, FILE})
+"""By one of these a folder is known as a server's state."""
 _FOLDER: Final = 0o700
 _FILE: Final = 0o600
 
 
 def private_folder(folder: Path) -> None:
-    """Make a folder, or take one, that only this user may enter.
+    """Make a folder, or take one, that only this user may enter; one with other things in it is left as it is.
 
     Raises:
         OSError: it cannot be made.
     """
     folder.mkdir(mode=_FOLDER, parents=True, exist_ok=True)
-    _tighten(folder, _FOLDER)
+    there = {each.name for each in folder.iterdir()}
+    if not there or not there.isdisjoint(OWN):
+        _tighten(folder, _FOLDER)
+    elif folder.stat().st_mode & UMASK:
+        logger.warning("others can enter %s, which holds more than a server's state; what it writes is private", folder)
 
 
 def private_file(file: Path) -> None:

@@ -17,13 +17,12 @@ from types import TracebackType
 
 from tinsmith.server.database.checkpoint_rows import CheckpointRows
 from tinsmith.server.database.database import Database
-from tinsmith.server.database.private import private_file, private_folder
+from tinsmith.server.database.private import FILE, private_file, private_folder
 from tinsmith.server.database.request_rows import RequestRows
 from tinsmith.server.database.run_rows import RunRows
 from tinsmith.server.database.session_rows import SessionRows
 from tinsmith.types.errors import ConfigError
 
-FILE = "tinsmith.sqlite3"
 BESIDE = ("-wal", "-shm")
 """Files that SQLite keeps beside it, with its mode."""
 
