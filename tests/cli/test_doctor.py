@@ -34,10 +34,11 @@ WORKERS = [
 
 
 class _Answers(BaseHTTPRequestHandler):
-    """A server that is healthy, takes one key and may have workers."""
+    """A server that is healthy or says why not, takes one key and may have workers."""
 
     version = "9.9"
     workers: ClassVar[list[dict[str, object]]] = []
+    unready: ClassVar[str | None] = None
 
     def do_GET(self) -> None:
         known = self.path.endswith("healthz") or self.headers.get("X-API-Key") == KEY
@@ -45,8 +46,9 @@ class _Answers(BaseHTTPRequestHandler):
         told: dict[str, object] = {"supported_models": [model]}
         if self.path.endswith("workers"):
             told = {"workers": self.workers, "retries": 1, "waiting": 5}
-        body = json.dumps(told).encode()
-        self.send_response(200 if known else 401)
+        unready = self.unready if self.path.endswith("healthz") else None
+        body = json.dumps({"reason": unready} if unready else told).encode()
+        self.send_response(503 if unready else 200 if known else 401)
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()
         self.wfile.write(body)
@@ -86,6 +88,21 @@ def test_the_workers_of_a_server_are_a_line_each_and_a_lost_one_can_wait(
     assert missing(first.text, "one", "2 threads", "3 under way", "17 done") == []
     assert (first.todo, lost.must, lost.facts["lost"]) == (None, False, "it was killed")
     assert lost.todo is not None
+
+
+def test_a_server_without_workers_must_be_looked_after(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TINKER_API_KEY", KEY)
+    monkeypatch.setattr(_Answers, "workers", [{**worker, "alive": False} for worker in WORKERS])
+    every = server(url)[1]
+    assert every.must
+    assert missing(every.todo, "0 of 1") == []
+
+
+def test_a_server_that_cannot_compute_says_why(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_Answers, "unready", "Ray's raylet ended")
+    (found,) = server(url)
+    assert found.must
+    assert missing(found.text, "cannot compute", "Ray's raylet ended") == []
 
 
 @pytest.mark.parametrize("key", ["tml-another", ""])

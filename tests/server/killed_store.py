@@ -13,8 +13,9 @@ import traceback
 from itertools import count
 from pathlib import Path
 
+from tinsmith.server.database.private import FILE
 from tinsmith.server.database.records import Finished, NoResult
-from tinsmith.server.database.store import FILE, Store
+from tinsmith.server.database.store import Store
 
 
 def write_for_ever(state: Path, seed: int, told: int) -> None:

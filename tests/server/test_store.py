@@ -9,8 +9,9 @@ from stored import NOW, OWNER, PROTO, finished
 from tinsmith.engine.checkpoint_files import ADAPTER, write
 from tinsmith.engine.tinker_paths import CheckpointKind, TinkerPath
 from tinsmith.models.base import BaseModel
+from tinsmith.server.database.private import FILE
 from tinsmith.server.database.records import ErrorCategory, Failed, Finished, NoResult
-from tinsmith.server.database.store import FILE, Store
+from tinsmith.server.database.store import Store
 from tinsmith.types.adapters import AdapterKind, AdapterSpec
 from tinsmith.types.errors import CheckpointError, InputError
 

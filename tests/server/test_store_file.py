@@ -16,9 +16,10 @@ from stored import OWNER, PROTO, finished
 
 from running import HANG_S
 from tinsmith.server.database.database import Durability
+from tinsmith.server.database.private import FILE
 from tinsmith.server.database.records import Finished, NoResult
 from tinsmith.server.database.schema import OWNED, VERSION
-from tinsmith.server.database.store import FILE, Store
+from tinsmith.server.database.store import Store
 from tinsmith.types.errors import ConfigError, InputError
 
 pytestmark = pytest.mark.whole

@@ -26,6 +26,7 @@ from tinsmith.cli.report import report
 from tinsmith.cli.run import INTERRUPTED, run
 from tinsmith.cli.serve import serve
 from tinsmith.cli.sweep import sweep
+from tinsmith.types.disk import disk_full, is_full
 from tinsmith.types.errors import LostError, TinsmithError
 from tinsmith.types.version import VERSION
 
@@ -71,8 +72,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
         if not error.name or error.name.startswith("tinsmith"):
             raise
         _fail(f"the package {error.name} is missing; install tinsmith with what it needs")
+    except RecursionError:
+        _fail("a file is nested too deeply to be read")
     except OSError as error:
-        # A full disk or a folder one may not write to is no defect of the program.
+        if is_full(error):
+            _fail(str(disk_full(error)), code=3)
+        # A folder one may not write to is no defect of the program.
         _fail(f"{error.filename or 'a file'}: {error.strerror or error}")
 
 

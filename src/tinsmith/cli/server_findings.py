@@ -35,7 +35,10 @@ def _asked(client: httpx.Client, base_url: str) -> list[Finding]:
     times: list[float] = []
     for _ in range(_ASKED):
         began = time.perf_counter()
-        client.get("/api/v1/healthz").raise_for_status()
+        health = client.get("/api/v1/healthz")
+        if health.status_code == httpx.codes.SERVICE_UNAVAILABLE:
+            return [_unready(base_url, health)]
+        health.raise_for_status()
         times.append(time.perf_counter() - began)
     latency = statistics.median(times)
     facts: dict[str, object] = {"base_url": base_url, "latency_s": round(latency, 5)}
@@ -66,6 +69,16 @@ def _asked(client: httpx.Client, base_url: str) -> list[Finding]:
     ]
 
 
+def _unready(base_url: str, answer: httpx.Response) -> Finding:
+    said = cast(Mapping[str, object], answer.json()).get("reason", "it does not say why")
+    return Finding(
+        topic="server",
+        text=f"{base_url} answers, but cannot compute: {said}",
+        todo="ask again in a minute; if it has ended by then, start it again: its state is whole",
+        facts={"base_url": base_url, "unready": said},
+    )
+
+
 def _workers(client: httpx.Client, key: str) -> list[Finding]:
     """Return a line on all workers and one on each; none where the server tells of none."""
     answer = client.get(f"/api/v1/{ENDPOINT}", headers={"X-API-Key": key})
@@ -79,14 +92,25 @@ def _workers(client: httpx.Client, key: str) -> list[Finding]:
         "tokens_per_second": found.tokens_per_second,
         "dashboard": found.dashboard,
     }
+    alive = sum(worker.alive for worker in found.workers)
+    short = alive < (found.wanted or 1)
+    replaced = found.wanted is not None and not short
     width = max(len(worker.node) for worker in found.workers)
     return [
-        Finding(topic="workers", text=f"{found.words}{page}", facts=facts),
+        Finding(
+            topic="workers",
+            text=f"{found.words}{page}",
+            todo=None
+            if not short
+            else f"{alive} of {found.wanted or 1} workers are there: look at the server's messages",
+            must=alive == 0,
+            facts=facts,
+        ),
         *(
             Finding(
                 topic=f"worker {worker.name}",
                 text=f"{worker.node:{width}}  {worker.doing}",
-                todo=None if worker.alive else f"look after worker {worker.name} on {worker.node}",
+                todo=None if worker.alive or replaced else f"look after worker {worker.name} on {worker.node}",
                 must=False,
                 facts=msgspec.to_builtins(worker),
             )

@@ -11,6 +11,7 @@ import msgspec
 
 from tinsmith.data.schema import CARD
 from tinsmith.types.errors import DataError
+from tinsmith.types.json_text import UNREADABLE
 
 FORMAT = 1
 """Version of the corpus folder's format."""
@@ -96,7 +97,7 @@ def read_card(folder: Path) -> CorpusCard:
         ) from None
     try:
         card = msgspec.json.decode(content, type=CorpusCard)
-    except msgspec.DecodeError as error:
+    except UNREADABLE as error:
         raise DataError(f"{folder / CARD} is damaged: {error}", fix="build it again") from None
     if card.format != FORMAT:
         raise DataError(

@@ -30,6 +30,7 @@ from tinsmith.data.row_order import order_rows
 from tinsmith.data.schema import CARD, EDGES, METRICS, METRICS_CARD, PAPERS, QUARANTINE
 from tinsmith.data.slices.card import SLICE
 from tinsmith.data.spill import Spill
+from tinsmith.types.disk import disk_full, is_full, writing
 from tinsmith.types.errors import DataError
 from tinsmith.types.fingerprints import sha256_of
 
@@ -87,14 +88,17 @@ class CorpusWriter:
     ) -> None:
         """Write the corpus, or after an error nothing; the parts go either way."""
         try:
-            self._quarantine.close()
-            if kind is None:
-                self._finish()
+            with writing(self._out):
+                self._quarantine.close()
+                if kind is None:
+                    self._finish()
         finally:
             shutil.rmtree(self._parts, ignore_errors=True)
             if self._made:
                 with suppress(OSError):  # it is not empty: the corpus is there
                     self._out.rmdir()
+            if error is not None and is_full(error):
+                raise disk_full(error, self._out) from error
 
     @property
     def papers(self) -> int:

@@ -6,13 +6,13 @@ changed in between is fetched from its beginning.
 
 from __future__ import annotations
 
-import errno
 import os
 import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from tinsmith.types.disk import is_full
 from tinsmith.types.errors import BackendError
 
 if TYPE_CHECKING:
@@ -55,8 +55,7 @@ def download(url: str, file: Path, say: Fetched) -> bool:
     except httpx.HTTPError as error:
         raise _unreachable(url, part, error) from None
     except OSError as error:
-        full = error.errno in (errno.ENOSPC, errno.EDQUOT)
-        advice = "make room" if full else "name a folder you may write to"
+        advice = "make room" if is_full(error) else "name a folder you may write to"
         raise BackendError(
             f"{file.name} could not be written: {error.strerror or error}",
             field="--out",

@@ -8,6 +8,7 @@ from tinsmith.data.corpus import Corpus
 from tinsmith.data.metrics_card import FORMAT, MetricsCard
 from tinsmith.data.schema import METRICS_CARD
 from tinsmith.types.errors import DataError
+from tinsmith.types.json_text import UNREADABLE
 
 
 def read_metrics_card(corpus: Corpus) -> MetricsCard:
@@ -22,7 +23,7 @@ def read_metrics_card(corpus: Corpus) -> MetricsCard:
         raise DataError("the corpus has no metrics yet", fix=again)
     try:
         card = msgspec.json.decode(file.read_bytes(), type=MetricsCard)
-    except msgspec.DecodeError as error:
+    except UNREADABLE as error:
         raise DataError(f"{file} is damaged: {error}", fix=again) from None
     if card.format != FORMAT:
         raise DataError(

@@ -7,6 +7,8 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 
+from tinsmith.types.disk import writing
+
 
 @contextmanager
 def replacing(path: Path) -> Generator[Path, None, None]:
@@ -16,7 +18,8 @@ def replacing(path: Path) -> Generator[Path, None, None]:
     """
     part = path.with_name(f".{path.name}.part")
     try:
-        yield part
-        os.replace(part, path)
+        with writing(path):
+            yield part
+            os.replace(part, path)
     finally:
         part.unlink(missing_ok=True)

@@ -7,7 +7,6 @@ deeper a model is; so the difference is held against what another order of the s
 
 from __future__ import annotations
 
-import json
 import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -41,6 +40,7 @@ from tinsmith.models.staging import is_taken, staged
 from tinsmith.ops.native import NativeKernels
 from tinsmith.renderers.tokenizer import load_tokenizer, preset_tokenizer, save_tokenizer
 from tinsmith.types.errors import CheckpointError, ConfigError
+from tinsmith.types.json_text import parse_json
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast
@@ -195,7 +195,7 @@ def _last_of_run(file: Path, state: Path) -> Path:
     """The checkpoint of the last row; of its two paths the first that still exists."""
     lines = [line for line in file.read_text(encoding="utf-8").splitlines() if line.strip()]
     try:
-        row: object = json.loads(lines[-1]) if lines else None
+        row: object = parse_json(lines[-1]) if lines else None
     except ValueError:
         row = None
     values = cast("dict[str, object]", row) if isinstance(row, dict) else {}

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from types import MappingProxyType
+from typing import Final
 
 from tinsmith.types.errors import ConfigError
 from tinsmith.types.fingerprints import LATER
@@ -76,6 +79,7 @@ class Mixture:
 
     def __post_init__(self) -> None:
         _require_positive(num_experts=self.num_experts, num_active=self.num_active, expert_size=self.expert_size)
+        _require_counts(num_experts=self.num_experts, expert_size=self.expert_size)
         if self.num_active > self.num_experts:
             raise ConfigError(
                 "a token cannot take more experts than there are",
@@ -138,6 +142,22 @@ class DecoderConfig:
             norm_eps=self.norm_eps,
             rope_theta=self.rope_theta,
         )
+        _require_counts(
+            vocab_size=self.vocab_size,
+            hidden_size=self.hidden_size,
+            intermediate_size=self.intermediate_size,
+            num_layers=self.num_layers,
+            num_heads=self.num_heads,
+            head_dim=self.head_dim,
+            max_positions=self.max_positions,
+        )
+        if self.max_positions * self.head_dim > MOST_ANGLES:
+            raise ConfigError(
+                "this is out of proportion: the table of rotations would not fit memory",
+                field="max_positions",
+                value=self.max_positions,
+                allowed=f"at most {MOST_ANGLES // self.head_dim} with head_dim = {self.head_dim}",
+            )
         if self.num_heads % self.num_kv_heads:
             raise ConfigError(
                 "query heads share key heads in groups of one size",
@@ -177,6 +197,33 @@ class DecoderConfig:
     def sparse(self, layer: int) -> bool:
         """Whether a layer, by its number in the model, is a mixture of experts."""
         return self.mixture is not None and layer not in self.mixture.dense_layers
+
+
+LARGEST: Mapping[str, int] = MappingProxyType(
+    {
+        "vocab_size": 1 << 24,
+        "hidden_size": 1 << 20,
+        "intermediate_size": 1 << 22,
+        "expert_size": 1 << 22,
+        "num_layers": 1 << 12,
+        "num_heads": 1 << 14,
+        "head_dim": 1 << 14,
+        "num_experts": 1 << 14,
+        "max_positions": 1 << 23,
+    }
+)
+"""Numbers of a decoder that are out of proportion beyond: far above any model there is, and refused before memory is
+taken for what they describe."""
+
+
+MOST_ANGLES: Final = 1 << 30
+"""Positions times head size: the table of rotations holds 4 bytes for each."""
+
+
+def _require_counts(**values: int) -> None:
+    for name, value in values.items():
+        if value > LARGEST[name]:
+            raise ConfigError("this is out of proportion", field=name, value=value, allowed=f"1 to {LARGEST[name]}")
 
 
 def _require_positive(**values: float) -> None:

@@ -24,7 +24,7 @@ from tinsmith.models.names import ATTENTION_TARGETS, LINEAR_TARGETS, MLP_TARGETS
 from tinsmith.models.slots import load, values
 from tinsmith.models.staging import staged
 from tinsmith.models.tensor_file import write_tensors
-from tinsmith.types.adapters import AdapterKind, AdapterSpec
+from tinsmith.types.adapters import MAX_RANK, AdapterKind, AdapterSpec
 from tinsmith.types.errors import CheckpointError, ConfigError
 
 CONFIG = "adapter_config.json"
@@ -50,6 +50,7 @@ _WITHOUT_EFFECT = frozenset(
     | {"lora_dropout", "inference_mode", "auto_mapping", "base_model_name_or_path", "revision"}
     | {"peft_version", "eva_config", "megatron_core", "qalora_group_size", "runtime_config"}
 )
+_MAX_ALPHA = 1e30
 _KEEPS_THE_BASE = (True, False, None, "gaussian", "eva", "orthogonal")
 """Values of init_lora_weights that leave the base's weights as they were."""
 
@@ -174,15 +175,15 @@ def _refused(file: Path, field: str, value: object, allowed: str) -> ConfigError
 
 def _rank(settings: Mapping[str, object], folder: Path) -> int:
     rank = settings.get("r")
-    if isinstance(rank, bool) or not isinstance(rank, int) or rank < 1:
-        raise _refused(folder / CONFIG, "r", rank, "an integer >= 1")
+    if isinstance(rank, bool) or not isinstance(rank, int) or not 1 <= rank <= MAX_RANK:
+        raise _refused(folder / CONFIG, "r", rank, f"an integer from 1 to {MAX_RANK}")
     return rank
 
 
 def _scaling(settings: Mapping[str, object], rank: int, folder: Path) -> float:
     alpha = settings.get("lora_alpha")
-    if isinstance(alpha, bool) or not isinstance(alpha, (int, float)) or not math.isfinite(alpha):
-        raise _refused(folder / CONFIG, "lora_alpha", alpha, "a number > 0")
+    if isinstance(alpha, bool) or not isinstance(alpha, (int, float)) or not 0 < alpha <= _MAX_ALPHA:
+        raise _refused(folder / CONFIG, "lora_alpha", alpha, f"a number > 0, at most {_MAX_ALPHA:.0e}")
     return alpha / math.sqrt(rank) if settings.get("use_rslora") is True else alpha / rank
 
 

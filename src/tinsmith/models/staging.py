@@ -16,6 +16,7 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 
+from tinsmith.types.disk import writing
 from tinsmith.types.errors import ConfigError
 
 
@@ -30,9 +31,10 @@ def staged(path: Path, *, overwrite: bool = False) -> Generator[Path, None, None
         raise ConfigError(
             "there is already something at this place", field="path", value=str(path), fix="name a new folder"
         )
-    path.parent.mkdir(parents=True, exist_ok=True)
+    with writing(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
     _sweep(path)
-    with tempfile.TemporaryDirectory(prefix=_prefix(path), dir=path.parent) as staging:
+    with writing(path), tempfile.TemporaryDirectory(prefix=_prefix(path), dir=path.parent) as staging:
         whole = Path(staging) / "whole"
         whole.mkdir()
         yield whole

@@ -10,15 +10,25 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from tinsmith.models.folders.stored import opened
-from tinsmith.types.errors import CheckpointError
+from tinsmith.types.disk import writing
+from tinsmith.types.errors import CheckpointError, DiskFullError
 
 
 def write_tensors(file: Path, tensors: Mapping[str, Tensor]) -> None:
-    """Write tensors as safetensors, sorted by name; equal tensors give equal bytes."""
-    file.touch()
-    readable = file.stat().st_mode  # safetensors makes files that only their owner can read
-    save_file({name: tensors[name] for name in sorted(tensors)}, file, metadata={"format": "pt"})
-    file.chmod(readable)
+    """Write tensors as safetensors, sorted by name; equal tensors give equal bytes.
+
+    Raises:
+        DiskFullError: there is no room; the file is removed.
+    """
+    try:
+        with writing(file):
+            file.touch()
+            readable = file.stat().st_mode  # safetensors makes files that only their owner can read
+            save_file({name: tensors[name] for name in sorted(tensors)}, file, metadata={"format": "pt"})
+            file.chmod(readable)
+    except DiskFullError:
+        file.unlink(missing_ok=True)
+        raise
 
 
 def read_fp32(file: Path) -> dict[str, Tensor]:

@@ -9,6 +9,7 @@ these run on the host, over per-token and per-group values.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -137,7 +138,11 @@ def fsum(x: NDArray[np.floating]) -> float:
     >>> fsum(np.array([1e16, 1.0, -1e16]))
     1.0
     """
-    values: list[float] = np.asarray(x, dtype=np.float64).ravel().tolist()
+    return fsum_of(np.asarray(x, dtype=np.float64).ravel().tolist())
+
+
+def fsum_of(values: Sequence[float]) -> float:
+    """Return `fsum` of a list of numbers."""
     try:
         return math.fsum(values)
     except ValueError:  # inf and -inf

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Final
 
 from tinsmith.renderers.corpus import builtin_corpus
 from tinsmith.types.errors import ConfigError
+from tinsmith.types.json_text import read_json
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase, PreTrainedTokenizerFast
@@ -111,6 +112,7 @@ def save_tokenizer(tokenizer: PreTrainedTokenizerFast, folder: Path) -> None:
     tokenizer.save_pretrained(str(folder))
 
 
+_JSON_FILES = ("tokenizer_config.json", "special_tokens_map.json", "added_tokens.json", "chat_template.json")
 TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json")
 
 
@@ -132,7 +134,20 @@ def load_tokenizer(folder: Path) -> PreTrainedTokenizerBase:
             value=str(folder),
             allowed=f"a folder with {' and '.join(TOKENIZER_FILES)}",
         )
+    _require_readable(folder)
     with _LOADING:
         from transformers import AutoTokenizer
 
         return AutoTokenizer.from_pretrained(folder, local_files_only=True)
+
+
+def _require_readable(folder: Path) -> None:
+    """Refuse files whose JSON would end the library that reads them; the large one it reads with bounds of its own."""
+    for name in _JSON_FILES:
+        file = folder / name
+        if not file.is_file():
+            continue
+        try:
+            read_json(file)
+        except (OSError, ValueError) as error:
+            raise ConfigError(f"{file}: cannot be read as JSON", field="file", value=str(error)) from None

@@ -50,8 +50,11 @@ from tinsmith.server.wire.requests import (
     WeightsInfo,
 )
 from tinsmith.server.wire.training_request import parse_forward_backward
-from tinsmith.types.errors import TinsmithError
+from tinsmith.types.disk import disk_full, is_full
+from tinsmith.types.errors import DiskFullError, TinsmithError, UnavailableError
 
+DISK_FULL = 507
+"""The status of a request for which there is no room on the disk."""
 POLL_SECONDS = 40.0
 """How long a long poll is held; the SDK gives up on it after 45."""
 
@@ -73,6 +76,9 @@ def build_app(service: Service, *, key: str | Keys, max_body: int, observers: tu
         observers=(answers, *observers),
     )
     app.exception_handler(TinsmithError)(_refuse)
+    app.exception_handler(UnavailableError)(_end)
+    app.exception_handler(DiskFullError)(_full)
+    app.exception_handler(OSError)(_full)
     app.exception_handler(BusyError)(_put_off)
     app.exception_handler(ClientDisconnect)(_cut_off)
     _metrics_route(app, service, answers)
@@ -89,6 +95,21 @@ def build_app(service: Service, *, key: str | Keys, max_body: int, observers: tu
 async def _refuse(request: Request, error: Exception) -> Response:
     del request
     return error_answer(str(error))
+
+
+async def _end(request: Request, error: Exception) -> Response:
+    del request
+    return JSONResponse({"error": str(error), "detail": str(error), "category": "server"}, 503)
+
+
+async def _full(request: Request, error: Exception) -> Response:
+    del request
+    if not isinstance(error, DiskFullError):
+        if not is_full(error):
+            raise error
+        error = disk_full(error)
+    body = {"error": str(error), "detail": str(error), "category": "server"}
+    return JSONResponse(body, DISK_FULL, headers={"x-should-retry": "false"})
 
 
 async def _put_off(request: Request, error: Exception) -> Response:
@@ -125,8 +146,11 @@ def _counting(place: Callable[[], Place | None], count: Callable[[Place, str], N
 
 
 def _session_routes(app: FastAPI, service: Service) -> None:
-    async def healthz() -> Answer:
-        return {"status": "ok"}
+    async def healthz() -> Response:
+        reason = None if service.workers is None else service.workers.workers.unready
+        if reason is None:
+            return JSONResponse({"status": "ok"})
+        return JSONResponse({"status": "unavailable", "reason": reason}, 503)
 
     async def config() -> Answer:
         return {"sample_join_sampling_session": True, "custom_loss_server_side": True}

@@ -25,6 +25,7 @@ from tinsmith.server.database.store import Store
 from tinsmith.server.futures import Futures, json_result
 from tinsmith.server.wire.body import Request, SeqId, Settings, parse_json
 from tinsmith.types.datum import LossName
+from tinsmith.types.disk import writing
 from tinsmith.types.errors import InputError
 
 CUSTOM: Final = "custom"
@@ -216,7 +217,8 @@ class CustomLosses:
                 allowed=f"{MAX_LOSSES} losses",
                 fix="make what varies an input of the loss",
             )
-        file.parent.mkdir(parents=True, exist_ok=True)
-        unfinished = file.with_suffix(".part")
-        unfinished.write_bytes(kept)
-        os.replace(unfinished, file)
+        with writing(file):
+            file.parent.mkdir(parents=True, exist_ok=True)
+            unfinished = file.with_suffix(".part")
+            unfinished.write_bytes(kept)
+            os.replace(unfinished, file)

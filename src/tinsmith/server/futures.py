@@ -7,14 +7,15 @@ import json
 import logging
 import sqlite3
 from collections.abc import Callable, Generator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 from tinsmith.server.access.caller import caller_limits, is_own, owner_of
 from tinsmith.server.access.limits import UNLIMITED, BusyError, Usage
 from tinsmith.server.database.records import ErrorCategory, Failed, Finished, NoResult, Outcome
 from tinsmith.server.database.store import Store
 from tinsmith.server.presence import Presence
-from tinsmith.types.errors import BackendError, DeterminismError, InputError, TinsmithError
+from tinsmith.types.disk import disk_full, is_full
+from tinsmith.types.errors import BackendError, DeterminismError, DiskFullError, InputError, TinsmithError
 
 logger = logging.getLogger(__name__)
 
@@ -87,7 +88,8 @@ class Futures:
             self.fail(request_id, error)
         except (OSError, sqlite3.OperationalError) as error:
             logger.exception("request %s failed", request_id)
-            self.fail(request_id, BackendError(f"the server could not write: {error}"))
+            full = disk_full(error) if is_full(error) else None
+            self.fail(request_id, full or BackendError(f"the server could not write: {error}"))
         except Exception as error:  # the boundary of a request: nobody above could tell the client
             logger.exception("request %s failed", request_id)
             self.fail(request_id, BackendError(f"the server failed: {type(error).__name__}"))
@@ -99,11 +101,11 @@ class Futures:
 
     def fail(self, request_id: str, error: TinsmithError) -> None:
         """Settle with the reason why there is no result."""
-        server = isinstance(error, (BackendError, DeterminismError))
+        server = isinstance(error, (BackendError, DeterminismError, DiskFullError))
         category = ErrorCategory.SERVER if server else ErrorCategory.USER
         try:
             self._store.fail(request_id, message=str(error), category=category)
-        except (OSError, sqlite3.Error) as unwritten:
+        except (OSError, sqlite3.Error, DiskFullError) as unwritten:
             # Nothing can be recorded, a full disk say: who waits learns that, and does not wait for ever.
             message = f"{error}; and the server's state cannot be written: {unwritten}"
             self._unrecorded[request_id] = Failed(message=message, category=ErrorCategory.SERVER)
@@ -159,7 +161,8 @@ class Futures:
             return
         before, self._settled = self._settled, self._settled + len(request_ids)
         if before // 1024 != self._settled // 1024:
-            self._store.forget_older_than(KEEP_PER_OWNER, total=KEEP_IN_ALL)
+            with suppress(DiskFullError):  # what is dropped a thousand results later is not missed
+                self._store.forget_older_than(KEEP_PER_OWNER, total=KEEP_IN_ALL)
         if request_ids:
             self._loop.call_soon_threadsafe(self._end, *request_ids)
 

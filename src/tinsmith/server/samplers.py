@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import sqlite3
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
@@ -34,7 +35,7 @@ from tinsmith.server.wire.places import Place
 from tinsmith.server.wire.requests import CreateSamplingSession, Sample
 from tinsmith.server.wire.results import encode_sample
 from tinsmith.server.worker import Worker
-from tinsmith.types.errors import BackendError, InputError, TinsmithError
+from tinsmith.types.errors import BackendError, DiskFullError, InputError, TinsmithError
 from tinsmith.types.fingerprints import sha256_of, tensors_sha256
 from tinsmith.types.model_names import ModelName
 from tinsmith.types.sampling import SampleRequest
@@ -301,11 +302,19 @@ class Samplers:
 
     def finished(self, groups: Sequence[Group]) -> None:
         """Settle requests whose samples have ended, waiting for the disk once. Called on the compute thread."""
-        with self.futures.together():
-            for group in groups:
-                self.num_tokens += _num_drawn(group)
-                self.watched.pop(id(group), None)
-                self.under_way.pop(id(group)).ended(group)
+        entries = [self.under_way.pop(id(group)) for group in groups]
+        for group in groups:
+            self.num_tokens += _num_drawn(group)
+            self.watched.pop(id(group), None)
+        try:
+            with self.futures.together():
+                for entry in entries:
+                    entry.ended(entry.group)
+        except (DiskFullError, sqlite3.Error, OSError) as error:
+            # None of them is settled. Each is by itself now, or else nobody would ever answer who waits for it.
+            for entry in entries:
+                entry.group.failure = error if isinstance(error, DiskFullError) else BackendError(str(error))
+                entry.ended(entry.group)
 
     def abandon(self, error: Exception) -> None:
         """Fail whatever is being sampled, and free what it holds. Called on the compute thread."""

@@ -26,9 +26,10 @@ from tinsmith.server.access.keys import PREFIX, Keys, read_keys, readable_by_oth
 from tinsmith.server.access.log import AccessLog
 from tinsmith.server.access.tls import TlsFiles, tls_files
 from tinsmith.server.app import build_app
+from tinsmith.server.cluster.ending import SAYING_SECONDS, ServersWorkers
 from tinsmith.server.cluster.launch import ClusterSettings, launch
-from tinsmith.server.cluster.ray_workers import RayWorkers
 from tinsmith.server.cluster.settings import WorkerSettings
+from tinsmith.server.database.private import UMASK
 from tinsmith.server.parent_watch import ParentWatch
 from tinsmith.server.presence import SILENT_HOURS, Presence
 from tinsmith.server.service import Service
@@ -36,7 +37,7 @@ from tinsmith.server.state_lock import lock_state
 from tinsmith.types.announcements import READY, STARTING
 from tinsmith.types.arithmetic import Arithmetic
 from tinsmith.types.deviation import Deviation
-from tinsmith.types.errors import ConfigError, LostError, TinsmithError
+from tinsmith.types.errors import ConfigError, TinsmithError
 from tinsmith.types.gradient import GradientUnit
 from tinsmith.types.home import certificates_folder
 
@@ -104,6 +105,7 @@ def serve(settings: ServeSettings) -> None:
         ConfigError, BackendError, DeterminismError, CheckpointError: the server cannot start.
     """
     logging.basicConfig(level=logging.WARNING, stream=sys.stderr)
+    os.umask(UMASK)
     door = _door(settings)
     listener = bind(settings.host, settings.port)
     _tell(f"opening the state in {settings.state}")
@@ -122,24 +124,7 @@ def serve(settings: ServeSettings) -> None:
         kept=KeptCertificates(certificates_folder()),
         say=_tell,
     )
-    uvloop.run(_serve(settings, engine, listener, door, _Workers(), lock))
-
-
-@dataclass(slots=True)
-class _Workers:
-    """A server's workers, where it has some, and what becomes of it when they are gone."""
-
-    running: RayWorkers | None = None
-    gone: str | None = None
-    """Why none is left."""
-    leave: Callable[[], None] | None = None
-    """Stops the server; None: it does not serve yet."""
-
-    def lost(self, why: str) -> None:
-        """Stop the server: nobody is left to compute. Any thread may call this."""
-        self.gone = why
-        if self.leave is not None:
-            self.leave()
+    uvloop.run(_serve(settings, engine, listener, door, ServersWorkers(), lock))
 
 
 def _serve_with_workers(
@@ -154,7 +139,7 @@ def _serve_with_workers(
             fix="serve without --workers and --ray",
         )
     _tell("starting Ray and the workers")
-    workers = _Workers()
+    workers = ServersWorkers()
     engine, workers.running = launch(
         where,
         WorkerSettings(
@@ -172,12 +157,7 @@ def _serve_with_workers(
     finally:
         workers.running.close()
     if workers.gone is not None:
-        raise LostError(
-            "the server stopped, because nobody is left to compute",
-            field="workers",
-            value=workers.gone,
-            fix="start it again: its state is whole, and runs on it can be resumed",
-        )
+        workers.finish()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -284,7 +264,12 @@ class _Server(uvicorn.Server):
 
 
 async def _serve(
-    settings: ServeSettings, engine: Bases, listener: socket.socket, door: _Door, workers: _Workers, lock: TextIOWrapper
+    settings: ServeSettings,
+    engine: Bases,
+    listener: socket.socket,
+    door: _Door,
+    workers: ServersWorkers,
+    lock: TextIOWrapper,
 ) -> None:
     service = Service(
         engine,
@@ -310,7 +295,7 @@ async def _serve(
     loop = asyncio.get_running_loop()
 
     def leave() -> None:
-        loop.call_soon_threadsafe(server.leave)
+        loop.call_soon_threadsafe(loop.call_later, SAYING_SECONDS, server.leave)
 
     workers.leave = leave
     if workers.gone is not None:

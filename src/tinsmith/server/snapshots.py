@@ -88,12 +88,13 @@ class Snapshots:
         for i in range(len(sizes) - 1):
             if sum(sizes[i:]) <= KEPT_BYTES and len(sizes) - i <= KEPT:
                 return
-            name, old = self._held.popitem(last=False)
+            name, old = next(iter(self._held.items()))
             self.folder.mkdir(parents=True, exist_ok=True)
             self._count += 1
             file = self.folder / f"{self._count}.safetensors"
             write_tensors(file, {n: t.cpu() for n, t in values(old.adapter.slots).items()})
             self._written[name] = _Written(file, old.adapter.spec, old.loaded.weights)
+            del self._held[name]  # not before: a disk may be full
 
     def _read(self, written: _Written, base: str) -> _Held:
         decoder = self.engine.decoder(base, quantised=written.spec.kind.quantised)

@@ -7,6 +7,7 @@ import time
 from io import TextIOWrapper
 from pathlib import Path
 
+from tinsmith.server.database.private import LOCK, private_file, private_folder
 from tinsmith.types.errors import ConfigError
 
 
@@ -19,8 +20,9 @@ def lock_state(state: Path, patience: float = 0.0) -> TextIOWrapper:
         ConfigError: another server has it, or it cannot be made.
     """
     try:
-        state.mkdir(parents=True, exist_ok=True)
-        lock = (state / "server.lock").open("w")
+        private_folder(state)
+        private_file(state / LOCK)
+        lock = (state / LOCK).open("w")
     except OSError as error:
         raise ConfigError(
             f"the server's state cannot be kept here: {error.strerror}",

@@ -9,10 +9,12 @@
     +-- DataError (ValueError)          a corpus, slice or table
     +-- CheckpointError (ValueError)    a checkpoint is damaged, missing, or of another model
     +-- BackendError (RuntimeError)     the engine cannot compute here (missing extension, device)
+    |   +-- UnavailableError            nobody is left to compute: the server is about to end
     +-- DeterminismError (RuntimeError) a promise about bits does not hold
     +-- JudgeError (RuntimeError)       a judge did not answer
     +-- TaskError (RuntimeError)        a function of a user's own task failed on every rollout of a step
     +-- LostError (RuntimeError)        a run lost its server or its judge, and can be resumed
+        +-- DiskFullError               a file could not be written: there is no room for it
 """
 
 from __future__ import annotations
@@ -102,6 +104,10 @@ class BackendError(TinsmithError, RuntimeError):
     """The engine cannot compute here: no extension, no such device, no such arithmetic."""
 
 
+class UnavailableError(BackendError):
+    """Nobody is left to compute; the server says so and is about to end."""
+
+
 class DeterminismError(TinsmithError, RuntimeError):
     """A promise about bits does not hold on this machine."""
 
@@ -116,3 +122,7 @@ class TaskError(TinsmithError, RuntimeError):
 
 class LostError(TinsmithError, RuntimeError):
     """A run lost its server or its judge; what it has is on the disk, and it can be resumed."""
+
+
+class DiskFullError(LostError):
+    """A file could not be written, because there is no room for it; what was saved before is whole."""

@@ -33,6 +33,7 @@ print(json.dumps({
     "own_marks": [name for name in os.environ if name.startswith("TINSMITH_RAY_")],
     "token_file": token_file.exists(),
     "folder": ray._private.worker._global_node.get_temp_dir_path(),
+    "modes": [Path(ray._private.worker._global_node.get_temp_dir_path()).parent.stat().st_mode & 0o777],
 }), flush=True)
 sys.stdin.read()
 """
@@ -78,6 +79,7 @@ def test_a_killed_process_leaves_nothing_of_its_ray(tmp_path: Path) -> None:
         process.kill()
         # The guardian writes to the same pipe: this ends when it has ended.
         process.stdout.read()
+    assert (told["modes"], Path(told["folder"]).parent.exists()) == ([0o700], False)
     assert told["address"].startswith("127.0.0.1:")
     assert (told["cores"], told["own_marks"], told["token_file"]) == (1, [], False)
     assert ray_guardian.marked(mark) == []

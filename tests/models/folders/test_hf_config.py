@@ -241,7 +241,7 @@ def test_end_tokens_of_generation_config_are_added() -> None:
         ({"vocab_size": "many"}, "vocab_size", "integer"),
         ({"vocab_size": True}, "vocab_size", "integer"),
         ({"vocab_size": None}, "vocab_size", "integer"),
-        ({"num_hidden_layers": 0}, "num_layers", "> 0"),
+        ({"num_hidden_layers": 0}, "num_hidden_layers", "1 to"),
         ({"rms_norm_eps": float("nan")}, "norm_eps", "finite"),
         ({"rope_theta": "1e6"}, "rope_theta", "number"),
         ({"tie_word_embeddings": "no"}, "tie_word_embeddings", "true or false"),
@@ -303,3 +303,35 @@ def test_a_decoder_its_family_cannot_describe_is_not_written() -> None:
     )
     with pytest.raises(ConfigError, match="cannot describe"):
         config_values(odd, dtype="float32")
+
+
+@pytest.mark.parametrize("value", [0, -1, 2**31, 2**62, 10**400, "4", 1.5, True, [], {}, [[]]])
+@pytest.mark.parametrize(
+    "field",
+    [
+        "vocab_size",
+        "hidden_size",
+        "intermediate_size",
+        "num_hidden_layers",
+        "num_attention_heads",
+        "num_key_value_heads",
+        "head_dim",
+        "max_position_embeddings",
+    ],
+)
+def test_a_number_out_of_proportion_is_refused_before_anything_is_made_of_it(field: str, value: object) -> None:
+    for config in (LLAMA_3_1_8B, QWEN2_5_0_5B, QWEN3_0_6B):
+        with pytest.raises(ConfigError, match="a/config"):
+            parse_config({**config, field: value}, source="a/config.json")
+
+
+@pytest.mark.parametrize("value", [10**400, "1", [], {"a": []}, -1.0, float("nan")])
+@pytest.mark.parametrize("field", ["rope_theta", "rms_norm_eps"])
+def test_a_number_that_is_no_float_is_refused(field: str, value: object) -> None:
+    with pytest.raises(ConfigError, match="a/config"):
+        parse_config({**QWEN3_0_6B, field: value}, source="a/config.json")
+
+
+def test_layer_types_that_are_no_names_are_refused() -> None:
+    with pytest.raises(ConfigError, match="layer_types"):
+        parse_config({**QWEN3_0_6B, "layer_types": [["full_attention"]]}, source="a/config.json")

@@ -69,9 +69,9 @@ def test_memory_stays_bounded_and_is_given_back() -> None:
 
 def test_a_request_has_a_bound_on_what_is_computed_for_all_its_datums() -> None:
     objective = made(graph()).objective()
-    objective.work.left = 100
+    objective.work.left = 250
     for _ in range(5):
-        objective.value(LOGPROBS, {})  # 16 elements, and their sum
+        objective.value(LOGPROBS, {})  # 16 elements, their sum that reads them, and the way back: 50
     with pytest.raises(InputError) as caught:
         objective.value(LOGPROBS, {})
     assert_names(caught.value, "")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -14,6 +13,7 @@ from tinsmith.stats.incentives.posteriors import Posteriors
 from tinsmith.stats.rates import FloatArray
 from tinsmith.studies.disruption.worked_example import worked_example
 from tinsmith.types.errors import ConfigError, DataError
+from tinsmith.types.json_text import parse_json
 
 EXAMPLE = "example"
 _BESIDE = ("weight", "id")
@@ -101,7 +101,7 @@ def _from_jsonl(path: Path, labels: tuple[str, ...] | None) -> Posteriors:
         if not text.strip():
             continue
         try:
-            line = json.loads(text)
+            line = parse_json(text)
         except ValueError as error:
             raise DataError(f"{path}, line {number} is not JSON: {error}") from None
         if labels is None:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from decimal import Decimal
 from pathlib import Path
 
 from tinsmith.types.errors import ConfigError, DataError
+from tinsmith.types.json_text import parse_json
 
 
 def split_labels(text: str | None) -> tuple[str, ...] | None:
@@ -75,7 +75,7 @@ def json_of(path: Path) -> object:
     if not path.is_file():
         raise DataError(f"there is no file {path}")
     try:
-        return json.loads(path.read_text("utf-8"), parse_float=Decimal)
+        return parse_json(path.read_text("utf-8"), parse_float=Decimal)
     except ValueError as error:
         raise DataError(f"{path} is not JSON: {error}") from None
 

@@ -13,6 +13,7 @@ import msgspec
 from tinsmith.data.baselines.report import Baseline, BaselineReport
 from tinsmith.types.errors import DataError
 from tinsmith.types.fingerprints import file_sha256
+from tinsmith.types.json_text import UNREADABLE
 
 BASELINE_ANSWERS = "baseline_answers.jsonl"
 
@@ -57,6 +58,6 @@ def read_answers(folder: Path, report: BaselineReport, target: str) -> Mapping[B
                 if row.target == target:
                     for baseline, label in row.answers.items():
                         found.setdefault(baseline, {})[row.id] = label
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except UNREADABLE as error:
         raise DataError(f"{file} is damaged: {error}", fix="run: tinsmith data baselines SLICE") from None
     return found

@@ -9,6 +9,7 @@ import msgspec
 
 from tinsmith.data.slices.card import BASELINES
 from tinsmith.types.errors import DataError
+from tinsmith.types.json_text import UNREADABLE
 
 
 class Baseline(enum.StrEnum):
@@ -88,5 +89,5 @@ def read_report(folder: Path) -> BaselineReport | None:
         return None
     try:
         return msgspec.json.decode(file.read_bytes(), type=BaselineReport)
-    except msgspec.DecodeError as error:
+    except UNREADABLE as error:
         raise DataError(f"{file} is damaged: {error}", fix=f"run: tinsmith data baselines {folder}") from None

@@ -10,6 +10,7 @@ from tinsmith.data.slices.settings import SliceSettings
 from tinsmith.data.slices.splits import Split
 from tinsmith.types.errors import DataError
 from tinsmith.types.fingerprints import sha256_of
+from tinsmith.types.json_text import UNREADABLE
 
 SLICE = "slice.json"
 SIDECAR = "metrics.parquet"
@@ -101,7 +102,7 @@ def read_slice_card(folder: Path) -> SliceCard:
         raise DataError(f"{folder} is not a slice: it has no {SLICE}", fix=again) from None
     try:
         card = msgspec.json.decode(content, type=SliceCard)
-    except (msgspec.DecodeError, ValueError) as error:
+    except UNREADABLE as error:
         what = str(error).splitlines()[0]
         raise DataError(f"{folder / SLICE} is damaged: {what}", fix=again) from None
     if (card.format, card.format_version) != (FORMAT, FORMAT_VERSION):

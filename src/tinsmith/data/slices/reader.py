@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-import msgspec
 import polars as pl
 
 from tinsmith.data.slices.card import SIDECAR, SliceCard, read_slice_card, split_file
@@ -14,6 +13,7 @@ from tinsmith.data.slices.rows import PaperRow, decode_row
 from tinsmith.data.slices.splits import Split, ids_sha256
 from tinsmith.types.errors import DataError
 from tinsmith.types.fingerprints import file_sha256
+from tinsmith.types.json_text import UNREADABLE
 
 _AGAIN = "cut the slice again: tinsmith data slice CORPUS ..."
 
@@ -59,7 +59,7 @@ class Slice:
             for number, line in enumerate(lines, start=1):
                 try:
                     yield decode_row(line)
-                except (msgspec.DecodeError, UnicodeDecodeError) as error:
+                except UNREADABLE as error:
                     raise DataError(f"{file}:{number}: {error}", fix=_AGAIN) from None
 
     def metrics(self, *columns: str) -> pl.DataFrame:

@@ -18,7 +18,7 @@ from typing import Protocol
 from tinsmith.engine.cluster.held_weights import HeldWeights
 from tinsmith.engine.cluster.schedule import Assignment, Item, Limits, Scheduler, WorkKind
 from tinsmith.engine.cluster.work import Outcome, Refused, SampleWork, Shipped, WeightsId, Work, WorkerFacts
-from tinsmith.types.errors import BackendError, LostError
+from tinsmith.types.errors import LostError, UnavailableError
 
 logger = logging.getLogger(__name__)
 
@@ -100,7 +100,7 @@ class Dispatcher:
 
         def add() -> None:
             if self._closed is not None:
-                settled(Refused(error=BackendError(self._closed)))
+                settled(Refused(error=UnavailableError(self._closed)))
                 return
             if weights is not None:
                 self._held.hold(weights)
@@ -139,8 +139,12 @@ class Dispatcher:
         """Count on a worker from now on."""
 
         def join() -> None:
+            again = any(each.lost is not None for each in self._known.values())
             self._known[worker] = KnownWorker(name=worker, facts=facts)
             self._scheduler.join(worker)
+            if again:
+                there = sum(each.lost is None for each in self._known.values())
+                logger.warning("worker %s has joined; workers now: %d", worker, there)
 
         self._events.put(join)
 
@@ -184,7 +188,7 @@ class Dispatcher:
             for work_id in tuple(self._entries):
                 for worker in self._scheduler.cancel(work_id):
                     self.transport.drop(worker, work_id)
-                self._settle(work_id, Refused(error=BackendError(why)))
+                self._settle(work_id, Refused(error=UnavailableError(why)))
 
         self._events.put(end)
 

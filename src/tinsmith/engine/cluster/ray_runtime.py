@@ -22,10 +22,11 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import ModuleType
-from typing import Final, cast
+from typing import Any, Final, cast
 
 from tinsmith.engine.cluster import ray_guardian
-from tinsmith.types.errors import BackendError, ConfigError
+from tinsmith.engine.cluster.ray_parts import RayParts
+from tinsmith.types.errors import BackendError, ConfigError, TinsmithError
 
 LEAST_OBJECT_STORE: Final = 80 << 20
 """Bytes; Ray takes no smaller one."""
@@ -37,6 +38,8 @@ _LOOPBACK_ONLY: Final = {"RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0"}
 _AS_NICE: Final = ("RAY_worker_niceness", "0")
 """Unless the user chose another. Ray's workers are 15 nicer than whoever starts them: beside other work a step would
 take many times as long."""
+_NEEDED: Final = ("gcs_server", "raylet")
+"""Parts without which a Ray is dead, as it calls them."""
 _ANSWER_SECONDS: Final = 5.0
 _END_SECONDS: Final = 30.0
 
@@ -63,12 +66,25 @@ class Cluster:
     _ray: ModuleType = field(repr=False)
     _guardian: subprocess.Popen[bytes] | None = field(default=None, repr=False)
     """Of a Ray that was started here."""
+    _parts: RayParts | None = field(default=None, repr=False)
+    """Of the same."""
     _closed: bool = False
 
     def nodes(self) -> tuple[Node, ...]:
         """Return the machines that are alive, by id."""
         told = cast(list[Mapping[str, object]], self._ray.nodes())
         return tuple(sorted(map(_node, filter(_alive, told)), key=lambda node: node.id))
+
+    def ended(self) -> str | None:
+        """Return which part of a Ray that was started here has ended; None: none, or another's Ray. Never waits."""
+        return None if self._parts is None else self._parts.ended()
+
+    def abandon(self) -> None:
+        """End what is left of a dead Ray without asking it anything."""
+        self._closed = True
+        atexit.unregister(self.close)
+        if self._guardian is not None:
+            _let_go(self._guardian)
 
     def close(self) -> None:
         """Leave it; end it with all its processes where it was started here. Harmless when repeated."""
@@ -111,14 +127,14 @@ def start_local(num_cpus: int, object_store_bytes: int = LEAST_OBJECT_STORE) -> 
                 object_store_memory=max(LEAST_OBJECT_STORE, object_store_bytes),
                 log_to_driver=False,
                 logging_level="ERROR",
-                _temp_dir=str(folder),
+                _temp_dir=str(folder / "ray"),  # Ray opens its folder to everybody: the one around it is this user's
             )
-        cluster = Cluster(_dashboard(context), ray, guardian)
+        cluster = Cluster(_dashboard(context), ray, guardian, _parts(ray))
         _require_loopback(ray)
     except BaseException as error:
         ray.shutdown()
         _let_go(guardian)
-        if isinstance(error, (RuntimeError, ConnectionError, OSError)):
+        if isinstance(error, Exception) and not isinstance(error, TinsmithError):  # Ray raises bare ones
             raise BackendError(f"Ray did not start: {error}") from error
         raise
     atexit.register(cluster.close)
@@ -207,6 +223,11 @@ def _require_loopback(ray: ModuleType) -> None:
 def _dashboard(context: object) -> str | None:
     url = cast(str | None, getattr(context, "dashboard_url", None))
     return f"http://{url}" if url else None
+
+
+def _parts(ray: ModuleType) -> RayParts:
+    started: Mapping[str, list[Any]] = ray._private.worker._global_node.all_processes
+    return RayParts({name: started[name][0].process for name in _NEEDED})
 
 
 def _alive(told: Mapping[str, object]) -> bool:

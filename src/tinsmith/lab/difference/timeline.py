@@ -8,6 +8,7 @@ from pathlib import Path
 import msgspec
 
 from tinsmith.types.errors import DataError
+from tinsmith.types.json_text import UNREADABLE
 
 Timeline = Mapping[int, list[bytes]]
 """Whole lines by step, ascending, each step's in the file's order."""
@@ -42,7 +43,7 @@ def timeline(file: Path, steps: int | None) -> Timeline:
                 break
             try:
                 now = max(now, _DATED.decode(line).step)
-            except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            except UNREADABLE as error:
                 raise DataError(f"{file}: line {number} is damaged: {error}") from None
             if steps is not None and now >= steps:
                 break

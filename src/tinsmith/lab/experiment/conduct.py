@@ -7,6 +7,7 @@ its server stops with what it has, and can be resumed.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, cast
@@ -38,7 +39,7 @@ from tinsmith.lab.service.facts import model_identity, weights_sha256
 from tinsmith.lab.service.official_client import ready
 from tinsmith.lab.service.reach import wrong_key
 from tinsmith.stats.monitors.alarms import Alarm
-from tinsmith.types.errors import BackendError, ConfigError, JudgeError, LostError, TaskError
+from tinsmith.types.errors import BackendError, ConfigError, DiskFullError, JudgeError, LostError, TaskError
 from tinsmith.types.fingerprints import sha256_of
 from tinsmith.types.model_names import ModelName
 
@@ -180,6 +181,11 @@ def _conduct(
     except KeyboardInterrupt:
         folder.write_json(MANIFEST, {**manifest, "status": Status.INTERRUPTED.value})
         raise
+    except DiskFullError as error:
+        with suppress(DiskFullError):
+            folder.write_json(MANIFEST, {**manifest, "status": Status.LOST.value})
+        where = str(plan.circumstances.log_path)
+        raise LostError(error.what, field="log_path", value=where, fix=f"make room; {going_on(plan)}") from error
     except (tinker.TinkerError, BackendError, JudgeError, TaskError, TimeoutError) as error:
         folder.write_json(MANIFEST, {**manifest, "status": Status.LOST.value})
         told = _ended_by(error, plan, materials, connection, run)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from enum import StrEnum
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import cast
 from tinsmith.lab.runs.files import CONFIG, MANIFEST
 from tinsmith.lab.runs.kinds import Status
 from tinsmith.types.errors import ConfigError
+from tinsmith.types.json_text import parse_json
 
 
 class IfExists(StrEnum):
@@ -85,7 +85,7 @@ def _already_there(path: Path, what: str) -> ConfigError:
 def _was_interrupted(path: Path) -> bool:
     """Whether the run in a folder stopped before its end, and said so: another process may be at one that did not."""
     try:
-        manifest: object = json.loads((path / MANIFEST).read_bytes())
+        manifest: object = parse_json((path / MANIFEST).read_bytes())
     except (OSError, ValueError):
         return False
     found = cast(dict[str, object], manifest) if isinstance(manifest, dict) else {}

@@ -22,8 +22,10 @@ import msgspec
 from tinsmith.lab.runs.existing_run import IfExists, holds_run, require_room, settle
 from tinsmith.lab.runs.files import CHECKPOINTS, CONFIG, GROWING, METRICS, ROLLOUTS, STATE, TRACE, WHOLE
 from tinsmith.lab.service.saved_state import damage, is_saved
+from tinsmith.types.disk import writing
 from tinsmith.types.errors import ConfigError, DataError
 from tinsmith.types.fingerprints import file_sha256, sha256_of
+from tinsmith.types.json_text import parse_json
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,9 +80,10 @@ class RunFolder:
 
     def append(self, name: str, lines: Sequence[Mapping[str, object]]) -> None:
         """Append lines to a growing file; they are with the operating system when this returns."""
-        file = self._open(name)
-        file.write(b"".join(_line(line) for line in lines))
-        file.flush()
+        with writing(self.path / name):
+            file = self._open(name)
+            file.write(b"".join(_line(line) for line in lines))
+            file.flush()
 
     def mark(self, *, step: int, state_path: str, kept: Mapping[str, object]) -> None:
         """Note a checkpoint whose weights are saved; on the disk when this returns.
@@ -97,7 +100,7 @@ class RunFolder:
             "lengths": {name: (self.path / name).stat().st_size for name in GROWING},
             "here": is_saved(self.path / STATE, state_path),
         }
-        with (self.path / CHECKPOINTS).open("ab") as file:
+        with writing(self.path / CHECKPOINTS), (self.path / CHECKPOINTS).open("ab") as file:
             file.write(_line({**line, "sha256": sha256_of(line)}))
             file.flush()
             os.fsync(file.fileno())
@@ -128,7 +131,7 @@ class RunFolder:
         if not file.exists():
             return {}
         try:
-            found: object = json.loads(file.read_text(encoding="utf-8"))
+            found = parse_json(file.read_text(encoding="utf-8"))
         except ValueError:
             found = None
         if not isinstance(found, dict):
@@ -149,9 +152,11 @@ class RunFolder:
 
     def close(self) -> None:
         """Close the files; harmless when repeated."""
-        for file in self._files.values():
-            file.close()
+        files = dict(self._files)
         self._files.clear()
+        for name, file in files.items():
+            with writing(self.path / name):
+                file.close()
 
     def abandon(self) -> None:
         """Delete a run that was begun and not run, and its folder if nothing else is in it."""
@@ -218,11 +223,12 @@ class RunFolder:
 
     def _write(self, name: str, content: bytes) -> None:
         temporary = self.path / f".{name}.new"
-        with temporary.open("wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, self.path / name)
+        with writing(self.path / name):
+            with temporary.open("wb") as file:
+                file.write(content)
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(temporary, self.path / name)
 
     def _open(self, name: str) -> IO[bytes]:
         if name not in self._files:
@@ -233,7 +239,7 @@ class RunFolder:
 def _parsed(line: bytes) -> Mark | None:
     """Return what a line of `checkpoints.jsonl` says; None where its bytes are not those that were written."""
     try:
-        value: object = json.loads(line)
+        value = parse_json(line)
         if not isinstance(value, dict):
             return None
         said = cast(dict[str, object], value)

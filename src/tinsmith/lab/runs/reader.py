@@ -19,6 +19,7 @@ from tinsmith.lab.runs.files import BASELINES, CHECKPOINTS, CONFIG, MANIFEST, ME
 from tinsmith.lab.runs.kinds import Kind
 from tinsmith.lab.runs.records import CheckpointRecord, Config, JointRollout, Manifest, RolloutRecord, Row, Run
 from tinsmith.types.errors import DataError
+from tinsmith.types.json_text import UNREADABLE
 
 T = TypeVar("T")
 S = TypeVar("S", bound=msgspec.Struct)
@@ -71,7 +72,7 @@ def _config(folder: Path) -> Config:
         )
     try:
         config = msgspec.json.decode(file.read_bytes(), type=Config)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except UNREADABLE as error:
         raise DataError(f"{file} is damaged: {error}") from None
     if config.kind is Kind.MEASUREMENT:
         raise DataError(
@@ -90,7 +91,7 @@ def read_whole(file: Path, kind: type[S], notes: list[str]) -> S | None:
         return None
     try:
         return msgspec.json.decode(file.read_bytes(), type=kind)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except UNREADABLE as error:
         notes.append(f"{file.name} cannot be read: {error}.")
         return None
 
@@ -111,7 +112,7 @@ def json_lines(file: Path, kind: type[T], notes: list[str]) -> Iterator[T]:
                 continue
             try:
                 yield decoder.decode(line)
-            except (msgspec.DecodeError, UnicodeDecodeError):
+            except UNREADABLE:
                 bad += 1
     if cut:
         notes.append(f"{file.name} stops in the middle of a line; that line is left out.")

@@ -42,6 +42,10 @@ class Workers(msgspec.Struct, frozen=True, kw_only=True):
     """All workers of a server, alive or lost, and what there is to do for them."""
 
     workers: tuple[Worker, ...]
+    wanted: int | None = None
+    """How many there should be; None: one on each node."""
+    unready: str | None = None
+    """Why nothing can be computed; None: something can."""
     retries: int = 0
     """How often work was done again elsewhere."""
     waiting: int = 0

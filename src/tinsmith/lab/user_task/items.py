@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, is_dataclass
 from itertools import islice
@@ -14,6 +13,7 @@ from tinsmith.lab.user_task.task import Items, Task
 from tinsmith.renderers.renderer import Message, Role
 from tinsmith.types.errors import DataError, TinsmithError
 from tinsmith.types.fingerprints import sha256_of
+from tinsmith.types.json_text import parse_json
 from tinsmith.types.seeds import derive
 
 MOST: Final = 200_000
@@ -169,9 +169,9 @@ def _lines(file: Path, what: str) -> list[Any]:
             if not line.strip():
                 continue
             try:
-                found.append(json.loads(line))
-            except (json.JSONDecodeError, UnicodeDecodeError) as error:
-                told = error.msg if isinstance(error, json.JSONDecodeError) else error.reason
+                found.append(parse_json(line))
+            except ValueError as error:
+                told = getattr(error, "msg", None) or getattr(error, "reason", None) or error
                 raise DataError(
                     f"{file.name}, line {number}: this is not JSON: {told}",
                     field=what,

@@ -18,6 +18,7 @@ from tinsmith.lab.results.gathering import Cause
 from tinsmith.lab.runs.files import ROLLOUTS
 from tinsmith.lab.runs.reader import json_lines
 from tinsmith.lab.runs.records import FailureRecord, Run, Split
+from tinsmith.types.json_text import UNREADABLE
 
 TASK: Final = "task.json"
 SECTIONS: Final = "sections.json"
@@ -183,6 +184,6 @@ def _read(file: Path, kind: type[S], notes: list[str]) -> S | None:
         return None
     try:
         return msgspec.json.decode(file.read_bytes(), type=kind)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except UNREADABLE as error:
         notes.append(f"{file.name} cannot be read: {error}.")
         return None

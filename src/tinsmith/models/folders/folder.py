@@ -23,6 +23,7 @@ from tinsmith.models.folders.stored import WEIGHTS, StoredTensor, check_shapes, 
 from tinsmith.models.in_turn import InTurn, RowsInTurn
 from tinsmith.models.mixtures.fused import fused_parts, unfused
 from tinsmith.models.names import EMBEDDING, HEAD, expected_tensors
+from tinsmith.types.disk import writing
 from tinsmith.types.errors import CheckpointError, ConfigError
 from tinsmith.types.fingerprints import tensors_sha256
 
@@ -108,7 +109,7 @@ def write_folder(
     shapes = {name: tuple(tensor.shape) for name, tensor in weights.items()}
     check_shapes(shapes, expected_tensors(config), source=str(path), files={})
     path.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix=f".{path.name}.", dir=path.parent) as staging:
+    with writing(path), tempfile.TemporaryDirectory(prefix=f".{path.name}.", dir=path.parent) as staging:
         whole = Path(staging) / "whole"
         whole.mkdir()
         text = json.dumps(values, indent=2, sort_keys=True) + "\n"

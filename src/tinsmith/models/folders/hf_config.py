@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import cast
 
-from tinsmith.models.config import DecoderConfig, Family, LinearScaling, Llama3Scaling
+from tinsmith.models.config import LARGEST, DecoderConfig, Family, LinearScaling, Llama3Scaling
 from tinsmith.models.folders.json_keys import Keys
 from tinsmith.models.mixtures.settings import mixture_values, parse_mixture, refuse_shared_experts
 from tinsmith.types.errors import ConfigError
@@ -35,6 +35,7 @@ _DEFAULT_QWEN3_HEAD_DIM = 128
 _DEFAULT_WINDOW = 4096
 _DEFAULT_MAX_WINDOW_LAYERS = 28
 
+_LAYER_TYPES = ("full_attention", "sliding_attention")
 _BIASED = (Family.LLAMA, Family.QWEN3, Family.QWEN3_MOE, Family.OLMOE)
 """Families whose config says whether attention has biases."""
 
@@ -125,10 +126,10 @@ def config_values(config: DecoderConfig, *, dtype: str) -> dict[str, object]:
 def _decoder(keys: Keys, generation: Keys) -> DecoderConfig:
     family = _family(keys)
     _refuse_other_functions(keys)
-    num_heads = keys.integer("num_attention_heads")
+    num_heads = keys.count("num_attention_heads", LARGEST["num_heads"])
     theta, scaling = _rope(keys)
     biased = family in _BIASED and keys.flag("attention_bias")
-    num_layers = keys.integer("num_hidden_layers")
+    num_layers = keys.count("num_hidden_layers", LARGEST["num_layers"])
     return DecoderConfig(
         family=family,
         vocab_size=keys.integer("vocab_size"),
@@ -170,7 +171,7 @@ def _refuse_other_functions(keys: Keys) -> None:
     if keys.values.get("hidden_act", "silu") != "silu":
         raise keys.error("this activation is not supported", "hidden_act", "silu")
     kinds = keys.values.get("layer_types")
-    if isinstance(kinds, list) and not set(kinds) <= {"full_attention", "sliding_attention"}:
+    if isinstance(kinds, list) and not all(kind in _LAYER_TYPES for kind in cast("list[object]", kinds)):
         raise keys.error("these layers are not supported", "layer_types", "full_attention, sliding_attention")
     if keys.values.get("quantization_config") is not None:
         raise keys.error(

@@ -27,6 +27,15 @@ class Keys:
         value = default if value is None else value
         if isinstance(value, bool) or not isinstance(value, int):
             raise self.error("a whole number is needed here", field, "an integer")
+        if abs(value) >= 1 << 63:
+            raise self.error("this number is too large", field, "64 bits")
+        return value
+
+    def count(self, field: str, most: int) -> int:
+        """A whole number from 1 to `most`."""
+        value = self.integer(field)
+        if not 1 <= value <= most:
+            raise self.error("this is out of proportion", field, f"1 to {most}")
         return value
 
     def number(self, field: str, default: float | None = None) -> float:
@@ -35,7 +44,10 @@ class Keys:
         value = default if value is None else value
         if isinstance(value, bool) or not isinstance(value, (int, float)):
             raise self.error("a number is needed here", field, "a number")
-        return float(value)
+        try:
+            return float(value)
+        except OverflowError:
+            raise self.error("this number is too large", field, "a float") from None
 
     def flag(self, field: str) -> bool:
         """A yes or no; no where the field is absent."""

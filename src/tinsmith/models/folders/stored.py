@@ -5,7 +5,6 @@ Reads headers only; values are `folder.py`'s to load.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -15,6 +14,7 @@ from typing import cast
 from safetensors import SafetensorError, safe_open
 
 from tinsmith.types.errors import CheckpointError, ConfigError, TinsmithError
+from tinsmith.types.json_text import read_json
 
 WEIGHTS = "model.safetensors"
 INDEX = "model.safetensors.index.json"
@@ -131,7 +131,7 @@ def check_shapes(
 def read_object(file: Path, error: type[TinsmithError]) -> dict[str, object]:
     """Return the JSON object in a file; what is none raises `error`."""
     try:
-        value = json.loads(file.read_text(encoding="utf-8"))
+        value = read_json(file)
     except (OSError, ValueError) as cause:
         raise error(f"{file}: cannot be read as JSON", field="file", value=str(cause)) from cause
     if not isinstance(value, dict):

@@ -20,6 +20,7 @@ from tinsmith.models.gguf.file import Value
 from tinsmith.models.gguf.layout import ARCHITECTURES, ROPE_FACTORS, file_places, interleaved, rotated_heads
 from tinsmith.models.names import ROUTER
 from tinsmith.models.rotary import inverse_frequencies
+from tinsmith.types.disk import writing
 from tinsmith.types.errors import CheckpointError, ConfigError
 
 
@@ -56,7 +57,7 @@ def write_gguf(
             "there is already something at this place", field="path", value=str(path), fix="name a new file"
         )
     path.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix=f".{path.name}.", dir=path.parent) as staging:
+    with writing(path), tempfile.TemporaryDirectory(prefix=f".{path.name}.", dir=path.parent) as staging:
         whole = Path(staging) / path.name
         writer = GGUFWriter(whole, _architecture(config))
         try:

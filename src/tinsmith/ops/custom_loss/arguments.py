@@ -16,6 +16,7 @@ from tinsmith.types.errors import InputError
 Number = int | float | bool
 Axes = tuple[int, ...]
 
+_INT64: Final = 1 << 63
 _REAL: Final = np.dtype(np.float64)
 _WHOLE: Final = np.dtype(np.int64)
 _TRUTH: Final = np.dtype(np.bool_)
@@ -51,7 +52,7 @@ def array(tape: Tape, value: object) -> Array:
     if isinstance(value, Array):
         return value
     if isinstance(value, (bool, int, float)):
-        return tape.constant(value)
+        return tape.constant(number(value))
     refuse(f"{shown(value)} is no tensor", "a tensor or a number")
 
 
@@ -83,6 +84,8 @@ def truths(value: object) -> NDArray[np.bool_]:
 
 def number(value: object) -> Number:
     """Return a Python number."""
+    if isinstance(value, int) and not -_INT64 <= value < _INT64:
+        refuse("a whole number is too large", "64 bits")
     if isinstance(value, (bool, int, float)):
         return value
     refuse(f"{shown(value)} is no number", "a number that is not a tensor")

@@ -21,6 +21,7 @@ from tinsmith.ops.custom_loss.arguments import (
 )
 from tinsmith.ops.custom_loss.elementwise import Operation
 from tinsmith.ops.custom_loss.encoded import Device, DType, MemoryFormat
+from tinsmith.ops.custom_loss.limits import MAX_ELEMENTS
 from tinsmith.ops.custom_loss.tape import Array, Tape
 
 _REAL = np.dtype(np.float64)
@@ -148,7 +149,7 @@ def arange(
     first, last, by = (number(0 if v is None and i == 0 else 1 if v is None else v) for i, v in enumerate(given))
     if not by > 0 or not np.isfinite(np.array([first, last, by], np.float64)).all():
         refuse("arange counts upwards between finite numbers", "step > 0")
-    count = max(0, int(np.ceil((last - first) / by)))
+    count = int(np.clip(np.ceil((last - first) / by), 0, MAX_ELEMENTS + 1))
     tape.room((count,))
     counted = tape.constant(first + np.arange(count) * by)
     return counted if dtype is None else converted(counted, kind(dtype), tape)

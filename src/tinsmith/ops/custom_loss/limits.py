@@ -21,17 +21,17 @@ MAX_TEXT: Final = 128
 MAX_DIMENSIONS: Final = 8
 MAX_ELEMENTS: Final = 1 << 22
 """Most elements of one value: 32 MiB."""
-MAX_DATUM_WORK: Final = 1 << 25
-"""Most elements of all values of one datum together; they are held until its gradient is computed."""
+MAX_DATUM_WORK: Final = 1 << 26
+"""Most elements that the operations of one datum's loss and gradient read and write."""
 MAX_CONSTANT_WORK: Final = 1 << 22
-"""Most elements of all values together that no input reaches, computed when a loss is made."""
+"""Most elements read and written for the values that no input reaches, computed when a loss is made."""
 MAX_REQUEST_WORK: Final = 1 << 29
-"""Most elements computed for all datums of a request."""
+"""Most elements read and written for all datums of a request."""
 
 
 @dataclass(slots=True)
 class Work:
-    """How many elements may still be computed for a request."""
+    """How many elements may still be read and written for a request."""
 
     left: int = MAX_REQUEST_WORK
 
@@ -47,5 +47,5 @@ def require_shape(shape: Sequence[int]) -> None:
             f"a value cannot have the shape {tuple(shape)[: MAX_DIMENSIONS + 1]}",
             allowed=f"at most {MAX_DIMENSIONS} dimensions, none negative",
         )
-    if math.prod(shape) > MAX_ELEMENTS:
+    if math.prod(max(size, 1) for size in shape) > MAX_ELEMENTS:  # a size of 0 does not make the others possible
         raise InputError(f"a value of shape {tuple(shape)} is too large", allowed=f"at most {MAX_ELEMENTS} elements")

@@ -203,3 +203,8 @@ METHODS: Mapping[str, Operation] = MappingProxyType(
     {name: operation for name, operation in _METHODS.items() if name != "logsigmoid"}
 )
 """What a call_method node may name."""
+
+UNREAD: frozenset[Operation] = frozenset(
+    {_getattr, creation.size, creation.dimensions, creation.numel, elementwise.is_floating_point, elementwise.clone}
+)
+"""Operations that read no element of their operands."""

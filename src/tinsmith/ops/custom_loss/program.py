@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, cast
+from typing import Any, Final, cast
 
 import numpy as np
 
@@ -17,12 +17,16 @@ from tinsmith.ops.custom_loss.arguments import shown
 from tinsmith.ops.custom_loss.encoded import Ref, Slice
 from tinsmith.ops.custom_loss.graph import Call, Graph, LossInput, SentNode, at, parse
 from tinsmith.ops.custom_loss.limits import MAX_CONSTANT_WORK, MAX_TEXT, Work
+from tinsmith.ops.custom_loss.operations import UNREAD
 from tinsmith.ops.custom_loss.tape import Array, Tape
 from tinsmith.ops.exact import fsum
 from tinsmith.ops.objectives.loss_formulas import LossInputs, LossValue
 from tinsmith.ops.objectives.loss_inputs import require_finite
 from tinsmith.types.datum import FloatArray
 from tinsmith.types.errors import InputError
+
+IMPOSSIBLE: Final = (ArithmeticError, IndexError, MemoryError, TypeError, ValueError)
+"""What numpy raises for arguments that no check of ours has refused."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -133,7 +137,12 @@ class CustomObjective:
             name: float(self._scalar(found[node], f"the metric {name}").value[()])
             for name, node in graph.metrics.items()
         }
-        grad = tape.gradient(loss, leaf) + 0.0  # -0.0 + 0.0 is +0.0
+        try:
+            grad = tape.gradient(loss, leaf) + 0.0  # -0.0 + 0.0 is +0.0
+        except InputError as error:
+            raise at(f"{graph.output}, its gradient", error) from None
+        except IMPOSSIBLE as error:
+            raise InputError(f"the gradient cannot be computed: {error}", field=graph.output) from None
         return LossValue(total=float(loss.value[()]) + 0.0, grad=grad.astype(np.float32), metrics=metrics)
 
     def _parameters(self, tape: Tape, logprobs: FloatArray, inputs: LossInputs) -> dict[str, object]:
@@ -162,6 +171,8 @@ class CustomObjective:
 
 def _computed(tape: Tape, call: Call, found: Mapping[str, object]) -> object:
     try:
+        if call.operation not in UNREAD:
+            tape.read(found[name] for name in call.reads)
         return call.operation(
             tape,
             *(_resolved(each, found) for each in call.args),
@@ -169,6 +180,8 @@ def _computed(tape: Tape, call: Call, found: Mapping[str, object]) -> object:
         )
     except InputError as error:
         raise at(call.place, error) from None
+    except IMPOSSIBLE as error:
+        raise InputError(f"this cannot be computed: {error}", field=call.place) from None
 
 
 def _resolved(argument: object, found: Mapping[str, object]) -> object:

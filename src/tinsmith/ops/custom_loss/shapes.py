@@ -141,7 +141,8 @@ def transposed(tape: Tape, /, input: object) -> Array:
 def flip(tape: Tape, /, input: object, *dims: object) -> Array:
     """The order along some dimensions reversed."""
     x = tensor(input)
-    over = tuple(axis(each, x.value.ndim) for each in sizes(dims))
+    named = sizes(dims)
+    over = axes(list(named), x.value.ndim) if named else ()
     if not x.shape:
         return x
     return tape.result(np.flip(x.value, over), (x, lambda grad: np.flip(grad, over)))

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from tinsmith.ops.exact import Float64Array, fsum
+from tinsmith.ops.exact import Float64Array, fsum, fsum_of
 
 
 def summed(values: Float64Array, axes: Sequence[int], *, keep: bool) -> Float64Array:
@@ -20,10 +20,12 @@ def summed(values: Float64Array, axes: Sequence[int], *, keep: bool) -> Float64A
     if not kept:
         return np.asarray(fsum(values)).reshape(shape)
     count = math.prod(values.shape[axis] for axis in axes)
+    if count == 0:
+        return np.zeros(shape)
     if count == 1:
         return values.reshape(shape)
     rows = values.transpose([*kept, *axes]).reshape(-1, count)
-    sums = rows[:, 0] + rows[:, 1] if count == 2 else np.array([fsum(row) for row in rows])
+    sums = rows[:, 0] + rows[:, 1] if count == 2 else np.array([fsum_of(row) for row in rows.tolist()])
     return sums.astype(np.float64).reshape(shape)
 
 

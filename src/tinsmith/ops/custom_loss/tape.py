@@ -6,7 +6,8 @@ summed with one rounding (`sums`). So the gradient's bits depend on nothing but 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import math
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -49,8 +50,9 @@ class Tape:
 
     work: Work
     limit: int = MAX_DATUM_WORK
-    """Most elements of all its values together."""
+    """Most elements that are read and written."""
     computed: int = 0
+    """Elements read and written so far."""
     links: list[tuple[tuple[Array, Back], ...]] = field(default_factory=list[tuple[tuple[Array, Back], ...]])
 
     def leaf(self, value: Float64Array) -> Array:
@@ -87,16 +89,29 @@ class Tape:
             InputError: it is too large, or too much was computed.
         """
         require_shape(shape)
-        self._charge(0)
+        self._require(math.prod(shape))
+
+    def read(self, operands: Iterable[object]) -> None:
+        """Count the elements of an operation's operands, before it is computed: a view of few has many.
+
+        Raises:
+            InputError: too much was computed.
+        """
+        self._charge(sum(each.value.size for each in operands if isinstance(each, Array)))
 
     def gradient(self, of: Array, to: Array) -> Float64Array:
-        """The derivative of a scalar with respect to a leaf, of the leaf's shape."""
+        """The derivative of a scalar with respect to a leaf, of the leaf's shape.
+
+        Raises:
+            InputError: too much would be computed.
+        """
         grads: dict[int, Float64Array] = {of.number: np.ones(of.shape)}
         for number in range(of.number, to.number, -1):
             grad = grads.pop(number, None)
             if grad is None:
                 continue
             for operand, back in self.links[number]:
+                self._charge(grad.size + operand.value.size)
                 part = summed_to(back(grad), operand.shape)
                 before = grads.get(operand.number)
                 grads[operand.number] = part if before is None else before + part
@@ -110,13 +125,16 @@ class Tape:
         return Array(held, len(self.links) - 1)
 
     def _charge(self, elements: int) -> None:
+        self._require(elements)
         self.computed += elements
         self.work.left -= elements
-        if self.computed > self.limit:
-            raise InputError("this loss computes too much", allowed=f"{self.limit} elements of all values together")
-        if self.work.left < 0:
+
+    def _require(self, elements: int) -> None:
+        if self.computed + elements > self.limit:
+            raise InputError("this loss computes too much", allowed=f"{self.limit} elements read and written in all")
+        if self.work.left < elements:
             raise InputError(
                 "this loss computes too much",
-                allowed=f"{MAX_REQUEST_WORK} elements of all values of a request's datums together",
+                allowed=f"{MAX_REQUEST_WORK} elements read and written for all datums of a request",
                 fix="send fewer datums a request; gradients add up until optim_step",
             )

@@ -23,6 +23,8 @@ _KINDS: Mapping[int, str] = MappingProxyType(
         413: "request_too_large",
         429: "rate_limit_error",
         500: "api_error",
+        503: "api_error",
+        507: "api_error",
     }
 )
 

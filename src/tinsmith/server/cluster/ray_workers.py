@@ -12,6 +12,7 @@ import time
 from collections import Counter, OrderedDict, deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -29,6 +30,10 @@ LOOK_SECONDS = 1.0
 """How often workers are looked after."""
 SILENT_SECONDS = 60.0
 """A worker that does not answer for so long is lost."""
+WATCH_SECONDS = 0.2
+"""How often it is asked whether Ray itself is alive."""
+RAY_SECONDS = 20.0
+"""A Ray that does not answer for so long is dead."""
 STARTS = 3
 """Workers that may be lost before they answered, one after another, before it is given up to start more."""
 KEPT_WEIGHTS = 16
@@ -83,6 +88,10 @@ class RayWorkers:
     dispatcher: Dispatcher = field(init=False)
     _started: dict[str, _Started] = field(default_factory=dict[str, _Started])
     _weights: OrderedDict[WeightsId, Any] = field(default_factory=OrderedDict[WeightsId, Any])
+    over: str | None = None
+    """Why there will be no worker any more."""
+    ray_is_dead: bool = False
+    """Nothing may be asked of Ray any more: it might never answer."""
     _expected: WorkerFacts | None = None
     """What the first worker said of itself, and every other must say too."""
     _count: int = 0
@@ -95,10 +104,14 @@ class RayWorkers:
     """There is something to look after at once."""
     _stopping: threading.Event = field(default_factory=threading.Event)
     _thread: threading.Thread = field(init=False)
+    _watcher: threading.Thread = field(init=False)
+    _answered_at: float = field(default_factory=time.monotonic)
+    """When Ray last answered, by a monotonic clock."""
 
     def __post_init__(self) -> None:
         self.dispatcher = Dispatcher(self)
         self._thread = threading.Thread(target=self._look_after, name="tinsmith-workers", daemon=True)
+        self._watcher = threading.Thread(target=self._watch, name="tinsmith-ray", daemon=True)
 
     def start(self) -> WorkerFacts:
         """Start the workers; return what the first to answer says of itself.
@@ -107,6 +120,7 @@ class RayWorkers:
             TinsmithError: they cannot be started; the reason is a worker's.
         """
         self._thread.start()
+        self._watcher.start()
         return self._first.result()
 
     def send(self, worker: str, work: Work, weights: Shipped | None) -> None:
@@ -114,28 +128,39 @@ class RayWorkers:
         known = self._started.get(worker)
         if known is None:
             return  # its loss is already told
-        refs = [] if weights is None else [self._reference(weights)]
-        answer: Future[Outcome] = known.driver.actor.carry_out.remote(work, refs).future()
+        try:
+            refs = [] if weights is None else [self._reference(weights)]
+            answer: Future[Outcome] = known.driver.actor.carry_out.remote(work, refs).future()
+        except ray_failures() as error:
+            self._lose(known, _said(error))
+            return
         answer.add_done_callback(lambda done: self._answered(known, work.id, done))
 
     def drop(self, worker: str, work_id: str) -> None:
         """Tell a worker that nobody waits for a work any more."""
-        known = self._started.get(worker)
-        if known is not None:
-            known.driver.actor.drop.remote(work_id)
+        self._tell(worker, lambda actor: actor.drop.remote(work_id))
 
     def forget(self, worker: str, weights: WeightsId) -> None:
         """Tell a worker to drop weights; Ray's store has no use for them either."""
         self._weights.pop(weights, None)
-        known = self._started.get(worker)
-        if known is not None:
-            known.driver.actor.forget.remote(weights)
+        self._tell(worker, lambda actor: actor.forget.remote(weights))
 
     def tidy(self, worker: str) -> None:
         """Tell a worker to give back memory that it has free."""
+        self._tell(worker, lambda actor: actor.tidy.remote())
+
+    def _tell(self, worker: str, call: Callable[[Any], object]) -> None:
         known = self._started.get(worker)
         if known is not None:
-            known.driver.actor.tidy.remote()
+            with suppress(*ray_failures()):  # of a worker that is being lost
+                call(known.driver.actor)
+
+    @property
+    def unready(self) -> str | None:
+        """Why nothing can be computed just now; None: something can."""
+        if self.over is None and not any(each.joined for each in tuple(self._started.values())):
+            return "no worker is there; a new one is being started"
+        return self.over
 
     @property
     def memory(self) -> dict[str, int]:
@@ -146,7 +171,11 @@ class RayWorkers:
         """End all workers, and what Ray has started."""
         self._stopping.set()
         self._awake.set()
+        if self.ray_is_dead:
+            self.cluster.abandon()  # a thread that waits for a dead Ray never ends
+            return
         self._thread.join()
+        self._watcher.join()
         self.dispatcher.close()
         self.cluster.close()
 
@@ -183,17 +212,45 @@ class RayWorkers:
             self.dispatcher.answered(known.name, work_id, Refused(error=failed))
 
     def _look_after(self) -> None:
-        from ray.exceptions import RayError
-
         while not self._stopping.is_set():
             self._awake.clear()
             try:
                 self._kill_doomed()
                 self._start_missing()
                 self._ping()
-            except (RayError, RuntimeError, ValueError, OSError):  # what Ray raises where it is going away
+                self._answered_at = time.monotonic()
+            except ray_failures():
                 logger.exception("looking after workers failed")
             self._awake.wait(LOOK_SECONDS)
+
+    def _watch(self) -> None:
+        """See whether Ray itself is alive. Asks it nothing: its answers may never come."""
+        looked = time.monotonic()
+        while not self._stopping.wait(WATCH_SECONDS):
+            before, looked = looked, time.monotonic()
+            if looked - before > RAY_SECONDS / 4:
+                self._answered_at = looked  # this process itself was stopped meanwhile
+            why = self.cluster.ended()
+            if why is None and looked - self._answered_at > RAY_SECONDS:
+                why = f"Ray did not answer for {RAY_SECONDS:.0f} s"
+            if why is not None:
+                self.ray_is_dead = True
+                self._end(why)
+                return
+
+    def _end(self, why: str) -> None:
+        """Give all workers and works up: no answer comes, and no worker starts."""
+        with self._lock:
+            if self.over is not None or self._stopping.is_set():
+                return
+            self.over = why
+        for name in tuple(self._started):
+            self._started.pop(name, None)
+            self.dispatcher.lost(name, why, blame=False)
+        self.dispatcher.give_up(why)
+        if not self._first.done():
+            self._first.set_exception(BackendError(why))
+        self.gone(why)
 
     def _start_missing(self) -> None:
         nodes = [node for node in self.cluster.nodes() if node.cores > 0]
@@ -275,6 +332,10 @@ class RayWorkers:
         self._tell_if_none(_said(error))
 
     def _lose(self, known: _Started, cause: str) -> None:
+        ended = self.cluster.ended()
+        if ended is not None:  # the worker is not to blame
+            self.ray_is_dead = True
+            self._end(ended)
         if self._started.pop(known.name, None) is None or self._stopping.is_set():
             return
         self._doom(known)
@@ -287,9 +348,7 @@ class RayWorkers:
         """Give up where none is left and starting others has failed again and again."""
         if self._failed < STARTS or any(each.joined for each in self._started.values()):
             return
-        why = f"no worker is left, and none could be started: {cause}"
-        self.dispatcher.give_up(why)
-        self.gone(why)
+        self._end(f"no worker is left, and none could be started: {cause}")
 
     def _ping(self) -> None:
         for known in tuple(self._started.values()):
@@ -325,6 +384,13 @@ class RayWorkers:
         while self._doomed:
             for process in self._doomed.popleft().processes:
                 ray.kill(process.actor)
+
+
+def ray_failures() -> tuple[type[Exception], ...]:
+    """Return what Ray raises where it is going away."""
+    from ray.exceptions import RayError
+
+    return (RayError, RuntimeError, ValueError, OSError)
 
 
 def _said(error: BaseException) -> str:

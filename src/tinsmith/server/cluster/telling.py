@@ -42,6 +42,8 @@ class WorkersTold:
                 }
                 for each in dispatcher.workers
             ],
+            "wanted": self.workers.wanted or None,
+            "unready": self.workers.unready,
             "retries": dispatcher.num_retries,
             "waiting": dispatcher.num_waiting,
             "tokens_per_second": self._rate(),
@@ -60,6 +62,8 @@ class WorkersTold:
         done = {each.name: each.done for each in alive}
         memory = self.workers.memory
         yield Metric("tinsmith_workers", gauge, "Workers alive.", [({}, float(len(alive)))])
+        ready = float(self.workers.unready is None)
+        yield Metric("tinsmith_ready", gauge, "1 if requests can be computed, as healthz says.", [({}, ready)])
         yield Metric(
             "tinsmith_worker_works_under_way",
             gauge,

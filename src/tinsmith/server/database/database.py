@@ -15,6 +15,7 @@ from enum import Enum
 from pathlib import Path
 
 from tinsmith.server.database.schema import prepare, refusal
+from tinsmith.types.disk import writing
 from tinsmith.types.errors import InputError
 
 Storable = str | bytes | int | float | None
@@ -41,12 +42,15 @@ class Database:
 
         Raises:
             ConfigError: as `schema.prepare`.
+            DiskFullError: there is no room for it.
         """
+        self._file = file
         self._writing = threading.RLock()
         self._reading = threading.Lock()
         self._writer = _connect(file)
         try:
-            prepare(self._writer, file)
+            with writing(file):
+                prepare(self._writer, file)
         except BaseException:
             self._writer.close()
             raise
@@ -61,15 +65,19 @@ class Database:
             if self._writer.in_transaction:
                 yield
                 return
-            self._writer.execute(f"PRAGMA synchronous = {durability.value}")
-            self._writer.execute("BEGIN IMMEDIATE")
-            try:
-                yield
-                self._writer.execute("COMMIT")
-            except BaseException:
-                if self._writer.in_transaction:
-                    self._writer.execute("ROLLBACK")
-                raise
+            with writing(self._file):
+                yield from self._transact(durability)
+
+    def _transact(self, durability: Durability) -> Generator[None, None, None]:
+        self._writer.execute(f"PRAGMA synchronous = {durability.value}")
+        self._writer.execute("BEGIN IMMEDIATE")
+        try:
+            yield
+            self._writer.execute("COMMIT")
+        except BaseException:
+            if self._writer.in_transaction:
+                self._writer.execute("ROLLBACK")
+            raise
 
     def execute(self, sql: str, *values: Storable) -> list[sqlite3.Row]:
         """Run a statement of the transaction that the caller is in; return its rows."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 import sqlite3
 from pathlib import Path
 
+from tinsmith.types.disk import is_full
 from tinsmith.types.errors import ConfigError
 
 VERSION = 3
@@ -130,6 +131,8 @@ def prepare(connection: sqlite3.Connection, file: Path) -> None:
             connection.execute("COMMIT")
         _upgrade(connection)
     except sqlite3.DatabaseError as error:
+        if is_full(error):
+            raise
         raise refusal(file, str(error), "a file that tinsmith wrote") from error
 
 

@@ -17,12 +17,14 @@ from types import TracebackType
 
 from tinsmith.server.database.checkpoint_rows import CheckpointRows
 from tinsmith.server.database.database import Database
+from tinsmith.server.database.private import FILE, private_file, private_folder
 from tinsmith.server.database.request_rows import RequestRows
 from tinsmith.server.database.run_rows import RunRows
 from tinsmith.server.database.session_rows import SessionRows
 from tinsmith.types.errors import ConfigError
 
-FILE = "tinsmith.sqlite3"
+BESIDE = ("-wal", "-shm")
+"""Files that SQLite keeps beside it, with its mode."""
 
 
 class Store(SessionRows, RunRows, RequestRows, CheckpointRows):
@@ -39,7 +41,9 @@ class Store(SessionRows, RunRows, RequestRows, CheckpointRows):
             ConfigError: the folder cannot be made, or holds the state of a newer version.
         """
         try:
-            state.mkdir(parents=True, exist_ok=True)
+            private_folder(state)
+            for suffix in ("", *(each for each in BESIDE if (state / f"{FILE}{each}").exists())):
+                private_file(state / f"{FILE}{suffix}")
         except OSError as error:
             raise ConfigError(
                 "the server's state cannot be kept here",

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from tinsmith.server.access.limits import BusyError
 from tinsmith.server.draws import Drawn, Scored
 from tinsmith.server.openai.text import Choice, Grown, ModelText
-from tinsmith.types.errors import BackendError, TinsmithError
+from tinsmith.types.errors import BackendError, DiskFullError, TinsmithError, UnavailableError
 from tinsmith.types.sampling import StopReason
 
 Json = dict[str, object]
@@ -46,6 +46,10 @@ def refusal(error: TinsmithError | ModelNotFoundError) -> tuple[Json, int]:
     if isinstance(error, BusyError):
         kind, code = "rate_limit_error", "rate_limit_exceeded"
         return error_body(str(error), kind=kind, param=error.field, code=code), 429
+    if isinstance(error, UnavailableError):
+        return error_body(str(error), kind="server_error", param=None, code=None), 503
+    if isinstance(error, DiskFullError):
+        return error_body(str(error), kind="server_error", param=None, code=None), 507
     if isinstance(error, BackendError):
         return error_body(str(error), kind="server_error", param=None, code=None), 500
     param = (error.field or "").removeprefix("sampling_params.") or None

@@ -18,6 +18,7 @@ from tinsmith.studies.rubrics.quality.settings import NAME, QUESTION
 from tinsmith.studies.rubrics.quality.story import quality_story
 from tinsmith.types.errors import ConfigError
 from tinsmith.types.fingerprints import file_sha256, sha256_of
+from tinsmith.types.json_text import parse_json
 from tinsmith.types.source import source_sha256
 from tinsmith.types.version import VERSION
 
@@ -141,7 +142,7 @@ def _write(path: Path, content: str) -> None:
 
 def _name_in(config: Path) -> object:
     try:
-        value: object = json.loads(config.read_bytes())
+        value = parse_json(config.read_bytes())
     except (OSError, ValueError):
         return None
     return cast("dict[str, object]", value).get("name") if isinstance(value, dict) else None

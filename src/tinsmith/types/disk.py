@@ -1,0 +1,58 @@
+"""A full disk, told as one whichever library met it: Python, SQLite, safetensors, polars and numpy each say it anew."""
+
+from __future__ import annotations
+
+import errno
+import re
+import sqlite3
+from pathlib import Path
+from types import TracebackType
+from typing import Final
+
+from tinsmith.types.errors import DiskFullError
+
+_FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+_SQLITE: Final = frozenset({"SQLITE_FULL", "SQLITE_IOERR_WRITE", "SQLITE_IOERR_TRUNCATE", "SQLITE_IOERR_SHMSIZE"})
+_NUMBERS: Final = "|".join(map(str, sorted(_FULL)))
+_TEXT: Final = re.compile(
+    rf"no space left|file too large|disk quota exceeded|os error ({_NUMBERS})\b|requested and \d+ written",
+    re.IGNORECASE,
+)
+"""Of libraries whose errors have no number: Rust's safetensors and polars, and numpy's tofile."""
+
+
+def is_full(error: BaseException) -> bool:
+    """Return True if an error says that there is no room for what is written: disk, quota, or largest file."""
+    if isinstance(error, OSError) and error.errno is not None:
+        return error.errno in _FULL
+    if isinstance(error, sqlite3.Error):
+        return getattr(error, "sqlite_errorname", "") in _SQLITE
+    return _TEXT.search(str(error)) is not None
+
+
+def disk_full(error: BaseException, target: object = None) -> DiskFullError:
+    """Return such an error as ours; `target` is what was written, unless the error says it."""
+    named = target if target is not None else getattr(error, "filename", None) or "a file"
+    said = next(iter(str(error).splitlines()), type(error).__name__)
+    return DiskFullError(
+        f"could not write {named}: no space left ({said[:160]})",
+        fix="make room, then do the same again: what was saved before is whole",
+    )
+
+
+class writing:
+    """Within this a full disk is a DiskFullError that names `target`."""
+
+    def __init__(self, target: Path) -> None:
+        """Name what is written."""
+        self._target = target
+
+    def __enter__(self) -> None:
+        """Begin."""
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Tell a full disk as one."""
+        if error is not None and not isinstance(error, DiskFullError) and is_full(error):
+            raise disk_full(error, self._target) from error

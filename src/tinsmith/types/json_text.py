@@ -1,0 +1,66 @@
+"""JSON that somebody else wrote: read with a bound on its size and its depth, or refused with a ValueError."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final, cast
+
+MAX_DEPTH: Final = 64
+"""Deeper values would end what reads them later, which walks them by recursion."""
+UNREADABLE: Final = (ValueError, RecursionError)
+"""What readers of JSON raise, msgspec's too: its errors are ValueErrors, and deep nesting ends its recursion."""
+LARGEST: Final = 256 << 20
+"""Bytes of a file that is read whole."""
+
+
+def parse_json(text: str | bytes, *, parse_float: Callable[[str], Any] | None = None) -> object:
+    """Return the value that a JSON text holds.
+
+    Raises:
+        ValueError: it is no JSON, holds a number of too many digits, or is nested too deeply.
+    """
+    try:
+        value: object = json.loads(text, parse_float=parse_float)
+    except RecursionError:
+        raise ValueError(_TOO_DEEP) from None
+    if _depth_exceeds(value, MAX_DEPTH):
+        raise ValueError(_TOO_DEEP)
+    return value
+
+
+def read_json(file: Path, *, parse_float: Callable[[str], Any] | None = None) -> object:
+    """Return the value that a file holds, in UTF-8.
+
+    Raises:
+        OSError: it cannot be read.
+        ValueError: as `parse_json`, or the file is too large.
+    """
+    size = file.stat().st_size
+    if size > LARGEST:
+        raise ValueError(f"the file has {size} bytes; at most {LARGEST} are read")
+    return parse_json(file.read_text(encoding="utf-8"), parse_float=parse_float)
+
+
+_TOO_DEEP: Final = f"it is nested more than {MAX_DEPTH} levels deep"
+
+
+def _depth_exceeds(value: object, most: int) -> bool:
+    level = [value]
+    for _ in range(most):
+        level = [member for each in level for member in _members(each)]
+        if not level:
+            return False
+    return True
+
+
+def _members(value: object) -> Sequence[object]:
+    """Return the lists and objects that a value holds directly."""
+    if isinstance(value, dict):
+        held = list(cast("Mapping[str, object]", value).values())
+    elif isinstance(value, list):
+        held = cast("list[object]", value)
+    else:
+        return ()
+    return [each for each in held if isinstance(each, (dict, list))]
