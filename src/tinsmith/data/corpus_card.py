@@ -31,6 +31,8 @@ DROPPED = (
     "dates_outside_year",  # the paper is kept, its date is not
     "bad_dates",  # the paper is kept, its date is not
     "bad_abstracts",  # the paper is kept, its abstract is not
+    "bad_references",  # entries of reference lists that are no ids
+    "bad_values",  # the paper is kept, a count, a score or a text is not
     "bad_files",  # the rest of a damaged file
 )
 """Counters that every card has, at 0 where nothing was dropped."""

@@ -21,6 +21,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from tinsmith.data.corpus_card import DROPPED, MISSING, CorpusCard, SourceDescription, write_card
+from tinsmith.data.edge_check import EdgeCheck
 from tinsmith.data.edge_table import EdgeTable
 from tinsmith.data.paper import Paper
 from tinsmith.data.paper_table import PaperTable
@@ -69,6 +70,7 @@ class CorpusWriter:
         self._strict = strict
         self._progress = progress or Silent()
         self._cut: float | None = None
+        self._check: EdgeCheck | None = None
         self._when_done: list[Callable[[], None]] = []
         self._dropped: Counter[str] = Counter(dict.fromkeys(DROPPED, 0))
 
@@ -155,6 +157,19 @@ class CorpusWriter:
         """Add to one of the card's `dropped` counters."""
         self._dropped[name] += n
 
+    @property
+    def dropped(self) -> Counter[str]:
+        """The card's `dropped` counters as they stand."""
+        return self._dropped.copy()
+
+    def settle(self) -> None:
+        """Count what was dropped of the papers that came so far."""
+        self._spill.settle()
+
+    def expect_edges(self, table: str, *, by_name: bool, checked: bool) -> None:
+        """Check, once all has come, the edges between ids against the papers (`EdgeCheck`)."""
+        self._check = EdgeCheck(table, by_name) if checked else None
+
     def recommend(self, cut: float) -> None:
         """Set the card's `thresholds`: the |CD| cut that a synthetic preset is tuned for."""
         self._cut = cut
@@ -170,7 +185,7 @@ class CorpusWriter:
         self._dropped.update(order.dropped)
         if not order.keys.height:
             raise self._nothing()
-        edges = EdgeTable(self._spill, order, drop_forward=self._drop_forward)
+        edges = EdgeTable(self._spill, order, drop_forward=self._drop_forward, check=self._check)
         self._progress.begin("edges", edges.steps)
         edges.write(self._parts / EDGES, self._progress.advance)
         self._dropped.update(edges.dropped)
