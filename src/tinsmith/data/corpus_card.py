@@ -69,6 +69,10 @@ class CorpusCard(msgspec.Struct, frozen=True, kw_only=True):
     dropped: dict[str, int]
     years: dict[int, int]
     """Papers per year."""
+    last_year: int
+    """Up to it the corpus reaches, and windows are closed (`data/last_year.py`)."""
+    later_papers: int
+    """Papers dated after it."""
     missing: dict[str, int]
     """Papers without a title, abstract, ..."""
     source: SourceDescription
@@ -120,6 +124,7 @@ def summary(card: CorpusCard) -> Mapping[str, str]:
         "edges": f"{card.edges:,}",
         "years": f"{years[0]} to {years[-1]}" if years else "none",
         "forward edges": f"{card.forward_edges:,}",
+        **({f"papers after {card.last_year}, its end": f"{card.later_papers:,}"} if card.later_papers else {}),
         "quarantined lines": f"{card.quarantined:,}",
     }
     rows |= {

@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 from tinsmith.data.corpus_card import DROPPED, MISSING, CorpusCard, SourceDescription, write_card
 from tinsmith.data.edge_check import EdgeCheck
 from tinsmith.data.edge_table import EdgeTable
+from tinsmith.data.last_year import last_year
 from tinsmith.data.paper import Paper
 from tinsmith.data.paper_table import PaperTable
 from tinsmith.data.progress import Progress, Silent
@@ -192,14 +193,17 @@ class CorpusWriter:
         papers = PaperTable(self._spill, order)
         self._progress.begin("papers", papers.steps)
         papers.write(self._parts / PAPERS, self._progress.advance)
-        years = order.keys.group_by("year").len().sort("year")
+        years = dict(order.keys.group_by("year").len().sort("year").iter_rows())
+        end = last_year(years, order.changed)
         card = CorpusCard(
             papers=order.keys.height,
             edges=edges.edges,
             forward_edges=edges.forward,
             quarantined=self._quarantine.count,
             dropped=dict(self._dropped),
-            years=dict(years.iter_rows()),
+            years=years,
+            last_year=end,
+            later_papers=sum(count for year, count in years.items() if year > end),
             missing={name: papers.missing[name] for name in MISSING},
             source=self._source,
             thresholds=self._cut,

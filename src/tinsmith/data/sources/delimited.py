@@ -1,8 +1,8 @@
 """Reads delimited text as frames of strings; lines with another number of fields are set aside.
 
 The first line decides: its separator is the first of tab, semicolon, comma, bar and space that is in it. Between
-commas, semicolons and bars fields may be quoted; between tabs they are, where all fields of the first line are. Otherwise
-nothing is guessed: a field is what stands between two separators, an empty one is null.
+commas, semicolons and bars fields may be quoted; between tabs they are, where all fields of the first line are.
+Otherwise nothing is guessed: a field is what stands between two separators, an empty one is null.
 """
 
 from __future__ import annotations
