@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import csv
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -65,8 +66,10 @@ def read_layout(path: Path, name: str, comments: tuple[bytes, ...] = ()) -> Layo
             separator = next((one for one in _SEPARATORS if one in line), "\t")
             fields = line.split(separator)
             quoted = separator not in _NEVER_QUOTED or all(map(_is_quoted, fields))
-            first = tuple(next(csv.reader([line], delimiter=separator)) if quoted else fields)
-            return Layout(separator, quoted, first, number, said)
+            if quoted:
+                with suppress(csv.Error, StopIteration):
+                    fields = next(csv.reader([line], delimiter=separator))
+            return Layout(separator, quoted, tuple(fields), number, said)
     return Layout("\t", False, (), 0, said)
 
 

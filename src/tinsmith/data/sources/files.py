@@ -20,6 +20,7 @@ from tinsmith.data.sources.delimited import Delimited, Rows, read_layout
 from tinsmith.data.sources.edge_columns import EdgeColumns, edge_columns
 from tinsmith.data.sources.journal import journal_name
 from tinsmith.data.sources.json_blocks import read_json_blocks
+from tinsmith.data.sources.json_text import decoded, plain
 from tinsmith.data.sources.kinds import Malformed, as_count, as_date, as_id, as_text, as_texts, as_year
 from tinsmith.data.sources.lines import Block
 
@@ -129,13 +130,9 @@ def _paper(line: bytes, lost: list[str] | None = None) -> Paper:
     """
     lost = [] if lost is None else lost
     try:
-        record = _DECODER.decode(line)
+        record = decoded(_DECODER, line)
     except msgspec.ValidationError:
         record = _mended(line, lost)
-    except RecursionError:
-        raise Malformed("nested too deeply") from None
-    except msgspec.DecodeError as error:
-        raise Malformed(str(error)) from None
     date, year = None, as_year(record.year)
     if record.date:
         try:
@@ -166,15 +163,10 @@ def _paper(line: bytes, lost: list[str] | None = None) -> Paper:
 
 def _mended(line: bytes, lost: list[str]) -> _Line:
     """Read a record whose values have other types."""
-    try:
-        plain = msgspec.json.decode(line)
-    except RecursionError:
-        raise Malformed("nested too deeply") from None
-    except msgspec.DecodeError as error:
-        raise Malformed(str(error)) from None
-    if not isinstance(plain, dict):
+    values = plain(line)
+    if not isinstance(values, dict):
         raise Malformed("not a JSON object")
-    record = cast("Mapping[str, object]", plain)
+    record = cast("Mapping[str, object]", values)
     year = as_year(record.get("year"))
     found = _Line(id=as_id(record.get("id")), year=year)
     try:

@@ -19,7 +19,7 @@ from tinsmith.data.sources.streams import Damage, text_chunks
 
 _PEEK = 1 << 16
 _MERGED = 1 << 20
-_QUOTE, _SLASH, _COMMA = 0x22, 0x5C, 0x2C
+_QUOTE, _SLASH, _COMMA, _LINE = 0x22, 0x5C, 0x2C, 0x0A
 _OPEN, _CLOSE = 0x7B, 0x7D  # braces; brackets are 0x20 below
 _ESCAPED = re.compile(rb"\\.", re.DOTALL)
 
@@ -50,13 +50,13 @@ def read_json_blocks(path: Path, name: str) -> Iterator[Block]:
 
 
 def is_json(text: bytes) -> bool:
-    """Return True for one whole JSON value; for one that is nested too deeply, too, for it has an end."""
+    """Return True for one whole JSON value; for one that cannot be read to its end, too."""
     try:
         msgspec.json.decode(text)
     except msgspec.DecodeError:
         return False
-    except RecursionError:
-        return True
+    except (RecursionError, UnicodeDecodeError):
+        pass
     return True
 
 
@@ -110,13 +110,17 @@ class _Cutter:
             Damage: brackets do not match, or a value is too long.
         """
         start = 0
-        for cut, skipped in self._cuts(chunk):
+        # A quotation mark that is missing turns texts inside out; a line feed in one is the first sign of it.
+        cuts, is_whole = self._cuts(chunk)
+        for cut, skipped in cuts:
             self._pieces.append(chunk[start:cut])
             start = cut + skipped
             if value := self._taken():
                 yield value
         self._pieces.append(chunk[start:])
         self._size += len(chunk) - start
+        if not is_whole:
+            raise Damage("a text goes over the end of a line: a quotation mark is missing")
         if self._size > MAX_LINE:
             raise Damage("a record has no end")
 
@@ -139,8 +143,8 @@ class _Cutter:
         self._size = 0
         return value
 
-    def _cuts(self, chunk: bytes) -> Iterator[tuple[int, int]]:
-        """Yield where values end, and how many characters between them belong to none."""
+    def _cuts(self, chunk: bytes) -> tuple[list[tuple[int, int]], bool]:
+        """Return where values end, and how many characters there belong to none; and False if a text is broken."""
         content = np.frombuffer(chunk, dtype=np.uint8)
         quotes = content == _QUOTE
         if self._escaped:
@@ -153,6 +157,8 @@ class _Cutter:
         inside = (np.cumsum(quotes, dtype=np.int32) + self._in_text) & 1
         self._in_text = int(inside[-1])
         outside = inside == 0
+        broken = np.flatnonzero((content == _LINE) & ~outside)
+        end = int(broken[0]) if len(broken) else len(chunk)
         folded = content | 0x20
         steps = np.where(folded == _OPEN, 1, np.where(folded == _CLOSE, -1, 0)).astype(np.int8)
         steps[~outside] = 0
@@ -164,11 +170,9 @@ class _Cutter:
             raise Damage("a bracket closes that was not opened")
         closed = (steps[places] < 0) & (depths == 0)
         if not self._in_array:
-            for place in places[closed].tolist():
-                yield place + 1, 0
-            return
+            return [(place + 1, 0) for place in places[closed].tolist() if place < end], not len(broken)
         opened = (steps[places] > 0) & (depths == 1)
         commas = np.flatnonzero((content == _COMMA) & outside)
         at = np.concatenate(([before], depths))[np.searchsorted(places, commas)]
-        for place in np.sort(np.concatenate([places[opened | closed], commas[at == 1]])).tolist():
-            yield place, 1
+        cuts = np.sort(np.concatenate([places[opened | closed], commas[at == 1]]))
+        return [(place, 1) for place in cuts.tolist() if place < end], not len(broken)

@@ -20,6 +20,7 @@ import msgspec
 
 from tinsmith.data.losses import too_many
 from tinsmith.data.progress import Progress
+from tinsmith.data.sources.json_text import NOT_JSON
 from tinsmith.data.sources.lines import MAX_LINE
 from tinsmith.data.sources.openalex.answers import PATIENCE, Meaning, meaning, seconds_to_wait
 from tinsmith.types.errors import ConfigError, DataError
@@ -163,7 +164,7 @@ class Download:
             return _Resume(query=asked)
         try:
             state = msgspec.json.decode(content, type=_Resume)
-        except (msgspec.DecodeError, RecursionError):
+        except NOT_JSON:
             raise DataError(f"{self.folder / _RESUME} is damaged", fix=self._begin_again()) from None
         if state.query != asked:
             raise DataError(
@@ -177,7 +178,7 @@ class Download:
     def _page(self, content: bytes, state: _Resume) -> _Page:
         try:
             return msgspec.json.decode(content, type=_Page)
-        except (msgspec.DecodeError, RecursionError) as error:
+        except NOT_JSON as error:
             raise self._stop(state, f"page {state.pages + 1} is no list of works: {error}") from None
 
     def _fetch(self, client: httpx.Client, state: _Resume) -> bytes:

@@ -21,6 +21,7 @@ from tinsmith.data.paper import Paper
 from tinsmith.data.progress import Progress
 from tinsmith.data.sources.complaints import Complaints
 from tinsmith.data.sources.json_blocks import read_json_blocks
+from tinsmith.data.sources.json_text import decoded
 from tinsmith.data.sources.kinds import Malformed
 from tinsmith.data.sources.lines import Block
 from tinsmith.data.sources.names import suggested
@@ -50,6 +51,9 @@ class _Document(msgspec.Struct):
 
     results: list[msgspec.Raw] | None = None
     id: object = msgspec.UNSET
+
+
+_DOCUMENT = msgspec.json.Decoder(_Document)
 
 
 @dataclass(slots=True)
@@ -217,8 +221,8 @@ def _page(record: _Record) -> list[msgspec.Raw] | None:
     if isinstance(record, dict):
         return None
     try:
-        document = msgspec.json.decode(record, type=_Document)
-    except msgspec.DecodeError as error:
+        document = decoded(_DOCUMENT, record)
+    except msgspec.ValidationError as error:
         raise Malformed(str(error)) from None
     if document.results is None and document.id is msgspec.UNSET:
         raise Malformed("neither a page of works nor a work")

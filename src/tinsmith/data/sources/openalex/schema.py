@@ -10,6 +10,7 @@ from typing import Annotated, TypeVar, cast
 
 import msgspec
 
+from tinsmith.data.sources.json_text import NOT_JSON, decoded, plain
 from tinsmith.data.sources.kinds import Malformed
 from tinsmith.data.sources.openalex.mending import mended
 
@@ -98,7 +99,7 @@ def read_lines(lines: bytes | memoryview, kind: type[Kind]) -> list[Kind] | None
     decoder = _WORK if kind is Work else _NODE
     try:
         return cast("list[Kind]", decoder.decode_lines(lines))
-    except (msgspec.DecodeError, RecursionError):
+    except NOT_JSON:
         return None
 
 
@@ -110,10 +111,10 @@ def from_plain(record: object, kind: type[Kind], lost: list[str]) -> Kind:
     """
     if not isinstance(record, dict):
         raise Malformed("not a JSON object")
-    plain = mended(cast("dict[str, object]", record), lost)
-    abstract = plain.pop("abstract_inverted_index", None)
+    values = mended(cast("dict[str, object]", record), lost)
+    abstract = values.pop("abstract_inverted_index", None)
     try:
-        node = msgspec.convert(plain, kind)
+        node = msgspec.convert(values, kind)
     except msgspec.ValidationError as error:
         raise Malformed(str(error)) from None
     if isinstance(node, Work):
@@ -124,17 +125,6 @@ def from_plain(record: object, kind: type[Kind], lost: list[str]) -> Kind:
 
 def _read(line: bytes | msgspec.Raw, decoder: msgspec.json.Decoder[Kind], kind: type[Kind], lost: list[str]) -> Kind:
     try:
-        return decoder.decode(line)
-    except msgspec.ValidationError:
-        pass
-    except msgspec.DecodeError as error:
-        raise Malformed(str(error)) from None
-    except RecursionError:
-        raise Malformed("nested too deeply") from None
-    try:
-        record = msgspec.json.decode(line)
-    except msgspec.DecodeError as error:  # the typed decoder had stopped before it
-        raise Malformed(str(error)) from None
-    except RecursionError:
-        raise Malformed("nested too deeply") from None
-    return from_plain(record, kind, lost)
+        return decoded(decoder, line)
+    except msgspec.ValidationError:  # it stopped there: what follows need not be JSON
+        return from_plain(plain(line), kind, lost)
