@@ -165,7 +165,8 @@ def _with_parts(frame: pl.DataFrame, both: pl.Series) -> pl.DataFrame:
     parts = text.select(pl.col("both").str.extract_groups(_SENTENCE)).unnest("both")
     whole = text.select(pl.when(pl.col("both") != "").then(pl.col("both"))).to_series()
     return frame.with_columns(
-        title=pl.coalesce("title", parts["title"], whole), abstract=pl.coalesce("abstract", parts["abstract"])
+        title=pl.coalesce("title", parts["title"].str.strip_chars_end(), whole),
+        abstract=pl.coalesce("abstract", parts["abstract"]),
     )
 
 
