@@ -84,4 +84,4 @@ class EdgeCheck:
 def _folded(ids: pl.Series) -> pl.Series:
     """Return what is the same for an id with or without an address, a W, zeros before it, or a fraction."""
     bare = ids.str.to_lowercase().str.strip_chars(" \"'").str.replace(r"^https?://[^/]+/", "")
-    return bare.str.replace(r"^[a-z]?0*(\d)", "$1").str.replace(r"\.0+$", "")
+    return bare.str.replace(r"^w?0*(\d)", "$1").str.replace(r"\.0+$", "")
