@@ -25,8 +25,8 @@ ApiKeyEnv = Annotated[
 Keep = Annotated[str | None, typer.Option(metavar="LIST", help="openalex, sciscinet: of retracted,paratext,xpac.")]
 GraphOnly = Annotated[bool | None, typer.Option("--graph-only", help="openalex: no texts; several times as fast.")]
 Tables = Annotated[Path | None, typer.Option(metavar="DIR", help="sciscinet: the tables, TSV or parquet.")]
-Papers = Annotated[Path | None, typer.Option(metavar="FILE", help="files: papers as JSON lines or an array, packed or not.")]
-Edges = Annotated[Path | None, typer.Option(metavar="FILE", help="files: lines of a citing and a cited id, TSV or CSV.")]
+Papers = Annotated[Path | None, typer.Option(metavar="FILE", help="files: papers as JSON lines or an array.")]
+Edges = Annotated[Path | None, typer.Option(metavar="FILE", help="files: lines of citing and cited id, TSV or CSV.")]
 PresetName = Annotated[
     Literal["tiny", "small", "full"] | None, typer.Option("--preset", help="synthetic: the world's size.")
 ]
