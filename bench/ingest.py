@@ -6,6 +6,7 @@ Read: gzip lines to papers in memory. Build: the same up to a finished corpus fo
 
 from __future__ import annotations
 
+import collections
 import gc
 import random
 import resource
@@ -15,7 +16,7 @@ import tempfile
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, ClassVar, cast
 
 import msgspec
 from isal import igzip
@@ -175,6 +176,10 @@ class Counter:
     """Takes papers like a corpus writer and keeps none."""
 
     papers = 0
+    dropped: ClassVar[collections.Counter[str]] = collections.Counter()
+
+    def settle(self) -> None:
+        pass
 
     def add(self, papers: Sequence[Paper]) -> None:
         self.papers += len(papers)

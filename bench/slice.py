@@ -83,7 +83,8 @@ def make_corpus(folder: Path, count: int) -> None:
     write_metrics_card(metrics, folder / METRICS_CARD)
     source = SourceDescription(kind=SourceKind.SYNTHETIC)
     card = CorpusCard(
-        papers=count, edges=0, forward_edges=0, quarantined=0, dropped={}, years={}, missing={},
+        papers=count, edges=0, forward_edges=0, quarantined=0, dropped={}, years={}, last_year=2020, later_papers=0,
+        missing={},
         source=source, thresholds=0.001, fingerprint="0" * 64,
     )  # fmt: skip
     write_card(card, folder / CARD)

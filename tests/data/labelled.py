@@ -105,6 +105,8 @@ def write_corpus(
         quarantined=0,
         dropped={"self_loops": 3},
         years=dict(years.iter_rows()),
+        last_year=max(papers["year"].to_list(), default=0),
+        later_papers=0,
         missing=dict(missing or {}),
         source=SourceDescription(kind=SourceKind.SYNTHETIC, settings={"preset": "test"}),
         thresholds=cut,

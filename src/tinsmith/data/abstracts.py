@@ -8,6 +8,7 @@ refused before anything of their size is allocated.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import chain
 from typing import cast
 
 from tinsmith.types.errors import DataError
@@ -25,20 +26,23 @@ def from_inverted_index(index: Mapping[str, Sequence[int]]) -> str | None:
     Raises:
         DataError: a position is negative, not an integer, or MAX_POSITION or more.
     """
-    count = sum(map(len, index.values()))
-    if not count:
+    every = list(chain.from_iterable(index.values()))
+    if not every:
         return None
-    # Nearly every index is dense: its positions fill as many slots, without a check at each. The second half
-    # catches negative ones; whatever leaves a hole in the first half or fits nowhere goes the slow way.
-    slots = cast("list[str]", [None] * (2 * count))
+    # Nearly every index is dense: its positions fill as many slots, without a check at each; whatever leaves a
+    # hole or fits nowhere goes the slow way.
+    count = len(every)
+    slots = cast("list[str]", [None] * count)
     try:
+        if min(every) < 0:
+            return _sorted(index)
         for word, positions in index.items():
             if len(positions) == 1:  # most are, and this is the inner loop of reading OpenAlex
                 slots[positions[0]] = word
             else:
                 for position in positions:
                     slots[position] = word
-        return " ".join(slots[:count])  # a hole is a TypeError
+        return " ".join(slots)  # a hole is a TypeError
     except (IndexError, TypeError):
         return _sorted(index)
 

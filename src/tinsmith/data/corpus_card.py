@@ -31,6 +31,8 @@ DROPPED = (
     "dates_outside_year",  # the paper is kept, its date is not
     "bad_dates",  # the paper is kept, its date is not
     "bad_abstracts",  # the paper is kept, its abstract is not
+    "bad_references",  # entries of reference lists that are no ids
+    "bad_values",  # the paper is kept, a count, a score or a text is not
     "bad_files",  # the rest of a damaged file
 )
 """Counters that every card has, at 0 where nothing was dropped."""
@@ -67,6 +69,10 @@ class CorpusCard(msgspec.Struct, frozen=True, kw_only=True):
     dropped: dict[str, int]
     years: dict[int, int]
     """Papers per year."""
+    last_year: int
+    """Up to it the corpus reaches, and windows are closed (`data/last_year.py`)."""
+    later_papers: int
+    """Papers dated after it."""
     missing: dict[str, int]
     """Papers without a title, abstract, ..."""
     source: SourceDescription
@@ -118,6 +124,7 @@ def summary(card: CorpusCard) -> Mapping[str, str]:
         "edges": f"{card.edges:,}",
         "years": f"{years[0]} to {years[-1]}" if years else "none",
         "forward edges": f"{card.forward_edges:,}",
+        **({f"papers after {card.last_year}, its end": f"{card.later_papers:,}"} if card.later_papers else {}),
         "quarantined lines": f"{card.quarantined:,}",
     }
     rows |= {

@@ -21,7 +21,9 @@ import polars as pl
 from numpy.typing import NDArray
 
 from tinsmith.data.corpus_card import DROPPED, MISSING, CorpusCard, SourceDescription, write_card
+from tinsmith.data.edge_check import EdgeCheck
 from tinsmith.data.edge_table import EdgeTable
+from tinsmith.data.last_year import last_year
 from tinsmith.data.paper import Paper
 from tinsmith.data.paper_table import PaperTable
 from tinsmith.data.progress import Progress, Silent
@@ -69,6 +71,7 @@ class CorpusWriter:
         self._strict = strict
         self._progress = progress or Silent()
         self._cut: float | None = None
+        self._check: EdgeCheck | None = None
         self._when_done: list[Callable[[], None]] = []
         self._dropped: Counter[str] = Counter(dict.fromkeys(DROPPED, 0))
 
@@ -155,6 +158,19 @@ class CorpusWriter:
         """Add to one of the card's `dropped` counters."""
         self._dropped[name] += n
 
+    @property
+    def dropped(self) -> Counter[str]:
+        """The card's `dropped` counters as they stand."""
+        return self._dropped.copy()
+
+    def settle(self) -> None:
+        """Count what was dropped of the papers that came so far."""
+        self._spill.settle()
+
+    def expect_edges(self, table: str, *, by_name: bool, checked: bool) -> None:
+        """Check, once all has come, the edges between ids against the papers (`EdgeCheck`)."""
+        self._check = EdgeCheck(table, by_name) if checked else None
+
     def recommend(self, cut: float) -> None:
         """Set the card's `thresholds`: the |CD| cut that a synthetic preset is tuned for."""
         self._cut = cut
@@ -170,21 +186,24 @@ class CorpusWriter:
         self._dropped.update(order.dropped)
         if not order.keys.height:
             raise self._nothing()
-        edges = EdgeTable(self._spill, order, drop_forward=self._drop_forward)
+        edges = EdgeTable(self._spill, order, drop_forward=self._drop_forward, check=self._check)
         self._progress.begin("edges", edges.steps)
         edges.write(self._parts / EDGES, self._progress.advance)
         self._dropped.update(edges.dropped)
         papers = PaperTable(self._spill, order)
         self._progress.begin("papers", papers.steps)
         papers.write(self._parts / PAPERS, self._progress.advance)
-        years = order.keys.group_by("year").len().sort("year")
+        years = dict(order.keys.group_by("year").len().sort("year").iter_rows())
+        end = last_year(years, order.changed)
         card = CorpusCard(
             papers=order.keys.height,
             edges=edges.edges,
             forward_edges=edges.forward,
             quarantined=self._quarantine.count,
             dropped=dict(self._dropped),
-            years=dict(years.iter_rows()),
+            years=years,
+            last_year=end,
+            later_papers=sum(count for year, count in years.items() if year > end),
             missing={name: papers.missing[name] for name in MISSING},
             source=self._source,
             thresholds=self._cut,

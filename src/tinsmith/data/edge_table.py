@@ -14,6 +14,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from tinsmith.data.edge_check import EdgeCheck
 from tinsmith.data.row_order import RowOrder
 from tinsmith.data.schema import EDGE_COLUMNS
 from tinsmith.data.spill import NOWHERE, EdgePart, Spill
@@ -27,10 +28,11 @@ _HALF = np.uint64(32)
 class EdgeTable:
     """The edges of a corpus, from the parts of a spill."""
 
-    def __init__(self, spill: Spill, order: RowOrder, *, drop_forward: bool) -> None:
+    def __init__(self, spill: Spill, order: RowOrder, *, drop_forward: bool, check: EdgeCheck | None = None) -> None:
         self._spill = spill
         self._order = order
         self._drop_forward = drop_forward
+        self._check = check
         self._ids = order.keys.select("id", row=pl.int_range(pl.len(), dtype=pl.UInt32))
         self.dropped: Counter[str] = Counter()
         self.edges = 0
@@ -44,7 +46,11 @@ class EdgeTable:
         return len(self._spill.edge_parts) + 1
 
     def write(self, path: Path, advance: Callable[[], None]) -> None:
-        """Write the table; `advance` is called at every step."""
+        """Write the table; `advance` is called at every step.
+
+        Raises:
+            DataError: a table of edges is to be checked, and does not fit the papers.
+        """
         keys = np.empty(sum(part.count for part in self._spill.edge_parts), dtype=np.uint64)
         count = 0
         for part in self._spill.edge_parts:
@@ -56,6 +62,12 @@ class EdgeTable:
         keys = self._without_repeats(keys[:count])
         keys = self._without_forward(keys)
         self.edges = len(keys)
+        if self._check is not None:
+            self._check.require(
+                self._ids["id"],
+                self.edges + self.dropped["forward_edges"],
+                self.forward + self.dropped["forward_edges"],
+            )
         self._write(keys, path)
         advance()
 
@@ -70,6 +82,9 @@ class EdgeTable:
                 frame = frame.filter(pl.Series(~stale))
         citing_rows, cited_rows = self._rows(frame["citing"]), self._rows(frame["cited"])
         there = (citing_rows != NOWHERE) & (cited_rows != NOWHERE)
+        if self._check is not None and not part.bound:
+            meets = {"citing": citing_rows != NOWHERE, "cited": cited_rows != NOWHERE}
+            self._check.add(frame, pl.DataFrame(meets))
         loop = there & (citing_rows == cited_rows)
         self.dropped["dangling_edges"] += len(there) - int(there.sum())
         self.dropped["self_loops"] += int(loop.sum())

@@ -6,6 +6,7 @@ here, before anything is cut. Titles and abstracts are never read.
 
 from __future__ import annotations
 
+import datetime as dt
 from contextlib import ExitStack
 
 import numpy as np
@@ -90,7 +91,15 @@ def _cd(corpus: Corpus, settings: MetricSettings, progress: Progress) -> tuple[C
     times = _times(corpus, settings.granularity)
     counts = count_cd(*corpus.edges(), times, settings.length, progress)
     ends = times.astype(np.int64) + settings.length
-    return counts, (times != UNDATED) & (ends <= int(times.max()))
+    return counts, (times != UNDATED) & (ends <= _end(times, corpus.card.last_year, settings.granularity))
+
+
+def _end(times: NDArray[np.int32], last_year: int, granularity: Granularity) -> int:
+    """Return the time up to which the corpus reaches."""
+    if granularity is Granularity.YEAR:
+        return last_year
+    last_day = (dt.date(last_year, 12, 31) - dt.date(1970, 1, 1)).days
+    return int(times[times <= last_day].max())
 
 
 def _times(corpus: Corpus, granularity: Granularity) -> NDArray[np.int32]:

@@ -18,6 +18,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from tinsmith.data.last_year import year_changed
 from tinsmith.data.spill import NOWHERE, PART_COLUMNS, Spill, read_part
 
 BUCKET_BYTES = 64 << 20
@@ -38,6 +39,8 @@ class RowOrder:
     """Ordinal -> whether another record of the same id stays."""
     dropped: Counter[str]
     """`duplicate_papers`, and why papers were left out."""
+    changed: int | None
+    """The year in which the source last changed a record, where it says so."""
 
     def buckets(self) -> list[tuple[int, int]]:
         """Return ranges of rows (start, stop) of about BUCKET_BYTES of text each, at least one."""
@@ -59,6 +62,7 @@ def order_rows(spill: Spill) -> RowOrder:
     keys = keys.join(losers, on="ordinal", how="anti")
     dropped = Counter(dict(keys["excluded"].drop_nulls().value_counts().iter_rows()))
     dropped["duplicate_papers"] = losers.height
+    changed = year_changed(keys["updated"].str.slice(0, 5).unique().to_list())
     keys = keys.filter(pl.col("excluded").is_null()).drop("updated", "excluded")
     keys = keys.sort("year", "date", "id", nulls_last=False)
     row_of_id = np.full(spill.papers, NOWHERE, dtype=np.uint32)
@@ -66,7 +70,7 @@ def order_rows(spill: Spill) -> RowOrder:
     stays = copies.join(losers, on="ordinal", how="anti").select("id", stays="ordinal")
     pairs = copies.select("id", "ordinal").join(stays, on="id")
     row_of_id[pairs["ordinal"].to_numpy()] = row_of_id[pairs["stays"].to_numpy()]
-    return RowOrder(keys, row_of_id, superseded, dropped)
+    return RowOrder(keys, row_of_id, superseded, dropped, changed)
 
 
 def _losers(copies: pl.DataFrame, spill: Spill) -> pl.DataFrame:

@@ -83,7 +83,7 @@ class Spill:
         self._records.extend(papers)
         self._characters += sum(len(paper.abstract or "") for paper in papers)
         if len(self._records) >= _RECORDS or self._characters >= self.part_bytes:
-            self._records_to_frame()
+            self.settle()
 
     def add_papers(self, frame: pl.DataFrame) -> None:
         """Take papers as columns; absent columns are null. Papers without id or year are dropped and counted.
@@ -93,7 +93,7 @@ class Spill:
         unknown = set(frame.columns) - set(PART_COLUMNS) | {"ordinal", "size"} & set(frame.columns)
         if unknown:
             raise ValueError(f"not columns of a paper: {sorted(unknown)}")
-        self._records_to_frame()
+        self.settle()
         ordinals = pl.int_range(self._papers, self._papers + frame.height, dtype=pl.UInt32, eager=True)
         if self._papers + frame.height >= NOWHERE:
             raise ValueError("a corpus holds fewer than 2**32 - 1 papers")
@@ -138,12 +138,13 @@ class Spill:
 
     def flush(self) -> None:
         """Write what is still in memory."""
-        self._records_to_frame()
+        self.settle()
         self._flush_papers()
         self._flush_edges(True)
         self._flush_edges(False)
 
-    def _records_to_frame(self) -> None:
+    def settle(self) -> None:
+        """Turn the records that came into columns, which drops and counts those that are not fit."""
         papers, self._records, self._characters = self._records, [], 0
         if not papers:
             return

@@ -12,6 +12,9 @@ from hypothesis import strategies as st
 from sklearn.metrics import accuracy_score, f1_score, recall_score
 
 from tinsmith.data.baselines.scores_by_row import figures, interval, prior_figures, resampled
+from tinsmith.lab.rewards.share_table import ShareTable
+from tinsmith.stats.confusion import Confusion
+from tinsmith.stats.rates import Metric
 
 pytestmark = pytest.mark.whole
 
@@ -31,7 +34,7 @@ def test_figures_equal_scikit_learns(rows: list[tuple[int, int]]) -> None:
     present = sorted(set(gold))
     found = figures(_confusion(gold, predicted), np.isin(np.arange(3), present))
     recalls = recall_score(gold, predicted, labels=present, average=None, zero_division=0)
-    f1 = f1_score(gold, predicted, labels=present, average="macro", zero_division=0)
+    f1 = f1_score(gold, predicted, labels=[0, 1, 2], average="macro", zero_division=0)
     assert found.accuracy[0] == pytest.approx(accuracy_score(gold, predicted))
     assert found.macro_f1[0] == pytest.approx(f1)
     assert found.min_recall[0] == pytest.approx(recalls.min())
@@ -89,3 +92,19 @@ def test_a_class_that_a_resample_misses_does_not_break_the_interval() -> None:
     assert interval(found.recall[:, 0]) == (1.0, 1.0)
     assert interval(found.min_recall) == (1.0, 1.0)
     assert interval(np.array([np.nan])) == (0.0, 1.0)
+
+
+def test_a_class_that_is_never_found_keeps_the_least_recall_at_nothing() -> None:
+    confusion = np.array([[26.0, 0, 0], [1, 0, 0], [2, 0, 0]])
+    found = figures(resampled(confusion, 0), confusion.sum(1) > 0)
+    assert np.isnan(found.min_recall).any()  # a resample without one of the classes says nothing of it
+    assert interval(found.min_recall) == (0.0, 0.0)
+
+
+def test_macro_f1_is_one_definition_for_baselines_runs_and_rewards() -> None:
+    cells = [[5, 1, 0], [2, 4, 0], [0, 0, 0]]
+    by_run = Confusion(("a", "b", "c"), np.array([[*row, 0] for row in cells])).score(Metric.MACRO_F1)
+    by_baseline = figures(np.array([cells], np.float64), np.array([True, True, False])).macro_f1[0]
+    by_reward = ShareTable(tuple(tuple(n / 12 for n in (*row, 0)) for row in cells)).macro_f1()
+    assert by_baseline == by_run == pytest.approx((10 / 13 + 8 / 11) / 3)
+    assert by_reward == pytest.approx(by_run)

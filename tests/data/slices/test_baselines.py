@@ -189,3 +189,12 @@ def test_answers_of_another_report_are_refused(corpus: Corpus, tmp_path: Path) -
         file.write(b"{}\n")
     with pytest.raises(DataError, match=r"baseline_answers\.jsonl"):
         read_answers(tmp_path, report, "disruption")
+
+
+def test_texts_without_words_leave_out_the_baselines_of_words(tmp_path: Path) -> None:
+    papers, metrics = labelled_frames(300)
+    papers = papers.with_columns(title=pl.lit("\u222b \u2211"), abstract=pl.lit("x + y = z"))
+    corpus = write_corpus(tmp_path / "c", papers, metrics)
+    target = run_baselines(_slice(corpus, tmp_path / "s", replace(SETTINGS, per_class=None))).targets[0]
+    assert {Baseline.TEXT, Baseline.BOTH} <= set(target.left_out)
+    assert Baseline.METADATA in _scores(target)

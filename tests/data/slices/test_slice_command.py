@@ -119,3 +119,24 @@ def test_baselines_need_rows(run: Run, corpus: Path, tmp_path: Path) -> None:
     run("slice", corpus, "--cut", "0.001", "--natural", "--out", tmp_path)
     code, _, errors = run("baselines", tmp_path, "--train-rows", "0")
     assert (code, "train_rows = 0" in errors) == (2, True)
+
+
+def test_papers_are_left_out_by_a_file_of_ids(run: Run, corpus: Path, tmp_path: Path) -> None:
+    usual = ("slice", corpus, "--natural", "--cut", "0.001", "--out")
+    assert run(*usual, tmp_path / "all")[0] == 0
+    rows = [json.loads(line) for line in (tmp_path / "all" / "test.jsonl").read_text().splitlines()]
+    named = [row["openalex_id"] for row in rows[:3]]
+    (tmp_path / "ids").write_text("# seen before\n" + "\n".join([*named, "", "W-nobody"]))
+    code, shown, _ = run(*usual, tmp_path / "some", "--leave-out", tmp_path / "ids")
+    assert code == 0
+    assert "3 left out by id" in shown
+    left = [json.loads(line)["openalex_id"] for line in (tmp_path / "some" / "test.jsonl").read_text().splitlines()]
+    assert left == [row["openalex_id"] for row in rows if row["openalex_id"] not in named]
+    settings = [json.loads((tmp_path / name / "slice.json").read_text())["settings"] for name in ("all", "some")]
+    assert settings[0] == {key: value for key, value in settings[1].items() if key != "left_out"}
+    # Without the file it is another slice; with ids that nobody has, a mistake.
+    assert run(*usual, tmp_path / "some")[0] == 2
+    (tmp_path / "ids").write_text("nobody\n")
+    code, _, errors = run(*usual, tmp_path / "none", "--leave-out", tmp_path / "ids")
+    assert (code, len(errors.splitlines()) <= 5) == (2, True)
+    assert "none of the 1 ids" in errors

@@ -1,9 +1,10 @@
 """A server on loopback that answers like the OpenAlex API, from works and a script of mishaps."""
 
+import gzip
 import json
 import threading
 from collections.abc import Generator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from urllib.parse import parse_qs, urlsplit
@@ -61,11 +62,14 @@ def serving(fake: FakeOpenAlex) -> Generator[FakeOpenAlex, None, None]:
             query = {name: values[0] for name, values in parse_qs(parts.query).items()}
             answer = fake.answer(query)
             body = answer.body.encode()
+            if answer.headers.get("Content-Encoding") == "gzip":
+                body = gzip.compress(body)
             self.send_response(answer.code)
             for name, value in {**answer.headers, "Content-Length": str(len(body))}.items():
                 self.send_header(name, value)
             self.end_headers()
-            self.wfile.write(body)
+            with suppress(OSError):  # who asked has read enough
+                self.wfile.write(body)
 
         def log_message(self, format: str, *args: object) -> None:
             pass

@@ -28,6 +28,12 @@ def test_an_index_becomes_text(index: dict[str, list[int]], text: str | None) ->
     assert from_inverted_index(index) == text
 
 
+@pytest.mark.parametrize("index", [{"a": [-2]}, {"Hello": [-4], "world": [1]}, {"x": [-6], "y": [1], "z": [-4]}])
+def test_a_negative_position_is_never_counted_from_the_end(index: dict[str, list[int]]) -> None:
+    with pytest.raises(DataError, match="position"):
+        from_inverted_index(index)
+
+
 @pytest.mark.parametrize("position", [-1, -2, 1.5, 1.0, 10**9, MAX_POSITION, 2**70, "1", None, [1]])
 def test_impossible_positions_are_refused_without_allocating(position: object) -> None:
     tracemalloc.start()

@@ -69,15 +69,23 @@ def test_malformed_lines_are_set_aside_with_file_and_line(tmp_path: Path) -> Non
         b"\xff\xfe",
     ]
     edges = b"a\ta\nonly\na\t\nx\ty\tz\n"
-    card = build(tmp_path, papers, edges)
+    card = build(tmp_path, papers, edges, skip_bad=True)
     found = quarantined(tmp_path / "out")
     assert [(entry["file"], entry["line"]) for entry in found] == [
-        *(("p.jsonl.gz", line) for line in (2, 4, 5, 6, 7, 8, 10)),
+        *(("p.jsonl.gz", line) for line in (2, 4, 5, 6, 7, 10)),
         *(("e.tsv", line) for line in (2, 3, 4)),
     ]
     assert found[0]["text"] == '{"id": "b", "year": 20'
-    assert card.quarantined == 10
-    assert (card.papers, card.dropped["no_year"], card.dropped["self_loops"]) == (1, 1, 1)
+    assert card.quarantined == 9
+    # A count that cannot be read costs itself, not the paper.
+    assert (card.papers, card.dropped["bad_values"], card.dropped["no_year"], card.dropped["self_loops"]) == (
+        2,
+        1,
+        1,
+        1,
+    )
+    with pytest.raises(DataError, match="7 of 9 lines are lost: 2 not a date"):
+        build(tmp_path, papers, edges)
     with pytest.raises(DataError, match=r"p\.jsonl\.gz:2: "):
         build(tmp_path, papers, edges, strict=True)
     assert str(tmp_path) not in (tmp_path / "out" / "quarantine.jsonl").read_text()

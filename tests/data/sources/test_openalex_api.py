@@ -1,18 +1,23 @@
+import gzip
 import logging
 from collections.abc import Generator
 from pathlib import Path
 
+import httpx
 import pytest
 from building import files_of
 from fake_openalex import KEY, FakeOpenAlex, Mishap, serving
 from openalex_works import line, work
 
 from tinsmith.data.progress import Silent
+from tinsmith.data.sources.openalex import api
+from tinsmith.data.sources.openalex.answers import seconds_to_wait
 from tinsmith.data.sources.openalex.api import ATTEMPTS, ApiQuery, Download, key_from_environment
 from tinsmith.data.sources.openalex.record import Keep
 from tinsmith.data.sources.openalex.source import PAGES, ApiSource, OpenAlexChoices, PagesSource
 from tinsmith.data.sources.source import build_corpus
 from tinsmith.types.errors import ConfigError, DataError
+from tinsmith.types.http_answers import TooLarge, body_of
 
 WORKS = [work(number) for number in range(1, 36)]
 BUDGET = [
@@ -170,3 +175,80 @@ def test_kinds_of_works_are_left_out_of_the_api_too(fake: FakeOpenAlex, tmp_path
     choices = OpenAlexChoices(keep=frozenset({Keep.XPAC}))
     card = build_corpus(ApiSource(query(fake), tmp_path, choices), tmp_path)
     assert (card.papers, card.dropped["retracted"], card.dropped["xpac"]) == (2, 1, 0)
+
+
+def test_a_cursor_that_leads_back_stops_the_download(fake: FakeOpenAlex, tmp_path: Path) -> None:
+    for following in ("*", "at=10"):
+        page = '{"meta": {"count": 1, "next_cursor": "%s"}, "results": [{"id": "W%d"}]}'
+        fake.script = [Mishap(200, body=page % ("at=10", 1)), Mishap(200, body=page % (following, 2))]
+        with pytest.raises(DataError, match="page 2 leads back"):
+            download(fake, tmp_path / following.strip("*"))
+    same = Mishap(200, body='{"meta": {"next_cursor": "a"}, "results": [{"id": "W1"}]}')
+    fake.script = [same, Mishap(200, body=same.body.replace('"a"', '"b"'))]
+    with pytest.raises(DataError, match="page 2 leads back"):
+        download(fake, tmp_path / "same")
+
+
+def test_pages_that_end_before_the_number_of_works_are_no_success(fake: FakeOpenAlex, tmp_path: Path) -> None:
+    fake.script = [None, Mishap(200, body='{"meta": {"count": 35, "next_cursor": "at=20"}, "results": []}')]
+    with pytest.raises(DataError, match="it said 35 works"):
+        download(fake, tmp_path)
+
+
+def test_a_date_to_ask_again_is_held_against_the_answers_own(fake: FakeOpenAlex, tmp_path: Path) -> None:
+    later = {"Retry-After": "Fri, 27 Nov 2026 08:00:20 GMT", "Date": "Fri, 27 Nov 2026 08:00:00 GMT"}
+    answer = httpx.Response(429, headers=later)
+    assert seconds_to_wait(answer) == 20.0
+    assert seconds_to_wait(httpx.Response(429, headers={"Retry-After": "soon"})) is None
+    fake.script = [Mishap(503, {"Retry-After": "86400"})]
+    with pytest.raises(DataError, match="ask again in 86,400 s"):
+        download(fake, tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("mishap", "advice"),
+    [
+        (Mishap(400, body="bad filter"), "correct --filter"),
+        (Mishap(301, {"Location": f"https://new.org/works?api_key={KEY}"}), "--api-url"),
+        (Mishap(404), "check --api-url"),
+    ],
+)
+def test_what_asking_again_cannot_mend_is_not_told_to_be_asked_again(
+    fake: FakeOpenAlex, tmp_path: Path, mishap: Mishap, advice: str
+) -> None:
+    fake.script = [mishap]
+    with pytest.raises(DataError) as caught:
+        download(fake, tmp_path)
+    assert advice in str(caught.value)
+    assert "same command" not in str(caught.value)
+    assert KEY not in str(caught.value)
+    assert len(fake.asked) == 1
+
+
+def test_an_answer_is_read_up_to_a_largest_size_packed_or_not(
+    fake: FakeOpenAlex, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(api, "MAX_LINE", 100_000)
+    for name, headers in (("a", {}), ("b", {"Content-Encoding": "gzip"})):
+        fake.script = [Mishap(200, headers, " " * 10_000_000)]
+        with pytest.raises(DataError, match="more than 0 MB"):
+            download(fake, tmp_path / name)
+    assert body_of([gzip.compress(b"text")], "gzip", 4) == b"text"
+    assert body_of([], "gzip", 4) == b""
+    with pytest.raises(TooLarge):
+        body_of([gzip.compress(b"texts")], "gzip", 4)
+    for encoding, body in (("br", b"x"), ("gzip", b"x"), ("gzip", gzip.compress(b"text")[:-9]), ("gzip, gzip", b"x")):
+        with pytest.raises(ValueError, match="a body"):
+            body_of([body], encoding, 4)
+
+
+def test_an_address_that_is_none_and_a_damaged_state_are_told(fake: FakeOpenAlex, tmp_path: Path) -> None:
+    for url in ("ftp://x", "nowhere"):
+        with pytest.raises(ConfigError, match="--api-url"):
+            download(fake, tmp_path / "u", url=url)
+    fake.script = [None, Mishap(403)]
+    with pytest.raises(DataError, match="403"):
+        download(fake, tmp_path / "d")
+    (tmp_path / "d" / "resume.json").write_text("[" * 100_000)
+    with pytest.raises(DataError, match="is damaged"):
+        download(fake, tmp_path / "d")

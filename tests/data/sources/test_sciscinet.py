@@ -216,11 +216,11 @@ def test_what_cannot_be_read_is_set_aside_or_counted(tmp_path: Path) -> None:
     found = [(e["file"], e["line"], e["reason"]) for e in quarantined(tmp_path / "out")]
     assert found == [
         ("SciSciNet_Papers.tsv", 7, "3 fields for 10"),
-        ("SciSciNet_Papers.tsv", 5, "year is no number"),
-        ("SciSciNet_Papers.tsv", 8, "cited_by_count is no number"),
+        ("SciSciNet_Papers.tsv", 5, "year cannot be read"),
         ("SciSciNet_PaperReferences.tsv", 3, "an end is missing"),
     ]
-    assert (card.dropped["bad_dates"], card.dropped["no_id"]) == (1, 1)
+    # A value that cannot be read costs itself, not the paper.
+    assert (card.dropped["bad_dates"], card.dropped["bad_values"], card.dropped["no_id"]) == (1, 1, 1)
     dates = dict(Corpus.open(tmp_path / "out").papers("id", "date").rows())
     assert dates["7"] is None
     assert dates["10"] == dt.date(2000, 5, 3)

@@ -184,3 +184,10 @@ def test_years_that_are_not_told_hang_on_the_last_closed_one() -> None:
         split_years(2000, PairSettings(test_from=2001))
     with pytest.raises(ConfigError):
         PairSettings(train_before=1999, test_from=1998)
+
+
+def test_a_paper_of_2050_moves_no_side(build: Build, tmp_path: Path) -> None:
+    settings = PairSettings(gap=1)
+    usual = draw_pairs(build(world()), settings)
+    odd = write(tmp_path / "odd", [*world(), Cited(id="z", year=2050, citations=())])
+    assert draw_pairs(odd, settings) == usual

@@ -25,13 +25,13 @@ ApiKeyEnv = Annotated[
 Keep = Annotated[str | None, typer.Option(metavar="LIST", help="openalex, sciscinet: of retracted,paratext,xpac.")]
 GraphOnly = Annotated[bool | None, typer.Option("--graph-only", help="openalex: no texts; several times as fast.")]
 Tables = Annotated[Path | None, typer.Option(metavar="DIR", help="sciscinet: the tables, TSV or parquet.")]
-Papers = Annotated[Path | None, typer.Option(metavar="FILE", help="files: papers as JSON lines, plain or gzip.")]
-Edges = Annotated[Path | None, typer.Option(metavar="FILE", help="files: lines of citing<TAB>cited.")]
+Papers = Annotated[Path | None, typer.Option(metavar="FILE", help="files: papers as JSON lines or an array.")]
+Edges = Annotated[Path | None, typer.Option(metavar="FILE", help="files: lines of citing and cited id, TSV or CSV.")]
 PresetName = Annotated[
     Literal["tiny", "small", "full"] | None, typer.Option("--preset", help="synthetic: the world's size.")
 ]
 Seed = Annotated[int | None, typer.Option(metavar="N", help="synthetic: another seed, another world.")]
 DropForward = Annotated[bool, typer.Option("--drop-forward", help="Leave out references to later papers.")]
 Strict = Annotated[bool | None, typer.Option("--strict", help="Stop at the first malformed line.")]
-SkipBad = Annotated[bool | None, typer.Option("--skip-bad", help="Use a damaged file up to the damage.")]
+SkipBad = Annotated[bool | None, typer.Option("--skip-bad", help="Use what can be read, however much is lost.")]
 Force = Annotated[bool, typer.Option("--force", help="Replace the corpus in CORPUS.")]

@@ -180,6 +180,7 @@ def cut_slice(
     min_citers: wanted.MinCiters = 0,
     before: wanted.Before = None,
     after: wanted.After = None,
+    leave_out: wanted.LeaveOut = None,
     no_citations: wanted.NoCitations = False,
     no_year: wanted.NoYear = False,
     force: wanted.Force = False,
@@ -192,6 +193,7 @@ def cut_slice(
     from tinsmith.data.indices.cd_status import CdStatus
     from tinsmith.data.labels import NOVELTY_MARGIN, LabelMode, Thresholds
     from tinsmith.data.slices.cutting import make_slice
+    from tinsmith.data.slices.leave_out import read_left_out
     from tinsmith.data.slices.settings import Caps, SliceSettings, Task, parse_day
     from tinsmith.data.slices.splits import SplitScheme
     from tinsmith.types.errors import ConfigError
@@ -232,7 +234,8 @@ def cut_slice(
         year=not no_year,
     )
     with progress_bar() as progress:
-        card = make_slice(source, settings, out, progress, force=force)
+        left_out = None if leave_out is None else read_left_out(leave_out)
+        card = make_slice(source, settings, out, progress, force=force, left_out=left_out)
     console = open_console()
     console.print("\n".join(slice_lines(card)), markup=False, soft_wrap=True)
     console.print(slice_table(card))

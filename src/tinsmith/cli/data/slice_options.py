@@ -40,6 +40,9 @@ MinReferences = Annotated[int, typer.Option(metavar="K", help="Fewest references
 MinCiters = Annotated[int, typer.Option(metavar="K", help="Fewest citers in the corpus.")]
 Before = Annotated[str | None, typer.Option(metavar="DATE", help="Published before YYYY[-MM[-DD]].")]
 After = Annotated[str | None, typer.Option(metavar="DATE", help="Published on or after YYYY[-MM[-DD]].")]
+LeaveOut = Annotated[
+    Path | None, typer.Option(metavar="FILE", help="Without the papers whose ids are in it, one a line.")
+]
 NoCitations = Annotated[bool, _flag("--no-citations", "Leave citation counts out of the rows: they leak the label.")]
 NoYear = Annotated[bool, _flag("--no-year", "Leave the year out of the rows: it leaks the label.")]
 Force = Annotated[bool, _flag("--force", "Replace another slice that is in OUT.")]

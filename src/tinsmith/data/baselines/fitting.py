@@ -101,7 +101,7 @@ class _Material:
     target: Task
     train: Sequence[PaperRow]
     test: Sequence[PaperRow]
-    texts: Texts
+    texts: Texts | None
     causes: tuple[pl.Series, pl.Series] | None
     seed: int
 
@@ -150,6 +150,9 @@ def _fit(material: _Material, progress: Progress) -> _Fitted:
     if not metadata.names:
         left_out[Baseline.METADATA.value] = "the rows have neither year, citations nor field"
         left_out[Baseline.BOTH.value] = left_out[Baseline.METADATA.value]
+    if material.texts is None:
+        left_out[Baseline.TEXT.value] = "the training texts have no words in common"
+        left_out[Baseline.BOTH.value] = left_out[Baseline.TEXT.value]
     if material.causes is None:
         left_out[Baseline.ORACLE.value] = "the papers have no known cause: not a synthetic world"
     scores = [_prior(test, counts, classes, _seed(material, Baseline.PRIOR))]
@@ -187,8 +190,9 @@ def _predictions(
     yield Baseline.MAJORITY, np.full(len(test), counts.argmax())
     if metadata.names:
         yield Baseline.METADATA, boosted(metadata, train, gold, test)
-    yield Baseline.TEXT, linear(texts, None, train, gold, test)
-    if metadata.names:
+    if texts is not None:
+        yield Baseline.TEXT, linear(texts, None, train, gold, test)
+    if texts is not None and metadata.names:
         yield Baseline.BOTH, linear(texts, metadata, train, gold, test)
     if material.causes is not None:
         yield Baseline.ORACLE, _oracle(*material.causes, gold, counts)

@@ -122,8 +122,8 @@ class Texts:
     """(training rows, features)"""
 
     @classmethod
-    def learn(cls, rows: Sequence[PaperRow]) -> Texts:
-        """Learn the vocabulary of the training rows and vectorise them."""
+    def learn(cls, rows: Sequence[PaperRow]) -> Texts | None:
+        """Learn the vocabulary of the training rows and vectorise them; None where they have none."""
         vectorizer = TfidfVectorizer(
             sublinear_tf=True,
             ngram_range=(1, 2),
@@ -131,7 +131,10 @@ class Texts:
             max_features=_FEATURES,
             dtype=np.float64,
         )
-        return cls(vectorizer, sp.csr_matrix(vectorizer.fit_transform(_texts(rows))))
+        try:
+            return cls(vectorizer, sp.csr_matrix(vectorizer.fit_transform(_texts(rows))))
+        except ValueError:  # no word of two letters, or none that two texts have
+            return None
 
 
 def linear(

@@ -8,6 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import binom
 
+from tinsmith.types.confusion_scores import label_match, macro_f1, recall
+
 RESAMPLES = 1000
 CONFIDENCE = 0.95
 
@@ -19,26 +21,19 @@ class Figures:
     accuracy: NDArray[np.float64]
     """(b,)"""
     macro_f1: NDArray[np.float64]
-    """(b,), over the classes that occur in the test split; a class never predicted counts 0."""
+    """(b,), over all classes: one that is neither in the test split nor predicted counts 0."""
     min_recall: NDArray[np.float64]
-    """(b,)"""
+    """(b,), over the classes of the test split; NaN where a resample lost one of them."""
     recall: NDArray[np.float64]
     """(b, k)"""
 
 
 def figures(confusion: NDArray[np.float64], occurs: NDArray[np.bool_]) -> Figures:
     """Score confusion matrices (b, k, k), gold by predicted; `occurs` (k,): classes in the test split."""
-    gold, predicted = confusion.sum(2), confusion.sum(1)
-    hits = np.diagonal(confusion, axis1=1, axis2=2)
-    with np.errstate(invalid="ignore", divide="ignore"):
-        recall = hits / gold
-        f1 = np.where(hits > 0, 2 * hits / (gold + predicted), 0.0)
-    seen = np.where(gold > 0, recall, np.inf)  # a resample may miss a rare class
+    counts = np.concatenate([confusion, np.zeros((*confusion.shape[:-1], 1))], axis=-1)  # no answer is invalid
+    recalls = recall(counts)
     return Figures(
-        accuracy=hits.sum(1) / confusion.sum((1, 2)),
-        macro_f1=f1[:, occurs].mean(1),
-        min_recall=seen[:, occurs].min(1),
-        recall=recall,
+        accuracy=label_match(counts), macro_f1=macro_f1(counts), min_recall=recalls[:, occurs].min(1), recall=recalls
     )
 
 
@@ -86,7 +81,7 @@ def prior_figures(gold: NDArray[np.int64], shares: NDArray[np.float64]) -> Figur
         reached *= binom.sf(np.searchsorted(step, grid), gold[k], shares[k])
     return Figures(
         accuracy=np.array([float(gold @ shares) / total]),
-        macro_f1=np.array([f1[occurs].mean()]),
+        macro_f1=np.array([f1.mean()]),
         min_recall=np.array([float(np.diff(grid, prepend=0.0) @ reached)]),
         recall=np.where(gold > 0, shares, np.nan)[None, :],
     )

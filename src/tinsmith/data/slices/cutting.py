@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -30,6 +31,7 @@ from tinsmith.data.slices.card import (
     split_file,
     write_slice_card,
 )
+from tinsmith.data.slices.leave_out import LeftOut
 from tinsmith.data.slices.pool import Pool, gather_pool
 from tinsmith.data.slices.selection import Selection, select
 from tinsmith.data.slices.settings import SliceSettings
@@ -42,12 +44,18 @@ _NO_LABEL = "undefined"
 
 
 def make_slice(
-    corpus: Corpus, settings: SliceSettings, out: Path, progress: Progress | None = None, *, force: bool = False
+    corpus: Corpus,
+    settings: SliceSettings,
+    out: Path,
+    progress: Progress | None = None,
+    *,
+    force: bool = False,
+    left_out: LeftOut | None = None,
 ) -> SliceCard:
     """Cut a slice and write it to the folder `out`; the same one is written anew, another one only with `force`.
 
     Every choice follows from the papers' ids and `settings.seed`: the same corpus gives the same bytes,
-    and papers added later never move another one to a different split.
+    and papers added later never move another one to a different split. Papers `left_out` are taken for none.
 
     Raises:
         ConfigError: a class has fewer papers than asked for, or `out` is a corpus or another slice.
@@ -55,12 +63,14 @@ def make_slice(
     """
     if (out / PAPERS).exists() or (out / CARD).exists():
         raise ConfigError("a slice needs a folder of its own", field="out", value=str(out), fix="name another")
+    if left_out is not None:
+        settings = replace(settings, left_out=left_out.sha256)
     progress = progress or Silent()
     progress.begin("labelling papers", None)
     metrics = read_metrics_card(corpus)
     if not force:
         _require_same(corpus, settings, metrics, out)
-    pool = gather_pool(corpus, settings)
+    pool = gather_pool(corpus, settings, left_out)
     selection = select(pool, settings)
     citations_from, table = _table(corpus, pool, selection)
     out.mkdir(parents=True, exist_ok=True)

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from tinsmith.data.corpus import Corpus
 from tinsmith.data.labels import UNDEFINED, Novelty
+from tinsmith.data.slices.leave_out import LeftOut
 from tinsmith.data.slices.settings import SliceSettings, Task
 from tinsmith.types.errors import DataError
 
@@ -37,11 +38,11 @@ class Pool:
         return self.novelty if task is Task.NOVELTY else self.disruption
 
 
-def gather_pool(corpus: Corpus, settings: SliceSettings) -> Pool:
+def gather_pool(corpus: Corpus, settings: SliceSettings, left_out: LeftOut | None = None) -> Pool:
     """Filter and label the papers of `corpus`; its abstracts are looked at, but not kept.
 
     Raises:
-        DataError: the corpus has no metrics yet, or no paper is left.
+        DataError: the corpus has no metrics yet, no paper is left, or it has none of those to be left out.
     """
     frame = _facts(corpus)
     thresholds = settings.thresholds
@@ -49,6 +50,15 @@ def gather_pool(corpus: Corpus, settings: SliceSettings) -> Pool:
     novelty = thresholds.novelty_codes(_numbers(frame["novelty_score"]), _numbers(frame["conventionality_score"]))
     left = np.ones(frame.height, np.bool_)
     removed: dict[str, int] = {}
+    if left_out is not None:
+        _apply("left out by id", ~frame["id"].is_in(sorted(left_out)).to_numpy(), left, removed)
+        if left.all():
+            raise DataError(
+                f"none of the {len(left_out):,} ids to be left out is in the corpus",
+                field="--leave-out",
+                value=min(left_out),
+                allowed=f"ids of papers, such as {frame['id'][0]!r}",
+            )
     for name, passes in _filters(frame, settings).items():
         _apply(name, passes.to_numpy(), left, removed)
     if settings.task is not Task.NOVELTY:

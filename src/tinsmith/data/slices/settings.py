@@ -7,6 +7,8 @@ import enum
 import re
 from dataclasses import dataclass
 
+import msgspec
+
 from tinsmith.data.indices.cd_status import CdStatus
 from tinsmith.data.labels import Disruption, Novelty, Thresholds
 from tinsmith.data.slices.splits import Split, SplitScheme
@@ -98,6 +100,8 @@ class SliceSettings:
     """Keep `cited_by_count` in the rows; it leaks the label: uncited papers are neutral."""
     year: bool = True
     """Keep `publication_year` in the rows; it leaks how complete the window is."""
+    left_out: str | msgspec.UnsetType = msgspec.UNSET
+    """SHA-256 of the ids of papers that are left out (`LeftOut`), where some are named."""
 
     def __post_init__(self) -> None:
         for field, value, least in (

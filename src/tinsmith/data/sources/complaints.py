@@ -1,29 +1,77 @@
-"""What happens to data that cannot be read: records are set aside, a damaged file ends the build or is cut."""
+"""What happens to data that cannot be read: it is set aside and counted, and too much of it ends the build."""
 
 from __future__ import annotations
 
 from collections.abc import Generator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from tinsmith.data.corpus_writer import CorpusWriter
+from tinsmith.data.losses import Cause, Tally, loss, require_few, require_values
 from tinsmith.data.sources.lines import DamagedFile
 
+LINE_COUNTERS = {"no_id": "without an id", "no_year": "without a year"}
+"""Counters of the card that stand for lost papers."""
+VALUE_COUNTERS = {
+    "bad_dates": "dates",
+    "bad_abstracts": "abstracts",
+    "bad_references": "references",
+    "bad_values": "counts, scores or texts",
+}
+"""Counters of the card that stand for values lost from papers that stay."""
 
-@dataclass(frozen=True, slots=True)
+
+@dataclass(slots=True)
 class Complaints:
-    """Takes complaints for a corpus."""
+    """Takes complaints for a corpus, table by table."""
 
     writer: CorpusWriter
     skip_bad: bool = False
-    """Whether what stands before the damage of a file counts."""
+    """Take what stands before the damage of a file, and what is left of a table, however little it is."""
+    _tally: Tally = field(default_factory=lambda: Tally("input"))
+    _values: dict[str, Cause] = field(default_factory=dict[str, Cause])
 
-    def malformed(self, file: str, line: int, reason: str, text: str) -> None:
-        """Set a record aside.
+    @contextmanager
+    def table(
+        self, name: str, unit: str = "lines", allowed: str | None = None, *, of_papers: bool = False
+    ) -> Generator[Tally, None, None]:
+        """Let the body read a table; it counts what it reads in the tally.
+
+        Where it is `of_papers`, those that the corpus does not take count as lost.
+
+        Raises:
+            DataError: too much of it was lost.
+        """
+        self._tally, self._values = Tally(name, unit, allowed), {}
+        before = self.writer.dropped
+        yield self._tally
+        if of_papers:
+            self.writer.settle()
+        after = self.writer.dropped
+        for counter, cause in LINE_COUNTERS.items() if of_papers else ():
+            if count := after[counter] - before[counter]:
+                self._tally.read -= count
+                self._tally.lose(cause, count)
+        if not self.skip_bad:
+            require_few(self._tally)
+            require_values(name, self._tally.read, self._values)
+
+    def require_met(self, table: str, met: int) -> None:
+        """Check that some record of the table that was read last belongs to a paper.
+
+        Raises:
+            DataError: none does, and that is not to be skipped.
+        """
+        if self._tally.read and not met and not self.skip_bad:
+            raise loss(f"{table}: none of {self._tally.read:,} records belongs to a paper: ids do not meet", Cause())
+
+    def malformed(self, file: str, line: int, reason: str, text: str, lines: int = 1) -> None:
+        """Set a record aside, which stood on so many lines.
 
         Raises:
             DataError: the build is strict.
         """
+        self._tally.lose(reason.partition(": ")[0], lines, where=f"{file}:{line}", text=text)
         self.writer.quarantine(file, line, reason, text)
 
     def no_abstract(self, file: str, line: int, reason: str, text: str) -> None:
@@ -32,8 +80,14 @@ class Complaints:
         Raises:
             DataError: the build is strict.
         """
-        self.writer.count("bad_abstracts")
+        self.lost_value("bad_abstracts", file, line, text)
         self.writer.quarantine(file, line, f"no abstract: {reason}", text)
+
+    def lost_value(self, counter: str, file: str, line: int, text: str, count: int = 1) -> None:
+        """Count values that cannot be read, of a record that stays; the counter is one of VALUE_COUNTERS."""
+        self.writer.count(counter, count)
+        known = self._values.setdefault(VALUE_COUNTERS[counter], Cause(0, f"{file}:{line}", text))
+        known.count += count
 
     @contextmanager
     def until_damage(self) -> Generator[None, None, None]:

@@ -1,12 +1,17 @@
-"""Reads tab-separated text, plain or gzip, as frames of strings; lines with another number of fields are set aside.
+"""Reads delimited text as frames of strings; lines with another number of fields are set aside.
 
-Nothing is quoted and nothing guessed: a field is what stands between two tabs, an empty one is null.
+The first line decides: its separator is the first of tab, semicolon, comma, bar and space that is in it. Between
+commas, semicolons and bars fields may be quoted; between tabs they are, where all fields of the first line are.
+Otherwise nothing is guessed: a field is what stands between two separators, an empty one is null.
 """
 
 from __future__ import annotations
 
+import csv
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 
 import numpy as np
@@ -16,8 +21,11 @@ from numpy.typing import NDArray
 from tinsmith.data.sources.complaints import Complaints
 from tinsmith.data.sources.lines import Block, read_blocks
 
-_TAB, _LINE = 0x09, 0x0A
+_SEPARATORS = ("\t", ";", ",", "|", " ")
+_NEVER_QUOTED = ("\t", " ")
+_LINE = 0x0A
 _MERGED = 8 << 20
+_ROWS = 50_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,19 +37,57 @@ class Rows:
 
 
 @dataclass(frozen=True, slots=True)
+class Layout:
+    """How a file is written, by its first line that is no comment."""
+
+    separator: str
+    quoted: bool
+    first: tuple[str, ...]
+    """The fields of that line."""
+    line: int
+    """Its number; 0 where there is none."""
+    comment: tuple[str, ...] = ()
+    """The words of the last comment before it."""
+
+
+def read_layout(path: Path, name: str, comments: tuple[bytes, ...] = ()) -> Layout:
+    """Return how a file is written; lines that begin like `comments` do not count.
+
+    Raises:
+        DamagedFile: it cannot be read.
+    """
+    said: tuple[str, ...] = ()
+    for block in read_blocks(path, name):
+        for number, raw in block.lines():
+            line = raw.decode("utf-8", "replace")
+            if comments and raw.startswith(comments):
+                said = tuple(line.lstrip("#% ").split())
+                continue
+            separator = next((one for one in _SEPARATORS if one in line), "\t")
+            fields = line.split(separator)
+            quoted = separator not in _NEVER_QUOTED or all(map(_is_quoted, fields))
+            if quoted:
+                with suppress(csv.Error, StopIteration):
+                    fields = next(csv.reader([line], delimiter=separator))
+            return Layout(separator, quoted, tuple(fields), number, said)
+    return Layout("\t", False, (), 0, said)
+
+
+@dataclass(frozen=True, slots=True)
 class Delimited:
-    """A tab-separated file."""
+    """A file of delimited text."""
 
     path: Path
     name: str
     """How errors call it."""
     columns: Sequence[str]
+    layout: Layout
     header: bool
-    """Whether the first line is a header; it is skipped."""
-    comment: bytes | None = None
+    """The first line is a header, and no row."""
+    comments: tuple[bytes, ...] = ()
     """Lines that begin so are skipped."""
     full: bool = False
-    """Whether a line with an empty field is malformed."""
+    """A line with an empty field is malformed."""
 
     def rows(self, complaints: Complaints) -> Iterator[Rows]:
         """Read the file, some megabytes at a time.
@@ -50,6 +96,9 @@ class Delimited:
             DataError: it ends early or does not decompress, and that is not to be skipped; a line is malformed,
                 and the build is strict.
         """
+        if self.layout.quoted:
+            yield from self._quoted_rows(complaints)
+            return
         held: list[Block] = []
         size = 0
         with complaints.until_damage():
@@ -64,7 +113,7 @@ class Delimited:
 
     def _rows(self, blocks: list[Block], complaints: Complaints) -> Rows:
         first, data = blocks[0].first, b"".join(block.data for block in blocks)
-        if first > 1 and self._is_regular(data):
+        if first > self.layout.line and self._is_regular(data):
             frame = self._frame(data)
             return Rows(frame, np.arange(first, first + frame.height))
         found = list(self._regular_lines(Block(first, data), complaints))
@@ -75,50 +124,93 @@ class Delimited:
         schema = dict.fromkeys(self.columns, pl.String())
         if not data:
             return pl.DataFrame(schema=schema)
-        return pl.read_csv(data, has_header=False, separator="\t", quote_char=None, schema=schema)
+        return pl.read_csv(data, has_header=False, separator=self.layout.separator, quote_char=None, schema=schema)
 
     def _is_regular(self, data: bytes) -> bool:
-        """Whether every line has all its fields, and nothing in it needs a closer look."""
-        if b"\r" in data or not _is_text(data):
+        """Return True if every line has all its fields, and nothing in it needs a closer look."""
+        if b"\r" in data or b"\0" in data or not _is_text(data):
             return False
-        if self.comment is not None and (data.startswith(self.comment) or b"\n" + self.comment in data):
+        if any(data.startswith(mark) or b"\n" + mark in data for mark in self.comments):
             return False
-        if self.full and (data[:1] == b"\t" or any(gap in data for gap in (b"\t\t", b"\t\n", b"\n\t"))):
+        mark = self.layout.separator.encode()
+        if self.full and (data[:1] == mark or any(gap in data for gap in (mark + mark, mark + b"\n", b"\n" + mark))):
             return False
         content = np.frombuffer(data, dtype=np.uint8)
         ends = np.flatnonzero(content == _LINE)
         if content[-1] != _LINE:
             ends = np.append(ends, len(content))
-        before = np.searchsorted(np.flatnonzero(content == _TAB), ends)
+        before = np.searchsorted(np.flatnonzero(content == mark[0]), ends)
         return bool((np.diff(before, prepend=0) == len(self.columns) - 1).all())
 
     def _regular_lines(self, block: Block, complaints: Complaints) -> Iterator[tuple[int, bytes]]:
+        mark = self.layout.separator.encode()
         for number, line in block.lines():
-            if (self.header and number == 1) or (self.comment and line.startswith(self.comment)):
+            if self._is_skipped(number, line):
                 continue
-            fields = line.split(b"\t")
+            fields = line.split(mark)
             if not _is_text(line):
                 reason = "not UTF-8"
-            elif len(fields) != len(self.columns):
-                reason = f"{len(fields)} fields for {len(self.columns)}"
-            elif self.full and not all(fields):
-                reason = "an empty field"
+            elif b"\0" in line or b"\r" in line:
+                reason = "a control character"
             else:
+                reason = self._reason(fields)
+            if reason is None:
                 yield number, line
-                continue
-            complaints.malformed(self.name, number, reason, line.decode("utf-8", "replace"))
+            else:
+                complaints.malformed(self.name, number, reason, line.decode("utf-8", "replace"))
+
+    def _is_skipped(self, number: int, line: bytes) -> bool:
+        return (self.header and number == self.layout.line) or bool(self.comments and line.startswith(self.comments))
+
+    def _reason(self, fields: Sequence[object]) -> str | None:
+        """Return why a line is malformed."""
+        if len(fields) != len(self.columns):
+            return f"{len(fields)} {'field' if len(fields) == 1 else 'fields'} for {len(self.columns)}"
+        return "an empty field" if self.full and not all(fields) else None
+
+    def _quoted_rows(self, complaints: Complaints) -> Iterator[Rows]:
+        """Read rows whose fields may be quoted, and then hold separators and line feeds."""
+        schema = dict.fromkeys(self.columns, pl.String())
+        rows = self._fields(complaints)
+        with complaints.until_damage():
+            while some := list(islice(rows, _ROWS)):
+                frame = pl.DataFrame(
+                    [[one or None for one in fields] for _, fields in some], schema=schema, orient="row"
+                )
+                yield Rows(frame, np.array([number for number, _ in some], dtype=np.int64))
+
+    def _fields(self, complaints: Complaints) -> Iterator[tuple[int, list[str]]]:
+        numbers: list[int] = []
+
+        def lines() -> Iterator[str]:
+            for block in read_blocks(self.path, self.name):
+                for number, line in block.lines():
+                    if not (not numbers and self._is_skipped(number, line)):
+                        numbers.append(number)
+                        yield line.decode("utf-8", "replace") + "\n"
+
+        reader = csv.reader(lines(), delimiter=self.layout.separator, strict=True)
+        while True:
+            numbers.clear()
+            try:
+                fields = next(reader)
+                reason = self._reason(fields)
+            except StopIteration:
+                return
+            except csv.Error as error:
+                fields, reason = [], str(error)
+            if reason is None and any("\ufffd" in one or "\0" in one for one in fields):
+                reason = "not UTF-8"
+            if reason is None:
+                yield numbers[0], fields
+            else:
+                complaints.malformed(
+                    self.name, numbers[0], reason, self.layout.separator.join(fields), max(1, len(numbers))
+                )
 
 
-def read_header(path: Path, name: str) -> list[str]:
-    """Return the fields of a file's first line.
-
-    Raises:
-        DamagedFile: it cannot be read.
-    """
-    for block in read_blocks(path, name):
-        for _, line in block.lines():
-            return line.decode("utf-8", "replace").split("\t")
-    return []
+def _is_quoted(field: str) -> bool:
+    return len(field) > 1 and field[0] == field[-1] == '"'
 
 
 def _is_text(data: bytes) -> bool:

@@ -9,16 +9,14 @@ server reports.
 from __future__ import annotations
 
 import asyncio
-import math
 import time
 from collections import deque
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from datetime import UTC
-from email.utils import parsedate_to_datetime
 from typing import Final
 
+from tinsmith.types.http_answers import retry_after as retry_after
 from tinsmith.types.seeds import derive
 
 FIRST_WAIT_S: Final = 0.5
@@ -59,41 +57,6 @@ def after_asked(asked: float, seed: int, key: str, attempt: int) -> float:
 
 def _unit(seed: int, key: str, attempt: int) -> float:
     return (derive(seed, "judge", "backoff", key, attempt) >> 11) * 2.0**-53
-
-
-def retry_after(value: str | None, date: str | None, wall: float) -> float | None:
-    """Return the seconds that a Retry-After header asks for: a number, or an HTTP date.
-
-    A date is held against the response's own Date where there is one, because clocks differ. What
-    cannot be read asks for nothing; a moment that has passed asks for 0.
-
-    >>> retry_after("1.5", None, 0.0)
-    1.5
-    >>> retry_after("Thu, 01 Jan 1970 00:00:10 GMT", None, 4.0)
-    6.0
-    """
-    if value is None:
-        return None
-    try:
-        seconds = float(value)
-    except ValueError:
-        moment = _moment(value)
-        if moment is None:
-            return None
-        answered = _moment(date)
-        seconds = moment - (wall if answered is None else answered)
-    return max(0.0, seconds) if math.isfinite(seconds) else None
-
-
-def _moment(date: str | None) -> float | None:
-    if date is None:
-        return None
-    try:
-        read = parsedate_to_datetime(date)
-        # An HTTP date is in GMT, also where it does not say so.
-        return (read if read.tzinfo else read.replace(tzinfo=UTC)).timestamp()
-    except (ValueError, OverflowError):
-        return None
 
 
 WINDOW_S: Final = 60.0

@@ -46,7 +46,7 @@ def corpus_page(corpus: Corpus) -> Document:
     with_text = card.papers - max(card.missing.get("title", 0), card.missing.get("abstract", 0))
     sections: list[Section] = []
     if years:
-        span = np.arange(years[0], years[-1] + 1)
+        span = np.arange(years[0], card.last_year + 1)
         counts = np.array([card.years.get(int(year), 0) for year in span])
         sections.append(years_section(span, {"papers": counts}))
     measured = (corpus.folder / METRICS).exists()
@@ -133,6 +133,8 @@ def _dropped(corpus: Corpus) -> Section:
         ("lines in quarantine.jsonl", quantity(card.quarantined)),
         ("kept: citations forward in time", quantity(card.forward_edges)),
     ]
+    if card.later_papers:
+        rows.append((f"kept: papers dated after {card.last_year}, the corpus's end", quantity(card.later_papers)))
     texts = ["Nothing disappears silently: what was dropped or set aside is counted here."]
     if none:
         texts.append(f"None dropped as: {', '.join(none)}.")

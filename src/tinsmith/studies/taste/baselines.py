@@ -90,11 +90,15 @@ class Fitted:
         return fit_difference(difference / scale, self._train), scale
 
     def _tfidf(self, pairs: Sequence[Pair]) -> Floats:
-        vectorizer, model = self._tfidf_model
+        fitted = self._tfidf_model
+        if fitted is None:
+            return np.zeros(len(pairs))
+        vectorizer, model = fitted
         return self._difference(vectorizer, pairs) @ model.coef_[0]
 
     @cached_property
-    def _tfidf_model(self) -> tuple[TfidfVectorizer, LogisticRegression]:
+    def _tfidf_model(self) -> tuple[TfidfVectorizer, LogisticRegression] | None:
+        """The words and their weights; None where the texts have no words in common."""
         from sklearn.feature_extraction.text import TfidfVectorizer
 
         texts = [*self._texts(self._train, "a"), *self._texts(self._train, "b")]
@@ -105,7 +109,10 @@ class Fitted:
             max_features=_FEATURES,
             dtype=np.float64,
         )
-        vectorizer.fit(texts)
+        try:
+            vectorizer.fit(texts)
+        except ValueError:  # no word of two letters, or none that two texts have
+            return None
         return vectorizer, fit_difference(self._difference(vectorizer, self._train), self._train)
 
     def _difference(self, vectorizer: TfidfVectorizer, pairs: Sequence[Pair]) -> Floats:

@@ -70,7 +70,7 @@ def rated_papers(corpus: Corpus, match: Match, text: Text, window: int) -> Rated
     frame = corpus.papers("id", "title", "abstract", "year", "date", "field", "concepts")
     _require(corpus, match, frame["date" if match is Match.MONTH else "field"].null_count())
     years = frame["year"].to_numpy().astype(np.int64)
-    last_year = int(years.max()) - window if len(years) else 0
+    last_year = corpus.card.last_year - window
     citing, cited = (ends.astype(np.int64) for ends in corpus.edges())
     later = years[citing] - years[cited]
     first = 0 if match is Match.MONTH else 1

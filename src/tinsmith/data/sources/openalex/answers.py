@@ -8,12 +8,16 @@ its words.
 from __future__ import annotations
 
 import enum
+import time
 from http import HTTPStatus
 
 import httpx
 
+from tinsmith.types.http_answers import retry_after
+
 PATIENCE = 300.0
-"""Seconds that an answer may ask to wait; what asks for more means the day's budget."""
+"""Seconds that an answer may ask to wait; a 429 that asks for more means the day's budget."""
+_PASSING = (HTTPStatus.REQUEST_TIMEOUT, HTTPStatus.TOO_EARLY)
 
 
 class Meaning(enum.Enum):
@@ -33,7 +37,7 @@ def meaning(answer: httpx.Response) -> Meaning:
     code = answer.status_code
     if code == HTTPStatus.TOO_MANY_REQUESTS:
         return Meaning.BUDGET if _budget_is_used_up(answer) else Meaning.LATER
-    if code >= HTTPStatus.INTERNAL_SERVER_ERROR:
+    if code >= HTTPStatus.INTERNAL_SERVER_ERROR or code in _PASSING:
         return Meaning.LATER
     if code == HTTPStatus.UNAUTHORIZED:
         return Meaning.BAD_KEY
@@ -41,9 +45,8 @@ def meaning(answer: httpx.Response) -> Meaning:
 
 
 def seconds_to_wait(answer: httpx.Response) -> float | None:
-    """Return the seconds that Retry-After asks for."""
-    text = answer.headers.get("retry-after", "")
-    return float(text) if text.replace(".", "", 1).isdecimal() else None
+    """Return the seconds that Retry-After asks for, in seconds or as a date."""
+    return retry_after(answer.headers.get("retry-after"), answer.headers.get("date"), time.time())
 
 
 def _budget_is_used_up(answer: httpx.Response) -> bool:

@@ -6,6 +6,7 @@ query string, as OpenAlex wants it, and is added below whatever logs requests or
 
 from __future__ import annotations
 
+import hashlib
 import os
 import shutil
 import time
@@ -17,9 +18,13 @@ from pathlib import Path
 import httpx
 import msgspec
 
+from tinsmith.data.losses import too_many
 from tinsmith.data.progress import Progress
-from tinsmith.data.sources.openalex.answers import Meaning, meaning, seconds_to_wait
+from tinsmith.data.sources.json_text import NOT_JSON
+from tinsmith.data.sources.lines import MAX_LINE
+from tinsmith.data.sources.openalex.answers import PATIENCE, Meaning, meaning, seconds_to_wait
 from tinsmith.types.errors import ConfigError, DataError
+from tinsmith.types.http_answers import TooLarge, body_of
 
 API = "https://api.openalex.org"
 PER_PAGE = 100
@@ -36,6 +41,7 @@ _SELECT_GRAPH = (
 )  # fmt: skip
 _RESUME = "resume.json"
 _GO_ON = "run the same command again: it goes on where it stopped"
+_PACKING = ("content-encoding", "content-length", "transfer-encoding")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,6 +89,8 @@ class _Resume(msgspec.Struct, kw_only=True):
     works: int = 0
     cursor: str | None = "*"
     """None: all pages are there."""
+    expected: int | None = None
+    """Works that the first page said there are."""
 
 
 class _Meta(msgspec.Struct):
@@ -112,19 +120,32 @@ class Download:
         """
         state = self._state()
         transport = _Keyed(self.transport or httpx.HTTPTransport(), self.query.key)
-        headers = {"User-Agent": "tinsmith", "Accept": "application/json"}
+        headers = {"User-Agent": "tinsmith", "Accept": "application/json", "Accept-Encoding": "gzip"}
         with httpx.Client(transport=transport, timeout=60.0, headers=headers) as client:
             progress.begin("works downloaded", None)
             progress.advance(state.works)
+            asked, before = set[str](), b""
             while state.cursor is not None:
+                asked.add(state.cursor)
                 content = self._fetch(client, state)
                 page = self._page(content, state)
+                following = page.meta.next_cursor if page.results else None
+                digest = hashlib.sha256(b"".join(map(bytes, page.results))).digest()
+                if following in asked or (page.results and digest == before):
+                    raise self._stop(
+                        state, f"page {state.pages + 1} leads back to one that came before", self._begin_again()
+                    )
+                before = digest
                 _write(self._file(state.pages + 1), content)
                 state.pages += 1
                 state.works += len(page.results)
-                state.cursor = page.meta.next_cursor if page.results else None
+                state.cursor = following
+                state.expected = page.meta.count if state.expected is None else state.expected
                 _write(self.folder / _RESUME, msgspec.json.encode(state))
                 progress.advance(len(page.results))
+        expected = state.expected or 0
+        if too_many(expected - state.works, expected):
+            raise self._stop(state, f"no more pages, though it said {expected:,} works", self._begin_again())
         return [self._file(number) for number in range(1, state.pages + 1)]
 
     def remove(self) -> None:
@@ -141,7 +162,10 @@ class Download:
             content = (self.folder / _RESUME).read_bytes()
         except FileNotFoundError:
             return _Resume(query=asked)
-        state = msgspec.json.decode(content, type=_Resume)
+        try:
+            state = msgspec.json.decode(content, type=_Resume)
+        except NOT_JSON:
+            raise DataError(f"{self.folder / _RESUME} is damaged", fix=self._begin_again()) from None
         if state.query != asked:
             raise DataError(
                 f"{self.folder} holds the unfinished download of another query",
@@ -154,7 +178,7 @@ class Download:
     def _page(self, content: bytes, state: _Resume) -> _Page:
         try:
             return msgspec.json.decode(content, type=_Page)
-        except msgspec.DecodeError as error:
+        except NOT_JSON as error:
             raise self._stop(state, f"page {state.pages + 1} is no list of works: {error}") from None
 
     def _fetch(self, client: httpx.Client, state: _Resume) -> bytes:
@@ -163,9 +187,17 @@ class Download:
         for attempt in range(ATTEMPTS):
             wait = float(2**attempt)
             try:
-                answer = client.get(f"{self.query.url}/works", params=parameters)
+                answer = _answer(client, f"{self.query.url}/works", parameters)
+            except (httpx.InvalidURL, httpx.UnsupportedProtocol):
+                raise ConfigError(
+                    "this is no address of a server", field="--api-url", value=self.query.url, allowed="https://..."
+                ) from None
             except httpx.TransportError as error:
                 why = f"no answer ({type(error).__name__})"
+            except TooLarge as error:
+                raise self._stop(state, f"{error}", "ask for fewer works: a narrower --filter") from None
+            except ValueError as error:
+                why = str(error)
             else:
                 if answer.status_code == HTTPStatus.OK:
                     return answer.content
@@ -183,7 +215,10 @@ class Download:
         """
         match meaning(answer):
             case Meaning.LATER:
-                return seconds_to_wait(answer)
+                wait = seconds_to_wait(answer)
+                if wait is not None and wait > PATIENCE:
+                    raise self._stop(state, f"answer {answer.status_code}, and to ask again in {wait:,.0f} s")
+                return wait
             case Meaning.BUDGET:
                 raise DataError(
                     f"the day's OpenAlex budget is used up after {state.works:,} works; it comes back at midnight UTC",
@@ -194,11 +229,38 @@ class Download:
             case Meaning.FORBIDDEN:
                 raise DataError("OpenAlex forbids this request (403): the key may not do it")
             case Meaning.REFUSED:
-                said = answer.text.replace(self.query.key, "***")[:200]
-                raise self._stop(state, f"answer {answer.status_code}: {said}")
+                raise self._refusal(answer, state)
 
-    def _stop(self, state: _Resume, why: str) -> DataError:
-        return DataError(f"the OpenAlex API, after {state.works:,} works: {why}", fix=_GO_ON)
+    def _refusal(self, answer: httpx.Response, state: _Resume) -> DataError:
+        """Return the error for an answer that asking again will not change."""
+        said = " ".join(answer.text.split())
+        if answer.is_redirect:
+            said = f"moved to {answer.headers['location'].partition('?')[0]}"
+            fix = "name the new address with --api-url"
+        elif answer.status_code == HTTPStatus.BAD_REQUEST:
+            fix = f"correct --filter; {self._begin_again()}" if state.pages else "correct --filter"
+        else:
+            fix = "check --api-url and --filter"
+        return self._stop(state, f"answer {answer.status_code}: {said}".replace(self.query.key, "***")[:200], fix)
+
+    def _begin_again(self) -> str:
+        return f"to begin again, remove {self.folder}"
+
+    def _stop(self, state: _Resume, why: str, fix: str = _GO_ON) -> DataError:
+        return DataError(f"the OpenAlex API, after {state.works:,} works: {why}", fix=fix)
+
+
+def _answer(client: httpx.Client, url: str, parameters: dict[str, str]) -> httpx.Response:
+    """Ask, and read the answer up to its largest size.
+
+    Raises:
+        TooLarge: it is larger.
+        ValueError: it is not packed as it says.
+    """
+    with client.stream("GET", url, params=parameters) as answer:
+        content = body_of(answer.iter_raw(), answer.headers.get("content-encoding", ""), MAX_LINE)
+        headers = [(name, value) for name, value in answer.headers.multi_items() if name.lower() not in _PACKING]
+        return httpx.Response(answer.status_code, headers=headers, content=content)
 
 
 class _Keyed(httpx.BaseTransport):

@@ -1,104 +1,83 @@
 """Brings odd OpenAlex records into the types of the schema: what converters, exports and hand-made files did to them.
 
-A list of one may have become its element and an empty object a list, numbers and flags may be text, dates
-may be dates, an abstract's index may be JSON text or a list of (key, value) rows. What cannot be understood is
-None; nothing here raises.
+A list of one may have become its element and an empty object a list, numbers and flags may be text, dates may be
+moments, an abstract's index may be JSON text or a list of (key, value) rows. What cannot be understood is None, and its
+counter is told; nothing here raises.
 """
 
 from __future__ import annotations
 
-import datetime as dt
-from collections.abc import Mapping
-from typing import cast
+from collections.abc import Callable, Mapping
+from typing import TypeVar
 
-import msgspec
+from tinsmith.data.sources.kinds import (
+    Malformed,
+    as_count,
+    as_date,
+    as_flag,
+    as_id,
+    as_ids,
+    as_index,
+    as_list,
+    as_object,
+    as_real,
+    as_text,
+    as_year,
+)
 
-_TEXTS = (
-    "id", "publication_date", "updated_date", "display_name", "title", "language", "type",
-)  # fmt: skip
-_NUMBERS = ("publication_year", "cited_by_count")
+_TEXTS = ("updated_date", "display_name", "title", "language", "type")
 _FLAGS = ("is_retracted", "is_paratext", "is_xpac")
 _LISTS = ("topics", "keywords", "concepts")
 
-
-def mended(record: Mapping[str, object]) -> dict[str, object]:
-    """Return a work's known keys in the types that `openalex_record` has for them."""
-    location = _object(record.get("primary_location"))
-    topic = _object(record.get("primary_topic"))
-    return {
-        **{name: _text(record.get(name)) for name in _TEXTS},
-        **{name: _number(record.get(name)) for name in _NUMBERS},
-        **{name: _flag(record.get(name)) for name in _FLAGS},
-        "host_venue": _entity(record.get("host_venue")),
-        "primary_location": {"source": _entity(location.get("source"))},
-        "primary_topic": {"field": _entity(topic.get("field"))},
-        "referenced_works": [one for one in _items(record.get("referenced_works")) if isinstance(one, str)],
-        **{name: [entity for one in _items(record.get(name)) if (entity := _entity(one))] for name in _LISTS},
-        "abstract_inverted_index": inverted_index(record.get("abstract_inverted_index")),
-    }
+_Value = TypeVar("_Value")
 
 
-def _items(value: object) -> list[object]:
-    if value is None or value == {}:
-        return []
-    return cast("list[object]", value) if isinstance(value, list) else [value]
+def mended(record: Mapping[str, object], lost: list[str]) -> dict[str, object]:
+    """Return a work's known keys in the types of the schema; `lost` gets the counters of values that cannot be read.
 
+    Raises:
+        Malformed: the id cannot be read.
+    """
 
-def _object(value: object) -> Mapping[str, object]:
-    if isinstance(value, list) and len(cast("list[object]", value)) == 1:
-        value = cast("list[object]", value)[0]
-    return cast("Mapping[str, object]", value) if isinstance(value, dict) else {}
-
-
-def _entity(value: object) -> dict[str, object] | None:
-    """A named thing; its bare name will do."""
-    if isinstance(value, str):
-        return {"display_name": value}
-    found = _object(value)
-    return {
-        "display_name": _text(found.get("display_name")),
-        "keyword": _text(found.get("keyword")),
-        "level": _number(found.get("level")),
-        "score": _real(found.get("score")),
-    } if found else None  # fmt: skip
-
-
-def _text(value: object) -> str | None:
-    if isinstance(value, (dt.date, dt.datetime)):
-        return value.isoformat()
-    if isinstance(value, list) and len(cast("list[object]", value)) == 1:
-        value = cast("list[object]", value)[0]
-    return value if isinstance(value, str) else None
-
-
-def _number(value: object) -> int | None:
-    if isinstance(value, str) and value.strip().isdecimal():
-        value = int(value)
-    if isinstance(value, float) and value.is_integer():
-        value = int(value)
-    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= 2**62:
-        return None
-    return value
-
-
-def _real(value: object) -> float | None:
-    return float(value) if isinstance(value, (int, float)) else None
-
-
-def _flag(value: object) -> bool:
-    return value in (True, 1) or (isinstance(value, str) and value.lower() == "true")
-
-
-def inverted_index(value: object) -> dict[str, object] | None:
-    """Return an abstract's index from a mapping, its JSON text, or rows of `key` and `value`; else None."""
-    if isinstance(value, str):
+    def tried(kind: Callable[[object], _Value], value: object, counter: str = "bad_values") -> _Value | None:
         try:
-            value = msgspec.json.decode(value)
-        except msgspec.DecodeError:
+            return kind(value)
+        except Malformed:
+            lost.append(counter)
             return None
-    if isinstance(value, list):  # a parquet map
-        rows = [_object(row) for row in cast("list[object]", value)]
-        value = {str(row["key"]): row["value"] for row in rows if {"key", "value"} <= row.keys()}
-    if not isinstance(value, dict):
-        return None
-    return {word: _items(at) for word, at in cast("dict[str, object]", value).items()}
+
+    def entity(value: object) -> dict[str, object] | None:
+        """Return a named thing; its bare name will do."""
+        if isinstance(value, str):
+            return {"display_name": value}
+        found = as_object(value)
+        if not found:
+            return None
+        return {
+            "display_name": tried(as_text, found.get("display_name")),
+            "keyword": tried(as_text, found.get("keyword")),
+            "level": tried(as_count, found.get("level")),
+            "score": tried(as_real, found.get("score")),
+        }
+
+    try:
+        year = as_year(record.get("publication_year"))
+    except Malformed:
+        year = 0  # no year at all, and the date is none instead of it
+    dated = tried(lambda value: as_date(value, year or None), record.get("publication_date"), "bad_dates")
+    references, bad = as_ids(record.get("referenced_works"))
+    lost += ["bad_references"] * bad
+    return {
+        "id": as_id(record.get("id")),
+        "publication_year": year if year is not None else dated and dated[1],
+        "publication_date": str(dated[0]) if dated and dated[0] else None,
+        **{name: tried(as_text, record.get(name)) for name in _TEXTS},
+        "cited_by_count": tried(as_count, record.get("cited_by_count")),
+        **{name: as_flag(record.get(name)) for name in _FLAGS},
+        "host_venue": entity(record.get("host_venue")),
+        "primary_location": {"source": entity(as_object(record.get("primary_location")).get("source"))},
+        "primary_topic": {"field": entity(as_object(record.get("primary_topic")).get("field"))},
+        "referenced_works": references,
+        **{name: [one for item in tried(as_list, record.get(name)) or () if (one := entity(item))] for name in _LISTS},
+        "abstract_inverted_index": tried(as_index, record.get("abstract_inverted_index"), "bad_abstracts"),
+    }

@@ -1,4 +1,4 @@
-"""Hands OpenAlex records to a corpus, from gzip lines, parquet rows and JSON documents alike.
+"""Hands OpenAlex records to a corpus, from lines, arrays, saved pages and parquet rows alike.
 
 A malformed record is set aside; a damaged file ends the build unless damaged files may be skipped, and then
 what stands before the damage counts.
@@ -6,7 +6,9 @@ what stands before the damage counts.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import datetime as dt
+from collections.abc import Generator, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -14,12 +16,29 @@ import msgspec
 import numpy as np
 import polars as pl
 
+from tinsmith.data.losses import Tally
 from tinsmith.data.paper import Paper
 from tinsmith.data.progress import Progress
 from tinsmith.data.sources.complaints import Complaints
-from tinsmith.data.sources.lines import Block, DamagedFile, Malformed, read_all, read_blocks
-from tinsmith.data.sources.openalex.record import Keep, day, exclusion, node_paper, venue, work_paper, year_of
+from tinsmith.data.sources.json_blocks import read_json_blocks
+from tinsmith.data.sources.json_text import decoded
+from tinsmith.data.sources.kinds import Malformed
+from tinsmith.data.sources.lines import Block
+from tinsmith.data.sources.names import suggested
+from tinsmith.data.sources.openalex.record import (
+    Keep,
+    date_of,
+    exclusion,
+    node_paper,
+    short_id,
+    short_references,
+    venue,
+    work_paper,
+    year_of,
+)
 from tinsmith.data.sources.openalex.schema import URL, Node, Work, from_plain, read_lines, read_node, read_work
+from tinsmith.data.sources.parquet import parquet_columns, parquet_frames
+from tinsmith.types.errors import DataError
 
 _ROWS = 5_000
 _NODES = 8_192
@@ -31,22 +50,39 @@ class _Document(msgspec.Struct):
     """A page of the API, or one work."""
 
     results: list[msgspec.Raw] | None = None
-    id: object = None
+    id: object = msgspec.UNSET
+
+
+_DOCUMENT = msgspec.json.Decoder(_Document)
 
 
 @dataclass(slots=True)
 class OpenAlexReader:
-    """Reads files into `writer`; `finish` comes last."""
+    """Reads files into the corpus, between `begin` and its end."""
 
     complaints: Complaints
     progress: Progress
     keep: frozenset[Keep]
     graph_only: bool
+    _tally: Tally = field(default_factory=lambda: Tally("works"))
     _nodes: list[Node] = field(default_factory=list[Node])
+    _days: list[dt.date | None] = field(default_factory=list[dt.date | None])
     _partition: str | None = None
 
-    def read(self, path: Path, name: str, partition: str | None) -> None:
-        """Read a part of a snapshot; `partition` is the day its records changed, where the records do not say.
+    @contextmanager
+    def works(self) -> Generator[None, None, None]:
+        """Let the body read all files.
+
+        Raises:
+            DataError: too many of the works were lost.
+        """
+        allowed = "works as OpenAlex writes them: JSON lines, arrays, saved pages or parquet"
+        with self.complaints.table("works", "records", allowed, of_papers=True) as self._tally:
+            yield
+            self._finish()
+
+    def read(self, path: Path, name: str, partition: str | None = None) -> None:
+        """Read a file; `partition` is the day its records changed, where the records do not say.
 
         Raises:
             DataError: the file is damaged, or (strict) has a malformed record.
@@ -56,41 +92,30 @@ class OpenAlexReader:
                 self._add(name, partition, _rows(path, name))
                 return
             at_once = self._add_nodes if self.graph_only else self._add_works
-            for block in read_blocks(path, name):
+            for block in read_json_blocks(path, name):
                 if not at_once(block, partition):
                     self._add(name, partition, block.lines())
 
-    def read_document(self, path: Path, name: str) -> None:
-        """Read a saved page of the API, a list of works, one work, or (by its name) a file of JSON lines.
-
-        Raises:
-            DataError: as `read`.
-        """
-        if ".jsonl" in path.name or ".ndjson" in path.name:
-            self.read(path, name, None)
-            return
-        with self.complaints.until_damage():
-            content = read_all(path, name)
-            try:
-                works = _works(content)
-            except (Malformed, msgspec.DecodeError) as error:
-                self.complaints.malformed(name, 1, str(error), _shown(content))
-            else:
-                self._add(name, None, enumerate(works, 1))
-
-    def finish(self) -> None:
+    def _finish(self) -> None:
         """Hand over what is still held."""
         nodes, self._nodes = self._nodes, []
+        days, self._days = self._days, []
         if nodes:
-            self._add_columns(nodes, self._partition)
+            self._add_columns(nodes, days, self._partition)
 
     def _add(self, name: str, partition: str | None, records: Iterable[tuple[int, _Record]]) -> None:
         papers: list[Paper] = []
         for number, record in records:
             try:
-                papers.append(self._paper(name, number, record, partition))
+                paper = self._paper(name, number, record, partition)
+                page = _page(record) if not paper.id else None
             except Malformed as error:
                 self.complaints.malformed(name, number, str(error), _shown(record))
+                continue
+            if page is None:
+                papers.append(paper)
+            else:
+                self._add(name, partition, enumerate(page, 1))
             if len(papers) >= _ROWS:
                 self._hand_over(papers)
         self._hand_over(papers)
@@ -98,18 +123,26 @@ class OpenAlexReader:
     def _hand_over(self, papers: list[Paper]) -> None:
         self.complaints.writer.add(papers)
         self.progress.advance(len(papers))
+        self._tally.read += len(papers)
         papers.clear()
 
     def _paper(self, name: str, number: int, record: _Record, partition: str | None) -> Paper:
+        def complain(counter: str, reason: str) -> None:
+            if counter == "bad_abstracts":
+                self.complaints.no_abstract(name, number, reason, _shown(record))
+            else:
+                self.complaints.lost_value(counter, name, number, _shown(record))
+
+        lost: list[str] = []
         if self.graph_only:
-            node = from_plain(record, Node) if isinstance(record, dict) else read_node(record)
-            return node_paper(node, self.keep, partition)
-
-        def complain(reason: str) -> None:
-            self.complaints.no_abstract(name, number, reason, _shown(record))
-
-        work = from_plain(record, Work) if isinstance(record, dict) else read_work(record)
-        return work_paper(work, self.keep, partition, complain)
+            node = from_plain(record, Node, lost) if isinstance(record, dict) else read_node(record, lost)
+            paper = node_paper(node, self.keep, partition, complain)
+        else:
+            work = from_plain(record, Work, lost) if isinstance(record, dict) else read_work(record, lost)
+            paper = work_paper(work, self.keep, partition, complain)
+        for counter in lost:
+            complain(counter, "it cannot be read")
+        return paper
 
     def _add_works(self, block: Block, partition: str | None) -> bool:
         """Take a block at once; False if one of its lines needs to be looked at."""
@@ -120,6 +153,8 @@ class OpenAlexReader:
             papers = [work_paper(work, self.keep, partition, _give_up) for work in works]
         except Malformed:
             return False
+        if not all(paper.id for paper in papers):
+            return False
         self._hand_over(papers)
         return True
 
@@ -128,14 +163,20 @@ class OpenAlexReader:
         nodes = read_lines(block.data, Node)
         if nodes is None or not all(n.id and n.id.startswith(f"{URL}W") for n in nodes):
             return False
+        try:
+            days = [date_of(node, _give_up) for node in nodes]
+        except Malformed:
+            return False
         if partition != self._partition or len(self._nodes) >= _NODES:
-            self.finish()
+            self._finish()
             self._partition = partition
         self._nodes.extend(nodes)
+        self._days.extend(days)
+        self._tally.read += len(nodes)
         self.progress.advance(len(nodes))
         return True
 
-    def _add_columns(self, nodes: list[Node], partition: str | None) -> None:
+    def _add_columns(self, nodes: list[Node], days: list[dt.date | None], partition: str | None) -> None:
         """Do for many nodes what `node_paper` does for one."""
         excluded = [
             exclusion(node, self.keep) if node.is_retracted or node.is_paratext or node.is_xpac else None
@@ -148,49 +189,58 @@ class OpenAlexReader:
         frame = pl.DataFrame(
             {
                 "id": pl.Series([node.id for node in nodes], dtype=pl.String()).str.strip_prefix(URL),
-                "year": pl.Series([year_of(node) for node in nodes], dtype=pl.Int32()),
-                "date": pl.Series([day(node.publication_date) for node in nodes], dtype=pl.Date()),
+                "year": pl.Series(list(map(year_of, nodes, days)), dtype=pl.Int32()),
+                "date": pl.Series(days, dtype=pl.Date()),
                 "venue": pl.Series([venue(node) for node in nodes], dtype=pl.String()),
                 "updated": pl.Series([n.updated_date or partition for n in nodes], dtype=pl.String()),
                 "excluded": pl.Series(excluded, dtype=pl.String()),
             }
         )
+        if frame["id"].str.contains("/", literal=True).any():
+            frame = frame.with_columns(id=pl.Series([short_id(node.id) for node in nodes], dtype=pl.String()))
         first = self.complaints.writer.papers
         ordinals = np.arange(first, first + len(nodes), dtype=np.uint32)
         cited = pl.Series([one for some in references for one in some], dtype=pl.String())
         cited = cited.str.strip_prefix(URL)
-        if cited.str.contains("/", literal=True).any():
-            cited = cited.str.replace(r"^.*/", "")
+        if not cited.str.starts_with("W").all() or cited.str.contains("/", literal=True).any():
+            cited = pl.Series([one for some in references for one in short_references(some)], dtype=pl.String())
         citing = np.repeat(ordinals, [len(some) for some in references])
         self.complaints.writer.add_frame(frame, citing, cited, bound=True)
 
 
-def _give_up(reason: str) -> None:
-    raise Malformed(reason)
+def _give_up(counter: str, reason: str) -> None:
+    raise Malformed(f"{counter}: {reason}")
 
 
-def _works(content: bytes) -> list[msgspec.Raw]:
-    if content.removeprefix(b"\xef\xbb\xbf").lstrip()[:1] == b"[":
-        return msgspec.json.decode(content.removeprefix(b"\xef\xbb\xbf"), type=list[msgspec.Raw])
-    document = msgspec.json.decode(content.removeprefix(b"\xef\xbb\xbf"), type=_Document)
-    if document.results is not None:
-        return document.results
-    if document.id is None:
+def _page(record: _Record) -> list[msgspec.Raw] | None:
+    """Return the works of a page; None for a work without an id.
+
+    Raises:
+        Malformed: it is neither.
+    """
+    if isinstance(record, dict):
+        return None
+    try:
+        document = decoded(_DOCUMENT, record)
+    except msgspec.ValidationError as error:
+        raise Malformed(str(error)) from None
+    if document.results is None and document.id is msgspec.UNSET:
         raise Malformed("neither a page of works nor a work")
-    return [msgspec.Raw(content.removeprefix(b"\xef\xbb\xbf"))]
+    return document.results
 
 
 def _rows(path: Path, name: str) -> Iterator[tuple[int, dict[str, object]]]:
+    there = parquet_columns(path, name)
+    for wanted in (("id",), ("publication_year", "publication_date")):
+        if not set(wanted) & set(there):
+            raise DataError(
+                f"{name} lacks a column", field=wanted[0], allowed=" or ".join(wanted), fix=suggested(there, wanted)
+            )
     number = 0
-    try:
-        frame = pl.scan_parquet(path, glob=False, hive_partitioning=False)
-        columns = [c for c in frame.collect_schema().names() if c in Work.__struct_fields__]
-        for batch in frame.select(columns).collect_batches(chunk_size=_ROWS, maintain_order=True):
-            for row in batch.iter_rows(named=True):
-                number += 1
-                yield number, row
-    except pl.exceptions.PolarsError as error:
-        raise DamagedFile(name, str(error).splitlines()[0], number + 1, "") from None
+    for batch in parquet_frames(path, name, [c for c in there if c in Work.__struct_fields__], _ROWS):
+        for row in batch.iter_rows(named=True):
+            number += 1
+            yield number, row
 
 
 def _shown(record: _Record) -> str:

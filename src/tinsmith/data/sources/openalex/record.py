@@ -8,12 +8,17 @@ from collections.abc import Callable, Collection, Sequence
 
 from tinsmith.data.abstracts import from_inverted_index
 from tinsmith.data.paper import Paper
-from tinsmith.data.sources.lines import Malformed
-from tinsmith.data.sources.openalex.schema import Node, Work
+from tinsmith.data.sources.kinds import Malformed, as_date
+from tinsmith.data.sources.openalex.schema import URL, Node, Work
 from tinsmith.types.errors import DataError
 
 CONCEPTS = 8
 """Names kept of a work's topics, keywords and concepts, in this order."""
+Complain = Callable[[str, str], None]
+"""Hears of a value that cannot be read: its counter on the card, and why."""
+
+
+_WORKS = f"{URL}W"
 
 
 class Keep(enum.StrEnum):
@@ -24,17 +29,17 @@ class Keep(enum.StrEnum):
     XPAC = "xpac"
 
 
-def node_paper(node: Node, keep: Collection[Keep], partition: str | None) -> Paper:
+def node_paper(node: Node, keep: Collection[Keep], partition: str | None, complain: Complain) -> Paper:
     """Return the paper of a work without its texts; `partition` dates a record that does not say when it changed.
 
     Raises:
         Malformed: the id is another entity's.
     """
     excluded = exclusion(node, keep)
-    date = day(node.publication_date)
+    date = date_of(node, complain)
     return Paper(
         id=short_id(node.id),
-        year=year_of(node),
+        year=year_of(node, date),
         date=date,
         venue=venue(node),
         references=() if excluded else short_references(node.referenced_works),
@@ -43,26 +48,27 @@ def node_paper(node: Node, keep: Collection[Keep], partition: str | None) -> Pap
     )
 
 
-def work_paper(work: Work, keep: Collection[Keep], partition: str | None, complain: Callable[[str], None]) -> Paper:
-    """Return the paper of a work; `complain` hears of an abstract that cannot be read, and the paper has none then.
+def work_paper(work: Work, keep: Collection[Keep], partition: str | None, complain: Complain) -> Paper:
+    """Return the paper of a work; what cannot be read of it is absent.
 
     Raises:
         Malformed: the id is another entity's.
     """
     if exclusion(work, keep):
-        return node_paper(work, keep, partition)
+        return node_paper(work, keep, partition, complain)
     abstract = None
     if work.abstract_inverted_index:
         try:
             abstract = from_inverted_index(work.abstract_inverted_index)
         except DataError as error:
-            complain(f"{error.what}: {error.value!r:.50}")
+            complain("bad_abstracts", f"{error.what}: {error.value!r:.50}")
+    date = date_of(work, complain)
     return Paper(
         id=short_id(work.id),
-        year=year_of(work),
+        year=year_of(work, date),
         title=work.display_name or work.title or None,
         abstract=abstract,
-        date=day(work.publication_date),
+        date=date,
         venue=venue(work),
         field=_field(work),
         concepts=_concepts(work),
@@ -86,39 +92,57 @@ def exclusion(node: Node, keep: Collection[Keep]) -> Keep | None:
 
 
 def short_id(url: str | None) -> str:
-    """Return the W... of a work's id; empty where there is none.
+    """Return the W... of a work's id, of which only the number may be there; empty where there is no id.
 
     Raises:
         Malformed: the id is another entity's.
     """
     short = url.rpartition("/")[2] if url else ""
     if short and short[0] != "W":
-        raise Malformed(f"not a work: {short[:50]}")
+        short = _work_number(short)
+        if short[:1] != "W":
+            raise Malformed(f"not a work: {short[:50]}")
     return short
 
 
 def short_references(urls: Sequence[str] | None) -> Sequence[str]:
     """Return the W... of referenced works."""
-    return [url.rpartition("/")[2] for url in urls] if urls else ()
+    if not urls:
+        return ()
+    if urls[0].startswith(_WORKS):  # as all are that OpenAlex writes
+        return [url.rpartition("/")[2] for url in urls]
+    return [_work_number(url.rpartition("/")[2]) for url in urls]
 
 
-def year_of(node: Node) -> int | None:
+def _work_number(text: str) -> str:
+    text = text.strip().upper()
+    return f"W{text}" if text.isdecimal() else text
+
+
+def year_of(node: Node, date: dt.date | None) -> int | None:
     """Return the publication's year, from its date where the year is not given; None outside 1 to 9999."""
     year = node.publication_year
     if year is None:
-        date = day(node.publication_date)
         return None if date is None else date.year
     return year if 0 < year < 10_000 else None
 
 
-def day(text: str | None) -> dt.date | None:
-    """Return the day of YYYY-MM-DD; None for anything else."""
-    if text is None or len(text) != 10 or text[5] == "W":
+def date_of(node: Node, complain: Complain) -> dt.date | None:
+    """Return the day of publication; None where there is none, or only a year."""
+    text = node.publication_date
+    if text is None:
         return None
+    if len(text) == 10 and text[5] != "W":
+        try:
+            return dt.date.fromisoformat(text)
+        except ValueError:
+            pass
     try:
-        return dt.date.fromisoformat(text)
-    except ValueError:
+        found = as_date(text, node.publication_year)
+    except Malformed as error:
+        complain("bad_dates", str(error))
         return None
+    return None if found is None else found[0]
 
 
 def venue(node: Node) -> str | None:

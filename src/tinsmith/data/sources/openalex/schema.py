@@ -10,7 +10,8 @@ from typing import Annotated, TypeVar, cast
 
 import msgspec
 
-from tinsmith.data.sources.lines import Malformed
+from tinsmith.data.sources.json_text import NOT_JSON, decoded, plain
+from tinsmith.data.sources.kinds import Malformed
 from tinsmith.data.sources.openalex.mending import mended
 
 Kind = TypeVar("Kind", bound="Node")
@@ -75,32 +76,22 @@ _WORK = msgspec.json.Decoder(Work)
 _NODE = msgspec.json.Decoder(Node)
 
 
-def read_work(line: bytes | msgspec.Raw) -> Work:
-    """Read one JSON object.
+def read_work(line: bytes | msgspec.Raw, lost: list[str]) -> Work:
+    """Read one JSON object; `lost` gets the counters of values that were not understood.
 
     Raises:
         Malformed: it is not JSON, or no work.
     """
-    try:
-        return _WORK.decode(line)
-    except msgspec.ValidationError:
-        return _mend(line, Work)
-    except msgspec.DecodeError as error:
-        raise Malformed(str(error)) from None
+    return _read(line, _WORK, Work, lost)
 
 
-def read_node(line: bytes | msgspec.Raw) -> Node:
-    """Read one JSON object's part for the graph.
+def read_node(line: bytes | msgspec.Raw, lost: list[str]) -> Node:
+    """Read one JSON object's part for the graph, as `read_work` does the whole.
 
     Raises:
         Malformed: it is not JSON, or no work.
     """
-    try:
-        return _NODE.decode(line)
-    except msgspec.ValidationError:
-        return _mend(line, Node)
-    except msgspec.DecodeError as error:
-        raise Malformed(str(error)) from None
+    return _read(line, _NODE, Node, lost)
 
 
 def read_lines(lines: bytes | memoryview, kind: type[Kind]) -> list[Kind] | None:
@@ -108,11 +99,11 @@ def read_lines(lines: bytes | memoryview, kind: type[Kind]) -> list[Kind] | None
     decoder = _WORK if kind is Work else _NODE
     try:
         return cast("list[Kind]", decoder.decode_lines(lines))
-    except msgspec.DecodeError:
+    except NOT_JSON:
         return None
 
 
-def from_plain(record: object, kind: type[Kind]) -> Kind:
+def from_plain(record: object, kind: type[Kind], lost: list[str]) -> Kind:
     """Turn plain Python values, as JSON or a parquet row gives them, into a work.
 
     Raises:
@@ -120,10 +111,10 @@ def from_plain(record: object, kind: type[Kind]) -> Kind:
     """
     if not isinstance(record, dict):
         raise Malformed("not a JSON object")
-    plain = mended(cast("dict[str, object]", record))
-    abstract = plain.pop("abstract_inverted_index", None)
+    values = mended(cast("dict[str, object]", record), lost)
+    abstract = values.pop("abstract_inverted_index", None)
     try:
-        node = msgspec.convert(plain, kind)
+        node = msgspec.convert(values, kind)
     except msgspec.ValidationError as error:
         raise Malformed(str(error)) from None
     if isinstance(node, Work):
@@ -132,9 +123,8 @@ def from_plain(record: object, kind: type[Kind]) -> Kind:
     return node
 
 
-def _mend(line: bytes | msgspec.Raw, kind: type[Kind]) -> Kind:
+def _read(line: bytes | msgspec.Raw, decoder: msgspec.json.Decoder[Kind], kind: type[Kind], lost: list[str]) -> Kind:
     try:
-        record = msgspec.json.decode(line)
-    except msgspec.DecodeError as error:  # the typed decoder had stopped before it
-        raise Malformed(str(error)) from None
-    return from_plain(record, kind)
+        return decoded(decoder, line)
+    except msgspec.ValidationError:  # it stopped there: what follows need not be JSON
+        return from_plain(plain(line), kind, lost)

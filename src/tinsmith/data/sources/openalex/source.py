@@ -59,9 +59,9 @@ class SnapshotSource:
         """Read all parts."""
         parts = find_snapshot(self.folder).parts
         reader = self.choices.reader(writer, progress)
-        for part in parts:
-            reader.read(part.path, part.name, part.partition)
-        reader.finish()
+        with reader.works():
+            for part in parts:
+                reader.read(part.path, part.name, part.partition)
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,9 +80,9 @@ class PagesSource:
         absolute = [Path(os.path.abspath(path)) for path in self.files]
         root = Path(os.path.commonpath([path.parent for path in absolute]))
         reader = self.choices.reader(writer, progress)
-        for path in sorted(absolute):
-            reader.read_document(path, path.relative_to(root).as_posix())
-        reader.finish()
+        with reader.works():
+            for path in sorted(absolute):
+                reader.read(path, path.relative_to(root).as_posix())
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +102,7 @@ class ApiSource:
         download = Download(self.query, self.out / PAGES)
         pages = download.run(progress)
         reader = self.choices.reader(writer, progress)
-        for path in pages:
-            reader.read_document(path, path.name)
-        reader.finish()
+        with reader.works():
+            for path in pages:
+                reader.read(path, path.name)
         writer.when_done(download.remove)

@@ -13,6 +13,8 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from tinsmith.data.losses import Tally
+from tinsmith.data.sources.columns import id_column
 from tinsmith.data.sources.complaints import Complaints
 from tinsmith.data.sources.sciscinet.tables import TableFile
 
@@ -61,17 +63,25 @@ def read_paper_fields(
     """
     known = _fields(fields or links, complaints)
     places = pl.DataFrame({"paperid": papers}).with_row_index("paper")
-    paper_id, field_id = links.need("paperid"), links.need("fieldid")
-    keys: list[NDArray[np.uint64]] = []
-    for rows in links.rows([paper_id, field_id], complaints):
-        frame = rows.frame.cast(pl.String)
-        frame = frame.join(places, on="paperid").join(known, on="fieldid")
-        upper = frame["paper"].to_numpy().astype(np.uint64) << _HALF
-        keys.append(upper | frame["rank"].to_numpy())
+    with complaints.table(links.name) as tally:
+        keys = list(_keys(links, places, known, complaints, tally))
+    complaints.require_met(links.name, sum(map(len, keys)))
     every = np.unique(np.concatenate(keys)) if keys else np.empty(0, np.uint64)
     counts = np.bincount((every >> _HALF).astype(np.int64), minlength=len(papers))
     starts = np.concatenate(([0], np.cumsum(counts)))
     return PaperFields(known["name"], starts, (every & _LOW).astype(np.uint32))
+
+
+def _keys(
+    links: TableFile, places: pl.DataFrame, known: pl.DataFrame, complaints: Complaints, tally: Tally
+) -> Iterator[NDArray[np.uint64]]:
+    """Yield the links of papers and fields that are known: place of the paper above, rank of the field below."""
+    paper_id, field_id = links.need("paperid"), links.need("fieldid")
+    for rows in links.rows([paper_id, field_id], complaints, tally):
+        ends = {"paperid": id_column(rows.frame[paper_id]), "fieldid": id_column(rows.frame[field_id])}
+        frame = pl.DataFrame({name: column.values for name, column in ends.items()})
+        frame = frame.join(places, on="paperid").join(known, on="fieldid")
+        yield (frame["paper"].to_numpy().astype(np.uint64) << _HALF) | frame["rank"].to_numpy()
 
 
 def _fields(table: TableFile, complaints: Complaints) -> pl.DataFrame:
@@ -90,4 +100,5 @@ def _fields(table: TableFile, complaints: Complaints) -> pl.DataFrame:
 
 def _distinct(table: TableFile, columns: list[str], complaints: Complaints) -> Iterator[pl.DataFrame]:
     for rows in table.rows(columns, complaints):
-        yield rows.frame.cast(pl.String).unique()
+        ids = id_column(rows.frame["fieldid"]).values
+        yield rows.frame.cast(pl.String).with_columns(fieldid=ids).unique()

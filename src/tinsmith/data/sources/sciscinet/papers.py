@@ -2,27 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import polars as pl
 
 from tinsmith.data.progress import Progress
+from tinsmith.data.sources.columns import (
+    Column,
+    count_column,
+    date_column,
+    flag_column,
+    id_column,
+    real_column,
+    text_column,
+    year_column,
+)
 from tinsmith.data.sources.complaints import Complaints
 from tinsmith.data.sources.delimited import Rows
 from tinsmith.data.sources.sciscinet.tables import Table, TableFile
+from tinsmith.types.errors import DataError
 
-_NUMBERS: dict[str, tuple[tuple[str, ...], pl.DataType]] = {
-    "year": (("year",), pl.Int32()),
-    "cited_by_count": (("citedbycount", "citationcount"), pl.Int64()),
-    "published_disruption": (("disruption",), pl.Float64()),
-    "published_z_median": (("atypmedianz",), pl.Float64()),
-    "published_z_p10": (("atyp10pctz",), pl.Float64()),
-    "published_pairs": (("atyppairs",), pl.Int64()),
+_NUMBERS: dict[str, tuple[tuple[str, ...], Callable[[pl.Series], Column]]] = {
+    "cited_by_count": (("citedbycount", "citationcount"), count_column),
+    "published_disruption": (("disruption",), real_column),
+    "published_z_median": (("atypmedianz",), real_column),
+    "published_z_p10": (("atyp10pctz",), real_column),
+    "published_pairs": (("atyppairs",), count_column),
 }
-"""Column of the corpus -> its names in the table, the first that is there counts, and its type."""
-_DATES = ("%Y-%m-%d", "%Y/%m/%d")
-_YES = ("true", "1", "1.0", "t", "yes")
+"""Column of the corpus -> its names in the table, the first that is there counts, and how it is read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,83 +69,108 @@ def read_papers(
 ) -> pl.DataFrame:
     """Read all papers, without their texts: id, year, date, type, venue, counts, scores, language and flags.
 
-    A row with a number that is none is set aside; a date that is none is null and counted (`bad_dates`).
+    A row whose id or year cannot be read is set aside; another value that cannot be read is null and counted.
 
     Raises:
-        DataError: a column is missing, or the table is damaged.
+        DataError: a column is missing, the table is damaged or empty, or too much of it is lost.
     """
     table = tables[Table.PAPERS]
-    paper_id = table.need("paperid", "id")
-    table.need("year")
-    numbers = {name: c for name, (names, _) in _NUMBERS.items() if (c := table.find(*names))}
-    texts = {
-        name: c
-        for name, wanted in (("type", "doctype"), ("language", "language"), ("journal", "journalid"))
-        if (c := table.find(wanted))
-    }
-    flags = {name: c for name in ("retracted", "paratext") if (c := table.find(f"is{name}"))}
-    date = table.find("date")
-    wanted = [paper_id, *numbers.values(), *texts.values(), *flags.values(), *([date] if date else [])]
+    wanted = _Wanted.of(table)
     parts: list[pl.DataFrame] = []
-    for rows in table.rows(list(dict.fromkeys(wanted)), complaints):
-        good = _without_bad_numbers(rows, numbers, table.name, complaints)
-        frame = good.select(
-            id=pl.col(paper_id).cast(pl.String),
-            date=_date(good, date, complaints),
-            **{name: _number(column, _NUMBERS[name][1]) for name, column in numbers.items()},
-            **{name: pl.col(column).cast(pl.String) for name, column in texts.items()},
-            **{name: yes(column) for name, column in flags.items()},
-        )
-        parts.append(_with_venue(frame, journals))
-        progress.advance(frame.height)
+    with complaints.table(table.name) as tally:
+        for rows in table.rows(wanted.columns, complaints):
+            part = wanted.read(rows, table.name, complaints)
+            for name, cause in (("id", "without an id"), ("year", "without a year")):
+                if gaps := part[name].null_count():
+                    tally.lose(cause, gaps)
+            tally.read += part.select(pl.all_horizontal(pl.col("id", "year").is_not_null()).sum()).item()
+            parts.append(_with_venue(part, journals))
+            progress.advance(part.height)
+    if not parts:
+        raise DataError(f"{table.name} holds no paper")
     return pl.concat(parts)
 
 
-def yes(column: str) -> pl.Expr:
-    """Whether a flag, of whatever type, is set."""
-    return pl.col(column).cast(pl.String).str.to_lowercase().is_in(_YES).fill_null(False)
+@dataclass(frozen=True, slots=True)
+class _Wanted:
+    """The columns of the table of papers: what they are called there."""
+
+    paper_id: str
+    year: str
+    date: str | None
+    numbers: Mapping[str, str]
+    texts: Mapping[str, str]
+    flags: Mapping[str, str]
+
+    @classmethod
+    def of(cls, table: TableFile) -> _Wanted:
+        """Find them."""
+        texts = (("type", "doctype"), ("language", "language"), ("journal", "journalid"))
+        return cls(
+            table.need("paperid", "id"),
+            table.need("year", "publicationyear"),
+            table.find("date", "publicationdate"),
+            {name: c for name, (names, _) in _NUMBERS.items() if (c := table.find(*names))},
+            {name: c for name, wanted in texts if (c := table.find(wanted))},
+            {name: c for name in ("retracted", "paratext") if (c := table.find(f"is{name}"))},
+        )
+
+    @property
+    def columns(self) -> list[str]:
+        """All of them, each once."""
+        date = [] if self.date is None else [self.date]
+        every = (self.paper_id, self.year, *date, *self.numbers.values(), *self.texts.values(), *self.flags.values())
+        return list(dict.fromkeys(every))
+
+    def read(self, rows: Rows, file: str, complaints: Complaints) -> pl.DataFrame:
+        """Return some rows' papers under the corpus's names."""
+        rows = _with_good(rows, {self.paper_id: ("id", id_column), self.year: ("year", year_column)}, file, complaints)
+        reader = ColumnReader(rows, file, complaints)
+        years = rows.frame[self.year]
+        columns = {"id": rows.frame[self.paper_id], "year": years}
+        if self.date is not None:
+            columns["date"] = reader.read(self.date, lambda values: date_column(values, years), "bad_dates")
+        columns |= {name: reader.read(column, _NUMBERS[name][1]) for name, column in self.numbers.items()}
+        columns |= {
+            name: reader.read(column, id_column if name == "journal" else text_column)
+            for name, column in self.texts.items()
+        }
+        columns |= {name: flag_column(rows.frame[column]) for name, column in self.flags.items()}
+        return pl.DataFrame([column.alias(name) for name, column in columns.items()])
 
 
-def _number(column: str, dtype: pl.DataType) -> pl.Expr:
-    value = pl.col(column).cast(pl.Float64, strict=False)
-    value = pl.when(value.is_finite()).then(value)
-    if dtype == pl.Int32():
-        value = pl.when(value.is_between(1, 9999)).then(value)
-    return value.cast(dtype, strict=False)
+@dataclass(frozen=True, slots=True)
+class ColumnReader:
+    """Reads columns of some rows; values that cannot be read are null, and counted."""
+
+    rows: Rows
+    file: str
+    complaints: Complaints
+
+    def read(self, column: str, kind: Callable[[pl.Series], Column], counter: str = "bad_values") -> pl.Series:
+        """Return a column, read by one of the functions of `columns`."""
+        values = self.rows.frame[column]
+        read = kind(values)
+        if bad := int(read.bad.sum()):
+            place = int(read.bad.arg_true()[0])
+            number = int(self.rows.numbers[place])
+            self.complaints.lost_value(counter, self.file, number, f"{column}: {values[place]}", bad)
+        return read.values
 
 
-def _without_bad_numbers(rows: Rows, numbers: Mapping[str, str], file: str, complaints: Complaints) -> pl.DataFrame:
-    frame = rows.frame
-    for name, column in numbers.items():
-        if frame[column].dtype != pl.String:
-            continue
-        bad = frame.select(
-            pl.col(column).is_not_null() & pl.col(column).cast(pl.Float64, strict=False).is_null()
-        ).to_series()
-        if bad.any():
-            places = bad.arg_true().to_list()
-            for place in places:
-                value = frame[column][place]
-                complaints.malformed(file, int(rows.numbers[place]), f"{name} is no number", value)
-            kept = ~bad
-            frame = frame.filter(kept)
-            rows = Rows(frame, rows.numbers[kept.to_numpy()])
-    return frame
-
-
-def _date(frame: pl.DataFrame, column: str | None, complaints: Complaints) -> pl.Expr | pl.Series:
-    if column is None:
-        return pl.lit(None, dtype=pl.Date())
-    dates = frame[column]
-    if dates.dtype != pl.String:
-        return dates.cast(pl.Date)
-    read = (
-        pl.DataFrame({"date": dates.str.slice(0, 10)})
-        .select(pl.coalesce(pl.col("date").str.to_date(form, strict=False) for form in _DATES))
-        .to_series()
-    )
-    complaints.writer.count("bad_dates", read.null_count() - dates.null_count())
-    return read
+def _with_good(
+    rows: Rows, columns: Mapping[str, tuple[str, Callable[[pl.Series], Column]]], file: str, complaints: Complaints
+) -> Rows:
+    """Return the rows with these columns read; rows in which one of them cannot be read are set aside."""
+    frame, bad = rows.frame, pl.repeat(False, rows.frame.height, dtype=pl.Boolean(), eager=True)
+    for column, (name, kind) in columns.items():
+        values = rows.frame[column]
+        read = kind(values)
+        for place in (read.bad & ~bad).arg_true().to_list():
+            complaints.malformed(file, int(rows.numbers[place]), f"{name} cannot be read", str(values[place]))
+        bad = bad | read.bad
+        frame = frame.with_columns(read.values.alias(column))
+    return Rows(frame.filter(~bad), rows.numbers[(~bad).to_numpy()])
 
 
 def _with_venue(frame: pl.DataFrame, journals: Journals | None) -> pl.DataFrame:
@@ -153,7 +186,7 @@ def _with_venue(frame: pl.DataFrame, journals: Journals | None) -> pl.DataFrame:
 
 def _read(table: TableFile, columns: Mapping[str, str], complaints: Complaints) -> pl.DataFrame:
     parts = [
-        rows.frame.select(**{name: pl.col(c).cast(pl.String) for name, c in columns.items()})
+        pl.DataFrame([id_column(rows.frame[c]).values.alias(name) for name, c in columns.items()])
         for rows in table.rows(list(columns.values()), complaints)
     ]
     empty = pl.DataFrame(schema=dict.fromkeys(columns, pl.String()))

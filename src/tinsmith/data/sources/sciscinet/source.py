@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import cast
 
 import numpy as np
 import polars as pl
@@ -18,17 +17,22 @@ from tinsmith.data.abstracts import from_inverted_index
 from tinsmith.data.corpus_card import SourceDescription, SourceKind
 from tinsmith.data.corpus_writer import CorpusWriter
 from tinsmith.data.progress import Progress
+from tinsmith.data.sources.columns import flag_column, id_column, text_column
 from tinsmith.data.sources.complaints import Complaints
 from tinsmith.data.sources.delimited import Rows
-from tinsmith.data.sources.openalex.mending import inverted_index
+from tinsmith.data.sources.edge_columns import edge_columns
+from tinsmith.data.sources.files import good_edges
+from tinsmith.data.sources.kinds import Malformed, as_index
 from tinsmith.data.sources.sciscinet.fields import PaperFields, read_paper_fields
-from tinsmith.data.sources.sciscinet.papers import read_journals, read_papers, yes
+from tinsmith.data.sources.sciscinet.papers import ColumnReader, read_journals, read_papers
 from tinsmith.data.sources.sciscinet.tables import Table, TableFile, find_tables
 from tinsmith.types.errors import DataError
 
 KEEP = ("retracted", "paratext")
 """What is left out unless it is asked for; the first reason counts."""
 _OF_PAPERS = "_of_papers"  # after a column that both tables have
+_SENTENCE = r"^(?s)(?P<title>[^\n\t]*?(?:[.?!](?:\s)|[\n\t]))\s*(?P<abstract>\S.*)$"
+"""A title and an abstract in one text: up to the end of the first sentence or line, and what follows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,11 +86,14 @@ class SciSciNetSource:
         seen = np.zeros(places.height, dtype=np.bool_)
         texts = tables.get(Table.DETAILS, tables[Table.PAPERS])
         progress.begin("texts", None)
+        met = 0
         for found in _texts(texts, complaints):
             joined = found.join(papers, on="id", maintain_order="left", suffix=_OF_PAPERS)
+            met += joined.height
             seen[joined["place"].to_numpy()] = True
             self._hand_over(joined, fields, complaints.writer)
             progress.advance(found.height)
+        complaints.require_met(texts.name, met)
         rest = papers.filter(pl.Series(~seen[papers["place"].to_numpy()]))
         for piece in rest.iter_slices(1 << 16):
             self._hand_over(piece, fields, complaints.writer)
@@ -108,40 +115,59 @@ class SciSciNetSource:
         writer.add_frame(frame.drop(extra, strict=False))
 
     def _add_references(self, table: TableFile, complaints: Complaints, progress: Progress) -> None:
-        citing = table.need("citingpaperid", "citing", "paperid")
-        cited = table.need("citedpaperid", "cited", "referencedpaperid")
-        for rows in table.rows([citing, cited], complaints):
-            frame = rows.frame.cast(pl.String)
-            gaps = frame[citing].is_null() | frame[cited].is_null()
-            for number in rows.numbers[gaps.to_numpy()].tolist():
-                complaints.malformed(table.name, number, "an end is missing", "")
-            frame = frame.filter(~gaps)
-            complaints.writer.add_edges(frame[citing], frame[cited])
-            progress.advance(rows.frame.height)
+        ends = edge_columns(table.name, table.columns)
+        if ends is None:
+            raise DataError(
+                f"{table.name}: its columns do not say which end of an edge cites and which is cited",
+                field="columns",
+                value=" ".join(table.columns)[:100],
+                allowed="citing_paperid and cited_paperid",
+            )
+        citing, cited = table.columns[ends.citing], table.columns[ends.cited]
+        complaints.writer.expect_edges(table.name, by_name=ends.by_name, checked=not self.skip_bad)
+        with complaints.table(table.name) as tally:
+            for rows in table.rows([citing, cited], complaints):
+                frame = good_edges(table.name, rows, citing, cited, complaints)
+                complaints.writer.add_edges(frame["citing"], frame["cited"])
+                tally.read += frame.height
+                progress.advance(rows.frame.height)
 
 
 def _texts(table: TableFile, complaints: Complaints) -> Iterator[pl.DataFrame]:
     """Yield frames of id, title, abstract, language and flags."""
     paper_id = table.need("paperid", "id")
-    title = table.find("title", "papertitle", "originaltitle")
-    abstract = table.find("abstract", "abstracttext")
-    index = None if abstract else table.find("abstractinvertedindex", "invertedindex")
+    both = table.find("papertitleabstract", "titleabstract", "titleandabstract", "titleabs", "textofpaper")
+    title = table.find("title", "papertitle", "originaltitle", "displayname")
+    abstract = table.find("abstract", "paperabstract", "abstracttext")
+    index = None if abstract else table.find("abstractinvertedindex", "invertedindex", "indexedabstract")
     language = table.find("language", "languagecode")
     flags = {n: c for n in ("retracted", "paratext") if (c := table.find(f"is{n}"))}
-    columns = [c for c in (paper_id, title, abstract, index, language, *flags.values()) if c]
-    for rows in table.rows(columns, complaints):
-        frame = rows.frame
-        chosen = {
-            "id": pl.col(paper_id).cast(pl.String),
-            "title": pl.col(title) if title else pl.lit(None, dtype=pl.String()),
-            "abstract": pl.col(abstract) if abstract else pl.lit(None, dtype=pl.String()),
-            "language": pl.col(language) if language else pl.lit(None, dtype=pl.String()),
-            **{name: yes(column) for name, column in flags.items()},
-        }
-        found = frame.select(**chosen)
-        if index:
-            found = found.with_columns(_decoded(frame[index], rows, table.name, complaints))
-        yield found
+    columns = [c for c in (paper_id, both, title, abstract, index, language, *flags.values()) if c]
+    nothing = pl.lit(None, dtype=pl.String())
+    with complaints.table(table.name) as tally:
+        for rows in table.rows(list(dict.fromkeys(columns)), complaints):
+            reader = ColumnReader(rows, table.name, complaints)
+            found = pl.DataFrame({"id": reader.read(paper_id, id_column)})
+            for name, column in (("title", title), ("abstract", abstract), ("language", language)):
+                found = found.with_columns((reader.read(column, text_column) if column else nothing).alias(name))
+            found = found.with_columns([flag_column(rows.frame[c]).alias(name) for name, c in flags.items()])
+            if index:
+                found = found.with_columns(_decoded(rows.frame[index], rows, table.name, complaints))
+            if both:
+                found = _with_parts(found, reader.read(both, text_column))
+            tally.read += found.height
+            yield found
+
+
+def _with_parts(frame: pl.DataFrame, both: pl.Series) -> pl.DataFrame:
+    """Take title and abstract, where they are missing, from a text of both: its first sentence, and the rest."""
+    text = pl.DataFrame({"both": both.str.strip_chars()})
+    parts = text.select(pl.col("both").str.extract_groups(_SENTENCE)).unnest("both")
+    whole = text.select(pl.when(pl.col("both") != "").then(pl.col("both"))).to_series()
+    return frame.with_columns(
+        title=pl.coalesce("title", parts["title"].str.strip_chars_end(), whole),
+        abstract=pl.coalesce("abstract", parts["abstract"]),
+    )
 
 
 def _decoded(index: pl.Series, rows: Rows, file: str, complaints: Complaints) -> pl.Series:
@@ -149,13 +175,10 @@ def _decoded(index: pl.Series, rows: Rows, file: str, complaints: Complaints) ->
     texts: list[str | None] = []
     for number, value in zip(rows.numbers.tolist(), index.to_list(), strict=True):
         text = None
-        if value is not None:
-            found = inverted_index(value)
-            try:
-                if found is None:
-                    raise DataError("an abstract's index cannot be read")
-                text = from_inverted_index(cast("dict[str, list[int]]", found))
-            except DataError as error:
-                complaints.no_abstract(file, number, error.what, str(value))
+        try:
+            found = as_index(value)
+            text = None if found is None else from_inverted_index(found)
+        except (Malformed, DataError) as error:
+            complaints.no_abstract(file, number, str(error).splitlines()[0], str(value))
         texts.append(text)
     return pl.Series("abstract", texts, pl.String())

@@ -1,4 +1,4 @@
-r"""Finds SciSciNet's tables in a folder and reads them, tab-separated (v1) or parquet (v2), under one set of names.
+r"""Finds SciSciNet's tables in a folder and reads them, delimited (v1) or parquet (v2), under one set of names.
 
 Files are known by their names without prefixes and suffixes of exports (`SciSciNet_PaperReferences.tsv.gz`,
 `tinker_sciscinet_papers_alpha.parquet`), columns without case and underscores. An empty value, "nan", "null", "none"
@@ -16,14 +16,17 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 
+from tinsmith.data.losses import Tally
 from tinsmith.data.sources.complaints import Complaints
-from tinsmith.data.sources.delimited import Delimited, Rows, read_header
-from tinsmith.data.sources.lines import DamagedFile
+from tinsmith.data.sources.delimited import Delimited, Layout, Rows, read_layout
+from tinsmith.data.sources.kinds import NULLS
+from tinsmith.data.sources.names import plain, suggested
+from tinsmith.data.sources.parquet import parquet_columns, parquet_frames
 from tinsmith.types.errors import DataError
 
-_ENDINGS = (".parquet", ".tsv", ".tsv.gz", ".txt", ".txt.gz")
+_ENDINGS = (".parquet", *(f".{kind}{packed}" for kind in ("tsv", "txt", "csv") for packed in ("", ".gz", ".zst")))
 _NOISE = frozenset({"sciscinet", "tinker", "alpha", "v1", "v2"})
-_NULLS = ("", "nan", "null", "none", "\\n", "<na>")
+_NULLS = sorted(NULLS)
 _BATCH = 50_000
 
 
@@ -31,8 +34,8 @@ class Table(enum.Enum):
     """The tables that are read, with the names they go by."""
 
     PAPERS = ("papers",)
-    DETAILS = ("paperdetails",)
-    REFERENCES = ("paperrefs", "paperreferences")
+    DETAILS = ("paperdetails", "papertitleabstract", "papertitleabstracts", "papertexts", "paperabstracts")
+    REFERENCES = ("paperrefs", "paperreferences", "papercitations")
     PAPER_FIELDS = ("paperfields",)
     FIELDS = ("fields",)
     JOURNALS = ("journals", "sources")
@@ -46,6 +49,8 @@ class TableFile:
     path: Path
     columns: tuple[str, ...]
     """In the file's order, under their plain names (`plain`)."""
+    layout: Layout | None = None
+    """How it is written; None for parquet."""
 
     @property
     def name(self) -> str:
@@ -60,15 +65,20 @@ class TableFile:
         """Return the first of `names` that is a column.
 
         Raises:
-            DataError: none is.
+            DataError: none is; says which one it may be.
         """
         found = self.find(*names)
         if found is None:
-            raise DataError(f"{self.name} lacks a column", field=names[0], allowed=", ".join(names))
+            raise DataError(
+                f"{self.name} lacks a column",
+                field=names[0],
+                allowed=", ".join(names),
+                fix=suggested(self.columns, names),
+            )
         return found
 
-    def rows(self, columns: list[str], complaints: Complaints) -> Iterator[Rows]:
-        """Read `columns`, batch by batch; texts have the null words as null.
+    def rows(self, columns: list[str], complaints: Complaints, tally: Tally | None = None) -> Iterator[Rows]:
+        """Read `columns`, batch by batch; texts have the null words as null. The rows are counted in `tally`.
 
         Raises:
             DataError: it cannot be read to its end, and that is not to be skipped; a line is malformed, and the
@@ -77,36 +87,21 @@ class TableFile:
         texts = pl.col(pl.String)
         clean = pl.when(~texts.str.to_lowercase().is_in(_NULLS)).then(texts)
         with complaints.until_damage():
-            for rows in self._parquet(columns) if self._is_parquet else self._text(complaints):
+            for rows in self._parquet(columns) if self.layout is None else self._text(self.layout, complaints):
+                if tally is not None:
+                    tally.read += rows.frame.height
                 yield Rows(rows.frame.select(columns).with_columns(clean), rows.numbers)
 
-    @property
-    def _is_parquet(self) -> bool:
-        return self.path.name.endswith(".parquet")
-
-    def _text(self, complaints: Complaints) -> Iterator[Rows]:
-        return Delimited(self.path, self.name, self.columns, header=True).rows(complaints)
+    def _text(self, layout: Layout, complaints: Complaints) -> Iterator[Rows]:
+        return Delimited(self.path, self.name, self.columns, layout, header=True).rows(complaints)
 
     def _parquet(self, columns: list[str]) -> Iterator[Rows]:
         number = 1
-        try:
-            frame = pl.scan_parquet(self.path, glob=False, hive_partitioning=False)
-            frame = frame.rename(dict(zip(frame.collect_schema().names(), self.columns, strict=True)))
-            batches = frame.select(columns).collect_batches(chunk_size=_BATCH, maintain_order=True)
-            for batch in batches:
-                yield Rows(batch, np.arange(number, number + batch.height))
-                number += batch.height
-        except pl.exceptions.PolarsError as error:
-            raise DamagedFile(self.name, str(error).splitlines()[0], number, "") from None
-
-
-def plain(name: str) -> str:
-    """Return a column's name without case, underscores and spaces.
-
-    >>> plain("Atyp_10pct_Z")
-    'atyp10pctz'
-    """
-    return re.sub(r"[^a-z0-9]", "", name.lower())
+        there = dict(zip(self.columns, parquet_columns(self.path, self.name), strict=True))
+        wanted = {there[column]: column for column in columns}
+        for batch in parquet_frames(self.path, self.name, list(wanted), _BATCH):
+            yield Rows(batch.rename(wanted), np.arange(number, number + batch.height))
+            number += batch.height
 
 
 def find_tables(folder: Path) -> Mapping[Table, TableFile]:
@@ -127,13 +122,13 @@ def find_tables(folder: Path) -> Mapping[Table, TableFile]:
                 field="tables",
                 fix="leave one of them in the folder",
             )
-        found[table] = TableFile(path, _columns(path))
+        found[table] = _table(path)
     for table in (Table.PAPERS, Table.REFERENCES):
         if table not in found:
             raise DataError(
                 f"{folder} has no table {' or '.join(table.value)}",
                 field="tables",
-                allowed="SciSciNet's tables as .tsv, .tsv.gz or .parquet",
+                allowed="SciSciNet's tables as .tsv, .csv, .txt, packed or not, or .parquet",
             )
     return found
 
@@ -146,15 +141,10 @@ def _table_name(path: Path) -> str:
     return "".join(word for word in words if word not in _NOISE)
 
 
-def _columns(path: Path) -> tuple[str, ...]:
-    if path.name.endswith(".parquet"):
-        try:
-            names = pl.scan_parquet(path, glob=False, hive_partitioning=False).collect_schema().names()
-        except pl.exceptions.PolarsError as error:
-            raise DamagedFile(path.name, str(error).splitlines()[0], 1, "") from None
-    else:
-        names = read_header(path, path.name)
+def _table(path: Path) -> TableFile:
+    layout = None if path.name.endswith(".parquet") else read_layout(path, path.name)
+    names = parquet_columns(path, path.name) if layout is None else layout.first
     columns = tuple(plain(name) for name in names)
     if len(set(columns)) != len(columns):
         raise DataError(f"{path.name} has two columns of one name but for case and underscores")
-    return columns
+    return TableFile(path, columns, layout)

@@ -1,0 +1,94 @@
+"""How much of a table may be lost: a small share goes on, counted; more of it ends the build with what was seen."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from tinsmith.types.errors import DataError
+
+SHARE = 0.01
+"""Of a table's lines, ids, edges or values, this share may be lost ..."""
+FEW = 5
+"""... or fewer than so many, as long as something is left."""
+SKIP = "go on with what can be read by --skip-bad"
+
+_SHOWN = 3
+_TEXT = 100
+
+
+@dataclass(slots=True)
+class Cause:
+    """Why records of a table were lost, and the first of them."""
+
+    count: int = 0
+    where: str = ""
+    text: str = ""
+
+
+@dataclass(slots=True)
+class Tally:
+    """What became of one table."""
+
+    table: str
+    unit: str = "lines"
+    """What it consists of, in the plural."""
+    allowed: str | None = None
+    """What it should look like."""
+    read: int = 0
+    causes: dict[str, Cause] = field(default_factory=dict[str, Cause])
+
+    def lose(self, cause: str, count: int = 1, *, where: str = "", text: str = "") -> None:
+        """Count lost records."""
+        known = self.causes.setdefault(cause, Cause(0, where, text))
+        known.count += count
+
+    @property
+    def lost(self) -> int:
+        """Records that were lost."""
+        return sum(cause.count for cause in self.causes.values())
+
+
+def too_many(lost: int, total: int) -> bool:
+    """Return True if `lost` of `total` are more than may be lost."""
+    return lost > 0 and (lost >= total or (lost >= FEW and lost > SHARE * total))
+
+
+def require_few(tally: Tally) -> None:
+    """Check that a table lost no more than it may.
+
+    Raises:
+        DataError: it did; with the counts by cause, and an example of the commonest.
+    """
+    total = tally.read + tally.lost
+    if not too_many(tally.lost, total):
+        return
+    ranked = sorted(tally.causes.items(), key=lambda item: -item[1].count)
+    reasons = [f"{cause.count:,} {name}" for name, cause in ranked[:_SHOWN]]
+    if len(ranked) > _SHOWN:
+        reasons.append(f"{sum(cause.count for _, cause in ranked[_SHOWN:]):,} others")
+    raise loss(
+        f"{tally.table}: {tally.lost:,} of {total:,} {tally.unit} are lost: {', '.join(reasons)}",
+        ranked[0][1],
+        allowed=tally.allowed,
+    )
+
+
+def require_values(table: str, read: int, lost: Mapping[str, Cause]) -> None:
+    """Check that of no kind of value too many were unreadable; `lost` is by what they are called.
+
+    Raises:
+        DataError: there were; with an example.
+    """
+    for name, cause in sorted(lost.items()):
+        if too_many(cause.count, max(read, cause.count + 1)):
+            raise loss(f"{table}: {cause.count:,} {name} cannot be read, in {read:,} records", cause)
+
+
+def loss(what: str, example: Cause, *, allowed: str | None = None) -> DataError:
+    """Return the error that tells of a loss with an example."""
+    shown = example.text if len(example.text) <= _TEXT else f"{example.text[:_TEXT]}..."
+    fix = f"correct the file, or {SKIP}"
+    if not example.where:
+        return DataError(what, allowed=allowed, fix=fix)
+    return DataError(what, field=example.where, value=shown, allowed=allowed, fix=fix)

@@ -1,0 +1,41 @@
+"""Papers that are to be left out of a slice, named by their ids in a file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tinsmith.data.slices.splits import ids_sha256
+from tinsmith.data.sources.kinds import Malformed, as_id
+from tinsmith.data.sources.lines import read_blocks
+from tinsmith.types.errors import DataError
+
+
+class LeftOut(frozenset[str]):
+    """Ids of papers."""
+
+    @property
+    def sha256(self) -> str:
+        """The hash of the ids, whatever their order."""
+        return ids_sha256(sorted(self))
+
+
+def read_left_out(path: Path) -> LeftOut:
+    """Read ids, one a line; empty lines and those that begin with # do not count.
+
+    Raises:
+        DataError: there is none, or a line is no id.
+    """
+    ids = set[str]()
+    for block in read_blocks(path, path.name):
+        for number, line in block.lines():
+            if line.startswith(b"#"):
+                continue
+            try:
+                one = as_id(line)
+            except Malformed as error:
+                raise DataError(f"{path.name}:{number}: {error}", allowed="one id a line") from None
+            if one is not None:
+                ids.add(one)
+    if not ids:
+        raise DataError(f"{path.name} names no paper", allowed="one id a line")
+    return LeftOut(ids)

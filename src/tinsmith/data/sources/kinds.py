@@ -1,0 +1,305 @@
+"""Values of records, in whatever type an export left them: one function for each kind of field.
+
+Nothing, NaN and the words that exports write for nothing are None; what cannot be understood is `Malformed`.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import math
+import re
+from collections.abc import Mapping
+from decimal import Decimal
+from typing import cast
+
+import msgspec
+
+NULLS = frozenset({"", "nan", "nat", "null", "none", "\\n", "<na>"})
+"""Texts that mean nothing, in lower case."""
+MAX_COUNT = 2**62
+_EXACT = 2.0**53
+_OPENALEX = re.compile(r"(?:https?://)?(?:www\.|api\.)?openalex\.org/(?:works/)?([a-z]\d+)/?", re.IGNORECASE)
+_WHOLE = re.compile(r"[+-]?\d+(?:\.0+)?")
+_CONTROL = re.compile(r"[\x00-\x1f\x7f]")
+_DATE = re.compile(r"(\d{4})(?:[-/](\d{1,2})(?:[-/](\d{1,2})(?:[T ][\d:.,+Z -]*)?)?)?")
+_EPOCH = dt.datetime(1970, 1, 1)
+_UNITS = (("days", 1e5), ("s", 1e11), ("ms", 1e14), ("us", 1e17), ("ns", math.inf))
+"""Units of a time since 1970, and up to which size a number is taken for one."""
+_SECONDS = {"days": 86400.0, "s": 1.0, "ms": 1e-3, "us": 1e-6, "ns": 1e-9}
+_SHOWN = 50
+
+
+class Malformed(ValueError):
+    """A value or a record that cannot be read; the message is the reason."""
+
+
+def as_id(value: object) -> str | None:
+    """Return an id as text: whole numbers without a fraction, an OpenAlex address as its last part.
+
+    >>> as_id(2741809800.0), as_id(" https://openalex.org/W1 "), as_id("0001001")
+    ('2741809800', 'W1', '0001001')
+
+    Raises:
+        Malformed: a fraction, an inexact number, a text with control characters, or no text or number.
+    """
+    value = _plain(value)
+    if value is None:
+        return None
+    if isinstance(value, str):
+        if _CONTROL.search(value):
+            raise Malformed(f"an id with a control character: {_shown(value)}")
+        address = _OPENALEX.fullmatch(value)
+        if address is not None:
+            return address[1].upper()
+        return value[:-2] if value.endswith(".0") and value[:-2].isdecimal() else value
+    return str(_whole(value, "not an id"))
+
+
+def as_year(value: object) -> int | None:
+    """Return a year from 1 to 9999, from a number, its text, or a date.
+
+    Raises:
+        Malformed: it is none.
+    """
+    value = _plain(value)
+    if value is None:
+        return None
+    if isinstance(value, (dt.date, dt.datetime)):
+        return value.year
+    if isinstance(value, str) and not _WHOLE.fullmatch(value):
+        dated = as_date(value)
+        return None if dated is None else dated[1]
+    year = _whole(value, "no year")
+    if not 0 < year < 10_000:
+        raise Malformed(f"no year: {year}")
+    return year
+
+
+def as_date(value: object, year: int | None = None) -> tuple[dt.date | None, int] | None:
+    """Return a day and its year; no day where only the year is known, the first where there is no day of the month.
+
+    A number is a year, or a time since 1970 in days, seconds, milli-, micro- or nanoseconds: in the unit that agrees
+    with `year`, where that is known, else by its size.
+
+    >>> as_date("2001-05-04T00:00:00Z"), as_date("2001")
+    ((datetime.date(2001, 5, 4), 2001), (None, 2001))
+
+    Raises:
+        Malformed: it is none.
+    """
+    value = _plain(value)
+    if value is None:
+        return None
+    if isinstance(value, dt.datetime):
+        value = value.date()
+    if isinstance(value, dt.date):
+        return value, value.year
+    if isinstance(value, str):
+        match = _DATE.fullmatch(value)
+        if match is not None:
+            return _day(value, *match.groups())
+        if not _WHOLE.fullmatch(value) or len(value) < 9:
+            raise Malformed(f"not a date: {_shown(value)}")
+    number = _whole(value, "not a date")
+    if 0 < number < 10_000:
+        return None, number
+    return _since_1970(number, year)
+
+
+def as_count(value: object) -> int | None:
+    """Return a count, a whole number from 0 on.
+
+    Raises:
+        Malformed: it is none.
+    """
+    value = _plain(value)
+    if value is None:
+        return None
+    count = _whole(value, "not a count")
+    if not 0 <= count <= MAX_COUNT:
+        raise Malformed(f"not a count: {_shown(value)}")
+    return count
+
+
+def as_real(value: object) -> float | None:
+    """Return a finite number.
+
+    Raises:
+        Malformed: it is none.
+    """
+    value = _plain(value)
+    if value is None:
+        return None
+    try:
+        number = math.nan if isinstance(value, bool) else float(cast("float", value))
+    except (TypeError, ValueError, OverflowError):
+        number = math.nan
+    if not math.isfinite(number):
+        raise Malformed(f"not a number: {_shown(value)}")
+    return number
+
+
+def as_text(value: object) -> str | None:
+    """Return a text as it stands; a number as its digits, a list of one as its element.
+
+    Raises:
+        Malformed: a list of several, an object, or bytes that are not UTF-8.
+    """
+    if isinstance(value, str):
+        return value or None
+    if isinstance(value, list):
+        some = cast("list[object]", value)
+        if len(some) > 1:
+            raise Malformed(f"not a text: {_shown(some)}")
+        return as_text(some[0]) if some else None
+    value = _plain(value)
+    if value is None or isinstance(value, str):
+        return value
+    if isinstance(value, (dt.date, dt.datetime)):
+        return value.isoformat()
+    if isinstance(value, bool) or not isinstance(value, (int, float, Decimal)):
+        raise Malformed(f"not a text: {_shown(value)}")
+    return str(int(value)) if value == value // 1 else str(value)
+
+
+def as_list(value: object) -> list[object]:
+    """Return a list; of its JSON text, and a scalar as a list of one. Nothing and an empty object are empty.
+
+    Raises:
+        Malformed: a text that begins like a list and is none.
+    """
+    if value is None or value == {}:
+        return []
+    if isinstance(value, str) and value.lstrip()[:1] == "[":
+        try:
+            return msgspec.json.decode(value, type=list[object])
+        except (msgspec.DecodeError, RecursionError):
+            pass
+        try:  # as Python writes it
+            return msgspec.json.decode(value.replace("'", '"'), type=list[object])
+        except (msgspec.DecodeError, RecursionError):
+            raise Malformed(f"not a list: {_shown(value)}") from None
+    return cast("list[object]", value) if isinstance(value, list) else [value]
+
+
+def as_ids(value: object) -> tuple[list[str], int]:
+    """Return the ids of a list, and how many of its elements are none; a text may hold several.
+
+    >>> as_ids("W1|W2"), as_ids([1.0, None, {"id": "a"}, True])
+    ((['W1', 'W2'], 0), (['1', 'a'], 1))
+    """
+    try:
+        items = as_list(value)
+    except Malformed:
+        return [], 1
+    if len(items) == 1 and isinstance(items[0], str):
+        items = list[object](re.split(r"[\s|;,]+", items[0]))
+    found, bad = list[str](), 0
+    for item in items:
+        if isinstance(item, dict) and len(cast("dict[str, object]", item)) == 1:
+            item = next(iter(cast("dict[str, object]", item).values()))
+        try:
+            one = as_id(item)
+        except Malformed:
+            bad += 1
+        else:
+            if one is not None:
+                found.append(one)
+    return found, bad
+
+
+def as_texts(value: object) -> list[str]:
+    """Return the texts of a list.
+
+    Raises:
+        Malformed: it is no list of texts.
+    """
+    return [text for item in as_list(value) if (text := as_text(item)) is not None]
+
+
+def as_flag(value: object) -> bool:
+    """Return True for true, 1, and their texts."""
+    return value in (True, 1) or (isinstance(value, str) and value.strip().lower() in ("true", "1", "1.0", "t", "yes"))
+
+
+def as_index(value: object) -> dict[str, list[int]] | None:
+    """Return an abstract's index from a mapping, its JSON text, or rows of key and value; positions are not looked at.
+
+    Raises:
+        Malformed: it is none.
+    """
+    if isinstance(value, str):
+        if value.strip().lower() in NULLS:
+            return None
+        try:
+            value = msgspec.json.decode(value)
+        except (msgspec.DecodeError, RecursionError):
+            raise Malformed("an abstract's index cannot be read") from None
+    if value is None or value == []:
+        return None
+    if isinstance(value, list):  # a parquet map
+        rows = [as_object(row) for row in cast("list[object]", value)]
+        if not all({"key", "value"} <= row.keys() for row in rows):
+            raise Malformed("an abstract's index cannot be read")
+        value = {str(row["key"]): row["value"] for row in rows}
+    if not isinstance(value, dict):
+        raise Malformed("an abstract's index cannot be read")
+    plain = {word: as_list(at) for word, at in cast("dict[str, object]", value).items()}
+    return cast("dict[str, list[int]]", plain)
+
+
+def as_object(value: object) -> Mapping[str, object]:
+    """Return an object, also out of a list of one; an empty one for anything else."""
+    if isinstance(value, list) and len(cast("list[object]", value)) == 1:
+        value = cast("list[object]", value)[0]
+    return cast("Mapping[str, object]", value) if isinstance(value, dict) else {}
+
+
+def _plain(value: object) -> object:
+    """Return a scalar: texts stripped, bytes as text, None for all that means nothing."""
+    if isinstance(value, bytes):
+        try:
+            value = value.decode()
+        except UnicodeDecodeError:
+            raise Malformed("not UTF-8") from None
+    if isinstance(value, str):
+        text = value.strip()
+        return None if len(text) <= 4 and text.lower() in NULLS else text
+    return None if isinstance(value, (float, Decimal)) and math.isnan(value) else value
+
+
+def _whole(value: object, reason: str) -> int:
+    """Return a whole number, from any type that holds one exactly."""
+    if isinstance(value, str) and len(value) <= 20 and _WHOLE.fullmatch(value):
+        return int(value.partition(".")[0])
+    if isinstance(value, int) and not isinstance(value, bool):
+        return value
+    if isinstance(value, float) and value.is_integer() and abs(value) <= _EXACT:
+        return int(value)
+    if isinstance(value, Decimal) and value.is_finite() and value == value.to_integral_value():
+        return int(value)
+    raise Malformed(f"{reason}: {_shown(value)}")
+
+
+def _day(text: str, year: str, month: str | None, day: str | None) -> tuple[dt.date | None, int]:
+    try:
+        return (dt.date(int(year), int(month), int(day or 1)) if month else None), int(year)
+    except ValueError:
+        raise Malformed(f"not a date: {_shown(text)}") from None
+
+
+def _since_1970(number: int, year: int | None) -> tuple[dt.date, int]:
+    by_size = next(unit for unit, below in _UNITS if abs(number) < below)
+    for unit in [by_size] if year is None else _SECONDS:
+        try:
+            day = (_EPOCH + dt.timedelta(seconds=number * _SECONDS[unit])).date()
+        except OverflowError:
+            continue
+        if year is None or day.year == year:
+            return day, day.year
+    raise Malformed(f"not a date: {number}")
+
+
+def _shown(value: object) -> str:
+    text = value if isinstance(value, str) else repr(value)
+    return text[:_SHOWN]

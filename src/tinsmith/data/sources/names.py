@@ -1,0 +1,26 @@
+"""Names of columns: as they are compared, and which of them a wanted one may be."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from difflib import get_close_matches
+
+
+def plain(name: str) -> str:
+    """Return a column's name without case, underscores and spaces.
+
+    >>> plain("Atyp_10pct_Z")
+    'atyp10pctz'
+    """
+    return re.sub(r"[^a-z0-9]", "", name.lower())
+
+
+def suggested(columns: Sequence[str], wanted: Sequence[str]) -> str:
+    """Return what to do about a column that is not there: rename the one that looks like it, if any does."""
+    for name in wanted:
+        inside = [column for column in columns if column and (name in column or column in name)]
+        close = get_close_matches(name, columns, 1, 0.6) or inside
+        if close:
+            return f'name a column "{wanted[0]}"; is "{close[0]}" that one?'
+    return f'name a column "{wanted[0]}"; there are {", ".join(columns)[:200] or "none"}'

@@ -1,0 +1,82 @@
+"""Answers of servers that are not ours: how long they ask to wait, and bodies that are read only up to a size."""
+
+from __future__ import annotations
+
+import math
+import zlib
+from collections.abc import Iterable
+from datetime import UTC
+from email.utils import parsedate_to_datetime
+
+_GZIP_OR_ZLIB = 47  # window bits that let zlib know both by their first bytes
+
+
+class TooLarge(ValueError):
+    """A body has more bytes than may be read."""
+
+
+def retry_after(value: str | None, date: str | None, wall: float) -> float | None:
+    """Return the seconds that a Retry-After header asks for: a number, or an HTTP date.
+
+    A date is held against the response's own Date where there is one, because clocks differ. What
+    cannot be read asks for nothing; a moment that has passed asks for 0.
+
+    >>> retry_after("1.5", None, 0.0)
+    1.5
+    >>> retry_after("Thu, 01 Jan 1970 00:00:10 GMT", None, 4.0)
+    6.0
+    """
+    if value is None:
+        return None
+    try:
+        seconds = float(value)
+    except ValueError:
+        moment = _moment(value)
+        if moment is None:
+            return None
+        answered = _moment(date)
+        seconds = moment - (wall if answered is None else answered)
+    return max(0.0, seconds) if math.isfinite(seconds) else None
+
+
+def body_of(chunks: Iterable[bytes], encoding: str, most: int) -> bytes:
+    """Return a body, unpacked, that has at most so many bytes; no more than that is ever held.
+
+    Args:
+        chunks: The body as it came.
+        encoding: Its Content-Encoding: none, identity, gzip or deflate.
+        most: Bytes.
+
+    Raises:
+        TooLarge: it has more.
+        ValueError: it is packed in another way, or not as it says.
+    """
+    encoding = encoding.strip().lower()
+    unpacking = None
+    if encoding in ("gzip", "x-gzip", "deflate"):
+        unpacking = zlib.decompressobj(_GZIP_OR_ZLIB)
+    elif encoding not in ("", "identity"):
+        raise ValueError(f"a body packed by {encoding[:40]}")
+    body, came = bytearray(), False
+    for chunk in chunks:
+        came = came or bool(chunk)
+        try:
+            body += chunk if unpacking is None else unpacking.decompress(chunk, most + 1 - len(body))
+        except zlib.error as error:
+            raise ValueError(f"a body that is not {encoding}: {error}") from None
+        if len(body) > most:
+            raise TooLarge(f"a body of more than {most / 1e6:,.0f} MB")
+    if unpacking is not None and came and not unpacking.eof:
+        raise ValueError(f"a body whose {encoding} ends early")
+    return bytes(body)
+
+
+def _moment(date: str | None) -> float | None:
+    if date is None:
+        return None
+    try:
+        read = parsedate_to_datetime(date)
+        # An HTTP date is in GMT, also where it does not say so.
+        return (read if read.tzinfo else read.replace(tzinfo=UTC)).timestamp()
+    except (ValueError, OverflowError):
+        return None

@@ -1,0 +1,306 @@
+"""Readers that meet another form read it, or end the build with what was seen; they never lose all and end well."""
+
+import bz2
+import gzip
+import json
+import lzma
+from pathlib import Path
+
+import polars as pl
+import pytest
+import zstandard
+from building import edges_of
+from openalex_works import line, work
+
+from tinsmith.data.corpus import Corpus
+from tinsmith.data.corpus_card import CorpusCard
+from tinsmith.data.losses import FEW, SHARE, too_many
+from tinsmith.data.sources.files import FilesSource
+from tinsmith.data.sources.openalex.source import OpenAlexChoices, PagesSource, SnapshotSource
+from tinsmith.data.sources.sciscinet.source import SciSciNetSource
+from tinsmith.data.sources.source import build_corpus
+from tinsmith.types.errors import DataError
+
+PAIRS = [("p1", "p0"), ("p2", "p0"), ("p3", "p1")]
+
+
+def papers(count: int = 4, first: int = 0) -> bytes:
+    return b"".join(b'{"id": "p%d", "year": %d}\n' % (n, 2000 + n % 20) for n in range(first, first + count))
+
+
+def build(folder: Path, edges: bytes, lines: bytes = papers(), *, skip_bad: bool = False) -> CorpusCard:
+    (folder / "p.jsonl").write_bytes(lines)
+    (folder / "e.tsv").write_bytes(edges)
+    return build_corpus(FilesSource(folder / "p.jsonl", folder / "e.tsv", skip_bad), folder / "out", force=True)
+
+
+def table(separator: str, header: str = "", *, more: str = "", quote: str = "", turned: bool = False) -> bytes:
+    rows = [pair[::-1] if turned else pair for pair in PAIRS]
+    lines = [separator.join(f"{quote}{one}{quote}" for one in row) + more for row in rows]
+    return "\n".join([*([header] if header else []), *lines, ""]).encode()
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        table("\t"),
+        table(","),
+        table(";"),
+        table(" "),
+        table("|"),
+        table(",", "citing,cited"),
+        table("\t", "Citing\tCited"),
+        table(",", "source,target"),
+        table(",", "from,to"),
+        table(",", "citing_paperid,cited_paperid"),
+        table("\t", "work_id\treferenced_work_id"),
+        table("\t", "cited\tciting", turned=True),
+        table(",", "cited_paperid,citing_paperid", turned=True),
+        table("\t", "target\tsource", turned=True),
+        table("\t", "paper_id\tciting_paper_id", turned=True),
+        table("\t", more="\t1"),
+        table(",", "citing,cited,year", more=",1999"),
+        table(",", '"citing","cited"', quote='"'),
+        table("\t", '"citing"\t"cited"', quote='"'),
+        table(",", quote='"'),
+        b"\xef\xbb\xbf" + table(",", "citing,cited").replace(b"\n", b"\r\n"),
+        b"# a comment\n% another\n" + table("\t"),
+        b"# cited citing\n" + table("\t", turned=True),
+        table("\t").replace(b"p1\t", b" p1 \t"),
+        table("\t", "citing\tcited").decode().encode("utf-16"),
+        bz2.compress(table("\t")),
+        lzma.compress(table("\t")),
+        zstandard.compress(table("\t")),
+    ],
+)
+def test_edges_are_read_in_every_form_that_says_what_it_is(tmp_path: Path, content: bytes) -> None:
+    card = build(tmp_path, content)
+    assert (card.edges, card.quarantined) == (3, 0)
+    assert sorted(edges_of(Corpus.open(tmp_path / "out"))) == PAIRS
+
+
+def test_ids_that_a_table_made_fractions_meet_those_that_it_did_not(tmp_path: Path) -> None:
+    card = build(
+        tmp_path, b"2.0,1\n3.0,1\n", b'{"id": 1, "year": 2000}\n{"id": "2", "year": 2001}\n{"id": 3.0, "year": 2002}\n'
+    )
+    assert (card.edges, card.dropped["dangling_edges"]) == (2, 0)
+
+
+@pytest.mark.parametrize(
+    ("edges", "message"),
+    [
+        (b"", "holds no edge"),
+        (b"citing\tcited\n", "holds no edge"),
+        (b"p1\np2\np3\n", "3 of 3 lines are lost: 3 1 field for 2"),
+        (b"a\tb\nc\td\n", "none of 2 edges joins two papers"),
+        (b"p1\tp1\n", "none of 1 edges"),
+        (b"citing,paper_name\np1,p0\n", "do not say which end"),
+        (b"cited,reference\np1,p0\n", "do not say which end"),
+    ],
+)
+def test_a_table_without_an_edge_ends_the_build(tmp_path: Path, edges: bytes, message: str) -> None:
+    with pytest.raises(DataError, match=message) as caught:
+        build(tmp_path, edges)
+    assert len(str(caught.value).splitlines()) <= 5
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_share_of_lines_above_the_limit_ends_the_build_and_a_smaller_one_is_counted(tmp_path: Path) -> None:
+    lines = papers(1000)
+    edges = b"".join(b"p%d\tp%d\n" % (n, n - 1) for n in range(1, 1000) if n % 20)
+    card = build(tmp_path, edges, lines + b"{\n" * 9)
+    assert (card.papers, card.quarantined) == (1000, 9)
+    with pytest.raises(DataError, match="20 of 1,020 lines are lost") as caught:
+        build(tmp_path, edges, lines + b"{\n" * 20)
+    assert "p.jsonl:1001" in str(caught.value)
+    assert "--skip-bad" in str(caught.value)
+    assert build(tmp_path, edges, lines + b"{\n" * 20, skip_bad=True).quarantined == 20
+
+
+def test_the_rule_has_one_share_and_spares_a_few() -> None:
+    assert not too_many(0, 0)
+    assert too_many(1, 1)
+    assert not too_many(FEW - 1, FEW)
+    assert too_many(FEW, FEW + 1)
+    assert not too_many(round(SHARE * 10_000), 10_000)
+    assert too_many(round(SHARE * 10_000) + 1, 10_000)
+
+
+def test_ids_written_in_two_ways_end_the_build(tmp_path: Path) -> None:
+    lines = b"".join(b'{"id": "%07d", "year": %d}\n' % (n, 1990 + n // 50) for n in range(1, 500))
+    edges = b"".join(b"%d\t%d\n" % (n, n - 1) for n in range(2, 300)) + b"".join(
+        b"%07d\t%07d\n" % (n, n - 1) for n in range(300, 400)
+    )
+    with pytest.raises(DataError, match="298 of 398 edges are lost: ids are written in two ways"):
+        build(tmp_path, edges, lines)
+    # Papers that are not in the corpus are no fault.
+    strangers = b"".join(b"%07d\tx%d\n" % (n, n) for n in range(2, 300))
+    assert build(tmp_path, b"0000300\t0000001\n" + strangers, lines).dropped["dangling_edges"] == 298
+
+
+def test_edges_that_point_into_the_future_are_taken_for_turned_round(tmp_path: Path) -> None:
+    lines = b"".join(b'{"id": "p%d", "year": %d}\n' % (n, 1990 + n) for n in range(20))
+    turned = b"".join(b"p%d\tp%d\n" % (n - 1, n) for n in range(1, 20))
+    with pytest.raises(DataError, match="19 of 19 edges point to later papers"):
+        build(tmp_path, turned, lines)
+    assert build(tmp_path, b"citing\tcited\n" + turned, lines).forward_edges == 19
+
+
+def test_values_that_cannot_be_read_are_counted_and_too_many_end_the_build(tmp_path: Path) -> None:
+    few = b'{"id": "p4", "year": 2004, "date": "3 May"}\n{"id": "p5", "year": 2005, "cited_by_count": "many"}\n'
+    card = build(tmp_path, table("\t"), papers() + few)
+    assert (card.papers, card.dropped["bad_dates"], card.dropped["bad_values"]) == (6, 1, 1)
+    many = b"".join(b'{"id": "q%d", "year": 2004, "date": "3.5.2004"}\n' % n for n in range(10))
+    with pytest.raises(DataError, match="10 dates cannot be read"):
+        build(tmp_path, table("\t"), papers() + many)
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        b"[" * 100_000,
+        b'{"x": ' + b"[" * 100_000,
+        b'{"id": "\xff", "year": 2000}',
+        b'{"id": "a\\u0000", "year": 2000}',
+        b"\0\0",
+    ],
+)
+def test_a_line_that_no_reader_can_take_is_set_aside(tmp_path: Path, bad: bytes) -> None:
+    card = build(tmp_path, table("\t"), papers() + bad + b"\n")
+    assert (card.papers, card.quarantined) == (4, 1)
+
+
+WORKS = [work(number) for number in range(1, 31)]
+LINES = b"".join(line(record) + b"\n" for record in WORKS)
+PAGE = {"meta": {"count": 30, "next_cursor": None}, "results": WORKS}
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("lines.json", LINES),
+        ("array.jsonl", line(WORKS)),
+        ("pretty.json", json.dumps(WORKS, indent=2).encode()),
+        ("returns.json", LINES.replace(b"\n", b"\r")),
+        ("odd.json", b"\xef\xbb\xbf \r\n" + json.dumps(WORKS, indent=1).replace("\n", "\r\n").encode()),
+        ("page.jsonl", line(PAGE)),
+        ("page.json", json.dumps(PAGE, indent=2).encode()),
+        ("pages.jsonl", line(PAGE | {"results": WORKS[:10]}) + b"\n" + line(PAGE | {"results": WORKS[10:]})),
+        ("values.json", b"\n".join(json.dumps(record, indent=1).encode() for record in WORKS)),
+        ("arrays.json", line(WORKS[:10]) + b"\n" + line(WORKS[10:])),
+        ("utf16.json", json.dumps(WORKS).encode("utf-16")),
+        ("utf16le.json", json.dumps(WORKS).encode("utf-16-le")),
+        ("w.jsonl.zst", zstandard.compress(LINES)),
+        ("w.json.gz", gzip.compress(line(WORKS))),
+    ],
+)
+def test_works_are_read_however_a_file_holds_them(tmp_path: Path, name: str, content: bytes) -> None:
+    (tmp_path / name).write_bytes(content)
+    card = build_corpus(PagesSource((tmp_path / name,), OpenAlexChoices()), tmp_path / "out")
+    (tmp_path / "good.jsonl").write_bytes(LINES)
+    good = build_corpus(PagesSource((tmp_path / "good.jsonl",), OpenAlexChoices()), tmp_path / "good")
+    assert (card.papers, card.quarantined, card.fingerprint) == (30, 0, good.fingerprint)
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("w.jsonl", b"PAR1" + bytes(90), "parquet"),
+        ("w.json", b"PK\x03\x04" + bytes(90), "a zip archive"),
+        ("w.jsonl.gz", b"", "the file is empty"),
+        ("w.jsonl.zst", zstandard.compress(LINES)[:-20], "the zstd stream ends early"),
+        ("w.jsonl.zst", b"\x28\xb5\x2f\xfd" + bytes(range(90)), "not zstd"),
+        ("w.json", line(WORKS)[:-1], "the JSON text ends early"),
+        (
+            "w.json",
+            json.dumps(WORKS, indent=1).replace('"Title 9"', '"Title 9').encode(),
+            "a quotation mark is missing",
+        ),
+        ("w.json", b"<html>\n" * 9, "9 of 9 records are lost"),
+    ],
+)
+def test_a_file_that_cannot_be_read_says_what_it_is(tmp_path: Path, name: str, content: bytes, message: str) -> None:
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(DataError, match=message) as caught:
+        build_corpus(PagesSource((tmp_path / name,), OpenAlexChoices()), tmp_path / "out")
+    assert len(str(caught.value).splitlines()) <= 5
+
+
+@pytest.mark.parametrize("size", [1, 7, 100])
+def test_an_array_may_be_cut_anywhere(tmp_path: Path, size: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tinsmith.data.sources.streams._PLAIN", size)
+    monkeypatch.setattr("tinsmith.data.sources.json_blocks._PEEK", 1)
+    odd = [work(n, display_name='a "quoted" \\ [title], {n}\\') for n in range(1, 6)]
+    (tmp_path / "w.json").write_text(json.dumps(odd, indent=1))
+    card = build_corpus(PagesSource((tmp_path / "w.json",), OpenAlexChoices()), tmp_path / "out")
+    assert (card.papers, card.quarantined) == (5, 0)
+    assert set(Corpus.open(tmp_path / "out").papers("title")["title"]) == {'a "quoted" \\ [title], {n}\\'}
+
+
+def test_references_and_ids_of_works_may_be_numbers(tmp_path: Path) -> None:
+    records = [
+        work(1, id=1),
+        work(2, referenced_works=[1, 7]),
+        work(3, referenced_works="W1|W2"),
+        work(4, referenced_works="['W1']"),
+    ]
+    (tmp_path / "w.json").write_bytes(line(records))
+    card = build_corpus(PagesSource((tmp_path / "w.json",), OpenAlexChoices()), tmp_path / "out")
+    assert sorted(edges_of(Corpus.open(tmp_path / "out"))) == [("W2", "W1"), ("W3", "W1"), ("W3", "W2"), ("W4", "W1")]
+    assert card.dropped["dangling_edges"] == 3
+    records.append(work(5, referenced_works=[True, {"a": 1, "b": 2}]))
+    (tmp_path / "w.json").write_bytes(line(records))
+    card = build_corpus(PagesSource((tmp_path / "w.json",), OpenAlexChoices()), tmp_path / "again")
+    assert card.dropped["bad_references"] == 2
+
+
+def test_moments_in_a_parquet_part_are_days(tmp_path: Path) -> None:
+    part = tmp_path / "data/parquet/works/updated_date=2025-11-06/part_0000.parquet"
+    part.parent.mkdir(parents=True)
+    rows = [record | {"abstract_inverted_index": json.dumps(record["abstract_inverted_index"])} for record in WORKS]
+    frame = pl.DataFrame(rows, infer_schema_length=None)
+    days = frame["publication_date"].str.to_date()
+    for dates in (days.cast(pl.Datetime("us")), days.cast(pl.Datetime("ns")).dt.epoch("ms"), days.to_physical()):
+        frame.with_columns(dates.alias("publication_date")).write_parquet(part)
+        card = build_corpus(SnapshotSource(tmp_path, OpenAlexChoices()), tmp_path / "out", force=True)
+        read = Corpus.open(tmp_path / "out").papers("id", "date")
+        assert dict(read.rows()) == {f"W{n}": day for n, day in enumerate(days, 1)}
+        assert card.dropped["bad_dates"] == 0
+    frame.rename({"publication_year": "pub_year", "publication_date": "day"}).write_parquet(part)
+    with pytest.raises(DataError, match='is "pub_year" that one'):
+        build_corpus(SnapshotSource(tmp_path, OpenAlexChoices()), tmp_path / "out", force=True)
+
+
+def sciscinet(folder: Path, papers: dict[str, list[object]], references: dict[str, list[object]]) -> SciSciNetSource:
+    folder.mkdir(exist_ok=True)
+    pl.DataFrame(papers, strict=False).write_parquet(folder / "sciscinet_papers.parquet")
+    pl.DataFrame(references, strict=False).write_parquet(folder / "sciscinet_paperrefs.parquet")
+    return SciSciNetSource(folder)
+
+
+def test_sciscinet_tables_meet_whatever_the_types_of_their_ids(tmp_path: Path) -> None:
+    papers: dict[str, list[object]] = {
+        "paperid": [2741809800 + n for n in range(4)],
+        "year": [2000.0, 2001.0, 2002.0, 2003.0],
+        "papertitleabstract": ["A title. An abstract of words.", "A line\nAnd text", "Only a title", None],
+    }
+    references: dict[str, list[object]] = {
+        "cited_paperid": [2741809800.0, 2741809801.0, 2741809800.0],
+        "citing_paperid": [2741809801.0, 2741809802.0, None],
+    }
+    card = build_corpus(sciscinet(tmp_path / "t", papers, references), tmp_path / "out")
+    assert (card.edges, card.quarantined) == (2, 1)
+    assert Corpus.open(tmp_path / "out").papers("title", "abstract").rows() == [
+        ("A title.", "An abstract of words."), ("A line", "And text"), ("Only a title", None), (None, None),
+    ]  # fmt: skip
+    strangers = references | {"citing_paperid": [1.0, 2.0, 3.0]}
+    with pytest.raises(DataError, match="none of 3 edges joins two papers"):
+        build_corpus(sciscinet(tmp_path / "t", papers, strangers), tmp_path / "again")
+    unknown = {"paperidentifier": papers["paperid"], "year": papers["year"]}
+    with pytest.raises(DataError, match='is "paperidentifier" that one'):
+        build_corpus(sciscinet(tmp_path / "t", unknown, references), tmp_path / "again")
+    texts: dict[str, list[object]] = {"paperid": [1, 2], "title": ["a", "b"]}
+    sciscinet(tmp_path / "t", papers, references)
+    pl.DataFrame(texts).write_parquet(tmp_path / "t" / "sciscinet_papertitleabstract.parquet")
+    with pytest.raises(DataError, match="none of 2 records belongs to a paper"):
+        build_corpus(SciSciNetSource(tmp_path / "t"), tmp_path / "again")
