@@ -140,7 +140,7 @@ _DRAWN = (
     Drawn(
         name="reward",
         title="Training reward",
-        note="Mean over the training responses of a step; with weights or a rubric tree it is not the pass rate.",
+        note="Mean over the training responses of a step; with a rubric tree it is not the pass rate.",
         lines=(("train/reward/total", "reward"), ("train/pass_rate", "pass rate")),
         missing="Missing: no step has a reward.",
         shares=True,
