@@ -37,6 +37,7 @@ from tinsmith.stats.rates import Metric
 from tinsmith.studies.disruption.subject import LABELS
 from tinsmith.studies.disruption.trained_policy import Policy
 from tinsmith.types.errors import ConfigError
+from tinsmith.types.visible import visible
 
 _OWN: Final = {"held_out", "verbose", "reward_settings"}
 """Parameters that are no keys of `tinsmith run`."""
@@ -105,8 +106,9 @@ class PaperClassifier(ClassifierMixin, BaseEstimator):
 
     def __sklearn_clone__(self) -> Self:
         """Return an unfitted estimator with the same parameters, and the same base once one of the two has built it."""
-        parameters = self.get_params(deep=False)
-        copy = type(self)(**{name: clone(value, safe=False) for name, value in parameters.items()})
+        parameters: dict[str, Any] = self.get_params(deep=False)
+        copied: dict[str, Any] = {name: clone(value, safe=False) for name, value in parameters.items()}
+        copy = type(self)(**copied)
         copy._bases = self._bases
         return copy
 
@@ -258,7 +260,7 @@ class PaperClassifier(ClassifierMixin, BaseEstimator):
 
     def _told(self, message: str) -> None:
         if self.verbose:
-            print(message, file=sys.stderr)
+            print(visible(message), file=sys.stderr)
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
