@@ -13,9 +13,8 @@ from rich.console import Console
 from tinsmith.cli.columns import rows, wrapped
 from tinsmith.lab.live.teller import Teller
 from tinsmith.pages.console import console_table
-from tinsmith.server.access.log import VisibleFormatter
 from tinsmith.types.errors import DataError
-from tinsmith.types.visible import visible
+from tinsmith.types.visible import VisibleFormatter, visible
 
 ACTS = [
     "\x1b]0;title\x07",

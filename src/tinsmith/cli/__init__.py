@@ -6,6 +6,7 @@ the one where functions import. A mistake is at most five lines and exit code 2,
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
 from collections.abc import Sequence
@@ -29,7 +30,7 @@ from tinsmith.cli.sweep import sweep
 from tinsmith.types.disk import disk_full, is_full
 from tinsmith.types.errors import LostError, TinsmithError
 from tinsmith.types.version import VERSION
-from tinsmith.types.visible import visible
+from tinsmith.types.visible import VisibleFormatter, visible
 
 app = typer.Typer(
     name="tinsmith",
@@ -59,6 +60,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     Raises:
         SystemExit: always, with the exit code.
     """
+    if logging.lastResort is not None:
+        logging.lastResort.setFormatter(VisibleFormatter())  # the SDK's warnings quote servers
     try:
         app(args=arguments, prog_name="tinsmith")
     except SystemExit as stop:

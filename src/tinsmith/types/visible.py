@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import re
 from typing import Final
 
@@ -16,3 +17,11 @@ def visible(text: object) -> str:
     a\u001b[31mb\u202ec
     """
     return _ACTING.sub(lambda found: f"\\u{ord(found[0]):04x}", str(text))
+
+
+class VisibleFormatter(logging.Formatter):
+    """Log lines in which what clients, servers and models sent cannot act on a terminal."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Return the record's lines."""
+        return visible(super().format(record))

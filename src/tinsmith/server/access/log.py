@@ -17,21 +17,13 @@ from urllib.parse import quote
 from tinsmith.server.access.guard import Answered
 from tinsmith.server.access.keys import PREFIX
 from tinsmith.types.errors import ConfigError
-from tinsmith.types.visible import visible
+from tinsmith.types.visible import VisibleFormatter
 
 logger = logging.getLogger(__name__)
 
 STANDARD_OUTPUT = "-"
 _KEY = re.compile(rf"{PREFIX}[^/]*")
 _PLAIN = "/:._-~{}"
-
-
-class VisibleFormatter(logging.Formatter):
-    """Lines of the server's own log, in which what clients and models sent cannot act on a terminal."""
-
-    def format(self, record: logging.LogRecord) -> str:
-        """Return the record's lines."""
-        return visible(super().format(record))
 
 
 def log_to_stderr() -> None:
