@@ -18,6 +18,7 @@ import torch
 from sentences import missing
 from tinsmith.cli import findings as doctor
 from tinsmith.cli import main
+from tinsmith.cli.doctor import _print_json, _print_lines
 from tinsmith.cli.server_findings import server
 from tinsmith.ops import extension
 from tinsmith.types.errors import BackendError
@@ -39,6 +40,8 @@ class _Answers(BaseHTTPRequestHandler):
     version = "9.9"
     workers: ClassVar[list[dict[str, object]]] = []
     unready: ClassVar[str | None] = None
+    answer: ClassVar[bytes | None] = None
+    """Instead of all that."""
 
     def do_GET(self) -> None:
         known = self.path.endswith("healthz") or self.headers.get("X-API-Key") == KEY
@@ -47,7 +50,7 @@ class _Answers(BaseHTTPRequestHandler):
         if self.path.endswith("workers"):
             told = {"workers": self.workers, "retries": 1, "waiting": 5}
         unready = self.unready if self.path.endswith("healthz") else None
-        body = json.dumps({"reason": unready} if unready else told).encode()
+        body = json.dumps({"reason": unready} if unready else told).encode() if self.answer is None else self.answer
         self.send_response(503 if unready else 200 if known else 401)
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()
@@ -75,6 +78,41 @@ def test_a_server_is_asked_with_the_key_and_the_key_is_not_told(url: str, monkey
     assert found.todo is not None
     assert not found.must
     assert KEY not in repr(found)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"",
+        b"[]",
+        b"no JSON",
+        b"[" * 100_000,
+        b'{"supported_models": 3}',
+        b'{"supported_models": ["m"]}',
+        b'{"supported_models": [{"model_name": 7, "identity": "x"}]}',
+        b"\xff",
+    ],
+)
+def test_a_server_that_answers_anything_is_a_line_and_no_traceback(
+    url: str, monkeypatch: pytest.MonkeyPatch, body: bytes
+) -> None:
+    monkeypatch.setenv("TINKER_API_KEY", KEY)
+    monkeypatch.setattr(_Answers, "answer", body)
+    (found,) = server(url)
+    assert "does not answer as a Tinker server" in found.text
+    assert len(found.text.splitlines()) == 1
+
+
+def test_what_a_server_calls_itself_does_not_act_on_the_terminal(
+    url: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("TINKER_API_KEY", KEY)
+    monkeypatch.setattr(_Answers, "version", "9\x1b]0;title\x07")
+    _print_lines(server(url))
+    _print_json(server(url))
+    said = capsys.readouterr().out
+    assert "\x1b" not in said
+    assert said.count("9\\u001b]0;title\\u0007") >= 3
 
 
 def test_the_workers_of_a_server_are_a_line_each_and_a_lost_one_can_wait(

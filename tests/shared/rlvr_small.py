@@ -187,12 +187,12 @@ class Watch:
         """Begin to count."""
         watch, post = cls(), Endpoint._post
 
-        async def posted(self: Endpoint, content: bytes, headers: dict[str, str]) -> httpx.Response:
+        async def posted(self: Endpoint, content: bytes) -> tuple[httpx.Response, bytes]:
             watch.sent += 1
             watch.under_way += 1
             watch.most = max(watch.most, watch.under_way)
             try:
-                return await post(self, content, headers)
+                return await post(self, content)
             finally:
                 watch.under_way -= 1
 

@@ -6,6 +6,7 @@ the one where functions import. A mistake is at most five lines and exit code 2,
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
 from collections.abc import Sequence
@@ -23,12 +24,13 @@ from tinsmith.cli.doctor import doctor
 from tinsmith.cli.new import new
 from tinsmith.cli.replay import replay
 from tinsmith.cli.report import report
-from tinsmith.cli.run import INTERRUPTED, run
+from tinsmith.cli.run import INTERRUPTED, TERMINATED, run
 from tinsmith.cli.serve import serve
 from tinsmith.cli.sweep import sweep
 from tinsmith.types.disk import disk_full, is_full
 from tinsmith.types.errors import LostError, TinsmithError
 from tinsmith.types.version import VERSION
+from tinsmith.types.visible import VisibleFormatter, visible
 
 app = typer.Typer(
     name="tinsmith",
@@ -58,11 +60,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
     Raises:
         SystemExit: always, with the exit code.
     """
+    if logging.lastResort is not None:
+        logging.lastResort.setFormatter(VisibleFormatter())  # the SDK's warnings quote servers
     try:
         app(args=arguments, prog_name="tinsmith")
     except SystemExit as stop:
-        if stop.code == INTERRUPTED and arguments is None:
-            _leave(INTERRUPTED)
+        if stop.code in (INTERRUPTED, TERMINATED) and arguments is None:
+            _leave(int(stop.code))
         raise
     except LostError as error:
         _fail(str(error), code=3)
@@ -89,7 +93,7 @@ def _leave(code: int) -> NoReturn:
 
 
 def _fail(message: str, *, code: int = 2) -> None:
-    print(f"tinsmith: {message}", file=sys.stderr)
+    print(visible(f"tinsmith: {message}"), file=sys.stderr)
     sys.exit(code)
 
 

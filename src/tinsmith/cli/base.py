@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
+from tinsmith.types.visible import visible
+
 if TYPE_CHECKING:
     from tinsmith.models.published.packaged import PackagedModel
 
@@ -48,7 +50,7 @@ def build(
     from tinsmith.lab.runs.kinds import Kind
 
     def say(message: str) -> None:
-        print(message, file=sys.stderr)
+        print(visible(message), file=sys.stderr)
 
     source = world_slice(WorldRecipe(), say) if data is None else open_slice(data, say)
     asked = make_task(task, prompt=str(LABEL_KINDS[Kind.RL].forced[At.NANO]["prompt"]), contract=contract)

@@ -8,6 +8,8 @@ import textwrap
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
+from tinsmith.types.visible import visible
+
 if TYPE_CHECKING:
     from rich.console import Console
 
@@ -34,6 +36,7 @@ def open_console() -> Console:
 
 def rows(table: Sequence[Sequence[str]], width: int | None) -> list[str]:
     """Lay rows out: all columns but the last as wide as their widest cell and never broken, the last one wrapped."""
+    table = [[visible(cell) for cell in row] for row in table]
     fixed = max((len(row) for row in table), default=1) - 1
     wide = [max(len(row[i]) for row in table if len(row) > fixed) for i in range(fixed)]
     lines: list[str] = []
@@ -50,6 +53,7 @@ def rows(table: Sequence[Sequence[str]], width: int | None) -> list[str]:
 
 def wrapped(text: str, width: int | None) -> str:
     """Wrap a text at spaces alone, line by line; continued lines are indented."""
+    text = visible(text)
     if width is None:
         return text
     return "\n".join(

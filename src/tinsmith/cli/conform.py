@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from tinsmith.types.visible import visible
+
 if TYPE_CHECKING:
     from tinsmith.lab.conform.suite import Found
 
@@ -76,9 +78,9 @@ def _tell(url: str, model: str, found: list[Found], out: Path | None, *, as_json
 
         write(document_html(told.document(url, model, found)), out)
     if as_json:
-        print(json.dumps(told.as_json(url, model, found), indent=1, ensure_ascii=False))
+        print(visible(json.dumps(told.as_json(url, model, found), indent=1, ensure_ascii=False)))
         return
-    title = f"{model} at {url}"
+    title = visible(f"{model} at {url}")
     if sys.stdout.isatty():
         from rich.console import Console
 

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from tinsmith.types.visible import visible
+
 if TYPE_CHECKING:
     from tinsmith.lab.difference.runs import Comparison
 
@@ -34,7 +36,7 @@ def tell(found: Comparison, *, as_json: bool, **more: object) -> None:
     from tinsmith.lab.difference.words import comparison_json, comparison_lines
 
     if as_json:
-        print(json.dumps({**comparison_json(found), **more}, indent=1, ensure_ascii=False))
+        print(visible(json.dumps({**comparison_json(found), **more}, indent=1, ensure_ascii=False)))
         return
     for line in comparison_lines(found):
-        print(line)
+        print(visible(line))

@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from tinsmith.types.visible import visible
+
 if TYPE_CHECKING:
     from tinsmith.cli.findings import Finding
 
@@ -32,11 +34,11 @@ def _print_lines(found: list[Finding]) -> None:
     width = max(len(one.topic) for one in found)
     for one in found:
         mark = " " if one.todo is None else "!" if one.must else "?"
-        print(f"{mark} {one.topic:{width}}  {one.text}")
+        print(visible(f"{mark} {one.topic:{width}}  {one.text}"))
     todo = [one for one in found if one.todo is not None]
     print("\nto do:" if todo else "\nnothing to do")
     for number, one in enumerate(todo, start=1):
-        print(f"{number}. {one.todo}" + ("" if one.must else " (can wait)"))
+        print(visible(f"{number}. {one.todo}") + ("" if one.must else " (can wait)"))
 
 
 def _print_json(found: list[Finding]) -> None:
@@ -47,4 +49,4 @@ def _print_json(found: list[Finding]) -> None:
     ]
     todo = [one.todo for one in found if one.todo is not None]
     ok = not any(one.must for one in found if one.todo is not None)
-    print(json.dumps({"ok": ok, "findings": findings, "todo": todo}, indent=1, ensure_ascii=False))
+    print(visible(json.dumps({"ok": ok, "findings": findings, "todo": todo}, indent=1, ensure_ascii=False)))

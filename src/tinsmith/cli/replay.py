@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from tinsmith.cli.diff import AsJson, tell
+from tinsmith.types.visible import visible
 
 
 def replay(
@@ -27,7 +28,7 @@ def replay(
     from tinsmith.lab.experiment.replay import replay as run
 
     def say(message: str) -> None:
-        print(message, file=sys.stderr)
+        print(visible(message), file=sys.stderr)
 
     done = run(folder, SUBJECTS, plan_of, steps=steps, out=out, say=say)
     kept = None if done.folder is None else str(done.folder)

@@ -8,6 +8,8 @@ from typing import Annotated
 
 import typer
 
+from tinsmith.types.visible import visible
+
 
 class PageFormat(StrEnum):
     """What a report is written as; the value is also how its file's name ends."""
@@ -76,7 +78,7 @@ def report(
     found = compare(folders, SUBJECTS, task)
     open_console().print(found.table)
     for sentence in found.sentences:
-        print(sentence)
+        print(visible(sentence))
     usual = Path(COMPARISON).with_suffix(f".{to}")
     _write(document_html(found.page), folders, to, out or usual)
 

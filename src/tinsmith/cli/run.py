@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
+
+from tinsmith.types.visible import visible
 
 if TYPE_CHECKING:
     from tinsmith.lab.experiment.experiment import Plan
@@ -14,6 +17,8 @@ if TYPE_CHECKING:
 
 INTERRUPTED: Final = 130
 """Exit code after Ctrl-C, as shells have it."""
+TERMINATED: Final = 143
+"""Exit code after SIGTERM, as shells have it."""
 
 
 def run(
@@ -56,8 +61,8 @@ def run(
     require_possible(plan)  # a mistake is told before what is heavy is imported
     try:
         _dry_run(plan) if plan.circumstances.dry_run else _conduct(plan)
-    except KeyboardInterrupt:
-        raise _interrupted(plan) from None
+    except KeyboardInterrupt as interrupt:
+        raise _interrupted(plan, interrupt) from None
 
 
 def _dry_run(plan: Plan) -> None:
@@ -72,18 +77,18 @@ def _conduct(plan: Plan) -> None:
 
     def say(message: str) -> None:
         if not plan.circumstances.quiet:
-            print(message, file=sys.stderr)
+            print(visible(message), file=sys.stderr)
 
     done, page = conduct_with_page(plan, say)
     print(f"wrote {page or done.folder}")
 
 
-def _interrupted(plan: Plan) -> typer.Exit:
+def _interrupted(plan: Plan, interrupt: KeyboardInterrupt) -> typer.Exit:
     """Tell how an interrupted run goes on, and return the exit."""
     from tinsmith.lab.experiment.going_on import how_to_go_on
 
     print(f"\ntinsmith: interrupted; {how_to_go_on(plan)}", file=sys.stderr)
-    return typer.Exit(code=INTERRUPTED)
+    return typer.Exit(code=TERMINATED if interrupt.args == (signal.SIGTERM,) else INTERRUPTED)
 
 
 def _study(name: str, overrides: Mapping[str, str]) -> None:
@@ -94,7 +99,7 @@ def _study(name: str, overrides: Mapping[str, str]) -> None:
     dry = truth("dry_run", overrides.get("dry_run", "false"))
 
     def say(message: str) -> None:
-        _print_wrapped(message) if dry else print(message, file=sys.stderr)
+        _print_wrapped(message) if dry else print(visible(message), file=sys.stderr)
 
     try:
         done = STUDIES[name].run(overrides, say)

@@ -5,18 +5,40 @@ from __future__ import annotations
 import os
 import statistics
 import time
-from collections.abc import Mapping
-from typing import cast
 
 import httpx
 import msgspec
 
 from tinsmith.cli.findings import Finding
+from tinsmith.lab.service.bounded import Answer, answer_of
 from tinsmith.lab.service.workers import ENDPOINT, read_workers
+from tinsmith.types.errors import DataError
+from tinsmith.types.json_text import UNREADABLE, parse_json
 from tinsmith.types.version import VERSION
 
 _SECONDS = 5.0
 _ASKED = 5
+
+
+class _Identity(msgspec.Struct):
+    version: str | None = None
+
+
+class _Model(msgspec.Struct):
+    model_name: str | None = None
+    identity: _Identity | None = None
+
+
+class _Capabilities(msgspec.Struct):
+    """What of a server's capabilities is told."""
+
+    supported_models: list[_Model] = []
+
+
+class _Unready(msgspec.Struct):
+    """What a server says that cannot compute."""
+
+    reason: str = "it does not say why"
 
 
 def server(base_url: str | None) -> list[Finding]:
@@ -26,8 +48,12 @@ def server(base_url: str | None) -> list[Finding]:
     try:
         with httpx.Client(base_url=base_url.rstrip("/"), timeout=_SECONDS) as client:
             return _asked(client, base_url)
-    except (httpx.HTTPError, httpx.InvalidURL, ValueError) as error:
+    except (httpx.HTTPError, httpx.InvalidURL) as error:
         text = f"{base_url} does not answer: {type(error).__name__}"
+        return [Finding(topic="server", text=text, todo="start it, or name another --base-url")]
+    except UNREADABLE as error:
+        first, *_ = str(error).splitlines()
+        text = f"{base_url} does not answer as a Tinker server: {first}"
         return [Finding(topic="server", text=text, todo="start it, or name another --base-url")]
 
 
@@ -35,10 +61,11 @@ def _asked(client: httpx.Client, base_url: str) -> list[Finding]:
     times: list[float] = []
     for _ in range(_ASKED):
         began = time.perf_counter()
-        health = client.get("/api/v1/healthz")
-        if health.status_code == httpx.codes.SERVICE_UNAVAILABLE:
+        health = answer_of(client, "GET", "/api/v1/healthz", headers={}, seconds=_SECONDS)
+        if health.status == httpx.codes.SERVICE_UNAVAILABLE:
             return [_unready(base_url, health)]
-        health.raise_for_status()
+        if not health.is_success:
+            raise DataError(f"status {health.status} of /api/v1/healthz")
         times.append(time.perf_counter() - began)
     latency = statistics.median(times)
     facts: dict[str, object] = {"base_url": base_url, "latency_s": round(latency, 5)}
@@ -46,16 +73,17 @@ def _asked(client: httpx.Client, base_url: str) -> list[Finding]:
     key = os.environ.get("TINKER_API_KEY")
     if not key:
         return [Finding(topic="server", text=reached, todo="set TINKER_API_KEY to its key", facts=facts)]
-    answer = client.get("/api/v1/get_server_capabilities", headers={"X-API-Key": key})
-    if answer.status_code in (401, 403):
+    path = "/api/v1/get_server_capabilities"
+    answer = answer_of(client, "GET", path, headers={"X-API-Key": key}, seconds=_SECONDS)
+    if answer.status in (401, 403):
         text = f"{reached}, but refuses the key in TINKER_API_KEY"
         return [Finding(topic="server", text=text, todo="set TINKER_API_KEY to its key")]
-    said = cast(Mapping[str, object], answer.raise_for_status().json())
-    models = cast(list[Mapping[str, object]], said.get("supported_models") or [])
-    identities = [cast(Mapping[str, object], model.get("identity") or {}) for model in models]
-    theirs = next((str(one["version"]) for one in identities if "version" in one), None)
+    if not answer.is_success:
+        raise DataError(f"status {answer.status} of {path}")
+    models = msgspec.json.decode(answer.content, type=_Capabilities).supported_models
+    theirs = next((one.identity.version for one in models if one.identity and one.identity.version), None)
     what = "not tinsmith, or it does not say so" if theirs is None else f"tinsmith {theirs}"
-    facts |= {"version": theirs, "models": [model.get("model_name") for model in models]}
+    facts |= {"version": theirs, "models": [model.model_name for model in models]}
     other = theirs is not None and theirs != VERSION
     return [
         Finding(
@@ -69,8 +97,8 @@ def _asked(client: httpx.Client, base_url: str) -> list[Finding]:
     ]
 
 
-def _unready(base_url: str, answer: httpx.Response) -> Finding:
-    said = cast(Mapping[str, object], answer.json()).get("reason", "it does not say why")
+def _unready(base_url: str, answer: Answer) -> Finding:
+    said = msgspec.json.decode(answer.content, type=_Unready).reason
     return Finding(
         topic="server",
         text=f"{base_url} answers, but cannot compute: {said}",
@@ -81,8 +109,8 @@ def _unready(base_url: str, answer: httpx.Response) -> Finding:
 
 def _workers(client: httpx.Client, key: str) -> list[Finding]:
     """Return a line on all workers and one on each; none where the server tells of none."""
-    answer = client.get(f"/api/v1/{ENDPOINT}", headers={"X-API-Key": key})
-    found = read_workers(answer.json()) if answer.is_success else None
+    answer = answer_of(client, "GET", f"/api/v1/{ENDPOINT}", headers={"X-API-Key": key}, seconds=_SECONDS)
+    found = read_workers(parse_json(answer.content)) if answer.is_success else None
     if found is None:
         return []
     page = f"; {found.dashboard}" if found.dashboard else ""

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from tinsmith.types.visible import visible
+
 if TYPE_CHECKING:
     from tinsmith.studies.bits.cells import Factor
     from tinsmith.studies.bits.results import CellResult, Sweep
@@ -51,7 +53,7 @@ def sweep(
     settings = SweepSettings(plan=planned, out=out, name=name, model=path or name, size=Size(completions=completions))
     done = run(settings, _progress(len(settings.plan.variations)))
     if as_json:
-        print(json.dumps(sweep_json(done), indent=1, ensure_ascii=False))
+        print(visible(json.dumps(sweep_json(done), indent=1, ensure_ascii=False)))
     else:
         _print(done, out)
     if done.wrong:
@@ -67,7 +69,7 @@ class _progress:
     def __call__(self, cell: CellResult) -> None:
         self._done += 1
         told = f"{self._done}/{self._count} {cell.title}: {cell.verdict.value}"
-        print(f"{told} ({cell.seconds:.1f} s)", file=sys.stderr, flush=True)
+        print(visible(f"{told} ({cell.seconds:.1f} s)"), file=sys.stderr, flush=True)
 
 
 def _print(done: Sweep, out: Path) -> None:
@@ -78,10 +80,10 @@ def _print(done: Sweep, out: Path) -> None:
     console = open_console()
     console.print(sweep_table(done))
     for line in (LEGEND, "", *story(done)):
-        console.print(line, markup=False, highlight=False)
+        console.print(visible(line), markup=False, highlight=False)
     for cell in done.cells:
         if cell.unavailable is not None:
-            print(f"not available here: {cell.title}: {cell.unavailable}")
+            print(visible(f"not available here: {cell.title}: {cell.unavailable}"))
     print(f"wrote {out / SWEEP_JSON} and {out / SWEEP_PAGE}")
 
 

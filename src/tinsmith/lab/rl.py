@@ -27,28 +27,38 @@ from tinsmith.types.seeds import derive
 def train(run: Run[I, A]) -> Finished | None:
     """Train from where the run stands to its last step; evaluate, save, choose and test.
 
-    None: it stopped before its end, where it was told to, and can be resumed from there.
+    Returns None if the run stopped before its end, at `stop_after` or interrupted; it can be resumed from there.
 
     Raises:
         LostError: the server was lost; the run can be resumed.
     """
-    settings = run.settings
-    for step in range(run.step, settings.steps):
-        if run.stops_here:
-            return None
-        if run.spent:
-            break
-        metrics = run.examine(step) if due(step, settings.eval_every) else {}
-        # Adam's moments go on over a change from examples to rewards, as both train one adapter.
-        examples = settings.by_example(step)
-        if isinstance(examples, SparseSettings):
-            metrics |= select(run, examples, step)
-        else:
-            metrics |= _by_reward(run, step) if examples is None else teach(run, examples, step)
-        run.record(step, metrics)
-        if run.stops_here or saves_after(step, settings.steps, settings.save_every):
-            run.checkpoint(step + 1)
+    with run.interrupts.put_off():
+        for step in range(run.step, run.settings.steps):
+            if run.stops_here:
+                return None
+            if run.spent:
+                break
+            _step(run, step)
+            stops = run.stops_here or run.interrupts.number is not None
+            if stops or saves_after(step, run.settings.steps, run.settings.save_every):
+                run.checkpoint(step + 1)
+            if stops:
+                return None
+    run.interrupts.end()
     return run.finish()
+
+
+def _step(run: Run[I, A], step: int) -> None:
+    """Take one step, and write what it came to."""
+    settings = run.settings
+    metrics = run.examine(step) if due(step, settings.eval_every) else {}
+    # Adam's moments go on over a change from examples to rewards, as both train one adapter.
+    examples = settings.by_example(step)
+    if isinstance(examples, SparseSettings):
+        metrics |= select(run, examples, step)
+    else:
+        metrics |= _by_reward(run, step) if examples is None else teach(run, examples, step)
+    run.record(step, metrics)
 
 
 def _by_reward(run: Run[I, A], step: int) -> dict[str, float]:

@@ -14,6 +14,7 @@ import tinker
 from tinsmith.lab.course import Course
 from tinsmith.lab.grouping import ScoredGroup
 from tinsmith.lab.live.experts import ExpertWatch
+from tinsmith.lab.live.interrupts import Interrupts
 from tinsmith.lab.live.pace import outlook, worth_telling
 from tinsmith.lab.live.standing import Standing
 from tinsmith.lab.live.teller import Teller
@@ -78,6 +79,7 @@ class Run(Generic[I, A]):
     """Where the trace of the optimizer steps is read from; None: there is none."""
     stop_after: int = 0
     """The step to stop after; its settings, and all that follows from their steps, stay the whole run's. 0: none."""
+    interrupts: Interrupts = field(default_factory=Interrupts)
     reached: Reached | None = None
     """Is told where it stands after each evaluation, when its step has been written."""
     step: int = 0
@@ -105,7 +107,7 @@ class Run(Generic[I, A]):
 
     @property
     def stops_here(self) -> bool:
-        """Whether it has come to where it is to stop."""
+        """True if it has come to the step that it is to stop after."""
         return 0 < self.stop_after <= self.step < self.settings.steps
 
     @property

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import Final, Protocol
+
+LARGEST_REWARD: Final = 1e15
+"""Of a reward, a metric or a reward's setting, whatever its sign: sums and squares of more leave the range of
+numbers in training."""
 
 
 class Terms(Protocol):

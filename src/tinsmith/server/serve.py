@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import logging
 import os
 import secrets
 import signal
@@ -23,7 +22,7 @@ from tinsmith.engine.checks.kept_certificates import KeptCertificates
 from tinsmith.engine.engine import Engine
 from tinsmith.engine.unit_gradients import MicroBatches
 from tinsmith.server.access.keys import PREFIX, Keys, read_keys, readable_by_others
-from tinsmith.server.access.log import AccessLog
+from tinsmith.server.access.log import AccessLog, log_to_stderr
 from tinsmith.server.access.tls import TlsFiles, tls_files
 from tinsmith.server.app import build_app
 from tinsmith.server.cluster.ending import SAYING_SECONDS, ServersWorkers
@@ -104,7 +103,7 @@ def serve(settings: ServeSettings) -> None:
     Raises:
         ConfigError, BackendError, DeterminismError, CheckpointError: the server cannot start.
     """
-    logging.basicConfig(level=logging.WARNING, stream=sys.stderr)
+    log_to_stderr()
     os.umask(UMASK)
     door = _door(settings)
     listener = bind(settings.host, settings.port)

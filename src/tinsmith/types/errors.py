@@ -22,6 +22,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Self
 
+from tinsmith.types.visible import visible
+
 
 class _Unset:
     """Marks a value that was not given; None may be the value."""
@@ -77,7 +79,7 @@ class TinsmithError(Exception):
             lines.append(f"  allowed: {self.allowed}")
         if self.fix is not None:
             lines.append(f"  do: {self.fix}")
-        return "\n".join(lines)
+        return visible("\n".join(lines))  # it may quote a server, a model or a file, and is shown on terminals
 
 
 class ConfigError(TinsmithError, ValueError):

@@ -31,7 +31,7 @@ def parse_json(text: str | bytes, *, parse_float: Callable[[str], Any] | None = 
 
 
 def read_json(file: Path, *, parse_float: Callable[[str], Any] | None = None) -> object:
-    """Return the value that a file holds, in UTF-8.
+    """Return the value that a file holds, in UTF-8, with or without a byte order mark.
 
     Raises:
         OSError: it cannot be read.
@@ -40,7 +40,7 @@ def read_json(file: Path, *, parse_float: Callable[[str], Any] | None = None) ->
     size = file.stat().st_size
     if size > LARGEST:
         raise ValueError(f"the file has {size} bytes; at most {LARGEST} are read")
-    return parse_json(file.read_text(encoding="utf-8"), parse_float=parse_float)
+    return parse_json(file.read_text(encoding="utf-8-sig"), parse_float=parse_float)
 
 
 _TOO_DEEP: Final = f"it is nested more than {MAX_DEPTH} levels deep"

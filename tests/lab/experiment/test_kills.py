@@ -115,6 +115,7 @@ def test_an_interrupted_run_ends_in_order_with_its_server_and_goes_on(made: Made
     folder = tmp_path / "run"
     assert die(made, folder, "group", METRICS, 3) == 130
     assert manifest(folder)["status"] == "interrupted"
+    assert marked(folder)[-1] == 3  # the step that was interrupted is over, and saved
     run(made, folder)
     assert manifest(folder)["hashes"] == manifest(whole)["hashes"]
 

@@ -89,6 +89,11 @@ def test_the_users_prices_come_over_the_shipped_ones(tmp_path: Path) -> None:
         '[models.m]\nprompt = "1"\ncompletion = 1',
         "[models.m]\nprompt = -1\ncompletion = 1",
         "[models.m]\nprompt = nan\ncompletion = 1",
+        "[models.m]\nprompt = 1e300\ncompletion = 1",
+        "[models.m]\nprompt = 1\ncompletion = 1\ncached = 1",
+        '[model."m"]\nprompt = 1\ncompletion = 1',
+        "m = 1",
+        "",
         "models = 3",
         "models = [",
     ],
@@ -101,6 +106,15 @@ def test_a_wrong_price_table_is_refused_in_few_lines(tmp_path: Path, text: str) 
     assert len(str(error.value).splitlines()) <= 5
     with pytest.raises(ConfigError, match="field: prices = "):
         load_prices(tmp_path / "none.toml")
+
+
+def test_a_price_table_with_a_byte_order_mark_is_read(tmp_path: Path) -> None:
+    path = tmp_path / "prices.toml"
+    path.write_bytes(b"\xef\xbb\xbf[models.m]\nprompt = 1\ncompletion = 2\n")
+    assert load_prices(path).dollars("m", Spent(prompt_tokens=1_000_000)) == 1.0
+    path.write_bytes("[models.m]\nprompt = 1\ncompletion = 2\n".encode("utf-16"))
+    with pytest.raises(ConfigError, match="UTF-8"):
+        load_prices(path)
 
 
 def test_an_estimate_counts_calls_criteria_and_the_response() -> None:

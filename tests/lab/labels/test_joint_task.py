@@ -135,7 +135,9 @@ def test_identities_differ_and_unknown_names_are_refused() -> None:
         make_joint_task(contract="two_key")
 
 
-@pytest.mark.parametrize("text", ["disruption_label: x", '"novelty_label"', "0.0213471", "0.51237", "cd_index"])
+@pytest.mark.parametrize(
+    "text", [f"disruption_label: {GOLDS[0]}", f'novelty_label="{GOLDS[1]}"', "0.0213471", "0.51237", "cd_index: 0.0213"]
+)
 def test_neither_label_nor_score_may_stand_in_the_papers_text(text: str) -> None:
     leaky = Item(paper=paper(abstract=f"We. {text}"), golds=GOLDS, hidden=ITEM.hidden)
     with pytest.raises(DataError, match="field: paper W1 = "):

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from task_cases import item, paper
 
 from cpu_limit import guarded
-from tinsmith.lab.labels.leaks import FORBIDDEN, check_prompt, check_text, prompt_messages
+from tinsmith.lab.labels.leaks import check_prompt, check_text, prompt_messages
 from tinsmith.lab.labels.paper import Item
 from tinsmith.lab.labels.prompting import messages
 from tinsmith.lab.labels.task import TASKS
@@ -25,25 +25,31 @@ def planted(text: str) -> Item:
     return item(abstract=f"We measure gears. {text} They turn.")
 
 
-@pytest.mark.parametrize("marker", FORBIDDEN)
+@pytest.mark.parametrize("marker", ["cd_index 0.02", "Novelty Score: 0.5", "disruption_label: neutral"])
 @pytest.mark.parametrize("where", ["title", "abstract", "field"])
-def test_a_marker_in_the_papers_text(marker: str, where: str) -> None:
+def test_a_score_or_label_in_the_papers_text_names_the_paper_and_the_way_out(marker: str, where: str) -> None:
     leaky = item(**{where: f"Gears {marker}"})
     with pytest.raises(DataError) as caught:
         check_prompt(TASK, leaky, messages(TASK, leaky.paper))
     assert "W1" in str(caught.value)
     assert marker in str(caught.value)
+    assert "--exclude FILE" in str(caught.value)
 
 
 @pytest.mark.parametrize(
     "text",
     [
         "cd index = 0.02",
-        "CD-Index (-.4)",
-        "NOVELTY SCORE: 1",
-        "conventionality score 0.3",
+        "cd index = 0.021",
+        "A CD index of 0.0213",
+        "disruption index is .021",
+        "CD-Index (-.02)",
+        "NOVELTY SCORE: 0.5",
+        "novelty_score=.500",
+        "conventionality score 0.001",
+        "'cd_index': 2.13e-2",
         "disruption_label: neutral",
-        '"novelty_label": "novel"',
+        '"Disruption label" is "Neutral"',
         "0.0213471",  # the score of the item
         "-0.021347",  # rounded, with a sign
         ".0213471",
@@ -66,11 +72,28 @@ def test_a_score_in_the_papers_text_however_written(text: str) -> None:
         "0.0213472",  # another number
         "W0.0213471 and 1.0.0213471",  # a part of a name, a version
         "In 1999, 17 of 21347 gears broke.",
+        "We compute the CD index 5 years after publication.",
+        "The CD index: a measure of 1 year.",
+        "A novelty score (2 variants), a novelty score of 0.8, NOVELTY SCORE: 1.",
+        "cd_index, novelty_score and conventionality_score are columns.",
+        "CD index = 0.03, CD index 0.0, cd index 0.00.",
+        "The disruption_label is one of three; disruption label: disruptive.",
+        "Reviews labelled neutral; label: neutral.",
     ],
 )
 def test_honest_texts_pass(text: str) -> None:
     honest = planted(text)
     check_prompt(TASK, honest, messages(TASK, honest.paper))
+
+
+def test_a_whole_number_is_a_score_behind_a_colon_only() -> None:
+    for text, leaks in (("CD index: 1", True), ("cd_index=1", True), ("CD index 1 year later", False)):
+        one = replace(planted(text), hidden=(1.0,))
+        if leaks:
+            with pytest.raises(DataError):
+                check_text(one, text)
+        else:
+            check_text(one, text)
 
 
 @pytest.mark.parametrize("position", [0, 1])
@@ -111,7 +134,7 @@ def test_one_planted_leak_stops_the_run_before_anything_of_it_is_sent() -> None:
     honest = [item(id=f"W{n}") for n in range(3)]
     assert len(run(honest)) == 3
     leaky = replace(planted("Its cd_index is 0.02."), golds=("disruptive",))
-    with pytest.raises(DataError, match="field: paper W1 = 'cd_index'"):
+    with pytest.raises(DataError, match=r"field: paper W1 = 'cd_index is 0\.02'"):
         run([*honest, leaky])
 
 
@@ -130,4 +153,4 @@ def test_long_texts_take_linear_time() -> None:
     with guarded():
         check_text(item(), long)
         with pytest.raises(DataError):
-            check_text(item(), f"{long} cd_index")
+            check_text(item(), f"{long} cd_index 0.0213")

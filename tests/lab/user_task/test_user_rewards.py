@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from fractions import Fraction
+from itertools import count
 from typing import Any
 
 import numpy as np
@@ -11,6 +13,7 @@ import pytest
 
 from tinsmith.lab.user_task.scoring import Earned, Failed, score_group
 from tinsmith.lab.user_task.task import Task, of_conversation, of_group
+from tinsmith.ops.advantages import ADVANTAGES
 
 
 def task(**changes: Any) -> Task:
@@ -67,8 +70,30 @@ def test_numbers_of_numpy_are_numbers() -> None:
     assert earned(score_group(task(reward=lambda _item, _text: np.float32(0.5)), "x", [["a"]])) == [{"reward": 0.5}]
 
 
+class Broken:
+    """A number that cannot be had."""
+
+    def __float__(self) -> float:
+        raise RuntimeError("two elements")
+
+
 @pytest.mark.parametrize(
-    ("value", "words"), [(None, "NoneType"), ("1.0", "str"), (math.nan, "nan"), (math.inf, "inf"), ([1.0], "list")]
+    ("value", "words"),
+    [
+        (None, "NoneType"),
+        ("1.0", "str"),
+        (b"1.0", "bytes"),
+        (math.nan, "nan"),
+        (math.inf, "inf"),
+        ([1.0], "list"),
+        (1j, "complex"),
+        (np.float64("nan"), "nan"),
+        (Broken(), "Broken"),
+        (1.7e308, "1e+15"),
+        (-1.1e15, "1e+15"),
+        (10**400, "1e+15"),
+        (Fraction(10**400), "1e+15"),
+    ],
 )
 def test_what_is_no_number_is_a_failure_and_no_reward(value: object, words: str) -> None:
     (found,) = score_group(task(reward={"right": lambda _item, _text: value}), "x", [["a"]])
@@ -76,6 +101,20 @@ def test_what_is_no_number_is_a_failure_and_no_reward(value: object, words: str)
     assert found.where == "reward"
     assert found.what.startswith("right: ")
     assert words in found.what
+
+
+def test_a_reward_of_a_group_without_an_end_is_not_read_to_it() -> None:
+    (found, _) = score_group(task(reward=of_group(lambda _item, _answers: count())), "x", [["a"], ["b"]])  # pyright: ignore[reportArgumentType]
+    assert isinstance(found, Failed)
+    assert "more than 2 numbers" in found.what
+
+
+def test_the_largest_rewards_have_finite_means_and_advantages() -> None:
+    found = earned(score_group(task(reward=lambda _item, text: 1e15 if text else -1e15), "x", [["a"], [""]]))
+    totals = np.array([one["reward"] for one in found])
+    assert totals.tolist() == [1e15, -1e15]
+    for rule in ADVANTAGES.values():
+        assert np.isfinite(rule(totals).astype(np.float32) ** 2).all()
 
 
 def test_one_that_fails_leaves_the_others_alone_and_says_where() -> None:

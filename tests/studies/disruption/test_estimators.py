@@ -6,6 +6,7 @@ import inspect
 import pickle
 from collections.abc import Iterator
 from dataclasses import fields
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,11 +14,13 @@ import pytest
 from sklearn.base import clone, is_classifier
 from sklearn.exceptions import NotFittedError
 from sklearn.metrics import f1_score
+from sklearn.model_selection import cross_validate
 from small_slice import Made
 
 import tinsmith
 from tinsmith.data.slices.rows import PaperRow
 from tinsmith.lab.experiment.keys import Circumstances
+from tinsmith.lab.labels.labelled_papers import Papers
 from tinsmith.lab.labels.paper import Paper, paper_of
 from tinsmith.lab.labels.task import make_task
 from tinsmith.lab.papers.frame import Frame
@@ -231,3 +234,60 @@ def test_a_copy_answers_with_the_same_bits(fitted: GRPO, papers: LoadedSlice) ->
     assert copy.predict_proba(rows).tolist() == before
     assert copy.get_params() == fitted.get_params()
     copy.close()
+
+
+# A second fit, and folds
+
+
+def test_a_refused_fit_leaves_what_was_learned(
+    fitted: GRPO, papers: LoadedSlice, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = papers.test[:2]
+    before, learned = fitted.predict_proba(rows).tolist(), {name: vars(fitted)[name] for name in LEARNED}
+    with pytest.raises(DataError, match="no such label"):
+        fitted.fit(rows, ["wonderful"] * 2)
+    with monkeypatch.context() as patch:
+        patch.setattr(fitted, "steps", 0)
+        with pytest.raises(ConfigError):
+            fitted.fit(papers)
+    with pytest.raises(ConfigError, match="brings its own labels"):
+        fitted.fit(papers, ["neutral"])
+    with monkeypatch.context() as patch:
+        patch.setattr("tinsmith.studies.disruption.estimators.conduct_and_stay", lost)
+        with pytest.raises(LostError):
+            fitted.fit(papers)
+    assert {name: vars(fitted)[name] for name in LEARNED} == learned
+    assert fitted.predict_proba(rows).tolist() == before
+
+
+LEARNED = ("adapter_", "history_", "fingerprint_", "base_", "config_", "log_path_")
+
+
+def lost(*_: object, **__: object) -> None:
+    raise LostError("the server was lost")
+
+
+def test_clones_share_the_base_that_the_first_of_them_builds(
+    made: Made, papers: LoadedSlice, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    built: list[int] = []
+
+    def base(_: object, __: object, papers: Papers, ___: object) -> Path:
+        built.append(len(papers.train))
+        return made.base
+
+    monkeypatch.setattr("tinsmith.lab.papers.run_data.nano_base", base)
+    model = grpo(made, model_name=None, steps=1, groups_per_batch=1)
+    rows = papers.train
+    found = cross_validate(model, rows, [row.disruption_label for row in rows], cv=2, return_estimator=True)
+    assert len(built) == 1
+    assert [each.base_ for each in found["estimator"]] == [str(made.base)] * 2
+    first, _ = found["estimator"]
+    clone(clone(first)).fit(rows[:40]).close()
+    assert len(built) == 1
+    clone(first).set_params(contract="four_key").fit(rows[:40]).close()
+    assert len(built) == 2
+    first.fit(rows[:50]).close()
+    assert len(built) == 3
+    for each in found["estimator"]:
+        each.close()

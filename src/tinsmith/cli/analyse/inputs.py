@@ -97,7 +97,7 @@ def _from_npy(path: Path, labels: tuple[str, ...]) -> Posteriors:
 def _from_jsonl(path: Path, labels: tuple[str, ...] | None) -> Posteriors:
     rows: list[list[float]] = []
     weights: list[float] = []
-    for number, text in enumerate(path.read_text("utf-8").splitlines(), start=1):
+    for number, text in enumerate(path.read_text("utf-8-sig").splitlines(), start=1):
         if not text.strip():
             continue
         try:

@@ -75,7 +75,7 @@ def json_of(path: Path) -> object:
     if not path.is_file():
         raise DataError(f"there is no file {path}")
     try:
-        return parse_json(path.read_text("utf-8"), parse_float=Decimal)
+        return parse_json(path.read_text("utf-8-sig"), parse_float=Decimal)
     except ValueError as error:
         raise DataError(f"{path} is not JSON: {error}") from None
 

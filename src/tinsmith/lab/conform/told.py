@@ -13,6 +13,7 @@ from tinsmith.lab.conform.suite import Found
 from tinsmith.lab.conform.verdict import Word
 from tinsmith.pages.document import Document, Section, Words
 from tinsmith.pages.tables import plain
+from tinsmith.types.visible import visible
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -37,7 +38,7 @@ def summary(found: Sequence[Found]) -> str:
 
 def line(one: Found) -> str:
     """Return a row as it stands where there is no terminal."""
-    return f"{one.verdict.word:17}  {one.check.name:36}  {one.verdict.how}"
+    return visible(f"{one.verdict.word:17}  {one.check.name:36}  {one.verdict.how}")
 
 
 def console_table(title: str, found: Sequence[Found]) -> Table:
@@ -46,13 +47,13 @@ def console_table(title: str, found: Sequence[Found]) -> Table:
     from rich.table import Table
     from rich.text import Text
 
-    table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, show_edge=False)
+    table = Table(title=Text(title), title_justify="left", box=box.SIMPLE_HEAD, show_edge=False)
     table.add_column("asked", ratio=2)
     table.add_column("answer", no_wrap=True)
     table.add_column("how", ratio=3)
     for one in found:
         word = one.verdict.word
-        table.add_row(Text(one.check.name), Text(word, _STYLES[word]), Text(one.verdict.how))
+        table.add_row(Text(one.check.name), Text(word, _STYLES[word]), Text(visible(one.verdict.how)))
     return table
 
 

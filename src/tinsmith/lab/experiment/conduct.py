@@ -22,6 +22,7 @@ from tinsmith.lab.experiment.materials import Materials, gather
 from tinsmith.lab.experiment.place_limits import place_limits
 from tinsmith.lab.experiment.refusals import require_possible
 from tinsmith.lab.experiment.same_base import require_same_base
+from tinsmith.lab.live.interrupts import Interrupts
 from tinsmith.lab.live.progress import Say
 from tinsmith.lab.live.sinks import sinks_for
 from tinsmith.lab.live.teller import Teller
@@ -58,7 +59,7 @@ class Conducted:
 
     folder: Path
     finished: Finished | None
-    """None: it stopped before its end, as `stop_after` said."""
+    """None: it stopped before its end, at `stop_after`."""
     alarms: tuple[Alarm, ...]
     tokenizer: PreTrainedTokenizerBase | None
     """The model's; None: it came to its end before, and no server was asked."""
@@ -100,6 +101,8 @@ def conduct(
     Raises:
         ConfigError, DataError: it cannot begin.
         LostError: the server was lost; the same command with behavior_if_log_dir_exists=resume goes on.
+        KeyboardInterrupt: SIGINT or SIGTERM, whose number is its argument; during a step, a checkpoint was saved at its
+            end. InterruptedTwice: two of them, and nothing was saved.
     """
     done = conduct_and_stay(plan, say=say, materials=materials, like=like, reached=reached)
     if done.connection is not None:
@@ -116,6 +119,19 @@ def conduct_and_stay(
     reached: Reached | None = None,
 ) -> Conducted:
     """Do what `conduct` does, but leave the connection open for whoever asks the trained model, and closes it."""
+    interrupts = Interrupts()
+    with interrupts.noticed():
+        return _begun(plan, say, materials, like, reached, interrupts)
+
+
+def _begun(
+    plan: Plan,
+    say: Say,
+    materials: Materials | None,
+    like: Json | None,
+    reached: Reached | None,
+    interrupts: Interrupts,
+) -> Conducted:
     where = plan.circumstances
     if where.log_path is None:
         raise ConfigError("a run needs a folder (log_path)", field="log_path", fix="log_path=DIR")
@@ -140,7 +156,7 @@ def conduct_and_stay(
             folder.abandon()  # nothing was run: the next command finds the folder free
         raise
     try:
-        done = _conduct(prepared, folder, mark, connection, like, reached)
+        done = _conduct(prepared, folder, mark, connection, like, reached, interrupts)
     except KeyboardInterrupt:
         connection.abandon()
         raise
@@ -152,7 +168,8 @@ def conduct_and_stay(
     finally:
         folder.close()
     if done.finished is None:
-        say(f"stopped after step {where.stop_after} of {plan.settings.steps}, as asked; {going_on(plan)}")
+        further = f"; {going_on(plan)}" if like is None else ""  # a replay that stops has done all it was to do
+        say(f"stopped after step {where.stop_after} of {plan.settings.steps}, as asked{further}")
     return done
 
 
@@ -163,6 +180,7 @@ def _conduct(
     connection: Connection,
     like: Json | None,
     reached: Reached | None,
+    interrupts: Interrupts,
 ) -> Conducted:
     plan, materials = prepared.plan, prepared.materials
     beside = {name: model_identity(connection, name) for name in materials.run_data.models()}
@@ -175,7 +193,7 @@ def _conduct(
     materials.run_data.begin(folder)
     run: Run[Any, Any] | None = None
     try:
-        run = open_run(plan, materials, folder, mark, connection, reached)
+        run = open_run(plan, materials, folder, mark, connection, reached, interrupts)
         with workers_watched(connection, run.teller):
             finished = train(run)
     except KeyboardInterrupt:
@@ -197,6 +215,8 @@ def _conduct(
     assert run is not None
     alarms = run.alarms
     folder.write_json(MANIFEST, {**manifest, **_ended(plan, folder, finished, alarms, connection)})
+    if finished is None:
+        interrupts.end()
     return Conducted(
         folder=folder.path,
         finished=finished,
@@ -213,6 +233,7 @@ def open_run(
     mark: Mark | None,
     connection: Connection,
     reached: Reached | None = None,
+    interrupts: Interrupts | None = None,
 ) -> Run[Any, Any]:
     """Return the run where it stands: at its beginning, or at a checkpoint."""
     settings, service, where = plan.settings, connection.client, plan.circumstances
@@ -248,6 +269,7 @@ def open_run(
         ),
         connection=connection,
         stop_after=where.stop_after,
+        interrupts=interrupts or Interrupts(),
         reached=reached,
     )
     if mark is not None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tinsmith.lab.experiment.experiment import Plan
 from tinsmith.lab.runs.existing_run import IfExists, holds_run
+from tinsmith.lab.runs.folder import RunFolder
 
 
 def going_on(plan: Plan) -> str:
@@ -19,4 +20,8 @@ def how_to_go_on(plan: Plan) -> str:
     folder = plan.circumstances.log_path
     if folder is None or not holds_run(folder):
         return "nothing was begun; the same command begins it"
-    return f"{folder} keeps what was done; {going_on(plan)}"
+    marks = RunFolder(folder).marks()
+    if not marks:
+        begins = going_on(plan).replace("goes on from the last checkpoint", "begins again")
+        return f"{folder} has no checkpoint, as no step was over that saves one; {begins}"
+    return f"{folder} has the checkpoint of step {marks[-1].step}; {going_on(plan)}"

@@ -13,18 +13,22 @@ never a score. `ask` takes any other `Question` the same way. Code without an ev
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, Final, Self
 
 from tinsmith.lab.judge.answers import A, Answered, AnswerForm, Question, VerdictCache, cache_key, rating_question
-from tinsmith.lab.judge.endpoint import OPENAI_URL, Endpoint, Reply, Trouble
+from tinsmith.lab.judge.endpoint import OLD_TOKEN_LIMIT, OPENAI_URL, TOKEN_LIMIT, Endpoint, Trouble
+from tinsmith.lab.judge.endpoint_answers import Reply, Usage
 from tinsmith.lab.judge.limits import CallLimits, Clock, after_asked, backoff
 from tinsmith.lab.judge.prices import tokens_in
 from tinsmith.lab.judge.prompting import JudgePrompt, JudgeRequest
 from tinsmith.lab.judge.settings import ChatSettings
 from tinsmith.lab.judge.verdicts import FailureCause, Judged, JudgeFailure, ParseFailure, Spent
+
+logger = logging.getLogger(__name__)
 
 LONGEST_ASKED_WAIT_S: Final = 600.0
 """A server that asks for a longer wait (a used-up quota) is not waited for: the run can be resumed."""
@@ -74,7 +78,7 @@ class ChatJudge:
 
     @property
     def left_out(self) -> frozenset[str]:
-        """Fields of the call that the endpoint refused and that are no longer sent: temperature, response_format."""
+        """Fields of the call that the endpoint refused and that are no longer sent; see `endpoint.OPTIONAL`."""
         return self._without
 
     async def __aenter__(self) -> Self:
@@ -139,11 +143,12 @@ class ChatJudge:
                 value = question.form.read(reply.text)
                 if not isinstance(value, ParseFailure):
                     return Answered(value=value, spent=spent, from_cache=False)
-                trouble, parse = _unreadable(value, question.form), value
+                trouble, parse = _unreadable(value, question.form, reply), value
             else:
                 trouble, parse = reply, None
             if trouble.drop - without:
                 # Not an attempt: the same call without what this endpoint does not know.
+                self._say_left_out(trouble.drop - self._without)
                 self._without |= trouble.drop
                 continue
             failure = JudgeFailure(cause=trouble.cause, detail=trouble.detail, spent=spent, parse=parse)
@@ -161,6 +166,11 @@ class ChatJudge:
             await self._clock.sleep(wait)
             attempt += 1
 
+    def _say_left_out(self, fields: frozenset[str]) -> None:
+        for field in sorted(fields):
+            instead = f"; {OLD_TOKEN_LIMIT} is sent instead" if field == TOKEN_LIMIT else ", which is no longer sent"
+            logger.warning("the judge's endpoint does not take %s%s", field, instead)
+
     async def _one_call(self, question: Question[A], without: frozenset[str]) -> tuple[Reply | Trouble, Spent]:
         settings, prompt = self._settings, question.prompt
         async with self._limits.call(self._reserved(question)) as slot:
@@ -173,12 +183,10 @@ class ChatJudge:
                 wall=self._clock.wall(),
             )
             spent = _spent(reply, prompt)
-            # Where nothing came back, the server may have counted all of it; a refusal counts none.
-            if isinstance(reply, Reply) and not spent.estimated:
+            # Where no counts came back, the server may have counted all that was reserved.
+            if not spent.estimated:
                 slot.tokens = spent.prompt_tokens + spent.completion_tokens
                 self._longest_answer = max(self._longest_answer, spent.completion_tokens)
-            elif isinstance(reply, Trouble) and reply.declined:
-                slot.tokens = 0
         return reply, spent
 
     def _reserved(self, question: Question[A]) -> int:
@@ -238,20 +246,28 @@ class BlockingJudge:
 
 
 def _spent(reply: Reply | Trouble, prompt: JudgePrompt) -> Spent:
-    if isinstance(reply, Trouble):
-        return Spent(calls=1)
-    read, written = reply.prompt_tokens, reply.completion_tokens
+    """Return what one call took; every answer is billed, also one that nobody can use."""
+    usage = reply.usage or Usage()
+    read, written = usage.prompt_tokens, usage.completion_tokens
+    if isinstance(reply, Trouble) and reply.unbilled:
+        return Spent(calls=1, prompt_tokens=read or 0, completion_tokens=written or 0)
+    text = reply.text if isinstance(reply, Reply) else ""
     return Spent(
         calls=1,
         prompt_tokens=tokens_in(prompt.size) if read is None else read,
-        completion_tokens=tokens_in(len(reply.text.encode("utf-8", "replace"))) if written is None else written,
+        completion_tokens=tokens_in(len(text.encode("utf-8", "replace"))) if written is None else written,
         estimated=read is None or written is None,
     )
 
 
-def _unreadable(parse: ParseFailure, form: AnswerForm[A]) -> Trouble:
-    detail = f"an answer that is no {form.words}: {parse}"
-    return Trouble(FailureCause.BAD_ANSWER, detail, again=True)
+def _unreadable(parse: ParseFailure, form: AnswerForm[A], reply: Reply) -> Trouble:
+    if reply.ending is FailureCause.CUT_OFF:
+        detail = f"an answer that is no {form.words}: it was cut off at its token limit"
+        return Trouble(FailureCause.CUT_OFF, detail, again=True)
+    if reply.ending is FailureCause.FILTERED:
+        detail = f"an answer that is no {form.words}: the endpoint's content filter ended it"
+        return Trouble(FailureCause.FILTERED, detail, again=False)
+    return Trouble(FailureCause.BAD_ANSWER, f"an answer that is no {form.words}: {parse}", again=True)
 
 
 def _free(result: Answered[A] | JudgeFailure) -> Answered[A] | JudgeFailure:

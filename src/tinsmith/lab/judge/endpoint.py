@@ -8,34 +8,35 @@ from __future__ import annotations
 import asyncio
 import json
 import math
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final, cast
+from typing import Final
 
 import httpx
 
+from tinsmith.lab.judge.endpoint_answers import ErrorBody, Reply, Usage, read_completion, read_error
 from tinsmith.lab.judge.limits import retry_after
 from tinsmith.lab.judge.prompting import JudgePrompt
 from tinsmith.lab.judge.verdicts import FailureCause
-from tinsmith.types.errors import ConfigError
+from tinsmith.types.bodies import ENCODINGS, BoundedBody
+from tinsmith.types.errors import ConfigError, DataError
 
 OPENAI_URL: Final = "https://api.openai.com/v1"
 
 _POOL: Final = 2
 """Connections of one client: httpx looks at all of a client's connections for each call, several times over."""
 _LONGEST_DETAIL: Final = 200
+_LARGEST_ANSWER: Final = 8 << 20
+"""Bytes of an answer's body, decompressed."""
 _KEY_STATUS: Final = frozenset({401, 403})
-OPTIONAL: Final = ("temperature", "response_format")
+_ANSWERED_IN_BODY: Final = frozenset({400, 422})
+"""Statuses whose body may name a field that the endpoint does not take."""
+TOKEN_LIMIT: Final = "max_completion_tokens"
+OLD_TOKEN_LIMIT: Final = "max_tokens"
+"""The name of TOKEN_LIMIT at endpoints that do not know it."""
+OPTIONAL: Final = ("temperature", "response_format", TOKEN_LIMIT)
 """Fields that some endpoints or models refuse (reasoning models a temperature), and that a call can do without."""
-
-
-@dataclass(frozen=True, slots=True)
-class Reply:
-    """A text with its token counts; None where the endpoint does not count."""
-
-    text: str
-    prompt_tokens: int | None
-    completion_tokens: int | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,8 +50,10 @@ class Trouble:
     asked_wait: float | None = None
     drop: frozenset[str] = frozenset()
     """Optional fields that the endpoint names as the reason."""
-    declined: bool = False
-    """Whether the endpoint answered that it would not do it, and so wrote no tokens."""
+    usage: Usage | None = None
+    """Token counts that came all the same; None: there were none."""
+    unbilled: bool = False
+    """Whether no token was written: the endpoint declined the call, or was never reached."""
 
 
 class Endpoint:
@@ -109,49 +112,67 @@ class Endpoint:
             "response_format": response_format,
         }
         if max_tokens is not None:
-            body["max_completion_tokens"] = max_tokens
+            body[OLD_TOKEN_LIMIT if TOKEN_LIMIT in without else TOKEN_LIMIT] = max_tokens
         sent = {name: value for name, value in body.items() if name not in without}
-        headers = {"Content-Type": "application/json"}
         try:
             # httpx limits each read; an endpoint that drips bytes must not take longer either.
             async with asyncio.timeout(self._timeout_s):
-                response = await self._post(json.dumps(sent).encode(), headers)
-        except (TimeoutError, httpx.TimeoutException):
+                response, content = await self._post(json.dumps(sent).encode())
+        except (TimeoutError, httpx.TimeoutException) as error:
             detail = f"no answer in {self._timeout_s:g} s"
-            return Trouble(FailureCause.TIMED_OUT, detail, again=True)
+            return Trouble(FailureCause.TIMED_OUT, detail, again=True, unbilled=isinstance(error, httpx.ConnectTimeout))
         except (httpx.HTTPError, httpx.InvalidURL) as error:
             detail = f"the connection failed: {type(error).__name__}"
-            return Trouble(FailureCause.DISCONNECTED, detail, again=True)
-        if response.status_code == 200:
-            return _reply(response)
-        return self._trouble(response, frozenset(sent), wall)
+            unbilled = isinstance(error, httpx.ConnectError)
+            return Trouble(FailureCause.DISCONNECTED, detail, again=True, unbilled=unbilled)
+        except DataError as error:
+            return Trouble(FailureCause.NO_CONTENT, error.what, again=False)
+        if response.status_code != 200:
+            return self._trouble(response, response.status_code, content, frozenset(sent), wall)
+        found = read_completion(content)
+        if isinstance(found, Reply):
+            return found
+        if found.status is not None:
+            return self._trouble(response, found.status, content, frozenset(sent), wall)
+        # A refusal is repeated by repeating the call; a model that thought for too long may think for less.
+        again = found.cause in (FailureCause.NO_CONTENT, FailureCause.CUT_OFF)
+        return Trouble(found.cause, self._clean(found.detail), again=again, usage=found.usage)
 
-    async def _post(self, content: bytes, headers: Mapping[str, str]) -> httpx.Response:
-        """Send by the pool with the fewest calls under way."""
+    async def _post(self, content: bytes) -> tuple[httpx.Response, bytes]:
+        """Send by the pool with the fewest calls under way; return the answer and its body."""
         pool = min(range(len(self._busy)), key=self._busy.__getitem__)
         self._busy[pool] += 1
+        headers = {"Content-Type": "application/json", "Accept-Encoding": ENCODINGS}
         try:
-            return await self._clients[pool].post(self._url, content=content, headers=headers)
+            async with self._clients[pool].stream("POST", self._url, content=content, headers=headers) as response:
+                body = BoundedBody(response.headers.get("content-encoding"), _LARGEST_ANSWER)
+                async for chunk in response.aiter_raw():
+                    body.add(chunk)
+                return response, body.whole()
         finally:
             self._busy[pool] -= 1
 
-    def _trouble(self, response: httpx.Response, sent: frozenset[str], wall: float) -> Trouble:
-        status = response.status_code
-        asked = retry_after(response.headers.get("retry-after"), response.headers.get("date"), wall)
+    def _trouble(
+        self, response: httpx.Response, status: int, content: bytes, sent: frozenset[str], wall: float
+    ) -> Trouble:
+        error = read_error(content)
+        told = f"status {status}" + (f": {self._clean(error.message)}" if error.message else "")
         passing = _passing(status)
         if passing is not None:
-            return Trouble(passing, f"status {status}", True, asked, declined=True)
+            asked = retry_after(response.headers.get("retry-after"), response.headers.get("date"), wall)
+            return Trouble(passing, told, True, asked, unbilled=True)
         if status in _KEY_STATUS:
             # Endpoints repeat parts of the key in this answer.
             detail = f"status {status}: the endpoint does not take the key"
-            return Trouble(FailureCause.REFUSED, detail, again=False, declined=True)
-        message, field = _said(response)
+            return Trouble(FailureCause.REFUSED, detail, again=False, unbilled=True)
+        if 300 <= status < 400:
+            target = self._clean(response.headers.get("location", ""))
+            detail = f"status {status}: the endpoint has moved" + (f" to {target}" if target else "")
+            return Trouble(FailureCause.REFUSED, detail, again=False, unbilled=True)
         drop = frozenset[str]()
-        if status in (400, 422):
-            named = [f for f in OPTIONAL if (f == field if field else f in message)]
-            drop = sent.intersection(named)
-        detail = f"status {status}" + (f": {self._clean(message)}" if message else "")
-        return Trouble(FailureCause.REFUSED, detail, again=False, drop=drop, declined=True)
+        if status in _ANSWERED_IN_BODY:
+            drop = sent.intersection(one for one in OPTIONAL if _names(error, one))
+        return Trouble(FailureCause.REFUSED, told, again=False, drop=drop, unbilled=True)
 
     def _clean(self, message: str) -> str:
         safe = message.replace(self._key, "***") if self._key else message
@@ -194,36 +215,6 @@ def _checked_key(api_key: str | None) -> str | None:
     return key or None
 
 
-def _reply(response: httpx.Response) -> Reply | Trouble:
-    body = _object(_json(response))
-    choices = body.get("choices")
-    first = _object(cast("list[object]", choices)[0]) if isinstance(choices, list) and choices else {}
-    text = _object(first.get("message")).get("content")
-    if not isinstance(text, str):
-        return Trouble(FailureCause.NO_CONTENT, "the answer holds no text", again=True)
-    usage = _object(body.get("usage"))
-    return Reply(text, _count(usage.get("prompt_tokens")), _count(usage.get("completion_tokens")))
-
-
-def _said(response: httpx.Response) -> tuple[str, str | None]:
-    """The endpoint's message, and the field it is about."""
-    body = _object(_json(response))
-    error = _object(body.get("error"))
-    message = error.get("message", body.get("detail", body.get("message", "")))
-    field = error.get("param")
-    return message if isinstance(message, str) else "", field if isinstance(field, str) else None
-
-
-def _json(response: httpx.Response) -> object:
-    try:
-        return json.loads(response.content)
-    except (ValueError, RecursionError):
-        return None
-
-
-def _object(value: object) -> Mapping[str, object]:
-    return cast("Mapping[str, object]", value) if isinstance(value, dict) else {}
-
-
-def _count(value: object) -> int | None:
-    return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else None
+def _names(error: ErrorBody, field: str) -> bool:
+    """True if a refusal is about this field: by its own mark, or by its message where there is none."""
+    return field in error.fields if error.fields else re.search(rf"\b{field}\b", error.message) is not None

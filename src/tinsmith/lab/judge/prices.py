@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import math
 import re
-import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from importlib.resources import files
+from importlib.resources import as_file, files
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final, cast
@@ -18,9 +17,12 @@ from tinsmith.lab.judge.answers import Question, rating_question
 from tinsmith.lab.judge.prompting import JudgeRequest
 from tinsmith.lab.judge.verdicts import Spent
 from tinsmith.types.errors import ConfigError
+from tinsmith.types.toml_files import read_toml
 
 BYTES_A_TOKEN: Final = 4
 """Of English text, in the tokenizers in use: an estimate."""
+MOST_DOLLARS: Final = 1e6
+"""For a million tokens."""
 _DATED: Final = re.compile(r"-\d{4}-\d{2}-\d{2}$")
 
 
@@ -31,7 +33,7 @@ class Price(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     completion: float
 
     def __post_init__(self) -> None:
-        if not all(math.isfinite(one) and one >= 0 for one in (self.prompt, self.completion)):
+        if not all(0 <= one <= MOST_DOLLARS for one in (self.prompt, self.completion)):
             raise ValueError("no price")
 
 
@@ -57,24 +59,23 @@ def load_prices(override: Path | None = None) -> PriceTable:
     """Read the shipped table, then the user's over it.
 
     Raises:
-        ConfigError: the user's file cannot be read, or a price in it is no number from 0 up.
+        ConfigError: the file cannot be read, holds more than prices, or a price is no number from 0 to MOST_DOLLARS.
     """
-    shipped = files("tinsmith.lab.judge").joinpath("prices.toml").read_text(encoding="utf-8")
-    prices = _parse(shipped, "prices.toml")
-    if override is not None:
-        try:
-            text = override.read_text(encoding="utf-8")
-        except (OSError, UnicodeDecodeError) as error:
-            raise ConfigError(f"the price table cannot be read: {error}", field="prices", value=str(override)) from None
-        prices |= _parse(text, str(override))
-    return PriceTable(MappingProxyType(prices))
+    with as_file(files("tinsmith.lab.judge").joinpath("prices.toml")) as shipped:
+        prices = _read(shipped)
+    return PriceTable(MappingProxyType(prices if override is None else prices | _read(override)))
 
 
-def _parse(text: str, name: str) -> dict[str, Price]:
-    try:
-        models = tomllib.loads(text).get("models", {})
-    except tomllib.TOMLDecodeError as error:
-        raise ConfigError(f"{name} is not TOML: {error}") from None
+def _read(file: Path) -> dict[str, Price]:
+    document = read_toml(file, field="prices")
+    unknown = [name for name in document if name != "models"]
+    if unknown or not document:
+        raise ConfigError(
+            f"{file}: a price table holds tables [models.NAME] and nothing else",
+            field=unknown[0] if unknown else "models",
+            fix='[models."gpt-5-mini"] with the lines `prompt = 0.25` and `completion = 2.0`',
+        )
+    models = document["models"]
     found = models.items() if isinstance(models, dict) else [("models", models)]
     prices: dict[str, Price] = {}
     for model, entry in cast("Iterable[tuple[str, object]]", found):
@@ -82,10 +83,10 @@ def _parse(text: str, name: str) -> dict[str, Price]:
             prices[model] = msgspec.convert(entry, Price)
         except msgspec.ValidationError:
             raise ConfigError(
-                f"{name}: a price is two numbers, dollars for a million tokens",
+                f"{file}: a price is two numbers, dollars for a million tokens",
                 field=model,
                 value=entry,
-                allowed="prompt and completion, each from 0 up",
+                allowed="prompt and completion, each from 0 to 1,000,000, and nothing else",
                 fix=f'[models."{model}"] with the lines `prompt = 0.25` and `completion = 2.0`',
             ) from None
     return prices

@@ -103,6 +103,25 @@ def pass_rate(verdicts: Sequence[bool]) -> float:
     return sum(map(bool, verdicts)) / len(verdicts)
 
 
+def weighted_rate(verdicts: Sequence[bool], weights: Sequence[float]) -> float:
+    """Return the weights of the verdicts that hold over the sum of the positive weights, clipped to [0, 1].
+
+    A negative weight is a penalty. With equal weights this is the pass rate, bit for bit: the sums are exact.
+    Source: HealthBench, arXiv:2505.08775, which clips the mean over its examples; here each response is clipped.
+
+    Raises:
+        InputError: the weights are not one a verdict, or none of them is above 0.
+
+    >>> weighted_rate([True, True, False], [5, -2, 1])
+    0.5
+    """
+    best = sum((Fraction(weight) for weight in weights if weight > 0), Fraction(0))
+    if len(verdicts) != len(weights) or not best:
+        raise InputError("one weight a verdict, and one of them above 0", field="weights", value=list(weights))
+    earned = sum((Fraction(weight) for weight, held in zip(weights, verdicts, strict=True) if held), Fraction(0))
+    return float(min(max(earned / best, Fraction(0)), Fraction(1)))
+
+
 def evaluate(tree: Node, verdicts: Sequence[bool]) -> TreeScore:
     """Return a tree's score for one verdict a leaf, in the order of `criteria_of`.
 

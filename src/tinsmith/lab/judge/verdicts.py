@@ -39,6 +39,12 @@ class FailureCause(enum.StrEnum):
     """A status that another attempt would not change: a wrong key, no such model, a bad request."""
     NO_CONTENT = "no_content"
     """The body is no chat completion with a text in it."""
+    DECLINED = "declined"
+    """The judge's model refused to answer."""
+    FILTERED = "filtered"
+    """The endpoint's content filter kept the answer back."""
+    CUT_OFF = "cut_off"
+    """The answer reached its token limit before it was complete."""
     BAD_ANSWER = "bad_answer"
     """The text holds no verdicts; `JudgeFailure.parse` says why."""
 
@@ -59,7 +65,7 @@ class Spent:
     prompt_tokens: int = 0
     completion_tokens: int = 0
     estimated: bool = False
-    """Whether an answer came without token counts, so that its own were estimated from the texts."""
+    """True if a call that may be billed came without token counts, so that they were estimated from the texts."""
 
     def __add__(self, other: Spent) -> Spent:
         return Spent(
@@ -91,11 +97,12 @@ class JudgeFailure:
 
     def error(self) -> JudgeError:
         """Return the failure as an error, for who cannot go on without verdicts."""
+        cut = self.cause is FailureCause.CUT_OFF
         return JudgeError(
             f"the judge gave no verdicts: {self.detail}",
             field="cause",
             value=str(self.cause),
-            fix="check judge_model, judge_base_url and the key, then resume",
+            fix=f"{'raise judge_max_tokens' if cut else 'check judge_model, judge_base_url and the key'}, then resume",
         )
 
 

@@ -1,9 +1,9 @@
-"""Stops a run whose prompt holds what the model is to find out: the gold label or a score behind it.
+"""Leak check: stops a run whose prompt holds what the model is to find out, the gold label or a score behind it.
 
-Three checks on every prompt that is rendered. It consists of the prompt file's words and the paper's
-own fields, nothing else. No marker of a label or a score stands in it. No number in it is one of the
-row's scores; scores round to few digits, so only numbers of at least five digits are taken as proof.
-Label names alone are no leak: the instruction must name them, and an abstract may use the words.
+Three checks on every prompt that is rendered. It consists of the prompt file's words and the paper's own fields,
+nothing else. None of the paper's own scores stands in it, as a long number anywhere or as a shorter one behind a
+caption ("CD index: 0.31"); another number is no leak, and papers of the field itself speak of such scores. The paper's
+own label does not stand behind its key. Label names alone are no leak: the instruction names them.
 """
 
 from __future__ import annotations
@@ -14,32 +14,29 @@ from typing import Final
 
 from tinsmith.lab.labels.paper import Item, Paper
 from tinsmith.lab.labels.prompting import messages, shown
-from tinsmith.lab.labels.subjects import Subject
 from tinsmith.lab.labels.task import Task
 from tinsmith.renderers.renderer import Message, Role
 from tinsmith.types.errors import DataError
 
-FORBIDDEN: Final = (
-    "cd_index",
-    "novelty_score",
-    "conventionality_score",
-    "CD Index:",
-    "Novelty Score:",
-    "Conventionality Score:",
-)
-"""Keys of a slice's row and captions that announce a score, wherever they stand."""
-
 MIN_DIGITS: Final = 5
-"""Fewer significant digits may meet by chance: a p-value of 0.001 is no leak."""
+"""Fewer significant digits may meet by chance where nothing announces a score: a p-value of 0.001 is no leak."""
 
-_DISGUISED: Final = re.compile(
-    r"\b(?:cd[ _-]?index|(?:novelty|conventionality)[ _-]?score)\W{0,8}[-+]?\.?\d", re.IGNORECASE
+MIN_DECIMALS: Final = 2
+"""Behind a caption; a number with fewer must be the whole score."""
+
+_NUMBER_TEXT: Final = r"(\d{0,3}\.\d{1,18})((?:[eE][+-]?\d{1,3})?)(?!\w)"
+_CAPTIONED: Final = re.compile(
+    r"\b(?:(?:cd|disruption)[ _-]?(?:index|score)|(?:novelty|conventionality)[ _-]?score)"
+    rf"\W{{0,8}}(?:(?:of|is|was)\W{{1,3}})?(?:{_NUMBER_TEXT}|(?<=[=:]) ?\W?(\d)(?![\w.]))",
+    re.IGNORECASE,
 )
-"""The same in any case and spelling; without a number after it, an abstract may speak of them."""
+"""A caption that announces a score, and the number behind it; a whole number only behind = or a colon."""
 _LONG_FRACTION: Final = re.compile(r"\.\d{4}")
 _NUMBER: Final = re.compile(r"(?<![\w.])(\d?\.\d{4,18})((?:[eE][+-]?\d{1,3})?)(?!\w)")
 """Scores lie in [-1, 1], so five digits need a long fraction."""
-_FIX: Final = "leave this paper out, or repair its text, then cut the slice again"
+_FIX: Final = (
+    "write its id into a file, a line each, and cut the slice again: tinsmith data slice CORPUS --exclude FILE"
+)
 
 
 def prompt_messages(task: Task, item: Item) -> tuple[Message, ...]:
@@ -61,7 +58,7 @@ def check_prompt(task: Task, item: Item, prompt: Sequence[Message]) -> None:
             must stop: the figures of a model that was told the answer mean nothing.
     """
     _check_words(task, item.paper, prompt)
-    _check_label_keys(item.paper)
+    _check_labels(task, item)
     for message in prompt:
         # The system message is the prompt file's, letter by letter; the paper's words stand here.
         if message.role is not Role.SYSTEM:
@@ -72,20 +69,20 @@ def check_text(item: Item, text: str) -> None:
     """Check any text that a model reads about an item, for example a rendered prompt's tokens as text.
 
     Raises:
-        DataError: a marker of a score or a number that is one of the row's scores stands in it.
+        DataError: one of the row's scores stands in it.
     """
-    for marker in FORBIDDEN:
-        if marker in text:
-            raise _leak(item.paper, marker)
     lowered = text.lower()
-    if ("index" in lowered or "score" in lowered) and (found := _DISGUISED.search(text)):
-        raise _leak(item.paper, found[0])
+    if "index" in lowered or "score" in lowered:
+        for found in _CAPTIONED.finditer(text):
+            if any(_is_captioned_score(found[1], found[2], found[3], score) for score in item.hidden):
+                raise _leak(item.paper, found[0])
     if _LONG_FRACTION.search(text) is None:
         return
     for number in _NUMBER.finditer(text):
-        for score in item.hidden:
-            if _is_score(number[1], number[2], score):
-                raise _leak(item.paper, number[0])
+        if _significant(number[1]) < MIN_DIGITS:
+            continue
+        if any(_is_score(number[1], number[2], score) for score in item.hidden):
+            raise _leak(item.paper, number[0])
 
 
 def _check_words(task: Task, paper: Paper, messages: Sequence[Message]) -> None:
@@ -100,18 +97,34 @@ def _check_words(task: Task, paper: Paper, messages: Sequence[Message]) -> None:
             raise _leak(paper, _first_difference(message.content, content))
 
 
-def _check_label_keys(paper: Paper) -> None:
-    """The keys of the labels stand in the instruction; in a paper's own text they have no place."""
-    for text in shown(paper).values():
-        for subject in Subject:
-            if subject.label_key in text.lower():
-                raise _leak(paper, subject.label_key)
+def _check_labels(task: Task, item: Item) -> None:
+    """Refuse a paper's text that gives its own label under the label's name, as a row of a slice does."""
+    golds = dict(zip(task.subjects, item.golds, strict=True))
+    for text in shown(item.paper).values():
+        if "label" not in text.lower():
+            continue
+        for subject, gold in golds.items():
+            named = rf"\b{subject}[ _-]?label\W{{0,8}}(?:(?:of|is|was)\W{{1,3}})?{gold}\b"
+            if found := re.search(named, text, re.IGNORECASE):
+                raise _leak(item.paper, found[0])
+
+
+def _is_captioned_score(digits: str | None, exponent: str | None, whole: str | None, score: float) -> bool:
+    """True if a number behind a caption is the score: exactly, or rounded to two decimals or more."""
+    if digits is None:
+        return whole is not None and float(whole) == abs(score)
+    if float(digits + (exponent or "")) == abs(score):
+        return True
+    rounded = len(digits) - digits.index(".") - 1 >= MIN_DECIMALS and _significant(digits) > 0
+    return rounded and _is_score(digits, exponent or "", score)
+
+
+def _significant(digits: str) -> int:
+    return len(digits.replace(".", "").strip("0"))
 
 
 def _is_score(digits: str, exponent: str, score: float) -> bool:
-    """Whether a number is the score's absolute value, rounded as the number is written."""
-    if len(digits.replace(".", "").strip("0")) < MIN_DIGITS:
-        return False
+    """True if a number is the score's absolute value, rounded as the number is written."""
     decimals = len(digits) - digits.index(".") - 1
     if not exponent:
         return f"{abs(score):.{decimals}f}" == (f"0{digits}" if digits[0] == "." else digits)

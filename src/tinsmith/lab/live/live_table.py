@@ -13,6 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from tinsmith.lab.live.standing import Standing
+from tinsmith.types.visible import visible
 
 _ROWS: Final = 8
 """Evaluations that are shown, the latest ones."""
@@ -56,7 +57,7 @@ class LiveTable:
 
     def say(self, words: str) -> None:
         """Print a line above the table."""
-        self._console.print(Text(words), soft_wrap=True)
+        self._console.print(Text(visible(words)), soft_wrap=True)
 
     def close(self) -> None:
         """Leave it as it stands; harmless when repeated."""
@@ -71,7 +72,7 @@ class LiveTable:
     def _drawn(self, standing: Standing, rows: Sequence[tuple[int, Mapping[str, object]]]) -> Group:
         bar = Table.grid(padding=(0, 1))
         bar.add_row(
-            Text(self._name, no_wrap=True),
+            Text(visible(self._name), no_wrap=True),
             ProgressBar(total=max(1, standing.steps), completed=standing.step, width=_BAR_COLUMNS),
             f"step {standing.step}/{standing.steps}, {standing.left}",
         )
@@ -89,8 +90,8 @@ class LiveTable:
         return Group(
             bar,
             table,
-            *([] if self._workers is None else [Text(self._workers, no_wrap=True)]),
-            *(Text(f"ALARM {words}", style="bold red") for words in self._alarms),
+            *([] if self._workers is None else [Text(visible(self._workers), no_wrap=True)]),
+            *(Text(visible(f"ALARM {words}"), style="bold red") for words in self._alarms),
         )
 
 

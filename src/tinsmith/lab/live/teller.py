@@ -14,6 +14,7 @@ from tinsmith.lab.live.live_table import LiveTable
 from tinsmith.lab.live.progress import Progress, Wait
 from tinsmith.lab.live.standing import Standing
 from tinsmith.stats.monitors.alarms import Alarm
+from tinsmith.types.visible import visible
 
 _SHOWN = (
     ("reward", "train/reward/total"),
@@ -89,7 +90,7 @@ class Teller:
         if self._table is not None:
             self._table.say(words)
         elif not self.quiet:
-            print(f"{self.name}: {words}", file=self.out, flush=True)
+            print(visible(f"{self.name}: {words}"), file=self.out, flush=True)
 
     def show_workers(self, words: str) -> None:
         """Show how the workers of the server stand, where there is a place for it."""
@@ -111,7 +112,7 @@ class Teller:
         if self._table is not None:
             self._table.alarm(words)
         else:
-            print(f"{self.name}: ALARM {words}", file=self.out)
+            print(visible(f"{self.name}: ALARM {words}"), file=self.out)
 
     def _line(self, step: int, metrics: Mapping[str, object]) -> str:
         shown = [f"{name} {value:.3f}" for name, key in _SHOWN if isinstance(value := metrics.get(key), float)]

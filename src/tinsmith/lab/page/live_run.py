@@ -6,9 +6,11 @@ from pathlib import Path
 
 from tinsmith.lab.experiment.conduct import Conducted, conduct
 from tinsmith.lab.experiment.experiment import Plan
+from tinsmith.lab.live.interrupts import InterruptedTwice
 from tinsmith.lab.live.progress import Say
 from tinsmith.lab.live.standing import Standing
 from tinsmith.lab.page.live_page import Unfinished, draw_page, settle_page
+from tinsmith.lab.runs.existing_run import holds_run
 
 
 def conduct_with_page(plan: Plan, say: Say) -> tuple[Conducted, Path | None]:
@@ -33,8 +35,10 @@ def conduct_with_page(plan: Plan, say: Say) -> tuple[Conducted, Path | None]:
 
     try:
         done = conduct(plan, say=say, reached=None if plan.circumstances.quiet else reached)
-    except BaseException:
+    except BaseException as error:
         settle_page(folder)
+        if isinstance(error, KeyboardInterrupt) and not isinstance(error, InterruptedTwice) and holds_run(folder):
+            trouble(draw_page(folder, subject).trouble)
         raise
     if done.finished is None:
         settle_page(folder)

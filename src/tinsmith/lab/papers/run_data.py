@@ -49,6 +49,8 @@ class PaperData:
     """Which papers these are, wherever they lie; `sha256` is over all of them."""
     source: Slice | None
     """Where the papers are from, with its baselines; None: they were handed over."""
+    base: Path | None = None
+    """A nano base that reads these papers well enough; None: the one of their own."""
 
     def identity(self) -> Mapping[str, object]:
         """See RunData."""
@@ -89,6 +91,8 @@ class PaperData:
 
         Nor does it read lines that a search put before them.
         """
+        if self.base is not None:
+            return self.base
         task = replace(task_asked(self.plan), prompt_lines=())
         return nano_base(PaperBaseRecipe(), task, self.papers, say)
 

@@ -22,6 +22,7 @@ from tinsmith.lab.papers.worlds import WorldRecipe, open_slice, shuffled, world_
 from tinsmith.types.errors import ConfigError, DataError
 from tinsmith.types.fingerprints import sha256_of
 from tinsmith.types.seeds import derive, random_bits
+from tinsmith.types.visible import visible
 
 AnyPaper = PaperRow | Paper | Mapping[str, object]
 """A row of a slice, or a paper without labels: an object, or its fields by name."""
@@ -58,7 +59,7 @@ def load_slice(path: str | Path | None = None) -> LoadedSlice:
 
 
 def _told(message: str) -> None:
-    print(message, file=sys.stderr)
+    print(visible(message), file=sys.stderr)
 
 
 def labelled(papers: Sequence[AnyPaper], y: Sequence[str] | None, task: Task) -> list[Item]:

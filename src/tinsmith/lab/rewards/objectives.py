@@ -10,12 +10,12 @@ average (see ShareTable). Source: rows of confusion-based objectives as in Naras
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from decimal import Context, Decimal
 
 from tinsmith.lab.rewards.share_table import ShareTable
+from tinsmith.lab.terms import LARGEST_REWARD
 from tinsmith.types.errors import ConfigError
 
 Matrix = list[list[float]]
@@ -43,8 +43,8 @@ class Objective:
     def __post_init__(self) -> None:
         for field in fields(self):
             value = getattr(self, field.name)
-            if not math.isfinite(value):
-                raise ConfigError("a finite number", field=field.name, value=value)
+            if not abs(value) <= LARGEST_REWARD:
+                raise ConfigError("a finite number", field=field.name, value=value, allowed=f"up to {LARGEST_REWARD:g}")
             if field.name == "floor" and value <= 0.0:
                 raise ConfigError("a floor must be above zero", field="floor", value=value)
 

@@ -19,6 +19,7 @@ from tinsmith.lab.rewards.objectives import (
 )
 from tinsmith.lab.rewards.set_rewards import Memory, SetReward
 from tinsmith.lab.rewards.terms import SOFT, STRONG, Reward, RewardTable, TableReward
+from tinsmith.lab.terms import LARGEST_REWARD
 from tinsmith.types.errors import ConfigError
 
 EXP5_WEIGHT: Final = 3.0
@@ -147,6 +148,6 @@ def _by_label(key: str, value: object, labels: Sequence[str]) -> dict[str, float
 
 
 def _number(key: str, value: object) -> float:
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
-        raise ConfigError("a finite number", field=key, value=value)
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not abs(value) <= LARGEST_REWARD:
+        raise ConfigError("a finite number", field=key, value=value, allowed=f"up to {LARGEST_REWARD:g}")
     return float(value)

@@ -26,6 +26,7 @@ from tinsmith.types.disk import writing
 from tinsmith.types.errors import ConfigError, DataError
 from tinsmith.types.fingerprints import file_sha256, sha256_of
 from tinsmith.types.json_text import parse_json
+from tinsmith.types.visible import visible
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -257,7 +258,7 @@ def _best(mark: Mark) -> list[str]:
 
 
 def _to_stderr(message: str) -> None:
-    print(message, file=sys.stderr)
+    print(visible(message), file=sys.stderr)
 
 
 def _line(value: Mapping[str, object]) -> bytes:

@@ -13,8 +13,10 @@ from urllib.parse import quote
 
 import httpx
 
+from tinsmith.lab.service.bounded import answer_of
 from tinsmith.lab.service.connect import Connection
 from tinsmith.types.errors import BackendError
+from tinsmith.types.json_text import parse_json
 
 _SECONDS = 30.0
 
@@ -22,7 +24,8 @@ _SECONDS = 30.0
 def model_identity(connection: Connection, model_name: str) -> Mapping[str, object] | None:
     """Return fingerprint, arithmetic, certificate and version behind a served model; None where it is not told."""
     served = _served(connection).get(model_name) or {}
-    return cast(Mapping[str, object] | None, served.get("identity"))
+    identity = served.get("identity")
+    return cast(Mapping[str, object], identity) if isinstance(identity, dict) else None
 
 
 def serves(connection: Connection, model_name: str) -> bool:
@@ -30,10 +33,12 @@ def serves(connection: Connection, model_name: str) -> bool:
     return model_name in _served(connection)
 
 
-def _served(connection: Connection) -> dict[object, Mapping[str, object]]:
+def _served(connection: Connection) -> dict[str, Mapping[str, object]]:
     answer = ask(connection, "GET", "get_server_capabilities", None)
-    models = cast(list[Mapping[str, object]], (answer or {}).get("supported_models") or [])
-    return {model.get("model_name"): model for model in models}
+    models = (answer or {}).get("supported_models")
+    listed = cast(list[object], models) if isinstance(models, list) else []
+    named = [cast(Mapping[str, object], model) for model in listed if isinstance(model, dict)]
+    return {name: model for model in named if isinstance(name := model.get("model_name"), str)}
 
 
 def weights_sha256(connection: Connection, path: str) -> str | None:
@@ -88,15 +93,11 @@ def ask(
     if base_url is None or key is None:
         return None
     try:
-        answer = httpx.request(
-            method,
-            f"{base_url.rstrip('/')}/api/v1/{endpoint}",
-            headers={"X-API-Key": key},
-            json=body,
-            timeout=seconds,
-            # Without TLS there is nothing to verify, and to load the certificates takes longer than to ask.
-            verify=base_url.startswith("https:"),
-        )
-        return answer.json() if answer.is_success else None
-    except (httpx.HTTPError, ValueError):
+        # Without TLS there is nothing to verify, and to load the certificates takes longer than to ask.
+        with httpx.Client(timeout=seconds, verify=base_url.startswith("https:")) as client:
+            url = f"{base_url.rstrip('/')}/api/v1/{endpoint}"
+            answer = answer_of(client, method, url, headers={"X-API-Key": key}, seconds=seconds, body=body)
+        said = parse_json(answer.content) if answer.is_success else None
+        return cast(Mapping[str, object], said) if isinstance(said, dict) else None
+    except (httpx.HTTPError, httpx.InvalidURL, ValueError):
         return None

@@ -18,6 +18,7 @@ from typing import IO, Final
 
 from tinsmith.types.announcements import READY, STARTING
 from tinsmith.types.errors import BackendError, LostError
+from tinsmith.types.visible import visible
 
 STILL_SECONDS: Final = 120.0
 """How long a server that starts may do nothing at all."""
@@ -66,7 +67,7 @@ class Said:
                 if line.startswith(STARTING):
                     self.doing = line.removeprefix(STARTING).rstrip()
                     if sys.stderr is not None and sys.stderr.isatty():
-                        print(line.rstrip(), file=sys.stderr, flush=True)
+                        print(visible(line.rstrip()), file=sys.stderr, flush=True)
                 else:
                     self.wrong.append(line.rstrip())
                     del self.wrong[:-_REMEMBERED]

@@ -20,6 +20,7 @@ from tinsmith.lab.user_task.opening import open_task
 from tinsmith.lab.user_task.source import TaskValue
 from tinsmith.lab.user_task.task import Task
 from tinsmith.types.errors import ConfigError
+from tinsmith.types.visible import visible
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,7 +58,7 @@ def run(task: Task | str | Path, **changes: object) -> TaskRun:
 
     def say(message: str) -> None:
         if not plan.circumstances.quiet:
-            print(message, file=sys.stderr)
+            print(visible(message), file=sys.stderr)
 
     done, report = conduct_with_page(plan, say)
     lines = RunFolder(done.folder).read_lines(METRICS)

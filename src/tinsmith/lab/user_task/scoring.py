@@ -5,8 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any, Final
 
+from tinsmith.lab.terms import LARGEST_REWARD
 from tinsmith.lab.user_task.calls import Raised, attempt
 from tinsmith.lab.user_task.task import OfConversation, OfGroup, Reward, Task
 
@@ -95,11 +97,13 @@ def _of_group(
 ) -> list[float | str]:
     if not replies:
         return []
-    found = attempt(lambda: list(function(item, [each[-1] for each in replies])))
+    count = len(replies)
+    found = attempt(lambda: list(islice(function(item, [each[-1] for each in replies]), count + 1)))
     if isinstance(found, Raised):
-        return [str(found)] * len(replies)
-    if len(found) != len(replies):
-        return [f"it gave {len(found)} numbers for {len(replies)} answers"] * len(replies)
+        return [str(found)] * count
+    if len(found) != count:
+        given = f"{len(found)}" if len(found) < count else f"more than {count}"
+        return [f"it gave {given} numbers for {count} answers"] * count
     return [_number(value) for value in found]
 
 
@@ -107,12 +111,14 @@ def _number(value: object) -> float | str:
     """Return a reward as a number; text says why it is none."""
     if isinstance(value, Raised):
         return str(value)
-    if isinstance(value, str):
-        return "it gave str, and not a number"
-    try:
-        number = float(value)  # pyright: ignore[reportArgumentType]  # a number of numpy or torch is one too
-    except (TypeError, ValueError):
-        return f"it gave {type(value).__name__}, and not a number"
+    kind = type(value).__name__
+    number = math.nan if isinstance(value, str | bytes | bytearray) else attempt(float, value)
+    if isinstance(number, Raised) and isinstance(number.error, OverflowError):
+        return f"it gave {kind} of more than {LARGEST_REWARD:g}, the largest value that is allowed"
+    if isinstance(number, Raised) or isinstance(value, str | bytes | bytearray):
+        return f"it gave {kind}, and not a number"
     if not math.isfinite(number):
         return f"it gave {number}, and not a finite number"
+    if abs(number) > LARGEST_REWARD:
+        return f"it gave {number:g}, of more than {LARGEST_REWARD:g}, the largest value that is allowed"
     return number

@@ -9,7 +9,6 @@ from __future__ import annotations
 import hashlib
 import re
 import secrets
-import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -18,6 +17,7 @@ from typing import cast
 from tinsmith.server.access.caller import DEFAULT
 from tinsmith.server.access.limits import UNLIMITED, Limits
 from tinsmith.types.errors import ConfigError
+from tinsmith.types.toml_files import read_toml
 
 PREFIX = "tml-"
 """What the SDK wants a key to begin with."""
@@ -79,14 +79,7 @@ def read_keys(file: Path) -> Keys:
     Raises:
         ConfigError: naming the file and the field; nothing in the message is of a key.
     """
-    try:
-        document = tomllib.loads(file.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise _refusal(file, "cannot be read", "--keys", str(error.strerror)) from None
-    except UnicodeDecodeError:
-        raise _refusal(file, "is not UTF-8", "--keys", "a text file") from None
-    except tomllib.TOMLDecodeError as error:
-        raise _refusal(file, "is not TOML", "--keys", f"TOML; {_place_of(error)}") from None
+    document = read_toml(file, field="--keys")
     unknown = sorted(set(document) - {"key"})
     if unknown:
         raise _refusal(file, "holds what is not known", unknown[0], "tables [[key]] only")
@@ -139,12 +132,6 @@ def _is_key(key: object) -> bool:
 
 def _all(names: tuple[str, ...]) -> str:
     return ", ".join(names)
-
-
-def _place_of(error: tomllib.TOMLDecodeError) -> str:
-    """Where TOML is wrong; not what stands there, which may be a key."""
-    found = re.search(r"at (line \d+, column \d+|end of document)", str(error))
-    return f"the mistake is at {found[1]}" if found else "it has a mistake"
 
 
 def _refusal(file: Path, what: str, field: str, allowed: str) -> ConfigError:

@@ -17,12 +17,20 @@ from urllib.parse import quote
 from tinsmith.server.access.guard import Answered
 from tinsmith.server.access.keys import PREFIX
 from tinsmith.types.errors import ConfigError
+from tinsmith.types.visible import VisibleFormatter
 
 logger = logging.getLogger(__name__)
 
 STANDARD_OUTPUT = "-"
 _KEY = re.compile(rf"{PREFIX}[^/]*")
 _PLAIN = "/:._-~{}"
+
+
+def log_to_stderr() -> None:
+    """Write warnings and errors to standard error from now on."""
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(VisibleFormatter(logging.BASIC_FORMAT))
+    logging.basicConfig(level=logging.WARNING, handlers=[handler])
 
 
 class AccessLog:

@@ -12,16 +12,17 @@ import weakref
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import Any, ClassVar, Final
+from typing import Any, ClassVar, Final, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.utils.validation import check_is_fitted
 
 from tinsmith.lab.experiment.conduct import conduct_and_stay, embedded_settings
 from tinsmith.lab.experiment.experiment import Experiment, Plan
 from tinsmith.lab.experiment.materials import Materials, with_model
+from tinsmith.lab.experiment.named_model import named_model
 from tinsmith.lab.experiment.plan import REWARD_PREFIX, make_plan
 from tinsmith.lab.labels.contracts import Answer
 from tinsmith.lab.labels.scores import label_probabilities
@@ -36,6 +37,7 @@ from tinsmith.stats.rates import Metric
 from tinsmith.studies.disruption.subject import LABELS
 from tinsmith.studies.disruption.trained_policy import Policy
 from tinsmith.types.errors import ConfigError
+from tinsmith.types.visible import visible
 
 _OWN: Final = {"held_out", "verbose", "reward_settings"}
 """Parameters that are no keys of `tinsmith run`."""
@@ -49,7 +51,11 @@ class PaperClassifier(ClassifierMixin, BaseEstimator):
     """What SFT and GRPO share; every parameter left None is as in `tinsmith run` with `at=nano`."""
 
     model_name: str | Path | None = None
-    """A Hugging Face folder, or what `base_url` serves; None: the nano base, built from the papers and cached."""
+    """A Hugging Face folder, or what `base_url` serves; None: the nano base, built from the papers and cached.
+
+    Clones share it, so that the folds of `cross_val_score` and the members of `GridSearchCV` train one base: that
+    of the first fold's papers, which it reads without their labels. An estimator that is fitted again builds its own.
+    """
     task: str | None = None
     """`disruption` or `novelty`."""
     prompt: str | None = None
@@ -95,8 +101,21 @@ class PaperClassifier(ClassifierMixin, BaseEstimator):
 
     _experiment: ClassVar[Experiment]
 
+    def __post_init__(self) -> None:
+        self._bases: dict[Task, Path] = {}  # by what they are asked; of this estimator and its clones
+
+    def __sklearn_clone__(self) -> Self:
+        """Return an unfitted estimator with the same parameters, and the same base once one of the two has built it."""
+        parameters: dict[str, Any] = self.get_params(deep=False)
+        copied: dict[str, Any] = {name: clone(value, safe=False) for name, value in parameters.items()}
+        copy = type(self)(**copied)
+        copy._bases = self._bases
+        return copy
+
     def fit(self, papers: LoadedSlice | Sequence[AnyPaper], y: Sequence[str] | None = None) -> PaperClassifier:
         """Train, choose the best checkpoint on validation, and test it once; return self.
+
+        A fit that is refused or fails leaves what an earlier one learned.
 
         Afterwards: `adapter_` (the chosen checkpoint's tinker:// path), `history_` (the lines of metrics.jsonl),
         `fingerprint_` (SHA-256 of all that decided the run but the model), `base_` (the model under the adapter),
@@ -107,16 +126,21 @@ class PaperClassifier(ClassifierMixin, BaseEstimator):
             LostError: the server was lost.
         """
         plan = self._plan()
-        self._forget()
         folder = plan.circumstances.log_path
         temporary = None
         if folder is None:
             temporary = folder = Path(tempfile.mkdtemp(prefix="tinsmith-"))
             plan = replace(plan, circumstances=replace(plan.circumstances, log_path=folder))
-        self._release = weakref.finalize(self, _release, None, temporary)
-        materials = self._materials(plan, papers, y)
-        done = conduct_and_stay(plan, say=self._told, materials=materials)
+        try:
+            materials = self._materials(plan, papers, y)
+            self.close()  # an earlier fit's server may hold the folder
+            done = conduct_and_stay(plan, say=self._told, materials=materials)
+        except BaseException:
+            if temporary is not None:
+                shutil.rmtree(temporary, ignore_errors=True)
+            raise
         assert done.finished is not None, "no parameter stops it before its end"
+        self._forget()
         self._policy = Policy(
             task=task_asked(plan),
             sampler_path=done.finished.sampler_path,
@@ -126,7 +150,6 @@ class PaperClassifier(ClassifierMixin, BaseEstimator):
             tokenizer=done.tokenizer,
             connection=done.connection,
         )
-        self._release.detach()
         self._release = weakref.finalize(self, _release, self._policy, temporary)
         left = RunFolder(folder)
         self.log_path_ = folder
@@ -212,8 +235,14 @@ class PaperClassifier(ClassifierMixin, BaseEstimator):
         items = labelled(papers, y, task_asked(plan))
         seed = shuffle_seed(plan)
         split = split_items(items, self.held_out, plan.settings.seed, shuffle_seed=seed)
-        run_data = PaperData(plan=plan, papers=split, data=items_identity(split), source=None)
-        return with_model(plan, run_data, self._told)
+        bases = {} if hasattr(self, "adapter_") else self._bases
+        asked = replace(task_asked(plan), prompt_lines=())
+        run_data = PaperData(plan=plan, papers=split, data=items_identity(split), source=None, base=bases.get(asked))
+        materials = with_model(plan, run_data, self._told)
+        self._bases = bases
+        if named_model(plan) is None:
+            bases[asked] = Path(materials.models[materials.model_name])
+        return materials
 
     def _offsets(self, labels: list[str]) -> Floats:
         last = self.history_[-1]
@@ -231,7 +260,7 @@ class PaperClassifier(ClassifierMixin, BaseEstimator):
 
     def _told(self, message: str) -> None:
         if self.verbose:
-            print(message, file=sys.stderr)
+            print(visible(message), file=sys.stderr)
 
 
 @dataclass(kw_only=True, eq=False, repr=False)

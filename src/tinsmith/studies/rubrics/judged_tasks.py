@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from tinsmith.lab.environment import OneReply
 from tinsmith.lab.grouping import ScoredGroup
 from tinsmith.lab.judge.prompting import JudgeRequest
-from tinsmith.lab.judge.tree import evaluate, pass_rate
+from tinsmith.lab.judge.tree import pass_rate
 from tinsmith.lab.judge.verdicts import Judged, JudgeFailure, Spent, Verdict
 from tinsmith.lab.rollout_metrics import Line
 from tinsmith.lab.rollouts import Failure, Rollout, Trajectory, Unread
@@ -34,7 +34,7 @@ class Judgement:
     verdicts: tuple[Verdict, ...]
     """One a rubric, in order."""
     score: float
-    """The tree's score where the data give one, else the pass rate."""
+    """The task's, by its tree or its weights: the pass rate where weights are equal."""
 
     @property
     def pass_rate(self) -> float:
@@ -111,7 +111,7 @@ class JudgedTasks(Subject[RubricTask, Judgement]):
         return [_read(one.item, judged) for one, judged in zip(trajectories, found, strict=True)]
 
     def score(self, rollouts: Sequence[RubricRollout]) -> list[NamedTerms]:
-        """Return the pass rate, or the tree's score; from 0 to 1."""
+        """Return the task's score of each response; from 0 to 1."""
         scores = [one.answer.score for one in rollouts]
         return [NamedTerms(values={"rubric": one}, total=one) for one in scores]
 
@@ -157,8 +157,7 @@ def _read(task: RubricTask, judged: Judged | JudgeFailure) -> Judgement | Unread
     if isinstance(judged, JudgeFailure):
         return Unread(JUDGE, f"{judged.cause}: {judged.detail}")
     passed = [verdict.passed for verdict in judged.verdicts]
-    score = pass_rate(passed) if task.tree is None else evaluate(task.tree, passed).score
-    return Judgement(verdicts=judged.verdicts, score=score)
+    return Judgement(verdicts=judged.verdicts, score=task.score(passed))
 
 
 def _mean(values: Sequence[float]) -> float:

@@ -18,6 +18,7 @@ from tinsmith.lab.papers.estimate import CHARACTERS_PER_TOKEN
 from tinsmith.lab.runs.files import LEDGER, TASKS
 from tinsmith.lab.runs.folder import RunFolder
 from tinsmith.lab.service.connect import Connection
+from tinsmith.pages.wording import counted
 from tinsmith.renderers.choose import renderer_for
 from tinsmith.studies.rubrics.base import RubricBaseRecipe, rubric_base
 from tinsmith.studies.rubrics.dataset import BuiltinTasks, RubricDataset, builtin_dataset, read_dataset
@@ -105,7 +106,7 @@ class RubricData:
         mended = self.dataset.control_characters, self.dataset.without_rubrics
         if any(mended):
             read += f"; {mended[0]} raw control characters kept, {mended[1]} records without rubrics left out"
-        return [read, *cost_lines(self.plan, self.split)]
+        return [read, *weight_lines(self.dataset), *cost_lines(self.plan, self.split)]
 
     def begin(self, folder: RunFolder) -> None:
         """See RunData; a report shows the prompts, and says by their texts which rubrics hold."""
@@ -158,6 +159,19 @@ def rubric_forecast(plan: Plan) -> list[str]:
     taken = model_minutes(plan, lengths)
     time = [] if taken is None else [f"time: {time_and_disk(taken, RUN_MEGABYTES)}"]
     return [*run_data.before(), *time]
+
+
+def weight_lines(dataset: RubricDataset) -> list[str]:
+    """Return how weights enter the reward, where they do."""
+    weighted = [task for task in dataset.tasks if task.is_weighted]
+    if not weighted:
+        return []
+    negative = sum(weight < 0 for task in weighted for weight in task.weights)
+    penalties = f"; {counted(negative, 'rubric')} with a negative weight lower it" if negative else ""
+    return [
+        f"{counted(len(weighted), 'task')} with unequal weights: the reward is the weight of what holds over the "
+        f"sum of the positive weights, clipped to 0 to 1{penalties}"
+    ]
 
 
 def cost_lines(plan: Plan, split: RubricSplit) -> list[str]:

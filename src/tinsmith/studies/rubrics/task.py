@@ -9,11 +9,11 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, cast
 
-from tinsmith.lab.judge.tree import Branch, Leaf, Node, Strategy, criteria_of
+from tinsmith.lab.judge.tree import Branch, Leaf, Node, Strategy, criteria_of, evaluate, weighted_rate
 from tinsmith.types.errors import DataError
 from tinsmith.types.fingerprints import sha256_of
 
@@ -30,7 +30,7 @@ class Rubric:
     number: int
     """Its N in the wide form, its place from 1 in a list; numbers may have gaps."""
     weight: float | None = None
-    """As the data give it; the pass rate does not use it."""
+    """As the data give it, for the score; None counts as 1."""
     extras: tuple[tuple[str, str], ...] = ()
     """Whatever else the data say about it, sorted by name; what is no text stands as JSON."""
 
@@ -43,7 +43,7 @@ class RubricTask:
     prompt: str
     rubrics: tuple[Rubric, ...]
     tree: Node | None = None
-    """Given by the data: its leaves are the rubrics, in order. None: the pass rate counts."""
+    """Given by the data: its leaves are the rubrics, in order. None: the rubrics' weights count."""
 
     @property
     def prompt_id(self) -> str:
@@ -55,6 +55,22 @@ class RubricTask:
         """The criteria in order: what a judge is asked."""
         return tuple(rubric.criterion for rubric in self.rubrics)
 
+    @property
+    def weights(self) -> tuple[float, ...]:
+        """The rubrics' weights, in order."""
+        return tuple(1.0 if rubric.weight is None else rubric.weight for rubric in self.rubrics)
+
+    @property
+    def is_weighted(self) -> bool:
+        """True if the score is not the pass rate because of the weights."""
+        return len(set(self.weights)) > 1
+
+    def score(self, verdicts: Sequence[bool]) -> float:
+        """Return a response's score in [0, 1]: by the tree where there is one, else by the weights."""
+        if self.tree is not None:
+            return evaluate(self.tree, verdicts).score
+        return weighted_rate(verdicts, self.weights)
+
 
 def task_of(record: Mapping[str, object]) -> RubricTask | None:
     """Return the task of one record; None where it has no rubric at all.
@@ -62,7 +78,7 @@ def task_of(record: Mapping[str, object]) -> RubricTask | None:
     Rubrics without text are skipped. A record without `task_id` is named by a hash of its content.
 
     Raises:
-        DataError: a field is missing or not of its kind, or two forms of rubrics are given.
+        DataError: a field is missing or not of its kind, two forms of rubrics are given, or no weight is above 0.
     """
     prompt = _text(record.get("prompt"), "prompt")
     if not prompt.strip():
@@ -77,9 +93,24 @@ def task_of(record: Mapping[str, object]) -> RubricTask | None:
         rubrics = rubrics or tuple(Rubric(criterion=leaf, number=number) for number, leaf in enumerate(leaves, 1))
     if not rubrics:
         return None
-    return RubricTask(
+    task = RubricTask(
         task_id=_task_id(record.get("task_id"), prompt, rubrics), prompt=prompt, rubrics=rubrics, tree=tree
     )
+    _require_weights(task)
+    return task
+
+
+def _require_weights(task: RubricTask) -> None:
+    """Refuse weights that no score can be made of."""
+    if not any(weight > 0 for weight in task.weights):
+        raise DataError(
+            "no rubric has a weight above 0, so no response can score",
+            field=_WEIGHT,
+            value=list(task.weights),
+            allowed="numbers, at least one above 0; a negative one is a penalty",
+        )
+    if task.tree is not None and task.is_weighted:
+        raise DataError("a rubric tree takes no weights", field=_WEIGHT, fix="leave out the weights, or the tree")
 
 
 def _task_id(value: object, prompt: str, rubrics: tuple[Rubric, ...]) -> str:

@@ -13,7 +13,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from tinsmith.lab.judge.text_measures import words_of
-from tinsmith.lab.judge.tree import evaluate, pass_rate
 from tinsmith.lab.judge.verdicts import FailureCause, JudgeFailure, Spent, Verdict
 from tinsmith.studies.rubrics.quality.pairs import PreferencePair
 from tinsmith.studies.rubrics.quality.statistics import Condition, CriterionVerdicts, JudgedPair
@@ -66,9 +65,8 @@ def rubric_choice(prompt: str, rubric: RubricTask, first: str, second: str) -> R
 
 
 def rubric_score(rubric: RubricTask, judge: RuleJudge, response: str) -> float:
-    """Return the pass rate of a response, or its score by the rubric's tree where it has one."""
-    verdicts = judge.held(response)
-    return pass_rate(verdicts) if rubric.tree is None else evaluate(rubric.tree, verdicts).score
+    """Return a response's score by the rubric's tree or weights."""
+    return rubric.score(judge.held(response))
 
 
 def _surface(prompt: str, response: str) -> tuple[int, int, int]:

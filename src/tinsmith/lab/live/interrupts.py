@@ -1,0 +1,74 @@
+"""Ctrl-C and SIGTERM of a run: put off to the end of a step, where a checkpoint is saved; a second one ends at once."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from collections.abc import Generator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from types import FrameType
+from typing import Final
+
+_SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
+_NOTICED: Final = b"\ntinsmith: interrupted; a checkpoint is saved when this step is over (again ends at once)\n"
+
+
+class InterruptedTwice(KeyboardInterrupt):
+    """A run is to end at once: it was interrupted before, and is still at its step."""
+
+
+@dataclass(slots=True)
+class Interrupts:
+    """The interrupts of one run.
+
+    Where they are not put off they raise KeyboardInterrupt, whose argument is the signal's number.
+    """
+
+    number: int | None = None
+    """The signal that was put off; None: there was none."""
+    _puts_off: bool = False
+
+    @contextmanager
+    def noticed(self) -> Generator[None, None, None]:
+        """Take the signals while the body runs; without effect outside of the main thread, and on ignored ones."""
+        if threading.current_thread() is not threading.main_thread():
+            yield
+            return
+        before = {each: signal.getsignal(each) for each in _SIGNALS}
+        taken = {each: handler for each, handler in before.items() if handler not in (None, signal.SIG_IGN)}
+        for each in taken:
+            signal.signal(each, self._received)
+        try:
+            yield
+        finally:
+            for each, handler in taken.items():
+                signal.signal(each, handler)
+
+    @contextmanager
+    def put_off(self) -> Generator[None, None, None]:
+        """Only note the first signal while the body runs; the body asks for it between its steps."""
+        self._puts_off = True
+        try:
+            yield
+        finally:
+            self._puts_off = False
+
+    def end(self) -> None:
+        """Interrupt now, if a signal was put off.
+
+        Raises:
+            KeyboardInterrupt: one was.
+        """
+        if self.number is not None:
+            raise KeyboardInterrupt(self.number)
+
+    def _received(self, number: int, frame: FrameType | None) -> None:
+        del frame
+        if self.number is not None:
+            raise InterruptedTwice(number)
+        if not self._puts_off:
+            raise KeyboardInterrupt(number)
+        self.number = number
+        os.write(2, _NOTICED)  # a print may be under way, and is not to be entered twice

@@ -1,0 +1,113 @@
+"""Ctrl-C and SIGTERM: a checkpoint at the end of the step, a page that says so, and the same hashes after going on."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+from pathlib import Path
+from typing import Any
+
+import pytest
+from small_slice import Made
+from test_conduct import RL, keys
+
+from tinsmith.cli.registered import SUBJECTS, find, plan_of
+from tinsmith.lab.experiment.conduct import conduct
+from tinsmith.lab.experiment.experiment import Plan
+from tinsmith.lab.experiment.going_on import how_to_go_on
+from tinsmith.lab.experiment.plan import make_plan
+from tinsmith.lab.experiment.replay import replay
+from tinsmith.lab.live.interrupts import InterruptedTwice, Interrupts
+from tinsmith.lab.page.live_run import conduct_with_page
+from tinsmith.lab.run import Run
+from tinsmith.lab.runs.files import MANIFEST, REPORT
+from tinsmith.lab.runs.folder import RunFolder
+
+pytestmark = [pytest.mark.whole, pytest.mark.filterwarnings("ignore::ResourceWarning")]
+
+
+def plan(made: Made, folder: Path) -> Plan:
+    return make_plan(find("remedy/exp6"), keys(made, folder, RL))
+
+
+def manifest(folder: Path) -> dict[str, Any]:
+    return json.loads((folder / MANIFEST).read_text())
+
+
+def struck(monkeypatch: pytest.MonkeyPatch, at: int, *numbers: signal.Signals) -> None:
+    """Send signals to this process when a step is recorded."""
+    record = Run.record
+
+    def recorded(self: Run[Any, Any], step: int, metrics: dict[str, float]) -> None:
+        record(self, step, metrics)
+        if step == at:
+            for number in numbers:
+                os.kill(os.getpid(), number)
+
+    monkeypatch.setattr(Run, "record", recorded)
+
+
+def test_an_interrupted_run_saves_its_step_says_so_and_goes_on_to_the_same_hashes(
+    made: Made, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder, whole, told = tmp_path / "run", tmp_path / "whole", list[str]()
+    before = signal.getsignal(signal.SIGTERM)
+    with monkeypatch.context() as patch:
+        struck(patch, 0, signal.SIGTERM)
+        with pytest.raises(KeyboardInterrupt) as stopped:
+            conduct_with_page(plan(made, folder), told.append)
+    assert stopped.value.args == (signal.SIGTERM,)
+    assert signal.getsignal(signal.SIGTERM) is before
+    assert manifest(folder)["status"] == "interrupted"
+    assert [mark.step for mark in RunFolder(folder).marks()] == [1]
+    assert "the checkpoint of step 1" in how_to_go_on(plan(made, folder))
+    summary = re.search(r'id="summary".*?<p[^>]*>(.*?)</p>', (folder / REPORT).read_text(), re.DOTALL)
+    assert summary is not None
+    assert summary[1].startswith("Interrupted")
+    done = replay(folder, SUBJECTS, plan_of, steps=None, out=None, say=told.append)
+    assert done.comparison.equal
+    assert any("stopped after step 1" in line for line in told)
+    assert not any("goes on" in line for line in told)
+    conduct(plan(made, folder), say=told.append)
+    conduct(plan(made, whole), say=told.append)
+    assert manifest(folder)["hashes"] == manifest(whole)["hashes"]
+
+
+def test_a_second_interrupt_ends_at_once_and_leaves_what_was_saved(
+    made: Made, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "run"
+    struck(monkeypatch, 0, signal.SIGINT, signal.SIGINT)
+    with pytest.raises(InterruptedTwice):
+        conduct_with_page(plan(made, folder), lambda _: None)
+    assert manifest(folder)["status"] == "interrupted"
+    assert RunFolder(folder).marks() == []
+    assert not (folder / REPORT).exists()
+    assert "no checkpoint" in how_to_go_on(plan(made, folder))
+
+
+def test_signals_are_put_off_only_where_that_is_wanted() -> None:
+    interrupts = Interrupts()
+    with interrupts.noticed():
+        with pytest.raises(KeyboardInterrupt):
+            os.kill(os.getpid(), signal.SIGINT)
+        interrupts.end()
+        with interrupts.put_off():
+            os.kill(os.getpid(), signal.SIGINT)
+            assert interrupts.number == signal.SIGINT
+            with pytest.raises(InterruptedTwice):
+                os.kill(os.getpid(), signal.SIGTERM)
+        with pytest.raises(KeyboardInterrupt):
+            interrupts.end()
+
+
+def test_a_signal_that_is_ignored_stays_ignored() -> None:
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        with Interrupts().noticed():
+            os.kill(os.getpid(), signal.SIGINT)
+        assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGINT, before)
