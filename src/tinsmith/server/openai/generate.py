@@ -11,6 +11,7 @@ from typing import Annotated, Self
 
 from pydantic import ConfigDict, Field, JsonValue, model_validator
 
+from tinsmith.server.client_names import TOKENS
 from tinsmith.server.direct import Found
 from tinsmith.server.draws import Drawn, Scored
 from tinsmith.server.openai.answers import Json, Top, as_id, finish_reason, finite, prompt_logprobs, refusal, usage
@@ -145,7 +146,7 @@ class TokensAnswer:
 
     def failed(self, error: TinsmithError) -> bytes:
         """The refusal."""
-        return event(refusal(error)[0])
+        return event(refusal(error, TOKENS)[0])
 
     def _shown(self, index: int, begin: int, reason: StopReason | None) -> Json:
         """A choice's tokens from number `begin` on."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from fastapi import FastAPI, Request, Response
 
 from tinsmith.server.chat.prepared import Chats
+from tinsmith.server.client_names import RESPONSE
 from tinsmith.server.openai.answers import answering
 from tinsmith.server.responses.answers import ResponseAnswer
 from tinsmith.server.responses.requests import ResponseRequest
@@ -20,4 +21,4 @@ def add_response_routes(app: FastAPI, chats: Chats) -> None:
         telling = ResponseAnswer(body, prepared)
         return await chats.answer(request, prepared, telling, stream=bool(body.stream))
 
-    app.post("/v1/responses")(answering(respond))
+    app.post("/v1/responses")(answering(respond, RESPONSE))
