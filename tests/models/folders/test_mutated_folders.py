@@ -100,6 +100,6 @@ def test_no_tokenizer_breaks_the_reader(folder: Path, name: str) -> None:
 def test_a_config_out_of_proportion_is_refused_by_name(folder: Path, field: str, value: int) -> None:
     file = folder / "config.json"
     file.write_text(json.dumps({**json.loads(file.read_text()), field: value}))
-    with pytest.raises(ConfigError, ) as caught:
+    with pytest.raises(ConfigError) as caught:
         read_config(folder)
     assert caught.value.value == value

@@ -7,9 +7,9 @@ from types import MappingProxyType
 
 from fastapi.responses import JSONResponse
 
-from tinsmith.server.client_names import MESSAGE, as_sent
 from tinsmith.server.openai.answers import Json, ModelNotFoundError
 from tinsmith.server.openai.answers import refusal as openai_refusal
+from tinsmith.server.wire.client_names import MESSAGE, as_sent
 from tinsmith.types.errors import TinsmithError
 
 PATH = "/v1/messages"

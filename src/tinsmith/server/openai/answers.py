@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 
 from tinsmith.renderers.model_text import ModelText
 from tinsmith.server.access.limits import BusyError
-from tinsmith.server.client_names import CHAT, Names, as_sent
 from tinsmith.server.draws import Drawn, Scored
 from tinsmith.server.openai.text import Choice, Grown
+from tinsmith.server.wire.client_names import CHAT, Names, as_sent
 from tinsmith.types.errors import BackendError, DiskFullError, TinsmithError, UnavailableError
 from tinsmith.types.sampling import StopReason
 

@@ -11,13 +11,13 @@ from typing import Annotated, Self
 
 from pydantic import ConfigDict, Field, JsonValue, model_validator
 
-from tinsmith.server.client_names import TOKENS
 from tinsmith.server.direct import Found
 from tinsmith.server.draws import Drawn, Scored
 from tinsmith.server.openai.answers import Json, Top, as_id, finish_reason, finite, prompt_logprobs, refusal, usage
 from tinsmith.server.openai.generation import Count, Sampling, StreamOptions, check_extras, check_stream
 from tinsmith.server.openai.stream import DONE, event
 from tinsmith.server.wire.body import Request, TokenId
+from tinsmith.server.wire.client_names import TOKENS
 from tinsmith.types.errors import InputError, TinsmithError
 from tinsmith.types.sampling import StopReason
 

@@ -12,7 +12,6 @@ from fastapi.responses import JSONResponse
 from tinsmith.server.anthropic.routes import add_message_routes
 from tinsmith.server.chat.prepared import Chats
 from tinsmith.server.chat.telling import Telling, tell
-from tinsmith.server.client_names import COMPLETION, TOKENS
 from tinsmith.server.direct import Direct, Found
 from tinsmith.server.openai.answers import answering
 from tinsmith.server.openai.chat_stream import ChatAnswer
@@ -25,6 +24,7 @@ from tinsmith.server.openai.tokenize import DetokenizeRequest, TokenizeRequest, 
 from tinsmith.server.responses.routes import add_response_routes
 from tinsmith.server.service import Service
 from tinsmith.server.wire.body import parse_json
+from tinsmith.server.wire.client_names import COMPLETION, TOKENS
 from tinsmith.server.wire.requests import Sample
 from tinsmith.types.errors import InputError
 

@@ -11,11 +11,11 @@ from typing import TypeVar
 from tinsmith.renderers.model_text import ModelText
 from tinsmith.server.access.caller import DEFAULT, caller
 from tinsmith.server.chat.telling import Draws
-from tinsmith.server.client_names import CHAT, as_sent
 from tinsmith.server.direct import Direct, Found
 from tinsmith.server.openai.answers import Json, ModelNotFoundError, model_entry
 from tinsmith.server.openai.grammars import told_as
 from tinsmith.server.service import Service
+from tinsmith.server.wire.client_names import CHAT, as_sent
 from tinsmith.server.wire.requests import Sample
 from tinsmith.types.adapters import AdapterKind
 from tinsmith.types.errors import InputError, TinsmithError

@@ -9,7 +9,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from tinsmith.renderers.model_text import ModelText
-from tinsmith.server.client_names import COMPLETION
 from tinsmith.server.direct import Found
 from tinsmith.server.draws import Drawn
 from tinsmith.server.openai.answers import (
@@ -23,6 +22,7 @@ from tinsmith.server.openai.answers import (
 )
 from tinsmith.server.openai.requests import CompletionRequest
 from tinsmith.server.openai.text import Choice, Grown
+from tinsmith.server.wire.client_names import COMPLETION
 from tinsmith.types.errors import TinsmithError
 from tinsmith.types.sampling import StopReason
 

@@ -11,10 +11,10 @@ from dataclasses import dataclass, field
 from tinsmith.server.chat.prepared import Prepared
 from tinsmith.server.chat.reply import Call, Ending, Part
 from tinsmith.server.chat.telling import Json
-from tinsmith.server.client_names import RESPONSE, as_sent
 from tinsmith.server.draws import Drawn
 from tinsmith.server.openai.answers import refusal
 from tinsmith.server.responses.requests import ResponseRequest
+from tinsmith.server.wire.client_names import RESPONSE, as_sent
 from tinsmith.types.errors import TinsmithError
 
 

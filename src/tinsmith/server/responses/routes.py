@@ -5,11 +5,11 @@ from __future__ import annotations
 from fastapi import FastAPI, Request, Response
 
 from tinsmith.server.chat.prepared import Chats
-from tinsmith.server.client_names import RESPONSE
 from tinsmith.server.openai.answers import answering
 from tinsmith.server.responses.answers import ResponseAnswer
 from tinsmith.server.responses.requests import ResponseRequest
 from tinsmith.server.wire.body import parse_json
+from tinsmith.server.wire.client_names import RESPONSE
 
 
 def add_response_routes(app: FastAPI, chats: Chats) -> None:
