@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 import socket
 import threading
+from collections.abc import Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 
 import httpx
 import tinker
@@ -39,14 +41,14 @@ class Running:
         return tinker.ServiceClient(base_url=self.url, api_key=KEY)
 
 
-def start(state: Path) -> Running:
+def start(state: Path, models: Mapping[str, str] = MappingProxyType({MODEL: MODEL})) -> Running:
     listener = socket.socket()
     listener.bind(("127.0.0.1", 0))
     listener.listen()  # who connects before the server accepts waits, instead of being refused
     ready: Future[tuple[Service, uvicorn.Server]] = Future()
 
     async def main() -> None:
-        service = Service(Engine({MODEL: MODEL}), state, seed=0, max_queue=4096)
+        service = Service(Engine(models), state, seed=0, max_queue=4096)
         app = build_app(service, key=KEY, max_body=1 << 24)
         server = uvicorn.Server(uvicorn.Config(app, log_level="warning", access_log=False))
         ready.set_result((service, server))

@@ -15,6 +15,7 @@ from tokenizers import AddedToken
 from tinsmith.engine.engine import Engine
 from tinsmith.engine.grammars import MAX_GRAMMAR_CHARS, Grammars
 from tinsmith.models.presets import PRESETS
+from tinsmith.renderers.model_text import ModelText
 from tinsmith.renderers.tokenizer import preset_tokenizer
 from tinsmith.types.errors import InputError
 from tinsmith.types.sampling import (
@@ -120,7 +121,7 @@ def test_an_end_token_is_allowed_exactly_where_the_grammar_accepts() -> None:
     tokenizer = preset_tokenizer("nano")
     (a,) = tokenizer.encode("a", add_special_tokens=False)
     config = Engine({NANO: NANO}).config(NANO)
-    grammars = Grammars(config, lambda: tokenizer)
+    grammars = Grammars(config, lambda: ModelText(tokenizer, num_rows=config.vocab_size))
     compiled = grammars.compile(Grammar(kind=GrammarKind.REGEX, text="aa{1,2}"))
     matcher, untouched = compiled.matcher(()), compiled.matcher(())
     end = config.end_tokens[0]
@@ -136,7 +137,9 @@ def test_an_end_token_is_allowed_exactly_where_the_grammar_accepts() -> None:
 def test_a_mark_asked_for_as_a_stop_ends_what_the_grammar_accepts() -> None:
     tokenizer = preset_tokenizer("nano")
     config = Engine({NANO: NANO}).config(NANO)
-    compiled = Grammars(config, lambda: tokenizer).compile(Grammar(kind=GrammarKind.REGEX, text="a*"))
+    compiled = Grammars(config, lambda: ModelText(tokenizer, num_rows=config.vocab_size)).compile(
+        Grammar(kind=GrammarKind.REGEX, text="a*")
+    )
     (a,) = tokenizer.encode("a", add_special_tokens=False)
     (mark,) = tokenizer.encode("<|user|>", add_special_tokens=False)
     matcher = compiled.matcher((mark, a, 1 << 30))
@@ -210,7 +213,7 @@ def test_marks_of_one_token_are_named_whether_they_are_control_tokens_or_not() -
     tokenizer.add_tokens([AddedToken("<tool_call>", special=False)])
     tokenizer.add_tokens([AddedToken("<|note|>", special=True)], special_tokens=True)
     size = len(tokenizer) + 3
-    grammars = Grammars(replace(PRESETS["nano"], vocab_size=size), lambda: tokenizer)
+    grammars = Grammars(replace(PRESETS["nano"], vocab_size=size), lambda: ModelText(tokenizer, num_rows=size))
     asked = ("<tool_call>", "</tool_call>", "<|note|>", "name")
     assert grammars.marks(asked) == {"<tool_call>", "<|note|>"}
     calls = Grammar(kind=GrammarKind.LARK, text='start: <tool_call> "{}"')

@@ -39,7 +39,7 @@ def ask(decoder: Decoder, *, num_samples: int = 1, top: int = 0, **params: objec
         topk_logprobs=top,
         topk_prompt_logprobs=top,
     )
-    text = lambda ids: "".join(chr(ord("a") + i % 26) for i in ids)  # noqa: E731
+    text = lambda token: bytes([ord("a") + token % 26])  # noqa: E731
     return Sampler(CONFIG, decoder.kernels, text=text).sample([request], [Policy(decoder, {})])[0]
 
 

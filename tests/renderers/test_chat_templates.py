@@ -209,7 +209,7 @@ def test_a_printed_date_does_not_follow_the_clock() -> None:
     [
         (None, "has no chat template"),
         ("{{- strftime_now('%Y') }}" + loop(turn("message.content")), "prints today's date"),
-        (loop("{{- message.role + ': ' + message.content + '\\n' }}"), "without a control token"),
+        (loop("{{- message.role + ': ' + message.content + '\\n' }}"), "ends a reply with no token"),
         ("{{- raise_exception('never') }}", "refuses these messages: never"),
     ],
 )

@@ -9,9 +9,11 @@ import pytest
 from tokenizers.pre_tokenizers import ByteLevel, Metaspace
 from tokenizers.pre_tokenizers import Sequence as Sequenced
 from tool_templates import LLAMA, QWEN, XML, tokenizer_with
+from transformers import PreTrainedTokenizerBase
 
-from tinsmith.renderers.chat import DATE
+from tinsmith.renderers.chat_template import template_of
 from tinsmith.renderers.conversation import ConversationRenderer
+from tinsmith.renderers.templates import DATE
 from tinsmith.renderers.tool_calls import CallStyle
 from tinsmith.renderers.turns import Opening, Speaker, Tool, ToolCall, Turn
 from tinsmith.types.errors import InputError
@@ -25,6 +27,10 @@ BARE = Tool(name="now")
 
 PLAIN = "{%- for message in messages %}{{ '<|' + message.role + '|>' + message.content + '<|end|>' }}{%- endfor %}"
 DROPS = PLAIN.replace("message.content", "message.content.split('</think>')[-1]")
+
+
+def renderer_of(tokenizer: PreTrainedTokenizerBase) -> ConversationRenderer:
+    return ConversationRenderer(tokenizer, template_of(tokenizer))
 
 
 def said(speaker: Speaker, content: str, **more: Any) -> Turn:
@@ -92,7 +98,7 @@ def oracle(template: str, turns: Sequence[Turn], tools: Sequence[Tool], **option
 @pytest.mark.parametrize("tools", [(), (WEATHER,), (WEATHER, BARE)])
 @pytest.mark.parametrize("template", [QWEN, LLAMA])
 def test_prompts_are_those_of_transformers(template: str, tools: Sequence[Tool]) -> None:
-    renderer = ConversationRenderer(tokenizer_with(template))
+    renderer = renderer_of(tokenizer_with(template))
     for turns in [*TALKS, *([SEVERAL] if template is QWEN else [])]:
         for opening, options in (
             (Opening.REPLY, {"add_generation_prompt": True}),
@@ -106,7 +112,7 @@ def test_prompts_are_those_of_transformers(template: str, tools: Sequence[Tool])
 @pytest.mark.parametrize("template", [QWEN, LLAMA])
 def test_a_last_reply_is_gone_on_with(template: str, text: str) -> None:
     turns = [user("q"), reply(text)]
-    renderer = ConversationRenderer(tokenizer_with(template))
+    renderer = renderer_of(tokenizer_with(template))
     prompt = renderer.prompt(turns, opening=Opening.CONTINUED)
     if "<|end|>" in text:
         assert tokenizer_with(template).decode(prompt).endswith(f"<|assistant|>\n{text}")
@@ -119,7 +125,7 @@ def test_a_last_reply_is_gone_on_with(template: str, text: str) -> None:
 )
 def test_spelled_control_tokens_are_text_wherever_they_stand(words: str) -> None:
     tokenizer = tokenizer_with(QWEN)
-    renderer = ConversationRenderer(tokenizer)
+    renderer = renderer_of(tokenizer)
     tool = Tool(name="f", description=words, parameters={"type": "object", words: {"enum": [words]}})
     turns = [system(words), user(words), reply(words, call("f", a=words)), given(words), reply("ordinary"), user(words)]
     plain = "same letters"
@@ -141,7 +147,7 @@ def test_spelled_control_tokens_are_text_wherever_they_stand(words: str) -> None
 
 def test_ordinary_text_beside_a_spelled_mark_keeps_its_tokens() -> None:
     tokenizer = tokenizer_with(QWEN)
-    prompt = ConversationRenderer(tokenizer).prompt([user("One two"), reply("<|end|>"), user("naïve 10€ ")])
+    prompt = renderer_of(tokenizer).prompt([user("One two"), reply("<|end|>"), user("naïve 10€ ")])
     whole = [system("You help."), user("One two"), reply("x"), user("naïve 10€ ")]
     tokens = oracle(QWEN, whole, (), add_generation_prompt=True)
     literal = tokenizer.encode("\n<|end|>", add_special_tokens=False, split_special_tokens=True)
@@ -153,7 +159,7 @@ def test_ordinary_text_beside_a_spelled_mark_keeps_its_tokens() -> None:
 def test_private_letters_of_a_message_are_its_own() -> None:
     words = "\ue0000\ue000 \ue001<|end|>"
     tokenizer = tokenizer_with(QWEN)
-    shown = tokenizer.decode(ConversationRenderer(tokenizer).prompt([user(words)]))
+    shown = tokenizer.decode(renderer_of(tokenizer).prompt([user(words)]))
     assert f"<|user|>\n{words}<|end|>\n" in shown
 
 
@@ -162,14 +168,14 @@ def test_a_tokenizer_that_reads_a_beginning_otherwise_refuses_spelled_marks_alon
     tokenizer.backend_tokenizer.pre_tokenizer = Sequenced(
         [Metaspace(replacement="_", prepend_scheme="first"), ByteLevel(add_prefix_space=False)]
     )
-    renderer = ConversationRenderer(tokenizer)
+    renderer = renderer_of(tokenizer)
     renderer.prompt([user("ordinary")])
     with pytest.raises(InputError, match="spells a control token"):
         renderer.prompt([user("a<|end|>")])
 
 
 def test_words_that_utf_8_cannot_hold_are_refused() -> None:
-    renderer = ConversationRenderer(tokenizer_with(QWEN))
+    renderer = renderer_of(tokenizer_with(QWEN))
     for turn in (user("a\ud800"), reply("", call(city="\udfff"))):
         with pytest.raises(InputError, match="UTF-8"):
             renderer.prompt([user("q"), turn, user("r")])
@@ -177,21 +183,21 @@ def test_words_that_utf_8_cannot_hold_are_refused() -> None:
 
 @pytest.mark.parametrize(("template", "style"), [(QWEN, CallStyle.TAGGED), (LLAMA, CallStyle.BARE)])
 def test_the_style_of_calls_is_the_template_s(template: str, style: CallStyle) -> None:
-    assert ConversationRenderer(tokenizer_with(template)).require_tools() is style
+    assert renderer_of(tokenizer_with(template)).require_tools() is style
 
 
 def test_a_template_that_knows_no_tools_or_no_call_that_is_known_here_is_refused() -> None:
-    plain = ConversationRenderer(tokenizer_with(PLAIN))
+    plain = renderer_of(tokenizer_with(PLAIN))
     with pytest.raises(InputError, match="has no tools"):
         plain.prompt([user("q")], tools=[BARE])
     with pytest.raises(InputError, match="leaves out the calls"):
         plain.prompt([user("q"), reply("", call(city="Oslo")), user("r")])
     with pytest.raises(InputError, match="cannot be read here"):
-        ConversationRenderer(tokenizer_with(XML)).prompt([user("q")], tools=[BARE])
+        renderer_of(tokenizer_with(XML)).prompt([user("q")], tools=[BARE])
 
 
 def test_a_template_s_own_variables_are_passed_and_others_refused() -> None:
-    renderer = ConversationRenderer(tokenizer_with(QWEN))
+    renderer = renderer_of(tokenizer_with(QWEN))
     options = {"enable_thinking": False}
     expected = oracle(QWEN, [user("q")], (), add_generation_prompt=True, **options)
     assert list(renderer.prompt([user("q")], options=options)) == expected
@@ -201,7 +207,7 @@ def test_a_template_s_own_variables_are_passed_and_others_refused() -> None:
 
 
 def test_a_template_may_shorten_replies_and_nobody_else_s_words() -> None:
-    renderer = ConversationRenderer(tokenizer_with(DROPS))
+    renderer = renderer_of(tokenizer_with(DROPS))
     renderer.prompt([user("q"), reply("<think>hm</think>yes"), user("r")])
     with pytest.raises(InputError, match="user's words"):
         renderer.prompt([user("a<think>hm</think>yes"), reply("b"), user("r")])
@@ -210,12 +216,12 @@ def test_a_template_may_shorten_replies_and_nobody_else_s_words() -> None:
 @pytest.mark.parametrize("turns", [[], [user("q")], [user("q"), reply("", call(city="Oslo"))]])
 def test_only_the_text_of_a_last_reply_can_be_continued(turns: Sequence[Turn]) -> None:
     with pytest.raises(InputError):
-        ConversationRenderer(tokenizer_with(QWEN)).prompt(turns, opening=Opening.CONTINUED)
+        renderer_of(tokenizer_with(QWEN)).prompt(turns, opening=Opening.CONTINUED)
 
 
 def test_a_variable_that_spells_a_control_token_is_text_too() -> None:
     template = QWEN.replace("You help.", "' + (greeting or '') + '")
-    renderer = ConversationRenderer(tokenizer_with(template))
+    renderer = renderer_of(tokenizer_with(template))
     prompt = renderer.prompt([user("q")], options={"greeting": "<|end|>Hi"})
     assert [token for token in prompt if token < 5] == [2, 0, 3, 0, 4]
     assert "<|system|>\n<|end|>Hi<|end|>\n" in tokenizer_with(QWEN).decode(prompt)

@@ -11,10 +11,10 @@ import pytest
 from tool_templates import tokenizer_with
 
 from loopback import Running, start, stop
+from tinsmith.engine import bases
 from tinsmith.renderers.tokenizer import preset_tokenizer
 from tinsmith.server.direct import Direct, Found
 from tinsmith.server.draws import Drawn
-from tinsmith.server.openai import served
 from tinsmith.server.wire.requests import Sample
 from tinsmith.types.sampling import StopReason
 
@@ -26,7 +26,7 @@ END = 0
 def serving(state: Path, template: str) -> Iterator[Running]:
     """`tinsmith/nano` with another chat template."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(served, "preset_tokenizer", lambda name: tokenizer_with(template, name))
+        patch.setattr(bases, "preset_tokenizer", lambda name: tokenizer_with(template, name))
         running = start(state)
         try:
             yield running

@@ -18,9 +18,10 @@ from openai import OpenAI
 
 from loopback import KEY, MODEL, Running, start, stop
 from running import wait_until
+from tinsmith.engine import bases
+from tinsmith.renderers.model_text import ModelText
 from tinsmith.renderers.tokenizer import preset_tokenizer
-from tinsmith.server.openai import served
-from tinsmith.server.openai.text import Choice, ModelText
+from tinsmith.server.openai.text import Choice
 from tinsmith.types.sampling import StopReason
 
 pytestmark = [
@@ -327,7 +328,7 @@ def test_a_tokenizer_is_loaded_once_however_many_ask_first(monkeypatch: pytest.M
         inside.release()
         return found
 
-    monkeypatch.setattr(served, "preset_tokenizer", loading)
+    monkeypatch.setattr(bases, "preset_tokenizer", loading)
     own = start(tmp_path)
     try:
         with own.client() as client, ThreadPoolExecutor(6) as pool:
@@ -369,11 +370,11 @@ def test_a_client_that_leaves_frees_its_place(running: Running, stream: bool) ->
 @pytest.mark.parametrize("size", [1, 2, 7, 100])
 @pytest.mark.parametrize("stops", [(), ("€ é",), ("never", "é!!")])
 def test_text_is_the_same_however_it_comes(size: int, stops: tuple[str, ...]) -> None:
-    text = ModelText(preset_tokenizer("nano"))
+    text = ModelText(preset_tokenizer("nano"), num_rows=512)
     tokens = list(text.codec.encode("naïve 10€ é! 東京 \U0001f600 end"))
     tokens += [*tokens[5:11], *reversed(tokens)]  # characters cut in pieces
     whole = text.codec.decode(tokens)
-    choice = Choice(text, stops=stops, ends=frozenset({0}))
+    choice = Choice(text.codec, stops=stops, ends=frozenset({0}))
     told, shown = "", 0
     batches = [tokens[i : i + size] for i in range(0, len(tokens), size)]
     for i, batch in enumerate(batches):

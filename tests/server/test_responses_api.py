@@ -228,8 +228,8 @@ def test_what_means_nothing_is_taken(client: OpenAI) -> None:
             {"input": [{"role": "user", "content": [{"type": "input_image", "image_url": "a"}]}]},
         ),
         ("input[0].arguments", {"input": [{"type": "function_call", "call_id": "1", "name": "f", "arguments": "[]"}]}),
-        ("messages", {"input": []}),
-        ("max_tokens", {"max_output_tokens": 100_000}),
+        ("input", {"input": []}),
+        ("max_output_tokens", {"max_output_tokens": 100_000}),
     ],
 )
 @pytest.mark.parametrize("stream", [False, True])

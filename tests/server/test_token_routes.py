@@ -198,7 +198,7 @@ def test_a_prompt_that_fills_the_context_is_scored(running: Running, http: httpx
     [
         ("token_ids", {"token_ids": []}),
         ("token_ids[0]", {"token_ids": [-1]}),
-        ("prompt[0]", {"token_ids": [100_000]}),
+        ("token_ids[0]", {"token_ids": [100_000]}),
         ("features", {"features": {"mm_hashes": {}}}),
         ("output_mode", {"output_mode": "text"}),
         ("min_tokens", {"sampling_params": {"min_tokens": 3}}),

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping
 from functools import cache, cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from tinsmith.engine.cache import PagePool
 from tinsmith.engine.cluster.freed_memory import give_back_freed_memory
 from tinsmith.engine.grammars import Grammars, compile_grammar
 from tinsmith.engine.parts import Parts
 from tinsmith.engine.sampled_routes import SampledRoutes
-from tinsmith.engine.sequences import DecodeText, Group, Policy
+from tinsmith.engine.sequences import Group, Policy, TokenBytes
 from tinsmith.engine.training import TrainingSession
 from tinsmith.engine.validation import check_request
 from tinsmith.models.base import BaseModel, OpenedBase
@@ -21,15 +21,13 @@ from tinsmith.models.config import DecoderConfig
 from tinsmith.models.decoder import Decoder
 from tinsmith.models.published.packaged import PREFIX
 from tinsmith.ops.kernels import Kernels
+from tinsmith.renderers.model_text import ModelText
 from tinsmith.renderers.tokenizer import has_tokenizer, load_tokenizer, preset_tokenizer
 from tinsmith.types.adapters import AdapterKind, AdapterSpec
-from tinsmith.types.errors import ConfigError
+from tinsmith.types.errors import ConfigError, InputError
 from tinsmith.types.gradient import GradientUnit
 from tinsmith.types.model_names import SUFFIXES
 from tinsmith.types.sampling import SampleRequest
-
-if TYPE_CHECKING:
-    from transformers import PreTrainedTokenizerBase
 
 
 class ServesRequests(Protocol):
@@ -70,7 +68,17 @@ class Bases(ABC):
     parts: Parts
     gradient_unit: GradientUnit
     _opened: dict[str, OpenedBase]
-    _grammars: dict[str, Grammars | None]
+
+    @cached_property
+    def _texts(self) -> Mapping[str, Callable[[], ModelText] | None]:
+        """Of every base, what loads its tokenizer when first called; None where it has none."""
+        return {name: _text_loader(base) for name, base in self._opened.items()}
+
+    @cached_property
+    def _grammars(self) -> Mapping[str, Grammars | None]:
+        """What compiles grammars for every base; None where it has no tokenizer."""
+        loaders = self._texts
+        return {name: None if load is None else Grammars(self.config(name), load) for name, load in loaders.items()}
 
     @cached_property
     def sampled_routes(self) -> SampledRoutes:
@@ -103,9 +111,32 @@ class Bases(ABC):
         folder = self._base(name).folder
         return folder if folder is not None and has_tokenizer(folder) else None
 
+    def text(self, name: str) -> ModelText:
+        """Return the text of a served base model; its tokenizer is loaded the first time.
+
+        Raises:
+            InputError: it has no tokenizer.
+            ConfigError: for a model that is not served.
+        """
+        self._base(name)
+        load = self._texts[name]
+        if load is None:
+            raise InputError(
+                "this model has no tokenizer, so text cannot be read or written",
+                field="model",
+                value=name,
+                fix="put a tokenizer into the model's folder, or use the Tinker API",
+            )
+        return load()
+
     def give_back(self) -> None:
         """Give memory that is free back to the system, here and wherever it computes."""
         give_back_freed_memory()
+
+    def _token_bytes(self, name: str) -> TokenBytes | None:
+        """What stop strings of a base are looked for with; None where it has no tokenizer."""
+        load = self._texts[name]
+        return None if load is None else lambda token: load().bytes_of(token)
 
     @abstractmethod
     def certificate_sha256(self, name: str) -> str | None:
@@ -188,35 +219,16 @@ class Bases(ABC):
         return self._opened[name]
 
 
-def _tokenizer_of(base: OpenedBase) -> Callable[[], PreTrainedTokenizerBase] | None:
-    """The base's tokenizer, loaded when first called; None where it has none."""
-    folder, name = base.folder, base.identity.name
+def _text_loader(base: OpenedBase) -> Callable[[], ModelText] | None:
+    """The base's text, loaded when first called; None where it has no tokenizer."""
+    folder, name, config = base.folder, base.identity.name, base.config
     if folder is not None and not has_tokenizer(folder):
         return None
 
     @cache
-    def tokenizer() -> PreTrainedTokenizerBase:
-        if folder is not None:
-            return load_tokenizer(folder)
-        return preset_tokenizer(name.removeprefix(PREFIX))
+    def load() -> ModelText:
+        preset = name.removeprefix(PREFIX)
+        tokenizer = preset_tokenizer(preset) if folder is None else load_tokenizer(folder)
+        return ModelText(tokenizer, num_rows=config.vocab_size, end_tokens=config.end_tokens)
 
-    return tokenizer
-
-
-def grammars_of(base: OpenedBase) -> Grammars | None:
-    """What compiles grammars for the base; None where it has no tokenizer."""
-    tokenizer = _tokenizer_of(base)
-    return None if tokenizer is None else Grammars(base.config, tokenizer)
-
-
-def text_of(base: OpenedBase) -> DecodeText | None:
-    """The base's tokenizer as a function, loaded when first called; None where it has none."""
-    tokenizer = _tokenizer_of(base)
-    if tokenizer is None:
-        return None
-
-    def text(ids: Sequence[int]) -> str:
-        decoded = tokenizer().decode(list(ids), skip_special_tokens=False, clean_up_tokenization_spaces=False)
-        return str(decoded)
-
-    return text
+    return load

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from tinsmith.engine.bases import Bases, ServesRequests, grammars_of, text_of
+from tinsmith.engine.bases import Bases, ServesRequests
 from tinsmith.engine.checks.certificate import Certificate, certify
 from tinsmith.engine.checks.deviations import parts_of
 from tinsmith.engine.checks.kept_certificates import KeptCertificates, circumstances
@@ -91,7 +91,6 @@ class Engine(Bases):
             self._opened[name] = open_base(source, seed=seed)
         self._decoders: dict[tuple[str, bool], Decoder] = {}
         self._samplers: dict[str, Sampler] = {}
-        self._grammars = {name: grammars_of(base) for name, base in self._opened.items()}
         self.certificates: dict[str, Certificate] = {}
         if arithmetic is not Arithmetic.FAST:
             for name in self._opened:
@@ -149,7 +148,7 @@ class Engine(Bases):
                 base.config,
                 self.parts.sampling(self.kernels),
                 limits=self._limits,
-                text=text_of(base),
+                text=self._token_bytes(name),
                 grammars=self._grammars[name],
             )
         return self._samplers[name]

@@ -18,12 +18,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tinsmith.models.config import DecoderConfig
+from tinsmith.renderers.model_text import ModelText
+from tinsmith.renderers.vocabulary import within_rows
 from tinsmith.types.errors import BackendError, InputError
 from tinsmith.types.sampling import Grammar, GrammarKind, SampleRequest
 
 if TYPE_CHECKING:
     from llguidance import LLMatcher, LLTokenizer
-    from transformers import PreTrainedTokenizerBase
 
 MAX_GRAMMAR_CHARS = 1 << 15
 """Longest schema, pattern or grammar."""
@@ -56,6 +57,12 @@ class Matcher:
         allowed = np.zeros(self.vocab_size, np.bool_)
         allowed[: len(bits)] = bits[: self.vocab_size]
         allowed[self.ends] = self.matcher.is_accepting()
+        if not allowed.any():
+            raise InputError(
+                "a completion cannot follow its grammar any further: no token of this model can come next",
+                field="grammar",
+                allowed="what the model's tokens can spell",
+            )
         return allowed
 
     def take(self, token: int) -> bool:
@@ -100,7 +107,7 @@ class Grammars:
     """Compiles the grammars of one base model. Any thread may call it."""
 
     config: DecoderConfig
-    load: Callable[[], PreTrainedTokenizerBase]
+    load: Callable[[], ModelText]
     _kept: OrderedDict[Grammar, CompiledGrammar | InputError] = field(
         default_factory=OrderedDict[Grammar, "CompiledGrammar | InputError"]
     )
@@ -137,8 +144,9 @@ class Grammars:
         """
         with self._lock:
             tokenizer = self._tokenizer()
-        vocab = self.load().get_vocab()
-        return frozenset(each for each in spellings if each in vocab and tokenizer.is_special_token(vocab[each]))
+        vocab = self.load().tokenizer.get_vocab()
+        known = (each for each in spellings if vocab.get(each, self.config.vocab_size) < self.config.vocab_size)
+        return frozenset(each for each in known if tokenizer.is_special_token(vocab[each]))
 
     def _compile(self, grammar: Grammar) -> CompiledGrammar:
         from llguidance import LLMatcher, LLParserLimits
@@ -162,7 +170,11 @@ class Grammars:
             from llguidance.hf import from_tokenizer
             from transformers import PreTrainedTokenizerFast
 
-            loaded = self.load()
+            text = self.load()
+            loaded = text.tokenizer
+            if isinstance(loaded, PreTrainedTokenizerFast) and text.vocabulary.num_tokens > text.vocabulary.num_rows:
+                narrow = within_rows(loaded.backend_tokenizer, text.vocabulary)
+                loaded = PreTrainedTokenizerFast(tokenizer_object=narrow)
             if not isinstance(loaded, PreTrainedTokenizerFast):
                 raise InputError(
                     "this model's tokenizer cannot follow a grammar",

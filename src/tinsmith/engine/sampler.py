@@ -21,7 +21,7 @@ from tinsmith.engine.choices import Choice, choose
 from tinsmith.engine.grammars import Grammars, compile_grammar
 from tinsmith.engine.prefixes import Prefixes
 from tinsmith.engine.prompt_scores import Read, read_prompts, scores_prompt
-from tinsmith.engine.sequences import DecodeText, Group, Policy, Sample, StopRule
+from tinsmith.engine.sequences import Group, Policy, Sample, StopRule, TokenBytes
 from tinsmith.engine.validation import check_request
 from tinsmith.models.config import DecoderConfig
 from tinsmith.models.decoder import HEAD_PLACE, Decoder
@@ -72,7 +72,7 @@ class Sampler:
         kernels: Kernels,
         *,
         limits: SamplerLimits | None = None,
-        text: DecodeText | None = None,
+        text: TokenBytes | None = None,
         grammars: Grammars | None = None,
         pool: PagePool | None = None,
     ) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -20,8 +20,8 @@ from tinsmith.ops.paging import PAGE
 from tinsmith.types.errors import InputError, TinsmithError
 from tinsmith.types.sampling import SampledSequence, SampleRequest, SampleResult, StopReason, TopLogprobs
 
-DecodeText = Callable[[Sequence[int]], str]
-"""Token ids to text, special tokens kept: what stop strings are looked for in."""
+TokenBytes = Callable[[int], bytes]
+"""What a token adds to the text before it, special tokens spelled: what stop strings are looked for in."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -37,7 +37,7 @@ class Policy:
 class StopRule:
     """When a sequence ends: end tokens, stop tokens, stop strings, or its length."""
 
-    def __init__(self, request: SampleRequest, decoder: Decoder, max_tokens: int, text: DecodeText | None) -> None:
+    def __init__(self, request: SampleRequest, decoder: Decoder, max_tokens: int, text: TokenBytes | None) -> None:
         """Read a request's stop conditions.
 
         Raises:
@@ -54,7 +54,8 @@ class StopRule:
                 allowed="token ids for a model without one",
             )
         self._text = text
-        self._window = max((4 * len(s) + 4 for s in self.strings), default=0)
+        self._strings = tuple(s.encode("utf-8", "surrogatepass") for s in self.strings)
+        self._longest = max((len(s) for s in self._strings), default=0)
         ends = () if stop is not None and len(stop) == 0 else decoder.config.end_tokens
         self.tokens = frozenset((*ends, *(t for t in stop or () if isinstance(t, int))))
 
@@ -62,11 +63,19 @@ class StopRule:
         """Why `tokens`, whose last one is new, end here; None if they go on."""
         if tokens[-1] in self.tokens:
             return StopReason.STOP
-        if self.strings and self._text is not None:
-            tail = self._text(tokens[-self._window :])
-            if any(s in tail for s in self.strings):
-                return StopReason.STOP
+        if self._strings and self._text is not None and self._holds_string(tokens, self._text):
+            return StopReason.STOP
         return StopReason.LENGTH if len(tokens) >= self.max_tokens else None
+
+    def _holds_string(self, tokens: list[int], text: TokenBytes) -> bool:
+        """Whether a stop string ends in the last token, however many tokens without text stand in it."""
+        tail = text(tokens[-1])
+        least = len(tail) + self._longest - 1
+        for token in reversed(tokens[:-1]):
+            if len(tail) >= least:
+                break
+            tail = text(token) + tail
+        return any(s in tail for s in self._strings)
 
 
 @dataclass(slots=True, eq=False)

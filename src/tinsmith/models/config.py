@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from types import MappingProxyType
@@ -11,6 +11,9 @@ from typing import Final
 
 from tinsmith.types.errors import ConfigError
 from tinsmith.types.fingerprints import LATER
+
+_MOST_PARTS = 1 << 17
+"""Most layers, each counted with all its experts: their names are listed before any weight is read."""
 
 
 class Family(StrEnum):
@@ -158,6 +161,13 @@ class DecoderConfig:
                 value=self.max_positions,
                 allowed=f"at most {MOST_ANGLES // self.head_dim} with head_dim = {self.head_dim}",
             )
+        if self.mixture is not None and self.num_layers * self.mixture.num_experts > _MOST_PARTS:
+            raise ConfigError(
+                "this is out of proportion: so many experts in so many layers",
+                field="num_layers",
+                value=self.num_layers,
+                allowed=f"at most {_MOST_PARTS // self.mixture.num_experts} with these experts",
+            )
         if self.num_heads % self.num_kv_heads:
             raise ConfigError(
                 "query heads share key heads in groups of one size",
@@ -224,6 +234,11 @@ def _require_counts(**values: int) -> None:
     for name, value in values.items():
         if value > LARGEST[name]:
             raise ConfigError("this is out of proportion", field=name, value=value, allowed=f"1 to {LARGEST[name]}")
+
+
+def end_tokens_among(tokens: Iterable[int], num_rows: int) -> tuple[int, ...]:
+    """Return the end tokens that a model with this many rows can draw, each once."""
+    return tuple(dict.fromkeys(token for token in tokens if token < num_rows))
 
 
 def _require_positive(**values: float) -> None:

@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Final, TypeVar
 
+import numpy as np
 from torch import Tensor
+
+from tinsmith.types.errors import CheckpointError
 
 _T = TypeVar("_T")
 
@@ -37,14 +40,50 @@ class InTurn(Mapping[str, _T]):
 
 
 class RowsInTurn(InTurn[Tensor]):
-    """Tensors of which some rows can be read by themselves."""
+    """Tensors of which some rows can be read by themselves; NaN and infinity are refused in whatever is read."""
 
     def __init__(
-        self, names: Collection[str], read: Callable[[str], Tensor], read_rows: Callable[[str, int, int], Tensor]
+        self,
+        names: Collection[str],
+        read: Callable[[str], Tensor],
+        read_rows: Callable[[str, int, int], Tensor],
+        *,
+        place_of: Callable[[str], str],
     ) -> None:
-        super().__init__(names, read)
-        self.read_rows = read_rows
-        """Rows begin .. end of a matrix: name, begin, end."""
+        """Read through these functions; `place_of` returns the file of a tensor, for errors."""
+        super().__init__(names, lambda name: require_finite(read(name), name, place_of(name)))
+        self._read_rows = read_rows
+        self._place_of = place_of
+
+    def read_rows(self, name: str, begin: int, end: int) -> Tensor:
+        """Return rows begin .. end of a matrix.
+
+        Raises:
+            CheckpointError: they hold NaN or infinity.
+        """
+        return require_finite(self._read_rows(name, begin, end), name, self._place_of(name))
+
+
+def require_finite(tensor: Tensor, name: str, place: str) -> Tensor:
+    """Return the tensor, which is fp32; one pass over its values, on one thread and without a copy.
+
+    Raises:
+        CheckpointError: it holds NaN or infinity.
+    """
+    values = tensor.numpy()
+    with np.errstate(all="ignore"):
+        total = values.sum()
+    if not np.isfinite(total):  # or the values are large: finite ones may add up to infinity
+        wrong = values[~np.isfinite(values)]
+        if wrong.size:
+            raise CheckpointError(
+                f"{place}: a tensor holds NaN or infinity",
+                field=name,
+                value=float(wrong[0]),
+                allowed="finite values",
+                fix="fetch the file again, or use another version of the model",
+            )
+    return tensor
 
 
 def in_blocks(weights: Mapping[str, Tensor], name: str, shape: tuple[int, int]) -> Iterator[tuple[int, Tensor]]:

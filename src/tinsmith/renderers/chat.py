@@ -7,18 +7,17 @@ rendered once has to stay. Where a template breaks this, an `InputError` says so
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, cast
+from collections.abc import Collection, Sequence
+from typing import TYPE_CHECKING
 
+from tinsmith.renderers.chat_template import ChatTemplate, template_of
 from tinsmith.renderers.codec import Codec
 from tinsmith.renderers.renderer import Message, ParsedResponse, Role, require_prompt, split_supervised
+from tinsmith.renderers.turns import Opening, Tool
 from tinsmith.types.errors import ConfigError, InputError
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
-
-DATE = "26 Jul 2024"
-"""Today, for templates that print it: Llama 3.1's own default. No result depends on the clock."""
 
 _PROBE = Message(role=Role.USER, content="probe")
 _FIX = "use renderer=plain, or a chat_template.jinja that keeps every turn as it was written"
@@ -27,15 +26,33 @@ _FIX = "use renderer=plain, or a chat_template.jinja that keeps every turn as it
 class ChatRenderer:
     """See `Renderer`. `extend` is given no history: it checks every reply as it comes by."""
 
-    def __init__(self, tokenizer: PreTrainedTokenizerBase) -> None:
+    def __init__(
+        self,
+        tokenizer: PreTrainedTokenizerBase,
+        *,
+        template: ChatTemplate | None = None,
+        end_tokens: Collection[int] = (),
+        tools: Sequence[Tool] = (),
+    ) -> None:
+        """Follow `template`, by default the tokenizer's for messages without tools.
+
+        `end_tokens` are the model's own, beside the tokenizer's; `tools` are shown to a template that is for them.
+
+        Raises:
+            ConfigError, InputError: it cannot be followed.
+        """
         self._tokenizer = tokenizer
-        self._codec = Codec(tokenizer)
+        self.codec = Codec(tokenizer)
+        """The tokenizer, with the template's marks as control tokens."""
+        self._template = template_of(tokenizer) if template is None else template
+        self._tools = [tool.shown() for tool in tools]
         self._require_repeatable_template()
-        self._probe_prompt = self._apply((_PROBE,), open_reply=True)
-        self._stop = self._find_stop()
-        self._stop_text = self._codec.decode((self._stop,))
+        self._probe_prompt = self._apply((_PROBE,), Opening.REPLY)
         end = tokenizer.eos_token_id
-        self._ends = (self._stop, end) if isinstance(end, int) else (self._stop,)
+        own = (end,) if isinstance(end, int) else ()
+        self._stop = self._find_stop({*own, *end_tokens})
+        self._stop_text = self.codec.decode((self._stop,))
+        self._ends = (self._stop, *own)
 
     def build_generation_prompt(self, messages: Sequence[Message]) -> tuple[int, ...]:
         """Return the template's tokens, up to where the reply begins.
@@ -45,7 +62,7 @@ class ChatRenderer:
                 template refuses or rewrites the messages.
         """
         require_prompt(messages)
-        return self._codec.encode(self._render(messages, open_reply=True))
+        return self.codec.encode(self._render(messages, Opening.REPLY))
 
     def build_supervised_example(self, messages: Sequence[Message]) -> tuple[tuple[int, ...], tuple[float, ...]]:
         """Return prompt, reply and its stop token; the weight is 1.0 on the last two.
@@ -59,15 +76,15 @@ class ChatRenderer:
                 if the template changes the prompt once the reply stands after it.
         """
         before, reply = split_supervised(messages)
-        prompt_text = self._render(before, open_reply=True)
-        text = self._render(messages, open_reply=False)
+        prompt_text = self._render(before, Opening.REPLY)
+        text = self._render(messages, Opening.NOTHING)
         if not text.startswith(prompt_text):
             raise _rewritten("the text before a reply once the reply is there", prompt_text)
         _require_verbatim((reply,), text[len(prompt_text) :])
-        prompt, whole = self._codec.encode(prompt_text), self._codec.encode(text)
+        prompt, whole = self.codec.encode(prompt_text), self.codec.encode(text)
         if whole[: len(prompt)] != prompt:
-            border = prompt + self._codec.encode(text[len(prompt_text) :])
-            if self._codec.decode(border) != self._codec.decode(whole):
+            border = prompt + self.codec.encode(text[len(prompt_text) :])
+            if self.codec.decode(border) != self.codec.decode(whole):
                 raise _rewritten("the reply when it is tokenised after its prompt", prompt_text)
             whole = border
         end = whole.index(self._stop, len(prompt)) + 1
@@ -79,7 +96,7 @@ class ChatRenderer:
 
     def parse_response(self, tokens: Sequence[int]) -> ParsedResponse:
         """Return everything before the stop token, or the tokenizer's end token, as the reply."""
-        return self._codec.parse(tokens, stops=self._ends)
+        return self.codec.parse(tokens, stops=self._ends)
 
     def extend(
         self, prompt_tokens: Sequence[int], response_tokens: Sequence[int], next_messages: Sequence[Message]
@@ -91,11 +108,11 @@ class ChatRenderer:
                 another form now that turns follow it, as those do that drop earlier reasoning.
         """
         require_prompt(next_messages)
-        self._codec.refuse_control_tokens(next_messages)
+        self.codec.refuse_control_tokens(next_messages)
         stopped = bool(response_tokens) and response_tokens[-1] == self._stop
-        reply = self._codec.decode(response_tokens[:-1] if stopped else response_tokens)
+        reply = self.codec.decode(response_tokens[:-1] if stopped else response_tokens)
         history = (_PROBE, Message(role=Role.ASSISTANT, content=reply), *next_messages)
-        text = self._apply(history, open_reply=True)
+        text = self._apply(history, Opening.REPLY)
         for part in (self._probe_prompt.lstrip(), reply.strip(), self._stop_text):
             text = text.lstrip()
             if not text.startswith(part):
@@ -103,29 +120,20 @@ class ChatRenderer:
             text = text[len(part) :]
         _require_verbatim(next_messages, text)
         closing = () if stopped else (self._stop,)
-        return (*prompt_tokens, *response_tokens, *closing, *self._codec.encode(text))
+        return (*prompt_tokens, *response_tokens, *closing, *self.codec.encode(text))
 
-    def _render(self, messages: Sequence[Message], *, open_reply: bool) -> str:
-        self._codec.refuse_control_tokens(messages)
-        text = self._apply(messages, open_reply=open_reply)
+    def _render(self, messages: Sequence[Message], opening: Opening) -> str:
+        self.codec.refuse_control_tokens(messages)
+        text = self._apply(messages, opening)
         _require_verbatim(messages, text)
         return text
 
-    def _apply(self, messages: Sequence[Message], *, open_reply: bool) -> str:
+    def _apply(self, messages: Sequence[Message], opening: Opening) -> str:
         shown = [{"role": message.role.value, "content": message.content} for message in messages]
-        return apply_template(self._tokenizer, shown, add_generation_prompt=open_reply)
+        return self._template.apply(shown, tools=self._tools, opening=opening)
 
     def _require_repeatable_template(self) -> None:
-        try:
-            template = self._tokenizer.get_chat_template()
-        except ValueError:
-            raise ConfigError(
-                "this tokenizer has no chat template",
-                field="renderer",
-                value="chat",
-                fix="use renderer=plain, or put a chat_template.jinja into the model folder",
-            ) from None
-        if "strftime_now" in template and "date_string" not in template:
+        if self._template.mentions("strftime_now") and not self._template.mentions("date_string"):
             raise ConfigError(
                 "this chat template prints today's date, so no run would repeat",
                 field="chat_template",
@@ -133,43 +141,27 @@ class ChatRenderer:
                 fix="write a fixed date into the model folder's chat_template.jinja",
             )
 
-    def _find_stop(self) -> int:
+    def _find_stop(self, ends: Collection[int]) -> int:
+        """The token with which the template ends a reply; an ordinary one if the model ends replies with it.
+
+        The marks of such a template are ordinary tokens too: from now on they are control tokens.
+        """
         reply = Message(role=Role.ASSISTANT, content="reply")
-        text = self._apply((_PROBE, reply), open_reply=False)
-        tail = self._codec.encode(text.rpartition(reply.content)[2])
-        stop = next((token for token in tail if token in self._codec.control), None)
+        text = self._apply((_PROBE, reply), Opening.NOTHING)
+        tail = self.codec.encode(text.rpartition(reply.content)[2])
+        stop = next((token for token in tail if token in self.codec.control or token in ends), None)
         if stop is None:
             raise ConfigError(
-                "this chat template ends a reply without a control token",
-                field="renderer",
-                value="chat",
-                fix="use renderer=plain, or a chat template that ends a turn with one",
+                "this chat template ends a reply with no token that ends a text",
+                field="chat_template",
+                value=text[-40:],
+                allowed="a special token, or one of the config's eos_token_id",
+                fix="name it in eos_token_id of generation_config.json, or use renderer=plain",
             )
+        if stop not in self.codec.control:
+            printed = self.codec.encode(self._probe_prompt + text)
+            self.codec = Codec(self._tokenizer, marks={token for token in printed if token in self.codec.added})
         return stop
-
-
-def apply_template(
-    tokenizer: PreTrainedTokenizerBase, messages: Sequence[Mapping[str, object]], **options: object
-) -> str:
-    """Return what the tokenizer's chat template makes of `messages`; the date is fixed unless `options` hold one.
-
-    Raises:
-        InputError: with the template's own words, where it refuses them.
-    """
-    from jinja2 import TemplateError
-
-    apply = cast("Callable[..., object]", tokenizer.apply_chat_template)
-    try:
-        text = apply([dict(message) for message in messages], tokenize=False, **{"date_string": DATE, **options})
-    except TemplateError as error:
-        raise InputError(
-            f"the chat template refuses these messages: {error}",
-            field="messages",
-            value=[message["role"] for message in messages],
-            fix="give the roles in the order it wants, or use renderer=plain",
-        ) from error
-    assert isinstance(text, str)
-    return text
 
 
 def _require_verbatim(messages: Sequence[Message], text: str) -> None:

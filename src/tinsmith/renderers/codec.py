@@ -1,9 +1,13 @@
-"""Text to tokens and back, through any tokenizer, with control tokens kept out of the text."""
+"""Text to tokens and back, through any tokenizer, with control tokens kept out of the text.
+
+A token is the bytes that it adds to a text, and a text is its tokens' bytes one after the other. Everything that turns
+tokens into text (replies, streams, echoes, stops, log-probabilities, offsets) does it here, so that all of them agree.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from tinsmith.renderers.renderer import Message, ParsedResponse, ResponseOutcome, Role
@@ -13,30 +17,96 @@ if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
 _NEVER = "(?!)"
+_BYTE = re.compile(r"<0x([0-9A-Fa-f]{2})>")
+
+
+def _byte_letters() -> dict[str, int]:
+    """The letters that byte-level vocabularies write bytes with (GPT-2's table)."""
+    shown = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
+    hidden = [byte for byte in range(256) if byte not in shown]
+    return {chr(b): b for b in shown} | {chr(256 + i): b for i, b in enumerate(hidden)}
+
+
+_LETTERS = _byte_letters()
 
 
 class Codec:
     """One tokenizer's text <-> tokens, without special tokens added and without clean-up."""
 
-    def __init__(self, tokenizer: PreTrainedTokenizerBase) -> None:
+    def __init__(self, tokenizer: PreTrainedTokenizerBase, *, marks: Collection[int] = ()) -> None:
+        """Read a tokenizer; `marks` are control tokens though it does not call them special."""
         added = tokenizer.added_tokens_decoder
         self._tokenizer = tokenizer
         self._size = len(tokenizer)
-        self.control = frozenset(token for token, text in added.items() if text.special)
-        """Ids of the special tokens: marks of roles and turns, ends, padding."""
-        marks = sorted((added[token].content for token in self.control), key=len, reverse=True)
-        self.mark = re.compile("|".join(re.escape(mark) for mark in marks if mark) or _NEVER)
+        self.added = {token: text.content for token, text in added.items()}
+        """Added tokens by id: each is a text that is one token wherever it stands."""
+        self.control = frozenset(marks).union(token for token, text in added.items() if text.special)
+        """Ids of the control tokens: marks of roles and turns, ends, padding."""
+        self.mark = any_of(self.added[token] for token in self.control)
         """Finds the spellings of control tokens."""
+        self._byte_level = _is_byte_level(tokenizer)
+        self._anchor = self.encode("a")[-1:]
+        self._anchored = self._decoded(self._anchor)
+        self._bytes: dict[int, bytes] = {}
+        self._first_bytes: dict[int, bytes] = {}
 
     def encode(self, text: str) -> tuple[int, ...]:
         """Return the tokens of `text`, in which a control token's spelling becomes that token."""
-        return tuple(self._tokenizer.encode(text, add_special_tokens=False))
+        try:
+            return tuple(self._tokenizer.encode(text, add_special_tokens=False))
+        except BaseException as error:
+            if not is_failure(error):
+                raise
+            raise InputError(
+                f"this model's tokenizer cannot read a text: {' '.join(str(error).split())[:200]}",
+                field="prompt",
+                value=text,
+                fix="leave out what it has no tokens for",
+            ) from error
 
-    def decode(self, tokens: Sequence[int]) -> str:
-        """Return the text of `tokens`, control tokens spelled out."""
-        text = self._tokenizer.decode(list(tokens), skip_special_tokens=False, clean_up_tokenization_spaces=False)
-        assert isinstance(text, str)
-        return text
+    def opening(self) -> tuple[int, ...]:
+        """Return the tokens that the tokenizer puts before a text of its own accord, named or not."""
+        plain = self.encode("a")
+        whole = tuple(self._tokenizer.encode("a", add_special_tokens=True))
+        starts = range(len(whole) - len(plain) + 1)
+        at = next((i for i in starts if whole[i : i + len(plain)] == plain), 0)
+        return whole[:at]
+
+    def piece(self, token: int) -> str:
+        """A token as the vocabulary writes it; empty for an id that it does not have."""
+        piece = self._tokenizer.convert_ids_to_tokens(token) if token >= 0 else None
+        return piece if isinstance(piece, str) else ""
+
+    def bytes_of(self, token: int) -> bytes:
+        """Return what a token adds to the text before it; nothing for an id that is no token."""
+        if token not in self._bytes:
+            self._bytes[token] = self._read(token, self._anchor)
+        return self._bytes[token]
+
+    def first_bytes(self, token: int) -> bytes:
+        """Return what a token is at a text's very beginning, where some tokenizers leave out a space."""
+        if token not in self._first_bytes:
+            self._first_bytes[token] = self._read(token, ())
+        return self._first_bytes[token]
+
+    def decode(self, tokens: Sequence[int], *, follows: bool = False) -> str:
+        """Return the text of `tokens`, control tokens spelled out; with `follows`, as it stands after other text."""
+        parts = [self.bytes_of(token) for token in tokens]
+        if parts and not follows:
+            parts[0] = self.first_bytes(tokens[0])
+        return b"".join(parts).decode("utf-8", "replace")
+
+    def offsets(self, text: str, tokens: Sequence[int]) -> list[int] | None:
+        """Return where in `text` each of its tokens begins, for tokenizers that change texts; None if not known."""
+        if not self._tokenizer.is_fast:
+            return None
+        read = self._tokenizer(text, add_special_tokens=False, return_offsets_mapping=True)
+        if list(read["input_ids"]) != list(tokens):
+            return None
+        begins: list[int] = []
+        for begin, _ in read["offset_mapping"]:
+            begins.append(max(begin, begins[-1] if begins else 0))
+        return begins
 
     def refuse_control_tokens(self, messages: Sequence[Message]) -> None:
         """Check that no content spells a control token, which would open or end a turn of its own.
@@ -71,3 +141,48 @@ class Codec:
 
     def _not_text(self, token: int) -> bool:
         return token in self.control or not 0 <= token < self._size
+
+    def _read(self, token: int, before: tuple[int, ...]) -> bytes:
+        """What `token` adds after `before`, which is the anchor or nothing."""
+        if token in self.added:
+            return self.added[token].encode()
+        piece = self.piece(token)
+        if not piece:
+            return b""
+        if self._byte_level:
+            known = all(letter in _LETTERS for letter in piece)
+            return bytes(_LETTERS[letter] for letter in piece) if known else piece.encode()
+        byte = _BYTE.fullmatch(piece)
+        if byte:
+            return bytes.fromhex(byte[1])
+        both = self._decoded((*before, token))
+        if before and both.startswith(self._anchored):
+            return both[len(self._anchored) :].encode()
+        return (self._decoded((token,)) if before else both).encode()
+
+    def _decoded(self, tokens: Sequence[int]) -> str:
+        """The tokenizer's own reading, which is asked about single tokens only: it spells added tokens wrongly."""
+        text = self._tokenizer.decode(list(tokens), skip_special_tokens=False, clean_up_tokenization_spaces=False)
+        assert isinstance(text, str)
+        return text
+
+
+def is_failure(error: BaseException) -> bool:
+    """Return True if the tokenizers library failed: it raises Exception itself, or panics, which is no Exception."""
+    return isinstance(error, Exception) or type(error).__name__ == "PanicException"
+
+
+def any_of(texts: Iterable[str]) -> re.Pattern[str]:
+    """Return a pattern that finds any of these texts, a longer one before those that it contains."""
+    longest_first = sorted((text for text in texts if text), key=lambda text: (-len(text), text))
+    return re.compile("|".join(re.escape(text) for text in longest_first) or _NEVER)
+
+
+def _is_byte_level(tokenizer: PreTrainedTokenizerBase) -> bool:
+    """Whether the letters of the vocabulary stand for bytes."""
+    from transformers import PreTrainedTokenizerFast
+
+    if isinstance(tokenizer, PreTrainedTokenizerFast) and tokenizer.backend_tokenizer.decoder is not None:
+        return "ByteLevel" in repr(tokenizer.backend_tokenizer.decoder)
+    vocab = tokenizer.get_vocab()
+    return "\u0120" in vocab and "<0x00>" not in vocab

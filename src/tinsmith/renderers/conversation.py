@@ -7,15 +7,14 @@ and move. The words of all others must be there. What it has no place for, a tur
 
 from __future__ import annotations
 
-import inspect
 import json
-import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Final, cast
 
-from tinsmith.renderers.chat import ChatRenderer, apply_template
-from tinsmith.renderers.codec import Codec
+from tinsmith.renderers.chat import ChatRenderer
+from tinsmith.renderers.chat_template import ChatTemplate
 from tinsmith.renderers.spellings import Spellings
 from tinsmith.renderers.tool_calls import CallStyle, call_style
 from tinsmith.renderers.turns import Json, Opening, Speaker, Tool, ToolCall, Turn
@@ -25,22 +24,34 @@ if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
 _PROBE: Final = "probe_of_tools"
+_OTHER: Final = Tool(name="another", description="", parameters={"type": "object", "properties": {}})
+_OWN: Final = frozenset({"messages", "tools", "documents", "add_generation_prompt", "continue_final_message"})
+"""Variables that a request has fields of its own for."""
 
 
 class ConversationRenderer:
     """One tokenizer's chat template, with tools where it has them."""
 
-    def __init__(self, tokenizer: PreTrainedTokenizerBase) -> None:
-        """Check that the template can be followed.
+    def __init__(
+        self,
+        tokenizer: PreTrainedTokenizerBase,
+        template: ChatTemplate,
+        *,
+        end_tokens: Collection[int] = (),
+        tools: bool = False,
+    ) -> None:
+        """Check that the template can be followed as it will be used, with `tools` or without.
+
+        `end_tokens` are those that the model's config names.
 
         Raises:
-            ConfigError: there is none, or one that cannot.
+            ConfigError, InputError: it cannot.
         """
-        self.stop_tokens = ChatRenderer(tokenizer).stop_sequences()
+        chat = ChatRenderer(tokenizer, template=template, end_tokens=end_tokens, tools=(_OTHER,) if tools else ())
+        self.stop_tokens = chat.stop_sequences()
         """What ends a reply."""
-        self._tokenizer = tokenizer
-        codec = Codec(tokenizer)
-        self._spellings = Spellings(tokenizer, codec)
+        self.template = template
+        self._spellings = Spellings(tokenizer, chat.codec)
 
     def prompt(
         self,
@@ -62,30 +73,9 @@ class ConversationRenderer:
         shown = [turn.shown() for turn in turns], [tool.shown() for tool in tools], options or {}
         hidden = self._spellings.hide(shown)
         told, known, chosen = cast("tuple[list[Json], list[Json], dict[str, object]]", hidden.words)
-        try:
-            text = apply_template(
-                self._tokenizer,
-                told,
-                tools=known or None,
-                add_generation_prompt=opening is Opening.REPLY,
-                continue_final_message=opening is Opening.CONTINUED,
-                **chosen,
-            )
-        except InputError:
-            raise
-        except (TypeError, ValueError) as error:
-            raise InputError(
-                f"the chat template cannot be applied to these messages: {error}",
-                field="messages",
-                value="given",
-                fix="give only what the model's template knows",
-            ) from error
+        text = self.template.apply(told, tools=known, opening=opening, options=chosen)
         _require_words(turns, hidden.restore(text))
         return self._spellings.encode(text, hidden)
-
-    def mentions(self, option: str) -> bool:
-        """Whether the template reads a variable of this name."""
-        return re.search(rf"\b{re.escape(option)}\b", self._tokenizer.get_chat_template()) is not None
 
     def require_tools(self) -> CallStyle:
         """Return how the template writes calls.
@@ -111,7 +101,7 @@ class ConversationRenderer:
 
     @cached_property
     def _prints_tools(self) -> bool:
-        tool = Tool(name=_PROBE, description="", parameters={"type": "object", "properties": {}})
+        tool = replace(_OTHER, name=_PROBE)
         return _PROBE in self._probed((Turn(speaker=Speaker.USER, content="probe"),), (tool,))
 
     @cached_property
@@ -119,20 +109,19 @@ class ConversationRenderer:
         call = ToolCall(id="call00000", name=_PROBE, arguments={"a": 1})
         user = Turn(speaker=Speaker.USER, content="probe")
         reply = Turn(speaker=Speaker.ASSISTANT, calls=(call,))
-        return call_style(self._probed((user, reply), ()), _PROBE)
+        return call_style(self._probed((user, reply), (_OTHER,)), _PROBE)
 
     def _probed(self, turns: Sequence[Turn], tools: Sequence[Tool]) -> str:
         """What the template makes of these; nothing if it refuses them."""
         shown = [turn.shown() for turn in turns]
         try:
-            return apply_template(self._tokenizer, shown, tools=[tool.shown() for tool in tools] or None)
-        except (InputError, TypeError, ValueError):
+            return self.template.apply(shown, tools=[tool.shown() for tool in tools])
+        except InputError:
             return ""
 
     def _require_options(self, options: Mapping[str, object]) -> None:
-        own = {"messages", *inspect.signature(self._tokenizer.apply_chat_template).parameters}
         for option in options:
-            if option in own or not self.mentions(option):
+            if option in _OWN or not self.template.mentions(option):
                 raise InputError(
                     "the chat template of this model has no such variable",
                     field=f"chat_template_kwargs.{option}",

@@ -34,11 +34,10 @@ class PlainRenderer:
             )
         self._codec = Codec(tokenizer)
         self._end = end
-        opening = tokenizer.encode("", add_special_tokens=True)
-        self._opening = (opening[0],) if opening and opening[0] == tokenizer.bos_token_id else ()
+        self._opening = self._codec.opening()
 
     def build_generation_prompt(self, messages: Sequence[Message]) -> tuple[int, ...]:
-        """Return the contents' tokens, after the begin token where the tokenizer puts one.
+        """Return the contents' tokens, after what the tokenizer puts before a text.
 
         Raises:
             InputError: if there is no text, nothing to reply to, or a control token in a content.

@@ -8,6 +8,7 @@ that other threads are using.)
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -107,7 +108,10 @@ class Spellings:
 
         if not isinstance(self._tokenizer, PreTrainedTokenizerFast):
             return None
-        copy = Tokenizer.from_str(self._tokenizer.backend_tokenizer.to_str())
+        values = json.loads(self._tokenizer.backend_tokenizer.to_str())
+        for added in values["added_tokens"]:
+            added["special"] = added["special"] or added["id"] in self._codec.control
+        copy = Tokenizer.from_str(json.dumps(values))
         copy.encode_special_tokens = True
         return copy
 

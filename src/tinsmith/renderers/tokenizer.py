@@ -14,6 +14,7 @@ from threading import Lock
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
+from tinsmith.renderers.codec import is_failure
 from tinsmith.renderers.corpus import builtin_corpus
 from tinsmith.types.errors import ConfigError
 from tinsmith.types.json_text import read_json
@@ -125,7 +126,7 @@ def load_tokenizer(folder: Path) -> PreTrainedTokenizerBase:
     """Load the tokenizer of a model's folder; no hub is asked.
 
     Raises:
-        ConfigError: the folder has none.
+        ConfigError: the folder has none, or one that cannot be used.
     """
     if not has_tokenizer(folder):
         raise ConfigError(
@@ -138,7 +139,20 @@ def load_tokenizer(folder: Path) -> PreTrainedTokenizerBase:
     with _LOADING:
         from transformers import AutoTokenizer
 
-        return AutoTokenizer.from_pretrained(folder, local_files_only=True)
+        try:
+            tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
+            tokenizer.decode(tokenizer.encode("a"))
+        except BaseException as error:
+            if not is_failure(error):
+                raise
+            raise ConfigError(
+                f"{folder}: this model's tokenizer cannot be read",
+                field="tokenizer",
+                value=f"{type(error).__name__}: {' '.join(str(error).split())[:200]}",
+                allowed="files that transformers reads without code of the model's own",
+                fix="fetch the tokenizer's files again",
+            ) from error
+        return tokenizer
 
 
 def _require_readable(folder: Path) -> None:

@@ -54,10 +54,10 @@ Piece = str | ReadCall
 
 def call_style(printed: str, name: str) -> CallStyle | None:
     """Return how a template that `printed` a call of `name` writes calls; None: in a way that is not known here."""
-    tagged = re.search(f"{OPENED}(.*?){CLOSED}", printed, re.DOTALL)
-    if tagged is not None:
-        call = read_call(tagged[1], CallStyle.TAGGED)
-        return CallStyle.TAGGED if call is not None and call.name == name else None
+    tagged = re.findall(f"{OPENED}(.*?){CLOSED}", printed, re.DOTALL)
+    if tagged:  # the template may say how to call before there is a call
+        calls = [read_call(text, CallStyle.TAGGED) for text in tagged]
+        return CallStyle.TAGGED if any(call is not None and call.name == name for call in calls) else None
     for found in re.finditer(r"\{", printed):
         calls = _bare_calls(printed[found.start() :], whole=False)
         if calls and calls[0].name == name:

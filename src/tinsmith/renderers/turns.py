@@ -9,6 +9,9 @@ from enum import StrEnum, auto
 Json = Mapping[str, object]
 """An object as JSON holds it."""
 
+REASONING_NAMES = ("reasoning_content", "reasoning", "thinking")
+"""By which templates know a reply's reasoning."""
+
 
 class Speaker(StrEnum):
     """Who speaks in a conversation with tools; `Role` has those of one without."""
@@ -71,6 +74,8 @@ class Turn:
 
     speaker: Speaker
     content: str = ""
+    reasoning: str | None = None
+    """What a reply was reasoned out with, for templates that show it again; others leave it out."""
     name: str | None = None
     """Who of several speaks, or which tool; a template that does not print it ignores it."""
     calls: tuple[ToolCall, ...] = ()
@@ -81,6 +86,8 @@ class Turn:
     def shown(self) -> Json:
         """The turn, as templates take it: without what it does not have."""
         turn: dict[str, object] = {"role": self.speaker.value, "content": self.content}
+        if self.reasoning is not None:
+            turn |= dict.fromkeys(REASONING_NAMES, self.reasoning)
         if self.name is not None:
             turn["name"] = self.name
         if self.calls:

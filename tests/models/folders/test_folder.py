@@ -9,8 +9,9 @@ from safetensors.torch import load_file, save_file
 from transformers import AutoModelForCausalLM
 
 from tinsmith.models.config import DecoderConfig
-from tinsmith.models.folders.folder import read_weights, weights_fingerprint, write_folder
+from tinsmith.models.folders.folder import read_weights, stored_weights, weights_fingerprint, write_folder
 from tinsmith.models.folders.folder_config import read_config
+from tinsmith.models.in_turn import RowsInTurn
 from tinsmith.models.initial_weights import initial_weights
 from tinsmith.models.names import expected_tensors
 from tinsmith.models.presets import PRESETS
@@ -291,3 +292,47 @@ def test_fingerprint_counts_names_and_bits_only() -> None:
     assert weights_fingerprint({**weights, "b": weights["b"].bfloat16()}) == known
     assert weights_fingerprint({**weights, "b": torch.tensor([2.5])}) != known
     assert weights_fingerprint({"c": weights["a"], "b": weights["b"]}) != known
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), float("-inf")])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("sharded", [False, True])
+def test_a_tensor_that_holds_no_number_is_refused_with_its_file_and_name(
+    copy: Path, value: float, dtype: torch.dtype, sharded: bool
+) -> None:
+    weights = {name: tensor.to(dtype) for name, tensor in load_file(copy / "model.safetensors").items()}
+    name = "model.layers.1.mlp.up_proj.weight"
+    weights[name][3, 5] = value
+    save_file(weights, copy / "model.safetensors")
+    file = copy / "model.safetensors"
+    if sharded:
+        file = copy / _shard(copy)[name]
+    with pytest.raises(CheckpointError, match="NaN or infinity") as caught:
+        read_weights(copy, read_config(copy))
+    assert caught.value.field == name
+    assert str(file) in str(caught.value)
+
+
+def test_rows_that_hold_no_number_are_refused_where_only_they_are_read(copy: Path) -> None:
+    weights = load_file(copy / "model.safetensors")
+    weights["model.embed_tokens.weight"][7, 0] = float("nan")
+    save_file(weights, copy / "model.safetensors")
+    read = stored_weights(copy, read_config(copy))
+    assert isinstance(read, RowsInTurn)
+    assert read.read_rows("model.embed_tokens.weight", 0, 7).isfinite().all()
+    with pytest.raises(CheckpointError, match="embed_tokens"):
+        read.read_rows("model.embed_tokens.weight", 7, 8)
+
+
+def test_finite_values_however_large_are_read(copy: Path) -> None:
+    weights = load_file(copy / "model.safetensors")
+    weights["model.norm.weight"][:2] = torch.tensor([3.4e38, -3.4e38])
+    save_file(weights, copy / "model.safetensors")
+    assert read_weights(copy, read_config(copy))["model.norm.weight"][0] > 3e38
+
+
+def test_end_tokens_beyond_the_rows_are_left_out(copy: Path) -> None:
+    values = json.loads((copy / "config.json").read_text())
+    (copy / "config.json").write_text(json.dumps({**values, "eos_token_id": [2, values["vocab_size"], 10**9]}))
+    (copy / "generation_config.json").write_text(json.dumps({"eos_token_id": [3, values["vocab_size"] + 1]}))
+    assert read_config(copy).end_tokens == (2, 3)

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 
 import torch
 
-from tinsmith.engine.bases import Bases, ServesRequests, grammars_of, text_of
+from tinsmith.engine.bases import Bases, ServesRequests
 from tinsmith.engine.cluster.dispatch import Dispatcher
 from tinsmith.engine.cluster.hollow import HollowDecoder, hollow_decoder
 from tinsmith.engine.cluster.remote_sampler import RemoteSampler
@@ -60,7 +60,6 @@ class ClusterEngine(Bases):
         self.shards = shards
         self._facts = facts
         self._opened = {name: _opened(source, facts, name, seed) for name, source in models.items()}
-        self._grammars = {name: grammars_of(base) for name, base in self._opened.items()}
         self._decoders: dict[tuple[str, bool], HollowDecoder] = {}
         self._samplers: dict[str, RemoteSampler] = {}
         self._numbers: Iterator[int] = itertools.count()
@@ -128,7 +127,11 @@ class ClusterEngine(Bases):
         if name not in self._samplers:
             base = self._base(name)
             self._samplers[name] = RemoteSampler(
-                base.config, self.dispatcher, lambda: self._wake(), text=text_of(base), grammars=self._grammars[name]
+                base.config,
+                self.dispatcher,
+                lambda: self._wake(),
+                text=self._token_bytes(name),
+                grammars=self._grammars[name],
             )
         return self._samplers[name]
 

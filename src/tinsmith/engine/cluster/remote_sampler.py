@@ -11,7 +11,7 @@ from tinsmith.engine.cluster.dispatch import Dispatcher
 from tinsmith.engine.cluster.shipping import RemotePolicy
 from tinsmith.engine.cluster.work import Outcome, Refused, Sampled, SampleWork
 from tinsmith.engine.grammars import Grammars, compile_grammar
-from tinsmith.engine.sequences import DecodeText, Group, Policy, StopRule
+from tinsmith.engine.sequences import Group, Policy, StopRule, TokenBytes
 from tinsmith.engine.validation import check_request
 from tinsmith.models.config import DecoderConfig
 from tinsmith.types.errors import BackendError
@@ -28,7 +28,7 @@ class RemoteSampler:
     dispatcher: Dispatcher
     wake: Callable[[], None]
     """Called, on the dispatcher's thread, when there is something to hand over."""
-    text: DecodeText | None = None
+    text: TokenBytes | None = None
     grammars: Grammars | None = None
     _ids: dict[int, str] = field(default_factory=dict[int, str])
     """Of the works under way, by their groups."""

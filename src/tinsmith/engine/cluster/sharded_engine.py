@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from tinsmith.engine.bases import Bases, ServesRequests, grammars_of, text_of
+from tinsmith.engine.bases import Bases, ServesRequests
 from tinsmith.engine.cache import PagePool
 from tinsmith.engine.cluster.freed_memory import give_back_freed_memory
 from tinsmith.engine.cluster.shard import EarlierShard, Shard, ShardFacts
@@ -95,7 +95,6 @@ class ShardedEngine(Bases):
         for number, other in enumerate(self._facts):
             _require_same(self._facts[-1], other, number)
         self._opened = {name: _opened(shard, name) for name in shard.stored}
-        self._grammars = {name: grammars_of(base) for name, base in self._opened.items()}
         self._decoders: dict[tuple[str, bool], ShardedDecoder] = {}
         self._samplers: dict[str, FormSamplers] = {}
 
@@ -158,7 +157,7 @@ class ShardedEngine(Bases):
                     base.config,
                     self.kernels,
                     limits=self._limits,
-                    text=text_of(base),
+                    text=self._token_bytes(name),
                     grammars=self._grammars[name],
                     pool=ShardedPool(decoder, self._limits),
                 )

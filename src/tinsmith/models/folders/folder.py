@@ -20,7 +20,7 @@ from tinsmith.models.config import DecoderConfig
 from tinsmith.models.folders.folder_config import model_folder
 from tinsmith.models.folders.hf_config import config_values
 from tinsmith.models.folders.stored import WEIGHTS, StoredTensor, check_shapes, opened, stored_tensors
-from tinsmith.models.in_turn import InTurn, RowsInTurn
+from tinsmith.models.in_turn import InTurn, RowsInTurn, require_finite
 from tinsmith.models.mixtures.fused import fused_parts, unfused
 from tinsmith.models.names import EMBEDDING, HEAD, expected_tensors
 from tinsmith.types.disk import writing
@@ -49,7 +49,7 @@ def stored_weights(path: Path, config: DecoderConfig) -> Mapping[str, torch.Tens
     Raises:
         ConfigError: when the folder holds no safetensors, or a tied head is not the embedding.
         CheckpointError: when a file is damaged or a tensor is missing, unexpected, or of the wrong
-            shape or dtype; or later, when a file has gone by the time a tensor is asked for.
+            shape or dtype; or later, when a tensor that is asked for holds NaN or infinity, or its file has gone.
     """
     folder = model_folder(path)
     as_stored = stored_tensors(folder)
@@ -82,7 +82,7 @@ def stored_weights(path: Path, config: DecoderConfig) -> Mapping[str, torch.Tens
             rows = handle.get_slice(name)[begin:end] if part is None else part.rows(handle, begin, end)
             return rows.to(torch.float32, copy=True)
 
-    return RowsInTurn(needed, read, read_rows)
+    return RowsInTurn(needed, read, read_rows, place_of=lambda name: str(stored[name].file))
 
 
 def write_folder(
@@ -146,10 +146,14 @@ def _check_tied_head(stored: Mapping[str, StoredTensor]) -> None:
     file, rows = stored[HEAD].file, stored[HEAD].shape[0]
     with opened(file) as of_head, opened(stored[EMBEDDING].file) as of_embedding:
         head, embedding = of_head.get_slice(HEAD), of_embedding.get_slice(EMBEDDING)
-        same = all(
-            torch.equal(head[begin : begin + _ROWS_AT_ONCE].float(), embedding[begin : begin + _ROWS_AT_ONCE].float())
-            for begin in range(0, rows, _ROWS_AT_ONCE)
-        )
+
+        def equal(begin: int) -> bool:
+            of_both = head[begin : begin + _ROWS_AT_ONCE].float(), embedding[begin : begin + _ROWS_AT_ONCE].float()
+            for name, part in zip((HEAD, EMBEDDING), of_both, strict=True):
+                require_finite(part, name, str(stored[name].file))
+            return torch.equal(*of_both)
+
+        same = all(equal(begin) for begin in range(0, rows, _ROWS_AT_ONCE))
     if not same:
         raise ConfigError(
             f"{file}: the head differs from the embedding that the config ties it to",

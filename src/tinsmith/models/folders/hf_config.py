@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import cast
 
-from tinsmith.models.config import LARGEST, DecoderConfig, Family, LinearScaling, Llama3Scaling
+from tinsmith.models.config import LARGEST, DecoderConfig, Family, LinearScaling, Llama3Scaling, end_tokens_among
 from tinsmith.models.folders.json_keys import Keys
 from tinsmith.models.mixtures.settings import mixture_values, parse_mixture, refuse_shared_experts
 from tinsmith.types.errors import ConfigError
@@ -130,9 +130,10 @@ def _decoder(keys: Keys, generation: Keys) -> DecoderConfig:
     theta, scaling = _rope(keys)
     biased = family in _BIASED and keys.flag("attention_bias")
     num_layers = keys.count("num_hidden_layers", LARGEST["num_layers"])
+    vocab_size = keys.integer("vocab_size")
     return DecoderConfig(
         family=family,
-        vocab_size=keys.integer("vocab_size"),
+        vocab_size=vocab_size,
         hidden_size=keys.integer("hidden_size"),
         intermediate_size=keys.integer("intermediate_size"),
         num_layers=num_layers,
@@ -148,7 +149,7 @@ def _decoder(keys: Keys, generation: Keys) -> DecoderConfig:
         mlp_bias=family is Family.LLAMA and keys.flag("mlp_bias"),
         qk_norm=family in (Family.QWEN3, Family.QWEN3_MOE),
         tied=keys.flag("tie_word_embeddings"),
-        end_tokens=tuple(dict.fromkeys((*_end_tokens(keys), *_end_tokens(generation)))),
+        end_tokens=end_tokens_among((*_end_tokens(keys), *_end_tokens(generation)), vocab_size),
         mixture=parse_mixture(keys, family, num_layers),
         qk_norm_whole=family is Family.OLMOE,
     )
@@ -191,9 +192,10 @@ def _num_kv_heads(keys: Keys, family: Family, num_heads: int) -> int:
 def _head_dim(keys: Keys, family: Family, num_heads: int) -> int:
     if family is Family.QWEN3:
         return keys.integer("head_dim", _DEFAULT_QWEN3_HEAD_DIM)
-    if keys.values.get("head_dim") is None and keys.integer("hidden_size") % num_heads:
+    divisor = max(1, num_heads)  # no heads at all are refused with the other numbers
+    if keys.values.get("head_dim") is None and keys.integer("hidden_size") % divisor:
         raise keys.error("heads do not divide this", "hidden_size", f"a multiple of {num_heads}")
-    return keys.integer("head_dim", keys.integer("hidden_size") // num_heads)
+    return keys.integer("head_dim", keys.integer("hidden_size") // divisor)
 
 
 def _max_positions(keys: Keys, family: Family) -> int:

@@ -44,7 +44,8 @@ def stored_model(file: GgufFile) -> tuple[DecoderConfig, Mapping[str, torch.Tens
 
     Raises:
         ConfigError: the decoder is not supported.
-        CheckpointError: a tensor is missing, unexpected or of the wrong shape; or later, when the file was cut short.
+        CheckpointError: a tensor is missing, unexpected or of the wrong shape; or later, when the file was cut short or
+            a tensor that is asked for holds NaN or infinity.
     """
     config = read_decoder(file)
     places, expected = file_places(config), expected_tensors(config)
@@ -66,7 +67,7 @@ def stored_model(file: GgufFile) -> tuple[DecoderConfig, Mapping[str, torch.Tens
         first = 0 if place.expert is None else place.expert * expected[name][0]
         return torch.from_numpy(rows_of(there, place.name, first + begin, first + end))
 
-    return config, RowsInTurn(expected, read, read_rows)
+    return config, RowsInTurn(expected, read, read_rows, place_of=lambda name: f"{file.path}, {places[name].name}")
 
 
 def _found_shapes(file: GgufFile, places: Mapping[str, FilePlace]) -> dict[str, tuple[int, ...]]:

@@ -65,6 +65,11 @@ def _refusal(path: str, message: str, status: int) -> JSONResponse:
     return JSONResponse(body, status, headers={"x-should-retry": "false"})
 
 
+def _key_name(path: str) -> str:
+    """Where the clients of the protocol that `path` belongs to give their key."""
+    return "api_key" if path.startswith((ANTHROPIC_PATH, *OPENAI_PATHS)) else "TINKER_API_KEY"
+
+
 @dataclass(slots=True)
 class _Sending:
     """Passes an answer on, and keeps what is told of it."""
@@ -140,7 +145,7 @@ class Guard:
     ) -> None:
         path = scope["path"]
         if call is None:
-            message = "the key is missing or wrong: set TINKER_API_KEY to the server's"
+            message = f"the key is missing or wrong: set {_key_name(path)} to the server's"
             await _refusal(path, message, 401)(scope, receive, send)
             return
         most = min(self._max_body, call.limits.max_body or self._max_body)

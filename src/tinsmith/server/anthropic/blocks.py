@@ -8,7 +8,7 @@ from tinsmith.renderers.turns import Speaker, ToolCall, Turn
 from tinsmith.server.wire.body import Request
 from tinsmith.types.errors import InputError
 
-_REMARKS = frozenset({"cache_control", "caller", "citations"})
+_REMARKS = frozenset({"cache_control", "caller", "citations", "signature"})
 """They change no token."""
 
 
@@ -18,6 +18,7 @@ class Block(Request):
     model_config = ConfigDict(frozen=True, strict=True, extra="allow")
     type: str
     text: str | None = None
+    thinking: str | None = None
     id: str | None = None
     name: str | None = None
     input: dict[str, JsonValue] | None = None
@@ -106,11 +107,12 @@ def _of_assistant(content: Content, where: str) -> Turn:
         return Turn(speaker=Speaker.ASSISTANT, content=content)
     calls: list[ToolCall] = []
     for i, block in enumerate(content):
-        block.require_known(f"{where}[{i}]", ("text", "tool_use"))
+        block.require_known(f"{where}[{i}]", ("text", "tool_use", "thinking"))
         if block.type != "tool_use":
             continue
         if block.name is None:
             raise unread(f"{where}[{i}].name", None, "a tool's name")
         calls.append(ToolCall(id=block.id or "", name=block.name, arguments=block.input or {}))
     text = "".join(block.text or "" for block in content if block.type == "text")
-    return Turn(speaker=Speaker.ASSISTANT, content=text, calls=tuple(calls))
+    reasoning = "".join(block.thinking or "" for block in content if block.type == "thinking") or None
+    return Turn(speaker=Speaker.ASSISTANT, content=text, reasoning=reasoning, calls=tuple(calls))

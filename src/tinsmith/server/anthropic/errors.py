@@ -9,6 +9,7 @@ from fastapi.responses import JSONResponse
 
 from tinsmith.server.openai.answers import Json, ModelNotFoundError
 from tinsmith.server.openai.answers import refusal as openai_refusal
+from tinsmith.server.wire.client_names import MESSAGE, as_sent
 from tinsmith.types.errors import TinsmithError
 
 PATH = "/v1/messages"
@@ -31,14 +32,24 @@ _KINDS: Mapping[int, str] = MappingProxyType(
 
 def error_answer(message: str, status: int) -> JSONResponse:
     """Refuse a request; but where it may be asked again, the SDK is told not to."""
-    headers = None if status == 429 else {"x-should-retry": "false"}
-    return JSONResponse(_body(message, status), status, headers=headers)
+    return JSONResponse(_body(message, status), status, headers=_headers(status))
 
 
 def refusal(error: TinsmithError | ModelNotFoundError) -> tuple[Json, int]:
     """What a client is told of an error, and the status: that of OpenAI's routes."""
     status = openai_refusal(error)[1]
-    return _body(str(error), status), status
+    known = as_sent(error, MESSAGE) if isinstance(error, TinsmithError) else error
+    return _body(str(known), status), status
+
+
+def refused(error: TinsmithError | ModelNotFoundError) -> JSONResponse:
+    """Refuse a request; but where it may be asked again, the SDK is told not to."""
+    body, status = refusal(error)
+    return JSONResponse(body, status, headers=_headers(status))
+
+
+def _headers(status: int) -> dict[str, str] | None:
+    return None if status == 429 else {"x-should-retry": "false"}
 
 
 def _body(message: str, status: int) -> Json:

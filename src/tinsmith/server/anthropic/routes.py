@@ -8,7 +8,7 @@ from fastapi import FastAPI, Request, Response
 from fastapi.responses import JSONResponse
 
 from tinsmith.server.anthropic.answers import MessageAnswer
-from tinsmith.server.anthropic.errors import error_answer, refusal
+from tinsmith.server.anthropic.errors import refused
 from tinsmith.server.anthropic.requests import CountRequest, MessageRequest
 from tinsmith.server.chat.prepared import Chats
 from tinsmith.server.openai.answers import ModelNotFoundError
@@ -43,6 +43,6 @@ def _answering(handler: Handler) -> Handler:
         try:
             return await handler(request)
         except (TinsmithError, ModelNotFoundError) as error:
-            return error_answer(str(error), refusal(error)[1])
+            return refused(error)
 
     return answer

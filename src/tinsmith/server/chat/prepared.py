@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from fastapi import Request, Response
 
 from tinsmith.renderers.conversation import ConversationRenderer
+from tinsmith.renderers.model_text import ModelText
 from tinsmith.renderers.tool_calls import CLOSED, OPENED, CallStyle
 from tinsmith.server.chat.ask import Ask
 from tinsmith.server.chat.call_grammar import constrain, is_constrained
@@ -18,7 +19,7 @@ from tinsmith.server.direct import Found
 from tinsmith.server.draws import Drawn
 from tinsmith.server.openai.answers import Progress
 from tinsmith.server.openai.served import Served
-from tinsmith.server.openai.text import Choice, Grown, ModelText
+from tinsmith.server.openai.text import Choice, Grown
 from tinsmith.server.wire.requests import Sample
 from tinsmith.types.fingerprints import sha256_of
 from tinsmith.types.sampling import StopReason
@@ -64,7 +65,7 @@ class Prepared:
         progress = self.choices[index]
         if progress.reason is not StopReason.STOP or progress.drawn[-1] in self.ends:
             return None
-        text = self.text.codec.decode(progress.drawn)
+        text = self.text.codec.decode(progress.drawn, follows=True)
         places = {stop: text.find(stop) for stop in self.ask.stops}
         found = [stop for stop, at in places.items() if at >= 0]
         return min(found, key=places.__getitem__, default=None)
@@ -85,9 +86,7 @@ class Chats:
         """
         found = await self.served.find(ask.model)
         text = await self.served.text(found.name)
-        renderer = await asyncio.to_thread(lambda: text.conversation)
-        style = await asyncio.to_thread(renderer.require_tools) if ask.tools.shown else None
-        prompt = await asyncio.to_thread(prompt_of, ask, renderer)
+        renderer, style, prompt = await self.served.rendered(found.name, lambda: _rendered(ask, text))
         plain = ask.sample(prompt)
         sample = await self._constrained(ask, plain, style, found.name)
         named = ask.format_name if sample is plain else "tools"
@@ -96,7 +95,7 @@ class Chats:
         stop_tokens = self.served.extra_stops(found, (*own, *ask.stop_tokens))
         ends = frozenset((*self.served.service.engine.config(found.name).end_tokens, *stop_tokens))
         mark = sha256_of(list(prompt))
-        choice = Choice(text, stops=ask.stops, ends=ends, shown=ask.shown)
+        choice = Choice(text.codec, stops=ask.stops, ends=ends, shown=ask.shown)
         return Prepared(
             ask=ask,
             found=found,
@@ -130,13 +129,17 @@ class Chats:
         return await tell(request, telling, draws, stream=stream)
 
 
-def prompt_of(ask: Ask, renderer: ConversationRenderer) -> tuple[int, ...]:
-    """Return the tokens that a model with this template reads.
+def _rendered(ask: Ask, text: ModelText) -> tuple[ConversationRenderer, CallStyle | None, tuple[int, ...]]:
+    """Return the renderer of the template that a chat gets, how calls stand in a reply, and the prompt.
 
     Raises:
-        InputError: the template cannot be applied to what is asked.
+        ConfigError, InputError: the template cannot be applied to what is asked.
     """
-    told = ask.thinks is not None and renderer.mentions(THINKING)
-    options: Mapping[str, object] = {**ask.options, **({THINKING: ask.thinks} if told else {})}
     tools = ask.tools.shown
-    return renderer.prompt(ask.turns, tools=tools, opening=ask.opening, options=options)
+    renderer = text.conversation(tools=bool(tools))
+    style = renderer.require_tools() if tools else None
+    told = ask.thinks is not None and renderer.template.mentions(THINKING)
+    options: Mapping[str, object] = {**ask.options, **({THINKING: ask.thinks} if told else {})}
+    prompt = renderer.prompt(ask.turns, tools=tools, opening=ask.opening, options=options)
+    text.require_rows(prompt, field="messages")
+    return renderer, style, prompt

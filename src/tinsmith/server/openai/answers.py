@@ -11,9 +11,11 @@ from fastapi import Request, Response
 from fastapi.responses import JSONResponse
 from numpy.typing import NDArray
 
+from tinsmith.renderers.model_text import ModelText
 from tinsmith.server.access.limits import BusyError
 from tinsmith.server.draws import Drawn, Scored
-from tinsmith.server.openai.text import Choice, Grown, ModelText
+from tinsmith.server.openai.text import Choice, Grown
+from tinsmith.server.wire.client_names import CHAT, Names, as_sent
 from tinsmith.types.errors import BackendError, DiskFullError, TinsmithError, UnavailableError
 from tinsmith.types.sampling import StopReason
 
@@ -26,8 +28,6 @@ IMPOSSIBLE = -9999.0
 OPENAI_PATHS = ("/v1/", "/inference/", "/tokenize", "/detokenize")
 """How the paths begin on which errors have OpenAI's shape."""
 
-_PARAMS = {"num_samples": "n", "topk_logprobs": "top_logprobs", "body": None, "base_model": "model"}
-
 
 class ModelNotFoundError(Exception):
     """The model that was asked for is not here; says why, and what is."""
@@ -38,11 +38,12 @@ def error_body(message: str, *, kind: str, param: str | None, code: str | None) 
     return {"error": {"message": message, "type": kind, "param": param, "code": code}}
 
 
-def refusal(error: TinsmithError | ModelNotFoundError) -> tuple[Json, int]:
-    """What a client is told of an error, and the status."""
+def refusal(error: TinsmithError | ModelNotFoundError, names: Names = CHAT) -> tuple[Json, int]:
+    """Return an error's body and status; its fields have the `names` that clients know."""
     if isinstance(error, ModelNotFoundError):
         kind, code = "invalid_request_error", "model_not_found"
         return error_body(str(error), kind=kind, param="model", code=code), 404
+    error = as_sent(error, names)
     if isinstance(error, BusyError):
         kind, code = "rate_limit_error", "rate_limit_exceeded"
         return error_body(str(error), kind=kind, param=error.field, code=code), 429
@@ -52,18 +53,14 @@ def refusal(error: TinsmithError | ModelNotFoundError) -> tuple[Json, int]:
         return error_body(str(error), kind="server_error", param=None, code=None), 507
     if isinstance(error, BackendError):
         return error_body(str(error), kind="server_error", param=None, code=None), 500
-    param = (error.field or "").removeprefix("sampling_params.") or None
-    return (
-        error_body(
-            str(error), kind="invalid_request_error", param=_PARAMS.get(param, param) if param else None, code=None
-        ),
-        400,
-    )
+    param = (error.field or "").removeprefix("sampling_params.")
+    param = None if param in ("", "body") else param
+    return error_body(str(error), kind="invalid_request_error", param=param, code=None), 400
 
 
-def error_answer(error: TinsmithError | ModelNotFoundError) -> JSONResponse:
+def error_answer(error: TinsmithError | ModelNotFoundError, names: Names = CHAT) -> JSONResponse:
     """Refuse a request; the SDK is told not to try again."""
-    body, status = refusal(error)
+    body, status = refusal(error, names)
     headers = None if status == 429 else {"x-should-retry": "false"}
     return JSONResponse(body, status, headers=headers)
 
@@ -72,14 +69,14 @@ Top = tuple[NDArray[np.int32], NDArray[np.float32]]
 """The most probable tokens at one place, and their log-probabilities, descending."""
 
 
-def answering(handler: Handler) -> Handler:
-    """Refuse in OpenAI's shape."""
+def answering(handler: Handler, names: Names = CHAT) -> Handler:
+    """Refuse in OpenAI's shape, by the `names` that clients of this route know."""
 
     async def answer(request: Request) -> Response:
         try:
             return await handler(request)
         except (TinsmithError, ModelNotFoundError) as error:
-            return error_answer(error)
+            return error_answer(error, names)
 
     return answer
 
@@ -168,7 +165,7 @@ def completion_logprobs(text: ModelText, progress: Progress, tokens: slice, k: i
     """Log-probabilities of these tokens, as a completion tells them; null where a prompt's first token has none."""
     places = range(tokens.start, tokens.stop)
     return {
-        "tokens": [_spelled(text, token, as_ids) for token in progress.tokens[tokens]],
+        "tokens": [_spelled(text, progress.tokens[i], as_ids, begins=i == progress.choice.first) for i in places],
         "token_logprobs": [None if p is None else finite(p) for p in progress.logprobs[tokens]],
         "top_logprobs": [
             None if progress.top[i] is None else _table(text, top_of(progress, i, k), as_ids) for i in places
@@ -259,11 +256,11 @@ def _table(text: ModelText, top: Sequence[tuple[int, float]], as_ids: bool) -> J
     return table
 
 
-def _spelled(text: ModelText, token: int, as_ids: bool) -> str:
+def _spelled(text: ModelText, token: int, as_ids: bool, *, begins: bool = False) -> str:
     """A token's text; OpenAI's spelling for bytes that are not text by themselves, so that no two tokens look alike."""
     if as_ids:
         return as_id(token)
-    raw = text.bytes_of(token)
+    raw = text.codec.first_bytes(token) if begins else text.bytes_of(token)
     try:
         return raw.decode()
     except UnicodeDecodeError:

@@ -17,6 +17,7 @@ from tinsmith.server.openai.answers import Json, Top, as_id, finish_reason, fini
 from tinsmith.server.openai.generation import Count, Sampling, StreamOptions, check_extras, check_stream
 from tinsmith.server.openai.stream import DONE, event
 from tinsmith.server.wire.body import Request, TokenId
+from tinsmith.server.wire.client_names import TOKENS
 from tinsmith.types.errors import InputError, TinsmithError
 from tinsmith.types.sampling import StopReason
 
@@ -145,7 +146,7 @@ class TokensAnswer:
 
     def failed(self, error: TinsmithError) -> bytes:
         """The refusal."""
-        return event(refusal(error)[0])
+        return event(refusal(error, TOKENS)[0])
 
     def _shown(self, index: int, begin: int, reason: StopReason | None) -> Json:
         """A choice's tokens from number `begin` on."""

@@ -49,6 +49,9 @@ class ChatMessage(Request):
     role: str
     content: str | list[Part] | None = None
     name: str | None = None
+    reasoning_content: str | None = None
+    reasoning: str | None = None
+    """The same by the name that vLLM has for it."""
     tool_calls: list[CallMessage] | None = None
     tool_call_id: str | None = None
 
@@ -67,6 +70,11 @@ class ChatMessage(Request):
                 raise unread(f"{where}.{name}", value, "role, name, content and calls of tools")
         if self.tool_calls and speaker is not Speaker.ASSISTANT:
             raise unread(f"{where}.tool_calls", "given", "in an assistant's message")
+        reasoning = self.reasoning_content or self.reasoning
+        if reasoning and speaker is not Speaker.ASSISTANT:
+            raise unread(f"{where}.reasoning_content", "given", "in an assistant's message")
+        if self.reasoning and self.reasoning != reasoning:
+            raise unread(f"{where}.reasoning", self.reasoning, "the same as reasoning_content, or one of the two")
         if self.tool_call_id is not None and speaker is not Speaker.TOOL:
             raise unread(f"{where}.tool_call_id", self.tool_call_id, "in a tool's message")
         if self.content is None and not self.tool_calls:
@@ -74,6 +82,7 @@ class ChatMessage(Request):
         return Turn(
             speaker=speaker,
             content=text_of(self.content or "", f"{where}.content"),
+            reasoning=reasoning,
             name=self.name,
             calls=tuple(_call(call, f"{where}.tool_calls[{i}]") for i, call in enumerate(self.tool_calls or ())),
             call_id=self.tool_call_id,

@@ -24,6 +24,7 @@ from tinsmith.server.openai.tokenize import DetokenizeRequest, TokenizeRequest, 
 from tinsmith.server.responses.routes import add_response_routes
 from tinsmith.server.service import Service
 from tinsmith.server.wire.body import parse_json
+from tinsmith.server.wire.client_names import COMPLETION, TOKENS
 from tinsmith.server.wire.requests import Sample
 from tinsmith.types.errors import InputError
 
@@ -35,12 +36,12 @@ def add_openai_routes(app: FastAPI, service: Service) -> None:
     add_message_routes(app, Chats(served))
     add_response_routes(app, Chats(served))
     app.post("/v1/chat/completions")(answering(routes.chat))
-    app.post("/v1/completions")(answering(routes.complete))
+    app.post("/v1/completions")(answering(routes.complete, COMPLETION))
     app.get("/v1/models")(answering(routes.models))
     app.get("/v1/models/{model:path}")(answering(routes.model))
-    app.post("/inference/v1/generate")(answering(routes.generate))
-    app.post("/tokenize")(answering(routes.tokenize))
-    app.post("/detokenize")(answering(routes.detokenize))
+    app.post("/inference/v1/generate")(answering(routes.generate, TOKENS))
+    app.post("/tokenize")(answering(routes.tokenize, COMPLETION))
+    app.post("/detokenize")(answering(routes.detokenize, COMPLETION))
 
 
 @dataclass(slots=True)
@@ -91,7 +92,7 @@ class _Routes:
         found = await self.served.find(body.model)
         text = await self.served.text(found.name)
         length = self.service.engine.config(found.name).max_positions
-        return JSONResponse(await asyncio.to_thread(tokenized, body, text, length))
+        return JSONResponse(await self.served.rendered(found.name, lambda: tokenized(body, text, length)))
 
     async def detokenize(self, request: Request) -> Response:
         body = parse_json(DetokenizeRequest, await request.body())

@@ -3,20 +3,28 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from typing import TypeVar
 
-from tinsmith.models.published.packaged import PREFIX
-from tinsmith.renderers.tokenizer import PRESET_VOCAB_SIZES, load_tokenizer, preset_tokenizer
+from tinsmith.renderers.model_text import ModelText
+from tinsmith.server.access.caller import DEFAULT, caller
 from tinsmith.server.chat.telling import Draws
 from tinsmith.server.direct import Direct, Found
 from tinsmith.server.openai.answers import Json, ModelNotFoundError, model_entry
-from tinsmith.server.openai.text import ModelText
+from tinsmith.server.openai.grammars import told_as
 from tinsmith.server.service import Service
+from tinsmith.server.wire.client_names import CHAT, as_sent
 from tinsmith.server.wire.requests import Sample
 from tinsmith.types.adapters import AdapterKind
 from tinsmith.types.errors import InputError, TinsmithError
 from tinsmith.types.model_names import ModelName
+
+T = TypeVar("T")
+
+_AT_ONCE = 2
+"""Chats of one key on one model that are rendered at once."""
 
 
 @dataclass(slots=True)
@@ -27,6 +35,10 @@ class Served:
     direct: Direct
     texts: dict[str, ModelText] = field(default_factory=dict[str, ModelText])
     loading: asyncio.Lock = field(default_factory=asyncio.Lock)
+    renderers: dict[str, ThreadPoolExecutor] = field(default_factory=dict[str, ThreadPoolExecutor])
+    """Threads in which a base model's chat template is waited for, and nothing else."""
+    turns: dict[tuple[str, str], asyncio.Semaphore] = field(default_factory=dict[tuple[str, str], asyncio.Semaphore])
+    """How many chats of one key on one base model may be rendered at once, by both names."""
 
     async def find(self, model: str | None) -> Found:
         """Load what `model` names; None means the only base model that is served.
@@ -45,7 +57,7 @@ class Served:
     def unknown(self, error: TinsmithError) -> ModelNotFoundError:
         """The refusal of a model that is not here."""
         served = ", ".join(self.service.engine.names)
-        return ModelNotFoundError(f"{error}\n  served: {served}; and tinker:// paths of its checkpoints")
+        return ModelNotFoundError(f"{as_sent(error, CHAT)}\n  served: {served}; and tinker:// paths of its checkpoints")
 
     def entries(self) -> Mapping[str, Json]:
         """Everything that can be asked for, as it is listed: base models with every suffix, and checkpoints."""
@@ -64,35 +76,24 @@ class Served:
         return entries
 
     async def text(self, name: str) -> ModelText:
-        """Return the tokenizer of base model `name`.
+        """Return the text of base model `name`.
 
         Raises:
-            InputError: it has none.
+            InputError: it has no tokenizer.
         """
         # One after another: two threads that import transformers at once find half of it.
         async with self.loading:
-            return await self._loaded(name)
+            if name not in self.texts:
+                self.texts[name] = await asyncio.to_thread(self.service.engine.text, name)
+            return self.texts[name]
 
-    async def _loaded(self, name: str) -> ModelText:
-        if name not in self.texts:
-            engine = self.service.engine
-            folder, source = engine.folder(name), engine.base(name).name
-
-            def load() -> ModelText:
-                if folder is not None:
-                    return ModelText(load_tokenizer(folder))
-                preset = source.removeprefix(PREFIX)
-                if preset in PRESET_VOCAB_SIZES:
-                    return ModelText(preset_tokenizer(preset))
-                raise InputError(
-                    "this model has no tokenizer, so text cannot be read or written",
-                    field="model",
-                    value=name,
-                    fix="put a tokenizer into the model's folder, or use the Tinker API",
-                )
-
-            self.texts[name] = await asyncio.to_thread(load)
-        return self.texts[name]
+    async def rendered(self, name: str, render: Callable[[], T]) -> T:
+        """Return what base model `name`'s template makes; others, and other keys on this one, do not wait for it."""
+        if name not in self.renderers:
+            self.renderers[name] = ThreadPoolExecutor(2 * _AT_ONCE, f"chats of {name}")
+        turn = self.turns.setdefault((name, caller() or DEFAULT), asyncio.Semaphore(_AT_ONCE))
+        async with turn:
+            return await asyncio.get_running_loop().run_in_executor(self.renderers[name], render)
 
     def extra_stops(self, found: Found, stops: Iterable[int]) -> tuple[int, ...]:
         """Those of `stops` at which the model does not stop anyway."""
@@ -113,7 +114,7 @@ class Served:
             except InputError as error:
                 if named is None:
                     raise
-                raise _told_as(error, named) from error
+                raise told_as(error, named) from error
 
     def draws(self, found: Found, samples: Sequence[Sample], stops: tuple[int, ...], *, watch: bool) -> Draws:
         """Sample, and tell what is drawn: on the way with `watch`, else when it has ended.
@@ -123,10 +124,3 @@ class Served:
         """
         self.service.require_room()
         return self.direct.draw(found, samples, stop_tokens=stops, watch=watch)
-
-
-def _told_as(error: InputError, name: str) -> InputError:
-    """The engine's refusal of a grammar, by the name of the parameter that it came in."""
-    if error.field not in ("grammar", "response_format"):
-        return error
-    return InputError(error.what, field=name, value=error.value, allowed=error.allowed, fix=error.fix)

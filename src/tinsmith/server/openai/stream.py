@@ -8,6 +8,7 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
+from tinsmith.renderers.model_text import ModelText
 from tinsmith.server.direct import Found
 from tinsmith.server.draws import Drawn
 from tinsmith.server.openai.answers import (
@@ -20,7 +21,8 @@ from tinsmith.server.openai.answers import (
     usage,
 )
 from tinsmith.server.openai.requests import CompletionRequest
-from tinsmith.server.openai.text import Choice, Grown, ModelText
+from tinsmith.server.openai.text import Choice, Grown
+from tinsmith.server.wire.client_names import COMPLETION
 from tinsmith.types.errors import TinsmithError
 from tinsmith.types.sampling import StopReason
 
@@ -54,10 +56,13 @@ class Answer:
         """The answer before anything was drawn; a token of `ends` that ends a choice is not part of its text."""
         choices: list[Progress] = []
         echoes = bool(body.echo)
-        for prompt in prompts:
-            choice = Choice(text, stops=body.stops, ends=ends, shown=body.shown)
+        for written, prompt in zip(body.prompts, prompts, strict=True):
+            choice = Choice(text.codec, stops=body.stops, ends=ends, shown=body.shown)
+            silent = _silent(body, text, written)
             if echoes:
-                choice.echo(prompt, silent=_silent(body, text))
+                choice.echo(prompt, silent=silent, written=written if isinstance(written, str) else None)
+            else:
+                choice.follow(prompt, silent=silent)
             choices += [
                 Progress(choice.fork(), prompt, echoes=echoes, drops=body.only_prompt) for _ in range(body.num_drawn)
             ]
@@ -98,7 +103,7 @@ class Answer:
 
     def failed(self, error: TinsmithError) -> bytes:
         """The refusal."""
-        return event(refusal(error)[0])
+        return event(refusal(error, COMPLETION)[0])
 
     def _ended(self, index: int, progress: Progress) -> Json:
         grown = progress.grown or Grown("", slice(0, 0))
@@ -160,11 +165,11 @@ class Answer:
         return usage(num_prompt, sum(progress.num_drawn for progress in self.choices))
 
 
-def _silent(body: CompletionRequest, text: ModelText) -> int:
+def _silent(body: CompletionRequest, text: ModelText, written: str | tuple[int, ...]) -> int:
     """Begin tokens that were put before a prompt: a client that sent a text does not look for them in it."""
     if body.add_special_tokens is False:
         return 0
-    return text.num_opening if isinstance(body.prompts[0], str) else 0
+    return text.num_opening if isinstance(written, str) else 0
 
 
 def _best(drawn: Sequence[Progress], n: int) -> Sequence[Progress]:

@@ -6,11 +6,11 @@ from typing import Annotated, Self
 
 from pydantic import Field, model_validator
 
+from tinsmith.renderers.model_text import ModelText
 from tinsmith.server.openai.answers import Json
 from tinsmith.server.openai.conversed import Conversed, turns_of
 from tinsmith.server.openai.generation import check_extras
 from tinsmith.server.openai.messages import ChatMessage
-from tinsmith.server.openai.text import ModelText
 from tinsmith.server.wire.body import Request, TokenId, check_one_given
 from tinsmith.types.errors import InputError
 
@@ -51,9 +51,12 @@ class TokenizeRequest(Conversed):
             begin = self.add_special_tokens is not False
             return text.prompt(self.prompt or "", begin=begin)
         turns = turns_of(self.messages)
-        return text.conversation.prompt(
-            turns, tools=self.told_tools().shown, opening=self.opening(turns), options=self.chat_template_kwargs
+        tools = self.told_tools().shown
+        tokens = text.conversation(tools=bool(tools)).prompt(
+            turns, tools=tools, opening=self.opening(turns), options=self.chat_template_kwargs
         )
+        text.require_rows(tokens, field="messages")
+        return tokens
 
 
 class DetokenizeRequest(Request):
@@ -80,5 +83,5 @@ class DetokenizeRequest(Request):
 def tokenized(body: TokenizeRequest, text: ModelText, length: int) -> Json:
     """The answer of /tokenize; `length`: the tokens that the model's context holds."""
     tokens = body.tokens(text)
-    strings = [text.piece(token) for token in tokens] if body.return_token_strs else None
+    strings = [text.codec.piece(token) for token in tokens] if body.return_token_strs else None
     return {"count": len(tokens), "max_model_len": length, "tokens": tokens, "token_strs": strings}

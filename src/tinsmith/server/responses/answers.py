@@ -14,6 +14,7 @@ from tinsmith.server.chat.telling import Json
 from tinsmith.server.draws import Drawn
 from tinsmith.server.openai.answers import refusal
 from tinsmith.server.responses.requests import ResponseRequest
+from tinsmith.server.wire.client_names import RESPONSE, as_sent
 from tinsmith.types.errors import TinsmithError
 
 
@@ -63,9 +64,9 @@ class ResponseAnswer:
 
     def failed(self, error: TinsmithError) -> bytes:
         """The response as one that failed."""
-        said, status = refusal(error)
+        said, status = refusal(error, RESPONSE)
         code = "server_error" if status >= 500 else "invalid_prompt"
-        told = {"code": code, "message": str(error), "detail": said["error"]}
+        told = {"code": code, "message": str(as_sent(error, RESPONSE)), "detail": said["error"]}
         return self._event("failed", response={**self._response(self.ended, "failed"), "error": told})
 
     @property

@@ -9,6 +9,7 @@ from tinsmith.server.openai.answers import answering
 from tinsmith.server.responses.answers import ResponseAnswer
 from tinsmith.server.responses.requests import ResponseRequest
 from tinsmith.server.wire.body import parse_json
+from tinsmith.server.wire.client_names import RESPONSE
 
 
 def add_response_routes(app: FastAPI, chats: Chats) -> None:
@@ -20,4 +21,4 @@ def add_response_routes(app: FastAPI, chats: Chats) -> None:
         telling = ResponseAnswer(body, prepared)
         return await chats.answer(request, prepared, telling, stream=bool(body.stream))
 
-    app.post("/v1/responses")(answering(respond))
+    app.post("/v1/responses")(answering(respond, RESPONSE))
