@@ -115,36 +115,47 @@ def trial(part: str) -> bool:
             server = subprocess.Popen(
                 [*command, "--state", f"{scratch}/state"], stdout=out, stderr=out, env=env, start_new_session=True
             )
-        while not (found := re.search(r"tinsmith serve: (http://\S+)", said.read_text())):
-            if server.poll() is not None:
-                raise SystemExit(said.read_text())
-            time.sleep(0.1)
-        load = Load(found[1])
-        load.start()
-        while load.counts["200"] < 2 * CLIENTS:
-            time.sleep(0.05)
-        os.kill(part_of(server.pid, part), signal.SIGKILL)
-        killed, before = time.monotonic(), load.counts.copy()
-        health: Counter[str] = Counter()
-        while time.monotonic() - killed < SECONDS and server.poll() is None:
-            health[ask(found[1] + "/api/v1/healthz")[0]] += 1
-            time.sleep(0.1)
-        took, code = time.monotonic() - killed, server.poll()
-        alive = code is None and health["503"] == 0 and load.counts["200"] > before["200"] + CLIENTS
-        hangs = load.stop()
-        after = {status: count - before[status] for status, count in load.counts.items() if count > before[status]}
-        if server.poll() is None:
-            server.send_signal(signal.SIGTERM)
-            server.wait(2 * SECONDS)
-        right = hangs == 0 and after.get("hang", 0) == 0 and (code == 3 or alive)
-        verdict = "right" if right else "WRONG"
-        end = "goes on" if code is None else f"exit {code} after {took:.1f} s"
-        print(f"{part}: {verdict}; {end}; requests {after}, {hangs} without end; healthz {dict(health)}")
-        for reason in sorted(load.reasons):
-            print(f"  {reason}")
-        if not right:
-            print(said.read_text())
-        return right
+        try:
+            return _killed(part, server, said)
+        finally:
+            if server.poll() is None:
+                server.send_signal(signal.SIGTERM)
+                server.wait(2 * SECONDS)
+
+
+def _killed(part: str, server: subprocess.Popen[bytes], said: Path) -> bool:
+    while not (found := re.search(r"tinsmith serve: (http://\S+)", said.read_text())):
+        if server.poll() is not None:
+            raise SystemExit(said.read_text())
+        time.sleep(0.1)
+    load = Load(found[1])
+    load.start()
+    while load.counts["200"] < 2 * CLIENTS:
+        time.sleep(0.05)
+    os.kill(part_of(server.pid, part), signal.SIGKILL)
+    killed, before = time.monotonic(), load.counts.copy()
+    health: Counter[str] = Counter()
+    while time.monotonic() - killed < SECONDS and server.poll() is None:
+        health[ask(found[1] + "/api/v1/healthz")[0]] += 1
+        time.sleep(0.1)
+    took, code = time.monotonic() - killed, server.poll()
+    alive = code is None and health["503"] == 0 and load.counts["200"] > before["200"] + CLIENTS
+    hangs = load.stop()
+    after = {status: count - before[status] for status, count in load.counts.items() if count > before[status]}
+    right = hangs == 0 and after.get("hang", 0) == 0 and (code == 3 or alive)
+    verdict = "right" if right else "WRONG"
+    end = "goes on" if code is None else f"exit {code} after {took:.1f} s"
+    print(f"{part}: {verdict}; {end}; requests {after}, {hangs} without end; healthz {dict(health)}")
+    for reason in sorted(load.reasons):
+        print(f"  {reason}")
+    if not right:
+        print(said.read_text())
+    return right
+
+
+def _end(number: int, frame: object) -> None:
+    del number, frame
+    raise SystemExit(1)  # through the trial, which ends its server
 
 
 def main(times: int, parts: list[str]) -> int:
@@ -155,6 +166,7 @@ def main(times: int, parts: list[str]) -> int:
 
 
 if __name__ == "__main__":
+    signal.signal(signal.SIGTERM, _end)
     given = sys.argv[1:]
     times = next((int(each) for each in given if each.isdecimal()), 10)
     sys.exit(main(times, [each for each in given if each in PARTS] or list(PARTS)))

@@ -18,6 +18,7 @@ from tinsmith.types.version import VERSION
 
 _SECONDS = 5.0
 _ASKED = 5
+_UNAVAILABLE = 503
 
 
 class _Identity(msgspec.Struct):
@@ -62,7 +63,7 @@ def _asked(client: httpx.Client, base_url: str) -> list[Finding]:
     for _ in range(_ASKED):
         began = time.perf_counter()
         health = answer_of(client, "GET", "/api/v1/healthz", headers={}, seconds=_SECONDS)
-        if health.status == httpx.codes.SERVICE_UNAVAILABLE:
+        if health.status == _UNAVAILABLE:
             return [_unready(base_url, health)]
         if not health.is_success:
             raise DataError(f"status {health.status} of /api/v1/healthz")
