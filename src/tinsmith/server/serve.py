@@ -13,6 +13,7 @@ from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass
 from io import TextIOWrapper
 from pathlib import Path
+from typing import cast
 
 import uvicorn
 import uvloop
@@ -245,7 +246,8 @@ class _Server(uvicorn.Server):
         """Listen, with bounds that uvicorn's own listening does not have."""
         await self.lifespan.startup()
         state = self.server_state, self.lifespan.state
-        self.servers = [Listener(each, self._connections, self.config, *state) for each in sockets or ()]
+        listeners = [Listener(each, self._connections, self.config, *state) for each in sockets or ()]
+        self.servers = cast("list[asyncio.Server]", listeners)  # they are closed and waited for as such
         self.started = True
 
     @contextlib.contextmanager
