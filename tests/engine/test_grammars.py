@@ -5,6 +5,9 @@ from __future__ import annotations
 import copy
 import json
 import re
+import threading
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 import jsonschema
@@ -12,8 +15,9 @@ import numpy as np
 import pytest
 from tokenizers import AddedToken
 
+from running import HANG_S
 from tinsmith.engine.engine import Engine
-from tinsmith.engine.grammars import MAX_GRAMMAR_CHARS, Grammars
+from tinsmith.engine.grammars import KEPT, MAX_GRAMMAR_CHARS, CompiledGrammar, Grammars
 from tinsmith.models.presets import PRESETS
 from tinsmith.renderers.model_text import ModelText
 from tinsmith.renderers.tokenizer import preset_tokenizer
@@ -219,3 +223,37 @@ def test_marks_of_one_token_are_named_whether_they_are_control_tokens_or_not() -
     calls = Grammar(kind=GrammarKind.LARK, text='start: <tool_call> "{}"')
     allowed = grammars.compile(calls).matcher(()).allowed()
     assert np.flatnonzero(allowed).tolist() == [tokenizer.get_vocab()["<tool_call>"]]
+
+
+class Held(Grammars):
+    """Grammars of which `a` is compiled only when it may be; counts what is compiled."""
+
+    def _compile(self, grammar: Grammar) -> CompiledGrammar:
+        counts[grammar.text] += 1
+        if grammar.text == "a":
+            assert may.wait(HANG_S)
+        return super()._compile(grammar)
+
+
+counts: Counter[str] = Counter()
+may = threading.Event()
+
+
+def test_nobody_waits_for_a_grammar_that_is_not_theirs_and_each_is_compiled_once() -> None:
+    grammars = Held(PRESETS["nano"], lambda: ModelText(preset_tokenizer("nano"), num_rows=512))
+    slow, other = (Grammar(kind=GrammarKind.REGEX, text=text) for text in "ab")
+    with ThreadPoolExecutor(3) as threads:
+        waiting = [threads.submit(grammars.compile, slow) for _ in range(2)]
+        assert threads.submit(grammars.compile, other).result(HANG_S) is grammars.compile(other)
+        assert not any(each.done() for each in waiting)
+        may.set()
+        assert waiting[0].result(HANG_S) is waiting[1].result(HANG_S)
+    assert counts == {"a": 1, "b": 1}
+
+
+def test_a_grammar_that_is_held_is_not_compiled_again_whatever_others_compile() -> None:
+    grammars = Grammars(PRESETS["nano"], lambda: ModelText(preset_tokenizer("nano"), num_rows=512))
+    held = grammars.compile(Grammar(kind=GrammarKind.REGEX, text="a"))
+    for i in range(KEPT + 1):
+        grammars.compile(Grammar(kind=GrammarKind.REGEX, text=f"b{i}"))
+    assert grammars.compile(Grammar(kind=GrammarKind.REGEX, text="a")) is held

@@ -18,7 +18,7 @@ from training_requests import forward_backward
 
 from tinsmith.engine.engine import Engine
 from tinsmith.server.openai.answers import OPENAI_PATHS
-from tinsmith.server.refused import REFUSED
+from tinsmith.server.rest.refused import REFUSED
 
 pytestmark = pytest.mark.whole
 

@@ -361,3 +361,30 @@ def test_half_a_request_is_a_clients_mistake(tmp_path: Path) -> None:
         assert server.complaints == []
     finally:
         server.stop()
+
+
+def test_sampling_sessions_on_one_checkpoint_hold_its_weights_once(engine: Engine, tmp_path: Path) -> None:
+    async def script(service: Service, client: Client) -> None:
+        def held() -> int:
+            return service.worker.call(lambda: len(service.samplers.snapshots)).result()
+
+        session, other = [(await client.post("create_session", {}))["session_id"] for _ in range(2)]
+        model = await client.model(session)
+        asked = {"model_id": model, "seq_id": 1, "path": "x"}
+        path = json.loads(await client.result(await client.post("save_weights_for_sampler", asked)))["path"]
+        samplers = [
+            (await client.post("create_sampling_session", of | {"sampling_session_seq_id": i, "model_path": path}))[
+                "sampling_session_id"
+            ]
+            for i, of in enumerate([{"session_id": session}] * 3 + [{"session_id": other}])
+        ]
+        assert await asyncio.to_thread(held) == 1
+        drawn = [await client.sample(each, 0) for each in samplers]
+        assert len(set(drawn)) == 1
+        await client.http.post(f"sessions/{session}/finish", json={"reason": {"type": "success"}})
+        assert await asyncio.to_thread(held) == 1
+        assert await client.sample(samplers[3], 1) == drawn[0]
+        await client.http.post(f"sessions/{other}/finish", json={"reason": {"type": "success"}})
+        assert await asyncio.to_thread(held) == 0
+
+    serve(engine, tmp_path / "state", script)

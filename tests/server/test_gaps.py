@@ -18,6 +18,7 @@ from tinsmith.server.database.records import Failed, Finished, Outcome
 from tinsmith.server.service import Service
 from tinsmith.server.wire.body import parse_json
 from tinsmith.server.wire.requests import CreateModel, CreateSamplingSession, OptimStep, Sample
+from tinsmith.types.errors import InputError
 
 NANO = "tinsmith/nano"
 Script = Callable[[Service], Awaitable[None]]
@@ -62,8 +63,8 @@ def ask(sampler_id: str, seq_id: int, **params: object) -> bytes:
     return json.dumps(asked).encode()
 
 
-def sample(service: Service, sampler_id: str, seq_id: int) -> str:
-    return service.samplers.sample(parse_json(Sample, ask(sampler_id, seq_id)))[0]
+async def sample(service: Service, sampler_id: str, seq_id: int) -> str:
+    return (await service.samplers.sample(parse_json(Sample, ask(sampler_id, seq_id)), service.turns))[0]
 
 
 async def model(service: Service) -> str:
@@ -124,7 +125,7 @@ def test_a_refused_sampling_request_uses_its_number_up(engine: Engine, tmp_path:
             for refused in (ask(sampler_id, 0, top_p="much"), ask(sampler_id, 1, max_tokens=10**6)):
                 answer = await http.post("/api/v1/asample", content=refused)
                 assert answer.status_code == 400
-        assert isinstance(await outcome(service, sample(service, sampler_id, 2)), Finished)
+        assert isinstance(await outcome(service, await sample(service, sampler_id, 2)), Finished)
 
     serve(engine, tmp_path / "state", script)
 
@@ -134,22 +135,33 @@ def test_a_number_that_comes_after_it_was_given_up_is_served(engine: Engine, tmp
         service.samplers.gap_seconds = 0.0
         sampler_id = await sampler(service)
         for seq_id in (1, 0):
-            served = await outcome(service, sample(service, sampler_id, seq_id))
+            served = await outcome(service, await sample(service, sampler_id, seq_id))
             assert isinstance(served, Finished)
 
     serve(engine, tmp_path / "state", script)
 
 
-def test_unloading_waits_for_what_came_before_and_is_given_up_with_it(engine: Engine, tmp_path: Path) -> None:
+def test_unloading_waits_for_what_came_before_and_is_done_when_that_is_given_up(engine: Engine, tmp_path: Path) -> None:
     async def script(service: Service) -> None:
         service.runs.gap_seconds = 0.0
         model_id = await model(service)
         waiting = service.runs.optim_step(step(model_id, 2))
         unloaded = service.unload(model_id)
         assert isinstance(await outcome(service, waiting), Failed)
-        assert isinstance(await outcome(service, unloaded), Failed)
-        again = service.unload(model_id)
-        assert isinstance(await outcome(service, again), Finished)
+        assert isinstance(await outcome(service, unloaded), Finished)
+        assert service.unload(model_id) == unloaded
+
+    serve(engine, tmp_path / "state", script)
+
+
+def test_a_session_whose_numbers_are_used_up_ends_and_frees_its_model(engine: Engine, tmp_path: Path) -> None:
+    async def script(service: Service) -> None:
+        model_id = await model(service)
+        service.runs.optim_step(step(model_id, 2**63 - 1))
+        service.free(model_id.partition(":")[0])
+        assert service.runs.live == {}
+        with pytest.raises(InputError, match="not in memory"):
+            service.runs.optim_step(step(model_id, 1))
 
     serve(engine, tmp_path / "state", script)
 
@@ -201,11 +213,11 @@ def test_a_step_of_the_sampler_that_fails_ends_its_requests_and_the_next_is_serv
             raise MemoryError
 
         monkeypatch.setattr(engine.sampler(NANO), "step", broken)
-        failed = await outcome(service, sample(service, sampler_id, 0))
+        failed = await outcome(service, await sample(service, sampler_id, 0))
         monkeypatch.undo()
         assert isinstance(failed, Failed)
         assert "MemoryError" in failed.message
         assert service.samplers.under_way == {}
-        assert isinstance(await outcome(service, sample(service, sampler_id, 1)), Finished)
+        assert isinstance(await outcome(service, await sample(service, sampler_id, 1)), Finished)
 
     serve(engine, tmp_path / "state", script)

@@ -260,7 +260,7 @@ def test_models_in_memory_are_limited(engine: Engine, tmp_path: Path) -> None:
 def test_a_body_is_limited_by_the_key_and_by_the_server(engine: Engine, tmp_path: Path) -> None:
     async def script(tenants: Tenants) -> None:
         for name, most in (("alice", 1000), ("bob", MAX_BODY)):
-            path = "/api/v1/create_session"
+            path = "/api/v1/telemetry"
             within = b'{"tags": ["' + b"x" * (most - 14) + b'"]}'
             assert (await tenants[name].post(path, within)).status_code == 200
             assert (await tenants[name].post(path, within + b" ")).status_code == 413

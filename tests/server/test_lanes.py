@@ -53,7 +53,7 @@ def test_giving_up_drops_what_waits_and_goes_on_after_it() -> None:
     lane = Lane(2)
     for seq in (5, 3):
         _run(lane.add(seq, _named(done, str(seq))))
-    assert lane.give_up() == [3, 5]
+    assert [seq for seq, _ in lane.give_up()] == [3, 5]
     _run(lane.add(2, _named(done, "2")))
     _run(lane.add(6, _named(done, "6")))
     assert done == ["6"]

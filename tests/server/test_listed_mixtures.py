@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from tinsmith.engine.engine import Engine
-from tinsmith.server.listing import Listing
+from tinsmith.server.rest.listing import Listing
 from tinsmith.server.service import Service
 
 NANO, MIXTURE = "tinsmith/nano", "tinsmith/moe-nano"

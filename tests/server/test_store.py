@@ -246,11 +246,26 @@ def test_newest_means_finished_last(store: Store) -> None:
     assert [store.result(i) is NoResult.FORGOTTEN for i in ids] == [True, True, False]
 
 
-def test_all_owners_together_can_be_bounded(store: Store) -> None:
+def test_all_owners_of_a_key_together_can_be_bounded(store: Store) -> None:
     ids = [finished(store, f"owner-{i}", 0) for i in range(5)]
     assert store.forget_older_than(10, total=2) == 3
     assert [store.result(i) is NoResult.FORGOTTEN for i in ids] == [True] * 3 + [False] * 2
     assert store.forget_older_than(10, total=0) == 2
+
+
+def test_no_number_of_results_of_one_key_drops_those_of_another(store: Store) -> None:
+    own = finished(store, "bob.s000001:sample:0", 0)
+    others = [finished(store, f"alice.s000001:sample:{i % 3}", i) for i in range(20)]
+    assert store.forget_older_than(100, total=2) == 18
+    assert isinstance(store.result(own), Finished)
+    assert [store.result(i) is NoResult.FORGOTTEN for i in others] == [True] * 18 + [False] * 2
+
+
+def test_the_bytes_of_a_keys_results_are_bounded_and_its_last_one_stays(store: Store) -> None:
+    ids = [finished(store, "a", seq_id, bytes(size)) for seq_id, size in enumerate((10, 10, 10, 100))]
+    assert store.forget_older_than(100, num_bytes=125) == 1
+    assert store.forget_older_than(100, num_bytes=5) == 2
+    assert isinstance(store.result(ids[3]), Finished)
 
 
 def test_forgetting_bounds_the_file(store: Store, state: Path) -> None:

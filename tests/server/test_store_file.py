@@ -97,6 +97,11 @@ def test_an_older_state_is_brought_up_to_date(state: Path) -> None:
     for table in OWNED:
         connection.execute(f"DROP INDEX owned_{table}")
         connection.execute(f"ALTER TABLE {table} DROP COLUMN key_name")
+    connection.execute("DROP INDEX checkpoints_of_model")
+    connection.execute("ALTER TABLE bodies DROP COLUMN key_name")
+    for request_id, owner in (("a", "bob.s000001:x"), ("b", "s000001:x")):
+        values = (request_id, owner, "t", b"")
+        connection.execute("INSERT INTO bodies (request_id, owner, media_type, body) VALUES (?, ?, ?, ?)", values)
     connection.execute("UPDATE schema_version SET version = 1")
     connection.commit()
     connection.close()
@@ -104,6 +109,7 @@ def test_an_older_state_is_brought_up_to_date(state: Path) -> None:
         assert [known.session_id for known in store.sessions()] == [session]
         assert store.checkpoints() == ()
     connection = sqlite3.connect(state / FILE)
+    assert connection.execute("SELECT key_name FROM bodies ORDER BY request_id").fetchall() == [("bob",), ("default",)]
     assert connection.execute("SELECT version FROM schema_version").fetchall() == [(VERSION,)]
     assert "public" in {row[1] for row in connection.execute("PRAGMA table_info(checkpoints)")}
     assert connection.execute("SELECT key_name FROM sessions").fetchall() == [("default",)]

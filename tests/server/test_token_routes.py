@@ -338,3 +338,35 @@ def test_a_wrong_key_is_told_in_openais_shape(running: Running) -> None:
         answer = httpx.post(running.url + path, headers={"x-api-key": "tml-wrong"}, json={})
         assert answer.status_code == 401
         assert answer.json()["error"]["code"] == "invalid_api_key"
+
+
+LONG: list[tuple[str, dict[str, Any], str | None]] = [
+    ("/v1/completions", {"prompt": "x" * 1_000_000}, "prompt"),
+    ("/v1/completions", {"prompt": ["a"] * 3000}, "prompt"),
+    ("/v1/completions", {"prompt": ["a"] * 100, "n": 100}, "n"),
+    ("/v1/completions", {"prompt": [1] * 5000}, "prompt"),
+    ("/v1/completions", {"prompt": [1] * 600_000}, None),
+    ("/v1/completions", {"prompt": "a", "nested": [[]] * 70_000}, None),
+    ("/v1/completions", {"prompt": "a", "logit_bias": dict.fromkeys(map(str, range(70_000)), 1)}, None),
+    ("/v1/completions", {"prompt": "a", "stop": ["x"] * 1000}, "stop"),
+    ("/v1/chat/completions", {"messages": HELLO * 5000}, "messages"),
+    ("/v1/chat/completions", {"messages": [{"role": "user", "content": "x" * 1_000_000}]}, "messages"),
+    ("/v1/chat/completions", {"messages": HELLO, "n": 5000}, "n"),
+    ("/v1/responses", {"input": "x" * 1_000_000}, "input"),
+    ("/tokenize", {"prompt": "x" * 1_000_000}, "prompt"),
+    ("/tokenize", {"messages": HELLO * 5000}, "messages"),
+]
+
+
+@pytest.mark.parametrize(("path", "body", "param"), LONG)
+def test_what_is_too_much_is_refused_by_its_size(
+    http: httpx.Client, path: str, body: dict[str, Any], param: str | None
+) -> None:
+    assert _refused(http, path, {"model": MODEL} | body)["param"] == param
+
+
+def test_signs_in_a_text_are_no_structure(http: httpx.Client) -> None:
+    text = '[{,:"' * 2000
+    answer = http.post("/tokenize", json={"model": MODEL, "prompt": text, "user": "[" * 200_000})
+    assert answer.status_code == 200
+    assert answer.json()["tokens"] == _ids(text)

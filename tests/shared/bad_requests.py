@@ -34,6 +34,25 @@ CONTENT_TYPES = (
 )
 ODD_TEXTS = ("", "x", "a" * 5000, "\ud800", "\x00", "../x", "%", "ä" * 40, "tinker://a/weights/b")
 ODD_NUMBERS = (0, -1, 1, 2, 3, 2**31, 2**53 + 1, 2**63 - 1, 2**63, -(2**63), 10**400, 0.5, -0.0)
+ADDED = (
+    *("new", "tools", "logit_bias", "echo", "top_k", "stop_token_ids", "chat_template_kwargs", "add_generation_prompt"),
+    *("guided_grammar", "guided_regex", "guided_json", "guided_choice", "structured_outputs", "response_format"),
+)
+"""Fields that are put into bodies that do not have them."""
+ODD_GRAMMARS: tuple[object, ...] = (
+    "start: start",
+    "start: /(/",
+    "start: A0\n" + "".join(f"A{k}: A{k + 1} A{k + 1}\n" for k in range(12)) + 'A12: "x"',
+    "(a|b)*a(a|b){99}",
+    "[",
+    '{"$ref": "#"}',
+    {"type": "json_schema", "json_schema": {"schema": {"$ref": "#/nothing"}}},
+    {"regex": "a{1,100000}"},
+    {"type": "object", "properties": {"a": {"$ref": "#"}}, "required": ["a"]},
+    ["a" * 40_000],
+    {"messages": None, "tools": 1, "bos_token": [[]]},
+    [{"type": "function", "function": {"name": "f", "parameters": {"type": "object", "properties": 1}}}],
+)
 NOT_FINITE = (float("nan"), float("inf"), -float("inf"), 1e308)
 
 
@@ -181,8 +200,10 @@ class BadRequests:
                 parts.append(quote(odd[:300].encode("utf-8", "surrogatepass"), safe=""))
         query = ""
         if rng.random() < 0.3:
-            name = rng.choice(["limit", "offset", "after", "expires", "signature", "cursor"])
-            value = str(rng.choice([*ODD_NUMBERS[:-3], "x", "", "nan", "-1"]))[:50]
+            name = rng.choice(["limit", "offset", "after", "expires", "signature", "cursor", "project_id"])
+            value = str(rng.choice([*ODD_NUMBERS[:-3], "x", "", "nan", "-1", "1e3", "0x1", "\u0661", "1" * 5000]))[
+                :4000
+            ]
             query = f"?{name}={quote(value)}"
         return "/".join(parts) + query
 
@@ -237,7 +258,7 @@ class BadRequests:
             case 0:
                 place.pop(name, None)
             case 1:
-                place[rng.choice(["new", "tools", "logit_bias", "echo", "top_k"])] = self._value(2)
+                place[rng.choice(ADDED)] = rng.choice(ODD_GRAMMARS) if rng.random() < 0.5 else self._value(2)
             case _:
                 place[name] = self._value(2)
 

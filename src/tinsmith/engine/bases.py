@@ -10,7 +10,7 @@ from typing import Protocol
 
 from tinsmith.engine.cache import PagePool
 from tinsmith.engine.cluster.freed_memory import give_back_freed_memory
-from tinsmith.engine.grammars import Grammars, compile_grammar
+from tinsmith.engine.grammars import CompiledGrammar, Grammars, compile_grammar
 from tinsmith.engine.parts import Parts
 from tinsmith.engine.sampled_routes import SampledRoutes
 from tinsmith.engine.sequences import Group, Policy, TokenBytes
@@ -33,8 +33,12 @@ from tinsmith.types.sampling import SampleRequest
 class ServesRequests(Protocol):
     """A sampler of one base model, as a server drives it."""
 
-    def submit(self, request: SampleRequest, policy: Policy) -> Group:
-        """Queue a request; its `result` is set by a later `step`. Raises InputError for one that cannot be served."""
+    def submit(self, request: SampleRequest, policy: Policy, *, owner: str = "") -> Group:
+        """Queue a request behind others of its `owner`; its `result` is set by a later `step`.
+
+        Raises:
+            InputError: for one that cannot be served.
+        """
         ...
 
     def cancel(self, group: Group) -> None:
@@ -195,6 +199,14 @@ class Bases(ABC):
         max_tokens = check_request(request, self.config(name))
         compile_grammar(request, self._grammars[name])
         return max_tokens
+
+    def compiled(self, name: str, request: SampleRequest) -> CompiledGrammar | None:
+        """The grammar that a request asks for: as long as this is held, it is not compiled again. On any thread.
+
+        Raises:
+            InputError: it does not compile.
+        """
+        return compile_grammar(request, self._grammars[name])
 
     def grammar_marks(self, name: str, spellings: Collection[str]) -> frozenset[str]:
         """Those of these texts that a grammar on this base model has to name as one token. Any thread may call this.

@@ -10,9 +10,11 @@ import json
 import re
 from collections import OrderedDict
 from collections.abc import Callable, Collection
+from concurrent.futures import Future
 from dataclasses import dataclass, field
 from threading import Lock
 from typing import TYPE_CHECKING
+from weakref import WeakValueDictionary
 
 import numpy as np
 from numpy.typing import NDArray
@@ -86,7 +88,7 @@ class Matcher:
             )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, weakref_slot=True, eq=False)
 class CompiledGrammar:
     """A grammar before its first token."""
 
@@ -104,14 +106,22 @@ class CompiledGrammar:
 
 @dataclass(slots=True)
 class Grammars:
-    """Compiles the grammars of one base model. Any thread may call it."""
+    """Compiles the grammars of one base model. Any thread may call it, and waits for nobody else's grammar."""
 
     config: DecoderConfig
     load: Callable[[], ModelText]
-    _kept: OrderedDict[Grammar, CompiledGrammar | InputError] = field(
-        default_factory=OrderedDict[Grammar, "CompiledGrammar | InputError"]
+    _kept: OrderedDict[Grammar, Future[CompiledGrammar]] = field(
+        default_factory=OrderedDict[Grammar, "Future[CompiledGrammar]"]
     )
+    """The latest used: compiled, being compiled, or why not."""
+    _alive: WeakValueDictionary[Grammar, CompiledGrammar] = field(
+        default_factory=WeakValueDictionary[Grammar, CompiledGrammar]
+    )
+    """Others that somebody holds."""
     _lock: Lock = field(default_factory=Lock)
+    """Of these two."""
+    _making: Lock = field(default_factory=Lock)
+    """Of the tokenizer."""
     _made: LLTokenizer | None = None
 
     def compile(self, grammar: Grammar) -> CompiledGrammar:
@@ -121,18 +131,36 @@ class Grammars:
             InputError: naming the field, with what llguidance says of it.
         """
         with self._lock:
-            if grammar not in self._kept:
-                try:
-                    self._kept[grammar] = self._compile(grammar)
-                except InputError as error:
-                    self._kept[grammar] = error
+            alive = self._alive.get(grammar)
+            if alive is not None:
+                return alive
+            kept = self._kept.get(grammar)
+            mine = kept is None
+            if kept is None:
+                kept = self._kept[grammar] = Future()
                 if len(self._kept) > KEPT:
                     self._kept.popitem(last=False)
             self._kept.move_to_end(grammar)
-            kept = self._kept[grammar]
-        if isinstance(kept, InputError):
-            raise kept.with_traceback(None)
-        return kept
+        if mine:
+            self._settle(grammar, kept)
+        try:
+            return kept.result()
+        except InputError as error:
+            raise error.with_traceback(None) from None
+
+    def _settle(self, grammar: Grammar, kept: Future[CompiledGrammar]) -> None:
+        """Compile what others may wait for by now. What is no fault of the grammar is tried again the next time."""
+        try:
+            compiled = self._compile(grammar)
+        except BaseException as error:
+            if not isinstance(error, InputError):
+                with self._lock:
+                    self._kept.pop(grammar, None)
+            kept.set_exception(error)
+            return
+        with self._lock:
+            self._alive[grammar] = compiled
+        kept.set_result(compiled)
 
     def marks(self, spellings: Collection[str]) -> frozenset[str]:
         """Those of these texts that are one token which a grammar names, `<so>`, and never matches as text.
@@ -142,8 +170,7 @@ class Grammars:
         Raises:
             InputError: this tokenizer cannot follow a grammar.
         """
-        with self._lock:
-            tokenizer = self._tokenizer()
+        tokenizer = self._tokenizer()
         vocab = self.load().tokenizer.get_vocab()
         known = (each for each in spellings if vocab.get(each, self.config.vocab_size) < self.config.vocab_size)
         return frozenset(each for each in known if tokenizer.is_special_token(vocab[each]))
@@ -166,6 +193,10 @@ class Grammars:
         return CompiledGrammar(start, tokenizer, self.config)
 
     def _tokenizer(self) -> LLTokenizer:
+        with self._making:
+            return self._loaded()
+
+    def _loaded(self) -> LLTokenizer:
         if self._made is None:
             from llguidance.hf import from_tokenizer
             from transformers import PreTrainedTokenizerFast

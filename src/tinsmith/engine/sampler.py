@@ -8,7 +8,7 @@ What is batched with what is a matter of speed only. A prompt is prefilled once 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -23,6 +23,7 @@ from tinsmith.engine.prefixes import Prefixes
 from tinsmith.engine.prompt_scores import Read, read_prompts, scores_prompt
 from tinsmith.engine.sequences import Group, Policy, Sample, StopRule, TokenBytes
 from tinsmith.engine.validation import check_request
+from tinsmith.engine.waiting import Waiting
 from tinsmith.models.config import DecoderConfig
 from tinsmith.models.decoder import HEAD_PLACE, Decoder
 from tinsmith.models.routes import RouteRecord
@@ -86,13 +87,13 @@ class Sampler:
         kept = self.limits.kept_pages
         self.prefixes = Prefixes(self.pool, self.pool.capacity // 2 if kept is None else kept)
         self._submitted = 0
-        self._waiting: deque[Group] = deque()
+        self._waiting = Waiting()
         self._prefilling: list[Group] = []
         self._forking: deque[Group] = deque()
         self._running: list[tuple[Group, Sample]] = []
 
-    def submit(self, request: SampleRequest, policy: Policy) -> Group:
-        """Queue a request; its `result` is set by a later `step`.
+    def submit(self, request: SampleRequest, policy: Policy, *, owner: str = "") -> Group:
+        """Queue a request behind others of its `owner`; its `result` is set by a later `step`.
 
         Raises:
             InputError: for a request that cannot be served; nothing was queued.
@@ -102,7 +103,7 @@ class Sampler:
         grammar = compile_grammar(request, self._grammars)
         group = Group(request, policy, rule, grammar, self._submitted)
         self._submitted += 1
-        self._waiting.append(group)
+        self._waiting.add(group, owner)
         return group
 
     def sample(self, requests: Sequence[SampleRequest], policies: Sequence[Policy]) -> list[SampleResult]:
@@ -145,8 +146,7 @@ class Sampler:
 
     def cancel(self, group: Group) -> None:
         """Drop a request and free what it holds; its result stays None."""
-        if group in self._waiting:
-            self._waiting.remove(group)
+        if self._waiting.remove(group):
             return
         if group.result is None and group.failure is None:
             self._drop(group)
@@ -179,7 +179,7 @@ class Sampler:
         return [group for group in dict.fromkeys(feed.group for feed in feeds) if group.ended]
 
     def _admit(self) -> None:
-        """Fork prefilled prompts, then start waiting ones, as far as the cache allows."""
+        """Fork prefilled prompts, as far as the cache allows."""
         while self._forking:
             group = self._forking[0]
             if not group.ended:
@@ -189,12 +189,20 @@ class Sampler:
                 if group.unforked:
                     return
             self._forking.popleft()
-        while self._waiting and len(self._prefilling) < self.limits.max_samples:
-            group = self._waiting[0]
+
+    def _to_prefill(self) -> Iterator[Group]:
+        """Those that are begun, then those that wait, as far as the cache allows: each is begun when there is room.
+
+        So who comes next waits for what a step computes, and not for all that somebody else asks for.
+        """
+        yield from tuple(self._prefilling)
+        while self._waiting and not self._forking and len(self._prefilling) < self.limits.max_samples:
+            group = self._waiting.first
             if self.pool.available < group.prompt_pages + group.sample_pages:
                 return
             group.admit(self.pool)
-            self._prefilling.append(self._waiting.popleft())
+            self._prefilling.append(self._waiting.pop())
+            yield group
 
     def _decode_feeds(self) -> list[_Feed]:
         feeds: list[_Feed] = []
@@ -208,7 +216,7 @@ class Sampler:
     def _prefill_feeds(self) -> list[_Feed]:
         feeds: list[_Feed] = []
         room = self.limits.prefill_tokens
-        for group in self._prefilling:
+        for group in self._to_prefill():
             if room == 0:
                 break
             if group.begun is None and not self._begin(group):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cached_property
 from threading import Lock
 from typing import TYPE_CHECKING
 
@@ -82,6 +83,15 @@ class ModelText:
                 value=self.codec.decode((beyond,)),
                 allowed=f"text of the tokens 0 to {num_rows - 1}",
             )
+
+    @cached_property
+    def longest(self) -> int:
+        """The most letters of a text that one token can stand for.
+
+        A vocabulary writes a letter with one or more of its own. Twice as many, as a normaliser may join letters and
+        drop spaces.
+        """
+        return 2 * max(map(len, self.tokenizer.get_vocab()), default=1)
 
     @property
     def num_opening(self) -> int:

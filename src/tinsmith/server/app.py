@@ -6,31 +6,33 @@ A user's mistake is a 400 on submission or an error inside a future, never a sta
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Generator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Coroutine, Mapping
+from functools import partial
 
 import msgspec
 from fastapi import FastAPI, Request, Response
+from fastapi.exceptions import RequestValidationError
 from fastapi.responses import FileResponse, JSONResponse
+from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 
-from tinsmith.server.access.guard import Guard, Observer, error_answer
+from tinsmith.server.access.guard import Guard, Observer, error_answer, refuse
 from tinsmith.server.access.keys import Keys
 from tinsmith.server.access.limits import BusyError
 from tinsmith.server.database.records import Failed, Finished, NoResult
 from tinsmith.server.external import ROUTE as EXTERNAL_ROUTE
-from tinsmith.server.listing import Listing
 from tinsmith.server.metrics import Answers, metrics
 from tinsmith.server.openai.missing import add_missing_routes
 from tinsmith.server.openai.routes import add_openai_routes
 from tinsmith.server.plain_route import post_first
 from tinsmith.server.prometheus import CONTENT_TYPE, exposition
-from tinsmith.server.refused import add_refused_routes
+from tinsmith.server.rest.listing import Listing
+from tinsmith.server.rest.routes import Offset, add_rest_routes
 from tinsmith.server.service import Service
-from tinsmith.server.session_search import SearchSessions, SessionSearch
 from tinsmith.server.spread import add_spread_route
 from tinsmith.server.wire.body import R, parse_json
-from tinsmith.server.wire.places import Place, forward_backward_place, json_place
+from tinsmith.server.wire.numbered import A, Bodies, parse_sample, place_of_model, place_of_sampler
+from tinsmith.server.wire.places import forward_backward_place
 from tinsmith.server.wire.requests import (
     CreateModel,
     CreateSamplingSession,
@@ -42,29 +44,36 @@ from tinsmith.server.wire.requests import (
     OfModel,
     OfSession,
     OptimStep,
-    Sample,
     SaveWeights,
     SaveWeightsExternal,
     SaveWeightsForSampler,
-    SetTtl,
-    WeightsInfo,
 )
-from tinsmith.server.wire.training_request import parse_forward_backward
+from tinsmith.server.wire.training_request import ForwardBackwardCall, parse_forward_backward
 from tinsmith.types.disk import disk_full, is_full
-from tinsmith.types.errors import DiskFullError, TinsmithError, UnavailableError
+from tinsmith.types.errors import DiskFullError, InputError, TinsmithError, UnavailableError
 
+FORWARD_BACKWARD = "/api/v1/forward_backward"
 DISK_FULL = 507
 """The status of a request for which there is no room on the disk."""
 POLL_SECONDS = 40.0
 """How long a long poll is held; the SDK gives up on it after 45."""
 
+
 Answer = Mapping[str, object]
 
 
-def build_app(service: Service, *, key: str | Keys, max_body: int, observers: tuple[Observer, ...] = ()) -> FastAPI:
+def build_app(
+    service: Service,
+    *,
+    key: str | Keys,
+    max_body: int,
+    observers: tuple[Observer, ...] = (),
+    hosts: frozenset[str] | None = None,
+    most_at_once: int | None = None,
+) -> FastAPI:
     """Make the application; every request but healthz needs the `key`, or one of several.
 
-    `observers` are told of every request that is over.
+    `observers` are told of every request that is over; `hosts` and `most_at_once`: as of the `Guard`.
     """
     app = FastAPI(title="tinsmith", docs_url=None, redoc_url=None, openapi_url=None)
     answers = Answers()
@@ -73,6 +82,9 @@ def build_app(service: Service, *, key: str | Keys, max_body: int, observers: tu
         keys=Keys.single(key) if isinstance(key, str) else key,
         max_body=max_body,
         open_paths=("/api/v1/healthz", EXTERNAL_ROUTE + "/"),
+        large_paths=(FORWARD_BACKWARD,),
+        hosts=hosts,
+        most_at_once=most_at_once,
         observers=(answers, *observers),
     )
     app.exception_handler(TinsmithError)(_refuse)
@@ -81,14 +93,17 @@ def build_app(service: Service, *, key: str | Keys, max_body: int, observers: tu
     app.exception_handler(OSError)(_full)
     app.exception_handler(BusyError)(_put_off)
     app.exception_handler(ClientDisconnect)(_cut_off)
+    app.exception_handler(RequestValidationError)(_refuse_address)
+    app.exception_handler(HTTPException)(_refuse_otherwise)
     _metrics_route(app, service, answers)
+    _health_route(app, service)
     _session_routes(app, service)
     _training_routes(app, service)
     _sampling_routes(app, service)
     add_spread_route(app, service)
     add_openai_routes(app, service)
     add_missing_routes(app)
-    _rest_routes(app, Listing(service.store, service.engine, service.state, service.runs.external))
+    add_rest_routes(app, service.turns, Listing(service.store, service.engine, service.state, service.runs.external))
     return app
 
 
@@ -122,6 +137,20 @@ async def _cut_off(request: Request, error: Exception) -> Response:
     return error_answer("the connection ended before the request did")
 
 
+async def _refuse_address(request: Request, error: Exception) -> Response:
+    """Refuse what an address holds: a part of its path, or of its query."""
+    assert isinstance(error, RequestValidationError), "the handler of no other"
+    first = error.errors()[0]
+    value = str(first.get("input"))[:80]
+    wrong = InputError("a request is wrong", field=str(first["loc"][-1]), value=value, allowed=first["msg"])
+    return refuse(request.url.path, str(wrong), 400)
+
+
+async def _refuse_otherwise(request: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException), "the handler of no other"
+    return refuse(request.url.path, str(error.detail), error.status_code)
+
+
 def _metrics_route(app: FastAPI, service: Service, answers: Answers) -> None:
     async def told() -> Response:
         return Response(exposition(metrics(service, answers)), media_type=CONTENT_TYPE)
@@ -129,28 +158,18 @@ def _metrics_route(app: FastAPI, service: Service, answers: Answers) -> None:
     app.get("/metrics")(told)
 
 
-async def _body(model: type[R], request: Request) -> R:
-    return parse_json(model, await request.body())
-
-
-@contextmanager
-def _counting(place: Callable[[], Place | None], count: Callable[[Place, str], None]) -> Generator[None, None, None]:
-    """Let a refused request use its number up: the SDK has counted it, and what follows must not wait for it."""
-    try:
-        yield
-    except TinsmithError as error:
-        refused = place()
-        if refused is not None:
-            count(refused, str(error))
-        raise
-
-
-def _session_routes(app: FastAPI, service: Service) -> None:
+def _health_route(app: FastAPI, service: Service) -> None:
     async def healthz() -> Response:
         reason = None if service.workers is None else service.workers.workers.unready
         if reason is None:
             return JSONResponse({"status": "ok"})
         return JSONResponse({"status": "unavailable", "reason": reason}, 503)
+
+    app.get("/api/v1/healthz")(healthz)
+
+
+def _session_routes(app: FastAPI, service: Service) -> None:
+    bodies = Bodies(service.turns)
 
     async def config() -> Answer:
         return {"sample_join_sampling_session": True, "custom_loss_server_side": True}
@@ -159,11 +178,12 @@ def _session_routes(app: FastAPI, service: Service) -> None:
         return {"sample_cancel_enabled": True}
 
     async def telemetry(request: Request) -> Answer:
-        await request.body()  # accepted and dropped: it would leave the machine otherwise
+        async for _ in request.stream():
+            pass  # accepted and dropped: it would leave the machine otherwise
         return {"status": "accepted"}
 
     async def create_session(request: Request) -> Answer:
-        body = await _body(CreateSession, request)
+        body = await bodies.read(CreateSession, request)
         session = service.store.create_session(
             tags=body.tags,
             user_metadata=body.user_metadata,
@@ -175,7 +195,7 @@ def _session_routes(app: FastAPI, service: Service) -> None:
         return {"session_id": session.session_id, "type": "create_session"}
 
     async def heartbeat(request: Request) -> Response:
-        asked = await _body(OfSession, request)
+        asked = await bodies.read(OfSession, request)
         session = service.store.session(asked.session_id)
         if session is None or session.finished is not None:  # the SDK asks no more then
             gone = {"error": f"session {asked.session_id} has ended, or is not known"}
@@ -184,12 +204,12 @@ def _session_routes(app: FastAPI, service: Service) -> None:
         return JSONResponse({"type": "session_heartbeat"})
 
     async def finish(session_id: str, request: Request) -> None:
-        body = await _body(FinishSession, request)
+        body = await bodies.read(FinishSession, request)
         service.store.finish_session(session_id, reason=body.reason.type, detail=body.detail)
         service.free(session_id)
 
     async def retrieve(request: Request) -> Response:
-        body = await _body(OfFuture, request)
+        body = await bodies.read(OfFuture, request)
         outcome = await service.futures.wait(body.request_id, POLL_SECONDS)
         if isinstance(outcome, Finished):
             return Response(outcome.body, media_type=outcome.media_type)
@@ -202,7 +222,6 @@ def _session_routes(app: FastAPI, service: Service) -> None:
         said = "was answered, and is too old to be kept" if outcome is NoResult.FORGOTTEN else "is not known"
         return JSONResponse({"error": f"request {body.request_id} {said}", "category": "user"})
 
-    app.get("/api/v1/healthz")(healthz)
     app.post("/api/v1/client/config")(config)
     app.post("/api/v1/client/dynamic_config")(dynamic_config)
     app.post("/api/v1/telemetry")(telemetry)
@@ -212,92 +231,119 @@ def _session_routes(app: FastAPI, service: Service) -> None:
     post_first(app, "/api/v1/retrieve_future", retrieve)
 
 
-def _training_routes(app: FastAPI, service: Service) -> None:
-    runs = service.runs
+def _numbered(
+    service: Service, model: type[R], submit: Callable[[R], A]
+) -> Callable[[Request], Coroutine[None, None, A]]:
+    """Return what reads a model's request, and submits it."""
+    bodies, parse = Bodies(service.turns), partial(parse_json, model)
 
-    async def numbered(request: Request, model: type[R], submit: Callable[[R], str]) -> str:
-        body = await request.body()
-        with _counting(lambda: json_place(body, "model_id"), runs.count_refused):
-            return submit(parse_json(model, body))
+    async def numbered(request: Request) -> A:
+        return await bodies.numbered(request, parse, submit, place=place_of_model, count=service.runs.count_refused)
+
+    return numbered
+
+
+def _training_routes(app: FastAPI, service: Service) -> None:
+    runs, bodies = service.runs, Bodies(service.turns)
 
     async def create_model(request: Request) -> Answer:
-        request_id, model_id = runs.create(await _body(CreateModel, request))
+        request_id, model_id = runs.create(await bodies.read(CreateModel, request))
         return {"request_id": request_id, "model_id": model_id}
 
     async def get_info(request: Request) -> Answer:
-        body = await _body(OfModel, request)
+        body = await bodies.read(OfModel, request)
         # It may have to make a tokenizer's files first.
         return await asyncio.to_thread(service.info, body.model_id)
 
+    def submit(call: ForwardBackwardCall) -> Answer:
+        return {"request_id": runs.forward_backward(call), "model_id": call.model_id}
+
     async def forward_backward(request: Request) -> Answer:
-        body = await request.body()
-        with _counting(lambda: forward_backward_place(body), runs.count_refused):
-            call = await asyncio.to_thread(parse_forward_backward, body)
-            return {"request_id": runs.forward_backward(call), "model_id": call.model_id}
+        return await bodies.numbered(
+            request, parse_forward_backward, submit, place=forward_backward_place, count=runs.count_refused
+        )
 
     async def create_custom_loss(request: Request) -> Answer:
-        kept = await asyncio.to_thread(runs.losses.keep, await request.body())
+        kept = await service.turns.read(request, runs.losses.keep)
         return {"request_id": runs.losses.accept(kept)}
 
-    async def optim_step(request: Request) -> Answer:
-        return {"request_id": await numbered(request, OptimStep, runs.optim_step)}
+    def load(body: LoadWeights) -> tuple[LoadWeights, str | None]:
+        return body, None if body.model_id is None else runs.load_into(body)
 
-    async def save_weights(request: Request) -> Answer:
-        return {"request_id": await numbered(request, SaveWeights, runs.save)}
-
-    async def save_for_sampler(request: Request) -> Answer:
-        return {"request_id": await numbered(request, SaveWeightsForSampler, runs.save_for_sampler)}
+    submit_load = _numbered(service, LoadWeights, load)
 
     async def load_weights(request: Request) -> Answer:
-        sent = await request.body()
-        with _counting(lambda: json_place(sent, "model_id"), runs.count_refused):
-            body = parse_json(LoadWeights, sent)
-            if body.model_id is not None:
-                return {"request_id": runs.load_into(body), "model_id": body.model_id}
+        body, loaded = await submit_load(request)
+        if loaded is not None:
+            return {"request_id": loaded, "model_id": body.model_id}
         request_id, model_id = runs.create_from(body, await runs.read_checkpoint(body.path))
         return {"request_id": request_id, "model_id": model_id}
 
     async def unload_model(request: Request) -> Answer:
-        body = await _body(OfModel, request)
+        body = await bodies.read(OfModel, request)
         return {"request_id": service.unload(body.model_id), "model_id": body.model_id}
 
-    async def trace(model_id: str, after: int = 0) -> Response:
-        # Beyond the protocol: what makes two runs comparable, tensor by tensor.
-        steps = msgspec.json.encode({"steps": runs.trace(model_id, after)})
-        return Response(steps, media_type="application/json")
+    app.post("/api/v1/create_model")(create_model)
+    app.post("/api/v1/get_info")(get_info)
+    app.post(FORWARD_BACKWARD)(forward_backward)
+    app.post("/api/v1/create_custom_loss")(create_custom_loss)
+    app.post("/api/v1/load_weights")(load_weights)
+    app.post("/api/v1/unload_model")(unload_model)
+    _saving_routes(app, service)
+    _external_routes(app, service)
+    _watching_routes(app, service)
 
-    app.get("/api/v1/training_runs/{model_id}/trace")(trace)
+
+def _saving_routes(app: FastAPI, service: Service) -> None:
+    """Steps and saves: what is submitted is answered by an id alone."""
+    runs = service.runs
+    submit_step = _numbered(service, OptimStep, runs.optim_step)
+    submit_save = _numbered(service, SaveWeights, runs.save)
+    submit_save_for_sampler = _numbered(service, SaveWeightsForSampler, runs.save_for_sampler)
+
+    async def optim_step(request: Request) -> Answer:
+        return {"request_id": await submit_step(request)}
+
+    async def save_weights(request: Request) -> Answer:
+        return {"request_id": await submit_save(request)}
+
+    async def save_for_sampler(request: Request) -> Answer:
+        return {"request_id": await submit_save_for_sampler(request)}
+
+    app.post("/api/v1/optim_step")(optim_step)
+    app.post("/api/v1/save_weights")(save_weights)
+    app.post("/api/v1/save_weights_for_sampler")(save_for_sampler)
+
+
+def _watching_routes(app: FastAPI, service: Service) -> None:
+    async def trace(model_id: str, after: Offset = 0) -> Response:
+        # Beyond the protocol: what makes two runs comparable, tensor by tensor.
+        steps = msgspec.json.encode({"steps": service.runs.trace(model_id, after)})
+        return Response(steps, media_type="application/json")
 
     async def workers() -> Response:
         told = {"workers": []} if service.workers is None else service.workers.answer()
         return Response(msgspec.json.encode(told), media_type="application/json")
 
+    app.get("/api/v1/training_runs/{model_id}/trace")(trace)
     app.get("/api/v1/tinsmith/workers")(workers)
-    app.post("/api/v1/create_model")(create_model)
-    app.post("/api/v1/get_info")(get_info)
-    app.post("/api/v1/forward_backward")(forward_backward)
-    app.post("/api/v1/create_custom_loss")(create_custom_loss)
-    app.post("/api/v1/optim_step")(optim_step)
-    app.post("/api/v1/save_weights")(save_weights)
-    app.post("/api/v1/save_weights_for_sampler")(save_for_sampler)
-    app.post("/api/v1/load_weights")(load_weights)
-    app.post("/api/v1/unload_model")(unload_model)
-    _external_routes(app, service)
 
 
 def _external_routes(app: FastAPI, service: Service) -> None:
     external = service.runs.external
 
+    def submit(call: SaveWeightsExternal) -> Answer:
+        return {"request_id": service.runs.save_external(call), "model_id": call.model_id}
+
+    submit_save = _numbered(service, SaveWeightsExternal, submit)
+
     async def save(request: Request) -> Answer:
-        body = await request.body()
-        with _counting(lambda: json_place(body, "model_id"), service.runs.count_refused):
-            call = parse_json(SaveWeightsExternal, body)
-            return {"request_id": service.runs.save_external(call), "model_id": call.model_id}
+        return await submit_save(request)
 
     async def urls(model_id: str, name: str, request: Request) -> Answer:
         return external.urls(model_id, name, str(request.base_url))
 
-    async def file(model_id: str, name: str, file: str, expires: int, signature: str) -> FileResponse:
+    async def file(model_id: str, name: str, file: str, expires: Offset, signature: str) -> FileResponse:
         return FileResponse(external.file(model_id, name, file, expires, signature))
 
     checkpoint = "/api/v1/training_runs/{model_id}/checkpoints/external_weights/{name}"
@@ -307,10 +353,10 @@ def _external_routes(app: FastAPI, service: Service) -> None:
 
 
 def _sampling_routes(app: FastAPI, service: Service) -> None:
-    samplers = service.samplers
+    samplers, bodies = service.samplers, Bodies(service.turns)
 
     async def create(request: Request) -> Answer:
-        body = await _body(CreateSamplingSession, request)
+        body = await bodies.read(CreateSamplingSession, request)
         created = await samplers.create(body, service.runs)
         service.presence.heard(created)
         # The SDK's client looks for a tokenizer by the name that it was made with.
@@ -318,20 +364,19 @@ def _sampling_routes(app: FastAPI, service: Service) -> None:
         return {"sampling_session_id": created, "type": "create_sampling_session"}
 
     async def sample(request: Request) -> Response:
-        sent = await request.body()
-        with _counting(lambda: json_place(sent, "sampling_session_id"), samplers.count_refused):
-            body = parse_json(Sample, sent)
+        body = await bodies.numbered(
+            request, parse_sample, lambda body: body, place=place_of_sampler, count=samplers.count_refused
+        )
         service.require_room()
-        await samplers.prepare(body)
-        request_id, sequences = samplers.sample(body)
+        request_id, sequences = await samplers.sample(body, service.turns)
         return JSONResponse({"request_id": request_id, "sample_sequence_ids": sequences})
 
     async def cancel(request: Request) -> Answer:
-        samplers.cancel((await _body(OfFuture, request)).request_id)
+        samplers.cancel((await bodies.read(OfFuture, request)).request_id)
         return {}
 
     async def join(request: Request) -> Answer:
-        body = await _body(JoinSamplingSession, request)
+        body = await bodies.read(JoinSamplingSession, request)
         counter = samplers.join(body.sampling_session_id)
         return {"client_counter": counter, "type": "join_sampling_session"}
 
@@ -345,73 +390,3 @@ def _sampling_routes(app: FastAPI, service: Service) -> None:
     app.post("/api/v1/cancel_future")(cancel)
     app.post("/api/v1/join_sampling_session")(join)
     app.get("/api/v1/samplers/{sampler_id}")(sampler)
-
-
-def _rest_routes(app: FastAPI, listing: Listing) -> None:
-    async def capabilities() -> Answer:
-        return listing.capabilities()
-
-    async def training_runs(limit: int = 20, offset: int = 0, project_id: str | None = None) -> Answer:
-        return listing.training_runs(limit, offset, project_id)
-
-    async def training_run(model_id: str) -> Answer:
-        return listing.training_run(model_id)
-
-    async def run_checkpoints(model_id: str) -> Answer:
-        return listing.run_checkpoints(model_id)
-
-    async def checkpoints(limit: int = 100, offset: int = 0) -> Answer:
-        return listing.checkpoints(limit, offset)
-
-    async def delete(model_id: str, kind: str, name: str) -> Answer:
-        return listing.delete(model_id, kind, name)
-
-    async def set_ttl(model_id: str, kind: str, name: str, request: Request) -> Answer:
-        body = await _body(SetTtl, request)
-        return listing.set_ttl(model_id, kind, name, body.ttl_seconds)
-
-    async def publish(model_id: str, kind: str, name: str) -> Answer:
-        return listing.set_public(model_id, kind, name, public=True)
-
-    async def unpublish(model_id: str, kind: str, name: str) -> Answer:
-        return listing.set_public(model_id, kind, name, public=False)
-
-    async def weights_info(request: Request) -> Answer:
-        return listing.weights_info((await _body(WeightsInfo, request)).tinker_path)
-
-    async def sessions(limit: int = 20, offset: int = 0) -> Answer:
-        return listing.sessions(limit, offset)
-
-    async def session(session_id: str) -> Answer:
-        return listing.session(session_id)
-
-    async def missing(path: str) -> Response:
-        return error_answer(f"there is no endpoint /{path} here", 404)
-
-    checkpoint = "/api/v1/training_runs/{model_id}/checkpoints/{kind}/{name}"
-    app.get("/api/v1/get_server_capabilities")(capabilities)
-    app.get("/api/v1/training_runs")(training_runs)
-    app.get("/api/v1/training_runs/{model_id}")(training_run)
-    app.get("/api/v1/training_runs/{model_id}/checkpoints")(run_checkpoints)
-    app.get("/api/v1/checkpoints")(checkpoints)
-    app.delete(checkpoint)(delete)
-    app.put(checkpoint + "/ttl")(set_ttl)
-    app.post(checkpoint + "/publish")(publish)
-    app.delete(checkpoint + "/publish")(unpublish)
-    app.post("/api/v1/weights_info")(weights_info)
-    app.get("/api/v1/sessions")(sessions)
-    app.get("/api/v1/sessions/{session_id}")(session)
-    _search_routes(app, listing)
-    add_refused_routes(app)
-    app.api_route("/{path:path}", methods=["GET", "POST", "PUT", "DELETE"])(missing)
-
-
-def _search_routes(app: FastAPI, listing: Listing) -> None:
-    async def search(request: Request) -> Answer:
-        return SessionSearch(listing.store).page(await _body(SearchSessions, request))
-
-    async def storage(project_id: str | None = None) -> Answer:
-        return listing.storage(project_id)
-
-    app.post("/api/v1/sessions/search")(search)
-    app.get("/api/v1/billing/usage/checkpoints/current")(storage)

@@ -6,15 +6,16 @@ import asyncio
 from collections import OrderedDict
 from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 from tinsmith.engine.checkpoint_files import MARKER
 from tinsmith.engine.checkpoints import read
 from tinsmith.engine.sequences import Group
 from tinsmith.engine.tinker_paths import SCHEME, TinkerPath
 from tinsmith.models.staging import present
-from tinsmith.server.access.caller import DEFAULT, caller, caller_limits, current_call, without_owner
+from tinsmith.server.access.caller import DEFAULT, caller, caller_limits, count_call, current_call, without_owner
 from tinsmith.server.draws import Drawn, Follower
-from tinsmith.server.samplers import prepare
+from tinsmith.server.samplers import checked, size_of
 from tinsmith.server.service import Service
 from tinsmith.server.weights import Loaded, load_base, load_checkpoint
 from tinsmith.server.wire.conversions import to_sample_request
@@ -25,6 +26,8 @@ from tinsmith.types.sampling import SampleRequest
 
 LOOK_SECONDS = 0.5
 """How often a caller of `draw` is let look up while nothing was drawn."""
+STARTED = 16
+"""Prompts of a request that are given to the sampler before others have their turn."""
 KEPT = 8
 """Checkpoints kept in memory, the latest used."""
 ROUTE = "openai"
@@ -64,26 +67,23 @@ class Direct:
         found = self.service.worker.call(lambda: self._checkpoint(model, readable))
         return await asyncio.wrap_future(found)
 
-    async def prepare(self, found: Found, request: Sample) -> None:
-        """Compile a request's grammar beside the event loop, before `check` is asked."""
-        await prepare(self.service.engine, found.name, request)
-
-    def check(self, found: Found, request: Sample) -> None:
-        """Refuse a request that cannot be served; from now on it is under way, until its client is answered or gone.
+    async def check(self, found: Found, requests: Sequence[Sample]) -> None:
+        """Refuse what cannot be served; from now on it is under way, until its client is answered or gone.
 
         Raises:
             InputError: naming the field.
             BusyError: its key has as much under way as it may.
         """
-        asked = to_sample_request(request, seed=0)
-        max_tokens = self.service.engine.check(found.name, asked)
-        call, usage, limits = current_call(), self.service.futures.usage, caller_limits()
-        limits.check_sampling(request.num_samples, max_tokens)
-        if call is not None:
-            ticket = object()
-            usage.require_room(call.name, limits, num_samples=request.num_samples)
-            usage.begin(ticket, call.name, num_samples=request.num_samples)
-            call.at_end.callback(usage.end, ticket)
+        engine, name = self.service.engine, found.name
+        checks = [partial(checked, engine, name, request) for request in requests]
+        size = sum(size_of(request) for request in requests)
+        done = await self.service.turns.run(lambda: [check() for check in checks], size=size)
+        call = current_call()
+        for request, (max_tokens, grammar) in zip(requests, done, strict=True):
+            caller_limits().check_sampling(request.num_samples, max_tokens)
+            count_call(self.service.futures.usage, num_samples=request.num_samples)
+            if call is not None:
+                call.held.append(grammar)  # it need not be compiled again, whoever compiles others meanwhile
 
     async def draw(
         self, found: Found, requests: Sequence[Sample], *, stop_tokens: tuple[int, ...] = (), watch: bool
@@ -103,8 +103,8 @@ class Direct:
         def follow(first: int, num_samples: int) -> Follower:
             return Follower(queue, loop, first, [0] * num_samples, [False] * num_samples)
 
-        def start() -> None:
-            for i, request in enumerate(requests):
+        def start(first: int) -> None:
+            for i, request in enumerate(requests[first : first + STARTED], first):
                 asked = _with_stops(self._seeded(found, request, owner), stop_tokens)
                 follower = follow(i * request.num_samples, request.num_samples)
                 groups.append(
@@ -112,6 +112,7 @@ class Direct:
                         found.name,
                         found.loaded.policy,
                         asked,
+                        owner=owner,
                         ended=follower.ended,
                         drawn=follower.drawn if watch else None,
                     )
@@ -122,9 +123,9 @@ class Direct:
                 samplers.drop(group)
 
         running = sum(request.num_samples for request in requests)
-        started = self.service.worker.call(start)
         try:
-            await asyncio.wrap_future(started)
+            for first in range(0, len(requests), STARTED):
+                await asyncio.wrap_future(self.service.worker.call(partial(start, first)))
             while running:
                 try:
                     item = await asyncio.wait_for(queue.get(), LOOK_SECONDS)

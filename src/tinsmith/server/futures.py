@@ -22,8 +22,8 @@ logger = logging.getLogger(__name__)
 JSON = "application/json"
 SAMPLE, UNLOAD = "sample", "unload_model"
 """Kinds of requests: the SDK waits and repeats only the first where there is no room; the second makes room."""
-KEEP_PER_OWNER, KEEP_IN_ALL = 4096, 16384
-"""Result bodies kept for clients that ask again; older ones are dropped."""
+KEEP_PER_OWNER, KEEP_IN_ALL, KEEP_BYTES = 4096, 16384, 4 << 30
+"""Result bodies kept for clients that ask again, of one model or sampler and of one key; older ones are dropped."""
 
 
 def json_result(values: Mapping[str, object]) -> Finished:
@@ -162,7 +162,7 @@ class Futures:
         before, self._settled = self._settled, self._settled + len(request_ids)
         if before // 1024 != self._settled // 1024:
             with suppress(DiskFullError):  # what is dropped a thousand results later is not missed
-                self._store.forget_older_than(KEEP_PER_OWNER, total=KEEP_IN_ALL)
+                self._store.forget_older_than(KEEP_PER_OWNER, total=KEEP_IN_ALL, num_bytes=KEEP_BYTES)
         if request_ids:
             self._loop.call_soon_threadsafe(self._end, *request_ids)
 

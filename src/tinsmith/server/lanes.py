@@ -36,6 +36,10 @@ class Lane:
         """Count a refused request, which the SDK has numbered all the same, and return what may run now."""
         return self.add(seq, _nothing)
 
+    def append(self, job: Job) -> list[Job]:
+        """Take a job that follows all others there are, and return those that may run now, in order."""
+        return self.add(max((self.next_seq, *(seq + 1 for seq in self.waiting))), job)
+
     def close_gap(self) -> list[Job]:
         """Give up on numbers that never came: go on from the lowest one that waits."""
         if not self.waiting:
@@ -43,11 +47,11 @@ class Lane:
         self.next_seq = min(self.waiting)
         return self._ready()
 
-    def give_up(self) -> list[int]:
-        """Forget what waits for numbers that never came; return its numbers, ascending. What comes later goes on."""
-        dropped = sorted(self.waiting)
+    def give_up(self) -> list[tuple[int, Job]]:
+        """Let go of what waits for numbers that never came, and return it in order. What comes later goes on."""
+        dropped = sorted(self.waiting.items())
         self.waiting.clear()
-        self.next_seq = max((self.next_seq, *(seq + 1 for seq in dropped)))
+        self.next_seq = max((self.next_seq, *(seq + 1 for seq, _ in dropped)))
         return dropped
 
     def _ready(self) -> list[Job]:

@@ -312,14 +312,15 @@ class Runs:
         if run is not None and self.store.refuse(owner=place.owner, seq_id=place.seq_id, message=message):
             self._release(run, run.lane.skip(place.seq_id))
 
-    def unload(self, model_id: str, seq_id: int, request_id: str, job: Job) -> None:
+    def unload(self, model_id: str, job: Job) -> None:
         """Free a model's memory after what it was asked before; it takes no more requests."""
         run = self.live.pop(model_id, None)
         if run is None:
             self.worker.post(job)
             return
         self.store.mark_unloaded(model_id)
-        self._add(run, seq_id, request_id, job)
+        self._release(run, run.lane.append(job))
+        self._expect(run)
 
     def _start(self, run: LiveRun, session: TrainingSession) -> None:
         """Train on a session that was just made."""
@@ -375,11 +376,7 @@ class Runs:
     def _submit(
         self, model_id: str, seq_id: int, kind: str, compute: Callable[[LiveRun, TrainingSession], Finished]
     ) -> str:
-        try:
-            repeated = self.futures.repeated(owner=model_id, seq_id=seq_id, kind=kind)
-        except InputError:
-            self._run(model_id)  # the number may be that of its unloading, which is what there is to say then
-            raise
+        repeated = self.futures.repeated(owner=model_id, seq_id=seq_id, kind=kind)
         if repeated is not None:
             return repeated  # its result may outlive the model
         run = self._run(model_id)
@@ -404,12 +401,17 @@ class Runs:
         """Put a request in its place; it does not wait for ever for those before it."""
         run.waiting[seq_id] = request_id
         self._release(run, run.lane.add(seq_id, job))
+        self._expect(run)
+
+    def _expect(self, run: LiveRun) -> None:
+        """Do not wait for ever for the number that others wait for."""
         if run.lane.waiting:
             self.loop.call_later(self.gap_seconds, self._give_up, run, run.lane.next_seq)
 
     def _release(self, run: LiveRun, jobs: list[Job]) -> None:
-        """Post what may run now, and keep only the requests that still wait."""
-        run.waiting = {seq: run.waiting[seq] for seq in sorted(run.lane.waiting) if seq in run.waiting}
+        """Post what may run now, and forget that it waited."""
+        for seq in range(run.lane.next_seq - len(jobs), run.lane.next_seq):
+            run.waiting.pop(seq, None)
         for job in jobs:
             self.worker.post(job)
 
@@ -418,10 +420,12 @@ class Runs:
         if run.lane.next_seq != expected or not run.lane.waiting:
             return
         logger.warning("%s: request %d never came; what waits for it fails", run.model_id, expected)
-        for seq in run.lane.give_up():
+        for seq, job in run.lane.give_up():
             if seq in run.waiting:
                 reason = f"request {expected} of this model never reached the server"
                 self.futures.fail(run.waiting.pop(seq), _gap(seq, reason))
+            else:
+                self.worker.post(job)  # an unloading, which is no less wanted now
 
 
 def _gap(seq_id: int, reason: str) -> InputError:

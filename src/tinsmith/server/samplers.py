@@ -11,8 +11,8 @@ import logging
 import sqlite3
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
-from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 from tinsmith.engine.bases import Bases
@@ -22,13 +22,14 @@ from tinsmith.engine.tinker_paths import TinkerPath
 from tinsmith.models.adapter import Adapter
 from tinsmith.models.slots import values
 from tinsmith.server.access.caller import DEFAULT, caller_limits, is_own, owner_of
+from tinsmith.server.access.turns import SMALL, Turns
 from tinsmith.server.database.records import Finished, NoResult, SamplingSession
 from tinsmith.server.database.store import Store
 from tinsmith.server.futures import SAMPLE, Futures
 from tinsmith.server.lanes import SAMPLING_BLOCK, Job, Lane
 from tinsmith.server.runs import Runs
 from tinsmith.server.snapshots import Snapshots
-from tinsmith.server.weights import Loaded, load_base, load_checkpoint
+from tinsmith.server.weights import Loaded, adapter_of, load_base, weights_of
 from tinsmith.server.wire.conversions import to_sample_request, to_targets
 from tinsmith.server.wire.messages import CONTENT_TYPE
 from tinsmith.server.wire.places import Place
@@ -45,7 +46,8 @@ logger = logging.getLogger(__name__)
 
 GAP_SECONDS = 5.0
 """A number that has not come after so long was given up by its client; what waits for it goes on."""
-
+MOST_OPEN = 65_536
+"""Sampling sessions of one key at once: each step of a run may make one."""
 
 GroupDone = Callable[[Group], None]
 """Called on the compute thread: it copies what it needs, and hands it over."""
@@ -62,13 +64,23 @@ class _UnderWay:
     drawn: GroupDone | None
 
 
-async def prepare(engine: Bases, name: str, request: Sample) -> None:
-    """Compile a request's grammar, which may take a second, on a thread of its own; errors are for who checks it."""
-    adjustments = request.sampling_params.adjustments
-    if adjustments is not None and adjustments.grammar is not None:
-        with suppress(TinsmithError):
-            asked = to_sample_request(request, seed=0)
-            await asyncio.to_thread(engine.check, name, asked)
+def size_of(request: Sample) -> int:
+    """About how much work it is to check a request, in bytes: a grammar is always too much for the event loop."""
+    settings = request.sampling_params
+    grammar = settings.adjustments is not None and settings.adjustments.grammar is not None
+    targets = 0 if request.target_prompt_logprobs is None else len(request.target_prompt_logprobs.data)
+    num_tokens = sum(len(chunk.tokens) for chunk in request.prompt.chunks)
+    return 256 + num_tokens + 8 * targets + (SMALL + 1 if grammar else 0)
+
+
+def checked(engine: Bases, name: str, request: Sample) -> tuple[int, object]:
+    """Return the most tokens that a sample may have, and the compiled grammar. On any thread.
+
+    Raises:
+        InputError: naming the field that is wrong.
+    """
+    asked = to_sample_request(request, seed=0, most=engine.config(name).max_positions)
+    return engine.check(name, asked), engine.compiled(name, asked)
 
 
 @dataclass(slots=True)
@@ -77,8 +89,9 @@ class _Live:
 
     record: SamplingSession
     name: str
-    source: str | Future[Loaded]
-    """The name of a snapshot, replaced on the compute thread where it follows a model's weights; or what was loaded."""
+    source: str | Future[Loaded | None]
+    """The id of the session whose weights it is on, replaced on the compute thread where it follows a model's; or a
+    base's weights, or none, where what was loaded is held by its own id."""
     lanes: dict[int, Lane] = field(default_factory=dict[int, Lane])
 
     def lane(self, seq_id: int) -> Lane:
@@ -100,6 +113,8 @@ class Samplers:
     loop: asyncio.AbstractEventLoop
     snapshots: Snapshots
     live: dict[str, _Live] = field(default_factory=dict[str, _Live])
+    held: dict[str, set[str]] = field(default_factory=dict[str, set[str]])
+    """The ids of those that each key has."""
     under_way: dict[int, _UnderWay] = field(default_factory=dict[int, _UnderWay])
     """Sampling requests by their group's id: touched on the compute thread only."""
     requested: dict[str, Group] = field(default_factory=dict[str, Group])
@@ -151,9 +166,9 @@ class Samplers:
         )
         held = session.sampling_session_id
         tensors = {each: t.cpu().numpy() for each, t in values(adapter.slots).items()}
-        self.snapshots.hold(held, adapter, tensors_sha256(tensors))
+        self.snapshots.hold(held, name, adapter.spec, tensors_sha256(tensors), lambda: adapter)
         live = _Live(session, name, held)
-        self.live[held] = live
+        self._keep(live)
         if follows is not None:
             others = self.followers.setdefault(follows, [])
             for old in {str(other.source) for other in others}:
@@ -170,6 +185,7 @@ class Samplers:
             for key, each in tuple(self.live.items()):
                 if each.record.session_id == session_id:
                     self.live.pop(key, None)
+                    self.held.get(owner_of(key), set()).discard(key)
                     self.snapshots.forget(key)
             for model_id in tuple(self.followers):
                 if model_id.rpartition(":train:")[0] == session_id:
@@ -212,13 +228,7 @@ class Samplers:
             self.drop(group)
         self.futures.fail(request_id, InputError("the request was cancelled by its client"))
 
-    async def prepare(self, request: Sample) -> None:
-        """Compile a request's grammar beside the event loop; what is wrong with it, `sample` says."""
-        live = self.live.get(request.sampling_session_id)
-        if live is not None and is_own(request.sampling_session_id):
-            await prepare(self.engine, live.name, request)
-
-    def sample(self, request: Sample) -> tuple[str, list[str]]:
+    async def sample(self, request: Sample, turns: Turns) -> tuple[str, list[str]]:
         """Accept a sampling request; return its id and one id per sequence.
 
         Raises:
@@ -227,7 +237,8 @@ class Samplers:
         live = self._live(request.sampling_session_id)
         lane = live.lane(request.seq_id)
         try:
-            max_tokens = self.engine.check(live.name, to_sample_request(request, seed=0))
+            check = partial(checked, self.engine, live.name, request)
+            max_tokens, grammar = await turns.run(check, size=size_of(request))
             caller_limits().check_sampling(request.num_samples, max_tokens)
         except TinsmithError as error:
             self.count_refused(Place(request.sampling_session_id, request.seq_id), str(error))
@@ -236,7 +247,7 @@ class Samplers:
             owner=request.sampling_session_id, seq_id=request.seq_id, kind=SAMPLE, num_samples=request.num_samples
         )
         if new:
-            job = self._job(live, request, request_id)
+            job = self._job(live, request, request_id, grammar)
             late = request.seq_id < lane.next_seq  # its place was given up: it runs at once
             if request.sampling_params.seed is None and not late:
                 self._post(lane.add(request.seq_id, job))
@@ -270,16 +281,23 @@ class Samplers:
         return record
 
     def start(
-        self, name: str, policy: Policy, request: SampleRequest, *, ended: GroupDone, drawn: GroupDone | None = None
+        self,
+        name: str,
+        policy: Policy,
+        request: SampleRequest,
+        *,
+        owner: str,
+        ended: GroupDone,
+        drawn: GroupDone | None = None,
     ) -> Group:
-        """Submit a request to the sampler of base model `name`. Called on the compute thread.
+        """Submit a request of a key, `owner`, to the sampler of base model `name`. Called on the compute thread.
 
         `ended` is called once, unless the group is dropped; `drawn` after every step before that.
 
         Raises:
             InputError: for a request that cannot be served; nobody will be told anything.
         """
-        group = self.engine.sampler(name).submit(request, policy)
+        group = self.engine.sampler(name).submit(request, policy, owner=owner)
         entry = _UnderWay(group, name, ended, drawn)
         self.under_way[id(group)] = entry
         if drawn is not None:
@@ -327,8 +345,9 @@ class Samplers:
             entry.group.failure = BackendError(f"the server failed while sampling: {type(error).__name__}")
             entry.ended(entry.group)
 
-    def _job(self, live: _Live, request: Sample, request_id: str) -> Job:
-        """The submission to the engine's sampler, on the compute thread."""
+    def _job(self, live: _Live, request: Sample, request_id: str, grammar: object) -> Job:
+        """The submission to the engine's sampler, on the compute thread; until then the compiled `grammar` is held."""
+        held = [grammar]
 
         def ended(group: Group) -> None:
             self.requested.pop(request_id, None)
@@ -349,7 +368,8 @@ class Samplers:
                 self.cancelled.discard(request_id)
                 return
             asked = to_sample_request(request, seed=seed)
-            group = self.start(live.name, loaded.policy, asked, ended=ended)
+            group = self.start(live.name, loaded.policy, asked, owner=owner, ended=ended)
+            held.clear()
             self.requested[request_id] = group
 
         return lambda: self.futures.attempt(request_id, submit)
@@ -371,7 +391,7 @@ class Samplers:
         """What a session samples from now. On the compute thread."""
         if isinstance(live.source, str):
             return self.snapshots.loaded(live.source, live.name)
-        return live.source.result()
+        return live.source.result() or self.snapshots.loaded(live.record.sampling_session_id, live.name)
 
     def _live(self, sampling_session_id: str) -> _Live:
         if sampling_session_id in self.live and is_own(sampling_session_id):
@@ -393,19 +413,39 @@ class Samplers:
         # It may have been published when the session was made, and not be any more.
         readable = record.model_path is None or self.store.may_read(record.model_path)
 
-        def load() -> Loaded:
+        def load() -> Loaded | None:
             if record.model_path is None:
                 return load_base(self.engine, name, kind)
             path = TinkerPath.parse(record.model_path)
-            folder = self.store.require_checkpoint(path, readable=readable)
-            return load_checkpoint(self.engine, name, read(folder))
+            checkpoint = read(self.store.require_checkpoint(path, readable=readable))
+            load = partial(adapter_of, self.engine, name, checkpoint)
+            weights = weights_of(checkpoint)
+            self.snapshots.hold(record.sampling_session_id, name, checkpoint.spec, weights, load)
+            return None
 
         if record.sampling_session_id not in self.live:
+            self._require_room(owner_of(record.sampling_session_id))
             live = _Live(record, name, self.worker.call(load))
             for seq in self.store.seq_ids(record.sampling_session_id):
                 live.lane(seq).skip(seq)
-            self.live[record.sampling_session_id] = live
+            self._keep(live)
         return self.live[record.sampling_session_id]
+
+    def _require_room(self, owner: str) -> None:
+        """Refuse one more sampling session of a key that has as many open as it may."""
+        if len(self.held.get(owner, ())) >= MOST_OPEN:
+            raise InputError(
+                "this key has too many sampling sessions",
+                field="sampling_session_seq_id",
+                value=MOST_OPEN,
+                allowed=f"{MOST_OPEN} in sessions that have not ended",
+                fix="close clients that are not used any more",
+            )
+
+    def _keep(self, live: _Live) -> None:
+        key = live.record.sampling_session_id
+        self.live[key] = live
+        self.held.setdefault(owner_of(key), set()).add(key)
 
     def _post(self, jobs: list[Job]) -> None:
         for job in jobs:

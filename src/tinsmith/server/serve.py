@@ -13,6 +13,7 @@ from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass
 from io import TextIOWrapper
 from pathlib import Path
+from typing import cast
 
 import uvicorn
 import uvloop
@@ -21,7 +22,9 @@ from tinsmith.engine.bases import Bases
 from tinsmith.engine.checks.kept_certificates import KeptCertificates
 from tinsmith.engine.engine import Engine
 from tinsmith.engine.unit_gradients import MicroBatches
+from tinsmith.server.access.connections import Connections, raise_descriptors
 from tinsmith.server.access.keys import PREFIX, Keys, read_keys, readable_by_others
+from tinsmith.server.access.listener import Listener
 from tinsmith.server.access.log import AccessLog, log_to_stderr
 from tinsmith.server.access.tls import TlsFiles, tls_files
 from tinsmith.server.app import build_app
@@ -231,10 +234,21 @@ def bind(host: str, port: int) -> socket.socket:
 class _Server(uvicorn.Server):
     """Leaves on SIGTERM and SIGINT by returning, so that the state is closed in order."""
 
-    def __init__(self, config: uvicorn.Config, service: Service, hang_up: Callable[[], None] | None) -> None:
+    def __init__(
+        self, config: uvicorn.Config, service: Service, connections: Connections, hang_up: Callable[[], None] | None
+    ) -> None:
         super().__init__(config)
         self._service = service
+        self._connections = connections
         self._hang_up = hang_up
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Listen, with bounds that uvicorn's own listening does not have."""
+        await self.lifespan.startup()
+        state = self.server_state, self.lifespan.state
+        listeners = [Listener(each, self._connections, self.config, *state) for each in sockets or ()]
+        self.servers = cast("list[asyncio.Server]", listeners)  # they are closed and waited for as such
+        self.started = True
 
     @contextlib.contextmanager
     def capture_signals(self) -> Generator[None, None, None]:
@@ -280,17 +294,26 @@ async def _serve(
         presence=Presence(silent_seconds=settings.session_timeout * 3600),
     )
     observers = () if door.access_log is None else (door.access_log,)
-    app = build_app(service, key=door.keys, max_body=settings.max_body, observers=observers)
+    connections = Connections(most=raise_descriptors())
+    app = build_app(
+        service,
+        key=door.keys,
+        max_body=settings.max_body,
+        observers=observers,
+        hosts=frozenset({*LOOPBACK, "[::1]", settings.host.lower()}) if _is_loopback(settings.host) else None,
+        most_at_once=connections.most_of_address,
+    )
     config = uvicorn.Config(
         app,
-        log_level="warning",
+        ws="none",
+        log_level="error",  # its warnings are of requests that nobody could read
         access_log=False,
         timeout_keep_alive=IDLE_SECONDS,
         timeout_graceful_shutdown=5,
         ssl_certfile=None if door.tls is None else door.tls.cert,
         ssl_keyfile=None if door.tls is None else door.tls.key,
     )
-    server = _Server(config, service, _on_hang_up(settings, door))
+    server = _Server(config, service, connections, _on_hang_up(settings, door))
     loop = asyncio.get_running_loop()
 
     def leave() -> None:
@@ -311,6 +334,11 @@ async def _serve(
         await service.close()
         if door.access_log is not None:
             door.access_log.close()
+
+
+def _is_loopback(host: str) -> bool:
+    """Whether nobody but this machine's own users reaches a server that listens there."""
+    return host in LOOPBACK or host.startswith("127.")
 
 
 def _on_hang_up(settings: ServeSettings, door: _Door) -> Callable[[], None] | None:
@@ -338,7 +366,7 @@ async def _announce(server: uvicorn.Server, settings: ServeSettings, listener: s
     port = listener.getsockname()[1]
     shown = f"[{settings.host}]" if ":" in settings.host else settings.host
     scheme = "http" if door.tls is None else "https"
-    if settings.host not in LOOPBACK:
+    if not _is_loopback(settings.host):
         print(
             f"warning: listening on {settings.host}: anyone who has the key and can reach this machine can use it",
             flush=True,

@@ -23,6 +23,7 @@ from tinsmith.models.published.packaged import PREFIX
 from tinsmith.models.published.sources import is_hub_name
 from tinsmith.renderers.tokenizer import preset_tokenizer, save_tokenizer
 from tinsmith.server.access.limits import BusyError
+from tinsmith.server.access.turns import Turns
 from tinsmith.server.cluster.ray_workers import RayWorkers
 from tinsmith.server.cluster.telling import WorkersTold
 from tinsmith.server.custom_losses import CustomLosses
@@ -81,6 +82,7 @@ class Service:
         self.store = Store(state)
         loop = asyncio.get_running_loop()
         self.presence = presence or Presence()
+        self.turns = Turns()
         self.futures = Futures(self.store, loop, self.presence)
         self.futures.fail_pending("the server was restarted before this request was carried out")
         for run in self.store.training_runs():
@@ -186,10 +188,11 @@ class Service:
         run = self.store.training_run(model_id)
         if run is None:
             raise InputError("there is no such model", field="model_id", value=model_id)
-        seq = 1 + max(self.store.seq_ids(model_id), default=0)
-        request_id, _ = self.futures.accept(owner=model_id, seq_id=seq, kind=UNLOAD)
-        answer = json_result({"model_id": model_id, "type": UNLOAD})
-        self.runs.unload(model_id, seq, request_id, lambda: self.futures.run(request_id, lambda: answer))
+        # Of its own order: the client's numbers may be used up.
+        request_id, new = self.futures.accept(owner=f"{model_id}:end", seq_id=0, kind=UNLOAD)
+        if new:
+            answer = json_result({"model_id": model_id, "type": UNLOAD})
+            self.runs.unload(model_id, lambda: self.futures.run(request_id, lambda: answer))
         return request_id
 
     def free(self, session_id: str) -> None:
@@ -215,6 +218,7 @@ class Service:
     async def close(self) -> None:
         """Finish what was accepted for training, then close the state."""
         self._expiry.cancel()
+        self.turns.close()
         await asyncio.to_thread(self.worker.stop)
         self.futures.fail_pending("the server was stopped before this request was carried out")
         self.store.close()

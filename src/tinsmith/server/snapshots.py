@@ -1,12 +1,14 @@
-"""Weights that are sampled from and have no name: the latest used are in memory, the others in files.
+"""Weights of adapters that are sampled from: the latest used are in memory, the others in files; equal ones once.
 
-A run of a thousand steps makes a thousand snapshots, and its client may come back to any of them.
+A run of a thousand steps makes a thousand snapshots, and its client may come back to any of them; a thousand sampling
+sessions may be on one checkpoint.
 """
 
 from __future__ import annotations
 
 import shutil
-from collections import OrderedDict
+from collections import Counter, OrderedDict
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -45,61 +47,84 @@ class _Written:
 
 @dataclass(slots=True)
 class Snapshots:
-    """All snapshots of a server. Used on the compute thread only."""
+    """All weights that sampling sessions hold. Used on the compute thread only."""
 
     engine: Bases
     folder: Path
     _held: OrderedDict[str, _Held] = field(default_factory=OrderedDict[str, _Held])
-    """By the sampling session's id, the latest used last."""
+    """By what they are, the latest used last."""
     _written: dict[str, _Written] = field(default_factory=dict[str, _Written])
+    _keys: dict[str, str] = field(default_factory=dict[str, str])
+    """What each sampling session holds, by its id."""
+    _holders: Counter[str] = field(default_factory=Counter[str])
     _count: int = 0
 
     def __post_init__(self) -> None:
         """Drop the files of a server before this one, whose snapshots ended with it."""
         shutil.rmtree(self.folder, ignore_errors=True)
 
-    def hold(self, name: str, adapter: Adapter, weights: str) -> None:
-        """Keep weights by a name; nobody trains them any more. `weights` is their SHA-256."""
-        self._held[name] = _Held(adapter, Loaded(self.engine.parts.policy_of(adapter), weights))
+    def __len__(self) -> int:
+        """How many different weights are held."""
+        return len(self._holders)
+
+    def hold(self, name: str, base: str, spec: AdapterSpec, weights: str, load: Callable[[], Adapter]) -> None:
+        """Hold weights by the id of a sampling session on `base`; nobody trains them any more.
+
+        `weights` says which they are, among those of adapters like this; `load` is called unless they are there.
+        """
+        self.forget(name)
+        key = f"{base} {weights} {spec}"
+        if key not in self._held and key not in self._written:
+            adapter = load()
+            self._held[key] = _Held(adapter, Loaded(self.engine.parts.policy_of(adapter), weights))
+        self._keys[name] = key
+        self._holders[key] += 1
         self._write_old()
 
     def loaded(self, name: str, base: str) -> Loaded:
-        """The weights of this name, on the base model that is served as `base`: the bits that were held.
+        """The weights that a sampling session holds, on the base model that is served as `base`, bit for bit.
 
         Raises:
-            KeyError: there are none.
+            KeyError: it holds none.
             CheckpointError: their file is damaged.
         """
-        if name not in self._held:
-            self._held[name] = self._read(self._written[name], base)
-            self._remove(name)
+        key = self._keys[name]
+        if key not in self._held:
+            self._held[key] = self._read(self._written[key], base)
+            self._remove(key)
             self._write_old()
-        self._held.move_to_end(name)
-        return self._held[name].loaded
+        self._held.move_to_end(key)
+        return self._held[key].loaded
 
     def forget(self, name: str) -> None:
-        """Drop the weights of this name, if there are any; requests under way keep theirs."""
-        self._held.pop(name, None)
-        if name in self._written:
-            self._remove(name)
+        """Let go of what a sampling session holds, if it does; requests under way keep theirs."""
+        key = self._keys.pop(name, None)
+        if key is None:
+            return
+        self._holders[key] -= 1
+        if not self._holders[key]:
+            del self._holders[key]
+            self._held.pop(key, None)
+            if key in self._written:
+                self._remove(key)
 
     def _write_old(self) -> None:
         sizes = [each.size for each in self._held.values()]
         for i in range(len(sizes) - 1):
             if sum(sizes[i:]) <= KEPT_BYTES and len(sizes) - i <= KEPT:
                 return
-            name, old = next(iter(self._held.items()))
+            key, old = next(iter(self._held.items()))
             self.folder.mkdir(parents=True, exist_ok=True)
             self._count += 1
             file = self.folder / f"{self._count}.safetensors"
             write_tensors(file, {n: t.cpu() for n, t in values(old.adapter.slots).items()})
-            self._written[name] = _Written(file, old.adapter.spec, old.loaded.weights)
-            del self._held[name]  # not before: a disk may be full
+            self._written[key] = _Written(file, old.adapter.spec, old.loaded.weights)
+            del self._held[key]  # not before: a disk may be full
 
     def _read(self, written: _Written, base: str) -> _Held:
         decoder = self.engine.decoder(base, quantised=written.spec.kind.quantised)
         adapter = frozen_adapter(decoder, written.spec, read_fp32(written.file), source="a snapshot")
         return _Held(adapter, Loaded(self.engine.parts.policy_of(adapter), written.weights))
 
-    def _remove(self, name: str) -> None:
-        self._written.pop(name).file.unlink(missing_ok=True)
+    def _remove(self, key: str) -> None:
+        self._written.pop(key).file.unlink(missing_ok=True)

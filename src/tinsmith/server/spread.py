@@ -17,11 +17,12 @@ from fastapi import FastAPI, Request, Response
 from pydantic import Field, model_validator
 
 from tinsmith.engine.sequences import Group
-from tinsmith.server.access.caller import caller_limits, current_call
+from tinsmith.server.access.caller import DEFAULT, caller, caller_limits, count_call
 from tinsmith.server.direct import Direct, Found
 from tinsmith.server.service import Service
 from tinsmith.server.wire.body import Request as Body
 from tinsmith.server.wire.body import TokenId, parse_json
+from tinsmith.server.wire.bounds import FailFast
 from tinsmith.types.errors import BackendError, InputError
 from tinsmith.types.sampling import SampleRequest, SamplingParams, Spread
 
@@ -29,7 +30,7 @@ ROUTE: Final = "/api/v1/tinsmith/spread"
 MOST: Final = 256
 """Texts in one request."""
 
-_Text = Annotated[list[TokenId], Field(min_length=2)]
+_Text = Annotated[FailFast[list[TokenId]], Field(min_length=2)]
 
 
 class SpreadRequest(Body):
@@ -37,12 +38,12 @@ class SpreadRequest(Body):
 
     model: str
     """A served base model, or a `tinker://` path."""
-    sequences: Annotated[list[_Text], Field(min_length=1, max_length=MOST)]
+    sequences: Annotated[FailFast[list[_Text]], Field(min_length=1, max_length=MOST)]
     """Token ids, two or more of each text."""
-    targets: list[list[TokenId]] | None = None
+    targets: FailFast[list[FailFast[list[TokenId]]]] | None = None
     """For each text the token asked about after each of its own but the last; None: the text's own next one."""
 
-    begins: list[Annotated[int, Field(ge=1)]] | None = None
+    begins: FailFast[list[Annotated[int, Field(ge=1)]]] | None = None
     """For each text its first token that is asked about, counted from 0; None: the second, and so all of them."""
 
     @model_validator(mode="after")
@@ -98,14 +99,21 @@ def add_spread_route(app: FastAPI, service: Service) -> None:
     direct = Direct(service)
 
     async def answer(request: Request) -> Response:
-        body = parse_json(SpreadRequest, await request.body())
+        def parse(sent: bytes) -> tuple[str, list[SampleRequest]]:
+            body = parse_json(SpreadRequest, sent)
+            return body.model, body.asked()
+
+        model, asked = await service.turns.read(request, parse)
         service.require_room()
-        found = await direct.find(body.model)
-        asked = body.asked()
+        found = await direct.find(model)
         _check(service, found, asked)
         spreads = await _computed(service, found, asked)
-        told = SpreadAnswer([_figures(one) for one in spreads])
-        return Response(msgspec.json.encode(told), media_type="application/json")
+
+        def told() -> Response:
+            answer = SpreadAnswer([_figures(one) for one in spreads])
+            return Response(msgspec.json.encode(answer), media_type="application/json")
+
+        return await service.turns.run(told, size=sum(one.ranks.nbytes for one in spreads))
 
     app.post(ROUTE)(answer)
 
@@ -115,12 +123,7 @@ def _check(service: Service, found: Found, asked: Sequence[SampleRequest]) -> No
     limits = caller_limits()
     for request in asked:
         limits.check_sampling(1, service.engine.check(found.name, request))
-    call, usage = current_call(), service.futures.usage
-    if call is not None:
-        ticket = object()
-        usage.require_room(call.name, limits, num_samples=len(asked))
-        usage.begin(ticket, call.name, num_samples=len(asked))
-        call.at_end.callback(usage.end, ticket)
+    count_call(service.futures.usage, num_samples=len(asked))
 
 
 async def _computed(service: Service, found: Found, asked: Sequence[SampleRequest]) -> list[Spread]:
@@ -129,7 +132,7 @@ async def _computed(service: Service, found: Found, asked: Sequence[SampleReques
     Raises:
         BackendError: the server or a worker failed.
     """
-    loop = asyncio.get_running_loop()
+    loop, owner = asyncio.get_running_loop(), caller() or DEFAULT
     waiting: list[asyncio.Future[Spread]] = [loop.create_future() for _ in asked]
     groups: list[Group] = []
 
@@ -150,7 +153,7 @@ async def _computed(service: Service, found: Found, asked: Sequence[SampleReques
                 loop.call_soon_threadsafe(settle, place, group)
 
             policy = found.loaded.policy
-            groups.append(service.samplers.start(found.name, policy, request, ended=ended))
+            groups.append(service.samplers.start(found.name, policy, request, owner=owner, ended=ended))
 
     def drop() -> None:
         for group in groups:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from tinsmith.engine.bases import Bases
 from tinsmith.engine.checkpoints import Checkpoint, load_adapter
 from tinsmith.engine.sequences import Policy
+from tinsmith.models.adapter import Adapter
 from tinsmith.types.adapters import AdapterKind
 from tinsmith.types.fingerprints import sha256_of
 
@@ -32,7 +33,22 @@ def load_checkpoint(engine: Bases, name: str, checkpoint: Checkpoint) -> Loaded:
         CheckpointError: it is of another base, or damaged.
         ConfigError: its kind is not computed here.
     """
+    adapter = adapter_of(engine, name, checkpoint)
+    return Loaded(engine.parts.policy_of(adapter), weights_of(checkpoint))
+
+
+def adapter_of(engine: Bases, name: str, checkpoint: Checkpoint) -> Adapter:
+    """Return what was saved, on a served base.
+
+    Raises:
+        CheckpointError: it is of another base, or damaged.
+        ConfigError: its kind is not computed here.
+    """
     engine.check_kind(checkpoint.spec.kind)
     decoder = engine.decoder(name, quantised=checkpoint.spec.kind.quantised)
-    adapter = load_adapter(decoder, checkpoint, base=engine.base(name))
-    return Loaded(engine.parts.policy_of(adapter), sha256_of(dict(checkpoint.files)))
+    return load_adapter(decoder, checkpoint, base=engine.base(name))
+
+
+def weights_of(checkpoint: Checkpoint) -> str:
+    """Return the identity of what was saved."""
+    return sha256_of(dict(checkpoint.files))

@@ -34,12 +34,13 @@ class RemoteSampler:
     """Of the works under way, by their groups."""
     _arrived: deque[tuple[Group, Outcome]] = field(default_factory=deque[tuple[Group, Outcome]])
 
-    def submit(self, request: SampleRequest, policy: Policy) -> Group:
-        """Send a request to a worker; its `result` is set by a later `step`.
+    def submit(self, request: SampleRequest, policy: Policy, *, owner: str = "") -> Group:
+        """Send a request to a worker; its `result` is set by a later `step`. Whose it is makes no difference here.
 
         Raises:
             InputError: for a request that cannot be served; nothing was sent.
         """
+        del owner
         assert isinstance(policy, RemotePolicy), "made by the cluster's engine"
         max_tokens = check_request(request, self.config)
         grammar = compile_grammar(request, self.grammars)

@@ -34,11 +34,11 @@ class FormSamplers:
         self._make = make
         self._samplers: dict[Decoder, Sampler] = {}
 
-    def submit(self, request: SampleRequest, policy: Policy) -> Group:
+    def submit(self, request: SampleRequest, policy: Policy, *, owner: str = "") -> Group:
         """As `Sampler.submit`."""
         if policy.decoder not in self._samplers:
             self._samplers[policy.decoder] = self._make(policy.decoder)
-        return self._samplers[policy.decoder].submit(request, policy)
+        return self._samplers[policy.decoder].submit(request, policy, owner=owner)
 
     def cancel(self, group: Group) -> None:
         """As `Sampler.cancel`."""

@@ -16,7 +16,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field
 
 from tinsmith.engine.tinker_paths import SCHEME
-from tinsmith.server.access.limits import UNLIMITED, Limits
+from tinsmith.server.access.limits import UNLIMITED, Limits, Usage
 
 DEFAULT = "default"
 """The only key's name where there is no file of keys."""
@@ -31,6 +31,8 @@ class Call:
     limits: Limits = UNLIMITED
     at_end: ExitStack = field(default_factory=ExitStack)
     """What is given back when the request was answered, or its client is gone."""
+    held: list[object] = field(default_factory=list[object])
+    """What stays in memory until then."""
 
 
 _call: ContextVar[Call | None] = ContextVar("call", default=None)
@@ -62,6 +64,26 @@ def caller_limits() -> Limits:
     """What the key whose request is being answered may have at once."""
     call = _call.get()
     return UNLIMITED if call is None else call.limits
+
+
+def own_rows() -> tuple[str, tuple[str, ...]]:
+    """The condition, and its values, under which a row of a table with `key_name` is seen by whoever calls."""
+    name = caller()
+    return ("1", ()) if name is None else ("key_name = ?", (name,))
+
+
+def count_call(usage: Usage, *, num_samples: int = 0) -> None:
+    """Count the request that is being answered as under way, until its client is answered or gone.
+
+    Raises:
+        BusyError: its key has as much under way as it may.
+    """
+    call = _call.get()
+    if call is not None:
+        ticket = object()
+        usage.require_room(call.name, call.limits, num_samples=num_samples)
+        usage.begin(ticket, call.name, num_samples=num_samples)
+        call.at_end.callback(usage.end, ticket)
 
 
 def session_prefix(name: str) -> str:

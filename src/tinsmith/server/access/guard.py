@@ -6,6 +6,7 @@ Plain ASGI, because each request pays for it.
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping
 from dataclasses import dataclass
 from typing import Any
@@ -24,8 +25,12 @@ Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 Application = Callable[[Scope, Receive, Send], Awaitable[None]]
 
+KNOWN = "known"
+"""In a request's state, where its key is known."""
 REFUSED = "refused"
 """The route of a request that was let through to none."""
+MAX_JSON = 16 << 20
+"""Bytes of a body that is no training request: one of these has no tensors."""
 GONE, BROKEN = 499, 500
 """The status of a request whose client left before there was one, and of one that broke."""
 
@@ -54,15 +59,26 @@ def error_answer(message: str, status: int = 400) -> JSONResponse:
     return JSONResponse({"error": message, "detail": message, "category": "user"}, status)
 
 
-def _refusal(path: str, message: str, status: int) -> JSONResponse:
-    """The same in the words of the protocol that `path` belongs to."""
+def refuse(path: str, message: str, status: int) -> JSONResponse:
+    """Return an error in the words of the protocol that `path` belongs to."""
     if path.startswith(ANTHROPIC_PATH):
         return anthropic_answer(message, status)
     if not path.startswith(OPENAI_PATHS):
         return error_answer(message, status)
     code = "invalid_api_key" if status == 401 else None
-    body = error_body(message, kind="invalid_request_error", param=None, code=code)
-    return JSONResponse(body, status, headers={"x-should-retry": "false"})
+    kind = "rate_limit_error" if status == 429 else "invalid_request_error"
+    body = error_body(message, kind=kind, param=None, code=code)
+    return JSONResponse(body, status, headers={} if status == 429 else {"x-should-retry": "false"})
+
+
+def host_name(host: str) -> str:
+    """The name in a Host header, without its port.
+
+    >>> host_name("LocalHost:8000"), host_name("[::1]:80"), host_name("[::1]")
+    ('localhost', '[::1]', '[::1]')
+    """
+    name, colon, port = host.strip().lower().rpartition(":")
+    return name if colon and port.isdecimal() else host.strip().lower()
 
 
 def _key_name(path: str) -> str:
@@ -96,16 +112,31 @@ class Guard:
         keys: Keys,
         max_body: int,
         open_paths: tuple[str, ...],
+        large_paths: tuple[str, ...] = (),
+        hosts: frozenset[str] | None = None,
+        most_at_once: int | None = None,
         observers: tuple[Observer, ...] = (),
     ) -> None:
-        """Stand before `app`; `open_paths` need no key: whole paths, or beginnings that end in a slash.
+        """Stand before `app`.
 
-        `observers` are told of every request that is over.
+        Args:
+            app: what answers.
+            keys: who is let in.
+            max_body: bytes of a body on `large_paths`; elsewhere at most MAX_JSON of them.
+            open_paths: they need no key: whole paths, or beginnings that end in a slash.
+            large_paths: whole paths.
+            hosts: the names by which this server may be addressed; None: any.
+            most_at_once: requests that one key may have under way; None: any number.
+            observers: are told of every request that is over.
         """
         self._app = app
         self._keys = keys
         self._max_body = max_body
         self._open_paths = open_paths
+        self._large_paths = large_paths
+        self._hosts = hosts
+        self._most_at_once = most_at_once
+        self._at_once: Counter[str] = Counter()
         self._observers = observers
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -144,17 +175,37 @@ class Guard:
         self, call: Call | None, headers: Mapping[bytes, bytes], scope: Scope, receive: Receive, send: Send
     ) -> None:
         path = scope["path"]
+        if not self._is_addressed(headers):
+            message = "this server is addressed by another name: use localhost or 127.0.0.1"
+            await refuse(path, message, 421)(scope, receive, send)
+            return
         if call is None:
             message = f"the key is missing or wrong: set {_key_name(path)} to the server's"
-            await _refusal(path, message, 401)(scope, receive, send)
+            await refuse(path, message, 401)(scope, receive, send)
             return
-        most = min(self._max_body, call.limits.max_body or self._max_body)
+        most = self._max_body if path in self._large_paths else min(self._max_body, MAX_JSON)
+        most = min(most, call.limits.max_body or most)
         length = headers.get(b"content-length", b"0").decode("latin-1")
-        if not length.isdecimal() or int(length) > most:
-            await _refusal(path, _too_large(length, most), 413)(scope, receive, send)
+        if not length.isdecimal() or int(length[:20]) > most:
+            await refuse(path, _too_large(length[:20], most), 413)(scope, receive, send)
             return
-        with answering(call):
-            await self._app(scope, _counted(receive, most), send)
+        if self._most_at_once is not None and self._at_once[call.name] >= self._most_at_once:
+            message = f"this key has {self._most_at_once} requests under way: wait for answers"
+            await refuse(path, message, 429)(scope, receive, send)
+            return
+        if call.name:
+            scope.setdefault("state", {})[KNOWN] = True
+        self._at_once[call.name] += 1
+        try:
+            with answering(call):
+                await self._app(scope, _counted(receive, most), send)
+        finally:
+            self._at_once[call.name] -= 1
+
+    def _is_addressed(self, headers: Mapping[bytes, bytes]) -> bool:
+        """Whether a request names this server: a page of another name, made to lead here, does not."""
+        host = headers.get(b"host")
+        return self._hosts is None or host is None or host_name(host.decode("latin-1")) in self._hosts
 
     def _is_open(self, path: str) -> bool:
         return any(path.startswith(each) if each.endswith("/") else path == each for each in self._open_paths)

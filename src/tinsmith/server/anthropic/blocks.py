@@ -6,6 +6,7 @@ from pydantic import ConfigDict, JsonValue
 
 from tinsmith.renderers.turns import Speaker, ToolCall, Turn
 from tinsmith.server.wire.body import Request
+from tinsmith.server.wire.bounds import TurnList
 from tinsmith.types.errors import InputError
 
 _REMARKS = frozenset({"cache_control", "caller", "citations", "signature"})
@@ -23,7 +24,7 @@ class Block(Request):
     name: str | None = None
     input: dict[str, JsonValue] | None = None
     tool_use_id: str | None = None
-    content: str | list[Block] | None = None
+    content: str | TurnList[Block] | None = None
     is_error: bool | None = None
 
     def require_known(self, where: str, kinds: tuple[str, ...]) -> None:
@@ -39,7 +40,7 @@ class Block(Request):
                 raise unread(f"{where}.{name}", "given", "to leave it out")
 
 
-Content = str | list[Block]
+Content = str | TurnList[Block]
 
 
 class MessageParam(Request):

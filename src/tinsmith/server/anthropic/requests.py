@@ -13,6 +13,7 @@ from tinsmith.renderers.turns import Speaker, Tool, Turn
 from tinsmith.server.anthropic.blocks import Content, MessageParam, text_of
 from tinsmith.server.chat.ask import Ask, Choice, Tools, opening_after, sample_with
 from tinsmith.server.wire.body import Finite, Int32, Request
+from tinsmith.server.wire.bounds import FailFast, ToolList, TurnList
 from tinsmith.server.wire.settings import AdjustmentSettings, GrammarSettings, SamplingSettings
 from tinsmith.types.errors import InputError
 from tinsmith.types.sampling import GrammarKind
@@ -87,9 +88,9 @@ class CountRequest(Request):
     model_config = ConfigDict(frozen=True, strict=True, extra="allow", protected_namespaces=())
 
     model: str
-    messages: Annotated[list[MessageParam], Field(min_length=1)]
+    messages: Annotated[TurnList[MessageParam], Field(min_length=1)]
     system: Content | None = None
-    tools: list[ToolParam] | None = None
+    tools: ToolList[ToolParam] | None = None
     tool_choice: ChoiceParam | None = None
     thinking: Thinking | None = None
     output_config: OutputConfig | None = None
@@ -156,7 +157,7 @@ class MessageRequest(CountRequest):
     """POST /v1/messages."""
 
     max_tokens: Int32
-    stop_sequences: list[str] | None = None
+    stop_sequences: FailFast[list[str]] | None = None
     stream: bool | None = None
     temperature: Finite | None = None
     top_k: Int32 | None = None

@@ -10,6 +10,7 @@ from fastapi.responses import JSONResponse
 from tinsmith.server.anthropic.answers import MessageAnswer
 from tinsmith.server.anthropic.errors import refused
 from tinsmith.server.anthropic.requests import CountRequest, MessageRequest
+from tinsmith.server.chat.ask import Ask
 from tinsmith.server.chat.prepared import Chats
 from tinsmith.server.openai.answers import ModelNotFoundError
 from tinsmith.server.wire.body import parse_json
@@ -20,16 +21,21 @@ Handler = Callable[[Request], Awaitable[Response]]
 
 def add_message_routes(app: FastAPI, chats: Chats) -> None:
     """Serve /v1/messages and /v1/messages/count_tokens."""
+    turns = chats.served.service.turns
 
     async def message(request: Request) -> Response:
-        body = parse_json(MessageRequest, await request.body())
-        prepared = await chats.prepare(body.ask())
+        def parse(sent: bytes) -> tuple[MessageRequest, Ask]:
+            body = parse_json(MessageRequest, sent)
+            return body, body.ask()
+
+        body, ask = await turns.read(request, parse)
+        prepared = await chats.prepare(ask)
         telling = MessageAnswer(prepared)
         return await chats.answer(request, prepared, telling, stream=bool(body.stream))
 
     async def count(request: Request) -> Response:
-        body = parse_json(CountRequest, await request.body())
-        prepared = await chats.prepare(body.ask())
+        ask = await turns.read(request, lambda sent: parse_json(CountRequest, sent).ask())
+        prepared = await chats.prepare(ask)
         return JSONResponse({"input_tokens": len(prepared.prompt)})
 
     app.post("/v1/messages")(_answering(message))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum, auto
@@ -103,8 +104,18 @@ class Ask:
     shown: Shown = field(default_factory=Shown)
     format_name: str | None = None
     """The parameter in which it is said what a reply must look like; None: nowhere."""
+    turns_name: str = "messages"
+    """The parameter in which the conversation came."""
     only_prompt: bool = False
     """Whether nothing is drawn, and the prompt alone is told."""
+
+    @property
+    def num_letters(self) -> int:
+        """Letters of what the model is to read, at least."""
+        calls = (call.arguments for turn in self.turns for call in turn.calls)
+        tools = (tool.parameters for tool in self.tools.shown)
+        texts = (turn.content for turn in self.turns)
+        return sum(map(len, texts)) + sum(len(json.dumps(each, default=dict)) for each in (*calls, *tools))
 
 
 def sample_with(settings: SamplingSettings) -> Callable[[tuple[int, ...]], Sample]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -84,38 +83,47 @@ class Chats:
             ModelNotFoundError: there is no such model.
             TinsmithError: the request cannot be served; it names the field.
         """
+        turns = self.served.service.turns
         found = await self.served.find(ask.model)
         text = await self.served.text(found.name)
+        await turns.run(lambda: self.served.require_fit(found, text, ask.num_letters, field=ask.turns_name))
         renderer, style, prompt = await self.served.rendered(found.name, lambda: _rendered(ask, text))
-        plain = ask.sample(prompt)
+        plain = await turns.run(lambda: ask.sample(prompt), size=8 * len(prompt))
         sample = await self._constrained(ask, plain, style, found.name)
         named = ask.format_name if sample is plain else "tools"
         await self.served.check(found, (sample,), named=named)
         own = renderer.stop_tokens if ask.ends else ()
         stop_tokens = self.served.extra_stops(found, (*own, *ask.stop_tokens))
         ends = frozenset((*self.served.service.engine.config(found.name).end_tokens, *stop_tokens))
-        mark = sha256_of(list(prompt))
         choice = Choice(text.codec, stops=ask.stops, ends=ends, shown=ask.shown)
-        return Prepared(
-            ask=ask,
-            found=found,
-            text=text,
-            sample=sample,
-            stop_tokens=stop_tokens,
-            ends=ends,
-            choices=tuple(Progress(choice.fork(), prompt, drops=ask.only_prompt) for _ in range(sample.num_samples)),
-            replies=tuple(Reply(style, prompt=mark, index=i) for i in range(sample.num_samples)),
-        )
+
+        def prepared() -> Prepared:
+            mark = sha256_of(list(prompt))
+            count = sample.num_samples
+            return Prepared(
+                ask=ask,
+                found=found,
+                text=text,
+                sample=sample,
+                stop_tokens=stop_tokens,
+                ends=ends,
+                choices=tuple(Progress(choice.fork(), prompt, drops=ask.only_prompt) for _ in range(count)),
+                replies=tuple(Reply(style, prompt=mark, index=i) for i in range(count)),
+            )
+
+        return await turns.run(prepared, size=8 * len(prompt) + 256 * sample.num_samples)
 
     async def _constrained(self, ask: Ask, sample: Sample, style: CallStyle | None, name: str) -> Sample:
         """The same with a grammar of calls, where `ask.tools` or a format demand one."""
         sampling = sample.sampling_params
         if style is None or not is_constrained(sampling, ask.tools):
             return sample
-        async with self.served.loading:  # a base's first grammar loads a tokenizer
-            marks = await asyncio.to_thread(self.served.service.engine.grammar_marks, name, (OPENED, CLOSED))
-        constrained = constrain(sampling, ask.tools, style, marks)
-        return sample.model_copy(update={"sampling_params": constrained})
+
+        def constrained() -> Sample:
+            marks = self.served.service.engine.grammar_marks(name, (OPENED, CLOSED))
+            return sample.model_copy(update={"sampling_params": constrain(sampling, ask.tools, style, marks)})
+
+        return await self.served.service.turns.run(constrained)
 
     async def answer(self, request: Request, prepared: Prepared, telling: Telling, *, stream: bool) -> Response:
         """Answer in a protocol's words, at once or as a stream.
@@ -126,7 +134,7 @@ class Chats:
         """
         samples, stops = (prepared.sample,), prepared.stop_tokens
         draws = self.served.draws(prepared.found, samples, stops, watch=stream)
-        return await tell(request, telling, draws, stream=stream)
+        return await tell(request, telling, draws, self.served.service.turns, stream=stream)
 
 
 def _rendered(ask: Ask, text: ModelText) -> tuple[ConversationRenderer, CallStyle | None, tuple[int, ...]]:

@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Iterator
+import time
+from collections.abc import AsyncGenerator, Iterator, Sequence
 from contextlib import aclosing
+from functools import partial
 from typing import Protocol
 
 from fastapi import Request, Response
 from fastapi.responses import JSONResponse, StreamingResponse
 
+from tinsmith.server.access.turns import Turns
 from tinsmith.server.draws import Drawn
 from tinsmith.types.errors import TinsmithError
+
+LOOK_SECONDS = 0.4
+"""How often it is looked whether a client is still there, at most."""
+TOKEN_BYTES, SAMPLE_BYTES = 64, 256
 
 Json = dict[str, object]
 Draws = AsyncGenerator[tuple[Drawn, ...], None]
@@ -44,34 +51,53 @@ class Telling(Protocol):
         ...
 
 
-async def tell(request: Request, telling: Telling, draws: Draws, *, stream: bool) -> Response:
+async def tell(request: Request, telling: Telling, draws: Draws, turns: Turns, *, stream: bool) -> Response:
     """Answer at once or as a stream."""
     if stream:
-        return StreamingResponse(events(request, telling, draws), media_type="text/event-stream")
-    return await whole(request, telling, draws)
+        return StreamingResponse(events(request, telling, draws, turns), media_type="text/event-stream")
+    return await whole(request, telling, draws, turns)
 
 
-async def whole(request: Request, telling: Telling, draws: Draws) -> Response:
+async def whole(request: Request, telling: Telling, draws: Draws, turns: Turns) -> Response:
     """Answer at once; what is under way is dropped when the client is gone."""
+    taken: list[Drawn] = []
+    looked = time.monotonic()
     async with aclosing(draws):
         async for batch in draws:
-            for drawn in batch:
-                telling.take(drawn)
-            if not batch and await request.is_disconnected():
-                return Response(status_code=499)
-    return JSONResponse(telling.whole())
+            taken += batch
+            if time.monotonic() - looked > LOOK_SECONDS:
+                looked = time.monotonic()
+                if await request.is_disconnected():
+                    return Response(status_code=499)
+
+    def answer() -> Response:
+        for drawn in taken:
+            telling.take(drawn)
+        return JSONResponse(telling.whole())
+
+    return await turns.run(answer, size=_size(taken))
 
 
-async def events(request: Request, telling: Telling, draws: Draws) -> AsyncGenerator[bytes, None]:
+def _grown(telling: Telling, batch: Sequence[Drawn]) -> list[bytes]:
+    return [event for drawn in batch for event in telling.grown(drawn)]
+
+
+def _size(batch: Sequence[Drawn]) -> int:
+    """About how many bytes are written of this."""
+    scored = sum(len(drawn.scored.logprobs) for drawn in batch if drawn.scored is not None)
+    return TOKEN_BYTES * (scored + sum(len(drawn.tokens) for drawn in batch)) + SAMPLE_BYTES * len(batch)
+
+
+async def events(request: Request, telling: Telling, draws: Draws, turns: Turns) -> AsyncGenerator[bytes, None]:
     """Answer as a stream; an error after its beginning is an event of its own."""
     async with aclosing(draws):
         try:
             for event in telling.opening():
                 yield event
             async for batch in draws:
-                for drawn in batch:
-                    for event in telling.grown(drawn):
-                        yield event
+                grown = partial(_grown, telling, batch)
+                for event in await turns.run(grown, size=_size(batch)):
+                    yield event
                 if not batch and await request.is_disconnected():
                     return
         except TinsmithError as error:

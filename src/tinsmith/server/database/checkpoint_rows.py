@@ -16,7 +16,7 @@ from tinsmith.engine.checkpoint_files import MARKER
 from tinsmith.engine.checkpoints import is_checkpoint, list_checkpoints, read
 from tinsmith.engine.tinker_paths import TinkerPath
 from tinsmith.models.staging import present
-from tinsmith.server.access.caller import caller, is_own, owner_of
+from tinsmith.server.access.caller import is_own, own_rows, owner_of
 from tinsmith.server.database.database import Database
 from tinsmith.server.database.records import CheckpointRecord, dumped_metadata, loaded_metadata
 from tinsmith.types.adapters import AdapterKind
@@ -102,11 +102,10 @@ class CheckpointRows:
 
     def checkpoints(self, *, model_id: str | None = None) -> tuple[CheckpointRecord, ...]:
         """Return the checkpoints (of one training run) that are there, the newest last."""
+        own, values = own_rows()
+        where, of_model = ("1", ()) if model_id is None else ("model_id = ?", (model_id,))
         rows = self._database.query(
-            "SELECT * FROM checkpoints WHERE coalesce(model_id = ?, 1)"
-            " AND coalesce(key_name = ?, 1) ORDER BY checkpoint_order",
-            model_id,
-            caller(),
+            f"SELECT * FROM checkpoints WHERE {own} AND {where} ORDER BY checkpoint_order", *values, *of_model
         )
         return self._existing(rows)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 
-from tinsmith.server.access.caller import is_own
+from tinsmith.server.access.caller import is_own, owner_of
 from tinsmith.server.database.database import Database, Durability
 from tinsmith.server.database.records import ErrorCategory, Failed, Finished, NoResult, Outcome, PendingRequest
 from tinsmith.types.errors import InputError
@@ -93,11 +93,12 @@ class RequestRows:
             owner = self._settle(request_id, Finished(body=body, media_type=media_type))
             if owner is not None:
                 self._database.execute(
-                    "INSERT INTO bodies (request_id, owner, media_type, body) VALUES (?, ?, ?, ?)",
+                    "INSERT INTO bodies (request_id, owner, media_type, body, key_name) VALUES (?, ?, ?, ?, ?)",
                     request_id,
                     owner,
                     media_type,
                     body,
+                    owner_of(owner),
                 )
         return owner is not None
 
@@ -159,25 +160,28 @@ class RequestRows:
         rows = self._database.query("SELECT seq_id FROM requests WHERE owner = ? ORDER BY seq_id", owner)
         return tuple(row["seq_id"] for row in rows)
 
-    def forget_older_than(self, count: int, *, total: int | None = None) -> int:
-        """Drop bodies so that each owner keeps its `count` last finished, all together `total`.
+    def forget_older_than(self, count: int, *, total: int | None = None, num_bytes: int | None = None) -> int:
+        """Drop bodies so that each owner keeps its `count` last finished, and each key `total`, of `num_bytes` in all.
 
-        Each RL step has a sampling session of its own, so that only `total` bounds the file. Room
-        that comes free is used again; the file does not shrink. The requests stay, as FORGOTTEN.
+        Each RL step has a sampling session of its own, so that only `total` bounds the file. No key's results are
+        dropped for another's. A key's last one stays, however large. Room that comes free is used again; the file does
+        not shrink. The requests stay, as FORGOTTEN.
 
         Returns:
             How many were dropped.
         """
-        keep = -1 if total is None else total
         with self._database.transaction(Durability.PROCESS):
             rows = self._database.execute(
                 "DELETE FROM bodies WHERE body_order IN ("
                 "SELECT body_order FROM (SELECT body_order,"
                 " row_number() OVER (PARTITION BY owner ORDER BY body_order DESC) AS place,"
-                " row_number() OVER (ORDER BY body_order DESC) AS place_in_all FROM bodies)"
-                " WHERE place > ?1 OR (?2 >= 0 AND place_in_all > ?2)) RETURNING 1",
+                " row_number() OVER of_key AS place_of_key, sum(length(body)) OVER of_key AS bytes_of_key"
+                " FROM bodies WINDOW of_key AS (PARTITION BY key_name ORDER BY body_order DESC))"
+                " WHERE place > ?1 OR (?2 >= 0 AND place_of_key > ?2)"
+                " OR (?3 >= 0 AND place_of_key > 1 AND bytes_of_key > ?3)) RETURNING 1",
                 count,
-                keep,
+                -1 if total is None else total,
+                -1 if num_bytes is None else num_bytes,
             )
         return len(rows)
 

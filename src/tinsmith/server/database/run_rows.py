@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from typing import Any
 
-from tinsmith.server.access.caller import caller, is_own, owner_of
+from tinsmith.server.access.caller import is_own, own_rows, owner_of
 from tinsmith.server.database.database import Database, Durability
 from tinsmith.server.database.records import TrainingRun, dumped_metadata, loaded_metadata
 from tinsmith.server.database.session_rows import number_used, require_open_session
@@ -71,13 +71,28 @@ class RunRows:
 
     def training_runs(self, *, session_id: str | None = None) -> tuple[TrainingRun, ...]:
         """Return the training runs (of one session), in the order of their creation."""
+        own, values = own_rows()
+        where, of_session = ("1", ()) if session_id is None else ("session_id = ?", (session_id,))
         rows = self._database.query(
-            "SELECT * FROM training_runs WHERE coalesce(session_id = ?, 1)"
-            " AND coalesce(key_name = ?, 1) ORDER BY run_order",
-            session_id,
-            caller(),
+            f"SELECT * FROM training_runs WHERE {own} AND {where} ORDER BY run_order", *values, *of_session
         )
         return tuple(_training_run(row) for row in rows)
+
+    def training_runs_page(
+        self, *, limit: int, offset: int, project_id: str | None = None
+    ) -> tuple[tuple[TrainingRun, ...], int]:
+        """Return a page of the training runs (of one project's sessions), the newest first, and how many there are."""
+        own, values = own_rows()
+        where, of_project = "1", ()
+        if project_id is not None:
+            where = "session_id IN (SELECT session_id FROM sessions WHERE json_extract(about, '$.project_id') = ?)"
+            of_project = (project_id,)
+        chosen = f"FROM training_runs WHERE {own} AND {where}"
+        ((count,),) = self._database.query(f"SELECT count(*) {chosen}", *values, *of_project)
+        rows = self._database.query(
+            f"SELECT * {chosen} ORDER BY run_order DESC LIMIT ? OFFSET ?", *values, *of_project, limit, offset
+        )
+        return tuple(_training_run(row) for row in rows), count
 
     def mark_applied(self, model_id: str, seq_id: int) -> None:
         """Note that a run's requests up to `seq_id` were carried out; never goes back."""

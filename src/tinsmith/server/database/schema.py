@@ -11,17 +11,24 @@ from pathlib import Path
 from tinsmith.types.disk import is_full
 from tinsmith.types.errors import ConfigError
 
-VERSION = 3
+VERSION = 4
 """Raised with every change of the tables."""
 
 OWNED = ("sessions", "training_runs", "sampling_sessions", "checkpoints")
 """Tables whose rows belong to a key: its name stands in them, never the key."""
 
 _OWNERS = tuple(f"CREATE INDEX owned_{table} ON {table} (key_name)" for table in OWNED)
+_OF_MODEL = "CREATE INDEX checkpoints_of_model ON checkpoints (model_id, checkpoint_order)"
 
 UPGRADES = {
     1: ("ALTER TABLE checkpoints ADD COLUMN public INTEGER NOT NULL DEFAULT 0",),
     2: (*(f"ALTER TABLE {t} ADD COLUMN key_name TEXT NOT NULL DEFAULT 'default'" for t in OWNED), *_OWNERS),
+    3: (
+        "ALTER TABLE bodies ADD COLUMN key_name TEXT NOT NULL DEFAULT 'default'",
+        # An owner's id begins with its key's name and a point, which no other part of it has (access.caller.owner_of).
+        "UPDATE bodies SET key_name = substr(owner, 1, instr(owner, '.') - 1) WHERE instr(owner, '.') > 0",
+        _OF_MODEL,
+    ),
 }
 """Version -> what makes the next one of it. Before there were several keys, the one was that named default."""
 
@@ -88,7 +95,8 @@ TABLES = (
         request_id TEXT NOT NULL UNIQUE,
         owner TEXT NOT NULL,
         media_type TEXT NOT NULL,
-        body BLOB NOT NULL
+        body BLOB NOT NULL,
+        key_name TEXT NOT NULL
     )
     """,
     "CREATE INDEX bodies_of_owner ON bodies (owner, body_order)",
@@ -109,6 +117,7 @@ TABLES = (
     )
     """,
     *_OWNERS,
+    _OF_MODEL,
 )
 
 

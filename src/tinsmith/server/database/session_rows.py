@@ -9,7 +9,7 @@ import json
 import sqlite3
 from collections.abc import Callable, Mapping, Sequence
 
-from tinsmith.server.access.caller import DEFAULT, caller, is_own, owner_of, session_prefix
+from tinsmith.server.access.caller import DEFAULT, caller, is_own, own_rows, owner_of, session_prefix
 from tinsmith.server.database.database import Database
 from tinsmith.server.database.records import SamplingSession, Session, dumped_metadata, loaded_metadata
 from tinsmith.types.errors import InputError
@@ -75,10 +75,41 @@ class SessionRows:
 
     def sessions(self) -> tuple[Session, ...]:
         """Return all sessions, in the order of their creation."""
+        own, values = own_rows()
+        rows = self._database.query(f"SELECT * FROM sessions WHERE {own} ORDER BY session_order", *values)
+        return tuple(_session(row) for row in rows)
+
+    def session_ids(self, *, limit: int, offset: int) -> tuple[str, ...]:
+        """Return a page of the sessions' ids, the newest first."""
+        own, values = own_rows()
         rows = self._database.query(
-            "SELECT * FROM sessions WHERE coalesce(key_name = ?, 1) ORDER BY session_order", caller()
+            f"SELECT session_id FROM sessions WHERE {own} ORDER BY session_order DESC LIMIT ? OFFSET ?",
+            *values,
+            limit,
+            offset,
+        )
+        return tuple(row["session_id"] for row in rows)
+
+    def sessions_before(self, session_id: str | None, *, limit: int) -> tuple[Session, ...]:
+        """Return the sessions that were made before this one, or before now, the newest first."""
+        own, values = own_rows()
+        rows = self._database.query(
+            f"SELECT * FROM sessions WHERE {own} AND session_order <"
+            " coalesce((SELECT session_order FROM sessions WHERE session_id = ?), 9223372036854775807)"
+            " ORDER BY session_order DESC LIMIT ?",
+            *values,
+            session_id,
+            limit,
         )
         return tuple(_session(row) for row in rows)
+
+    def projects(self) -> Mapping[str, str | None]:
+        """Return each session's project."""
+        own, values = own_rows()
+        rows = self._database.query(
+            f"SELECT session_id, json_extract(about, '$.project_id') AS project FROM sessions WHERE {own}", *values
+        )
+        return {row["session_id"]: row["project"] for row in rows}
 
     def create_sampling_session(
         self,
@@ -135,11 +166,10 @@ class SessionRows:
 
     def sampling_sessions(self, *, session_id: str | None = None) -> tuple[SamplingSession, ...]:
         """Return the sampling sessions (of one session), in the order of their creation."""
+        own, values = own_rows()
+        where, of_session = ("1", ()) if session_id is None else ("session_id = ?", (session_id,))
         rows = self._database.query(
-            "SELECT * FROM sampling_sessions WHERE coalesce(session_id = ?, 1)"
-            " AND coalesce(key_name = ?, 1) ORDER BY sampling_order",
-            session_id,
-            caller(),
+            f"SELECT * FROM sampling_sessions WHERE {own} AND {where} ORDER BY sampling_order", *values, *of_session
         )
         return tuple(_sampling_session(row) for row in rows)
 

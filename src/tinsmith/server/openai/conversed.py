@@ -11,6 +11,7 @@ from tinsmith.server.chat.ask import Tools, opening_after
 from tinsmith.server.openai.messages import ChatMessage
 from tinsmith.server.openai.tools import FunctionTool, NamedChoice, tools_of
 from tinsmith.server.wire.body import Request
+from tinsmith.server.wire.bounds import ToolList
 from tinsmith.types.errors import InputError
 
 
@@ -19,7 +20,7 @@ class Conversed(Request):
 
     model_config = ConfigDict(frozen=True, strict=True, extra="allow", protected_namespaces=())
 
-    tools: list[FunctionTool] | None = None
+    tools: ToolList[FunctionTool] | None = None
     tool_choice: str | NamedChoice | None = None
     parallel_tool_calls: bool | None = None
     add_generation_prompt: bool | None = None

@@ -17,6 +17,7 @@ from tinsmith.server.openai.answers import Json, Top, as_id, finish_reason, fini
 from tinsmith.server.openai.generation import Count, Sampling, StreamOptions, check_extras, check_stream
 from tinsmith.server.openai.stream import DONE, event
 from tinsmith.server.wire.body import Request, TokenId
+from tinsmith.server.wire.bounds import FailFast
 from tinsmith.server.wire.client_names import TOKENS
 from tinsmith.types.errors import InputError, TinsmithError
 from tinsmith.types.sampling import StopReason
@@ -47,7 +48,7 @@ class GenerateRequest(Request):
 
     model: str | None = None
     """None: the only one that is served."""
-    token_ids: Annotated[list[TokenId], Field(min_length=1)]
+    token_ids: Annotated[FailFast[list[TokenId]], Field(min_length=1)]
     sampling_params: TokenSampling
     request_id: str | None = None
     """Told again in the answer."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Annotated, Self
@@ -11,12 +12,14 @@ from pydantic import ConfigDict, Field, JsonValue, model_validator
 from tinsmith.server.openai.grammars import grammar_of
 from tinsmith.server.openai.text import Shown
 from tinsmith.server.wire.body import Finite, Int32, Request, TokenId
+from tinsmith.server.wire.bounds import FailFast
 from tinsmith.server.wire.requests import MAX_SAMPLES
 from tinsmith.server.wire.settings import AdjustmentSettings, GrammarSettings, SamplingSettings
 from tinsmith.types.errors import InputError
 
 Count = Annotated[int, Field(ge=0, lt=2**31)]
 
+_LARGEST = sys.float_info.max
 REMARKS = frozenset(
     {
         "cache_salt",
@@ -72,11 +75,11 @@ class Sampling(Request):
     repetition_penalty: Finite | None = None
     presence_penalty: Finite | None = None
     frequency_penalty: Finite | None = None
-    logit_bias: dict[str, Finite] | None = None
+    logit_bias: dict[str, JsonValue] | None = None
     """By token id, spelled in decimals."""
     n: Annotated[int, Field(ge=1, le=MAX_SAMPLES)] | None = None
-    stop: str | list[str] | None = None
-    stop_token_ids: list[TokenId] | None = None
+    stop: str | FailFast[list[str]] | None = None
+    stop_token_ids: FailFast[list[TokenId]] | None = None
     ignore_eos: bool | None = None
     include_stop_str_in_output: bool | None = None
     skip_special_tokens: bool | None = None
@@ -278,7 +281,7 @@ def check_stream(stream: bool | None, options: StreamOptions | None) -> None:
         )
 
 
-def _biases(given: Mapping[str, float]) -> tuple[tuple[int, float], ...]:
+def _biases(given: Mapping[str, JsonValue]) -> tuple[tuple[int, float], ...]:
     biases: dict[int, float] = {}
     for name, bias in given.items():
         if not name.isdecimal() or len(name) > 10 or int(name) in biases:
@@ -288,5 +291,7 @@ def _biases(given: Mapping[str, float]) -> tuple[tuple[int, float], ...]:
                 value=name,
                 allowed="token ids in decimals",
             )
-        biases[int(name)] = bias
+        if isinstance(bias, bool) or not isinstance(bias, (int, float)) or not -_LARGEST <= bias <= _LARGEST:
+            raise InputError("a bias is a number", field=f"logit_bias.{name}", value=bias, allowed="a finite number")
+        biases[int(name)] = float(bias)
     return tuple(sorted(biases.items()))

@@ -11,6 +11,7 @@ from pydantic import ConfigDict
 
 from tinsmith.renderers.turns import Json, Speaker, ToolCall, Turn
 from tinsmith.server.wire.body import Request
+from tinsmith.server.wire.bounds import TurnList
 from tinsmith.types.errors import InputError
 
 SPEAKERS: Mapping[str, Speaker] = MappingProxyType(
@@ -47,12 +48,12 @@ class ChatMessage(Request):
 
     model_config = ConfigDict(frozen=True, strict=True, extra="allow")
     role: str
-    content: str | list[Part] | None = None
+    content: str | TurnList[Part] | None = None
     name: str | None = None
     reasoning_content: str | None = None
     reasoning: str | None = None
     """The same by the name that vLLM has for it."""
-    tool_calls: list[CallMessage] | None = None
+    tool_calls: TurnList[CallMessage] | None = None
     tool_call_id: str | None = None
 
     def turn(self, index: int) -> Turn:

@@ -10,17 +10,39 @@ from tinsmith.server.openai.conversed import Conversed
 from tinsmith.server.openai.generation import Count, Generation
 from tinsmith.server.openai.messages import ChatMessage, unread
 from tinsmith.server.wire.body import Int32, TokenId
+from tinsmith.server.wire.bounds import FailFast, TurnList
 from tinsmith.server.wire.requests import MAX_SAMPLES
 from tinsmith.types.errors import InputError
 
+MAX_PROMPTS = 2048
+"""Prompts of one request; OpenAI's own limit."""
+MAX_CHOICES = 4096
+"""Choices of one request: its prompts times what is drawn for each."""
 NUM_TOKENS = 16
 """Tokens of a completion that does not say how many: OpenAI's own default."""
+
+
+def require_choices(field: str, num_prompts: int, num_drawn: int) -> None:
+    """Refuse more prompts, or more choices in all, than one request may have.
+
+    Raises:
+        InputError: naming `field`, which holds the prompts, or n.
+    """
+    if num_prompts > MAX_PROMPTS:
+        raise InputError("too many prompts in one request", field=field, value=num_prompts, allowed=f"{MAX_PROMPTS}")
+    if num_prompts * num_drawn > MAX_CHOICES:
+        raise InputError(
+            "too many choices in one request",
+            field="n",
+            value=f"{num_prompts} prompts x {num_drawn}",
+            allowed=f"{MAX_CHOICES} in all",
+        )
 
 
 class ChatRequest(Generation, Conversed):
     """POST /v1/chat/completions."""
 
-    messages: Annotated[list[ChatMessage], Field(min_length=1)]
+    messages: Annotated[TurnList[ChatMessage], Field(min_length=1)]
     max_completion_tokens: Int32 | None = None
     logprobs: bool | None = None
     top_logprobs: Count | None = None
@@ -34,6 +56,7 @@ class ChatRequest(Generation, Conversed):
                 value=self.top_logprobs,
                 allowed="with logprobs = true",
             )
+        require_choices("messages", 1, self.num_drawn)
         given = {self.max_tokens, self.max_completion_tokens} - {None}
         if len(given) > 1:
             raise InputError(
@@ -58,7 +81,7 @@ class ChatRequest(Generation, Conversed):
 class CompletionRequest(Generation):
     """POST /v1/completions."""
 
-    prompt: str | list[str] | list[TokenId] | list[list[TokenId]]
+    prompt: str | FailFast[list[str]] | FailFast[list[TokenId]] | FailFast[list[FailFast[list[TokenId]]]]
     logprobs: Count | None = None
     echo: bool | None = None
     """The prompt is part of the text, and of what is told of its tokens."""
@@ -76,6 +99,9 @@ class CompletionRequest(Generation):
                 value=self.best_of,
                 allowed=f"n = {self.num_samples} with stream, else at least that",
             )
+        several = isinstance(self.prompt, list) and bool(self.prompt) and not isinstance(self.prompt[0], int)
+        count = len(self.prompt) if several else 1
+        require_choices("prompt", count, self.num_drawn)
         return self
 
     @property

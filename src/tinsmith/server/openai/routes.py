@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Iterable
 from dataclasses import dataclass
 
 from fastapi import FastAPI, Request, Response
 from fastapi.responses import JSONResponse
 
+from tinsmith.server.access.caller import count_call
+from tinsmith.server.access.turns import Turns
 from tinsmith.server.anthropic.routes import add_message_routes
+from tinsmith.server.chat.ask import Ask
 from tinsmith.server.chat.prepared import Chats
 from tinsmith.server.chat.telling import Telling, tell
 from tinsmith.server.direct import Direct, Found
@@ -23,7 +24,7 @@ from tinsmith.server.openai.stream import Answer
 from tinsmith.server.openai.tokenize import DetokenizeRequest, TokenizeRequest, tokenized
 from tinsmith.server.responses.routes import add_response_routes
 from tinsmith.server.service import Service
-from tinsmith.server.wire.body import parse_json
+from tinsmith.server.wire.body import R, parse_json
 from tinsmith.server.wire.client_names import COMPLETION, TOKENS
 from tinsmith.server.wire.requests import Sample
 from tinsmith.types.errors import InputError
@@ -51,27 +52,46 @@ class _Routes:
     service: Service
     served: Served
 
+    @property
+    def _turns(self) -> Turns:
+        return self.service.turns
+
+    async def _read(self, request: Request, model: type[R]) -> R:
+        return await self._turns.read(request, lambda sent: parse_json(model, sent))
+
     async def chat(self, request: Request) -> Response:
-        body = parse_json(ChatRequest, await request.body())
+        def parse(sent: bytes) -> tuple[ChatRequest, Ask]:
+            body = parse_json(ChatRequest, sent)
+            return body, chat_ask(body)
+
+        body, ask = await self._turns.read(request, parse)
         chats = Chats(self.served)
-        prepared = await chats.prepare(chat_ask(body))
+        prepared = await chats.prepare(ask)
         answer = ChatAnswer(body=body, prepared=prepared)
         return await chats.answer(request, prepared, answer, stream=bool(body.stream))
 
     async def complete(self, request: Request) -> Response:
-        body = parse_json(CompletionRequest, await request.body())
-        asked, begin = body.prompts, body.add_special_tokens is not False
+        def parse(sent: bytes) -> tuple[CompletionRequest, tuple[str | tuple[int, ...], ...]]:
+            body = parse_json(CompletionRequest, sent)
+            return body, body.prompts
+
+        body, asked = await self._turns.read(request, parse)
+        begin = body.add_special_tokens is not False
         found = await self.served.find(body.model)
         text = await self.served.text(found.name)
+        for each in asked:
+            self.served.require_fit(found, text, len(each) if isinstance(each, str) else 0, field="prompt")
 
         def tokens(each: str | tuple[int, ...]) -> tuple[int, ...]:
             return text.prompt(each, begin=begin) if isinstance(each, str) else each
 
-        prompts = await asyncio.to_thread(lambda: [tokens(each) for each in asked])
-        return await self._answer(request, body, found, prompts)
+        def samples() -> tuple[Sample, ...]:
+            return tuple(body_sample(body, tokens(each)) for each in asked)
+
+        return await self._answer(request, body, found, await self._turns.run(samples))
 
     async def generate(self, request: Request) -> Response:
-        body = parse_json(GenerateRequest, await request.body())
+        body = await self._read(request, GenerateRequest)
         found = await self.served.find(body.model)
         given = body.sampling_params
         sample = to_sample(
@@ -88,42 +108,47 @@ class _Routes:
         return await self._draw(request, answer, found, (sample,), stops, stream=bool(body.stream))
 
     async def tokenize(self, request: Request) -> Response:
-        body = parse_json(TokenizeRequest, await request.body())
+        body = await self._read(request, TokenizeRequest)
+        count_call(self.service.futures.usage)
         found = await self.served.find(body.model)
         text = await self.served.text(found.name)
+        field = "prompt" if body.messages is None else "messages"
+        self.served.require_fit(found, text, body.num_letters, field=field)
         length = self.service.engine.config(found.name).max_positions
-        return JSONResponse(await self.served.rendered(found.name, lambda: tokenized(body, text, length)))
+        return await self.served.rendered(found.name, lambda: JSONResponse(tokenized(body, text, length)))
 
     async def detokenize(self, request: Request) -> Response:
-        body = parse_json(DetokenizeRequest, await request.body())
+        body = await self._read(request, DetokenizeRequest)
+        count_call(self.service.futures.usage)
         found = await self.served.find(body.model)
         text = await self.served.text(found.name)
         size = self.service.engine.config(found.name).vocab_size
-        return JSONResponse({"prompt": await asyncio.to_thread(body.text, text, size)})
+        return await self._turns.run(lambda: JSONResponse({"prompt": body.text(text, size)}))
 
     async def models(self, request: Request) -> Response:
         del request
-        return JSONResponse({"object": "list", "data": [*self.served.entries().values()]})
+        return await self._turns.run(
+            lambda: JSONResponse({"object": "list", "data": [*self.served.entries().values()]})
+        )
 
     async def model(self, request: Request) -> Response:
         name = str(request.path_params["model"])
-        entries = self.served.entries()
+        entries = await self._turns.run(self.served.entries)
         if name not in entries:
             missing = InputError("there is no such model", field="model", value=name)
             raise self.served.unknown(missing)
         return JSONResponse(entries[name])
 
     async def _answer(
-        self, request: Request, body: CompletionRequest, found: Found, prompts: Iterable[tuple[int, ...]]
+        self, request: Request, body: CompletionRequest, found: Found, samples: tuple[Sample, ...]
     ) -> Response:
         """Sample from every prompt, and answer at once or as a stream."""
-        samples = tuple(body_sample(body, prompt) for prompt in prompts)
         extra = self.served.extra_stops(found, body.stop_token_ids or ())
         await self.served.check(found, samples, named=body.grammar_name)
         text = await self.served.text(found.name)
         told = tuple(sample.prompt.chunks[0].tokens for sample in samples)
         ends = frozenset((*self.service.engine.config(found.name).end_tokens, *extra))
-        answer = await asyncio.to_thread(Answer.of, body, found, text, told, ends)
+        answer = await self._turns.run(lambda: Answer.of(body, found, text, told, ends))
         return await self._draw(request, answer, found, samples, extra, stream=bool(body.stream))
 
     async def _draw(
@@ -137,4 +162,4 @@ class _Routes:
         stream: bool,
     ) -> Response:
         draws = self.served.draws(found, samples, stops, watch=stream)
-        return await tell(request, answer, draws, stream=stream)
+        return await tell(request, answer, draws, self._turns, stream=stream)

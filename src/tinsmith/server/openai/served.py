@@ -81,8 +81,9 @@ class Served:
         Raises:
             InputError: it has no tokenizer.
         """
-        # One after another: two threads that import transformers at once find half of it.
-        async with self.loading:
+        if name in self.texts:
+            return self.texts[name]
+        async with self.loading:  # once
             if name not in self.texts:
                 self.texts[name] = await asyncio.to_thread(self.service.engine.text, name)
             return self.texts[name]
@@ -95,26 +96,39 @@ class Served:
         async with turn:
             return await asyncio.get_running_loop().run_in_executor(self.renderers[name], render)
 
+    def require_fit(self, found: Found, text: ModelText, num_letters: int, *, field: str) -> None:
+        """Refuse a text that no tokenisation makes fit the context, before it is tokenised.
+
+        Raises:
+            InputError: naming `field`.
+        """
+        length = self.service.engine.config(found.name).max_positions
+        most = length * text.longest
+        if num_letters > most:
+            raise InputError(
+                "a text cannot fit the model's context",
+                field=field,
+                value=f"{num_letters} letters",
+                allowed=f"{length} tokens, of at most {text.longest} letters each",
+            )
+
     def extra_stops(self, found: Found, stops: Iterable[int]) -> tuple[int, ...]:
         """Those of `stops` at which the model does not stop anyway."""
         ends = self.service.engine.config(found.name).end_tokens
         return tuple(dict.fromkeys(token for token in stops if token not in ends))
 
-    async def check(self, found: Found, samples: Iterable[Sample], *, named: str | None) -> None:
+    async def check(self, found: Found, samples: Sequence[Sample], *, named: str | None) -> None:
         """Refuse what cannot be sampled, before anything is drawn; a grammar by the parameter that it came in.
 
         Raises:
             InputError: naming the field.
         """
-        for sample in samples:
-            async with self.loading:  # a grammar's first one loads a tokenizer
-                await self.direct.prepare(found, sample)
-            try:
-                self.direct.check(found, sample)
-            except InputError as error:
-                if named is None:
-                    raise
-                raise told_as(error, named) from error
+        try:
+            await self.direct.check(found, samples)
+        except InputError as error:
+            if named is None:
+                raise
+            raise told_as(error, named) from error
 
     def draws(self, found: Found, samples: Sequence[Sample], stops: tuple[int, ...], *, watch: bool) -> Draws:
         """Sample, and tell what is drawn: on the way with `watch`, else when it has ended.

@@ -12,6 +12,7 @@ from tinsmith.server.openai.conversed import Conversed, turns_of
 from tinsmith.server.openai.generation import check_extras
 from tinsmith.server.openai.messages import ChatMessage
 from tinsmith.server.wire.body import Request, TokenId, check_one_given
+from tinsmith.server.wire.bounds import FailFast, TurnList
 from tinsmith.types.errors import InputError
 
 
@@ -21,7 +22,7 @@ class TokenizeRequest(Conversed):
     model: str | None = None
     """None: the only one that is served."""
     prompt: str | None = None
-    messages: Annotated[list[ChatMessage], Field(min_length=1)] | None = None
+    messages: Annotated[TurnList[ChatMessage], Field(min_length=1)] | None = None
     add_special_tokens: bool | None = None
     """Of a text: whether a begin token stands before it, where the tokenizer puts one (the default). Of a chat only
     false is known: the template has what it needs."""
@@ -40,6 +41,13 @@ class TokenizeRequest(Conversed):
                 allowed="false with messages",
             )
         return self
+
+    @property
+    def num_letters(self) -> int:
+        """Letters of the text, or of the chat's messages."""
+        contents = (message.content or "" for message in self.messages or ())
+        texts = (each if isinstance(each, str) else "".join(part.text or "" for part in each) for each in contents)
+        return len(self.prompt or "") + sum(map(len, texts))
 
     def tokens(self, text: ModelText) -> tuple[int, ...]:
         """What the model would read.
@@ -64,7 +72,7 @@ class DetokenizeRequest(Request):
 
     model: str | None = None
     """None: the only one that is served."""
-    tokens: list[TokenId]
+    tokens: FailFast[list[TokenId]]
 
     def text(self, text: ModelText, vocab_size: int) -> str:
         """The text of the tokens, control tokens spelled out.

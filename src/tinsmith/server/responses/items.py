@@ -9,6 +9,7 @@ from pydantic import ConfigDict
 from tinsmith.renderers.turns import Speaker, ToolCall, Turn
 from tinsmith.server.openai.messages import SPEAKERS, arguments_of, unread
 from tinsmith.server.wire.body import Request
+from tinsmith.server.wire.bounds import TurnList
 
 _TEXTS = ("input_text", "output_text", "text")
 _REMARKS = frozenset({"annotations", "logprobs", "phase", "prompt_cache_breakpoint", "status"})
@@ -22,7 +23,7 @@ class Part(Request):
     text: str | None = None
 
 
-Content = str | list[Part]
+Content = str | TurnList[Part]
 
 
 class Item(Request):

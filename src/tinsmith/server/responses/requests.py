@@ -14,6 +14,7 @@ from tinsmith.server.chat.ask import Ask, Choice, Tools, opening_after, sample_w
 from tinsmith.server.openai.tools import choice_of, unknown_choice, unknown_tool
 from tinsmith.server.responses.items import Item, turns_of
 from tinsmith.server.wire.body import Finite, Int32, Request
+from tinsmith.server.wire.bounds import ToolList, TurnList
 from tinsmith.server.wire.settings import AdjustmentSettings, GrammarSettings, SamplingSettings
 from tinsmith.types.errors import InputError
 from tinsmith.types.sampling import GrammarKind
@@ -98,7 +99,7 @@ class ResponseRequest(Request):
     model_config = ConfigDict(frozen=True, strict=True, extra="allow", protected_namespaces=())
 
     model: str
-    input: str | list[Item]
+    input: str | TurnList[Item]
     instructions: str | None = None
     max_output_tokens: Int32 | None = None
     metadata: dict[str, JsonValue] | None = None
@@ -107,7 +108,7 @@ class ResponseRequest(Request):
     temperature: Finite | None = None
     text: TextSettings | None = None
     tool_choice: str | NamedChoice | None = None
-    tools: list[FunctionTool] | None = None
+    tools: ToolList[FunctionTool] | None = None
     top_p: Finite | None = None
 
     def ask(self) -> Ask:
@@ -125,6 +126,7 @@ class ResponseRequest(Request):
         return Ask(
             model=self.model,
             turns=turns,
+            turns_name="input",
             tools=self._tools(),
             opening=opening_after(turns),
             sample=sample_with(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from fastapi import FastAPI, Request, Response
 
+from tinsmith.server.chat.ask import Ask
 from tinsmith.server.chat.prepared import Chats
 from tinsmith.server.openai.answers import answering
 from tinsmith.server.responses.answers import ResponseAnswer
@@ -14,10 +15,15 @@ from tinsmith.server.wire.client_names import RESPONSE
 
 def add_response_routes(app: FastAPI, chats: Chats) -> None:
     """Serve /v1/responses."""
+    turns = chats.served.service.turns
 
     async def respond(request: Request) -> Response:
-        body = parse_json(ResponseRequest, await request.body())
-        prepared = await chats.prepare(body.ask())
+        def parse(sent: bytes) -> tuple[ResponseRequest, Ask]:
+            body = parse_json(ResponseRequest, sent)
+            return body, body.ask()
+
+        body, ask = await turns.read(request, parse)
+        prepared = await chats.prepare(ask)
         telling = ResponseAnswer(body, prepared)
         return await chats.answer(request, prepared, telling, stream=bool(body.stream))
 

@@ -6,6 +6,7 @@ from typing import Annotated, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from tinsmith.server.wire.bounds import require_bounds
 from tinsmith.types.errors import InputError
 
 R = TypeVar("R", bound="Request")
@@ -37,13 +38,16 @@ def parse_json(model: type[R], body: bytes) -> R:
     Raises:
         InputError: naming the first field that is wrong.
     """
+    require_bounds(body)
     try:
         return model.model_validate_json(body or b"{}")
     except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-    cause = first.get("ctx", {}).get("error")
+        wrong = error
+    # Without what it was given: that is all of the body, where a check of it failed.
+    cause = wrong.errors(include_url=False, include_input=False)[0].get("ctx", {}).get("error")
     if isinstance(cause, InputError):
         raise cause
+    first = wrong.errors(include_url=False)[0]
     path = "".join(
         f"[{part}]" if isinstance(part, int) else f".{part if part.isidentifier() else repr(part)}"
         for part in first["loc"]

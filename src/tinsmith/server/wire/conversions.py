@@ -13,15 +13,25 @@ from tinsmith.types.datum import AdamParams
 from tinsmith.types.errors import InputError
 from tinsmith.types.sampling import Adjustments, Grammar, SampleRequest, SamplingParams
 
+MAX_STOPS, MAX_STOP_LETTERS = 256, 1 << 14
 
-def to_sample_request(request: Sample, *, seed: int) -> SampleRequest:
+
+def to_sample_request(request: Sample, *, seed: int, most: int | None = None) -> SampleRequest:
     """Return what the sampler is asked; `seed` is used if the request has none.
 
     `request.prompt_logprobs_last_n` is for `results.encode_sample`: the whole prompt is scored.
 
     Raises:
-        InputError: for what is not computed here.
+        InputError: for what is not computed here; for a prompt longer than `most`, before anything is made of it.
     """
+    length = _length(request)
+    if most is not None and length > most:
+        raise InputError(
+            "a sequence is longer than the model's context",
+            field="prompt",
+            value=f"{length} tokens",
+            allowed=f"at most {most}",
+        )
     _check_last_n(request)
     prompt = [np.array(chunk.tokens, np.int32) for chunk in request.prompt.chunks]
     targets = to_targets(request)
@@ -151,14 +161,28 @@ def _adjustments(settings: AdjustmentSettings | None) -> Adjustments | None:
     return None if adjustments == Adjustments() else adjustments
 
 
+def _check_stops(texts: tuple[str, ...]) -> None:
+    """Refuse what would be much work after each token."""
+    size = sum(map(len, texts))
+    if len(texts) > MAX_STOPS or size > MAX_STOP_LETTERS:
+        raise InputError(
+            "too many texts to stop at",
+            field="sampling_params.stop",
+            value=f"{len(texts)} of {size} letters",
+            allowed=f"up to {MAX_STOPS}, of {MAX_STOP_LETTERS} letters in all",
+        )
+
+
 def _stop(stop: JsonValue) -> tuple[str, ...] | tuple[int, ...] | None:
     if stop is None:
         return None
     if isinstance(stop, str):
+        _check_stops((stop,))
         return (stop,)
     if isinstance(stop, list):
         texts = tuple(each for each in stop if isinstance(each, str))
         if len(texts) == len(stop):
+            _check_stops(texts)
             return texts
         tokens = tuple(
             each for each in stop if isinstance(each, int) and not isinstance(each, bool) and 0 <= each < 2**31

@@ -14,6 +14,8 @@ from google.protobuf.message import DecodeError
 
 from tinsmith.server.wire.message_types import ForwardBackwardMessage
 from tinsmith.server.wire.messages import CLASSES
+from tinsmith.server.wire.parts import require_few_parts
+from tinsmith.types.errors import InputError
 
 _LARGEST = 2**63 - 1
 
@@ -45,7 +47,8 @@ def json_place(body: bytes, owner: str) -> Place | None:
 def forward_backward_place(body: bytes) -> Place | None:
     """The place that a protobuf training request names."""
     message = CLASSES["ForwardBackwardRequest"]()
-    with suppress(DecodeError):
+    with suppress(DecodeError, InputError):
+        require_few_parts(body)
         message.ParseFromString(body)
         request = cast("ForwardBackwardMessage", message)
         return _place(request.model_id, request.seq_id)

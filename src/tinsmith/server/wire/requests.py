@@ -7,12 +7,12 @@ meant. Ranges that depend on a model are checked by the engine.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Annotated, Literal, Self
 
-from pydantic import Field, JsonValue, model_validator
+from pydantic import AfterValidator, Field, JsonValue, model_validator
 
 from tinsmith.server.wire.body import Int32, Request, SeqId, TrainingSeqId, TtlSeconds, check_one_given
+from tinsmith.server.wire.bounds import FailFast, Metadata, ShortText, TextMetadata, bounded
 from tinsmith.server.wire.settings import (
     AdamSettings,
     AdjustmentSettings,
@@ -31,11 +31,11 @@ MAX_SAMPLES = 65536
 class CreateSession(Request):
     """POST create_session."""
 
-    tags: tuple[str, ...] = ()
-    user_metadata: Mapping[str, JsonValue] | None = None
-    sdk_version: str = ""
-    project_id: str | None = None
-    display_name: str | None = None
+    tags: Annotated[FailFast[tuple[str, ...]], AfterValidator(bounded)] = ()
+    user_metadata: Metadata | None = None
+    sdk_version: ShortText = ""
+    project_id: ShortText | None = None
+    display_name: ShortText | None = None
 
 
 class OfSession(Request):
@@ -47,14 +47,14 @@ class OfSession(Request):
 class FinishReason(Request):
     """Why a session ended."""
 
-    type: str = "success"
+    type: ShortText = "success"
 
 
 class FinishSession(Request):
     """POST sessions/{id}/finish."""
 
     reason: FinishReason = FinishReason()
-    detail: str | None = None
+    detail: ShortText | None = None
 
 
 class CreateModel(Request):
@@ -65,7 +65,7 @@ class CreateModel(Request):
     base_model: str
     lora_config: LoraSettings | None = None
     optimizer_config: OptimizerSettings = OptimizerSettings()
-    user_metadata: Mapping[str, JsonValue] | None = None
+    user_metadata: Metadata | None = None
 
 
 class OfModel(Request):
@@ -103,7 +103,7 @@ class SaveWeights(Request):
     path: str | None = None
     ttl_seconds: TtlSeconds | None = None
     overwrite: bool = False
-    user_metadata: Mapping[str, str] | None = None
+    user_metadata: TextMetadata | None = None
 
 
 class SaveWeightsForSampler(Request):
@@ -115,7 +115,7 @@ class SaveWeightsForSampler(Request):
     sampling_session_seq_id: SeqId | None = None
     kind: Literal["snapshot", "inflight"] = "snapshot"
     ttl_seconds: TtlSeconds | None = None
-    user_metadata: Mapping[str, str] | None = None
+    user_metadata: TextMetadata | None = None
 
     @model_validator(mode="after")
     def _one_target(self) -> Self:
@@ -142,7 +142,7 @@ class LoadWeights(Request):
     seq_id: TrainingSeqId | None = None
     base_model: str | None = None
     optimizer_config: OptimizerSettings | None = None
-    user_metadata: Mapping[str, JsonValue] | None = None
+    user_metadata: Metadata | None = None
 
     @model_validator(mode="after")
     def _one_target(self) -> Self:
@@ -159,7 +159,7 @@ class SaveWeightsExternal(Request):
     seq_id: TrainingSeqId
     path: str
     ttl_seconds: TtlSeconds | None = None
-    age_encryption_recipients: tuple[str, ...] = ()
+    age_encryption_recipients: FailFast[tuple[str, ...]] = ()
 
 
 class CreateSamplingSession(Request):

@@ -7,6 +7,7 @@ from typing import Self
 from pydantic import BaseModel, ConfigDict, JsonValue, model_validator
 
 from tinsmith.server.wire.body import Finite, Int32, SeqId, Settings, TokenId
+from tinsmith.server.wire.bounds import FailFast
 from tinsmith.types.errors import InputError
 from tinsmith.types.sampling import GrammarKind
 
@@ -64,18 +65,21 @@ class AdjustmentSettings(Settings):
     repetition_penalty: Finite = 1.0
     presence_penalty: Finite = 0.0
     frequency_penalty: Finite = 0.0
-    logit_bias: tuple[tuple[TokenId, Finite], ...] = ()
+    logit_bias: FailFast[tuple[tuple[TokenId, Finite], ...]] = ()
     grammar: GrammarSettings | None = None
+
+
+_Counts = FailFast[tuple[SeqId, ...]]
 
 
 class TensorSettings(Settings):
     """A tensor in JSON: dense, or sparse by rows (CSR)."""
 
-    data: tuple[int, ...] | tuple[float, ...]
+    data: FailFast[tuple[int, ...]] | FailFast[tuple[float, ...]]
     dtype: str
-    shape: tuple[SeqId, ...] | None = None
-    sparse_crow_indices: tuple[SeqId, ...] | None = None
-    sparse_col_indices: tuple[SeqId, ...] | None = None
+    shape: _Counts | None = None
+    sparse_crow_indices: _Counts | None = None
+    sparse_col_indices: _Counts | None = None
 
 
 class SamplingSettings(Settings):
@@ -97,7 +101,7 @@ class PromptChunk(BaseModel):
 
     model_config = ConfigDict(frozen=True, strict=True, extra="allow")
     type: str = "encoded_text"
-    tokens: tuple[TokenId, ...] = ()
+    tokens: FailFast[tuple[TokenId, ...]] = ()
 
     @model_validator(mode="after")
     def _is_text(self) -> Self:
@@ -114,4 +118,4 @@ class PromptChunk(BaseModel):
 class Prompt(Settings):
     """A prompt in pieces, to be read one after the other."""
 
-    chunks: tuple[PromptChunk, ...]
+    chunks: FailFast[tuple[PromptChunk, ...]]

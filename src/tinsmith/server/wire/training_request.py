@@ -24,6 +24,7 @@ from tinsmith.server.wire.message_types import (
     TensorMessage,
 )
 from tinsmith.server.wire.messages import CLASSES, CONTENT_TYPE, DType
+from tinsmith.server.wire.parts import require_few_parts
 from tinsmith.types.datum import MAX_READS, MAX_TARGETS, Datum
 from tinsmith.types.errors import InputError
 
@@ -57,6 +58,7 @@ def parse_forward_backward(body: bytes) -> ForwardBackwardCall:
     Raises:
         InputError: for bytes that are no such request, or one that says something not understood here.
     """
+    require_few_parts(body)
     message = CLASSES["ForwardBackwardRequest"]()
     try:
         message.ParseFromString(body)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from itertools import islice
 from typing import Annotated, Literal
 
 from pydantic import Field
@@ -12,18 +13,21 @@ from pydantic import Field
 from tinsmith.server.database.records import CANCELLED, Session
 from tinsmith.server.database.store import Store
 from tinsmith.server.wire.body import Request
+from tinsmith.server.wire.bounds import FailFast, TextMetadata
 from tinsmith.server.wire.settings import Settings
 from tinsmith.types.errors import InputError
 
 OWNER = "local"
 """Whose everything is that one key opens, and the project of what was given none."""
+READ = 256
+"""Sessions read at once while some are looked for."""
 
 
 class Owner(Settings):
     """Whose sessions are searched."""
 
     type: Literal["own", "accessible", "user"] = "own"
-    owner_urns: tuple[str, ...] = ()
+    owner_urns: FailFast[tuple[str, ...]] = ()
 
 
 class Status(Settings):
@@ -44,11 +48,11 @@ class SearchSessions(Request):
     """POST sessions/search."""
 
     session_id: str | None = None
-    project_ids: tuple[str, ...] | None = None
-    user_metadata: Mapping[str, str] = {}
+    project_ids: FailFast[tuple[str, ...]] | None = None
+    user_metadata: TextMetadata | None = None
     display_name: Annotated[str, Field(min_length=1)] | None = None
     owner: Owner = Owner()
-    statuses: Annotated[tuple[Status, ...], Field(min_length=1)] | None = None
+    statuses: Annotated[FailFast[tuple[Status, ...]], Field(min_length=1, max_length=16)] | None = None
     limit: Annotated[int, Field(ge=1, le=200)] = 50
     cursor: After | None = None
 
@@ -65,24 +69,23 @@ class SessionSearch:
         Raises:
             InputError: for a project or a cursor that is none, or a status that is not known here.
         """
-        sessions = [one for one in self.store.sessions() if one.created_at is not None][::-1]
-        _refuse_unknown(asked, {_project(one) for one in sessions})
-        if asked.cursor is not None:
-            ids = [one.session_id for one in sessions]
-            if asked.cursor.last_session_id not in ids:
-                raise InputError(
-                    "this cursor is of no page of this server",
-                    field="cursor.last_session_id",
-                    value=asked.cursor.last_session_id,
-                )
-            sessions = sessions[ids.index(asked.cursor.last_session_id) + 1 :]
-        found = [one for one in sessions if _matches(one, asked)]
+        _refuse_unknown(asked, {project or OWNER for project in self.store.projects().values()})
+        after = None if asked.cursor is None else asked.cursor.last_session_id
+        if after is not None and self.store.session(after) is None:
+            raise InputError("this cursor is of no page of this server", field="cursor.last_session_id", value=after)
+        found = list(islice((one for one in self._newest(after) if _matches(one, asked)), asked.limit + 1))
         page = [self._summary(one) for one in found[: asked.limit]]
         more = len(found) > asked.limit
         cursor = (
             {"last_created_at": page[-1]["created_at"], "last_session_id": page[-1]["session_id"]} if more else None
         )
         return {"sessions": page, "next_cursor": cursor}
+
+    def _newest(self, before: str | None) -> Iterator[Session]:
+        """The sessions that were made before this one, or before now, the newest first; never all in memory."""
+        while some := self.store.sessions_before(before, limit=READ):
+            yield from (one for one in some if one.created_at is not None)
+            before = some[-1].session_id
 
     def _summary(self, session: Session) -> dict[str, object]:
         runs = self.store.training_runs(session_id=session.session_id)
@@ -125,7 +128,7 @@ def _matches(session: Session, asked: SearchSessions) -> bool:
     return (
         _named(session, asked)
         and (asked.project_ids is None or _project(session) in asked.project_ids)
-        and all(metadata.get(key) == value for key, value in asked.user_metadata.items())
+        and all(metadata.get(key) == value for key, value in (asked.user_metadata or {}).items())
         and (asked.owner.type != "user" or OWNER in asked.owner.owner_urns)
         and (asked.statuses is None or any(_stands(session, one) for one in asked.statuses))
     )

@@ -69,12 +69,8 @@ class Listing:
 
     def training_runs(self, limit: int, offset: int, project_id: str | None = None) -> Answer:
         """A page of training runs (of one project's sessions), the newest first."""
-        runs = self.store.training_runs()[::-1]
-        if project_id is not None:
-            own = {s.session_id for s in self.store.sessions() if s.project_id == project_id}
-            runs = tuple(run for run in runs if run.session_id in own)
-        page = [self._run(run) for run in runs[offset : offset + limit]]
-        return {"training_runs": page, "cursor": _cursor(offset, limit, len(runs))}
+        runs, count = self.store.training_runs_page(limit=limit, offset=offset, project_id=project_id)
+        return {"training_runs": [*map(self._run, runs)], "cursor": _cursor(offset, limit, count)}
 
     def training_run(self, model_id: str) -> Answer:
         """One training run."""
@@ -100,7 +96,7 @@ class Listing:
 
     def storage(self, project_id: str | None) -> Answer:
         """How many checkpoints there are and what they take, by project; nothing is billed for it."""
-        projects = {one.session_id: one.project_id for one in self.store.sessions()}
+        projects = self.store.projects()
         sizes: dict[str | None, list[int]] = {}
         for run in self.store.training_runs():
             project = projects.get(run.session_id)
@@ -158,8 +154,7 @@ class Listing:
 
     def sessions(self, limit: int, offset: int) -> Answer:
         """A page of session ids, the newest first."""
-        ids = [session.session_id for session in self.store.sessions()][::-1]
-        return {"sessions": ids[offset : offset + limit]}
+        return {"sessions": [*self.store.session_ids(limit=limit, offset=offset)]}
 
     def session(self, session_id: str) -> Answer:
         """One session's training runs and sampling sessions."""

@@ -1,0 +1,1 @@
+"""What is there, told to REST clients; endpoints that are refused."""

@@ -1,0 +1,74 @@
+"""Requests as they are read: large ones on threads, and what becomes of the number of a refused one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeVar
+
+from starlette.requests import Request
+
+from tinsmith.server.access.turns import Turns
+from tinsmith.server.wire.body import R, parse_json
+from tinsmith.server.wire.places import Place, json_place
+from tinsmith.server.wire.requests import Sample
+from tinsmith.types.errors import TinsmithError
+
+T = TypeVar("T")
+A = TypeVar("A")
+
+
+class Bodies:
+    """Reads requests, large ones on threads."""
+
+    def __init__(self, turns: Turns) -> None:
+        self._turns = turns
+
+    async def read(self, model: type[R], request: Request) -> R:
+        """Return the request that a JSON body is."""
+        return await self._turns.read(request, lambda sent: parse_json(model, sent))
+
+    async def numbered(
+        self,
+        request: Request,
+        parse: Callable[[bytes], T],
+        submit: Callable[[T], A],
+        *,
+        place: Callable[[bytes], Place | None],
+        count: Callable[[Place, str], None],
+    ) -> A:
+        """Parse and submit a request.
+
+        A refused one uses its number up: the SDK has counted it, and what follows must not wait for it.
+        """
+
+        def read(sent: bytes) -> tuple[bytes, T | TinsmithError]:
+            try:
+                return sent, parse(sent)
+            except TinsmithError as error:
+                return sent, error
+
+        sent, parsed = await self._turns.read(request, read)
+        try:
+            if isinstance(parsed, TinsmithError):
+                raise parsed
+            return submit(parsed)
+        except TinsmithError as error:
+            refused = await self._turns.run(lambda: place(sent), size=len(sent))
+            if refused is not None:
+                count(refused, str(error))
+            raise
+
+
+def parse_sample(sent: bytes) -> Sample:
+    """Return a sampling request."""
+    return parse_json(Sample, sent)
+
+
+def place_of_model(sent: bytes) -> Place | None:
+    """The place among a model's requests that a JSON body names."""
+    return json_place(sent, "model_id")
+
+
+def place_of_sampler(sent: bytes) -> Place | None:
+    """The place among a sampling session's requests that a JSON body names."""
+    return json_place(sent, "sampling_session_id")

@@ -1,0 +1,115 @@
+"""Work beside the event loop: whose turn it is, and how much of one key's there is at once."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Awaitable, Callable
+
+import pytest
+from starlette.requests import Request
+
+from running import HANG_S
+from tinsmith.server.access.caller import Call, answering, caller
+from tinsmith.server.access.turns import ROOM, SMALL, Turns
+
+
+def run(script: Callable[[Turns], Awaitable[None]]) -> None:
+    async def main() -> None:
+        turns = Turns()
+        try:
+            await asyncio.wait_for(script(turns), HANG_S)
+        finally:
+            turns.close()
+
+    asyncio.run(main())
+
+
+async def of(name: str, turns: Turns, work: Callable[[], object]) -> object:
+    with answering(Call(name)):
+        return await turns.run(work)
+
+
+def test_many_pieces_of_one_key_keep_no_other_key_waiting() -> None:
+    async def script(turns: Turns) -> None:
+        over, done = threading.Event(), list[str]()
+
+        def long() -> None:
+            assert over.wait(HANG_S)
+            done.append("alice")
+
+        many = [asyncio.create_task(of("alice", turns, long)) for _ in range(20)]
+        await asyncio.sleep(0)
+        assert await of("bob", turns, lambda: done.append("bob")) is None
+        assert done == ["bob"]
+        over.set()
+        await asyncio.gather(*many)
+        assert done.count("alice") == 20
+
+    run(script)
+
+
+def test_a_key_has_one_piece_of_work_at_a_time() -> None:
+    async def script(turns: Turns) -> None:
+        under_way, most = 0, 0
+        lock = threading.Lock()
+
+        def work() -> None:
+            nonlocal under_way, most
+            with lock:
+                under_way += 1
+                most = max(most, under_way)
+            with lock:
+                under_way -= 1
+
+        await asyncio.gather(*(of("alice", turns, work) for _ in range(50)))
+        assert most == 1
+
+    run(script)
+
+
+def test_work_is_done_with_the_eyes_of_who_asked_and_its_errors_are_theirs() -> None:
+    async def script(turns: Turns) -> None:
+        assert await of("alice", turns, caller) == "alice"
+
+        def fails() -> None:
+            raise ValueError("no")
+
+        with pytest.raises(ValueError, match="no"):
+            await of("alice", turns, fails)
+        assert await of("alice", turns, caller) == "alice"
+
+    run(script)
+
+
+def test_bodies_of_one_key_wait_for_room_and_small_ones_do_not() -> None:
+    async def script(turns: Turns) -> None:
+        read: list[str] = []
+        ended = {name: asyncio.Event() for name in ("first", "second", "other", "small")}
+
+        async def body(key: str, name: str, size: int) -> None:
+            async def receive() -> dict[str, object]:
+                read.append(name)
+                await ended[name].wait()
+                return {"type": "http.request", "body": b"x", "more_body": False}
+
+            headers = [(b"content-length", str(size).encode())]
+            with answering(Call(key)):
+                await turns.read(Request({"type": "http", "headers": headers}, receive), len)
+
+        tasks = [
+            asyncio.create_task(body(*each))
+            for each in (("alice", "first", ROOM), ("alice", "second", ROOM // 2), ("bob", "other", ROOM))
+        ]
+        tasks.append(asyncio.create_task(body("alice", "small", SMALL)))
+        while len(read) < 3:
+            await asyncio.sleep(0)
+        assert set(read) == {"first", "other", "small"}
+        ended["first"].set()
+        while "second" not in read:
+            await asyncio.sleep(0)
+        for each in ended.values():
+            each.set()
+        await asyncio.gather(*tasks)
+
+    run(script)
