@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import cache
 from random import Random
 from typing import Final
 
@@ -54,6 +55,7 @@ class Question:
         return self.own_code if self.hops is Hops.ONE else self.chief_code
 
 
+@cache
 def names() -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Return the names of people and the codes: short words that have nothing in common, always the same."""
     words = [a + b + c for a in _CONSONANTS for b in _VOWELS for c in _CONSONANTS]
