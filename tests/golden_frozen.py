@@ -8,13 +8,14 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from made_runs import MADE, studied
+from made_studies import MADE, studied
 
 from tinsmith.cli.kept_tasks import KEPT_TASKS
 from tinsmith.cli.registered import STUDIES, plan_of, source_of
 from tinsmith.lab.experiment.plan import make_plan
 from tinsmith.lab.study.arms import Cell, Study
 from tinsmith.lab.user_task.items import split_items
+from tinsmith.types.errors import ConfigError
 
 SIZES: Final[Sequence[Mapping[str, str]]] = ({"size": "smallest"}, {}, {"at": "small"})
 TASKS: Final[Mapping[str, Mapping[str, str]]] = {"reasoning_gym": {"task": "chain_sum"}}
@@ -55,7 +56,7 @@ def _studies() -> Iterator[tuple[str, str, Study]]:
             asked = {"task": "crossroads"} if name == "study/learning" else {}
             try:
                 found: Any = STUDIES[name].read({**asked, **given})
-            except Exception:  # no such size, or no cells without a corpus
+            except ConfigError:  # no such size, or no cells without a corpus
                 continue
             study = found if isinstance(found, Study) else getattr(found, "study", None)
             if isinstance(study, Study) and study.arms:
