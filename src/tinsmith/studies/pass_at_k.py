@@ -126,9 +126,8 @@ def swaps(results: Results) -> list[list[Shown]]:
             counts = [(len(b), len(a), len((s := swapped(a, b)).gained), len(s.lost), s.test.p_value) for a, b in pairs]
             total = [sum(one[place] for one in counts) for place in range(4)]
             seeds = [str(one.run.config.seed) for one in results.arms[name].read.reads]
-            for seed, (*some, p_value) in zip(
-                [*seeds, "all"], [*counts, (*total, swapped_over_seeds(pairs))], strict=True
-            ):
+            every = [*counts, (*total, swapped_over_seeds(pairs))]
+            for seed, (*some, p_value) in zip([*seeds, "all"], every, strict=True):
                 rows.append([label, seed, *(f"{value:,}" for value in some), f"{p_value:.2g}"])
     return rows
 
@@ -155,8 +154,7 @@ def half_as_many(results: Results) -> Finding:
     """Expect that SFT tries at most half as many sequences as the base, with its whole interval."""
     sft, base = results.after(SFT, SEQUENCES), results.after(BASE, SEQUENCES)
     met = sft.high is not None and sft.high <= 0.5 * base.value
-    gap = difference(results.gap(SFT, BASE, SEQUENCES))
-    return Finding(met, f"{sft.value:.1f} a question, {base.value:.1f} by the base, {gap}")
+    return Finding(met, f"{sft.value:.1f}, base {base.value:.1f}, {difference(results.gap(SFT, BASE, SEQUENCES))}")
 
 
 def coin_is_flat(results: Results) -> Finding:
@@ -177,7 +175,6 @@ study = Study(
     title="pass@k: does RL move the boundary?",
     question="Does RL make a model solve questions that its base never solves, however often it is asked?",
     task=lookup,
-    # The learning rates are those that every task has where none are said.
     arms=(
         Arm(BASE, "base", kind="task_sft", steps=0),
         Arm(SFT, "SFT", kind="task_sft", learning_rate={"smallest": 2e-3, "nano": 2e-3, "small": 3e-4}),
@@ -250,5 +247,4 @@ study = Study(
     pictures=(
         Curve(name="over-k", label="pass@k, two hops", read=over_k, axis="log2 of k", shares=True, is_listed=False),
     ),
-    notes=("Learning rates are those that every task has where none are said.",),
 )
