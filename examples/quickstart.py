@@ -13,8 +13,8 @@ import time
 from pathlib import Path
 
 from rich.console import Console
-
 from tinsmith.lab.study.run_study import run_study
+
 from tinsmith.pages.page import document_html, write
 from tinsmith.studies.disruption.experiments import CONTROL, QUICKSTART
 from tinsmith.studies.disruption.subject import LABELS

@@ -14,6 +14,8 @@ import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
+from tinsmith.studies.learning.several import several_document
+
 from tinsmith.cli.registered import SUBJECTS, plan_of, source_of
 from tinsmith.engine.export import export
 from tinsmith.lab.experiment.replay import replay
@@ -27,7 +29,6 @@ from tinsmith.models.published.packaged import PACKAGED
 from tinsmith.pages.document import Section, note
 from tinsmith.pages.page import document_html, write
 from tinsmith.pages.tables import table_of, text
-from tinsmith.studies.learning.several import several_document
 from tinsmith.studies.learning.study import learn
 from tinsmith.types.errors import TinsmithError
 

@@ -1,4 +1,4 @@
-"""Two short runs on a tiny world and a base of its own: those that golden hashes, kill trials and comparisons are of.
+"""Short runs on a tiny world and a base of its own: those that golden hashes, kill trials and comparisons are of.
 
 Every number that the place or the recipe would decide otherwise stands here, so that tuning those changes no hash.
 """
@@ -21,6 +21,8 @@ from tinsmith.lab.experiment.plan import make_plan
 from tinsmith.lab.labels.task import make_task
 from tinsmith.lab.papers.base import PaperBaseRecipe
 from tinsmith.lab.papers.worlds import WorldRecipe, nano_base, papers_of, world_slice
+from tinsmith.lab.rl import train
+from tinsmith.types.fingerprints import file_sha256
 
 WORLD = WorldRecipe(preset=Preset.TINY, seed=0, per_class=60, caps=Caps(train=120, validation=12, test=12))
 BASE = PaperBaseRecipe(
@@ -59,6 +61,23 @@ RUNS: Final[Mapping[str, tuple[str, Mapping[str, str]]]] = MappingProxyType(
 """Experiment and keys by the name of the golden file."""
 
 
+_RLVR: Final = {
+    "steps": "3",
+    "learning_rate": "2e-3",
+    "lora_rank": "4",
+    "groups_per_batch": "3",
+    "group_size": "3",
+    "eval_every": "2",
+    "save_every": "0",
+    "max_tokens": "10",
+    "eval_items": "2",
+    "eval_samples": "1",
+    "seed": "0",
+    "quiet": "true",
+}
+"""Three steps on rubrics, whose criteria rules judge."""
+
+
 @dataclass(frozen=True, slots=True)
 class Ground:
     """What the runs stand on."""
@@ -89,6 +108,30 @@ def conducted(ground: Ground, run: str, folder: Path) -> dict[str, str | None]:
         "base_fingerprint": model["fingerprint"],
         **hashes_of(folder),
     }
+
+
+def conducted_rlvr(ground: Ground, folder: Path) -> dict[str, str | None]:
+    """Run `rlvr` for three steps; return its hashes after that of its data."""
+    keys = {**_RLVR, "model_name": str(ground.base), "log_path": str(folder)}
+    conduct(make_plan(find("rlvr"), keys), say=_silent)
+    config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+    return {"data": config["data"]["fingerprint"], **hashes_of(folder)}
+
+
+def conducted_debate(folder: Path) -> dict[str, str | None]:
+    """Debate for three steps on a base that has read debates; return the hashes of what that leaves."""
+    from small_debate import build as build_debater
+    from small_debate import open_debate
+    from small_study import connect_to
+
+    connection = connect_to(build_debater(folder / "base"), folder / "state")
+    try:
+        done = train(open_debate(connection, folder / "run"))
+    finally:
+        connection.close()
+    assert done is not None
+    files = ("metrics", "rollouts", "trace")
+    return {f"{name}_sha256": file_sha256(folder / "run" / f"{name}.jsonl") for name in files}
 
 
 def hashes_of(folder: Path) -> dict[str, str | None]:

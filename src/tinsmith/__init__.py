@@ -10,40 +10,98 @@ from tinsmith.types.version import VERSION
 if TYPE_CHECKING:
     from tinsmith.lab.papers.sets import load_slice
     from tinsmith.lab.service.connect import connect
-    from tinsmith.lab.user_task.run import TaskRun, run
+    from tinsmith.lab.study import checks
+    from tinsmith.lab.study.measures import AFTER, BEFORE, ArmRuns, Results
+    from tinsmith.lab.study.study import (
+        Arm,
+        Beats,
+        BeforeAfter,
+        Curve,
+        Expectation,
+        Finding,
+        Learned,
+        Listing,
+        Measure,
+        PerItem,
+        Size,
+        Study,
+        Table,
+        over_steps,
+    )
+    from tinsmith.lab.user_task.run import StudyRun, TaskRun, run
     from tinsmith.lab.user_task.task import Answered, Probed, Task, of_conversation, of_group
     from tinsmith.studies.disruption.comparing import compare
     from tinsmith.studies.disruption.estimators import GRPO, SFT
 
 __version__ = VERSION
 __all__ = [
+    "AFTER",
+    "BEFORE",
     "GRPO",
     "SFT",
     "Answered",
+    "Arm",
+    "ArmRuns",
+    "Beats",
+    "BeforeAfter",
+    "Curve",
+    "Expectation",
+    "Finding",
+    "Learned",
+    "Listing",
+    "Measure",
+    "PerItem",
     "Probed",
+    "Results",
+    "Size",
+    "Study",
+    "StudyRun",
+    "Table",
     "Task",
     "TaskRun",
     "__version__",
+    "checks",
     "compare",
     "connect",
     "load_slice",
     "of_conversation",
     "of_group",
+    "over_steps",
     "run",
 ]
 
 _LAZY = {
+    "AFTER": "tinsmith.lab.study.measures",
     "Answered": "tinsmith.lab.user_task.task",
+    "Arm": "tinsmith.lab.study.study",
+    "ArmRuns": "tinsmith.lab.study.measures",
+    "BEFORE": "tinsmith.lab.study.measures",
+    "Beats": "tinsmith.lab.study.study",
+    "BeforeAfter": "tinsmith.lab.study.study",
+    "Curve": "tinsmith.lab.study.study",
+    "Expectation": "tinsmith.lab.study.study",
+    "Finding": "tinsmith.lab.study.study",
     "GRPO": "tinsmith.studies.disruption.estimators",
+    "Learned": "tinsmith.lab.study.study",
+    "Listing": "tinsmith.lab.study.study",
+    "Measure": "tinsmith.lab.study.study",
+    "PerItem": "tinsmith.lab.study.study",
     "Probed": "tinsmith.lab.user_task.task",
+    "Results": "tinsmith.lab.study.measures",
     "SFT": "tinsmith.studies.disruption.estimators",
+    "Size": "tinsmith.lab.study.study",
+    "Study": "tinsmith.lab.study.study",
+    "StudyRun": "tinsmith.lab.user_task.run",
+    "Table": "tinsmith.lab.study.study",
     "Task": "tinsmith.lab.user_task.task",
     "TaskRun": "tinsmith.lab.user_task.run",
+    "checks": "tinsmith.lab.study.checks",
     "compare": "tinsmith.studies.disruption.comparing",
     "connect": "tinsmith.lab.service.connect",
     "load_slice": "tinsmith.lab.papers.sets",
     "of_conversation": "tinsmith.lab.user_task.task",
     "of_group": "tinsmith.lab.user_task.task",
+    "over_steps": "tinsmith.lab.study.study",
     "run": "tinsmith.lab.user_task.run",
 }
 """Public names and where they are: imported when first used, so that `import tinsmith` costs nothing."""
@@ -51,5 +109,6 @@ _LAZY = {
 
 def __getattr__(name: str) -> object:
     if name in _LAZY:
-        return getattr(import_module(_LAZY[name]), name)
+        module = import_module(_LAZY[name])
+        return module if name == "checks" else getattr(module, name)
     raise AttributeError(f"module 'tinsmith' has no attribute {name!r}")

@@ -107,7 +107,7 @@ def test_help_tells_every_key_and_its_meaning(run: Run, name: str) -> None:
     assert (ran.code, ran.err) == (0, "")
     lines = {line.split()[0]: line for line in ran.out.splitlines() if line.strip()}
     if name in STUDIES:
-        told = {key.name: key.words for key in STUDIES[name].keys.own}
+        told = {key.name: key.words for key in STUDIES[name].all_keys().own}
     else:
         told = {key.name: key.words for key in key_help(EXPERIMENTS[name])}
     for key, words in told.items():
@@ -118,7 +118,7 @@ def test_help_tells_every_key_and_its_meaning(run: Run, name: str) -> None:
 
 @pytest.mark.parametrize("name", STUDIES)
 def test_a_study_takes_each_of_its_keys_with_its_default(name: str) -> None:
-    keys = STUDIES[name].keys
+    keys = STUDIES[name].all_keys()
     assert all(key.words for key in keys.own)
     assert len({key.name for key in keys.own}) == len(keys.own)
     keys.require({key.name: key.default for key in keys.own})

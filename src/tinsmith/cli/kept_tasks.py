@@ -57,46 +57,26 @@ def _open_taste(rest: str, given: Mapping[str, str]) -> TaskSource:
     return taste_task(rest, given)
 
 
-def _open_sandbagger(rest: str, given: Mapping[str, str]) -> TaskSource:
-    from tinsmith.studies.dead_groups.task import sandbagger_source
-
-    return sandbagger_source(rest, given)
-
-
 def _open_handbook(rest: str, given: Mapping[str, str]) -> TaskSource:
     from tinsmith.studies.prompt_search.task import handbook_source
 
     return handbook_source(rest, given)
 
 
-def _open_countdown(rest: str, given: Mapping[str, str]) -> TaskSource:
-    from tinsmith.studies.confidence.task import countdown_source
+def _function(module: str, name: str) -> Callable[[str, Mapping[str, str]], TaskSource]:
+    """Return what opens a task that is a function of a study's module."""
 
-    return countdown_source(rest, given)
+    def opened(rest: str, given: Mapping[str, str]) -> TaskSource:
+        from importlib import import_module
 
+        from tinsmith.lab.user_task.functions import function_task
+        from tinsmith.lab.user_task.named import require_only
 
-def _open_reasons(rest: str, given: Mapping[str, str]) -> TaskSource:
-    from tinsmith.studies.template_collapse.task import reasons_source
+        del given
+        require_only(name, rest)
+        return function_task(getattr(import_module(f"tinsmith.studies.{module}"), name))
 
-    return reasons_source(rest, given)
-
-
-def _open_lookup(rest: str, given: Mapping[str, str]) -> TaskSource:
-    from tinsmith.studies.pass_at_k.source import lookup_task
-
-    return lookup_task(rest, given)
-
-
-def _open_shell(rest: str, given: Mapping[str, str]) -> TaskSource:
-    from tinsmith.studies.environment_loss.source import shell_task
-
-    return shell_task(rest, given)
-
-
-def _open_house(rest: str, given: Mapping[str, str]) -> TaskSource:
-    from tinsmith.studies.exploration.source import house_task
-
-    return house_task(rest, given)
+    return opened
 
 
 _METHODS: Final[Mapping[str, Mapping[str, str]]] = MappingProxyType(
@@ -140,20 +120,20 @@ _KEPT: Final = (
         name="lookup",
         question="Does the model learn to look up what it is asked, in one step or in two?",
         package="",
-        open=_open_lookup,
+        open=_function("lookup", "lookup"),
         presets=_METHODS,
     ),
     KeptTask(
         name="shell",
         question="Does the model learn where files are, from what a shell answers?",
         package="",
-        open=_open_shell,
+        open=_function("shell", "shell"),
     ),
     KeptTask(
         name="house",
         question="Does the model find keys in houses that it has not seen, and look around in them?",
         package="",
-        open=_open_house,
+        open=_function("house", "house"),
         presets={"explore": MappingProxyType({"interleave": "5:1"})},
     ),
     KeptTask(
@@ -171,7 +151,7 @@ _KEPT: Final = (
         name="sandbagger",
         question="Does RL teach a model that fails at the same questions always, or by chance? fails=always",
         package="",
-        open=_open_sandbagger,
+        open=_function("dead_groups", "sandbagger"),
         presets={
             "always": MappingProxyType({"fails": "always"}),
             "chance": MappingProxyType({"fails": "chance"}),
@@ -189,7 +169,7 @@ _KEPT: Final = (
         name="countdown",
         question="Which signs between the numbers make the target, and when does the model know?",
         package="",
-        open=_open_countdown,
+        open=_function("countdown", "countdown"),
         presets={
             "shaped": MappingProxyType(
                 {"confidence_penalty": "1.0", "zero_variance_filter": "false", "watch": "confidence"}
@@ -200,7 +180,7 @@ _KEPT: Final = (
         name="reasons",
         question="Do the reasons of an answer go on depending on what was asked?",
         package="",
-        open=_open_reasons,
+        open=_function("template_collapse", "reasons"),
         presets={
             "collapse": MappingProxyType(
                 {"entropy_bonus": "0.2", "zero_variance_filter": "false", "watch": "mutual_information"}

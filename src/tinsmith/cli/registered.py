@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
@@ -16,16 +17,11 @@ from tinsmith.lab.runs.kinds import Kind
 from tinsmith.lab.study.keys import StudyKeys
 from tinsmith.lab.user_task.entry import USER_TASK
 from tinsmith.studies.adapters import settings as adapters
-from tinsmith.studies.confidence import settings as confidence
-from tinsmith.studies.dead_groups import settings as dead_groups
 from tinsmith.studies.debate.subject import DEBATE
 from tinsmith.studies.disruption.subject import JOINT, LABELS
-from tinsmith.studies.environment_loss import settings as environment_loss
-from tinsmith.studies.exploration import settings as exploration
 from tinsmith.studies.learning import keys as learning
 from tinsmith.studies.microscope import settings as microscope
 from tinsmith.studies.moe import settings as wander
-from tinsmith.studies.pass_at_k import settings as pass_at_k
 from tinsmith.studies.prompt_search import settings as prompt_search
 from tinsmith.studies.rubrics.quality import settings as rubric_quality
 from tinsmith.studies.rubrics.subject import RUBRICS
@@ -33,10 +29,10 @@ from tinsmith.studies.sft_vs_rl import keys as sft_vs_rl
 from tinsmith.studies.sft_vs_rl.settings import sft_vs_rl_settings
 from tinsmith.studies.sparse_select import settings as sparse_select
 from tinsmith.studies.taste import probe_settings as taste_probe
-from tinsmith.studies.template_collapse import settings as template_collapse
 from tinsmith.types.errors import ConfigError
 
 if TYPE_CHECKING:
+    from tinsmith.lab.study.study import Study
     from tinsmith.lab.user_task.source import TaskSource
 
 _SUBJECTS: Final[tuple[SubjectEntry, ...]] = (LABELS, DEBATE, JOINT, RUBRICS, USER_TASK)
@@ -76,6 +72,11 @@ def source_of(name: str, given: Mapping[str, str]) -> TaskSource | None:
     Raises:
         ConfigError: there is no such file, or a mistake in it; a package of the task's is not installed.
     """
+    file, _, entry = name.rpartition(":")
+    if file.endswith(".py"):
+        from tinsmith.lab.user_task.functions import function_in_file
+
+        return function_in_file(Path(file), entry)
     whole, _, rest = name.partition(":")
     head, _, preset = whole.partition("/")
     if head in KEPT_TASKS and not preset:
@@ -123,10 +124,15 @@ class StudyEntry:
 
     name: str
     question: str
-    keys: StudyKeys
+    keys: StudyKeys | Callable[[], StudyKeys]
+    """Or what returns them, where that imports the study."""
     read: Callable[[Mapping[str, str]], object]
     """Reads `key=value` texts; raises ConfigError for what is not allowed."""
     run: Callable[[Mapping[str, str], Say], Path]
+
+    def all_keys(self) -> StudyKeys:
+        """Return the study's keys."""
+        return self.keys() if callable(self.keys) else self.keys
 
 
 def _run_adapters(given: Mapping[str, str], say: Say) -> Path:
@@ -159,18 +165,6 @@ def _run_wander(given: Mapping[str, str], say: Say) -> Path:
     return run_wander(given, say)
 
 
-def _run_dead_groups(given: Mapping[str, str], say: Say) -> Path:
-    from tinsmith.studies.dead_groups.study import run_dead_groups
-
-    return run_dead_groups(given, say)
-
-
-def _run_template_collapse(given: Mapping[str, str], say: Say) -> Path:
-    from tinsmith.studies.template_collapse.study import run_template_collapse
-
-    return run_template_collapse(given, say)
-
-
 def _read_prompt_search(given: Mapping[str, str]) -> object:
     return prompt_search.prompt_settings(given, source_of)
 
@@ -189,30 +183,6 @@ def _run_microscope(given: Mapping[str, str], say: Say) -> Path:
     from tinsmith.studies.microscope.study import run_microscope
 
     return run_microscope(given, say, open_source=source_of, plan_of=plan_of)
-
-
-def _run_confidence(given: Mapping[str, str], say: Say) -> Path:
-    from tinsmith.studies.confidence.study import run_confidence
-
-    return run_confidence(given, say)
-
-
-def _run_environment_loss(given: Mapping[str, str], say: Say) -> Path:
-    from tinsmith.studies.environment_loss.study import run_environment_loss
-
-    return run_environment_loss(given, say)
-
-
-def _run_exploration(given: Mapping[str, str], say: Say) -> Path:
-    from tinsmith.studies.exploration.study import run_exploration
-
-    return run_exploration(given, say)
-
-
-def _run_pass_at_k(given: Mapping[str, str], say: Say) -> Path:
-    from tinsmith.studies.pass_at_k.study import run_pass_at_k
-
-    return run_pass_at_k(given, say)
 
 
 def _read_sparse_select(given: Mapping[str, str]) -> object:
@@ -242,41 +212,78 @@ def _learning(name: str, question: str, presets: Mapping[str, str]) -> StudyEntr
     return StudyEntry(name=name, question=question, keys=learning.learning_keys(own), read=read, run=run)
 
 
+def study_named(name: str) -> StudyEntry | None:
+    """Return a study by its name or its file; None: there is none, or the file defines no study.
+
+    Raises:
+        ConfigError: the file cannot be run.
+    """
+    if not name.endswith(".py"):
+        return STUDIES.get(name)
+    from tinsmith.lab.study.loading import load_study
+
+    found = load_study(Path(name))
+    return None if found is None else _declared(found.name, found.question, lambda: found)
+
+
+def _module_study(name: str) -> Callable[[], Study]:
+    def value() -> Study:
+        found: Study = import_module(f"tinsmith.studies.{name}").study
+        return found
+
+    return value
+
+
+def _declared(name: str, question: str, value: Callable[[], Study]) -> StudyEntry:
+    """Return a study that is a value, whose module is imported when its keys are asked for or it is run."""
+
+    def keys() -> StudyKeys:
+        from tinsmith.lab.study.sizes import keys_of
+
+        return keys_of(value())
+
+    def read(given: Mapping[str, str]) -> object:
+        from tinsmith.lab.study.sizes import cells_of
+
+        return cells_of(value(), given)
+
+    def run(given: Mapping[str, str], say: Say) -> Path:
+        from tinsmith.lab.study.conduct import run_study
+
+        return run_study(value(), given, say)
+
+    return StudyEntry(name=name, question=question, keys=keys, read=read, run=run)
+
+
+DECLARED: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "confidence": (
+            "Is a model sure of its answer before it has reasoned, and does a reward for rising confidence help?"
+        ),
+        "dead_groups": (
+            "Can RL mend a model that fails, where it always fails at the same questions, and where by chance?"
+        ),
+        "environment_loss": (
+            "Does a loss on what the environment answers make RL faster, and from which weight does it bore?"
+        ),
+        "exploration": (
+            "Does exploration between batches of a task teach an agent its surroundings, at no cost to the task?"
+        ),
+        "pass_at_k": "Does RL make a model solve questions that its base never solves, however often it is asked?",
+        "template_collapse": (
+            "Do answers stop depending on what was asked while they vary as before, and does a filter prevent it?"
+        ),
+    }
+)
+"""Questions of the studies that are values, by the names of their modules."""
 _STUDIES: Final = (
-    StudyEntry(
-        name=confidence.NAME,
-        question=confidence.QUESTION,
-        keys=confidence.KEYS,
-        read=confidence.confidence_settings,
-        run=_run_confidence,
-    ),
-    StudyEntry(
-        name=environment_loss.STUDY,
-        question=environment_loss.QUESTION,
-        keys=environment_loss.STUDY_KEYS,
-        read=environment_loss.environment_loss_study,
-        run=_run_environment_loss,
-    ),
-    StudyEntry(
-        name=exploration.STUDY,
-        question=exploration.QUESTION,
-        keys=exploration.STUDY_KEYS,
-        read=exploration.exploration_study,
-        run=_run_exploration,
-    ),
+    *(_declared(name, question, _module_study(name)) for name, question in DECLARED.items()),
     StudyEntry(
         name=microscope.NAME,
         question=microscope.QUESTION,
         keys=microscope.microscope_keys(),
         read=_read_microscope,
         run=_run_microscope,
-    ),
-    StudyEntry(
-        name=pass_at_k.STUDY,
-        question=pass_at_k.QUESTION,
-        keys=pass_at_k.STUDY_KEYS,
-        read=pass_at_k.pass_at_k_study,
-        run=_run_pass_at_k,
     ),
     StudyEntry(
         name="rubric_quality",
@@ -298,20 +305,6 @@ _STUDIES: Final = (
         keys=adapters.ADAPTER_KEYS,
         read=adapters.adapter_study,
         run=_run_adapters,
-    ),
-    StudyEntry(
-        name=dead_groups.NAME,
-        question=dead_groups.QUESTION,
-        keys=dead_groups.KEYS,
-        read=dead_groups.dead_settings,
-        run=_run_dead_groups,
-    ),
-    StudyEntry(
-        name=template_collapse.NAME,
-        question=template_collapse.QUESTION,
-        keys=template_collapse.KEYS,
-        read=template_collapse.collapse_settings,
-        run=_run_template_collapse,
     ),
     StudyEntry(
         name=prompt_search.NAME,

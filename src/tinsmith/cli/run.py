@@ -12,6 +12,7 @@ import typer
 from tinsmith.types.visible import visible
 
 if TYPE_CHECKING:
+    from tinsmith.cli.registered import StudyEntry
     from tinsmith.lab.experiment.experiment import Plan
     from tinsmith.lab.experiment.key_help import KeyHelp
 
@@ -48,10 +49,11 @@ def run(
     if wants_help:
         _keys(name, overrides)
         return
-    from tinsmith.cli.registered import STUDIES
+    from tinsmith.cli.registered import study_named
 
-    if name in STUDIES:
-        _study(name, overrides)
+    study = study_named(name)
+    if study is not None:
+        _study(study, overrides)
         return
     from tinsmith.cli.registered import plan_of
     from tinsmith.lab.experiment.plan import with_default_log_path
@@ -91,18 +93,17 @@ def _interrupted(plan: Plan, interrupt: KeyboardInterrupt) -> typer.Exit:
     return typer.Exit(code=TERMINATED if interrupt.args == (signal.SIGTERM,) else INTERRUPTED)
 
 
-def _study(name: str, overrides: Mapping[str, str]) -> None:
-    from tinsmith.cli.registered import STUDIES
+def _study(study: StudyEntry, overrides: Mapping[str, str]) -> None:
     from tinsmith.lab.experiment.key_text import truth
 
-    STUDIES[name].read(overrides)  # a mistake is told before what is heavy is imported
+    study.read(overrides)  # a mistake is told before what is heavy is imported
     dry = truth("dry_run", overrides.get("dry_run", "false"))
 
     def say(message: str) -> None:
         _print_wrapped(message) if dry else print(visible(message), file=sys.stderr)
 
     try:
-        done = STUDIES[name].run(overrides, say)
+        done = study.run(overrides, say)
     except KeyboardInterrupt:
         print("\ntinsmith: interrupted; the same command goes on", file=sys.stderr)
         raise typer.Exit(code=INTERRUPTED) from None
@@ -112,15 +113,16 @@ def _study(name: str, overrides: Mapping[str, str]) -> None:
 
 def _keys(name: str, given: Mapping[str, str]) -> None:
     from tinsmith.cli.columns import rows, terminal_width
-    from tinsmith.cli.registered import STUDIES, find, source_of
+    from tinsmith.cli.registered import find, source_of, study_named
 
-    if name in STUDIES:
-        study = STUDIES[name]
+    study = study_named(name)
+    if study is not None:
         _print_wrapped(f"{name}: {study.question}\n")
-        own = [(key.name, key.default, key.words) for key in study.keys.own]
+        keys = study.all_keys()
+        own = [(key.name, key.default, key.words) for key in keys.own]
         print("\n".join(rows([("key", "default", "what it is"), *own], terminal_width())))
-        if study.keys.more:
-            _print_wrapped("\n" + study.keys.more)
+        if keys.more:
+            _print_wrapped("\n" + keys.more)
         return
     source = source_of(name, given)
     if source is not None:

@@ -26,10 +26,10 @@ from tinsmith.lab.study.arms import CELLS, Cell, Study, StudyArm
 from tinsmith.lab.study.cells import RunCells, run_cells, sole_process
 from tinsmith.lab.study.files import PAGE, SECONDS_JSON, STUDY_JSON, TABLES
 from tinsmith.lab.study.on_ray import runner
-from tinsmith.lab.study.page import study_markdown
 from tinsmith.lab.study.results import Seconds, StudyValues, read_arm
 from tinsmith.lab.study.tried_rates import Tried, chosen, tried_on_labels
 from tinsmith.pages.document import Document
+from tinsmith.pages.markdown import document_markdown
 from tinsmith.pages.page import document_html
 
 _MEGABYTES: Final = 8
@@ -173,7 +173,7 @@ def write_outcome(out: Path, outcome: Outcome) -> None:
     for name, text in (
         (STUDY_JSON, _json(values)),
         (SECONDS_JSON, _json(msgspec.to_builtins(outcome.seconds))),
-        (TABLES, study_markdown(outcome.page)),
+        (TABLES, document_markdown(outcome.page)),
         (PAGE, document_html(outcome.page)),
     ):
         with replacing(out / name) as part:

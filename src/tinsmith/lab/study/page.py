@@ -75,29 +75,6 @@ def study_document(
     )
 
 
-def study_markdown(page: Document) -> str:
-    """Return what a page says and its tables, without its figures."""
-    first, *others = page.sections
-    sentences = [
-        *(block.sentence for block in first.blocks if isinstance(block, Ruling)),
-        *(each for block in first.blocks if isinstance(block, Story) for each in block.sentences),
-    ]
-    blocks = [block for section in others for block in section.blocks]
-    tables = [_markdown(block) for block in blocks if isinstance(block, Table)]
-    said = "\n".join(f"- {sentence}" for sentence in sentences)
-    return "\n\n".join([f"# {page.title}", page.question, said, *tables]) + "\n"
-
-
-def _markdown(table: Table) -> str:
-    rows = [table.heads, tuple(text("---") for _ in table.heads), *((row.name, *row.cells) for row in table.rows)]
-    lines = [" | ".join(_both_lines(cell) for cell in row) for row in rows]
-    return "\n".join([table.caption, "", *(f"| {line} |" for line in lines)])
-
-
-def _both_lines(cell: Cell) -> str:
-    return f"{cell.text} ({cell.under})" if cell.under else cell.text
-
-
 def heads(names: str) -> tuple[Cell, ...]:
     """Return a table's heads, which semicolons part; what follows a stroke stands below.
 

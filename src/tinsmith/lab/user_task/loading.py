@@ -78,13 +78,32 @@ class TaskFile:
         return error.told_at(self.path.name)
 
 
-def load_file(path: Path) -> TaskFile:
+def load_file(path: Path, entry_name: str = ENTRY) -> TaskFile:
     """Load a task's file; what it prints is printed.
 
     Raises:
         ConfigError: there is none, it cannot be run, or there is no task in it.
     """
     path = path.absolute()
+    module, digests = load_module(path)
+    entry = vars(module).get(entry_name)
+    if not isinstance(entry, Task) and not inspect.isfunction(entry):
+        raise ConfigError(
+            f"{path.name} has no task",
+            field=entry_name,
+            value=None if entry is None else type(entry).__name__,
+            allowed=f"{ENTRY} = Task(...), or a function {ENTRY}(key=default, ...) that returns one",
+        )
+    keys = () if isinstance(entry, Task) else argument_keys(entry, path)
+    return TaskFile(path=path, sha256=digests, keys=keys, _entry=entry)
+
+
+def load_module(path: Path) -> tuple[ModuleType, dict[str, str]]:
+    """Run a file; return its module, and the SHA-256 of its bytes and of the modules beside it, by name.
+
+    Raises:
+        ConfigError: there is none, or it cannot be run.
+    """
     if not path.is_file():
         raise ConfigError(
             "there is no such file",
@@ -98,21 +117,12 @@ def load_file(path: Path) -> TaskFile:
         for name in modules:
             sys.modules.pop(name, None)
         module = _executed(path, source)
-    entry = vars(module).get(ENTRY)
-    if not isinstance(entry, Task) and not inspect.isfunction(entry):
-        raise ConfigError(
-            f"{path.name} has no task",
-            field=ENTRY,
-            value=None if entry is None else type(entry).__name__,
-            allowed=f"{ENTRY} = Task(...), or a function {ENTRY}(key=default, ...) that returns one",
-        )
     digests = {path.name: hashlib.sha256(source).hexdigest()}
     digests |= {
         file.relative_to(path.parent).as_posix(): hashlib.sha256(file.read_bytes()).hexdigest()
         for file in modules.values()
     }
-    keys = () if isinstance(entry, Task) else _own_keys(entry, path)
-    return TaskFile(path=path, sha256=dict(sorted(digests.items())), keys=keys, _entry=entry)
+    return module, dict(sorted(digests.items()))
 
 
 def _executed(path: Path, source: bytes) -> ModuleType:
@@ -195,7 +205,7 @@ def _module_file(folder: Path, name: str) -> Path | None:
     return None
 
 
-def _own_keys(entry: Callable[..., Any], path: Path) -> tuple[OwnKey, ...]:
+def argument_keys(entry: Callable[..., Any], path: Path) -> tuple[OwnKey, ...]:
     """Return a function's arguments as keys.
 
     Raises:

@@ -1,12 +1,14 @@
-"""Runs a task of the user's own from Python, as `tinsmith run FILE.py` does."""
+"""Tasks and studies of the user's own, run from Python as `tinsmith run FILE.py` does."""
 
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
+from typing import Any, overload
 
 from tinsmith.lab.experiment.key_help import shown_value
 from tinsmith.lab.experiment.key_text import truth
@@ -15,6 +17,10 @@ from tinsmith.lab.experiment.refusals import require_possible
 from tinsmith.lab.page.live_run import conduct_with_page
 from tinsmith.lab.runs.files import METRICS
 from tinsmith.lab.runs.folder import RunFolder
+from tinsmith.lab.study.conduct import run_study
+from tinsmith.lab.study.files import PAGE, STUDY_JSON
+from tinsmith.lab.study.loading import load_study
+from tinsmith.lab.study.study import Study
 from tinsmith.lab.user_task.loading import load_file
 from tinsmith.lab.user_task.opening import open_task
 from tinsmith.lab.user_task.source import TaskValue
@@ -35,11 +41,28 @@ class TaskRun:
     alarms: tuple[str, ...]
 
 
-def run(task: Task | str | Path, **changes: object) -> TaskRun:
-    """Train on a task of your own, as `tinsmith run my_task.py key=value ...` does, and leave its folder.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StudyRun:
+    """A study that came to its end."""
+
+    folder: Path
+    report: Path
+    """The page."""
+    values: Mapping[str, Any]
+    """`study.json`."""
+
+
+@overload
+def run(task: Study, **changes: object) -> StudyRun: ...
+@overload
+def run(task: Task, **changes: object) -> TaskRun: ...
+@overload
+def run(task: str | Path, **changes: object) -> TaskRun | StudyRun: ...
+def run(task: Task | Study | str | Path, **changes: object) -> TaskRun | StudyRun:
+    """Run a task or a study of your own, as `tinsmith run FILE.py key=value ...` does, and leave its folder.
 
     Args:
-        task: a `Task`, or the path of a file with one.
+        task: a `Task`, a `Study`, or the path of a file with one.
         changes: keys and their values: `steps=20, log_path="runs/mine", model_name="tinsmith/smollm2"`.
 
     Raises:
@@ -52,6 +75,10 @@ def run(task: Task | str | Path, **changes: object) -> TaskRun:
         raise ConfigError(
             "in Python a run is run", field="dry_run", value=True, fix="tinsmith run FILE.py dry_run=true"
         )
+    study = task if isinstance(task, Study) else load_study(Path(task)) if isinstance(task, str | Path) else None
+    if study is not None:
+        return _study(study, overrides)
+    assert not isinstance(task, Study), "it was run"
     source = TaskValue(task) if isinstance(task, Task) else load_file(Path(task))
     plan = with_default_log_path(open_task(source, overrides))
     require_possible(plan)
@@ -69,3 +96,9 @@ def run(task: Task | str | Path, **changes: object) -> TaskRun:
         metrics=MappingProxyType(last),
         alarms=tuple(alarm.message for alarm in done.alarms),
     )
+
+
+def _study(study: Study, overrides: Mapping[str, str]) -> StudyRun:
+    folder = run_study(study, overrides, lambda message: print(message, file=sys.stderr))
+    values = json.loads((folder / STUDY_JSON).read_text(encoding="utf-8"))
+    return StudyRun(folder=folder, report=folder / PAGE, values=MappingProxyType(values))

@@ -11,7 +11,7 @@ from typing import Final
 from tinsmith.lab.runs.kinds import Kind
 from tinsmith.lab.study.cluster_keys import CLUSTER_KEYS
 from tinsmith.lab.study.keys import DRY_RUN, TUNING_SEED, StudyKey, StudyKeys
-from tinsmith.lab.study.studied_task import GENERATOR
+from tinsmith.lab.study.task_study import GENERATOR
 from tinsmith.lab.user_task.kinds import TASK_KINDS
 from tinsmith.lab.user_task.source import OwnKey
 from tinsmith.types.errors import ConfigError

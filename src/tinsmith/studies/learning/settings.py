@@ -17,7 +17,7 @@ from tinsmith.lab.runs.kinds import Kind
 from tinsmith.lab.settings import RlSettings
 from tinsmith.lab.study.arms import Opened, Study, StudyArm
 from tinsmith.lab.study.keys import count, learning_rates, numbers
-from tinsmith.lab.study.studied_task import OpenSource, keys_of_source, studied_source
+from tinsmith.lab.study.task_study import OpenSource, keys_of_source, studied_source
 from tinsmith.lab.user_task.chosen_items import Examined
 from tinsmith.lab.user_task.entry import OpenedTask, UserTaskEntry
 from tinsmith.lab.user_task.opening import open_task

@@ -16,8 +16,8 @@ from tinsmith.lab.study.arms import StudyArm
 from tinsmith.lab.study.cells import run_cells
 from tinsmith.lab.study.driver import Outcome, RunCells, Stages, Tuned, conduct_study
 from tinsmith.lab.study.results import DRAWS, Draws
-from tinsmith.lab.study.studied_task import OpenSource
 from tinsmith.lab.study.task_arms import tried_on_tasks
+from tinsmith.lab.study.task_study import OpenSource
 from tinsmith.lab.user_task.entry import UserTaskEntry
 from tinsmith.studies.learning.keys import ArmName
 from tinsmith.studies.learning.outcome import read_outcome

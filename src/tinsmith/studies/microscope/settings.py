@@ -14,7 +14,7 @@ from tinsmith.lab.experiment.key_text import unreadable
 from tinsmith.lab.runs.kinds import Kind
 from tinsmith.lab.study.arms import Opened, Study, StudyArm
 from tinsmith.lab.study.keys import DRY_RUN, StudyKey, StudyKeys, count, numbers
-from tinsmith.lab.study.studied_task import GENERATOR, SUMS, OpenSource, keys_of_source, sized_presets, studied_source
+from tinsmith.lab.study.task_study import GENERATOR, SUMS, OpenSource, keys_of_source, sized_presets, studied_source
 from tinsmith.lab.user_task.kinds import TASK_KINDS
 from tinsmith.lab.user_task.opening import open_task
 from tinsmith.lab.user_task.source import TaskSource

@@ -20,7 +20,7 @@ from tinsmith.lab.service.facts import model_identity, weights_sha256
 from tinsmith.lab.study.cells import run_cells, sole_process
 from tinsmith.lab.study.driver import Outcome, RunCells, Stages, conduct_study, write_outcome
 from tinsmith.lab.study.results import DRAWS, Draws
-from tinsmith.lab.study.studied_task import OpenSource
+from tinsmith.lab.study.task_study import OpenSource
 from tinsmith.lab.user_task.entry import UserTaskEntry
 from tinsmith.lab.user_task.subject import UserSubject
 from tinsmith.renderers.choose import renderer_for

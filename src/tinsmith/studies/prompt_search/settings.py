@@ -12,8 +12,7 @@ from tinsmith.lab.prompt_search.document import Document
 from tinsmith.lab.prompt_search.search import SearchSettings
 from tinsmith.lab.study.arms import Study
 from tinsmith.lab.study.keys import StudyKey, count
-from tinsmith.lab.study.studied_task import OpenSource
-from tinsmith.lab.study.task_study import Size, Sizes, TaskArm, size_of, sized_keys, task_study
+from tinsmith.lab.study.task_study import OpenSource, Size, Sizes, TaskArm, size_of, sized_keys, task_study
 from tinsmith.studies.prompt_search import task as handbook
 from tinsmith.studies.prompt_search.banks import INSTRUCTIONS
 from tinsmith.types.errors import ConfigError

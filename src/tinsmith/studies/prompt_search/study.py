@@ -13,8 +13,7 @@ from tinsmith.lab.study.arms import Cell
 from tinsmith.lab.study.cells import run_cells
 from tinsmith.lab.study.driver import Outcome, RunCells, Stages, conduct_study
 from tinsmith.lab.study.results import DRAWS, Draws, seconds_in
-from tinsmith.lab.study.studied_task import OpenSource
-from tinsmith.lab.study.task_study import minutes_of
+from tinsmith.lab.study.task_study import OpenSource, minutes_of
 from tinsmith.studies.prompt_search.page import prompt_page, prompt_sentences
 from tinsmith.studies.prompt_search.results import read_found
 from tinsmith.studies.prompt_search.searching import Found, searched_on

@@ -15,7 +15,7 @@ from tinsmith.lab.settings import Pushed, RlSettings
 from tinsmith.lab.study.arms import Opened, Study, StudyArm
 from tinsmith.lab.study.cluster_keys import CLUSTER_KEYS
 from tinsmith.lab.study.keys import DRY_RUN, StudyKey, StudyKeys, count, learning_rates
-from tinsmith.lab.study.studied_task import GENERATOR, SUMS, OpenSource, keys_of_source, sized_presets, studied_source
+from tinsmith.lab.study.task_study import GENERATOR, SUMS, OpenSource, keys_of_source, sized_presets, studied_source
 from tinsmith.lab.user_task.chosen_items import Examined
 from tinsmith.lab.user_task.kinds import TASK_KINDS
 from tinsmith.lab.user_task.opening import open_task

@@ -11,8 +11,8 @@ from tinsmith.lab.live.progress import Say
 from tinsmith.lab.study.cells import run_cells
 from tinsmith.lab.study.driver import Outcome, RunCells, Stages, conduct_study
 from tinsmith.lab.study.results import DRAWS, Draws
-from tinsmith.lab.study.studied_task import OpenSource
 from tinsmith.lab.study.task_arms import read_runs, tried_on_tasks
+from tinsmith.lab.study.task_study import OpenSource
 from tinsmith.lab.user_task.entry import UserTaskEntry
 from tinsmith.studies.sparse_select.outcome import SCORE, read_outcome
 from tinsmith.studies.sparse_select.settings import ArmName, sparse_study

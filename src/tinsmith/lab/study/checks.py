@@ -1,0 +1,141 @@
+"""Checks of expectations: each function returns a check that reads a study's results; all have a margin or interval."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from tinsmith.lab.study.arm_gains import gain_words
+from tinsmith.lab.study.measures import Results
+from tinsmith.lab.study.study import Finding, PerItem
+from tinsmith.pages.measures import Measure as Figure
+from tinsmith.pages.wording import listed, signed
+from tinsmith.stats.gate.claim import Verdict
+
+Check = Callable[[Results], Finding]
+
+
+def rises(arm: str) -> Check:
+    """Expect an arm's gain above 0: its interval leaves out 0, and its corrected test refuses it."""
+
+    def check(results: Results) -> Finding:
+        one = results.gains[arm]
+        return Finding(one.holds and one.gain.value > 0, gain_words(one))
+
+    return check
+
+
+def no_gain(arm: str) -> Check:
+    """Expect that an arm, such as a control, is not shown to gain."""
+
+    def check(results: Results) -> Finding:
+        found = rises(arm)(results)
+        return Finding(not found.met, found.figures)
+
+    return check
+
+
+def within(arm: str, margin: float) -> Check:
+    """Expect the whole interval of an arm's gain within a margin around 0."""
+
+    def check(results: Results) -> Finding:
+        one = results.gains[arm]
+        return Finding(one.within(margin), gain_words(one))
+
+    return check
+
+
+def allowed(*arms: str, over: str) -> Check:
+    """Expect that the gate allows that each of these arms, but those a size leaves out, ends above another."""
+
+    def check(results: Results) -> Finding:
+        labels = [results.arms[name].arm.label for name in arms if name in results.arms]
+        second = results.arms[over].arm.label
+        ruled = [one for one in results.beats if one.second == second and one.first in labels]
+        missed = [one for one in ruled if one.verdict is not Verdict.ALLOWED]
+        return Finding(bool(ruled) and not missed, listed([f"{one.first} {signed(one.value)}" for one in ruled]))
+
+    return check
+
+
+def higher(first: str, second: str, measure: PerItem, *, times: float = 1.0) -> Check:
+    """Expect one arm to end above another, so many times as high, with the difference's interval above 0."""
+
+    def check(results: Results) -> Finding:
+        mine, other = results.after(first, measure), results.after(second, measure)
+        gap = results.gap(first, second, measure)
+        above = gap.low is not None and gap.low > 0.0
+        ratio = f", {mine.value / other.value:.2f} times" if times != 1.0 and other.value else ""
+        shown = f"{mine.value:.3f} beside {other.value:.3f}{ratio}, {difference(gap)}"
+        return Finding(above and mine.value >= times * other.value, shown)
+
+    return check
+
+
+def lower(first: str, second: str, measure: PerItem) -> Check:
+    """Expect one arm to end below another, with the difference's whole interval."""
+
+    def check(results: Results) -> Finding:
+        mine, other = results.after(first, measure), results.after(second, measure)
+        gap = results.gap(first, second, measure)
+        shown = f"{mine.value:.3f} beside {other.value:.3f}, {difference(gap)}"
+        return Finding(gap.high is not None and gap.high < 0.0, shown)
+
+    return check
+
+
+def not_lower(first: str, second: str, measure: PerItem, *, margin: float) -> Check:
+    """Expect the whole interval of a difference above a margin below 0."""
+
+    def check(results: Results) -> Finding:
+        gap = results.gap(first, second, measure)
+        return Finding(gap.low is not None and gap.low > -margin, difference(gap))
+
+    return check
+
+
+def not_higher(first: str, second: str, measure: PerItem) -> Check:
+    """Expect that an arm, such as a control, is not shown to end above another."""
+
+    def check(results: Results) -> Finding:
+        gap = results.gap(first, second, measure)
+        return Finding(gap.low is None or gap.low <= 0.0, difference(gap))
+
+    return check
+
+
+def falls(arm: str, measure: str) -> Check:
+    """Expect a measure of change below 0 with its whole interval."""
+
+    def check(results: Results) -> Finding:
+        one = results.figure(arm, measure)
+        return Finding(one.high is not None and one.high < 0.0, difference(one))
+
+    return check
+
+
+def near_zero(arm: str, measure: str) -> Check:
+    """Expect that a measure, such as a control's, is not told from 0 by its interval."""
+
+    def check(results: Results) -> Finding:
+        one = results.figure(arm, measure)
+        return Finding(one.low is None or one.high is None or one.low <= 0.0 <= one.high, difference(one))
+
+    return check
+
+
+def predicted(arm: str, observed: str, expected: str) -> Check:
+    """Expect the value of a closed form within the interval of what was observed."""
+
+    def check(results: Results) -> Finding:
+        one, other = results.figure(arm, observed), results.figure(arm, expected)
+        inside = one.low is not None and one.high is not None and one.low <= other.value <= one.high
+        return Finding(inside, f"{one} observed, {other.value:.3f} expected")
+
+    return check
+
+
+def difference(gap: Figure) -> str:
+    """Return a difference with its interval, as a sentence has it."""
+    if gap.low is None or gap.high is None:
+        return f"{signed(gap.value)}, without an interval"
+    return f"{signed(gap.value)}, {signed(gap.low)} to {signed(gap.high)}"

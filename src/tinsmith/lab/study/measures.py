@@ -1,0 +1,311 @@
+"""Figures of a study's finished runs: values by item and seed, gains, gaps between arms, and claims."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
+from pathlib import Path
+
+from tinsmith.lab.runs.files import ROLLOUTS
+from tinsmith.lab.runs.reader import json_lines
+from tinsmith.lab.runs.records import Split
+from tinsmith.lab.study.arm_gains import ArmGain, as_measure, corrected, gain_of
+from tinsmith.lab.study.results import Draws
+from tinsmith.lab.study.study import UNTRAINED, Arm, Beats, Learned, Listing, Measure, PerItem, Samples, Study
+from tinsmith.lab.study.task_arms import ArmRead, parity_of
+from tinsmith.lab.user_task.records import TaskRollout
+from tinsmith.pages.measures import Measure as Figure
+from tinsmith.pages.measures import from_estimate
+from tinsmith.stats.diagnostics.over_seeds import mean_over_seeds
+from tinsmith.stats.gate.claim import Claim, Training
+from tinsmith.stats.gate.mean_claims import MeanBeats, MeanLearned, judge_mean_beats, judge_mean_learned
+from tinsmith.stats.mean_runs import MeanRuns, mean_difference
+from tinsmith.stats.parity import ParityRecord
+from tinsmith.types.errors import DataError
+
+BEFORE, AFTER = 0, -1
+"""The evaluation before training, and the last one."""
+Answers = Mapping[str, Sequence[TaskRollout]]
+"""By item."""
+
+
+@dataclass(frozen=True, slots=True)
+class ArmRuns:
+    """Finished runs of an arm, one a seed, as measures read them."""
+
+    arm: Arm
+    read: ArmRead
+    clusters: Callable[[str], str]
+    before: int = 0
+    _answers: dict[int, tuple[Answers, ...]] = field(default_factory=dict[int, tuple[Answers, ...]])
+
+    def step(self, at: int) -> int:
+        """Return the step of an evaluation."""
+        return self.read.steps[self.before if at == BEFORE else at]
+
+    def per_item(self, one: PerItem, at: int = AFTER, *, greedy: bool = False) -> MeanRuns:
+        """Return a measure's values at an evaluation, by seed and item.
+
+        Raises:
+            DataError: a run has no such values.
+        """
+        if one.answers is not None:
+            made = [{item: one.answers(some) for item, some in each.items()} for each in self.answers(at)]
+        else:
+            combine = one.of or mean
+            step, runs = self.step(at), self.read.reads
+            found = [next(e for e in (r.greedy if greedy else r.sampled) if e.step == step).rewards for r in runs]
+            if not all(one.metric in rewards for rewards in found):
+                raise DataError("a run has no such score", field="score", value=one.metric)
+            made = [{item: Fraction(combine(some)) for item, some in each[one.metric].items()} for each in found]
+        if one.where is not None:
+            made = [{item: value for item, value in each.items() if one.where(item)} for each in made]
+        return MeanRuns.of(self.arm.label, made, {item: self.clusters(item) for each in made for item in each})
+
+    def answers(self, at: int = AFTER) -> tuple[Answers, ...]:
+        """Return every item's sampled answers at an evaluation, a mapping for each seed.
+
+        Raises:
+            DataError: every answer to an item failed.
+        """
+        step = self.step(at)
+        if step not in self._answers:
+            self._answers[step] = tuple(_answers(one.run.folder / ROLLOUTS, step) for one in self.read.reads)
+            for one, found in zip(self.read.reads, self._answers[step], strict=True):
+                lost = next((item.id for item in one.task.items if item.id not in found), None)
+                if lost is not None:
+                    raise DataError("every answer to an item failed", field="cells", value=f"{self.arm.label}: {lost}")
+        return self._answers[step]
+
+    def samples(self, at: int = AFTER, metric: str = "total") -> list[Samples]:
+        """Return the values of every item's answers, of all seeds."""
+        step = self.step(at)
+        exams = [next(e for e in one.sampled if e.step == step) for one in self.read.reads]
+        return [samples for exam in exams for samples in exam.rewards[metric].values()]
+
+    def per_run(self, metric: str, at: int = AFTER) -> tuple[float, ...]:
+        """Return a metric of an evaluation, one value a run.
+
+        Raises:
+            DataError: a run did not measure it.
+        """
+        return tuple(self._metric(metric, self.step(at)))
+
+    def _metric(self, metric: str, step: int) -> list[float]:
+        found = [one.run.metrics.get(step, {}).get(metric) for one in self.read.reads]
+        there = [value for value in found if value is not None]
+        if len(there) < len(found):
+            raise DataError("a run did not measure this", field=metric, value=self.arm.label)
+        return there
+
+    def over_steps(self, metric: str) -> dict[int, float]:
+        """Return the mean of an evaluation's metric over the runs, by step."""
+        steps = self.read.steps[self.before :]
+        return {step: math.fsum(found) / len(found) for step in steps if (found := self._metric(metric, step))}
+
+    def in_training(self, metric: str) -> list[float]:
+        """Return a metric of all steps of all runs that have it."""
+        rows = [row for one in self.read.reads for row in one.run.metrics.values()]
+        return [value for row in rows if (value := row.get(metric)) is not None]
+
+    def runs_with(self, metric: str) -> int:
+        """Return the number of runs that have a metric in some step, such as an alarm."""
+        return sum(any(metric in row for row in one.run.metrics.values()) for one in self.read.reads)
+
+    def trained_on(self) -> tuple[tuple[TaskRollout, ...], ...]:
+        """Return the rollouts of training that did not fail, for each run."""
+        return tuple(
+            tuple(
+                line
+                for line in json_lines(one.run.folder / ROLLOUTS, TaskRollout, [])
+                if line.split == Split.TRAIN and line.failure is None
+            )
+            for one in self.read.reads
+        )
+
+    def setting(self, key: str, default: int = 0) -> int:
+        """Return a number among the settings of the runs."""
+        return int(str(self.read.reads[0].run.config.settings.get(key, default)))
+
+    @property
+    def examples(self) -> int:
+        """Number of items that a run trains on, again where they come again."""
+        steps, shown = self.setting("steps"), self.setting("sft_steps")
+        batch = self.setting("groups_per_batch") or self.setting("batch_size", 1)
+        return (steps - shown) * batch + shown * self.setting("sft_batch_size", batch)
+
+
+def mean(samples: Samples) -> Fraction:
+    """Return the mean of an item's answers."""
+    return sum(samples, Fraction()) / len(samples)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Results:
+    """Everything measured in a study."""
+
+    study: Study
+    arms: Mapping[str, ArmRuns]
+    draws: Draws
+    gains: Mapping[str, ArmGain]
+    """By arm; empty where runs were evaluated at their end only."""
+    more_gains: Mapping[str, tuple[ArmGain, ...]]
+    """By the label of a further score."""
+    figures: Mapping[str, Mapping[str, Figure | str | None]]
+    """By arm, then by measure."""
+    beats: tuple[Claim, ...]
+    learned: tuple[Claim, ...]
+
+    def figure(self, arm: str, measure: str) -> Figure:
+        """Return a figure of an arm.
+
+        Raises:
+            DataError: it is not known.
+        """
+        found = self.figures[arm][measure]
+        if not isinstance(found, Figure):
+            raise DataError("a figure is not known", field=measure, value=arm)
+        return found
+
+    def after(self, arm: str, measure: PerItem) -> Figure:
+        """Return a measure of an arm after training."""
+        return estimated(self.arms[arm].per_item(measure), self.draws)
+
+    def gap(self, first: str, second: str, measure: PerItem) -> Figure:
+        """Return the difference of one arm from another after training, over seeds and items."""
+        mine, other = (self.arms[name].per_item(measure) for name in (first, second))
+        return as_measure(mean_difference(mine, other, self.draws.tables))
+
+
+def estimated(values: MeanRuns, draws: Draws) -> Figure:
+    """Return a mean with its interval over seeds and clusters."""
+    return from_estimate(values.estimate(draws.tables))
+
+
+def measure_study(study: Study, arms: Mapping[str, ArmRuns], draws: Draws) -> Results:
+    """Measure finished runs, and put the study's claims to the gate.
+
+    Raises:
+        DataError: arms were not evaluated on the same items, or a run did not measure what is read.
+    """
+    _require_same_items(arms)
+    measures = [
+        one
+        for table in study.tables
+        if not isinstance(table, Listing)
+        for one in table.measures
+        if isinstance(one, Measure)
+    ]
+    judged = [one for one in study.judged(arms) if _names(one) <= arms.keys() | {UNTRAINED}]
+    gate = _Gate(study, arms)
+    several = all(len(one.read.steps) > one.before + 1 for one in arms.values())
+    return Results(
+        study=study,
+        arms=arms,
+        draws=draws,
+        gains={one.name: one for one in _gains(study.score, arms, draws)} if several else {},
+        more_gains={one.label: _gains(one, arms, draws) for one in study.scores} if several else {},
+        figures={name: {one.name: figure_of(one, arm, draws) for one in measures} for name, arm in arms.items()},
+        beats=judge_mean_beats([gate.beats(one) for one in judged if isinstance(one, Beats)], draws.claims),
+        learned=judge_mean_learned([gate.learned(one) for one in judged if isinstance(one, Learned)], draws.claims),
+    )
+
+
+def _require_same_items(arms: Mapping[str, ArmRuns]) -> None:
+    asked = {name: {(item.id, item.prompt) for item in one.read.reads[0].task.items} for name, one in arms.items()}
+    first = next(iter(asked.values()))
+    for name, items in asked.items():
+        if items != first:
+            raise DataError("arms of one study are evaluated on the same items", field="cells", value=name)
+
+
+def figure_of(measure: Measure, arm: ArmRuns, draws: Draws) -> Figure | str | None:
+    """Return a measure of an arm with its interval; None where it is not known."""
+    read = measure.read(arm)
+    if read is None or isinstance(read, Figure | str):
+        return read
+    if isinstance(read, MeanRuns):
+        return estimated(read, draws)
+    if isinstance(read, int | float):
+        return Figure(float(read))
+    value, interval = mean_over_seeds(list(read))
+    return Figure(value) if interval is None else Figure(value, interval.low, interval.high)
+
+
+def _names(one: Beats | Learned) -> set[str]:
+    return {one.first, one.second} if isinstance(one, Beats) else {one.arm, one.control}
+
+
+def _gains(score: PerItem, arms: Mapping[str, ArmRuns], draws: Draws) -> tuple[ArmGain, ...]:
+    found = [
+        gain_of(
+            (name, arm.arm.label),
+            (arm.per_item(score, BEFORE), arm.per_item(score)),
+            (arm.per_item(score, BEFORE, greedy=True).mean(), arm.per_item(score, greedy=True).mean()),
+            draws.tables,
+        )
+        for name, arm in arms.items()
+    ]
+    return corrected(found)
+
+
+@dataclass(frozen=True, slots=True)
+class _Gate:
+    """Evidence for the claims of a study."""
+
+    study: Study
+    arms: Mapping[str, ArmRuns]
+
+    def beats(self, one: Beats) -> MeanBeats:
+        """Return the evidence that one arm ends above another."""
+        score, first = one.on or self.study.score, self.arms[one.first]
+        untrained = one.second == UNTRAINED
+        second = first if untrained else self.arms[one.second]
+        ends = second.per_item(score, BEFORE if untrained else AFTER)
+        return MeanBeats(
+            first=first.per_item(score),
+            second=MeanRuns("the base", ends.items, ends.clusters, ends.by_seed) if untrained else ends,
+            metric=score.label,
+            same_models=untrained,
+            training=(self._training(one.first), self._training(one.second if not untrained else UNTRAINED)),
+            parity=self._parity([first, second]),
+        )
+
+    def learned(self, one: Learned) -> MeanLearned:
+        """Return the evidence that an arm learned something."""
+        arm, score = self.arms[one.arm], one.on or self.study.score
+        end = arm.per_item(score)
+        untrained = self.study.untrained
+        known = [arm.read.baseline(each.name, score.metric) for each in arm.read.reads[0].task.baselines]
+        return MeanLearned(
+            system=end,
+            metric=score.label,
+            before=self.arms[untrained].per_item(score) if untrained else arm.per_item(score, BEFORE),
+            baselines=tuple(
+                MeanRuns.of(each.name, [{item: row[item] for item in end.items} for row in each.by_seed], end.clusters)
+                for each in known
+                if each is not None
+            ),
+            control=self.arms[one.control].per_item(score),
+            control_words=self.study.control_label,
+            parity=self._parity([arm]),
+        )
+
+    def _training(self, name: str) -> Training:
+        arm = self.arms[name or next(iter(self.arms))]
+        examples = 0 if name in (UNTRAINED, self.study.untrained) else arm.examples
+        return Training(arm.read.reads[0].run.config.data.fingerprint, examples)
+
+    def _parity(self, arms: Sequence[ArmRuns]) -> ParityRecord | None:
+        """Return sampler against trainer; what other runs say of the engine holds for those that sample nothing."""
+        return parity_of([one.read for one in arms]) or parity_of([one.read for one in self.arms.values()])
+
+
+def _answers(file: Path, step: int) -> Answers:
+    found: dict[str, list[TaskRollout]] = {}
+    for line in json_lines(file, TaskRollout, []):
+        if (line.split, line.step) == (Split.EVAL, step) and line.failure is None:
+            found.setdefault(line.prompt_id, []).append(line)
+    return found

@@ -1,0 +1,234 @@
+"""What came out of a study, in sentences and as a page: the same for every study, from its values alone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+from tinsmith.lab.results.claim_tables import claims_table
+from tinsmith.lab.results.judging import of_claim
+from tinsmith.lab.study.arm_gains import ArmGain, gain_words, gains_table
+from tinsmith.lab.study.page import hashes_section, seconds_section, settings_section, study_document
+from tinsmith.lab.study.record import Column, CurveRecord, Expected, KeptPage, Shown, StudyRecord, TableRecord
+from tinsmith.lab.study.results import Seconds, limits_of
+from tinsmith.lab.study.tried_rates import CAPTION, rate_words
+from tinsmith.pages.curves import Chart, Line, chart_svg
+from tinsmith.pages.document import Block, Document, Fold, Section, drawn, note
+from tinsmith.pages.dots import Dots, Panel, dots_svg
+from tinsmith.pages.markdown import document_markdown
+from tinsmith.pages.measures import Measure as Figure
+from tinsmith.pages.palette import series_mark
+from tinsmith.pages.tables import Cell, Table, absent, table_of, text
+from tinsmith.pages.wording import counted, listed, signed
+from tinsmith.stats.gate.claim import Claim, ClaimKind, Verdict
+
+_GATE = (
+    "Beats: on the same items, trained on no more of them. Learned: above the model before training, the task's "
+    "baselines, and the control. Missing evidence refuses as a failed check does."
+)
+
+
+def sentences(found: StudyRecord) -> tuple[str, ...]:
+    """Return what may be said: expectations first, then every arm, the claims, and the limits of all of it."""
+    return (
+        *_expectations(found.expectations, len(found.seeds)),
+        *(f"{_capital(one.words)}: {found.score} {gain_words(one)}." for one in found.gains),
+        *(f"{_capital(one.words)}: {more.score} {gain_words(one)}." for more in found.more_gains for one in more.gains),
+        *_claims("ends above another", found.beats),
+        *_claims("learned something that nothing simpler explains", found.learned),
+        *found.notes,
+        *limits_of(found, {}),
+    )
+
+
+def _expectations(expected: Sequence[Expected], seeds: int) -> list[str]:
+    """Return how many were met, and then which were not; the figures of the others stand in their table."""
+    if not expected:
+        return []
+    met = [one.text for one in expected if one.met]
+    missed = [f"{one.text} ({one.figures})" for one in expected if not one.met]
+    head = f"Over {counted(seeds, 'seed')}, {len(met)} of {counted(len(expected), 'expectation')} were met"
+    told = [f"{head}: {listed(met)}." if met else f"{head}."]
+    return told + ([f"Not met: {listed(missed)}."] if missed else [])
+
+
+def _claims(what: str, claims: Sequence[Claim]) -> list[str]:
+    told = [_ruled(one) for verdict in Verdict for one in claims if one.verdict is verdict]
+    allowed = sum(one.verdict is Verdict.ALLOWED for one in claims)
+    return (
+        [f"The gate allows {allowed} of {len(claims)} claims that an arm {what}: {'; '.join(told)}."] if claims else []
+    )
+
+
+def _ruled(claim: Claim) -> str:
+    beside = f" in {claim.metric}" if claim.kind is ClaimKind.LEARNED else f" over {claim.second} in {claim.metric}"
+    if claim.verdict is Verdict.ALLOWED:
+        return f"{claim.first}{beside} ({signed(claim.value)})"
+    failed = listed(list(dict.fromkeys(one.name.value for one in claim.checks if not one.passed)))
+    return f"not {claim.first}{beside} ({signed(claim.value)}; {failed})"
+
+
+def _capital(words: str) -> str:
+    return words[:1].upper() + words[1:]
+
+
+def page_of_study(found: StudyRecord, seconds: Mapping[str, Seconds]) -> Document:
+    """Return the page of a study; `seconds` by the labels of the arms."""
+    gains = [(found.score, found.gains), *((one.score, one.gains) for one in found.more_gains)]
+    sections = [Section(_name(one.title), one.title, _table_blocks(one)) for one in found.tables if not one.is_folded]
+    folded = [Fold(one.title, _table_blocks(one)) for one in found.tables if one.is_folded]
+    facts = (
+        ("Items", found.data[:16]),
+        ("Held out", f"{found.num_items:,} items"),
+        ("Seeds", ", ".join(map(str, found.seeds))),
+        ("Settings chosen on seed", str(found.tuning_seed)),
+    )
+    return study_document(
+        title=found.title,
+        question=found.question,
+        facts=facts,
+        sentences=sentences(found),
+        beside=[*_panels(found), *map(_curve, found.curves[:1] if not found.panels else ())],
+        sections=(
+            *([Section("expected", "Expectations", (_expected(found),))] if found.expectations else []),
+            *([Section("gains", "Gains", [_gains(*one) for one in gains])] if found.gains else []),
+            *sections,
+            *_curves(found.curves if found.panels else found.curves[1:], folded),
+            *([Section("rates", "Learning rates", (_rates(found),))] if found.rates else []),
+            Section("claims", "Claims", _claim_blocks(found)),
+            seconds_section(seconds),
+            hashes_section(found.hashes),
+            settings_section(found),
+        ),
+    )
+
+
+def kept_markdown(page: KeptPage) -> str:
+    """Return the published page of kept values."""
+    closing = "\n".join(page.remarks)
+    return document_markdown(page_of_study(page.results, page.seconds)) + (f"\n{closing}\n" if closing else "")
+
+
+def _name(title: str) -> str:
+    return "".join(letter if letter.isalnum() else "-" for letter in title.lower()).strip("-")
+
+
+def _expected(found: StudyRecord) -> Table:
+    caption = f"What {found.source} reports, and what came out here." if found.source else "Expected before the runs."
+    return table_of(
+        caption,
+        found.expectations,
+        ("Expected", lambda one: text(one.text)),
+        (text("Met"), lambda one: text("yes" if one.met else "no")),
+        (text("Figures"), lambda one: text(one.figures)),
+    )
+
+
+def _gains(score: str, gains: Sequence[ArmGain]) -> Table:
+    caption = (
+        f"{_capital(score)}, held-out items, sampled: means over seeds and items, 95 % intervals over both; p "
+        "corrected over the arms."
+    )
+    return gains_table(gains, caption)
+
+
+def _table_blocks(record: TableRecord) -> list[Block]:
+    def cell(place: int, column: Column) -> Callable[[tuple[str, tuple[Shown, ...]]], Cell]:
+        return lambda row: written(row[1][place], column)
+
+    table = table_of(
+        record.caption,
+        record.rows,
+        ("Arm", lambda row: text(*row[0].split("|"))),
+        *((column.head, cell(place, column)) for place, column in enumerate(record.columns)),
+    )
+    return [*([note(record.note)] if record.note else []), table]
+
+
+def written(shown: Shown, column: Column) -> Cell:
+    """Return a cell: a figure with its interval below it, or words."""
+    if shown is None:
+        return absent(column.missing)
+    if isinstance(shown, str):
+        return text(shown)
+    has_sign = column.form.startswith("+")
+    ends = ""
+    if shown.low is not None and shown.high is not None:
+        between = " to " if has_sign else "\u2013"
+        ends = f"{_figure(shown.low, column.form)}{between}{_figure(shown.high, column.form)}"
+    return Cell(text=_figure(shown.value, column.form), under=ends, number=True)
+
+
+def _figure(value: float, form: str) -> str:
+    if form == "d":
+        return f"{round(value):,}"
+    shown = format(value, form)
+    return shown[1:] if form.startswith("+") and float(shown) == 0.0 else shown
+
+
+def _panels(found: StudyRecord) -> list[Block]:
+    if not found.panels:
+        return []
+    panels = [
+        Panel(
+            title=one.title,
+            dots=[Dots("before", series_mark(6), one.before), Dots("after", series_mark(0), one.after)],
+            high=1.0,
+        )
+        for one in found.panels
+    ]
+    first = zip(found.arms, found.panels[0].after, strict=True)
+    told = "; ".join(f"{label} {'missing' if one is None else f'{one.value:.3f}'}" for label, one in first)
+    svg = dots_svg("arms", f"{found.panels[0].title}: {told}.", list(found.arms), panels, width=7.6)
+    return [drawn(svg, "Missing: nothing was evaluated.")]
+
+
+def _curves(curves: Sequence[CurveRecord], folded: Sequence[Block]) -> list[Section]:
+    blocks = [*map(_curve, curves), *folded]
+    return [Section("curves", "Training curves", blocks)] if blocks else []
+
+
+def _curve(curve: CurveRecord) -> Block:
+    lines = [
+        Line(
+            label=label,
+            mark=series_mark(place),
+            steps=places,
+            values=[one.value for one in figures],
+            low=[one.value if one.low is None else one.low for one in figures] if _banded(figures) else None,
+            high=[one.value if one.high is None else one.high for one in figures] if _banded(figures) else None,
+        )
+        for place, (label, places, figures) in enumerate(curve.lines)
+    ]
+    ends = ", ".join(f"{one.label} from {one.values[0]:.3f} to {one.values[-1]:.3f}" for one in lines if one.values)
+    label = f"{_capital(curve.label)} by {curve.axis}: {ends}."
+    chart = Chart(name=curve.name, label=label, lines=lines, axis=curve.axis, unit=curve.label, shares=curve.shares)
+    return drawn(chart_svg(chart), "Missing: nothing was measured.")
+
+
+def _banded(figures: Sequence[Figure]) -> bool:
+    return any(one.low is not None for one in figures)
+
+
+def _rates(found: StudyRecord) -> Table:
+    chosen = {label: str(found.settings.get(f"{label}.learning_rate", "")) for label in found.rates}
+    return table_of(
+        f"Score on a part of the training items, seed {found.tuning_seed}; what is held out was not used. {CAPTION}",
+        [(label, one) for label, tried in found.rates.items() for one in tried],
+        ("Arm", lambda row: text(row[0])),
+        ("rate", lambda row: Cell(text=f"{row[1].rate:g}", number=True)),
+        ("validation|sampled", lambda row: Cell(text=f"{row[1].validation:.3f}", number=True)),
+        ("validation|greedy", lambda row: Cell(text=f"{row[1].tie_break:.3f}", number=True)),
+        (text("Finding"), lambda row: text(rate_words(row[1], float(chosen[row[0]] or 0)))),
+    )
+
+
+def _claim_blocks(found: StudyRecord) -> list[Block]:
+    tables = (
+        ("One beats the other", found.beats),
+        ("Something was learned that nothing simpler explains", found.learned),
+    )
+    shown = [(title, claims, listed(list(dict.fromkeys(one.metric for one in claims)))) for title, claims in tables]
+    folds = [
+        Fold(title, [claims_table(list(map(of_claim, claims)), metrics)]) for title, claims, metrics in shown if claims
+    ]
+    return [note(_GATE), *folds]

@@ -1,0 +1,240 @@
+"""A study as a value: arms, sizes and seeds on one task, what is measured of them, and what is expected beforehand.
+
+Nothing here runs: `conduct` makes runs of it, `measures` reads them back, `report` says and shows what came out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
+from typing import TYPE_CHECKING, Final
+
+from tinsmith.lab.study.keys import StudyKey
+from tinsmith.lab.user_task.records import TaskRollout
+from tinsmith.lab.user_task.task import Task
+from tinsmith.pages.measures import Measure as Figure
+from tinsmith.stats.mean_runs import MeanRuns
+
+if TYPE_CHECKING:
+    from tinsmith.lab.study.measures import ArmRuns, Results
+
+Value = str | int | float | bool
+BySize = Mapping[str, Value]
+"""A value for each size, by the size's name."""
+UNTRAINED: Final = ""
+"""In place of an arm that is beaten: the same runs before their training."""
+
+
+@dataclass(frozen=True, init=False)
+class Arm:
+    """One way to train: keys of a run or of the task, on top of those of the size.
+
+    >>> Arm("hotter", "temperature 3", temperature=3.0).keys
+    {'temperature': 3.0}
+    """
+
+    name: str
+    """In the names of folders."""
+    label: str
+    """On the page."""
+    keys: Mapping[str, Value | BySize]
+
+    def __init__(self, name: str, label: str, **keys: Value | BySize) -> None:
+        for field_name, value in (("name", name), ("label", label), ("keys", keys)):
+            object.__setattr__(self, field_name, value)
+
+
+@dataclass(frozen=True, init=False)
+class Size:
+    """Seeds, and keys of every run, at one size of the study."""
+
+    seeds: tuple[int, ...]
+    keys: Mapping[str, Value]
+    without: tuple[str, ...]
+    """Names of arms that are left out."""
+    before: int
+    """Place of the evaluation that counts as before training: 1 where the first steps only prepare the model."""
+
+    def __init__(
+        self, *, seeds: Sequence[int] = (1, 2, 3, 4, 5), without: Sequence[str] = (), before: int = 0, **keys: Value
+    ) -> None:
+        values = {"seeds": tuple(seeds), "without": tuple(without), "before": before, "keys": keys}
+        for name, value in values.items():
+            object.__setattr__(self, name, value)
+
+
+Reading = MeanRuns | Sequence[float] | Figure | float | int | str | None
+"""Values by item and seed, which get an interval over both; one a run, with an interval over runs; or what stands."""
+Samples = Sequence[Fraction]
+"""Values of the sampled answers to one item."""
+
+
+@dataclass(frozen=True, slots=True)
+class PerItem:
+    """A value of every held-out item, before and after training: the mean of its answers, or `of` them."""
+
+    name: str
+    label: str
+    metric: str = "total"
+    """The reward; `metric/NAME`, or a term, of the task."""
+    where: Callable[[str], bool] | None = None
+    """Selects items by their ids; None: all."""
+    of: Callable[[Samples], Fraction | float] | None = None
+    """Combines the values of an item's answers; None: their mean."""
+    answers: Callable[[Sequence[TaskRollout]], Fraction] | None = None
+    """Instead of a metric: computes the value from an item's answers, with their texts and turns."""
+
+
+@dataclass(frozen=True, slots=True)
+class Measure:
+    """A figure of each arm, read from its finished runs."""
+
+    name: str
+    label: str
+    """Head of the column; `mixed|observed` has two lines."""
+    read: Callable[[ArmRuns], Reading]
+    form: str = ".3f"
+    """How it is written, as in Python's `format`; with a sign: it is a difference."""
+    missing: str = "not known"
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """A section of the page: a row for each arm, a column for each measure."""
+
+    title: str
+    caption: str
+    measures: Sequence[Measure | PerItem]
+    """A PerItem has three columns: before, after, and the difference to the arm that others are compared with."""
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """A section of the page with rows of its own."""
+
+    title: str
+    caption: str
+    heads: Sequence[str] | Callable[[Results], Sequence[str]]
+    """Of the columns beside the rows' names."""
+    rows: Callable[[Results], Sequence[Sequence[Figure | str | None]]]
+    """Each begins with its name; what follows a `|` stands below it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """Result of a check: whether an expectation was met, and the figures that say so."""
+
+    met: bool
+    figures: str
+
+
+@dataclass(frozen=True, slots=True)
+class Expectation:
+    """Something expected before the runs, and the check that decides whether it was met."""
+
+    text: str
+    check: Callable[[Results], Finding]
+
+
+@dataclass(frozen=True, slots=True)
+class Beats:
+    """The claim that one arm ends above another in the study's score, or in a measure."""
+
+    first: str
+    second: str
+    on: PerItem | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Learned:
+    """The claim that an arm learned something; its control is trained where there is nothing to learn."""
+
+    arm: str
+    control: str
+    on: PerItem | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class BeforeAfter:
+    """A picture of every arm before and after training, a panel for each measure; none: the study's score."""
+
+    measures: Sequence[PerItem] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Curve:
+    """A picture of a figure along an axis, a line for each arm; its figures are listed below all curves."""
+
+    name: str
+    label: str
+    read: Callable[[ArmRuns], Mapping[int, Figure | float | None]]
+    axis: str = "step"
+    shares: bool = False
+    """All values lie between 0 and 1."""
+    is_drawn: bool = True
+    is_listed: bool = True
+
+
+def over_steps(metric: str, label: str, *, is_drawn: bool = True) -> Curve:
+    """Return the curve of a metric over the evaluated steps: its mean over an arm's runs."""
+    return Curve(name=metric.replace("/", "-"), label=label, read=lambda arm: arm.over_steps(metric), is_drawn=is_drawn)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Study:
+    """A question, and the runs that answer it.
+
+    `tinsmith run FILE.py` runs what has not been run, and writes values, tables and a page; `dry_run=true` forecasts
+    it. Sentences, claims with their controls, tables, seconds, hashes and limits follow from this value.
+    """
+
+    name: str
+    question: str
+    task: Callable[..., Task]
+    """A function that returns the task; its arguments are keys of the study."""
+    arms: Sequence[Arm]
+    sizes: Mapping[str, Size] = field(default_factory=lambda: {"nano": Size()})
+    """By name: `nano` is taken where none is asked for, else the first; `small` is taken with `at=small`."""
+    title: str = ""
+    """Of the page; empty: the name."""
+    score: PerItem = PerItem("reward", "reward")
+    """Compares arms, on held-out items."""
+    scores: Sequence[PerItem] = ()
+    """Further scores, whose gains are shown too."""
+    against: str = ""
+    """The arm that every other one but the control is claimed to end above; empty: `claims` decides."""
+    control: str = ""
+    """The negative control: trained in the same way where there is nothing to learn."""
+    control_label: str = "the same method trained on shuffled labels"
+    untrained: str = ""
+    """An arm that is not trained: what the others were before training, where runs are evaluated at their end only."""
+    claims: Sequence[Beats | Learned] | Callable[[Mapping[str, ArmRuns]], Sequence[Beats | Learned]] | None = None
+    """None: every arm above `against`, and learned beside `control`; a function: of the finished runs by arm."""
+    clusters: Callable[[str], str] | None = None
+    """Names what an item, by its id, is learned with: such items are drawn together; None: the task's units."""
+    source: str = ""
+    """Publication of what is expected."""
+    expectations: Sequence[Expectation] = ()
+    tables: Sequence[Table | Listing] = ()
+    pictures: Sequence[BeforeAfter | Curve] = (BeforeAfter(),)
+    notes: Sequence[str] = ()
+    """Sentences that a reader needs beside the figures."""
+    keys: Mapping[str, Value] = field(default_factory=dict[str, Value])
+    """Of every run at every size."""
+    own: Sequence[StudyKey] = ()
+    """Keys that are the study's alone."""
+
+    @property
+    def heading(self) -> str:
+        """Title of the page."""
+        return self.title or self.name.replace("_", " ").capitalize()
+
+    def judged(self, arms: Mapping[str, ArmRuns]) -> Sequence[Beats | Learned]:
+        """Return the claims that are put to the gate, from the finished runs."""
+        if self.claims is not None:
+            return self.claims(arms) if callable(self.claims) else self.claims
+        trained = [arm.name for arm in self.arms if arm.name not in (self.control, self.untrained)]
+        beats = [Beats(name, self.against) for name in trained if self.against and name != self.against]
+        return [*beats, *(Learned(name, self.control) for name in trained if self.control)]

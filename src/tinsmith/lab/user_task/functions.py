@@ -1,0 +1,115 @@
+"""A task that is a function: its arguments are keys, and its identity is the source that it reaches in its file."""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+import inspect
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from threading import Lock
+from typing import Any, Final
+
+from tinsmith.lab.user_task.loading import argument_keys, load_module
+from tinsmith.lab.user_task.source import OwnKey
+from tinsmith.lab.user_task.task import Task, Value
+from tinsmith.types.errors import ConfigError, TinsmithError
+
+_PARSING: Final = Lock()
+"""CPython 3.11 cannot make syntax trees in two threads at once."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FunctionTask:
+    """A task by its function: see TaskSource."""
+
+    function: Callable[..., Task]
+    found_at: str
+    """Opens it on a command line."""
+    keys: tuple[OwnKey, ...]
+    folder: Path
+    sha256: Mapping[str, str]
+
+    @property
+    def title(self) -> str:
+        """Name of a run whose task has none."""
+        return self.function.__name__
+
+    def make(self, values: Mapping[str, Value]) -> Task:
+        """Return the task with these values of its keys."""
+        return self.function(**values)
+
+    def told(self, error: TinsmithError) -> TinsmithError:
+        """Return an error of the task as it is."""
+        return error
+
+
+def function_task(function: Callable[..., Any]) -> FunctionTask:
+    """Return the source of a task by its function, in this package or in a file of a user's.
+
+    Raises:
+        ConfigError: it is not defined in a file, or an argument cannot be a key.
+    """
+    name = function.__name__
+    file = Path(inspect.getfile(function))
+    is_ours = function.__module__.startswith("tinsmith.")
+    if name == "<lambda>" or vars(sys.modules.get(function.__module__)).get(name) is not function:
+        raise ConfigError("a study's task is a function of a file, which its runs open again", field="task", value=name)
+    return FunctionTask(
+        function=function,
+        found_at=name if is_ours else f"{file}:{name}",
+        keys=argument_keys(function, file),
+        folder=Path() if is_ours else file.parent,
+        sha256={name if is_ours else f"{file.name}:{name}": reached_sha256(function)},
+    )
+
+
+def reached_sha256(function: Callable[..., Any]) -> str:
+    """Return the SHA-256 of a function's source and of all in its file that it reaches by name.
+
+    So a study's page and expectations may change without its runs becoming others.
+    """
+    source = Path(inspect.getfile(function)).read_text(encoding="utf-8")
+    with _PARSING:
+        tree = ast.parse(source)
+    defined = {name: node for node in tree.body for name in _names(node)}
+    reached: dict[str, str] = {}
+    left = [function.__name__]
+    while left:
+        name = left.pop()
+        if name in reached or name not in defined:
+            continue
+        reached[name] = ast.get_source_segment(source, defined[name]) or ""
+        left += [one.id for one in ast.walk(defined[name]) if isinstance(one, ast.Name)]
+    return hashlib.sha256("\n".join(reached[name] for name in sorted(reached)).encode()).hexdigest()
+
+
+def _names(node: ast.stmt) -> list[str]:
+    """Return the names that a statement of a file defines."""
+    match node:
+        case ast.FunctionDef(name=name) | ast.ClassDef(name=name):
+            return [name]
+        case ast.Import(names=names) | ast.ImportFrom(names=names):
+            return [(one.asname or one.name).split(".")[0] for one in names]
+        case ast.Assign(targets=targets):
+            return [one.id for target in targets for one in ast.walk(target) if isinstance(one, ast.Name)]
+        case ast.AnnAssign(target=ast.Name(id=name)):
+            return [name]
+        case _:
+            return []
+
+
+def function_in_file(path: Path, name: str) -> FunctionTask:
+    """Return the source of a task that is a function of a user's file.
+
+    Raises:
+        ConfigError: there is no such file or function, or it cannot be run.
+    """
+    path = path.absolute()
+    module, _ = load_module(path)
+    found = vars(module).get(name)
+    if not inspect.isfunction(found):
+        raise ConfigError(f"{path.name} has no such function", field="task", value=name)
+    return function_task(found)

@@ -1,0 +1,117 @@
+"""A page as Markdown: its sentences, tables and claims; a drawing becomes the sentence that names its values."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+
+from tinsmith.pages.document import (
+    Block,
+    Bullets,
+    Callout,
+    ClaimRow,
+    ClaimTable,
+    Document,
+    Drawing,
+    Facts,
+    Fold,
+    Heading,
+    Plates,
+    Ruling,
+    Story,
+    Values,
+    Verbatim,
+    Words,
+)
+from tinsmith.pages.tables import Cell, RowKind, Table
+
+_LABEL = re.compile(r'aria-label="([^"]*)"')
+
+
+def document_markdown(page: Document) -> str:
+    """Return a page as Markdown, without its browser and its styles."""
+    parts = [f"# {escaped(page.title)}", escaped(page.question), _pairs(page.facts)]
+    for section in page.sections:
+        parts += [f"## {escaped(section.title)}", *(_block(one) for one in section.blocks)]
+    return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def table_lines(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """Return a Markdown table; short rows are filled up."""
+    width = len(heads)
+    lines = [heads, ["---"] * width, *([*row, *[""] * (width - len(row))][:width] for row in rows)]
+    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
+
+
+def escaped(text: str) -> str:
+    """Return a text in which nothing is markup."""
+    return re.sub(r"([\\|*_`<>\[\]])", r"\\\1", " ".join(text.split()))
+
+
+def _block(block: Block) -> str:
+    match block:
+        case Words(text=text):
+            return escaped(text)
+        case Heading(text=text):
+            return f"#### {escaped(text)}"
+        case Story(sentences=sentences) | Bullets(items=sentences):
+            return "\n".join(f"- {escaped(one)}" for one in sentences)
+        case Ruling(sentence=sentence):
+            return f"- {escaped(sentence)}"
+        case Verbatim(text=text):
+            return f"```\n{text}\n```"
+        case Drawing() | Plates():
+            return _drawn(block)
+        case Facts(pairs=pairs) | Values(pairs=pairs):
+            return _pairs(pairs)
+        case Callout(title=title, blocks=blocks) | Fold(title=title, blocks=blocks):
+            return "\n\n".join([f"#### {escaped(title)}", *(part for one in blocks if (part := _block(one)))])
+        case Table():
+            return "\n\n".join(part for part in (escaped(block.caption), _table(block)) if part)
+        case ClaimTable():
+            return _claims(block)
+        case _:
+            return ""
+
+
+def _pairs(pairs: Sequence[tuple[str, str]]) -> str:
+    return "\n".join(f"- {escaped(name)}: {escaped(value)}" for name, value in pairs)
+
+
+def _drawn(block: Drawing | Plates) -> str:
+    plates = block.plates if isinstance(block, Plates) else ()
+    drawings = [block.svg] if isinstance(block, Drawing) else [one.svg for one in plates]
+    labels = [found[1] for svg in drawings if svg is not None and (found := _LABEL.search(str(svg)))]
+    return "\n\n".join(escaped(label) for label in labels)
+
+
+def _table(table: Table) -> str:
+    rows = [
+        [f"**{_cell(row.name)}**"] if row.kind is RowKind.GROUP else [_cell(row.name), *map(_cell, row.cells)]
+        for row in table.rows
+    ]
+    return table_lines([_cell(one) for one in table.heads], rows)
+
+
+def _cell(cell: Cell) -> str:
+    return escaped(f"{cell.text} ({cell.under})" if cell.under else cell.text)
+
+
+def _claims(table: ClaimTable) -> str:
+    about = (
+        f"Each claim is about {escaped(table.metric)} on held-out items, sampled. The interval is that of the "
+        "difference, at the level that Holm's correction leaves to this claim; p is corrected by Holm over the claims "
+        "of this table."
+    )
+    rows = [[escaped(one.claim), "allowed" if one.allowed else "refused", *_figures(one)] for one in table.rows]
+    return f"{about}\n\n" + table_lines(["Claim", "Verdict", "difference", "p", "n", "Why"], rows)
+
+
+def _figures(row: ClaimRow) -> list[str]:
+    why = "; ".join(row.reasons)
+    if row.passed:
+        why += f" Passed: {'; '.join(row.passed)}."
+    if row.scope:
+        why += f" (It is about {row.scope}.)"
+    difference = f"{row.difference} ({row.interval})" if row.interval else row.difference
+    return [escaped(one) for one in (difference, row.p_holm, row.num_items, why)]

@@ -1,1 +1,0 @@
-"""Whether a model is sure of its answer before it has reasoned, and a reward for confidence that rises."""

@@ -1,0 +1,143 @@
+"""GRPO on errands in small houses, between whose batches visits without an errand are interleaved, at five ratios.
+
+    tinsmith run exploration [size=smallest | at=small] [key=value ...]
+
+The task is `house`: errands (a key is wanted), recoveries (an errand that begins with an action that has failed), and
+visits in which nothing is wanted, which are set aside and make batches of their own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from tinsmith.lab.study.checks import higher, lower, not_higher, not_lower
+from tinsmith.lab.study.measures import ArmRuns, Results
+from tinsmith.lab.study.study import (
+    Arm,
+    Beats,
+    BeforeAfter,
+    Expectation,
+    Finding,
+    Learned,
+    Measure,
+    PerItem,
+    Size,
+    Study,
+    Table,
+)
+from tinsmith.studies.house import house
+
+RATIOS: Final = ("10:1", "5:1", "2:1", "1:1")
+ALONE, ADVISED, CHANCE = "none", "5-1", "chance"
+MARGIN: Final = 0.05
+
+
+def kind(named: str) -> Callable[[str], bool]:
+    """Return the test of whether an item, by its id, is of a kind."""
+    return lambda item: item.startswith(f"{named}-")
+
+
+COVERED = PerItem("covered", "coverage", "metric/coverage", where=kind("explore"))
+REPEATED = PerItem("repeated", "actions done again", "metric/repeated", where=kind("explore"))
+DONE = PerItem("done", "errands done", "metric/right", where=kind("errand"))
+RECOVERED = PerItem("recovered", "recovery", "metric/right", where=kind("recover"))
+
+
+def explored(arm: ArmRuns) -> tuple[int, int]:
+    """Return how many rollouts of training explored, and how many there were."""
+    trained = [kind("explore")(one.prompt_id) for run in arm.trained_on() for one in run]
+    return sum(trained), len(trained)
+
+
+def overhead(arm: ArmRuns) -> float:
+    """Return the share of the rollouts of training that explored."""
+    aside, rollouts = explored(arm)
+    return aside / rollouts
+
+
+def one_in_six(results: Results) -> Finding:
+    """Expect that at 5:1 exactly one rollout in six explores."""
+    aside, rollouts = explored(results.arms[ADVISED])
+    return Finding(6 * aside == rollouts, f"{aside:,} of {rollouts:,}, {aside / rollouts:.1%}")
+
+
+study = Study(
+    name="exploration",
+    title="Exploration between the batches of a task",
+    question="Does exploration between batches of a task teach an agent its surroundings, at no cost to the task?",
+    task=house,
+    arms=(
+        Arm(ALONE, "task alone", interleave="none", pays="coverage"),
+        *(Arm(one.replace(":", "-"), f"explores {one}", interleave=one, pays="coverage") for one in RATIOS),
+        Arm(CHANCE, "5:1, paid by chance", interleave="5:1", pays="chance"),
+    ),
+    # Coverage differs less within a group than success does: advantages in deviations weigh both kinds of batch alike.
+    keys={"save_every": 0, "advantage": "std", "eval_items": 96},
+    # 66 steps hold whole rounds of every ratio, 12 of all but 10:1; all arms take as many.
+    sizes={
+        "smallest": Size(
+            seeds=[1],
+            learning_rate=6e-4,
+            eval_items=24,
+            steps=12,
+            group_size=4,
+            groups_per_batch=2,
+            eval_every=12,
+            eval_samples=1,
+            base_steps=200,
+        ),
+        "nano": Size(learning_rate=6e-4, steps=66, group_size=8, groups_per_batch=4, eval_every=66, eval_samples=2),
+        "small": Size(
+            seeds=[1],
+            learning_rate=3e-4,
+            steps=22,
+            group_size=8,
+            groups_per_batch=4,
+            eval_every=22,
+            eval_samples=1,
+            max_tokens=12,
+            explain=True,
+            watch_forgetting=False,
+        ),
+    },
+    score=COVERED,
+    against=ALONE,
+    control_label="the same method with exploration paid by chance",
+    claims=(
+        *(Beats(one.replace(":", "-"), ALONE, on) for on in (COVERED, RECOVERED) for one in RATIOS),
+        Learned(ADVISED, CHANCE),
+    ),
+    source="arXiv:2605.16143",
+    expectations=(
+        Expectation(
+            "5:1 covers 1.3 times as many checkpoints as the task alone", higher(ADVISED, ALONE, COVERED, times=1.3)
+        ),
+        Expectation(
+            f"at 5:1 success at the task is not lower (by {MARGIN} or more)",
+            not_lower(ADVISED, ALONE, DONE, margin=MARGIN),
+        ),
+        Expectation("at 5:1 more errands recover from a failed action", higher(ADVISED, ALONE, RECOVERED)),
+        Expectation("exploration at 5:1 is one in six rollouts", one_in_six),
+        Expectation("at 5:1 fewer actions are done again", lower(ADVISED, ALONE, REPEATED)),
+        Expectation(
+            "exploration paid by chance covers no more than the task alone", not_higher(CHANCE, ALONE, COVERED)
+        ),
+    ),
+    tables=(
+        Table(
+            "Without an errand",
+            "Held-out houses in which nothing is wanted. Covered: the share of what can be opened that is. Overhead: "
+            "rollouts of training that explore.",
+            (Measure("overhead", "overhead", overhead, ".1%"), COVERED, REPEATED),
+        ),
+        Table(
+            "Errands",
+            "Held-out errands that end with what is wanted; recovery: those that begin with a failed action, in the "
+            "model's own place.",
+            (DONE, RECOVERED),
+        ),
+    ),
+    pictures=(BeforeAfter((COVERED, DONE, RECOVERED)),),
+    notes=("Every arm takes as many steps, so that what explores has fewer of the task.",),
+)

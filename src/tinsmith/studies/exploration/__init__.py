@@ -1,1 +1,0 @@
-"""Exploration that is interleaved with a task: what an agent knows of its surroundings, and how it recovers."""

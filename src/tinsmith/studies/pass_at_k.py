@@ -1,0 +1,250 @@
+"""A base, SFT, GRPO and its control on questions with a tool, each asked many times: pass@(k, T), boundaries, ways.
+
+    tinsmith run pass_at_k [size=smallest | at=small] [key=value ...]
+
+The task is `lookup`. How many look-ups may be made is not told to the model: pass@(k, T) counts a sample that took more
+than T as wrong, and is computed from the same samples for every k and T.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from fractions import Fraction
+from typing import Final
+
+from tinsmith.lab.study.checks import difference, not_lower
+from tinsmith.lab.study.measures import ArmRuns, Results, estimated
+from tinsmith.lab.study.record import Shown
+from tinsmith.lab.study.results import DRAWS
+from tinsmith.lab.study.study import (
+    Arm,
+    Beats,
+    Curve,
+    Expectation,
+    Finding,
+    Learned,
+    Listing,
+    Measure,
+    PerItem,
+    Size,
+    Study,
+    Table,
+)
+from tinsmith.lab.user_task.records import TaskRollout
+from tinsmith.pages.measures import Measure as Figure
+from tinsmith.stats.diagnostics.diversity import different, distinct_n
+from tinsmith.stats.diagnostics.pass_at_k import boundary, dyadic, pass_at_k, swapped, swapped_over_seeds
+from tinsmith.stats.significance import ALPHA
+from tinsmith.studies.lookup import MOST_LOOKUPS, lookup, lookups, way
+
+BASE, SFT, GRPO, COIN = "base", "sft", "grpo", "coin"
+TRAINED: Final = (SFT, GRPO, COIN)
+HOPS: Final = {"two": "two hops", "one": "one hop"}
+
+
+def said(one: TaskRollout) -> list[str]:
+    """Return the replies of a conversation."""
+    return [turn.text.strip() for turn in one.turns if turn.role == "assistant"]
+
+
+def is_right(one: TaskRollout, most: int = MOST_LOOKUPS) -> bool:
+    """Return whether an answer is right after so many look-ups at most."""
+    return one.metrics["right"] == 1.0 and len(lookups(said(one))) <= most
+
+
+def of_hops(hops: str) -> Callable[[str], bool]:
+    """Return the test of whether an item, by its id, takes so many look-ups."""
+    return lambda item: item.split("-")[1] == hops
+
+
+def passed(k: int, most: int = MOST_LOOKUPS, hops: str = "two") -> PerItem:
+    """Return pass@(k, T) of the questions with so many hops."""
+
+    def value(answers: Sequence[TaskRollout]) -> Fraction:
+        return pass_at_k(len(answers), sum(is_right(one, most) for one in answers), k)
+
+    return PerItem(f"pass{k}", f"pass@{k}", "metric/right", where=of_hops(hops), answers=value)
+
+
+def of_ways(label: str, value: Callable[[Sequence[TaskRollout]], Fraction]) -> PerItem:
+    """Return a count of ways to go about the questions of two hops."""
+    return PerItem(label, label, where=of_hops("two"), answers=value)
+
+
+SEQUENCES = of_ways("sequences", lambda some: Fraction(different([lookups(said(one)) for one in some])))
+WAYS = of_ways("ways", lambda some: Fraction(different([way(said(one)) for one in some])))
+PAIRS = of_ways("distinct-2", lambda some: distinct_n([lookups(said(one)) for one in some], 2) or Fraction())
+
+
+def ks(arms: Mapping[str, ArmRuns]) -> tuple[int, ...]:
+    """Return every k, up to the fewest samples that any question has."""
+    return tuple(dyadic(min(len(some) for arm in arms.values() for one in arm.answers() for some in one.values())))
+
+
+def claims(arms: Mapping[str, ArmRuns]) -> list[Beats | Learned]:
+    """Return what is claimed of pass@1 and pass@K on questions of two hops."""
+    pairs = ((SFT, BASE), (GRPO, BASE), (GRPO, SFT), (COIN, BASE))
+    found = [passed(k) for k in dict.fromkeys((1, ks(arms)[-1]))]
+    return [*(Beats(*pair, on) for on in found for pair in pairs), *(Learned(GRPO, COIN, on) for on in found)]
+
+
+def solved(arm: ArmRuns, hops: str) -> list[frozenset[str]]:
+    """Return the questions that any sample solves, for each seed."""
+    return [
+        boundary({item: [is_right(one) for one in some] for item, some in each.items() if of_hops(hops)(item)})
+        for each in arm.answers()
+    ]
+
+
+def by_k(results: Results) -> list[list[Shown]]:
+    """Return pass@k of every arm, a row for each number of hops."""
+    rows = [(arm, hops) for hops in HOPS for arm in results.arms]
+    figures = {row: [results.after(row[0], passed(k, hops=row[1])) for k in ks(results.arms)] for row in rows}
+    return [[f"{results.arms[arm].arm.label}|{HOPS[hops]}", *figures[arm, hops]] for arm, hops in rows]
+
+
+def by_turns(results: Results) -> list[list[Shown]]:
+    """Return pass@(K, T) of every arm, a row for each number of hops."""
+    most = ks(results.arms)[-1]
+    return [
+        [
+            f"{results.arms[arm].arm.label}|{HOPS[hops]}",
+            *(results.after(arm, passed(most, turns, hops)) for turns in range(MOST_LOOKUPS + 1)),
+        ]
+        for hops in HOPS
+        for arm in results.arms
+    ]
+
+
+def swaps(results: Results) -> list[list[Shown]]:
+    """Return what each arm's boundary has that the base's has not, and the other way round, by seed and over all."""
+    rows: list[list[Shown]] = []
+    for name in TRAINED:
+        for hops in ("one", "two"):
+            pairs = list(zip(solved(results.arms[name], hops), solved(results.arms[BASE], hops), strict=True))
+            label = f"{results.arms[name].arm.label}|{HOPS[hops]}"
+            counts = [(len(b), len(a), len((s := swapped(a, b)).gained), len(s.lost), s.test.p_value) for a, b in pairs]
+            total = [sum(one[place] for one in counts) for place in range(4)]
+            seeds = [str(one.run.config.seed) for one in results.arms[name].read.reads]
+            every = [*counts, (*total, swapped_over_seeds(pairs))]
+            for seed, (*some, p_value) in zip([*seeds, "all"], every, strict=True):
+                rows.append([label, seed, *(f"{value:,}" for value in some), f"{p_value:.2g}"])
+    return rows
+
+
+def swap(results: Results, arm: str, hops: str = "two") -> tuple[int, int, float]:
+    """Return how many questions an arm gains and loses over all seeds, and p."""
+    pairs = list(zip(solved(results.arms[arm], hops), solved(results.arms[BASE], hops), strict=True))
+    found = [swapped(after, before) for after, before in pairs]
+    return sum(len(s.gained) for s in found), sum(len(s.lost) for s in found), swapped_over_seeds(pairs)
+
+
+def moves(arm: str, *, wider: bool) -> Callable[[Results], Finding]:
+    """Expect that an arm gains more questions of two hops than it loses, or fewer; told from chance."""
+
+    def check(results: Results) -> Finding:
+        gained, lost, p_value = swap(results, arm)
+        met = (gained > lost if wider else lost > gained) and p_value < ALPHA
+        return Finding(met, f"{gained} gained, {lost} lost, p = {p_value:.2g}")
+
+    return check
+
+
+def half_as_many(results: Results) -> Finding:
+    """Expect that SFT tries at most half as many sequences as the base, with its whole interval."""
+    sft, base = results.after(SFT, SEQUENCES), results.after(BASE, SEQUENCES)
+    met = sft.high is not None and sft.high <= 0.5 * base.value
+    return Finding(met, f"{sft.value:.1f}, base {base.value:.1f}, {difference(results.gap(SFT, BASE, SEQUENCES))}")
+
+
+def coin_is_flat(results: Results) -> Finding:
+    """Expect that the control's boundary is not told from the base's, on one hop and on two."""
+    found = [swap(results, COIN, hops) for hops in HOPS]
+    told = [f"{gained} gained, {lost} lost, p = {p:.2g}" for gained, lost, p in found]
+    return Finding(all(p >= ALPHA for _, _, p in found), f"two hops: {told[0]}; one hop: {told[1]}")
+
+
+def over_k(arm: ArmRuns) -> Mapping[int, Figure]:
+    """Return pass@k of the questions of two hops, by the logarithm of k."""
+    every = ks({arm.arm.name: arm})
+    return {place: estimated(arm.per_item(passed(k)), DRAWS) for place, k in enumerate(every)}
+
+
+study = Study(
+    name="pass_at_k",
+    title="pass@k: does RL move the boundary?",
+    question="Does RL make a model solve questions that its base never solves, however often it is asked?",
+    task=lookup,
+    arms=(
+        Arm(BASE, "base", kind="task_sft", steps=0),
+        Arm(SFT, "SFT", kind="task_sft", learning_rate={"smallest": 2e-3, "nano": 2e-3, "small": 3e-4}),
+        Arm(GRPO, "GRPO", learning_rate={"smallest": 6e-4, "nano": 6e-4, "small": 3e-4}),
+        Arm(COIN, "GRPO, paid by a coin", pays="coin", learning_rate={"smallest": 6e-4, "nano": 6e-4, "small": 3e-4}),
+    ),
+    keys={"eval_every": 0, "save_every": 0, "group_size": 8},
+    sizes={
+        "smallest": Size(seeds=[1], steps=8, groups_per_batch=4, held_out_items=12, eval_samples=16, base_steps=500),
+        "nano": Size(steps=60, groups_per_batch=8, held_out_items=40, eval_samples=64),
+        "small": Size(
+            seeds=[1],
+            steps=20,
+            groups_per_batch=4,
+            held_out_items=12,
+            eval_samples=16,
+            max_tokens=12,
+            explain=True,
+            watch_forgetting=False,
+        ),
+    },
+    score=passed(1),
+    untrained=BASE,
+    control=COIN,
+    control_label="the same method paid by a coin",
+    claims=claims,
+    source="arXiv:2604.14877 (of a model of 7 billion parameters)",
+    expectations=(
+        Expectation("GRPO gains more questions of two hops than it loses", moves(GRPO, wider=True)),
+        Expectation("SFT loses more of them than it gains", moves(SFT, wider=False)),
+        Expectation(
+            "GRPO tries as many sequences of look-ups as the base (less half a one)",
+            not_lower(GRPO, BASE, SEQUENCES, margin=0.5),
+        ),
+        Expectation("SFT tries at most half as many as the base", half_as_many),
+        Expectation("a model paid by a coin solves what its base solves", coin_is_flat),
+    ),
+    tables=(
+        Listing(
+            "pass@k",
+            f"Up to {MOST_LOOKUPS} look-ups. Means over questions and seeds, 95 % intervals over both.",
+            lambda results: [f"k = {k}" for k in ks(results.arms)],
+            by_k,
+        ),
+        Listing(
+            "pass@(K, T)",
+            "What is solved by the most samples with at most T look-ups.",
+            [f"T = {turns}" for turns in range(MOST_LOOKUPS + 1)],
+            by_turns,
+        ),
+        Listing(
+            "Boundaries",
+            "Questions that any sample solves, beside the base's of the same seed. p: McNemar's exact test of gained "
+            "against lost; of all seeds together, flips of the sign of each question's net, so that its seeds are one "
+            "observation. p is not corrected.",
+            ("seed", "base solves", "arm solves", "gained", "lost", "p"),
+            swaps,
+        ),
+        Table(
+            "Ways",
+            "Questions of two hops. Ways: which lists, in which order, for whomever. Distinct-2: the share of "
+            "different pairs among all pairs of look-ups that follow each other.",
+            (
+                Measure("sequences", "sequences|a question", lambda arm: arm.per_item(SEQUENCES), ".1f"),
+                Measure("ways", "ways|a question", lambda arm: arm.per_item(WAYS), ".1f"),
+                Measure("pairs", "distinct-2", lambda arm: arm.per_item(PAIRS)),
+            ),
+        ),
+    ),
+    pictures=(
+        Curve(name="over-k", label="pass@k, two hops", read=over_k, axis="log2 of k", shares=True, is_listed=False),
+    ),
+)

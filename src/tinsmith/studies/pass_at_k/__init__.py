@@ -1,1 +1,0 @@
-"""pass@k of a base, of SFT and of GRPO: which questions each solves at all, by look-ups with a tool."""

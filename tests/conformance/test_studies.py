@@ -1,0 +1,122 @@
+"""What every study that is a value must satisfy: its arms, keys, cells, claims, values and page."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from pathlib import Path
+
+import msgspec
+import pytest
+from made_studies import MADE, Maker
+
+from tinsmith.cli.registered import DECLARED, STUDIES
+from tinsmith.lab.study.conduct import run_study
+from tinsmith.lab.study.files import SECONDS_JSON, STUDY_JSON, TABLES
+from tinsmith.lab.study.record import StudyRecord
+from tinsmith.lab.study.report import page_of_study
+from tinsmith.lab.study.results import Draws, Seconds
+from tinsmith.lab.study.sizes import cells_of, keys_of, usual_size
+from tinsmith.lab.study.study import Learned, Study
+from tinsmith.pages.markdown import document_markdown
+from tinsmith.stats.estimates import Bootstrap
+from tinsmith.stats.gate.claim import CheckName, Verdict
+from tinsmith.types.errors import ConfigError
+
+FEW = Draws(claims=Bootstrap(draws=100), tables=Bootstrap(draws=100))
+
+
+@pytest.fixture(scope="module", params=DECLARED)
+def name(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture(scope="module")
+def study(name: str) -> Study:
+    return import_module(f"tinsmith.studies.{name}").study
+
+
+@pytest.fixture(scope="module")
+def folder(study: Study, name: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp(name) / "out"
+    given = {**MADE[name].keys, "out": str(out)}
+    return run_study(study, given, _silent, run=Maker(MADE[name]), draws=FEW)
+
+
+@pytest.fixture(scope="module")
+def values(folder: Path) -> StudyRecord:
+    return msgspec.json.decode((folder / STUDY_JSON).read_bytes(), type=StudyRecord)
+
+
+def test_names_and_labels_are_unique_and_every_named_arm_exists(study: Study, name: str) -> None:
+    names = [arm.name for arm in study.arms]
+    assert study.name == name
+    assert len(set(names)) == len(names) == len({arm.label for arm in study.arms})
+    assert {study.control, study.against, study.untrained} - {""} <= set(names)
+    assert all(set(size.without) < set(names) for size in study.sizes.values())
+
+
+def test_it_is_registered_with_its_question_and_says_its_keys(study: Study, name: str) -> None:
+    assert STUDIES[name].question == study.question
+    keys = keys_of(study)
+    assert keys.default("size") == usual_size(study) == "nano"
+    assert {"seeds", "out", "dry_run", "tuning_seed"} <= {key.name for key in keys.own}
+    assert all(key.words for key in keys.own)
+
+
+def test_every_size_has_cells_of_its_own_folders_and_a_tuning_seed_apart(study: Study) -> None:
+    for size in study.sizes:
+        given = {"at": "small"} if size == "small" else {"size": size}
+        cells = cells_of(study, given)
+        made = [cell for arm in cells.arms for cell in cells.reported(arm, next(iter(arm.rates), None))]
+        assert len({cell.folder for cell in made}) == len(made) == len(cells.arms) * len(cells.seeds)
+        assert cells.tuning_seed not in cells.seeds
+    assert len(cells_of(study, {}).seeds) == 5
+
+
+def test_what_is_given_goes_before_the_size_and_mistakes_are_refused_by_their_key(study: Study) -> None:
+    given = cells_of(study, {"steps": "9", "max_tokens": "5"})
+    trained = [arm for arm in given.arms if arm.keys.get("steps") != "0"]
+    assert {arm.keys["steps"] for arm in trained} == {"9"}
+    set_by_all = set.intersection(*(set(arm.keys) for arm in study.arms))
+    wrong = [("size", "huge"), ("seed", "1"), ("learning_rate", "1e-3"), ("stepz", "3"), ("seeds", "1,1")]
+    for key, value in [*wrong, *((key, "1") for key in set_by_all)]:
+        with pytest.raises(ConfigError) as refused:
+            cells_of(study, {key: value})
+        assert refused.value.field == key
+
+
+def test_every_learned_claim_has_a_control(study: Study, values: StudyRecord) -> None:
+    assert study.control or any(isinstance(one, Learned) for one in study.judged({}))
+    for claim in values.learned:
+        assert any(check.name is CheckName.CONTROL for check in claim.checks)
+
+
+def test_claims_count_items_and_not_steps(values: StudyRecord, name: str) -> None:
+    steps = int(MADE[name].keys["steps"])
+    counted = [check.sentence for claim in values.beats for check in claim.checks if check.name is CheckName.TRAINING]
+    assert counted
+    assert not any(f" {steps} examples" in one for one in counted)
+
+
+def test_a_page_follows_from_the_kept_values_alone(folder: Path, values: StudyRecord) -> None:
+    seconds = msgspec.json.decode((folder / SECONDS_JSON).read_bytes(), type=dict[str, Seconds])
+    labels = {label: seconds[label] for label in values.arms}
+    shown = document_markdown(page_of_study(values, labels))
+    assert shown == (folder / TABLES).read_text(encoding="utf-8")
+    assert "nan" not in shown
+    assert all(label in shown for label in values.arms)
+    assert len(values.expectations) >= 5
+    assert all(one.figures for one in values.expectations)
+
+
+def test_no_arm_is_said_to_beat_another_where_all_are_alike(study: Study, tmp_path: Path) -> None:
+    made = MADE[study.name]
+    alike = next(iter(made.arms.values()))
+    given = {**made.keys, "out": str(tmp_path / "out")}
+    out = run_study(study, given, _silent, run=Maker(made, dict.fromkeys(made.arms, alike)), draws=FEW)
+    found = msgspec.json.decode((out / STUDY_JSON).read_bytes(), type=StudyRecord)
+    assert not [one.words for one in found.beats if one.verdict is Verdict.ALLOWED]
+
+
+def _silent(message: str) -> None:
+    del message

@@ -1,0 +1,98 @@
+"""A study in a file of a user's: dry run, keys, mistakes, runs that are read again, and a page."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from made_studies import MadeArm, MadeStudy, Maker
+from own_task import command
+
+from tinsmith import Study, run
+from tinsmith.lab.study.conduct import run_study
+from tinsmith.lab.study.loading import load_study
+from tinsmith.lab.study.sizes import cells_of
+from tinsmith.types.errors import ConfigError
+
+EXAMPLE = Path(__file__).parents[3] / "examples" / "turned_words_study.py"
+ITEMS = tuple(f"{a}-{b}" for a in ("apple", "bread", "cloud", "dance") for b in ("earth", "flame"))
+MADE = MadeStudy(
+    items=ITEMS,
+    keys={},
+    arms={
+        "plain": MadeArm(right=(0.2, 0.9)),
+        "bonus": MadeArm(right=(0.2, 0.5)),
+        "shuffled": MadeArm(right=(0.2, 0.2)),
+    },
+)
+
+
+@pytest.fixture(autouse=True)
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "200")
+
+
+def example() -> Study:
+    found = load_study(EXAMPLE)
+    assert found is not None
+    return found
+
+
+def test_the_example_is_short_and_its_runs_open_its_task_again() -> None:
+    assert len(EXAMPLE.read_text().splitlines()) <= 60
+    cells = cells_of(example(), {})
+    cell, *_ = cells.reported(cells.arms[1], 2e-3)
+    assert cell.command[0] == f"{EXAMPLE}:turn"
+    assert {"entropy_bonus=0.05", "steps=20", "seed=1"} <= set(cell.command)
+
+
+def test_the_commands_forecast_it_and_tell_its_keys(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    forecast = command(capsys, "run", str(EXAMPLE), "dry_run=true")
+    assert (forecast.code, "15 to report" in forecast.out) == (0, True)
+    assert not (tmp_path / "runs").exists()
+    assert "tuning_seed" in command(capsys, "run", str(EXAMPLE), "--help").out
+    task = command(capsys, "run", f"{EXAMPLE}:turn", "--help")
+    assert "How long the small base is trained." in task.out
+
+
+@pytest.mark.parametrize("key", ["stepz", "seed", "size"])
+def test_a_mistake_in_a_key_takes_five_lines_at_most(key: str, capsys: pytest.CaptureFixture[str]) -> None:
+    refused = command(capsys, "run", str(EXAMPLE), f"{key}=1")
+    assert refused.code == 2
+    assert key in refused.err
+    assert len(refused.err.splitlines()) <= 5
+
+
+def test_a_new_study_runs_as_it_is_written(capsys: pytest.CaptureFixture[str]) -> None:
+    assert command(capsys, "new", "--study", "mine.py").code == 0
+    assert command(capsys, "run", "mine.py", "dry_run=true", "size=smallest").code == 0
+
+
+def test_what_is_no_study_is_told(tmp_path: Path) -> None:
+    file = tmp_path / "wrong.py"
+    file.write_text("study = 3\n")
+    with pytest.raises(ConfigError) as refused:
+        load_study(file)
+    assert refused.value.field == "study"
+    file.write_text("task = 3\n")
+    assert load_study(file) is None
+
+
+def test_runs_that_are_there_are_read_again_to_the_same_bytes(tmp_path: Path) -> None:
+    given = {"out": str(tmp_path / "out"), "seeds": "1,2"}
+
+    def files() -> dict[str, bytes]:
+        folder = run_study(example(), given, lambda message: None, run=Maker(MADE))  # noqa: ARG005
+        return {file.name: file.read_bytes() for file in folder.iterdir() if file.is_file()}
+
+    first = files()
+    assert files() == first
+    assert "RL, entropy bonus" in first["study.md"].decode()
+
+
+def test_a_study_whose_task_is_no_function_of_a_file_is_refused() -> None:
+    whole = example()
+    with pytest.raises(ConfigError) as refused:
+        run(Study(name="x", question="?", task=lambda: whole.task(), arms=whole.arms))
+    assert refused.value.field == "task"

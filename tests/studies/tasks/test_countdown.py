@@ -1,0 +1,99 @@
+"""The task `countdown`: one right answer an item, both ways to answer, and what is called sound."""
+
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+
+from tinsmith.cli.registered import plan_of, source_of
+from tinsmith.studies.countdown import (
+    EASY,
+    HARD,
+    SO,
+    claimed,
+    first_signs,
+    gold,
+    is_held_out,
+    items,
+    options,
+    prompt_of,
+    read_items,
+    right,
+    searched,
+    sound,
+    split_of,
+    totals,
+    written,
+)
+from tinsmith.types.errors import ConfigError
+
+
+def test_items_have_one_right_answer_and_are_the_same_every_time() -> None:
+    found = items()
+    assert found == items()
+    for one in found:
+        assert sum(totals(one["numbers"], each)[-1] == one["target"] for each in options(one)) == 1
+        assert len(options(one)) == {EASY: 4, HARD: 8}[split_of(one["id"])]
+        assert str(one["target"]) in prompt_of(one)
+
+
+def test_a_quarter_of_either_split_is_held_out() -> None:
+    for split in (EASY, HARD):
+        mine = [is_held_out(one) for one in items() if split_of(one["id"]) == split]
+        assert sum(mine) / len(mine) == pytest.approx(0.25, abs=0.02)
+
+
+def test_the_base_reads_everything_but_what_is_held_out() -> None:
+    read, held = read_items(), [one for one in items() if is_held_out(one)]
+    assert not {one["id"] for one in read} & {one["id"] for one in held}
+    assert {one["id"] for one in items()} <= {one["id"] for one in [*read, *held]}
+    assert all(right(one, f"{SO}{gold(one)}") == 1.0 for one in read)
+
+
+def test_what_is_wanted_stands_beside_what_a_try_comes_to() -> None:
+    one = items()[1]
+    tries = searched(one, Random(0)).rpartition(SO)[0].split(" no ")
+    assert all(f" ? {one['target']}" in each for each in tries)
+    assert sound(one, f"{written(one['numbers'], gold(one))} ? {one['target']}{SO}{gold(one)}") == 1.0
+
+
+def test_only_the_signs_at_the_end_are_rewarded_and_sound_asks_that_they_are_shown() -> None:
+    one = items()[1]
+    other = next(each for each in options(one) if each != gold(one))
+    bare = f"clearly{SO}{gold(one)}"
+    assert (right(one, bare), sound(one, bare)) == (1.0, 0.0)
+    shown = f"{written(one['numbers'], gold(one))}{SO}{gold(one)}"
+    assert (right(one, shown), sound(one, shown)) == (1.0, 1.0)
+    assert right(one, f"{written(one['numbers'], gold(one))}{SO}{other}") == 0.0
+    assert right(one, gold(one)) == 0.0
+
+
+def test_trying_is_right_more_often_than_claiming() -> None:
+    random = Random(0)
+    hard = [one for one in items() if split_of(one["id"]) == HARD]
+    tried = sum(right(one, searched(one, random)) for one in hard) / len(hard)
+    said = sum(right(one, claimed(one, random)) for one in hard) / len(hard)
+    assert tried == pytest.approx(0.5 + 0.5 / 4, abs=0.06)
+    assert said == pytest.approx(1 / 8, abs=0.05)
+
+
+def test_every_easy_item_is_found_by_trying() -> None:
+    random = Random(1)
+    easy = [one for one in items() if split_of(one["id"]) == EASY]
+    assert all(right(one, searched(one, random)) == 1.0 for one in easy)
+
+
+def test_the_baseline_is_right_where_all_signs_are_plus() -> None:
+    for one in items()[:40]:
+        assert right(one, first_signs(one)) == float(sum(one["numbers"]) == one["target"])
+
+
+def test_it_is_opened_by_its_name_alone() -> None:
+    source = source_of("countdown", {})
+    assert source is not None
+    assert source.found_at == "countdown"
+    with pytest.raises(ConfigError, match="countdown"):
+        plan_of("countdown:more", {})
+    with pytest.raises(ConfigError, match="searches"):
+        plan_of("countdown", {"searches": "2"})

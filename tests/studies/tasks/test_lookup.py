@@ -1,0 +1,103 @@
+"""The office that is asked about: what look-ups find, what a demonstration and a right answer are, what is paid."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from tinsmith.lab.user_task.items import items_of_base, split_items
+from tinsmith.lab.user_task.scoring import Earned, score_group
+from tinsmith.studies.lookup import (
+    ANSWER,
+    CODE,
+    LISTS,
+    MOST_LOOKUPS,
+    Hops,
+    lookup,
+    lookups,
+    questions,
+    right,
+    shown,
+    told,
+    way,
+)
+from tinsmith.types.errors import ConfigError
+
+SOME = questions(40, "train", 0, two_hops=0.5)
+
+
+def test_questions_are_the_same_again_and_sides_are_apart() -> None:
+    assert questions(40, "train", 0, two_hops=0.5) == SOME
+    assert {one.hops for one in SOME[:20]} == {Hops.TWO}
+    assert {one.hops for one in SOME[20:]} == {Hops.ONE}
+    assert questions(40, "held_out", 0, two_hops=0.5) != SOME
+
+
+def test_a_chief_stands_in_one_list_alone() -> None:
+    for one in SOME:
+        found = {where: told(one, (where, one.person)) for where in LISTS}
+        assert list(found.values()).count("none") == len(LISTS) - 1
+        assert found[one.list] == one.chief
+        assert told(one, (CODE, "nobody")) == "none"
+
+
+def test_the_right_way_is_paid_and_no_other_answer_is() -> None:
+    task = lookup()
+    for one in SOME:
+        (found,) = score_group(task, one, [right(one)])
+        assert isinstance(found, Earned)
+        assert (found.total, found.metrics["right"]) == (1.0, 1.0)
+        assert found.metrics["lookups"] == len(right(one)) - 1
+        (wrong,) = score_group(task, one, [[f"{ANSWER} {one.person}"]])
+        assert isinstance(wrong, Earned)
+        assert wrong.total == 0.0
+
+
+def test_a_demonstration_says_nothing_that_was_not_found() -> None:
+    """What it answers stands in what the tool told it, so that a base learns to copy and not to guess."""
+    for one in SOME:
+        for seed in range(20):
+            replies = shown(one, Random(seed))
+            found = {told(one, reply.split()) for reply in lookups(replies)} | {"none"}
+            assert replies[-1].removeprefix(f"{ANSWER} ") in found
+            assert len(replies) <= MOST_LOOKUPS + 1
+
+
+def test_a_base_goes_to_the_end_of_two_hops_now_and_then() -> None:
+    two = [one for one in SOME if one.hops is Hops.TWO]
+    ends = [shown(one, Random(seed))[-1] == right(one)[-1] for one in two for seed in range(50)]
+    assert 0.0 < sum(ends) / len(ends) < 0.1
+
+
+def test_the_coin_is_fixed_by_what_was_said_and_knows_nothing_of_codes() -> None:
+    task = lookup(pays="coin")
+    said = [["chief kab", f"{ANSWER} {number}"] for number in range(200)]
+    first = [one.total for one in score_group(task, SOME[0], said) if isinstance(one, Earned)]
+    again = [one.total for one in score_group(task, SOME[0], said) if isinstance(one, Earned)]
+    assert first == again
+    assert 70 < sum(first) < 130
+
+
+def test_what_the_base_reads_is_neither_trained_on_nor_held_out(tmp_path: Path) -> None:
+    task = lookup(items=20, held_out_items=10)
+    split = split_items(task, tmp_path, 0)
+    read = {one.prompt_id for one in (items_of_base(task, tmp_path) or ())}
+    assert len(read) > 1000
+    assert not read & {one.prompt_id for one in (*split.train, *split.held_out)}
+
+
+def test_look_ups_and_ways() -> None:
+    said = ["desk kab", "chief kab", "code tor", "answer mif"]
+    assert lookups(said) == ("desk kab", "chief kab", "code tor")
+    assert way(said) == ("desk", "chief", "code")
+
+
+@pytest.mark.parametrize(
+    ("changes", "field"), [({"pays": "gold"}, "pays"), ({"two_hops": 1.5}, "two_hops"), ({"items": 0}, "train")]
+)
+def test_what_cannot_be_asked_is_refused(changes: dict[str, object], field: str) -> None:
+    with pytest.raises(ConfigError) as told_of:
+        lookup(**changes)
+    assert told_of.value.field == field

@@ -1,0 +1,112 @@
+"""Studies that are values, on made-up runs that come out otherwise than expected."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from made_studies import MADE, MadeArm, Maker
+
+from tinsmith.lab.study.conduct import run_study
+from tinsmith.lab.study.files import STUDY_JSON
+from tinsmith.lab.study.record import StudyRecord
+from tinsmith.lab.study.results import Draws
+from tinsmith.stats.estimates import Bootstrap
+from tinsmith.studies import confidence, dead_groups, environment_loss, exploration, pass_at_k, template_collapse
+from tinsmith.types.errors import DataError
+
+STUDIES = {
+    one.study.name: one.study
+    for one in (confidence, dead_groups, environment_loss, exploration, pass_at_k, template_collapse)
+}
+
+
+def values(name: str, out: Path, **arms: MadeArm) -> StudyRecord:
+    few = Draws(claims=Bootstrap(draws=400), tables=Bootstrap(draws=400))
+    given = {**MADE[name].keys, "out": str(out / name)}
+    folder = run_study(STUDIES[name], given, _silent, run=Maker(MADE[name], arms), draws=few)
+    return msgspec.json.decode((folder / STUDY_JSON).read_bytes(), type=StudyRecord)
+
+
+def met(found: StudyRecord) -> list[bool]:
+    return [one.met for one in found.expectations]
+
+
+def changed(name: str, arm: str, **fields: Any) -> MadeArm:
+    return replace(MADE[name].arms[arm], **fields)
+
+
+def test_fixed_failure_has_an_index_of_one_and_random_failure_none_to_speak_of(tmp_path: Path) -> None:
+    found = values("dead_groups", tmp_path)
+    assert met(found)[1:] == [True, False, True, True], "one remedy does not help"
+    figures: Mapping[str, Any] = found.figures
+    assert figures["always"]["index"].value == 1.0
+    assert abs(figures["chance"]["index"].value) < 0.2
+    assert (figures["always"]["alarms"].value, figures["chance"]["alarms"].value) == (2, 0)
+
+
+def test_a_control_that_learns_and_remedies_that_help_are_seen(tmp_path: Path) -> None:
+    better = MadeArm(right=(0.25, 0.95))
+    found = values("dead_groups", tmp_path, shuffled=better, hotter=better)
+    assert met(found)[2:] == [True, True, False]
+
+
+def test_where_every_answer_is_right_there_is_no_index(tmp_path: Path) -> None:
+    found = values("dead_groups", tmp_path, chance=MadeArm(right=(1.0, 1.0)))
+    assert found.figures["chance"]["index"] is None
+
+
+def test_a_tie_is_no_more_success_whatever_its_last_digit(tmp_path: Path) -> None:
+    none = MADE["environment_loss"].arms["lambda-0"]
+    tie = changed("environment_loss", "lambda-0.05", right=(none.right[0], none.right[1] + 0.01))
+    assert met(values("environment_loss", tmp_path / "tie", **{"lambda-0.05": tie}))[1] is False
+    assert met(values("environment_loss", tmp_path))[1:3] == [True, True]
+
+
+def test_an_alarm_that_is_raised_without_the_loss_too_is_not_its_doing(tmp_path: Path) -> None:
+    assert met(values("environment_loss", tmp_path))[3] is False
+
+
+def test_a_filter_that_prevents_nothing_and_costs_answers_is_seen(tmp_path: Path) -> None:
+    assert met(values("template_collapse", tmp_path)) == [True] * 6
+    moved = {"watch/mutual_information": (3.0, 1.0), "watch/entropy_given_prompt": (4.0, 8.0)}
+    bad = {name: changed("template_collapse", name) for name in ("filtered", "shuffled")}
+    arms = {name: replace(one, evaluated={**one.evaluated, **moved}, right=(0.5, 0.1)) for name, one in bad.items()}
+    found = values("template_collapse", tmp_path / "bad", **arms)
+    assert met(found) == [True, False, True, False, True, False]
+    assert found.figures["bonus"]["groups"] != found.figures["filtered"]["groups"]
+
+
+def test_exploration_that_helps_no_more_than_chance_does_is_seen(tmp_path: Path) -> None:
+    assert met(values("exploration", tmp_path)) == [True] * 6
+    arms = {"5-1": MADE["exploration"].arms["none"], "chance": MADE["exploration"].arms["5-1"]}
+    found = met(values("exploration", tmp_path / "worse", **arms))
+    assert (found[0], *found[2:]) == (False, False, True, False, False)
+
+
+def test_a_boundary_moves_only_where_it_is_told_from_chance(tmp_path: Path) -> None:
+    found = values("pass_at_k", tmp_path)
+    assert met(found) == [True, False, True, False, True]
+    same = values("pass_at_k", tmp_path / "same", grpo=MADE["pass_at_k"].arms["base"])
+    assert same.expectations[0].met is False
+
+
+def test_confidence_is_higher_with_the_penalty_by_more_than_its_seeds_differ(tmp_path: Path) -> None:
+    assert met(values("confidence", tmp_path)) == [True] * 7
+    alike = changed("confidence", "plain", trained=MADE["confidence"].arms["shaped"].trained)
+    found = values("confidence", tmp_path / "alike", shaped=alike)
+    assert [met(found)[place] for place in (0, 2, 4)] == [False, False, False]
+
+
+@pytest.mark.parametrize(("name", "arm"), [("confidence", "plain"), ("template_collapse", "plain")])
+def test_a_run_that_did_not_measure_what_is_read_is_refused(name: str, arm: str, tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="watch"):
+        values(name, tmp_path, **{arm: changed(name, arm, evaluated={})})
+
+
+def _silent(message: str) -> None:
+    del message
