@@ -61,7 +61,7 @@ class Kernels(Protocol):
     device: torch.device
 
     def gemm(self, a: Tensor, b: Tensor, *, into: Tensor | None = None) -> Tensor:
-        """A [M, K] . b [K, N], a chain per 64 of k, added by the tree over their index; with `into`, added to it."""
+        """A [M, K] . b [K, N], a chain per 128 of k, added by the tree over their index; with `into`, added to it."""
         ...
 
     def grad_gemm(self, a: Tensor, b: Tensor, segments: Tensor, into: Tensor) -> None:
