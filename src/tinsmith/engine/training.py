@@ -8,7 +8,6 @@ backward.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -128,8 +127,7 @@ class TrainingSession:
 
 def _require_finite(kernels: Kernels, partials: Sequence[Partial]) -> None:
     found = [grad for partial in partials if not partial.committed for grad in partial.grads]
-    # fp64 holds the square of any finite fp32, and their sum.
-    if not all(math.isfinite(kernels.sum_squares(grad)) for grad in found):
+    if not kernels.finite(found):
         raise InputError(
             "the gradient of this batch is not finite in fp32; none of it was added",
             field="data",

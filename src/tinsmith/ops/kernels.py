@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import numpy as np
 import torch
@@ -54,6 +54,14 @@ class Draws:
     top_ps: NDArray[np.float64]
 
 
+class Nf4Matrix(NamedTuple):
+    """A matrix [out, in] held as NF4: codes, and the scale of each block of 64 weights."""
+
+    codes: Tensor
+    absmax: Tensor
+    out: int
+
+
 class Kernels(Protocol):
     """Arithmetic on one device."""
 
@@ -61,7 +69,14 @@ class Kernels(Protocol):
     device: torch.device
 
     def gemm(self, a: Tensor, b: Tensor, *, into: Tensor | None = None) -> Tensor:
-        """A [M, K] . b [K, N], a chain per 128 of k, added by the tree over their index; with `into`, added to it."""
+        """A [M, K] . b [K, N], a chain per 128 of k, added by the tree over their index; with `into`, added to it.
+
+        `b` is fp32, or bf16, which is widened exactly.
+        """
+        ...
+
+    def nf4_product(self, x: Tensor, matrices: Sequence[Nf4Matrix]) -> Tensor:
+        """The product of x with the transposes of NF4 matrices that read the same rows, side by side."""
         ...
 
     def grad_gemm(self, a: Tensor, b: Tensor, segments: Tensor, into: Tensor) -> None:
@@ -226,6 +241,10 @@ class Kernels(Protocol):
 
     def sum_squares(self, x: Tensor) -> float:
         """Sum of squares in fp64 and in a fixed order."""
+        ...
+
+    def finite(self, tensors: Sequence[Tensor]) -> bool:
+        """Whether every element of all tensors is finite."""
         ...
 
     def nf4_transposed(self, codes: Tensor, absmax: Tensor, out: int, in_: int) -> Tensor:

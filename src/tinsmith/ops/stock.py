@@ -18,7 +18,7 @@ from torch.nn import functional as F
 from tinsmith.ops import stock_attention
 from tinsmith.ops.experts import MixtureKept, Mlp, PartsOf
 from tinsmith.ops.forest import Forest
-from tinsmith.ops.kernels import AdamStep, Draws, HeadGains, HeadShape, Rope
+from tinsmith.ops.kernels import AdamStep, Draws, HeadGains, HeadShape, Nf4Matrix, Rope
 from tinsmith.ops.mixture import MixtureRun, backward_one_by_one, kept_one_by_one, mixed_one_by_one
 from tinsmith.ops.nf4 import BLOCK, NF4_LEVELS
 from tinsmith.ops.noise import gumbel, stream_keys
@@ -39,7 +39,12 @@ class StockKernels:
 
     def gemm(self, a: Tensor, b: Tensor, *, into: Tensor | None = None) -> Tensor:
         """`mm`, or `addmm_`."""
-        return torch.mm(a, b) if into is None else into.addmm_(a, b)
+        return torch.mm(a, b.float()) if into is None else into.addmm_(a, b.float())
+
+    def nf4_product(self, x: Tensor, matrices: Sequence[Nf4Matrix]) -> Tensor:
+        """Decode, and `mm`."""
+        parts = [self.nf4_transposed(m.codes, m.absmax, m.out, x.shape[1]) for m in matrices]
+        return self.gemm(x, torch.cat(parts, dim=1))
 
     def grad_gemm(self, a: Tensor, b: Tensor, segments: Tensor, into: Tensor) -> None:
         """One `addmm_` over all segments."""
@@ -272,6 +277,10 @@ class StockKernels:
     def sum_squares(self, x: Tensor) -> float:
         """`vector_norm` in fp64, squared."""
         return float(torch.linalg.vector_norm(x, dtype=torch.float64)) ** 2
+
+    def finite(self, tensors: Sequence[Tensor]) -> bool:
+        """`isfinite`."""
+        return all(bool(x.isfinite().all()) for x in tensors)
 
     def nf4_transposed(self, codes: Tensor, absmax: Tensor, out: int, in_: int) -> Tensor:
         """Index."""

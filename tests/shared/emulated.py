@@ -1,0 +1,67 @@
+"""The CUDA kernels as C++ over an emulated grid, compiled by the machine's compiler when first asked for."""
+
+from __future__ import annotations
+
+import ctypes
+import hashlib
+import os
+import platform
+import shutil
+import subprocess
+import tempfile
+from functools import cache
+from pathlib import Path
+
+import pytest
+import torch
+
+from tinsmith.ops.cuda.arguments import Arguments
+from tinsmith.ops.cuda.kernels import CudaKernels
+
+NATIVE = Path(__file__).parents[2] / "native"
+FLAGS = ("-std=c++17", "-O2", "-ffp-contract=off", "-fno-math-errno", "-shared", "-fPIC", f"-I{NATIVE}")
+MACHINE = ("-mavx2", "-mfma") if platform.machine() in ("x86_64", "AMD64") else ()
+
+
+@cache
+def library(*extra: str) -> ctypes.CDLL:
+    """The compiled emulation, `extra` flags last; kept in the system's temporary folder by its sources and flags."""
+    compiler = os.environ.get("CXX") or shutil.which("g++") or shutil.which("clang++") or shutil.which("c++")
+    if compiler is None:
+        pytest.skip("no C++ compiler here")
+    command = [compiler, *FLAGS, *MACHINE, *extra]
+    digest = hashlib.sha256(repr(command).encode())
+    for file in sorted([NATIVE / "canon.h", *(NATIVE / "cuda").iterdir()]):
+        digest.update(file.read_bytes())
+    built = Path(tempfile.gettempdir()) / f"tinsmith-emulated-{digest.hexdigest()[:24]}.so"
+    if not built.exists():
+        part = built.with_suffix(f".{os.getpid()}")
+        subprocess.run([*command, str(NATIVE / "cuda" / "emulate.cpp"), "-o", str(part)], check=True)
+        os.replace(part, built)
+    return ctypes.CDLL(str(built))
+
+
+class Emulation:
+    """A backend whose threads are fibers; `order` 0, 1 or 2 is the order in which they run between two barriers."""
+
+    device = torch.device("cpu")
+
+    def __init__(self, *extra: str, order: int = 2) -> None:
+        self.library = library(*extra)
+        self.order = order
+        self.launched: set[str] = set()
+
+    def launch(self, program: str, kernel: str, grid: tuple[int, ...], threads: int, arguments: Arguments) -> None:
+        del program
+        self.launched.add(kernel)
+        self.library.ts_order(self.order)
+        blocks = (ctypes.c_uint * 3)(*(*grid, 1, 1)[:3])
+        assert self.library.ts_emulate(kernel.encode(), blocks, threads, ctypes.byref(arguments)) == 0, kernel
+
+    def identity(self) -> dict[str, str]:
+        return {"gpu": "emulated"}
+
+
+def emulated(*extra: str, order: int = 2) -> CudaKernels:
+    """The canonical kernels for a GPU, computed here."""
+    return CudaKernels(Emulation(*extra, order=order))
