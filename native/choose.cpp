@@ -22,20 +22,22 @@ struct Ranked {
 };
 
 // All tokens by descending logit, ties by lower id: a stable radix sort, three passes of 11 bits.
-std::vector<Ranked> ranked(const float* logits, int64_t V) {
+const std::vector<Ranked>& ranked(const float* logits, int64_t V) {
   constexpr int kDigits = 1 << 11;
-  std::vector<Ranked> order((size_t)V), other((size_t)V);
-  std::vector<uint32_t> starts(3 * kDigits, 0);
+  thread_local std::vector<Ranked> order, other;  // kept: fresh pages would take longer than the sort
+  order.resize((size_t)V);
+  other.resize((size_t)V);
+  uint32_t starts[3 * kDigits] = {0};
   for (int64_t v = 0; v < V; v++) {
     const float x = logits[v] + 0.0f;
     uint32_t bits;
     std::memcpy(&bits, &x, 4);
     const uint32_t key = bits >> 31 ? bits : ~bits & 0x7FFFFFFFu;
     order[(size_t)v] = {key, (int32_t)v};
-    for (int pass = 0; pass < 3; pass++) starts[(size_t)(pass * kDigits) + (key >> 11 * pass & (kDigits - 1))]++;
+    for (int pass = 0; pass < 3; pass++) starts[pass * kDigits + (int)(key >> 11 * pass & (kDigits - 1))]++;
   }
   for (int pass = 0; pass < 3; pass++) {
-    uint32_t* const next = starts.data() + pass * kDigits;
+    uint32_t* const next = starts + pass * kDigits;
     uint32_t sum = 0;
     for (int i = 0; i < kDigits; i++) {
       const uint32_t count = next[i];
@@ -73,7 +75,7 @@ void largest(const float* logits, int64_t V, int64_t k, int32_t* ids) {
     std::copy(order.begin(), order.begin() + k, ids);
     return;
   }
-  const std::vector<Ranked> order = ranked(logits, V);
+  const std::vector<Ranked>& order = ranked(logits, V);
   for (int64_t i = 0; i < k; i++) ids[i] = order[(size_t)i].id;
 }
 

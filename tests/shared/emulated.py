@@ -47,16 +47,17 @@ class Emulation:
     device = torch.device("cpu")
 
     def __init__(self, *extra: str, order: int = 2) -> None:
-        self.library = library(*extra)
+        self.extra = extra
         self.order = order
         self.launched: set[str] = set()
 
     def launch(self, program: str, kernel: str, grid: tuple[int, ...], threads: int, arguments: Arguments) -> None:
         del program
         self.launched.add(kernel)
-        self.library.ts_order(self.order)
+        grids = library(*self.extra)
+        grids.ts_order(self.order)
         blocks = (ctypes.c_uint * 3)(*(*grid, 1, 1)[:3])
-        assert self.library.ts_emulate(kernel.encode(), blocks, threads, ctypes.byref(arguments)) == 0, kernel
+        assert grids.ts_emulate(kernel.encode(), blocks, threads, ctypes.byref(arguments)) == 0, kernel
 
     def identity(self) -> dict[str, str]:
         return {"gpu": "emulated"}
