@@ -9,9 +9,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from emulated import emulated
-from models import CONFIG, small_decoder
+from emulated import Emulation, emulated
 
+from models import CONFIG, small_decoder
 from tinsmith.engine.checks.certificate import certify
 from tinsmith.engine.sampler import Sampler
 from tinsmith.engine.sequences import Policy
@@ -32,9 +32,7 @@ pytestmark = pytest.mark.whole
 
 NORMED = replace(CONFIG, family=Family.QWEN3, qk_norm=True, tied=False, num_layers=1)
 MIXTURE = replace(
-    NORMED,
-    family=Family.QWEN3_MOE,
-    mixture=Mixture(num_experts=5, num_active=2, expert_size=24, normalised=True),
+    NORMED, family=Family.QWEN3_MOE, mixture=Mixture(num_experts=5, num_active=2, expert_size=24, normalised=True)
 )
 CASES: Mapping[str, tuple[DecoderConfig, AdapterKind]] = {
     "LoRA": (CONFIG, AdapterKind.LORA),
@@ -54,9 +52,12 @@ def sha(*arrays: np.ndarray) -> str:
     return digest.hexdigest()
 
 
-def steps_of(kernels: Kernels, config: DecoderConfig, kind: AdapterKind) -> list[object]:
+def steps_of(
+    kernels: Kernels, config: DecoderConfig, kind: AdapterKind, *, published: torch.dtype = torch.float32
+) -> list[object]:
     """Two RL steps of samples that share their prompt: every figure on the way."""
-    weights = {name: t * 8 if t.ndim == 2 else t for name, t in initial_weights(config, 0).items()}
+    drawn = initial_weights(config, 0)
+    weights = {name: (t * 8 if t.ndim == 2 else t).to(published).float() for name, t in drawn.items()}
     decoder = build_decoder(config, weights, kernels, quantised=kind.quantised)
     spec = AdapterSpec(kind=kind, seed=3) if kind is AdapterKind.FULL else AdapterSpec(kind=kind, rank=4, seed=3)
     session = TrainingSession(create_adapter(decoder, spec), trace=Trace(kernels))
@@ -76,7 +77,9 @@ def steps_of(kernels: Kernels, config: DecoderConfig, kind: AdapterKind) -> list
                 inputs={
                     "target_tokens": np.concatenate([prompt, s.tokens])[1:],
                     "logprobs": np.concatenate([np.zeros(20), s.logprobs]).astype(np.float32),
-                    "advantages": np.concatenate([np.zeros(20), np.full(len(s.tokens), (-1.0) ** i)]).astype(np.float32),
+                    "advantages": np.concatenate([np.zeros(20), np.full(len(s.tokens), (-1.0) ** i)]).astype(
+                        np.float32
+                    ),
                 },
             )
             for i, s in enumerate(result.sequences)
@@ -97,6 +100,17 @@ def steps_of(kernels: Kernels, config: DecoderConfig, kind: AdapterKind) -> list
 @pytest.mark.parametrize(("config", "kind"), CASES.values(), ids=CASES.keys())
 def test_samples_gradients_and_weights_are_the_native_ones(config: DecoderConfig, kind: AdapterKind) -> None:
     assert steps_of(emulated(), config, kind) == steps_of(NativeKernels(), config, kind)
+
+
+@pytest.mark.parametrize("kind", [AdapterKind.DORA, AdapterKind.FULL])
+def test_a_base_that_is_published_in_bf16_is_held_so_with_the_native_figures(kind: AdapterKind) -> None:
+    published, kernels = torch.bfloat16, emulated()
+    assert steps_of(kernels, CONFIG, kind, published=published) == steps_of(
+        NativeKernels(), CONFIG, kind, published=published
+    )
+    assert isinstance(kernels.backend, Emulation)
+    narrow = {name for name in kernels.backend.launched if "bf16" in name}
+    assert narrow >= {"few_4_bf16", "gemm_nn_bf16_small", "gemm_nt_bf16_small"} or kind is AdapterKind.FULL
 
 
 def test_the_certificate_is_the_native_one() -> None:

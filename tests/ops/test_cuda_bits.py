@@ -104,10 +104,7 @@ def test_a_sum_waits_for_its_neighbour_only() -> None:
     assert depth_of(chains_of_length(128 * 1000)) == 9
 
 
-CONTROLS = {
-    "contraction": ("-ffp-contract=fast",),
-    "a barrier left out": ("-DTS_TILE_BARRIER()=",),
-}
+CONTROLS = {"contraction": ("-ffp-contract=fast",), "a barrier left out": ("-DTS_TILE_BARRIER()=",)}
 
 
 @pytest.mark.parametrize("flags", CONTROLS.values(), ids=CONTROLS.keys())

@@ -62,6 +62,9 @@ class Emulation:
     def identity(self) -> dict[str, str]:
         return {"gpu": "emulated"}
 
+    def free_bytes(self) -> None:
+        return None
+
 
 def emulated(*extra: str, order: int = 2) -> CudaKernels:
     """The canonical kernels for a GPU, computed here."""

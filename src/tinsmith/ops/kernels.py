@@ -9,7 +9,7 @@ however they are dealt out.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
@@ -67,6 +67,8 @@ class Kernels(Protocol):
 
     arithmetic: Arithmetic
     device: torch.device
+    reads_bf16: bool
+    """Whether a product widens bf16 weights in registers, so that holding them so costs nothing."""
 
     def gemm(self, a: Tensor, b: Tensor, *, into: Tensor | None = None) -> Tensor:
         """A [M, K] . b [K, N], a chain per 128 of k, added by the tree over their index; with `into`, added to it.
@@ -253,6 +255,14 @@ class Kernels(Protocol):
 
     def rope(self, frequencies: NDArray[np.float32], positions: int) -> Rope:
         """Tables of cos and sin of position times frequency."""
+        ...
+
+    def identity(self) -> Mapping[str, str]:
+        """What a device of its own is and computes with, as circumstances; nothing on the host."""
+        ...
+
+    def free_bytes(self) -> int | None:
+        """Memory that is free on the device; None: it is the host's."""
         ...
 
     def threads(self) -> int:

@@ -112,6 +112,7 @@ class NativeKernels:
 
     arithmetic: Arithmetic = Arithmetic.CANONICAL
     device: torch.device = torch.device("cpu")
+    reads_bf16: bool = False
 
     def __init__(self) -> None:
         require()
@@ -401,6 +402,12 @@ class NativeKernels:
         cos, sin = (torch.empty(positions, len(frequencies)), torch.empty(positions, len(frequencies)))
         native.rope_table(frequencies, cos.numpy(), sin.numpy())
         return Rope(cos, sin)
+
+    def identity(self) -> dict[str, str]:
+        return {}
+
+    def free_bytes(self) -> None:
+        return None
 
     def threads(self) -> int:
         return native.num_threads()

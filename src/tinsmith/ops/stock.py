@@ -31,6 +31,7 @@ class StockKernels:
     """Arithmetic by whatever the vendor's libraries do on one device."""
 
     arithmetic: Arithmetic = Arithmetic.FAST
+    reads_bf16: bool = False
 
     def __init__(self, device: torch.device) -> None:
         self.device: torch.device = device
@@ -293,6 +294,14 @@ class StockKernels:
         position = torch.arange(positions, dtype=torch.float32, device=self.device)
         angle = (position[:, None] * self._to_device(frequencies)).double()
         return Rope(angle.cos().float(), angle.sin().float())
+
+    def identity(self) -> dict[str, str]:
+        """Nothing: no bit is promised."""
+        return {}
+
+    def free_bytes(self) -> None:
+        """Not looked at."""
+        return None
 
     def threads(self) -> int:
         """Torch's own threads on CPU."""

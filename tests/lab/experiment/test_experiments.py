@@ -260,13 +260,14 @@ def test_circumstances_never_change_the_identity(key: str, value: str) -> None:
 
 
 def test_a_device_is_no_part_of_the_identity_and_must_be_one_that_has_such_kernels() -> None:
-    fast, cuda = plan(arithmetic="fast"), plan(arithmetic="fast", device="cuda:1")
-    assert cuda.circumstances.device == "cuda:1"
-    assert plan_fingerprint(cuda) == plan_fingerprint(fast)
-    for device in ("cuda", "tpu"):
-        error = refused("ladder/exp4", {"device": device})
-        assert (error.field, error.value) == ("device", device)
-        assert "fast on cuda" in (error.allowed or "")
+    for arithmetic in ("canonical", "fast"):
+        cpu, cuda = plan(arithmetic=arithmetic), plan(arithmetic=arithmetic, device="cuda:1")
+        assert cuda.circumstances.device == "cuda:1"
+        assert plan_fingerprint(cuda) == plan_fingerprint(cpu)
+    error = refused("ladder/exp4", {"device": "tpu"})
+    assert (error.field, error.value) == ("device", "tpu")
+    assert "canonical on cuda" in (error.allowed or "")
+    assert refused("ladder/exp4", {"device": "cuda", "workers": "2"}).field == "device"
     assert plan(device="cuda", base_url="http://127.0.0.1:1").circumstances.device == "cuda"
 
 

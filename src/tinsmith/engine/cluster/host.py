@@ -158,7 +158,7 @@ class Host:
             if isinstance(work, FreshWork):
                 decoder = self.engine.decoder(work.name, quantised=work.spec.kind.quantised)
                 fresh = create_adapter(decoder, work.spec)
-                return Fresh(tensors={n: t.numpy() for n, t in values(fresh.slots).items()})
+                return Fresh(tensors={n: t.cpu().numpy() for n, t in values(fresh.slots).items()})
             return self._units(work, self._adapter(work.weights, fetch))
         except TinsmithError as error:
             return Refused(error=_bare(error))
@@ -178,7 +178,7 @@ class Host:
                     partials = joined(partials, block.partial)
         for weight in sums.weights:
             weight.grad = None
-        grads = [grad.numpy() for grad in folded(partials)] if asked.backward else None
+        grads = [grad.cpu().numpy() for grad in folded(partials)] if asked.backward else None
         return Computed(found=found, grads=grads, routes=routes)
 
     def _policy(self, weights: WeightsId, fetch: FetchTensors | None) -> Policy:

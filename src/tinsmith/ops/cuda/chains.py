@@ -7,6 +7,7 @@ and tails are one code path.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Final
 
 import numpy as np
@@ -23,7 +24,7 @@ def chains_of_length(k: int, length: int = CHAIN) -> NDArray[np.int32]:
 
 def chains_of_segments(bounds: Sequence[int]) -> NDArray[np.int32]:
     """A chain for each segment that has terms (without segments of terms but one segment: that one)."""
-    runs = [(i, a, b) for i, (a, b) in enumerate(zip(bounds, bounds[1:], strict=False)) if a < b]
+    runs = [(i, a, b) for i, (a, b) in enumerate(pairwise(bounds)) if a < b]
     if not runs and len(bounds) == 2 and bounds[0] == 0:
         runs = [(0, 0, 0)]
     out = np.zeros((len(runs), 4), np.int32)

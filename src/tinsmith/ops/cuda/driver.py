@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import ctypes
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 import torch
 
 from tinsmith.ops.cuda.arguments import Arguments
+from tinsmith.ops.cuda.device import gpu_identity
 from tinsmith.ops.cuda.nvrtc import Compiler
 
-OLDEST = (7, 0)
-"""Oldest compute capability: older ones lack what the kernels' shared memory and NVRTC need."""
+OLDEST = (7, 5)
+"""Oldest compute capability: NVRTC 13 compiles for no older one."""
 
 
 class Backend(Protocol):
@@ -25,7 +26,11 @@ class Backend(Protocol):
         ...
 
     def identity(self) -> dict[str, str]:
-        """Where it computes, as circumstances: GPU, driver, compiler, sha256 of each cubin used so far."""
+        """Where it computes, as circumstances: see `gpu_identity`."""
+        ...
+
+    def free_bytes(self) -> int | None:
+        """Memory that is free there; None: it is the host's."""
         ...
 
 
@@ -39,15 +44,13 @@ class Driver:
 
     device: torch.device
     compiler: Compiler
+    _driver: ctypes.CDLL = field(init=False)
+    _modules: dict[str, ctypes.c_void_p] = field(default_factory=dict[str, ctypes.c_void_p])
+    _functions: dict[str, ctypes.c_void_p] = field(default_factory=dict[str, ctypes.c_void_p])
 
     def __post_init__(self) -> None:
         torch.zeros(1, device=self.device)  # makes the context
         self._driver = ctypes.CDLL("libcuda.so.1")
-        major, minor = torch.cuda.get_device_capability(self.device)
-        self._arch = f"sm_{major}{minor}"
-        self._modules: dict[str, ctypes.c_void_p] = {}
-        self._functions: dict[str, ctypes.c_void_p] = {}
-        self._sha256: dict[str, str] = {}
 
     def launch(self, program: str, kernel: str, grid: tuple[int, ...], threads: int, arguments: Arguments) -> None:
         """Launch on torch's current stream; nothing is waited for."""
@@ -57,32 +60,24 @@ class Driver:
         stream = ctypes.c_void_p(torch.cuda.current_stream(self.device).cuda_stream)
         self._check(self._driver.cuLaunchKernel(function, x, y, z, threads, 1, 1, 0, stream, parameters, None))
 
-    def load(self, program: str) -> None:
-        """Compile and load a program before its first launch, which a graph that is being captured must not do."""
-        if program not in self._modules:
-            image, self._sha256[program] = self.compiler.cubin(program, self._arch)
-            self._modules[program] = ctypes.c_void_p()
-            with torch.cuda.device(self.device):
-                self._check(self._driver.cuModuleLoadData(ctypes.byref(self._modules[program]), image))
-
     def identity(self) -> dict[str, str]:
         """What it computes on and with."""
-        version = ctypes.c_int()
-        self._driver.cuDriverGetVersion(ctypes.byref(version))
-        return {
-            "gpu": torch.cuda.get_device_name(self.device),
-            "gpu_arch": self._arch,
-            "cuda_driver": f"{version.value // 1000}.{version.value % 1000 // 10}",
-            "nvrtc": self.compiler.version,
-            **{f"cubin_{program}": sha256 for program, sha256 in sorted(self._sha256.items())},
-        }
+        return gpu_identity(self.device.index or 0, self.compiler)
+
+    def free_bytes(self) -> int:
+        """What torch could still take."""
+        return torch.cuda.mem_get_info(self.device)[0]
 
     def _function(self, program: str, kernel: str) -> ctypes.c_void_p:
-        self.load(program)
+        if program not in self._modules:
+            major, minor = torch.cuda.get_device_capability(self.device)
+            image, _ = self.compiler.cubin(program, f"sm_{major}{minor}")
+            loaded = ctypes.c_void_p()
+            with torch.cuda.device(self.device):
+                self._check(self._driver.cuModuleLoadData(ctypes.byref(loaded), image))
+            self._modules[program] = loaded
         function = ctypes.c_void_p()
-        self._check(
-            self._driver.cuModuleGetFunction(ctypes.byref(function), self._modules[program], kernel.encode())
-        )
+        self._check(self._driver.cuModuleGetFunction(ctypes.byref(function), self._modules[program], kernel.encode()))
         self._functions[kernel] = function
         return function
 

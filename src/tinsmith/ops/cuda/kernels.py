@@ -23,7 +23,7 @@ from tinsmith.ops.extension import module
 from tinsmith.ops.forest import Forest
 from tinsmith.ops.kernels import AdamStep, Draws, HeadGains, HeadShape, Nf4Matrix, Rope
 from tinsmith.ops.mixture import MixtureRun, backward_one_by_one, kept_one_by_one, mixed_one_by_one
-from tinsmith.ops.paging import PAGE, Pages, Rows
+from tinsmith.ops.paging import Pages, Rows
 from tinsmith.ops.routing import Dealt, Routes, Routing
 from tinsmith.types.arithmetic import Arithmetic
 from tinsmith.types.errors import BackendError
@@ -55,6 +55,7 @@ class CudaKernels:
     """The kernels of `native/cuda` on a backend: a GPU, or an emulated grid."""
 
     arithmetic: Arithmetic = Arithmetic.CANONICAL
+    reads_bf16: bool = True
 
     def __init__(self, backend: Backend) -> None:
         self.backend = backend
@@ -399,6 +400,12 @@ class CudaKernels:
         cos, sin = (np.empty((positions, len(frequencies)), np.float32) for _ in range(2))
         module().rope_table(frequencies, cos, sin)
         return Rope(self._put(cos), self._put(sin))
+
+    def identity(self) -> dict[str, str]:
+        return self.backend.identity()
+
+    def free_bytes(self) -> int | None:
+        return self.backend.free_bytes()
 
     def threads(self) -> int:
         """Which tiles are used: 1 small ones, 2 large ones, 3 by size."""
