@@ -60,7 +60,7 @@ def steps_of(
     weights = {name: (t * 8 if t.ndim == 2 else t).to(published).float() for name, t in drawn.items()}
     decoder = build_decoder(config, weights, kernels, quantised=kind.quantised)
     spec = AdapterSpec(kind=kind, seed=3) if kind is AdapterKind.FULL else AdapterSpec(kind=kind, rank=4, seed=3)
-    session = TrainingSession(create_adapter(decoder, spec), trace=Trace(kernels))
+    session = TrainingSession(create_adapter(decoder, spec), trace=Trace(kernels, marks_units=True))
     prompt = np.random.default_rng(7).integers(1, config.vocab_size, 21).astype(np.int32)
     found: list[object] = []
     for step in range(2):

@@ -73,48 +73,19 @@ def test_arguments_are_laid_out_as_in_the_kernels() -> None:
         assert getattr(arguments, name)(*[None if of is ctypes.c_void_p else 0 for _, of in fields]) is not None
 
 
-INEXACT = frozenset(
-    [
-        "exp",
-        "log",
-        "log1p",
-        "expm1",
-        "sigmoid",
-        "silu",
-        "softmax",
-        "log_softmax",
-        "rsqrt",
-        "sin",
-        "cos",
-        "tanh",
-        "pow",
-        "mean",
-        "mm",
-        "matmul",
-        "bmm",
-        "addmm",
-        "addmm_",
-        "addcmul",
-        "addcmul_",
-        "addcdiv",
-        "addcdiv_",
-        "lerp",
-        "lerp_",
-        "index_add",
-        "index_add_",
-        "cumsum",
-        "norm",
-        "einsum",
-        "logsumexp",
-        "var",
-        "std",
-    ]
-)
+_NAMES = """exp log log1p expm1 sigmoid silu softmax log_softmax rsqrt sin cos tanh pow mean mm matmul bmm addmm addmm_
+addcmul addcmul_ addcdiv addcdiv_ lerp lerp_ index_add index_add_ cumsum norm einsum logsumexp var std"""
+INEXACT = frozenset(_NAMES.split())
 """Operations of torch whose fp32 bits depend on the device, its libraries, or the order of threads."""
 EXCUSED = {
-    "ops/stock.py": "fast", "ops/stock_attention.py": "fast", "ops/noise.py": "fast", "ops/bf16_products.py": "fast",
-    "ops/routing.py": "fast's routes, and sums of whole numbers", "engine/checks/deviations.py": "wrong on purpose", "models/merge.py": "fp64, a distance between two models",
-}  # fmt: skip
+    "ops/stock.py": "fast",
+    "ops/stock_attention.py": "fast",
+    "ops/noise.py": "fast",
+    "ops/bf16_products.py": "fast",
+    "ops/routing.py": "the routes of fast, and sums of whole numbers",
+    "engine/checks/deviations.py": "wrong on purpose",
+    "models/merge.py": "fp64, a distance between two models",
+}
 FOLDERS = ("ops", "models", "engine")
 
 

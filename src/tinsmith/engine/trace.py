@@ -6,8 +6,9 @@ With it two runs that differ can be told apart to the step and the tensor where 
 
 from __future__ import annotations
 
+import hashlib
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -31,6 +32,20 @@ class StepTrace:
     """As accumulated, before clipping."""
     weights: Mapping[str, TensorMark]
     """After the step."""
+    units: tuple[str, ...] = ()
+    """Of each unit of gradient since the step before, in order: `unit_digest`; nothing where they were not asked for."""
+
+
+def unit_digest(grads: Sequence[Tensor]) -> str:
+    """Return the SHA-256 of a unit's gradient: its buffers in their order, fp32, -0.0 as +0.0.
+
+    A unit of gradient is a value of its own, so that anybody can compute one of them again, on any machine.
+    """
+    whole = hashlib.sha256()
+    for grad in grads:
+        flat: NDArray[np.float32] = grad.detach().contiguous().cpu().numpy().ravel() + np.float32(0)
+        whole.update(flat.astype("<f4", copy=False).data)
+    return whole.hexdigest()
 
 
 @dataclass(slots=True)
@@ -38,6 +53,8 @@ class Trace:
     """The last steps of one model, ascending. Written on one thread; any may read `steps`, which is replaced whole."""
 
     kernels: Kernels
+    marks_units: bool = False
+    """Whether each unit of gradient is marked too, for which each is computed by itself."""
     steps: tuple[StepTrace, ...] = ()
     _signs: dict[str, NDArray[np.uint8]] = field(default_factory=dict[str, NDArray[np.uint8]])
 

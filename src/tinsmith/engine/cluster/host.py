@@ -169,17 +169,18 @@ class Host:
         partials: list[Partial] = []
         found: dict[int, tuple[DatumOutput, LossValue]] = {}
         routes: RouteSums | None = None
-        nothing = np.zeros(0, np.float32)
+        nothing, marks = np.zeros(0, np.float32), list[str]()
         with torch.set_grad_enabled(asked.backward):
             for block in ComputeHere()(adapter, sums, self.engine.micro_batches, asked):
                 found |= {i: (o, replace(v, grad=nothing)) for i, (o, v) in block.found.items()}
                 routes = added(routes, block.routes)
+                marks += block.marks
                 if block.partial is not None:
                     partials = joined(partials, block.partial)
         for weight in sums.weights:
             weight.grad = None
         grads = [grad.cpu().numpy() for grad in folded(partials)] if asked.backward else None
-        return Computed(found=found, grads=grads, routes=routes)
+        return Computed(found=found, grads=grads, routes=routes, marks=tuple(marks))
 
     def _policy(self, weights: WeightsId, fetch: FetchTensors | None) -> Policy:
         if weights.spec is None:
