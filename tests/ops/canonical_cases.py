@@ -6,7 +6,7 @@ kernels' whatever state the calling thread is in.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -30,7 +30,7 @@ def normal(seed: int, *shape: int, scale: float = 1.0) -> Tensor:
 
 def bits(x: Tensor | NDArray[np.generic]) -> NDArray[np.generic]:
     """Floats as integers, with one zero; integers as they are."""
-    array = x.detach().numpy() if isinstance(x, Tensor) else x
+    array = x.detach().cpu().numpy() if isinstance(x, Tensor) else x
     if array.dtype == np.float32:
         return np.where(array == 0, np.float32(0), array).view(np.int32)
     if array.dtype == np.float64:
@@ -161,6 +161,15 @@ def make_inputs(shape: HeadShape, lengths: list[int], hidden: int, vocab: int, *
     )
 
 
+def moved(i: Inputs, device: torch.device) -> Inputs:
+    """The same operands on a device; what only the host reads stays."""
+    names = ("x", "y", "gain", "weight", "gate_up", "qkv", "d_out", "logits")
+    gains = HeadGains(q=i.head_gains.q.to(device), k=i.head_gains.k.to(device), eps=i.head_gains.eps)
+    one, two, three, four = (x.to(device) for x in i.flat)
+    tensors = {name: getattr(i, name).to(device) for name in names}
+    return replace(i, head_gains=gains, flat=(one, two, three, four), **tensors)
+
+
 def compute(i: Inputs, kernels: Kernels | None = None) -> Outputs:
     """Every method of canonical kernels (the native ones), once or in each of its forms."""
     out: Outputs = {}
@@ -180,7 +189,7 @@ def _products(k: Kernels, i: Inputs, out: Outputs) -> None:
     k.grad_gemm(i.x, i.gate_up, segments, out["grad_gemm"])
     out["column_chain"] = i.gain.clone()
     k.column_chain(i.x, None, segments, out["column_chain"])
-    out["column_chain of products"] = torch.zeros(2 * i.x.shape[1])
+    out["column_chain of products"] = torch.zeros_like(i.gate_up[0])
     k.column_chain(i.gate_up, i.gate_up, segments, out["column_chain of products"])
     out["embed"] = k.embed(i.weight, i.ids)
     out["embed_backward"] = i.weight[:9].clone()
@@ -255,8 +264,9 @@ def _state(k: Kernels, i: Inputs, out: Outputs) -> None:
     k.adam(weight, grad, m, v, step)
     out["weight"], out["first moment"], out["second moment"] = weight, m, v
     out["sum of squares"] = np.array([k.sum_squares(i.x)])
-    absmax = torch.from_numpy(nf4.block_absmax(i.coded))
-    matrix = Nf4Matrix(torch.from_numpy(i.coded.codes), absmax, i.coded.shape[0])
+    absmax = torch.from_numpy(nf4.block_absmax(i.coded)).to(i.x.device)
+    codes = torch.from_numpy(i.coded.codes).to(i.x.device)
+    matrix = Nf4Matrix(codes, absmax, i.coded.shape[0])
     out["nf4 product"] = k.nf4_product(i.x, [matrix, matrix])
     out["nf4 product of few rows"] = k.nf4_product(i.x[:3], [matrix])
-    out["nf4"] = k.nf4_transposed(torch.from_numpy(i.coded.codes), absmax, *i.coded.shape)
+    out["nf4"] = k.nf4_transposed(codes, absmax, *i.coded.shape)
