@@ -78,16 +78,14 @@ def product_cases(model: Model, rows: tuple[int, ...]) -> Iterator[Case]:
         weight = normal(k + n, k, n, scale=k**-0.5)
         for m in rows:
             x, dy = normal(m, m, k), normal(m + 1, m, n)
-            for held in (torch.float32, torch.bfloat16):
+            for held in (weight, weight.bfloat16()):
 
-                def run(
-                    kernels: Kernels, x: Tensor = x, dy: Tensor = dy, w: Tensor = weight.to(held)
-                ) -> dict[str, Tensor]:
+                def run(kernels: Kernels, x: Tensor = x, dy: Tensor = dy, w: Tensor = held) -> dict[str, Tensor]:
                     there = w.to(kernels.device)
                     a, b = x.to(kernels.device), dy.to(kernels.device)
                     return {"y": kernels.gemm(a, there), "dx": kernels.gemm(b, there.t())}
 
-                yield Case(f"[{m}, {k}] x [{k}, {n}] {held}", run, (x, weight))
+                yield Case(f"[{m}, {k}] x [{k}, {n}] {held.dtype}", run, (x, weight))
         x, dy = normal(7, 70, k), normal(8, 70, min(n, 512))
 
         def gradient(kernels: Kernels, x: Tensor = x, dy: Tensor = dy) -> dict[str, Tensor]:
@@ -120,9 +118,8 @@ def compared(case: Case, ours: Kernels, theirs: Kernels, say: Callable[[str], No
         elements, unequal = elements + a.size, unequal + len(differ)
         if len(differ):
             at = np.unravel_index(differ[0], a.shape)
-            say(
-                f"UNEQUAL {case.name}: {name}{[int(i) for i in at]}: {int(a[at]):#x}, not {int(b[at]):#x}; {len(differ)}"
-            )
+            where = f"{case.name}: {name}{[int(i) for i in at]}"
+            say(f"UNEQUAL {where}: {int(a[at]):#x}, not {int(b[at]):#x}; {len(differ)}")
             if case.product is not None and name == "y":
                 _tell_chains(case.product, int(at[0]), int(at[1]), ours, theirs, say)
     return elements, unequal

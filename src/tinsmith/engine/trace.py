@@ -33,7 +33,7 @@ class StepTrace:
     weights: Mapping[str, TensorMark]
     """After the step."""
     units: tuple[str, ...] = ()
-    """Of each unit of gradient since the step before, in order: `unit_digest`; nothing where they were not asked for."""
+    """Of each unit of gradient since the step before, in order: `unit_digest`; nothing where nobody asked for them."""
 
 
 def unit_digest(grads: Sequence[Tensor]) -> str:

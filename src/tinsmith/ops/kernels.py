@@ -9,7 +9,7 @@ however they are dealt out.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
@@ -265,6 +265,13 @@ class Kernels(Protocol):
         """Memory that is free on the device; None: it is the host's."""
         ...
 
+    def recorded(self, compute: Callable[[], Tensor]) -> Recorded | None:
+        """Record what `compute` launches, to be launched again at once; None where nothing is recorded.
+
+        It is run once or twice meanwhile. It must read what changes from memory that stays, and wait for nothing.
+        """
+        ...
+
     def threads(self) -> int:
         """Threads in use."""
         ...
@@ -272,6 +279,14 @@ class Kernels(Protocol):
     def set_threads(self, count: int) -> None:
         """Use this many threads; bits do not change where they are promised."""
         ...
+
+
+@dataclass(frozen=True, slots=True)
+class Recorded:
+    """Launches that can be repeated, and the tensor that they write each time."""
+
+    out: Tensor
+    replay: Callable[[], object]
 
 
 @dataclass(frozen=True, slots=True)

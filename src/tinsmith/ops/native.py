@@ -6,7 +6,7 @@ Tensors cross as zero-copy DLPack/buffer views. torch computes nothing here: it 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from operator import is_
 from typing import TYPE_CHECKING
@@ -408,6 +408,9 @@ class NativeKernels:
 
     def free_bytes(self) -> None:
         return None
+
+    def recorded(self, compute: Callable[[], Tensor]) -> None:
+        del compute
 
     def threads(self) -> int:
         return native.num_threads()

@@ -6,7 +6,7 @@ tensors may lie on the CPU; everything else is on the device.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import pairwise
 
 import numpy as np
@@ -302,6 +302,10 @@ class StockKernels:
     def free_bytes(self) -> None:
         """Not looked at."""
         return None
+
+    def recorded(self, compute: Callable[[], Tensor]) -> None:
+        """Nothing is recorded."""
+        del compute
 
     def threads(self) -> int:
         """Torch's own threads on CPU."""

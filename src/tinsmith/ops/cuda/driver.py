@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import ctypes
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Protocol
 
 import torch
+from torch import Tensor
 
 from tinsmith.ops.cuda.arguments import Arguments
 from tinsmith.ops.cuda.device import gpu_identity
 from tinsmith.ops.cuda.nvrtc import Compiler
+from tinsmith.ops.kernels import Recorded
 
 OLDEST = (7, 5)
 """Oldest compute capability: NVRTC 13 compiles for no older one."""
@@ -23,6 +26,10 @@ class Backend(Protocol):
 
     def launch(self, program: str, kernel: str, grid: tuple[int, ...], threads: int, arguments: Arguments) -> None:
         """Run one kernel of a program over a grid of blocks."""
+        ...
+
+    def record(self, compute: Callable[[], Tensor]) -> Recorded:
+        """Record what `compute` launches: see `Kernels.recorded`."""
         ...
 
     def identity(self) -> dict[str, str]:
@@ -59,6 +66,18 @@ class Driver:
         parameters = (ctypes.c_void_p * 1)(ctypes.addressof(arguments))
         stream = ctypes.c_void_p(torch.cuda.current_stream(self.device).cuda_stream)
         self._check(self._driver.cuLaunchKernel(function, x, y, z, threads, 1, 1, 0, stream, parameters, None))
+
+    def record(self, compute: Callable[[], Tensor]) -> Recorded:
+        """Record a CUDA graph, after one run that compiles, loads and uploads whatever is not there yet."""
+        current, side = torch.cuda.current_stream(self.device), torch.cuda.Stream(self.device)
+        side.wait_stream(current)
+        with torch.cuda.stream(side):
+            compute()
+        current.wait_stream(side)
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.device(self.device), torch.cuda.graph(graph):
+            out = compute()
+        return Recorded(out, graph.replay)
 
     def identity(self) -> dict[str, str]:
         """What it computes on and with."""

@@ -6,7 +6,7 @@ and shows in no bit. torch holds memory, copies, and computes elementwise steps 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import pairwise
 
 import numpy as np
@@ -21,7 +21,7 @@ from tinsmith.ops.cuda.uploads import ForestLayout, Uploads
 from tinsmith.ops.experts import MixtureKept, Mlp, PartsOf
 from tinsmith.ops.extension import module
 from tinsmith.ops.forest import Forest
-from tinsmith.ops.kernels import AdamStep, Draws, HeadGains, HeadShape, Nf4Matrix, Rope
+from tinsmith.ops.kernels import AdamStep, Draws, HeadGains, HeadShape, Nf4Matrix, Recorded, Rope
 from tinsmith.ops.mixture import MixtureRun, backward_one_by_one, kept_one_by_one, mixed_one_by_one
 from tinsmith.ops.paging import Pages, Rows
 from tinsmith.ops.routing import Dealt, Routes, Routing
@@ -61,6 +61,8 @@ class CudaKernels:
         self.backend = backend
         self.device: torch.device = backend.device
         self._tiles = _BY_SIZE
+        self.use_graphs = True
+        """Whether what can be recorded is; no bit changes."""
         self._uploads = Uploads(self.device)
         self._by_length: dict[int, _Chains] = {}
         self._by_segments: dict[tuple[int, ...], _Chains] = {}
@@ -406,6 +408,9 @@ class CudaKernels:
 
     def free_bytes(self) -> int | None:
         return self.backend.free_bytes()
+
+    def recorded(self, compute: Callable[[], Tensor]) -> Recorded | None:
+        return self.backend.record(compute) if self.use_graphs else None
 
     def threads(self) -> int:
         """Which tiles are used: 1 small ones, 2 large ones, 3 by size."""
