@@ -17,12 +17,17 @@ from torch import Tensor
 sys.path[:0] = [str(Path(__file__).parents[1] / "tests" / name) for name in ("shared", "ops", "engine")]
 
 from canonical_cases import bits, compute, make_inputs, moved
+from emulated import emulated
+from test_engine_on_cuda import CASES as CASES_OF_TRAINING
+from test_engine_on_cuda import steps_of
 
 from tinsmith.ops.cuda.arguments import QuotientArgs
 from tinsmith.ops.cuda.chains import CHAIN
 from tinsmith.ops.cuda.kernels import CudaKernels
 from tinsmith.ops.kernels import HeadShape, Kernels
 from tinsmith.ops.native import NativeKernels
+
+__all__ = ["CASES_OF_TRAINING", "emulated", "steps_of"]
 
 
 class Model(NamedTuple):

@@ -19,13 +19,20 @@ from pathlib import Path
 import numpy as np
 import torch
 
-# isort: split
-from device_cases import BY_SIZE, LARGE, MODELS, SMALL, all_equal, model_cases, product_cases, small_cases, sweep
-
-# isort: split
-from emulated import emulated
-from test_engine_on_cuda import CASES, steps_of
-
+from device_cases import (
+    BY_SIZE,
+    CASES_OF_TRAINING,
+    LARGE,
+    MODELS,
+    SMALL,
+    all_equal,
+    emulated,
+    model_cases,
+    product_cases,
+    small_cases,
+    steps_of,
+    sweep,
+)  # fmt: skip
 from device_speed import speeds
 from tinsmith.engine.checks.certificate import certify
 from tinsmith.engine.sampler import Sampler
@@ -104,7 +111,7 @@ def sweeps(check: Check) -> bool:
 def engine(check: Check) -> bool:
     """Two RL steps of every kind of training: samples, log-probabilities, gradients, norms, weights."""
     good = True
-    for name, (config, kind) in CASES.items():
+    for name, (config, kind) in CASES_OF_TRAINING.items():
         same = steps_of(check.kernels, config, kind) == steps_of(NativeKernels(), config, kind)
         good &= same
         check.say(f"{name}: {'every figure equal' if same else 'UNEQUAL'}")

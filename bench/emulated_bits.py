@@ -8,9 +8,7 @@ from __future__ import annotations
 import sys
 import time
 
-from emulated import emulated
-
-from device_cases import LARGE, MODELS, SMALL, all_equal, model_cases, product_cases, small_cases, sweep
+from device_cases import LARGE, MODELS, SMALL, all_equal, emulated, model_cases, product_cases, small_cases, sweep
 from tinsmith.ops.extension import configure, module
 from tinsmith.types.arithmetic import Isa
 

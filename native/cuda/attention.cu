@@ -4,7 +4,7 @@
 // lanes by key, and one chain over keys, ascending. Masked keys weigh exactly +0, so that a tile may hold any of them.
 #include "grid.cuh"
 
-constexpr int kKeys = 64, kMostD = 128, kColumns = kMostD / 16;
+constexpr int kKeys = 64, kColumns = kMostD / 16;
 
 extern "C" __global__ void store_slots(StoreArgs a) {  // by slot: which row's key and value lies there
   const i64 at = (i64)blockIdx.x * blockDim.x + threadIdx.x, per = a.kv_heads * a.d;

@@ -1,21 +1,14 @@
-// The kernels as C++: ts_emulate(name, grid, threads, arguments) runs one launch over an emulated grid. For tests only.
+// The kernels as C++: ts_emulate(kernel, grid, threads, arguments) runs one launch over an emulated grid. For tests only.
 #define TS_EMULATE
 #include "attention.cu"
-namespace of_rows {
 #include "rows.cu"
-}
 #include "gradients.cu"
 #include "products.cu"
 #include "products_bf16.cu"
 #include "products_nf4.cu"
 #include "state.cu"
-namespace of_vocabulary {
 #include "vocabulary.cu"
-}
 
-#include <functional>
-#include <map>
-#include <string>
 #include <vector>
 #if !defined(__x86_64__)
 #include <ucontext.h>
@@ -28,7 +21,9 @@ constexpr size_t kStack = 128 * 1024;
 std::vector<char*> stacks;
 std::vector<bool> done;
 size_t current;
-const std::function<void()>* body;
+struct Any { char bytes[512]; };  // as long as any arguments: passed in memory, of which a kernel reads its own
+void (*body)(Any);
+const Any* given;
 int order = 0;
 size_t phase = 0;
 void enter();
@@ -85,7 +80,7 @@ void back() { swapcontext(&fibers[current], &scheduler); }
 
 namespace {
 void enter() {
-  (*body)();
+  body(*given);
   done[current] = true;
   back();
   abort();
@@ -109,38 +104,14 @@ void block(size_t threads) {
     }
   }
 }
-
-template <typename A>
-std::function<void(const void*)> calls(void (*kernel)(A)) {
-  return [=](const void* args) { kernel(*(const A*)args); };
-}
 }  // namespace
 
 extern "C" void ts_barrier() { back(); }
 extern "C" void ts_order(int which) { order = which; }  // 0 ascending, 1 descending, 2 another each time
 
-extern "C" int ts_emulate(const char* name, const unsigned* grid, unsigned threads, const void* args) {
-  static const std::map<std::string, std::function<void(const void*)>> table = {
-#define TS_K(NAME) {#NAME, calls(&NAME)}
-      TS_K(gemm_nn), TS_K(gemm_nn_small), TS_K(gemm_nt), TS_K(gemm_nt_small), TS_K(gemm_tn), TS_K(gemm_tn_small),
-      TS_K(gemm_nn_bf16), TS_K(gemm_nn_bf16_small), TS_K(gemm_nt_bf16), TS_K(gemm_nt_bf16_small),
-      TS_K(gemm_nt_nf4), TS_K(gemm_nt_nf4_small), TS_K(few_1), TS_K(few_4), TS_K(few_8),
-      TS_K(few_1_bf16), TS_K(few_4_bf16), TS_K(few_8_bf16), TS_K(few_1_nf4), TS_K(few_4_nf4), TS_K(few_8_nf4),
-      TS_K(store_slots), TS_K(store_rows), TS_K(attention_few), TS_K(attention_delta), TS_K(attention_dq),
-      TS_K(attention_dkv), TS_K(adam), TS_K(sum_squares), TS_K(not_finite), TS_K(nf4_transposed), TS_K(quotients),
-      {"attention", [](const void* a) { attention(*(const AttentionArgs*)a); }},
-#undef TS_K
-#define TS_K(NAME) {#NAME, calls(&of_rows::NAME)}
-      TS_K(add_rms_norm), TS_K(rms_norm_backward), TS_K(rotate), TS_K(rotate_backward), TS_K(silu_gate),
-      TS_K(silu_gate_backward), TS_K(scale_bias), TS_K(column_chain), TS_K(embed_backward), TS_K(row_dots), TS_K(route),
-      TS_K(route_backward), TS_K(row_entropies),
-#undef TS_K
-#define TS_K(NAME) {#NAME, calls(&of_vocabulary::NAME)}
-      TS_K(row_stats), TS_K(choose_row), TS_K(ranked_logprobs), TS_K(gather_logprobs), TS_K(logprob_backward)};
-  const auto found = table.find(name);
-  if (found == table.end()) return 1;
-  const std::function<void()> call = [&] { found->second(args); };
-  body = &call;
+extern "C" void ts_emulate(void (*kernel)(Any), const unsigned* grid, unsigned threads, const Any* args) {
+  body = kernel;
+  given = args;
   gridDim = {grid[0], grid[1], grid[2]};
   blockDim = {threads, 1, 1};
   for (unsigned z = 0; z < grid[2]; z++)
@@ -149,5 +120,10 @@ extern "C" int ts_emulate(const char* name, const unsigned* grid, unsigned threa
         blockIdx = {x, y, z};
         block(threads);
       }
-  return 0;
 }
+
+#define TS_SIZE(NAME) extern "C" int size_of_##NAME() { return (int)sizeof(NAME); }
+TS_SIZE(GemmArgs) TS_SIZE(ColumnArgs) TS_SIZE(EmbedArgs) TS_SIZE(NormArgs) TS_SIZE(NormBackArgs) TS_SIZE(RotateArgs)
+TS_SIZE(GateArgs) TS_SIZE(ScaleArgs) TS_SIZE(StoreArgs) TS_SIZE(AttentionArgs) TS_SIZE(AttentionBackArgs) TS_SIZE(StatsArgs)
+TS_SIZE(ChooseArgs) TS_SIZE(RankedArgs) TS_SIZE(GatherArgs) TS_SIZE(LogprobBackArgs) TS_SIZE(RouteArgs) TS_SIZE(DotsArgs)
+TS_SIZE(AdamArgs) TS_SIZE(SquaresArgs) TS_SIZE(FiniteArgs) TS_SIZE(Nf4Args) TS_SIZE(QuotientArgs)

@@ -3,7 +3,7 @@
 // A row's sums run over 16 lanes (element i into lane i mod 16, ascending), then by halving, as in native/rows.hpp.
 #include "grid.cuh"
 
-constexpr int kMostD = 128, kMostExperts = 1024;
+constexpr int kMostExperts = 1024;
 
 extern "C" __global__ void __launch_bounds__(128) add_rms_norm(NormArgs a) {
   __shared__ float lanes[8][16];

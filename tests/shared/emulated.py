@@ -60,7 +60,8 @@ class Emulation:
         grids = library(*self.extra)
         grids.ts_order(self.order)
         blocks = (ctypes.c_uint * 3)(*(*grid, 1, 1)[:3])
-        assert grids.ts_emulate(kernel.encode(), blocks, threads, ctypes.byref(arguments)) == 0, kernel
+        whole = ctypes.create_string_buffer(bytes(arguments), 512)
+        grids.ts_emulate(grids[kernel], blocks, threads, whole)
 
     def record(self, compute: Callable[[], Tensor]) -> Recorded:
         """Compute again instead: what a graph reads and writes, without one."""
