@@ -11,6 +11,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
@@ -34,6 +35,12 @@ class StepTrace:
     """After the step."""
     units: tuple[str, ...] = ()
     """Of each unit of gradient since the step before, in order: `unit_digest`; nothing where nobody asked for them."""
+
+
+def as_json(steps: Sequence[StepTrace]) -> bytes:
+    """Return steps as a client gets them: a step without marks of units says nothing of them."""
+    plain = msgspec.to_builtins(steps)
+    return msgspec.json.encode({"steps": [{k: v for k, v in one.items() if k != "units" or v} for one in plain]})
 
 
 def unit_digest(grads: Sequence[Tensor]) -> str:

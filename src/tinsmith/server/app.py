@@ -14,6 +14,7 @@ from fastapi import FastAPI, Request, Response
 from fastapi.responses import FileResponse, JSONResponse
 from starlette.requests import ClientDisconnect
 
+from tinsmith.engine.trace import as_json
 from tinsmith.server.access.guard import Guard, Observer, error_answer
 from tinsmith.server.access.keys import Keys
 from tinsmith.server.access.limits import BusyError
@@ -263,7 +264,7 @@ def _training_routes(app: FastAPI, service: Service) -> None:
 
     async def trace(model_id: str, after: int = 0) -> Response:
         # Beyond the protocol: what makes two runs comparable, tensor by tensor.
-        steps = msgspec.json.encode({"steps": runs.trace(model_id, after)})
+        steps = as_json(runs.trace(model_id, after))
         return Response(steps, media_type="application/json")
 
     app.get("/api/v1/training_runs/{model_id}/trace")(trace)

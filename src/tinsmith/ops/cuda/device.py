@@ -36,7 +36,7 @@ def gpu_identity(index: int, compiler: Compiler) -> dict[str, str]:
     driver.cuDriverGetVersion(ctypes.byref(version))
     arch = f"sm_{major.value}{minor.value}"
     with ThreadPoolExecutor() as pool:
-        cubins = [sha256 for _, sha256 in pool.map(lambda program: compiler.cubin(program, arch), PROGRAMS)]
+        cubins = [sha256 for _, sha256 in pool.map(compiler.cubin, PROGRAMS, [arch] * len(PROGRAMS))]
     return {
         "gpu": name.value.decode(),
         "gpu_arch": arch,
