@@ -26,11 +26,10 @@ _POLICIES: Final = 4
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Graph:
-    """A recorded step, and where it reads what changes from."""
+    """A recorded step, and where it reads what changes from; all that it reads is kept."""
 
     ids: Tensor
-    first_pos: Tensor
-    table: Tensor
+    steps: SampleSteps
     recorded: Recorded
 
 
@@ -65,10 +64,11 @@ class DecodeGraphs:
             return None
         graphs[size] = graph
         graph.ids[:count].copy_(ids)
-        graph.first_pos[:count].copy_(rows.first_pos)
-        graph.first_pos[count:] = 0
-        graph.table[:count, :width].copy_(rows.table)
-        graph.table[count:] = self.pool.spare
+        own = graph.steps.rows
+        own.first_pos[:count].copy_(rows.first_pos)
+        own.first_pos[count:] = 0
+        own.table[:count, :width].copy_(rows.table)
+        own.table[count:] = self.pool.spare
         graph.recorded.replay()
         return graph.recorded.out[:count]
 
@@ -80,7 +80,7 @@ class DecodeGraphs:
         rows = Rows(row_begin=begin, first_pos=first_pos, positions=first_pos, table=table)
         steps = SampleSteps(self.kernels, rows, self.pool.layers, ((0, count, low),))
         recorded = self.kernels.recorded(lambda: decoder.hidden(steps, ids))
-        return None if recorded is None else _Graph(ids, first_pos, table, recorded)
+        return None if recorded is None else _Graph(ids, steps, recorded)
 
     def _policy(self, decoder: Decoder, low: LowRanks) -> _Policy:
         found = next((one for one in self._policies if one.decoder is decoder and one.low is low), None)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Protocol
@@ -52,15 +53,24 @@ class Driver:
     device: torch.device
     compiler: Compiler
     _driver: ctypes.CDLL = field(init=False)
+    _context: ctypes.c_void_p = field(default_factory=ctypes.c_void_p)
+    _thread: threading.local = field(default_factory=threading.local)
+    """Whether it has the context: a server's engine and autograd's backward have threads of their own."""
     _modules: dict[str, ctypes.c_void_p] = field(default_factory=dict[str, ctypes.c_void_p])
     _functions: dict[str, ctypes.c_void_p] = field(default_factory=dict[str, ctypes.c_void_p])
 
     def __post_init__(self) -> None:
-        torch.zeros(1, device=self.device)  # makes the context
+        torch.zeros(1, device=self.device)  # torch's own context is the one that is shared
         self._driver = ctypes.CDLL("libcuda.so.1")
+        device = ctypes.c_int()
+        self._check(self._driver.cuDeviceGet(ctypes.byref(device), self.device.index or 0))
+        self._check(self._driver.cuDevicePrimaryCtxRetain(ctypes.byref(self._context), device))
 
     def launch(self, program: str, kernel: str, grid: tuple[int, ...], threads: int, arguments: Arguments) -> None:
         """Launch on torch's current stream; nothing is waited for."""
+        if not vars(self._thread):
+            self._check(self._driver.cuCtxSetCurrent(self._context))
+            self._thread.ready = True
         function = self._functions.get(kernel) or self._function(program, kernel)
         x, y, z = (*grid, 1, 1)[:3]
         parameters = (ctypes.c_void_p * 1)(ctypes.addressof(arguments))
@@ -92,8 +102,7 @@ class Driver:
             major, minor = torch.cuda.get_device_capability(self.device)
             image, _ = self.compiler.cubin(program, f"sm_{major}{minor}")
             loaded = ctypes.c_void_p()
-            with torch.cuda.device(self.device):
-                self._check(self._driver.cuModuleLoadData(ctypes.byref(loaded), image))
+            self._check(self._driver.cuModuleLoadData(ctypes.byref(loaded), image))
             self._modules[program] = loaded
         function = ctypes.c_void_p()
         self._check(self._driver.cuModuleGetFunction(ctypes.byref(function), self._modules[program], kernel.encode()))
