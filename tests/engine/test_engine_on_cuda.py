@@ -11,8 +11,10 @@ import pytest
 import torch
 from emulated import Emulation, emulated
 
+import tinsmith.engine.engine as engine_module
 from models import CONFIG, small_decoder
 from tinsmith.engine.checks.certificate import certify
+from tinsmith.engine.engine import Engine
 from tinsmith.engine.sampler import Sampler
 from tinsmith.engine.sequences import Policy
 from tinsmith.engine.trace import Trace
@@ -22,10 +24,12 @@ from tinsmith.models.build import build_decoder
 from tinsmith.models.config import DecoderConfig, Family, Mixture
 from tinsmith.models.initial_weights import initial_weights
 from tinsmith.models.slots import values
+from tinsmith.ops.cuda.kernels import CudaKernels
 from tinsmith.ops.kernels import Kernels
 from tinsmith.ops.native import NativeKernels
 from tinsmith.types.adapters import AdapterKind, AdapterSpec
 from tinsmith.types.datum import AdamParams, Datum, LossName
+from tinsmith.types.errors import BackendError
 from tinsmith.types.sampling import SampleRequest, SamplingParams
 
 pytestmark = pytest.mark.whole
@@ -111,6 +115,15 @@ def test_a_base_that_is_published_in_bf16_is_held_so_with_the_native_figures(kin
     assert isinstance(kernels.backend, Emulation)
     narrow = {name for name in kernels.backend.launched if "bf16" in name}
     assert narrow >= {"few_4_bf16", "gemm_nn_bf16_small", "gemm_nt_bf16_small"} or kind is AdapterKind.FULL
+
+
+def test_a_model_that_cannot_fit_is_refused_in_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    backend = Emulation(free=1 << 20)
+    monkeypatch.setattr(engine_module, "select", lambda *_: CudaKernels(backend))
+    with pytest.raises(BackendError, match=r"nano would take at least 0\.0 GiB, and 0\.0 GiB are free") as refused:
+        Engine({"nano": "tinsmith/nano"}, device="cuda")
+    assert len(str(refused.value).splitlines()) == 1
+    assert not backend.launched
 
 
 def test_the_certificate_is_the_native_one() -> None:

@@ -49,7 +49,8 @@ class Emulation:
 
     device = torch.device("cpu")
 
-    def __init__(self, *extra: str, order: int = 2) -> None:
+    def __init__(self, *extra: str, order: int = 2, free: int | None = None) -> None:
+        self.free = free
         self.extra = extra
         self.order = order
         self.launched: set[str] = set()
@@ -71,8 +72,8 @@ class Emulation:
     def identity(self) -> dict[str, str]:
         return {"gpu": "emulated"}
 
-    def free_bytes(self) -> None:
-        return None
+    def free_bytes(self) -> int | None:
+        return self.free
 
 
 def emulated(*extra: str, order: int = 2) -> CudaKernels:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Final
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -26,9 +27,9 @@ _POLICIES: Final = 4
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Graph:
-    """A recorded step, and where it reads what changes from; all that it reads is kept."""
+    """A recorded step, and the one buffer that it reads what changes from: ids, positions, page table."""
 
-    ids: Tensor
+    inputs: Tensor
     steps: SampleSteps
     recorded: Recorded
 
@@ -63,24 +64,26 @@ class DecodeGraphs:
             self._records = False
             return None
         graphs[size] = graph
-        graph.ids[:count].copy_(ids)
-        own = graph.steps.rows
-        own.first_pos[:count].copy_(rows.first_pos)
-        own.first_pos[count:] = 0
-        own.table[:count, :width].copy_(rows.table)
-        own.table[count:] = self.pool.spare
+        own = np.zeros((2, size[0]), np.int64)
+        own[0, :count], own[1, :count] = ids.numpy(), rows.first_pos.numpy()
+        table = np.full(size, self.pool.spare, np.int32)
+        table[:count, :width] = rows.table.numpy()
+        given = np.concatenate([own.view(np.uint8).ravel(), table.view(np.uint8).ravel()])
+        graph.inputs.copy_(torch.from_numpy(given))
         graph.recorded.replay()
         return graph.recorded.out[:count]
 
     def _record(self, decoder: Decoder, low: LowRanks, count: int, width: int) -> _Graph | None:
         device = self.kernels.device
-        ids, first_pos = (torch.zeros(count, dtype=torch.int64, device=device) for _ in range(2))
-        table = torch.full((count, width), self.pool.spare, dtype=torch.int32, device=device)
+        inputs = torch.zeros(16 * count + 4 * count * width, dtype=torch.uint8, device=device)
+        ids, first_pos = inputs[: 16 * count].view(torch.int64).view(2, count)
+        table = inputs[16 * count :].view(torch.int32).view(count, width)
+        table.fill_(self.pool.spare)
         begin = torch.arange(count + 1, device=device)
         rows = Rows(row_begin=begin, first_pos=first_pos, positions=first_pos, table=table)
         steps = SampleSteps(self.kernels, rows, self.pool.layers, ((0, count, low),))
         recorded = self.kernels.recorded(lambda: decoder.hidden(steps, ids))
-        return None if recorded is None else _Graph(ids, steps, recorded)
+        return None if recorded is None else _Graph(inputs, steps, recorded)
 
     def _policy(self, decoder: Decoder, low: LowRanks) -> _Policy:
         found = next((one for one in self._policies if one.decoder is decoder and one.low is low), None)

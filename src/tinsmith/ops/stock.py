@@ -16,18 +16,17 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from tinsmith.ops import stock_attention
-from tinsmith.ops.experts import MixtureKept, Mlp, PartsOf
 from tinsmith.ops.forest import Forest
 from tinsmith.ops.kernels import AdamStep, Draws, HeadGains, HeadShape, Nf4Matrix, Rope
-from tinsmith.ops.mixture import MixtureRun, backward_one_by_one, kept_one_by_one, mixed_one_by_one
+from tinsmith.ops.mixture import OneByOne
 from tinsmith.ops.nf4 import BLOCK, NF4_LEVELS
 from tinsmith.ops.noise import gumbel, stream_keys
 from tinsmith.ops.paging import PAGE, Pages, Rows
-from tinsmith.ops.routing import Dealt, Routes, Routing, stock_route_backward, stock_routes
+from tinsmith.ops.routing import Routes, Routing, stock_route_backward, stock_routes
 from tinsmith.types.arithmetic import Arithmetic
 
 
-class StockKernels:
+class StockKernels(OneByOne):
     """Arithmetic by whatever the vendor's libraries do on one device."""
 
     arithmetic: Arithmetic = Arithmetic.FAST
@@ -170,31 +169,6 @@ class StockKernels:
     def route_backward(self, logits: Tensor, routing: Routing, routes: Routes, d_weights: Tensor) -> Tensor:
         """The formula, in elementwise operations."""
         return stock_route_backward(logits, routing, routes, d_weights)
-
-    def mixture(self, x: Tensor, routes: Routes, deal: Dealt, experts: Sequence[Mlp], parts: PartsOf) -> Tensor:
-        """Expert by expert."""
-        run = MixtureRun(0, x.shape[0], parts)
-        return mixed_one_by_one(self, x, routes, deal, experts, (run,))
-
-    def mixture_kept(
-        self, x: Tensor, routes: Routes, deal: Dealt, experts: Sequence[Mlp], parts: PartsOf
-    ) -> tuple[Tensor, MixtureKept]:
-        """Expert by expert."""
-        return kept_one_by_one(self, x, routes, deal, experts, parts)
-
-    def mixture_backward(
-        self,
-        dy: Tensor,
-        x: Tensor,
-        routes: Routes,
-        deal: Dealt,
-        experts: Sequence[Mlp],
-        parts: PartsOf,
-        segments: Tensor,
-        kept: MixtureKept,
-    ) -> tuple[Tensor, Tensor]:
-        """Expert by expert."""
-        return backward_one_by_one(self, dy, x, routes, deal, experts, parts, segments, kept)
 
     def row_entropies(self, logits: Tensor) -> Tensor:
         """`entr` of `softmax`."""

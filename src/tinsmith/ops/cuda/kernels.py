@@ -18,13 +18,12 @@ from tinsmith.ops.cuda import arguments as args
 from tinsmith.ops.cuda.chains import chains_of_length, chains_of_segments, depth_of
 from tinsmith.ops.cuda.driver import Backend
 from tinsmith.ops.cuda.uploads import ForestLayout, Uploads
-from tinsmith.ops.experts import MixtureKept, Mlp, PartsOf
 from tinsmith.ops.extension import module
 from tinsmith.ops.forest import Forest
 from tinsmith.ops.kernels import AdamStep, Draws, HeadGains, HeadShape, Nf4Matrix, Recorded, Rope
-from tinsmith.ops.mixture import MixtureRun, backward_one_by_one, kept_one_by_one, mixed_one_by_one
+from tinsmith.ops.mixture import OneByOne
 from tinsmith.ops.paging import Pages, Rows
-from tinsmith.ops.routing import Dealt, Routes, Routing
+from tinsmith.ops.routing import Routes, Routing
 from tinsmith.types.arithmetic import Arithmetic
 from tinsmith.types.errors import BackendError
 
@@ -51,7 +50,7 @@ def _blocks(count: int, size: int) -> int:
     return -(-count // size)
 
 
-class CudaKernels:
+class CudaKernels(OneByOne):
     """The kernels of `native/cuda` on a backend: a GPU, or an emulated grid."""
 
     arithmetic: Arithmetic = Arithmetic.CANONICAL
@@ -274,27 +273,6 @@ class CudaKernels:
         self._run("rows", "route_backward", (logits.shape[0],), 128, made)
         return out
 
-    def mixture(self, x: Tensor, routes: Routes, deal: Dealt, experts: Sequence[Mlp], parts: PartsOf) -> Tensor:
-        return mixed_one_by_one(self, x, routes, deal, experts, [MixtureRun(0, x.shape[0], parts)])
-
-    def mixture_kept(
-        self, x: Tensor, routes: Routes, deal: Dealt, experts: Sequence[Mlp], parts: PartsOf
-    ) -> tuple[Tensor, MixtureKept]:
-        return kept_one_by_one(self, x, routes, deal, experts, parts)
-
-    def mixture_backward(
-        self,
-        dy: Tensor,
-        x: Tensor,
-        routes: Routes,
-        deal: Dealt,
-        experts: Sequence[Mlp],
-        parts: PartsOf,
-        segments: Tensor,
-        kept: MixtureKept,
-    ) -> tuple[Tensor, Tensor]:
-        return backward_one_by_one(self, dy, x, routes, deal, experts, parts, segments, kept)
-
     def row_entropies(self, logits: Tensor) -> Tensor:
         out = self._new(logits.shape[0])
         made = args.RouteArgs(logits=_at(logits), out=_at(out), rows=logits.shape[0], E=logits.shape[1])
@@ -342,14 +320,16 @@ class CudaKernels:
         for some in (np.flatnonzero(~ranked), np.flatnonzero(ranked)):
             if not len(some):
                 continue
-            listed = (draws.rows, draws.seeds.view(np.int64), draws.samples, draws.positions, draws.temperatures)
-            arrays = [self._put(each[some]) for each in (*listed, draws.top_ks, draws.top_ps)]
-            order = self._ranked(logits[arrays[0]]) if ranked[some[0]] else None
-            chosen = torch.empty(len(some), dtype=torch.int32, device=self.device)
-            found = self._new(len(some))
-            made = args.ChooseArgs(*map(_at, (logits, *arrays, order, chosen, found)), vocab)
+            wide = (draws.rows, draws.seeds, draws.samples, draws.positions, draws.top_ks, draws.top_ps)
+            parts = [each[some].view(np.uint8) for each in (*wide, draws.temperatures)]
+            given = self._put(np.concatenate(parts))  # one copy there, and one back
+            order = self._ranked(logits[given[: 8 * len(some)].view(torch.int64)]) if ranked[some[0]] else None
+            found = self._new(2, len(some))
+            arrays = [given.data_ptr() + begin for begin in np.cumsum([0, *map(len, parts[:-1])]).tolist()]
+            made = args.ChooseArgs(_at(logits), *arrays[:4], arrays[6], *arrays[4:6], *map(_at, (order, *found)), vocab)
             self._run("vocabulary", "choose_row", (len(some),), 256, made)
-            tokens[some], logprobs[some] = chosen.cpu().numpy(), found.cpu().numpy()
+            both = found.cpu().numpy()
+            tokens[some], logprobs[some] = both[0].view(np.int32), both[1]
         return tokens, logprobs
 
     def top_logprobs(
