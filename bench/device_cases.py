@@ -21,7 +21,7 @@ from emulated import emulated
 from test_engine_on_cuda import CASES as CASES_OF_TRAINING
 from test_engine_on_cuda import steps_of
 
-from tinsmith.ops.cuda.arguments import QuotientArgs
+from tinsmith.ops.cuda import arguments
 from tinsmith.ops.cuda.chains import CHAIN
 from tinsmith.ops.cuda.kernels import CudaKernels
 from tinsmith.ops.kernels import HeadShape, Kernels
@@ -151,7 +151,7 @@ def sweep(kernels: CudaKernels, count: int, seed: int, say: Callable[[str], None
         want = (x / y, np.sqrt(x), np.float32(1) / x)
     held = [torch.from_numpy(part.copy()).to(kernels.device) for part in (x, y)]
     got = [torch.empty(count, device=kernels.device) for _ in want]
-    made = QuotientArgs(*(each.data_ptr() for each in (*held, *got)), count)
+    made = arguments.QuotientArgs(*(each.data_ptr() for each in (*held, *got)), count)
     kernels.backend.launch("state", "quotients", (-(-count // 256),), 256, made)
     unequal = 0
     for name, ours, theirs in zip(("x / y", "square root", "1 / x"), got, want, strict=True):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import re
+from functools import cache
 from typing import ClassVar, Final
 
 from tinsmith.ops.cuda.nvrtc import source
@@ -17,6 +18,7 @@ class Arguments(ctypes.Structure):
     _fields_: ClassVar = []
 
 
+@cache
 def layout(name: str) -> type[Arguments]:
     """Return the structure of this name in `native/cuda/args.h`."""
     text = re.sub(r"//.*", "", source("args.h").decode())
@@ -30,11 +32,8 @@ def layout(name: str) -> type[Arguments]:
     return type(name, (Arguments,), {"_fields_": fields})
 
 
-GemmArgs, ColumnArgs, EmbedArgs = map(layout, ("GemmArgs", "ColumnArgs", "EmbedArgs"))
-NormArgs, NormBackArgs, RotateArgs = map(layout, ("NormArgs", "NormBackArgs", "RotateArgs"))
-GateArgs, ScaleArgs, StoreArgs = map(layout, ("GateArgs", "ScaleArgs", "StoreArgs"))
-AttentionArgs, AttentionBackArgs = map(layout, ("AttentionArgs", "AttentionBackArgs"))
-StatsArgs, ChooseArgs, RankedArgs = map(layout, ("StatsArgs", "ChooseArgs", "RankedArgs"))
-GatherArgs, LogprobBackArgs, RouteArgs = map(layout, ("GatherArgs", "LogprobBackArgs", "RouteArgs"))
-DotsArgs, AdamArgs, SquaresArgs = map(layout, ("DotsArgs", "AdamArgs", "SquaresArgs"))
-FiniteArgs, Nf4Args, QuotientArgs = map(layout, ("FiniteArgs", "Nf4Args", "QuotientArgs"))
+def __getattr__(name: str) -> type[Arguments]:
+    """Return a structure by its name, read when it is first asked for: CPUs ask for none."""
+    if not name.endswith("Args"):
+        raise AttributeError(name)
+    return layout(name)

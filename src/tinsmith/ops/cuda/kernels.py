@@ -203,7 +203,7 @@ class CudaKernels(OneByOne):
         made.row_of_slot = _at(slots)
         self._run_each("attention", "store_slots", len(slots) * shape.kv_heads * shape.head_dim, made)
 
-    def _store_args(self, qkv: Tensor, shape: HeadShape, pages: Pages, count: int) -> args.StoreArgs:
+    def _store_args(self, qkv: Tensor, shape: HeadShape, pages: Pages, count: int) -> args.Arguments:
         return args.StoreArgs(
             qkv=_at(qkv), rs=qkv.stride(0), k_pages=_at(pages.keys), v_pages=_at(pages.values), count=count,
             heads=shape.heads, kv_heads=shape.kv_heads, d=shape.head_dim, d_pad=pages.values.shape[3],
@@ -448,14 +448,14 @@ class CudaKernels(OneByOne):
         program = f"products{held}" if held or kernel == "gemm_nn" else "gradients"
         self._launch_product(program, kernel, held, made, chains, few=few and along_a and not along_b)
 
-    def _gemm_args(self, a: Tensor, c: Tensor, chains: _Chains, n: int, *, add: bool) -> args.GemmArgs:
+    def _gemm_args(self, a: Tensor, c: Tensor, chains: _Chains, n: int, *, add: bool) -> args.Arguments:
         return args.GemmArgs(
             M=a.shape[0], N=n, K=a.shape[1], A=_at(a), a_rs=a.stride(0), a_cs=a.stride(1), C=_at(c), c_rs=c.stride(0),
             chains=_at(chains[0]), num_chains=chains[1], add=int(add),
         )  # fmt: skip
 
     def _launch_product(
-        self, program: str, kernel: str, held: str, made: args.GemmArgs, chains: _Chains, *, few: bool
+        self, program: str, kernel: str, held: str, made: args.Arguments, chains: _Chains, *, few: bool
     ) -> None:
         rows, columns = made.M, made.N
         if few and rows <= _FEW and made.K > 0 and self._tiles != _LARGE:
