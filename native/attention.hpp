@@ -258,7 +258,8 @@ static void add_key_gradients(const AttentionBackward& a, const std::vector<int6
 }
 
 // dQ, dK, dV of one tree (nodes node0 .. node1, at most `depth` positions deep) and kv head. dK and dV are one chain
-// each over (query head of the group, row of the tree that sees the key); dQ is a chain over keys.
+// each over (query head of the group, row of the tree that sees the key); dQ is a tree of chains of
+// 128 keys, as any product's.
 static void attention_backward(const AttentionBackward& a, int64_t node0, int64_t node1, int64_t kv_head, int64_t depth,
                                float* scratch) {
   const int64_t d = a.d, group = a.num_heads / a.num_kv_heads, keys = (depth + 15) / 16 * 16;

@@ -4,7 +4,8 @@
 // fixed, so that the register width of the machine cannot change a bit. Each operation is one IEEE rounding.
 #pragma once
 #include <cstdint>
-#include <cstring>
+
+#include "canon.h"
 
 #if defined(TINSMITH_AVX512) || defined(TINSMITH_AVX2)
 #include <immintrin.h>
@@ -137,7 +138,7 @@ TS_INLINE void split(V16 x, V16& m, V16& e) {
 }
 #undef TS_EACH
 
-#else  // scalar: the definition the others must equal
+#else  // scalar: canon.h, the definition the others must equal
 
 struct V16 { float x[16]; };
 #define TS_EACH(EXPR) V16 r; for (int i = 0; i < 16; i++) r.x[i] = EXPR; return r
@@ -150,29 +151,15 @@ TS_INLINE V16 operator+(V16 a, V16 b) { TS_EACH(a.x[i] + b.x[i]); }
 TS_INLINE V16 operator-(V16 a, V16 b) { TS_EACH(a.x[i] - b.x[i]); }
 TS_INLINE V16 operator*(V16 a, V16 b) { TS_EACH(a.x[i] * b.x[i]); }
 TS_INLINE V16 operator/(V16 a, V16 b) { TS_EACH(a.x[i] / b.x[i]); }
-TS_INLINE V16 fma(V16 a, V16 b, V16 c) { TS_EACH(__builtin_fmaf(a.x[i], b.x[i], c.x[i])); }
-TS_INLINE V16 sqrt(V16 a) { TS_EACH(__builtin_sqrtf(a.x[i])); }
-TS_INLINE V16 rint(V16 a) { TS_EACH(__builtin_rintf(a.x[i])); }
-TS_INLINE V16 min(V16 a, V16 b) { TS_EACH(a.x[i] < b.x[i] ? a.x[i] : b.x[i]); }
-TS_INLINE V16 max(V16 a, V16 b) { TS_EACH(a.x[i] > b.x[i] ? a.x[i] : b.x[i]); }
-TS_INLINE V16 select_lt(V16 a, V16 b, V16 x, V16 y) { TS_EACH(a.x[i] < b.x[i] ? x.x[i] : y.x[i]); }
-TS_INLINE V16 pow2(V16 n) {
-  V16 r;
-  for (int i = 0; i < 16; i++) {
-    const float k = n.x[i] == n.x[i] ? n.x[i] : 0.0f;  // converting a NaN is undefined; its product is NaN anyway
-    int32_t bits = (int32_t)(((uint32_t)((int32_t)k + 127)) << 23);
-    memcpy(&r.x[i], &bits, 4);
-  }
-  return r;
-}
+TS_INLINE V16 fma(V16 a, V16 b, V16 c) { TS_EACH(canon::fma(a.x[i], b.x[i], c.x[i])); }
+TS_INLINE V16 sqrt(V16 a) { TS_EACH(canon::sqrt(a.x[i])); }
+TS_INLINE V16 rint(V16 a) { TS_EACH(canon::rint(a.x[i])); }
+TS_INLINE V16 min(V16 a, V16 b) { TS_EACH(canon::min(a.x[i], b.x[i])); }
+TS_INLINE V16 max(V16 a, V16 b) { TS_EACH(canon::max(a.x[i], b.x[i])); }
+TS_INLINE V16 select_lt(V16 a, V16 b, V16 x, V16 y) { TS_EACH(canon::select_lt(a.x[i], b.x[i], x.x[i], y.x[i])); }
+TS_INLINE V16 pow2(V16 n) { TS_EACH(canon::pow2(n.x[i])); }
 TS_INLINE void split(V16 x, V16& m, V16& e) {
-  for (int i = 0; i < 16; i++) {
-    uint32_t bits;
-    memcpy(&bits, &x.x[i], 4);
-    e.x[i] = (float)((int32_t)(bits >> 23) - 126);
-    bits = (bits & 0x007FFFFFu) | 0x3F000000u;
-    memcpy(&m.x[i], &bits, 4);
-  }
+  for (int i = 0; i < 16; i++) canon::split(x.x[i], m.x[i], e.x[i]);
 }
 #undef TS_EACH
 
@@ -198,45 +185,10 @@ TS_INLINE float hmax(V16 a) {
   return best;
 }
 
-// e^x within about 1 ulp. NaN stays NaN; x above 88 counts as 88; x below -87.33 gives +0.
-// Two-step Cody-Waite reduction and a degree-5 polynomial (coefficients of Cephes expf), every step one rounding.
-TS_INLINE V16 exp16(V16 x0) {
-  V16 x = min(set1(88.0f), x0);
-  V16 n = max(set1(-126.0f), rint(x * set1(1.44269504088896341f)));
-  V16 r = fma(n, set1(-0.693359375f), x);
-  r = fma(n, set1(2.12194440e-4f), r);
-  V16 p = set1(1.9875691500e-4f);
-  p = fma(p, r, set1(1.3981999507e-3f));
-  p = fma(p, r, set1(8.3334519073e-3f));
-  p = fma(p, r, set1(4.1665795894e-2f));
-  p = fma(p, r, set1(1.6666665459e-1f));
-  p = fma(p, r, set1(5.0000001201e-1f));
-  V16 y = fma(p, r * r, r) + set1(1.0f);
-  return select_lt(x, set1(-87.33f), zero16(), y * pow2(n));
+namespace canon {
+template <> struct All<V16> { static inline __attribute__((always_inline)) V16 of(float x) { return set1(x); } };
 }
-
-// ln(x) for positive normal x, within about 1 ulp (Cephes logf with fused steps).
-TS_INLINE V16 log16(V16 x) {
-  V16 m, e;
-  split(x, m, e);
-  const V16 root_half = set1(0.707106781186547524f), one = set1(1.0f);
-  V16 small = select_lt(m, root_half, one, zero16());
-  e = e - small;
-  m = m - one + small * m;
-  V16 z = m * m;
-  V16 p = set1(7.0376836292e-2f);
-  p = fma(p, m, set1(-1.1514610310e-1f));
-  p = fma(p, m, set1(1.1676998740e-1f));
-  p = fma(p, m, set1(-1.2420140846e-1f));
-  p = fma(p, m, set1(1.4249322787e-1f));
-  p = fma(p, m, set1(-1.6668057665e-1f));
-  p = fma(p, m, set1(2.0000714765e-1f));
-  p = fma(p, m, set1(-2.4999993993e-1f));
-  p = fma(p, m, set1(3.3333331174e-1f));
-  V16 y = p * m * z;
-  y = fma(e, set1(-2.12194440e-4f), y);
-  y = fma(set1(-0.5f), z, y);
-  return fma(e, set1(0.693359375f), m + y);
-}
+TS_INLINE V16 exp16(V16 x) { return canon::exp(x); }
+TS_INLINE V16 log16(V16 x) { return canon::log(x); }
 
 }  // namespace

@@ -8,13 +8,18 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
+from emulated import emulated
 from torch import Tensor
 
 from tinsmith.ops.kernels import HeadShape, Kernels
 from tinsmith.ops.native import NativeKernels
 from tinsmith.ops.stock import StockKernels
 
-KERNELS: dict[str, Kernels] = {"native": NativeKernels(), "stock": StockKernels(torch.device("cpu"))}
+KERNELS: dict[str, Kernels] = {
+    "native": NativeKernels(),
+    "emulated": emulated(),
+    "stock": StockKernels(torch.device("cpu")),
+}
 if torch.cuda.is_available():
     KERNELS["stock-cuda"] = StockKernels(torch.device("cuda"))
 

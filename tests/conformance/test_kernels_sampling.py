@@ -77,6 +77,18 @@ def test_every_draw_is_the_laws(kernels: Kernels, vocab: int, temperature: float
 
 
 @every_kernels
+@pytest.mark.parametrize(("top_k", "top_p"), [(0, 0.97), (900, 0.5), (2500, 1.0)])
+def test_ties_masked_tokens_and_signs_of_zero_are_ranked_by_the_law(kernels: Kernels, top_k: int, top_p: float) -> None:
+    logits = (normal(5, 6, 3000, scale=2) * 2).round() / 2
+    logits[:, ::3] = -torch.inf
+    logits[:, 1::6] = -0.0
+    logits[:, 4::6] = 0.0
+    draws = draws_of(np.arange(6), top_k=top_k, top_p=top_p)
+    expected = [sampling_law.draw(logits[i].numpy(), SEED, i, 10 * i, 1.0, top_k, top_p) for i in range(6)]
+    assert kernels.choose(logits.to(kernels.device), draws)[0].tolist() == expected
+
+
+@every_kernels
 def test_wide_seeds_samples_and_positions_enter_whole(kernels: Kernels) -> None:
     logits = normal(1, 1, 400)
     big = [0, 1, 1 << 32, (1 << 32) + 1, (1 << 62) + 5]

@@ -6,7 +6,7 @@ kernels' whatever state the calling thread is in.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -15,7 +15,7 @@ from torch import Tensor
 
 from tinsmith.ops import nf4
 from tinsmith.ops.forest import Forest
-from tinsmith.ops.kernels import AdamStep, Draws, HeadGains, HeadShape
+from tinsmith.ops.kernels import AdamStep, Draws, HeadGains, HeadShape, Kernels, Nf4Matrix
 from tinsmith.ops.native import NativeKernels
 from tinsmith.ops.paging import Pages
 from tinsmith.ops.routing import Routing
@@ -30,7 +30,7 @@ def normal(seed: int, *shape: int, scale: float = 1.0) -> Tensor:
 
 def bits(x: Tensor | NDArray[np.generic]) -> NDArray[np.generic]:
     """Floats as integers, with one zero; integers as they are."""
-    array = x.detach().numpy() if isinstance(x, Tensor) else x
+    array = x.detach().cpu().numpy() if isinstance(x, Tensor) else x
     if array.dtype == np.float32:
         return np.where(array == 0, np.float32(0), array).view(np.int32)
     if array.dtype == np.float64:
@@ -161,36 +161,42 @@ def make_inputs(shape: HeadShape, lengths: list[int], hidden: int, vocab: int, *
     )
 
 
-def compute(i: Inputs) -> Outputs:
-    """Every method of the native kernels, once or in each of its forms."""
+def moved(i: Inputs, device: torch.device) -> Inputs:
+    """The same operands on a device; what only the host reads stays."""
+    names = ("x", "y", "gain", "weight", "gate_up", "qkv", "d_out", "logits")
+    gains = HeadGains(q=i.head_gains.q.to(device), k=i.head_gains.k.to(device), eps=i.head_gains.eps)
+    one, two, three, four = (x.to(device) for x in i.flat)
+    tensors = {name: getattr(i, name).to(device) for name in names}
+    return replace(i, head_gains=gains, flat=(one, two, three, four), **tensors)
+
+
+def compute(i: Inputs, kernels: Kernels | None = None) -> Outputs:
+    """Every method of canonical kernels (the native ones), once or in each of its forms."""
     out: Outputs = {}
-    _products(i, out)
-    _rows(i, out)
-    _heads(i, out)
-    _logprobs(i, out)
-    _mixtures(i, out)
-    _state(i, out)
+    for part in (_products, _rows, _heads, _logprobs, _mixtures, _state):
+        part(kernels or NativeKernels(), i, out)
     return out
 
 
-def _products(i: Inputs, out: Outputs) -> None:
-    k, segments = NativeKernels(), i.forest.units
+def _products(k: Kernels, i: Inputs, out: Outputs) -> None:
+    segments = i.forest.units
     out["gemm"] = k.gemm(i.x, i.weight)
     out["gemm, b transposed"] = k.gemm(i.gate_up, i.weight.t())
+    out["gemm, bf16"] = k.gemm(i.x, i.weight.bfloat16())
+    out["gemm, bf16 transposed"] = k.gemm(i.gate_up, i.weight.bfloat16().t())
     out["gemm, into"] = k.gemm(i.x, i.weight, into=i.gate_up.clone())
     out["grad_gemm"] = i.weight.clone()
     k.grad_gemm(i.x, i.gate_up, segments, out["grad_gemm"])
     out["column_chain"] = i.gain.clone()
     k.column_chain(i.x, None, segments, out["column_chain"])
-    out["column_chain of products"] = torch.zeros(2 * i.x.shape[1])
+    out["column_chain of products"] = torch.zeros_like(i.gate_up[0])
     k.column_chain(i.gate_up, i.gate_up, segments, out["column_chain of products"])
     out["embed"] = k.embed(i.weight, i.ids)
     out["embed_backward"] = i.weight[:9].clone()
     k.embed_backward(i.ids, i.gate_up, segments, out["embed_backward"])
 
 
-def _rows(i: Inputs, out: Outputs) -> None:
-    k = NativeKernels()
+def _rows(k: Kernels, i: Inputs, out: Outputs) -> None:
     total, out["norm"], inv_rms = k.add_rms_norm(i.x, i.y, i.gain, 1e-5)
     out["sum"], out["1 / rms"] = total, inv_rms
     dx, xhat = k.rms_norm_backward(total, i.gain, inv_rms, i.y, i.x, want_xhat=True)
@@ -202,8 +208,8 @@ def _rows(i: Inputs, out: Outputs) -> None:
     k.scale_bias(out["scale_bias"], i.weight[0], i.weight[1])
 
 
-def _heads(i: Inputs, out: Outputs) -> None:
-    k, rows = NativeKernels(), i.forest.rows
+def _heads(k: Kernels, i: Inputs, out: Outputs) -> None:
+    rows = i.forest.rows
     rope = k.rope(i.frequencies, int(rows.positions.max()) + 1)
     out["cos"], out["sin"] = rope.cos, rope.sin
     for name, gains in (("", None), (" with gains", i.head_gains)):
@@ -221,8 +227,7 @@ def _heads(i: Inputs, out: Outputs) -> None:
     out["attention backward"] = k.attention_backward(i.qkv, i.shape, i.forest, attended, i.d_out, stats)
 
 
-def _logprobs(i: Inputs, out: Outputs) -> None:
-    k = NativeKernels()
+def _logprobs(k: Kernels, i: Inputs, out: Outputs) -> None:
     stats = k.row_stats(i.logits, 1.0)
     out["largest logit"], out["log sum"] = stats
     out["largest at 0.7"], out["log sum at 0.7"] = k.row_stats(i.logits, 0.7)
@@ -239,8 +244,7 @@ def _logprobs(i: Inputs, out: Outputs) -> None:
     out["top tokens"], out["top logprobs"] = k.top_logprobs(i.logits, i.draws.rows, i.draws.temperatures, 5)
 
 
-def _mixtures(i: Inputs, out: Outputs) -> None:
-    k = NativeKernels()
+def _mixtures(k: Kernels, i: Inputs, out: Outputs) -> None:
     out["row dots"] = k.row_dots(i.x, i.y)
     logits = i.x.contiguous()
     for normalised in (False, True):
@@ -252,8 +256,7 @@ def _mixtures(i: Inputs, out: Outputs) -> None:
         out[f"{name}, backward"] = k.route_backward(logits, routing, routes, given)
 
 
-def _state(i: Inputs, out: Outputs) -> None:
-    k = NativeKernels()
+def _state(k: Kernels, i: Inputs, out: Outputs) -> None:
     weight, grad, m, v = (t.clone() for t in i.flat)
     step = AdamStep(
         learning_rate=1e-2, beta1=0.9, beta2=0.95, eps=1e-8, weight_decay=0.1, grad_scale=0.5, bias1=0.1, bias2=0.05
@@ -261,5 +264,9 @@ def _state(i: Inputs, out: Outputs) -> None:
     k.adam(weight, grad, m, v, step)
     out["weight"], out["first moment"], out["second moment"] = weight, m, v
     out["sum of squares"] = np.array([k.sum_squares(i.x)])
-    absmax = torch.from_numpy(nf4.block_absmax(i.coded))
-    out["nf4"] = k.nf4_transposed(torch.from_numpy(i.coded.codes), absmax, *i.coded.shape)
+    absmax = torch.from_numpy(nf4.block_absmax(i.coded)).to(i.x.device)
+    codes = torch.from_numpy(i.coded.codes).to(i.x.device)
+    matrix = Nf4Matrix(codes, absmax, i.coded.shape[0])
+    out["nf4 product"] = k.nf4_product(i.x, [matrix, matrix])
+    out["nf4 product of few rows"] = k.nf4_product(i.x[:3], [matrix])
+    out["nf4"] = k.nf4_transposed(codes, absmax, *i.coded.shape)

@@ -10,6 +10,7 @@ import sys
 import pytest
 import torch
 
+from tinsmith.ops.cuda import nvrtc
 from tinsmith.ops.extension import configure, module, physical_cores
 from tinsmith.ops.native import NativeKernels
 from tinsmith.ops.select import select
@@ -37,7 +38,7 @@ def test_fast_on_cpu_is_stock() -> None:
 @pytest.mark.parametrize(
     ("arithmetic", "device"),
     [
-        (Arithmetic.CANONICAL, "cuda"),
+        (Arithmetic.CANONICAL, "cuda:-1"),
         (Arithmetic.INVARIANT, "cuda:0"),
         (Arithmetic.INVARIANT, "cpu"),
         (Arithmetic.FAST, "mps"),
@@ -53,17 +54,34 @@ def test_what_is_not_supported_is_refused_in_one_line(arithmetic: Arithmetic, de
     assert "\n" not in message
     assert f"arithmetic={arithmetic}" in message
     assert f"device={device}:" in message
-    assert re.search(r"\bcanonical on cpu, fast on cpu, fast on cuda\b", message)
+    assert re.search(r"\bcanonical on cpu, canonical on cuda, fast on cpu, fast on cuda\b", message)
 
 
-def test_a_gpu_that_is_not_here_is_refused_in_one_line() -> None:
+@pytest.mark.parametrize("arithmetic", [Arithmetic.CANONICAL, Arithmetic.FAST])
+def test_a_gpu_that_is_not_here_is_refused_in_one_line(arithmetic: Arithmetic) -> None:
     found = torch.cuda.device_count()
     with pytest.raises(BackendError, match=f"device=cuda:{found} ") as refused:
-        select(Arithmetic.FAST, f"cuda:{found}")
+        select(arithmetic, f"cuda:{found}")
     assert "\n" not in str(refused.value)
     if found == 0:
         with pytest.raises(BackendError, match="device=cuda "):
-            select(Arithmetic.FAST, "cuda")
+            select(arithmetic, "cuda")
+
+
+def test_an_old_gpu_or_no_compiler_is_refused_in_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, answer in (("is_available", True), ("device_count", 1), ("get_device_name", "GeForce GTX 1080")):
+        monkeypatch.setattr(torch.cuda, name, lambda *_, answer=answer: answer)
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda *_: (6, 1))
+    with pytest.raises(BackendError, match=r"GTX 1080 has compute capability 6\.1, at least 7\.5") as refused:
+        select(Arithmetic.CANONICAL, "cuda")
+    assert "\n" not in str(refused.value)
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda *_: (9, 0))
+    monkeypatch.setattr(nvrtc, "_library", lambda: None)
+    nvrtc.compiler.cache_clear()
+    with pytest.raises(BackendError, match="NVRTC is not here") as refused:
+        select(Arithmetic.CANONICAL, "cuda")
+    assert "\n" not in str(refused.value)
+    nvrtc.compiler.cache_clear()
 
 
 WITHOUT_EXTENSION = """

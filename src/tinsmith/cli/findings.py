@@ -25,7 +25,9 @@ from tinsmith.models.presets import PRESETS
 from tinsmith.models.published.packaged import PREFIX
 from tinsmith.ops.extension import module, physical_cores
 from tinsmith.ops.processor import cpu_flags, cpu_model
-from tinsmith.types.errors import TinsmithError
+from tinsmith.ops.select import select
+from tinsmith.types.arithmetic import Arithmetic
+from tinsmith.types.errors import BackendError, TinsmithError
 from tinsmith.types.home import home
 from tinsmith.types.version import VERSION
 
@@ -34,6 +36,9 @@ LEAST_FREE: Final = 2 << 30
 
 GPU_ONLY: Final = ("nvidia-", "triton", "cuda-")
 """How packages begin that are of no use without a GPU."""
+
+COMPILER: Final = "nvidia-cuda-nvrtc"
+"""Compiles kernels without one, for the tests."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -127,11 +132,11 @@ def arithmetic() -> list[Finding]:
 
 def gpu() -> list[Finding]:
     """CUDA devices, and packages that are of no use without one."""
-    names = [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())]
-    if names:
-        return [Finding(topic="GPU", text=", ".join(names), facts={"devices": names})]
+    devices = [torch.device("cuda", i) for i in range(torch.cuda.device_count())]
+    if devices:
+        return [_gpu(device) for device in devices]
     installed = {(d.metadata["Name"] or "").lower() for d in importlib.metadata.distributions()}
-    useless = sorted(name for name in installed if name.startswith(GPU_ONLY))
+    useless = sorted(name for name in installed - {COMPILER} if name.startswith(GPU_ONLY))
     finding = Finding(topic="GPU", text="none; none is needed", facts={"devices": []})
     if not useless:
         return [finding]
@@ -141,6 +146,17 @@ def gpu() -> list[Finding]:
     text = f"none, but {len(useless)} packages for one: {', '.join(useless[:3])}, ..."
     todo = "reinstall a CPU build of torch; what is for a GPU only takes room"
     return [Finding(topic="GPU", text=text, todo=todo, must=False, facts={"useless": useless})]
+
+
+def _gpu(device: torch.device) -> Finding:
+    """One GPU, and whether canonical arithmetic is to be had on it."""
+    name = torch.cuda.get_device_name(device)
+    try:
+        identity = select(Arithmetic.CANONICAL, str(device)).identity()
+    except BackendError as error:
+        return Finding(topic="GPU", text=f"{device}: {name}, without canonical arithmetic", todo=str(error), must=False)
+    text = f"{device}: {name}, canonical, driver {identity['cuda_driver']}, NVRTC {identity['nvrtc']}"
+    return Finding(topic="GPU", text=text, facts={"device": str(device), **identity})
 
 
 def certificates() -> list[Finding]:

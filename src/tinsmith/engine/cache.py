@@ -36,9 +36,11 @@ class PagePool:
                 "the KV cache cannot hold one whole context", field="cache_pages", value=capacity, allowed=f">= {least}"
             )
         self.layers = tuple(
-            Pages.allocate(capacity, config.num_kv_heads, config.head_dim, device) for _ in range(config.num_layers)
+            Pages.allocate(capacity + 1, config.num_kv_heads, config.head_dim, device) for _ in range(config.num_layers)
         )
         self.capacity = capacity
+        self.spare = capacity
+        """A page beyond those that are handed out, for rows that are nobody's."""
         self._free = list(range(capacity - 1, -1, -1))
         self._references = [0] * capacity
         self._reserved = 0

@@ -26,12 +26,13 @@ from tinsmith.models.base import OpenedBase, open_base
 from tinsmith.models.build import build_decoder
 from tinsmith.models.decoder import Decoder
 from tinsmith.models.slots import views
+from tinsmith.models.stages import held_bytes
 from tinsmith.ops.kernels import Kernels
 from tinsmith.ops.select import select
 from tinsmith.types.adapters import AdapterSpec
 from tinsmith.types.arithmetic import Arithmetic
 from tinsmith.types.deviation import Deviation
-from tinsmith.types.errors import ConfigError
+from tinsmith.types.errors import BackendError, ConfigError
 from tinsmith.types.gradient import GradientUnit
 from tinsmith.types.sampling import SampleRequest, SampleResult
 
@@ -68,12 +69,12 @@ class Engine(Bases):
             BackendError: the arithmetic or device is not to be had here.
             DeterminismError: the certificate of a model does not hold.
         """
-        if deviation is not Deviation.NONE and arithmetic is not Arithmetic.CANONICAL:
+        if deviation is not Deviation.NONE and (arithmetic is not Arithmetic.CANONICAL or device != "cpu"):
             raise ConfigError(
-                "deviations are only possible with canonical arithmetic",
+                "deviations are only possible with canonical arithmetic on CPU",
                 field="deviation",
                 value=deviation.value,
-                allowed=f"none with arithmetic={arithmetic}",
+                allowed=f"none with arithmetic={arithmetic} on device={device}",
             )
         self.kernels: Kernels = select(arithmetic, device)
         self.parts: Parts = parts_of(deviation)
@@ -89,6 +90,7 @@ class Engine(Bases):
         for name, source in models.items():
             say(f"reading the weights of {name}" + (f" from {source}" if source != name else ""))
             self._opened[name] = open_base(source, seed=seed)
+        self._require_room()
         self._decoders: dict[tuple[str, bool], Decoder] = {}
         self._samplers: dict[str, Sampler] = {}
         self.certificates: dict[str, Certificate] = {}
@@ -179,6 +181,19 @@ class Engine(Bases):
         for request, result in zip(requests, results, strict=True):
             self.sampled_routes.keep(request, result)
         return results
+
+    def _require_room(self) -> None:
+        """Refuse models that cannot fit the device, before one is built; in bf16 a base takes half of fp32.
+
+        Raises:
+            BackendError: one line.
+        """
+        free = self.kernels.free_bytes()
+        bases = {name: base.config for name, base in self._opened.items()}
+        needed = sum(held_bytes(config, range(config.num_layers)) // 2 for config in bases.values())
+        if free is not None and needed > free:
+            what = f"{', '.join(bases)} would take at least {needed / 2**30:.1f} GiB"
+            raise BackendError(f"{what}, and {free / 2**30:.1f} GiB are free on device={self.kernels.device}")
 
     def _certificate(
         self, name: str, decoder: Decoder, kept: KeptCertificates | None, say: Callable[[str], None]

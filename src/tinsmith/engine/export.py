@@ -255,7 +255,8 @@ def _export_gguf(
     written = read_gguf(out)
     read_config_back, read_back = read_model(written)
     pairs = (
-        (name, stored_values(name, tensor.numpy(), stored_as), read_back[name]) for name, tensor in weights.items()
+        (name, stored_values(name, tensor.cpu().numpy(), stored_as), read_back[name])
+        for name, tensor in weights.items()
     )
     wrong = [key for key, value in tokenizer.items() if written.metadata.get(key) != value]
     wrong += [name for name, stored, read in pairs if not np.array_equal(stored.astype("float32"), read.numpy())]

@@ -18,6 +18,7 @@ from torch import Tensor
 
 from tinsmith.engine.cache import PagePool, pages_for
 from tinsmith.engine.choices import Choice, choose
+from tinsmith.engine.decode_graphs import DecodeGraphs
 from tinsmith.engine.grammars import Grammars, compile_grammar
 from tinsmith.engine.prefixes import Prefixes
 from tinsmith.engine.prompt_scores import Read, read_prompts, scores_prompt
@@ -86,6 +87,7 @@ class Sampler:
         self.pool = pool or PagePool(config, cache_pages(config, self.limits), kernels.device)
         kept = self.limits.kept_pages
         self.prefixes = Prefixes(self.pool, self.pool.capacity // 2 if kept is None else kept)
+        self._graphs = DecodeGraphs(kernels, self.pool)
         self._submitted = 0
         self._waiting = Waiting()
         self._prefilling: list[Group] = []
@@ -260,9 +262,14 @@ class Sampler:
             else:
                 runs.append((begin[i], begin[i + 1], feed.group.policy))
         record = RouteRecord.of(decoder)
-        steps = SampleSteps(self.kernels, rows, self.pool.layers, tuple((b, e, p.low) for b, e, p in runs), record)
-        ids = np.concatenate([np.asarray(feed.tokens, np.int64) for feed in feeds])
-        hidden = decoder.hidden(steps, torch.from_numpy(ids).to(self.kernels.device))
+        ids = torch.from_numpy(np.concatenate([np.asarray(feed.tokens, np.int64) for feed in feeds]))
+        hidden = None
+        if len(runs) == 1 and record is None:
+            hidden = self._graphs.hidden(decoder, runs[0][2].low, rows, ids)
+        if hidden is None:
+            parts = tuple((b, e, p.low) for b, e, p in runs)
+            steps = SampleSteps(self.kernels, rows, self.pool.layers, parts, record)
+            hidden = decoder.hidden(steps, ids.to(self.kernels.device))
         if record is not None:
             _keep_routes(feeds, begin, record.digests(begin[-1]))
         for feed in feeds:

@@ -6,10 +6,12 @@ With it two runs that differ can be told apart to the step and the tensor where 
 
 from __future__ import annotations
 
+import hashlib
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
@@ -31,6 +33,26 @@ class StepTrace:
     """As accumulated, before clipping."""
     weights: Mapping[str, TensorMark]
     """After the step."""
+    units: tuple[str, ...] = ()
+    """Of each unit of gradient since the step before, in order: `unit_digest`; nothing where nobody asked for them."""
+
+
+def as_json(steps: Sequence[StepTrace]) -> bytes:
+    """Return steps as a client gets them: a step without marks of units says nothing of them."""
+    plain = msgspec.to_builtins(steps)
+    return msgspec.json.encode({"steps": [{k: v for k, v in one.items() if k != "units" or v} for one in plain]})
+
+
+def unit_digest(grads: Sequence[Tensor]) -> str:
+    """Return the SHA-256 of a unit's gradient: its buffers in their order, fp32, -0.0 as +0.0.
+
+    A unit of gradient is a value of its own, so that anybody can compute one of them again, on any machine.
+    """
+    whole = hashlib.sha256()
+    for grad in grads:
+        flat: NDArray[np.float32] = grad.detach().contiguous().cpu().numpy().ravel() + np.float32(0)
+        whole.update(flat.astype("<f4", copy=False).data)
+    return whole.hexdigest()
 
 
 @dataclass(slots=True)
@@ -38,6 +60,8 @@ class Trace:
     """The last steps of one model, ascending. Written on one thread; any may read `steps`, which is replaced whole."""
 
     kernels: Kernels
+    marks_units: bool = False
+    """Whether each unit of gradient is marked too, for which each is computed by itself."""
     steps: tuple[StepTrace, ...] = ()
     _signs: dict[str, NDArray[np.uint8]] = field(default_factory=dict[str, NDArray[np.uint8]])
 

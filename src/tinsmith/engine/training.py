@@ -8,7 +8,6 @@ backward.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -52,6 +51,8 @@ class TrainingSession:
     sampled: SampledRoutes | None = None
     """What a mixture's routes are compared with; None: with nothing."""
     optimizer: Optimizer = field(init=False)
+    _marks: list[str] = field(default_factory=list[str])
+    """Digests of the units since the last step."""
 
     def __post_init__(self) -> None:
         self.optimizer = Optimizer(self.adapter)
@@ -89,7 +90,8 @@ class TrainingSession:
         if trace is not None:
             weights = trace.marks(published(self.adapter.slots))
             step = self.optimizer.step_count
-            trace.add(StepTrace(step=step, gradient=gradient, weights=weights))
+            trace.add(StepTrace(step=step, gradient=gradient, weights=weights, units=tuple(self._marks)))
+            self._marks.clear()
         return {"grad_norm:mean": norm}
 
     def _run(
@@ -102,18 +104,24 @@ class TrainingSession:
         units = units_of([datum.tokens for datum in ordered], self.gradient_unit, tree_rows=self.tree_rows)
         sums = self.optimizer.sums
         asked = UnitRequest(
-            units=units, datums=ordered, loss=loss, settings=settings, first=sums.count, backward=backward
-        )
+            units=units, datums=ordered, loss=loss, settings=settings, first=sums.count, backward=backward,
+            marked=self.trace is not None and self.trace.marks_units,
+        )  # fmt: skip
+        marks = list[str]()
+        if not sums.count:
+            self._marks.clear()
         partials, found = list(sums.partials), dict[int, tuple[DatumOutput, LossValue]]()
         routes: RouteSums | None = None
         for block in self.compute(self.adapter, sums, self.micro_batches, asked):
             found.update(block.found)
             routes = added(routes, block.routes)
+            marks += block.marks
             if block.partial is not None:
                 partials = joined(partials, block.partial)
         if backward:
             _require_finite(self.adapter.decoder.kernels, partials)
             sums.commit(partials, len(units))
+            self._marks += marks
         by_index = {order[i]: results for i, results in found.items()}
         values = [by_index[i][1] for i in range(len(datums))]
         outputs = tuple(by_index[i][0] for i in range(len(datums)))
@@ -128,8 +136,7 @@ class TrainingSession:
 
 def _require_finite(kernels: Kernels, partials: Sequence[Partial]) -> None:
     found = [grad for partial in partials if not partial.committed for grad in partial.grads]
-    # fp64 holds the square of any finite fp32, and their sum.
-    if not all(math.isfinite(kernels.sum_squares(grad)) for grad in found):
+    if not kernels.finite(found):
         raise InputError(
             "the gradient of this batch is not finite in fp32; none of it was added",
             field="data",

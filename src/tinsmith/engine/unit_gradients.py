@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 import numpy as np
 import torch
 
+from tinsmith.engine.trace import unit_digest
 from tinsmith.engine.unit_sums import Partial, UnitSums
 from tinsmith.engine.units import Unit
 from tinsmith.models.adapter import Adapter
@@ -65,6 +66,8 @@ class UnitRequest:
     first: int
     """The number of the first unit, since the last optimizer step."""
     backward: bool
+    marked: bool = False
+    """Whether each unit is computed by itself, and its gradient's digest told."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -77,6 +80,8 @@ class Block:
     """The sum of their gradients, a whole node of the tree; None without a backward pass."""
     routes: RouteSums | None = None
     """Of a mixture: its experts' loads by the units' rows."""
+    marks: tuple[str, ...] = ()
+    """Digests of the units' gradients, where they were asked for."""
 
 
 class ComputeUnits(Protocol):
@@ -101,13 +106,15 @@ class ComputeHere:
         """Yield a block for each micro-batch."""
         objective = objective_of(asked.loss, asked.settings)
         sizes = [unit.num_rows for unit in asked.units]
-        for block in micro_batches.split(sizes, asked.first):
+        marked = asked.marked and asked.backward
+        batches = replace(micro_batches, units=1) if marked else micro_batches
+        for block in batches.split(sizes, asked.first):
             units = [asked.units[i] for i in block]
             if asked.backward:
                 sums.fresh()
             found, routes = self.micro_batch(adapter, units, asked.datums, objective, backward=asked.backward)
             partial = sums.taken(asked.first + block.start) if asked.backward else None
-            yield Block(found, partial, routes)
+            yield Block(found, partial, routes, (unit_digest(partial.grads),) if marked and partial is not None else ())
 
     def micro_batch(
         self, adapter: Adapter, units: list[Unit], datums: Sequence[Datum], objective: Objective, *, backward: bool

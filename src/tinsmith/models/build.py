@@ -32,6 +32,8 @@ def build_decoder(
 ) -> Decoder:
     """Make a decoder of fp32 copies of `weights` (names of `expected_tensors`), each read when it is its turn.
 
+    Where the kernels widen bf16 in registers, a matrix whose values are all bf16 values is held as bf16: the same bits.
+
     With `quantised`, every linear weight but the head and the routers is held as NF4 with double quantisation,
     embedding and head as bf16 (QLoRA, arXiv:2305.14314 sec. 3), all rounded here, deterministically; norms, biases and
     routers stay fp32.
@@ -79,6 +81,13 @@ class _Builder:
     def tensor(self, name: str) -> Tensor:
         return self.weights[name].detach().to(device=self.kernels.device, dtype=torch.float32)
 
+    def held(self, matrix: Tensor) -> Weight:
+        """A matrix as it is computed with: bf16 where that loses nothing and the kernels read it."""
+        exact = self.kernels.reads_bf16 and matrix.dtype == torch.float32
+        if exact and not bool((matrix.view(torch.int32) & 0xFFFF).any()):
+            return Weight(matrix.bfloat16())
+        return Weight(matrix)
+
     def none(self, *shape: int) -> Weight:
         """In the place of a weight that another stage has."""
         return Weight(torch.empty(shape, device=self.kernels.device))
@@ -94,7 +103,7 @@ class _Builder:
         value = torch.empty(vocab, hidden, dtype=self.wide, device=self.kernels.device)
         for begin, rows in in_blocks(self.weights, EMBEDDING, (vocab, hidden)):
             value[begin : begin + len(rows)] = rows.detach()
-        weight = Weight(value)
+        weight = self.held(value)
         self.slots.append(Slot(EMBEDDING, weight))
         return weight
 
@@ -108,7 +117,7 @@ class _Builder:
             value = torch.empty(hidden, vocab, dtype=self.wide, device=self.kernels.device)
             for begin, rows in in_blocks(self.weights, name, (vocab, hidden)):
                 value[:, begin : begin + len(rows)] = rows.detach().t()
-            weight = Weight(value)
+            weight = self.held(value)
         if not self.config.tied:
             self.slots.append(Slot(HEAD, weight, (0, vocab), transposed=True))
         return Linear((weight,), in_size=hidden, widths=(vocab,))
@@ -129,7 +138,7 @@ class _Builder:
             beside = torch.empty(in_size, sum(sizes), device=self.kernels.device)
             for i, name in enumerate(names):
                 beside[:, bounds[i] : bounds[i + 1]] = self.tensor(f"{name}.weight").t()
-            weight = Weight(beside)
+            weight = self.held(beside)
             base = (weight,)
             self.slots += [
                 Slot(f"{name}.weight", weight, (bounds[i], bounds[i + 1]), transposed=True)

@@ -233,8 +233,8 @@ class Decoder:
             refresh_norm(self.kernels, linears[place], part)
 
     def held(self, weight: Weight) -> Weight:
-        """A copy of one of its weights, to be trained."""
-        return Weight(weight.value.clone())
+        """A copy of one of its weights in full precision, to be trained."""
+        return Weight(weight.value.to(torch.float32, copy=True))
 
     def refresh_tied_head(self) -> None:
         """Copy the embedding into a tied head."""

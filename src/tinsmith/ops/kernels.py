@@ -9,9 +9,9 @@ however they are dealt out.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import numpy as np
 import torch
@@ -54,14 +54,31 @@ class Draws:
     top_ps: NDArray[np.float64]
 
 
+class Nf4Matrix(NamedTuple):
+    """A matrix [out, in] held as NF4: codes, and the scale of each block of 64 weights."""
+
+    codes: Tensor
+    absmax: Tensor
+    out: int
+
+
 class Kernels(Protocol):
     """Arithmetic on one device."""
 
     arithmetic: Arithmetic
     device: torch.device
+    reads_bf16: bool
+    """Whether a product widens bf16 weights in registers, so that holding them so costs nothing."""
 
     def gemm(self, a: Tensor, b: Tensor, *, into: Tensor | None = None) -> Tensor:
-        """A [M, K] . b [K, N], a chain per 64 of k, added by the tree over their index; with `into`, added to it."""
+        """A [M, K] . b [K, N], a chain per 128 of k, added by the tree over their index; with `into`, added to it.
+
+        `b` is fp32, or bf16, which is widened exactly.
+        """
+        ...
+
+    def nf4_product(self, x: Tensor, matrices: Sequence[Nf4Matrix]) -> Tensor:
+        """The product of x with the transposes of NF4 matrices that read the same rows, side by side."""
         ...
 
     def grad_gemm(self, a: Tensor, b: Tensor, segments: Tensor, into: Tensor) -> None:
@@ -228,12 +245,31 @@ class Kernels(Protocol):
         """Sum of squares in fp64 and in a fixed order."""
         ...
 
+    def finite(self, tensors: Sequence[Tensor]) -> bool:
+        """Whether every element of all tensors is finite."""
+        ...
+
     def nf4_transposed(self, codes: Tensor, absmax: Tensor, out: int, in_: int) -> Tensor:
         """NF4 weights [out, in] decoded as their transpose [in, out]."""
         ...
 
     def rope(self, frequencies: NDArray[np.float32], positions: int) -> Rope:
         """Tables of cos and sin of position times frequency."""
+        ...
+
+    def identity(self) -> Mapping[str, str]:
+        """What a device of its own is and computes with, as circumstances; nothing on the host."""
+        ...
+
+    def free_bytes(self) -> int | None:
+        """Memory that is free on the device; None: it is the host's."""
+        ...
+
+    def recorded(self, compute: Callable[[], Tensor]) -> Recorded | None:
+        """Record what `compute` launches, to be launched again at once; None where nothing is recorded.
+
+        It is run once or twice meanwhile. It must read what changes from memory that stays, and wait for nothing.
+        """
         ...
 
     def threads(self) -> int:
@@ -243,6 +279,14 @@ class Kernels(Protocol):
     def set_threads(self, count: int) -> None:
         """Use this many threads; bits do not change where they are promised."""
         ...
+
+
+@dataclass(frozen=True, slots=True)
+class Recorded:
+    """Launches that can be repeated, and the tensor that they write each time."""
+
+    out: Tensor
+    replay: Callable[[], object]
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from tinsmith.ops.functions import Weight, _Ctx  # pyright: ignore[reportPrivateUsage]
-from tinsmith.ops.kernels import Kernels
+from tinsmith.ops.kernels import Kernels, Nf4Matrix
 from tinsmith.ops.nf4 import DYNAMIC_LEVELS, GROUP
 
 
@@ -67,6 +67,20 @@ class Linear:
     def out_size(self) -> int:
         """Output columns in all."""
         return sum(self.widths)
+
+    def product(self, kernels: Kernels, x: Tensor) -> Tensor:
+        """The product of rows x [rows, in] with the base as it is held."""
+        first = self.base[0]
+        if isinstance(first, Weight):
+            return kernels.gemm(x, first.value)
+        return kernels.nf4_product(
+            x, [Nf4Matrix(b.codes, b.absmax, b.out_size) for b in self.base if isinstance(b, Nf4Base)]
+        )
+
+    def transposed(self, kernels: Kernels) -> Tensor:
+        """The base as [out, in]: fp32, or bf16 where it is held so."""
+        first = self.base[0]
+        return first.value.t() if isinstance(first, Weight) else self.weight(kernels).t()
 
     def weight(self, kernels: Kernels) -> Tensor:
         """The base as fp32 [in, out]."""
@@ -169,7 +183,7 @@ def forward_kept(
     kernels: Kernels, x: Tensor, linear: Linear, runs: tuple[Run, ...], *, keep: bool
 ) -> tuple[Tensor, Kept]:
     """As `forward`, and with `keep` what `backward` of the one run needs."""
-    y = kernels.gemm(x, linear.weight(kernels))
+    y = linear.product(kernels, x)
     kept = Kept()
     bias = None if linear.bias is None else linear.bias.value
     for run in runs:
@@ -205,7 +219,7 @@ def backward(
     first = linear.base[0]
     if isinstance(first, Weight) and first.grad is not None:
         kernels.grad_gemm(x, dy, segments, first.grad)
-    dx = kernels.gemm(dy, linear.weight(kernels).t())
+    dx = kernels.gemm(dy, linear.transposed(kernels))
     if low is not None and kept.xa is not None:
         dxa = torch.empty_like(kept.xa)
         for b, (r0, r1), (c0, c1) in zip(low.b, low.rank_slices(), low.columns, strict=True):

@@ -128,6 +128,26 @@ def _part(x: Tensor | None, rows: slice) -> Tensor | None:
     return None if x is None else x[rows]
 
 
+class OneByOne:
+    """The mixtures of kernels that compute them expert by expert."""
+
+    def mixture(
+        self: Kernels, x: Tensor, routes: Routes, deal: Dealt, experts: Sequence[Mlp], parts: PartsOf
+    ) -> Tensor:
+        return mixed_one_by_one(self, x, routes, deal, experts, (MixtureRun(0, x.shape[0], parts),))
+
+    def mixture_kept(
+        self: Kernels, x: Tensor, routes: Routes, deal: Dealt, experts: Sequence[Mlp], parts: PartsOf
+    ) -> tuple[Tensor, MixtureKept]:
+        return kept_one_by_one(self, x, routes, deal, experts, parts)
+
+    def mixture_backward(
+        self: Kernels, dy: Tensor, x: Tensor, routes: Routes, deal: Dealt, experts: Sequence[Mlp], parts: PartsOf,
+        segments: Tensor, kept: MixtureKept,
+    ) -> tuple[Tensor, Tensor]:  # fmt: skip
+        return backward_one_by_one(self, dy, x, routes, deal, experts, parts, segments, kept)
+
+
 class MixtureStep(torch.autograd.Function):
     """Routes by the router's logits, and `mixed` with a backward, for one run that covers all rows."""
 

@@ -5,7 +5,8 @@ Tensors cross as zero-copy DLPack/buffer views. torch computes nothing here: it 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import math
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from operator import is_
 from typing import TYPE_CHECKING
@@ -20,7 +21,7 @@ from tinsmith.ops.experts import ExpertParts, MixtureKept, Mlp, PartsOf
 from tinsmith.ops.extension import native, require
 from tinsmith.ops.forest import Forest
 from tinsmith.ops.functions import Weight
-from tinsmith.ops.kernels import AdamStep, Draws, HeadGains, HeadShape, Rope
+from tinsmith.ops.kernels import AdamStep, Draws, HeadGains, HeadShape, Nf4Matrix, Rope
 from tinsmith.ops.linear import Linear, LowRank
 from tinsmith.ops.paging import Pages, Rows
 from tinsmith.ops.routing import Dealt, Routes, Routing
@@ -111,6 +112,7 @@ class NativeKernels:
 
     arithmetic: Arithmetic = Arithmetic.CANONICAL
     device: torch.device = torch.device("cpu")
+    reads_bf16: bool = False
 
     def __init__(self) -> None:
         require()
@@ -119,8 +121,12 @@ class NativeKernels:
 
     def gemm(self, a: Tensor, b: Tensor, *, into: Tensor | None = None) -> Tensor:
         c = torch.empty(a.shape[0], b.shape[1]) if into is None else into
-        native.gemm(_view(a), _view(b), c.numpy(), into is not None)
+        native.gemm(_view(a), _view(b.float()), c.numpy(), into is not None)
         return c
+
+    def nf4_product(self, x: Tensor, matrices: Sequence[Nf4Matrix]) -> Tensor:
+        parts = [self.nf4_transposed(m.codes, m.absmax, m.out, x.shape[1]) for m in matrices]
+        return self.gemm(x, parts[0] if len(parts) == 1 else torch.cat(parts, dim=1))
 
     def grad_gemm(self, a: Tensor, b: Tensor, segments: Tensor, into: Tensor) -> None:
         native.gemm(_view(a).T, _view(b), _view(into), True, _view(segments))
@@ -383,6 +389,10 @@ class NativeKernels:
     def sum_squares(self, x: Tensor) -> float:
         return native.sum_squares(_view(x))
 
+    def finite(self, tensors: Sequence[Tensor]) -> bool:
+        # fp64 holds the square of any finite fp32, and their sum.
+        return all(math.isfinite(self.sum_squares(x)) for x in tensors)
+
     def nf4_transposed(self, codes: Tensor, absmax: Tensor, out: int, in_: int) -> Tensor:
         wt = torch.empty(in_, out)
         native.nf4_dequantise_transposed(_view(codes), _view(absmax), out, in_, wt.numpy())
@@ -392,6 +402,15 @@ class NativeKernels:
         cos, sin = (torch.empty(positions, len(frequencies)), torch.empty(positions, len(frequencies)))
         native.rope_table(frequencies, cos.numpy(), sin.numpy())
         return Rope(cos, sin)
+
+    def identity(self) -> dict[str, str]:
+        return {}
+
+    def free_bytes(self) -> None:
+        return None
+
+    def recorded(self, compute: Callable[[], Tensor]) -> None:
+        del compute
 
     def threads(self) -> int:
         return native.num_threads()

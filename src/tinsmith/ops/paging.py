@@ -33,8 +33,10 @@ class Pages:
 
 
 def _lazy_zeros(shape: tuple[int, ...], device: torch.device) -> Tensor:
-    """Zeros whose memory the operating system gives page by page as it is touched (torch would write all of it)."""
-    return torch.from_numpy(np.zeros(shape, np.float32)).to(device)
+    """Zeros; on the host their memory is given page by page as it is touched (torch would write all of it)."""
+    if device.type != "cpu":
+        return torch.zeros(shape, device=device)
+    return torch.from_numpy(np.zeros(shape, np.float32))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,7 +6,7 @@ tensors may lie on the CPU; everything else is on the device.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import pairwise
 
 import numpy as np
@@ -16,21 +16,21 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from tinsmith.ops import stock_attention
-from tinsmith.ops.experts import MixtureKept, Mlp, PartsOf
 from tinsmith.ops.forest import Forest
-from tinsmith.ops.kernels import AdamStep, Draws, HeadGains, HeadShape, Rope
-from tinsmith.ops.mixture import MixtureRun, backward_one_by_one, kept_one_by_one, mixed_one_by_one
+from tinsmith.ops.kernels import AdamStep, Draws, HeadGains, HeadShape, Nf4Matrix, Rope
+from tinsmith.ops.mixture import OneByOne
 from tinsmith.ops.nf4 import BLOCK, NF4_LEVELS
 from tinsmith.ops.noise import gumbel, stream_keys
 from tinsmith.ops.paging import PAGE, Pages, Rows
-from tinsmith.ops.routing import Dealt, Routes, Routing, stock_route_backward, stock_routes
+from tinsmith.ops.routing import Routes, Routing, stock_route_backward, stock_routes
 from tinsmith.types.arithmetic import Arithmetic
 
 
-class StockKernels:
+class StockKernels(OneByOne):
     """Arithmetic by whatever the vendor's libraries do on one device."""
 
     arithmetic: Arithmetic = Arithmetic.FAST
+    reads_bf16: bool = False
 
     def __init__(self, device: torch.device) -> None:
         self.device: torch.device = device
@@ -39,7 +39,12 @@ class StockKernels:
 
     def gemm(self, a: Tensor, b: Tensor, *, into: Tensor | None = None) -> Tensor:
         """`mm`, or `addmm_`."""
-        return torch.mm(a, b) if into is None else into.addmm_(a, b)
+        return torch.mm(a, b.float()) if into is None else into.addmm_(a, b.float())
+
+    def nf4_product(self, x: Tensor, matrices: Sequence[Nf4Matrix]) -> Tensor:
+        """Decode, and `mm`."""
+        parts = [self.nf4_transposed(m.codes, m.absmax, m.out, x.shape[1]) for m in matrices]
+        return self.gemm(x, torch.cat(parts, dim=1))
 
     def grad_gemm(self, a: Tensor, b: Tensor, segments: Tensor, into: Tensor) -> None:
         """One `addmm_` over all segments."""
@@ -165,31 +170,6 @@ class StockKernels:
         """The formula, in elementwise operations."""
         return stock_route_backward(logits, routing, routes, d_weights)
 
-    def mixture(self, x: Tensor, routes: Routes, deal: Dealt, experts: Sequence[Mlp], parts: PartsOf) -> Tensor:
-        """Expert by expert."""
-        run = MixtureRun(0, x.shape[0], parts)
-        return mixed_one_by_one(self, x, routes, deal, experts, (run,))
-
-    def mixture_kept(
-        self, x: Tensor, routes: Routes, deal: Dealt, experts: Sequence[Mlp], parts: PartsOf
-    ) -> tuple[Tensor, MixtureKept]:
-        """Expert by expert."""
-        return kept_one_by_one(self, x, routes, deal, experts, parts)
-
-    def mixture_backward(
-        self,
-        dy: Tensor,
-        x: Tensor,
-        routes: Routes,
-        deal: Dealt,
-        experts: Sequence[Mlp],
-        parts: PartsOf,
-        segments: Tensor,
-        kept: MixtureKept,
-    ) -> tuple[Tensor, Tensor]:
-        """Expert by expert."""
-        return backward_one_by_one(self, dy, x, routes, deal, experts, parts, segments, kept)
-
     def row_entropies(self, logits: Tensor) -> Tensor:
         """`entr` of `softmax`."""
         return torch.special.entr(torch.softmax(logits, 1)).sum(1)
@@ -273,6 +253,10 @@ class StockKernels:
         """`vector_norm` in fp64, squared."""
         return float(torch.linalg.vector_norm(x, dtype=torch.float64)) ** 2
 
+    def finite(self, tensors: Sequence[Tensor]) -> bool:
+        """`isfinite`."""
+        return all(bool(x.isfinite().all()) for x in tensors)
+
     def nf4_transposed(self, codes: Tensor, absmax: Tensor, out: int, in_: int) -> Tensor:
         """Index."""
         pairs = torch.stack([codes >> 4, codes & 15], dim=1).flatten()[: out * in_]
@@ -284,6 +268,18 @@ class StockKernels:
         position = torch.arange(positions, dtype=torch.float32, device=self.device)
         angle = (position[:, None] * self._to_device(frequencies)).double()
         return Rope(angle.cos().float(), angle.sin().float())
+
+    def identity(self) -> dict[str, str]:
+        """Nothing: no bit is promised."""
+        return {}
+
+    def free_bytes(self) -> None:
+        """Not looked at."""
+        return None
+
+    def recorded(self, compute: Callable[[], Tensor]) -> None:
+        """Nothing is recorded."""
+        del compute
 
     def threads(self) -> int:
         """Torch's own threads on CPU."""

@@ -16,6 +16,7 @@ from fastapi.responses import FileResponse, JSONResponse
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 
+from tinsmith.engine.trace import as_json
 from tinsmith.server.access.guard import Guard, Observer, error_answer, refuse
 from tinsmith.server.access.keys import Keys
 from tinsmith.server.access.limits import BusyError
@@ -318,7 +319,7 @@ def _saving_routes(app: FastAPI, service: Service) -> None:
 def _watching_routes(app: FastAPI, service: Service) -> None:
     async def trace(model_id: str, after: Offset = 0) -> Response:
         # Beyond the protocol: what makes two runs comparable, tensor by tensor.
-        steps = msgspec.json.encode({"steps": service.runs.trace(model_id, after)})
+        steps = as_json(service.runs.trace(model_id, after))
         return Response(steps, media_type="application/json")
 
     async def workers() -> Response:

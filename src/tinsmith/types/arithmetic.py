@@ -12,7 +12,7 @@ class Arithmetic(StrEnum):
     """What is promised about bits; `docs/ops.md` says how."""
 
     CANONICAL = "canonical"
-    """Same bits for any batch, neighbours, cache, micro-batch, thread count and CPU."""
+    """Same bits for any batch, neighbours, cache, micro-batch, thread count, CPU and GPU."""
     INVARIANT = "invariant"
     """Same bits for any batch and micro-batch on one GPU model."""
     FAST = "fast"
@@ -20,7 +20,7 @@ class Arithmetic(StrEnum):
 
 
 SUPPORTED: Final[Mapping[Arithmetic, tuple[str, ...]]] = MappingProxyType(
-    {Arithmetic.CANONICAL: ("cpu",), Arithmetic.INVARIANT: (), Arithmetic.FAST: ("cpu", "cuda")}
+    {Arithmetic.CANONICAL: ("cpu", "cuda"), Arithmetic.INVARIANT: (), Arithmetic.FAST: ("cpu", "cuda")}
 )
 """On which kinds of device there are kernels that keep an arithmetic's promise."""
 

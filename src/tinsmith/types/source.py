@@ -14,7 +14,8 @@ from tinsmith.types.fingerprints import file_sha256, sha256_of
 
 PACKAGE: Final = Path(__file__).parents[1]
 
-_COMPILED: Final = (".pyc", ".so", ".pyd")
+_COMPILED: Final = (".pyc", ".so", ".pyd", ".cu", ".cuh", ".h")
+"""What is compiled, and what is compiled on a GPU: a checkout has the latter in another place than an installation."""
 
 
 @cache

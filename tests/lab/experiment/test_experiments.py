@@ -14,11 +14,12 @@ from tinsmith.lab.experiment.at import At
 from tinsmith.lab.experiment.experiment import Experiment, Plan
 from tinsmith.lab.experiment.fingerprints import fingerprints_of, plan_fingerprint
 from tinsmith.lab.experiment.plan import make_plan, with_default_log_path
+from tinsmith.lab.experiment.refusals import require_possible
 from tinsmith.lab.papers.frame import on_papers, task_asked
 from tinsmith.lab.rewards.registry import make_reward
 from tinsmith.lab.runs.kinds import Kind
 from tinsmith.lab.settings import RlSettings, SftSettings
-from tinsmith.types.errors import ConfigError
+from tinsmith.types.errors import BackendError, ConfigError
 
 FROZEN = Path(__file__).parent / "fingerprints.json"
 NAMES = sorted(EXPERIMENTS)
@@ -260,14 +261,22 @@ def test_circumstances_never_change_the_identity(key: str, value: str) -> None:
 
 
 def test_a_device_is_no_part_of_the_identity_and_must_be_one_that_has_such_kernels() -> None:
-    fast, cuda = plan(arithmetic="fast"), plan(arithmetic="fast", device="cuda:1")
-    assert cuda.circumstances.device == "cuda:1"
-    assert plan_fingerprint(cuda) == plan_fingerprint(fast)
-    for device in ("cuda", "tpu"):
-        error = refused("ladder/exp4", {"device": device})
-        assert (error.field, error.value) == ("device", device)
-        assert "fast on cuda" in (error.allowed or "")
+    for arithmetic in ("canonical", "fast"):
+        cpu, cuda = plan(arithmetic=arithmetic), plan(arithmetic=arithmetic, device="cuda:1")
+        assert cuda.circumstances.device == "cuda:1"
+        assert plan_fingerprint(cuda) == plan_fingerprint(cpu)
+    error = refused("ladder/exp4", {"device": "tpu"})
+    assert (error.field, error.value) == ("device", "tpu")
+    assert "canonical on cuda" in (error.allowed or "")
+    assert refused("ladder/exp4", {"device": "cuda", "workers": "2"}).field == "device"
     assert plan(device="cuda", base_url="http://127.0.0.1:1").circumstances.device == "cuda"
+
+
+def test_a_gpu_that_is_not_here_is_refused_before_anything_is_built() -> None:
+    with pytest.raises(BackendError, match="device=cuda:63 is not here") as caught:
+        require_possible(plan(device="cuda:63"))
+    assert len(str(caught.value).splitlines()) == 1
+    require_possible(plan(device="cuda:63", dry_run="true"))
 
 
 def test_only_a_server_of_ones_own_is_given_a_fault() -> None:

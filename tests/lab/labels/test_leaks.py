@@ -33,7 +33,7 @@ def test_a_score_or_label_in_the_papers_text_names_the_paper_and_the_way_out(mar
         check_prompt(TASK, leaky, messages(TASK, leaky.paper))
     assert "W1" in str(caught.value)
     assert marker in str(caught.value)
-    assert "--exclude FILE" in str(caught.value)
+    assert "--leave-out FILE" in str(caught.value)
 
 
 @pytest.mark.parametrize(

@@ -50,6 +50,8 @@ class Circumstances:
     processor: tuple[str, ...]
     system: str
     """Kernel and C library."""
+    gpu: tuple[str, ...]
+    """GPU, driver, compiler and cubins; nothing on CPU."""
 
 
 def circumstances(base: BaseModel, kernels: Kernels) -> Circumstances | None:
@@ -69,6 +71,7 @@ def circumstances(base: BaseModel, kernels: Kernels) -> Circumstances | None:
         libraries=(platform.python_version(), np.__version__, str(torch.__version__)),
         processor=processor,
         system=platform.platform(),
+        gpu=tuple(f"{name}={value}" for name, value in kernels.identity().items()),
     )
 
 

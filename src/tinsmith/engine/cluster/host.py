@@ -158,7 +158,7 @@ class Host:
             if isinstance(work, FreshWork):
                 decoder = self.engine.decoder(work.name, quantised=work.spec.kind.quantised)
                 fresh = create_adapter(decoder, work.spec)
-                return Fresh(tensors={n: t.numpy() for n, t in values(fresh.slots).items()})
+                return Fresh(tensors={n: t.cpu().numpy() for n, t in values(fresh.slots).items()})
             return self._units(work, self._adapter(work.weights, fetch))
         except TinsmithError as error:
             return Refused(error=_bare(error))
@@ -169,17 +169,18 @@ class Host:
         partials: list[Partial] = []
         found: dict[int, tuple[DatumOutput, LossValue]] = {}
         routes: RouteSums | None = None
-        nothing = np.zeros(0, np.float32)
+        nothing, marks = np.zeros(0, np.float32), list[str]()
         with torch.set_grad_enabled(asked.backward):
             for block in ComputeHere()(adapter, sums, self.engine.micro_batches, asked):
                 found |= {i: (o, replace(v, grad=nothing)) for i, (o, v) in block.found.items()}
                 routes = added(routes, block.routes)
+                marks += block.marks
                 if block.partial is not None:
                     partials = joined(partials, block.partial)
         for weight in sums.weights:
             weight.grad = None
-        grads = [grad.numpy() for grad in folded(partials)] if asked.backward else None
-        return Computed(found=found, grads=grads, routes=routes)
+        grads = [grad.cpu().numpy() for grad in folded(partials)] if asked.backward else None
+        return Computed(found=found, grads=grads, routes=routes, marks=tuple(marks))
 
     def _policy(self, weights: WeightsId, fetch: FetchTensors | None) -> Policy:
         if weights.spec is None:

@@ -105,7 +105,7 @@ class ComputeRemotely:
         if outcome.grads is None:
             return Block(found, None, outcome.routes)
         grads = [torch.from_numpy(grad) for grad in outcome.grads]
-        return Block(found, Partial(asked.first + block.start, grads), outcome.routes)
+        return Block(found, Partial(asked.first + block.start, grads), outcome.routes, outcome.marks)
 
 
 def _blocks(sizes: Sequence[int], first: int, num_workers: int) -> list[range]:

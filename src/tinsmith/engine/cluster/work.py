@@ -88,6 +88,8 @@ class Computed:
     """The sum of the units' gradients, one array per buffer, the receiver's own; None without a backward pass."""
     routes: RouteSums | None = None
     """Of a mixture: its experts' loads."""
+    marks: tuple[str, ...] = ()
+    """Digests of the units' gradients, where they were asked for."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

@@ -8,13 +8,18 @@ from __future__ import annotations
 import importlib.metadata
 import os
 import platform
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
 from tinsmith.lab.experiment.experiment import Plan
 from tinsmith.lab.experiment.materials import Materials
+from tinsmith.ops.cuda.device import device_index, gpu_identity
+from tinsmith.ops.cuda.nvrtc import compiler
 from tinsmith.ops.extension import native, physical_cores
 from tinsmith.ops.processor import cpu_flags, cpu_model
+from tinsmith.types.arithmetic import Arithmetic
+from tinsmith.types.errors import BackendError
 from tinsmith.types.fingerprints import file_sha256
 from tinsmith.types.source import PACKAGE
 
@@ -36,6 +41,7 @@ def circumstances(plan: Plan, materials: Materials) -> dict[str, object]:
         "shards": where.shards if here else None,
         "isa": _isa() if here else None,
         "extension_sha256": _extension_sha256(),
+        **(_gpu(where.device, plan.arithmetic) if here else {}),
         "python": platform.python_version(),
         **{name: library_version(name) for name in LIBRARIES},
         "base_url": where.base_url,
@@ -61,6 +67,15 @@ def _threads(asked: int) -> int:
 
 def _isa() -> str | None:
     return os.environ.get("TINSMITH_ISA") or (None if native is None else native.supported_isas()[-1])
+
+
+def _gpu(device: str, arithmetic: Arithmetic) -> dict[str, str]:
+    """Return GPU, driver, compiler and cubins of a run on one; nothing where it is not here, which its server says."""
+    if device == "cpu" or arithmetic is not Arithmetic.CANONICAL:
+        return {}
+    with suppress(BackendError):
+        return gpu_identity(device_index(device), compiler())
+    return {}
 
 
 def _extension_sha256() -> str | None:

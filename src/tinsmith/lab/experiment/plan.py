@@ -156,6 +156,8 @@ def _require_device(arithmetic: Arithmetic, where: Circumstances) -> None:
             value=where.device,
             allowed=supported_words(),
         )
+    if where.device != "cpu" and (where.workers or where.shards != 1):
+        raise ConfigError("workers compute on CPU", field="device", value=where.device, allowed="cpu with workers")
 
 
 def _require_known(overrides: Mapping[str, str], experiment: Experiment, kind: Kind) -> None:

@@ -8,6 +8,7 @@ from tinsmith.lab.experiment.named_model import named_model
 from tinsmith.lab.experiment.own_rates import require_own_rates
 from tinsmith.lab.runs.existing_run import IfExists, require_room, settle
 from tinsmith.lab.service.reach import require_server
+from tinsmith.ops.cuda.device import require_gpu
 from tinsmith.types.errors import DataError
 
 
@@ -18,6 +19,7 @@ def require_possible(plan: Plan) -> None:
 
     Raises:
         ConfigError: a model, folder, key or learning rate is missing, taken or wrong.
+        BackendError: the GPU is not there.
         DataError: the data are not there.
         LostError: no server answers at base_url.
     """
@@ -35,6 +37,8 @@ def require_possible(plan: Plan) -> None:
         read_slice_card(where.data)
     if where.dry_run:
         return
+    if where.device != "cpu" and where.base_url is None:
+        require_gpu(where.device)
     chosen = where.behavior_if_log_dir_exists
     if where.log_path is not None and chosen is not IfExists.ASK:  # asked once, by what runs it
         require_room(where.log_path, settle(where.log_path, chosen))

@@ -35,7 +35,7 @@ _LONG_FRACTION: Final = re.compile(r"\.\d{4}")
 _NUMBER: Final = re.compile(r"(?<![\w.])(\d?\.\d{4,18})((?:[eE][+-]?\d{1,3})?)(?!\w)")
 """Scores lie in [-1, 1], so five digits need a long fraction."""
 _FIX: Final = (
-    "write its id into a file, a line each, and cut the slice again: tinsmith data slice CORPUS --exclude FILE"
+    "write its id into a file, a line each, and cut the slice again: tinsmith data slice CORPUS --leave-out FILE"
 )
 
 

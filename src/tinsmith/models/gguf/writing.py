@@ -155,7 +155,7 @@ def _tensors(
     for name, place in file_places(config).items():
         together.setdefault(place.name, []).append(name)
     for stored, names in together.items():
-        values = [weights[name].detach().numpy().astype(np.float32, copy=False) for name in names]
+        values = [weights[name].detach().cpu().numpy().astype(np.float32, copy=False) for name in names]
         whole = np.stack(values) if stored.endswith("_exps.weight") else values[0]
         heads = rotated_heads(names[0], config)
         kept = stored_values(names[0], interleaved(whole, heads) if heads else whole, stored_as)

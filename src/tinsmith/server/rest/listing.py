@@ -149,7 +149,9 @@ class Listing:
             "train_unembed": spec.train_unembed,
             "train_mlp": spec.train_mlp,
             "train_attn": spec.train_attn,
-            "weights_sha256": tensors_sha256({name: t.numpy() for name, t in checkpoint.tensors(ADAPTER).items()}),
+            "weights_sha256": tensors_sha256(
+                {name: t.cpu().numpy() for name, t in checkpoint.tensors(ADAPTER).items()}
+            ),
         }
 
     def sessions(self, limit: int, offset: int) -> Answer:

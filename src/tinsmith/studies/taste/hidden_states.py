@@ -110,6 +110,6 @@ def _states(decoder: Decoder, tokens: Sequence[NDArray[np.int64]]) -> list[NDArr
     with torch.no_grad():
         decoder.hidden(steps, torch.from_numpy(np.concatenate(tokens)))
     # Two sums a block: what goes into it, and what goes into its MLP; the final norm's is the last block's.
-    layers = np.stack([each.detach().numpy() for each in steps.sums[::2]])
+    layers = np.stack([each.detach().cpu().numpy() for each in steps.sums[::2]])
     ends = np.cumsum([len(each) for each in tokens])[:-1]
     return np.split(layers, ends.tolist(), axis=1)

@@ -1,0 +1,95 @@
+"""Decoding steps that are recorded once and launched again: one graph for each model, adapter and number of rows.
+
+A step of decoding is hundreds of small launches, which take longer one by one than what they compute. Rows come in
+powers of two: those beyond the real ones read and write a page that nobody else has, and change no other row.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Final
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from tinsmith.engine.cache import PagePool
+from tinsmith.models.decoder import Decoder
+from tinsmith.models.steps import LowRanks, SampleSteps
+from tinsmith.ops.kernels import Kernels, Recorded
+from tinsmith.ops.paging import Rows
+
+MOST_ROWS: Final = 256
+"""Rows of the widest graph; a step of more has work enough to hide its launches."""
+_POLICIES: Final = 4
+"""Models with adapters whose graphs are kept; each keeps its weights."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Graph:
+    """A recorded step, and the one buffer that it reads what changes from: ids, positions, page table."""
+
+    inputs: Tensor
+    steps: SampleSteps
+    recorded: Recorded
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Policy:
+    decoder: Decoder
+    low: LowRanks
+    graphs: dict[tuple[int, int], _Graph] = field(default_factory=dict[tuple[int, int], _Graph])
+    """By rows, and by columns of the page table."""
+
+
+@dataclass(slots=True)
+class DecodeGraphs:
+    """The graphs of one sampler."""
+
+    kernels: Kernels
+    pool: PagePool
+    _records: bool = True
+    _policies: list[_Policy] = field(default_factory=list[_Policy])
+    """The one that was used last comes last."""
+
+    def hidden(self, decoder: Decoder, low: LowRanks, rows: Rows, ids: Tensor) -> Tensor | None:
+        """Return the last hidden rows of one token a sequence, until the next step; None where none is recorded."""
+        count, width = rows.table.shape
+        if not self._records or len(ids) != count or count > MOST_ROWS:
+            return None
+        size = (1 << (count - 1).bit_length(), 1 << (width - 1).bit_length())
+        graphs = self._policy(decoder, low).graphs
+        graph = graphs.get(size) or self._record(decoder, low, *size)
+        if graph is None:
+            self._records = False
+            return None
+        graphs[size] = graph
+        own = np.zeros((2, size[0]), np.int64)
+        own[0, :count], own[1, :count] = ids.numpy(), rows.first_pos.numpy()
+        table = np.full(size, self.pool.spare, np.int32)
+        table[:count, :width] = rows.table.numpy()
+        given = np.concatenate([own.view(np.uint8).ravel(), table.view(np.uint8).ravel()])
+        graph.inputs.copy_(torch.from_numpy(given))
+        graph.recorded.replay()
+        return graph.recorded.out[:count]
+
+    def _record(self, decoder: Decoder, low: LowRanks, count: int, width: int) -> _Graph | None:
+        device = self.kernels.device
+        inputs = torch.zeros(16 * count + 4 * count * width, dtype=torch.uint8, device=device)
+        ids, first_pos = inputs[: 16 * count].view(torch.int64).view(2, count)
+        table = inputs[16 * count :].view(torch.int32).view(count, width)
+        table.fill_(self.pool.spare)
+        begin = torch.arange(count + 1, device=device)
+        rows = Rows(row_begin=begin, first_pos=first_pos, positions=first_pos, table=table)
+        steps = SampleSteps(self.kernels, rows, self.pool.layers, ((0, count, low),))
+        recorded = self.kernels.recorded(lambda: decoder.hidden(steps, ids))
+        return None if recorded is None else _Graph(inputs, steps, recorded)
+
+    def _policy(self, decoder: Decoder, low: LowRanks) -> _Policy:
+        found = next((one for one in self._policies if one.decoder is decoder and one.low is low), None)
+        if found is None:
+            found = _Policy(decoder, low)
+        else:
+            self._policies.remove(found)
+        self._policies = [*self._policies[-_POLICIES + 1 :], found]
+        return found

@@ -1,0 +1,79 @@
+"""Which GPU it is, as NVIDIA's driver says; without torch, so that a run's own process can tell it too."""
+
+from __future__ import annotations
+
+import ctypes
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from typing import NamedTuple
+
+from tinsmith.ops.cuda.nvrtc import PROGRAMS, Compiler
+from tinsmith.types.errors import BackendError
+from tinsmith.types.fingerprints import sha256_of
+
+_MAJOR, _MINOR = 75, 76
+"""CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR and _MINOR."""
+
+
+def device_index(device: str) -> int:
+    """Return the number in "cuda:N"; of "cuda" it is 0."""
+    return int(device.partition(":")[2] or 0)
+
+
+class Gpu(NamedTuple):
+    """A GPU as its driver knows it."""
+
+    name: str
+    capability: tuple[int, int]
+    driver: str
+
+    @property
+    def arch(self) -> str:
+        """What its cubins are compiled for."""
+        return f"sm_{self.capability[0]}{self.capability[1]}"
+
+
+def find_gpu(index: int) -> Gpu | None:
+    """Return a GPU by its number; None where there is no such one, or no driver."""
+    handle, major, minor, version = (ctypes.c_int() for _ in range(4))
+    name = ctypes.create_string_buffer(128)
+    driver = None
+    with suppress(OSError):
+        driver = ctypes.CDLL("libcuda.so.1")
+    if driver is None or driver.cuInit(0) or driver.cuDeviceGet(ctypes.byref(handle), index):
+        return None
+    driver.cuDeviceGetName(name, len(name), handle)
+    driver.cuDeviceGetAttribute(ctypes.byref(major), _MAJOR, handle)
+    driver.cuDeviceGetAttribute(ctypes.byref(minor), _MINOR, handle)
+    driver.cuDriverGetVersion(ctypes.byref(version))
+    text = f"{version.value // 1000}.{version.value % 1000 // 10}"
+    return Gpu(name.value.decode(), (major.value, minor.value), text)
+
+
+def require_gpu(device: str) -> None:
+    """Check that a device such as "cuda" is here, before anything is built for it.
+
+    Raises:
+        BackendError: it is not; one line.
+    """
+    if find_gpu(device_index(device)) is None:
+        raise BackendError(f"device={device} is not here: there is no such NVIDIA GPU, or no driver for it")
+
+
+def gpu_identity(index: int, compiler: Compiler) -> dict[str, str]:
+    """Return a GPU's name and architecture, the driver's and NVRTC's version, and one sha256 over all cubins.
+
+    Compiles what is not kept yet, several programs at once. Nothing where there is no such GPU.
+    """
+    gpu = find_gpu(index)
+    if gpu is None:
+        return {}
+    with ThreadPoolExecutor() as pool:
+        cubins = [sha256 for _, sha256 in pool.map(compiler.cubin, PROGRAMS, [gpu.arch] * len(PROGRAMS))]
+    return {
+        "gpu": gpu.name,
+        "gpu_arch": gpu.arch,
+        "cuda_driver": gpu.driver,
+        "nvrtc": compiler.version,
+        "cubins_sha256": sha256_of(cubins),
+    }

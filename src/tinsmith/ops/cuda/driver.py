@@ -1,0 +1,116 @@
+"""Launches on a GPU: NVIDIA's driver through ctypes, on torch's current stream."""
+
+from __future__ import annotations
+
+import ctypes
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+from tinsmith.ops.cuda.arguments import Arguments
+from tinsmith.ops.cuda.device import gpu_identity
+from tinsmith.ops.cuda.nvrtc import Compiler
+from tinsmith.ops.kernels import Recorded
+
+OLDEST = (7, 5)
+"""Oldest compute capability: NVRTC 13 compiles for no older one."""
+
+
+class Backend(Protocol):
+    """Where kernels run: a GPU, or an emulated grid on a CPU."""
+
+    device: torch.device
+
+    def launch(self, program: str, kernel: str, grid: tuple[int, ...], threads: int, arguments: Arguments) -> None:
+        """Run one kernel of a program over a grid of blocks."""
+        ...
+
+    def record(self, compute: Callable[[], Tensor]) -> Recorded:
+        """Record what `compute` launches: see `Kernels.recorded`."""
+        ...
+
+    def identity(self) -> dict[str, str]:
+        """Where it computes, as circumstances: see `gpu_identity`."""
+        ...
+
+    def free_bytes(self) -> int | None:
+        """Memory that is free there; None: it is the host's."""
+        ...
+
+
+class CudaError(RuntimeError):
+    """A failed call of the driver."""
+
+
+@dataclass(slots=True)
+class Driver:
+    """One GPU. Programs are compiled and loaded when one of their kernels is first launched."""
+
+    device: torch.device
+    compiler: Compiler
+    _driver: ctypes.CDLL = field(init=False)
+    _context: ctypes.c_void_p = field(default_factory=ctypes.c_void_p)
+    _thread: threading.local = field(default_factory=threading.local)
+    """Whether it has the context: a server's engine and autograd's backward have threads of their own."""
+    _modules: dict[str, ctypes.c_void_p] = field(default_factory=dict[str, ctypes.c_void_p])
+    _functions: dict[str, ctypes.c_void_p] = field(default_factory=dict[str, ctypes.c_void_p])
+
+    def __post_init__(self) -> None:
+        torch.zeros(1, device=self.device)  # torch's own context is the one that is shared
+        self._driver = ctypes.CDLL("libcuda.so.1")
+        device = ctypes.c_int()
+        self._check(self._driver.cuDeviceGet(ctypes.byref(device), self.device.index or 0))
+        self._check(self._driver.cuDevicePrimaryCtxRetain(ctypes.byref(self._context), device))
+
+    def launch(self, program: str, kernel: str, grid: tuple[int, ...], threads: int, arguments: Arguments) -> None:
+        """Launch on torch's current stream; nothing is waited for."""
+        if not vars(self._thread):
+            self._check(self._driver.cuCtxSetCurrent(self._context))
+            self._thread.ready = True
+        function = self._functions.get(kernel) or self._function(program, kernel)
+        x, y, z = (*grid, 1, 1)[:3]
+        parameters = (ctypes.c_void_p * 1)(ctypes.addressof(arguments))
+        stream = ctypes.c_void_p(torch.cuda.current_stream(self.device).cuda_stream)
+        self._check(self._driver.cuLaunchKernel(function, x, y, z, threads, 1, 1, 0, stream, parameters, None))
+
+    def record(self, compute: Callable[[], Tensor]) -> Recorded:
+        """Record a CUDA graph, after one run that compiles, loads and uploads whatever is not there yet."""
+        current, side = torch.cuda.current_stream(self.device), torch.cuda.Stream(self.device)
+        side.wait_stream(current)
+        with torch.cuda.stream(side):
+            compute()
+        current.wait_stream(side)
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.device(self.device), torch.cuda.graph(graph):
+            out = compute()
+        return Recorded(out, graph.replay)
+
+    def identity(self) -> dict[str, str]:
+        """What it computes on and with."""
+        return gpu_identity(self.device.index or 0, self.compiler)
+
+    def free_bytes(self) -> int:
+        """What torch could still take."""
+        return torch.cuda.mem_get_info(self.device)[0]
+
+    def _function(self, program: str, kernel: str) -> ctypes.c_void_p:
+        if program not in self._modules:
+            major, minor = torch.cuda.get_device_capability(self.device)
+            image, _ = self.compiler.cubin(program, f"sm_{major}{minor}")
+            loaded = ctypes.c_void_p()
+            self._check(self._driver.cuModuleLoadData(ctypes.byref(loaded), image))
+            self._modules[program] = loaded
+        function = ctypes.c_void_p()
+        self._check(self._driver.cuModuleGetFunction(ctypes.byref(function), self._modules[program], kernel.encode()))
+        self._functions[kernel] = function
+        return function
+
+    def _check(self, code: int) -> None:
+        if code:
+            text = ctypes.c_char_p()
+            self._driver.cuGetErrorString(code, ctypes.byref(text))
+            raise CudaError((text.value or str(code).encode()).decode())

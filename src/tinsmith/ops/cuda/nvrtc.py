@@ -1,0 +1,135 @@
+"""The kernels' sources compiled by NVRTC, and kept under TINSMITH_HOME by the sha256 of all that goes into it.
+
+No compiler is needed at install time: the library comes with torch's CUDA wheels. Compiling needs no GPU.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import hashlib
+import os
+import sys
+import tempfile
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Final
+
+from tinsmith.ops.extension import native
+from tinsmith.types.errors import BackendError
+from tinsmith.types.home import home
+from tinsmith.types.source import PACKAGE
+
+FLAGS: Final = ("--fmad=false", "--ftz=false", "--prec-div=true", "--prec-sqrt=true", "--std=c++17")
+"""A multiplication and an addition fuse only where the source says fma; division and root are IEEE's."""
+
+PROGRAMS: Final = ("products", "gradients", "products_bf16", "products_nf4", "attention", "rows", "vocabulary", "state")
+"""Sources that are compiled by themselves, each when one of its kernels is first launched."""
+
+HEADERS: Final = ("canon.h", "args.h", "grid.cuh", "products.cuh")
+
+
+def sources() -> Path:
+    """The folder of the kernels' sources: a checkout's own, or what was installed beside the extension."""
+    checkout = PACKAGE.parent.parent / "native" / "cuda"
+    installed = Path(str(getattr(native, "__file__", PACKAGE))).parent / "cuda_sources"
+    return checkout if checkout.is_dir() else installed
+
+
+def source(name: str) -> bytes:
+    """One file of them; canon.h lies a folder above in a checkout."""
+    folder = sources()
+    path = folder / name
+    return (path if path.exists() else folder.parent / name).read_bytes()
+
+
+@dataclass(frozen=True, slots=True)
+class Compiler:
+    """NVRTC, loaded."""
+
+    library: ctypes.CDLL
+    version: str
+
+    def compile(self, program: str, arch: str, *, kind: str = "CUBIN", flags: tuple[str, ...] = FLAGS) -> bytes:
+        """Return a program's cubin (or its PTX) for an architecture such as "sm_90" (or "compute_90").
+
+        Raises:
+            BackendError: it does not compile; with the compiler's message.
+        """
+        rtc, handle = self.library, ctypes.c_void_p()
+        text, name = source(f"{program}.cu"), f"{program}.cu".encode()
+        headers = (ctypes.c_char_p * len(HEADERS))(*(source(each) for each in HEADERS))
+        names = (ctypes.c_char_p * len(HEADERS))(*(each.encode() for each in HEADERS))
+        self._check(rtc.nvrtcCreateProgram(ctypes.byref(handle), text, name, len(HEADERS), headers, names))
+        try:
+            options = [f"--gpu-architecture={arch}", *flags]
+            given = (ctypes.c_char_p * len(options))(*(option.encode() for option in options))
+            if rtc.nvrtcCompileProgram(handle, len(options), given):
+                raise BackendError(f"{program}.cu does not compile for {arch}: {self._read('ProgramLog', handle)!r}")
+            return self._read(kind, handle)
+        finally:
+            rtc.nvrtcDestroyProgram(ctypes.byref(handle))
+
+    def cubin(self, program: str, arch: str) -> tuple[bytes, str]:
+        """Return a program's cubin, kept or compiled now, and its sha256."""
+        digest = hashlib.sha256("\0".join((*FLAGS, self.version, arch, program)).encode())
+        for name in (f"{program}.cu", *HEADERS):
+            digest.update(hashlib.sha256(source(name)).digest())
+        file = home() / "cuda" / f"{program}-{arch}-{digest.hexdigest()}.cubin"
+        with suppress(OSError):
+            stored = file.read_bytes()
+            sha256, image = stored[:64].decode(errors="replace"), stored[64:]
+            if hashlib.sha256(image).hexdigest() == sha256:
+                return image, sha256
+        image = self.compile(program, arch)
+        sha256 = hashlib.sha256(image).hexdigest()
+        with suppress(OSError):  # what cannot be kept is compiled again
+            _write(file, sha256.encode() + image)
+        return image, sha256
+
+    def _read(self, kind: str, handle: ctypes.c_void_p) -> bytes:
+        size = ctypes.c_size_t()
+        self._check(self.library[f"nvrtcGet{kind}Size"](handle, ctypes.byref(size)))
+        out = ctypes.create_string_buffer(size.value)
+        self._check(self.library[f"nvrtcGet{kind}"](handle, out))
+        return out.raw
+
+    def _check(self, code: int) -> None:
+        if code:
+            self.library.nvrtcGetErrorString.restype = ctypes.c_char_p
+            raise BackendError(f"NVRTC: {self.library.nvrtcGetErrorString(code).decode()}")
+
+
+@cache
+def compiler() -> Compiler:
+    """Load NVRTC.
+
+    Raises:
+        BackendError: it is not installed; one line.
+    """
+    library = _library()
+    if library is None:
+        raise BackendError("NVRTC is not here: install a CUDA build of torch, or 'pip install nvidia-cuda-nvrtc'")
+    major, minor = ctypes.c_int(), ctypes.c_int()
+    library.nvrtcVersion(ctypes.byref(major), ctypes.byref(minor))
+    return Compiler(library, f"{major.value}.{minor.value}")
+
+
+def _library() -> ctypes.CDLL | None:
+    roots = [Path(entry) / "nvidia" for entry in sys.path if entry]
+    found = sorted(lib for root in roots for lib in root.glob("*/lib/libnvrtc.so.1?"))
+    for path in [*found, "libnvrtc.so.13", "libnvrtc.so.12", "/usr/local/cuda/lib64/libnvrtc.so"]:
+        with suppress(OSError):
+            for builtins in sorted(Path(path).parent.glob("libnvrtc-builtins.so.*")):
+                ctypes.CDLL(str(builtins), mode=ctypes.RTLD_GLOBAL)  # NVRTC opens it by name: it is loaded already
+            return ctypes.CDLL(str(path))
+    return None
+
+
+def _write(file: Path, content: bytes) -> None:
+    file.parent.mkdir(parents=True, exist_ok=True)
+    handle, part = tempfile.mkstemp(prefix=".", suffix=".part", dir=file.parent)
+    with os.fdopen(handle, "wb") as opened:
+        opened.write(content)
+    os.replace(part, file)

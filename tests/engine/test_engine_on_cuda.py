@@ -1,0 +1,131 @@
+"""A whole engine on the emulated grid: certificate, samples, training of every kind; every figure is the native one."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from emulated import Emulation, emulated
+
+import tinsmith.engine.engine as engine_module
+from models import CONFIG, small_decoder
+from tinsmith.engine.checks.certificate import certify
+from tinsmith.engine.engine import Engine
+from tinsmith.engine.sampler import Sampler
+from tinsmith.engine.sequences import Policy
+from tinsmith.engine.trace import Trace
+from tinsmith.engine.training import TrainingSession
+from tinsmith.models.adapter import create_adapter
+from tinsmith.models.build import build_decoder
+from tinsmith.models.config import DecoderConfig, Family, Mixture
+from tinsmith.models.initial_weights import initial_weights
+from tinsmith.models.slots import values
+from tinsmith.ops.cuda.kernels import CudaKernels
+from tinsmith.ops.kernels import Kernels
+from tinsmith.ops.native import NativeKernels
+from tinsmith.types.adapters import AdapterKind, AdapterSpec
+from tinsmith.types.datum import AdamParams, Datum, LossName
+from tinsmith.types.errors import BackendError
+from tinsmith.types.sampling import SampleRequest, SamplingParams
+
+pytestmark = pytest.mark.whole
+
+NORMED = replace(CONFIG, family=Family.QWEN3, qk_norm=True, tied=False, num_layers=1)
+MIXTURE = replace(
+    NORMED, family=Family.QWEN3_MOE, mixture=Mixture(num_experts=5, num_active=2, expert_size=24, normalised=True)
+)
+CASES: Mapping[str, tuple[DecoderConfig, AdapterKind]] = {
+    "LoRA": (CONFIG, AdapterKind.LORA),
+    "QDoRA": (CONFIG, AdapterKind.QDORA),
+    "all weights, tied head": (replace(CONFIG, num_layers=1), AdapterKind.FULL),
+    "all weights, normed heads, free head": (NORMED, AdapterKind.FULL),
+    "DoRA on a mixture": (MIXTURE, AdapterKind.DORA),
+    "QLoRA on a mixture": (MIXTURE, AdapterKind.QLORA),
+    "all weights of a mixture": (MIXTURE, AdapterKind.FULL),
+}
+
+
+def sha(*arrays: np.ndarray) -> str:
+    digest = hashlib.sha256()
+    for x in arrays:
+        digest.update(np.ascontiguousarray(x + np.float32(0) if x.dtype == np.float32 else x).tobytes())
+    return digest.hexdigest()
+
+
+def steps_of(
+    kernels: Kernels, config: DecoderConfig, kind: AdapterKind, *, published: torch.dtype = torch.float32
+) -> list[object]:
+    """Two RL steps of samples that share their prompt: every figure on the way."""
+    drawn = initial_weights(config, 0)
+    weights = {name: (t * 8 if t.ndim == 2 else t).to(published).float() for name, t in drawn.items()}
+    decoder = build_decoder(config, weights, kernels, quantised=kind.quantised)
+    spec = AdapterSpec(kind=kind, seed=3) if kind is AdapterKind.FULL else AdapterSpec(kind=kind, rank=4, seed=3)
+    session = TrainingSession(create_adapter(decoder, spec), trace=Trace(kernels, marks_units=True))
+    prompt = np.random.default_rng(7).integers(1, config.vocab_size, 21).astype(np.int32)
+    found: list[object] = []
+    for step in range(2):
+        frozen = session.adapter.snapshot()
+        params = SamplingParams(seed=step, max_tokens=6, stop=(), top_p=0.9 if step else 1.0)
+        request = SampleRequest(prompt=prompt, params=params, num_samples=3, topk_logprobs=2, prompt_logprobs=True)
+        sampler = Sampler(config, kernels)
+        (result,) = sampler.sample([request], [Policy(frozen.decoder, frozen.low)])
+        assert result.prompt_logprobs is not None
+        found.append(sha(result.prompt_logprobs[1:], *(x for s in result.sequences for x in (s.tokens, s.logprobs))))
+        data = [
+            Datum(
+                tokens=np.concatenate([prompt, s.tokens])[:-1],
+                inputs={
+                    "target_tokens": np.concatenate([prompt, s.tokens])[1:],
+                    "logprobs": np.concatenate([np.zeros(20), s.logprobs]).astype(np.float32),
+                    "advantages": np.concatenate([np.zeros(20), np.full(len(s.tokens), (-1.0) ** i)]).astype(
+                        np.float32
+                    ),
+                },
+            )
+            for i, s in enumerate(result.sequences)
+        ]
+        back = session.forward_backward(data, LossName.IMPORTANCE_SAMPLING)
+        assert all(
+            np.array_equal(o.logprobs[20:], s.logprobs) for o, s in zip(back.outputs, result.sequences, strict=True)
+        )
+        found.append(sorted(back.metrics.items()))
+        found.append(session.optim_step(AdamParams(learning_rate=1e-2)))
+        held = values(session.adapter.slots)
+        found.append(sha(*(held[name].numpy() for name in sorted(held))))
+    assert session.trace is not None
+    found.append(session.trace.steps)
+    return found
+
+
+@pytest.mark.parametrize(("config", "kind"), CASES.values(), ids=CASES.keys())
+def test_samples_gradients_and_weights_are_the_native_ones(config: DecoderConfig, kind: AdapterKind) -> None:
+    assert steps_of(emulated(), config, kind) == steps_of(NativeKernels(), config, kind)
+
+
+@pytest.mark.parametrize("kind", [AdapterKind.DORA, AdapterKind.FULL])
+def test_a_base_that_is_published_in_bf16_is_held_so_with_the_native_figures(kind: AdapterKind) -> None:
+    published, kernels = torch.bfloat16, emulated()
+    assert steps_of(kernels, CONFIG, kind, published=published) == steps_of(
+        NativeKernels(), CONFIG, kind, published=published
+    )
+    assert isinstance(kernels.backend, Emulation)
+    narrow = {name for name in kernels.backend.launched if "bf16" in name}
+    assert narrow >= {"few_4_bf16", "gemm_nn_bf16_small", "gemm_nt_bf16_small"} or kind is AdapterKind.FULL
+
+
+def test_a_model_that_cannot_fit_is_refused_in_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    backend = Emulation(free=1 << 20)
+    monkeypatch.setattr(engine_module, "select", lambda *_: CudaKernels(backend))
+    with pytest.raises(BackendError, match=r"nano would take at least 0\.0 GiB, and 0\.0 GiB are free") as refused:
+        Engine({"nano": "tinsmith/nano"}, device="cuda")
+    assert len(str(refused.value).splitlines()) == 1
+    assert not backend.launched
+
+
+def test_the_certificate_is_the_native_one() -> None:
+    torch.set_num_threads(1)
+    assert certify(small_decoder(emulated())).sha256 == certify(small_decoder()).sha256

@@ -1,0 +1,81 @@
+"""The CUDA kernels as C++ over an emulated grid, compiled by the machine's compiler when first asked for."""
+
+from __future__ import annotations
+
+import ctypes
+import hashlib
+import os
+import platform
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor
+
+from tinsmith.ops.cuda.arguments import Arguments
+from tinsmith.ops.cuda.kernels import CudaKernels
+from tinsmith.ops.kernels import Recorded
+
+NATIVE = Path(__file__).parents[2] / "native"
+FLAGS = ("-std=c++17", "-O2", "-ffp-contract=off", "-fno-math-errno", "-shared", "-fPIC", f"-I{NATIVE}")
+MACHINE = ("-mavx2", "-mfma") if platform.machine() in ("x86_64", "AMD64") else ()
+
+
+@cache
+def library(*extra: str) -> ctypes.CDLL:
+    """The compiled emulation, `extra` flags last; kept in the system's temporary folder by its sources and flags."""
+    compiler = os.environ.get("CXX") or shutil.which("g++") or shutil.which("clang++") or shutil.which("c++")
+    if compiler is None:
+        pytest.skip("no C++ compiler here")
+    command = [compiler, *FLAGS, *MACHINE, *extra]
+    digest = hashlib.sha256(repr(command).encode())
+    for file in sorted([NATIVE / "canon.h", *(NATIVE / "cuda").iterdir()]):
+        digest.update(file.read_bytes())
+    built = Path(tempfile.gettempdir()) / f"tinsmith-emulated-{digest.hexdigest()[:24]}.so"
+    if not built.exists():
+        part = built.with_suffix(f".{os.getpid()}")
+        subprocess.run([*command, str(NATIVE / "cuda" / "emulate.cpp"), "-o", str(part)], check=True)
+        os.replace(part, built)
+    return ctypes.CDLL(str(built))
+
+
+class Emulation:
+    """A backend whose threads are fibers; `order` 0, 1 or 2 is the order in which they run between two barriers."""
+
+    device = torch.device("cpu")
+
+    def __init__(self, *extra: str, order: int = 2, free: int | None = None) -> None:
+        self.free = free
+        self.extra = extra
+        self.order = order
+        self.launched: set[str] = set()
+
+    def launch(self, program: str, kernel: str, grid: tuple[int, ...], threads: int, arguments: Arguments) -> None:
+        del program
+        self.launched.add(kernel)
+        grids = library(*self.extra)
+        grids.ts_order(self.order)
+        blocks = (ctypes.c_uint * 3)(*(*grid, 1, 1)[:3])
+        whole = ctypes.create_string_buffer(bytes(arguments), 512)
+        grids.ts_emulate(grids[kernel], blocks, threads, whole)
+
+    def record(self, compute: Callable[[], Tensor]) -> Recorded:
+        """Compute again instead: what a graph reads and writes, without one."""
+        out = compute()
+        return Recorded(out, lambda: out.copy_(compute()))
+
+    def identity(self) -> dict[str, str]:
+        return {"gpu": "emulated"}
+
+    def free_bytes(self) -> int | None:
+        return self.free
+
+
+def emulated(*extra: str, order: int = 2) -> CudaKernels:
+    """The canonical kernels for a GPU, computed here."""
+    return CudaKernels(Emulation(*extra, order=order))
