@@ -8,8 +8,8 @@ import pytest
 from models import CONFIG, VOCAB, small_decoder, tokens
 from tinsmith.engine.sampler import Sampler, SamplerLimits
 from tinsmith.engine.sequences import Policy
-from tinsmith.engine.spreads import entropy_of, rank_of
 from tinsmith.models.decoder import Decoder
+from tinsmith.ops.spreads import entropy_of, rank_of
 from tinsmith.types.errors import InputError
 from tinsmith.types.sampling import SampleRequest, SampleResult, SamplingParams, Spread
 

@@ -14,8 +14,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from tinsmith.engine.spreads import entropy_of, no_spread, rank_of
 from tinsmith.ops.kernels import Draws, Kernels
+from tinsmith.ops.spreads import entropy_of, no_spread, rank_of
 from tinsmith.types.sampling import SampledSequence, SampleRequest, SampleResult, TopLogprobs
 
 FIRST_ALTERNATIVE = 1 << 32

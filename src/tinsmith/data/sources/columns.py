@@ -67,8 +67,12 @@ def date_column(values: pl.Series, years: pl.Series) -> Column:
         days = values.str.to_date("%Y-%m-%d", strict=False)
         odd = days.is_null() & values.is_not_null()
         return _good(days) if not odd.any() else _patched(days, odd, _day, pl.Date(), values)
-    pairs = list(zip(values.to_list(), years.to_list(), strict=True))
-    return _mapped(pairs, lambda pair: _day(*pair), pl.Date())
+    pairs = list[object](zip(values.to_list(), years.to_list(), strict=True))
+    return _mapped(pairs, _day_of_pair, pl.Date())
+
+
+def _day_of_pair(pair: tuple[object, int | None]) -> object:
+    return _day(*pair)
 
 
 def count_column(values: pl.Series) -> Column:

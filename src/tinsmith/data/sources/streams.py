@@ -152,8 +152,10 @@ def _encoding(head: bytes) -> str | None:
         return "utf-32"
     if head.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
         return "utf-16"
-    zeros = tuple(not byte for byte in head[:4])
-    return {(False, True, False, True): "utf-16-le", (True, False, True, False): "utf-16-be"}.get(zeros)
+    zeros = [not byte for byte in head[:4]]
+    if zeros == [False, True, False, True]:
+        return "utf-16-le"
+    return "utf-16-be" if zeros == [True, False, True, False] else None
 
 
 def _chain(head: bytes, rest: Iterable[bytes]) -> Iterator[bytes]:
