@@ -136,6 +136,8 @@ class _Heard:
         return self._debate.hear(self._pending)
 
 
+SCORE_KEYS: Final = ("cd_index", "novelty_score", "conventionality_score")
+"""Keys of a slice's scores: a challenger has no reason to name one, whatever number stands behind it."""
 _QUOTED: Final = re.compile(r'"([^"]*)"')
 
 
@@ -159,9 +161,9 @@ def check_challenge(seen: Transcript, stance: Stance, challenge: str, labels: Se
     paper = seen.item.paper
     check_text(seen.item, challenge)
     lowered = challenge.lower()
-    for subject in Subject:
-        if subject.label_key in lowered:
-            raise _leak(paper, stance, subject.label_key)
+    for key in (*(subject.label_key for subject in Subject), *SCORE_KEYS):
+        if key in lowered:
+            raise _leak(paper, stance, key)
     record = _spaced(f"{paper.title} {paper.abstract}")
     own_words = _QUOTED.sub(lambda span: " " if _spaced(span[1]) in record else f" {span[1]} ", challenge)
     said = {answer.predicted for answer in seen.answers}
