@@ -13,8 +13,8 @@ import time
 from pathlib import Path
 
 from rich.console import Console
-from tinsmith.lab.study.run_study import run_study
 
+from tinsmith.lab.study.on_ray import run_side_by_side
 from tinsmith.pages.page import document_html, write
 from tinsmith.studies.disruption.experiments import CONTROL, QUICKSTART
 from tinsmith.studies.disruption.subject import LABELS
@@ -30,7 +30,7 @@ def main() -> None:
     def say(message: str) -> None:
         print(f"[{time.perf_counter() - began:4.0f} s] {message}", flush=True)
 
-    folders = run_study((*QUICKSTART, CONTROL), out, changes, say)
+    folders = run_side_by_side((*QUICKSTART, CONTROL), out, changes, say)
     say("comparing")
     compared = LABELS.compare(folders, None)
     page = out / "compare.html"

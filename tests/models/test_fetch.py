@@ -20,7 +20,7 @@ from tinsmith.models.published.package_index import fetch
 from tinsmith.models.published.packaged import PackagedModel
 from tinsmith.models.published.sources import Kind, find_model
 from tinsmith.renderers.tokenizer import save_tokenizer
-from tinsmith.types.errors import BackendError, CheckpointError, ConfigError, TinsmithError
+from tinsmith.types.errors import BackendError, CheckpointError, ConfigError, DiskFullError, TinsmithError
 
 pytestmark = pytest.mark.whole
 
@@ -142,7 +142,7 @@ def test_no_room_is_one_error(model: PackagedModel, monkeypatch: pytest.MonkeyPa
         raise OSError(28, "No space left on device", "somewhere")
 
     monkeypatch.setattr(package_index, "_downloaded", full)
-    refused(model, BackendError, "No space left on device", "TINSMITH_HOME")
+    refused(model, DiskFullError, "could not write", "no space left")
 
 
 def test_a_name_that_nobody_has_is_refused(capsys: pytest.CaptureFixture[str]) -> None:

@@ -5,18 +5,20 @@ Ray runs no task again by itself: what was lost, and how often it is sent again,
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 from tinsmith.engine.cluster.ray_runtime import LEAST_OBJECT_STORE, Cluster, Node, join, start_local
+from tinsmith.lab.experiment.experiment import Experiment
 from tinsmith.lab.live.progress import Say
 from tinsmith.lab.study.arms import Cell
-from tinsmith.lab.study.cells import RunCells
-from tinsmith.lab.study.cluster_keys import LOCAL, AskedCluster
+from tinsmith.lab.study.cells import RunCells, run_cells
+from tinsmith.lab.study.cluster_keys import LOCAL, AskedCluster, asked_cluster, without_cluster
 from tinsmith.lab.study.many_cells import run_cells_on
 from tinsmith.lab.study.node_cell import Ended, NodeCell, run_cell
 from tinsmith.ops.extension import physical_cores
@@ -84,3 +86,20 @@ def _pass_on(ended: Future[Ended], theirs: Future[Ended]) -> None:
 
 def _last_line(error: Exception) -> str:
     return (str(error).strip().splitlines() or [type(error).__name__])[-1]
+
+
+def run_side_by_side(
+    experiments: Sequence[Experiment], out: Path, overrides: Mapping[str, str], say: Say
+) -> list[Path]:
+    """Run experiments into folders below `out`, on a cluster where one is named; return the folders, in order.
+
+    Raises:
+        ConfigError, DataError: one of them cannot begin, or the cluster cannot be had.
+        BackendError: a Ray did not start.
+        LostError: a server was lost; the same call goes on.
+    """
+    own = without_cluster(overrides)
+    cells = [Cell(experiment=one, overrides=own, folder=out / one.name.replace("/", "-")) for one in experiments]
+    with runner(asked_cluster(overrides), run_cells) as run:
+        run(cells, say)
+    return [cell.folder for cell in cells]
