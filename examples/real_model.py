@@ -14,14 +14,12 @@ import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from tinsmith.studies.learning.several import several_document
-
 from tinsmith.cli.registered import SUBJECTS, plan_of, source_of
 from tinsmith.engine.export import export
 from tinsmith.lab.experiment.replay import replay
 from tinsmith.lab.runs.files import ROLLOUTS, STATE
 from tinsmith.lab.runs.folder import RunFolder
-from tinsmith.lab.study import studied_task
+from tinsmith.lab.study import task_study
 from tinsmith.lab.study.arms import CELLS
 from tinsmith.lab.study.driver import Outcome
 from tinsmith.models.published.package_index import fetch
@@ -29,6 +27,7 @@ from tinsmith.models.published.packaged import PACKAGED
 from tinsmith.pages.document import Section, note
 from tinsmith.pages.page import document_html, write
 from tinsmith.pages.tables import table_of, text
+from tinsmith.studies.learning.several import several_document
 from tinsmith.studies.learning.study import learn
 from tinsmith.types.errors import TinsmithError
 
@@ -43,7 +42,7 @@ SHARED = {
     "groups_per_batch": "8",
     "steps": "24",
 }
-SUMS = {**studied_task.SUMS, "generator": "chain_sum", "score": "solved"}
+SUMS = {**task_study.SUMS, "generator": "chain_sum", "score": "solved"}
 INSTRUCTIONS = {"task": "instructions", "score": "prompt_strict", "most": "1", "max_tokens": "64"}
 PAPERS = {
     "task": "taste",
