@@ -50,7 +50,7 @@ class Finding:
     todo: str | None = None
     """What to do about it; None: nothing."""
     must: bool = True
-    """Whether something does not work until it is done."""
+    """True if something does not work until it is done."""
     facts: Mapping[str, object] = field(default_factory=dict[str, object])
     """The same for a program."""
 

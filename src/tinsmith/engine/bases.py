@@ -51,7 +51,7 @@ class ServesRequests(Protocol):
 
     @property
     def busy(self) -> bool:
-        """Whether a step has anything to do."""
+        """True if a step has anything to do."""
         ...
 
     @property

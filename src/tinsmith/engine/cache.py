@@ -103,7 +103,7 @@ class PagePool:
         self.release(page)
 
     def is_idle(self, page: int) -> bool:
-        """Whether a page is kept and nobody uses it."""
+        """True if a page is kept and nobody uses it."""
         return bool(self._kept[page]) and self._references[page] == 1
 
     def duplicate(self, page: int, copies: list[int]) -> None:

@@ -87,7 +87,7 @@ class Exported:
 
     @property
     def within_limit(self) -> bool:
-        """Whether the difference is at most the limit; a NaN is not."""
+        """True if the difference is at most the limit; a NaN is not."""
         return self.difference <= self.limit
 
 

@@ -36,7 +36,7 @@ class PromptScores:
         self.spread = None if request.spread_targets is None else no_spread(length - 1)
 
     def asks(self, at: int) -> bool:
-        """Whether anything is asked about the prompt's token at a position, which is read from the row before it."""
+        """True if anything is asked about the prompt's token at a position, which is read from the row before it."""
         request = self.request
         if at == 0 or at == len(request.prompt):
             return False
@@ -55,7 +55,7 @@ class PromptScores:
 
     @property
     def unknown(self) -> bool:
-        """Whether a row that was asked for had no distribution."""
+        """True if a row that was asked for had no distribution."""
         missing = np.flatnonzero(np.isnan(self.logprobs))
         return any(self.asks(at) for at in missing.tolist())
 
@@ -83,12 +83,12 @@ class Read:
 
 
 def scores_prompt(request: SampleRequest) -> bool:
-    """Whether a request asks anything about its prompt."""
+    """True if a request asks anything about its prompt."""
     return _beside_spread(request) or request.spread_targets is not None
 
 
 def _beside_spread(request: SampleRequest) -> bool:
-    """Whether something is asked about every token but the first."""
+    """True if something is asked about every token but the first."""
     return (
         request.prompt_logprobs
         or request.topk_prompt_logprobs > 0

@@ -143,7 +143,7 @@ class Sampler:
 
     @property
     def busy(self) -> bool:
-        """Whether any request is unfinished."""
+        """True if any request is unfinished."""
         return bool(self._waiting or self._prefilling or self._forking or self._running)
 
     def cancel(self, group: Group) -> None:

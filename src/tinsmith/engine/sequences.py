@@ -68,7 +68,7 @@ class StopRule:
         return StopReason.LENGTH if len(tokens) >= self.max_tokens else None
 
     def _holds_string(self, tokens: list[int], text: TokenBytes) -> bool:
-        """Whether a stop string ends in the last token, however many tokens without text stand in it."""
+        """True if a stop string ends in the last token, however many tokens without text stand in it."""
         tail = text(tokens[-1])
         least = len(tail) + self._longest - 1
         for token in reversed(tokens[:-1]):
@@ -154,7 +154,7 @@ class Group:
 
     @property
     def ended(self) -> bool:
-        """Whether there is a result or a failure."""
+        """True if there is a result or a failure."""
         return self.result is not None or self.failure is not None
 
     @property

@@ -61,7 +61,7 @@ class Trace:
 
     kernels: Kernels
     marks_units: bool = False
-    """Whether each unit of gradient is marked too, for which each is computed by itself."""
+    """True if each unit of gradient is marked too, for which each is computed by itself."""
     steps: tuple[StepTrace, ...] = ()
     _signs: dict[str, NDArray[np.uint8]] = field(default_factory=dict[str, NDArray[np.uint8]])
 

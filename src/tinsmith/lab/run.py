@@ -112,7 +112,7 @@ class Run(Generic[I, A]):
 
     @property
     def spent(self) -> bool:
-        """Whether it is to end here, as its rewards have not differed any more for long."""
+        """True if it is to end here, as its rewards have not differed any more for long."""
         return self._spent
 
     @property

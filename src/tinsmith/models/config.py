@@ -76,7 +76,7 @@ class Mixture:
     expert_size: int
     """Inner width of an expert."""
     normalised: bool
-    """Whether a token's weights are divided by their sum; else they are the probabilities over all experts."""
+    """True if a token's weights are divided by their sum; else they are the probabilities over all experts."""
     dense_layers: tuple[int, ...] = ()
     """Layers that have a dense MLP of `intermediate_size` all the same, ascending."""
 
@@ -205,7 +205,7 @@ class DecoderConfig:
         return self.num_kv_heads * self.head_dim
 
     def sparse(self, layer: int) -> bool:
-        """Whether a layer, by its number in the model, is a mixture of experts."""
+        """True if a layer, by its number in the model, is a mixture of experts."""
         return self.mixture is not None and layer not in self.mixture.dense_layers
 
 

@@ -29,7 +29,7 @@ class InTurn(Mapping[str, _T]):
         return self._read(name)
 
     def __contains__(self, name: object) -> bool:
-        """Whether there is such a value; nothing is read."""
+        """True if there is such a value; nothing is read."""
         return name in self._names
 
     def __iter__(self) -> Iterator[str]:

@@ -54,7 +54,7 @@ def one_writer(path: Path) -> Generator[None, None, None]:
 
 
 def is_taken(path: Path) -> bool:
-    """Whether something stands at `path` that a new folder may not cover: all but an empty one."""
+    """True if something stands at `path` that a new folder may not cover: all but an empty one."""
     there = present(path)
     return there.exists() and not (there.is_dir() and not any(there.iterdir()))
 

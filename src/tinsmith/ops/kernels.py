@@ -68,7 +68,7 @@ class Kernels(Protocol):
     arithmetic: Arithmetic
     device: torch.device
     reads_bf16: bool
-    """Whether a product widens bf16 weights in registers, so that holding them so costs nothing."""
+    """True if a product widens bf16 weights in registers, so that holding them so costs nothing."""
 
     def gemm(self, a: Tensor, b: Tensor, *, into: Tensor | None = None) -> Tensor:
         """A [M, K] . b [K, N], a chain per 128 of k, added by the tree over their index; with `into`, added to it.
@@ -246,7 +246,7 @@ class Kernels(Protocol):
         ...
 
     def finite(self, tensors: Sequence[Tensor]) -> bool:
-        """Whether every element of all tensors is finite."""
+        """True if every element of all tensors is finite."""
         ...
 
     def nf4_transposed(self, codes: Tensor, absmax: Tensor, out: int, in_: int) -> Tensor:

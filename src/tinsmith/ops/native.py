@@ -52,7 +52,7 @@ class _LowSeen:
     arrays: Low
 
     def still(self, part: LowRank) -> bool:
-        """Whether the part has the tensors it had; their memory is theirs for life."""
+        """True if the part has the tensors it had; their memory is theirs for life."""
         return all(map(is_, self.tensors, _tensors(part)))
 
 

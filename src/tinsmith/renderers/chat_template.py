@@ -64,7 +64,7 @@ class ChatTemplate:
             raise InputError(error.what, field="messages", value=roles, allowed=error.allowed, fix=error.fix) from error
 
     def mentions(self, option: str) -> bool:
-        """Whether the template reads a variable of this name."""
+        """True if the template reads a variable of this name."""
         return re.search(rf"\b{re.escape(option)}\b", self.source) is not None
 
 

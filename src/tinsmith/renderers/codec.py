@@ -179,7 +179,7 @@ def any_of(texts: Iterable[str]) -> re.Pattern[str]:
 
 
 def _is_byte_level(tokenizer: PreTrainedTokenizerBase) -> bool:
-    """Whether the letters of the vocabulary stand for bytes."""
+    """True if the letters of the vocabulary stand for bytes."""
     from transformers import PreTrainedTokenizerFast
 
     if isinstance(tokenizer, PreTrainedTokenizerFast) and tokenizer.backend_tokenizer.decoder is not None:

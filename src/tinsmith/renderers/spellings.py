@@ -121,7 +121,7 @@ class Spellings:
 
     @cached_property
     def _reads_stretches(self) -> bool:
-        """Whether text after a control token is read as it is alone: some tokenizers put a space before it."""
+        """True if text after a control token is read as it is alone: some tokenizers put a space before it."""
         mark = next(iter(sorted(self._codec.control)), None)
         if mark is None or self._backend is None:
             return False

@@ -118,7 +118,7 @@ TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json")
 
 
 def has_tokenizer(folder: Path) -> bool:
-    """Whether a model's folder brings its tokenizer along."""
+    """True if a model's folder brings its tokenizer along."""
     return any((folder / name).is_file() for name in TOKENIZER_FILES)
 
 

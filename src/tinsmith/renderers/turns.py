@@ -56,7 +56,7 @@ class Tool:
     parameters: Json | None = None
     """The JSON schema of its arguments; None: any object, and the template is not told."""
     strict: bool = False
-    """Whether a call's arguments must satisfy the schema. Templates are not told."""
+    """True if a call's arguments must satisfy the schema. Templates are not told."""
 
     def shown(self) -> Json:
         """The function, as templates take it."""

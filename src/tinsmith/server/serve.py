@@ -337,7 +337,7 @@ async def _serve(
 
 
 def _is_loopback(host: str) -> bool:
-    """Whether nobody but this machine's own users reaches a server that listens there."""
+    """True if nobody but this machine's own users reaches a server that listens there."""
     return host in LOOPBACK or host.startswith("127.")
 
 

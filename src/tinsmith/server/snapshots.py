@@ -64,7 +64,7 @@ class Snapshots:
         shutil.rmtree(self.folder, ignore_errors=True)
 
     def __len__(self) -> int:
-        """How many different weights are held."""
+        """Number of different weights in memory."""
         return len(self._holders)
 
     def hold(self, name: str, base: str, spec: AdapterSpec, weights: str, load: Callable[[], Adapter]) -> None:

@@ -26,7 +26,7 @@ SUPPORTED: Final[Mapping[Arithmetic, tuple[str, ...]]] = MappingProxyType(
 
 
 def supported(arithmetic: Arithmetic, device: str) -> bool:
-    """Whether there are such kernels for "cpu", "cuda" or "cuda:N"; not whether the device is here."""
+    """True if there are such kernels for "cpu", "cuda" or "cuda:N"; not whether the device is here."""
     kind, colon, index = device.partition(":")
     numbered = kind != "cpu" and index.isdecimal()
     return kind in SUPPORTED[arithmetic] and (not colon or numbered)

@@ -81,5 +81,5 @@ def json_of(path: Path) -> object:
 
 
 def is_number(value: object) -> bool:
-    """Whether a value of JSON is a number."""
+    """True if a value of JSON is a number."""
     return isinstance(value, (int, float, Decimal)) and not isinstance(value, bool)

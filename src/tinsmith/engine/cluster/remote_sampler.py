@@ -63,7 +63,7 @@ class RemoteSampler:
 
     @property
     def busy(self) -> bool:
-        """Whether a step would hand something over."""
+        """True if a step would hand something over."""
         return bool(self._arrived)
 
     @property

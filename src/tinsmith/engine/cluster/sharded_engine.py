@@ -50,7 +50,7 @@ class FormSamplers:
 
     @property
     def busy(self) -> bool:
-        """Whether any request is unfinished."""
+        """True if any request is unfinished."""
         return any(each.busy for each in self._samplers.values())
 
     @property

@@ -1,4 +1,4 @@
-"""Whether a folder holds a run already, and what is then to be done with it; knows nothing of what is in a run."""
+"""True if a folder holds a run already, and what is then to be done with it; knows nothing of what is in a run."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class IfExists(StrEnum):
 
 
 def holds_run(path: Path) -> bool:
-    """Whether a run was begun in this folder."""
+    """True if a run was begun in this folder."""
     return (path / CONFIG).exists()
 
 
@@ -83,7 +83,7 @@ def _already_there(path: Path, what: str) -> ConfigError:
 
 
 def _was_interrupted(path: Path) -> bool:
-    """Whether the run in a folder stopped before its end, and said so: another process may be at one that did not."""
+    """True if the run in a folder stopped before its end, and said so: another process may be at one that did not."""
     try:
         manifest: object = parse_json((path / MANIFEST).read_bytes())
     except (OSError, ValueError):
@@ -93,5 +93,5 @@ def _was_interrupted(path: Path) -> bool:
 
 
 def _empty(path: Path) -> bool:
-    """Whether nothing is there but what a kill while beginning leaves: a `config.json` that was never put in place."""
+    """True if nothing is there but what a kill while beginning leaves: a `config.json` that was never put in place."""
     return all(each.name == f".{CONFIG}.new" for each in path.iterdir())

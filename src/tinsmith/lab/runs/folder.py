@@ -42,7 +42,7 @@ class Mark:
     lengths: Mapping[str, int]
     """Bytes of each growing file."""
     here: bool = False
-    """Whether the weights lie in this folder's STATE; else a server elsewhere has them, and they are taken on trust."""
+    """True if the weights lie in this folder's STATE; else a server elsewhere has them, and they are taken on trust."""
 
 
 @dataclass(slots=True)

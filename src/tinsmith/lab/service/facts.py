@@ -57,7 +57,7 @@ class TraceReader:
     _read: int = 0
     """The number of the last step that was read, in the model's own count; 0: none was."""
     _told: bool | None = None
-    """Whether this server tells; None: it was not asked yet."""
+    """True if this server tells; None: it was not asked yet."""
 
     def new(self) -> list[Mapping[str, object]]:
         """Return the steps made since the last call, ascending; none where the server does not tell.

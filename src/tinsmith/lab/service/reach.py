@@ -1,4 +1,4 @@
-"""Whether a server that was named answers, and takes this user's key: asked before anything is built or written."""
+"""True if a server that was named answers, and takes this user's key: asked before anything is built or written."""
 
 from __future__ import annotations
 

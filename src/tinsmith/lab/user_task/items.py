@@ -30,7 +30,7 @@ class UserItem:
     unit: str
     """What it belongs to; its own name where it stands alone."""
     aside: bool = False
-    """Whether it is trained on in batches of its own alone."""
+    """True if it is trained on in batches of its own alone."""
 
     @property
     def prompt(self) -> str:

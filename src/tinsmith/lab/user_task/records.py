@@ -142,7 +142,7 @@ class TaskRunRecords:
 
     @property
     def held_out(self) -> bool:
-        """Whether what is examined is not trained on."""
+        """True if what is examined is not trained on."""
         return self.run.config.data.test != 0
 
 

@@ -26,7 +26,7 @@ class Earned:
     terms: Mapping[str, float]
     metrics: Mapping[str, float]
     readable: bool
-    """Whether `parse` could read the last reply; True where nothing is parsed."""
+    """True if `parse` could read the last reply; True where nothing is parsed."""
 
     @property
     def total(self) -> float:

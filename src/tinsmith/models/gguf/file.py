@@ -282,7 +282,7 @@ def _scalar(kind: int) -> str:
 
 @cache
 def _decodable(kind: GGMLQuantizationType) -> bool:
-    """Whether the library decodes this type: asked with one block."""
+    """True if the library decodes this type: asked with one block."""
     block_bytes = GGML_QUANT_SIZES[kind][1]
     try:
         dequantize(np.zeros((1, block_bytes), dtype=np.uint8), kind)

@@ -199,7 +199,7 @@ class _Writer:
         return {MODEL: Model.SENTENCEPIECE.value, SPLIT: "default", SCORES: scores, PREFIX_SPACE: prefixed}
 
     def prefixed(self) -> bool:
-        """Whether a space is written before every stretch of text between marks, as llama.cpp does or never does."""
+        """True if a space is written before every stretch of text between marks, as llama.cpp does or never does."""
         normalizers, step = self.normalizers(), self.whole["pre_tokenizer"]
         if step not in (None, _AS_GEMMA, _UNPREFIXED):
             allowed = f"Prepend {_SPACE} and Replace of spaces as normalizer, or no space before a text"

@@ -70,7 +70,7 @@ def find_model(name: str, *, field: str = "model") -> Source:
 
 
 def is_here(name: str) -> bool:
-    """Whether `name` leads to a model."""
+    """True if `name` leads to a model."""
     try:
         find_model(name)
     except ConfigError:
@@ -79,7 +79,7 @@ def is_here(name: str) -> bool:
 
 
 def is_hub_name(name: str) -> bool:
-    """Whether a name has a hub's form, ORG/NAME."""
+    """True if a name has a hub's form, ORG/NAME."""
     return _HUB_NAME.fullmatch(name) is not None and not name.endswith(".gguf")
 
 

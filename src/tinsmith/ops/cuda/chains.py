@@ -41,7 +41,7 @@ def chains_of_segments(bounds: Sequence[int]) -> NDArray[np.int32]:
 
 
 def depth_of(chains: NDArray[np.int32]) -> int:
-    """How many sums wait at once, at most."""
+    """Largest number of sums that wait at once."""
     depth = most = 0
     for merged in chains[:, 2].tolist():
         depth += 1 - merged

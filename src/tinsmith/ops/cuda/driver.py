@@ -55,7 +55,7 @@ class Driver:
     _driver: ctypes.CDLL = field(init=False)
     _context: ctypes.c_void_p = field(default_factory=ctypes.c_void_p)
     _thread: threading.local = field(default_factory=threading.local)
-    """Whether it has the context: a server's engine and autograd's backward have threads of their own."""
+    """True if it has the context: a server's engine and autograd's backward have threads of their own."""
     _modules: dict[str, ctypes.c_void_p] = field(default_factory=dict[str, ctypes.c_void_p])
     _functions: dict[str, ctypes.c_void_p] = field(default_factory=dict[str, ctypes.c_void_p])
 

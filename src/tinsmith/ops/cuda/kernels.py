@@ -61,7 +61,7 @@ class CudaKernels(OneByOne):
         self.device: torch.device = backend.device
         self._tiles = _BY_SIZE
         self.use_graphs = True
-        """Whether what can be recorded is; no bit changes."""
+        """True if what can be recorded is; no bit changes."""
         self._uploads = Uploads(self.device)
         self._by_length: dict[int, _Chains] = {}
         self._by_segments: dict[tuple[int, ...], _Chains] = {}

@@ -31,7 +31,7 @@ MAX_REQUEST_WORK: Final = 1 << 29
 
 @dataclass(slots=True)
 class Work:
-    """How many elements may still be read and written for a request."""
+    """Elements that may still be read and written for a request."""
 
     left: int = MAX_REQUEST_WORK
 

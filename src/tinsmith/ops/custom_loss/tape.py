@@ -40,7 +40,7 @@ class Array:
 
     @property
     def is_float(self) -> bool:
-        """Whether it holds real numbers."""
+        """True if it holds real numbers."""
         return self.value.dtype == np.float64
 
 

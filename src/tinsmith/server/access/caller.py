@@ -115,6 +115,6 @@ def without_owner(identity: str) -> str:
 
 
 def is_own(identity: str) -> bool:
-    """Whether an id, if it exists, belongs to whoever calls; everything does to the server itself."""
+    """True if an id, if it exists, belongs to whoever calls; everything does to the server itself."""
     name = caller()
     return name is None or owner_of(identity) == name

@@ -203,7 +203,7 @@ class Guard:
             self._at_once[call.name] -= 1
 
     def _is_addressed(self, headers: Mapping[bytes, bytes]) -> bool:
-        """Whether a request names this server: a page of another name, made to lead here, does not."""
+        """True if a request names this server: a page of another name, made to lead here, does not."""
         host = headers.get(b"host")
         return self._hosts is None or host is None or host_name(host.decode("latin-1")) in self._hosts
 

@@ -97,7 +97,7 @@ def read_keys(file: Path) -> Keys:
 
 
 def readable_by_others(file: Path) -> bool:
-    """Whether others than the file's owner may read it or change it."""
+    """True if others than the file's owner may read it or change it."""
     return bool(file.stat().st_mode & _OTHERS_READ)
 
 

@@ -63,7 +63,7 @@ class ChoiceParam(Request):
 
 
 class Thinking(Request):
-    """Whether the model thinks before it answers."""
+    """True if the model thinks before it answers."""
 
     type: str
 

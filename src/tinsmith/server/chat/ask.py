@@ -15,7 +15,7 @@ from tinsmith.types.errors import InputError
 
 
 class Choice(StrEnum):
-    """Whether a reply calls tools."""
+    """True if a reply calls tools."""
 
     AUTO = auto()
     """As the model likes."""
@@ -34,7 +34,7 @@ class Tools:
     named: str | None = None
     """The one function that has to be called."""
     parallel: bool = True
-    """Whether a reply may hold several calls."""
+    """True if a reply may hold several calls."""
 
     def __post_init__(self) -> None:
         names = [tool.name for tool in self.offered]
@@ -76,7 +76,7 @@ class Tools:
 
     @property
     def constrained(self) -> bool:
-        """Whether what the model would say by itself may not be what was asked for."""
+        """True if what the model would say by itself may not be what was asked for."""
         strict = any(tool.strict for tool in self.shown)
         return bool(self.shown) and (self.choice is Choice.REQUIRED or strict or not self.parallel)
 
@@ -100,14 +100,14 @@ class Ask:
     stop_tokens: tuple[int, ...] = ()
     """Tokens with which it ends, beside the template's."""
     ends: bool = True
-    """Whether it ends where the model ends it."""
+    """True if it ends where the model ends it."""
     shown: Shown = field(default_factory=Shown)
     format_name: str | None = None
     """The parameter in which it is said what a reply must look like; None: nowhere."""
     turns_name: str = "messages"
     """The parameter in which the conversation came."""
     only_prompt: bool = False
-    """Whether nothing is drawn, and the prompt alone is told."""
+    """True if nothing is drawn, and the prompt alone is told."""
 
     @property
     def num_letters(self) -> int:

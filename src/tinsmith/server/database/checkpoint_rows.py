@@ -77,7 +77,7 @@ class CheckpointRows:
         return next(iter(self._existing(rows)), None)
 
     def may_read(self, path: TinkerPath | str) -> bool:
-        """Whether whoever calls may read a checkpoint, if it is there: it is their own, or published."""
+        """True if whoever calls may read a checkpoint, if it is there: it is their own, or published."""
         return is_own(str(path)) or bool(
             self._database.query("SELECT 1 FROM checkpoints WHERE path = ? AND public = 1", str(path))
         )

@@ -146,7 +146,7 @@ def prepare(connection: sqlite3.Connection, file: Path) -> None:
 
 
 def _is_ours(connection: sqlite3.Connection, file: Path) -> bool:
-    """Whether the tables are there; False for an empty file."""
+    """True if the tables are there; False for an empty file."""
     names = {row[0] for row in connection.execute("SELECT name FROM sqlite_master").fetchall()}
     if not names:
         return False

@@ -37,7 +37,7 @@ class TokenSampling(Sampling):
 
     @property
     def only_prompt(self) -> bool:
-        """Whether nothing is drawn, and the prompt alone is told."""
+        """True if nothing is drawn, and the prompt alone is told."""
         return self.max_tokens == 0 and self.scores_prompt
 
 

@@ -115,7 +115,7 @@ class Sampling(Request):
 
     @property
     def scores_prompt(self) -> bool:
-        """Whether anything about the prompt's tokens is to be computed."""
+        """True if anything about the prompt's tokens is to be computed."""
         return self.prompt_logprobs is not None
 
     @property
@@ -222,12 +222,12 @@ class Generation(Sampling):
 
     @property
     def include_usage(self) -> bool:
-        """Whether a stream ends with the token counts."""
+        """True if a stream ends with the token counts."""
         return self.stream_options is not None and bool(self.stream_options.include_usage)
 
     @property
     def tells_all(self) -> bool:
-        """Whether every token that was drawn is told, not only those that begin in the text."""
+        """True if every token that was drawn is told, not only those that begin in the text."""
         return bool(self.return_token_ids or self.return_tokens_as_token_ids)
 
     @property

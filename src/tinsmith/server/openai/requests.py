@@ -74,7 +74,7 @@ class ChatRequest(Generation, Conversed):
 
     @property
     def only_prompt(self) -> bool:
-        """Whether nothing is drawn, and the prompt alone is told."""
+        """True if nothing is drawn, and the prompt alone is told."""
         return self.length == 0 and self.scores_prompt
 
 
@@ -116,12 +116,12 @@ class CompletionRequest(Generation):
 
     @property
     def tells_all(self) -> bool:
-        """Whether every token is told: with `echo` too, so that a scorer can count from the end."""
+        """True if every token is told: with `echo` too, so that a scorer can count from the end."""
         return bool(self.echo) or super().tells_all
 
     @property
     def scores_prompt(self) -> bool:
-        """Whether anything about the prompt's tokens is to be computed."""
+        """True if anything about the prompt's tokens is to be computed."""
         return super().scores_prompt or bool(self.echo and (self.logprobs is not None))
 
     @property
@@ -131,7 +131,7 @@ class CompletionRequest(Generation):
 
     @property
     def only_prompt(self) -> bool:
-        """Whether nothing is drawn, and the prompt alone is told."""
+        """True if nothing is drawn, and the prompt alone is told."""
         return self.length == 0 and (bool(self.echo) or super().scores_prompt)
 
     @property

@@ -49,7 +49,7 @@ class Choice:
         self._waiting = b""
         """The beginning of a character whose end has not come."""
         self._begun = True
-        """Whether there is text before the next token."""
+        """True if there is text before the next token."""
         self._border = 0
         self._sent = 0
         self._told = 0

@@ -135,7 +135,7 @@ def _matches(session: Session, asked: SearchSessions) -> bool:
 
 
 def _named(session: Session, asked: SearchSessions) -> bool:
-    """Whether it is the session asked for, or has every word of the name asked for."""
+    """True if it is the session asked for, or has every word of the name asked for."""
     if asked.session_id is None and asked.display_name is None:
         return True
     name = (session.display_name or "").lower()

@@ -50,7 +50,7 @@ def seconds_to_wait(answer: httpx.Response) -> float | None:
 
 
 def _budget_is_used_up(answer: httpx.Response) -> bool:
-    """Whether a 429 means the day: by what is left, by how long to wait, or by what the answer says."""
+    """True if a 429 means the day: by what is left, by how long to wait, or by what the answer says."""
     wait = seconds_to_wait(answer)
     if wait is not None and wait > PATIENCE:
         return True
