@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import ast
+import gc
 import sys
 from pathlib import Path
 from textwrap import dedent
 
 import pytest
 
+from tinsmith.lab.user_task.functions import reached_sha256
 from tinsmith.lab.user_task.loading import load_file
+from tinsmith.studies.countdown import countdown
 from tinsmith.types.errors import ConfigError
 
 GOOD = """\
@@ -127,3 +131,17 @@ def test_a_file_that_is_not_there_says_how_to_get_one(tmp_path: Path) -> None:
         load_file(tmp_path / "gone.py")
     assert told.value.fix is not None
     assert "tinsmith new gone.py" in told.value.fix
+
+
+def test_a_task_is_hashed_while_a_collection_of_garbage_makes_syntax_trees() -> None:
+    def _parses(*_: object) -> None:
+        ast.parse("a + b * (c - (d + 1))")
+
+    thresholds, once = gc.get_threshold(), reached_sha256(countdown)
+    gc.callbacks.append(_parses)
+    gc.set_threshold(1)
+    try:
+        assert reached_sha256(countdown) == once
+    finally:
+        gc.set_threshold(*thresholds)
+        gc.callbacks.remove(_parses)

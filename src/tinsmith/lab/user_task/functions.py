@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import gc
 import hashlib
 import inspect
 import sys
@@ -18,7 +19,7 @@ from tinsmith.lab.user_task.task import Task, Value
 from tinsmith.types.errors import ConfigError, TinsmithError
 
 _PARSING: Final = Lock()
-"""CPython 3.11 cannot make syntax trees in two threads at once."""
+"""CPython 3.11 cannot make two syntax trees at once."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,8 +73,7 @@ def reached_sha256(function: Callable[..., Any]) -> str:
     So a study's page and expectations may change without its runs becoming others.
     """
     source = Path(inspect.getfile(function)).read_text(encoding="utf-8")
-    with _PARSING:
-        tree = ast.parse(source)
+    tree = _tree(source)
     defined = {name: node for node in tree.body for name in _names(node)}
     reached: dict[str, str] = {}
     left = [function.__name__]
@@ -84,6 +84,22 @@ def reached_sha256(function: Callable[..., Any]) -> str:
         reached[name] = ast.get_source_segment(source, defined[name]) or ""
         left += [one.id for one in ast.walk(defined[name]) if isinstance(one, ast.Name)]
     return hashlib.sha256("\n".join(reached[name] for name in sorted(reached)).encode()).hexdigest()
+
+
+def _tree(source: str) -> ast.Module:
+    """Return the syntax tree of a source.
+
+    Before 3.11.8 CPython counts the depth of all trees that are being made in one place, and a collection of garbage
+    lets finalizers and other threads make theirs within this one: so none happens here.
+    """
+    with _PARSING:
+        collects = gc.isenabled()
+        gc.disable()
+        try:
+            return ast.parse(source)
+        finally:
+            if collects:
+                gc.enable()
 
 
 def _names(node: ast.stmt) -> list[str]:
