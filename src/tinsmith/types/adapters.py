@@ -1,4 +1,4 @@
-"""Which weights a training session trains: the kind of adapter, its rank, scale and targets."""
+"""Adapter settings of a training session: kind, rank, scale and targets."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ MAX_RANK = 1024
 
 
 class AdapterKind(StrEnum):
-    """How a session's trainable weights sit on the base; also the suffix of a base model's name."""
+    """Kind of a session's trainable weights; also the suffix of a base model's name."""
 
     LORA = "lora"
     DORA = "dora"
@@ -26,12 +26,12 @@ class AdapterKind(StrEnum):
 
     @property
     def quantised(self) -> bool:
-        """Whether the base's linear weights are held as NF4."""
+        """True if the base's linear weights are stored as NF4."""
         return self in (AdapterKind.QLORA, AdapterKind.QDORA)
 
     @property
     def decomposed(self) -> bool:
-        """Whether a trained magnitude stands beside the low-rank direction (DoRA)."""
+        """True for DoRA: a trained magnitude beside the low-rank direction."""
         return self in (AdapterKind.DORA, AdapterKind.QDORA)
 
 
@@ -50,7 +50,7 @@ class AdapterSpec:
     train_mlp: bool = True
     train_unembed: bool = True
     train_router: bool = field(default=False, metadata=LATER)
-    """Whether a mixture's routers are trained too; FULL trains them without being told."""
+    """True to train a mixture's routers too; FULL always trains them."""
 
     def __post_init__(self) -> None:
         if not 1 <= self.rank <= MAX_RANK:

@@ -1,4 +1,4 @@
-"""What a server says as it starts: how the lines begin that tell what it is doing, and the line that it is ready.
+"""Lines that a server prints as it starts: the prefixes of its progress, and the line that it is ready.
 
 The former go to its standard error, the latter to its standard output.
 """
@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Final
 
 STARTING: Final = "starting: "
-"""What is being done, for whoever waits."""
+"""Prefix of a line about the step in progress."""
 
 READY: Final = "tinsmith serve: "
 """Address and key follow: it answers."""

@@ -1,4 +1,4 @@
-"""Which arithmetic a process computes with, and where. Chosen before any model exists."""
+"""Arithmetic modes of a process, and the CPUs that support them. Chosen before any model exists."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Final
 
 
 class Arithmetic(StrEnum):
-    """What is promised about bits; `docs/ops.md` says how."""
+    """Guarantee of equal bits; `docs/ops.md` describes each."""
 
     CANONICAL = "canonical"
     """Same bits for any batch, neighbours, cache, micro-batch, thread count, CPU and GPU."""

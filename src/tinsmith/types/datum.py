@@ -48,7 +48,7 @@ class Datum:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class DatumOutput:
-    """What the model said about one datum."""
+    """Model outputs for one datum."""
 
     logprobs: FloatArray
     """log p(target_tokens[t] | tokens[..t]) in nats, of the shape of target_tokens: (N,) or (N, K)."""

@@ -6,7 +6,7 @@ from enum import StrEnum
 
 
 class Deviation(StrEnum):
-    """What an engine does otherwise than it promises; each is a fault that stacks in use have."""
+    """Deliberate fault of an engine; each occurs in stacks that are in use."""
 
     NONE = "none"
     """Nothing."""

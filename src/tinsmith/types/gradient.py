@@ -1,4 +1,4 @@
-"""What a unit of gradient is: the part of a request whose gradient is one chain of sums, whoever computes it."""
+"""Unit of gradient: the part of a request whose gradient is one chain of sums, whoever computes it."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from enum import StrEnum
 
 
 class GradientUnit(StrEnum):
-    """How a request's datums are put together into units; each way has bits of its own, and keeps them."""
+    """Grouping of a request's datums into units; each has bits of its own, and keeps them."""
 
     TREE = "tree"
     """Datums that begin with the same tokens are a prefix tree: what they share is computed once."""

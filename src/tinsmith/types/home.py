@@ -1,4 +1,4 @@
-"""Where tinsmith keeps what it may make again or must find again: caches and the server's state."""
+"""Folders of tinsmith: caches that can be made again, and the server's state."""
 
 from __future__ import annotations
 

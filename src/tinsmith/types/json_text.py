@@ -10,7 +10,7 @@ from typing import Any, Final, cast
 MAX_DEPTH: Final = 64
 """Deeper values would end what reads them later, which walks them by recursion."""
 UNREADABLE: Final = (ValueError, RecursionError)
-"""What readers of JSON raise, msgspec's too: its errors are ValueErrors, and deep nesting ends its recursion."""
+"""Exceptions of JSON readers, msgspec's too: its errors are ValueErrors, and deep nesting ends its recursion."""
 LARGEST: Final = 256 << 20
 """Bytes of a file that is read whole."""
 

@@ -1,4 +1,4 @@
-"""What a base model's name says of the adapter on it: NAME, NAME:dora, NAME:alpha=128, NAME:dora:router:alpha=128.
+"""Adapter options in a base model's name: NAME, NAME:dora, NAME:alpha=128, NAME:dora:router:alpha=128.
 
 The Tinker API has no field for an adapter's kind or its alpha; the name is what both sides agree on.
 """
@@ -21,7 +21,7 @@ SUFFIXES: Final = (
     + f"; NAME:{_ROUTER} or NAME:{AdapterKind.DORA}:{_ROUTER} to train a mixture's routers too"
     + f"; NAME:{_ALPHA}128 or NAME:{AdapterKind.DORA}:{_ALPHA}128 for another alpha than {ALPHA:g}"
 )
-"""What a name may end in, for whoever is refused one."""
+"""Allowed suffixes of a name, for error messages."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,7 +32,7 @@ class ModelName:
     kind: AdapterKind = AdapterKind.LORA
     alpha: float = ALPHA
     router: bool = False
-    """Whether a mixture's routers are trained too."""
+    """True if a mixture's routers are trained too."""
 
     @classmethod
     def parse(cls, name: str) -> ModelName:

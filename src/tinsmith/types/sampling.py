@@ -1,4 +1,4 @@
-"""What is asked of the sampler, and what it gives back."""
+"""Requests to the sampler and its results."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tinsmith.types.datum import FloatArray, IntArray
 
 
 class StopReason(StrEnum):
-    """Why a sequence ended."""
+    """Reason that a sequence ended."""
 
     STOP = "stop"
     LENGTH = "length"
@@ -29,7 +29,7 @@ class GrammarKind(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Grammar:
-    """What every completion must match as a whole."""
+    """Constraint that a whole completion must match."""
 
     kind: GrammarKind
     text: str
@@ -38,7 +38,7 @@ class Grammar:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Adjustments:
-    """How a token is chosen otherwise than by the distribution itself (the law: `engine.choices`).
+    """Changes to the choice of a token, beyond the distribution itself (formulas: `engine.choices`).
 
     None of it changes the log-probabilities that are returned.
     """
@@ -59,7 +59,7 @@ class Adjustments:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SamplingParams:
-    """How tokens are drawn. Tinker's fields and defaults, except that the seed is always given.
+    """Settings for drawing tokens. Tinker's fields and defaults, except that the seed is always given.
 
     Returned log-probabilities are those of the temperature-scaled distribution *before* adjustments, top-k and
     top-p (at temperature 0: of the unscaled distribution, and the most probable token is taken).
@@ -105,7 +105,7 @@ class SampleRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Spread:
-    """What the distributions after prompt[..t] are like, each shape (prompt length - 1,), at temperature 1.
+    """Statistics of the distributions after prompt[..t], each shape (prompt length - 1,), at temperature 1.
 
     Where nothing was asked ranks are 0, the most probable token is -1, and the others are NaN.
     """

@@ -1,4 +1,4 @@
-"""How many workers can hold one base together, wherever that number is told."""
+"""Limit on the number of workers that hold one base together."""
 
 from __future__ import annotations
 

@@ -35,7 +35,7 @@ _CHUNK = 1 << 18
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TensorMark:
-    """What is kept of a tensor to compare it with another run's."""
+    """Digest of a tensor, to compare it with another run's."""
 
     sha256: str
     """The first 16 hexadecimal digits of the SHA-256 of its values, little-endian fp32, -0.0 as +0.0."""

@@ -1,4 +1,4 @@
-"""Which source the running package is of: one hash over its files, wherever they lie.
+"""Hash of the running package's source: one over all its files, in a checkout or an installation.
 
 The compiled extension is not in it: the same source gives other bytes with another compiler, and the certificate says
 what it computes.
@@ -15,7 +15,7 @@ from tinsmith.types.fingerprints import file_sha256, sha256_of
 PACKAGE: Final = Path(__file__).parents[1]
 
 _COMPILED: Final = (".pyc", ".so", ".pyd", ".cu", ".cuh", ".h")
-"""What is compiled, and what is compiled on a GPU: a checkout has the latter in another place than an installation."""
+"""Suffixes that are left out: compiled files, and GPU sources, which an installation has in another place."""
 
 
 @cache
