@@ -20,7 +20,7 @@ from tinsmith.types.errors import InputError
 
 
 class Advantage(StrEnum):
-    """How a group's rewards become advantages."""
+    """Formula from a group's rewards to advantages."""
 
     CENTER = "center"
     """Minus the group mean; Tinker's."""

@@ -27,7 +27,7 @@ PartsOf = Callable[[int], ExpertParts]
 
 
 def held_whole(experts: Sequence[Mlp]) -> bool:
-    """Whether all experts can be computed in one call: their bases are not decoded for each product."""
+    """True if all experts can be computed in one call: their bases are not decoded for each product."""
     return all(
         isinstance(linear.base[0], Weight) and linear.bias is None
         for expert in experts
@@ -37,7 +37,7 @@ def held_whole(experts: Sequence[Mlp]) -> bool:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class MixtureKept:
-    """What the backward of a mixture needs, a row for each pair of a row and an expert, in the order of `Dealt`."""
+    """Values for the backward of a mixture, a row for each pair of a row and an expert, in the order of `Dealt`."""
 
     gate_up: Tensor
     """[pairs, 2 I]"""

@@ -28,7 +28,7 @@ class TreeNode(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Forest:
-    """Where every row of some trees stands, and what it sees."""
+    """Rows of some trees, with the rows that each attends to."""
 
     rows: Rows
     """Each node as a sequence: its page table holds the keys of its path."""
@@ -115,7 +115,7 @@ class Forest:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Reads:
-    """Which log-probabilities are read: of which target, in which row. A row may be read several times, or never."""
+    """Log-probabilities to read: targets and their rows. A row may be read several times, or never."""
 
     rows: NDArray[np.int64]
     """(n,)"""

@@ -33,7 +33,7 @@ class Weight:
 
 
 class _Ctx(FunctionCtx):
-    """What our functions keep between forward and backward."""
+    """State of our functions between forward and backward."""
 
     kernels: Kernels
     saved: tuple[Any, ...]

@@ -43,7 +43,7 @@ class HeadShape:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Draws:
-    """How each sampled row draws its token; arrays of one length."""
+    """Parameters of each sampled row's draw; arrays of one length."""
 
     rows: NDArray[np.int64]
     seeds: NDArray[np.uint64]
@@ -258,7 +258,7 @@ class Kernels(Protocol):
         ...
 
     def identity(self) -> Mapping[str, str]:
-        """What a device of its own is and computes with, as circumstances; nothing on the host."""
+        """Return a device of its own and its compiler, as circumstances; empty on the host."""
         ...
 
     def free_bytes(self) -> int | None:

@@ -42,7 +42,7 @@ class Nf4Base:
 
     @property
     def num_bytes(self) -> int:
-        """What it takes in memory."""
+        """Bytes in memory."""
         parts = (self.codes, self.absmax_codes, self.absmax_scales, self.offset)
         return sum(part.nbytes for part in parts)
 
@@ -172,7 +172,7 @@ def forward(kernels: Kernels, x: Tensor, linear: Linear, runs: tuple[Run, ...]) 
 
 @dataclass(slots=True)
 class Kept:
-    """What backward needs of the single training run."""
+    """Forward values that the backward of a single training run needs."""
 
     xa: Tensor | None = None
     direction: Tensor | None = None

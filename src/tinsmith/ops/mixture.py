@@ -58,7 +58,7 @@ def mixed_one_by_one(
 
 
 def _cuts(rows: Tensor, runs: Sequence[MixtureRun]) -> list[tuple[int, int]]:
-    """Where each run begins and ends among ascending rows."""
+    """Return each run's begin and end among ascending rows."""
     if len(runs) == 1:
         return [(0, len(rows))]
     bounds = torch.tensor([runs[0].begin, *(run.end for run in runs)], device=rows.device)

@@ -1,4 +1,4 @@
-"""Where keys and values lie: pages of sixteen positions, and which of them each sequence reads."""
+"""Pages of keys and values, sixteen positions each, and the pages that each sequence reads."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def _lazy_zeros(shape: tuple[int, ...], device: torch.device) -> Tensor:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rows:
-    """Which rows belong to which sequence, and where they stand in it."""
+    """Rows of each sequence, and their positions in it."""
 
     row_begin: Tensor
     """(n + 1,) int64: sequence s has rows row_begin[s] .. row_begin[s + 1]."""

@@ -1,4 +1,4 @@
-"""Which processor this is, as the system tells it: what a library may choose its instructions by."""
+"""Model and flags of the CPU, as the system reports them: a library may choose its instructions by them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final
 
 _ARITHMETIC: Final = ("sse", "ssse", "avx", "fma", "f16c", "amx", "asimd", "fp", "sve", "bf16")
-"""How the names of CPU flags begin that may decide which instructions a library takes."""
+"""Prefixes of the CPU flags that may decide which instructions a library takes."""
 
 _VARYING: Final = ("processor", "cpu MHz", "core id", "apicid", "initial apicid", "bogomips")
 """Lines that differ between the cores of one machine, or from moment to moment."""

@@ -1,4 +1,4 @@
-"""Which experts of a mixture each row takes: by its router logits alone, and how rows are sorted by expert."""
+"""Routing of rows to a mixture's experts, by router logits alone, and the rows sorted by expert."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from torch import Tensor
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Routing:
-    """How many experts a row takes, and how they are weighted."""
+    """Number of experts of a row, and their weighting."""
 
     active: int
     """Those of the largest router logits, ties to the lower expert."""
     normalised: bool
-    """Whether the softmax is over the chosen experts only; else over all of them."""
+    """True if the softmax is over the chosen experts only; else over all of them."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Routes:
-    """Which experts each row takes."""
+    """Experts of each row."""
 
     experts: Tensor
     """[rows, active] int64, ascending."""

@@ -1,4 +1,4 @@
-"""Which `Kernels` keep an arithmetic's promise on a device."""
+"""Choice of the `Kernels` that keep an arithmetic's promise on a device."""
 
 from __future__ import annotations
 

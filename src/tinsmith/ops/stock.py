@@ -304,7 +304,7 @@ class StockKernels(OneByOne):
         return rope.cos[position, None], rope.sin[position, None]
 
     def _kept(self, chosen: Tensor, logprobs: Tensor, draws: Draws) -> Tensor:
-        """Which tokens top-k, and then top-p of the mass that top-k left, may draw from."""
+        """Return a mask of the tokens that top-k, and then top-p of the mass that top-k left, may draw from."""
         num_tokens = chosen.shape[1]
         order = torch.sort(chosen, dim=1, descending=True, stable=True).indices
         top_k = np.where(draws.top_ks > 0, draws.top_ks, num_tokens)

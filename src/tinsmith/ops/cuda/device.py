@@ -1,4 +1,4 @@
-"""Which GPU it is, as NVIDIA's driver says; without torch, so that a run's own process can tell it too."""
+"""The GPU as NVIDIA's driver reports it; without torch, so that a run's own process can read it too."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Gpu(NamedTuple):
 
     @property
     def arch(self) -> str:
-        """What its cubins are compiled for."""
+        """Architecture that its cubins are compiled for."""
         return f"sm_{self.capability[0]}{self.capability[1]}"
 
 

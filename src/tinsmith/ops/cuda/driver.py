@@ -21,7 +21,7 @@ OLDEST = (7, 5)
 
 
 class Backend(Protocol):
-    """Where kernels run: a GPU, or an emulated grid on a CPU."""
+    """Device that runs kernels: a GPU, or an emulated grid on a CPU."""
 
     device: torch.device
 
@@ -34,7 +34,7 @@ class Backend(Protocol):
         ...
 
     def identity(self) -> dict[str, str]:
-        """Where it computes, as circumstances: see `gpu_identity`."""
+        """Return the device and its compiler, as circumstances: see `gpu_identity`."""
         ...
 
     def free_bytes(self) -> int | None:
@@ -90,11 +90,11 @@ class Driver:
         return Recorded(out, graph.replay)
 
     def identity(self) -> dict[str, str]:
-        """What it computes on and with."""
+        """Return the GPU, its driver and the compiled kernels, as circumstances."""
         return gpu_identity(self.device.index or 0, self.compiler)
 
     def free_bytes(self) -> int:
-        """What torch could still take."""
+        """Return the bytes that torch can still allocate."""
         return torch.cuda.mem_get_info(self.device)[0]
 
     def _function(self, program: str, kernel: str) -> ctypes.c_void_p:

@@ -393,7 +393,7 @@ class CudaKernels(OneByOne):
         return self.backend.record(compute) if self.use_graphs else None
 
     def threads(self) -> int:
-        """Which tiles are used: 1 small ones, 2 large ones, 3 by size."""
+        """Return the tiles in use: 1 small ones, 2 large ones, 3 by size."""
         return self._tiles
 
     def set_threads(self, count: int) -> None:

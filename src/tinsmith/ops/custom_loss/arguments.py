@@ -1,4 +1,4 @@
-"""What an operation may be given: tensors, numbers, dimensions, shapes, types; or a refusal that says what it wants."""
+"""Readers of an operation's arguments: tensors, numbers, dimensions, shapes, types; a refusal says what is allowed."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _KINDS: Final = {
     "int": _WHOLE,
     "bool": _TRUTH,
 }
-"""What torch calls a type, and the one that stands for it here."""
+"""torch's names of types, and the type that stands for each here."""
 
 
 def refuse(what: str, allowed: str, fix: str | None = None) -> NoReturn:

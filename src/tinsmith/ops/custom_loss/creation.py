@@ -230,4 +230,4 @@ ATTRIBUTES: dict[str, Callable[[Tape, Array], object]] = {
     "dtype": lambda _, x: x.value.dtype,
     "device": lambda _, _x: Device("cpu"),
 }
-"""What may be asked of a tensor by getattr, but for what `operations` adds."""
+"""Tensor attributes that getattr can read, without those that `operations` adds."""

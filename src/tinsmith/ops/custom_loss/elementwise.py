@@ -93,7 +93,7 @@ def clone(tape: Tape, /, input: object, memory_format: object = None) -> Array:
 
 
 def logical_not(tape: Tape, /, input: object) -> Array:
-    """Whether x is 0."""
+    """Return True where x is 0."""
     x = tensor(input)
     tape.room(x.shape)
     return tape.constant(x.value == 0)
@@ -142,7 +142,7 @@ def of_number(value: _Value) -> Operation:
 
 
 def is_floating_point(tape: Tape, /, input: object) -> bool:
-    """Whether a tensor holds real numbers."""
+    """True if a tensor holds real numbers."""
     del tape
     return kind(tensor(input).value.dtype) == np.float64
 

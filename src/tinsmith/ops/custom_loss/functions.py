@@ -11,7 +11,7 @@ import numpy as np
 from tinsmith.ops.exact import Float64Array, exp, exp_remainder, log
 
 _NEAR = 0.34
-"""Where exp(x) - 1 would cancel: |x| below about ln(2) / 2."""
+"""Bound on |x|, about ln(2) / 2, below which exp(x) - 1 would cancel."""
 _SMALL_POWER = 32
 
 

@@ -50,7 +50,7 @@ class Call:
     """A node that computes something."""
 
     place: str
-    """How refusals call it."""
+    """Name of the node in error messages."""
     name: str
     operation: Operation
     args: tuple[object, ...]
@@ -71,7 +71,7 @@ class Graph:
     metrics: Mapping[str, str]
     """The node by the metric's name, which ends in its reduction, `:sum` or `:mean`."""
     output: str
-    """How refusals call the output node."""
+    """Name of the output node in error messages."""
 
 
 def parse(inputs: Sequence[LossInput], nodes: Sequence[SentNode]) -> Graph:

@@ -1,4 +1,4 @@
-"""How large a custom loss may be, and how much may be computed for it: counted in elements, never by a clock."""
+"""Limits on a custom loss's size and work: counted in elements, never by a clock."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ MAX_NODES: Final = 512
 MAX_CONSTANTS: Final = 4096
 """Numbers, texts, references and the like in all arguments of a graph together."""
 MAX_DEPTH: Final = 8
-"""How deep lists, tuples and dicts may be nested in an argument."""
+"""Deepest nesting of lists, tuples and dicts in an argument."""
 MAX_TEXT: Final = 128
 """Longest name, target or text of a node, in characters."""
 MAX_DIMENSIONS: Final = 8

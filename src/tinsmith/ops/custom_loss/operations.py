@@ -97,7 +97,7 @@ _BOTH: Mapping[str, Operation] = {
     "numel": creation.numel,
     "is_floating_point": elementwise.is_floating_point,
 }
-"""What is both a function of the module torch and a method of a tensor."""
+"""Operations that are both a function of the module torch and a method of a tensor."""
 
 _METHODS: Mapping[str, Operation] = {
     **_BOTH,
@@ -161,7 +161,7 @@ def _matrix(tape: Tape, input: object, /) -> Array:
 
 
 READABLE: tuple[str, ...] = (*creation.ATTRIBUTES, "T", "mT", "data", "values", "indices")
-"""What getattr may read."""
+"""Attributes that getattr may read."""
 
 FUNCTIONS: Mapping[str, Operation] = MappingProxyType(
     {
@@ -197,12 +197,12 @@ FUNCTIONS: Mapping[str, Operation] = MappingProxyType(
         "torch.nn.functional.mse_loss": reductions.mse_loss,
     }
 )
-"""What a call_function node may name."""
+"""Operations that a call_function node may name."""
 
 METHODS: Mapping[str, Operation] = MappingProxyType(
     {name: operation for name, operation in _METHODS.items() if name != "logsigmoid"}
 )
-"""What a call_method node may name."""
+"""Operations that a call_method node may name."""
 
 UNREAD: frozenset[Operation] = frozenset(
     {_getattr, creation.size, creation.dimensions, creation.numel, elementwise.is_floating_point, elementwise.clone}

@@ -26,7 +26,7 @@ from tinsmith.types.datum import FloatArray
 from tinsmith.types.errors import InputError
 
 IMPOSSIBLE: Final = (ArithmeticError, IndexError, MemoryError, TypeError, ValueError)
-"""What numpy raises for arguments that no check of ours has refused."""
+"""Exceptions of numpy for arguments that no check of ours has refused."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -146,7 +146,7 @@ class CustomObjective:
         return LossValue(total=float(loss.value[()]) + 0.0, grad=grad.astype(np.float32), metrics=metrics)
 
     def _parameters(self, tape: Tape, logprobs: FloatArray, inputs: LossInputs) -> dict[str, object]:
-        """What the placeholders stand for, by node, logprobs first."""
+        """Return the values of the placeholders by node, logprobs first."""
         found: dict[str, object] = {}
         for (name, source), each in zip(self.graph.parameters.items(), self.graph.inputs, strict=True):
             try:

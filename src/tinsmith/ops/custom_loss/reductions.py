@@ -188,21 +188,21 @@ def cumsum(tape: Tape, /, input: object, dim: object, *, dtype: object = None) -
 
 
 def any_of(tape: Tape, /, input: object, dim: object = None, keepdim: object = False) -> Array:
-    """Whether one is not 0."""
+    """Return True where any element is not 0."""
     x = tensor(input)
     over = axes(dim, x.value.ndim)
     return tape.constant(np.any(x.value != 0, axis=over, keepdims=flag(keepdim)))
 
 
 def all_of(tape: Tape, /, input: object, dim: object = None, keepdim: object = False) -> Array:
-    """Whether none is 0."""
+    """Return True where no element is 0."""
     x = tensor(input)
     over = axes(dim, x.value.ndim)
     return tape.constant(np.all(x.value != 0, axis=over, keepdims=flag(keepdim)))
 
 
 def count_nonzero(tape: Tape, /, input: object, dim: object = None) -> Array:
-    """How many are not 0."""
+    """Return the number of elements that are not 0."""
     x = tensor(input)
     return tape.constant(counted(x.value != 0, axes(dim, x.value.ndim), keep=False))
 

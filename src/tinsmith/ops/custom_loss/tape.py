@@ -46,7 +46,7 @@ class Array:
 
 @dataclass(slots=True)
 class Tape:
-    """What one datum's loss was computed from."""
+    """Record of the computation of one datum's loss."""
 
     work: Work
     limit: int = MAX_DATUM_WORK
@@ -74,7 +74,7 @@ class Tape:
         return Array(held, -1)
 
     def result(self, value: Values, *links: tuple[Array, Back]) -> Array:
-        """What an operation made of its operands.
+        """Record the result of an operation and its operands.
 
         Raises:
             InputError: it is too large, or too much was computed.

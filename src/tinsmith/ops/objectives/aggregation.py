@@ -1,4 +1,4 @@
-"""How token losses of a whole batch become one number: the multiplier of every token.
+"""Aggregation of a whole batch's token losses into one number: the multiplier of every token.
 
 The multipliers are computed from the masks of the *whole* batch before any backward pass, so that
 the normaliser cannot depend on how the batch is cut into micro-batches. Every loss of Tinker is a
@@ -22,7 +22,7 @@ from tinsmith.types.errors import ConfigError, InputError
 
 
 class Aggregation(StrEnum):
-    """What token losses are divided by. S: sequences with a token that counts; n_i: such tokens."""
+    """Divisor of the token losses. S: sequences with a token that counts; n_i: such tokens."""
 
     TOKEN_SUM = "token_sum"
     """Nothing: Tinker's. The gradient grows with the number of tokens."""

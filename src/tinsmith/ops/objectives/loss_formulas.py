@@ -38,7 +38,7 @@ _ieee = np.errstate(over="ignore", invalid="ignore")
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class LossValue:
-    """What one loss says about one datum."""
+    """Value, gradient and metrics of one loss on one datum."""
 
     total: float
     """Sum of the token losses."""

@@ -1,4 +1,4 @@
-"""What every input of a loss must be, whichever loss reads it: numbers, and finite."""
+"""Check of the inputs of every loss: numbers, and finite."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the engine asks of a loss, be it a built-in one with its settings or one that a user sent."""
+"""Interface of a loss to the engine: a built-in loss with its settings, or one that a user sent."""
 
 from __future__ import annotations
 
