@@ -42,7 +42,7 @@ class Adapter:
     low: dict[Place, LowRank] = field(default_factory=dict[Place, LowRank])
     slots: tuple[Slot, ...] = ()
     version: int = 0
-    """How often its weights were changed."""
+    """Number of changes to its weights."""
 
     @property
     def targets(self) -> tuple[str, ...]:
@@ -172,7 +172,7 @@ def target_names(place: Place) -> tuple[str, ...]:
 
 
 def is_quantised(decoder: Decoder) -> bool:
-    """Whether the decoder holds linear weights as NF4."""
+    """True if the decoder holds linear weights as NF4."""
     return any(isinstance(base, Nf4Base) for linear in decoder.linears().values() for base in linear.base)
 
 

@@ -1,4 +1,4 @@
-"""Which base model an adapter belongs to, and that model read into memory from wherever its name leads."""
+"""Base model of an adapter: its identity, and its weights read into memory from wherever its name leads."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class OpenedBase:
     weights: Mapping[str, Tensor]
     """fp32, by published name."""
     folder: Path | None
-    """Where its tokenizer lies; None for a built-in model, whose tokenizer is built in too."""
+    """Folder of its tokenizer; None for a built-in model, whose tokenizer is built in too."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -66,7 +66,7 @@ class StoredBase:
     weights: Mapping[str, Tensor]
     """fp32, by published name; each is read whenever it is asked for."""
     folder: Path | None
-    """Where its tokenizer lies; None for a built-in model, whose tokenizer is built in too."""
+    """Folder of its tokenizer; None for a built-in model, whose tokenizer is built in too."""
     seed: int | None = None
     """Seed of a built-in model's initial weights."""
 

@@ -96,7 +96,7 @@ class Layer:
         return places
 
     def expert(self, index: int) -> int:
-        """How a place names an MLP of this layer."""
+        """Return the expert number of an MLP of this layer in a `Place`; -1 in a dense layer."""
         return -1 if self.router is None else index
 
     def with_linears(self, change: Callable[[Linear], Linear]) -> Layer:
@@ -111,7 +111,7 @@ class Layer:
 
 
 class Steps(Protocol):
-    """How each step is carried out: recorded for training, or over a cache for sampling."""
+    """Implementation of each step: recorded for training, or over a cache for sampling."""
 
     def embed(self, table: Weight, ids: Tensor) -> Tensor:
         """Rows of the embedding."""
@@ -174,7 +174,7 @@ class Decoder:
         return steps.add_norm(x, delta, self.final_norm, self.config.norm_eps)[1]
 
     def enter(self, steps: Steps, ids: Tensor) -> Tensor:
-        """What the first layer reads of every row, [rows, H]."""
+        """Return the first layer's input for every row, [rows, H]."""
         return steps.embed(self.embedding, ids)
 
     def through(self, steps: Steps, x: Tensor) -> tuple[Tensor, Tensor | None]:

@@ -1,4 +1,4 @@
-"""How many bytes a frozen base takes as a decoder holds it, counted from its tensors."""
+"""Bytes of a frozen base as a decoder holds it, counted from its tensors."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ class HeldBase:
     others: int
     """Of embedding and free head, fp32 or bf16, and of norms and biases, always fp32."""
     linear_weights: int
-    """How many weights the layers' linear steps have."""
+    """Number of weights of the layers' linear steps."""
     other_weights: int
-    """How many the others are."""
+    """Number of all other weights."""
 
     @property
     def whole(self) -> int:

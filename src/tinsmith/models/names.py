@@ -1,4 +1,4 @@
-"""Which tensors a decoder has, by their Hugging Face names, and which linear layers adapt.
+"""Tensors of a decoder, by their Hugging Face names, and the linear layers that adapt.
 
 What the tensors do is the decoder's business; this file knows names and shapes only.
 """

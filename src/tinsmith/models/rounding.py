@@ -1,4 +1,4 @@
-"""How far rounding alone moves a model's log-probabilities: the same function, with its sums in another order.
+"""Effect of rounding alone on a model's log-probabilities: the same function, with its sums in another order.
 
 Channels of the residual stream and of the MLPs may be renumbered without changing what a decoder computes. Each sum
 over channels then runs in another order, and fp32 rounds it otherwise: how much that shows at the end is a property of

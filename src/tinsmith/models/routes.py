@@ -1,4 +1,4 @@
-"""What is recorded of a mixture's routes while rows are computed: loads, entropies, and a digest of each row's experts.
+"""Record of a mixture's routes while rows are computed: loads, entropies, and a digest of each row's experts.
 
 Sums are of integers, so that they have one value in whatever order and by whomever they are added.
 """
@@ -26,7 +26,7 @@ MOST_LOADS = 256
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RouteSums:
-    """How many rows took each expert, and how undecided the routers were."""
+    """Number of rows of each expert, and the entropy of the routers."""
 
     rows: int
     loads: NDArray[np.int64]
@@ -48,7 +48,7 @@ def added(one: RouteSums | None, other: RouteSums | None) -> RouteSums | None:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Recorded:
-    """What a stage recorded of its layers, to be sent."""
+    """Record of a stage's layers, to be sent."""
 
     loads: NDArray[np.int64]
     entropies: NDArray[np.int64]
@@ -86,7 +86,7 @@ class RouteRecord:
         self.entropies[layer] += int(parts.round().long().sum())
 
     def sums(self, rows: int) -> RouteSums:
-        """What was recorded of so many rows."""
+        """Return the recorded sums, for this number of rows."""
         return RouteSums(rows, self.loads, self.entropies)
 
     def digests(self, rows: int) -> NDArray[np.int64]:

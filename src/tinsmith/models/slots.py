@@ -1,4 +1,4 @@
-"""How a published tensor lies inside the model's own: which columns of which weight, and whether transposed.
+"""Slot of a published tensor within the model's own: the weight, its columns, and whether transposed.
 
 The model keeps matrices as [in, out] and puts matrices that read the same rows beside one another; checkpoints,
 Hugging Face folders and PEFT adapters name them one by one as [out, in]. A slot is the one place where both meet,

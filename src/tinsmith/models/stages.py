@@ -1,4 +1,4 @@
-"""How a base's layers are cut into stages, so that a base which does not fit one worker fits several.
+"""Division of a base's layers into stages, so that a base which does not fit one worker fits several.
 
 A stage is a run of layers; the first has the embedding too, the last the final norm and the head. A tied head is a
 copy of the embedding wherever a decoder is held, so it counts in the last stage as in a whole decoder.
@@ -63,7 +63,7 @@ def cut_layers(config: DecoderConfig, shards: int, *, quantised: bool = False) -
 
 
 def _needed(sizes: list[int], most: int) -> int:
-    """How many stages of at most so many bytes the layers need; more than there are layers if one is larger."""
+    """Return the number of stages of at most `most` bytes; more than there are layers if one is larger."""
     if max(sizes) > most:
         return len(sizes) + 1
     stages, held = 1, 0

@@ -60,7 +60,7 @@ def is_taken(path: Path) -> bool:
 
 
 def present(path: Path) -> Path:
-    """Where the content of `path` is: there, or aside, if a replacement was cut short."""
+    """Return the folder with the content of `path`: itself, or aside, if a replacement was cut short."""
     aside = _aside(path)
     return aside if not path.exists() and aside.is_dir() else path
 

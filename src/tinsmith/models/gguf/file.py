@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from tinsmith.types.errors import CheckpointError, ConfigError
 
 Value = int | float | bool | str | list[int] | list[float] | list[bool] | list[str]
-"""What a metadata key holds."""
+"""Value of a metadata key."""
 
 SUFFIX: Final = ".gguf"
 
@@ -73,7 +73,7 @@ class GgufTensor:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GgufFile:
-    """What a file's header says."""
+    """Header of a file."""
 
     path: Path
     metadata: Mapping[str, Value]

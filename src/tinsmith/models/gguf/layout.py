@@ -1,4 +1,4 @@
-"""How a GGUF file names and lays out what a decoder has: keys, tensors, and the order of q and k rows.
+"""Names and layout of a decoder in a GGUF file: keys, tensors, and the order of q and k rows.
 
 A mixture's experts lie in one tensor a matrix, (experts, out, in).
 
@@ -26,10 +26,10 @@ ARCHITECTURES: Final = {
     "qwen3moe": Family.QWEN3_MOE,
     "olmoe": Family.OLMOE,
 }
-"""What a file calls the architecture; Mistral's files say llama, and compute the same."""
+"""Families by the architecture that a file names; Mistral's files say llama, and compute the same."""
 
 ROPE_FACTORS: Final = "rope_freqs.weight"
-"""What the frequencies of a llama3 rotation are divided by, (head_dim / 2,)."""
+"""Tensor of the divisors of a llama3 rotation's frequencies, (head_dim / 2,)."""
 
 _OUTER: Final = {EMBEDDING: "token_embd.weight", FINAL_NORM: "output_norm.weight", HEAD: "output.weight"}
 _INNER: Final = {
@@ -50,7 +50,7 @@ _INNER: Final = {
 
 @dataclass(frozen=True, slots=True)
 class FilePlace:
-    """Where a published tensor lies in a file."""
+    """Location of a published tensor in a file."""
 
     name: str
     expert: int | None = None

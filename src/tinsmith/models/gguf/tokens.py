@@ -46,11 +46,11 @@ class Model(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileTokens:
-    """What a file says of its tokenizer."""
+    """Tokenizer as a file describes it."""
 
     model: Model
     rule: SplitRule | None
-    """Where text is cut before merging; None for SentencePiece, which cuts nowhere."""
+    """Rule that splits text before merging; None for SentencePiece, which splits nowhere."""
     tokens: tuple[str, ...]
     kinds: tuple[TokenType, ...]
     merges: tuple[tuple[str, str], ...]

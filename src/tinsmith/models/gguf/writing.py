@@ -25,7 +25,7 @@ from tinsmith.types.errors import CheckpointError, ConfigError
 
 
 class StoredAs(StrEnum):
-    """How a file's matrices are stored; norms and biases are fp32 in any."""
+    """Type of a file's matrices; norms and biases are fp32 in any."""
 
     F32 = "f32"
     F16 = "f16"
@@ -89,7 +89,7 @@ def _architecture(config: DecoderConfig) -> str:
 
 
 def _add_mixture(writer: GGUFWriter, config: DecoderConfig, mixture: Mixture) -> None:
-    """What is said of a mixture.
+    """Write a mixture's settings.
 
     Raises:
         ConfigError: llama.cpp would compute another one.
@@ -170,7 +170,7 @@ def _tensors(
 
 
 def _rope_factors(config: DecoderConfig, scaling: Llama3Scaling) -> NDArray[np.float32]:
-    """What the plain frequencies are divided by.
+    """Return the divisors of the plain frequencies.
 
     Raises:
         ConfigError: the settings are not those that are read back out of the factors.

@@ -22,7 +22,7 @@ _DOWN: Final = "down_proj"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Part:
-    """Where a published matrix lies within a tensor of a file."""
+    """Location of a published matrix within a tensor of a file."""
 
     stored: str
     """The tensor's name in its file."""

@@ -86,7 +86,7 @@ def experts_apart(tensors: Mapping[str, Tensor], config: DecoderConfig) -> dict[
 
 
 def _matrices(a: Tensor, b: Tensor, hidden: int, mixture: Mixture) -> tuple[str, ...] | None:
-    """Which of an expert's matrices a pair is of, as told by what it reads and writes; None: of none."""
+    """Return the names of an expert's matrices that a pair adapts, by its input and output sizes; None: none."""
     if a.shape[0] % mixture.num_experts or a.shape[0] != b.shape[1]:
         return None
     inner = mixture.expert_size

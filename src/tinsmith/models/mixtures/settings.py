@@ -1,4 +1,4 @@
-"""What a Hugging Face config.json says of a mixture of experts, to and from a `Mixture`.
+"""Settings of a mixture of experts in a Hugging Face config.json, to and from a `Mixture`.
 
 A mixture that computes something else - shared experts, groups of experts, another score than a softmax - is refused
 by the name of its setting.
@@ -14,7 +14,7 @@ from tinsmith.models.folders.json_keys import Keys
 FAMILIES: Final = (Family.QWEN3_MOE, Family.OLMOE)
 
 _COUNTS: Final = ("num_experts", "num_local_experts")
-"""How many experts there are: as published, and as transformers 5 saves Qwen3-MoE."""
+"""Keys of the number of experts: as published, and as transformers 5 saves Qwen3-MoE."""
 _SHARED: Final = (
     "shared_expert_intermediate_size",
     "moe_shared_expert_intermediate_size",

@@ -16,7 +16,7 @@ FILES: Final = (
     *("tokenizer*", "special_tokens_map.json", "added_tokens.json", "vocab.*", "merges.txt"),
     *("chat_template*",),
 )
-"""What is fetched: nothing that could run, and no other framework's weights."""
+"""Files that are fetched: nothing that could run, and no other framework's weights."""
 _NOT: Final = ("*/*",)
 
 
@@ -47,7 +47,7 @@ def cached_model(name: str, field: str = "model") -> Path:
 
 
 def is_cached(name: str) -> bool:
-    """Whether the local cache has a model as far as it is needed."""
+    """True if the local cache has every file of a model that is needed."""
     folder = _cached(name)
     return folder is not None and _is_whole(folder)
 

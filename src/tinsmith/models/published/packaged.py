@@ -34,12 +34,12 @@ class PackagedModel:
 
     @property
     def served_name(self) -> str:
-        """What servers call it."""
+        """Name of the model on servers."""
         return PREFIX + self.name
 
     @property
     def folder(self) -> Path:
-        """Where it is put, below TINSMITH_HOME."""
+        """Folder of the model, below TINSMITH_HOME."""
         return home() / "models" / f"{self.name}-{self.gguf_sha256[:16]}"
 
     @property

@@ -1,4 +1,4 @@
-"""Where the name of a model leads: built in, a folder, a GGUF file, a fetched package's model, the local hub cache.
+"""Source of a model by its name: built in, a folder, a GGUF file, a fetched package's model, the local hub cache.
 
 Looks only; nothing is downloaded, and no weights are read.
 """
@@ -20,7 +20,7 @@ _HUB_NAME: Final = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
 
 
 class Kind(Enum):
-    """What a model is read from."""
+    """Kind of a model's source."""
 
     BUILT_IN = auto()
     FOLDER = auto()
