@@ -27,7 +27,7 @@ class BoundedTemplate:
         self._control: socket.socket | None = None
         self._stop: Callable[[], object] | None = None
         self._refused: InputError | None = None
-        """Why the template does not compile."""
+        """Error of a template that does not compile."""
 
     def __call__(self, variables: Variables) -> str:
         """Return the template's text.

@@ -1,4 +1,4 @@
-"""Which renderer a tokenizer is used with where nobody says: its own chat template, or none."""
+"""Default renderer of a tokenizer: its own chat template, or none."""
 
 from __future__ import annotations
 

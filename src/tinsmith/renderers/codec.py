@@ -143,7 +143,7 @@ class Codec:
         return token in self.control or not 0 <= token < self._size
 
     def _read(self, token: int, before: tuple[int, ...]) -> bytes:
-        """What `token` adds after `before`, which is the anchor or nothing."""
+        """Return the bytes that `token` adds after `before`, which is the anchor or nothing."""
         if token in self.added:
             return self.added[token].encode()
         piece = self.piece(token)

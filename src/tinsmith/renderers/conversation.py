@@ -49,7 +49,7 @@ class ConversationRenderer:
         """
         chat = ChatRenderer(tokenizer, template=template, end_tokens=end_tokens, tools=(_OTHER,) if tools else ())
         self.stop_tokens = chat.stop_sequences()
-        """What ends a reply."""
+        """Stop sequences of a reply."""
         self.template = template
         self._spellings = Spellings(tokenizer, chat.codec)
 
@@ -112,7 +112,7 @@ class ConversationRenderer:
         return call_style(self._probed((user, reply), (_OTHER,)), _PROBE)
 
     def _probed(self, turns: Sequence[Turn], tools: Sequence[Tool]) -> str:
-        """What the template makes of these; nothing if it refuses them."""
+        """Return the template's text of these turns; empty if it refuses them."""
         shown = [turn.shown() for turn in turns]
         try:
             return self.template.apply(shown, tools=[tool.shown() for tool in tools])

@@ -1,4 +1,4 @@
-"""What a renderer is: messages in, tokens out; a reply's tokens in, a message out.
+"""Interface of a renderer: messages in, tokens out; a reply's tokens in, a message out.
 
 Tokens that a model has seen or sampled are never rendered again: a longer conversation has the
 shorter one's tokens as its exact prefix, and what was sampled is what is trained on.
@@ -15,7 +15,7 @@ from tinsmith.types.errors import InputError
 
 
 class Role(StrEnum):
-    """Who speaks."""
+    """Speaker of a message."""
 
     SYSTEM = "system"
     USER = "user"
@@ -43,7 +43,7 @@ class Message:
 
 
 class ResponseOutcome(StrEnum):
-    """How a sampled reply ended."""
+    """Outcome of parsing a sampled reply."""
 
     OK = "ok"
     """At a stop token, with plain text before it."""

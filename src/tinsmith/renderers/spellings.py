@@ -31,7 +31,7 @@ class Hidden:
     """A client's words with stand-ins, and how to read them."""
 
     words: object
-    """What JSON can hold: the same as was given, but for its texts."""
+    """JSON value of the same shape as the original, with its texts replaced."""
     spelled: tuple[str, ...]
     stand_in: re.Pattern[str]
 

@@ -44,7 +44,7 @@ _FAILURES = (
     TypeError,
     ValueError,
 )
-"""What the code of a template can raise: all of it is told as the template's failure."""
+"""Exceptions that a template's code can raise; each is reported as the template's failure."""
 
 
 def compiled(source: str) -> Render:
@@ -134,7 +134,7 @@ class _Namespace(Namespace):
 
 
 def _environment() -> Environment:
-    """What transformers (5.24) gives to templates; the date is always the same."""
+    """Return transformers' (5.24) environment for templates; the date is always the same."""
     environment = ImmutableSandboxedEnvironment(
         trim_blocks=True, lstrip_blocks=True, extensions=[_Generation, "jinja2.ext.loopcontrols"]
     )

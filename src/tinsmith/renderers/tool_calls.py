@@ -1,4 +1,4 @@
-"""How a model's replies spell the calls of tools, and the calls read out of a reply that is still growing.
+"""Styles of tool calls in a model's replies, and the calls read out of a reply that is still growing.
 
 Which of the known ways a chat template has is asked of the template itself, by a call it is made to print. A call is
 read once it is complete; what looks like one and cannot be read stays text.
@@ -18,11 +18,11 @@ from tinsmith.renderers.turns import Json
 
 OPENED, CLOSED = "<tool_call>", "</tool_call>"
 PYTHON_TAG = "<|python_tag|>"
-"""What Llama 3.1 may put before a call."""
+"""Tag that Llama 3.1 may put before a call."""
 
 
 class CallStyle(StrEnum):
-    """How calls stand in a reply."""
+    """Form of the calls in a reply."""
 
     TAGGED = "tagged"
     """`<tool_call>`, a JSON object with name and arguments, `</tool_call>`: Hermes, Qwen 2.5 and 3."""
@@ -49,7 +49,7 @@ class ReadCall:
 
 
 Piece = str | ReadCall
-"""What a reply consists of, in order: text and calls."""
+"""Part of a reply: text or a call."""
 
 
 def call_style(printed: str, name: str) -> CallStyle | None:

@@ -14,7 +14,7 @@ REASONING_NAMES = ("reasoning_content", "reasoning", "thinking")
 
 
 class Speaker(StrEnum):
-    """Who speaks in a conversation with tools; `Role` has those of one without."""
+    """Speaker in a conversation with tools; `Role` has those of one without."""
 
     SYSTEM = "system"
     USER = "user"
@@ -23,7 +23,7 @@ class Speaker(StrEnum):
 
 
 class Opening(StrEnum):
-    """What a prompt ends with."""
+    """End of a prompt."""
 
     REPLY = auto()
     """The beginning of a reply."""
@@ -75,11 +75,11 @@ class Turn:
     speaker: Speaker
     content: str = ""
     reasoning: str | None = None
-    """What a reply was reasoned out with, for templates that show it again; others leave it out."""
+    """Reasoning before a reply, for templates that show it again; others leave it out."""
     name: str | None = None
-    """Who of several speaks, or which tool; a template that does not print it ignores it."""
+    """Name of the speaker among several, or of the tool; a template that does not print it ignores it."""
     calls: tuple[ToolCall, ...] = ()
-    """What a reply calls, after its text."""
+    """Calls of a reply, after its text."""
     call_id: str | None = None
     """The call that a tool's turn answers."""
 
