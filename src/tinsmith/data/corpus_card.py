@@ -1,4 +1,4 @@
-"""What `card.json` says about a corpus: where it came from, what is in it, what was dropped and why."""
+"""Content of `card.json`: a corpus's source, its content, and the records dropped, by reason."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ MISSING = ("title", "abstract", "date", "venue", "field")
 
 
 class SourceKind(enum.StrEnum):
-    """Where a corpus comes from."""
+    """Source of a corpus."""
 
     OPENALEX = "openalex"
     SCISCINET = "sciscinet"

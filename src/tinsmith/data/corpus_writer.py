@@ -105,7 +105,7 @@ class CorpusWriter:
 
     @property
     def papers(self) -> int:
-        """How many papers were added so far, dropped ones included: the next one's ordinal."""
+        """Number of papers added so far, dropped ones included: the next one's ordinal."""
         return self._spill.papers
 
     def add(self, papers: Sequence[Paper]) -> None:

@@ -13,12 +13,12 @@ from tinsmith.data.losses import Cause, loss, too_many
 
 _SAMPLE = 20_000
 _REVERSED = 0.5
-"""Where more than this share of edges points to later papers, the columns are taken for interchanged."""
+"""Share of edges to later papers above which the columns are taken for interchanged."""
 
 
 @dataclass(slots=True)
 class EdgeCheck:
-    """What became of the edges of one table."""
+    """Counts over the edges of one table."""
 
     table: str
     by_name: bool

@@ -42,7 +42,7 @@ class EdgeTable:
 
     @property
     def steps(self) -> int:
-        """How often `write` reports: once a part, once for the rest."""
+        """Number of steps that `write` reports: once a part, once for the rest."""
         return len(self._spill.edge_parts) + 1
 
     def write(self, path: Path, advance: Callable[[], None]) -> None:

@@ -30,7 +30,7 @@ UNDEFINED = -1
 
 
 class Disruption(enum.StrEnum):
-    """What later papers do with a paper: use it instead of its references, or with them."""
+    """Use of a paper by later ones: instead of its references, or with them."""
 
     DISRUPTIVE = "disruptive"
     CONSOLIDATING = "consolidating"
@@ -38,7 +38,7 @@ class Disruption(enum.StrEnum):
 
 
 class Novelty(enum.StrEnum):
-    """How unusual a paper's pairs of cited journals are."""
+    """Atypicality class of a paper's pairs of cited journals."""
 
     NOVEL = "novel"
     BALANCED = "balanced"

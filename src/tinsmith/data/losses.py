@@ -1,4 +1,4 @@
-"""How much of a table may be lost: a small share goes on, counted; more of it ends the build with what was seen."""
+"""Limit on the lost records of a table: a small share is counted and goes on; more of it ends the build."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _TEXT = 100
 
 @dataclass(slots=True)
 class Cause:
-    """Why records of a table were lost, and the first of them."""
+    """Count of the records lost for one cause, and the first of them."""
 
     count: int = 0
     where: str = ""
@@ -28,13 +28,13 @@ class Cause:
 
 @dataclass(slots=True)
 class Tally:
-    """What became of one table."""
+    """Counts of one table's records, read and lost."""
 
     table: str
     unit: str = "lines"
-    """What it consists of, in the plural."""
+    """Unit of the records, in the plural."""
     allowed: str | None = None
-    """What it should look like."""
+    """Expected form of the table."""
     read: int = 0
     causes: dict[str, Cause] = field(default_factory=dict[str, Cause])
 

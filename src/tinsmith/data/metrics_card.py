@@ -1,4 +1,4 @@
-"""What can be chosen about the metrics of a corpus, and what `metrics.json` says about them."""
+"""Settings of a corpus's metrics, and the content of `metrics.json`."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class MetricSettings:
     """With DAY: the window in days, instead of `window` years of 365.25 days, rounded down (5 are 1,826 days)."""
     null: Null = field(default_factory=Null)
     pool_years: int = 1
-    """How many citing years' journal pairs are compared with each other."""
+    """Number of citing years whose journal pairs are compared with each other."""
 
     def __post_init__(self) -> None:
         positive = (
@@ -76,7 +76,7 @@ class MetricSettings:
 
 
 class MetricsCard(msgspec.Struct, frozen=True, kw_only=True):
-    """What the metrics of a corpus are made of; the same corpus and settings give the same card."""
+    """Settings and counts of a corpus's metrics; the same corpus and settings give the same card."""
 
     settings: dict[str, str | int]
     papers: int

@@ -31,6 +31,6 @@ class Paper(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     references: Sequence[str] = ()
     """Ids of the papers it cites; they belong to this record, so a stale copy's references go with it."""
     updated: str | None = None
-    """When the source last changed the record, as text that sorts in time; the latest copy of an id is kept."""
+    """Time of the source's last change, as text that sorts in time; the latest copy of an id is kept."""
     excluded: str | None = None
-    """Why the paper is to be left out: one of the card's counters. It still takes the place of its older copies."""
+    """Reason to leave the paper out: one of the card's counters. It still takes the place of its older copies."""

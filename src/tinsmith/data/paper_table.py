@@ -33,7 +33,7 @@ class PaperTable:
 
     @property
     def steps(self) -> int:
-        """How often `write` reports: once a part, once a bucket."""
+        """Number of steps that `write` reports: once a part, once a bucket."""
         return len(self._spill.paper_parts) + len(self._buckets)
 
     def write(self, path: Path, advance: Callable[[], None]) -> None:

@@ -1,4 +1,4 @@
-"""How long work says how far it is, without knowing who looks."""
+"""Progress of long work, reported without knowing who looks."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Protocol
 
 
 class Progress(Protocol):
-    """What long work reports to."""
+    """Receiver of the progress of long work."""
 
     def begin(self, what: str, total: int | None) -> None:
         """Begin a stage of `total` steps (None: nobody knows)."""

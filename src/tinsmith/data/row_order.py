@@ -1,4 +1,4 @@
-"""Which copy of a paper stays, and which row it gets.
+"""Choice among copies of a paper, and the order of rows.
 
 Of several records with one id the latest `updated` stays; at a tie one that is to be left out, then the
 longer text, then the greater hash over content and references, so that the order of the input decides

@@ -1,4 +1,4 @@
-"""What a corpus folder holds: file names, columns and their types.
+"""Schema of a corpus folder: file names, columns and their types.
 
 `papers.parquet` is sorted by (year, date with missing first, id); a paper's row number is its index in
 `edges.parquet` (`citing`, `cited`), which is sorted, unique and without self-loops. Rows of one year, and

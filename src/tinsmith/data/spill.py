@@ -1,4 +1,4 @@
-"""How papers and edges wait on disk, in parts of bounded size, until all of them have come.
+"""Store of papers and edges on disk, in parts of bounded size, until all of them have come.
 
 Every paper that comes gets an ordinal: how many came before it. A part of papers holds the rows that
 are fit for the corpus, with `ordinal`, `size` (bytes of text), `updated` and `excluded` beside the

@@ -1,4 +1,4 @@
-"""What `baseline_answers.jsonl` says: the class each fitted baseline gave to each paper of a slice's test split.
+"""Rows of `baseline_answers.jsonl`: the class each fitted baseline gave to each paper of a slice's test split.
 
 It stands beside `baselines.json`, which names it by its SHA-256. The prior guesses at random and has no answers.
 """

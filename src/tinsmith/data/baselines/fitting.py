@@ -96,7 +96,7 @@ def _causes(source: Slice, train_rows: int) -> tuple[pl.Series, pl.Series] | Non
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Material:
-    """What all baselines for one label work on."""
+    """Input of all baselines for one label."""
 
     target: Task
     train: Sequence[PaperRow]
@@ -117,7 +117,7 @@ class _Material:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Fitted:
-    """What came of all baselines for one label."""
+    """Results of all baselines for one label."""
 
     report: TargetReport
     predicted: dict[Baseline, NDArray[np.int64]]

@@ -1,4 +1,4 @@
-"""What `baselines.json` says: the figures of every baseline on a slice's test split, and what was left out."""
+"""Content of `baselines.json`: the figures of every baseline on a slice's test split, and what was left out."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class TargetReport(msgspec.Struct, frozen=True, kw_only=True):
     """Training rows used, by class."""
     scores: list[BaselineScore]
     left_out: dict[str, str]
-    """What could not take part, and why."""
+    """Reasons by the name of each baseline that could not take part."""
 
 
 class BaselineReport(msgspec.Struct, frozen=True, kw_only=True):

@@ -1,4 +1,4 @@
-"""How good a baseline is, from its confusion matrix: four figures, each with its interval."""
+"""Scores of a baseline from its confusion matrix: four figures, each with its interval."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How unusual a paper's pairs of cited journals are: z against chance, its median and its 10th percentile.
+"""Atypicality of a paper's pairs of cited journals: z against chance, its median and its 10th percentile.
 
 Uzzi et al. 2013 (doi 10.1126/science.1240474): a pair's count among the papers of one year is compared with networks
 in which citations are switched so that each paper keeps how many papers of each year it cites. Switching amounts to
@@ -29,7 +29,7 @@ if TYPE_CHECKING:  # there is none where the extension is not built
 
 
 class NullModel(enum.StrEnum):
-    """What a pair's count is compared with."""
+    """Null model that a pair's count is compared with."""
 
     CLOSED = "closed"  # the mean over all shuffles, exactly
     SWITCHING = "switching"  # mean and standard deviation over some shuffles, drawn

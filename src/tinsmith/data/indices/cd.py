@@ -28,7 +28,7 @@ Counts32 = NDArray[np.uint32]
 
 @dataclass(frozen=True, slots=True)
 class CdCounts:
-    """What is counted for each of N papers; all (N,)."""
+    """Counts behind the CD index of each of N papers; all (N,)."""
 
     references: Counts32
     citations: Counts32

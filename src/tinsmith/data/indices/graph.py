@@ -23,10 +23,10 @@ class CitationGraph:
 
     out_pointer: NDArray[np.uint32]
     out: NDArray[np.uint32]
-    """What each paper cites."""
+    """Papers that each paper cites."""
     in_pointer: NDArray[np.uint32]
     into: NDArray[np.uint32]
-    """What cites each paper."""
+    """Papers that cite each paper."""
 
     @classmethod
     def from_edges(cls, citing: NDArray[np.uint32], cited: NDArray[np.uint32], papers: int) -> CitationGraph:

@@ -1,4 +1,4 @@
-"""Which journals each paper's references are from, cut into blocks of citing years that are compared with each other.
+"""Journals of each paper's references, in blocks of citing years that are compared with each other.
 
 Journals are numbered by name, so that numbers, and the order of every sum over them, do not depend on the order of
 anything. References to papers without a journal are left out.
@@ -28,7 +28,7 @@ class Block:
     """Rows [begin, end) of the corpus."""
     end: int
     pointer: NDArray[np.uint32]
-    """Where each paper's references begin, (end - begin + 1,)."""
+    """Offset of each paper's first reference, (end - begin + 1,)."""
     journal: NDArray[np.uint32]
     """(R,), in [0, len(journals))."""
     stratum: NDArray[np.uint32]
@@ -49,7 +49,7 @@ class JournalReferences:
     journals: NDArray[np.uint32]
     """Each paper's journal as a position in `names`; 2**32 - 1 where it has none."""
     pointer: NDArray[np.int64]
-    """Where each paper's references begin in `cited`, (N + 1,)."""
+    """Offset in `cited` of each paper's first reference, (N + 1,)."""
     cited: NDArray[np.uint32]
 
     @classmethod

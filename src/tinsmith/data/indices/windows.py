@@ -1,4 +1,4 @@
-"""Which papers come after a paper, and no later than its window's end: a range of rows in time order.
+"""Papers later than a paper, up to its window's end: a range of rows in time order.
 
 A citer at time t counts for a paper of time t0 where t0 < t <= t0 + length. Times are years or days; where they
 are years, citers of the paper's own year therefore do not count. These are the semantics of the `cdindex` package.

@@ -1,4 +1,4 @@
-"""What `slice.json` says: what was asked, what was left out and why, what came out, and its hashes."""
+"""Content of `slice.json`: the settings, the papers left out by reason, the counts, and the hashes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How a frozen slice is cut from a corpus: filter, label, choose by hash, write the chosen papers only."""
+"""Cutting of a frozen slice from a corpus: filter, label, choose by hash, write the chosen papers only."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which papers of a corpus may enter a slice, their labels, and what left the others out."""
+"""Papers of a corpus that may enter a slice, their labels, and counts of the others by reason."""
 
 from __future__ import annotations
 

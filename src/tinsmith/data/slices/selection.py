@@ -1,4 +1,4 @@
-"""Which papers of the pool a slice takes, and in which split: always those with the lowest hashes.
+"""Selection of a slice's papers and their splits from the pool: always those with the lowest hashes.
 
 Nothing here depends on the order of the papers or on how they were read, only on their ids.
 """

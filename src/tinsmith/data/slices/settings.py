@@ -1,4 +1,4 @@
-"""What one asks of a slice: the task, the thresholds, which papers, how many, and how they are split."""
+"""Settings of a slice: the task, the thresholds, the choice and number of papers, and the splits."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tinsmith.types.errors import ConfigError
 
 
 class Task(enum.StrEnum):
-    """What a model is asked about a paper; it decides the classes and which papers have a label."""
+    """Question about a paper; it decides the classes and which papers have a label."""
 
     DISRUPTION = "disruption"
     NOVELTY = "novelty"

@@ -1,4 +1,4 @@
-"""Which split a paper belongs to: by the hash of its id, or by the source notes' own shuffle.
+"""Split of a paper: by the hash of its id, or by the source notes' own shuffle.
 
 The native scheme looks at nothing but the id and the seed. New papers therefore never move an old one
 from training to test, and two slices of one corpus never train on each other's test papers.
@@ -27,7 +27,7 @@ class Split(enum.StrEnum):
 
 
 class SplitScheme(enum.StrEnum):
-    """How papers are dealt to the splits."""
+    """Scheme that assigns papers to splits."""
 
     NATIVE = "native"  # by the hash of the id
     LEGACY = "legacy"  # sorted ids, shuffled, cut by shares: the source notes' official split

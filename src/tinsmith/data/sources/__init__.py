@@ -1,1 +1,1 @@
-"""Where a corpus comes from: one file per source and what they read with."""
+"""Sources of a corpus, one file each, and their readers."""

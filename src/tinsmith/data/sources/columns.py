@@ -23,7 +23,7 @@ from tinsmith.data.sources.kinds import (
 )
 
 _ODD_ID = r"(?i)^(?:nan|nat|null|none|\\n|<na>)?$|^\s|\s$|[\x00-\x1f\x7f]|openalex\.org|\.0$"
-"""What `as_id` may change in a text, or refuse; all others stay as they are."""
+"""Pattern of the texts that `as_id` may change or refuse; all others stay as they are."""
 _EXACT = 2.0**53
 
 

@@ -1,4 +1,4 @@
-"""What happens to data that cannot be read: it is set aside and counted, and too much of it ends the build."""
+"""Handling of data that cannot be read: it is set aside and counted, and too much of it ends the build."""
 
 from __future__ import annotations
 

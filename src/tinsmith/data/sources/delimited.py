@@ -38,7 +38,7 @@ class Rows:
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """How a file is written, by its first line that is no comment."""
+    """Layout of a file, by its first line that is no comment."""
 
     separator: str
     quoted: bool
@@ -79,7 +79,7 @@ class Delimited:
 
     path: Path
     name: str
-    """How errors call it."""
+    """Name of the file in error messages."""
     columns: Sequence[str]
     layout: Layout
     header: bool

@@ -1,4 +1,4 @@
-"""Which column of a table of edges cites and which is cited, by the many names they go by."""
+"""Citing and cited column of a table of edges, by the many names they go by."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ from tinsmith.data.sources.kinds import Malformed
 Value = TypeVar("Value")
 
 NOT_JSON = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
-"""What msgspec raises for a text that it cannot read."""
+"""Exceptions of msgspec for a text that it cannot read."""
 _PLAIN: msgspec.json.Decoder[object] = msgspec.json.Decoder(object)
 
 

@@ -1,4 +1,4 @@
-"""What every source of a corpus offers, and how one becomes a corpus folder."""
+"""Interface of every source of a corpus, and the build of a corpus folder from one."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Source(Protocol):
     """Raw data that can be read once, from beginning to end."""
 
     def description(self) -> SourceDescription:
-        """What the card says about it; no paths."""
+        """Return the source's description for the card; no paths."""
         ...
 
     def feed(self, writer: CorpusWriter, progress: Progress) -> None:

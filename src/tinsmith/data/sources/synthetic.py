@@ -33,7 +33,7 @@ _COUNTED_AT_ONCE: Final = 1 << 22
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Emitted:
-    """What a world gave to the writer: what the corpus's card must say."""
+    """Counts of a world's records, which the corpus's card must agree with."""
 
     papers: int
     clean_edges: int

@@ -63,7 +63,7 @@ def read_records(file: Path, in_graph: frozenset[str], seen: Callable[[], None])
 
 
 def is_paper_id(text: str) -> bool:
-    """Whether this is an id as arXiv gave them until 2007: YYMMNNN."""
+    """True if this is an id as arXiv gave them until 2007: YYMMNNN."""
     return len(text) == 7 and text.isascii() and text.isdigit() and 1 <= int(text[2:4]) <= 12
 
 

@@ -47,7 +47,7 @@ class Archive(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Receipt(msgspec.Struct, frozen=True, kw_only=True):
-    """What fetched.json says."""
+    """Content of fetched.json."""
 
     corpus: str
     archives: tuple[Archive, ...]
@@ -60,7 +60,7 @@ class Receipt(msgspec.Struct, frozen=True, kw_only=True):
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """How a fetch ended."""
+    """Outcome of a fetch."""
 
     receipt: Receipt
     fresh: bool

@@ -36,11 +36,11 @@ _SIZE: Final = re.compile(r"\s*\(\d+\s*kb\)\s*$", re.IGNORECASE)
 _MAIL: Final = re.compile(r"[\w.+-]+@[\w-]+(?:\.[\w-]+)+")
 _MAIL_SHOWN: Final = "[email]"
 _EARLIEST, _LATEST = dt.timedelta(days=-31), dt.timedelta(days=62)
-"""How far a paper's first date may lie from the first day of its id's month; beyond, the header is broken."""
+"""Range of a paper's first date around the first day of its id's month; beyond it, the header is broken."""
 
 
 class DateSource(StrEnum):
-    """What a paper's date was read from."""
+    """Source of a paper's date."""
 
     HEADER = "header_utc"
     MONTH = "id_month"

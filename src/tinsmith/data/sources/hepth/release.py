@@ -1,4 +1,4 @@
-"""Which files of SNAP the corpus is made of, and what must come out of them.
+"""Files of SNAP that the corpus is made of, and the content that they must give.
 
 SNAP publishes no checksums. What is pinned is therefore the content: the edges and the papers' ids must be these, to
 the bit. A text that was changed in one record makes the corpus another one but not a wrong one, so that is only told.
@@ -19,7 +19,7 @@ class Release:
     name: str
     title: str
     site: str
-    """Where the files lie; ends in a slash."""
+    """Address of the files; ends in a slash."""
     edges: str
     abstracts: str
     edge_count: int

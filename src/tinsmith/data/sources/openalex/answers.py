@@ -1,4 +1,4 @@
-"""What an answer of the OpenAlex API other than a page means.
+"""Meaning of an answer of the OpenAlex API other than a page.
 
 A 429 has two meanings: too many requests in a second, and a day's budget used up, which comes back at midnight UTC.
 They are told apart by what the headers say is left, by how long the answer asks to wait (hours mean the day), or by
@@ -21,7 +21,7 @@ _PASSING = (HTTPStatus.REQUEST_TIMEOUT, HTTPStatus.TOO_EARLY)
 
 
 class Meaning(enum.Enum):
-    """What to do about an answer that is no page."""
+    """Reaction to an answer that is no page."""
 
     LATER = enum.auto()
     """Wait and ask again."""

@@ -46,7 +46,7 @@ _PACKING = ("content-encoding", "content-length", "transfer-encoding")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ApiQuery:
-    """Which works, and from where."""
+    """Query for works, with the address and key of the API."""
 
     filter: str
     key: str = field(repr=False)

@@ -1,4 +1,4 @@
-"""How an OpenAlex work becomes a paper, and which works are left out."""
+"""Conversion of an OpenAlex work to a paper, and the works that are left out."""
 
 from __future__ import annotations
 

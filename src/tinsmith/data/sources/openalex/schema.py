@@ -1,4 +1,4 @@
-"""What an OpenAlex work looks like, in the schemas of 2023, 2025 and 2026, and how it is decoded.
+"""Schemas of an OpenAlex work, of 2023, 2025 and 2026, and its decoding.
 
 Unknown keys are skipped unread; a record that does not fit the types as it stands (a list that came as
 a scalar, a number as text) is mended and tried again, and only then given up.

@@ -1,4 +1,4 @@
-"""Where the works lie in a copy of the OpenAlex snapshot, in its layouts of before and after 2026.
+"""Location of the works in a copy of the OpenAlex snapshot, in its layouts of before and after 2026.
 
     data/jsonl/works/updated_date=YYYY-MM-DD/part_0000.gz or part_0000.jsonl.gz
     data/parquet/works/updated_date=YYYY-MM-DD/part_0000.parquet

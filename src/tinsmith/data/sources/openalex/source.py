@@ -16,12 +16,12 @@ from tinsmith.data.sources.openalex.record import Keep
 from tinsmith.data.sources.openalex.snapshot import find_snapshot
 
 PAGES = ".pages"
-"""Where a download waits, inside the corpus's folder."""
+"""Folder of an unfinished download, inside the corpus's folder."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpenAlexChoices:
-    """What is taken from the records."""
+    """Choice of records and of their parts."""
 
     keep: frozenset[Keep] = frozenset()
     """Kinds of works that are otherwise left out."""
@@ -52,7 +52,7 @@ class SnapshotSource:
     choices: OpenAlexChoices
 
     def description(self) -> SourceDescription:
-        """What the card says."""
+        """Return the source's description for the card."""
         return self.choices.description("snapshot", layout=find_snapshot(self.folder).layout)
 
     def feed(self, writer: CorpusWriter, progress: Progress) -> None:
@@ -72,7 +72,7 @@ class PagesSource:
     choices: OpenAlexChoices
 
     def description(self) -> SourceDescription:
-        """What the card says."""
+        """Return the source's description for the card."""
         return self.choices.description("pages")
 
     def feed(self, writer: CorpusWriter, progress: Progress) -> None:
@@ -94,7 +94,7 @@ class ApiSource:
     choices: OpenAlexChoices
 
     def description(self) -> SourceDescription:
-        """What the card says."""
+        """Return the source's description for the card."""
         return self.choices.description("api", filter=self.query.filter)
 
     def feed(self, writer: CorpusWriter, progress: Progress) -> None:

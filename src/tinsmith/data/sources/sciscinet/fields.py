@@ -1,4 +1,4 @@
-"""Which field and which concepts a SciSciNet paper gets.
+"""Field and concepts of a SciSciNet paper.
 
 Its fields are sorted by (level, name, id), level 0 being the top: the first is its field, the next eight are its
 concepts.

@@ -29,7 +29,7 @@ from tinsmith.data.sources.sciscinet.tables import Table, TableFile, find_tables
 from tinsmith.types.errors import DataError
 
 KEEP = ("retracted", "paratext")
-"""What is left out unless it is asked for; the first reason counts."""
+"""Kinds of papers left out by default; the first reason counts."""
 _OF_PAPERS = "_of_papers"  # after a column that both tables have
 _SENTENCE = r"^(?s)(?P<title>[^\n\t]*?(?:[.?!](?:\s)|[\n\t]))\s*(?P<abstract>\S.*)$"
 """A title and an abstract in one text: up to the end of the first sentence or line, and what follows."""
@@ -45,7 +45,7 @@ class SciSciNetSource:
     skip_bad: bool = False
 
     def description(self) -> SourceDescription:
-        """What the card says."""
+        """Return the source's description for the card."""
         tables = find_tables(self.folder)
         names = " ".join(sorted(file.name for file in tables.values()))
         return SourceDescription(

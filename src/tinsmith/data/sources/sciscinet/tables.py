@@ -50,11 +50,11 @@ class TableFile:
     columns: tuple[str, ...]
     """In the file's order, under their plain names (`plain`)."""
     layout: Layout | None = None
-    """How it is written; None for parquet."""
+    """Layout of a text file; None for parquet."""
 
     @property
     def name(self) -> str:
-        """How errors call it."""
+        """Name of the table in error messages."""
         return self.path.name
 
     def find(self, *names: str) -> str | None:

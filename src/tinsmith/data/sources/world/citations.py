@@ -1,4 +1,4 @@
-"""Who cites whom in a synthetic world, and the dirt that real citation data have.
+"""Citations of a synthetic world, with the dirt that real citation data have.
 
 The one mechanism that makes a paper disruptive or consolidating is the bypass: who cites a paper also
 cites some of its references, often where it is a developer, hardly ever where it is a pioneer. No label
@@ -22,7 +22,7 @@ from tinsmith.types.seeds import derive
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Habit:
-    """How papers of one cause cite, as probabilities."""
+    """Citing habits of the papers of one cause, as probabilities."""
 
     hub: float
     """Cite one to three of the own field's hubs; their many citers keep |CD| small."""
@@ -31,7 +31,7 @@ class Habit:
     field: float
     """... or else from the own field, or else from anywhere."""
     bypass: float
-    """Who cites this paper also cites one or two of its references."""
+    """A citer of this paper also cites one or two of its references."""
     timeless: bool
     """Candidates come from all earlier papers alike; otherwise their age is exponential."""
 

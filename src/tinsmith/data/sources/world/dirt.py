@@ -46,7 +46,7 @@ class Edges:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Dirt:
-    """What is added to the clean references."""
+    """Edges that are added to the clean references."""
 
     dangling: Edges
     """To numbers from n up, which no paper has; no two alike."""

@@ -1,4 +1,4 @@
-"""What a catalogue says about a synthetic paper apart from its text: id, date, journal, field, concepts.
+"""Catalogue record of a synthetic paper without its text: id, date, journal, field, concepts.
 
 Ids are a permutation of seven-digit numbers, so that their order is not the order of time.
 """

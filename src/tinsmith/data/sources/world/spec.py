@@ -30,7 +30,7 @@ class Preset(enum.StrEnum):
 
 
 class Cause(enum.StrEnum):
-    """What makes a paper be cited as it is: instead of what it cites, together with it, or hardly."""
+    """Cause of a paper's citations: cited instead of what it cites, together with it, or hardly."""
 
     PIONEER = "pioneer"
     DEVELOPER = "developer"
@@ -39,7 +39,7 @@ class Cause(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorldSpec:
-    """What differs from world to world; scale one with `dataclasses.replace(spec, papers=...)`.
+    """Settings of a world; scale one with `dataclasses.replace(spec, papers=...)`.
 
     Raises:
         ConfigError: a size is outside what names and ids allow.

@@ -45,7 +45,7 @@ _PER_PAPER: Final = _BODY[1] + _TITLE_DRAWS + 3 + 2 * _MOST_CUES
 
 @dataclass(frozen=True, slots=True)
 class Text:
-    """What one paper says."""
+    """Title and abstract of one paper."""
 
     title: str
     abstract: Mapping[str, Sequence[int]]
