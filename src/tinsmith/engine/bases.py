@@ -1,4 +1,4 @@
-"""What every engine can be asked, wherever it computes: the bases that it serves, and what is made on them."""
+"""Interface of every engine, wherever it computes: the bases that it serves, and what is made on them."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class ServesRequests(Protocol):
 
     @property
     def num_running(self) -> int:
-        """What is being decoded."""
+        """Number of samples being decoded."""
         ...
 
     @property
@@ -80,13 +80,13 @@ class Bases(ABC):
 
     @cached_property
     def _grammars(self) -> Mapping[str, Grammars | None]:
-        """What compiles grammars for every base; None where it has no tokenizer."""
+        """Grammar compiler of every base; None where it has no tokenizer."""
         loaders = self._texts
         return {name: None if load is None else Grammars(self.config(name), load) for name, load in loaders.items()}
 
     @cached_property
     def sampled_routes(self) -> SampledRoutes:
-        """Which experts sampled sequences took, where a base is a mixture."""
+        """Experts that sampled sequences took, where a base is a mixture."""
         return SampledRoutes()
 
     @property
@@ -111,7 +111,7 @@ class Bases(ABC):
         return self._base(name).config
 
     def folder(self, name: str) -> Path | None:
-        """Where a served base model's tokenizer lies; None for a built-in model or a folder without one."""
+        """Return the folder of a served base's tokenizer; None for a built-in model or a folder without one."""
         folder = self._base(name).folder
         return folder if folder is not None and has_tokenizer(folder) else None
 
@@ -138,7 +138,7 @@ class Bases(ABC):
         give_back_freed_memory()
 
     def _token_bytes(self, name: str) -> TokenBytes | None:
-        """What stop strings of a base are looked for with; None where it has no tokenizer."""
+        """Return the reader of tokens' bytes for a base's stop strings; None where it has no tokenizer."""
         load = self._texts[name]
         return None if load is None else lambda token: load().bytes_of(token)
 

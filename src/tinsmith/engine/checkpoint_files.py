@@ -1,4 +1,4 @@
-"""What lies in a checkpoint's folder: the marker `checkpoint.json`, and tensors it vouches for.
+"""Files of a checkpoint's folder: the marker `checkpoint.json`, and tensors it vouches for.
 
 Nothing is believed before its SHA-256 was compared: a damaged, cut-short or foreign file is refused
 by name, with what was found and what was expected.
@@ -51,7 +51,7 @@ class Checkpoint:
 
     @property
     def has_optimizer(self) -> bool:
-        """Whether the optimizer's state was saved too."""
+        """True if the optimizer's state was saved too."""
         return OPTIMIZER in self.files
 
     def tensors(self, file: str) -> dict[str, Tensor]:
@@ -100,7 +100,7 @@ def _told(spec: AdapterSpec) -> dict[str, object]:
 
 
 def is_checkpoint(folder: Path) -> bool:
-    """Whether a checkpoint stands at `folder`; a half-written one does not. Verifies nothing."""
+    """True if `folder` has a complete checkpoint; a half-written one is none. Verifies nothing."""
     return (present(folder) / MARKER).is_file()
 
 

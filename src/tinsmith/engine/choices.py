@@ -24,14 +24,14 @@ from tinsmith.types.sampling import Adjustments
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """What adjusts one draw."""
+    """Adjustments of one draw, with the tokens and the grammar they read."""
 
     adjustments: Adjustments
     prompt: IntArray
     output: Sequence[int]
     """The sample's tokens so far."""
     allowed: NDArray[np.bool_] | None
-    """What its grammar lets come next, (vocabulary,)."""
+    """Tokens that its grammar allows next, (vocabulary,)."""
 
 
 def choose(

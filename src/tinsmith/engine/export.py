@@ -69,7 +69,7 @@ _MORE_TEMPLATES: Final = "additional_chat_templates"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Exported:
-    """What was written, and how far it is from the model that was trained."""
+    """Files that were written, and their difference from the model that was trained."""
 
     out: Path
     files: tuple[str, ...]
@@ -83,7 +83,7 @@ class Exported:
     num_positions: int
     vocab_size: int
     note: str | None = None
-    """What other programs do otherwise with the file; None: nothing that is known."""
+    """Known deviation of other programs that read the file; None: none is known."""
 
     @property
     def within_limit(self) -> bool:
@@ -229,7 +229,7 @@ def _write_merged(adapter: Adapter, opened: OpenedBase, out: Path) -> None:
 
 
 def _merged_difference(adapter: Adapter, weights: Mapping[str, Tensor]) -> tuple[float, float]:
-    """How far the merged weights are from the adapter on its base, and up to where they compute the same."""
+    """Return the difference of the merged weights from the adapter on its base, and its limit for the same function."""
     config, kernels = merged_config(adapter), adapter.decoder.kernels
     difference = max_logprob_difference(adapter, build_decoder(config, weights, kernels))
     return difference, TIMES_ROUNDING * rounding_difference(config, weights, kernels)

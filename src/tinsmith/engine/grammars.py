@@ -41,7 +41,7 @@ WHITESPACE = r"[ \n]?"
 
 @dataclass(slots=True)
 class Matcher:
-    """How far one sample has come in its grammar."""
+    """Progress of one sample in its grammar."""
 
     matcher: LLMatcher
     ends: NDArray[np.int64]
@@ -49,7 +49,7 @@ class Matcher:
     vocab_size: int
 
     def allowed(self) -> NDArray[np.bool_]:
-        """Which tokens may come next, (vocab_size,).
+        """Return the mask of the tokens that may come next, (vocab_size,).
 
         Raises:
             InputError: the grammar is too complex to be followed here.
@@ -288,5 +288,5 @@ def _refusal(grammar: Grammar, said: str) -> InputError:
 
 
 def _line(said: str) -> str:
-    """What was said, in one line."""
+    """Return a text in one line, of at most 300 characters."""
     return " ".join(said.split())[:300]

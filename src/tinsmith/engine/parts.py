@@ -14,7 +14,7 @@ from tinsmith.ops.kernels import Kernels
 from tinsmith.types.deviation import Deviation
 
 PolicyOf = Callable[[Adapter], Policy]
-"""How sampling uses an adapter's weights."""
+"""Function from an adapter to the policy that is sampled."""
 
 DatumOrder = Callable[[int], Sequence[int]]
 """From a count of datums, their indices in the order in which they are taken: that of the units, and so of the sums."""
@@ -32,10 +32,10 @@ def the_trainers(kernels: Kernels) -> Kernels:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Parts:
-    """What an engine is put together from."""
+    """Parts of an engine."""
 
     deviation: Deviation = Deviation.NONE
-    """What the other parts amount to."""
+    """Deviation that the other parts amount to."""
     policy_of: PolicyOf = unmerged
     sampling: Callable[[Kernels], Kernels] = the_trainers
     """The sampler's kernels, from the trainer's."""

@@ -1,4 +1,4 @@
-"""Which beginnings of sequences lie in the KV cache: computed once, and read by every request that begins so.
+"""Prefix cache: beginnings of sequences in the KV cache, computed once and read by every request that begins so.
 
 A row's keys and values are a function of the weights and of the tokens up to it, to the bit, so it does not matter
 which request computed them. Whole pages are kept, in a tree over their tokens for each weights; the ones that nobody
@@ -28,7 +28,7 @@ LEAST_SAVED: Final = 8
 """A request waits for a beginning that is being computed where that saves one row of so many."""
 
 Weights = Adapter | Decoder
-"""What keys and values are a function of, beside tokens: an adapter with its base, or a base alone."""
+"""Weights that keys and values depend on, beside tokens: an adapter with its base, or a base alone."""
 
 
 @dataclass(slots=True, eq=False)
@@ -38,7 +38,7 @@ class _Node:
     key: bytes
     above: _Node | None
     page: int | None = None
-    """Where its keys and values lie; None: they are not kept."""
+    """Page of its keys and values; None: they are not cached."""
     makers: list[int] = field(default_factory=list[int])
     """Numbers of the requests that are computing it."""
     below: dict[bytes, _Node] = field(default_factory=dict[bytes, "_Node"])
@@ -48,7 +48,7 @@ class _Node:
 
 @dataclass(slots=True, eq=False)
 class _Tree:
-    """What is kept for some weights, as long as they are the same and anybody has them."""
+    """Cached pages of some weights, as long as these are the same and anybody has them."""
 
     weights: weakref.ref[Weights]
     version: int
@@ -62,14 +62,14 @@ class _Tree:
 
 @dataclass(slots=True, eq=False)
 class Beginning:
-    """What a request need not compute, and what it is going to compute for others."""
+    """Cached tokens of a request, and the tokens that it computes for others."""
 
     pages: list[int] = field(default_factory=list[int])
     """Of its first tokens; the request has a reference to each."""
     routes: list[NDArray[np.int64]] = field(default_factory=list[NDArray[np.int64]])
     """Of a mixture: digests of these tokens' experts, page by page."""
     tree: _Tree | None = None
-    """Where it is kept; None: nowhere."""
+    """Tree that caches it; None: not cached."""
     number: int = 0
     """The request's."""
     made: Sequence[_Node] = ()

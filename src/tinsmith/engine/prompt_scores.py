@@ -1,4 +1,4 @@
-"""What is said about a prompt's tokens, read from the same rows of logits that serve its samples.
+"""Scores of a prompt's tokens, read from the same rows of logits that serve its samples.
 
 Every figure is at temperature 1, but for one: alternatives are drawn at the request's temperature. They have a noise of
 their own, a function of (seed, which alternative, position), whatever else is sampled.

@@ -1,4 +1,4 @@
-"""Which experts sampled sequences took, kept until they are trained on: sampler and trainer compared, token by token.
+"""Experts of sampled sequences, kept until they are trained on: sampler and trainer compared, token by token.
 
 Only digests are kept, eight bytes a token, and of the latest sequences only.
 """

@@ -39,7 +39,7 @@ from tinsmith.types.sampling import SampleRequest, SampleResult, StopReason
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SamplerLimits:
-    """How much is computed at once. None of it can change a result."""
+    """Limits on the work of one step. None of them can change a result."""
 
     cache_pages: int | None = None
     """KV pages per layer; None: 32 whole contexts, or 1 GiB if that is less (taken from the system as it fills)."""
@@ -311,7 +311,7 @@ class Sampler:
         return forward(self.kernels, x.contiguous(), decoder.head, parts)
 
     def _read_prompts(self, chunk: list[tuple[_Feed, int, int]], logits: Tensor) -> None:
-        """What is asked about prompt tokens, each read from the row before it."""
+        """Read the requested scores of prompt tokens, each from the row before it."""
         reads = [
             Read(i, feed.group.scores, position + 1)
             for i, (feed, _, position) in enumerate(chunk)
@@ -369,7 +369,7 @@ class Sampler:
                 group.end(self.pool, sample, reason)
 
     def _choice(self, group: Group, sample: Sample) -> Choice | None:
-        """What adjusts a sample's next draw; None if it is drawn from the distribution alone."""
+        """Return the adjustments of a sample's next draw; None if it is drawn from the distribution alone."""
         if group.failure is not None:
             return None
         try:

@@ -21,21 +21,21 @@ from tinsmith.types.errors import InputError, TinsmithError
 from tinsmith.types.sampling import SampledSequence, SampleRequest, SampleResult, StopReason, TopLogprobs
 
 TokenBytes = Callable[[int], bytes]
-"""What a token adds to the text before it, special tokens spelled: what stop strings are looked for in."""
+"""Bytes that a token adds to the text before it, special tokens spelled: stop strings are looked for in them."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Policy:
-    """What is sampled from: a base and the low-rank parts beside it, both frozen."""
+    """Policy to sample from: a base and the low-rank parts beside it, both frozen."""
 
     decoder: Decoder
     low: LowRanks
     owner: Adapter | Decoder | None = None
-    """What both belong to, if it changes by its version only; None: what is computed serves this request alone."""
+    """Owner of both, if it changes by its version only; None: what is computed serves this request alone."""
 
 
 class StopRule:
-    """When a sequence ends: end tokens, stop tokens, stop strings, or its length."""
+    """Rule for the end of a sequence: end tokens, stop tokens, stop strings, or its length."""
 
     def __init__(self, request: SampleRequest, decoder: Decoder, max_tokens: int, text: TokenBytes | None) -> None:
         """Read a request's stop conditions.
@@ -60,7 +60,7 @@ class StopRule:
         self.tokens = frozenset((*ends, *(t for t in stop or () if isinstance(t, int))))
 
     def reason(self, tokens: list[int]) -> StopReason | None:
-        """Why `tokens`, whose last one is new, end here; None if they go on."""
+        """Return the reason that `tokens`, whose last one is new, end here; None if they go on."""
         if tokens[-1] in self.tokens:
             return StopReason.STOP
         if self._strings and self._text is not None and self._holds_string(tokens, self._text):
@@ -89,7 +89,7 @@ class Sample:
         default_factory=list[tuple[NDArray[np.int32], NDArray[np.float32]]]
     )
     matcher: Matcher | None = None
-    """How far it has come in its grammar; made when it is first drawn."""
+    """Progress in its grammar; made when it is first drawn."""
     pages: list[int] = field(default_factory=list[int])
     reserved: int = 0
     stop_reason: StopReason | None = None
@@ -116,7 +116,7 @@ class Group:
         self.rule = rule
         self.prefilled = 0
         self.begun: Beginning | None = None
-        """What was there of the prompt; None: that was not looked for yet."""
+        """Cached part of the prompt; None: not looked up yet."""
         self.pages: list[int] = []
         self.samples = [Sample(i) for i in range(request.num_samples)]
         self.unforked = list(self.samples)
@@ -129,7 +129,7 @@ class Group:
         self.failure: TinsmithError | None = None
 
     def choice(self, sample: Sample) -> Choice | None:
-        """What adjusts a sample's next draw; None if it is drawn from the distribution alone.
+        """Return the adjustments of a sample's next draw; None if it is drawn from the distribution alone.
 
         Raises:
             InputError: its grammar is too complex to be followed.
@@ -143,7 +143,7 @@ class Group:
         return Choice(adjustments, self.request.prompt, sample.tokens, allowed)
 
     def reason(self, sample: Sample) -> StopReason | None:
-        """Why a sample, whose last token is new, ends here; None if it goes on.
+        """Return the reason that a sample, whose last token is new, ends here; None if it goes on.
 
         Raises:
             InputError: its grammar is too complex to be followed.

@@ -21,7 +21,7 @@ _ALLOWED = "1 to 128 of A-Z a-z 0-9 . _ -, the first not a dot"
 
 
 class CheckpointKind(StrEnum):
-    """What a checkpoint is for: to train on from, or to sample from."""
+    """Purpose of a checkpoint: to train on from, or to sample from."""
 
     WEIGHTS = "weights"
     SAMPLER_WEIGHTS = "sampler_weights"

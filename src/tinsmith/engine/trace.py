@@ -1,4 +1,4 @@
-"""What is remembered of a model's last optimizer steps: a mark of every gradient and every weight, tensor by tensor.
+"""Trace of a model's last optimizer steps: a mark of every gradient and every weight, tensor by tensor.
 
 With it two runs that differ can be told apart to the step and the tensor where it began. It is kept by whoever wants it
 (the service does); a session without one pays nothing.

@@ -43,13 +43,13 @@ class TrainingSession:
     tree_rows: int = TREE_ROWS
     """Most rows of a tree of several datums; another limit is another cut, with bits of its own."""
     trace: Trace | None = None
-    """Where its steps are marked; None: nowhere."""
+    """Trace of its steps; None: none is kept."""
     order: DatumOrder = range
     """In which order a call's datums are taken, and so their units numbered."""
     compute: ComputeUnits = field(default_factory=ComputeHere)
-    """Where a request's units are computed; no result depends on it."""
+    """Computation of a request's units; no result depends on it."""
     sampled: SampledRoutes | None = None
-    """What a mixture's routes are compared with; None: with nothing."""
+    """Routes of sampled sequences, to compare a mixture's routes with; None: with nothing."""
     optimizer: Optimizer = field(init=False)
     _marks: list[str] = field(default_factory=list[str])
     """Digests of the units since the last step."""

@@ -31,7 +31,7 @@ from tinsmith.types.errors import InputError
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MicroBatches:
-    """How many units are computed at once: at most `units` of them and `rows` rows, but one unit however large."""
+    """Limit on units computed at once: at most `units` of them and `rows` rows, but one unit however large."""
 
     rows: int = 1536
     units: int = 1 << 30
@@ -72,7 +72,7 @@ class UnitRequest:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Block:
-    """What came of some consecutive units."""
+    """Results of some consecutive units."""
 
     found: Mapping[int, tuple[DatumOutput, LossValue]]
     """By datum, what the model said and its loss."""

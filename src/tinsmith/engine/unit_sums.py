@@ -24,7 +24,7 @@ class Partial:
     """The number of its first unit."""
     grads: list[Tensor]
     committed: bool = False
-    """Whether a finished request counts on it: it is never changed then, so that a failed one can be forgotten."""
+    """True if a finished request counts on it: it is never changed then, so that a failed one can be forgotten."""
 
 
 @dataclass(slots=True, eq=False)
@@ -98,6 +98,6 @@ def _sum(one: Partial, later: Partial) -> Partial:
 
 
 def _complete(a: int, b: int, unit: int) -> bool:
-    """Whether the smallest aligned block that holds units a and b lies wholly before a unit."""
+    """True if the smallest aligned block that holds units a and b lies wholly before a unit."""
     level = (a ^ b).bit_length()
     return unit >> level != b >> level

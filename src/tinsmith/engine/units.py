@@ -1,4 +1,4 @@
-"""How a request is cut into units of gradient: which datums form a prefix tree, and how its rows lie.
+"""Division of a request into units of gradient: the datums of each prefix tree, and the order of its rows.
 
 Only the request's tokens decide, never a machine's memory or what is computed together. Trees are tries: the datums of
 a node go on with different tokens, in the order in which they first come in the request. A trie is cut between

@@ -1,4 +1,4 @@
-"""What a request must look like before anything is computed: every refusal names field, value and range."""
+"""Validation of a request before anything is computed: every refusal names field, value and range."""
 
 from __future__ import annotations
 

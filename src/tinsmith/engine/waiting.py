@@ -29,7 +29,7 @@ class Waiting:
 
     @property
     def first(self) -> Group:
-        """Whose turn it is."""
+        """Next group to be served."""
         return next(iter(next(iter(self._queues.values())).values()))
 
     def pop(self) -> Group:

@@ -1,1 +1,1 @@
-"""What is proved of the arithmetic before a model is served, on the shapes that the model has."""
+"""Checks of the arithmetic before a model is served, on the shapes that the model has."""

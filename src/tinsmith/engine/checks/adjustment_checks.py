@@ -1,4 +1,4 @@
-"""Which adjustments of a draw, and which questions about a prompt, can be served."""
+"""Checks that a draw's adjustments, and questions about a prompt, can be served."""
 
 from __future__ import annotations
 

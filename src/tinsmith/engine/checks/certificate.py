@@ -33,12 +33,12 @@ CHECKS: tuple[Callable[[Decoder, Parts], Iterator[Check]], ...] = (
     attention,
     sampler_and_trainer,
 )
-"""What is checked, in this order; each yields one finding per shape."""
+"""Checks of a certificate, in this order; each yields one finding per shape."""
 
 
 @dataclass(frozen=True, slots=True)
 class Certificate:
-    """What was checked and found. Equal certificates: equal bits on everything checked, whatever the machine."""
+    """Checks and their findings. Equal certificates: equal bits on everything checked, whatever the machine."""
 
     arithmetic: Arithmetic
     checks: tuple[Check, ...]
@@ -50,7 +50,7 @@ class Certificate:
 
     @property
     def holds(self) -> bool:
-        """Whether every input gave one bit pattern."""
+        """True if every input gave one bit pattern."""
         return all(check.patterns == 1 for check in self.checks)
 
 

@@ -33,7 +33,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Circumstances:
-    """What a certificate depends on, or might."""
+    """Conditions that a certificate depends on, or might."""
 
     fingerprint: str
     """Of the weights: all its digests follow from their values."""
@@ -77,7 +77,7 @@ def circumstances(base: BaseModel, kernels: Kernels) -> Circumstances | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Kept:
-    """What a file holds."""
+    """Content of a file."""
 
     circumstances: Circumstances
     certificate: Certificate

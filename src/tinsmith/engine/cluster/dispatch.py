@@ -23,7 +23,7 @@ from tinsmith.types.errors import LostError, UnavailableError
 logger = logging.getLogger(__name__)
 
 LOOK_SECONDS = 1.0
-"""How often the scheduler looks for late works while nothing happens."""
+"""Seconds between the scheduler's checks for late works while nothing happens."""
 REMEMBERED = 64
 """Lost workers that are still told of."""
 
@@ -50,12 +50,12 @@ class Transport(Protocol):
 
 @dataclass(slots=True, kw_only=True)
 class KnownWorker:
-    """What is told of a worker."""
+    """Public status of a worker."""
 
     name: str
     facts: WorkerFacts
     lost: str | None = None
-    """Why it is no longer there."""
+    """Reason that it is gone; None while it is there."""
     done: int = 0
     """Works it was the first to answer."""
 
@@ -81,7 +81,7 @@ class Dispatcher:
     _entries: dict[str, _Entry] = field(default_factory=dict[str, _Entry])
     _known: dict[str, KnownWorker] = field(default_factory=dict[str, KnownWorker])
     _closed: str | None = None
-    """Why nothing is done any more."""
+    """Reason that nothing is done any more; None while it is open."""
     under_way: Mapping[str, int] = field(default_factory=dict[str, int])
     """Works sent, by worker: as of the last decision, for any thread to read."""
     num_waiting: int = 0

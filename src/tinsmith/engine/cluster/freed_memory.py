@@ -1,4 +1,4 @@
-"""What a process frees goes back to the system, so that its memory is what it holds.
+"""Return of freed memory to the system, so that a process's memory is what it holds.
 
 glibc keeps freed blocks below a size that grows, up to 32 MiB, with what is freed, in a heap for each of some threads.
 Between a stage's weights that leaves holes as large as a share of the base, and a server's memory wavers by a third.

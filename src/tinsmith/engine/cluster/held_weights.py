@@ -1,4 +1,4 @@
-"""Which weights the server still has of those that it sent to workers, and which workers were sent them.
+"""Weights that the server sent to workers and still has, and the workers that were sent them.
 
 A worker keeps weights by their content and cannot know whether they will be asked for again; whoever sent them can.
 """

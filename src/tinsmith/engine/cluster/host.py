@@ -1,4 +1,4 @@
-"""What a worker does: it holds the bases and some adapters, and computes works on them.
+"""Work of a worker: it holds the bases and some adapters, and computes works on them.
 
 Adapters are kept by their content, so that each version travels to a worker once, until whoever sent them says that it
 has let go of them; never more than the latest used.
@@ -73,7 +73,7 @@ class Host:
         self._sampling: dict[int, _Sampling] = {}
 
     def facts(self) -> WorkerFacts:
-        """What this worker is."""
+        """Return the facts of this worker."""
         engine = self.engine
         bases: dict[str, ServedFacts] = {}
         for name in engine.names:

@@ -1,4 +1,4 @@
-"""What the scheduler knows of a work: its kind and what it costs, roughly."""
+"""Description of a work for the scheduler: its kind and its rough cost."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from enum import StrEnum
 
 
 class WorkKind(StrEnum):
-    """What is to be computed."""
+    """Kind of computation."""
 
     SAMPLE = "sample"
     """A sampling request: the samples of one prompt."""
@@ -44,7 +44,7 @@ class Given:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """How much a worker is given at once."""
+    """Limits on the works at a worker at once."""
 
     samples: int = 65_536
     """Size of the sampling works at a worker; a larger one is given to a worker that has none."""

@@ -1,4 +1,4 @@
-"""How long works take for their size: usually, and at each worker."""
+"""Seconds of works for their size: usually, and at each worker."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ ORDINARY: Final = 1.5
 
 @dataclass(slots=True)
 class Paces:
-    """What was seen, by kind of work, of works among others and of works that a worker computed alone."""
+    """Observed paces by kind of work: of works among others, and of works that a worker computed alone."""
 
     _seen: dict[tuple[WorkKind, bool], deque[float]] = field(default_factory=dict[tuple[WorkKind, bool], deque[float]])
     _usual: dict[tuple[WorkKind, bool], float] = field(default_factory=dict[tuple[WorkKind, bool], float])
@@ -53,12 +53,12 @@ class Paces:
         return None if median is None else median * max(1, item.size)
 
     def slowness(self, worker: str) -> float:
-        """How many times the usual time a worker takes; 1 for all but slow ones."""
+        """Return the multiple of the usual time that a worker takes; 1 for all but slow ones."""
         own = self._own.get(worker, 1.0)
         return own if own > ORDINARY else 1.0
 
     def knows(self, worker: str) -> bool:
-        """Whether it is known how fast a worker is."""
+        """True if the pace of a worker is known."""
         return worker in self._own
 
     def forget(self, worker: str) -> None:

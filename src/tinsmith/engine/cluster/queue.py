@@ -12,7 +12,7 @@ class Queue:
     """Ids by rank, then by place (their number in the order of arrival)."""
 
     passed_over: int | None = None
-    """How many may go before the one that came first; None where rank alone decides."""
+    """Number of works that may go before the one that came first; None where rank alone decides."""
     _order: list[tuple[int, int, str]] = field(default_factory=list[tuple[int, int, str]])
     _passed: int = 0
 

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Final
 
 MARK: Final = "TINSMITH_RAY_"
-"""How the name of the environment variable begins that marks them."""
+"""Prefix of the environment variable that marks the processes of a Ray."""
 
 _ROUNDS: Final = 100
 _PAUSE_SECONDS: Final = 0.05

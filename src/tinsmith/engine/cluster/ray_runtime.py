@@ -32,7 +32,7 @@ LEAST_OBJECT_STORE: Final = 80 << 20
 """Bytes; Ray takes no smaller one."""
 
 _FOLDERS: Final = "/tmp"
-"""Where Ray's sockets lie: the name of a socket has room for about a hundred characters, and TMPDIR may be long."""
+"""Folder of Ray's sockets: the name of a socket has room for about a hundred characters, and TMPDIR may be long."""
 _LOOPBACK_ONLY: Final = {"RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0"}
 """Not only there: on every system Ray then takes the loopback address for that of its node."""
 _AS_NICE: Final = ("RAY_worker_niceness", "0")

@@ -26,7 +26,7 @@ from tinsmith.types.errors import BackendError, TinsmithError
 BLOCKS_A_WORKER = 8
 """So many at least, where there are units enough: that workers end together, and that little is lost with one."""
 WAIT_SECONDS = 0.02
-"""How long is waited for blocks before the samplers' answers are looked at."""
+"""Seconds of a wait for blocks between two looks at the samplers' answers."""
 
 
 @dataclass(slots=True)

@@ -1,4 +1,4 @@
-"""Who does what: which worker is sent which work, and what becomes of the works of one that is lost.
+"""Scheduling of works over workers, and the works of a worker that is lost.
 
 A state machine without IO, threads or a clock: what it decides follows from the calls it was given, times included.
 """
@@ -255,11 +255,11 @@ class Scheduler:
 
     @staticmethod
     def _is_wanted(slowness: float, waiting: float, others: float) -> bool:
-        """Whether a slow worker would end a work before the others, who have room for so much, come to it."""
+        """True if a slow worker would end a work before the others, with room for `others`, come to it."""
         return slowness <= 1 or not others or waiting > (slowness - 1) * others
 
     def _give_copies(self, now: float) -> list[Assignment]:
-        """Where a worker has nothing, nothing waits that it could take."""
+        """Send late works to idle workers a second time; no waiting work fits these workers."""
         idle = self._fastest_first(worker for worker in self._open() if not worker.works)
         if not idle:
             return []

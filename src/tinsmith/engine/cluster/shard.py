@@ -29,7 +29,7 @@ from tinsmith.types.source import source_sha256
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShardFacts:
-    """What a share is, and what results depend on."""
+    """Facts of a share, on which results depend."""
 
     source: str
     """SHA-256 of the package's source."""
@@ -42,7 +42,7 @@ class EarlierShard(Protocol):
     """The share of another process, as the driver knows it."""
 
     def facts(self) -> ShardFacts:
-        """What it is. Raises TinsmithError where it cannot serve."""
+        """Return the facts of the share. Raises TinsmithError where it cannot serve."""
         ...
 
     def stage(self, name: str, *, quantised: bool) -> StageCalls:
@@ -87,7 +87,7 @@ class Shard:
                 self.certificates[name] = self._certificate(name, kept)
 
     def facts(self) -> ShardFacts:
-        """What this share is."""
+        """Return the facts of this share."""
         return ShardFacts(
             source=source_sha256(),
             arithmetic=self.kernels.arithmetic,

@@ -33,7 +33,7 @@ from tinsmith.types.errors import BackendError
 
 @dataclass(slots=True, eq=False, weakref_slot=True)
 class _Number:
-    """What the stages know something by; when nobody here has it any more, they are told to drop that."""
+    """Number of an object at the stages; when nobody here has it any more, they are told to drop the object."""
 
     number: int
     end: weakref.finalize[..., _Number] | None = None
@@ -58,7 +58,7 @@ class ShardedDecoder(Decoder):
     """Numbers that are no longer needed, and that the stages have not been told of yet."""
 
     def enter(self, steps: Steps, ids: Tensor) -> Tensor:
-        """What the first layer here reads of every row, [rows, H]: the earlier stages are asked, in order.
+        """Return the first layer's input here for every row, [rows, H]: the earlier stages are asked, in order.
 
         Raises:
             BackendError: a stage lost what it held, or a sampler does not use `pool`.

@@ -1,4 +1,4 @@
-"""What an adapter is as something to be sent: its identity by content, and its tensors."""
+"""An adapter as it is sent: its identity by content, and its tensors."""
 
 from __future__ import annotations
 

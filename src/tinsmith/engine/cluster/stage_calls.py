@@ -1,4 +1,4 @@
-"""What the driver of a sharded base and its earlier stages say to each other.
+"""Messages between the driver of a sharded base and its earlier stages.
 
 The driver holds the last stage and asks the others in order, one call at a time. Rows leave a stage as the residual
 stream, [rows, H] fp32, and their gradient comes back. All that is passed can be pickled.
@@ -72,7 +72,7 @@ class CachedRows:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class StageGradients:
-    """What a stage's backward pass came to."""
+    """Gradients of a stage's backward pass."""
 
     x: FloatArray | None
     """Of the rows it was given, [rows, H]; None from the first stage, which was given none."""

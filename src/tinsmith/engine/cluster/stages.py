@@ -57,7 +57,7 @@ class Stage:
 
     @property
     def is_recording(self) -> bool:
-        """Whether it holds what a backward pass needs."""
+        """True while the stage has the values of a forward pass for its backward pass."""
         return self._recorded is not None
 
     def clear(self) -> None:

@@ -1,4 +1,4 @@
-"""What a worker is asked, and what it answers: plain values, the same whoever computes them."""
+"""Requests to a worker and its answers: plain values, the same whoever computes them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Tensors = Mapping[str, FloatArray]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WeightsId:
-    """Which weights: those of a served base, and of an adapter by its content."""
+    """Identity of weights: those of a served base, and of an adapter by its content."""
 
     name: str
     """The served base model."""
@@ -80,7 +80,7 @@ class Sampled:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Computed:
-    """What came of some units."""
+    """Results of some units."""
 
     found: Mapping[int, tuple[DatumOutput, LossValue]]
     """By the datum's place among the work's own: what the model said, and its loss, whose gradient is left out."""
@@ -146,7 +146,7 @@ def _own_routes(routes: RouteSums | None) -> RouteSums | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServedFacts:
-    """What a worker found of a base that it holds."""
+    """Facts of a base that a worker holds."""
 
     fingerprint: str
     config_sha256: str
@@ -156,7 +156,7 @@ class ServedFacts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerFacts:
-    """What a worker is, and what its results depend on."""
+    """Facts of a worker, on which its results depend."""
 
     node: str
     threads: int

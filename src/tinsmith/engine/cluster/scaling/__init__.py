@@ -1,1 +1,1 @@
-"""What a cluster of any size would take: bytes and seconds in closed form, and runs on simulated workers."""
+"""Costs of a cluster of any size: bytes and seconds in closed form, and runs on simulated workers."""

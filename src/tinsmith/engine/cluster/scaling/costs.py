@@ -46,14 +46,14 @@ class Workload:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Network:
-    """What lies between the server and its workers; each has one line of this bandwidth in each direction."""
+    """Network of the server and its workers; each has one line of this bandwidth in each direction."""
 
     bandwidth: float
     """Bytes a second."""
     latency: float = 0.0005
     """Seconds of a message."""
     relayed: bool = True
-    """Whether workers hand an adapter on, so that it takes log N times its way instead of N times."""
+    """True if workers hand an adapter on, so that it takes log N times its way instead of N times."""
 
     def broadcast(self, size: int, workers: int) -> float:
         """Seconds until every worker has so many bytes of the server."""
@@ -62,7 +62,7 @@ class Network:
 
 
 class Limit(StrEnum):
-    """What a step waits for the longest."""
+    """Bottleneck of a step."""
 
     COMPUTE = "computing"
     ANSWER = "the longest answer"
@@ -104,7 +104,7 @@ class StepCosts:
 
     @property
     def limit(self) -> Limit:
-        """What is to be made faster next."""
+        """Longest wait of a step: to be made faster next."""
         return max(self.waits, key=lambda each: self.waits[each])
 
 

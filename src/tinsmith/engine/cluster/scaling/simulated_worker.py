@@ -22,7 +22,7 @@ class _Job:
 
 @dataclass(slots=True, eq=False)
 class SimulatedWorker:
-    """What it has to do, and how far it is."""
+    """Jobs and progress of a simulated worker."""
 
     times: Times
     rng: random.Random
@@ -57,7 +57,7 @@ class SimulatedWorker:
             heapq.heapify(self._answers)
 
     def next_change(self) -> float | None:
-        """When the next job or answer ends, if nothing comes in between; None where there is nothing to do."""
+        """Return the end of the next job or answer, if nothing comes in between; None where there is nothing to do."""
         if self._jobs:
             return self.now + self._jobs[0].seconds * self.slow
         if self._answers:

@@ -22,7 +22,7 @@ LOOK_EVERY = 1.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Conditions:
-    """What goes wrong."""
+    """Faults of a simulated cluster."""
 
     noise: float = 0.0
     """Standard deviation of the logarithm of how long a work takes."""
@@ -34,7 +34,7 @@ class Conditions:
     loss_every: float | None = None
     """Seconds between losses of any worker, on average."""
     blamed: bool = True
-    """Whether a work may have been the reason: a process was killed. A machine that is gone with others blames none."""
+    """True if a lost work may be the cause: its process was killed. A machine that is lost with others blames none."""
     noticed_after: float = 3.0
     """Seconds until the scheduler knows."""
     replaced_after: float = 30.0
@@ -43,7 +43,7 @@ class Conditions:
 
 @dataclass(slots=True)
 class Report:
-    """What became of a run."""
+    """Results of a run."""
 
     seconds: list[float] = field(default_factory=list[float])
     """Per step."""
@@ -72,7 +72,7 @@ class _Line:
     bytes: float = 0.0
 
     def send(self, now: float, size: float) -> float:
-        """When it has arrived."""
+        """Send so many bytes, and return the time of their arrival."""
         self.bytes += size
         self.free = max(self.free, now) + size / self.network.bandwidth
         return self.free + self.network.latency
@@ -130,13 +130,13 @@ class _Run:
     versions: dict[str, int] = field(default_factory=dict[str, int])
     """Of what is known of a worker's next change: an event of an older one is none."""
     ready: dict[str, float] = field(default_factory=dict[str, float])
-    """When a worker has the adapter."""
+    """Time at which each worker has the adapter."""
     left: set[str] = field(default_factory=set[str])
     """Works of the phase that have not ended."""
     lengths: dict[str, tuple[int, ...]] = field(default_factory=dict[str, tuple[int, ...]])
     rows: dict[str, int] = field(default_factory=dict[str, int])
     joined: float = 0.0
-    """When the server will have added up all gradients that are there."""
+    """Time at which the server will have added up all gradients that are there."""
     due: float = 0.0
     """Slow workers that are still to be drawn."""
     step: int = 0
@@ -307,7 +307,7 @@ class _Run:
         self._assign()
 
     def _slow(self) -> float:
-        """How slow the next worker is: of so many in a row, the share exactly."""
+        """Return the slowness of the next worker: of so many in a row, the share exactly."""
         self.due += self.conditions.slow_share
         if self.due < 1:
             return 1.0

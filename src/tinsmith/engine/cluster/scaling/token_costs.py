@@ -1,4 +1,4 @@
-"""What a token costs a worker of a given speed, and a step its server, as a function of the model and its adapter."""
+"""Costs of a token on a worker, and of a step on its server, as a function of the model and its adapter."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ BF16 = 2
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Machine:
-    """What a worker reaches."""
+    """Speed and memory format of a worker."""
 
     name: str
     flops: float
@@ -30,7 +30,7 @@ class Machine:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Server:
-    """What the server reaches, in fp32 numbers a second."""
+    """Speed of the server, in fp32 numbers a second."""
 
     adds: float
     """Sums of two gradients."""
