@@ -57,7 +57,7 @@ FORWARD_BACKWARD = "/api/v1/forward_backward"
 DISK_FULL = 507
 """The status of a request for which there is no room on the disk."""
 POLL_SECONDS = 40.0
-"""How long a long poll is held; the SDK gives up on it after 45."""
+"""Seconds that a long poll is held; the SDK gives up on it after 45."""
 
 
 Answer = Mapping[str, object]

@@ -29,7 +29,7 @@ from tinsmith.types.disk import writing
 from tinsmith.types.errors import InputError
 
 CUSTOM: Final = "custom"
-"""What the SDK calls every custom loss; the setting loss_id says which."""
+"""Name of every custom loss in the SDK; the setting loss_id says which."""
 MAX_BODY: Final = 1 << 20
 """Largest graph in bytes, as it is sent."""
 MAX_LOSSES: Final = 256
@@ -63,7 +63,7 @@ class SentGraph(Settings):
 
 
 class KeptLoss(Request):
-    """What makes a loss what it is."""
+    """Content of a custom loss, by which it is identified."""
 
     name: str
     inputs: tuple[SentInput, ...]

@@ -25,18 +25,18 @@ from tinsmith.types.model_names import ModelName
 from tinsmith.types.sampling import SampleRequest
 
 LOOK_SECONDS = 0.5
-"""How often a caller of `draw` is let look up while nothing was drawn."""
+"""Seconds between a caller's chances to look up while nothing was drawn."""
 STARTED = 16
 """Prompts of a request that are given to the sampler before others have their turn."""
 KEPT = 8
 """Checkpoints kept in memory, the latest used."""
 ROUTE = "openai"
-"""How unseeded requests are counted: apart from those of the Tinker protocol."""
+"""Name under which unseeded requests are counted: apart from those of the Tinker protocol."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Found:
-    """What a model's name stands for."""
+    """Base and weights behind a model's name."""
 
     name: str
     """The served base model."""

@@ -1,4 +1,4 @@
-"""What a request's samples have grown by, carried from the compute thread to the event loop."""
+"""Growth of a request's samples, carried from the compute thread to the event loop."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tinsmith.types.sampling import StopReason, TopLogprobs
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scored:
-    """What is known of a prompt's tokens, where it was asked for; nothing is, of the first one."""
+    """Scores of a prompt's tokens, where they were requested; the first one has none."""
 
     logprobs: NDArray[np.float32]
     """Shape (prompt length,), at temperature 1."""
@@ -34,7 +34,7 @@ class Drawn:
     top: tuple[tuple[NDArray[np.int32], NDArray[np.float32]], ...]
     """The most probable tokens at each of these places, where they were asked for."""
     stop_reason: StopReason | None
-    """Why it has ended; None while it goes on."""
+    """Reason that it has ended; None while it goes on."""
     scored: Scored | None = None
     """With a sample's first tokens: the prompt's."""
 

@@ -84,7 +84,7 @@ def metrics(service: Service, answers: Answers) -> Iterator[Metric]:
 
 
 def _engine(service: Service) -> Iterator[Metric]:
-    """What each base model's sampler is doing."""
+    """Yield the metrics of each base model's sampler."""
     running: list[tuple[Labels, float]] = []
     used: list[tuple[Labels, float]] = []
     held: list[tuple[Labels, float]] = []

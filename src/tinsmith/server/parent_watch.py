@@ -1,4 +1,4 @@
-"""Whether the process that started this one is still there: it holds the other end of standard input.
+"""Watch on the process that started this one: it holds the other end of standard input.
 
 Made before anything heavy is imported, so that a server whose parent is gone does not first come up.
 """
@@ -12,7 +12,7 @@ from contextlib import suppress
 from typing import Final
 
 _LEAVE_SECONDS: Final = 10.0
-"""How long leaving may take. A computation under way may take longer than anyone waits for."""
+"""Seconds that leaving may take. A computation under way may take longer than anyone waits for."""
 
 
 class ParentWatch:

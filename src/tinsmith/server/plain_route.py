@@ -16,7 +16,7 @@ class PlainRoute(Route):
     """A route of Starlette's that says which one it is, as FastAPI's do."""
 
     def matches(self, scope: Scope) -> tuple[Match, Scope]:
-        """Whether a request is for this route, and what is known of it then."""
+        """Return the match of a request with this route, and the scope that it adds."""
         match, known = super().matches(scope)
         return match, known if match is Match.NONE else {**known, "route": self}
 

@@ -1,4 +1,4 @@
-"""Which clients are still there: a client that was killed says no goodbye, and its models would stay in memory.
+"""Presence of clients: a client that was killed says no goodbye, and its models would stay in memory.
 
 The SDK says every ten seconds that it lives; other clients are heard of by what they ask, and by waiting for an answer.
 """
@@ -17,7 +17,7 @@ SILENT_HOURS = 12.0
 
 @dataclass(slots=True)
 class Presence:
-    """When sessions were last heard of. Used on the event loop."""
+    """Time of each session's last sign of life. Used on the event loop."""
 
     silent_seconds: float = SILENT_HOURS * 3600
     """After so long a session's client is taken for gone; 0: never."""

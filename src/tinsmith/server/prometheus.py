@@ -12,7 +12,7 @@ Labels = Mapping[str, str]
 
 
 class MetricKind(StrEnum):
-    """What Prometheus does with a value."""
+    """Kind of a metric in Prometheus."""
 
     COUNTER = "counter"
     """It only grows, and begins at 0 when the server starts."""

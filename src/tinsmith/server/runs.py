@@ -43,7 +43,7 @@ from tinsmith.types.seeds import derive
 logger = logging.getLogger(__name__)
 
 GAP_SECONDS = 120.0
-"""How long a request waits for one before it; a large batch's chunks come one after another."""
+"""Seconds that a request waits for one before it; a large batch's chunks come one after another."""
 
 Snapshot = Callable[[str, int, str, Adapter, str | None], str]
 """(session id, sampling_session_seq_id, base name, weights, the model that is followed) -> sampling session id."""

@@ -265,7 +265,7 @@ class Samplers:
             self._post(live.lane(place.seq_id).skip(place.seq_id))
 
     def record(self, sampling_session_id: str) -> SamplingSession:
-        """What a sampling session samples from.
+        """Return the record of a sampling session.
 
         Raises:
             InputError: there is none.
@@ -388,7 +388,7 @@ class Samplers:
         return derive(self.seed, "sample", key, self.store.occurrence(counted))
 
     def _loaded(self, live: _Live) -> Loaded:
-        """What a session samples from now. On the compute thread."""
+        """Return the weights that a session samples from now. On the compute thread."""
         if isinstance(live.source, str):
             return self.snapshots.loaded(live.source, live.name)
         return live.source.result() or self.snapshots.loaded(live.record.sampling_session_id, live.name)

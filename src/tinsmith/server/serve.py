@@ -48,7 +48,7 @@ LOOPBACK = ("127.0.0.1", "::1", "localhost")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServeSettings:
-    """How a server is started."""
+    """Settings of a server."""
 
     models: Mapping[str, str]
     state: Path
@@ -61,9 +61,9 @@ class ServeSettings:
     micro_batch: int = 0
     """Most units of gradient computed at once; 0: as many as memory allows. Changes no bit."""
     deviation: Deviation = Deviation.NONE
-    """What it does wrong on purpose."""
+    """Deliberate deviation of the server."""
     gradient_unit: GradientUnit = GradientUnit.TREE
-    """What is one chain of sums: prefix trees, or datums one by one."""
+    """Unit of one chain of sums: prefix trees, or datums one by one."""
     max_body: int = 512 << 20
     max_queue: int = 4096
     session_timeout: float = SILENT_HOURS
@@ -97,7 +97,7 @@ class ServeSettings:
 IDLE_SECONDS = 20
 """Until a connection that nobody uses is closed: later than clients drop theirs (httpx after 5, aiohttp after 15)."""
 ORPHAN_SECONDS = 12.0
-"""How long an embedded server waits for its predecessor, which may still be putting its state away after a kill."""
+"""Seconds that an embedded server waits for its predecessor, which may still save its state after a kill."""
 
 
 def serve(settings: ServeSettings) -> None:
@@ -164,11 +164,11 @@ def _serve_with_workers(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Door:
-    """What stands between the network and the service: who is let in, how, and what is written of it."""
+    """Access to the service from the network: keys, TLS and the access log."""
 
     keys: Keys
     shown: str
-    """What is said of the keys when it answers."""
+    """Text about the keys that is printed when the server answers."""
     tls: TlsFiles | None
     access_log: AccessLog | None
 
@@ -342,7 +342,7 @@ def _is_loopback(host: str) -> bool:
 
 
 def _on_hang_up(settings: ServeSettings, door: _Door) -> Callable[[], None] | None:
-    """What SIGHUP does: reads the keys again, and opens the access log anew. None: it ends the process, as usual."""
+    """Return the action on SIGHUP: read the keys again, and open the log anew. None: it ends the process, as usual."""
     file, log = settings.keys, door.access_log
     if file is None and log is None:
         return None

@@ -45,7 +45,7 @@ from tinsmith.types.version import VERSION
 logger = logging.getLogger(__name__)
 
 EXPIRY_SECONDS = 60.0
-"""How often expired checkpoints, and sessions whose clients are gone, are looked for."""
+"""Seconds between searches for expired checkpoints, and for sessions whose clients are gone."""
 
 
 class Service:
@@ -72,7 +72,7 @@ class Service:
         """
         self.engine = engine
         self.workers: WorkersTold | None = None
-        """What is told of the workers that compute for it; None: it computes itself."""
+        """Public status of the workers that compute for it; None: it computes itself."""
         self.state = state
         self.max_queue = max_queue
         self._making_tokenizer = threading.Lock()
@@ -123,7 +123,7 @@ class Service:
             raise BusyError(f"the queue holds {self.max_queue} requests: try again")
 
     def info(self, model_id: str) -> dict[str, object]:
-        """What `get_info` says about a model.
+        """Return a model's answer to `get_info`.
 
         Raises:
             InputError: there is no such model.

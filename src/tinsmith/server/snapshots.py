@@ -55,7 +55,7 @@ class Snapshots:
     """By what they are, the latest used last."""
     _written: dict[str, _Written] = field(default_factory=dict[str, _Written])
     _keys: dict[str, str] = field(default_factory=dict[str, str])
-    """What each sampling session holds, by its id."""
+    """Keys of the held weights, by the id of the sampling session that holds them."""
     _holders: Counter[str] = field(default_factory=Counter[str])
     _count: int = 0
 

@@ -89,7 +89,7 @@ class Figures(msgspec.Struct, frozen=True):
 
 
 class SpreadAnswer(msgspec.Struct, frozen=True):
-    """What is answered, a value for each text, in their order."""
+    """Answer with a value for each text, in their order."""
 
     sequences: list[Figures]
 

@@ -22,7 +22,7 @@ logger = logging.getLogger(__name__)
 T = TypeVar("T")
 
 JOBS_SECONDS = 0.02
-"""How long jobs are started before the samplers have a step again."""
+"""Seconds that jobs are started for before the samplers have a step again."""
 
 
 class Worker:

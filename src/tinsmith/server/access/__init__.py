@@ -1,1 +1,1 @@
-"""Who may ask for what: keys, whose a thing is, limits, the guard before every route."""
+"""Access to the server: keys, owners, limits, and the guard before every route."""

@@ -1,4 +1,4 @@
-"""Whose request this is, and what it may see: the one place that decides.
+"""Caller of a request, and the ids that it may see: the one place that decides.
 
 Every id begins with that of a session, and a session's id with the name of the key that made it (`alice.s000001`); the
 key named `default`, which a server without a file of keys has, writes no name (`s000001`). So an id says whose it is
@@ -30,9 +30,9 @@ class Call:
     """The key's; empty for a request that needed none, which owns nothing."""
     limits: Limits = UNLIMITED
     at_end: ExitStack = field(default_factory=ExitStack)
-    """What is given back when the request was answered, or its client is gone."""
+    """Resources that are released when the request was answered, or its client is gone."""
     held: list[object] = field(default_factory=list[object])
-    """What stays in memory until then."""
+    """Objects that stay in memory until then."""
 
 
 _call: ContextVar[Call | None] = ContextVar("call", default=None)
@@ -61,7 +61,7 @@ def caller() -> str | None:
 
 
 def caller_limits() -> Limits:
-    """What the key whose request is being answered may have at once."""
+    """Return the limits of the key whose request is being answered."""
     call = _call.get()
     return UNLIMITED if call is None else call.limits
 
@@ -87,7 +87,7 @@ def count_call(usage: Usage, *, num_samples: int = 0) -> None:
 
 
 def session_prefix(name: str) -> str:
-    """What the ids of a key's sessions begin with."""
+    """Return the prefix of the ids of a key's sessions."""
     return "" if name == DEFAULT else f"{name}."
 
 

@@ -150,7 +150,7 @@ def raise_descriptors() -> int:
 
 
 def _network(address: str) -> str:
-    """Whose connections are counted together: an IPv4 address, or the 64 bits of IPv6 that one customer has.
+    """Return the network that connections are counted by: an IPv4 address, or the 64 bits of IPv6 of one customer.
 
     >>> _network("2001:db8:1:2:3::4") == _network("2001:db8:1:2::9"), _network("::ffff:10.0.0.1")
     (True, '10.0.0.1')

@@ -1,4 +1,4 @@
-"""What every request passes first: its key, and the largest body; and what is told of it once it is over.
+"""Guard that every request passes first: its key, the largest body; and the report of it once it is over.
 
 Plain ASGI, because each request pays for it.
 """
@@ -82,7 +82,7 @@ def host_name(host: str) -> str:
 
 
 def _key_name(path: str) -> str:
-    """Where the clients of the protocol that `path` belongs to give their key."""
+    """Return the setting in which clients of the protocol of `path` give their key."""
     return "api_key" if path.startswith((ANTHROPIC_PATH, *OPENAI_PATHS)) else "TINKER_API_KEY"
 
 
@@ -164,7 +164,7 @@ class Guard:
                 observe(answered)
 
     def _call(self, path: str, headers: Mapping[bytes, bytes]) -> Call | None:
-        """Whose request it is; None if its key is not taken."""
+        """Return a request's caller; None if its key is not valid."""
         if self._is_open(path):
             return Call("")
         given = headers.get(b"x-api-key") or headers.get(b"authorization", b"").removeprefix(b"Bearer ")

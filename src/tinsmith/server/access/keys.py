@@ -20,7 +20,7 @@ from tinsmith.types.errors import ConfigError
 from tinsmith.types.toml_files import read_toml
 
 PREFIX = "tml-"
-"""What the SDK wants a key to begin with."""
+"""Prefix that the SDK requires of a key."""
 MIN_LETTERS = 16
 """Of a key in a file, its prefix included: what is shorter can be guessed."""
 
@@ -52,7 +52,7 @@ class Keys:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Whose keys are taken."""
+        """Names of the valid keys."""
         return tuple(key.name for key in self._keys)
 
     def replace(self, others: Keys) -> None:
@@ -69,7 +69,7 @@ class Keys:
 
 
 def digest(key: bytes) -> bytes:
-    """What is held of a key."""
+    """Return the digest that is stored of a key."""
     return hashlib.sha256(key).digest()
 
 

@@ -1,4 +1,4 @@
-"""What one key may have at once, counted exactly: on the event loop, from acceptance to the answer."""
+"""Limits on a key's work at once, counted exactly: on the event loop, from acceptance to the answer."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class _Held:
 
 @dataclass(slots=True)
 class Usage:
-    """What every key has under way. Used on the event loop only."""
+    """Work of every key under way. Used on the event loop only."""
 
     _held: dict[Hashable, _Held] = field(default_factory=dict[Hashable, _Held])
     _requests: Counter[str] = field(default_factory=Counter[str])

@@ -62,7 +62,7 @@ class BoundedProtocol(HttpToolsProtocol):
         self._no_body = 0
         """Bytes since the last piece of a body, or the last end of a request."""
         self._since: float | None = connections.clock()
-        """When what is waited for began to be; None: nothing is, or nothing that has a deadline here."""
+        """Clock time at which the current wait began; None: there is none, or none that has a deadline here."""
         self._brought = 0
         """Bytes of a body since then."""
         self._reading_body = False

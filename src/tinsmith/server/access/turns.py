@@ -30,7 +30,7 @@ ROOM: Final = 32 << 20
 
 @dataclass(slots=True, eq=False)
 class _Own:
-    """What one key has under way."""
+    """Work of one key under way."""
 
     turn: asyncio.Lock = field(default_factory=asyncio.Lock)
     entrance: asyncio.Lock = field(default_factory=asyncio.Lock)

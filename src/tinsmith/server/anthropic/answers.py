@@ -29,7 +29,7 @@ class MessageAnswer:
     blocks: int = 0
     """Blocks begun so far."""
     open: bool = False
-    """Whether the last block is a text that may go on."""
+    """True if the last block is a text that may go on."""
 
     def take(self, drawn: Drawn) -> None:
         """Take what was drawn, where the answer is told whole."""
@@ -56,7 +56,7 @@ class MessageAnswer:
             yield from self._part(part)
 
     def closing(self) -> Iterator[bytes]:
-        """Why it ended, and the token counts."""
+        """Yield the last events: the reason for the end, and the token counts."""
         yield from self._closed()
         usage = {"output_tokens": self.prepared.num_drawn}
         yield event("message_delta", delta=self._ending(), usage=usage)

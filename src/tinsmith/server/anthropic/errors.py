@@ -13,7 +13,7 @@ from tinsmith.server.wire.client_names import MESSAGE, as_sent
 from tinsmith.types.errors import TinsmithError
 
 PATH = "/v1/messages"
-"""How the paths begin on which errors have Anthropic's shape."""
+"""Prefix of the paths on which errors have Anthropic's shape."""
 
 _KINDS: Mapping[int, str] = MappingProxyType(
     {
@@ -36,7 +36,7 @@ def error_answer(message: str, status: int) -> JSONResponse:
 
 
 def refusal(error: TinsmithError | ModelNotFoundError) -> tuple[Json, int]:
-    """What a client is told of an error, and the status: that of OpenAI's routes."""
+    """Return the error body for a client, and the HTTP status: that of OpenAI's routes."""
     status = openai_refusal(error)[1]
     known = as_sent(error, MESSAGE) if isinstance(error, TinsmithError) else error
     return _body(str(known), status), status

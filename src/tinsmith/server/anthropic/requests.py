@@ -55,7 +55,7 @@ class ToolParam(Request):
 
 
 class ChoiceParam(Request):
-    """Whether, and which, tools have to be called."""
+    """Choice of tools: free, required, or one of them."""
 
     type: str
     name: str | None = None
@@ -69,14 +69,14 @@ class Thinking(Request):
 
 
 class OutputFormat(Request):
-    """What a reply looks like."""
+    """Format of a reply."""
 
     type: str
     json_schema: Annotated[dict[str, JsonValue] | None, Field(alias="schema")] = None
 
 
 class OutputConfig(Request):
-    """How a reply is given."""
+    """Settings of a reply's output."""
 
     model_config = ConfigDict(frozen=True, strict=True, extra="allow")
     format: OutputFormat | None = None
@@ -96,7 +96,7 @@ class CountRequest(Request):
     output_config: OutputConfig | None = None
 
     def ask(self) -> Ask:
-        """What is asked, in the words of no protocol.
+        """Return the request in a form common to all protocols.
 
         Raises:
             InputError: naming what is not served.
@@ -119,7 +119,7 @@ class CountRequest(Request):
         return ()
 
     def sampling(self) -> SamplingSettings:
-        """How tokens are drawn, if any are."""
+        """Return the settings for drawing tokens, if any are drawn."""
         return SamplingSettings(max_tokens=1)
 
     def _require_served(self) -> None:
@@ -169,7 +169,7 @@ class MessageRequest(CountRequest):
         return tuple(self.stop_sequences or ())
 
     def sampling(self) -> SamplingSettings:
-        """How tokens are drawn.
+        """Return the settings for drawing tokens.
 
         Raises:
             InputError: another format than a JSON schema's.

@@ -1,4 +1,4 @@
-"""What a chat request asks for, in the words of no protocol: the three routes for chats are turned into it."""
+"""Chat request in a form common to all protocols: the three routes for chats are turned into it."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ class Ask:
     model: str
     turns: tuple[Turn, ...]
     sample: Callable[[tuple[int, ...]], Sample]
-    """What is asked of the engine for a prompt of these tokens."""
+    """Function from a prompt's tokens to the request to the engine."""
     tools: Tools = field(default_factory=Tools)
     opening: Opening = Opening.REPLY
     options: Mapping[str, object] = field(default_factory=dict[str, object])

@@ -1,4 +1,4 @@
-"""What a reply has to look like where calls of tools are required, or must satisfy a schema: a grammar for the sampler.
+"""Grammar of a reply, for the sampler, where calls of tools are required or must satisfy a schema.
 
 JSON is demanded with the spaces that chat templates print, which is how models write it.
 """
@@ -27,7 +27,7 @@ _NO_OBJECT = _TEXT + r" & ~/[ \t\r\n]*\{(.|\n)*/"
 
 
 def is_constrained(sampling: SamplingSettings, tools: Tools) -> bool:
-    """Whether replies have to match a grammar of calls."""
+    """True if replies have to match a grammar of calls."""
     formatted = sampling.adjustments is not None and sampling.adjustments.grammar is not None
     return tools.constrained or (bool(tools.shown) and formatted)
 
@@ -50,7 +50,7 @@ def constrain(sampling: SamplingSettings, tools: Tools, style: CallStyle, contro
 def _grammar(
     tools: Tools, style: CallStyle, control: Collection[str], answer: GrammarSettings | None
 ) -> GrammarSettings:
-    """What a reply looks like: calls, or what it is without one."""
+    """Return the grammar of a reply: calls, or its form without one."""
     calls = _calls(tools, style, control)
     if tools.choice is Choice.REQUIRED:
         rules = f"start: calls\n{calls}"

@@ -37,7 +37,7 @@ class Prepared:
     sample: Sample
     """The request as the Tinker protocol would put it."""
     stop_tokens: tuple[int, ...]
-    """What ends a reply, beside the model's own end tokens."""
+    """Tokens that end a reply, beside the model's own end tokens."""
     ends: frozenset[int]
     """All tokens that end a reply."""
     choices: tuple[Progress, ...]

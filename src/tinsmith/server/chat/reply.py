@@ -13,7 +13,7 @@ from tinsmith.types.sampling import StopReason
 
 
 class Ending(StrEnum):
-    """Why a reply ended."""
+    """Reason that a reply ended."""
 
     STOP = auto()
     LENGTH = auto()
@@ -36,7 +36,7 @@ class Call:
 
 
 Part = str | Call
-"""What a reply consists of, in order."""
+"""Part of a reply: a text or a call."""
 
 
 class Reply:
@@ -49,7 +49,7 @@ class Reply:
         self._index = index
         self._ending: StopReason | None = None
         self.parts: list[Part] = []
-        """What there is by now; texts that follow each other are one."""
+        """Parts so far; texts that follow each other are one."""
 
     def add(self, text: str, reason: StopReason | None) -> Sequence[Part]:
         """Take what has come, the last of it if there is a `reason`; return what may be told by now."""
@@ -71,7 +71,7 @@ class Reply:
 
     @property
     def ending(self) -> Ending | None:
-        """Why it ended; None while it goes on. A reply that was cut off is cut off, whatever it calls."""
+        """Reason that it ended; None while it goes on. A reply that was cut off is cut off, whatever it calls."""
         if self._ending is StopReason.STOP:
             return Ending.CALLS if self.calls else Ending.STOP
         return None if self._ending is None else Ending.LENGTH

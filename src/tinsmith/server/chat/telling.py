@@ -1,4 +1,4 @@
-"""How an answer reaches a client, whatever its protocol: told whole at the end, or as server-sent events on the way."""
+"""Delivery of an answer to a client, in any protocol: whole at the end, or as server-sent events on the way."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tinsmith.server.draws import Drawn
 from tinsmith.types.errors import TinsmithError
 
 LOOK_SECONDS = 0.4
-"""How often it is looked whether a client is still there, at most."""
+"""Least seconds between two checks that a client is still there."""
 TOKEN_BYTES, SAMPLE_BYTES = 64, 256
 
 Json = dict[str, object]

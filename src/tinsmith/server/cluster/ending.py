@@ -25,7 +25,7 @@ class ServersWorkers:
 
     running: RayWorkers | None = None
     gone: str | None = None
-    """Why none is left."""
+    """Reason that no worker is left; None while there are some."""
     leave: Callable[[], None] | None = None
     """Stops the server; None: it does not serve yet."""
     limit: threading.Timer | None = None

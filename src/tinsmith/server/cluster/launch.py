@@ -22,7 +22,7 @@ OBJECT_STORE_BYTES = 512 << 20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterSettings:
-    """How many workers, and where."""
+    """Number of workers, and their place."""
 
     workers: int = 0
     """Workers in all; 0, on a cluster: one on each node."""

@@ -1,4 +1,4 @@
-"""What a process of a worker loads when it starts, beside its event loop, so that it answers meanwhile."""
+"""Loading of a worker's process, beside its event loop, so that it answers meanwhile."""
 
 from __future__ import annotations
 

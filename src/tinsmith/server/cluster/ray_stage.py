@@ -32,7 +32,7 @@ class RayStage:
         self._stages: dict[tuple[str, bool], Stage] = {}
 
     async def facts(self) -> ShardFacts:
-        """What its share of the bases is; once that is loaded.
+        """Return the facts of its share of the bases, once that is loaded.
 
         Raises:
             TinsmithError: this machine cannot serve it.

@@ -36,7 +36,7 @@ class RayWorker:
         """Gradients that are not begun and that somebody waits for."""
 
     async def facts(self) -> WorkerFacts:
-        """What this worker is, once it is loaded; works may be sent from then on.
+        """Return the facts of this worker, once it is loaded; works may be sent from then on.
 
         Raises:
             TinsmithError: this machine cannot serve the bases.

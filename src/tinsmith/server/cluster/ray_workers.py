@@ -27,11 +27,11 @@ from tinsmith.types.errors import BackendError, ConfigError, TinsmithError
 logger = logging.getLogger(__name__)
 
 LOOK_SECONDS = 1.0
-"""How often workers are looked after."""
+"""Seconds between checks of the workers."""
 SILENT_SECONDS = 60.0
 """A worker that does not answer for so long is lost."""
 WATCH_SECONDS = 0.2
-"""How often it is asked whether Ray itself is alive."""
+"""Seconds between checks that Ray itself is alive."""
 RAY_SECONDS = 20.0
 """A Ray that does not answer for so long is dead."""
 STARTS = 3
@@ -48,7 +48,7 @@ class _Process:
     """The id of its node."""
     actor: Any
     since: float = field(default_factory=time.monotonic)
-    """When it was last known to be alive, by a monotonic clock."""
+    """Monotonic time at which it was last known to be alive."""
     ping: Future[int] | None = None
     memory: int = 0
     """Resident, in bytes."""
@@ -89,11 +89,11 @@ class RayWorkers:
     _started: dict[str, _Started] = field(default_factory=dict[str, _Started])
     _weights: OrderedDict[WeightsId, Any] = field(default_factory=OrderedDict[WeightsId, Any])
     over: str | None = None
-    """Why there will be no worker any more."""
+    """Reason that there will be no worker any more; None while there may be."""
     ray_is_dead: bool = False
     """Nothing may be asked of Ray any more: it might never answer."""
     _expected: WorkerFacts | None = None
-    """What the first worker said of itself, and every other must say too."""
+    """Facts of the first worker, which every other must match."""
     _count: int = 0
     _failed: int = 0
     _lock: threading.Lock = field(default_factory=threading.Lock)
@@ -106,7 +106,7 @@ class RayWorkers:
     _thread: threading.Thread = field(init=False)
     _watcher: threading.Thread = field(init=False)
     _answered_at: float = field(default_factory=time.monotonic)
-    """When Ray last answered, by a monotonic clock."""
+    """Monotonic time of Ray's last answer."""
 
     def __post_init__(self) -> None:
         self.dispatcher = Dispatcher(self)
@@ -157,7 +157,7 @@ class RayWorkers:
 
     @property
     def unready(self) -> str | None:
-        """Why nothing can be computed just now; None: something can."""
+        """Reason that nothing can be computed just now; None: something can."""
         if self.over is None and not any(each.joined for each in tuple(self._started.values())):
             return "no worker is there; a new one is being started"
         return self.over
@@ -180,7 +180,7 @@ class RayWorkers:
         self.cluster.close()
 
     def _reference(self, weights: Shipped) -> object:
-        """Where Ray keeps these weights: put there once, fetched by each worker once."""
+        """Return Ray's reference to these weights: put there once, fetched by each worker once."""
         import ray
 
         if weights.id not in self._weights:
@@ -399,7 +399,7 @@ def _said(error: BaseException) -> str:
 
 
 def _difference(expected: WorkerFacts, found: WorkerFacts) -> str | None:
-    """What a worker has that the first has not, and that its results depend on; None: nothing."""
+    """Return the first difference between a worker and the first one that its results depend on; None: none."""
     if found.source != expected.source:
         return "version of tinsmith is another"
     if found.arithmetic != expected.arithmetic:

@@ -31,7 +31,7 @@ class RemoteShard:
     handle: Any
 
     def facts(self) -> ShardFacts:
-        """What it is; waits until it is loaded.
+        """Return the facts of the share; waits until it is loaded.
 
         Raises:
             TinsmithError: it cannot serve.

@@ -1,4 +1,4 @@
-"""What every worker of a server is started with."""
+"""Settings of every worker of a server."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is told of a server's workers: `/api/v1/tinsmith/workers`, and their lines in `/metrics`."""
+"""Public status of a server's workers: `/api/v1/tinsmith/workers`, and their lines in `/metrics`."""
 
 from __future__ import annotations
 

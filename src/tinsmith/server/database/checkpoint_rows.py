@@ -1,4 +1,4 @@
-"""What is known of checkpoints beside their files; the files are the truth about which there are.
+"""Records of checkpoints beside their files; the files are the truth about which there are.
 
 A checkpoint is written first and recorded then. If the process dies in between, the next start finds
 it without a record and makes one from the folder's marker: all but its expiry is known from there.

@@ -26,7 +26,7 @@ _JOURNAL_BYTES = 64 << 20
 
 
 class Durability(Enum):
-    """What a commit outlives."""
+    """Event that a commit outlives."""
 
     DISK = "FULL"
     """A power cut: the commit returns when it is on the disk."""

@@ -1,4 +1,4 @@
-"""What the server remembers, as frozen values: sessions, runs, requests' outcomes, checkpoints."""
+"""Records of the server, as frozen values: sessions, runs, requests' outcomes, checkpoints."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ CANCELLED = "cancelled"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Session:
-    """What a `ServiceClient` opened."""
+    """Session that a `ServiceClient` opened."""
 
     session_id: str
     tags: tuple[str, ...]
@@ -26,7 +26,7 @@ class Session:
     project_id: str | None
     display_name: str | None
     finished: str | None
-    """Why the client finished it (`success`, `errored`, `interrupted`), or CANCELLED; None while it is open."""
+    """Reason that the client finished it (`success`, `errored`, `interrupted`), or CANCELLED; None while open."""
     finished_detail: str | None
     created_at: float | None = None
     """Wall clock, seconds since 1970; None for a session of a version that did not keep it."""
@@ -54,7 +54,7 @@ class TrainingRun:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SamplingSession:
-    """What a `SamplingClient` samples from."""
+    """Source of a `SamplingClient`'s samples."""
 
     sampling_session_id: str
     """`{session_id}:sample:{sampling_session_seq_id}`."""
@@ -68,7 +68,7 @@ class SamplingSession:
 
 
 class ErrorCategory(StrEnum):
-    """Who can do something about a failed request; the SDK's own words."""
+    """Side that has to act on a failed request; the SDK's own words."""
 
     USER = "user"
     SERVER = "server"
@@ -95,14 +95,14 @@ class Finished:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Failed:
-    """Why a request has no result and never will."""
+    """Error of a request that has no result and never will."""
 
     message: str
     category: ErrorCategory
 
 
 class NoResult(StrEnum):
-    """Why there is nothing to send for a request."""
+    """Reason that there is nothing to send for a request."""
 
     PENDING = "pending"
     FORGOTTEN = "forgotten"
@@ -115,7 +115,7 @@ Outcome = Finished | Failed | NoResult
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckpointRecord:
-    """What is known of a checkpoint beside its files."""
+    """Record of a checkpoint beside its files."""
 
     path: TinkerPath
     base_model: str
@@ -128,7 +128,7 @@ class CheckpointRecord:
     user_metadata: Mapping[str, object] | None
     size_bytes: int
     public: bool = False
-    """Whether its owner published it: then every key of the server reads it."""
+    """True if its owner published it: then every key of the server reads it."""
 
     @property
     def model_id(self) -> str:

@@ -26,7 +26,7 @@ IMPOSSIBLE = -9999.0
 """OpenAI's log-probability of what has none."""
 
 OPENAI_PATHS = ("/v1/", "/inference/", "/tokenize", "/detokenize")
-"""How the paths begin on which errors have OpenAI's shape."""
+"""Prefixes of the paths on which errors have OpenAI's shape."""
 
 
 class ModelNotFoundError(Exception):
@@ -90,9 +90,9 @@ class Progress:
     echoes: bool = False
     """The prompt's tokens are the first of its own."""
     drops: bool = False
-    """What is drawn is not part of it: only the prompt is told."""
+    """True if the answer has no drawn tokens: only the prompt's are in it."""
     grown: Grown | None = None
-    """What the last look added: all of it, where the tokens came at once."""
+    """Growth at the last look: all of it, where the tokens came at once."""
     reason: StopReason | None = None
     scored: Scored | None = None
     tokens: list[int] = field(default_factory=list[int])
@@ -118,7 +118,7 @@ class Progress:
 
     @property
     def num_drawn(self) -> int:
-        """How many tokens were drawn."""
+        """Number of drawn tokens."""
         return len(self.tokens) - self.num_told
 
     @property
@@ -177,7 +177,7 @@ def completion_logprobs(text: ModelText, progress: Progress, tokens: slice, k: i
 
 
 def prompt_logprobs(text: ModelText | None, prompt: Sequence[int], scored: Scored, k: int) -> list[Json | None]:
-    """What is known of a prompt's tokens, by id, as vLLM tells it: each token itself, then the `k` most probable.
+    """Return the scores of a prompt's tokens, by id, as vLLM does: each token itself, then the `k` most probable.
 
     Without `text` no token is spelled.
     """

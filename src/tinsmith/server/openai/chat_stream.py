@@ -24,7 +24,7 @@ _REASONS: Mapping[Ending, str] = MappingProxyType(
 
 @dataclass(slots=True, kw_only=True)
 class ChatAnswer:
-    """What was asked, and every choice so far."""
+    """Request of a chat, and every choice so far."""
 
     body: ChatRequest
     prepared: Prepared

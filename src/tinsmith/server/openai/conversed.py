@@ -1,4 +1,4 @@
-"""What OpenAI's clients and vLLM's say of a conversation beside its messages: tools, and where the reply begins."""
+"""Fields of OpenAI's and vLLM's requests for a conversation beside its messages: tools, and the reply's beginning."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Conversed(Request):
     """Variables of the model's own chat template."""
 
     def told_tools(self) -> Tools:
-        """What may be called, and how.
+        """Return the tools that may be called, and the choice among them.
 
         Raises:
             InputError: for what does not exist here.
@@ -39,7 +39,7 @@ class Conversed(Request):
         return tools_of(self.tools, self.tool_choice, self.parallel_tool_calls)
 
     def opening(self, turns: tuple[Turn, ...]) -> Opening:
-        """What vLLM's two switches say; a last reply is gone on with unless they say otherwise.
+        """Return the prompt's end by vLLM's two switches; a last reply is gone on with unless they say otherwise.
 
         Raises:
             InputError: they exclude each other.

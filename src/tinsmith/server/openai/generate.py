@@ -83,7 +83,7 @@ class Tokens:
 
 @dataclass(slots=True, kw_only=True)
 class TokensAnswer:
-    """What was asked, and every choice so far."""
+    """Request for tokens, and every choice so far."""
 
     body: GenerateRequest
     found: Found

@@ -1,4 +1,4 @@
-"""How tokens are drawn, as OpenAI's clients and vLLM's write it. What is not computed here is refused by name."""
+"""Settings for drawing tokens in OpenAI's and vLLM's fields. A field that is not served is refused by name."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ NEUTRAL: Mapping[str, tuple[JsonValue, ...]] = MappingProxyType(
 
 
 class Sampling(Request):
-    """How tokens are drawn: what every request for tokens has."""
+    """Settings for drawing tokens, common to every request for tokens."""
 
     model_config = ConfigDict(frozen=True, strict=True, extra="allow", protected_namespaces=())
 
@@ -129,7 +129,7 @@ class Sampling(Request):
         return (self.stop,) if isinstance(self.stop, str) else tuple(self.stop or ())
 
     def grammar(self) -> tuple[str, GrammarSettings] | None:
-        """What every answer must look like, after the name of the parameter that says it.
+        """Return the grammar that every answer must match, after the name of the parameter that sets it.
 
         Raises:
             InputError: for what is not understood.
@@ -152,7 +152,7 @@ class Sampling(Request):
         return None if grammar is None else grammar[0]
 
     def adjustments(self) -> AdjustmentSettings | None:
-        """How a token is chosen otherwise than by the distribution; None where it is not.
+        """Return the changes to the choice of a token, beyond the distribution; None: there are none.
 
         Raises:
             InputError: for a grammar or a bias that is not understood.
@@ -171,7 +171,7 @@ class Sampling(Request):
         return None if found == neutral else found
 
     def settings(self, max_tokens: int | None) -> SamplingSettings:
-        """How tokens are drawn."""
+        """Return the settings for drawing tokens."""
         never: list[JsonValue] | None = [] if self.ignore_eos else None
         return SamplingSettings(
             max_tokens=max_tokens,
@@ -185,7 +185,7 @@ class Sampling(Request):
 
 
 class StreamOptions(Request):
-    """What a stream holds beside the text."""
+    """Content of a stream beside the text."""
 
     include_usage: bool | None = None
     include_obfuscation: bool | None = None
@@ -193,7 +193,7 @@ class StreamOptions(Request):
 
 
 class Generation(Sampling):
-    """What both kinds of `/v1` request have."""
+    """Fields common to both kinds of `/v1` request."""
 
     model: str
     stream: bool | None = None
@@ -232,7 +232,7 @@ class Generation(Sampling):
 
     @property
     def shown(self) -> Shown:
-        """What is shown of what was drawn."""
+        """Part of the drawn tokens that a client is sent."""
         return Shown(
             control=not self.skip_special_tokens, stop=bool(self.include_stop_str_in_output), every_token=self.tells_all
         )

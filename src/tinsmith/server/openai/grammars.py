@@ -1,4 +1,4 @@
-"""What an answer must look like, in the words of OpenAI's clients and of vLLM's, as the engine's grammar."""
+"""Grammar of an answer, from the fields of OpenAI's clients and of vLLM's to the engine's."""
 
 from __future__ import annotations
 

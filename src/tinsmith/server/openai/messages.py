@@ -17,7 +17,7 @@ from tinsmith.types.errors import InputError
 SPEAKERS: Mapping[str, Speaker] = MappingProxyType(
     {**{speaker.value: speaker for speaker in Speaker}, "developer": Speaker.SYSTEM}
 )
-"""Who speaks, by OpenAI's roles: the developer is the system's later name."""
+"""Speakers by OpenAI's roles: the developer is the system's later name."""
 
 
 class Part(Request):

@@ -1,4 +1,4 @@
-"""What `/v1` and its neighbours do not have: told in OpenAI's shape, by name."""
+"""Routes that `/v1` and its neighbours do not have: refused in OpenAI's shape, by name."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _UNSERVED = {
     "rerank": "nothing is ranked here",
     "score": "nothing is ranked here",
 }
-"""What OpenAI and vLLM have under `/v1`, and why it is missing here."""
+"""Routes of OpenAI and vLLM under `/v1` that are missing here, and the reasons."""
 
 _METHODS = ["GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS"]
 

@@ -13,7 +13,7 @@ from tinsmith.server.wire.settings import Prompt, PromptChunk
 
 
 def body_sample(body: ChatRequest | CompletionRequest, prompt: tuple[int, ...]) -> Sample:
-    """What is asked of the engine for one prompt."""
+    """Return the request to the engine for one prompt."""
     top = body.top_logprobs if isinstance(body, ChatRequest) else body.logprobs
     return to_sample(
         body, prompt, length=body.length, num_samples=body.num_drawn, top=top or 0, only_prompt=body.only_prompt
@@ -21,7 +21,7 @@ def body_sample(body: ChatRequest | CompletionRequest, prompt: tuple[int, ...]) 
 
 
 def chat_ask(body: ChatRequest) -> Ask:
-    """What a chat asks for, in the words of no protocol.
+    """Return a chat request in a form common to all protocols.
 
     Raises:
         InputError: naming what is not served.
@@ -46,7 +46,7 @@ def chat_ask(body: ChatRequest) -> Ask:
 def to_sample(
     given: Sampling, prompt: tuple[int, ...], *, length: int | None, num_samples: int, top: int, only_prompt: bool
 ) -> Sample:
-    """What is asked of the engine for one prompt.
+    """Return the request to the engine for one prompt.
 
     `length`: the most tokens that are drawn; None: as many as the context holds. `top`: the most probable tokens that
     are told at every drawn place.
@@ -64,7 +64,7 @@ def to_sample(
 
 
 def _drawn_length(length: int | None, prompt: tuple[int, ...], only_prompt: bool) -> int | None:
-    """What the engine is told: it takes no request that asks nothing of it, as a prompt of one token does not.
+    """Return the length for the engine, which refuses a request for nothing, as a prompt of one token is.
 
     Then one token is drawn, which nobody is shown.
     """

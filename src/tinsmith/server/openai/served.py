@@ -1,4 +1,4 @@
-"""What can be asked for by a model's name on `/v1` and beside it: weights, and the tokenizer that goes with them."""
+"""Models by their names on `/v1` and beside it: weights, and the tokenizer that goes with them."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Served:
     renderers: dict[str, ThreadPoolExecutor] = field(default_factory=dict[str, ThreadPoolExecutor])
     """Threads in which a base model's chat template is waited for, and nothing else."""
     turns: dict[tuple[str, str], asyncio.Semaphore] = field(default_factory=dict[tuple[str, str], asyncio.Semaphore])
-    """How many chats of one key on one base model may be rendered at once, by both names."""
+    """Limit on the chats of one key on one base model that are rendered at once, by both names."""
 
     async def find(self, model: str | None) -> Found:
         """Load what `model` names; None means the only base model that is served.

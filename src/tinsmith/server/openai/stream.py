@@ -31,7 +31,7 @@ DONE = b"data: [DONE]\n\n"
 
 @dataclass(slots=True, kw_only=True)
 class Answer:
-    """What was asked on `/v1`, and every choice so far."""
+    """Request on `/v1`, and every choice so far."""
 
     body: CompletionRequest
     found: Found

@@ -16,7 +16,7 @@ from tinsmith.types.sampling import StopReason
 
 @dataclass(frozen=True, slots=True)
 class Grown:
-    """What one look at a choice adds."""
+    """Growth of a choice at one look."""
 
     text: str
     tokens: slice
@@ -25,7 +25,7 @@ class Grown:
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """What a client sees of a choice."""
+    """Part of a choice that a client sees."""
 
     control: bool = True
     """Control tokens are spelled in the text, except the one that ended it."""
@@ -56,7 +56,7 @@ class Choice:
         self.first: int | None = None
         """The token, by its number, with which a text begins that follows nothing."""
         self.offsets: list[int] = []
-        """Where in the text each token begins."""
+        """Position in the text at which each token begins."""
 
     def follow(self, prompt: Sequence[int], *, silent: int) -> None:
         """Let the text go on where the prompt's ends; of the first `silent` tokens of the prompt there is no text."""
@@ -112,11 +112,11 @@ class Choice:
         return grown
 
     def _num_begun(self, end: int) -> int:
-        """How many tokens that were not told begin before `end`."""
+        """Return the number of tokens not yet sent that begin before `end`."""
         return sum(offset < end for offset in self.offsets[self._told :])
 
     def _stopped_at(self, whole: str) -> int | None:
-        """Where the text ends that a stop text ended; it is looked for in what was drawn."""
+        """Return the end of a text that a stop text ended, looked for in the drawn tokens; None: it goes on."""
         found = [(whole.find(stop, self._border), len(stop)) for stop in self._stops]
         at = min(((at, size) for at, size in found if at >= 0), default=None)
         return None if at is None else at[0] + (at[1] if self._shown.stop else 0)

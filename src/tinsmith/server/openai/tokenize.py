@@ -50,7 +50,7 @@ class TokenizeRequest(Conversed):
         return len(self.prompt or "") + sum(map(len, texts))
 
     def tokens(self, text: ModelText) -> tuple[int, ...]:
-        """What the model would read.
+        """Return the tokens that the model would read.
 
         Raises:
             InputError, ConfigError: a chat that cannot be rendered.

@@ -112,7 +112,7 @@ class ResponseAnswer:
         self.text = None
 
     def _within(self) -> Json:
-        """Where the message that is going on stands."""
+        """Return the place of the message that is going on."""
         index = len(self.ended)
         return {"output_index": index, "item_id": f"msg_{self.secret}{index}", "content_index": 0}
 

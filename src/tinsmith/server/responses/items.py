@@ -1,4 +1,4 @@
-"""What the clients of the Responses API give as input: messages, calls of functions, and what these gave."""
+"""Input of the Responses API's clients: messages, calls of functions, and their results."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tinsmith.server.wire.bounds import TurnList
 
 _TEXTS = ("input_text", "output_text", "text")
 _REMARKS = frozenset({"annotations", "logprobs", "phase", "prompt_cache_breakpoint", "status"})
-"""What an answer's items have beside their content; it changes no token."""
+"""Fields of an answer's items beside their content; they change no token."""
 
 
 class Part(Request):

@@ -78,7 +78,7 @@ class NamedChoice(Request):
 
 
 class Format(Request):
-    """What a reply looks like."""
+    """Format of a reply."""
 
     type: str
     name: str | None = None
@@ -86,7 +86,7 @@ class Format(Request):
 
 
 class TextSettings(Request):
-    """How a reply's text is given."""
+    """Settings of a reply's text."""
 
     model_config = ConfigDict(frozen=True, strict=True, extra="allow")
     format: Format | None = None
@@ -112,7 +112,7 @@ class ResponseRequest(Request):
     top_p: Finite | None = None
 
     def ask(self) -> Ask:
-        """What is asked, in the words of no protocol.
+        """Return the request in a form common to all protocols.
 
         Raises:
             InputError: naming what is not served.

@@ -1,1 +1,1 @@
-"""What is there, told to REST clients; endpoints that are refused."""
+"""Listings for REST clients; endpoints that are refused."""

@@ -1,4 +1,4 @@
-"""What is there: capabilities, training runs, checkpoints, sessions, as the REST endpoints tell it."""
+"""Listings of the REST endpoints: capabilities, training runs, checkpoints, sessions."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class Listing:
         return {"supported_models": models}
 
     def _identity(self, name: str) -> Answer:
-        """What decides, beside a request, what a model answers: beyond the protocol, for manifests."""
+        """Return a model's identity, which decides its answers beside a request: no part of Tinker's API."""
         told: Answer = {
             "fingerprint": self.engine.base(name).fingerprint,
             "arithmetic": self.engine.kernels.arithmetic.value,
@@ -95,7 +95,7 @@ class Listing:
         return {"checkpoints": page, "cursor": _cursor(offset, limit, len(found))}
 
     def storage(self, project_id: str | None) -> Answer:
-        """How many checkpoints there are and what they take, by project; nothing is billed for it."""
+        """Return the number of checkpoints and their bytes, by project; nothing is billed for it."""
         projects = self.store.projects()
         sizes: dict[str | None, list[int]] = {}
         for run in self.store.training_runs():
@@ -136,7 +136,7 @@ class Listing:
         return {}
 
     def weights_info(self, text: str) -> Answer:
-        """What a client must know to load a checkpoint."""
+        """Return the facts that a client needs to load a checkpoint."""
         path = TinkerPath.parse(text)
         checkpoint = read(self.store.require_checkpoint(path))
         spec = checkpoint.spec
@@ -235,7 +235,7 @@ def _cursor(offset: int, limit: int, total: int) -> Answer:
 
 
 def _routes(mixture: Mixture, arithmetic: Arithmetic) -> str:
-    """How sampler and trainer route, and what is promised of it."""
+    """Return a description of the routing in sampler and trainer, and its guarantee."""
     rule = f"{mixture.num_active} of {mixture.num_experts} experts, equal logits to the lower one"
     if arithmetic is Arithmetic.FAST:
         return f"{rule}; a token's may differ between batches"

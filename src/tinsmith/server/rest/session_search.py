@@ -18,20 +18,20 @@ from tinsmith.server.wire.settings import Settings
 from tinsmith.types.errors import InputError
 
 OWNER = "local"
-"""Whose everything is that one key opens, and the project of what was given none."""
+"""Owner of everything that one key opens, and the project of sessions without one."""
 READ = 256
 """Sessions read at once while some are looked for."""
 
 
 class Owner(Settings):
-    """Whose sessions are searched."""
+    """Owner of the sessions that are searched."""
 
     type: Literal["own", "accessible", "user"] = "own"
     owner_urns: FailFast[tuple[str, ...]] = ()
 
 
 class Status(Settings):
-    """How a session stands."""
+    """Status of a session."""
 
     type: Literal["active", "cancelled", "failed", "client_finished"]
     reasons: tuple[Literal["success", "errored", "interrupted"], ...] | None = None

@@ -1,1 +1,1 @@
-"""What arrives and leaves: JSON and protobuf requests read into our own values, results written. No route, no model."""
+"""Wire formats: JSON and protobuf requests read into our own values, results written. No route, no model."""

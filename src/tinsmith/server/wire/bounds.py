@@ -17,7 +17,7 @@ T = TypeVar("T")
 MOST: Mapping[str, int] = MappingProxyType(
     {"values": 1 << 19, "members of objects": 1 << 16, "lists and objects": 1 << 16}
 )
-"""What a JSON body may hold: each of these takes tens to hundreds of bytes of memory."""
+"""Limits on a JSON body: each of these takes tens to hundreds of bytes of memory."""
 MAX_TURNS: Final = 4096
 """Messages of a chat, and pieces of a message."""
 MAX_TOOLS: Final = 512

@@ -1,4 +1,4 @@
-"""What type checkers see of the protobuf messages that are read here; the classes are made in `messages`."""
+"""Types of the protobuf messages that are read here, for type checkers; the classes are made in `messages`."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ class DType(IntEnum):
 
 
 class WireStop(IntEnum):
-    """Why a sequence ended."""
+    """Reason that a sequence ended."""
 
     STOP = 0
     LENGTH = 1

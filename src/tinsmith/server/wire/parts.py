@@ -1,4 +1,4 @@
-"""How many parts a protobuf message has, counted without reading it: each takes far more memory than as bytes."""
+"""Number of a protobuf message's parts, counted without reading it: each takes far more memory than as bytes."""
 
 from __future__ import annotations
 

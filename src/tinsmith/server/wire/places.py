@@ -1,4 +1,4 @@
-"""Which number a refused request had. The SDK has counted it: what follows it would wait for ever.
+"""Number of a refused request. The SDK has counted it: what follows it would wait for ever.
 
 Bodies are read as leniently as they can be; where a number cannot be read, nothing is counted.
 """

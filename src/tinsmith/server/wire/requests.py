@@ -45,7 +45,7 @@ class OfSession(Request):
 
 
 class FinishReason(Request):
-    """Why a session ended."""
+    """Reason that a session ended."""
 
     type: ShortText = "success"
 
@@ -195,7 +195,7 @@ class Sample(Request):
     """Accepted and ignored: it only prepares the loss stable_reinforce, which is refused by name."""
 
     def asked(self) -> dict[str, JsonValue]:
-        """What is asked, without who asks it: what an unseeded request's seed is derived from.
+        """Return the request without its sender: an unseeded request's seed is derived from it.
 
         A field that came later is left out while it is at its default, so that seeds derived before stay.
         """

@@ -18,7 +18,7 @@ from tinsmith.types.datum import DatumOutput, FloatArray
 from tinsmith.types.sampling import SampledSequence, SampleResult, StopReason, TopLogprobs
 
 NO_TOKEN, NO_LOGPROB = 0, -99999.0
-"""What an empty cell of a table of most probable tokens holds on the wire."""
+"""Content of an empty cell of a table of most probable tokens on the wire."""
 
 
 def encode_forward_backward(

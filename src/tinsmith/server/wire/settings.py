@@ -13,7 +13,7 @@ from tinsmith.types.sampling import GrammarKind
 
 
 class OptimizerSettings(BaseModel):
-    """Which optimizer a model is trained with; there is one."""
+    """Optimizer that a model is trained with; there is one."""
 
     model_config = ConfigDict(frozen=True, extra="allow", protected_namespaces=())
     type: str = "adamw"
@@ -52,14 +52,14 @@ class AdamSettings(Settings):
 
 
 class GrammarSettings(Settings):
-    """What a completion must match."""
+    """Constraint that a whole completion must match."""
 
     kind: GrammarKind
     text: str = ""
 
 
 class AdjustmentSettings(Settings):
-    """How a token is chosen otherwise than by the distribution itself; see `types.sampling.Adjustments`."""
+    """Changes to the choice of a token, beyond the distribution itself; see `types.sampling.Adjustments`."""
 
     min_p: Finite = 0.0
     repetition_penalty: Finite = 1.0
@@ -83,7 +83,7 @@ class TensorSettings(Settings):
 
 
 class SamplingSettings(Settings):
-    """How tokens are drawn."""
+    """Settings for drawing tokens."""
 
     max_tokens: Int32 | None = None
     seed: int | None = None

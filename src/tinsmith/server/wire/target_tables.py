@@ -24,7 +24,7 @@ class TargetTable:
     cells: IntArray
     """(rows, most named in one row): the named ids of each row, left-aligned, -1 behind them."""
     crow: NDArray[np.int64] | None
-    """Where each row begins among the named cells, if the table came sparse."""
+    """Offset of each row's first named cell, if the table came sparse."""
     columns: NDArray[np.int64] | None
 
     def encode(self, logprobs: FloatArray) -> Message:
