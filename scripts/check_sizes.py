@@ -1,8 +1,9 @@
-"""Fails where a file, a function or a folder is larger than the project allows, or a file name says nothing."""
+"""Fails where a file, a function or a folder is too large, a file name says nothing, or a docstring is a question."""
 
 from __future__ import annotations
 
 import ast
+import re
 import statistics
 import subprocess
 import sys
@@ -13,6 +14,10 @@ MAX_FILE, MAX_MEDIAN, MAX_FUNCTION = 500, 150, 80
 MAX_BESIDE = 25
 """Files of the package in one folder."""
 FORBIDDEN = ("util", "helper", "common", "manager")
+QUESTIONS = ("What", "Whether", "How", "Where")
+"""Words that no docstring begins with."""
+PLAIN = ("types", "ops", "models", "renderers", "data", "engine", "server")
+"""Folders of the package whose docstrings are checked."""
 
 
 def main() -> int:
@@ -33,6 +38,8 @@ def main() -> int:
     for file in files:
         if file.suffix == ".py":
             problems += [f"{file}: {problem}" for problem in long_functions(file)]
+            if file.parts[:2] == ("src", "tinsmith") and file.parts[2] in PLAIN:
+                problems += [f"{file}:{problem}" for problem in questions(file.read_text(encoding="utf-8"))]
     for problem in problems:
         print(problem, file=sys.stderr)
     median = statistics.median(source) if source else 0
@@ -46,6 +53,20 @@ def long_functions(file: Path) -> list[str]:
     functions = [n for n in ast.walk(tree) if isinstance(n, (ast.FunctionDef, ast.AsyncFunctionDef))]
     sizes = [(f.name, (f.end_lineno or f.lineno) - f.lineno + 1) for f in functions]
     return [f"{name} has {size} lines, at most {MAX_FUNCTION}" for name, size in sizes if size > MAX_FUNCTION]
+
+
+def questions(source: str) -> list[str]:
+    """Docstrings of modules, classes, functions and fields that begin with a question word, by line."""
+    strings = [
+        (node.lineno, node.value.value)
+        for node in ast.walk(ast.parse(source))
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
+    ]
+    return [
+        f"{line}: a docstring begins with {text.split()[0]}; begin with a noun or a verb"
+        for line, text in sorted(strings)
+        if re.match(rf"\s*(?:{'|'.join(QUESTIONS)})\b", text)
+    ]
 
 
 if __name__ == "__main__":
