@@ -8,13 +8,18 @@ from pathlib import Path
 from tinsmith.cli.registered import SUBJECTS
 from tinsmith.lab.page.compared import Comparison
 from tinsmith.lab.page.comparison import compare
-from tinsmith.lab.page.run_page import run_html, subject_of
+from tinsmith.lab.page.run_page import run_page, subject_of
 from tinsmith.lab.runs.files import REPORT
-from tinsmith.pages.page import write
+from tinsmith.pages.document import Document
+from tinsmith.pages.page import document_html, write
+
+
+def document_of(folder: Path) -> Document:
+    return run_page(folder, subject_of(folder, SUBJECTS))
 
 
 def page_of(folder: Path) -> str:
-    return run_html(folder, subject_of(folder, SUBJECTS))
+    return document_html(document_of(folder))
 
 
 def report_of(folder: Path, out: Path | None = None) -> Path:

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from tinsmith.types.visible import visible
+
+if TYPE_CHECKING:
+    from tinsmith.pages.document import Document
 
 
 class PageFormat(StrEnum):
@@ -58,9 +61,8 @@ def report(
     require_runs(folders)  # before what is heavy is imported
     from tinsmith.cli.registered import SUBJECTS
     from tinsmith.lab.page.comparison import COMPARISON, compare
-    from tinsmith.lab.page.run_page import run_html, subject_of
+    from tinsmith.lab.page.run_page import run_page, subject_of
     from tinsmith.lab.runs.files import REPORT
-    from tinsmith.pages.page import document_html
     from tinsmith.types.errors import ConfigError
 
     if task is not None and len(folders) == 1:
@@ -72,32 +74,29 @@ def report(
         )
     if len(folders) == 1:
         usual = (folders[0] / REPORT).with_suffix(f".{to}")
-        html = run_html(folders[0], subject_of(folders[0], SUBJECTS))
-        _write(html, folders, to, out or usual)
+        _write(run_page(folders[0], subject_of(folders[0], SUBJECTS)), folders, to, out or usual)
         return
     found = compare(folders, SUBJECTS, task)
     open_console().print(found.table)
     for sentence in found.sentences:
         print(visible(sentence))
     usual = Path(COMPARISON).with_suffix(f".{to}")
-    _write(document_html(found.page), folders, to, out or usual)
+    _write(found.page, folders, to, out or usual)
 
 
 def _write_study(folder: Path, to: PageFormat, out: Path | None) -> None:
-    from tinsmith.lab.page.markdown import markdown_of
     from tinsmith.lab.runs.files import REPORT
-    from tinsmith.lab.study.files import PAGE
+    from tinsmith.lab.study.files import PAGE, TABLES
     from tinsmith.pages.page import write
 
-    html = (folder / PAGE).read_text(encoding="utf-8")
     file = out or (folder / REPORT).with_suffix(f".{to}")
-    write(html if to is PageFormat.HTML else markdown_of(html), file)
+    write((folder / (PAGE if to is PageFormat.HTML else TABLES)).read_text(encoding="utf-8"), file)
     print(f"wrote {file}")
 
 
-def _write(html: str, folders: list[Path], to: PageFormat, file: Path) -> None:
+def _write(page: Document, folders: list[Path], to: PageFormat, file: Path) -> None:
     from tinsmith.lab.page.markdown import markdown_report
-    from tinsmith.pages.page import write
+    from tinsmith.pages.page import document_html, write
 
-    write(html if to is PageFormat.HTML else markdown_report(html, folders), file)
+    write(document_html(page) if to is PageFormat.HTML else markdown_report(page, folders), file)
     print(f"wrote {file}")

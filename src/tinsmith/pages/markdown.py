@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 
+from markupsafe import Markup
+
 from tinsmith.pages.document import (
     Block,
     Bullets,
@@ -13,11 +15,17 @@ from tinsmith.pages.document import (
     ClaimTable,
     Document,
     Drawing,
+    Example,
     Facts,
     Fold,
     Heading,
+    MarkedText,
+    Matrices,
+    Matrix,
     Plates,
+    Reply,
     Ruling,
+    RunMap,
     Story,
     Values,
     Verbatim,
@@ -59,7 +67,7 @@ def _block(block: Block) -> str:
         case Ruling(sentence=sentence):
             return f"- {escaped(sentence)}"
         case Verbatim(text=text):
-            return f"```\n{text}\n```"
+            return verbatim(text)
         case Drawing() | Plates():
             return _drawn(block)
         case Facts(pairs=pairs) | Values(pairs=pairs):
@@ -71,7 +79,65 @@ def _block(block: Block) -> str:
         case ClaimTable():
             return _claims(block)
         case _:
+            return _shown(block)
+
+
+def _shown(block: Block) -> str:
+    """Return answers, matrices and experiments; a browser is nothing without its script."""
+    match block:
+        case MarkedText(title=title, tokens=tokens):
+            return f"{escaped(title)}\n\n{verbatim(''.join(one.text for one in tokens))}"
+        case Example(title=title, before=before, replies=replies):
+            parts = [f"#### {escaped(title)}", *map(_block, before), *map(_reply, replies)]
+            return "\n\n".join(part for part in parts if part)
+        case Matrices(matrices=matrices):
+            return "\n\n".join(map(_matrix, matrices))
+        case RunMap():
+            return _run_map(block)
+        case _:
             return ""
+
+
+def verbatim(text: str) -> str:
+    """Return a text as it stands, in a fence longer than any within it."""
+    longest = max((len(found) for found in re.findall("`+", text)), default=0)
+    fence = "`" * max(3, longest + 1)
+    return f"{fence}\n{text}\n{fence}"
+
+
+def _reply(reply: Reply) -> str:
+    right = "" if reply.right is None else "right" if reply.right else "wrong"
+    head = ", ".join(escaped(part) for part in (reply.title, right, reply.remark) if part)
+    judged = "\n".join(
+        f"- {'holds' if one.passed else 'fails'}: {escaped(one.criterion)} {escaped(one.rationale)}".rstrip()
+        for one in reply.judgements
+    )
+    return "\n\n".join(part for part in (f"{head}:", verbatim(reply.text), judged) if part)
+
+
+def _matrix(one: Matrix) -> str:
+    rows = [
+        [escaped(label.name), *(f"{100 * cell.share:.0f} % ({cell.count:,})" for cell in row)]
+        for label, row in zip(one.labels, one.rows, strict=True)
+    ]
+    heads = ["true label", *(escaped(label.name) for label in one.labels), "invalid"]
+    return f"{escaped(one.caption)}\n\n{table_lines(heads, rows)}"
+
+
+def _run_map(block: RunMap) -> str:
+    rows = [
+        [
+            f"{row.name} ({row.kind})",
+            row.question or "not stated",
+            row.parent or "none",
+            "; ".join(f"{key} = {value}" for key, value in (*row.delta, *row.overrides)) or "nothing: a beginning",
+            row.seeds,
+            row.status,
+        ]
+        for row in block.rows
+    ]
+    heads = ("Experiment", "Question", "Parent", "What it changes", "Seeds", "Status")
+    return table_lines(heads, [[escaped(cell) for cell in row] for row in rows])
 
 
 def _pairs(pairs: Sequence[tuple[str, str]]) -> str:
@@ -79,22 +145,30 @@ def _pairs(pairs: Sequence[tuple[str, str]]) -> str:
 
 
 def _drawn(block: Drawing | Plates) -> str:
-    plates = block.plates if isinstance(block, Plates) else ()
-    drawings = [block.svg] if isinstance(block, Drawing) else [one.svg for one in plates]
-    labels = [found[1] for svg in drawings if svg is not None and (found := _LABEL.search(str(svg)))]
-    return "\n\n".join(escaped(label) for label in labels)
+    if isinstance(block, Drawing):
+        return "\n\n".join(escaped(part) for part in (block.caption, _label(block.svg)) if part)
+    plates = (" ".join(part for part in (f"{one.title}:", one.note, _label(one.svg)) if part) for one in block.plates)
+    return "\n".join(f"- {escaped(one)}" for one in plates)
+
+
+def _label(svg: Markup | None) -> str:
+    found = None if svg is None else _LABEL.search(str(svg))
+    return Markup(found[1]).unescape() if found else ""
 
 
 def _table(table: Table) -> str:
     rows = [
-        [f"**{_cell(row.name)}**"] if row.kind is RowKind.GROUP else [_cell(row.name), *map(_cell, row.cells)]
+        [f"**{_cell(row.name)}**"]
+        if row.kind is RowKind.GROUP
+        else [_cell(row.name), *([escaped(row.remark)] if row.remark else []), *map(_cell, row.cells)]
         for row in table.rows
     ]
     return table_lines([_cell(one) for one in table.heads], rows)
 
 
 def _cell(cell: Cell) -> str:
-    return escaped(f"{cell.text} ({cell.under})" if cell.under else cell.text)
+    tagged = " ".join((cell.text, *cell.tags))
+    return escaped(f"{tagged} ({cell.under})" if cell.under else tagged)
 
 
 def _claims(table: ClaimTable) -> str:
@@ -113,5 +187,7 @@ def _figures(row: ClaimRow) -> list[str]:
         why += f" Passed: {'; '.join(row.passed)}."
     if row.scope:
         why += f" (It is about {row.scope}.)"
+    if row.note:
+        why += f" {row.note}"
     difference = f"{row.difference} ({row.interval})" if row.interval else row.difference
     return [escaped(one) for one in (difference, row.p_holm, row.num_items, why)]

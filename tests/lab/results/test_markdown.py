@@ -5,46 +5,96 @@ from pathlib import Path
 
 import pytest
 from fake_runs import LADDER, write_run
-from pages_of import compared, page_of
+from markupsafe import Markup
+from pages_of import compared, document_of, page_of
 
 from tinsmith.cli import main
-from tinsmith.lab.page.markdown import markdown_of, markdown_report, table_lines
-from tinsmith.pages.page import document_html
+from tinsmith.lab.page.markdown import markdown_report
+from tinsmith.pages.document import (
+    Bullets,
+    Document,
+    Example,
+    Label,
+    MapRow,
+    MarkedText,
+    MarkedToken,
+    Matrices,
+    Matrix,
+    MatrixCell,
+    Plate,
+    Plates,
+    Reply,
+    RunMap,
+    Section,
+    Verbatim,
+)
+from tinsmith.pages.markdown import document_markdown, table_lines
+from tinsmith.pages.tables import Cell, RowKind, Table, TableRow, text
 
 pytestmark = pytest.mark.whole
 
 
-def test_tables_lists_and_headings_are_kept() -> None:
-    html = (
-        "<head><title>no</title></head><nav><a>no</a></nav><h1>A &amp; B</h1>"
-        "<ul class='story'><li>one_two</li><li>x &lt; y</li></ul>"
-        "<table><thead><tr><th>k</th><th>v</th></tr></thead><tbody><tr><th>a|b</th><td>1<small>2</small></td></tr>"
-        "<tr><th colspan='2'>all</th></tr></tbody></table>"
-        "<svg aria-label='from 1 to 2'><text>no</text></svg><script>no</script>"
+def test_every_kind_of_block_has_its_words_and_figures() -> None:
+    label = Label("one", 0)
+    cell = MatrixCell(count=1234, share=0.5, diagonal=True, invalid=False)
+    table = Table(
+        caption="",
+        heads=(text("k"), text("v")),
+        rows=(
+            TableRow(name=text("a|b"), cells=(Cell(text="1", under="2", tags=("3",)),)),
+            TableRow(name=text("all"), kind=RowKind.GROUP),
+            TableRow(name=text("c"), remark="not known"),
+        ),
     )
-    assert markdown_of(html).splitlines() == [
-        "# A & B",
-        "",
+    blocks = (
+        Bullets(["one_two", "x < y"]),
+        table,
+        Plates([Plate("Reward", "a note", Markup('<svg aria-label="1 &lt; 2"><text>no</text></svg>'))]),
+        Matrices([Matrix(caption="m", labels=(label,), rows=((cell, cell),), num_items=2)]),
+        Example("item", [Verbatim("asked")], [Reply(title="Step 1", text="```", right=True, remark="reward 1")]),
+        MarkedText("tokens", [MarkedToken("a"), MarkedToken("b")]),
+        RunMap([_ROW]),
+    )
+    page = Document(kind="no", title="A & B", facts=(), sections=[Section("s", "S", blocks)])
+    lines = document_markdown(page).splitlines()
+    assert lines[0] == "# A & B"
+    for line in (
         r"- one\_two",
         r"- x \< y",
-        "",
-        "| k | v |",
-        "| --- | --- |",
-        r"| a\|b | 1 (2) |",
+        r"| a\|b | 1 3 (2) |",
         "| **all** |  |",
-        "",
-        "from 1 to 2",
-    ]
+        "| c | not known |",
+        r"- Reward: a note 1 \< 2",
+        "| one | 50 % (1,234) | 50 % (1,234) |",
+        "Step 1, right, reward 1:",
+        "````",
+        "ab",
+        "| exp (RL) | not stated | none | lr = 1 | 1, 2 | finished |",
+    ):
+        assert line in lines, line
+
+
+_ROW = MapRow(
+    depth=0,
+    name="exp",
+    kind="RL",
+    question="",
+    parent="",
+    delta=(("lr", "1"),),
+    overrides=(),
+    seeds="1, 2",
+    status="finished",
+)
 
 
 def test_rows_are_as_wide_as_the_head() -> None:
-    assert table_lines(["a", "b"], [["1"], ["1", "2"]])[2:] == ["| 1 |  |", "| 1 | 2 |"]
+    assert table_lines(["a", "b"], [["1"], ["1", "2"]]).splitlines()[2:] == ["| 1 |  |", "| 1 | 2 |"]
 
 
 def test_every_figure_of_the_page_is_there(tmp_path: Path) -> None:
     folder = write_run(tmp_path / "exp6", LADDER["exp6"])
     html = page_of(folder)
-    markdown = markdown_report(html, [folder])
+    markdown = markdown_report(document_of(folder), [folder])
     body = re.sub(r"<(style|script|svg|head|nav|form|footer)\b.*?</\1>", "", html, flags=re.DOTALL)
     figures = set(re.findall(r"\d\.\d{3}", re.sub(r"<[^>]+>", " ", body)))
     assert figures
@@ -56,7 +106,7 @@ def test_every_figure_of_the_page_is_there(tmp_path: Path) -> None:
 
 def test_the_same_folders_give_the_same_bytes(tmp_path: Path) -> None:
     folders = [write_run(tmp_path / name, LADDER[name]) for name in ("exp4", "exp6")]
-    once, again = (markdown_report(document_html(compared(folders).page), folders) for _ in range(2))
+    once, again = (markdown_report(compared(folders).page, folders) for _ in range(2))
     assert once == again
     assert once.count("## Over the steps: ") == 2
 

@@ -18,10 +18,11 @@ from tinsmith.models.base import open_base
 from tinsmith.models.folders.folder import write_folder
 from tinsmith.models.initial_weights import initial_weights
 from tinsmith.models.presets import PRESETS
+from tinsmith.pages.page import document_html
 from tinsmith.studies.moe.base import MeasuredBase, drawn_texts, measured_base
 from tinsmith.studies.moe.measures import changed_routes, compared, greedy_parted
 from tinsmith.studies.moe.ours import Ours, our_decoder
-from tinsmith.studies.moe.page import wander_html
+from tinsmith.studies.moe.page import wander_page
 from tinsmith.studies.moe.results import (
     Compared,
     Distance,
@@ -315,7 +316,7 @@ def test_what_moves_is_told_with_counts_and_interval() -> None:
     assert "every importance ratio is exactly 1" in story
     assert "turns by 7" in story
     assert wander_json(done)["ok"] is True
-    html = wander_html(done)
+    html = document_html(wander_page(done))
     for words in ("3 of 200", "2 of 8", "1.5 %", "What cannot be said", 'aria-label="Degrees'):
         assert words in html
 

@@ -14,9 +14,9 @@ from typing import Final
 from markupsafe import escape
 
 from tinsmith.lab.experiment.experiment import SubjectEntry
-from tinsmith.lab.page.run_page import run_html
+from tinsmith.lab.page.run_page import run_page
 from tinsmith.lab.runs.files import REPORT
-from tinsmith.pages.page import write
+from tinsmith.pages.page import document_html, write
 
 RELOADED_SECONDS: Final = 10
 _OPEN, _CLOSE = "<!--unfinished-->", "<!--/unfinished-->"
@@ -77,5 +77,5 @@ def with_progress(html: str, unfinished: Unfinished) -> str:
 
 
 def _draw(folder: Path, subject: SubjectEntry, unfinished: Unfinished | None) -> None:
-    html = run_html(folder, subject)
+    html = document_html(run_page(folder, subject))
     write(html if unfinished is None else with_progress(html, unfinished), folder / REPORT)

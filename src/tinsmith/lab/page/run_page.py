@@ -11,15 +11,14 @@ from tinsmith.lab.results.run_map import steps_words
 from tinsmith.lab.runs.kinds import Kind, Status
 from tinsmith.lab.runs.reader import read_run
 from tinsmith.lab.runs.records import Run
-from tinsmith.pages.document import Words
-from tinsmith.pages.page import document_html
+from tinsmith.pages.document import Document, Words
 from tinsmith.pages.wording import counted
 
 Subjects = Mapping[Kind, SubjectEntry]
 
 
-def run_html(folder: Path, subject: SubjectEntry) -> str:
-    """Return the page of the run in `folder`; the same folder, the same bytes.
+def run_page(folder: Path, subject: SubjectEntry) -> Document:
+    """Return the page of the run in `folder`; the same folder, the same page.
 
     Raises:
         DataError: there is no run in `folder`.
@@ -30,7 +29,7 @@ def run_html(folder: Path, subject: SubjectEntry) -> str:
         first, *others = document.sections
         first = replace(first, blocks=(Words(_interrupted(run)), *first.blocks))
         document = replace(document, sections=(first, *others))
-    return document_html(document)
+    return document
 
 
 def _interrupted(run: Run) -> str:

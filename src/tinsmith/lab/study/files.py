@@ -14,4 +14,4 @@ PAGE: Final = "index.html"
 
 def holds_study(folder: Path) -> bool:
     """Whether a study came to its end in a folder."""
-    return (folder / STUDY_JSON).is_file() and (folder / PAGE).is_file()
+    return all((folder / name).is_file() for name in (STUDY_JSON, PAGE, TABLES))

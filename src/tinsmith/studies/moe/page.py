@@ -29,13 +29,13 @@ def report_wander(done: Wander, out: Path) -> None:
     Raises:
         ConfigError: the folder of `out` does not exist.
     """
-    write(wander_html(done), out)
+    write(document_html(wander_page(done)), out)
 
 
-def wander_html(done: Wander) -> str:
+def wander_page(done: Wander) -> Document:
     """Return the page."""
     none = "Missing: nothing was computed."
-    page = Document(
+    return Document(
         kind="Report of a study",
         title=f"Do the routes of {done.model} wander?",
         question=QUESTION,
@@ -71,7 +71,6 @@ def wander_html(done: Wander) -> str:
             Section("step", "One RL step", (drawn(_angles(done.steps), none), _steps(done.steps))),
         ),
     )
-    return document_html(page)
 
 
 LIMITS: Final = (

@@ -13,12 +13,12 @@ import transformers
 
 from tinsmith.data.replacing import replacing
 from tinsmith.lab.live.progress import Say
-from tinsmith.lab.page.markdown import markdown_of
 from tinsmith.ops.processor import cpu_model
+from tinsmith.pages.markdown import document_markdown
 from tinsmith.studies.moe.base import MeasuredBase, drawn_texts, measured_base
 from tinsmith.studies.moe.measures import compared, greedy_parted
 from tinsmith.studies.moe.ours import Ours, our_decoder
-from tinsmith.studies.moe.page import report_wander, wander_html
+from tinsmith.studies.moe.page import report_wander, wander_page
 from tinsmith.studies.moe.results import (
     WANDER_JSON,
     WANDER_MARKDOWN,
@@ -60,7 +60,7 @@ def run_wander(given: Mapping[str, str], say: Say) -> Path:
         part.write_text(json.dumps(wander_json(done), indent=1) + "\n", encoding="utf-8")
     report_wander(done, settings.out / WANDER_PAGE)
     with replacing(settings.out / WANDER_MARKDOWN) as part:
-        part.write_text(markdown_of(wander_html(done)), encoding="utf-8")
+        part.write_text(document_markdown(wander_page(done)), encoding="utf-8")
     for sentence in wander_story(done):
         say(sentence)
     return settings.out
