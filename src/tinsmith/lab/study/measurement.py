@@ -23,7 +23,7 @@ from tinsmith.types.errors import ConfigError
 Measure = Callable[[Say], Path]
 """Says what it takes, measures, writes files, and returns their folder; where that is asked for it only says."""
 Measurement = Callable[..., Measure]
-"""Checks its keyword arguments and returns what measures. `**more: Annotated[Any, SETTINGS]` takes further keys: the
+"""Checks its keyword arguments and returns what measures. `**more: Annotated[object, SETTINGS]` takes further keys: the
 fields of a dataclass whose names begin with `more`."""
 _ARGUMENT: Final = re.compile(r"^    (\w+): (\S.*(?:\n {8,}\S.*)*)", re.MULTILINE)
 
