@@ -30,7 +30,7 @@ from tinsmith.studies.taste import probe_settings as taste_probe
 from tinsmith.types.errors import ConfigError
 
 if TYPE_CHECKING:
-    from tinsmith.lab.study.measurement import Measure, Measurement
+    from tinsmith.lab.measurement import Measure, Measurement
     from tinsmith.lab.study.study import Study
     from tinsmith.lab.user_task.source import TaskSource
 
@@ -250,12 +250,12 @@ def _measured(name: str, question: str, function: str) -> StudyEntry:
         return getattr(import_module(f"tinsmith.studies.{module}"), function_name)
 
     def keys() -> StudyKeys:
-        from tinsmith.lab.study.measurement import keys_of
+        from tinsmith.lab.measurement import keys_of
 
         return keys_of(measurement())
 
     def read(given: Mapping[str, str]) -> Measure:
-        from tinsmith.lab.study.measurement import asked
+        from tinsmith.lab.measurement import asked
 
         return asked(measurement(), given)
 

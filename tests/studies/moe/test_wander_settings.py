@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tinsmith.lab.study.measurement import asked, keys_of
+from tinsmith.lab.measurement import asked, keys_of
 from tinsmith.studies.moe.study import wander
 from tinsmith.types.errors import ConfigError
 

@@ -13,7 +13,7 @@ from markupsafe import escape
 from pages_of import report_of
 from scipy.stats import binomtest
 
-from tinsmith.lab.study.measurement import asked, keys_of
+from tinsmith.lab.measurement import asked, keys_of
 from tinsmith.studies.rubrics.quality.page import QUESTION
 from tinsmith.studies.rubrics.quality.study import rubric_quality
 from tinsmith.types.errors import ConfigError, DataError

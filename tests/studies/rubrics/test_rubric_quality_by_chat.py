@@ -15,7 +15,7 @@ import pytest
 from scripted_judge import KEY, Say, ScriptedJudge, completion, ratings, refused
 
 from running import HANG_S
-from tinsmith.lab.study.measurement import asked
+from tinsmith.lab.measurement import asked
 from tinsmith.studies.rubrics.quality.study import rubric_quality
 from tinsmith.types.errors import LostError
 

@@ -173,7 +173,7 @@ TOGETHER: Final[Sequence[Changes]] = (
     (_FAST, ("dtype", "bf16"), *_LOAD),
     (_FAST, ("device", "cuda"), ("dtype", "bf16"), *_LOAD),
 )
-"""What the default sweep varies together."""
+"""Factors that the default sweep varies together."""
 
 _NEEDS_FAST: Final = (("dtype", "bf16"), ("device", "cuda"))
 """Of the default values, those that `canonical` does not have; the default sweep tries them on `fast`."""

@@ -13,7 +13,7 @@ from typing import Final
 
 import msgspec
 
-from tinsmith.lab.study.measurement import write_json
+from tinsmith.lab.measurement import write_json
 from tinsmith.models.published.sources import find_model
 from tinsmith.ops.processor import cpu_model
 from tinsmith.pages.page import document_html, write

@@ -41,7 +41,7 @@ class Job:
     cells: tuple[tuple[int, Mapping[str, str]], ...]
     """Number and words of each cell, in the order in which they are computed."""
     folder: str
-    """Where final weights and checkpoints are written."""
+    """Takes final weights and checkpoints."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -165,7 +165,7 @@ class Sampled:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
-    """Where training first differs from the reference cell's."""
+    """First difference of training from the reference cell's."""
 
     step: int
     """From 0."""

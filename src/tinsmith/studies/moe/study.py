@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Final
 
 from tinsmith.lab.live.progress import Say
-from tinsmith.lab.study.measurement import Measure, at_least, write_json, write_text
+from tinsmith.lab.measurement import Measure, at_least, write_json, write_text
 from tinsmith.studies.moe.values import Amounts, Dtype, Engine, Side, wander_json
 from tinsmith.types.errors import ConfigError
 

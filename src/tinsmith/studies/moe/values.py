@@ -17,7 +17,7 @@ Experts = NDArray[np.int16]
 
 
 class Engine(StrEnum):
-    """Who computes."""
+    """Arithmetic that computes."""
 
     CANONICAL = "canonical"
     FAST = "fast"
@@ -27,7 +27,7 @@ class Engine(StrEnum):
 
 
 class Dtype(StrEnum):
-    """In which numbers."""
+    """Type of the numbers."""
 
     FP32 = "fp32"
     BF16 = "bf16"

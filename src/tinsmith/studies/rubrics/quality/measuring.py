@@ -13,9 +13,9 @@ from tinsmith.lab.judge.answers import VerdictCache
 from tinsmith.lab.judge.chat_judge import BlockingJudge
 from tinsmith.lab.judge.prices import PriceTable, estimate_questions, estimate_spent, shown
 from tinsmith.lab.judge.settings import ChatSettings
+from tinsmith.lab.measurement import write_json, write_text
 from tinsmith.lab.runs.files import CONFIG, MANIFEST, REPORT
 from tinsmith.lab.runs.kinds import Kind, Status
-from tinsmith.lab.study.measurement import write_json, write_text
 from tinsmith.pages.page import document_html, write
 from tinsmith.studies.rubrics.quality.answers import (
     Answers,

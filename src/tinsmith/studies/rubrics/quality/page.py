@@ -58,7 +58,7 @@ class QualityRun:
 
     @property
     def source_name(self) -> str:
-        """Where the pairs are from."""
+        """Source of the pairs."""
         return self.source or "built-in pairs"
 
     @property

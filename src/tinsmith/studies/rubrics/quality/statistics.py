@@ -1,4 +1,4 @@
-"""What a rubric adds to a judge: accuracies on preference pairs, paired gains with an exact test, what cannot be told.
+"""Accuracies of a judge on preference pairs, with and without a rubric, and paired gains with an exact test.
 
 The same pairs are judged without a rubric, with their own, and with another pair's: the negative control.
 Only pairs with an answer under every condition count. Where several pairs share a prompt, the prompt is

@@ -24,7 +24,7 @@ Measure = Callable[[Say], Path]
 """Says what it takes, measures, writes files, and returns their folder; where that is asked for it only says."""
 Measurement = Callable[..., Measure]
 """Checks its keyword arguments and returns what measures. `**more: Annotated[object, SETTINGS]` takes further keys: the
-fields of a dataclass whose names begin with `more`."""
+fields of a dataclass, or where some of them begin with `more_`, only those."""
 _ARGUMENT: Final = re.compile(r"^    (\w+): (\S.*(?:\n {8,}\S.*)*)", re.MULTILINE)
 
 
@@ -36,11 +36,11 @@ def keys_of(measurement: Measurement) -> StudyKeys:
     for each in inspect.signature(measurement).parameters.values():
         if each.kind is each.VAR_KEYWORD:
             settings = _further(measurement, each.name)
-            texts = words_of(settings)
+            texts, names = words_of(settings), [key.name for key in own]
+            further = [one for one in fields(settings) if one.name not in names]
+            of_name = [one for one in further if one.name.startswith(f"{each.name}_")]
             own += [
-                StudyKey(one.name, shown_value(default_of(one)), texts.get(one.name, ""))
-                for one in fields(settings)
-                if one.name.startswith(each.name) and one.name not in described
+                StudyKey(one.name, shown_value(default_of(one)), texts.get(one.name, "")) for one in of_name or further
             ]
         else:
             own.append(StudyKey(each.name, _shown(each.default), described.get(each.name, "")))
