@@ -21,9 +21,7 @@ from tinsmith.studies.debate.subject import DEBATE
 from tinsmith.studies.disruption.subject import JOINT, LABELS
 from tinsmith.studies.learning import keys as learning
 from tinsmith.studies.microscope import settings as microscope
-from tinsmith.studies.moe import settings as wander
 from tinsmith.studies.prompt_search import settings as prompt_search
-from tinsmith.studies.rubrics.quality import settings as rubric_quality
 from tinsmith.studies.rubrics.subject import RUBRICS
 from tinsmith.studies.sft_vs_rl import keys as sft_vs_rl
 from tinsmith.studies.sft_vs_rl.settings import sft_vs_rl_settings
@@ -32,6 +30,7 @@ from tinsmith.studies.taste import probe_settings as taste_probe
 from tinsmith.types.errors import ConfigError
 
 if TYPE_CHECKING:
+    from tinsmith.lab.measurement import Measure, Measurement
     from tinsmith.lab.study.study import Study
     from tinsmith.lab.user_task.source import TaskSource
 
@@ -147,22 +146,10 @@ def _run_sft_vs_rl(given: Mapping[str, str], say: Say) -> Path:
     return run_sft_vs_rl(given, say)
 
 
-def _run_rubric_quality(given: Mapping[str, str], say: Say) -> Path:
-    from tinsmith.studies.rubrics.quality.study import run_rubric_quality
-
-    return run_rubric_quality(given, say)
-
-
 def _run_taste_probe(given: Mapping[str, str], say: Say) -> Path:
     from tinsmith.studies.taste.probe import run_probe
 
     return run_probe(given, say)
-
-
-def _run_wander(given: Mapping[str, str], say: Say) -> Path:
-    from tinsmith.studies.moe.study import run_wander
-
-    return run_wander(given, say)
 
 
 def _read_prompt_search(given: Mapping[str, str]) -> object:
@@ -255,6 +242,26 @@ def _declared(name: str, question: str, value: Callable[[], Study]) -> StudyEntr
     return StudyEntry(name=name, question=question, keys=keys, read=read, run=run)
 
 
+def _measured(name: str, question: str, function: str) -> StudyEntry:
+    """Return a measurement by its function, MODULE:NAME, whose arguments are its keys."""
+    module, _, function_name = function.partition(":")
+
+    def measurement() -> Measurement:
+        return getattr(import_module(f"tinsmith.studies.{module}"), function_name)
+
+    def keys() -> StudyKeys:
+        from tinsmith.lab.measurement import keys_of
+
+        return keys_of(measurement())
+
+    def read(given: Mapping[str, str]) -> Measure:
+        from tinsmith.lab.measurement import asked
+
+        return asked(measurement(), given)
+
+    return StudyEntry(name=name, question=question, keys=keys, read=read, run=lambda given, say: read(given)(say))
+
+
 DECLARED: Final[Mapping[str, str]] = MappingProxyType(
     {
         "confidence": (
@@ -285,12 +292,10 @@ _STUDIES: Final = (
         read=_read_microscope,
         run=_run_microscope,
     ),
-    StudyEntry(
-        name="rubric_quality",
-        question=rubric_quality.QUESTION,
-        keys=rubric_quality.quality_keys(),
-        read=rubric_quality.make_settings,
-        run=_run_rubric_quality,
+    _measured(
+        "rubric_quality",
+        "What does a rubric add to a weak judge's accuracy on preference pairs, and do these pairs show it?",
+        "rubrics.quality.study:rubric_quality",
     ),
     StudyEntry(
         name=sparse_select.NAME,
@@ -327,12 +332,10 @@ _STUDIES: Final = (
         read=taste_probe.probe_settings,
         run=_run_taste_probe,
     ),
-    StudyEntry(
-        name=wander.WANDER,
-        question=wander.QUESTION,
-        keys=wander.WANDER_KEYS,
-        read=wander.wander_settings,
-        run=_run_wander,
+    _measured(
+        "moe/wander",
+        "Do a mixture's routes, log-probabilities and RL steps depend on who else is in the batch?",
+        "moe.study:wander",
     ),
     _learning("study/learning", f"{learning.QUESTION} task=FILE.py or a kept one", {}),
     _learning(

@@ -11,8 +11,7 @@ import typer
 from tinsmith.types.visible import visible
 
 if TYPE_CHECKING:
-    from tinsmith.studies.bits.cells import Factor
-    from tinsmith.studies.bits.results import CellResult, Sweep
+    from tinsmith.studies.bits.values import CellResult
 
 
 def sweep(
@@ -37,57 +36,44 @@ def sweep(
     """Vary what may change bits, and say what does: exit 1 if a promise is broken or a deliberate fault is not seen."""
     import json
 
-    from tinsmith.studies.bits.cells import Wish, plan
+    from tinsmith.studies.bits.cells import plan
 
     name, _, path = model.partition("=")
-    wish = Wish(
-        factors={factor: values.split(",") for factor, values in map(_setting, factors or ())},
-        together=[[_factor(each) for each in text.split(",")] for text in pair or ()],
-        reference=[_setting(text) for text in reference or ()],
-    )
-    planned = plan(wish)  # a mistake is told before what is heavy is imported
-    from tinsmith.studies.bits.outcome import Size
-    from tinsmith.studies.bits.study import SweepSettings, sweep_json
-    from tinsmith.studies.bits.study import sweep as run
+    planned = plan(
+        {factor: values.split(",") for factor, values in map(_setting, factors or ())},
+        [[_factor(each) for each in text.split(",")] for text in pair or ()],
+        tuple(_setting(text) for text in reference or ()),
+    )  # a mistake is told before what is heavy is imported
+    from tinsmith.cli.columns import open_console
+    from tinsmith.studies.bits import study
+    from tinsmith.studies.bits.page import LEGEND, story, sweep_table
+    from tinsmith.studies.bits.values import Size
 
-    settings = SweepSettings(plan=planned, out=out, name=name, model=path or name, size=Size(completions=completions))
-    done = run(settings, _progress(len(settings.plan.variations)))
+    done_cells = 0
+
+    def say(cell: CellResult) -> None:
+        nonlocal done_cells
+        done_cells += 1
+        text = f"{done_cells}/{len(planned)} {cell.title}: {cell.verdict.value} ({cell.seconds:.1f} s)"
+        print(visible(text), file=sys.stderr, flush=True)
+
+    done = study.sweep(planned, out, say, name=name, model=path or name, size=Size(completions=completions))
     if as_json:
-        print(visible(json.dumps(sweep_json(done), indent=1, ensure_ascii=False)))
+        print(visible(json.dumps(study.sweep_json(done), indent=1, ensure_ascii=False)))
     else:
-        _print(done, out)
+        console = open_console()
+        console.print(sweep_table(done))
+        for line in (LEGEND, "", *story(done)):
+            console.print(visible(line), markup=False, highlight=False)
+        for cell in done.cells:
+            if cell.unavailable is not None:
+                print(visible(f"not available here: {cell.title}: {cell.unavailable}"))
+        print(f"wrote {out / study.SWEEP_JSON} and {out / study.SWEEP_PAGE}")
     if done.wrong:
         raise typer.Exit(code=1)
 
 
-class _progress:
-    """Says of each cell that it is done, on standard error."""
-
-    def __init__(self, count: int) -> None:
-        self._count, self._done = count, 0
-
-    def __call__(self, cell: CellResult) -> None:
-        self._done += 1
-        told = f"{self._done}/{self._count} {cell.title}: {cell.verdict.value}"
-        print(visible(f"{told} ({cell.seconds:.1f} s)"), file=sys.stderr, flush=True)
-
-
-def _print(done: Sweep, out: Path) -> None:
-    from tinsmith.cli.columns import open_console
-    from tinsmith.studies.bits.page import LEGEND, sweep_table
-    from tinsmith.studies.bits.results import SWEEP_JSON, SWEEP_PAGE, story
-
-    console = open_console()
-    console.print(sweep_table(done))
-    for line in (LEGEND, "", *story(done)):
-        console.print(visible(line), markup=False, highlight=False)
-    for cell in done.cells:
-        if cell.unavailable is not None:
-            print(visible(f"not available here: {cell.title}: {cell.unavailable}"))
-    print(f"wrote {out / SWEEP_JSON} and {out / SWEEP_PAGE}")
-
-
-def _setting(text: str) -> tuple[Factor, str]:
+def _setting(text: str) -> tuple[str, str]:
     """Split FACTOR=VALUE.
 
     Raises:
@@ -101,11 +87,10 @@ def _setting(text: str) -> tuple[Factor, str]:
     return _factor(name), value
 
 
-def _factor(name: str) -> Factor:
-    from tinsmith.studies.bits.cells import Factor
+def _factor(name: str) -> str:
+    from tinsmith.studies.bits.cells import FACTORS
     from tinsmith.types.errors import ConfigError
 
-    try:
-        return Factor(name)
-    except ValueError:
-        raise ConfigError("a sweep has no such factor", field="factor", value=name, allowed=", ".join(Factor)) from None
+    if name not in FACTORS:
+        raise ConfigError("a sweep has no such factor", field="factor", value=name, allowed=", ".join(FACTORS))
+    return name

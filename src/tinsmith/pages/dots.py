@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from markupsafe import Markup
@@ -14,9 +14,9 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator
 
 from tinsmith.pages.curves import Limit
-from tinsmith.pages.drawing import draw
+from tinsmith.pages.drawing import WIDE, draw, one
 from tinsmith.pages.measures import Measure
-from tinsmith.pages.palette import INK, LINE, MUTED, Mark
+from tinsmith.pages.palette import ALARM, INK, LINE, MUTED, Mark, series_mark
 
 ROW = 0.34
 """Inches of a row."""
@@ -66,6 +66,54 @@ def dots_svg(
     return draw(name, label, paint, width=width, height=height)
 
 
+def log_dots_svg(
+    name: str,
+    label: str,
+    rows: Sequence[str],
+    dots: Sequence[tuple[str, Sequence[float | None]]],
+    ticks: Sequence[float],
+    *,
+    unit: str = "",
+    alarms: Collection[int] = (),
+) -> Markup | None:
+    """Draw quantities on an axis of powers of ten, zero at its left end; None where there is no row.
+
+    `dots` are labels with values (rows,); `alarms` are rows whose names stand out.
+    """
+    if not rows:
+        return None
+    least = ticks[0] / 100
+
+    def paint(figure: Figure) -> None:
+        axes = one(figure)
+        for place, (words, values) in enumerate(dots):
+            mark, shift = series_mark(place), 0.6 * (place - (len(dots) - 1) / 2) / len(dots)
+            found = [(max(value, least), row + shift) for row, value in enumerate(values) if value is not None]
+            axes.plot(*zip(*found, strict=True), color=mark.color, marker=mark.marker, linestyle="none", label=words)
+        axes.set_xscale("log")
+        _rows(axes, rows)
+        axes.set_xlim(least / 2, ticks[-1] * 2)
+        axes.set_xticks([least, *ticks], ["0", *(f"{tick:g}" for tick in ticks)])
+        axes.minorticks_off()
+        axes.set_xlabel(unit)
+        for row in alarms:
+            axes.get_yticklabels()[row].set_color(ALARM)
+        axes.legend(loc="lower left", bbox_to_anchor=(-0.02, 1.0), ncols=4, borderpad=0)
+
+    return draw(name, label, paint, width=WIDE, height=1.1 + 0.35 * len(rows))
+
+
+def _rows(axes: Axes, rows: Sequence[str]) -> None:
+    """Name the rows, and part them by lines."""
+    for row in range(1, len(rows)):
+        axes.axhline(row - 0.5, color=LINE, linewidth=0.7)
+    axes.grid(visible=True, axis="x")
+    axes.grid(visible=False, axis="y")
+    axes.set_ylim(len(rows) - 0.5, -0.5)
+    axes.set_yticks(range(len(rows)), rows)
+    axes.tick_params(axis="y", labelcolor=INK, length=0)
+
+
 def _panel(axes: Axes, panel: Panel, rows: Sequence[str]) -> None:
     count = len(panel.dots)
     for place, dots in enumerate(panel.dots):
@@ -86,16 +134,10 @@ def _panel(axes: Axes, panel: Panel, rows: Sequence[str]) -> None:
             color=MUTED,
         )
     axes.xaxis.set_major_locator(MaxNLocator(5))
-    for row in range(1, len(rows)):
-        axes.axhline(row - 0.5, color=LINE, linewidth=0.7)
-    axes.grid(visible=True, axis="x")
-    axes.grid(visible=False, axis="y")
+    _rows(axes, rows)
     high = panel.high or 1.0
     low = panel.low
     axes.set_xlim(1.04 * low - 0.04 * high, 1.04 * high - 0.04 * low)
-    axes.set_ylim(len(rows) - 0.5, -0.5)
-    axes.set_yticks(range(len(rows)), rows)
-    axes.tick_params(axis="y", labelcolor=INK, length=0)
     axes.set_title(panel.title, pad=20 if count > 1 else 6)
     if count > 1:
         handles = [

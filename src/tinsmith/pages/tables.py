@@ -105,17 +105,43 @@ def column(name: str, under: str = "", *, label: int | None = None) -> Cell:
     return Cell(text=name, under=under, number=True, label=label)
 
 
-def plain(caption: str, heads: Sequence[str], rows: Iterable[Sequence[str]], *, words: bool = False) -> Table:
-    """Return a table of cells as they are to be read; the first of a row names it, others are numbers or `words`."""
+def plain(
+    caption: str,
+    heads: Sequence[str | Cell],
+    rows: Iterable[Sequence[str | Cell | None] | TableRow],
+    *,
+    words: bool = False,
+) -> Table:
+    """Return a table of cells as they are to be read: numbers, or `words`; None is no value.
+
+    The first cell of a row names it; a row of a name alone is a heading. What follows `|` in a head stands below it.
+    """
     first, *others = heads
     return Table(
         caption=caption,
-        heads=(text(first), *(Cell(text=head, number=not words) for head in others)),
-        rows=tuple(
-            TableRow(name=text(name), cells=tuple(Cell(text=cell, number=not words) for cell in cells))
-            for name, *cells in rows
-        ),
+        heads=(_head(first, number=False), *(_head(one, number=not words) for one in others)),
+        rows=tuple(row if isinstance(row, TableRow) else _row(row, number=not words) for row in rows),
     )
+
+
+def _row(cells: Sequence[str | Cell | None], *, number: bool) -> TableRow:
+    first, *others = cells
+    return TableRow(
+        name=first if isinstance(first, Cell) else text(first or ""),
+        cells=tuple(one if isinstance(one, Cell) else _cell(one, number=number) for one in others),
+        kind=RowKind.PLAIN if others else RowKind.GROUP,
+    )
+
+
+def _cell(value: str | None, *, number: bool) -> Cell:
+    return absent("none") if value is None else Cell(text=value, number=number)
+
+
+def _head(head: str | Cell, *, number: bool) -> Cell:
+    if isinstance(head, Cell):
+        return head
+    name, _, under = head.partition("|")
+    return Cell(text=name, under=under, number=number)
 
 
 def table_of(caption: str, rows: Iterable[R], *columns: tuple[str | Cell, Callable[[R], Cell]]) -> Table:
@@ -128,11 +154,9 @@ def table_of(caption: str, rows: Iterable[R], *columns: tuple[str | Cell, Callab
     (['', 'of n'], '9')
     """
     first, *others = columns
-    named = [text(*head.split("|")) if isinstance(head, str) else head for head, _ in (first,)]
-    heads = [column(*head.split("|")) if isinstance(head, str) else head for head, _ in others]
     return Table(
         caption=caption,
-        heads=(*named, *heads),
+        heads=(_head(first[0], number=False), *(_head(head, number=True) for head, _ in others)),
         rows=tuple(TableRow(name=first[1](row), cells=tuple(cell(row) for _, cell in others)) for row in rows),
     )
 

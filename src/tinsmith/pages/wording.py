@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 from tinsmith.pages.measures import Measure
@@ -46,6 +47,26 @@ def percent(share: float) -> str:
     """
     shown = f"{100 * share:.1f}"
     return f"{shown.removesuffix('.0')} %"
+
+
+def magnitude(value: float | None) -> str | None:
+    """Say how large a small number is; None where it is not known, or not finite.
+
+    >>> magnitude(0.0), magnitude(2.53e-6), magnitude(None)
+    ('0', '2.5e-06', None)
+    """
+    if value is None or not math.isfinite(value):
+        return None
+    return "0" if value == 0.0 else f"{value:.2g}"
+
+
+def share_of(value: float | None) -> str | None:
+    """Say a share that may be small.
+
+    >>> share_of(0.375), share_of(0.0)
+    ('37.5 %', '0 %')
+    """
+    return None if value is None else f"{100 * value:.3g} %"
 
 
 def signed(value: float) -> str:

@@ -17,17 +17,15 @@ from tinsmith.lab.difference.runs import Phase
 from tinsmith.models.base import open_base
 from tinsmith.studies.bits import study as sweep_module
 from tinsmith.studies.bits.cells import (
+    FACTORS,
     NO_PADDING,
     ONLY_CANONICAL,
     ONLY_FAST,
     Cell,
     Expected,
-    Factor,
     Order,
-    Wish,
     cannot,
-    cell_of,
-    cell_words,
+    cell_texts,
     changed,
     expected,
     plan,
@@ -35,9 +33,8 @@ from tinsmith.studies.bits.cells import (
 from tinsmith.studies.bits.laboratory import compute
 from tinsmith.studies.bits.load import Load, random_tokens, serve
 from tinsmith.studies.bits.measures import apart, peers, sampled, trained
-from tinsmith.studies.bits.outcome import Completion, Outcome, Size
-from tinsmith.studies.bits.results import Verdict
-from tinsmith.studies.bits.study import SweepSettings, sweep
+from tinsmith.studies.bits.study import sweep
+from tinsmith.studies.bits.values import Completion, Outcome, Size, Verdict
 from tinsmith.types.deviation import Deviation
 from tinsmith.types.errors import BackendError, ConfigError
 from tinsmith.types.sampling import SampleRequest, SamplingParams
@@ -50,10 +47,7 @@ Look = Callable[..., Outcome]
 
 
 def with_values(**values: object) -> Cell:
-    cell = Cell()
-    for name, value in values.items():
-        cell = changed(cell, Factor(name), str(value))
-    return cell
+    return changed(Cell(), ((name, str(value)) for name, value in values.items()))
 
 
 @pytest.fixture(scope="module")
@@ -89,26 +83,21 @@ def test_a_mixtures_routes_are_compared(tmp_path: Path) -> None:
 
 
 def test_the_default_sweep_varies_every_factor() -> None:
-    variations = plan(Wish()).variations
+    variations = plan()
     assert variations[0].cell == Cell()
     assert variations[0].changes == ()
-    assert {factor for each in variations for factor, _ in each.changes} == set(Factor)
+    assert {factor for each in variations for factor, _ in each.changes} == set(FACTORS)
     assert len({each.cell for each in variations}) == len(variations)
-    bf16 = [each for each in variations if (Factor.DTYPE, "bf16") in each.changes]
+    bf16 = [each for each in variations if ("dtype", "bf16") in each.changes]
     assert bf16
     assert all(cannot(each.cell) is None for each in bf16)
 
 
 def test_named_factors_are_varied_alone_and_pairs_together() -> None:
-    wish = Wish(
-        factors={Factor.BATCH: ["1", "3"], Factor.THREADS: ["2"]},
-        together=[[Factor.BATCH, Factor.THREADS]],
-        reference=[(Factor.NEIGHBOURS, "0")],
-    )
-    titles = [each.title for each in plan(wish).variations]
+    variations = plan({"batch": ["1", "3"], "threads": ["2"]}, [["batch", "threads"]], (("neighbours", "0"),))
     pairs = ["batch=1 threads=2", "batch=3 threads=2"]
-    assert titles == ["reference", "batch=1", "batch=3", "threads=2", *pairs]
-    assert all(each.cell.neighbours == 0 for each in plan(wish).variations)
+    assert [each.title for each in variations] == ["reference", "batch=1", "batch=3", "threads=2", *pairs]
+    assert all(each.cell.neighbours == 0 for each in variations)
 
 
 @pytest.mark.parametrize(
@@ -116,12 +105,12 @@ def test_named_factors_are_varied_alone_and_pairs_together() -> None:
 )
 def test_a_value_that_a_factor_cannot_have_is_refused(factor: str, value: str) -> None:
     with pytest.raises(ConfigError, match=factor):
-        changed(Cell(), Factor(factor), value)
+        changed(Cell(), [(factor, value)])
 
 
-def test_a_cell_survives_its_words() -> None:
+def test_a_cell_survives_as_texts() -> None:
     cell = with_values(batch=3, order="shuffled", cache=80, isa="scalar", deviation="shared_rng")
-    assert cell_of(cell_words(cell)) == cell
+    assert changed(Cell(), cell_texts(cell).items()) == cell
 
 
 def test_what_is_promised_and_what_there_is_not() -> None:
@@ -256,8 +245,7 @@ def test_a_sweep_through_the_command_line(tmp_path: Path, capsys: pytest.Capture
     verdicts = [cell["verdict"] for cell in found["cells"]]
     assert verdicts == ["reference", "kept", "not here", "seen"]
     assert found["cells"][1]["peers"]["train_rollout_logprob_abs_diff"] == 0.0
-    page = (out / "sweep.html").read_text(encoding="utf-8")
-    assert page.count("<svg") == 2
+    assert (out / "sweep.html").is_file()
 
 
 def test_a_broken_promise_is_told_and_fails(
@@ -268,8 +256,8 @@ def test_a_broken_promise_is_told_and_fails(
     nudged = replace(first, logprobs=(*first.logprobs[:-1], first.logprobs[-1] * (1 + 2**-20)))
     broken = replace(sound, number=1, completions=((nudged, *sound.completions[0][1:]), sound.completions[1]))
 
-    def outcomes(*_: object) -> list[tuple[int, Outcome]]:
-        return [(0, replace(sound, number=0)), (1, broken)]
+    def outcomes(*_: object) -> list[Outcome]:
+        return [replace(sound, number=0), broken]
 
     monkeypatch.setattr(sweep_module, "_outcomes", outcomes)
     with pytest.raises(SystemExit) as ended:
@@ -283,19 +271,18 @@ def test_a_broken_promise_is_told_and_fails(
 def test_a_fault_that_nothing_shows_fails(look: Look, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     sound = look()
 
-    def outcomes(*_: object) -> list[tuple[int, Outcome]]:
-        return [(0, replace(sound, number=0)), (1, replace(sound, number=1))]
+    def outcomes(*_: object) -> list[Outcome]:
+        return [replace(sound, number=0), replace(sound, number=1)]
 
     monkeypatch.setattr(sweep_module, "_outcomes", outcomes)
-    chosen = plan(Wish(factors={Factor.DEVIATION: ["stock_silu"]}))
-    done = sweep(SweepSettings(plan=chosen, out=tmp_path), lambda _: None)
+    done = sweep(plan({"deviation": ["stock_silu"]}), tmp_path, lambda _: None)
     assert [cell.verdict for cell in done.wrong] == [Verdict.UNSEEN]
 
 
 def test_a_process_that_dies_is_told_in_its_own_words(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sweep_module, "_CHILD", "this_module_is_not_there")
     with pytest.raises(BackendError, match="this_module_is_not_there"):
-        sweep(SweepSettings(plan=plan(Wish()), out=tmp_path), lambda _: None)
+        sweep(plan(), tmp_path, lambda _: None)
 
 
 @pytest.mark.parametrize(

@@ -5,15 +5,15 @@ from __future__ import annotations
 import io
 import re
 from dataclasses import replace
-from html.parser import HTMLParser
 
 import pytest
 from rich.console import Console
 
-from golden_pages import assert_golden
 from tinsmith.lab.difference.runs import Phase
-from tinsmith.studies.bits.page import sweep_html, sweep_table
-from tinsmith.studies.bits.results import Apart, CellResult, Place, Sampled, Sweep, Trained, Verdict, story
+from tinsmith.pages.page import document_html
+from tinsmith.pages.tables import RowKind, Table
+from tinsmith.studies.bits.page import story, sweep_page, sweep_table
+from tinsmith.studies.bits.values import Apart, CellResult, Place, Sampled, Sweep, Trained, Verdict
 
 SAME = Apart(
     tokens=64,
@@ -85,41 +85,22 @@ ABSENT = CellResult(
 )
 
 
-class Words(HTMLParser):
-    """What a reader sees, the addresses, and the ids."""
-
-    def __init__(self, html: str) -> None:
-        super().__init__()
-        self.addresses: list[str] = []
-        self.ids: list[str] = []
-        self.words: list[str] = []
-        self.feed(html)
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        del tag
-        self.addresses += [v or "" for n, v in attrs if n in ("src", "href", "xlink:href")]
-        self.ids += [v or "" for n, v in attrs if n == "id"]
-
-    def handle_data(self, data: str) -> None:
-        self.words.append(data)
-
-    @property
-    def text(self) -> str:
-        return re.sub(r"\s+", " ", " ".join(self.words))
+def table(sweep: Sweep, section: str) -> Table:
+    (found,) = (one for one in sweep_page(sweep).sections if one.anchor == section)
+    (made,) = (one for one in found.blocks if isinstance(one, Table))
+    return made
 
 
-def test_the_page_is_whole_and_names_every_cell() -> None:
-    html = sweep_html(swept(LOAD, ABSENT))
-    page = Words(html)
-    assert all(address.startswith(("#", "data:,")) for address in page.addresses)
-    assert len(page.ids) == len(set(page.ids))
-    assert not re.search(r"#000[0-2][0-9a-f]{2}", html)
-    assert html.count("<svg") == 2
-    for words in ("a<b>", "batch=1", LOAD.title, "not available here: there is <none>", PLACE.tensor):
-        assert words in page.text
-    assert "5 of 32" in page.text
-    assert "37.5 %" in page.text
-    assert "train_rollout_logprob_abs_diff" in page.text
+def test_the_tables_name_every_cell_with_its_figures() -> None:
+    made = swept(LOAD, ABSENT)
+    sampling = {row.name.text: row for row in table(made, "sampling").rows}
+    assert [cell.text for cell in sampling[LOAD.title].cells][:7] == [
+        *["5 of 32", "5 of 32", "7", "0.001", "37.5 %", "37.5 %", "2.5e-06"]
+    ]
+    assert "there is <none>" in sampling[ABSENT.title].remark
+    assert [row.name.text for row in table(made, "cells").rows] == [one.title for one in made.cells]
+    assert PLACE.tensor in table(made, "training").rows[2].cells[1].text
+    assert [head.text for head in table(made, "peers").heads] == ["Cell", "train_rollout_logprob_abs_diff", "k3_kl"]
 
 
 def test_a_mixtures_routes_have_a_section_a_column_and_a_sentence() -> None:
@@ -132,25 +113,14 @@ def test_a_mixtures_routes_have_a_section_a_column_and_a_sentence() -> None:
     assert found.routed == (still, moved)
     said = " ".join(story(found))
     assert f"In 1 of 2 cells every compared token takes the same experts; not in {LOAD.title} (1.2 %)." in said
-    page = Words(sweep_html(found))
-    assert "sampler from trainer" in page.text
-    assert "1.25 %" in page.text
-    assert "routes" in page.ids
-    dense = Words(sweep_html(swept(LOAD)))
-    assert "routes" not in dense.ids
-
-
-def test_the_page_is_the_same_every_time() -> None:
-    html = sweep_html(swept(LOAD))
-    assert html == sweep_html(swept(LOAD))
-    assert_golden("sweep", html)
+    assert [row.cells[0].text for row in table(found, "routes").rows] == ["0 %", "1.25 %"]
+    assert "routes" not in [one.anchor for one in sweep_page(swept(LOAD)).sections]
 
 
 def test_a_sweep_of_the_reference_alone_has_a_page() -> None:
     one = swept()
-    assert "<svg" in sweep_html(
-        Sweep(model=one.model, completions=1, prompt=1, tokens=1, steps=1, machine={}, cells=one.cells[:1])
-    )
+    alone = Sweep(model=one.model, completions=1, prompt=1, tokens=1, steps=1, machine={}, cells=one.cells[:1])
+    assert document_html(sweep_page(alone)).count("<svg") == 2
 
 
 def test_the_story_says_what_was_shown() -> None:
@@ -167,7 +137,7 @@ def test_what_is_wrong_is_counted_and_told(verdict: Verdict, words: str) -> None
     sweep = swept(cell("threads=2", verdict, OTHER if verdict is Verdict.BROKEN else SAME))
     assert [each.title for each in sweep.wrong] == ["threads=2"]
     assert any(words in each for each in story(sweep))
-    assert verdict.value in Words(sweep_html(sweep)).text
+    assert table(sweep, "cells").rows[-1].kind is RowKind.CHOSEN
 
 
 def test_the_console_has_a_line_for_each_cell() -> None:

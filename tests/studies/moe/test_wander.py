@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Sequence
 from dataclasses import replace
@@ -18,50 +17,59 @@ from tinsmith.models.base import open_base
 from tinsmith.models.folders.folder import write_folder
 from tinsmith.models.initial_weights import initial_weights
 from tinsmith.models.presets import PRESETS
-from tinsmith.pages.page import document_html
-from tinsmith.studies.moe.base import MeasuredBase, drawn_texts, measured_base
-from tinsmith.studies.moe.measures import changed_routes, compared, greedy_parted
+from tinsmith.pages.tables import Table
+from tinsmith.studies.moe.bench import MeasuredBase, drawn_texts, measured_base
 from tinsmith.studies.moe.ours import Ours, our_decoder
-from tinsmith.studies.moe.page import wander_page
-from tinsmith.studies.moe.results import (
+from tinsmith.studies.moe.page import wander_page, wander_story
+from tinsmith.studies.moe.step import (
+    ExactStep,
+    OwnGradient,
+    angle,
+    changed_routes,
+    coin_advantages,
+    compared,
+    greedy_parted,
+    step_ratios,
+)
+from tinsmith.studies.moe.theirs import Theirs
+from tinsmith.studies.moe.values import (
+    Amounts,
     Compared,
-    Distance,
+    Dtype,
+    Engine,
     Greedy,
     Row,
+    Seen,
+    Side,
     StepRatios,
+    Text,
     Wander,
     Way,
     wander_json,
-    wander_story,
 )
-from tinsmith.studies.moe.seen import Seen, Text
-from tinsmith.studies.moe.settings import Dtype, Engine, Side, WanderSettings, wander_settings
-from tinsmith.studies.moe.step import ExactStep, OwnGradient, angle, coin_advantages, step_ratios
-from tinsmith.studies.moe.study import run_wander
-from tinsmith.studies.moe.theirs import Theirs
 from tinsmith.types.datum import LossName
 from tinsmith.types.errors import ConfigError
 from tinsmith.types.sampling import SampleRequest, SamplingParams
 
 pytestmark = pytest.mark.whole
 
-SMALL = {"prompts": "2", "samples": "2", "tokens": "5", "prompt_tokens": "12", "batches": "3", "base_steps": "2"}
+MOE_NANO = "tinsmith/moe-nano"
+SMALL = Amounts(base_steps=2, prompts=2, samples=2, prompt_tokens=12, tokens=5, batches=(3,), seed=0)
 CANONICAL = Side(Engine.CANONICAL, Dtype.FP32)
 
 
 @pytest.fixture(scope="module")
-def settings(tmp_path_factory: pytest.TempPathFactory) -> WanderSettings:
-    return wander_settings({**SMALL, "out": str(tmp_path_factory.mktemp("wander"))})
+def base(tmp_path_factory: pytest.TempPathFactory) -> MeasuredBase:
+    return measured_base(MOE_NANO, tmp_path_factory.mktemp("wander"), SMALL, _silent)
+
+
+def _silent(line: str) -> None:
+    del line
 
 
 @pytest.fixture(scope="module")
-def base(settings: WanderSettings) -> MeasuredBase:
-    return measured_base(settings, lambda _: None)
-
-
-@pytest.fixture(scope="module")
-def texts(settings: WanderSettings, base: MeasuredBase) -> list[Text]:
-    return drawn_texts(settings, base)
+def texts(base: MeasuredBase) -> list[Text]:
+    return drawn_texts(SMALL, base)
 
 
 @pytest.fixture(scope="module")
@@ -135,9 +143,9 @@ def test_a_step_without_a_difference_has_ratios_of_one(texts: list[Text], ours: 
     advantages = [1.0, -1.0, 0.5, -0.5]
     exact = ExactStep.of(ours.decoder, texts, seen, advantages)
     still = step_ratios(CANONICAL, 4, texts, advantages, sampler=seen, trainer=seen, exact=exact, whole=exact.gradient)
-    assert (still.not_one, still.least_ratio, still.largest_ratio) == (0.0, 1.0, 1.0)
-    assert (still.unequal_routes, still.whole_angle) == (0, 0.0)
-    assert set(still.angles.values()) == {0.0}
+    assert (still.ratios_not_one, still.least_ratio, still.largest_ratio) == (0.0, 1.0, 1.0)
+    assert (still.unequal_routes, still.whole_angle_degrees) == (0, 0.0)
+    assert set(still.angle_degrees.values()) == {0.0}
     assert set(still.clipped.values()) == {0.0}
 
 
@@ -154,13 +162,13 @@ def test_a_step_whose_sampler_differs_is_seen(texts: list[Text], ours: Ours) -> 
     ]
     found = step_ratios(CANONICAL, 4, texts, advantages, sampler=other, trainer=seen, exact=exact, whole=None)
     assert found.unequal_routes == 4
-    assert found.not_one == 0.6
+    assert found.ratios_not_one == 0.6
     assert found.largest_ratio == pytest.approx(math.exp(2.0), rel=1e-5)
     assert found.least_ratio == pytest.approx(math.exp(-0.3), rel=1e-5)
     assert found.clipped["ppo"] == pytest.approx(0.3)  # a threshold on the side of the advantage
     assert found.clipped["cispo"] == pytest.approx(0.2)  # above 4
-    assert all(1.0 < each < 90.0 for each in found.angles.values())
-    assert found.whole_angle is None
+    assert all(1.0 < each < 90.0 for each in found.angle_degrees.values())
+    assert found.whole_angle_degrees is None
 
 
 def test_angles() -> None:
@@ -192,13 +200,13 @@ def test_changed_routes_are_counted_by_token_and_text() -> None:
     assert changed_routes(one[1], _seen([])).tolist() == [False, True, False, False, True, False]
     assert (found.changed_routes, found.tokens) == (2, 18)
     assert (found.changed_texts, found.texts) == (1, 3)
-    assert found.unequal_bits == pytest.approx(1 / 3)
+    assert found.unequal_logprob_bits == pytest.approx(1 / 3)
     assert found.max_logprob_difference == 0.25
-    assert found.low == 0.0
-    assert found.share < found.high <= 2 / 6
+    assert found.interval[0] == 0.0
+    assert found.share < found.interval[1] <= 2 / 6
     none = compared([_seen([])], [_seen([])])
-    assert (none.share, none.low) == (0.0, 0.0)
-    assert none.high > 0.1
+    assert (none.share, none.interval[0]) == (0.0, 0.0)
+    assert none.interval[1] > 0.1
 
 
 def test_greedy_texts_part_where_they_first_differ() -> None:
@@ -208,52 +216,20 @@ def test_greedy_texts_part_where_they_first_differ() -> None:
     assert (found.parted, found.texts, found.first) == (2, 3, (0, 1))
 
 
-# The whole study
-
-
-def test_the_study_writes_what_it_found(tmp_path: Path) -> None:
-    said: list[str] = []
-    given = {**SMALL, "out": str(tmp_path / "out"), "sides": "canonical,fast", "base_steps": "0"}
-    assert run_wander({**given, "dry_run": "true"}, said.append) == tmp_path / "out"
-    assert not (tmp_path / "out").exists()
-    out = run_wander(given, said.append)
-    found = json.loads((out / "wander.json").read_text())
-    assert found["ok"]
-    rows = found["rows"]
-    assert {(row["arithmetic"], row["dtype"], row["way"], row["batch"]) for row in rows} == {
-        (engine, dtype, way, batch)
-        for engine in ("canonical", "fast")
-        for dtype in ("fp32", "bf16")
-        for way, batch in (("decode", 1), ("forward", 3), ("decode", 3))
-    }
-    for row in rows:
-        assert row["tokens"] > 0
-        if row["arithmetic"] == "canonical":
-            assert (row["changed_routes"], row["max_logprob_difference"]) == (0, 0.0)
-    still = [step for step in found["rl_step"] if step["arithmetic"] == "canonical"]
-    assert all(step["ratios_not_one"] == 0.0 for step in still)
-    assert all(step["whole_angle_degrees"] == 0.0 for step in still)
-    for name in ("wander.html", "wander.md"):
-        assert "Canonical: 0 of" in (out / name).read_text()
-    assert any("every log-probability has the same bits" in line for line in said)
-
-
 def test_a_dense_model_is_refused(tmp_path: Path) -> None:
     config = replace(PRESETS["nano"], num_layers=1)
     write_folder(tmp_path / "dense", config, initial_weights(config, 0))
-    settings = wander_settings({**SMALL, "model": str(tmp_path / "dense")})
     with pytest.raises(ConfigError, match="only a mixture"):
-        measured_base(settings, lambda _: None)
+        measured_base(str(tmp_path / "dense"), tmp_path, SMALL, _silent)
 
 
-def test_a_text_longer_than_the_context_is_refused() -> None:
-    settings = wander_settings({**SMALL, "tokens": "2000"})
+def test_a_text_longer_than_the_context_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="context"):
-        measured_base(settings, lambda _: None)
+        measured_base(MOE_NANO, tmp_path, replace(SMALL, tokens=2000), _silent)
 
 
-def test_the_base_is_the_same_again(base: MeasuredBase, settings: WanderSettings) -> None:
-    again = measured_base(settings, lambda _: None)
+def test_the_base_is_the_same_again(base: MeasuredBase, tmp_path: Path) -> None:
+    again = measured_base(MOE_NANO, tmp_path, SMALL, _silent)
     assert again.fingerprint == base.fingerprint
     assert open_base(str(again.folder)).identity.fingerprint == base.fingerprint
 
@@ -265,11 +241,11 @@ def _compared(changed: int, largest: float) -> Compared:
     return Compared(
         tokens=200,
         changed_routes=changed,
-        low=changed / 400,
-        high=changed / 100,
+        share=changed / 200,
+        interval=(changed / 400, changed / 100),
         texts=8,
         changed_texts=min(changed, 8),
-        unequal_bits=float(largest > 0),
+        unequal_logprob_bits=float(largest > 0),
         max_logprob_difference=largest,
         mean_logprob_difference=largest / 10,
     )
@@ -280,28 +256,27 @@ def _wander(canonical: Compared, other: Compared) -> Wander:
     return Wander(
         model="tinsmith/moe-nano",
         fingerprint="f" * 64,
-        settings={"batches": [4], "seed": 0},
+        settings=replace(SMALL, batches=(4,)),
         machine={"cpu": "one"},
         rows=tuple(
-            Row(engine=engine, dtype=Dtype.BF16, way=way, batch=batch, compared=each)
+            Row(side=Side(engine, Dtype.BF16), way=way, batch=batch, compared=each)
             for engine, each in sides
             for way, batch in ((Way.DECODE, 1), (Way.FORWARD, 4))
         ),
-        distances=(Distance(engine=Engine.TRANSFORMERS, dtype=Dtype.BF16, compared=other),),
-        greedy=(Greedy(engine=Engine.TRANSFORMERS, dtype=Dtype.BF16, batch=4, texts=8, parted=2, first=(3, 9)),),
+        distances=(Row(side=Side(Engine.TRANSFORMERS, Dtype.BF16), compared=other),),
+        greedy=(Greedy(side=Side(Engine.TRANSFORMERS, Dtype.BF16), batch=4, texts=8, parted=2, first=(3, 9)),),
         steps=tuple(
             StepRatios(
-                engine=engine,
-                dtype=Dtype.BF16,
+                side=Side(engine, Dtype.BF16),
                 batch=4,
                 tokens=200,
                 unequal_routes=each.changed_routes,
-                not_one=each.unequal_bits,
+                ratios_not_one=each.unequal_logprob_bits,
                 least_ratio=1.0 - each.max_logprob_difference,
                 largest_ratio=1.0 + each.max_logprob_difference,
                 clipped={"ppo": 0.01, "cispo": 0.0},
-                angles={"importance_sampling": 3.0, "ppo": 4.0, "cispo": 3.0},
-                whole_angle=7.0,
+                angle_degrees={"importance_sampling": 3.0, "ppo": 4.0, "cispo": 3.0},
+                whole_angle_degrees=7.0,
             )
             for engine, each in sides
         ),
@@ -316,9 +291,12 @@ def test_what_moves_is_told_with_counts_and_interval() -> None:
     assert "every importance ratio is exactly 1" in story
     assert "turns by 7" in story
     assert wander_json(done)["ok"] is True
-    html = document_html(wander_page(done))
-    for words in ("3 of 200", "2 of 8", "1.5 %", "What cannot be said", 'aria-label="Degrees'):
-        assert words in html
+    tables = [one for section in wander_page(done).sections for one in section.blocks if isinstance(one, Table)]
+    routes, distances, greedy, steps = [[cell.text for cell in one.rows[-1].cells] for one in tables]
+    assert routes[:4] == ["forward", "4", "3 of 200", "1.5 %"]
+    assert distances[0] == "3 of 200"
+    assert greedy == ["4", "2 of 8", "9"]
+    assert steps[-4:] == ["3", "4", "3", "7"]
 
 
 def test_a_canonical_row_that_moves_is_not_ok() -> None:

@@ -13,8 +13,9 @@ from markupsafe import escape
 from pages_of import report_of
 from scipy.stats import binomtest
 
-from tinsmith.studies.rubrics.quality.settings import QUESTION, default_log_path, make_settings
-from tinsmith.studies.rubrics.quality.study import run_rubric_quality
+from tinsmith.lab.measurement import asked, keys_of
+from tinsmith.studies.rubrics.quality.page import QUESTION
+from tinsmith.studies.rubrics.quality.study import rubric_quality
 from tinsmith.types.errors import ConfigError, DataError
 from tinsmith.types.fingerprints import file_sha256
 
@@ -46,7 +47,7 @@ def pairs_file(path: Path, *rows: Mapping[str, object]) -> str:
 
 def test_on_the_built_in_pairs_the_rubric_adds_and_the_control_does_not(tmp_path: Path) -> None:
     said: list[str] = []
-    folder = run_rubric_quality({"log_path": str(tmp_path / "out")}, said.append)
+    folder = asked(rubric_quality, {"log_path": str(tmp_path / "out")})(said.append)
     found = read(folder)
     assert [each["right"] for each in found["accuracies"]] == [48, 96, 43]
     gain, control = found["gain"], found["control"]
@@ -66,7 +67,7 @@ def test_on_the_built_in_pairs_the_rubric_adds_and_the_control_does_not(tmp_path
 
 
 def test_the_folder_is_whole_and_the_same_again(tmp_path: Path) -> None:
-    one, other = (run_rubric_quality({"log_path": str(tmp_path / name)}, silent) for name in ("a", "b"))
+    one, other = (asked(rubric_quality, {"log_path": str(tmp_path / name)})(silent) for name in ("a", "b"))
     assert {file.name for file in one.iterdir()} == FILES
     for name in FILES:
         assert (one / name).read_bytes() == (other / name).read_bytes()
@@ -79,7 +80,7 @@ def test_the_folder_is_whole_and_the_same_again(tmp_path: Path) -> None:
 
 
 def test_report_leaves_a_measurement_and_its_page_alone(tmp_path: Path) -> None:
-    folder = run_rubric_quality({"log_path": str(tmp_path / "out"), "limit": "4"}, str)
+    folder = asked(rubric_quality, {"log_path": str(tmp_path / "out"), "limit": "4"})(str)
     page = (folder / "report.html").read_bytes()
     with pytest.raises(DataError, match="has its page already"):
         report_of(folder, None)
@@ -88,28 +89,28 @@ def test_report_leaves_a_measurement_and_its_page_alone(tmp_path: Path) -> None:
 
 def test_seed_and_limit_decide_what_is_asked_and_are_told(tmp_path: Path) -> None:
     keys = {"limit": "20", "seed": "5", "log_path": str(tmp_path / "a")}
-    folder = run_rubric_quality(keys, silent)
+    folder = asked(rubric_quality, keys)(silent)
     assert read(folder)["pairs"] == read(folder)["drawn"] == 20
     config = json.loads((folder / "config.json").read_text())
     assert config["settings"] == {"judge_model": "rules", "seed": 5, "limit": 20}
-    other = run_rubric_quality({**keys, "seed": "6", "log_path": str(tmp_path / "b")}, silent)
+    other = asked(rubric_quality, {**keys, "seed": "6", "log_path": str(tmp_path / "b")})(silent)
     assert config["identity_sha256"] != json.loads((other / "config.json").read_text())["identity_sha256"]  # fmt: skip
 
 
 def test_a_folder_that_is_taken_stays(tmp_path: Path) -> None:
     out = tmp_path / "out"
     keys = {"log_path": str(out), "limit": "8"}
-    run_rubric_quality(keys, silent)
+    asked(rubric_quality, keys)(silent)
     before = (out / "quality.json").read_bytes()
     with pytest.raises(ConfigError, match="holds such a run already"):
-        run_rubric_quality({**keys, "limit": "9"}, silent)
+        asked(rubric_quality, {**keys, "limit": "9"})(silent)
     assert (out / "quality.json").read_bytes() == before
-    run_rubric_quality({**keys, "limit": "9", "behavior_if_log_dir_exists": "delete"}, silent)
+    asked(rubric_quality, {**keys, "limit": "9", "behavior_if_log_dir_exists": "delete"})(silent)
     assert read(out)["drawn"] == 9
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "config.json").write_text('{"name": "disruption/exp4"}')
     with pytest.raises(ConfigError, match="something else"):
-        run_rubric_quality({"log_path": str(tmp_path / "mine"), "behavior_if_log_dir_exists": "delete"}, silent)
+        asked(rubric_quality, {"log_path": str(tmp_path / "mine"), "behavior_if_log_dir_exists": "delete"})(silent)
 
 
 def test_several_pairs_of_a_prompt_are_tested_by_prompt_and_one_prompt_has_no_control(tmp_path: Path) -> None:
@@ -124,7 +125,7 @@ def test_several_pairs_of_a_prompt_are_tested_by_prompt_and_one_prompt_has_no_co
         for i in range(12)
     ]
     data = pairs_file(tmp_path / "pairs.jsonl", *rows)
-    folder = run_rubric_quality({"data_path": data, "log_path": str(tmp_path / "out")}, silent)
+    folder = asked(rubric_quality, {"data_path": data, "log_path": str(tmp_path / "out")})(silent)
     found = read(folder)
     assert (found["unit"], found["prompts"], found["pairs"]) == ("prompt", 1, 12)
     assert (found["control"], found["beyond_control"]) == (None, None)
@@ -135,7 +136,7 @@ def test_rules_do_not_judge_prose(tmp_path: Path) -> None:
     row = {"pair_id": "p7", "prompt": "Say tin.", "chosen": "tin", "rejected": "no"}
     data = pairs_file(tmp_path / "pairs.jsonl", {**row, "rubrics": ["It is kind."]})
     with pytest.raises(DataError, match="pair p7: the rule judge cannot judge prose") as error:
-        run_rubric_quality({"data_path": data, "log_path": str(tmp_path / "out")}, silent)
+        asked(rubric_quality, {"data_path": data, "log_path": str(tmp_path / "out")})(silent)
     assert len(str(error.value).splitlines()) <= 5
     assert not (tmp_path / "out").exists()
 
@@ -143,7 +144,7 @@ def test_rules_do_not_judge_prose(tmp_path: Path) -> None:
 def test_a_dry_run_makes_no_folder(tmp_path: Path) -> None:
     said: list[str] = []
     keys = {"dry_run": "true", "log_path": str(tmp_path / "out")}
-    assert not run_rubric_quality(keys, said.append).exists()
+    assert not asked(rubric_quality, keys)(said.append).exists()
     assert said == ["96 pairs under 3 conditions, judge rules: no call, no key, no network"]
 
 
@@ -153,7 +154,7 @@ def test_a_dry_run_makes_no_folder(tmp_path: Path) -> None:
         ({"sed": "1"}, "perhaps seed"),
         ({"judge_modle": "x"}, "perhaps judge_model"),
         ({"seed": "one"}, "a whole number"),
-        ({"limit": "0"}, ">= 1"),
+        ({"limit": "0"}, "1 or more"),
         ({"dry_run": "maybe"}, "true or false"),
         ({"behavior_if_log_dir_exists": "resume"}, "raise, delete"),
         ({"judge_rpm": "10"}, "judge_model=rules does not use this key"),
@@ -164,19 +165,14 @@ def test_a_dry_run_makes_no_folder(tmp_path: Path) -> None:
 )
 def test_a_wrong_key_or_value_is_told_in_a_few_lines(keys: dict[str, str], words: str) -> None:
     with pytest.raises(ConfigError) as error:
-        make_settings(keys)
+        asked(rubric_quality, keys)
     assert words in str(error.value)
     assert len(str(error.value).splitlines()) <= 5
 
 
-def test_the_judges_keys_are_those_of_its_settings(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("OPENAI_BASE_URL", raising=False)
-    keys = {"judge_model": "m", "judge_rpm": "7", "judge_timeout_s": "2.5", "seed": "3"}
-    chat = make_settings(keys).chat
-    assert chat is not None
-    assert (chat.judge_model, chat.judge_rpm, chat.judge_timeout_s, chat.seed) == ("m", 7, 2.5, 3)
-    assert chat.identity is None
-    here = make_settings({**keys, "judge_base_url": "http://127.0.0.1:1/v1"}).chat
-    assert here is not None
-    assert here.identity == "m at http://127.0.0.1:1/v1"
-    assert str(default_log_path({"limit": "3", "log_path": "x"})) == "runs/rubric_quality-limit=3"
+def test_the_folder_is_named_after_what_was_changed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.chdir(tmp_path)
+    keys = {"limit": "3", "judge_model": "m", "judge_rpm": "7", "dry_run": "true"}
+    folder = asked(rubric_quality, keys)(silent)
+    assert str(folder) == "runs/rubric_quality-judge_model=m-judge_rpm=7-limit=3"
+    assert {"judge_rpm", "judge_timeout_s", "judge_base_url"} <= {key.name for key in keys_of(rubric_quality).own}

@@ -15,7 +15,8 @@ import pytest
 from scripted_judge import KEY, Say, ScriptedJudge, completion, ratings, refused
 
 from running import HANG_S
-from tinsmith.studies.rubrics.quality.study import run_rubric_quality
+from tinsmith.lab.measurement import asked
+from tinsmith.studies.rubrics.quality.study import rubric_quality
 from tinsmith.types.errors import LostError
 
 pytestmark = pytest.mark.whole
@@ -106,7 +107,7 @@ def run(
         "log_path": str(tmp_path / name),
         **keys,
     }
-    return run_rubric_quality(overrides, said.append), said
+    return asked(rubric_quality, overrides)(said.append), said
 
 
 def quality(folder: Path) -> Any:

@@ -1,1 +1,1 @@
-"""What changes the bits, and by how much."""
+"""Causes of other bits, and their size."""

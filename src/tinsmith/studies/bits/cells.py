@@ -1,15 +1,14 @@
-"""The cells of a sweep: the factors that may change bits, a reference cell, and one factor varied at a time.
+"""Cells of a sweep: factors that may change bits, a reference cell, and one factor varied at a time.
 
-A factor's values are words, as on the command line. What the engine cannot vary is a cell all the same, that says why.
+A factor's values are texts, as on the command line. What the engine cannot vary is a cell all the same, that says why.
 """
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, fields, replace
 from enum import StrEnum
-from types import MappingProxyType
 from typing import Final
 
 from tinsmith.ops.extension import native, physical_cores
@@ -17,28 +16,8 @@ from tinsmith.types.arithmetic import Arithmetic, Isa
 from tinsmith.types.deviation import Deviation
 from tinsmith.types.errors import ConfigError
 
-
-class Factor(StrEnum):
-    """What a sweep varies; the names are those of `Cell`'s fields."""
-
-    BATCH = "batch"
-    NEIGHBOURS = "neighbours"
-    ORDER = "order"
-    PADDING = "padding"
-    CACHE = "cache"
-    PREFILL = "prefill"
-    MICRO_BATCH = "micro_batch"
-    THREADS = "threads"
-    ISA = "isa"
-    ARITHMETIC = "arithmetic"
-    DTYPE = "dtype"
-    ADAPTER = "adapter"
-    RESTART = "restart"
-    RESUME = "resume"
-    SEED = "seed"
-    REPEAT = "repeat"
-    DEVICE = "device"
-    DEVIATION = "deviation"
+Changes = tuple[tuple[str, str], ...]
+"""Factors with their values."""
 
 
 class Order(StrEnum):
@@ -50,7 +29,7 @@ class Order(StrEnum):
 
 
 class Dtype(StrEnum):
-    """What the base's weights are held in, and what products are computed in."""
+    """Type of the base's weights, and of products."""
 
     FP32 = "fp32"
     BF16 = "bf16"
@@ -60,7 +39,7 @@ class Dtype(StrEnum):
 
 
 class Padding(StrEnum):
-    """What stands beside shorter sequences."""
+    """Side on which shorter sequences are filled up."""
 
     NONE = "none"
     LEFT = "left"
@@ -68,14 +47,14 @@ class Padding(StrEnum):
 
 
 class AdapterUse(StrEnum):
-    """How the sampler uses the adapter."""
+    """Use of the adapter by the sampler."""
 
     UNMERGED = "unmerged"
     MERGED = "merged"
 
 
 class Expected(StrEnum):
-    """What a cell must show beside the reference cell."""
+    """Promise about a cell beside the reference cell."""
 
     EQUAL = "equal"
     DIFFERENT = "different"
@@ -106,20 +85,24 @@ class Cell:
     dtype: Dtype = Dtype.FP32
     adapter: AdapterUse = AdapterUse.UNMERGED
     restart: int = 0
-    """How often everything was started before, each in a process of its own."""
+    """Earlier starts of everything, each in a process of its own."""
     resume: int = 0
     """After which optimizer step the session is saved and loaded by a new one; 0: never."""
     seed: int = 0
     """Of the draws; the weights do not depend on it."""
     repeat: int = 0
-    """How often it was computed before, in the same process."""
+    """Earlier computations in the same process."""
     device: str = "cpu"
     deviation: Deviation = Deviation.NONE
 
     @property
     def process(self) -> tuple[int, str, str, str, int]:
-        """What decides about a whole process: cells that agree in it share one."""
+        """Values of a whole process: cells that agree in them share one."""
         return (self.threads, self.isa, self.arithmetic.value, self.device, self.restart)
+
+
+FACTORS: Final = tuple(one.name for one in fields(Cell))
+"""Names of what a sweep varies."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -127,31 +110,12 @@ class Variation:
     """A cell by what it changes of the reference cell."""
 
     cell: Cell
-    changes: tuple[tuple[Factor, str], ...] = ()
+    changes: Changes = ()
 
     @property
     def title(self) -> str:
-        """The changes as one says them."""
+        """Factors with their values."""
         return " ".join(f"{factor}={value}" for factor, value in self.changes) or "reference"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
-    """What a sweep computes; the first variation is the reference cell, changed in nothing."""
-
-    variations: tuple[Variation, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Wish:
-    """What was asked for; nothing: the default sweep."""
-
-    factors: Mapping[Factor, Sequence[str]] = field(default_factory=dict[Factor, Sequence[str]])
-    """Values by factor; none: the default ones."""
-    together: Sequence[Sequence[Factor]] = ()
-    """Factors that are also varied together, every value with every other."""
-    reference: Sequence[tuple[Factor, str]] = ()
-    """What the reference cell has instead of the default."""
 
 
 NO_PADDING: Final = "the engine does not pad: rows of all sequences lie one after another"
@@ -160,120 +124,121 @@ ONLY_FAST: Final = "bf16 products are computed by arithmetic=fast alone; canonic
 ONLY_CANONICAL: Final = "deviations are only possible with canonical arithmetic"
 
 
-def plan(wish: Wish) -> Plan:
-    """Choose the cells.
+def plan(
+    factors: Mapping[str, Sequence[str]] | None = None, together: Sequence[Sequence[str]] = (), reference: Changes = ()
+) -> tuple[Variation, ...]:
+    """Choose the cells; the first is the reference cell.
+
+    Args:
+        factors: values by factor; neither these nor `together`: the default sweep.
+        together: factors that are also varied together, every value with every other.
+        reference: what the reference cell has instead of the default.
 
     Raises:
         ConfigError: a value that a factor cannot have, or a combination of fewer than two factors.
     """
-    reference = Cell()
-    for factor, value in wish.reference:
-        reference = changed(reference, factor, value)
-    whole = not wish.factors and not wish.together
-    chosen = default_values() if whole else wish.factors
-    rows: list[tuple[tuple[Factor, str], ...]] = [
-        ((factor, value),) for factor, values in chosen.items() for value in values
-    ]
-    for factors in wish.together:
-        if len(set(factors)) < 2:
+    first = changed(Cell(), reference)
+    is_default = not factors and not together
+    chosen = default_values() if is_default else factors or {}
+    rows: list[Changes] = [((factor, value),) for factor, values in chosen.items() for value in values]
+    for some in together:
+        if len(set(some)) < 2:
             raise ConfigError(
                 "two or more factors are needed to vary them together",
                 field="--pair",
-                value=",".join(factors),
+                value=",".join(some),
                 allowed="such as threads,batch",
             )
-        values = [wish.factors.get(factor) or default_values()[factor] for factor in factors]
-        rows += [tuple(zip(factors, each, strict=True)) for each in itertools.product(*values)]
-    if whole:
+        values = [chosen.get(factor) or default_values()[factor] for factor in some]
+        rows += [tuple(zip(some, each, strict=True)) for each in itertools.product(*values)]
+    if is_default:
         rows = [(_FAST, *row) if row[0] in _NEEDS_FAST else row for row in rows]
         rows += TOGETHER
-    variations = [Variation(cell=reference)]
-    for row in dict.fromkeys(rows):
-        cell = reference
-        for factor, value in row:
-            cell = changed(cell, factor, value)
-        if cell != reference:
-            variations.append(Variation(cell=cell, changes=row))
-    return Plan(variations=tuple(variations))
+    made = [Variation(cell=changed(first, row), changes=row) for row in dict.fromkeys(rows)]
+    return (Variation(cell=first), *(one for one in made if one.cell != first))
 
 
-_FAST: Final = (Factor.ARITHMETIC, "fast")
-_THREADS: Final = (Factor.THREADS, "2")
-_LOAD: Final = ((Factor.BATCH, "32"), (Factor.NEIGHBOURS, "24"))
+_FAST: Final = ("arithmetic", "fast")
+_THREADS: Final = ("threads", "2")
+_LOAD: Final = (("batch", "32"), ("neighbours", "24"))
 """The published experiment: one prompt, many requests at once, random neighbours."""
 
-TOGETHER: Final[Sequence[tuple[tuple[Factor, str], ...]]] = (
-    (_THREADS, (Factor.BATCH, "1")),
-    (_THREADS, (Factor.MICRO_BATCH, "1")),
+TOGETHER: Final[Sequence[Changes]] = (
+    (_THREADS, ("batch", "1")),
+    (_THREADS, ("micro_batch", "1")),
     _LOAD,
-    ((Factor.CACHE, "least"), *_LOAD),
+    (("cache", "least"), *_LOAD),
     (_FAST, *_LOAD),
     (_FAST, _THREADS, *_LOAD),
-    (_FAST, (Factor.DTYPE, "bf16"), *_LOAD),
-    (_FAST, (Factor.DEVICE, "cuda"), (Factor.DTYPE, "bf16"), *_LOAD),
+    (_FAST, ("dtype", "bf16"), *_LOAD),
+    (_FAST, ("device", "cuda"), ("dtype", "bf16"), *_LOAD),
 )
-"""What the default sweep varies together."""
+"""Factors that the default sweep varies together."""
 
-_NEEDS_FAST: Final = ((Factor.DTYPE, "bf16"), (Factor.DEVICE, "cuda"))
+_NEEDS_FAST: Final = (("dtype", "bf16"), ("device", "cuda"))
 """Of the default values, those that `canonical` does not have; the default sweep tries them on `fast`."""
 
 
-def default_values() -> dict[Factor, tuple[str, ...]]:
-    """Values by factor, of those that differ from `Cell`'s on this machine."""
-    isas = () if native is None else native.supported_isas()
-    counts = sorted({2, physical_cores()} - {1})
+def default_values() -> dict[str, tuple[str, ...]]:
+    """Return values by factor, of those that differ from `Cell`'s on this machine."""
     return {
-        Factor.BATCH: ("1", "3", "32"),
-        Factor.NEIGHBOURS: ("0", "24"),
-        Factor.ORDER: ("reversed", "shuffled"),
-        Factor.PADDING: ("left",),
-        Factor.CACHE: ("least",),
-        Factor.PREFILL: ("16", "5"),
-        Factor.MICRO_BATCH: ("1", "2", "8"),
-        Factor.THREADS: tuple(map(str, counts)),
-        Factor.ISA: tuple(isas),
-        Factor.ARITHMETIC: ("fast",),
-        Factor.DTYPE: ("bf16_weights", "bf16"),
-        Factor.ADAPTER: ("merged",),
-        Factor.RESTART: ("1",),
-        Factor.RESUME: ("1",),
-        Factor.SEED: ("1",),
-        Factor.REPEAT: ("1",),
-        Factor.DEVICE: ("cuda",),
-        Factor.DEVIATION: tuple(each.value for each in Deviation if each is not Deviation.NONE),
+        "batch": ("1", "3", "32"),
+        "neighbours": ("0", "24"),
+        "order": ("reversed", "shuffled"),
+        "padding": ("left",),
+        "cache": ("least",),
+        "prefill": ("16", "5"),
+        "micro_batch": ("1", "2", "8"),
+        "threads": tuple(map(str, sorted({2, physical_cores()} - {1}))),
+        "isa": () if native is None else tuple(native.supported_isas()),
+        "arithmetic": ("fast",),
+        "dtype": ("bf16_weights", "bf16"),
+        "adapter": ("merged",),
+        "restart": ("1",),
+        "resume": ("1",),
+        "seed": ("1",),
+        "repeat": ("1",),
+        "device": ("cuda",),
+        "deviation": tuple(each.value for each in Deviation if each is not Deviation.NONE),
     }
 
 
-def changed(cell: Cell, factor: Factor, value: str) -> Cell:
-    """Return the cell with another value of one factor.
+def changed(cell: Cell, changes: Iterable[tuple[str, str]]) -> Cell:
+    """Return the cell with other values of some factors.
 
     Raises:
-        ConfigError: the factor cannot have it.
+        ConfigError: a factor cannot have one.
     """
-    read, allowed = _READ[factor]
-    try:
-        return replace(cell, **{factor.value: read(value)})
-    except ValueError:
-        raise ConfigError(
-            "a factor of the sweep cannot have this value", field=factor.value, value=value, allowed=allowed
-        ) from None
-
-
-def cell_words(cell: Cell) -> dict[str, str]:
-    """Return the value of every factor in words, as `changed` reads them."""
-    return {name: str(value) for name, value in asdict(cell).items()}
-
-
-def cell_of(words: Mapping[str, str]) -> Cell:
-    """Return the cell that `cell_words` told.
-
-    Raises:
-        ConfigError: a value that a factor cannot have.
-    """
-    cell = Cell()
-    for name, value in words.items():
-        cell = changed(cell, Factor(name), value)
+    for factor, text in changes:
+        kind = type(getattr(cell, factor))
+        known = [*_TEXTS.get(factor, ()), *(kind if issubclass(kind, StrEnum) else ())]
+        least = factor in ("batch", "prefill", "threads")
+        try:
+            value: object = text if kind is str and (text in known or not known) else kind(text)
+            if factor == "cache" and text not in known:
+                value = str(int(text))
+            if (isinstance(value, int) and value < least) or (factor == "isa" and value not in known):
+                raise ValueError
+        except ValueError:
+            counted = [f"a whole number, at least {least:d}"] if kind is int else []
+            counted += ["a number of pages"] if factor == "cache" else []
+            raise ConfigError(
+                "a factor of the sweep cannot have this value",
+                field=factor,
+                value=text,
+                allowed=", ".join([*counted, *known]),
+            ) from None
+        cell = replace(cell, **{factor: value})
     return cell
+
+
+_TEXTS: Final[Mapping[str, Sequence[str]]] = {"cache": ("default", "least"), "isa": ("best", *Isa)}
+"""Values of factors that are texts and have no enumeration."""
+
+
+def cell_texts(cell: Cell) -> dict[str, str]:
+    """Return the value of every factor as `changed` reads it."""
+    return {name: str(value) for name, value in asdict(cell).items()}
 
 
 def cannot(cell: Cell) -> str | None:
@@ -294,50 +259,3 @@ def expected(reference: Cell, cell: Cell) -> Expected:
     kept = [(one.arithmetic, one.dtype, one.adapter, one.seed, one.deviation) for one in (reference, cell)]
     sound = cell.arithmetic is Arithmetic.CANONICAL and cell.deviation is Deviation.NONE
     return Expected.EQUAL if kept[0] == kept[1] and sound else Expected.OPEN
-
-
-def _count(least: int) -> tuple[Callable[[str], object], str]:
-    def read(text: str) -> int:
-        value = int(text)
-        if value < least:
-            raise ValueError
-        return value
-
-    return read, f"a whole number, at least {least}"
-
-
-def _one_of(kind: type[StrEnum]) -> tuple[Callable[[str], object], str]:
-    return kind, ", ".join(kind)
-
-
-def _pages(text: str) -> str:
-    return text if text in ("default", "least") else str(int(text))
-
-
-def _isa(text: str) -> str:
-    return text if text == "best" else Isa(text).value
-
-
-_READ: Final[Mapping[Factor, tuple[Callable[[str], object], str]]] = MappingProxyType(
-    {
-        Factor.BATCH: _count(1),
-        Factor.NEIGHBOURS: _count(0),
-        Factor.ORDER: _one_of(Order),
-        Factor.PADDING: _one_of(Padding),
-        Factor.CACHE: (_pages, "a number of pages, default, least"),
-        Factor.PREFILL: _count(1),
-        Factor.MICRO_BATCH: _count(0),
-        Factor.THREADS: _count(1),
-        Factor.ISA: (_isa, ", ".join(("best", *Isa))),
-        Factor.ARITHMETIC: _one_of(Arithmetic),
-        Factor.DTYPE: _one_of(Dtype),
-        Factor.ADAPTER: _one_of(AdapterUse),
-        Factor.RESTART: _count(0),
-        Factor.RESUME: _count(0),
-        Factor.SEED: _count(0),
-        Factor.REPEAT: _count(0),
-        Factor.DEVICE: (str, "cpu, cuda"),
-        Factor.DEVIATION: _one_of(Deviation),
-    }
-)
-"""How a factor's words become a value, and what is allowed."""

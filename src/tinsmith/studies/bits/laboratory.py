@@ -1,17 +1,20 @@
-"""Computes a cell of a sweep: completions of one prompt under its load, and a few steps of training.
+"""A process of a sweep: for each cell completions of one prompt under its load, and a few steps of training.
 
-The base is what was named, with a random adapter that is not zero; both are drawn anew for every cell. There is no
-engine around it and no certificate: what a cell shows is measured, not promised.
+It reads a job on standard input and answers a line for each cell. Threads and instruction set are chosen before
+anything is computed. The base is what was named, with a random adapter that is not zero; both are drawn anew for every
+cell. There is no engine around it and no certificate: what a cell shows is measured, not promised.
 """
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+import msgspec
 import numpy as np
 import torch
 
@@ -25,19 +28,21 @@ from tinsmith.engine.trace import StepTrace, Trace
 from tinsmith.engine.training import TrainingSession
 from tinsmith.engine.unit_gradients import MicroBatches
 from tinsmith.models.adapter import Adapter, create_adapter
-from tinsmith.models.base import OpenedBase
+from tinsmith.models.base import OpenedBase, open_base
 from tinsmith.models.build import build_decoder
 from tinsmith.models.decoder import Decoder
 from tinsmith.models.slots import load, values
 from tinsmith.ops.bf16_products import Bf16Products
+from tinsmith.ops.extension import configure
 from tinsmith.ops.kernels import Kernels
 from tinsmith.ops.select import select
-from tinsmith.studies.bits.cells import AdapterUse, Cell, Dtype
+from tinsmith.studies.bits.cells import AdapterUse, Cell, Dtype, changed
 from tinsmith.studies.bits.load import Load, random_tokens, serve
-from tinsmith.studies.bits.outcome import TEMPERATURES, Completion, Marks, Outcome, Size
+from tinsmith.studies.bits.values import TEMPERATURES, Completion, Job, Marks, Outcome, Size
 from tinsmith.types.adapters import AdapterSpec
+from tinsmith.types.arithmetic import Arithmetic, Isa
 from tinsmith.types.datum import AdamParams, Datum, DatumOutput, LossName
-from tinsmith.types.errors import ConfigError
+from tinsmith.types.errors import ConfigError, TinsmithError
 from tinsmith.types.fingerprints import tensors_sha256
 from tinsmith.types.sampling import SampledSequence, SampleRequest, SamplingParams
 from tinsmith.types.seeds import derive, uniform
@@ -218,3 +223,34 @@ def _rewarded(prompt: np.ndarray[tuple[int, ...], np.dtype[np.int32]], one: Samp
     advantages[len(prompt) - 1 :] = advantage
     inputs = {"target_tokens": whole[1:], "logprobs": logprobs, "advantages": advantages}
     return Datum(tokens=whole[:-1], inputs=inputs)
+
+
+def main() -> None:
+    """Serve one job."""
+    job = msgspec.json.decode(sys.stdin.buffer.read(), type=Job)
+    cells = [(number, changed(Cell(), texts.items())) for number, texts in job.cells]
+    base = open_base(job.model)
+    for number, cell in cells:
+        sys.stdout.buffer.write(msgspec.json.encode(_answer(number, cell, base, job)) + b"\n")
+        sys.stdout.buffer.flush()
+
+
+def _answer(number: int, cell: Cell, base: OpenedBase, job: Job) -> Outcome:
+    try:
+        _set_up(cell)
+        return compute(number, cell, base, job.size, Path(job.folder))
+    except TinsmithError as error:
+        return Outcome(number=number, unavailable=str(error).splitlines()[0])
+
+
+def _set_up(cell: Cell) -> None:
+    if cell.arithmetic is Arithmetic.FAST:
+        torch.set_num_threads(cell.threads)
+        return
+    configure(threads=cell.threads, isa=None if cell.isa == "best" else Isa(cell.isa))
+    torch.set_num_threads(1)
+    torch.set_flush_denormal(False)
+
+
+if __name__ == "__main__":
+    main()

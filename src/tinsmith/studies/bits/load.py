@@ -19,7 +19,7 @@ from tinsmith.types.sampling import SampleRequest, SampleResult, SamplingParams
 from tinsmith.types.seeds import derive, random_bits
 
 _TURN = 1 / 16
-"""How likely it is at a step that other limits are drawn."""
+"""Chance at a step that other limits are drawn."""
 
 _NEIGHBOUR = 24
 """Most tokens of a neighbour's prompt, and of what is sampled for it."""
@@ -27,7 +27,7 @@ _NEIGHBOUR = 24
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Load:
-    """What else is computed while a request is."""
+    """Other work while a request is computed."""
 
     batch: int
     neighbours: int

@@ -17,8 +17,7 @@ from tinsmith.lab.difference.runs import Phase
 from tinsmith.lab.difference.tensors import unequal_tensors
 from tinsmith.ops.exact import exp, mean
 from tinsmith.ops.objectives import kl
-from tinsmith.studies.bits.outcome import TEMPERATURES, Completion, Marks, Outcome
-from tinsmith.studies.bits.results import Apart, Place, Sampled, Trained
+from tinsmith.studies.bits.values import TEMPERATURES, Apart, Completion, Marks, Outcome, Place, Sampled, Trained
 from tinsmith.types.sketches import TensorMark
 
 Floats = NDArray[np.float32]

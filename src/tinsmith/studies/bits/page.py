@@ -1,56 +1,51 @@
-"""The page of a sweep, and its table on the console: what changes the bits, by how much, and where it first shows."""
+"""The page of a sweep, its sentences, and its table on a terminal."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
-from dataclasses import replace
-from pathlib import Path
 from textwrap import wrap
 from typing import Final
 
 from markupsafe import Markup
-from matplotlib.figure import Figure
 from rich import box
 from rich.table import Table as ConsoleTable
 from rich.text import Text
 
 from tinsmith.pages.document import Document, Section, drawn, note, summary
-from tinsmith.pages.dots import Dots, Panel, dots_svg
-from tinsmith.pages.drawing import draw, one
+from tinsmith.pages.dots import Dots, Panel, dots_svg, log_dots_svg
 from tinsmith.pages.measures import Measure
-from tinsmith.pages.page import document_html, write
-from tinsmith.pages.palette import ALARM, INK, LINE, series_mark
-from tinsmith.pages.tables import Cell, RowKind, Table, TableRow, absent, column, table_of, text
-from tinsmith.studies.bits.results import CellResult, Sampled, Sweep, Verdict, place_words, story
+from tinsmith.pages.palette import series_mark
+from tinsmith.pages.tables import Cell, RowKind, Table, TableRow, plain, text
+from tinsmith.pages.wording import listed, magnitude, share_of
+from tinsmith.studies.bits.values import CellResult, Place, Sampled, Sweep, Verdict
 
-_LEAST: Final = 1e-10
-"""Where differences of zero stand on an axis of powers of ten."""
-
-
+_TICKS: Final = (1e-8, 1e-6, 1e-4, 1e-2, 1.0)
 _NAME: Final = 30
 """Characters in a line of a row's name on a figure."""
+LEGEND: Final = (
+    "unique: different completions of N at temperature 0 / 1; patterns: with the bits of their log-probabilities; "
+    "unequal, max |d|: share of tokens with other bits than in the reference cell, and nats; trainer: share with other "
+    "bits than the trainer's; routes, of a mixture: share with other experts than either; kept: equal as promised, "
+    "seen: a fault on purpose that shows, equal and different: nothing is promised"
+)
+"""Meaning of the columns of `sweep_table`."""
 
 
-def report_sweep(sweep: Sweep, out: Path) -> None:
-    """Write the page of a sweep to `out`.
-
-    Raises:
-        ConfigError: the folder of `out` does not exist.
-    """
-    write(sweep_html(sweep), out)
-
-
-def sweep_html(sweep: Sweep) -> str:
+def sweep_page(sweep: Sweep) -> Document:
     """Return the page of a sweep."""
-    measured = [cell for cell in sweep.cells if cell.trained is not None]
+    computed = [cell for cell in sweep.cells if cell.trained is not None]
     none = "Missing: no cell was computed."
-    page = Document(
+    bits = note("The larger figure of both temperatures; unique completions at each.")
+    sizes = note(
+        "The largest difference of a log-probability in nats, at either temperature; of the final weights the largest "
+        "|a - b| / |a| of a tensor."
+    )
+    return Document(
         kind="Report of a sweep",
         title=f"Sweep of {sweep.model}",
         question="What changes the bits, by how much, and where does it first show?",
         facts=(
-            ("Cells", f"{len(measured)} of {len(sweep.cells)}"),
+            ("Cells", f"{len(computed)} of {len(sweep.cells)}"),
             ("Completions of one prompt", f"{sweep.completions} at each temperature"),
             ("Tokens", f"{sweep.prompt} + {sweep.tokens}"),
             ("Optimizer steps", str(sweep.steps)),
@@ -58,297 +53,264 @@ def sweep_html(sweep: Sweep) -> str:
         ),
         sections=(
             summary(story(sweep)),
-            Section(
-                "bits",
-                "Bits",
-                (
-                    note("The larger figure of both temperatures; unique completions at each."),
-                    drawn(_bits(measured), none),
-                ),
-            ),
-            Section(
-                "sizes",
-                "Sizes",
-                (
-                    note(
-                        "The largest difference of a log-probability in nats, at either temperature; of the final "
-                        "weights the largest |a - b| / |a| of a tensor."
-                    ),
-                    drawn(_sizes(measured), none),
-                ),
-            ),
+            Section("bits", "Bits", (bits, drawn(_bits(computed), none))),
+            Section("sizes", "Sizes", (sizes, drawn(_sizes(computed), none))),
             Section("sampling", "Sampling", [_sampling(sweep.cells)]),
             *([Section("routes", "Routes", [_routes(sweep.routed)])] if sweep.routed else []),
-            Section("training", "Training", [_training(measured)]),
-            Section("peers", "Under the names of other stacks", [_peers(measured)], "Peers' names"),
+            Section("training", "Training", [_training(computed)]),
+            Section("peers", "Under the names of other stacks", [_peers(computed)], "Peers' names"),
             Section("cells", "Cells", [_cells(sweep.cells)]),
         ),
     )
-    return document_html(page)
 
 
 def sweep_table(sweep: Sweep) -> ConsoleTable:
     """Return the sweep for a terminal, a line for each cell."""
     table = ConsoleTable(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), show_edge=False)
     table.add_column("cell", min_width=23)
-    for name in ("unique", "patterns", "unequal", "max |d|", "trainer"):
+    routes = ["routes"] if sweep.routed else []
+    for name in ("unique", "patterns", "unequal", "max |d|", "trainer", *routes):
         table.add_column(name, justify="right", no_wrap=True)
-    if sweep.routed:
-        table.add_column("routes", justify="right", no_wrap=True)
     table.add_column("weights")
     table.add_column("verdict")
     for cell in sweep.cells:
-        style = "bold red" if cell.verdict.wrong else ""
-        verdict = Text(cell.verdict.value, style=style)
-        if cell.trained is None:
-            table.add_row(Text(cell.title), *[""] * (len(table.columns) - 2), verdict)
-            continue
-        table.add_row(
-            Text(cell.title),
-            "/".join(str(each.unique) for each in cell.sampled),
-            "/".join(str(each.unique_bits) for each in cell.sampled),
-            _share(_worst(cell, lambda each: each.against.unequal_bits)),
-            _size(_worst(cell, lambda each: each.against.max_difference)),
-            _share(_worst(cell, lambda each: each.trainer.unequal_bits)),
-            *([_share(cell.unequal_routes)] if sweep.routed else []),
-            "equal" if cell.trained.equal else "other",
-            verdict,
-        )
+        figures = [""] * (6 + len(routes))
+        if cell.trained is not None:
+            shown = (
+                share_of(cell.worst(lambda one: one.against.unequal_bits)),
+                magnitude(cell.worst(_against)),
+                share_of(cell.worst(lambda one: one.trainer.unequal_bits)),
+                *([share_of(cell.unequal_routes)] if routes else []),
+            )
+            figures = [
+                "/".join(str(one.unique) for one in cell.sampled),
+                "/".join(str(one.unique_bits) for one in cell.sampled),
+                *(one or "none" for one in shown),
+                "equal" if cell.trained.equal else "other",
+            ]
+        verdict = Text(cell.verdict.value, style="bold red" if cell.verdict.wrong else "")
+        table.add_row(Text(cell.title), *figures, verdict)
     return table
 
 
-LEGEND: Final = (
-    "unique: different completions of N at temperature 0 / 1; patterns: with the bits of their log-probabilities; "
-    "unequal, max |d|: share of tokens with other bits than in the reference cell, and nats; trainer: share with other "
-    "bits than the trainer's; routes, of a mixture: share with other experts than either; kept: equal as promised, "
-    "seen: a fault on purpose that shows, equal and different: "
-    "nothing is promised"
-)
-"""What the columns of `sweep_table` are."""
+def story(sweep: Sweep) -> tuple[str, ...]:
+    """Say in sentences what the sweep shows; the page and the console begin with them."""
+    kept, broken, seen, unseen, absent = (
+        [cell for cell in sweep.cells if cell.verdict is verdict]
+        for verdict in (Verdict.KEPT, Verdict.BROKEN, Verdict.SEEN, Verdict.UNSEEN, Verdict.UNAVAILABLE)
+    )
+    promised = len(kept) + len(broken)
+    sentences = [
+        f"{len(kept)} of {promised} cells that are promised to be equal are, bit for bit: completions, "
+        "log-probabilities, gradients, weights."
+    ] * bool(promised)
+    sentences += [f"Broken: {cell.title}: {found(cell)}." for cell in broken]
+    sentences += [
+        _under_load(cell) for cell in sweep.cells if {"neighbours", "batch"} <= set(cell.changes) and cell.sampled
+    ]
+    if sweep.routed:
+        moved = [
+            f"{cell.title} ({100 * (cell.unequal_routes or 0.0):.2g} %)" for cell in sweep.routed if cell.unequal_routes
+        ]
+        total = len(sweep.routed)
+        still = f"In {total - len(moved)} of {total} cells every compared token takes the same experts"
+        sentences.append(f"{still}; not in {listed(moved)}." if moved else f"{still}.")
+    sentences += [f"{cell.title} is seen: {found(cell)}." for cell in seen]
+    sentences += [f"{cell.title} is not seen by anything." for cell in unseen]
+    if absent:
+        sentences.append(f"Not available here: {listed([cell.title for cell in absent])}.")
+    return tuple(sentences)
 
 
-def _drawn(cells: Sequence[CellResult]) -> tuple[list[str], list[CellResult]]:
-    """Names and cells of a figure's rows: those that are kept are alike, and have one row."""
+def found(cell: CellResult) -> str:
+    """Say where a cell differs from the reference cell."""
+    parts = [_unique(one) for one in cell.sampled if one.unique > 1]
+    if not parts and any(not one.against.same for one in cell.sampled):
+        parts.append("sampled bits are not the reference's")
+    if any(not one.trainer.same for one in cell.sampled):
+        parts.append(f"sampler and trainer differ by up to {cell.worst(_trainer) or 0.0:.2g} nats")
+    if cell.trained is not None and cell.trained.first is not None:
+        parts.append(f"training first at {_place(cell.trained.first)}")
+    return "; ".join(parts) or "nothing"
+
+
+def _under_load(cell: CellResult) -> str:
+    patterns = " and ".join(str(one.unique_bits) for one in cell.sampled)
+    share = max(one.within.unequal_bits or 0.0 for one in cell.sampled)
+    load = f"up to {cell.cell['batch']} requests at once and {cell.cell['neighbours']} neighbours"
+    return (
+        f"{cell.title}, {load}: {', '.join(map(_unique, cell.sampled))}; {patterns} patterns of bits, "
+        f"{100 * share:.2g} % of tokens unequal."
+    )
+
+
+def _unique(one: Sampled) -> str:
+    return f"{one.unique} unique of {one.completions} completions at temperature {one.temperature:g}"
+
+
+def _place(place: Place) -> str:
+    size = "" if place.size is None else f", |a - b| / |a| about {place.size:.2g}"
+    extent = f"{place.tensors} of {place.of_tensors} tensors"
+    return f"step {place.step}, {place.phase}, {place.tensor}{size} ({extent})"
+
+
+def _rows(cells: Sequence[CellResult]) -> tuple[list[str], list[CellResult]]:
+    """Return names and cells of a figure's rows: those that are kept are alike, and have one row."""
     kept = [cell for cell in cells if cell.verdict is Verdict.KEPT]
-    rows: list[tuple[str, CellResult]] = []
-    for cell in cells:
-        if cell.verdict is not Verdict.KEPT:
-            rows.append(("\n".join(wrap(cell.title, _NAME)), cell))
-        elif cell is kept[0]:
-            rows.append((cell.title if len(kept) == 1 else f"{len(kept)} cells, all kept", cell))
-    return [name for name, _ in rows], [cell for _, cell in rows]
+    rows = [cell for cell in cells if cell not in kept[1:]]
+    alike = f"{len(kept)} cells, all kept"
+    return [alike if len(kept) > 1 and cell is kept[0] else "\n".join(wrap(cell.title, _NAME)) for cell in rows], rows
 
 
-def _bits(measured: Sequence[CellResult]) -> Markup | None:
-    """Shares of tokens with other bits, and how many completions are unique."""
-    names, cells = _drawn(measured)
+def _bits(computed: Sequence[CellResult]) -> Markup | None:
+    """Draw shares of tokens with other bits, and the number of unique completions."""
+    names, cells = _rows(computed)
 
-    def dots(words: str, place: int, of: Callable[[Sampled], float | None]) -> Dots:
-        return Dots(words, series_mark(place), [_measure(_worst(cell, of)) for cell in cells])
+    def dots(label: str, place: int, of: Callable[[CellResult], float | None]) -> Dots:
+        values = [of(cell) for cell in cells]
+        return Dots(label, series_mark(place), [None if one is None else Measure(float(one)) for one in values])
+
+    def worst(of: Callable[[Sampled], float | None]) -> Callable[[CellResult], float | None]:
+        return lambda cell: cell.worst(of)
 
     bits = Panel(
         title="Tokens with unequal bits, share",
         dots=[
-            dots("among the completions", 0, lambda each: each.within.unequal_bits),
-            dots("from the reference", 1, lambda each: each.against.unequal_bits),
-            dots("sampler from trainer", 2, lambda each: each.trainer.unequal_bits),
+            dots("among the completions", 0, worst(lambda one: one.within.unequal_bits)),
+            dots("from the reference", 1, worst(lambda one: one.against.unequal_bits)),
+            dots("sampler from trainer", 2, worst(lambda one: one.trainer.unequal_bits)),
         ],
     )
-    most = max((each.unique for cell in cells for each in cell.sampled), default=1)
     unique = Panel(
         title="Unique completions, by temperature",
         dots=[
-            Dots(f"at {place}", series_mark(3 + place), [_measure(float(cell.sampled[place].unique)) for cell in cells])
-            for place in (0, 1)
+            dots("at 0", 3, lambda cell: cell.sampled[0].unique),
+            dots("at 1", 4, lambda cell: cell.sampled[1].unique),
         ],
-        high=float(most),
+        high=float(max((one.unique for cell in cells for one in cell.sampled), default=1)),
     )
-    told = "; ".join(f"{cell.title}: {cell.verdict}" for cell in cells)
-    return dots_svg("bits", f"Bits. {told}.", names, [bits, unique])
+    said = "; ".join(f"{cell.title}: {cell.verdict}" for cell in cells)
+    return dots_svg("bits", f"Bits. {said}.", names, [bits, unique])
 
 
-def _sizes(measured: Sequence[CellResult]) -> Markup | None:
-    """The largest differences, on an axis of powers of ten; zero at its left end."""
-    names, cells = _drawn(measured)
-    quantities: tuple[tuple[str, Callable[[CellResult], float | None]], ...] = (
-        ("from the reference", lambda cell: _worst(cell, _against)),
-        ("sampler from trainer", lambda cell: _worst(cell, _trainer)),
-        ("final weights, relative", lambda cell: cell.trained and cell.trained.weight_difference),
+def _sizes(computed: Sequence[CellResult]) -> Markup | None:
+    """Draw the largest differences."""
+    names, cells = _rows(computed)
+    said = "; ".join(f"{cell.title}: {magnitude(cell.worst(_against)) or 'none'} nats" for cell in cells)
+    return log_dots_svg(
+        "sizes",
+        f"Largest differences. {said}.",
+        names,
+        [
+            ("from the reference", [cell.worst(_against) for cell in cells]),
+            ("sampler from trainer", [cell.worst(_trainer) for cell in cells]),
+            ("final weights, relative", [cell.trained and cell.trained.weight_difference for cell in cells]),
+        ],
+        _TICKS,
+        alarms=[row for row, cell in enumerate(cells) if cell.verdict.wrong],
     )
-    if not cells:
-        return None
-
-    def paint(figure: Figure) -> None:
-        axes = one(figure)
-        for place, (words, of) in enumerate(quantities):
-            mark = series_mark(place)
-            values = [of(cell) for cell in cells]
-            rows = [row + 0.22 * (place - 1) for row, value in enumerate(values) if value is not None]
-            points = [max(value, _LEAST) for value in values if value is not None]
-            axes.plot(points, rows, color=mark.color, marker=mark.marker, linestyle="none", label=words)
-        for row in range(1, len(cells)):
-            axes.axhline(row - 0.5, color=LINE, linewidth=0.7)
-        axes.set_xscale("log")
-        axes.set_xlim(_LEAST / 2, 3.0)
-        axes.set_xticks([_LEAST, 1e-8, 1e-6, 1e-4, 1e-2, 1.0], ["0", "1e-8", "1e-6", "1e-4", "1e-2", "1"])
-        axes.minorticks_off()
-        axes.grid(visible=True, axis="x")
-        axes.grid(visible=False, axis="y")
-        axes.set_ylim(len(cells) - 0.5, -0.5)
-        axes.set_yticks(range(len(cells)), names)
-        axes.tick_params(axis="y", labelcolor=INK, length=0)
-        for label, cell in zip(axes.get_yticklabels(), cells, strict=True):
-            if cell.verdict.wrong:
-                label.set_color(ALARM)
-        axes.legend(loc="lower left", bbox_to_anchor=(-0.02, 1.0), ncols=3, borderpad=0)
-
-    told = "; ".join(f"{cell.title}: {_size(_worst(cell, _against))} nats" for cell in cells)
-    height = 1.0 + 0.4 * len(cells)
-    return draw("sizes", f"Largest differences. {told}.", paint, width=9.6, height=height)
 
 
-def _against(each: Sampled) -> float | None:
-    return each.against.max_difference
+def _against(one: Sampled) -> float | None:
+    return one.against.max_difference
 
 
-def _trainer(each: Sampled) -> float | None:
-    return each.trainer.max_difference
+def _trainer(one: Sampled) -> float | None:
+    return one.trainer.max_difference
 
 
 def _sampling(cells: Sequence[CellResult]) -> Table:
-    heads = (
-        text("Cell"),
-        column("unique"),
-        column("patterns"),
-        column("Div_Index"),
-        column("Avg_Std@top1_prob"),
-        column("unequal bits", "among them"),
-        column("unequal bits"),
-        column("max |d|"),
-        column("mean |d|"),
-        column("k3"),
-        column("flip rate"),
-    )
-    rows: list[TableRow] = []
-    for place, words in enumerate(("Temperature 0", "Temperature 1, fixed seed")):
-        rows.append(TableRow(name=text(words), kind=RowKind.GROUP))
-        rows += [_sampled_row(cell, place) for cell in cells]
+    heads = ("Cell", "unique", "patterns", "Div_Index", "Avg_Std@top1_prob", "unequal bits|among them")
+    heads += ("unequal bits", "max |d|", "mean |d|", "k3", "flip rate")
     caption = (
         "Completions of one prompt, each a request of its own. Unique: by tokens; patterns: by tokens and "
         "log-probability bits. The other columns are against the reference cell, where both have the same token after "
         "the same tokens; d in nats."
     )
-    return Table(caption=caption, heads=heads, rows=tuple(rows))
+    rows: list[Sequence[str | None] | TableRow] = []
+    for place, title in enumerate(("Temperature 0", "Temperature 1, fixed seed")):
+        rows += [(title,), *(_sampled_row(cell, place) for cell in cells)]
+    return plain(caption, [text(heads[0]), *heads[1:]], rows)
 
 
-def _sampled_row(cell: CellResult, place: int) -> TableRow:
+def _sampled_row(cell: CellResult, place: int) -> Sequence[str | None] | TableRow:
     if not cell.sampled:
         return TableRow(name=text(cell.title), remark=f"not available here: {cell.unavailable}")
-    found = cell.sampled[place]
-    other = found.against
-    index = "none" if other.div_index is None else str(other.div_index)
-    return TableRow(
-        name=text(cell.title),
-        cells=(
-            _figure(f"{found.unique} of {found.completions}"),
-            _figure(f"{found.unique_bits} of {found.completions}"),
-            _figure(index),
-            _number(other.avg_std_top1_prob),
-            _figure(_share(found.within.unequal_bits)),
-            _figure(_share(other.unequal_bits)),
-            _number(other.max_difference),
-            _number(other.mean_difference),
-            _number(other.kl_k3),
-            _number(other.flip_rate),
-        ),
+    one = cell.sampled[place]
+    other = one.against
+    return (
+        cell.title,
+        f"{one.unique} of {one.completions}",
+        f"{one.unique_bits} of {one.completions}",
+        "none" if other.div_index is None else str(other.div_index),
+        magnitude(other.avg_std_top1_prob),
+        share_of(one.within.unequal_bits),
+        share_of(other.unequal_bits),
+        magnitude(other.max_difference),
+        magnitude(other.mean_difference),
+        magnitude(other.kl_k3),
+        magnitude(other.flip_rate),
     )
 
 
 def _routes(cells: Sequence[CellResult]) -> Table:
-    return table_of(
+    return plain(
         "Share of tokens that take another expert in some layer, the larger of both temperatures: than in the "
         "reference cell, where both have the same token after the same tokens; and than by the cell's own trainer.",
-        cells,
-        ("Cell", lambda cell: text(cell.title)),
-        (
-            "changed routes|from the reference",
-            lambda cell: _figure(_share(_worst(cell, lambda each: each.against.unequal_routes))),
-        ),
-        (
-            "changed routes|sampler from trainer",
-            lambda cell: _figure(_share(_worst(cell, lambda each: each.trainer.unequal_routes))),
-        ),
+        ("Cell", "changed routes|from the reference", "changed routes|sampler from trainer"),
+        [
+            (
+                cell.title,
+                share_of(cell.worst(lambda one: one.against.unequal_routes)),
+                share_of(cell.worst(lambda one: one.trainer.unequal_routes)),
+            )
+            for cell in cells
+        ],
     )
 
 
 def _training(cells: Sequence[CellResult]) -> Table:
-    return table_of(
+    rows = [(cell.title, cell.trained) for cell in cells if cell.trained is not None]
+    return plain(
         "A few steps of RL from each cell's own samples, against the reference cell. Steps count from 0.",
-        [(cell.title, cell.trained) for cell in cells if cell.trained is not None],
-        ("Cell", lambda row: text(row[0])),
-        (text("weights_sha256"), lambda row: text(row[1].weights_sha256[:12], "equal" if row[1].equal else "another")),
-        (text("First difference"), lambda row: text("nowhere" if row[1].first is None else place_words(row[1].first))),
-        ("largest|of the final weights, relative", lambda row: _number(row[1].weight_difference)),
+        ("Cell", text("weights_sha256"), text("First difference"), "largest|of the final weights, relative"),
+        [
+            (
+                title,
+                text(one.weights_sha256[:12], "equal" if one.equal else "another"),
+                text("nowhere" if one.first is None else _place(one.first)),
+                magnitude(one.weight_difference),
+            )
+            for title, one in rows
+        ],
     )
 
 
 def _peers(cells: Sequence[CellResult]) -> Table:
-    def peer(name: str) -> tuple[str, Callable[[CellResult], Cell]]:
-        return name, lambda cell: _number((cell.peers or {}).get(name))
-
-    return table_of(
+    names = list((cells[0].peers or {}) if cells else ())
+    return plain(
         "Sampler against trainer, of the same tokens in the same cell: train_rollout_logprob_abs_diff is slime's, "
         "rollout_probs_diff and k3_kl verl's, gen_kl_error NeMo-RL's, mismatch_kl prime-rl's, bit_wise torchtitan's.",
-        cells,
-        ("Cell", lambda cell: text(cell.title)),
-        *map(peer, (cells[0].peers or {}) if cells else ()),
+        ("Cell", *names),
+        [(cell.title, *(magnitude((cell.peers or {}).get(name)) for name in names)) for cell in cells],
     )
 
 
 def _cells(cells: Sequence[CellResult]) -> Table:
-    told = table_of(
+    return plain(
         "Kept: promised to be equal, and equal in every bit. Seen: a fault on purpose that shows. Equal, different: "
         "nothing is promised. Not here: cannot be had on this machine or with this engine.",
-        cells,
-        ("Cell", lambda cell: text(cell.title)),
-        (text("Verdict"), lambda cell: text(cell.verdict.value, cell.unavailable or "")),
-        (
-            text("Everything it was computed with"),
-            lambda cell: text("; ".join(f"{name}={value}" for name, value in cell.cell.items())),
-        ),
+        ("Cell", text("Verdict"), text("Everything it was computed with")),
+        [
+            TableRow(
+                name=text(cell.title),
+                cells=(text(cell.verdict.value, cell.unavailable or ""), _computed_with(cell)),
+                kind=RowKind.CHOSEN if cell.verdict.wrong else RowKind.PLAIN,
+            )
+            for cell in cells
+        ],
     )
-    rows = (
-        replace(row, kind=RowKind.CHOSEN) if cell.verdict.wrong else row
-        for row, cell in zip(told.rows, cells, strict=True)
-    )
-    return replace(told, rows=tuple(rows))
 
 
-def _worst(cell: CellResult, of: Callable[[Sampled], float | None]) -> float | None:
-    """The larger of both temperatures' figures."""
-    found = [value for each in cell.sampled if (value := of(each)) is not None]
-    return max(found) if found else None
-
-
-def _measure(value: float | None) -> Measure | None:
-    return None if value is None else Measure(value)
-
-
-def _number(value: float | None) -> Cell:
-    if value is None or not math.isfinite(value):
-        return absent("none")
-    return _figure(_size(value))
-
-
-def _figure(words: str) -> Cell:
-    return Cell(text=words, number=True)
-
-
-def _share(value: float | None) -> str:
-    return "none" if value is None else f"{100 * value:.3g} %"
-
-
-def _size(value: float | None) -> str:
-    if value is None:
-        return "none"
-    return "0" if value == 0.0 else f"{value:.2g}"
+def _computed_with(cell: CellResult) -> Cell:
+    return text("; ".join(f"{name}={value}" for name, value in cell.cell.items()))

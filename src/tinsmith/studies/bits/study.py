@@ -2,96 +2,87 @@
 
 from __future__ import annotations
 
-import dataclasses
-import json
 import os
 import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Final
 
 import msgspec
 
-from tinsmith.data.replacing import replacing
+from tinsmith.lab.measurement import write_json
 from tinsmith.models.published.sources import find_model
 from tinsmith.ops.processor import cpu_model
-from tinsmith.studies.bits.cells import Cell, Expected, Plan, Variation, cannot, cell_words, expected
+from tinsmith.pages.page import document_html, write
+from tinsmith.studies.bits.cells import Cell, Expected, Variation, cannot, cell_texts, expected
 from tinsmith.studies.bits.measures import peers, sampled, trained
-from tinsmith.studies.bits.outcome import Job, Outcome, Size
-from tinsmith.studies.bits.page import report_sweep
-from tinsmith.studies.bits.results import SWEEP_JSON, SWEEP_PAGE, CellResult, Sweep, Verdict
+from tinsmith.studies.bits.page import sweep_page
+from tinsmith.studies.bits.values import CellResult, Job, Outcome, Size, Sweep, Verdict
 from tinsmith.types.errors import BackendError
 from tinsmith.types.version import VERSION
 
 NANO: Final = "tinsmith/nano"
-
-_CHILD: Final = "tinsmith.studies.bits.worker"
-
+SWEEP_JSON: Final = "sweep.json"
+SWEEP_PAGE: Final = "sweep.html"
+_CHILD: Final = "tinsmith.studies.bits.laboratory"
 _SLEEPING: Final = {"OMP_WAIT_POLICY": "PASSIVE"}
 """Idle threads of torch sleep: where cores are shared, those that spin take minutes from the others."""
 
-Say = Callable[[CellResult], None]
-"""Hears of every cell as it is done."""
 
+def sweep(
+    variations: Sequence[Variation],
+    out: Path,
+    say: Callable[[CellResult], None],
+    *,
+    name: str = NANO,
+    model: str = NANO,
+    size: Size | None = None,
+) -> Sweep:
+    """Compute all cells and write `sweep.json` and `sweep.html`.
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SweepSettings:
-    """What is swept, and how much is computed in each cell."""
-
-    plan: Plan
-    out: Path
-    """Where `sweep.json` and `sweep.html` go."""
-    name: str = NANO
-    """What the model is called."""
-    model: str = NANO
-    """A folder or a built-in model."""
-    size: Size = field(default_factory=Size)
-
-
-def sweep(settings: SweepSettings, say: Say) -> Sweep:
-    """Compute all cells and write what they showed.
+    Args:
+        variations: the cells; the first is the reference cell.
+        out: the folder to write to.
+        say: takes every cell as it is done.
+        name: of the model, on the page.
+        model: a folder or a built-in model.
+        size: how much is computed in each cell.
 
     Raises:
         ConfigError: there is no such model, or `out` is no folder.
         BackendError: the reference cell is not available here, or a child died.
     """
-    find_model(settings.model, field="--model")
-    settings.out.mkdir(parents=True, exist_ok=True)
-    variations = settings.plan.variations
+    find_model(model, field="--model")
+    out.mkdir(parents=True, exist_ok=True)
+    size = size or Size()
     results: dict[int, CellResult] = {}
     with tempfile.TemporaryDirectory(prefix="tinsmith-sweep-") as scratch:
         reference: Outcome | None = None
-        for number, outcome in _outcomes(settings, Path(scratch)):
+        for outcome in _outcomes(variations, Job(model=model, size=size, cells=(), folder=scratch)):
             if reference is None:
                 reference = _required(outcome)
-            results[number] = _result(variations, number, outcome, reference)
-            say(results[number])
+            result = results[outcome.number] = _result(variations, outcome, reference)
+            say(result)
     done = Sweep(
-        model=settings.name,
-        completions=settings.size.completions,
-        prompt=settings.size.prompt,
-        tokens=settings.size.tokens,
-        steps=settings.size.steps,
+        model=name,
+        completions=size.completions,
+        prompt=size.prompt,
+        tokens=size.tokens,
+        steps=size.steps,
         machine={"cpu": cpu_model(), "tinsmith": VERSION, **(results[0].machine or {})},
         cells=tuple(results[number] for number in range(len(variations))),
     )
-    _write(done, settings.out)
+    write_json(sweep_json(done), out / SWEEP_JSON)
+    write(document_html(sweep_page(done)), out / SWEEP_PAGE)
     return done
 
 
 def sweep_json(done: Sweep) -> dict[str, object]:
     """Return a sweep as values of JSON."""
-    return {"ok": not done.wrong, **dataclasses.asdict(done)}
-
-
-def _write(done: Sweep, out: Path) -> None:
-    with replacing(out / SWEEP_JSON) as part:
-        text = json.dumps(sweep_json(done), indent=1, ensure_ascii=False) + "\n"
-        part.write_text(text, encoding="utf-8", newline="\n")
-    report_sweep(done, out / SWEEP_PAGE)
+    return {"ok": not done.wrong, **asdict(done)}
 
 
 def _required(outcome: Outcome) -> Outcome:
@@ -105,36 +96,30 @@ def _required(outcome: Outcome) -> Outcome:
     return outcome
 
 
-def _outcomes(settings: SweepSettings, scratch: Path) -> Iterator[tuple[int, Outcome]]:
-    """Every cell's outcome by number, the reference cell's first."""
+def _outcomes(variations: Sequence[Variation], job: Job) -> Iterator[Outcome]:
+    """Yield every cell's outcome, the reference cell's first; `job` has no cells yet."""
     groups: dict[object, list[tuple[int, Cell]]] = {}
-    absent: list[tuple[int, Outcome]] = []
-    for number, variation in enumerate(settings.plan.variations):
+    absent: list[Outcome] = []
+    for number, variation in enumerate(variations):
         why = cannot(variation.cell)
         if why is None:
             groups.setdefault(variation.cell.process, []).append((number, variation.cell))
         else:
-            absent.append((number, Outcome(number=number, unavailable=why)))
-    if absent and absent[0][0] == 0:
-        _required(absent[0][1])
+            absent.append(Outcome(number=number, unavailable=why))
+    if absent and absent[0].number == 0:
+        _required(absent[0])
     for cells in groups.values():
-        yield from _child(settings, scratch, cells)
+        yield from _child(replace(job, cells=tuple((number, cell_texts(cell)) for number, cell in cells)))
     yield from absent
 
 
-def _child(settings: SweepSettings, scratch: Path, cells: Sequence[tuple[int, Cell]]) -> Iterator[tuple[int, Outcome]]:
-    """Outcomes of cells that share a process, as they come.
+def _child(job: Job) -> Iterator[Outcome]:
+    """Yield outcomes of cells that share a process, as they come.
 
     Raises:
         BackendError: the process died.
     """
-    job = Job(
-        model=settings.model,
-        size=settings.size,
-        cells=tuple((number, cell_words(cell)) for number, cell in cells),
-        folder=str(scratch),
-    )
-    errors = scratch / "stderr"
+    errors = Path(job.folder) / "stderr"
     with (
         errors.open("wb") as stderr,
         subprocess.Popen(
@@ -150,21 +135,19 @@ def _child(settings: SweepSettings, scratch: Path, cells: Sequence[tuple[int, Ce
         child.stdin.write(msgspec.json.encode(job))
         child.stdin.close()
         for line in child.stdout:
-            outcome = msgspec.json.decode(line, type=Outcome)
-            yield outcome.number, outcome
+            yield msgspec.json.decode(line, type=Outcome)
         code = child.wait()
     if code != 0:
-        said = errors.read_text(encoding="utf-8", errors="replace").strip().splitlines()
-        last = said[-1] if said else f"exit code {code}"
-        raise BackendError(f"a process of the sweep died: {last}")
+        lines = errors.read_text(encoding="utf-8", errors="replace").strip().splitlines()
+        raise BackendError(f"a process of the sweep died: {lines[-1] if lines else f'exit code {code}'}")
 
 
-def _result(variations: Sequence[Variation], number: int, outcome: Outcome, reference: Outcome) -> CellResult:
-    variation = variations[number]
+def _result(variations: Sequence[Variation], outcome: Outcome, reference: Outcome) -> CellResult:
+    variation = variations[outcome.number]
     bare = CellResult(
         title=variation.title,
-        changes={factor.value: value for factor, value in variation.changes},
-        cell=cell_words(variation.cell),
+        changes=dict(variation.changes),
+        cell=cell_texts(variation.cell),
         verdict=Verdict.UNAVAILABLE,
         unavailable=outcome.unavailable,
         seconds=outcome.seconds,
@@ -172,18 +155,14 @@ def _result(variations: Sequence[Variation], number: int, outcome: Outcome, refe
     )
     if outcome.unavailable is not None:
         return bare
-    whole = dataclasses.replace(
-        bare, sampled=sampled(outcome, reference), trained=trained(outcome, reference), peers=peers(outcome)
-    )
-    wanted = expected(variations[0].cell, variation.cell)
-    return dataclasses.replace(whole, verdict=_verdict(whole, wanted, first=number == 0))
+    samples, steps = sampled(outcome, reference), trained(outcome, reference)
+    equal = steps.equal and all(each.one and each.against.same for each in samples)
+    verdict = _verdict(expected(variations[0].cell, variation.cell), equal, is_first=outcome.number == 0)
+    return replace(bare, sampled=samples, trained=steps, peers=peers(outcome), verdict=verdict)
 
 
-def _verdict(found: CellResult, wanted: Expected, *, first: bool) -> Verdict:
-    assert found.trained is not None
-    one = all(each.one and each.against.same for each in found.sampled)
-    equal = one and found.trained.equal
-    if first:
+def _verdict(wanted: Expected, equal: bool, *, is_first: bool) -> Verdict:
+    if is_first:
         return Verdict.BROKEN if wanted is Expected.EQUAL and not equal else Verdict.REFERENCE
     match wanted:
         case Expected.EQUAL:

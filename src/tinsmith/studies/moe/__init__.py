@@ -1,1 +1,1 @@
-"""Whether a mixture's routes stand still: the same tokens in other batches, by our arithmetic and by others'."""
+"""Routes of a mixture in other batches, by our arithmetic and by others'."""

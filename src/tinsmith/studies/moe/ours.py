@@ -21,8 +21,7 @@ from tinsmith.ops.kernels import Kernels
 from tinsmith.ops.paging import Rows
 from tinsmith.ops.routing import Routes
 from tinsmith.ops.select import select
-from tinsmith.studies.moe.seen import Experts, Floats, Seen, Text, chunks
-from tinsmith.studies.moe.settings import Dtype, Engine, Side
+from tinsmith.studies.moe.values import Dtype, Engine, Experts, Floats, Seen, Side, Text, chunks
 from tinsmith.types.arithmetic import Arithmetic
 from tinsmith.types.datum import IntArray
 

@@ -1,4 +1,4 @@
-"""One RL step on policy, whose importance ratios should all be 1: what they are, and where they point the gradient.
+"""Figures of `moe/wander`: changed routes and log-probabilities, and an RL step on policy, whose ratios should be 1.
 
 Rewards are coins, one a text, and advantages a group's: nothing is learned here, but the gradient is an RL step's.
 """
@@ -11,22 +11,67 @@ from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
+from numpy.typing import NDArray
 from torch import Tensor
 
 from tinsmith.engine.training import TrainingSession
 from tinsmith.models.adapter import create_adapter
 from tinsmith.models.decoder import Decoder
-from tinsmith.studies.moe.measures import changed_routes
-from tinsmith.studies.moe.results import StepRatios
-from tinsmith.studies.moe.seen import Floats, Seen, Text
-from tinsmith.studies.moe.settings import Side
+from tinsmith.stats.intervals import wilson
+from tinsmith.studies.moe.values import Compared, Floats, Greedy, Seen, Side, StepRatios, Text
 from tinsmith.types.adapters import AdapterKind, AdapterSpec
-from tinsmith.types.datum import Datum, LossName
+from tinsmith.types.datum import Datum, IntArray, LossName
 from tinsmith.types.seeds import derive
 
+_RESAMPLES: Final = 2000
 LOSSES: Final = (LossName.IMPORTANCE_SAMPLING, LossName.PPO, LossName.CISPO)
 Gradient = Mapping[str, Tensor]
 """By published name."""
+
+
+def compared(one: Sequence[Seen], other: Sequence[Seen]) -> Compared:
+    """Compare two computations of the same texts.
+
+    The interval is a bootstrap's over texts, as a changed route changes what later tokens of its text read; where no
+    route changed, Wilson's over tokens.
+    """
+    changed = np.array([int(changed_routes(a, b).sum()) for a, b in zip(one, other, strict=True)], np.int64)
+    tokens = np.array([len(each.experts) for each in one], np.int64)
+    p, q = (np.concatenate([each.logprobs for each in side]) for side in (one, other))
+    moved = np.abs(p.astype(np.float64) - q.astype(np.float64))
+    return Compared(
+        changed_routes=int(changed.sum()),
+        tokens=int(tokens.sum()),
+        share=int(changed.sum()) / int(tokens.sum()),
+        interval=_interval(changed, tokens),
+        changed_texts=int(np.count_nonzero(changed)),
+        texts=len(changed),
+        unequal_logprob_bits=float(np.mean(p.view(np.uint32) != q.view(np.uint32))),
+        max_logprob_difference=float(moved.max()),
+        mean_logprob_difference=float(moved.mean()),
+    )
+
+
+def changed_routes(one: Seen, other: Seen) -> NDArray[np.bool_]:
+    """Return (tokens,): true where a token takes another expert in some layer."""
+    return (one.experts != other.experts).any(axis=(1, 2))
+
+
+def greedy_parted(side: Side, batch: int, together: Sequence[IntArray], alone: Sequence[IntArray]) -> Greedy:
+    """Say where texts of a batch part from the same prompts' by themselves."""
+    first = [int(np.flatnonzero(a != b)[0]) for a, b in zip(together, alone, strict=True) if not np.array_equal(a, b)]
+    return Greedy(side=side, batch=batch, texts=len(alone), parted=len(first), first=tuple(sorted(first)))
+
+
+def _interval(changed: NDArray[np.int64], tokens: NDArray[np.int64]) -> tuple[float, float]:
+    if not changed.any():
+        none = wilson(0, int(tokens.sum()))
+        return none.low, none.high
+    rng = np.random.default_rng(derive(0, "wander", "bootstrap"))
+    rows = rng.integers(0, len(changed), (_RESAMPLES, len(changed)))
+    shares = changed[rows].sum(axis=1) / tokens[rows].sum(axis=1)
+    low, high = np.quantile(shares, [0.025, 0.975], method="inverted_cdf")
+    return float(low), float(high)
 
 
 def coin_advantages(count: int, group: int, seed: int) -> list[float]:
@@ -82,17 +127,16 @@ def step_ratios(
             share = metrics["clipped_low:sum"] + metrics["clipped_high:sum"]
             clipped[loss.value] = share / len(ratios)
     return StepRatios(
-        engine=side.engine,
-        dtype=side.dtype,
+        side=side,
         batch=batch,
         tokens=sum(len(each.experts) for each in sampler),
         unequal_routes=sum(int(changed_routes(p, q).sum()) for p, q in zip(trainer, sampler, strict=True)),
-        not_one=float(np.mean(ratios != 1.0)),
+        ratios_not_one=float(np.mean(ratios != 1.0)),
         least_ratio=float(ratios.min()),
         largest_ratio=float(ratios.max()),
         clipped=clipped,
-        angles=angles,
-        whole_angle=None if whole is None else angle(whole, exact.gradient),
+        angle_degrees=angles,
+        whole_angle_degrees=None if whole is None else angle(whole, exact.gradient),
     )
 
 

@@ -16,8 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from tinsmith.studies.moe.seen import Experts, Floats, Seen, Text, chunks
-from tinsmith.studies.moe.settings import Dtype
+from tinsmith.studies.moe.values import Dtype, Experts, Floats, Seen, Text, chunks
 from tinsmith.types.datum import IntArray
 
 _DTYPES: Final = {Dtype.FP32: torch.float32, Dtype.BF16: torch.bfloat16}

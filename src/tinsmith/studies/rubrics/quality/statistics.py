@@ -1,4 +1,4 @@
-"""What a rubric adds to a judge: accuracies on preference pairs, paired gains with an exact test, what cannot be told.
+"""Accuracies of a judge on preference pairs, with and without a rubric, and paired gains with an exact test.
 
 The same pairs are judged without a rubric, with their own, and with another pair's: the negative control.
 Only pairs with an answer under every condition count. Where several pairs share a prompt, the prompt is
@@ -78,11 +78,8 @@ class Positions:
     right_both: int
     p_value: float
     """Exact McNemar test of `always_first` against `always_second`."""
-
-    @property
-    def first_share(self) -> float:
-        """The share of all answers that are the first response; 0.5 without bias."""
-        return (self.same + 2 * self.always_first) / (2 * self.pairs)
+    first_share: float
+    """The share of all answers that are the first response; 0.5 without bias."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,16 +87,13 @@ class Accuracy:
     """How often the judge prefers the better response under one condition."""
 
     condition: Condition
+    value: float
+    """The share that is right."""
     right: int
     n: int
     interval: Interval
     """Wilson's, which takes the pairs for independent."""
     positions: Positions | None
-
-    @property
-    def value(self) -> float:
-        """The share that is right."""
-        return self.right / self.n
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -239,6 +233,7 @@ def _accuracy(judged: Sequence[JudgedPair], condition: Condition) -> Accuracy:
     right = sum(pair.right[condition] for pair in judged)
     return Accuracy(
         condition=condition,
+        value=right / len(judged),
         right=right,
         n=len(judged),
         interval=wilson(right, len(judged)),
@@ -255,13 +250,15 @@ def _positions(judged: Sequence[JudgedPair], condition: Condition) -> Positions 
         # Right with the better one first and wrong with it second, or the reverse: the first was taken both times.
         found[right == turned, right if right == turned else right == pair.chosen_first] += 1
     first, second = found[False, True], found[False, False]
+    same = found[True, True] + found[True, False]
     return Positions(
         pairs=len(judged),
-        same=found[True, True] + found[True, False],
+        same=same,
         always_first=first,
         always_second=second,
         right_both=found[True, True],
         p_value=mcnemar(first, second).p_value,
+        first_share=(same + 2 * first) / (2 * len(judged)),
     )
 
 

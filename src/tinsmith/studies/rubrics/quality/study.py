@@ -2,123 +2,128 @@
 
 Run from Python, with the keys of the command line::
 
-    folder = run_rubric_quality({"judge_model": "gpt-5-nano", "limit": "200"}, print)
+    folder = rubric_quality(judge_model="gpt-5-nano", limit=200)(print)
 
-The folder holds config.json, manifest.json, answers.jsonl, quality.json and report.html, the same bytes
-whenever the same answers come, from the cache or not; and spent.json, what this run really sent.
+The folder holds config.json, manifest.json, answers.jsonl, quality.json and report.html, the same bytes whenever the
+same answers come, from the cache or not; and spent.json, what this run really sent.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from enum import StrEnum
 from pathlib import Path
-from typing import Final
+from typing import Annotated, Any, Final, cast
 
-from tinsmith.lab.judge.answers import VerdictCache
-from tinsmith.lab.judge.chat_judge import BlockingJudge
-from tinsmith.lab.judge.prices import PriceTable, estimate_questions, estimate_spent, load_prices, shown
+from tinsmith.lab.experiment.key_text import folder_name
+from tinsmith.lab.judge.prices import load_prices
 from tinsmith.lab.judge.settings import ChatSettings
-from tinsmith.lab.judge.verdicts import Spent
-from tinsmith.studies.rubrics.quality.answers import Answers, Showing, answered_by_rules, require_rules, showings
-from tinsmith.studies.rubrics.quality.chat import answered_by_chat, questions_of, ratings_of
-from tinsmith.studies.rubrics.quality.folder import require_free, write_files
-from tinsmith.studies.rubrics.quality.page import QualityRun
-from tinsmith.studies.rubrics.quality.pairs import builtin_pairs, drawn_pairs, foreign_rubrics, read_pairs
-from tinsmith.studies.rubrics.quality.settings import IfExists, QualitySettings, default_log_path, make_settings
-from tinsmith.studies.rubrics.quality.statistics import rubric_quality
-from tinsmith.studies.rubrics.quality.story import quality_story
-from tinsmith.types.fingerprints import sha256_of
-from tinsmith.types.home import home
+from tinsmith.lab.live.progress import Say
+from tinsmith.lab.measurement import Measure, at_least
+from tinsmith.lab.runs.files import CONFIG
+from tinsmith.studies.rubrics.records import RULES
+from tinsmith.types.errors import ConfigError
+from tinsmith.types.json_text import parse_json
 
-CACHE: Final = "verdicts"
-"""Under TINSMITH_HOME: answers that were paid for, by their content."""
+NAME: Final = "rubric_quality"
 
 
-def run_rubric_quality(overrides: Mapping[str, str], say: Callable[[str], None]) -> Path:
-    """Measure it and return the folder; with dry_run=true say what it would take, and make no folder.
+class IfExists(StrEnum):
+    """What to do where the folder holds such a run already."""
+
+    RAISE = "raise"
+    DELETE = "delete"
+
+
+def rubric_quality(
+    *,
+    data_path: Path | None = None,
+    limit: int | None = None,
+    seed: int = 0,
+    log_path: Path | None = None,
+    prices: Path | None = None,
+    behavior_if_log_dir_exists: IfExists = IfExists.RAISE,
+    dry_run: bool = False,
+    judge_model: str = RULES,
+    **judge: Annotated[object, ChatSettings],
+) -> Measure:
+    """Return what measures how much a rubric adds to a judge's accuracy.
+
+    Keys that begin with judge_ are of a judge behind an endpoint; OPENAI_API_KEY is its key.
+
+    Args:
+        data_path: Preference pairs as JSON Lines; None: the built-in ones.
+        limit: Most pairs to judge, drawn by the seed.
+        seed: The random seed of the pairs, of the order of their responses, and of the control's rubrics.
+        log_path: The folder it is written to; None: named after what was changed, below `runs`.
+        prices: A table of prices, laid over the one that comes with the package.
+        behavior_if_log_dir_exists: What to do if the folder holds such a run: `raise` or `delete`.
+        dry_run: Only say what the run would take.
+        judge_model: rules, or a model of an OpenAI-compatible endpoint.
+        judge: See ChatSettings.
 
     Raises:
-        ConfigError: an unknown or unused key, a value that is not allowed, or a folder that is taken.
-        DataError: the pairs cannot be read, or rules are to judge prose.
-        LostError: the judge refused, or no pair got all its answers.
+        ConfigError: a key that this judge does not use, or a value that is not allowed.
     """
-    settings = make_settings(overrides)
-    folder = settings.log_path or default_log_path(overrides)
-    source = builtin_pairs() if settings.data_path is None else read_pairs(settings.data_path)
-    pairs = drawn_pairs(source.pairs, settings.limit, seed=settings.seed)
-    to_show = showings(pairs, foreign_rubrics(pairs, seed=settings.seed), seed=settings.seed)
-    prices = load_prices(settings.prices)
-    if settings.chat is None:
-        require_rules(pairs)
-    for line in _forecast(settings, to_show, len(pairs), prices):
-        say(line)
-    if settings.dry_run:
+    if limit is not None:
+        at_least(1, limit=limit)
+    chat = None
+    if judge_model != RULES:
+        base_url = judge.get("judge_base_url") or os.environ.get("OPENAI_BASE_URL")
+        # A name means one model at one address only: elsewhere the cache must not answer for it.
+        identity = f"{judge_model} at {base_url}" if base_url else None
+        own = cast("dict[str, Any]", judge)
+        chat = ChatSettings(judge_model=judge_model, seed=seed, identity=identity, **own)
+    for key, value in ({} if chat else {**judge, **({} if prices is None else {"prices": prices})}).items():
+        raise ConfigError(
+            "judge_model=rules does not use this key",
+            field=key,
+            value=value,
+            fix="name a judge with judge_model=NAME, or leave this key out",
+        )
+    usual = {"data_path": None, "judge_model": RULES, "limit": None, "seed": 0}
+    asked = {"data_path": data_path, "judge_model": judge_model, "limit": limit, "seed": seed, **judge}
+    changes = [f"{key}={value}" for key, value in sorted(asked.items()) if key not in usual or value != usual[key]]
+    folder = log_path or Path("runs") / folder_name(NAME, changes)
+
+    def measure(say: Say) -> Path:
+        from tinsmith.studies.rubrics.quality.measuring import drawn, measured
+
+        pairs = drawn(data_path, limit, seed, chat, load_prices(prices))
+        for line in pairs.forecast():
+            say(line)
+        if not dry_run:
+            _require_free(folder, delete=behavior_if_log_dir_exists is IfExists.DELETE)
+            for line in measured(pairs, folder):
+                say(line)
         return folder
-    require_free(folder, delete=settings.behavior_if_log_dir_exists is IfExists.DELETE)
-    answers = _answered(settings.chat, to_show)
-    quality = rubric_quality(answers.judged, answers.verdicts, seed=settings.seed)
-    run = QualityRun(
-        judge=settings.judge_model,
-        by_rules=settings.chat is None,
-        built_in=settings.data_path is None,
-        source=_source(settings),
-        sha256=sha256_of(pairs),
-        seed=settings.seed,
-        drawn=len(pairs),
-        without_rubrics=source.without_rubrics,
-        unrated=answers.unrated,
-        failures=tuple((cause.value, count) for cause, count in answers.failures),
-        cost=_cost(answers.once, settings.judge_model, prices),
-        quality=quality,
-    )
-    dollars = prices.dollars(settings.judge_model, answers.spent)
-    write_files(folder, run, answers, _deciding(settings), dollars)
-    for line in quality_story(quality, settings.judge_model):
-        say(line)
-    return folder
+
+    return measure
 
 
-def _answered(chat: ChatSettings | None, to_show: Sequence[Showing]) -> Answers:
-    if chat is None:
-        return answered_by_rules(to_show)
-    with BlockingJudge(chat, cache=VerdictCache(home() / CACHE)) as judge:
-        return answered_by_chat(to_show, judge)
+def _require_free(folder: Path, *, delete: bool) -> None:
+    """Check that a run may be written there, before a call is paid for.
 
-
-def _forecast(settings: QualitySettings, to_show: Sequence[Showing], pairs: int, prices: PriceTable) -> tuple[str, ...]:
-    """What the run will take: nothing retried, nothing found in the cache."""
-    conditions = len(to_show) // pairs
-    first = f"{pairs} pairs under {conditions} conditions, judge {settings.judge_model}"
-    if settings.chat is None:
-        return (f"{first}: no call, no key, no network",)
-    spent = estimate_questions(questions_of(to_show))
-    spent += estimate_spent(ratings_of(to_show), response_tokens=0)
-    return (
-        f"{first}: {spent.calls:,} calls, both orders of each pair; about {spent.prompt_tokens:,} tokens read, "
-        f"{spent.completion_tokens:,} written, {shown(prices.dollars(settings.judge_model, spent))}",
-        "what is in the cache is not asked again",
+    Raises:
+        ConfigError: such a run is there and is to stay, or something else is.
+    """
+    if not folder.exists() or (folder.is_dir() and not any(folder.iterdir())):
+        return
+    ours = _name_in(folder / CONFIG) == NAME
+    if ours and delete:
+        return
+    raise ConfigError(
+        "this folder holds such a run already" if ours else "this folder holds something else",
+        field="log_path",
+        value=str(folder),
+        allowed="an empty or new folder",
+        fix="behavior_if_log_dir_exists=delete writes over it; paid answers stay in the cache" if ours else None,
     )
 
 
-def _deciding(settings: QualitySettings) -> Mapping[str, object]:
-    """The settings that decide the answers, as the files have them."""
-    told: dict[str, object] = {"judge_model": settings.judge_model, "seed": settings.seed, "limit": settings.limit}
-    if settings.chat is not None:
-        told["judge_temperature"] = settings.chat.judge_temperature
-        told["judge_max_tokens"] = settings.chat.judge_max_tokens or None
-        told["judge_base_url"] = settings.chat.judge_base_url or os.environ.get("OPENAI_BASE_URL")
-    return told
-
-
-def _source(settings: QualitySettings) -> str:
-    return "built-in pairs" if settings.data_path is None else settings.data_path.name
-
-
-def _cost(once: Spent, judge: str, prices: PriceTable) -> tuple[tuple[str, str], ...]:
-    return (
-        ("calls", f"{once.calls:,}"),
-        ("tokens read, estimated", f"{once.prompt_tokens:,}"),
-        ("tokens written, estimated", f"{once.completion_tokens:,}"),
-        ("money", shown(prices.dollars(judge, once))),
-    )
+def _name_in(config: Path) -> object:
+    try:
+        value = parse_json(config.read_bytes())
+    except (OSError, ValueError):
+        return None
+    return cast("dict[str, object]", value).get("name") if isinstance(value, dict) else None

@@ -1,20 +1,94 @@
-"""What a sweep found, cell by cell, as the page, the console and `sweep.json` tell it."""
+"""Values of a sweep: what its processes are asked for and answer, and the figures of each cell."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from enum import StrEnum
 
 from tinsmith.lab.difference.runs import Phase
-from tinsmith.pages.wording import listed
+from tinsmith.types.sketches import TensorMark
 
-SWEEP_JSON = "sweep.json"
-SWEEP_PAGE = "sweep.html"
+TEMPERATURES = (0.0, 1.0)
+"""Completions are drawn at both; at the second with a fixed seed."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Size:
+    """Amount of what is computed in a cell."""
+
+    completions: int = 32
+    """Of the one prompt, at each temperature."""
+    prompt: int = 40
+    """Tokens."""
+    tokens: int = 32
+    """Of a completion."""
+    steps: int = 3
+    """Optimizer steps."""
+    prompts: int = 6
+    """Of a training step, two rollouts each."""
+    rank: int = 8
+    """Of the adapter."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Job:
+    """Cells that share a process."""
+
+    model: str
+    """A folder or a built-in model."""
+    size: Size
+    cells: tuple[tuple[int, Mapping[str, str]], ...]
+    """Number and words of each cell, in the order in which they are computed."""
+    folder: str
+    """Takes final weights and checkpoints."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Completion:
+    """One sampled sequence, token by token."""
+
+    tokens: tuple[int, ...]
+    logprobs: tuple[float, ...]
+    """fp32 values."""
+    scored: tuple[float, ...]
+    """The trainer's, of the same tokens."""
+    top_tokens: tuple[int, ...]
+    """The most probable token at each position."""
+    top_logprobs: tuple[float, ...]
+    routes: tuple[int, ...] = ()
+    """Of a mixture: a number for each token that tells the experts of the row it was drawn from."""
+    routed: tuple[int, ...] = ()
+    """The trainer's."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Marks:
+    """One optimizer step; tensors by published name."""
+
+    gradient: Mapping[str, TensorMark]
+    weights: Mapping[str, TensorMark]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """Output of a cell, or why it cannot be had here."""
+
+    number: int
+    unavailable: str | None = None
+    completions: tuple[tuple[Completion, ...], ...] = ()
+    """By temperature."""
+    steps: tuple[Marks, ...] = ()
+    weights_sha256: str = ""
+    weights_file: str = ""
+    """The final weights, an npz."""
+    seconds: float = 0.0
+    machine: Mapping[str, str] = field(default_factory=dict[str, str])
+    """Libraries of the process that computed it."""
 
 
 class Verdict(StrEnum):
-    """What a cell shows, beside what is promised of it."""
+    """Finding of a cell, beside what is promised of it."""
 
     REFERENCE = "reference"
     KEPT = "kept"
@@ -34,13 +108,13 @@ class Verdict(StrEnum):
 
     @property
     def wrong(self) -> bool:
-        """Whether something is not as it must be."""
+        """True if something is not as it must be."""
         return self in (Verdict.BROKEN, Verdict.UNSEEN)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Apart:
-    """How far completions are from others of the same prompt; figures without a token to be taken over are None."""
+    """Distance of completions from others of the same prompt; figures without a token to be taken over are None."""
 
     tokens: int
     """Compared ones: the same token after the same tokens."""
@@ -62,7 +136,7 @@ class Apart:
 
     @property
     def same(self) -> bool:
-        """Whether tokens, bits and routes are the same."""
+        """True if tokens, bits and routes are the same."""
         return self.div_index is None and self.unequal_bits == 0.0 and not self.unequal_routes
 
 
@@ -85,13 +159,13 @@ class Sampled:
 
     @property
     def one(self) -> bool:
-        """Whether all completions are one, and the trainer agrees."""
+        """True if all completions are one, and the trainer agrees."""
         return self.unique_bits == 1 and self.trainer.same
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
-    """Where training first differs from the reference cell's."""
+    """First difference of training from the reference cell's."""
 
     step: int
     """From 0."""
@@ -111,7 +185,7 @@ class Trained:
     steps: int
     weights_sha256: str
     equal: bool
-    """Whether gradients, weights and final hash are the reference cell's."""
+    """Gradients, weights and final hash are those of the reference cell."""
     first: Place | None
     weight_difference: float
     """Largest ||a - b|| / ||a|| of a tensor's final weights, against the reference cell."""
@@ -139,13 +213,12 @@ class CellResult:
     @property
     def unequal_routes(self) -> float | None:
         """Largest share of tokens routed otherwise than in the reference cell or by its trainer; None: no mixture."""
-        shares = [
-            apart.unequal_routes
-            for one in self.sampled
-            for apart in (one.against, one.trainer)
-            if apart.unequal_routes is not None
-        ]
-        return max(shares) if shares else None
+        return self.worst(lambda one: one.against.unequal_routes, lambda one: one.trainer.unequal_routes)
+
+    def worst(self, *figures: Callable[[Sampled], float | None]) -> float | None:
+        """Return the largest of some figures at both temperatures; None: there is none."""
+        found = [value for one in self.sampled for of in figures if (value := of(one)) is not None]
+        return max(found, default=None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -169,77 +242,3 @@ class Sweep:
     def wrong(self) -> tuple[CellResult, ...]:
         """Cells that are not as they must be."""
         return tuple(cell for cell in self.cells if cell.verdict.wrong)
-
-
-def story(sweep: Sweep) -> tuple[str, ...]:
-    """Say in sentences what the sweep shows; the page and the console begin with them."""
-    kept, broken, seen, unseen, absent = (
-        [cell for cell in sweep.cells if cell.verdict is verdict]
-        for verdict in (Verdict.KEPT, Verdict.BROKEN, Verdict.SEEN, Verdict.UNSEEN, Verdict.UNAVAILABLE)
-    )
-    promised = len(kept) + len(broken)
-    sentences: list[str] = []
-    if promised:
-        equal = f"{len(kept)} of {promised} cells that are promised to be equal are"
-        sentences.append(f"{equal}, bit for bit: completions, log-probabilities, gradients, weights.")
-    sentences += [f"Broken: {cell.title}: {found(cell)}." for cell in broken]
-    sentences += [
-        f"{cell.title}, {_load(cell)}: {_uniques(cell)}; {_spread(cell)}."
-        for cell in sweep.cells
-        if "neighbours" in cell.changes and "batch" in cell.changes and cell.sampled
-    ]
-    if sweep.routed:
-        sentences.append(_routes(sweep.routed))
-    sentences += [f"{cell.title} is seen: {found(cell)}." for cell in seen]
-    sentences += [f"{cell.title} is not seen by anything." for cell in unseen]
-    if absent:
-        sentences.append(f"Not available here: {listed([cell.title for cell in absent])}.")
-    return tuple(sentences)
-
-
-def found(cell: CellResult) -> str:
-    """Say where a cell differs from the reference cell."""
-    parts = [
-        f"{one.unique} unique of {one.completions} completions at temperature {one.temperature:g}"
-        for one in cell.sampled
-        if one.unique > 1
-    ]
-    if not parts and any(not one.against.same for one in cell.sampled):
-        parts.append("sampled bits are not the reference's")
-    if any(not one.trainer.same for one in cell.sampled):
-        worst = max(one.trainer.max_difference or 0.0 for one in cell.sampled)
-        parts.append(f"sampler and trainer differ by up to {worst:.2g} nats")
-    if cell.trained is not None and cell.trained.first is not None:
-        parts.append(f"training first at {place_words(cell.trained.first)}")
-    return "; ".join(parts) or "nothing"
-
-
-def place_words(place: Place) -> str:
-    """Say where training first differs."""
-    size = "" if place.size is None else f", |a - b| / |a| about {place.size:.2g}"
-    extent = f"{place.tensors} of {place.of_tensors} tensors"
-    return f"step {place.step}, {place.phase}, {place.tensor}{size} ({extent})"
-
-
-def _load(cell: CellResult) -> str:
-    return f"up to {cell.cell['batch']} requests at once and {cell.cell['neighbours']} neighbours"
-
-
-def _uniques(cell: CellResult) -> str:
-    return ", ".join(
-        f"{one.unique} unique of {one.completions} completions at temperature {one.temperature:g}"
-        for one in cell.sampled
-    )
-
-
-def _routes(cells: Sequence[CellResult]) -> str:
-    """What changes the experts that a mixture's tokens take."""
-    moved = [f"{cell.title} ({100 * (cell.unequal_routes or 0.0):.2g} %)" for cell in cells if cell.unequal_routes]
-    still = f"In {len(cells) - len(moved)} of {len(cells)} cells every compared token takes the same experts"
-    return f"{still}; not in {listed(moved)}." if moved else f"{still}."
-
-
-def _spread(cell: CellResult) -> str:
-    patterns = " and ".join(str(one.unique_bits) for one in cell.sampled)
-    shares = [one.within.unequal_bits or 0.0 for one in cell.sampled]
-    return f"{patterns} patterns of bits, {100 * max(shares):.2g} % of tokens unequal"

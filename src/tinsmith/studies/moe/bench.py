@@ -1,0 +1,291 @@
+"""Measures `moe/wander`: the mixture, the texts that are drawn from it once for all sides, and each side in turn."""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+import torch
+import transformers
+from torch import Tensor
+
+from tinsmith.engine.sampler import Sampler
+from tinsmith.engine.sequences import Policy
+from tinsmith.engine.training import TrainingSession
+from tinsmith.lab.live.progress import Say
+from tinsmith.models.adapter import create_adapter
+from tinsmith.models.base import open_base, tokenizer_of
+from tinsmith.models.build import build_decoder
+from tinsmith.models.config import DecoderConfig
+from tinsmith.models.decoder import Decoder
+from tinsmith.models.folders.folder import weights_fingerprint, write_folder
+from tinsmith.models.slots import values
+from tinsmith.models.staging import present
+from tinsmith.ops.native import NativeKernels
+from tinsmith.ops.processor import cpu_model
+from tinsmith.renderers.corpus import builtin_corpus
+from tinsmith.studies.moe.ours import Ours, our_decoder
+from tinsmith.studies.moe.step import (
+    ExactStep,
+    Gradient,
+    OwnGradient,
+    coin_advantages,
+    compared,
+    greedy_parted,
+    step_ratios,
+)
+from tinsmith.studies.moe.theirs import Theirs
+from tinsmith.studies.moe.values import (
+    Amounts,
+    Computes,
+    Dtype,
+    Engine,
+    Greedy,
+    Row,
+    Seen,
+    Side,
+    StepRatios,
+    Text,
+    Wander,
+    Way,
+)
+from tinsmith.types.adapters import AdapterKind, AdapterSpec
+from tinsmith.types.datum import AdamParams, Datum, IntArray, LossName
+from tinsmith.types.errors import ConfigError
+from tinsmith.types.sampling import SampleRequest, SamplingParams
+from tinsmith.types.seeds import derive
+from tinsmith.types.version import VERSION
+
+FOLDER: Final = "base"
+"""In the study's folder: the mixture as every side reads it."""
+
+_BATCH: Final = 16
+"""Sentences of a training step."""
+_RATE: Final = 3e-3
+_LEAST_PROMPT: Final = 8
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class MeasuredBase:
+    """A mixture, and where it lies for those who read it from a folder."""
+
+    model: str
+    config: DecoderConfig
+    weights: Mapping[str, Tensor]
+    fingerprint: str
+    folder: Path
+
+
+def measured_base(model: str, out: Path, amounts: Amounts, say: Say) -> MeasuredBase:
+    """Open the mixture, train it if that is asked for, and write it below `out`, where all sides read it.
+
+    Raises:
+        ConfigError: it is no mixture, or its context is too short.
+        CheckpointError: its weights are damaged.
+    """
+    opened = open_base(model, seed=amounts.seed)
+    config, weights = opened.config, dict(opened.weights)
+    if config.mixture is None:
+        raise ConfigError(
+            "only a mixture of experts has routes",
+            field="model",
+            value=model,
+            allowed="a mixture, such as tinsmith/moe-nano",
+        )
+    if amounts.prompt_tokens + amounts.tokens > config.max_positions:
+        raise ConfigError(
+            "prompt and text do not fit into the model's context",
+            field="prompt_tokens, tokens",
+            value=(amounts.prompt_tokens, amounts.tokens),
+            allowed=f"{config.max_positions} tokens together",
+        )
+    if amounts.base_steps:
+        weights = _trained(model, amounts, config, weights, say)
+    fingerprint = weights_fingerprint(weights)
+    folder = out / FOLDER / fingerprint[:16]
+    if not present(folder).is_dir():
+        write_folder(folder, config, weights)
+        tokenizer_of(model).save_pretrained(str(folder))
+    return MeasuredBase(model=model, config=config, weights=weights, fingerprint=fingerprint, folder=folder)
+
+
+def drawn_texts(amounts: Amounts, base: MeasuredBase) -> list[Text]:
+    """Draw the texts: `samples` of each prompt, one after the other, at temperature 1 by canonical arithmetic."""
+    decoder = build_decoder(base.config, base.weights, NativeKernels())
+    requests = [
+        SampleRequest(
+            prompt=prompt,
+            params=SamplingParams(seed=derive(amounts.seed, "wander", "text", i), max_tokens=amounts.tokens, stop=()),
+            num_samples=amounts.samples,
+        )
+        for i, prompt in enumerate(_prompts(base.model, amounts))
+    ]
+    results = Sampler(base.config, decoder.kernels).sample(requests, [Policy(decoder, {})] * len(requests))
+    return [
+        Text(prompt=request.prompt, completion=sequence.tokens)
+        for request, result in zip(requests, results, strict=True)
+        for sequence in result.sequences
+    ]
+
+
+def _prompts(model: str, amounts: Amounts) -> list[IntArray]:
+    """Beginnings of sentences that the base was not trained on, of lengths that are drawn."""
+    rng = np.random.default_rng(derive(amounts.seed, "wander", "prompts"))
+    sentences = _sentences(model, amounts.seed, "prompts", 4 * amounts.prompts)
+    prompts: list[IntArray] = []
+    for i in range(amounts.prompts):
+        length = int(rng.integers(_LEAST_PROMPT, amounts.prompt_tokens + 1))
+        prompts.append(np.concatenate(sentences[4 * i : 4 * i + 4])[:length].astype(np.int32))
+    return prompts
+
+
+def _sentences(model: str, seed: int, what: str, count: int) -> list[IntArray]:
+    tokenizer = tokenizer_of(model)
+    texts = builtin_corpus(num_sentences=count, seed=derive(seed, "wander", what))
+    return [np.array(tokenizer.encode(text, add_special_tokens=False), np.int32) for text in texts]
+
+
+def _trained(
+    model: str, amounts: Amounts, config: DecoderConfig, weights: Mapping[str, Tensor], say: Say
+) -> dict[str, Tensor]:
+    """All weights, trained to continue sentences."""
+    decoder: Decoder = build_decoder(config, weights, NativeKernels())
+    session = TrainingSession(create_adapter(decoder, AdapterSpec(kind=AdapterKind.FULL)))
+    sentences = _sentences(model, amounts.seed, "training", _BATCH * amounts.base_steps)
+    for step in range(amounts.base_steps):
+        loss = session.forward_backward(
+            _datums(sentences[_BATCH * step : _BATCH * (step + 1)]), LossName.CROSS_ENTROPY
+        ).metrics["loss:sum"]
+        left = (amounts.base_steps - step) / amounts.base_steps
+        session.optim_step(AdamParams(learning_rate=_RATE * left, eps=1e-8, grad_clip_norm=1.0))
+        if step == 0 or (step + 1) % 40 == 0 or step + 1 == amounts.base_steps:
+            say(f"  base: step {step + 1}/{amounts.base_steps}, {loss:.3f} nats a token")
+    return values(session.adapter.decoder.slots)
+
+
+def _datums(sentences: Sequence[IntArray]) -> list[Datum]:
+    total = sum(len(tokens) - 1 for tokens in sentences)
+    return [
+        Datum(
+            tokens=tokens[:-1],
+            inputs={"target_tokens": tokens[1:], "weights": np.full(len(tokens) - 1, 1.0 / total, np.float32)},
+        )
+        for tokens in sentences
+    ]
+
+
+def measured(model: str, out: Path, amounts: Amounts, sides: Sequence[Side], say: Say) -> Wander:
+    """Compute everything that is asked for; the mixture is written below `out`.
+
+    Raises:
+        ConfigError, CheckpointError: there is no such mixture.
+    """
+    base = measured_base(model, out, amounts, say)
+    bench = _Bench(amounts, base, drawn_texts(amounts, base), say)
+    for side in sides:
+        bench.measure(side)
+    return Wander(
+        model=model,
+        fingerprint=base.fingerprint,
+        settings=amounts,
+        machine={
+            "cpu": cpu_model(),
+            "threads": str(torch.get_num_threads()),
+            "python": platform.python_version(),
+            "torch": str(torch.__version__),
+            "transformers": str(transformers.__version__),
+            "tinsmith": VERSION,
+        },
+        rows=tuple(bench.rows),
+        distances=tuple(bench.distances),
+        greedy=tuple(bench.greedy),
+        steps=tuple(bench.steps),
+    )
+
+
+@dataclass(slots=True)
+class _Bench:
+    """Measures one arithmetic after the other; canonical of the same weights is what they are compared with."""
+
+    amounts: Amounts
+    base: MeasuredBase
+    texts: Sequence[Text]
+    say: Say
+    rows: list[Row] = field(default_factory=list[Row])
+    distances: list[Row] = field(default_factory=list[Row])
+    greedy: list[Greedy] = field(default_factory=list[Greedy])
+    steps: list[StepRatios] = field(default_factory=list[StepRatios])
+    _canonical: dict[Dtype, list[Seen]] = field(default_factory=dict[Dtype, list[Seen]])
+    _exact: dict[Dtype, ExactStep] = field(default_factory=dict[Dtype, ExactStep])
+
+    def measure(self, side: Side) -> None:
+        """Compute the texts in every way, and say what each showed."""
+        computes = self._computes(side)
+        alone = computes.forward(self.texts, 1)
+        if side != Side(Engine.CANONICAL, Dtype.FP32):
+            # Canonical bf16 stands beside canonical fp32: what rounding the weights does.
+            beside = Dtype.FP32 if side.engine is Engine.CANONICAL else side.dtype
+            self.distances.append(Row(side=side, compared=compared(alone, self._of_canonical(beside))))
+        one_each = slice(None, None, self.amounts.samples)  # of each prompt: one by one is slow
+        self._row(side, Way.DECODE, 1, computes.decode(self.texts[one_each], 1), alone[one_each])
+        prompts = [text.prompt for text in self.texts[one_each]]
+        one_by_one = computes.greedy(prompts, self.amounts.tokens, 1)
+        for batch in self.amounts.batches:
+            trainer = computes.forward(self.texts, batch)
+            self._row(side, Way.FORWARD, batch, trainer, alone)
+            sampler = computes.decode(self.texts, batch)
+            self._row(side, Way.DECODE, batch, sampler, alone)
+            drawn = computes.greedy(prompts, self.amounts.tokens, batch)
+            self.greedy.append(greedy_parted(side, batch, drawn, one_by_one))
+            if batch == max(self.amounts.batches):
+                self._step(side, batch, computes, sampler, trainer)
+
+    def _row(self, side: Side, way: Way, batch: int, seen: Sequence[Seen], alone: Sequence[Seen]) -> None:
+        found = compared(seen, alone)
+        self.rows.append(Row(side=side, way=way, batch=batch, compared=found))
+        self.say(
+            f"{side} {way} {batch}: {found.changed_routes} of {found.tokens:,} routes, "
+            f"{found.max_logprob_difference:.2g} nats"
+        )
+
+    def _step(
+        self, side: Side, batch: int, computes: Computes, sampler: Sequence[Seen], trainer: Sequence[Seen]
+    ) -> None:
+        advantages = coin_advantages(len(self.texts), self.amounts.samples, self.amounts.seed)
+        if side.dtype not in self._exact:
+            decoder = our_decoder(Side(Engine.CANONICAL, side.dtype), self.base.config, self.base.weights)
+            self._exact[side.dtype] = ExactStep.of(decoder, self.texts, self._of_canonical(side.dtype), advantages)
+        sampled = [each.logprobs for each in sampler]
+        whole: Gradient | None = None
+        if isinstance(computes, Theirs):
+            whole = computes.gradient(self.texts, sampled, advantages, batch)
+        elif isinstance(computes, Ours):
+            own = OwnGradient(computes.decoder)
+            whole, _ = own(self.texts, sampled, advantages, LossName.IMPORTANCE_SAMPLING)
+        self.steps.append(
+            step_ratios(
+                side,
+                batch,
+                self.texts,
+                advantages,
+                sampler=sampler,
+                trainer=trainer,
+                exact=self._exact[side.dtype],
+                whole=whole,
+            )
+        )
+
+    def _of_canonical(self, dtype: Dtype) -> list[Seen]:
+        if dtype not in self._canonical:
+            decoder = our_decoder(Side(Engine.CANONICAL, dtype), self.base.config, self.base.weights)
+            self._canonical[dtype] = Ours(decoder).forward(self.texts, len(self.texts))
+        return self._canonical[dtype]
+
+    def _computes(self, side: Side) -> Computes:
+        if side.engine is Engine.TRANSFORMERS:
+            return Theirs(self.base.folder, side.dtype)
+        return Ours(our_decoder(side, self.base.config, self.base.weights))
