@@ -10,11 +10,11 @@ import pytest
 import torch
 from torch import Tensor
 
-from tinsmith.ops.experts import ExpertParts, MixtureKept, Mlp, PartsOf
+from tinsmith.ops.experts import ExpertParts, MixtureActivations, Mlp, PartsOf
 from tinsmith.ops.extension import configure, module
 from tinsmith.ops.functions import Weight
 from tinsmith.ops.linear import Linear, LowRank, refresh_norm
-from tinsmith.ops.mixture import MixtureRun, backward_one_by_one, kept_one_by_one, mixed
+from tinsmith.ops.mixture import MixtureRun, backward_one_by_one, forward_one_by_one, mixed
 from tinsmith.ops.native import NativeKernels
 from tinsmith.ops.routing import Dealt, Routes, Routing, dealt
 from tinsmith.types.arithmetic import Isa
@@ -101,7 +101,7 @@ class Layer:
 
 
 def _whole(kernels: NativeKernels, layer: Layer) -> list[Tensor]:
-    y, kept = kernels.mixture_kept(layer.x, layer.routes, layer.deal, layer.experts, layer.of)
+    y, kept = kernels.mixture_forward(layer.x, layer.routes, layer.deal, layer.experts, layer.of)
     dx, d_weights = kernels.mixture_backward(
         layer.dy, layer.x, layer.routes, layer.deal, layer.experts, layer.of, SEGMENTS, kept
     )
@@ -109,14 +109,14 @@ def _whole(kernels: NativeKernels, layer: Layer) -> list[Tensor]:
 
 
 def _one_by_one(kernels: NativeKernels, layer: Layer) -> list[Tensor]:
-    y, kept = kept_one_by_one(kernels, layer.x, layer.routes, layer.deal, layer.experts, layer.of)
+    y, kept = forward_one_by_one(kernels, layer.x, layer.routes, layer.deal, layer.experts, layer.of)
     dx, d_weights = backward_one_by_one(
         kernels, layer.dy, layer.x, layer.routes, layer.deal, layer.experts, layer.of, SEGMENTS, kept
     )  # fmt: skip
     return [y, dx, d_weights, *_rooms(kept), *layer.gradients()]
 
 
-def _rooms(kept: MixtureKept) -> list[Tensor]:
+def _rooms(kept: MixtureActivations) -> list[Tensor]:
     rooms = (kept.gate_up, kept.inner, kept.out, kept.xa_up, kept.xa_down, kept.direction_up)
     return [room for room in (*rooms, kept.direction_down) if room is not None]
 
@@ -190,8 +190,8 @@ def test_arrays_that_do_not_fit_are_refused(kernels: NativeKernels, wrong: str) 
         deal = Dealt(deal.rows, torch.zeros_like(deal.places), deal.bounds)
     elif wrong == "bounds":
         deal = Dealt(deal.rows, deal.places, [0, *([ROWS] * EXPERTS)])
-    _, kept = kernels.mixture_kept(layer.x, layer.routes, layer.deal, layer.experts, layer.of)
+    _, kept = kernels.mixture_forward(layer.x, layer.routes, layer.deal, layer.experts, layer.of)
     if wrong == "kept":
-        kept = MixtureKept.empty(3, layer.experts, layer.parts[0], layer.x.device)
+        kept = MixtureActivations.empty(3, layer.experts, layer.parts[0], layer.x.device)
     with pytest.raises(ValueError, match="mixture"):
         kernels.mixture_backward(layer.dy, layer.x, layer.routes, deal, layer.experts, layer.of, SEGMENTS, kept)

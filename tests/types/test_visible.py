@@ -48,7 +48,7 @@ def test_other_text_stays(text: str) -> None:
 def test_whatever_quotes_foreign_text_shows_it_harmless() -> None:
     foreign = "\x1b]0;pwned\x07"
     error = DataError(f"it says {foreign}", field=foreign, value=foreign, allowed=foreign, fix=foreign)
-    assert "\x1b" not in str(error) + str(error.told_at(foreign)) + str(error.reworded(lambda text: text + foreign))
+    assert "\x1b" not in str(error) + str(error.located_at(foreign)) + str(error.reworded(lambda text: text + foreign))
     record = logging.LogRecord("n", logging.WARNING, "f", 1, "%s", (foreign,), None)
     out = io.StringIO()
     teller = Teller(name="run", steps=1, out=out)

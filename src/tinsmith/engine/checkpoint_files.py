@@ -80,7 +80,7 @@ def write(
         "format": FORMAT,
         "format_version": FORMAT_VERSION,
         "created_by": f"tinsmith {VERSION}",
-        "adapter": _told(spec),
+        "adapter": _adapter_fields(spec),
         "base": asdict(base),
         "step_count": step_count,
         "user_metadata": dict(user_metadata),
@@ -91,7 +91,7 @@ def write(
     (folder / MARKER).write_text(text, encoding="utf-8")
 
 
-def _told(spec: AdapterSpec) -> dict[str, object]:
+def _adapter_fields(spec: AdapterSpec) -> dict[str, object]:
     """An adapter as checkpoints tell it: a trained router is told where there is one, as older files know of none."""
     told = asdict(spec)
     if not spec.train_router:

@@ -14,8 +14,8 @@ import torch
 
 from tinsmith.engine.bases import Bases, ServesRequests
 from tinsmith.engine.checks.certificate import Certificate, certify
+from tinsmith.engine.checks.certificate_store import CertificateStore, circumstances
 from tinsmith.engine.checks.deviations import parts_of
-from tinsmith.engine.checks.kept_certificates import KeptCertificates, circumstances
 from tinsmith.engine.parts import Parts, PolicyOf, unmerged
 from tinsmith.engine.sampler import Sampler, SamplerLimits, usual_limits
 from tinsmith.engine.sequences import Policy
@@ -54,7 +54,7 @@ class Engine(Bases):
         micro_batches: MicroBatches | None = None,
         deviation: Deviation = Deviation.NONE,
         gradient_unit: GradientUnit = GradientUnit.TREE,
-        kept: KeptCertificates | None = None,
+        kept: CertificateStore | None = None,
         say: Callable[[str], None] | None = None,
     ) -> None:
         """Load `models`: name as served -> folder or built-in name (`tinsmith/nano`, drawn from `seed`).
@@ -196,7 +196,7 @@ class Engine(Bases):
             raise BackendError(f"{what}, and {free / 2**30:.1f} GiB are free on device={self.kernels.device}")
 
     def _certificate(
-        self, name: str, decoder: Decoder, kept: KeptCertificates | None, say: Callable[[str], None]
+        self, name: str, decoder: Decoder, kept: CertificateStore | None, say: Callable[[str], None]
     ) -> Certificate:
         """The certificate of a model: the kept one if its circumstances are those of now, or else a new one."""
         sound = self.parts.deviation is Deviation.NONE

@@ -151,7 +151,7 @@ class ComputeHere:
             try:
                 value = objective.value(own, datums[i].inputs)
             except InputError as error:
-                raise error.told_at(f"data[{i}]") from None
+                raise error.located_at(f"data[{i}]") from None
             if not (math.isfinite(value.total) and np.isfinite(value.grad).all() and np.isfinite(own).all()):
                 raise InputError(
                     "the loss of a datum is not finite; no gradient was added",

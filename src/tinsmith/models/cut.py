@@ -25,7 +25,7 @@ def cut(decoder: Decoder, *, layers: int, vocab: int, positions: int) -> Decoder
         vocab_size=min(vocab, decoder.config.vocab_size),
         max_positions=min(positions, decoder.config.max_positions),
     )
-    kept = _kept(decoder.layers, config.num_layers)
+    kept = _first_layers(decoder.layers, config.num_layers)
     embedding, head = decoder.embedding, decoder.head
     stands_for = {id(weight): weight for layer in kept for weight in _weights(layer)}
     stands_for[id(decoder.final_norm)] = decoder.final_norm
@@ -49,7 +49,7 @@ def cut(decoder: Decoder, *, layers: int, vocab: int, positions: int) -> Decoder
     return replace(decoder, config=config, embedding=embedding, layers=kept, head=head, slots=slots)
 
 
-def _kept(layers: tuple[Layer, ...], count: int) -> tuple[Layer, ...]:
+def _first_layers(layers: tuple[Layer, ...], count: int) -> tuple[Layer, ...]:
     """The first layers; the last of them a mixture, if the model has any."""
     kept = layers[:count]
     sparse = next((layer for layer in layers if layer.router is not None), None)

@@ -36,7 +36,7 @@ def held_whole(experts: Sequence[Mlp]) -> bool:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class MixtureKept:
+class MixtureActivations:
     """Values for the backward of a mixture, a row for each pair of a row and an expert, in the order of `Dealt`."""
 
     gate_up: Tensor
@@ -55,7 +55,7 @@ class MixtureKept:
     """[pairs, H]: the same of down."""
 
     @classmethod
-    def empty(cls, pairs: int, experts: Sequence[Mlp], of_one: ExpertParts, device: torch.device) -> MixtureKept:
+    def empty(cls, pairs: int, experts: Sequence[Mlp], of_one: ExpertParts, device: torch.device) -> MixtureActivations:
         """Room for it; every expert's parts are shaped like those of one."""
         up, down = experts[0].gate_up, experts[0].down
 

@@ -16,7 +16,7 @@ from torch import Tensor
 from tinsmith.ops.forest import Reads
 from tinsmith.ops.functions import _Ctx  # pyright: ignore[reportPrivateUsage]
 from tinsmith.ops.kernels import Kernels
-from tinsmith.ops.linear import Kept, Linear, LowRank, Run, backward, forward_kept
+from tinsmith.ops.linear import Linear, LinearActivations, LowRank, Run, backward, forward_and_save
 
 KEPT_LOGITS: Final = 1 << 25
 """Most logits that are kept from forward to backward: 128 MiB."""
@@ -42,7 +42,7 @@ class HeadLogprobs(torch.autograd.Function):
         kept = None
         for begin in range(0, count, size):
             rows = x[begin : begin + size]
-            logits, needed = forward_kept(kernels, rows, linear, (Run(0, rows.shape[0], low),), keep=keep)
+            logits, needed = forward_and_save(kernels, rows, linear, (Run(0, rows.shape[0], low),), keep=keep)
             stats = kernels.row_stats(logits, 1.0)
             here = np.flatnonzero((reads.rows >= begin) & (reads.rows < begin + size))
             if len(here):
@@ -80,7 +80,7 @@ class HeadLogprobs(torch.autograd.Function):
         return dx, None, None, None, None, None
 
 
-_Logits = tuple[Tensor, Kept, tuple[Tensor, Tensor]]
+_Logits = tuple[Tensor, LinearActivations, tuple[Tensor, Tensor]]
 """Logits, what backward needs of them, and the rows' statistics."""
 
 
@@ -89,13 +89,13 @@ def _logits(
 ) -> _Logits:
     """The logits of some rows, to be overwritten: those that were kept, or computed anew."""
     if kept is None:
-        logits, needed = forward_kept(kernels, some, linear, (Run(0, some.shape[0], low),), keep=True)
+        logits, needed = forward_and_save(kernels, some, linear, (Run(0, some.shape[0], low),), keep=True)
         return logits, needed, kernels.row_stats(logits, 1.0)
     at = rows.to(some.device)
     logits, needed, (largest, log_sum) = kept
     if len(rows) == len(logits):
         return kept
-    part = Kept(
+    part = LinearActivations(
         xa=None if needed.xa is None else needed.xa[at],
         direction=None if needed.direction is None else needed.direction[at],
     )

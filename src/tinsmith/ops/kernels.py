@@ -24,7 +24,7 @@ from tinsmith.ops.routing import Dealt, Routes, Routing
 from tinsmith.types.arithmetic import Arithmetic
 
 if TYPE_CHECKING:
-    from tinsmith.ops.experts import MixtureKept, Mlp, PartsOf
+    from tinsmith.ops.experts import MixtureActivations, Mlp, PartsOf
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -171,9 +171,9 @@ class Kernels(Protocol):
         """The weighted sum of each row's experts, ascending, [rows, H]; their bases are held in full precision."""
         ...
 
-    def mixture_kept(
+    def mixture_forward(
         self, x: Tensor, routes: Routes, deal: Dealt, experts: Sequence[Mlp], parts: PartsOf
-    ) -> tuple[Tensor, MixtureKept]:
+    ) -> tuple[Tensor, MixtureActivations]:
         """As `mixture`, and what `mixture_backward` needs."""
         ...
 
@@ -186,7 +186,7 @@ class Kernels(Protocol):
         experts: Sequence[Mlp],
         parts: PartsOf,
         segments: Tensor,
-        kept: MixtureKept,
+        kept: MixtureActivations,
     ) -> tuple[Tensor, Tensor]:
         """Add the gradients of all trained weights; (that of x, that of the routes' weights)."""
         ...

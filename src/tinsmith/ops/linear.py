@@ -167,11 +167,11 @@ def _over(x: Tensor, norm: Tensor) -> Tensor:
 
 def forward(kernels: Kernels, x: Tensor, linear: Linear, runs: tuple[Run, ...]) -> Tensor:
     """Y = x W^T + bias with each run's adapter, rows unaffected by one another."""
-    return forward_kept(kernels, x, linear, runs, keep=False)[0]
+    return forward_and_save(kernels, x, linear, runs, keep=False)[0]
 
 
 @dataclass(slots=True)
-class Kept:
+class LinearActivations:
     """Forward values that the backward of a single training run needs."""
 
     xa: Tensor | None = None
@@ -179,12 +179,12 @@ class Kept:
     """DoRA: (W + scaling B A) x over the norm, of which the magnitudes are the factors."""
 
 
-def forward_kept(
+def forward_and_save(
     kernels: Kernels, x: Tensor, linear: Linear, runs: tuple[Run, ...], *, keep: bool
-) -> tuple[Tensor, Kept]:
+) -> tuple[Tensor, LinearActivations]:
     """As `forward`, and with `keep` what `backward` of the one run needs."""
     y = linear.product(kernels, x)
-    kept = Kept()
+    kept = LinearActivations()
     bias = None if linear.bias is None else linear.bias.value
     for run in runs:
         low = run.adapter
@@ -206,7 +206,13 @@ def forward_kept(
 
 
 def backward(
-    kernels: Kernels, x: Tensor, dy: Tensor, linear: Linear, low: LowRank | None, kept: Kept, segments: Tensor
+    kernels: Kernels,
+    x: Tensor,
+    dy: Tensor,
+    linear: Linear,
+    low: LowRank | None,
+    kept: LinearActivations,
+    segments: Tensor,
 ) -> Tensor:
     """Add the gradients of every trained weight, and return that of x."""
     if linear.bias is not None and linear.bias.grad is not None:
@@ -240,7 +246,7 @@ class LinearStep(torch.autograd.Function):
     def forward(
         ctx: _Ctx, x: Tensor, kernels: Kernels, linear: Linear, low: LowRank | None, segments: Tensor
     ) -> Tensor:
-        y, kept = forward_kept(kernels, x, linear, (Run(0, x.shape[0], low),), keep=True)
+        y, kept = forward_and_save(kernels, x, linear, (Run(0, x.shape[0], low),), keep=True)
         ctx.kernels, ctx.saved = kernels, (x, linear, low, kept, segments)
         return y
 

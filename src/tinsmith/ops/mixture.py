@@ -14,10 +14,10 @@ from itertools import pairwise
 import torch
 from torch import Tensor
 
-from tinsmith.ops.experts import MixtureKept, Mlp, PartsOf, held_whole
+from tinsmith.ops.experts import MixtureActivations, Mlp, PartsOf, held_whole
 from tinsmith.ops.functions import _Ctx  # pyright: ignore[reportPrivateUsage]
 from tinsmith.ops.kernels import Kernels
-from tinsmith.ops.linear import Kept, Run, backward, forward_kept
+from tinsmith.ops.linear import LinearActivations, Run, backward, forward_and_save
 from tinsmith.ops.routing import Dealt, Routes, Routing, dealt
 
 
@@ -50,9 +50,9 @@ def mixed_one_by_one(
         parts = [(run, run.parts(e)) for run in runs]
         up = tuple(Run(*cuts[i], low) for i, (_, (low, _)) in enumerate(parts))
         down = tuple(Run(*cuts[i], low) for i, (_, (_, low)) in enumerate(parts))
-        gate_up, _ = forward_kept(kernels, x[rows], experts[e].gate_up, _filled(up), keep=False)
+        gate_up, _ = forward_and_save(kernels, x[rows], experts[e].gate_up, _filled(up), keep=False)
         inner = kernels.silu_gate(gate_up)
-        out, _ = forward_kept(kernels, inner, experts[e].down, _filled(down), keep=False)
+        out, _ = forward_and_save(kernels, inner, experts[e].down, _filled(down), keep=False)
         y[rows] += out * weights[begin:end, None]
     return y
 
@@ -70,19 +70,19 @@ def _filled(runs: tuple[Run, ...]) -> tuple[Run, ...]:
     return tuple(run for run in runs if run.end > run.begin)
 
 
-def kept_one_by_one(
+def forward_one_by_one(
     kernels: Kernels, x: Tensor, routes: Routes, deal: Dealt, experts: Sequence[Mlp], parts: PartsOf
-) -> tuple[Tensor, MixtureKept]:
+) -> tuple[Tensor, MixtureActivations]:
     """As `mixed_one_by_one` for one run that covers all rows, and what backward needs."""
     y = torch.zeros_like(x)
     weights = routes.weights.flatten()[deal.places]
-    kept = MixtureKept.empty(len(deal.rows), experts, parts(deal.taken[0][0]), x.device)
+    kept = MixtureActivations.empty(len(deal.rows), experts, parts(deal.taken[0][0]), x.device)
     for e, begin, end in deal.taken:
         rows, whole = deal.rows[begin:end], slice(begin, end)
         up, down = (Run(0, end - begin, low) for low in parts(e))
-        kept.gate_up[whole], of_up = forward_kept(kernels, x[rows], experts[e].gate_up, (up,), keep=True)
+        kept.gate_up[whole], of_up = forward_and_save(kernels, x[rows], experts[e].gate_up, (up,), keep=True)
         kept.inner[whole] = kernels.silu_gate(kept.gate_up[whole])
-        kept.out[whole], of_down = forward_kept(kernels, kept.inner[whole], experts[e].down, (down,), keep=True)
+        kept.out[whole], of_down = forward_and_save(kernels, kept.inner[whole], experts[e].down, (down,), keep=True)
         for room, value in (
             (kept.xa_up, of_up.xa),
             (kept.xa_down, of_down.xa),
@@ -104,7 +104,7 @@ def backward_one_by_one(
     experts: Sequence[Mlp],
     parts: PartsOf,
     segments: Tensor,
-    kept: MixtureKept,
+    kept: MixtureActivations,
 ) -> tuple[Tensor, Tensor]:
     """Add the gradients of all trained weights; (that of x, that of the routes' weights)."""
     weights = routes.weights.flatten()[deal.places]
@@ -113,8 +113,8 @@ def backward_one_by_one(
         rows, whole = deal.rows[begin:end], slice(begin, end)
         bounds = torch.searchsorted(rows, segments.to(rows.device)).to(segments.device)
         low_up, low_down = parts(e)
-        of_up = Kept(kept.xa_up[whole], _part(kept.direction_up, whole))
-        of_down = Kept(kept.xa_down[whole], _part(kept.direction_down, whole))
+        of_up = LinearActivations(kept.xa_up[whole], _part(kept.direction_up, whole))
+        of_down = LinearActivations(kept.xa_down[whole], _part(kept.direction_down, whole))
         own = dy[rows]
         d_weights[deal.places[whole]] = kernels.row_dots(own, kept.out[whole])
         d_out = own * weights[whole, None]
@@ -136,14 +136,14 @@ class OneByOne:
     ) -> Tensor:
         return mixed_one_by_one(self, x, routes, deal, experts, (MixtureRun(0, x.shape[0], parts),))
 
-    def mixture_kept(
+    def mixture_forward(
         self: Kernels, x: Tensor, routes: Routes, deal: Dealt, experts: Sequence[Mlp], parts: PartsOf
-    ) -> tuple[Tensor, MixtureKept]:
-        return kept_one_by_one(self, x, routes, deal, experts, parts)
+    ) -> tuple[Tensor, MixtureActivations]:
+        return forward_one_by_one(self, x, routes, deal, experts, parts)
 
     def mixture_backward(
         self: Kernels, dy: Tensor, x: Tensor, routes: Routes, deal: Dealt, experts: Sequence[Mlp], parts: PartsOf,
-        segments: Tensor, kept: MixtureKept,
+        segments: Tensor, kept: MixtureActivations,
     ) -> tuple[Tensor, Tensor]:  # fmt: skip
         return backward_one_by_one(self, dy, x, routes, deal, experts, parts, segments, kept)
 
@@ -168,9 +168,9 @@ class MixtureStep(torch.autograd.Function):
             seen(logits, routes)
         deal = dealt(routes, len(experts))
         if held_whole(experts):
-            y, kept = kernels.mixture_kept(x, routes, deal, experts, parts)
+            y, kept = kernels.mixture_forward(x, routes, deal, experts, parts)
         else:
-            y, kept = kept_one_by_one(kernels, x, routes, deal, experts, parts)
+            y, kept = forward_one_by_one(kernels, x, routes, deal, experts, parts)
         ctx.kernels = kernels
         ctx.saved = (x, logits, routing, routes, deal, experts, parts, segments, kept)
         return y

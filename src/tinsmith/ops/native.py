@@ -17,7 +17,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from tinsmith.ops.experts import ExpertParts, MixtureKept, Mlp, PartsOf
+from tinsmith.ops.experts import ExpertParts, MixtureActivations, Mlp, PartsOf
 from tinsmith.ops.extension import native, require
 from tinsmith.ops.forest import Forest
 from tinsmith.ops.functions import Weight
@@ -45,7 +45,7 @@ def _held(linears: Iterable[Linear]) -> Matrices:
 
 
 @dataclass(frozen=True, slots=True)
-class _LowSeen:
+class _LowView:
     """An adapter's part as the extension takes it, and the tensors that it was made of."""
 
     tensors: tuple[Tensor | None, ...]
@@ -60,7 +60,7 @@ def _tensors(part: LowRank) -> tuple[Tensor | None, ...]:
     return part.a.value, part.gain, part.norm, *(b.value for b in part.b)
 
 
-def _seen(part: LowRank) -> _LowSeen:
+def _low_view(part: LowRank) -> _LowView:
     a, gain, norm, *bs = tensors = _tensors(part)
     assert a is not None
     low = (
@@ -71,14 +71,14 @@ def _seen(part: LowRank) -> _LowSeen:
         _maybe(gain),
         _maybe(norm),
     )
-    return _LowSeen(tensors, low)
+    return _LowView(tensors, low)
 
 
 def _pairs(routes: Routes, deal: Dealt) -> tuple[In, In, In]:
     return _view(deal.places), np.array(deal.bounds, np.int64), _view(routes.weights)
 
 
-def _kept(kept: MixtureKept) -> MixtureArrays:
+def _activations(kept: MixtureActivations) -> MixtureArrays:
     return (
         _view(kept.gate_up),
         _view(kept.inner),
@@ -117,7 +117,7 @@ class NativeKernels:
     def __init__(self) -> None:
         require()
         self._held: WeakKeyDictionary[Mlp, tuple[Matrices, Matrices]] = WeakKeyDictionary()
-        self._parts: WeakKeyDictionary[LowRank, _LowSeen] = WeakKeyDictionary()
+        self._parts: WeakKeyDictionary[LowRank, _LowView] = WeakKeyDictionary()
 
     def gemm(self, a: Tensor, b: Tensor, *, into: Tensor | None = None) -> Tensor:
         c = torch.empty(a.shape[0], b.shape[1]) if into is None else into
@@ -273,14 +273,14 @@ class NativeKernels:
         )  # fmt: skip
         return y
 
-    def mixture_kept(
+    def mixture_forward(
         self, x: Tensor, routes: Routes, deal: Dealt, experts: Sequence[Mlp], parts: PartsOf
-    ) -> tuple[Tensor, MixtureKept]:
+    ) -> tuple[Tensor, MixtureActivations]:
         y = torch.empty_like(x)
-        kept = MixtureKept.empty(len(deal.rows), experts, parts(deal.taken[0][0]), x.device)
+        kept = MixtureActivations.empty(len(deal.rows), experts, parts(deal.taken[0][0]), x.device)
         native.mixture(
             _view(x), *_pairs(routes, deal), *self._matrices(experts), *self._lows(_by_expert(deal, experts, parts)),
-            y.numpy(), _kept(kept),
+            y.numpy(), _activations(kept),
         )  # fmt: skip
         return y, kept
 
@@ -293,7 +293,7 @@ class NativeKernels:
         experts: Sequence[Mlp],
         parts: PartsOf,
         segments: Tensor,
-        kept: MixtureKept,
+        kept: MixtureActivations,
     ) -> tuple[Tensor, Tensor]:
         dx, d_weights = torch.empty_like(dy), torch.empty_like(routes.weights)
         own = _by_expert(deal, experts, parts)
@@ -303,7 +303,7 @@ class NativeKernels:
         ]
         native.mixture_backward(
             _view(dy), _view(x), *_pairs(routes, deal), _view(segments), *self._matrices(experts), *self._lows(own),
-            [up for up, _ in grads], [down for _, down in grads], _kept(kept), dx.numpy(), d_weights.numpy(),
+            [up for up, _ in grads], [down for _, down in grads], _activations(kept), dx.numpy(), d_weights.numpy(),
         )  # fmt: skip
         return dx, d_weights
 
@@ -316,7 +316,7 @@ class NativeKernels:
             return None
         found = self._parts.get(part)
         if found is None or not found.still(part):
-            found = self._parts[part] = _seen(part)
+            found = self._parts[part] = _low_view(part)
         return found.arrays
 
     def _matrices(self, experts: Sequence[Mlp]) -> tuple[Matrices, Matrices]:

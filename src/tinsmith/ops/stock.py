@@ -223,7 +223,7 @@ class StockKernels(OneByOne):
             keys = stream_keys(draws.seeds, draws.samples, draws.positions)
             score = score + gumbel(keys, logits.shape[1], self.device)
         if (draws.top_ks > 0).any() or (draws.top_ps < 1).any():
-            kept = self._kept(chosen, logprobs, draws)
+            kept = self._allowed(chosen, logprobs, draws)
             score = score.masked_fill(~kept, -torch.inf)
         tokens = torch.where(greedy, chosen.double(), score).argmax(1, keepdim=True)
         drawn = logprobs.gather(1, tokens)
@@ -303,7 +303,7 @@ class StockKernels(OneByOne):
         position = positions.to(self.device)
         return rope.cos[position, None], rope.sin[position, None]
 
-    def _kept(self, chosen: Tensor, logprobs: Tensor, draws: Draws) -> Tensor:
+    def _allowed(self, chosen: Tensor, logprobs: Tensor, draws: Draws) -> Tensor:
         """Return a mask of the tokens that top-k, and then top-p of the mass that top-k left, may draw from."""
         num_tokens = chosen.shape[1]
         order = torch.sort(chosen, dim=1, descending=True, stable=True).indices

@@ -153,10 +153,10 @@ async def _refuse_otherwise(request: Request, error: Exception) -> Response:
 
 
 def _metrics_route(app: FastAPI, service: Service, answers: Answers) -> None:
-    async def told() -> Response:
+    async def answer() -> Response:
         return Response(exposition(metrics(service, answers)), media_type=CONTENT_TYPE)
 
-    app.get("/metrics")(told)
+    app.get("/metrics")(answer)
 
 
 def _health_route(app: FastAPI, service: Service) -> None:

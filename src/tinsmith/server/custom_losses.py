@@ -62,7 +62,7 @@ class SentGraph(Settings):
     nodes: tuple[SentGraphNode, ...]
 
 
-class KeptLoss(Request):
+class StoredLoss(Request):
     """Content of a custom loss, by which it is identified."""
 
     name: str
@@ -85,7 +85,7 @@ class KeptLoss(Request):
         )
 
 
-class CreateCustomLoss(KeptLoss):
+class CreateCustomLoss(StoredLoss):
     """POST create_custom_loss."""
 
     session_id: str
@@ -93,7 +93,7 @@ class CreateCustomLoss(KeptLoss):
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class UploadedLoss:
     """A loss that is on the disk, and which request brought it."""
 
     session_id: str
@@ -113,7 +113,7 @@ class CustomLosses:
     lock: Lock = field(default_factory=Lock)
     """Losses are made while others are named, on the compute thread."""
 
-    def keep(self, body: bytes) -> Kept:
+    def keep(self, body: bytes) -> UploadedLoss:
         """Keep a loss. On any thread.
 
         Raises:
@@ -134,9 +134,9 @@ class CustomLosses:
         with self.lock:
             self._keep(session, digest, kept)
             self._hold(loss_id, loss)
-        return Kept(session, asked.custom_loss_seq_id, loss_id)
+        return UploadedLoss(session, asked.custom_loss_seq_id, loss_id)
 
-    def accept(self, kept: Kept) -> str:
+    def accept(self, kept: UploadedLoss) -> str:
         """Return the id of the request, whose answer has the loss's id. On the event loop.
 
         Raises:
@@ -192,7 +192,7 @@ class CustomLosses:
                 value=loss_id,
                 fix="call create_custom_loss with a client of the model's session",
             )
-        loss = parse_json(KeptLoss, file.read_bytes()).read()
+        loss = parse_json(StoredLoss, file.read_bytes()).read()
         self._hold(loss_id, loss)
         return loss
 

@@ -383,7 +383,7 @@ class Samplers:
         if request.sampling_params.seed is not None:
             return 0
         apart = {} if route is None else {"route": route}
-        key = sha256_of({"base": base, "weights": weights, "asked": request.asked(), **apart})
+        key = sha256_of({"base": base, "weights": weights, "asked": request.content(), **apart})
         counted = key if owner == DEFAULT else f"{owner} {key}"
         return derive(self.seed, "sample", key, self.store.occurrence(counted))
 

@@ -19,7 +19,7 @@ import uvicorn
 import uvloop
 
 from tinsmith.engine.bases import Bases
-from tinsmith.engine.checks.kept_certificates import KeptCertificates
+from tinsmith.engine.checks.certificate_store import CertificateStore
 from tinsmith.engine.engine import Engine
 from tinsmith.engine.unit_gradients import MicroBatches
 from tinsmith.server.access.connections import Connections, raise_descriptors
@@ -123,7 +123,7 @@ def serve(settings: ServeSettings) -> None:
         micro_batches=MicroBatches(units=settings.micro_batch) if settings.micro_batch else None,
         deviation=settings.deviation,
         gradient_unit=settings.gradient_unit,
-        kept=KeptCertificates(certificates_folder()),
+        kept=CertificateStore(certificates_folder()),
         say=_tell,
     )
     uvloop.run(_serve(settings, engine, listener, door, ServersWorkers(), lock))

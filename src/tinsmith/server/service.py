@@ -25,7 +25,7 @@ from tinsmith.renderers.tokenizer import preset_tokenizer, save_tokenizer
 from tinsmith.server.access.limits import BusyError
 from tinsmith.server.access.turns import Turns
 from tinsmith.server.cluster.ray_workers import RayWorkers
-from tinsmith.server.cluster.telling import WorkersTold
+from tinsmith.server.cluster.status import WorkersStatus
 from tinsmith.server.custom_losses import CustomLosses
 from tinsmith.server.database.records import CANCELLED
 from tinsmith.server.database.store import Store
@@ -71,7 +71,7 @@ class Service:
             ConfigError: the state folder cannot be used, or another server uses it.
         """
         self.engine = engine
-        self.workers: WorkersTold | None = None
+        self.workers: WorkersStatus | None = None
         """Public status of the workers that compute for it; None: it computes itself."""
         self.state = state
         self.max_queue = max_queue
@@ -110,7 +110,7 @@ class Service:
         )
         self.worker.start()
         if workers is not None:
-            self.workers = WorkersTold(workers, lambda: self.samplers.num_tokens + self.runs.num_tokens)
+            self.workers = WorkersStatus(workers, lambda: self.samplers.num_tokens + self.runs.num_tokens)
         self._expiry = loop.create_task(self._expire())
 
     def require_room(self) -> None:

@@ -66,7 +66,7 @@ class SpreadRequest(Body):
                 )
         return self
 
-    def asked(self) -> list[SampleRequest]:
+    def sampler_requests(self) -> list[SampleRequest]:
         """Return what the sampler is asked: nothing is drawn."""
         nothing = SamplingParams(seed=0, max_tokens=0)
         targets = self.targets or [tokens[1:] for tokens in self.sequences]
@@ -101,7 +101,7 @@ def add_spread_route(app: FastAPI, service: Service) -> None:
     async def answer(request: Request) -> Response:
         def parse(sent: bytes) -> tuple[str, list[SampleRequest]]:
             body = parse_json(SpreadRequest, sent)
-            return body.model, body.asked()
+            return body.model, body.sampler_requests()
 
         model, asked = await service.turns.read(request, parse)
         service.require_room()
@@ -109,11 +109,11 @@ def add_spread_route(app: FastAPI, service: Service) -> None:
         _check(service, found, asked)
         spreads = await _computed(service, found, asked)
 
-        def told() -> Response:
+        def encoded() -> Response:
             answer = SpreadAnswer([_figures(one) for one in spreads])
             return Response(msgspec.json.encode(answer), media_type="application/json")
 
-        return await service.turns.run(told, size=sum(one.ranks.nbytes for one in spreads))
+        return await service.turns.run(encoded, size=sum(one.ranks.nbytes for one in spreads))
 
     app.post(ROUTE)(answer)
 

@@ -55,7 +55,7 @@ class TinsmithError(Exception):
         self.fix = fix
         super().__init__(self._message())
 
-    def told_at(self, where: str) -> Self:
+    def located_at(self, where: str) -> Self:
         """Return the same error, saying first where a user made the mistake."""
         other = type(self)(f"{where}: {self.what}", field=self.field, allowed=self.allowed, fix=self.fix)
         other.value = self.value

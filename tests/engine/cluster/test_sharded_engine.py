@@ -11,7 +11,7 @@ from course import NAME, course, datums_of
 from in_process import MODELS, Threads, cluster_of
 from staged import Passed
 
-from tinsmith.engine.checks.kept_certificates import KeptCertificates
+from tinsmith.engine.checks.certificate_store import CertificateStore
 from tinsmith.engine.cluster.host import Host
 from tinsmith.engine.cluster.shard import Shard, ShardFacts
 from tinsmith.engine.cluster.sharded_engine import ShardedEngine
@@ -58,7 +58,7 @@ class Beside:
 
 @pytest.fixture(scope="module")
 def shares(tmp_path_factory: pytest.TempPathFactory) -> Callable[[int], list[Shard]]:
-    kept = KeptCertificates(tmp_path_factory.mktemp("certificates"))
+    kept = CertificateStore(tmp_path_factory.mktemp("certificates"))
 
     def made(count: int) -> list[Shard]:
         return [Shard(MODELS, index=i, count=count, kept=kept) for i in range(count)]

@@ -13,7 +13,7 @@ from typing import Protocol
 import torch
 
 from tinsmith.engine.checks.certificate import Certificate, certify
-from tinsmith.engine.checks.kept_certificates import KeptCertificates, circumstances
+from tinsmith.engine.checks.certificate_store import CertificateStore, circumstances
 from tinsmith.engine.cluster.stage_calls import StageCalls
 from tinsmith.engine.cluster.work import ServedFacts
 from tinsmith.models.base import BaseModel, StoredBase, stored_base
@@ -61,7 +61,7 @@ class Shard:
         count: int,
         arithmetic: Arithmetic = Arithmetic.CANONICAL,
         seed: int = 0,
-        kept: KeptCertificates | None = None,
+        kept: CertificateStore | None = None,
     ) -> None:
         """Find `models` (served name -> folder or built-in name), and be number `index` of `count` shares of them.
 
@@ -117,7 +117,7 @@ class Shard:
             certificate=None if certificate is None else certificate.sha256,
         )
 
-    def _certificate(self, name: str, kept: KeptCertificates | None) -> Certificate:
+    def _certificate(self, name: str, kept: CertificateStore | None) -> Certificate:
         layers, whole = self.cut(name, quantised=False)[self.index], self.identities[name]
         part = sha256_of((whole.config_sha256, layers.start, layers.stop))
         where = circumstances(replace(whole, config_sha256=part), self.kernels) if kept else None

@@ -75,7 +75,7 @@ class TaskFile:
 
     def told(self, error: TinsmithError) -> TinsmithError:
         """See TaskSource."""
-        return error.told_at(self.path.name)
+        return error.located_at(self.path.name)
 
 
 def load_file(path: Path, entry_name: str = ENTRY) -> TaskFile:
@@ -141,7 +141,7 @@ def _mistake(found: Raised, path: Path) -> TinsmithError:
     error = found.error
     if isinstance(error, TinsmithError):
         where = f"{found.file}, line {found.line}" if found.file else path.name
-        return error.told_at(where)
+        return error.located_at(where)
     where = str(found) if found.file else f"{path.name}: {found}"
     return ConfigError(where, field="FILE.py", value=str(path))
 

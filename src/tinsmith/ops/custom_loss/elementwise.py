@@ -30,7 +30,7 @@ def _smooth(value: _Value, slope: _Slope) -> Operation:
     return operation
 
 
-def _kept(value: Callable[[Values], Values], slope: _Slope) -> Operation:
+def _numeric(value: Callable[[Values], Values], slope: _Slope) -> Operation:
     """As `_smooth`, of whole numbers too."""
 
     def operation(tape: Tape, /, input: object) -> Array:
@@ -148,8 +148,8 @@ def is_floating_point(tape: Tape, /, input: object) -> bool:
 
 
 _RELU = _smooth(lambda x: np.maximum(x, 0.0), lambda grad, x, _: np.where(x > 0.0, grad, 0.0))
-_NEGATED = _kept(lambda x: np.negative(x), lambda grad, _x, _y: -grad)
-_ABSOLUTE = _kept(lambda x: np.abs(x), lambda grad, x, _: grad * np.sign(x))
+_NEGATED = _numeric(lambda x: np.negative(x), lambda grad, _x, _y: -grad)
+_ABSOLUTE = _numeric(lambda x: np.abs(x), lambda grad, x, _: grad * np.sign(x))
 _FLAT: _Slope = lambda grad, _x, _y: np.zeros_like(grad)  # noqa: E731
 
 UNARY: Mapping[str, Operation] = {
@@ -163,12 +163,12 @@ UNARY: Mapping[str, Operation] = {
     "sigmoid": _smooth(functions.sigmoid, lambda grad, _, y: grad * ((1.0 - y) * y)),
     "logsigmoid": _smooth(lambda x: -functions.softplus(-x), lambda grad, x, _: grad * functions.sigmoid(-x)),
     "tanh": _smooth(functions.tanh, lambda grad, _, y: grad * (1.0 - y * y)),
-    "square": _kept(lambda x: x * x, lambda grad, x, _: grad * (2.0 * x)),
-    "sign": _kept(lambda x: np.sign(x), _FLAT),
-    "floor": _kept(lambda x: np.floor(x), _FLAT),
-    "ceil": _kept(lambda x: np.ceil(x), _FLAT),
-    "round": _kept(lambda x: np.rint(x), _FLAT),
-    "trunc": _kept(lambda x: np.trunc(x), _FLAT),
+    "square": _numeric(lambda x: x * x, lambda grad, x, _: grad * (2.0 * x)),
+    "sign": _numeric(lambda x: np.sign(x), _FLAT),
+    "floor": _numeric(lambda x: np.floor(x), _FLAT),
+    "ceil": _numeric(lambda x: np.ceil(x), _FLAT),
+    "round": _numeric(lambda x: np.rint(x), _FLAT),
+    "trunc": _numeric(lambda x: np.trunc(x), _FLAT),
     "relu": relu,
     "isnan": _tested(lambda x: np.isnan(x)),
     "isinf": _tested(lambda x: np.isinf(x)),

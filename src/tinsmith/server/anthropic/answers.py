@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 
 from tinsmith.server.anthropic.errors import refusal
+from tinsmith.server.chat.delivery import Json
 from tinsmith.server.chat.prepared import Prepared
 from tinsmith.server.chat.reply import Call, Ending, Part
-from tinsmith.server.chat.telling import Json
 from tinsmith.server.draws import Drawn
 from tinsmith.types.errors import TinsmithError
 

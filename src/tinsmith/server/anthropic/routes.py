@@ -30,8 +30,8 @@ def add_message_routes(app: FastAPI, chats: Chats) -> None:
 
         body, ask = await turns.read(request, parse)
         prepared = await chats.prepare(ask)
-        telling = MessageAnswer(prepared)
-        return await chats.answer(request, prepared, telling, stream=bool(body.stream))
+        growing = MessageAnswer(prepared)
+        return await chats.answer(request, prepared, growing, stream=bool(body.stream))
 
     async def count(request: Request) -> Response:
         ask = await turns.read(request, lambda sent: parse_json(CountRequest, sent).ask())

@@ -12,8 +12,8 @@ from tinsmith.renderers.model_text import ModelText
 from tinsmith.renderers.tool_calls import CLOSED, OPENED, CallStyle
 from tinsmith.server.chat.ask import Ask
 from tinsmith.server.chat.call_grammar import constrain, is_constrained
+from tinsmith.server.chat.delivery import GrowingAnswer, send
 from tinsmith.server.chat.reply import Part, Reply
-from tinsmith.server.chat.telling import Telling, tell
 from tinsmith.server.direct import Found
 from tinsmith.server.draws import Drawn
 from tinsmith.server.openai.answers import Progress
@@ -125,7 +125,7 @@ class Chats:
 
         return await self.served.service.turns.run(constrained)
 
-    async def answer(self, request: Request, prepared: Prepared, telling: Telling, *, stream: bool) -> Response:
+    async def answer(self, request: Request, prepared: Prepared, growing: GrowingAnswer, *, stream: bool) -> Response:
         """Answer in a protocol's words, at once or as a stream.
 
         Raises:
@@ -134,7 +134,7 @@ class Chats:
         """
         samples, stops = (prepared.sample,), prepared.stop_tokens
         draws = self.served.draws(prepared.found, samples, stops, watch=stream)
-        return await tell(request, telling, draws, self.served.service.turns, stream=stream)
+        return await send(request, growing, draws, self.served.service.turns, stream=stream)
 
 
 def _rendered(ask: Ask, text: ModelText) -> tuple[ConversationRenderer, CallStyle | None, tuple[int, ...]]:

@@ -6,7 +6,7 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
-from tinsmith.engine.checks.kept_certificates import KeptCertificates
+from tinsmith.engine.checks.certificate_store import CertificateStore
 from tinsmith.engine.cluster.freed_memory import give_back_freed_memory, keep_giving_back, take_small_pages
 from tinsmith.engine.cluster.shard import EarlierShard, Shard
 from tinsmith.engine.cluster.sharded_engine import ShardedEngine
@@ -34,7 +34,7 @@ def load_engine(settings: WorkerSettings, earlier: Sequence[EarlierShard]) -> En
         seed=settings.seed,
         micro_batches=how,
         gradient_unit=settings.gradient_unit,
-        kept=KeptCertificates(certificates_folder()),
+        kept=CertificateStore(certificates_folder()),
     )
 
 
@@ -52,7 +52,7 @@ def load_shard(settings: WorkerSettings, index: int) -> Shard:
         count=settings.shards,
         arithmetic=settings.arithmetic,
         seed=settings.seed,
-        kept=KeptCertificates(certificates_folder()),
+        kept=CertificateStore(certificates_folder()),
     )
     give_back_freed_memory()
     return made

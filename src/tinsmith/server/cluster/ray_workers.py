@@ -132,7 +132,7 @@ class RayWorkers:
             refs = [] if weights is None else [self._reference(weights)]
             answer: Future[Outcome] = known.driver.actor.carry_out.remote(work, refs).future()
         except ray_failures() as error:
-            self._lose(known, _said(error))
+            self._lose(known, _message(error))
             return
         answer.add_done_callback(lambda done: self._answered(known, work.id, done))
 
@@ -205,10 +205,10 @@ class RayWorkers:
             else:
                 self.dispatcher.answered(known.name, work_id, outcome)
         elif isinstance(error, (RayActorError, OutOfMemoryError, MemoryError)):
-            self._lose(known, _said(error))
+            self._lose(known, _message(error))
         else:
             logger.error("worker %s failed: %s", known.name, error)
-            failed = BackendError(f"a worker failed: {_said(error)}")
+            failed = BackendError(f"a worker failed: {_message(error)}")
             self.dispatcher.answered(known.name, work_id, Refused(error=failed))
 
     def _look_after(self) -> None:
@@ -328,8 +328,8 @@ class RayWorkers:
         cause = getattr(error, "cause", None) or error
         own = cause if isinstance(cause, TinsmithError) else None
         if not self._first.done() and (own is not None or self._failed >= STARTS):
-            self._first.set_exception(own or BackendError(f"no worker starts: {_said(error)}"))
-        self._tell_if_none(_said(error))
+            self._first.set_exception(own or BackendError(f"no worker starts: {_message(error)}"))
+        self._tell_if_none(_message(error))
 
     def _lose(self, known: _Started, cause: str) -> None:
         ended = self.cluster.ended()
@@ -366,7 +366,7 @@ class RayWorkers:
         if process.ping is not None and process.ping.done():
             error = process.ping.exception()
             if error is not None:
-                return _said(error)
+                return _message(error)
             process.since, process.memory, process.ping = now, process.ping.result(), None
         if process.ping is None:
             process.ping = process.actor.ping.remote().future()
@@ -393,7 +393,7 @@ def ray_failures() -> tuple[type[Exception], ...]:
     return (RayError, RuntimeError, ValueError, OSError)
 
 
-def _said(error: BaseException) -> str:
+def _message(error: BaseException) -> str:
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     return lines[0] if lines else type(error).__name__
 

@@ -107,24 +107,24 @@ class Progress:
             self.top = [None] * len(self.prompt)
 
     @property
-    def num_told(self) -> int:
+    def num_echoed(self) -> int:
         """Prompt tokens among its own."""
         return len(self.prompt) if self.echoes else 0
 
     @property
     def drawn(self) -> list[int]:
         """The tokens that were drawn."""
-        return self.tokens[self.num_told :]
+        return self.tokens[self.num_echoed :]
 
     @property
     def num_drawn(self) -> int:
         """Number of drawn tokens."""
-        return len(self.tokens) - self.num_told
+        return len(self.tokens) - self.num_echoed
 
     @property
     def mean_logprob(self) -> float:
         """Mean log-probability of the tokens that were drawn; 0.0 if there is none."""
-        logprobs = [p for p in self.logprobs[self.num_told :] if p is not None]
+        logprobs = [p for p in self.logprobs[self.num_echoed :] if p is not None]
         return sum(logprobs) / len(logprobs) if logprobs else 0.0
 
     def add(self, drawn: Drawn) -> Grown:
@@ -143,10 +143,10 @@ class Progress:
     def _score(self, scored: Scored) -> None:
         self.scored = scored
         if self.echoes:
-            self.logprobs[1 : self.num_told] = scored.logprobs[1:].tolist()
+            self.logprobs[1 : self.num_echoed] = scored.logprobs[1:].tolist()
             if scored.top is not None:
                 rows = zip(scored.top.tokens[1:], scored.top.logprobs[1:], strict=True)
-                self.top[1 : self.num_told] = list(rows)
+                self.top[1 : self.num_echoed] = list(rows)
 
 
 def chat_logprobs(text: ModelText, progress: Progress, tokens: slice, k: int, *, as_ids: bool = False) -> Json:

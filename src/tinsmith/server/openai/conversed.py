@@ -30,7 +30,7 @@ class Conversed(Request):
     chat_template_kwargs: dict[str, JsonValue] | None = None
     """Variables of the model's own chat template."""
 
-    def told_tools(self) -> Tools:
+    def offered_tools(self) -> Tools:
         """Return the tools that may be called, and the choice among them.
 
         Raises:

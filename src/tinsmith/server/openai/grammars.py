@@ -41,7 +41,7 @@ def grammar_of(given: Mapping[str, JsonValue]) -> tuple[str, GrammarSettings] | 
     return found[0] if found else None
 
 
-def told_as(error: InputError, name: str) -> InputError:
+def as_parameter_error(error: InputError, name: str) -> InputError:
     """The engine's refusal of a grammar, by the name of the parameter that it came in."""
     if error.field not in ("grammar", "response_format"):
         return error

@@ -11,8 +11,8 @@ from tinsmith.server.access.caller import count_call
 from tinsmith.server.access.turns import Turns
 from tinsmith.server.anthropic.routes import add_message_routes
 from tinsmith.server.chat.ask import Ask
+from tinsmith.server.chat.delivery import GrowingAnswer, send
 from tinsmith.server.chat.prepared import Chats
-from tinsmith.server.chat.telling import Telling, tell
 from tinsmith.server.direct import Direct, Found
 from tinsmith.server.openai.answers import answering
 from tinsmith.server.openai.chat_stream import ChatAnswer
@@ -154,7 +154,7 @@ class _Routes:
     async def _draw(
         self,
         request: Request,
-        answer: Telling,
+        answer: GrowingAnswer,
         found: Found,
         samples: tuple[Sample, ...],
         stops: tuple[int, ...],
@@ -162,4 +162,4 @@ class _Routes:
         stream: bool,
     ) -> Response:
         draws = self.served.draws(found, samples, stops, watch=stream)
-        return await tell(request, answer, draws, self._turns, stream=stream)
+        return await send(request, answer, draws, self._turns, stream=stream)

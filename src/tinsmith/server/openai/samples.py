@@ -31,7 +31,7 @@ def chat_ask(body: ChatRequest) -> Ask:
         model=body.model,
         turns=turns,
         sample=partial(body_sample, body),
-        tools=body.told_tools(),
+        tools=body.offered_tools(),
         opening=body.opening(turns),
         options=body.chat_template_kwargs or {},
         stops=body.stops,

@@ -10,10 +10,10 @@ from typing import TypeVar
 
 from tinsmith.renderers.model_text import ModelText
 from tinsmith.server.access.caller import DEFAULT, caller
-from tinsmith.server.chat.telling import Draws
+from tinsmith.server.chat.delivery import Draws
 from tinsmith.server.direct import Direct, Found
 from tinsmith.server.openai.answers import Json, ModelNotFoundError, model_entry
-from tinsmith.server.openai.grammars import told_as
+from tinsmith.server.openai.grammars import as_parameter_error
 from tinsmith.server.service import Service
 from tinsmith.server.wire.client_names import CHAT, as_sent
 from tinsmith.server.wire.requests import Sample
@@ -128,7 +128,7 @@ class Served:
         except InputError as error:
             if named is None:
                 raise
-            raise told_as(error, named) from error
+            raise as_parameter_error(error, named) from error
 
     def draws(self, found: Found, samples: Sequence[Sample], stops: tuple[int, ...], *, watch: bool) -> Draws:
         """Sample, and tell what is drawn: on the way with `watch`, else when it has ended.

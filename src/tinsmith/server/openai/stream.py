@@ -147,7 +147,7 @@ class Answer:
             self.told_prompts.add(index)
             shown |= self._prompt_ids(progress)
         if tokens is not None and self.body.return_token_ids:
-            shown["token_ids"] = progress.tokens[max(tokens.start, progress.num_told) : tokens.stop]
+            shown["token_ids"] = progress.tokens[max(tokens.start, progress.num_echoed) : tokens.stop]
         counts: Json = {"usage": None} if self.body.include_usage else {}
         return {**self._head(), "choices": [shown], **counts}
 

@@ -59,7 +59,7 @@ class TokenizeRequest(Conversed):
             begin = self.add_special_tokens is not False
             return text.prompt(self.prompt or "", begin=begin)
         turns = turns_of(self.messages)
-        tools = self.told_tools().shown
+        tools = self.offered_tools().shown
         tokens = text.conversation(tools=bool(tools)).prompt(
             turns, tools=tools, opening=self.opening(turns), options=self.chat_template_kwargs
         )

@@ -8,9 +8,9 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+from tinsmith.server.chat.delivery import Json
 from tinsmith.server.chat.prepared import Prepared
 from tinsmith.server.chat.reply import Call, Ending, Part
-from tinsmith.server.chat.telling import Json
 from tinsmith.server.draws import Drawn
 from tinsmith.server.openai.answers import refusal
 from tinsmith.server.responses.requests import ResponseRequest

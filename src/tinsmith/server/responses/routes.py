@@ -24,7 +24,7 @@ def add_response_routes(app: FastAPI, chats: Chats) -> None:
 
         body, ask = await turns.read(request, parse)
         prepared = await chats.prepare(ask)
-        telling = ResponseAnswer(body, prepared)
-        return await chats.answer(request, prepared, telling, stream=bool(body.stream))
+        growing = ResponseAnswer(body, prepared)
+        return await chats.answer(request, prepared, growing, stream=bool(body.stream))
 
     app.post("/v1/responses")(answering(respond, RESPONSE))

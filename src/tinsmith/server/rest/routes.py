@@ -28,7 +28,7 @@ def add_rest_routes(app: FastAPI, turns: Turns, listing: Listing) -> None:
     """Serve them, and refuse every path that no route before has."""
     bodies = Bodies(turns)
 
-    async def told(listed: Callable[..., Answer], *about: object) -> Response:
+    async def answer(listed: Callable[..., Answer], *about: object) -> Response:
         """Answer with what is listed: it may be long."""
         return await turns.run(lambda: JSONResponse(listed(*about)))
 
@@ -36,25 +36,25 @@ def add_rest_routes(app: FastAPI, turns: Turns, listing: Listing) -> None:
         return listing.capabilities()
 
     async def training_runs(limit: Limit = 20, offset: Offset = 0, project_id: str | None = None) -> Response:
-        return await told(listing.training_runs, limit, offset, project_id)
+        return await answer(listing.training_runs, limit, offset, project_id)
 
     async def training_run(model_id: str) -> Response:
-        return await told(listing.training_run, model_id)
+        return await answer(listing.training_run, model_id)
 
     async def run_checkpoints(model_id: str) -> Response:
-        return await told(listing.run_checkpoints, model_id)
+        return await answer(listing.run_checkpoints, model_id)
 
     async def checkpoints(limit: Limit = 100, offset: Offset = 0) -> Response:
-        return await told(listing.checkpoints, limit, offset)
+        return await answer(listing.checkpoints, limit, offset)
 
     async def weights_info(request: Request) -> Response:
-        return await told(listing.weights_info, (await bodies.read(WeightsInfo, request)).tinker_path)
+        return await answer(listing.weights_info, (await bodies.read(WeightsInfo, request)).tinker_path)
 
     async def sessions(limit: Limit = 20, offset: Offset = 0) -> Response:
-        return await told(listing.sessions, limit, offset)
+        return await answer(listing.sessions, limit, offset)
 
     async def session(session_id: str) -> Response:
-        return await told(listing.session, session_id)
+        return await answer(listing.session, session_id)
 
     async def missing(path: str) -> Response:
         return error_answer(f"there is no endpoint /{path} here", 404)

@@ -194,7 +194,7 @@ class Sample(Request):
     record_stability_info: bool | None = None
     """Accepted and ignored: it only prepares the loss stable_reinforce, which is refused by name."""
 
-    def asked(self) -> dict[str, JsonValue]:
+    def content(self) -> dict[str, JsonValue]:
         """Return the request without its sender: an unseeded request's seed is derived from it.
 
         A field that came later is left out while it is at its default, so that seeds derived before stay.

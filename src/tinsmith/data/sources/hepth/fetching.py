@@ -85,7 +85,7 @@ def fetch_corpus(release: Release, out: Path, downloading: Downloading, reading:
     try:
         with one_writer(out):
             out.mkdir(parents=True, exist_ok=True)
-            kept = _kept(release, out)
+            kept = _existing(release, out)
             if kept is not None:
                 return Outcome(kept, False, kept.papers_sha256 == release.papers_sha256)
             receipt = _fetched(release, out, downloading, reading)
@@ -131,7 +131,7 @@ def _fetched(release: Release, out: Path, downloading: Downloading, reading: Rea
     return receipt
 
 
-def _kept(release: Release, out: Path) -> Receipt | None:
+def _existing(release: Release, out: Path) -> Receipt | None:
     """Return the receipt of a corpus that lies here whole: its files are what the receipt says, and the pinned ones."""
     if not all((out / name).is_file() for name in (PAPERS, EDGES, RECEIPT)):
         return None

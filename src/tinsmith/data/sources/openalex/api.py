@@ -201,13 +201,13 @@ class Download:
             else:
                 if answer.status_code == HTTPStatus.OK:
                     return answer.content
-                wait = self._asked_to_wait(answer, state) or wait
+                wait = self._requested_wait(answer, state) or wait
                 why = f"answer {answer.status_code}"
             if attempt + 1 < ATTEMPTS:
                 self.sleep(wait)
         raise self._stop(state, f"{why}, {ATTEMPTS} times")
 
-    def _asked_to_wait(self, answer: httpx.Response, state: _Resume) -> float | None:
+    def _requested_wait(self, answer: httpx.Response, state: _Resume) -> float | None:
         """Return the seconds that a passing trouble asks to wait.
 
         Raises:

@@ -23,7 +23,7 @@ Json = dict[str, object]
 Draws = AsyncGenerator[tuple[Drawn, ...], None]
 
 
-class Telling(Protocol):
+class GrowingAnswer(Protocol):
     """One answer as it comes into being, in the words of a protocol."""
 
     def take(self, drawn: Drawn) -> None:
@@ -39,7 +39,7 @@ class Telling(Protocol):
         ...
 
     def grown(self, drawn: Drawn) -> Iterator[bytes]:
-        """The events that tell what was drawn."""
+        """The events that send what was drawn."""
         ...
 
     def closing(self) -> Iterator[bytes]:
@@ -51,14 +51,14 @@ class Telling(Protocol):
         ...
 
 
-async def tell(request: Request, telling: Telling, draws: Draws, turns: Turns, *, stream: bool) -> Response:
+async def send(request: Request, growing: GrowingAnswer, draws: Draws, turns: Turns, *, stream: bool) -> Response:
     """Answer at once or as a stream."""
     if stream:
-        return StreamingResponse(events(request, telling, draws, turns), media_type="text/event-stream")
-    return await whole(request, telling, draws, turns)
+        return StreamingResponse(events(request, growing, draws, turns), media_type="text/event-stream")
+    return await whole(request, growing, draws, turns)
 
 
-async def whole(request: Request, telling: Telling, draws: Draws, turns: Turns) -> Response:
+async def whole(request: Request, growing: GrowingAnswer, draws: Draws, turns: Turns) -> Response:
     """Answer at once; what is under way is dropped when the client is gone."""
     taken: list[Drawn] = []
     looked = time.monotonic()
@@ -72,14 +72,14 @@ async def whole(request: Request, telling: Telling, draws: Draws, turns: Turns) 
 
     def answer() -> Response:
         for drawn in taken:
-            telling.take(drawn)
-        return JSONResponse(telling.whole())
+            growing.take(drawn)
+        return JSONResponse(growing.whole())
 
     return await turns.run(answer, size=_size(taken))
 
 
-def _grown(telling: Telling, batch: Sequence[Drawn]) -> list[bytes]:
-    return [event for drawn in batch for event in telling.grown(drawn)]
+def _grown(growing: GrowingAnswer, batch: Sequence[Drawn]) -> list[bytes]:
+    return [event for drawn in batch for event in growing.grown(drawn)]
 
 
 def _size(batch: Sequence[Drawn]) -> int:
@@ -88,20 +88,20 @@ def _size(batch: Sequence[Drawn]) -> int:
     return TOKEN_BYTES * (scored + sum(len(drawn.tokens) for drawn in batch)) + SAMPLE_BYTES * len(batch)
 
 
-async def events(request: Request, telling: Telling, draws: Draws, turns: Turns) -> AsyncGenerator[bytes, None]:
+async def events(request: Request, growing: GrowingAnswer, draws: Draws, turns: Turns) -> AsyncGenerator[bytes, None]:
     """Answer as a stream; an error after its beginning is an event of its own."""
     async with aclosing(draws):
         try:
-            for event in telling.opening():
+            for event in growing.opening():
                 yield event
             async for batch in draws:
-                grown = partial(_grown, telling, batch)
+                grown = partial(_grown, growing, batch)
                 for event in await turns.run(grown, size=_size(batch)):
                     yield event
                 if not batch and await request.is_disconnected():
                     return
         except TinsmithError as error:
-            yield telling.failed(error)
+            yield growing.failed(error)
             return
-    for event in telling.closing():
+    for event in growing.closing():
         yield event

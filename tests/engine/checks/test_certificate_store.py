@@ -10,9 +10,9 @@ import pytest
 from torch import Tensor
 
 from tinsmith.engine import engine as engine_module
-from tinsmith.engine.checks import kept_certificates
+from tinsmith.engine.checks import certificate_store
 from tinsmith.engine.checks.certificate import Certificate, Check, certify
-from tinsmith.engine.checks.kept_certificates import Circumstances, KeptCertificates, circumstances
+from tinsmith.engine.checks.certificate_store import CertificateStore, Circumstances, circumstances
 from tinsmith.engine.engine import Engine
 from tinsmith.models.decoder import Decoder
 from tinsmith.ops.extension import configure
@@ -27,8 +27,8 @@ NANO = {"nano": "tinsmith/nano"}
 
 
 @pytest.fixture
-def kept(tmp_path: Path) -> KeptCertificates:
-    return KeptCertificates(tmp_path / "certificates")
+def kept(tmp_path: Path) -> CertificateStore:
+    return CertificateStore(tmp_path / "certificates")
 
 
 @pytest.fixture
@@ -44,7 +44,7 @@ def checked(monkeypatch: pytest.MonkeyPatch) -> list[Decoder]:
     return seen
 
 
-def files(kept: KeptCertificates) -> list[Path]:
+def files(kept: CertificateStore) -> list[Path]:
     return sorted(kept.folder.iterdir()) if kept.folder.exists() else []
 
 
@@ -56,7 +56,7 @@ def here() -> Circumstances:
     return found
 
 
-def test_a_second_start_checks_nothing_and_says_the_same(kept: KeptCertificates, checked: list[Decoder]) -> None:
+def test_a_second_start_checks_nothing_and_says_the_same(kept: CertificateStore, checked: list[Decoder]) -> None:
     told: list[str] = []
     first = Engine(NANO, kept=kept)
     second = Engine(NANO, kept=kept, say=told.append)
@@ -73,7 +73,7 @@ def test_without_a_folder_every_engine_checks(checked: list[Decoder]) -> None:
     assert len(checked) == 2
 
 
-def test_other_weights_or_threads_are_checked_anew(kept: KeptCertificates, checked: list[Decoder]) -> None:
+def test_other_weights_or_threads_are_checked_anew(kept: CertificateStore, checked: list[Decoder]) -> None:
     Engine(NANO, kept=kept)
     Engine(NANO, kept=kept, seed=1)
     assert len(checked) == 2
@@ -87,7 +87,7 @@ def test_other_weights_or_threads_are_checked_anew(kept: KeptCertificates, check
 
 
 def test_another_processor_kernel_file_or_package_is_checked_anew(
-    kept: KeptCertificates, checked: list[Decoder], monkeypatch: pytest.MonkeyPatch
+    kept: CertificateStore, checked: list[Decoder], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     Engine(NANO, kept=kept)
     for name, other in (
@@ -96,7 +96,7 @@ def test_another_processor_kernel_file_or_package_is_checked_anew(
         ("source_sha256", lambda: "0" * 64),
     ):
         with monkeypatch.context() as patch:
-            patch.setattr(kept_certificates, name, other)
+            patch.setattr(certificate_store, name, other)
             Engine(NANO, kept=kept)
     assert len(checked) == 4
     Engine(NANO, kept=kept)
@@ -104,9 +104,9 @@ def test_another_processor_kernel_file_or_package_is_checked_anew(
 
 
 def test_a_processor_that_is_not_told_keeps_nothing(
-    kept: KeptCertificates, checked: list[Decoder], monkeypatch: pytest.MonkeyPatch
+    kept: CertificateStore, checked: list[Decoder], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(kept_certificates, "cpu_identity", tuple)
+    monkeypatch.setattr(certificate_store, "cpu_identity", tuple)
     for _ in range(2):
         Engine(NANO, kept=kept)
     assert len(checked) == 2
@@ -114,7 +114,7 @@ def test_a_processor_that_is_not_told_keeps_nothing(
 
 
 @pytest.mark.parametrize("field", [field.name for field in fields(Circumstances)])
-def test_every_circumstance_counts(kept: KeptCertificates, field: str) -> None:
+def test_every_circumstance_counts(kept: CertificateStore, field: str) -> None:
     where = here()
     certificate = Certificate(Arithmetic.CANONICAL, (Check("linear", "[1]", 1, "ab"),))
     kept.keep(where, certificate)
@@ -129,7 +129,7 @@ def test_every_circumstance_counts(kept: KeptCertificates, field: str) -> None:
     assert kept.find(replace(where, **{field: changes[type(value)]()})) is None
 
 
-def test_a_damaged_file_is_checked_anew_and_mended(kept: KeptCertificates, checked: list[Decoder]) -> None:
+def test_a_damaged_file_is_checked_anew_and_mended(kept: CertificateStore, checked: list[Decoder]) -> None:
     whole = Engine(NANO, kept=kept).certificates["nano"]
     (file,) = files(kept)
     sound = file.read_bytes()
@@ -144,7 +144,7 @@ def test_a_damaged_file_is_checked_anew_and_mended(kept: KeptCertificates, check
     assert files(kept) == [file]
 
 
-def test_a_certificate_under_another_name_is_not_believed(kept: KeptCertificates) -> None:
+def test_a_certificate_under_another_name_is_not_believed(kept: CertificateStore) -> None:
     where = here()
     certificate = Certificate(Arithmetic.CANONICAL, (Check("linear", "[1]", 1, "ab"),))
     kept.keep(where, certificate)
@@ -156,7 +156,7 @@ def test_a_certificate_under_another_name_is_not_believed(kept: KeptCertificates
     assert kept.find(other) is None
 
 
-def test_an_engine_that_deviates_neither_keeps_nor_believes(kept: KeptCertificates, checked: list[Decoder]) -> None:
+def test_an_engine_that_deviates_neither_keeps_nor_believes(kept: CertificateStore, checked: list[Decoder]) -> None:
     Engine(NANO, kept=kept, deviation=Deviation.MERGED_ADAPTER)
     assert files(kept) == []
     Engine(NANO, kept=kept)
@@ -166,7 +166,7 @@ def test_an_engine_that_deviates_neither_keeps_nor_believes(kept: KeptCertificat
     assert len(files(kept)) == 1
 
 
-def test_what_does_not_hold_is_not_kept(kept: KeptCertificates, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_does_not_hold_is_not_kept(kept: CertificateStore, monkeypatch: pytest.MonkeyPatch) -> None:
     class Wrong(NativeKernels):
         def silu_gate(self, gate_up: Tensor) -> Tensor:
             return super().silu_gate(gate_up) * (1.0 + 1e-6 * (len(gate_up) > 1))
@@ -184,6 +184,6 @@ def test_a_folder_that_cannot_be_written_is_told_and_stops_nothing(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     (tmp_path / "file").write_text("in the way")
-    engine = Engine(NANO, kept=KeptCertificates(tmp_path / "file" / "certificates"))
+    engine = Engine(NANO, kept=CertificateStore(tmp_path / "file" / "certificates"))
     assert engine.certificates["nano"].holds
     assert "could not be kept" in caplog.text

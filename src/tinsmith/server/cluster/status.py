@@ -15,7 +15,7 @@ RATE_SECONDS = 60.0
 
 
 @dataclass(slots=True)
-class WorkersTold:
+class WorkersStatus:
     """The workers as they stand whenever somebody asks."""
 
     workers: RayWorkers

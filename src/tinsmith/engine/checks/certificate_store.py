@@ -76,7 +76,7 @@ def circumstances(base: BaseModel, kernels: Kernels) -> Circumstances | None:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Kept:
+class _StoredCertificate:
     """Content of a file."""
 
     circumstances: Circumstances
@@ -86,7 +86,7 @@ class _Kept:
 
 
 @dataclass(frozen=True, slots=True)
-class KeptCertificates:
+class CertificateStore:
     """A folder of certificates, one file for each set of circumstances."""
 
     folder: Path
@@ -94,7 +94,7 @@ class KeptCertificates:
     def find(self, where: Circumstances) -> Certificate | None:
         """Return the certificate that was found to hold in these circumstances, if there is one."""
         try:
-            kept = msgspec.json.decode(self._file(where).read_bytes(), type=_Kept)
+            kept = msgspec.json.decode(self._file(where).read_bytes(), type=_StoredCertificate)
         except (OSError, msgspec.MsgspecError, UnicodeDecodeError):
             return None
         certificate = kept.certificate
@@ -105,7 +105,7 @@ class KeptCertificates:
         """Write a certificate that holds; where that cannot be done it is told, and the next start checks anew."""
         if not certificate.holds:
             return
-        kept = _Kept(circumstances=where, certificate=certificate, sha256=certificate.sha256)
+        kept = _StoredCertificate(circumstances=where, certificate=certificate, sha256=certificate.sha256)
         try:
             self._write(self._file(where), msgspec.json.encode(kept))
         except OSError as error:
