@@ -10,15 +10,15 @@ from typing import Any, Final
 
 from made_studies import MADE, studied
 
-from tinsmith.cli.kept_tasks import KEPT_TASKS
 from tinsmith.cli.registered import STUDIES, plan_of, source_of
+from tinsmith.cli.tasks import TASKS
 from tinsmith.lab.experiment.plan import make_plan
 from tinsmith.lab.study.arms import Cell, Study
 from tinsmith.lab.user_task.items import split_items
 from tinsmith.types.errors import ConfigError
 
 SIZES: Final[Sequence[Mapping[str, str]]] = ({"size": "smallest"}, {}, {"at": "small"})
-TASKS: Final[Mapping[str, Mapping[str, str]]] = {"reasoning_gym": {"task": "chain_sum"}}
+GIVEN: Final[Mapping[str, Mapping[str, str]]] = {"reasoning_gym": {"task": "chain_sum"}}
 """Keys without which a task cannot be opened."""
 NOT_FROZEN: Final = frozenset({"verifiers", "taste"})
 """Tasks that need an installed environment, or a corpus."""
@@ -85,8 +85,8 @@ def _values(cell: Cell) -> dict[str, object]:
 def frozen_items() -> dict[str, str]:
     """Return the fingerprint of the items and prompts of every task at its defaults."""
     found: dict[str, str] = {}
-    for name in sorted(KEPT_TASKS.keys() - NOT_FROZEN):
-        given = TASKS.get(name, {})
+    for name in sorted(TASKS.keys() - NOT_FROZEN):
+        given = GIVEN.get(name, {})
         source = source_of(name, given)
         assert source is not None
         task = source.make({key.name: key.read(given.get(key.name)) for key in source.keys})

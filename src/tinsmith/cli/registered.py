@@ -10,7 +10,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
-from tinsmith.cli.kept_tasks import KEPT_TASKS, KeptTask
+from tinsmith.cli.tasks import TASKS
 from tinsmith.lab.experiment.experiment import Experiment, Plan, SubjectEntry
 from tinsmith.lab.live.progress import Say
 from tinsmith.lab.runs.kinds import Kind
@@ -71,37 +71,18 @@ def source_of(name: str, given: Mapping[str, str]) -> TaskSource | None:
     Raises:
         ConfigError: there is no such file, or a mistake in it; a package of the task's is not installed.
     """
-    file, _, entry = name.rpartition(":")
+    file, _, function = name.rpartition(":")
     if file.endswith(".py"):
         from tinsmith.lab.user_task.functions import function_in_file
 
-        return function_in_file(Path(file), entry)
-    whole, _, rest = name.partition(":")
-    head, _, preset = whole.partition("/")
-    if head in KEPT_TASKS and not preset:
-        return KEPT_TASKS[head].open(rest, given)
-    if head in KEPT_TASKS and not rest:
-        return _preset(KEPT_TASKS[head], preset, given)
-    if not name.endswith(".py"):
-        return None
-    from tinsmith.lab.user_task.loading import load_file
+        return function_in_file(Path(file), function)
+    if name.endswith(".py"):
+        from tinsmith.lab.user_task.loading import load_file
 
-    return load_file(Path(name))
-
-
-def _preset(kept: KeptTask, preset: str, given: Mapping[str, str]) -> TaskSource:
-    from tinsmith.lab.user_task.preset import PresetTask
-
-    if preset not in kept.presets:
-        raise ConfigError(
-            "there is no such experiment",
-            field="experiment",
-            value=f"{kept.name}/{preset}",
-            allowed=", ".join([kept.name, *(f"{kept.name}/{one}" for one in kept.presets)]),
-        )
-    values = kept.presets[preset]
-    source = kept.open("", {**values, **given})
-    return PresetTask(of=source, found_at=f"{kept.name}/{preset}", values=values)
+        return load_file(Path(name))
+    named, _, part = name.partition(":")
+    head, _, preset = named.partition("/")
+    return TASKS[head].open(head, part, preset, given) if head in TASKS else None
 
 
 def plan_of(name: str, overrides: Mapping[str, str]) -> Plan:

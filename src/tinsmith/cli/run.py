@@ -150,8 +150,8 @@ def _key_table(title: str, keys: Sequence[KeyHelp]) -> None:
 
 def _list() -> None:
     from tinsmith.cli.columns import rows, terminal_width
-    from tinsmith.cli.kept_tasks import KEPT_TASKS
     from tinsmith.cli.registered import EXPERIMENTS, STUDIES
+    from tinsmith.cli.tasks import TASKS
 
     table = [("experiment", "question, and what it changes")]
     for one in EXPERIMENTS.values():
@@ -159,13 +159,10 @@ def _list() -> None:
         what = delta if one.parent is None else f"{one.parent.name} with {delta}"
         table.append((one.full_name, f"{one.question} ({what})"))
     table += [(study.name, study.question) for study in STUDIES.values()]
-    for kept in KEPT_TASKS.values():
-        whose = f" ({kept.package})" if kept.package else ""
-        table.append((kept.name, kept.question + whose))
-        changes = {one: " ".join(f"{k}={v}" for k, v in keys.items()) for one, keys in kept.presets.items()}
-        table += [
-            (f"{kept.name}/{one}", f"{kept.name} with {text}".removesuffix(" with ")) for one, text in changes.items()
-        ]
+    for name, task in TASKS.items():
+        table.append((name, task.question + (f" ({task.package})" if task.package else "")))
+        changes = {one: " ".join(f"{k}={v}" for k, v in keys.items()) for one, keys in task.presets.items()}
+        table += [(f"{name}/{one}", f"{name} with {text}".removesuffix(" with ")) for one, text in changes.items()]
     print("\n".join(rows(table, terminal_width())))
     print()
     _print_wrapped("tinsmith run NAME [key=value ...]; dry_run=true prints what it would take, NAME --help its keys")

@@ -8,10 +8,8 @@ from pathlib import Path
 import pytest
 from own_task import KEYS, Ran, command, lines, whole
 
-from tinsmith.cli.kept_tasks import KEPT_TASKS
 from tinsmith.cli.registered import plan_of
 from tinsmith.lab.forgetting import general_texts
-from tinsmith.lab.runs.kinds import Kind
 from tinsmith.lab.service.connect import Connection, EmbeddedSettings, open_connection
 from tinsmith.types.errors import ConfigError
 
@@ -124,27 +122,3 @@ def test_a_task_without_answers_is_not_taught_by_example(tmp_path: Path, changes
     with pytest.raises(ConfigError) as caught:
         plan_of("mine.py", {**changes, "model_name": NANO, "learning_rate": "1e-3"})
     assert caught.value.field in changes
-
-
-@pytest.mark.parametrize(
-    ("name", "preset"), [(kept.name, preset) for kept in KEPT_TASKS.values() for preset in kept.presets]
-)
-def test_every_preset_of_a_kept_task_is_an_experiment(name: str, preset: str) -> None:
-    values = {"items": "6", "held_out_items": "3"} if name == "reasoning_gym" else {}
-    plan = plan_of(f"{name}/{preset}", values)
-    assert plan.experiment.name == f"{name}/{preset}"
-    supervised = plan.settings.by_example(0) is not None
-    assert supervised == (preset in ("sft", "sft_then_rl"))
-    assert plan.frame.kind is (Kind.TASK_SFT if preset == "sft" else Kind.TASK)
-
-
-def test_what_a_preset_says_gives_way_to_the_command_line() -> None:
-    few = {"items": "6", "held_out_items": "3"}
-    plan = plan_of("reasoning_gym/sft_then_rl", {**few, "sft_steps": "2"})
-    assert plan.resolved()["sft_steps"] == 2
-
-
-def test_a_preset_that_is_not_there_is_told_with_those_that_are() -> None:
-    with pytest.raises(ConfigError) as caught:
-        plan_of("reasoning_gym/sftt", {})
-    assert "reasoning_gym/sft" in str(caught.value.allowed)

@@ -9,18 +9,11 @@ from typing import cast
 import pytest
 
 from tinsmith.lab.user_task.scoring import Earned, score_group
-from tinsmith.lab.user_task.task import Task
-from tinsmith.studies.crossroads.source import NAME, ROADS, SIGNS, crossroads_task
+from tinsmith.studies.crossroads import ROADS, SIGNS, crossroads
 from tinsmith.types.errors import ConfigError
 
 ITEM = {"id": "east-bt", "word": "b t", "sign": "east"}
 FEW = {"steps_on": 2, "items": 4, "held_out_items": 2}
-
-
-def made(**values: int) -> Task:
-    source = crossroads_task("", {})
-    usual = {key.name: key.default for key in source.keys}
-    return source.make({**usual, **values})
 
 
 def _listed(items: object) -> list[dict[str, str]]:
@@ -29,7 +22,7 @@ def _listed(items: object) -> list[dict[str, str]]:
 
 
 def earned(answer: str) -> Earned:
-    (found,) = score_group(made(**FEW), ITEM, [[answer]])
+    (found,) = score_group(crossroads(**FEW), ITEM, [[answer]])
     assert isinstance(found, Earned)
     return found
 
@@ -58,7 +51,7 @@ def test_every_sign_asks_for_another_road() -> None:
 
 
 def test_the_right_answer_earns_all() -> None:
-    task = made(items=30, held_out_items=10)
+    task = crossroads(items=30, held_out_items=10)
     assert task.answer is not None
     for item in _listed(task.items):
         (found,) = score_group(task, item, [[task.answer(item)]])
@@ -67,7 +60,7 @@ def test_the_right_answer_earns_all() -> None:
 
 
 def test_demonstrations_take_every_road_whatever_the_sign_says_and_make_no_mistake() -> None:
-    task = made(**FEW)
+    task = crossroads(**FEW)
     assert task.demonstrate is not None
     random = Random(0)
     answers = [task.demonstrate(ITEM, random) for _ in range(400)]
@@ -78,15 +71,15 @@ def test_demonstrations_take_every_road_whatever_the_sign_says_and_make_no_mista
 
 
 def test_held_out_items_are_none_of_those_to_train_on() -> None:
-    task = made(items=50, held_out_items=20)
+    task = crossroads(items=50, held_out_items=20)
     train, held_out = _listed(task.items), _listed(task.held_out)
     assert (len(train), len(held_out)) == (50, 20)
     assert not {one["id"] for one in train} & {one["id"] for one in held_out}
-    assert _listed(made(items=50, held_out_items=20).items) == train
+    assert _listed(crossroads(items=50, held_out_items=20).items) == train
 
 
 def test_what_stands_in_the_prompt_shows_every_road_and_never_the_right_one() -> None:
-    prompt = made(shown=4, **FEW).prompt
+    prompt = crossroads(shown=4, **FEW).prompt
     assert callable(prompt)
     text = str(prompt(ITEM))
     lines = [each.splitlines() for each in text.split("\n\n")[:-1]]
@@ -101,14 +94,9 @@ def test_what_stands_in_the_prompt_shows_every_road_and_never_the_right_one() ->
 )
 def test_numbers_out_of_range_are_told_by_their_key(values: dict[str, int], key: str) -> None:
     with pytest.raises(ConfigError, match=key):
-        made(**values)
+        crossroads(**values)
 
 
 def test_there_are_only_so_many_items() -> None:
     with pytest.raises(ConfigError, match="1600"):
-        made(items=1_600, held_out_items=1)
-
-
-def test_nothing_stands_after_its_name() -> None:
-    with pytest.raises(ConfigError, match=NAME):
-        crossroads_task("more", {})
+        crossroads(items=1_600, held_out_items=1)

@@ -15,8 +15,8 @@ from own_task import command
 
 from tinsmith.lab.user_task.scoring import Earned, Failed, score_group
 from tinsmith.lab.user_task.task import Task
-from tinsmith.studies.environments.source import environment_task
-from tinsmith.types.errors import ConfigError, TaskError
+from tinsmith.studies.environments.task import verifiers
+from tinsmith.types.errors import TaskError
 
 MODULES = {"sums_env": SUMS, "guess_env": GUESSES, "refused_env": REFUSED, "no_env": "x = 1\n"}
 
@@ -32,11 +32,7 @@ def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]
 
 
 def made(name: str, **changes: Any) -> Task:
-    source = environment_task(name, {})
-    values = {key.name: key.default for key in source.keys}
-    named = {one.replace("__", "."): value for one, value in changes.items()}
-    assert set(named) <= set(values)
-    return source.make({**values, **named})
+    return verifiers(name, **{one.replace("__", "."): value for one, value in changes.items()})
 
 
 def items(task: Task) -> list[dict[str, Any]]:
@@ -183,7 +179,4 @@ def test_arguments_are_keys_and_the_source_is_part_of_the_identity(capsys: pytes
     assert ran.code == 0, ran.err
     for words in ("args.largest", "args.names", "held_out_items", "eval_every"):
         assert words in ran.out
-    source = environment_task("sums_env", {})
-    assert set(source.sha256) == {"verifiers", "sums_env.py"}
-    with pytest.raises(ConfigError):
-        environment_task("", {})
+    assert set(made("sums_env").identity) == {"verifiers", "sums_env.py"}

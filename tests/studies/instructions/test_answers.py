@@ -15,7 +15,7 @@ from tinsmith.studies.instructions.answers import NOT_BUILT, right_answer
 from tinsmith.studies.instructions.checkers import Suite, followed
 from tinsmith.studies.instructions.draws import Pools, draw, kinds_of, pools
 from tinsmith.studies.instructions.limits import can_be_followed
-from tinsmith.studies.instructions.source import instructions_task
+from tinsmith.studies.instructions.task import instructions
 from tinsmith.studies.instructions.topics import mentions
 from tinsmith.types.errors import DataError
 
@@ -69,17 +69,14 @@ _PROGRAM = """
 import hashlib
 from random import Random
 from tinsmith.studies.instructions.answers import right_answer
-from tinsmith.studies.instructions.source import instructions_task
-source = instructions_task("", {})
-task = source.make({**{key.name: key.default for key in source.keys}, "items": 30, "held_out_items": 5})
+from tinsmith.studies.instructions.task import instructions
+task = instructions(items=30, held_out_items=5)
 print(hashlib.sha256("|".join(map(right_answer, task.items)).encode()).hexdigest())
 """
 
 
 def test_answers_repeat_in_another_process() -> None:
-    source = instructions_task("", {})
-    values = {key.name: key.default for key in source.keys}
-    task = source.make({**values, "items": 30, "held_out_items": 5})
+    task = instructions(items=30, held_out_items=5)
     assert task.answer is right_answer
     assert isinstance(task.items, list)
     here = hashlib.sha256("|".join(map(right_answer, task.items)).encode()).hexdigest()

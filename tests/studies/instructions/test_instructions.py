@@ -12,14 +12,11 @@ from own_task import command
 from tinsmith.lab.user_task.task import Answered, Task
 from tinsmith.studies.instructions.checkers import Suite, followed
 from tinsmith.studies.instructions.draws import kinds_of
-from tinsmith.studies.instructions.source import instructions_task
+from tinsmith.studies.instructions.task import instructions
 
 
 def made(**changes: Any) -> Task:
-    source = instructions_task("", {})
-    values = {key.name: key.default for key in source.keys}
-    assert set(changes) <= set(values)
-    return source.make({**values, "items": 120, "held_out_items": 40, **changes})
+    return instructions(**{"items": 120, "held_out_items": 40, **changes})
 
 
 def sides(task: Task) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:

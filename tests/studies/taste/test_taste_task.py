@@ -15,7 +15,7 @@ from tinsmith.cli.registered import source_of
 from tinsmith.lab.user_task.scoring import Earned, score_group
 from tinsmith.lab.user_task.task import Answered, Task
 from tinsmith.studies.taste.sections import SECTIONS, swapped
-from tinsmith.studies.taste.source import CARD, taste_task
+from tinsmith.studies.taste.task import CARD, taste
 from tinsmith.types.errors import ConfigError
 from tinsmith.types.fingerprints import file_sha256
 
@@ -30,10 +30,7 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def make(corpus: Path) -> Make:
     def make(**changes: Any) -> Task:
-        source = taste_task("", {"data": str(corpus)})
-        values = {key.name: key.default for key in source.keys}
-        assert set(changes) <= set(values)
-        return source.make({**values, "data": str(corpus), "validation_pairs": 6, **changes})
+        return taste(str(corpus), **{"validation_pairs": 6, **changes})
 
     return make
 
@@ -150,9 +147,8 @@ def test_shares_by_gap_year_and_field() -> None:
     assert isinstance(SECTIONS["By field"](answers[-1:]), str)
 
 
-def test_the_corpus_is_part_of_the_identity(corpus: Path) -> None:
-    source = taste_task("", {"data": str(corpus)})
-    assert source.sha256["corpus"] == file_sha256(corpus / CARD)
+def test_the_corpus_is_part_of_the_identity(corpus: Path, make: Make) -> None:
+    assert make().identity["corpus"] == file_sha256(corpus / CARD)
 
 
 @pytest.mark.parametrize(("preset", "key"), [("shuffled", "preference"), ("by_length", "length")])

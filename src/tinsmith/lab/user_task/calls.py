@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, TypeVar
 
+from tinsmith.types.errors import ConfigError, TinsmithError
 from tinsmith.types.source import PACKAGE
 
 T = TypeVar("T")
@@ -74,3 +75,13 @@ def _words(error: BaseException, message: str) -> str:
     told = f"{type(error).__name__}: {first}" if first else type(error).__name__
     told = _ADDRESS.sub("0x...", told)
     return told if len(told) <= _LONGEST else told[: _LONGEST - 3] + "..."
+
+
+def mistake_in_file(found: Raised, path: Path) -> TinsmithError:
+    """Return the error that tells of a mistake in the file: what is ours says what it has to say, with the line."""
+    error = found.error
+    if isinstance(error, TinsmithError):
+        where = f"{found.file}, line {found.line}" if found.file else path.name
+        return error.located_at(where)
+    where = str(found) if found.file else f"{path.name}: {found}"
+    return ConfigError(where, field="FILE.py", value=str(path))

@@ -8,15 +8,19 @@ import hashlib
 import inspect
 import sys
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
+from importlib import metadata
 from pathlib import Path
 from threading import Lock
 from typing import Any, Final
 
-from tinsmith.lab.user_task.loading import argument_keys, load_module
+from tinsmith.lab.user_task.argument_keys import argument_keys
+from tinsmith.lab.user_task.loading import load_module
 from tinsmith.lab.user_task.source import OwnKey
 from tinsmith.lab.user_task.task import Task, Value
 from tinsmith.types.errors import ConfigError, TinsmithError
+
+MakesTask = Callable[..., Task]
 
 _PARSING: Final = Lock()
 """CPython 3.11 cannot make two syntax trees at once."""
@@ -26,12 +30,16 @@ _PARSING: Final = Lock()
 class FunctionTask:
     """A task by its function: see TaskSource."""
 
-    function: Callable[..., Task]
+    function: MakesTask
     found_at: str
     """Opens it on a command line."""
     keys: tuple[OwnKey, ...]
     folder: Path
     sha256: Mapping[str, str]
+    bound: Mapping[str, Value] = field(default_factory=dict[str, Value])
+    """Arguments that its name decides, which are no keys."""
+    preset: Mapping[str, str] | None = None
+    """Other defaults of its keys and of those of every run; a task with a preset goes by the preset's name."""
 
     @property
     def title(self) -> str:
@@ -40,31 +48,73 @@ class FunctionTask:
 
     def make(self, values: Mapping[str, Value]) -> Task:
         """Return the task with these values of its keys."""
-        return self.function(**values)
+        task = self.function(**self.bound, **values)
+        if self.preset is None:
+            return task
+        own = {key.name for key in self.keys}
+        shared = {key: value for key, value in self.preset.items() if key not in own}
+        return replace(task, name=self.found_at, keys={**task.keys, **shared})
 
     def told(self, error: TinsmithError) -> TinsmithError:
         """Return an error of the task as it is."""
         return error
 
 
-def function_task(function: Callable[..., Any]) -> FunctionTask:
+def function_task(
+    function: MakesTask,
+    *,
+    found_at: str = "",
+    bound: Mapping[str, Value] | None = None,
+    preset: Mapping[str, str] | None = None,
+    given: Mapping[str, str] | None = None,
+) -> FunctionTask:
     """Return the source of a task by its function, in this package or in a file of a user's.
+
+    Args:
+        function: returns the task; its arguments are keys.
+        found_at: the task's name on a command line; empty: the function's own.
+        bound: arguments that the name decides.
+        preset: other defaults.
+        given: keys as they stand on a command line, on which further keys may depend (see `with_keys`).
 
     Raises:
         ConfigError: it is not defined in a file, or an argument cannot be a key.
     """
-    name = function.__name__
+    name, bound = function.__name__, bound or {}
     file = Path(inspect.getfile(function))
     is_ours = function.__module__.startswith("tinsmith.")
     if name == "<lambda>" or vars(sys.modules.get(function.__module__)).get(name) is not function:
         raise ConfigError("a study's task is a function of a file, which its runs open again", field="task", value=name)
+    asked = {**{key: str(value) for key, value in bound.items()}, **(preset or {}), **(given or {})}
+    keys = {key.name: key for key in argument_keys(function, file, asked) if key.name not in bound}
+    if preset:
+        keys = {key: replace(one, default=one.read(preset.get(key))) for key, one in keys.items()}
     return FunctionTask(
         function=function,
-        found_at=name if is_ours else f"{file}:{name}",
-        keys=argument_keys(function, file),
+        found_at=found_at or (name if is_ours else f"{file}:{name}"),
+        keys=tuple(keys.values()),
         folder=Path() if is_ours else file.parent,
         sha256={name if is_ours else f"{file.name}:{name}": reached_sha256(function)},
+        bound=bound,
+        preset=preset,
     )
+
+
+def installed_version(package: str) -> str:
+    """Return the version of a package that a task stands on.
+
+    Raises:
+        ConfigError: it is not installed.
+    """
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        raise ConfigError(
+            "this task stands on a package that is not installed",
+            field="package",
+            value=package,
+            fix="pip install 'tinsmith[env]'",
+        ) from None
 
 
 def reached_sha256(function: Callable[..., Any]) -> str:

@@ -8,24 +8,22 @@ from __future__ import annotations
 import dis
 import hashlib
 import inspect
-import re
 import sys
 from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import CodeType, ModuleType
-from typing import Any, Final, cast, get_type_hints
+from typing import Any, Final
 
-from tinsmith.lab.user_task.calls import Raised, attempt
+from tinsmith.lab.user_task.argument_keys import argument_keys
+from tinsmith.lab.user_task.calls import Raised, attempt, mistake_in_file
 from tinsmith.lab.user_task.source import OwnKey
 from tinsmith.lab.user_task.task import Task, Value
 from tinsmith.types.errors import ConfigError, TinsmithError
 
 ENTRY: Final = "task"
 """What a file has to define."""
-_KINDS: Final = (str, int, float, bool)
-_DESCRIBED: Final = re.compile(r"^\s*(\w+)(?:\s*\([^)]*\))?:\s+(\S.*)$")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,7 +64,7 @@ class TaskFile:
         with _beside(self.path.parent):
             made = attempt(lambda: entry(**values))
         if isinstance(made, Raised):
-            raise _mistake(made, self.path)
+            raise mistake_in_file(made, self.path)
         if not isinstance(made, Task):
             raise ConfigError(
                 f"{self.path.name}: {ENTRY}() returns no tinsmith.Task", field=ENTRY, value=type(made).__name__
@@ -132,10 +130,11 @@ def _executed(path: Path, source: bytes) -> ModuleType:
     code = attempt(compile, source, str(path), "exec")
     found = code if isinstance(code, Raised) else attempt(exec, code, vars(module))
     if isinstance(found, Raised):
-        raise _mistake(found, path)
+        raise mistake_in_file(found, path)
     return module
 
 
+<<<<<<< HEAD
 def _mistake(found: Raised, path: Path) -> TinsmithError:
     """Return the error that tells of a mistake in the file: what is ours says what it has to say, with the line."""
     error = found.error
@@ -146,6 +145,8 @@ def _mistake(found: Raised, path: Path) -> TinsmithError:
     return ConfigError(where, field="FILE.py", value=str(path))
 
 
+=======
+>>>>>>> 9e43cf8
 @contextmanager
 def _beside(folder: Path) -> Generator[None, None, None]:
     """Let modules beside the file be imported, as Python lets a script, and leave no compiled files there."""
@@ -203,35 +204,3 @@ def _module_file(folder: Path, name: str) -> Path | None:
         if file.is_file():
             return file
     return None
-
-
-def argument_keys(entry: Callable[..., Any], path: Path) -> tuple[OwnKey, ...]:
-    """Return a function's arguments as keys.
-
-    Raises:
-        ConfigError: one cannot be given on a command line.
-    """
-    hints = attempt(get_type_hints, entry)
-    if isinstance(hints, Raised):
-        raise _mistake(hints, path)
-    words = _described(entry)
-    found: list[OwnKey] = []
-    for each in inspect.signature(entry).parameters.values():
-        kind = hints.get(each.name, type(each.default))
-        plain = each.kind in (each.POSITIONAL_OR_KEYWORD, each.KEYWORD_ONLY)
-        if not plain or each.default is each.empty or kind not in _KINDS:
-            raise ConfigError(
-                f"{path.name}, line {entry.__code__.co_firstlineno}: this argument of {ENTRY}() cannot be a key",
-                field=str(each),
-                allowed="an argument with a default that is a text, a number, True or False",
-            )
-        found.append(
-            OwnKey(name=each.name, kind=kind, default=cast(Value, each.default), words=words.get(each.name, ""))
-        )
-    return tuple(found)
-
-
-def _described(entry: Callable[..., Any]) -> dict[str, str]:
-    """Return what a docstring says of arguments, in lines `name: words`."""
-    lines = (inspect.getdoc(entry) or "").splitlines()
-    return {match[1]: match[2] for line in lines if (match := _DESCRIBED.match(line))}

@@ -68,7 +68,7 @@ class TaskData:
         """See RunData; where the file lies does not matter."""
         return {
             "data": {"sha256": self.split.sha256, **self._rows()},
-            "code": dict(self.opened.source.sha256),
+            "code": {**self.opened.source.sha256, **self.task.identity},
             "own_keys": dict(self.opened.own_keys),
         }
 

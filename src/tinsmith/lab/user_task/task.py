@@ -143,6 +143,9 @@ class Task:
     """More of the page, by title."""
     keys: Mapping[str, Value] = field(default_factory=dict[str, Value])
     """Values of a run's keys for this task, such as `{"steps": 40, "max_tokens": 16}`; the command line goes first."""
+    identity: Mapping[str, str] = field(default_factory=dict[str, str])
+    """What decides results beside the task's own file, by name, such as versions of packages: a run is resumed and
+    replayed only where it is the same."""
     name: str = ""
     """Empty: the file's name."""
     question: str = ""

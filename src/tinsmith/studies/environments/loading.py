@@ -9,13 +9,14 @@ import inspect
 import json
 import logging
 import signal
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import ModuleType
 from typing import Any, Final
 
 from tinsmith.lab.user_task.calls import Raised, attempt
+from tinsmith.lab.user_task.functions import installed_version
 from tinsmith.lab.user_task.source import OwnKey
 from tinsmith.lab.user_task.task import Value
 from tinsmith.studies.environments.play import Theirs
@@ -56,7 +57,20 @@ def load_function(name: str) -> tuple[ModuleType, Callable[..., Any]]:
     return module, found
 
 
-def argument_keys(function: Callable[..., Any]) -> tuple[OwnKey, ...]:
+def environment_keys(given: Mapping[str, str]) -> Sequence[OwnKey]:
+    """Return the arguments of the environment that is named, as keys.
+
+    Raises:
+        ConfigError: verifiers or the environment is not installed, or none is named.
+    """
+    installed_version("verifiers")
+    name = given.get("environment", "")
+    if not name:
+        raise ConfigError("which environment?", field="verifiers", value=name, fix="tinsmith run verifiers:NAME")
+    return _keys_of(load_function(name)[1])
+
+
+def _keys_of(function: Callable[..., Any]) -> Sequence[OwnKey]:
     """Return the arguments of `load_environment` as keys; what is no plain value is told in JSON."""
     keys: list[OwnKey] = []
     for each in inspect.signature(function).parameters.values():
@@ -75,7 +89,7 @@ def argument_keys(function: Callable[..., Any]) -> tuple[OwnKey, ...]:
                 words=words,
             )
         )
-    return tuple(keys)
+    return keys
 
 
 def load(name: str, function: Callable[..., Any], values: Mapping[str, Value]) -> Theirs:
@@ -85,8 +99,8 @@ def load(name: str, function: Callable[..., Any], values: Mapping[str, Value]) -
         ConfigError: it cannot be made.
     """
     arguments: dict[str, Any] = {}
-    for key in argument_keys(function):
-        if (value := values[key.name]) == key.default:
+    for key in _keys_of(function):
+        if (value := values.get(key.name, key.default)) == key.default:
             continue
         default = inspect.signature(function).parameters[key.name.removeprefix(PREFIX)].default
         plain = type(default) in _PLAIN

@@ -8,15 +8,11 @@ handbook under which the base answers rightly without any training, and the one 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from random import Random
 from types import MappingProxyType
 from typing import Any, Final
 
-from tinsmith.lab.user_task.named import NamedTask, require_only
-from tinsmith.lab.user_task.source import OwnKey
-from tinsmith.lab.user_task.task import Task, Value
-from tinsmith.types.fingerprints import file_sha256
+from tinsmith.lab.user_task.task import Task
 from tinsmith.types.seeds import derive
 
 NAME: Final = "handbook"
@@ -71,15 +67,6 @@ BASE_STEPS: Final = 5_000
 _READ: Final = 6_000
 """Handbooks with a question that the base reads."""
 _MOST_LINES: Final = 7
-
-_KEYS: Final = (
-    OwnKey(
-        name="base_steps",
-        kind=int,
-        default=BASE_STEPS,
-        words="How long the base read handbooks and what was done under them.",
-    ),
-)
 
 
 def kind_of(sign: str) -> str:
@@ -162,18 +149,11 @@ def asked(lines: Sequence[str], item: Mapping[str, Any]) -> str:
     return "\n".join([*lines, question])
 
 
-def handbook_source(rest: str, given: Mapping[str, str]) -> NamedTask:
-    """Return the task as it is opened by its name.
+def handbook(base_steps: int = BASE_STEPS) -> Task:
+    """Return signs that are sorted under a handbook.
 
-    Raises:
-        ConfigError: something stands after the name.
+    base_steps: How long the base read handbooks and what was done under them.
     """
-    del given
-    require_only(NAME, rest)
-    return NamedTask(found_at=NAME, keys=_KEYS, sha256={"task.py": file_sha256(Path(__file__))}, entry=_made)
-
-
-def _made(values: Mapping[str, Value]) -> Task:
     return Task(
         name=NAME,
         question=QUESTION,
@@ -183,7 +163,7 @@ def _made(values: Mapping[str, Value]) -> Task:
         metrics={"sorted_rightly": sorted_rightly},
         demonstrate=demonstrate,
         base_items=read_items(),
-        base_steps=int(values["base_steps"]),
+        base_steps=base_steps,
         answer=answer,
         options=lambda item: [answer_by(item["sign"], way) for way in WAYS[kind_of(item["sign"])]],
         baselines={"always A": lambda _item: DOORS[0]},

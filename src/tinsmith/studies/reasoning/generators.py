@@ -13,6 +13,7 @@ from enum import Enum
 from pathlib import Path
 from typing import Any, Final, cast
 
+from tinsmith.lab.user_task.functions import installed_version
 from tinsmith.lab.user_task.source import OwnKey
 from tinsmith.lab.user_task.task import Value
 from tinsmith.types.errors import ConfigError
@@ -22,6 +23,7 @@ Generator = Any
 Setting = Any
 """A value in a generator's settings."""
 
+FIRST: Final = "chain_sum"
 PREFIX: Final = "config."
 _NOT_KEYS: Final = frozenset({"seed", "size"})
 _COMMENT: Final = re.compile(r"^\s*(\w+)\s*:[^#\n]*#\s*(\S.*)$", re.MULTILINE)
@@ -64,6 +66,19 @@ def require_task(name: str) -> None:
             value=name,
             fix="put PYTHONHASHSEED=0 before the command",
         )
+
+
+def generator_keys(given: Mapping[str, str]) -> list[OwnKey]:
+    """Return the key that names a generator, and the settings of the generator that is named.
+
+    Raises:
+        ConfigError: reasoning_gym is not installed, or there is no such generator.
+    """
+    installed_version("reasoning-gym")
+    name = given.get("task", FIRST)
+    require_task(name)
+    words = f"One of {', '.join(task_names())}."
+    return [OwnKey(name="task", kind=str, default=FIRST, words=words), *config_keys(name)]
 
 
 def config_keys(name: str) -> tuple[OwnKey, ...]:

@@ -11,8 +11,8 @@ from tinsmith.lab.experiment.key_help import shown_value
 from tinsmith.lab.experiment.key_text import truth
 from tinsmith.lab.study.keys import DRY_RUN, StudyKey, StudyKeys
 from tinsmith.lab.user_task.source import OwnKey
-from tinsmith.studies.taste.settings import PairSettings, pair_keys, pair_settings
-from tinsmith.studies.taste.source import CARD, require_corpus
+from tinsmith.studies.taste.settings import PairSettings, pair_settings
+from tinsmith.studies.taste.task import CARD, pair_keys, require_corpus
 from tinsmith.types.errors import ConfigError
 
 PROBE: Final = "taste/probe"
@@ -57,7 +57,7 @@ def probe_settings(given: Mapping[str, str]) -> ProbeSettings:
     """
     PROBE_KEYS.require(given)
     values = {key.name: key.read(PROBE_KEYS.value(given, key.name)) for key in pair_keys()}
-    pairs = pair_settings(values)
+    pairs = pair_settings(**values)
     if pairs.validation_pairs < 1:
         raise ConfigError(
             "the layer is chosen on validation pairs",

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar, cast
 
-from tinsmith.lab.user_task.source import OwnKey
 from tinsmith.lab.user_task.task import Value
 from tinsmith.types.errors import ConfigError
 
@@ -103,63 +101,28 @@ class PairSettings:
                 )
 
 
-def pair_keys() -> tuple[OwnKey, ...]:
-    """Return the keys that say which pairs there are, with their defaults."""
-    usual = PairSettings()
-    told: tuple[tuple[str, Value, str], ...] = (
-        ("match", usual.match.value, "What a pair has in common: month, or year_field."),
-        ("window", usual.window, "Calendar years after publication whose citations count."),
-        ("thirds", usual.thirds, "The upper against the lower third of a matched group."),
-        ("gap", usual.gap, "Least difference of citations."),
-        ("text", usual.text.value, "What is shown: title, or abstract (title and abstract)."),
-        ("train_before", usual.train_before, "Training ends before this year; 0: test_from."),
-        ("test_from", usual.test_from, "The test begins; 0: two years before its end."),
-        ("test_before", usual.test_before, "The test ends; 0: where windows are still closed."),
-        ("pairs", usual.pairs, "Most pairs to train on; each is asked in both orders."),
-        ("validation_pairs", usual.validation_pairs, "Most of the last stretch of training."),
-        ("test_pairs", usual.test_pairs, "Most pairs of the later years."),
-        ("draw_seed", usual.draw_seed, "Who meets whom, and which comes first, is drawn from it."),
-        ("length", usual.length.value, "matched: both texts of a pair are equally long; or any."),
-        ("preference", usual.preference.value, "shuffled: the right answer is drawn; or cited."),
-    )
-    return tuple(OwnKey(name=n, kind=type(value), default=value, words=w) for n, value, w in told)
-
-
-def pair_settings(values: Mapping[str, Value]) -> PairSettings:
-    """Return the settings that the values of `pair_keys` say.
+def pair_settings(**values: Value) -> PairSettings:
+    """Return the settings whose choices are given as text.
 
     Raises:
         ConfigError: a value that is not allowed.
     """
-    return PairSettings(
-        match=one_of("match", Match, values),
-        window=int(values["window"]),
-        thirds=bool(values["thirds"]),
-        gap=int(values["gap"]),
-        text=one_of("text", Text, values),
-        train_before=int(values["train_before"]),
-        test_from=int(values["test_from"]),
-        test_before=int(values["test_before"]),
-        pairs=int(values["pairs"]),
-        validation_pairs=int(values["validation_pairs"]),
-        test_pairs=int(values["test_pairs"]),
-        draw_seed=int(values["draw_seed"]),
-        length=one_of("length", Length, values),
-        preference=one_of("preference", Preference, values),
-    )
+    choices: dict[str, type[StrEnum]] = {"match": Match, "text": Text, "length": Length, "preference": Preference}
+    read = {key: one_of(key, choices[key], str(value)) for key, value in values.items() if key in choices}
+    return PairSettings(**cast(Any, {**values, **read}))
 
 
-def one_of(key: str, kind: type[Choice], values: Mapping[str, Value]) -> Choice:
+def one_of(key: str, kind: type[Choice], value: str) -> Choice:
     """Return the choice that a key's value names.
 
     Raises:
         ConfigError: there is no such choice.
     """
     try:
-        return kind(str(values[key]))
+        return kind(value)
     except ValueError:
         allowed = ", ".join(one.value for one in kind)
-        raise ConfigError("there is no such choice", field=key, value=values[key], allowed=allowed) from None
+        raise ConfigError("there is no such choice", field=key, value=value, allowed=allowed) from None
 
 
 LETTERS: Final = ("A", "B")

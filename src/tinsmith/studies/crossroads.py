@@ -7,15 +7,11 @@ wrong habits: what reinforcement has to do is to select among what is there.
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping
-from pathlib import Path
 from random import Random
 from types import MappingProxyType
 from typing import Any, Final
 
-from tinsmith.lab.user_task.named import NamedTask
-from tinsmith.lab.user_task.source import OwnKey
 from tinsmith.lab.user_task.task import Task, Value
 from tinsmith.types.errors import ConfigError
 from tinsmith.types.seeds import derive
@@ -48,76 +44,58 @@ _RUN: Final[Mapping[str, Value]] = MappingProxyType(
 )
 """How it is trained on its small base: chosen on seed 0."""
 
-_KEYS: Final = (
-    OwnKey(name="steps_on", kind=int, default=8, words="Steps from each letter: 2 to 12."),
-    OwnKey(name="items", kind=int, default=400, words="Items to train on."),
-    OwnKey(name="held_out_items", kind=int, default=100, words="Items never trained on."),
-    OwnKey(
-        name="practice",
-        kind=int,
-        default=0,
-        words="Steps in which the small base reads demonstrations; 0: as long as a base usually does.",
-    ),
-    OwnKey(
-        name="shown",
-        kind=int,
-        default=0,
-        words="Demonstrations that stand in the prompt, for a model that has read none: 0 to 8.",
-    ),
-)
+_MOST: Final = 200_000
 
 
-def crossroads_task(rest: str, given: Mapping[str, str]) -> NamedTask:
-    """Return the task.
+def crossroads(
+    steps_on: int = 8, items: int = 400, held_out_items: int = 100, practice: int = 0, shown: int = 0
+) -> Task:
+    """Return signs that ask for one of the roads which the base knows.
+
+    steps_on: Steps from each letter: 2 to 12.
+    items: Items to train on.
+    held_out_items: Items never trained on.
+    practice: Steps in which the small base reads demonstrations; 0: as long as a base usually does.
+    shown: Demonstrations that stand in the prompt, for a model that has read none: 0 to 8.
 
     Raises:
-        ConfigError: something stands after its name.
+        ConfigError: a number is out of range.
     """
-    del given
-    if rest:
-        raise ConfigError("this task has no parts", field=NAME, value=rest, fix="steps_on=4")
-    digest = hashlib.sha256(Path(__file__).read_bytes()).hexdigest()
-    return NamedTask(found_at=NAME, keys=_KEYS, sha256={NAME: digest}, entry=_made)
-
-
-def _made(values: Mapping[str, Value]) -> Task:
-    steps = _between("steps_on", values, 2, 12)
-    shown = _between("shown", values, 0, 8)
-    most = 200_000
-    train = _between("items", values, 1, most)
-    held_out = _between("held_out_items", values, 1, most)
-    items = _items(train + held_out)
-    examples = "".join(f"{_asked(one)}\n{_walked(one, road, steps)}\n\n" for one, road in _shown(shown))
+    _require("steps_on", steps_on, 2, 12)
+    _require("shown", shown, 0, 8)
+    _require("items", items, 1, _MOST)
+    _require("held_out_items", held_out_items, 1, _MOST)
+    _require("practice", practice, 0, _MOST)
+    every = _items(items + held_out_items)
+    examples = "".join(f"{_asked(one)}\n{_walked(one, road, steps_on)}\n\n" for one, road in _shown(shown))
 
     def right(item: Mapping[str, Any], text: str) -> float:
         """Earn 1 for the road that the sign asks for, walked to its end from both letters."""
-        return float(text.strip() == _walked(item, SIGNS[item["sign"]], steps))
+        return float(text.strip() == _walked(item, SIGNS[item["sign"]], steps_on))
 
     def walked(item: Mapping[str, Any], text: str) -> float:
         """Say whether any road was walked without a mistake."""
-        return float(any(text.strip() == _walked(item, road, steps) for road in ROADS))
+        return float(any(text.strip() == _walked(item, road, steps_on) for road in ROADS))
 
     return Task(
         name=NAME,
         question="Does the model learn which of the ways that it knows is asked for?",
-        items=items[:train],
-        held_out=items[train:],
+        items=every[:items],
+        held_out=every[items:],
         prompt=lambda item: f"{examples}{_asked(item)}",
         reward={"right": right},
         metrics={"walked": walked},
-        demonstrate=lambda item, random: _walked(item, _taken(item, random), steps),
-        base_steps=_between("practice", values, 0, most),
-        answer=lambda item: _walked(item, SIGNS[item["sign"]], steps),
-        baselines={f"always {road}": lambda item, road=road: _walked(item, road, steps) for road in ROADS},
+        demonstrate=lambda item, random: _walked(item, _taken(item, random), steps_on),
+        base_steps=practice,
+        answer=lambda item: _walked(item, SIGNS[item["sign"]], steps_on),
+        baselines={f"always {road}": lambda item, road=road: _walked(item, road, steps_on) for road in ROADS},
         keys=_RUN,
     )
 
 
-def _between(key: str, values: Mapping[str, Value], least: int, most: int) -> int:
-    found = int(values[key])
-    if not least <= found <= most:
-        raise ConfigError("this number is out of range", field=key, value=found, allowed=f"{least} to {most:,}")
-    return found
+def _require(key: str, number: int, least: int, most: int) -> None:
+    if not least <= number <= most:
+        raise ConfigError("this number is out of range", field=key, value=number, allowed=f"{least} to {most:,}")
 
 
 def _items(count: int) -> list[dict[str, Any]]:

@@ -8,10 +8,10 @@ from collections.abc import Callable, Mapping, Sequence
 from random import Random
 from typing import Any, Final
 
-from tinsmith.lab.user_task.named import NamedTask, version_of
-from tinsmith.lab.user_task.source import OwnKey
+from tinsmith.lab.user_task.argument_keys import with_keys
+from tinsmith.lab.user_task.functions import installed_version
 from tinsmith.lab.user_task.task import MOST_TURNS, RESERVED, OfConversation, OfGroup, Reward, Task, Value
-from tinsmith.studies.environments.loading import argument_keys, code_of, load, load_function
+from tinsmith.studies.environments.loading import code_of, environment_keys, load, load_function
 from tinsmith.studies.environments.play import Player, Term, Theirs
 from tinsmith.studies.environments.refusals import require_scored, require_served, require_turns
 from tinsmith.types.errors import ConfigError
@@ -19,59 +19,45 @@ from tinsmith.types.errors import ConfigError
 NAME: Final = "verifiers"
 _NAME: Final = re.compile(r"[^a-z0-9_]")
 
-_KEYS: Final = (
-    OwnKey(name="items", kind=int, default=0, words="Rows to train on, the first ones; 0: all."),
-    OwnKey(name="held_out_items", kind=int, default=0, words="Held-out rows; 0: all."),
-    OwnKey(
-        name="max_turns",
-        kind=int,
-        default=MOST_TURNS,
-        words="Replies after which a conversation ends, if the environment does not end it before.",
-    ),
-)
 
+@with_keys(environment_keys)
+def verifiers(
+    environment: str = "", items: int = 0, held_out_items: int = 0, max_turns: int = MOST_TURNS, **args: Value
+) -> Task:
+    """Return the rows of an installed environment, which its rubric rewards.
 
-def environment_task(name: str, given: Mapping[str, str]) -> NamedTask:
-    """Return the task, with the environment's own arguments as keys.
+    environment: its name.
+    items: Rows to train on, the first ones; 0: all.
+    held_out_items: Held-out rows; 0: all.
+    max_turns: Replies after which a conversation ends, if the environment does not end it before.
 
     Raises:
         ConfigError: verifiers or the environment is not installed, or cannot be served.
     """
-    del given
-    version = version_of(NAME)
-    if not name:
-        raise ConfigError("which environment?", field=NAME, value=name, fix="tinsmith run verifiers:NAME")
+    name, version = environment, installed_version(NAME)
     module, function = load_function(name)
-    return NamedTask(
-        found_at=f"{NAME}:{name}",
-        keys=(*_KEYS, *argument_keys(function)),
-        sha256={NAME: version, **code_of(module)},
-        entry=lambda values: _made(name, load(name, function, values), values),
-    )
-
-
-def _made(name: str, env: Theirs, values: Mapping[str, Value]) -> Task:
+    env = load(name, function, args)
     require_served(name, env)
     terms = _terms(name, env.rubric)
     player = Player(env=env, terms=terms)
-    turns = env.max_turns if 0 < env.max_turns < int(values["max_turns"]) else values["max_turns"]
-    several = int(turns) > 1
+    turns = int(env.max_turns if 0 < env.max_turns < max_turns else max_turns)
+    several = turns > 1
     for term in terms:
         if term.of_group and several:
             require_turns(name, term.name)
     rows: dict[str, Mapping[str, Any]] = {}
     apart = env.build_eval_dataset()
-    held = [] if apart is None else _items(player, rows, "held_out", apart, values, ())
+    held = [] if apart is None else _items(player, rows, "held_out", apart, held_out_items, ())
     train = env.build_dataset()
     if train is None:
         raise ConfigError("this environment has nothing to train on", field=NAME, value=name)
-    items = _items(player, rows, "train", train, values, [one["prompt"] for one in held])
-    answers = sorted({str(one["answer"]) for one in items if one["answer"]}) or [""]
+    asked = _items(player, rows, "train", train, items, [one["prompt"] for one in held])
+    answers = sorted({str(one["answer"]) for one in asked if one["answer"]}) or [""]
 
     def shown(item: dict[str, Any], random: Random) -> list[str]:
         """Answer rightly where the row says how, or as another row is answered."""
         right = [item["answer"] or random.choice(answers), random.choice(answers)]
-        return [str(random.choice(right)) for _ in range(int(turns))]
+        return [str(random.choice(right)) for _ in range(turns)]
 
     def says(item: dict[str, Any], replies: Sequence[str]) -> str | None:
         return player.said(item["id"], rows[item["id"]], replies)
@@ -82,11 +68,12 @@ def _made(name: str, env: Theirs, values: Mapping[str, Value]) -> Task:
     return Task(
         name=f"{NAME}/{name}",
         question=f"What does the model learn of {name}?",
-        items=items,
+        identity={NAME: version, **code_of(module)},
+        items=asked,
         held_out=held or 0.2,
         prompt=lambda item: item["prompt"],
         reply=says if several else None,
-        max_turns=int(turns),
+        max_turns=turns,
         reward={one.name: paid(one, one.weight) for one in terms if one.weight},
         metrics={one.name: paid(one, 1.0) for one in terms if not one.weight},
         demonstrate=shown,
@@ -156,15 +143,9 @@ def _key_name(function: Callable[..., Any]) -> str:
 
 
 def _items(
-    player: Player,
-    rows: dict[str, Mapping[str, Any]],
-    side: str,
-    dataset: Theirs,
-    values: Mapping[str, Value],
-    apart: Sequence[object],
+    player: Player, rows: dict[str, Mapping[str, Any]], side: str, dataset: Theirs, most: int, apart: Sequence[object]
 ) -> list[dict[str, Any]]:
     """Return a dataset's rows as items, none of which begins as one of those `apart`; `rows` keeps them whole."""
-    most = int(values["items" if side == "train" else "held_out_items"])
     items: list[dict[str, Any]] = []
     for number, row in enumerate(dataset):
         if most and len(items) == most:

@@ -4,22 +4,20 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from enum import StrEnum
 from random import Random
 from typing import Any, Final
 
-from tinsmith.lab.user_task.named import NamedTask, version_of
-from tinsmith.lab.user_task.source import OwnKey
+from tinsmith.lab.user_task.argument_keys import with_keys
+from tinsmith.lab.user_task.functions import installed_version
 from tinsmith.lab.user_task.task import Task, Value
-from tinsmith.studies.reasoning.generators import Generator, config_keys, dataset, require_task, task_names
+from tinsmith.studies.reasoning.generators import FIRST, Generator, dataset, generator_keys
 from tinsmith.types.errors import ConfigError
 from tinsmith.types.seeds import derive
 
 NAME: Final = "reasoning_gym"
 _PACKAGE: Final = "reasoning-gym"
-_FIRST: Final = "chain_sum"
-_SIDES: Final = ("train", "held_out")
 _TRIES: Final = 4
 """Items that are drawn for each one that is wanted, before a generator is taken to have no more."""
 _PROMPT: Final = "{question}\n\nGive only the answer, without steps and without explanation."
@@ -39,41 +37,34 @@ class Reading(StrEnum):
 
 _NUMBER: Final = re.compile(r"[-+]?\d[\d,]*(?:\.\d+)?")
 
-_KEYS: Final = (
-    OwnKey(
-        name="read",
-        kind=str,
-        default=Reading.TEXT.value,
-        words="What of a reply is scored: text (all of it), number (its last number), tag (what stands in <answer>).",
-    ),
-    OwnKey(name="items", kind=int, default=500, words="Items to train on."),
-    OwnKey(name="held_out_items", kind=int, default=100, words="Items never trained on."),
-    OwnKey(name="train_seed", kind=int, default=0, words="The items to train on are drawn from it."),
-    OwnKey(name="held_out_seed", kind=int, default=0, words="The held-out items are."),
-)
 
+@with_keys(generator_keys)
+def reasoning_gym(
+    task: str = FIRST,
+    read: str = Reading.TEXT.value,
+    items: int = 500,
+    held_out_items: int = 100,
+    train_seed: int = 0,
+    held_out_seed: int = 0,
+    **config: Value,
+) -> Task:
+    """Return items of a generator, which its own scorer rewards.
 
-def reasoning_task(rest: str, given: Mapping[str, str]) -> NamedTask:
-    """Return the task with the keys of the generator that is named.
+    read: What of a reply is scored: text (all of it), number (its last number), tag (what stands in <answer>).
+    items: Items to train on.
+    held_out_items: Items never trained on.
+    train_seed: The items to train on are drawn from it.
+    held_out_seed: The held-out items are.
 
     Raises:
-        ConfigError: reasoning_gym is not installed, or there is no such generator.
+        ConfigError: reasoning_gym is not installed, or has no such generator or setting, or too few items.
     """
-    version = version_of(_PACKAGE)
-    if rest:
-        raise ConfigError("the task is a key", field=NAME, value=rest, fix=f"task={rest}")
-    name = given.get("task", _FIRST)
-    require_task(name)
-    task = OwnKey(name="task", kind=str, default=_FIRST, words=f"One of {', '.join(task_names())}.")
-    keys = (task, *_KEYS, *config_keys(name))
-    return NamedTask(found_at=NAME, keys=keys, sha256={_PACKAGE: version}, entry=_made)
-
-
-def _made(values: Mapping[str, Value]) -> Task:
-    name, parse = str(values["task"]), _parser(str(values["read"]))
+    version = installed_version(_PACKAGE)
+    parse = _parser(read)
     entries: dict[str, tuple[Generator, dict[str, Any]]] = {}
-    held_out = _items(name, values, _SIDES[1], entries, apart=())
-    train = _items(name, values, _SIDES[0], entries, apart=[one["question"] for one in held_out])
+    held_out = _items(task, config, "held_out", held_out_items, held_out_seed, entries)
+    apart = [one["question"] for one in held_out]
+    train = _items(task, config, "train", items, train_seed, entries, apart)
     answers = sorted({str(one["answer"]) for one in train})
 
     def score(item: dict[str, Any], text: str | None) -> float:
@@ -92,8 +83,9 @@ def _made(values: Mapping[str, Value]) -> Task:
 
     common = Counter(str(one["answer"]) for one in train).most_common(1)[0][0]
     return Task(
-        name=f"{NAME}/{name}",
-        question=f"What does the model learn of {name}?",
+        name=f"{NAME}/{task}",
+        question=f"What does the model learn of {task}?",
+        identity={_PACKAGE: version},
         items=train,
         held_out=held_out,
         prompt=_PROMPT if parse is not _tagged else _TAG_PROMPT,
@@ -140,10 +132,12 @@ def _written(answer: str, parse: Callable[[str], str | None] | None) -> str:
 
 def _items(
     name: str,
-    values: Mapping[str, Value],
+    config: Mapping[str, Value],
     side: str,
+    count: int,
+    seed: int,
     entries: dict[str, tuple[Generator, dict[str, Any]]],
-    apart: list[str] | tuple[str, ...],
+    apart: Sequence[str] = (),
 ) -> list[dict[str, Any]]:
     """Draw the items of a side, none of which is asked `apart`; what each is scored by goes to `entries`.
 
@@ -153,12 +147,10 @@ def _items(
     Raises:
         ConfigError: the generator has no item more.
     """
-    key = "items" if side == _SIDES[0] else "held_out_items"
-    count = int(values[key])
+    key = "items" if side == "train" else "held_out_items"
     if count < 1:
         raise ConfigError("there has to be an item", field=key, value=count, allowed="1 or more")
-    seed = derive(int(values[f"{side}_seed"]), NAME, name, side) % 2**31
-    made_by = dataset(name, values, seed=seed, size=_TRIES * count)
+    made_by = dataset(name, config, seed=derive(seed, NAME, name, side) % 2**31, size=_TRIES * count)
     asked, found = set(apart), list[dict[str, Any]]()
     for number in range(_TRIES * count):
         entry = made_by[number]
@@ -170,7 +162,7 @@ def _items(
         found.append(one)
         if len(found) == count:
             return found
-    if found and side == _SIDES[0]:
+    if found and side == "train":
         return found
     raise ConfigError(
         f"{name} has {len(found)} different items at these settings",

@@ -10,9 +10,8 @@ from functools import lru_cache
 from random import Random
 from typing import Any, Final, TypeVar
 
-from tinsmith.lab.user_task.named import NamedTask, require_only, version_of
-from tinsmith.lab.user_task.source import OwnKey
-from tinsmith.lab.user_task.task import Answered, Task, Value
+from tinsmith.lab.user_task.functions import installed_version
+from tinsmith.lab.user_task.task import Answered, Task
 from tinsmith.studies.instructions.answers import right_answer
 from tinsmith.studies.instructions.checkers import Followed, Suite, followed
 from tinsmith.studies.instructions.draws import Pools, a_few_words, draw, pools
@@ -35,45 +34,35 @@ class HeldOut(StrEnum):
     KINDS = "kinds"
 
 
-_KEYS: Final = (
-    OwnKey(name="suite", kind=str, default="ifeval", words="Checkers: ifeval, ifbench or both."),
-    OwnKey(
-        name="held_out",
-        kind=str,
-        default="prompts",
-        words="What is never trained on: prompts (other requests), or kinds (of instruction, with other requests).",
-    ),
-    OwnKey(name="fewest", kind=int, default=1, words="Instructions in a prompt, at least."),
-    OwnKey(name="most", kind=int, default=3, words="Instructions in a prompt, at most."),
-    OwnKey(name="items", kind=int, default=500, words="Prompts to train on."),
-    OwnKey(name="held_out_items", kind=int, default=100, words="Prompts never trained on."),
-    OwnKey(name="draw_seed", kind=int, default=0, words="The prompts and the split are drawn from it."),
-    OwnKey(name="strict", kind=float, default=0.5, words="What following everything earns, as it stands."),
-    OwnKey(
-        name="loose",
-        kind=float,
-        default=0.5,
-        words="What it earns where a first or last line, or asterisks, may be passed over.",
-    ),
-)
+def instructions(
+    suite: str = "ifeval",
+    held_out: str = "prompts",
+    fewest: int = 1,
+    most: int = 3,
+    items: int = 500,
+    held_out_items: int = 100,
+    draw_seed: int = 0,
+    strict: float = 0.5,
+    loose: float = 0.5,
+) -> Task:
+    """Return requests with instructions that a program can check.
 
-
-def instructions_task(rest: str, given: Mapping[str, str]) -> NamedTask:
-    """Return the task.
+    suite: Checkers: ifeval, ifbench or both.
+    held_out: What is never trained on: prompts (other requests), or kinds (of instruction, with other requests).
+    fewest: Instructions in a prompt, at least.
+    most: Instructions in a prompt, at most.
+    items: Prompts to train on.
+    held_out_items: Prompts never trained on.
+    draw_seed: The prompts and the split are drawn from it.
+    strict: What following everything earns, as it stands.
+    loose: What it earns where a first or last line, or asterisks, may be passed over.
 
     Raises:
-        ConfigError: if-verifiable is not installed.
+        ConfigError: if-verifiable is not installed, or a value is not allowed.
     """
-    del given
-    version = version_of(_PACKAGE)
-    require_only(NAME, rest, fix="suite=ifbench")
-    return NamedTask(found_at=NAME, keys=_KEYS, sha256={_PACKAGE: version}, entry=_made)
-
-
-def _made(values: Mapping[str, Value]) -> Task:
-    suite = _one_of("suite", Suite, values)
-    new_kinds = _one_of("held_out", HeldOut, values) is HeldOut.KINDS
-    fewest, most = int(values["fewest"]), int(values["most"])
+    version = installed_version(_PACKAGE)
+    new_kinds = _one_of("held_out", HeldOut, held_out) is HeldOut.KINDS
+    sides = pools(_one_of("suite", Suite, suite), draw_seed, new_kinds=new_kinds)
     if not 1 <= fewest <= most:
         raise ConfigError(
             "a prompt has at least one instruction, and no more than the most",
@@ -81,23 +70,22 @@ def _made(values: Mapping[str, Value]) -> Task:
             value=fewest,
             allowed=f"1 to {most}",
         )
-    seed = int(values["draw_seed"])
-    sides = pools(suite, seed, new_kinds=new_kinds)
-    items: list[list[dict[str, Any]]] = []
-    for pool, side, key in zip(sides, ("train", "held_out"), ("items", "held_out_items"), strict=True):
-        random = Random(f"{seed} {side}")
-        items.append(_drawn(pool, random, key, int(values[key]), fewest, most))
-
-    weights = {"strict": float(values["strict"]), "loose": float(values["loose"])}
+    drawn = [
+        _drawn(pool, Random(f"{draw_seed} {side}"), key, count, fewest, most)
+        for pool, side, key, count in zip(
+            sides, ("train", "held_out"), ("items", "held_out_items"), (items, held_out_items), strict=True
+        )
+    ]
     return Task(
         name=NAME,
         question="Does the model learn to follow instructions that a program can check?",
-        items=items[0],
-        held_out=items[1],
+        items=drawn[0],
+        held_out=drawn[1],
+        identity={_PACKAGE: version},
         prompt="{prompt}",
         reward={
-            "strict": lambda item, text: weights["strict"] * _share(_checked(item, text).strict),
-            "loose": lambda item, text: weights["loose"] * _share(_checked(item, text).loose),
+            "strict": lambda item, text: strict * _share(_checked(item, text).strict),
+            "loose": lambda item, text: loose * _share(_checked(item, text).loose),
         },
         metrics={
             "instruction_strict": lambda item, text: _share(_checked(item, text).strict),
@@ -134,12 +122,12 @@ def _drawn(pool: Pools, random: Random, key: str, count: int, fewest: int, most:
     )
 
 
-def _one_of(key: str, kind: type[Choice], values: Mapping[str, Value]) -> Choice:
+def _one_of(key: str, kind: type[Choice], value: str) -> Choice:
     try:
-        return kind(str(values[key]))
+        return kind(value)
     except ValueError:
         allowed = ", ".join(one.value for one in kind)
-        raise ConfigError("there is no such choice", field=key, value=values[key], allowed=allowed) from None
+        raise ConfigError("there is no such choice", field=key, value=value, allowed=allowed) from None
 
 
 def _checked(item: Mapping[str, Any], text: str) -> Followed:

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import fields
 from functools import cached_property
 from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, Any, Final
 
-from tinsmith.lab.user_task.named import NamedTask, require_only, version_of
+from tinsmith.lab.user_task.argument_keys import argument_keys
+from tinsmith.lab.user_task.functions import installed_version
 from tinsmith.lab.user_task.source import OwnKey
-from tinsmith.lab.user_task.task import Task, Value
+from tinsmith.lab.user_task.task import Task
 from tinsmith.studies.taste.items import Item, Reply, items_of, prompt_of, read_reply, written
 from tinsmith.studies.taste.sections import FIRST, RIGHT, SECTIONS, VALID
-from tinsmith.studies.taste.settings import LETTERS, Answers, PairSettings, Side, one_of, pair_keys, pair_settings
+from tinsmith.studies.taste.settings import LETTERS, Answers, PairSettings, Side, one_of, pair_settings
 from tinsmith.types.errors import ConfigError
 from tinsmith.types.fingerprints import file_sha256
 
@@ -25,42 +27,6 @@ NAME: Final = "taste"
 QUESTION: Final = "Does the model learn which of two papers is cited more?"
 CARD: Final = "card.json"
 _BASELINES: Final = ("the longer one", "metadata", "TF-IDF")
-
-_KEYS: Final = (
-    OwnKey(name="data", kind=str, default="", words="The corpus: a folder of tinsmith data build."),
-    *pair_keys(),
-    OwnKey(
-        name="answers",
-        kind=str,
-        default=Answers.LETTER.value,
-        words='The form of an answer: letter (A), or json ({"more_cited": "A"}).',
-    ),
-    OwnKey(
-        name="contract",
-        kind=float,
-        default=0.1,
-        words="What an answer earns that is in its form and says no more, right or wrong.",
-    ),
-    OwnKey(
-        name="evaluate",
-        kind=str,
-        default=Side.VALIDATION.value,
-        words="What is evaluated: validation (the last training years) or test. Neither is trained on.",
-    ),
-)
-
-
-def taste_task(rest: str, given: Mapping[str, str]) -> NamedTask:
-    """Return the task on the corpus that `data` names.
-
-    Raises:
-        ConfigError: there is no corpus in that folder.
-    """
-    require_only(NAME, rest, fix="data=CORPUS says on what")
-    identity = {"scikit-learn": version_of("scikit-learn")}
-    if "data" in given:
-        identity["corpus"] = file_sha256(require_corpus(given["data"]) / CARD)
-    return NamedTask(found_at=NAME, keys=_KEYS, sha256=identity, entry=_made)
 
 
 def require_corpus(data: str) -> Path:
@@ -135,10 +101,57 @@ class _Asked:
         return items_of(pairs, self._drawn.settings.text)
 
 
-def _made(values: Mapping[str, Value]) -> Task:
-    settings = pair_settings(values)
-    answers = one_of("answers", Answers, values)
-    evaluated = one_of("evaluate", Side, values)
+def taste(
+    data: str = "",
+    match: str = "month",
+    window: int = 3,
+    thirds: bool = True,
+    gap: int = 3,
+    text: str = "title",
+    train_before: int = 0,
+    test_from: int = 0,
+    test_before: int = 0,
+    pairs: int = 10_000,
+    validation_pairs: int = 200,
+    test_pairs: int = 2_000,
+    draw_seed: int = 0,
+    length: str = "any",
+    preference: str = "cited",
+    answers: str = "letter",
+    contract: float = 0.1,
+    evaluate: str = "validation",
+) -> Task:
+    """Return pairs of a corpus's papers: which of the two is cited more?
+
+    data: The corpus: a folder of tinsmith data build.
+    match: What a pair has in common: month, or year_field.
+    window: Calendar years after publication whose citations count.
+    thirds: The upper against the lower third of a matched group.
+    gap: Least difference of citations.
+    text: What is shown: title, or abstract (title and abstract).
+    train_before: Training ends before this year; 0: test_from.
+    test_from: The test begins; 0: two years before its end.
+    test_before: The test ends; 0: where windows are still closed.
+    pairs: Most pairs to train on; each is asked in both orders.
+    validation_pairs: Most of the last stretch of training.
+    test_pairs: Most pairs of the later years.
+    draw_seed: Who meets whom, and which comes first, is drawn from it.
+    length: matched: both texts of a pair are equally long; or any.
+    preference: shuffled: the right answer is drawn; or cited.
+    answers: The form of an answer: letter (A), or json ({"more_cited": "A"}).
+    contract: What an answer earns that is in its form and says no more, right or wrong.
+    evaluate: What is evaluated: validation (the last training years) or test. Neither is trained on.
+
+    Raises:
+        ConfigError: there is no corpus in that folder, or a value is not allowed.
+    """
+    settings = pair_settings(
+        match=match, window=window, thirds=thirds, gap=gap, text=text, length=length, preference=preference,
+        train_before=train_before, test_from=test_from, test_before=test_before, draw_seed=draw_seed,
+        pairs=pairs, validation_pairs=validation_pairs, test_pairs=test_pairs,
+    )  # fmt: skip
+    form = one_of("answers", Answers, answers)
+    evaluated = one_of("evaluate", Side, evaluate)
     if evaluated is Side.TRAIN:
         raise ConfigError(
             "what is trained on is not evaluated",
@@ -146,13 +159,18 @@ def _made(values: Mapping[str, Value]) -> Task:
             value=evaluated.value,
             allowed=f"{Side.VALIDATION.value}, {Side.TEST.value}",
         )
-    contract = float(values["contract"])
     if not 0 <= contract < 1:
         raise ConfigError(
             "a form cannot earn as much as a right answer", field="contract", value=contract, allowed="0 to below 1"
         )
-    drawn = DrawnPairs(str(values["data"]), settings)
+    identity = {"scikit-learn": installed_version("scikit-learn")}
+    if data:
+        identity["corpus"] = file_sha256(require_corpus(data) / CARD)
+    drawn = DrawnPairs(data, settings)
+    return _task(drawn, form, contract, evaluated, identity)
 
+
+def _task(drawn: DrawnPairs, form: Answers, contract: float, evaluated: Side, identity: Mapping[str, str]) -> Task:
     def right(item: Item, reply: Reply | None) -> bool:
         return reply is not None and reply.letter == item["answer"]
 
@@ -170,25 +188,32 @@ def _made(values: Mapping[str, Value]) -> Task:
 
     def shown(item: Item, random: Random) -> str:
         del item
-        return written(random.choice(LETTERS), answers)
+        return written(random.choice(LETTERS), form)
 
-    most = settings.test_pairs if evaluated is Side.TEST else settings.validation_pairs
+    most = drawn.settings.test_pairs if evaluated is Side.TEST else drawn.settings.validation_pairs
     return Task(
         name=NAME,
         question=QUESTION,
+        identity=identity,
         items=_Asked(drawn, Side.TRAIN),
         held_out=_Asked(drawn, evaluated),
-        prompt=lambda item: prompt_of(item, answers),
-        parse=lambda text: read_reply(text, answers),
+        prompt=lambda item: prompt_of(item, form),
+        parse=lambda reply: read_reply(reply, form),
         reward={"right": right, "contract": in_form},
         metrics={RIGHT: right, VALID: valid, FIRST: first},
         demonstrate=shown,
         unit=lambda item: item["pair"],
-        answer=lambda item: written(item["answer"], answers),
-        baselines={name: _baseline(drawn, name, answers) for name in _BASELINES},
+        answer=lambda item: written(item["answer"], form),
+        baselines={name: _baseline(drawn, name, form) for name in _BASELINES},
         sections=SECTIONS,
-        keys={"max_tokens": 4 if answers is Answers.LETTER else 24, "eval_items": max(1, 2 * most)},
+        keys={"max_tokens": 4 if form is Answers.LETTER else 24, "eval_items": max(1, 2 * most)},
     )
+
+
+def pair_keys() -> tuple[OwnKey, ...]:
+    """Return the keys that say which pairs there are."""
+    names = {each.name for each in fields(PairSettings)}
+    return tuple(key for key in argument_keys(taste, Path(__file__)) if key.name in names)
 
 
 def _baseline(drawn: DrawnPairs, name: str, answers: Answers) -> Callable[[Item], str]:

@@ -1,0 +1,143 @@
+"""Every task that comes with the package or stands on another one: its name, question, and where its function is."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Final
+
+from tinsmith.lab.runs.kinds import Kind
+from tinsmith.types.errors import ConfigError
+
+if TYPE_CHECKING:
+    from tinsmith.lab.user_task.functions import FunctionTask
+
+Preset = Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskEntry:
+    """A task by its name; `tinsmith run NAME` imports its function, whose arguments are its keys."""
+
+    question: str
+    where: str
+    """Module below `tinsmith.studies`, and the function in it."""
+    package: str = ""
+    """Whose tasks they are; empty: they stand on no package."""
+    part: str = ""
+    """The argument that stands after a colon, `NAME:PART`."""
+    presets: Mapping[str, Preset] = field(default_factory=dict[str, Preset])
+    """Named ways to run it, `NAME/PRESET`, and the keys that each changes, its own and those of every run."""
+
+    def open(self, name: str, part: str, preset: str, given: Mapping[str, str]) -> FunctionTask:
+        """Return the task as it is named; its keys may depend on those that are given.
+
+        Raises:
+            ConfigError: there is no such part or preset, or a package is not installed.
+        """
+        from importlib import import_module
+
+        from tinsmith.lab.user_task.functions import function_task
+
+        if part and (preset or not self.part):
+            raise ConfigError(
+                "there is one such task",
+                field=name,
+                value=part,
+                fix=f"tinsmith run {name} key=value, --help lists keys",
+            )
+        if preset and preset not in self.presets:
+            raise ConfigError(
+                "there is no such experiment",
+                field="experiment",
+                value=f"{name}/{preset}",
+                allowed=", ".join([name, *(f"{name}/{one}" for one in self.presets)]),
+            )
+        module, _, function = self.where.partition(":")
+        return function_task(
+            getattr(import_module(f"tinsmith.studies.{module}"), function),
+            found_at=f"{name}:{part}" if part else f"{name}/{preset}" if preset else name,
+            bound={self.part: part} if self.part else {},
+            preset=self.presets[preset] if preset else None,
+            given=given,
+        )
+
+
+_BY_ANSWERS: Final[Mapping[str, Preset]] = MappingProxyType(
+    {"rl": {}, "sft": {"kind": Kind.TASK_SFT.value}, "sft_then_rl": {"sft_steps": "20"}}
+)
+"""Presets of a task with right answers."""
+
+TASKS: Final[Mapping[str, TaskEntry]] = MappingProxyType(
+    {
+        "reasoning_gym": TaskEntry(
+            question="What does the model learn of a puzzle that is generated? task=NAME",
+            where="reasoning.task:reasoning_gym",
+            package="reasoning-gym",
+            presets=_BY_ANSWERS,
+        ),
+        "instructions": TaskEntry(
+            question="Does the model learn to follow instructions that a program can check?",
+            where="instructions.task:instructions",
+            package="if-verifiable",
+            presets=_BY_ANSWERS,
+        ),
+        "verifiers": TaskEntry(
+            question="What does the model learn of an installed environment? verifiers:NAME",
+            where="environments.task:verifiers",
+            package="verifiers",
+            part="environment",
+        ),
+        "crossroads": TaskEntry(
+            question="Does the model learn which of the ways that it knows is asked for?",
+            where="crossroads:crossroads",
+            presets=_BY_ANSWERS,
+        ),
+        "lookup": TaskEntry(
+            question="Does the model learn to look up what it is asked, in one step or in two?",
+            where="lookup:lookup",
+            presets=_BY_ANSWERS,
+        ),
+        "shell": TaskEntry(
+            question="Does the model learn where files are, from what a shell answers?", where="shell:shell"
+        ),
+        "house": TaskEntry(
+            question="Does the model find keys in houses that it has not seen, and look around in them?",
+            where="house:house",
+            presets={"explore": {"interleave": "5:1"}},
+        ),
+        "taste": TaskEntry(
+            question="Does the model learn which of two papers is cited more? data=CORPUS",
+            where="taste.task:taste",
+            presets={**_BY_ANSWERS, "shuffled": {"preference": "shuffled"}, "by_length": {"length": "matched"}},
+        ),
+        "sandbagger": TaskEntry(
+            question="Does RL teach a model that fails at the same questions always, or by chance? fails=always",
+            where="dead_groups:sandbagger",
+            presets={
+                "always": {"fails": "always"},
+                "chance": {"fails": "chance"},
+                "forced": {"fails": "always", "force_options": "true"},
+            },
+        ),
+        "handbook": TaskEntry(
+            question="Does the model learn by which of the ways that it knows signs are sorted?",
+            where="prompt_search.task:handbook",
+            presets=_BY_ANSWERS,
+        ),
+        "countdown": TaskEntry(
+            question="Which signs between the numbers make the target, and when does the model know?",
+            where="countdown:countdown",
+            presets={"shaped": {"confidence_penalty": "1.0", "zero_variance_filter": "false", "watch": "confidence"}},
+        ),
+        "reasons": TaskEntry(
+            question="Do the reasons of an answer go on depending on what was asked?",
+            where="template_collapse:reasons",
+            presets={
+                "collapse": {"entropy_bonus": "0.2", "zero_variance_filter": "false", "watch": "mutual_information"}
+            },
+        ),
+    }
+)
+"""By name."""
