@@ -134,19 +134,6 @@ def _executed(path: Path, source: bytes) -> ModuleType:
     return module
 
 
-<<<<<<< HEAD
-def _mistake(found: Raised, path: Path) -> TinsmithError:
-    """Return the error that tells of a mistake in the file: what is ours says what it has to say, with the line."""
-    error = found.error
-    if isinstance(error, TinsmithError):
-        where = f"{found.file}, line {found.line}" if found.file else path.name
-        return error.located_at(where)
-    where = str(found) if found.file else f"{path.name}: {found}"
-    return ConfigError(where, field="FILE.py", value=str(path))
-
-
-=======
->>>>>>> 9e43cf8
 @contextmanager
 def _beside(folder: Path) -> Generator[None, None, None]:
     """Let modules beside the file be imported, as Python lets a script, and leave no compiled files there."""
