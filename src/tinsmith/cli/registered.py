@@ -26,7 +26,6 @@ from tinsmith.studies.rubrics.subject import RUBRICS
 from tinsmith.studies.sft_vs_rl import keys as sft_vs_rl
 from tinsmith.studies.sft_vs_rl.settings import sft_vs_rl_settings
 from tinsmith.studies.sparse_select import settings as sparse_select
-from tinsmith.studies.taste import probe_settings as taste_probe
 from tinsmith.types.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -125,12 +124,6 @@ def _run_sft_vs_rl(given: Mapping[str, str], say: Say) -> Path:
     from tinsmith.studies.sft_vs_rl.study import run_sft_vs_rl
 
     return run_sft_vs_rl(given, say)
-
-
-def _run_taste_probe(given: Mapping[str, str], say: Say) -> Path:
-    from tinsmith.studies.taste.probe import run_probe
-
-    return run_probe(given, say)
 
 
 def _read_prompt_search(given: Mapping[str, str]) -> object:
@@ -306,12 +299,10 @@ _STUDIES: Final = (
         read=sft_vs_rl_settings,
         run=_run_sft_vs_rl,
     ),
-    StudyEntry(
-        name=taste_probe.PROBE,
-        question=taste_probe.QUESTION,
-        keys=taste_probe.PROBE_KEYS,
-        read=taste_probe.probe_settings,
-        run=_run_taste_probe,
+    _measured(
+        "taste/probe",
+        "What does a base model hold of it before any training, read off its hidden states by a line?",
+        "taste.probe:probe",
     ),
     _measured(
         "moe/wander",

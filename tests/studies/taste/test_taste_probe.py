@@ -18,8 +18,7 @@ from tinsmith.ops.select import select
 from tinsmith.studies.taste.baselines import Baseline
 from tinsmith.studies.taste.hidden_states import HiddenStates, Pooling, hidden_states
 from tinsmith.studies.taste.pairs import Sides, draw_pairs
-from tinsmith.studies.taste.probe import RESULT, accuracy, probed, run_probe
-from tinsmith.studies.taste.probe_settings import PROBE
+from tinsmith.studies.taste.probe import PROBE, RESULT, accuracy, probe, probed
 from tinsmith.studies.taste.settings import PairSettings, Side
 from tinsmith.types.arithmetic import Arithmetic
 from tinsmith.types.errors import DataError
@@ -96,8 +95,7 @@ def test_a_share_has_its_interval() -> None:
 def test_a_probe_is_measured_beside_the_baselines_and_repeats(folder: Path, tmp_path: Path) -> None:
     written: list[bytes] = []
     for name in ("one", "two"):
-        keys = {"data": str(folder), "model": NANO, "validation_pairs": "6"}
-        done = run_probe({**keys, "out": str(tmp_path / name)}, silent)
+        done = probe(data=str(folder), model=NANO, validation_pairs=6, out=tmp_path / name)(silent)
         written.append((done / RESULT).read_bytes())
     assert written[0] == written[1]
     found = json.loads(written[0])
@@ -107,6 +105,6 @@ def test_a_probe_is_measured_beside_the_baselines_and_repeats(folder: Path, tmp_
         by_pair = [each[name] for each in found["right"].values()]
         assert (len(by_pair), sum(by_pair)) == (one["pairs"], one["right"])
     dry: list[str] = []
-    run_probe({"data": str(folder), "model": NANO, "out": str(tmp_path / "no"), "dry_run": "true"}, dry.append)
+    probe(data=str(folder), model=NANO, out=tmp_path / "no", dry_run=True)(dry.append)
     assert dry
     assert not (tmp_path / "no").exists()

@@ -6,22 +6,25 @@ are chosen on the validation pairs; the later years are looked at once, with wha
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tinsmith.studies.taste.probe_settings import PROBE, ProbeSettings, probe_settings
-from tinsmith.studies.taste.settings import Side
+from tinsmith.lab.live.progress import Say
+from tinsmith.lab.measurement import Measure, at_least, write_json
+from tinsmith.studies.taste.settings import PairSettings, Side
+from tinsmith.studies.taste.task import CARD, require_corpus
+from tinsmith.types.errors import ConfigError
 
 if TYPE_CHECKING:
     from tinsmith.studies.taste.hidden_states import HiddenStates
     from tinsmith.studies.taste.pairs import Pair, Sides
 
+PROBE: Final = "taste/probe"
 RESULT: Final = "probe.json"
 STRENGTHS: Final = (1e-5, 1e-4, 1e-3, 1e-2)
 """Of scikit-learn's C: how far the weights may go from zero."""
@@ -48,52 +51,79 @@ class Accuracy:
     high: float
 
 
-def run_probe(given: Mapping[str, str], say: Callable[[str], None]) -> Path:
-    """Measure it, write `probe.json`, and return its folder; with dry_run=true only say what it would take.
+def probe(
+    *,
+    data: str = "",
+    model: str = "smollm2",
+    out: Path = Path("runs/taste-probe"),
+    pairs: int = 2500,
+    validation_pairs: int = 800,
+    test_pairs: int = 800,
+    dry_run: bool = False,
+    **drawn: Annotated[object, PairSettings],
+) -> Measure:
+    """Return what measures how well a line through a model's hidden states tells which of two papers is cited more.
+
+    The layer, and how states are pooled, are chosen on the validation pairs.
+
+    Args:
+        data: The corpus: a folder of tinsmith data build.
+        model: Whose hidden states: as for tinsmith serve --model.
+        out: The folder that it is written to.
+        pairs: Most pairs to train on; fewer than the task has, as every title goes through the model.
+        validation_pairs: Most of the last stretch of training.
+        test_pairs: Most pairs of the later years.
+        dry_run: Only say how many pairs it is.
+        drawn: See PairSettings.
 
     Raises:
-        ConfigError, DataError: a mistake in the keys or the corpus, or no such model.
+        ConfigError: no corpus, or a value that is not allowed.
     """
-    settings = probe_settings(given)
-    from tinsmith.models.published.sources import find_model
+    at_least(1, validation_pairs=validation_pairs)
+    counts = {"pairs": pairs, "validation_pairs": validation_pairs, "test_pairs": test_pairs}
+    settings = PairSettings(**cast("dict[str, Any]", {**drawn, **counts}))
+    if (out / CARD).is_file():
+        raise ConfigError("this folder holds a corpus", field="out", value=str(out))
+    folder = require_corpus(data)
 
-    find_model(settings.model)
-    from tinsmith.data.corpus import Corpus
-    from tinsmith.studies.taste.pairs import draw_pairs
+    def measure(say: Say) -> Path:
+        from tinsmith.data.corpus import Corpus
+        from tinsmith.models.published.sources import find_model
+        from tinsmith.studies.taste.pairs import draw_pairs
 
-    corpus = Corpus.open(settings.data)
-    sides = draw_pairs(corpus, settings.pairs)
-    counts = ", ".join(f"{len(pairs):,} {side.value}" for side, pairs in sides.items())
-    say(f"pairs: {counts}; {2 * sum(map(len, sides.values())):,} texts through {settings.model}")
-    if settings.dry_run:
-        return settings.out
-    _write(settings, _measured(settings, sides, corpus.card.fingerprint, say))
-    return settings.out
+        find_model(model)
+        corpus = Corpus.open(folder)
+        sides = draw_pairs(corpus, settings)
+        counted = ", ".join(f"{len(some):,} {side.value}" for side, some in sides.items())
+        say(f"pairs: {counted}; {2 * sum(map(len, sides.values())):,} texts through {model}")
+        if not dry_run:
+            found = {"corpus": corpus.card.fingerprint, **_measured(model, settings, sides, say)}
+            write_json(found, out / RESULT)
+        return out
+
+    return measure
 
 
-def _measured(settings: ProbeSettings, sides: Sides, corpus: str, say: Callable[[str], None]) -> dict[str, Any]:
+def _measured(model: str, settings: PairSettings, sides: Sides, say: Say) -> dict[str, object]:
     from tinsmith.studies.taste.baselines import Baseline, Fitted
     from tinsmith.studies.taste.hidden_states import hidden_states
 
     papers = [one for side in Side for pair in sides[side] for one in (pair.a, pair.b)]
-    text = settings.pairs.text
-    states = hidden_states(settings.model, [one.shown(text) for one in papers], say)
+    states = hidden_states(model, [one.shown(settings.text) for one in papers], say)
     choices, chosen, right = probed(states, sides)
     test = sides[Side.TEST]
-    fitted = Fitted(lambda: sides[Side.TRAIN], text)
-    by_baseline = {one.value: fitted.right(one, test) for one in Baseline}
-    found = {PROBE: right, **by_baseline}
-    for name, each in found.items():
-        one = accuracy(each)
+    fitted = Fitted(lambda: sides[Side.TRAIN], settings.text)
+    found = {PROBE: right, **{one.value: fitted.right(one, test) for one in Baseline}}
+    accuracies = {name: accuracy(each) for name, each in found.items()}
+    for name, one in accuracies.items():
         say(f"{name}: {one.accuracy:.3f} ({one.low:.3f} to {one.high:.3f}) of {one.pairs:,} pairs")
     say(f"chosen: layer {chosen.layer}, {chosen.pooling}, C={chosen.strength}")
     return {
-        "corpus": corpus,
-        "model": {"name": settings.model, "fingerprint": states.fingerprint},
-        "settings": asdict(settings.pairs),
-        "pairs": {side.value: len(pairs) for side, pairs in sides.items()},
+        "model": {"name": model, "fingerprint": states.fingerprint},
+        "settings": asdict(settings),
+        "pairs": {side.value: len(some) for side, some in sides.items()},
         "chosen": asdict(chosen),
-        "test": {name: asdict(accuracy(each)) for name, each in found.items()},
+        "test": {name: asdict(one) for name, one in accuracies.items()},
         "validation": [asdict(one) for one in choices],
         "right": {pair.id: {name: bool(each[i]) for name, each in found.items()} for i, pair in enumerate(test)},
     }
@@ -154,11 +184,3 @@ def accuracy(right: NDArray[np.bool_]) -> Accuracy:
     count, pairs = int(right.sum()), len(right)
     interval = wilson(count, pairs)
     return Accuracy(pairs=pairs, right=count, accuracy=count / pairs, low=interval.low, high=interval.high)
-
-
-def _write(settings: ProbeSettings, found: Mapping[str, object]) -> None:
-    from tinsmith.data.replacing import replacing
-
-    settings.out.mkdir(parents=True, exist_ok=True)
-    with replacing(settings.out / RESULT) as part:
-        part.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")

@@ -64,22 +64,33 @@ class PairSettings:
     """
 
     match: Match = Match.MONTH
+    """What a pair has in common: month, or year_field."""
     window: int = 3
-    """Calendar years after that of publication whose citations count; see `rated_papers` for that year itself."""
+    """Calendar years after publication whose citations count."""
     thirds: bool = True
+    """The upper against the lower third of a matched group."""
     gap: int = 3
+    """Least difference of citations."""
     text: Text = Text.TITLE
+    """What is shown: title, or abstract (title and abstract)."""
     train_before: int = 0
+    """Training ends before this year; 0: test_from."""
     test_from: int = 0
+    """The test begins; 0: two years before its end."""
     test_before: int = 0
-    """Years; 0: see `Years`."""
+    """The test ends; 0: where windows are still closed."""
     pairs: int = 10_000
+    """Most pairs to train on; each is asked in both orders."""
     validation_pairs: int = 200
+    """Most of the last stretch of training."""
     test_pairs: int = 2_000
-    """Most pairs of each side; a pair is two items, one for each order."""
+    """Most pairs of the later years."""
     draw_seed: int = 0
+    """Who meets whom, and which comes first, is drawn from it."""
     length: Length = Length.ANY
+    """matched: both texts of a pair are equally long; or any."""
     preference: Preference = Preference.CITED
+    """shuffled: the right answer is drawn; or cited."""
 
     def __post_init__(self) -> None:
         least = {"window": 1, "gap": 1, "pairs": 1, "validation_pairs": 0, "test_pairs": 1}

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import fields
 from functools import cached_property
 from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, Any, Final
 
-from tinsmith.lab.user_task.argument_keys import argument_keys
 from tinsmith.lab.user_task.functions import installed_version
-from tinsmith.lab.user_task.source import OwnKey
 from tinsmith.lab.user_task.task import Task
 from tinsmith.studies.taste.items import Item, Reply, items_of, prompt_of, read_reply, written
 from tinsmith.studies.taste.sections import FIRST, RIGHT, SECTIONS, VALID
@@ -208,12 +205,6 @@ def _task(drawn: DrawnPairs, form: Answers, contract: float, evaluated: Side, id
         sections=SECTIONS,
         keys={"max_tokens": 4 if form is Answers.LETTER else 24, "eval_items": max(1, 2 * most)},
     )
-
-
-def pair_keys() -> tuple[OwnKey, ...]:
-    """Return the keys that say which pairs there are."""
-    names = {each.name for each in fields(PairSettings)}
-    return tuple(key for key in argument_keys(taste, Path(__file__)) if key.name in names)
 
 
 def _baseline(drawn: DrawnPairs, name: str, answers: Answers) -> Callable[[Item], str]:
