@@ -52,12 +52,16 @@ class Found(msgspec.Struct, frozen=True, kw_only=True):
     """Lines of a model's proposals that were no edit."""
 
 
-class _Kept(msgspec.Struct, frozen=True, kw_only=True):
+class _Asked(msgspec.Struct, frozen=True, kw_only=True):
     settings: SearchSettings
     proposer: str
     base: str
     start: Document
     bank: tuple[str, ...]
+
+
+class _Saved(msgspec.Struct, frozen=True):
+    asked: _Asked
     result: Found
 
 
@@ -87,8 +91,14 @@ def searched_on(settings: PromptSettings, there: Reopened, file: Path) -> Found:
     """
     plan = there.plan
     search = msgspec.structs.replace(settings.search, seed=derive(plan.settings.seed, "search"))
-    asked = (search, settings.proposer.value, there.materials.model_name)
-    before = _kept(file, settings, asked)
+    asked = _Asked(
+        settings=search,
+        proposer=settings.proposer.value,
+        base=there.materials.model_name,
+        start=settings.task.written,
+        bank=settings.task.bank,
+    )
+    before = _saved(file, asked)
     if before is not None:
         return before
     entry, frame = plan.experiment.subject, plan.frame
@@ -113,8 +123,7 @@ def searched_on(settings: PromptSettings, there: Reopened, file: Path) -> Found:
         )
 
     model = AskedModel(here.write)
-    grammar = settings.proposer is ProposedBy.GRAMMAR
-    proposer: Proposer = Grammar(settings.task.bank) if grammar else model
+    proposer: Proposer = Grammar(settings.task.bank) if settings.proposer is ProposedBy.GRAMMAR else model
     searched = Search(
         train=train,
         selection=selection,
@@ -132,7 +141,9 @@ def searched_on(settings: PromptSettings, there: Reopened, file: Path) -> Found:
         found=start if searched.found == searched.start else _examined(examine, searched.found, names, seed),
         unreadable=model.unreadable,
     )
-    _keep(file, settings, asked, found)
+    file.parent.mkdir(parents=True, exist_ok=True)
+    with replacing(file) as part:
+        part.write_bytes(msgspec.json.encode(_Saved(asked, found)) + b"\n")
     return found
 
 
@@ -161,30 +172,11 @@ def _examined(ask: AskedTask, document: Document, names: Sequence[str], seed: in
     return Examined(sampled=sampled, greedy=greedy)
 
 
-_Asked = tuple[SearchSettings, str, str]
-
-
-def _kept(file: Path, settings: PromptSettings, asked: _Asked) -> Found | None:
+def _saved(file: Path, asked: _Asked) -> Found | None:
     if not file.is_file():
         return None
     try:
-        read = msgspec.json.decode(file.read_bytes(), type=_Kept)
+        read = msgspec.json.decode(file.read_bytes(), type=_Saved)
     except msgspec.DecodeError:
         return None
-    same = (read.settings, read.proposer, read.base) == asked
-    alike = (read.start, read.bank) == (settings.task.written, settings.task.bank)
-    return read.result if same and alike else None
-
-
-def _keep(file: Path, settings: PromptSettings, asked: _Asked, result: Found) -> None:
-    file.parent.mkdir(parents=True, exist_ok=True)
-    kept = _Kept(
-        settings=asked[0],
-        proposer=asked[1],
-        base=asked[2],
-        start=settings.task.written,
-        bank=settings.task.bank,
-        result=result,
-    )
-    with replacing(file) as part:
-        part.write_bytes(msgspec.json.encode(kept) + b"\n")
+    return read.result if read.asked == asked else None
