@@ -26,7 +26,10 @@ def main(asked: Sequence[str]) -> int:
         for name in asked or ALL:
             file = TESTS / "golden" / (f"{name}.json" if name in FROZEN else f"run_{name}.json")
             before = file.read_text(encoding="utf-8") if file.exists() else ""
-            now = json.dumps(_found(name, Path(out) / name), indent=None if name == "cells" else 1) + "\n"
+            now = (
+                json.dumps(_found(name, Path(out) / name), indent=None if name in ("cells", "measurements") else 1)
+                + "\n"
+            )
             file.write_text(now, encoding="utf-8")
             print(f"{file.name}: {'as before' if now == before else 'changed'}")
     return 0

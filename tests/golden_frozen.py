@@ -1,20 +1,29 @@
-"""Cells of every study, data of every task, and figures of made-up runs, as `tests/golden` freezes them."""
+"""Cells of every study, data of every task, figures of made-up runs and of measurements, as `tests/golden` has them."""
 
 from __future__ import annotations
 
+import contextlib
+import io
 import json
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
+from made_searches import Maker, searched
 from made_studies import MADE, studied
+from taste_corpora import world, write
 
+from tinsmith.cli import main
 from tinsmith.cli.registered import STUDIES, plan_of, source_of
 from tinsmith.cli.tasks import TASKS
 from tinsmith.lab.experiment.plan import make_plan
 from tinsmith.lab.study.arms import Cell, Study
+from tinsmith.lab.study.files import STUDY_JSON
+from tinsmith.lab.study.results import Draws
 from tinsmith.lab.user_task.items import split_items
+from tinsmith.stats.estimates import Bootstrap
+from tinsmith.studies.prompt_search.study import run_prompt_search
 from tinsmith.types.errors import ConfigError
 
 SIZES: Final[Sequence[Mapping[str, str]]] = ({"size": "smallest"}, {}, {"at": "small"})
@@ -104,9 +113,71 @@ def frozen_figures() -> dict[str, Any]:
     return _plain(found)
 
 
+MEASURED: Final[Mapping[str, Mapping[str, str]]] = {
+    "sweep": {},
+    "moe/wander": {
+        **{"prompts": "2", "samples": "2", "tokens": "5", "prompt_tokens": "12", "batches": "3", "base_steps": "2"},
+        "sides": "canonical",
+    },
+    "rubric_quality": {"limit": "20", "seed": "3"},
+    "taste/probe": {"model": "tinsmith/nano", "validation_pairs": "6"},
+}
+"""Keys of the smallest run of each measurement."""
+_VALUES: Final = {"rubric_quality": "quality.json", "moe/wander": "wander.json", "taste/probe": "probe.json"}
+_SEARCHED: Final = "prompt_search"
+
+
+def measured(name: str, out: Path) -> Path:
+    """Run a measurement at its smallest, into a folder."""
+    given = {**MEASURED[name], "log_path" if name == "rubric_quality" else "out": str(out)}
+    if name == "sweep":
+        arguments = ["batch=1", "padding=left", "deviation=shared_rng", "--out", str(out), "--completions", "2"]
+        with contextlib.suppress(SystemExit), contextlib.redirect_stdout(io.StringIO()):
+            main(["sweep", *arguments])
+        return out
+    if name == "taste/probe":
+        given["data"] = str(write(out.with_name(f"{out.name}-corpus"), world()).folder)
+    return STUDIES[name].run(given, lambda _: None)
+
+
+def values_of(name: str, folder: Path) -> dict[str, Any]:
+    """Return what a measurement wrote, without the machine and its pace."""
+    found: Any = _without(json.loads((folder / _VALUES.get(name, "sweep.json")).read_text(encoding="utf-8")))
+    return found
+
+
+def searched_values(out: Path) -> dict[str, Any]:
+    """Return the values of `prompt_search` on made-up runs, without its sentences."""
+    few = Draws(claims=Bootstrap(draws=100), tables=Bootstrap(draws=100))
+    run_prompt_search(
+        {"out": str(out)},
+        lambda _: None,
+        open_source=source_of,
+        run=Maker({"rl": 0.5, "rl_shuffled": 0.4}),
+        search=searched,
+        draws=few,
+    )
+    found = json.loads((out / STUDY_JSON).read_text(encoding="utf-8"))
+    return {key: value for key, value in found.items() if key not in ("sentences", "expectations", "notes")}
+
+
+def _without(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _without(one) for key, one in value.items() if key not in ("machine", "seconds")}
+    return [_without(one) for one in value] if isinstance(value, list) else value
+
+
+def frozen_measurements() -> dict[str, Any]:
+    """Return the values of every measurement at its smallest, and of made-up searches."""
+    with tempfile.TemporaryDirectory() as folder:
+        found = {name: values_of(name, measured(name, Path(folder) / str(at))) for at, name in enumerate(MEASURED)}
+        return {**found, _SEARCHED: searched_values(Path(folder) / _SEARCHED)}
+
+
 FROZEN: Final[Mapping[str, Callable[[], dict[str, Any]]]] = {
     "cells": frozen_cells,
     "items": frozen_items,
     "figures": frozen_figures,
+    "measurements": frozen_measurements,
 }
 """By the name of the file."""

@@ -14,10 +14,8 @@ from tinsmith.stats.estimates import Bootstrap
 from tinsmith.stats.gate.claim import Training, Verdict
 from tinsmith.stats.parity import ParityRecord
 from tinsmith.studies.microscope.agreement import Agreement, Decoding, ItemLook, Writer
-from tinsmith.studies.microscope.forecast import look_seconds
 from tinsmith.studies.microscope.interventions import Rule
 from tinsmith.studies.microscope.looking import Intervention, Looked
-from tinsmith.studies.microscope.outcome import _came_out  # pyright: ignore[reportPrivateUsage]
 from tinsmith.studies.microscope.results import (
     Asked,
     agreement_rows,
@@ -26,6 +24,7 @@ from tinsmith.studies.microscope.results import (
     judged,
     lowest_of_control,
 )
+from tinsmith.studies.microscope.study import look_seconds
 
 DRAWS = Bootstrap(draws=200)
 ITEMS = [f"item-{place}" for place in range(12)]
@@ -115,21 +114,19 @@ def test_no_share_is_told_of_a_gain_that_may_be_none() -> None:
     rows = intervention_rows([one_of_twelve], DRAWS)
     assert [row.recovered for row in rows] == [None] * 6
     asked = asked_of(agreement_rows([one_of_twelve], DRAWS), rows, control=1.0)
-    assert "the oracle's share of the gain, greedy nothing to measure" in _came_out(asked)
+    assert [one.value for one in asked[3:7]] == [None] * 4
+    assert not any(one.expected.met for one in asked[3:7])
 
 
 def test_a_policy_against_itself_is_unshifted_everywhere() -> None:
     assert lowest_of_control([looked()]) == 1.0
 
 
-def test_the_first_sentence_says_what_did_not_come_out() -> None:
+def test_the_literatures_findings_are_met_by_the_figure() -> None:
     looks = [looked()]
     asked = asked_of(agreement_rows(looks, DRAWS), intervention_rows(looks, DRAWS), lowest_of_control(looks))
-    assert [one.came_out for one in asked] == [True, True, True, False, False, True, True, True]
-    said = _came_out(asked)
-    assert said.startswith("Of 8 findings of the literature 2 did not come out: the oracle's share")
-    everything = [one for one in asked if one.came_out]
-    assert _came_out(everything).startswith("All 6 findings came out")
+    assert [one.expected.met for one in asked] == [True, True, True, False, False, True, True, True]
+    assert asked[3].expected.figures.startswith("0.750")
 
 
 def test_what_could_not_be_measured_did_not_come_out() -> None:

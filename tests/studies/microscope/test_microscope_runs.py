@@ -17,7 +17,7 @@ from tinsmith.lab.study.arms import Cell, Opened
 from tinsmith.lab.study.files import PAGE, TABLES
 from tinsmith.lab.study.results import Draws
 from tinsmith.stats.estimates import Bootstrap
-from tinsmith.studies.microscope.looking import LookSettings, kept
+from tinsmith.studies.microscope.looking import LookSettings, saved
 from tinsmith.studies.microscope.settings import microscope_settings
 from tinsmith.studies.microscope.study import LOOKS, run_microscope
 from tinsmith.types.errors import ConfigError
@@ -76,10 +76,9 @@ def test_the_study_leaves_values_a_table_and_a_page(folder: Path) -> None:
     assert values["num_items"] == 4
     assert len(values["agreements"]) == 4
     assert len(values["interventions"]) == 6
-    assert "| Prefixes |" in (folder / TABLES).read_text()
-    page = (folder / PAGE).read_text()
-    assert 'class="token' in page
-    assert values["sentences"][0].startswith(("Of 8 findings", "All 8 findings"))
+    assert "| the second writes (greedy) |" in (folder / TABLES).read_text()
+    assert 'class="token' in (folder / PAGE).read_text()
+    assert len(values["expectations"]) == 8
 
 
 def test_a_run_may_be_looked_at_again_from_its_folder(folder: Path, tmp_path: Path) -> None:
@@ -101,9 +100,9 @@ def test_a_checkpoint_against_itself_has_nothing_to_correct(folder: Path, tmp_pa
     assert (taken["oracle"], taken["random"]) == (0.0, 0.0)
     (file,) = (out / LOOKS).iterdir()
     kept_names, settings = _kept(file)
-    assert kept(file, kept_names, settings) is not None
-    assert kept(file, ("base", kept_names[1]), settings) is None
-    assert kept(out / "none.json", kept_names, settings) is None
+    assert saved(file, kept_names, settings) is not None
+    assert saved(file, ("base", kept_names[1]), settings) is None
+    assert saved(out / "none.json", kept_names, settings) is None
 
 
 def _kept(file: Path) -> tuple[tuple[str, str], LookSettings]:
@@ -149,15 +148,15 @@ def test_another_task_has_none_of_what_stands_for_the_usual_one() -> None:
     roads = microscope_settings({"at": "small", "task": "crossroads"}, source_of)
     assert (roads.study.seeds, roads.samples) == ((1,), 2)
     assert "max_tokens" not in roads.study.shared
-    assert roads.arm.opened == Opened(found_at="crossroads", keys={})
+    assert roads.study.arms[0].opened == Opened(found_at="crossroads", keys={})
 
 
 def test_a_generator_is_one_of_the_tasks_of_reasoning_gym() -> None:
     told = microscope_settings({"task": "reasoning_gym", "generator": "basic_arithmetic"}, source_of)
-    assert told.arm.opened is not None
-    assert told.arm.opened.keys["task"] == "basic_arithmetic"
+    assert told.study.arms[0].opened is not None
+    assert told.study.arms[0].opened.keys["task"] == "basic_arithmetic"
     small = microscope_settings({"at": "small", "generator": "gsm_symbolic"}, source_of)
-    assert small.arm.opened is not None
-    assert small.arm.opened.keys == {"task": "gsm_symbolic"}
+    assert small.study.arms[0].opened is not None
+    assert small.study.arms[0].opened.keys == {"task": "gsm_symbolic"}
     with pytest.raises(ConfigError, match="not one of several"):
         microscope_settings({"generator": "basic_arithmetic"}, source_of)

@@ -73,7 +73,7 @@ class AskedPapers:
 
     @property
     def prompts(self) -> Mapping[str, str]:
-        """What is asked of each training paper, as text, for a proposer that reads."""
+        """Titles of the training papers, for a proposer that reads."""
         return {name: one.paper.title for name, one in self._items.items()}
 
     def __call__(self, document: Document, items: Sequence[str], seed: int) -> dict[str, Fraction]:

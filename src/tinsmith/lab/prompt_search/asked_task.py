@@ -24,7 +24,7 @@ class AskedTask:
     task: Task
     renderer: Renderer
     start: Document
-    """What every prompt of the task begins with."""
+    """Beginning of every prompt of the task."""
     items: Mapping[str, UserItem]
     """All that may be asked, by name."""
     samples: int

@@ -17,7 +17,7 @@ MOST_LINES: Final = 16
 
 
 class Change(StrEnum):
-    """What an edit does."""
+    """Kinds of edits."""
 
     ADD = "add"
     DELETE = "delete"
@@ -32,7 +32,7 @@ class Edit(msgspec.Struct, frozen=True, order=True, kw_only=True):
     at: str = ""
     """The line that is deleted, replaced or swapped."""
     line: str = ""
-    """What is added as the last line, put in its place, or swapped with it."""
+    """The line that is added as the last one, put in place of `at`, or swapped with it."""
 
     def __str__(self) -> str:
         """Return it in words."""

@@ -1,4 +1,4 @@
-"""Who proposes edits: a grammar that draws them from a bank of lines, or a model that is asked for them."""
+"""Proposers of edits: a grammar that draws them from a bank of lines, or a model that is asked for them."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Example:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wish:
-    """What a proposer is asked for."""
+    """Request to a proposer."""
 
     document: Document
     examples: Sequence[Example]

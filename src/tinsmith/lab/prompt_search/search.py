@@ -23,7 +23,7 @@ from tinsmith.types.errors import ConfigError
 from tinsmith.types.seeds import derive
 
 Earned = Mapping[str, Fraction]
-"""What questions earned, by name; those that failed have none."""
+"""Rewards of questions, by name; those that failed have none."""
 
 
 class Score(Protocol):
@@ -35,7 +35,7 @@ class Score(Protocol):
 
 
 class SearchSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """How it is searched."""
+    """Settings of a search."""
 
     steps: int = 12
     batch: int = 16
@@ -86,18 +86,18 @@ class SearchStep(msgspec.Struct, frozen=True, kw_only=True):
     step: int
     most_edits: int
     tried: tuple[Tried, ...]
-    made: tuple[Edit, ...]
+    made: tuple[Edit, ...] = ()
     """Put to the gate together; none: nothing helped on the batch."""
-    asked: tuple[str, ...]
+    asked: tuple[str, ...] = ()
     """Questions of the gate."""
-    before: float | None
-    after: float | None
-    """What both documents earned there; None: there was no gate."""
-    accepted: bool
+    before: float | None = None
+    after: float | None = None
+    """Reward of both documents there; None: there was no gate."""
+    accepted: bool = False
 
 
 class Searched(msgspec.Struct, frozen=True, kw_only=True):
-    """What a search found."""
+    """Result of a search."""
 
     start: Document
     found: Document
@@ -105,7 +105,7 @@ class Searched(msgspec.Struct, frozen=True, kw_only=True):
     reached: Document
     before: float
     after: float
-    """What `start` and `found` earned at the last gate: on all questions of selection, unless it drew some."""
+    """Reward of `start` and `found` at the last gate: on all questions of selection, unless it drew some."""
     steps: tuple[SearchStep, ...]
     answered: int
     """Questions asked, again where they came again."""
@@ -143,7 +143,7 @@ class Search:
     selection: Sequence[str]
     """Questions that the gate draws of."""
     prompts: Mapping[str, str]
-    """What is asked, by name, for a proposer that reads."""
+    """Texts of the questions, by name, for a proposer that reads."""
     score: Score
     proposer: Proposer
     settings: SearchSettings
@@ -194,18 +194,19 @@ class Search:
                 seed=derive(settings.seed, "proposed", step),
             )
         )
-        tried = [Tried(edit=edit, gain=self._gain(edit, document, now, batch, seed)) for edit in edits]
+        tried = tuple(Tried(edit=edit, gain=self._gain(edit, document, now, batch, seed)) for edit in edits)
         best = sorted((one for one in tried if one.gain > 0), key=lambda one: (-one.gain, one.edit))
         after, made = edited(document, tuple(one.edit for one in best[:most]))
         if not made:
-            return document, _told(step, most, tried, (), (), None, accepted=False)
-        asked = drawn(self.selection, settings.gate, derive(settings.seed, "gate", step))
-        values = self._paired(document, after, asked, step)
-        accepted = values[1] > values[0]
-        if not accepted:
+            return document, SearchStep(step=step, most_edits=most, tried=tried)
+        asked = tuple(drawn(self.selection, settings.gate, derive(settings.seed, "gate", step)))
+        old, new = self._paired(document, after, asked, step)
+        if new <= old:
             self._rejected.update(made)
-        told = _told(step, most, tried, made, asked, values, accepted=accepted)
-        return (after if accepted else document), told
+        told = SearchStep(
+            step=step, most_edits=most, tried=tried, made=made, asked=asked, before=old, after=new, accepted=new > old
+        )
+        return (after if new > old else document), told
 
     def _gain(self, edit: Edit, document: Document, now: Earned, batch: Sequence[str], seed: int) -> float:
         after = edit.applied(document)
@@ -224,29 +225,6 @@ class Search:
     def _score(self, document: Document, items: Sequence[str], seed: int) -> Earned:
         self._answered += len(items)
         return self.score(document, items, seed)
-
-
-def _told(
-    step: int,
-    most: int,
-    tried: Sequence[Tried],
-    made: tuple[Edit, ...],
-    asked: Sequence[str],
-    values: tuple[float, float] | None,
-    *,
-    accepted: bool,
-) -> SearchStep:
-    before, after = (None, None) if values is None else values
-    return SearchStep(
-        step=step,
-        most_edits=most,
-        tried=tuple(tried),
-        made=made,
-        asked=tuple(asked),
-        before=before,
-        after=after,
-        accepted=accepted,
-    )
 
 
 def drawn(items: Sequence[str], count: int, seed: int) -> list[str]:

@@ -1,4 +1,4 @@
-"""What searches came to in figures, and the tables that a page shows of them: prompts, and every step."""
+"""Figures of searches, and their tables on a page: prompts, and every step."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""What training changed of a model, token by token, and whether what it changed explains what it gained."""
+"""Changes of a model by training, token by token, and how much of its gain they explain."""

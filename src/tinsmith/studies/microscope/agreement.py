@@ -1,4 +1,4 @@
-"""Where two policies part: at each token that one of them wrote, what the second would take, and its rank in the first.
+"""Agreement of two policies: at each token that one of them wrote, the second's choice and its rank in the first.
 
 Source: the taxonomy of arXiv:2605.06241: unshifted (both take the same token), reranked (the second's is among the
 first few of the first), shifted (it is not).
@@ -27,7 +27,7 @@ CANDIDATES: Final = 5
 
 
 class Fate(StrEnum):
-    """What became of a token."""
+    """Fate of a token."""
 
     UNSHIFTED = "unshifted"
     """Both policies would take the same one."""
@@ -45,7 +45,7 @@ class Writer(StrEnum):
 
 
 class Decoding(StrEnum):
-    """How texts are written."""
+    """Ways to write a text."""
 
     GREEDY = "greedy"
     SAMPLED = "sampled"
@@ -58,7 +58,7 @@ class Pair:
     first: AskedPolicy
     second: AskedPolicy
     spelled: Callable[[int], str]
-    """How a token is spelled."""
+    """Spells a token."""
 
     def writer(self, writer: Writer) -> AskedPolicy:
         """Return the one that writes."""
@@ -79,7 +79,7 @@ class Place(msgspec.Struct, frozen=True):
 
     @property
     def fate(self) -> Fate:
-        """What became of it."""
+        """Its fate."""
         return fate_of(self.rank)
 
 
@@ -104,7 +104,7 @@ class ItemLook(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Agreement(msgspec.Struct, frozen=True, kw_only=True):
-    """What was written by one policy in one way."""
+    """Answers of one policy, written in one way."""
 
     writer: Writer
     decoding: Decoding

@@ -1,4 +1,4 @@
-"""Whether the few tokens at which two policies part explain what the second earns: the first writes, and is corrected.
+"""Corrections: the first policy writes, and takes the second's token at the few places where they part.
 
 At the places that a rule chooses the second policy's token is put in the place of the first's, and the first goes on.
 Source: arXiv:2605.06241. The oracle corrects wherever the two would take different tokens; the control corrects as many
@@ -17,14 +17,14 @@ from tinsmith.types.seeds import derive
 
 
 class Rule(StrEnum):
-    """Where the second policy's token is taken."""
+    """Places at which the second policy's token is taken."""
 
     ORACLE = "oracle"
-    """Where the two would take different tokens."""
+    """Places where the two would take different tokens."""
     RANDOM = "random"
     """At as many places as the oracle corrected of the same answer, drawn."""
     UNCERTAIN = "uncertain"
-    """Where the first's entropy is above a threshold, whatever the second would take: this needs no look at it."""
+    """Places where the first's entropy is above a threshold: this needs no look at the second."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,7 +48,7 @@ class Corrected:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Writing:
-    """How answers are written."""
+    """Settings of writing."""
 
     decoding: Decoding
     temperature: float
@@ -86,7 +86,7 @@ class _Spot:
     entropy: float
     """Of the first, in nats."""
     parts: bool
-    """Whether the two would take different tokens."""
+    """The two would take different tokens."""
 
 
 def control_places(line: Line, corrected: Corrected) -> frozenset[int]:
@@ -155,7 +155,7 @@ def _instead(
 
 
 def _applies(rule: Rule, line: Line, spot: _Spot, threshold: float) -> bool:
-    """Whether a place is to be corrected."""
+    """Return True if a place is to be corrected."""
     if rule is Rule.ORACLE:
         return spot.parts
     return spot.place in line.places if rule is Rule.RANDOM else spot.entropy > threshold

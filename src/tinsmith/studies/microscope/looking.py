@@ -23,7 +23,7 @@ SHOWN: Final = 6
 
 
 class LookSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """How it is looked."""
+    """Settings of a look."""
 
     samples: int
     """Answers to each item where they are sampled."""
@@ -37,7 +37,7 @@ class LookSettings(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Intervention(msgspec.Struct, frozen=True, kw_only=True):
-    """What answers earned that the first policy wrote under correction."""
+    """Rewards of answers that the first policy wrote under correction."""
 
     rule: Rule
     decoding: Decoding
@@ -49,22 +49,22 @@ class Intervention(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Looked(msgspec.Struct, frozen=True, kw_only=True):
-    """All that was seen of two policies."""
+    """A look at two policies."""
 
     first: str
     second: str
-    """What each is: a hash of its weights, or a path."""
+    """Each is a hash of weights, or a path."""
     agreements: tuple[Agreement, ...]
     interventions: tuple[Intervention, ...]
     control: tuple[Agreement, ...]
     """The second against itself."""
 
     def agreement(self, writer: Writer, decoding: Decoding) -> Agreement:
-        """Return what one of them wrote in one way."""
+        """Return the answers of one of them, written in one way."""
         return next(one for one in self.agreements if (one.writer, one.decoding) == (writer, decoding))
 
     def intervention(self, rule: Rule, decoding: Decoding) -> Intervention:
-        """Return what a rule came to."""
+        """Return the answers under one rule."""
         return next(one for one in self.interventions if (one.rule, one.decoding) == (rule, decoding))
 
 
@@ -92,26 +92,26 @@ def look(
     )
 
 
-def kept(file: Path, names: tuple[str, str], settings: LookSettings) -> Looked | None:
-    """Return what was seen before of these policies with these settings; None: it has to be looked."""
+def saved(file: Path, names: tuple[str, str], settings: LookSettings) -> Looked | None:
+    """Return an earlier look at these policies with these settings; None: there is none."""
     if not file.is_file():
         return None
     try:
-        found = msgspec.json.decode(file.read_bytes(), type=_Kept)
+        found = msgspec.json.decode(file.read_bytes(), type=_Saved)
     except msgspec.DecodeError:
         return None
     same = (found.looked.first, found.looked.second) == names and found.settings == settings
     return found.looked if same else None
 
 
-def keep(file: Path, settings: LookSettings, looked: Looked) -> None:
-    """Write what was seen; the file appears whole or not at all."""
+def save(file: Path, settings: LookSettings, looked: Looked) -> None:
+    """Write a look; the file appears whole or not at all."""
     file.parent.mkdir(parents=True, exist_ok=True)
     with replacing(file) as part:
-        part.write_bytes(msgspec.json.encode(_Kept(settings, looked)) + b"\n")
+        part.write_bytes(msgspec.json.encode(_Saved(settings, looked)) + b"\n")
 
 
-class _Kept(msgspec.Struct, frozen=True):
+class _Saved(msgspec.Struct, frozen=True):
     settings: LookSettings
     looked: Looked
 

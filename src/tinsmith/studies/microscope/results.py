@@ -1,36 +1,53 @@
-"""What the microscope has found over seeds, as values: shares and ratios with intervals, what was asked, and claims."""
+"""Results of the microscope over seeds: shares and ratios with intervals, the literature's findings, and claims."""
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from pathlib import Path
 from typing import Final
 
-from tinsmith.lab.study.results import Draws, StudyValues
-from tinsmith.pages.measures import Measure
+from tinsmith.lab.runs.records import Run
+from tinsmith.lab.study.record import Column, Expected, StudyRecord, TableRecord
+from tinsmith.lab.study.results import Draws, hashes_in
+from tinsmith.pages.measures import Measure, from_estimate
+from tinsmith.pages.wording import counted, told
 from tinsmith.stats.estimates import Bootstrap
 from tinsmith.stats.gate.claim import Claim, Training
 from tinsmith.stats.gate.mean_claims import MeanBeats, judge_mean_beats
 from tinsmith.stats.intervals import percentile
-from tinsmith.stats.mean_runs import ByItem, MeanRuns
+from tinsmith.stats.mean_runs import MeanRuns
 from tinsmith.stats.parity import ParityRecord
 from tinsmith.stats.rates import FloatArray
 from tinsmith.studies.microscope.agreement import Agreement, Decoding, ItemLook, Writer
 from tinsmith.studies.microscope.interventions import Rule
 from tinsmith.studies.microscope.looking import Looked
+from tinsmith.studies.microscope.settings import QUESTION, MicroscopeSettings
 
-RULE_WORDS: Final[Mapping[Rule, str]] = {
+RULES: Final[Mapping[Rule, str]] = {
     Rule.ORACLE: "the first, corrected where the two part",
     Rule.RANDOM: "the first, corrected at as many drawn places",
     Rule.UNCERTAIN: "the first, corrected where it is uncertain",
 }
-_ONE: Final = Fraction(1)
+WRITES: Final[Mapping[Writer, str]] = {Writer.FIRST: "the first writes", Writer.SECOND: "the second writes"}
+_LITERATURE: Final = "arXiv:2605.06241"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sight:
+    """A run, and a look at it."""
+
+    run: Run
+    looked: Looked
+    file: Path
+    """Holds the look."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgreementRow:
-    """What became of the tokens that one policy wrote in one way."""
+    """Fate of the tokens that one policy wrote in one way."""
 
     writer: Writer
     decoding: Decoding
@@ -49,7 +66,7 @@ class AgreementRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InterventionRow:
-    """What the first earns under correction."""
+    """Reward of the first under correction."""
 
     rule: Rule
     decoding: Decoding
@@ -63,7 +80,7 @@ class InterventionRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asked:
-    """One thing that the literature says, and whether it came out."""
+    """A finding of the literature, beside the figure of this study."""
 
     words: str
     value: Measure | None
@@ -73,39 +90,183 @@ class Asked:
 
     @property
     def came_out(self) -> bool:
-        """Whether the figure is on the right side; whether its interval is, the page shows."""
+        """True if the figure is on the right side, whatever its interval."""
         if self.value is None:
             return False
         return self.value.value >= self.bound if self.at_least else self.value.value <= self.bound
 
+    @property
+    def expected(self) -> Expected:
+        """The finding as the page of a study shows it."""
+        value = "nothing to measure" if self.value is None else told(self.value)
+        figures = f"{value}; asked {'at least' if self.at_least else 'at most'} {self.bound:g}"
+        return Expected(text=self.words, met=self.came_out, figures=figures)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class MicroscopeFound(StudyValues):
-    """What the study has found."""
+class MicroscopeRecord(StudyRecord):
+    """Values of the study."""
 
     task: str
     second_is: str
-    """What the second policy is, in words."""
+    """Names the second policy."""
     agreements: tuple[AgreementRow, ...]
     interventions: tuple[InterventionRow, ...]
     control_unshifted: float
     """Of the second against itself: the lowest share of any answer."""
     asked: tuple[Asked, ...]
-    beats: tuple[Claim, ...]
     looks: Mapping[str, str]
-    """SHA-256 of what was seen, by the run's folder."""
+    """SHA-256 of each look, by the run's folder."""
 
-    def row(self, writer: Writer, decoding: Decoding) -> AgreementRow:
-        """Return what one of them wrote in one way."""
-        return next(one for one in self.agreements if (one.writer, one.decoding) == (writer, decoding))
 
-    def intervention(self, rule: Rule, decoding: Decoding) -> InterventionRow:
-        """Return what a rule came to."""
-        return next(one for one in self.interventions if (one.rule, one.decoding) == (rule, decoding))
+def record_of(settings: MicroscopeSettings, sights: Sequence[Sight], draws: Draws) -> MicroscopeRecord:
+    """Return the values that are kept.
+
+    Raises:
+        DataError: two runs were not looked at on the same items.
+    """
+    run, looks = sights[0].run, [one.looked for one in sights]
+    agreements, interventions = agreement_rows(looks, draws.tables), intervention_rows(looks, draws.tables)
+    control = lowest_of_control(looks)
+    asked = asked_of(agreements, interventions, control)
+    groups = run.config.settings.get("groups_per_batch", 1)
+    examples = (run.config.steps or 0) * (groups if isinstance(groups, int) else 1)
+    second = "GRPO" if settings.sides is None else f"{settings.sides[1]}"
+    seeds = tuple(one.run.config.seed or 0 for one in sights)
+    return MicroscopeRecord(
+        data=run.config.data.fingerprint,
+        num_items=len(looks[0].agreements[0].items),
+        seeds=seeds,
+        tuning_seed=settings.study.tuning_seed,
+        settings=settings.deciding(),
+        rates={},
+        hashes=hashes_in([one.run for one in sights]),
+        title=f"The microscope on {run.config.task.name}",
+        question=QUESTION,
+        source=_LITERATURE,
+        score="reward",
+        arms=(),
+        gains=(),
+        more_gains=(),
+        expectations=tuple(one.expected for one in asked),
+        figures={},
+        tables=(_agreement_table(agreements), _correction_table(interventions)),
+        panels=(),
+        curves=(),
+        beats=judged(looks, Training(run.config.data.fingerprint, examples), _parity(sights), draws),
+        learned=(),
+        notes=(
+            _tokens(second, agreements),
+            *(_recovered(each, agreements, interventions) for each in Decoding),
+            f"The share of unshifted tokens hangs on who writes and how; against itself it is {control:.3f} in every "
+            "answer.",
+            f"{counted(len(looks[0].agreements[0].items), 'held-out item')} of {run.config.task.name}, "
+            f"{counted(len(seeds), 'seed')}; every share is a mean over answers, so that how long answers are decides "
+            "how small it can be.",
+        ),
+        task=run.config.task.name,
+        second_is=second,
+        agreements=agreements,
+        interventions=interventions,
+        control_unshifted=control,
+        asked=asked,
+        looks={one.run.folder.name: hashlib.sha256(one.file.read_bytes()).hexdigest() for one in sights},
+    )
+
+
+def _parity(sights: Sequence[Sight]) -> ParityRecord | None:
+    every = [row.get("optim/unequal_logprob_bits") for one in sights for row in one.run.metrics.values()]
+    known = [value for value in every if value is not None]
+    return ParityRecord(steps=len(known), unequal_bits=int(sum(known))) if known else None
+
+
+def _tokens(second: str, rows: Sequence[AgreementRow]) -> str:
+    row = row_of(rows, Writer.SECOND, Decoding.GREEDY)
+    rank = "" if row.mean_rank is None else f", of mean rank {row.mean_rank:.2f} in the first"
+    ratio = row.entropy_ratio
+    times = "" if ratio is None else f"; there the first is {told(ratio)} times as uncertain as elsewhere"
+    return (
+        f"Of the tokens that {second} writes greedily the base would write {told(row.unshifted)} itself; "
+        f"{told(row.reranked)} it had among its first few{rank}, {told(row.shifted)} it had not{times}."
+    )
+
+
+def _recovered(decoding: Decoding, agreements: Sequence[AgreementRow], rows: Sequence[InterventionRow]) -> str:
+    ends = [told(row_of(agreements, writer, decoding).earned) for writer in Writer]
+    course = f"Answered {decoding.value}, the reward goes from {ends[0]} to {ends[1]}"
+    labels = {
+        Rule.ORACLE: "the oracle recovers",
+        Rule.RANDOM: "as many drawn places",
+        Rule.UNCERTAIN: "the places where the first is uncertain",
+    }
+    parts = [
+        f"{labels[one.rule]} {told(one.recovered)} of it with {one.taken:.3f} of the tokens"
+        for one in rows
+        if one.decoding is decoding and one.recovered is not None
+    ]
+    return f"{course}: {'; '.join(parts) or 'no gain is shown, so that nothing is said of who recovers it'}."
+
+
+def _agreement_table(rows: Sequence[AgreementRow]) -> TableRecord:
+    none = "none"
+    return TableRecord(
+        title="Agreement",
+        caption="Shares of an answer's tokens, means over answers, items and seeds. Entropy ratio: the mean entropy of "
+        "the first where the two part, over that elsewhere.",
+        columns=(
+            Column(head="tokens", form="d"),
+            *(Column(head=name) for name in ("unshifted", "reranked")),
+            Column(head="shifted", form=".4f"),
+            Column(head="mean rank", form=".2f", missing=none),
+            Column(head="entropy ratio", form=".2f", missing=none),
+            Column(head="reward|of the writer"),
+            Column(head="failed|answers", form="d"),
+        ),
+        rows=tuple(
+            (
+                f"{WRITES[one.writer]}|{one.decoding.value}",
+                (
+                    Measure(one.tokens),
+                    *(one.unshifted, one.reranked, one.shifted),
+                    None if one.mean_rank is None else Measure(one.mean_rank),
+                    one.entropy_ratio,
+                    one.earned,
+                    Measure(one.failures),
+                ),
+            )
+            for one in rows
+        ),
+    )
+
+
+def _correction_table(rows: Sequence[InterventionRow]) -> TableRecord:
+    return TableRecord(
+        title="Corrections",
+        caption="The first writes and is corrected by the second. Recovered: of what the second earns more than the "
+        "first, where that is shown to be more.",
+        columns=(
+            Column(head="reward"),
+            Column(head="recovered", missing="no gain shown"),
+            Column(head="corrected|share of tokens"),
+            Column(head="failed|answers", form="d"),
+        ),
+        rows=tuple(
+            (
+                f"{RULES[one.rule]}|{one.decoding.value}",
+                (one.earned, one.recovered, Measure(one.taken), Measure(one.failures)),
+            )
+            for one in rows
+        ),
+    )
+
+
+def row_of(rows: Sequence[AgreementRow], writer: Writer, decoding: Decoding) -> AgreementRow:
+    """Return the row of one policy and one way to write."""
+    return next(one for one in rows if (one.writer, one.decoding) == (writer, decoding))
 
 
 def agreement_rows(looks: Sequence[Looked], draws: Bootstrap) -> tuple[AgreementRow, ...]:
-    """Return what became of tokens, whoever wrote them and however."""
+    """Return the fate of tokens, by writer and decoding."""
     return tuple(
         _agreement([one.agreement(writer, decoding) for one in looks], draws)
         for writer in Writer
@@ -115,10 +276,8 @@ def agreement_rows(looks: Sequence[Looked], draws: Bootstrap) -> tuple[Agreement
 
 def _agreement(seen: Sequence[Agreement], draws: Bootstrap) -> AgreementRow:
     def share(of: Callable[[ItemLook], int]) -> Measure:
-        return _estimate(
-            _runs("share", [{one.item: Fraction(of(one), one.tokens) for one in each.items} for each in seen]),
-            draws,
-        )  # fmt: skip
+        values = [{one.item: Fraction(of(one), one.tokens) for one in each.items} for each in seen]
+        return from_estimate(MeanRuns.of("share", values).estimate(draws))
 
     every = [one for each in seen for one in each.items]
     changed = sum(one.changed for one in every)
@@ -131,7 +290,7 @@ def _agreement(seen: Sequence[Agreement], draws: Bootstrap) -> AgreementRow:
         shifted=share(lambda one: one.shifted),
         mean_rank=sum(one.ranks for one in every) / changed if changed else None,
         entropy_ratio=_entropy_ratio(seen, draws) if changed else None,
-        earned=_estimate(_runs("earned", [_means(each.earned) for each in seen]), draws),
+        earned=from_estimate(MeanRuns.of("earned", [_means(each.earned) for each in seen]).estimate(draws)),
         failures=sum(each.failures for each in seen),
     )
 
@@ -140,7 +299,7 @@ def _entropy_ratio(seen: Sequence[Agreement], draws: Bootstrap) -> Measure | Non
     """(H where they part / tokens there) / (H elsewhere / tokens there), all sums over the same items and seeds."""
 
     def sums(of: Callable[[ItemLook], float]) -> MeanRuns:
-        return _runs("sum", [{one.item: Fraction(of(one)) for one in each.items} for each in seen])
+        return MeanRuns.of("sum", [{one.item: Fraction(of(one)) for one in each.items} for each in seen])
 
     parts = (
         sums(lambda one: one.entropy_changed),
@@ -172,7 +331,7 @@ def intervention_rows(looks: Sequence[Looked], draws: Bootstrap) -> tuple[Interv
                 InterventionRow(
                     rule=rule,
                     decoding=decoding,
-                    earned=_estimate(mine, draws),
+                    earned=from_estimate(mine.estimate(draws)),
                     recovered=recovered(start, mine, goal, draws),
                     taken=sum(one.taken for one in seen) / sum(one.tokens for one in seen),
                     failures=sum(one.failures for one in seen),
@@ -200,13 +359,13 @@ def recovered(start: MeanRuns, mine: MeanRuns, goal: MeanRuns, draws: Bootstrap)
 def earned(looks: Sequence[Looked], writer: Writer, decoding: Decoding) -> MeanRuns:
     """Return what a policy earns by item and seed."""
     words = {Writer.FIRST: "the first", Writer.SECOND: "the second"}[writer]
-    return _runs(f"{words}, {decoding.value}", [_means(one.agreement(writer, decoding).earned) for one in looks])
+    return MeanRuns.of(f"{words}, {decoding.value}", [_means(one.agreement(writer, decoding).earned) for one in looks])
 
 
 def corrected_runs(looks: Sequence[Looked], rule: Rule, decoding: Decoding) -> MeanRuns:
     """Return what the first earns under correction, by item and seed."""
-    return _runs(
-        f"{RULE_WORDS[rule]}, {decoding.value}", [_means(one.intervention(rule, decoding).earned) for one in looks]
+    return MeanRuns.of(
+        f"{RULES[rule]}, {decoding.value}", [_means(one.intervention(rule, decoding).earned) for one in looks]
     )
 
 
@@ -218,14 +377,14 @@ def lowest_of_control(looks: Sequence[Looked]) -> float:
         for seen in one.control
         for item in seen.items
     ]
-    return float(min(shares, default=_ONE))
+    return float(min(shares, default=Fraction(1)))
 
 
 def asked_of(
     agreements: Sequence[AgreementRow], interventions: Sequence[InterventionRow], control: float
 ) -> tuple[Asked, ...]:
-    """Return what the literature says, with what came out here."""
-    row = next(one for one in agreements if (one.writer, one.decoding) == (Writer.SECOND, Decoding.GREEDY))
+    """Return the literature's findings beside the figures here."""
+    row = row_of(agreements, Writer.SECOND, Decoding.GREEDY)
     by_rule = {(one.rule, one.decoding): one.recovered for one in interventions}
 
     def gain(rule: Rule, decoding: Decoding, words: str, bound: float, *, at_least: bool) -> Asked:
@@ -262,10 +421,6 @@ def judged(looks: Sequence[Looked], training: Training, parity: ParityRecord | N
     return judge_mean_beats(family, draws.claims)
 
 
-def _runs(name: str, by_seed: Sequence[ByItem]) -> MeanRuns:
-    return MeanRuns.of(name, by_seed)
-
-
 def _means(rewards: Mapping[str, Sequence[float]]) -> dict[str, Fraction]:
     """Return each item's mean reward, exactly as its decimals say."""
     return {
@@ -273,10 +428,3 @@ def _means(rewards: Mapping[str, Sequence[float]]) -> dict[str, Fraction]:
         for item, values in rewards.items()
         if values
     }
-
-
-def _estimate(runs: MeanRuns, draws: Bootstrap) -> Measure:
-    found = runs.estimate(draws)
-    if found.interval is None:
-        return Measure(found.value)
-    return Measure(found.value, found.interval.low, found.interval.high)

@@ -1,9 +1,9 @@
-"""What the microscope is asked for: two policies that are there, or a task on which it trains some with RL first."""
+"""Keys of the microscope: two policies of finished runs, or a task on which it trains some with RL first."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import Path
 from types import MappingProxyType
@@ -25,34 +25,26 @@ QUESTION: Final = "Which tokens of an answer does RL change, and do those few ex
 
 
 class Size(StrEnum):
-    """How much a study does."""
+    """Sizes of the study."""
 
     SMALLEST = "smallest"
     """About a minute."""
     NANO = "nano"
 
 
+_ONE: Final = {"seeds": "1", "samples": "2"}
 SIZES: Final[Mapping[Size, Mapping[str, str]]] = MappingProxyType(
     {
-        Size.SMALLEST: {"seeds": "1", "samples": "2", "steps": "40", "held_out_items": "24", "practice": "200"},
+        Size.SMALLEST: {**_ONE, "steps": "40", "held_out_items": "24", "practice": "200"},
         Size.NANO: {"seeds": "1,2,3,4,5", "samples": "4", "practice": "400"},
     }
 )
-"""What a size stands for; `steps`, `items` and the like are the task's, where it is the study's own."""
+"""Keys by size; `steps`, `items` and the like are the task's, where it is the study's own."""
 AT_SMALL: Final[Mapping[str, str]] = MappingProxyType(
-    {
-        **SUMS,
-        "seeds": "1",
-        "samples": "2",
-        "steps": "24",
-        "groups_per_batch": "8",
-        "learning_rate": "3e-4",
-        "eval_items": "24",
-    }
+    {**SUMS, **_ONE, "steps": "24", "groups_per_batch": "8", "learning_rate": "3e-4", "eval_items": "24"}
 )
-"""The same on a small pretrained model, which has read no demonstrations of crossroads and takes none: sums, of which
-it solves some, and learns to solve more."""
-
+"""Keys on a small pretrained model, which has read no demonstrations of crossroads and takes none: sums, of which it
+solves some, and learns to solve more."""
 _OWN_TASK: Final = "crossroads"
 _RL: Final = TASK_KINDS[Kind.TASK].keys
 _SET: Final = frozenset(["kind", "seed", "base_url", "log_path", "stop_after", "behavior_if_log_dir_exists", "quiet"])
@@ -101,11 +93,6 @@ class MicroscopeSettings:
     sides: tuple[Side, Side] | None = None
     """None: the study trains what it looks at."""
 
-    @property
-    def arm(self) -> StudyArm:
-        """Return what is trained."""
-        return self.study.arms[0]
-
     def deciding(self) -> dict[str, object]:
         """Return what decides the results, but for the items and the base."""
         own = self.study.arms[0].opened if self.study.arms else None
@@ -121,14 +108,7 @@ def microscope_keys(source: TaskSource | None = None) -> StudyKeys:
     """Return the keys of the study, with the own ones of its task."""
     if source is None:
         return _KEYS
-    own = tuple(StudyKey(key.name, str(key.default), key.words) for key in source.keys)
-    return StudyKeys(
-        own=_KEYS.own,
-        passed_on=_KEYS.passed_on | {key.name for key in own},
-        set_by_study=_KEYS.set_by_study,
-        instead=_KEYS.instead,
-        more=_KEYS.more,
-    )
+    return replace(_KEYS, passed_on=_KEYS.passed_on | {key.name for key in source.keys})
 
 
 def microscope_settings(overrides: Mapping[str, str], open_source: OpenSource) -> MicroscopeSettings:
@@ -149,25 +129,21 @@ def microscope_settings(overrides: Mapping[str, str], open_source: OpenSource) -
     passed_on = keys.runs_keys({key: given[key] for key in given if key not in own})
     shared = {"split_seed": "0", **passed_on}
     plan = open_task(source, {**own, **shared})
-    study = Study(
-        name=NAME,
-        question=QUESTION,
-        arms=(
-            StudyArm(
-                "grpo",
-                "GRPO",
-                plan.experiment,
-                (plan.settings.learning_rate,),
-                opened=Opened(found_at=source.found_at, keys=own),
-            ),
-        ),
-        shared=shared,
-    )
-    return MicroscopeSettings(
-        study=study.asked(keys, given),
-        samples=count("samples", keys.value(given, "samples"), 1),
-        threshold=_threshold(keys, given),
-    )
+    opened = Opened(found_at=source.found_at, keys=own)
+    arm = StudyArm("grpo", "GRPO", plan.experiment, (plan.settings.learning_rate,), opened=opened)
+    study = Study(name=NAME, question=QUESTION, arms=(arm,), shared=shared)
+    return _settings(study, keys, given)
+
+
+def _settings(
+    study: Study, keys: StudyKeys, given: Mapping[str, str], sides: tuple[Side, Side] | None = None
+) -> MicroscopeSettings:
+    text = keys.value(given, "threshold")
+    found = numbers("threshold", text, float)
+    if len(found) != 1 or not 0.0 <= found[0] < 100.0:
+        raise unreadable("threshold", text, "nats, 0 or more")
+    samples = count("samples", keys.value(given, "samples"), 1)
+    return MicroscopeSettings(study=study.asked(keys, given), samples=samples, threshold=found[0], sides=sides)
 
 
 def presets_of(overrides: Mapping[str, str]) -> Mapping[str, str]:
@@ -200,12 +176,7 @@ def _of_sides(overrides: Mapping[str, str]) -> MicroscopeSettings:
     second = _side("second", overrides["second"])
     first = _side("first", overrides.get("first", f"{second.folder}@base"))
     study = Study(name=NAME, question=QUESTION, arms=(), shared={})
-    return MicroscopeSettings(
-        study=study.asked(_KEYS, overrides),
-        sides=(first, second),
-        samples=count("samples", _KEYS.value(overrides, "samples"), 1),
-        threshold=_threshold(_KEYS, overrides),
-    )
+    return _settings(study, _KEYS, overrides, (first, second))
 
 
 def _side(key: str, text: str) -> Side:
@@ -215,11 +186,3 @@ def _side(key: str, text: str) -> Side:
     if not Path(folder).is_dir():
         raise ConfigError("there is no such folder", field=key, value=folder)
     return Side(folder=Path(folder), when=when)
-
-
-def _threshold(keys: StudyKeys, given: Mapping[str, str]) -> float:
-    text = keys.value(given, "threshold")
-    found = numbers("threshold", text, float)
-    if len(found) != 1 or not 0.0 <= found[0] < 100.0:
-        raise unreadable("threshold", text, "nats, 0 or more")
-    return found[0]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
@@ -10,6 +10,7 @@ from typing import Final
 
 from tinsmith.lab.experiment.estimate import pace_of
 from tinsmith.lab.experiment.experiment import Plan
+from tinsmith.lab.experiment.model_pace import Lengths, Pace
 from tinsmith.lab.experiment.plan import make_plan
 from tinsmith.lab.experiment.reopened import BASE, FINAL, Reopened, plan_again, reopened
 from tinsmith.lab.live.progress import Say
@@ -19,20 +20,27 @@ from tinsmith.lab.schedule import subset
 from tinsmith.lab.service.facts import model_identity, weights_sha256
 from tinsmith.lab.study.cells import run_cells, sole_process
 from tinsmith.lab.study.driver import Outcome, RunCells, Stages, conduct_study, write_outcome
-from tinsmith.lab.study.results import DRAWS, Draws
+from tinsmith.lab.study.report import sentences
+from tinsmith.lab.study.results import DRAWS, Draws, seconds_in
 from tinsmith.lab.study.task_study import OpenSource
 from tinsmith.lab.user_task.entry import UserTaskEntry
 from tinsmith.lab.user_task.subject import UserSubject
 from tinsmith.renderers.choose import renderer_for
-from tinsmith.studies.microscope.agreement import Pair
-from tinsmith.studies.microscope.forecast import look_seconds
-from tinsmith.studies.microscope.looking import Looked, LookSettings, keep, kept, look
-from tinsmith.studies.microscope.outcome import Sight, read_outcome
+from tinsmith.studies.microscope.agreement import Pair, Writer
+from tinsmith.studies.microscope.looking import Looked, LookSettings, look, save, saved
+from tinsmith.studies.microscope.page import microscope_page
+from tinsmith.studies.microscope.results import Sight, record_of
 from tinsmith.studies.microscope.settings import MicroscopeSettings, Side, microscope_settings
 from tinsmith.types.errors import ConfigError
 
 LOOKS: Final = "looks"
-"""The folder of what was seen, in the study's own."""
+"""The folder of the looks, in the study's own."""
+_OF_HABIT: Final = 0.14
+"""Corrections to a token by all three rules together: of a nano base on `crossroads`."""
+_PRETRAINED: Final = 1.4
+"""Corrections to a token by all three rules together: of SmolLM2 on sums."""
+_POLICIES: Final = 2
+"""Each reads every text."""
 PlanOf = Callable[[str, Mapping[str, str]], Plan]
 
 
@@ -68,12 +76,24 @@ def run_microscope(
             with reopened(plan, cell.folder, say) as there:
                 looked = _looked(settings, there, there, (BASE, FINAL), file)
             sights.append(Sight(run=read_run(cell.folder), looked=looked, file=file))
-        return read_outcome(settings, sights, draws)
+        return outcome_of(settings, sights, draws)
 
     def minutes(plan: Plan) -> float | None:
         return _minutes(plan, settings.samples)
 
     return conduct_study(settings.study, say, conduct, pace=minutes, run=run)
+
+
+def outcome_of(settings: MicroscopeSettings, sights: Sequence[Sight], draws: Draws) -> Outcome:
+    """Return all that the study has to show.
+
+    Raises:
+        DataError: two runs were not looked at on the same items.
+    """
+    record = record_of(settings, sights, draws)
+    seconds = {"training": seconds_in([one.run for one in sights])}
+    page = microscope_page(record, [one.looked for one in sights], seconds)
+    return Outcome(found=record, sentences=sentences(record), seconds=seconds, page=page)
 
 
 def _two(settings: MicroscopeSettings, sides: tuple[Side, Side], say: Say, plan_of: PlanOf, draws: Draws) -> Path:
@@ -94,7 +114,7 @@ def _two(settings: MicroscopeSettings, sides: tuple[Side, Side], say: Say, plan_
         file = out / LOOKS / "two.json"
         looked = _looked(settings, first, second, (sides[0].when, sides[1].when), file)
         sight = Sight(run=read_run(sides[1].folder), looked=looked, file=file)
-        outcome = read_outcome(settings, [sight], draws)
+        outcome = outcome_of(settings, [sight], draws)
         write_outcome(out, outcome)
     for sentence in outcome.sentences:
         say(sentence)
@@ -104,7 +124,7 @@ def _two(settings: MicroscopeSettings, sides: tuple[Side, Side], say: Say, plan_
 def _looked(
     settings: MicroscopeSettings, first: Reopened, second: Reopened, when: tuple[str, str], file: Path
 ) -> Looked:
-    """Look, or read what was seen of the very same policies before.
+    """Look, or read an earlier look at the very same policies.
 
     Raises:
         ConfigError: their tokens or their task do not go together, or the task has several turns.
@@ -128,7 +148,7 @@ def _looked(
         seed=plan.settings.seed,
         data=data.split.sha256,
     )
-    before = kept(file, names, asked)
+    before = saved(file, names, asked)
     if before is not None:
         return before
     policies = first.policy(when[0]), second.policy(when[1])
@@ -144,12 +164,12 @@ def _looked(
         asked,
         names,
     )
-    keep(file, asked, found)
+    save(file, asked, found)
     return found
 
 
 def _name(one: Reopened, when: str) -> str:
-    """Return what a policy is, whatever folder it lies in: its base's fingerprint, or its weights' hash."""
+    """Return the name of a policy, whatever folder it lies in: its base's fingerprint, or its weights' hash."""
     if when == BASE:
         told = model_identity(one.connection, one.materials.model_name) or {}
         return f"base {told.get('fingerprint', one.materials.model_name)}"
@@ -168,3 +188,16 @@ def _minutes(plan: Plan, samples: int) -> float | None:
     longest = replace(data.lengths(), answer=plan.settings.max_tokens)
     pretrained = plan.circumstances.model_name is not None
     return run + look_seconds(longest, samples, pace, pretrained=pretrained) / 60
+
+
+def look_seconds(lengths: Lengths, samples: int, pace: Pace, *, pretrained: bool) -> float:
+    """Return the seconds of a look at two policies, most of which go into computing corrected texts anew."""
+    prompt, answer = lengths.prompt, lengths.answer
+    answers = lengths.examined * (1 + samples)
+    written = prompt * pace.read + answer * pace.written
+    told = _POLICIES * (prompt + answer) * pace.read
+    # A correction goes on from the prompt and half of the answer, and both say what they think of the whole.
+    corrected = prompt * pace.read + answer / 2 * (pace.read + pace.written) + told
+    corrections = (_PRETRAINED if pretrained else _OF_HABIT) * answer
+    looks = len(Writer) + 1  # each that writes, and the second against itself
+    return answers * (looks * (written + told) + corrections * corrected)

@@ -30,7 +30,7 @@ _PROPOSAL_TOKENS = 120
 
 
 class Examined(msgspec.Struct, frozen=True, kw_only=True):
-    """What held-out items earned under a prompt, by name: means of an item's answers."""
+    """Rewards of held-out items under a prompt, by name: means of an item's answers."""
 
     sampled: dict[str, str]
     greedy: dict[str, str]
@@ -67,7 +67,7 @@ class _Saved(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class _Here:
-    """What is asked, opened."""
+    """The opened base."""
 
     base: AskedPolicy
     renderer: Renderer
