@@ -97,6 +97,7 @@ def test_the_tables_name_every_cell_with_its_figures() -> None:
     assert [cell.text for cell in sampling[LOAD.title].cells][:7] == [
         *["5 of 32", "5 of 32", "7", "0.001", "37.5 %", "37.5 %", "2.5e-06"]
     ]
+    assert "max |d|" in [head.text for head in table(made, "sampling").heads]
     assert "there is <none>" in sampling[ABSENT.title].remark
     assert [row.name.text for row in table(made, "cells").rows] == [one.title for one in made.cells]
     assert PLACE.tensor in table(made, "training").rows[2].cells[1].text

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -45,6 +46,7 @@ from tinsmith.studies.moe.values import (
     Text,
     Wander,
     Way,
+    batched,
     wander_json,
 )
 from tinsmith.types.datum import LossName
@@ -92,20 +94,19 @@ def test_what_is_decoded_is_what_the_sampler_says(ours: Ours, texts: list[Text])
     ]
     results = Sampler(decoder.config, decoder.kernels).sample(requests, [Policy(decoder, {})] * len(requests))
     drawn = [result.sequences[0] for result in results]
-    greedy = ours.greedy([text.prompt for text in texts], 5, 3)
+    greedy = batched(partial(ours.greedy, tokens=5), [text.prompt for text in texts], 3)
     assert [one.tokens.tolist() for one in drawn] == [one.tolist() for one in greedy]
-    followed = ours.decode(
-        [Text(prompt=text.prompt, completion=one.tokens) for text, one in zip(texts, drawn, strict=True)], 2
-    )
+    again = [Text(prompt=text.prompt, completion=one.tokens) for text, one in zip(texts, drawn, strict=True)]
+    followed = batched(ours.decode, again, 2)
     for seen, one in zip(followed, drawn, strict=True):
         assert seen.logprobs.tobytes() == one.logprobs.tobytes()
 
 
 def test_canonical_stands_still(ours: Ours, texts: list[Text]) -> None:
-    alone = ours.forward(texts, 1)
-    assert _same(ours.forward(texts, 3), alone)
-    assert _same(ours.decode(texts, 1), alone)
-    assert _same(ours.decode(texts, 4), alone)
+    alone = batched(ours.forward, texts, 1)
+    assert _same(batched(ours.forward, texts, 3), alone)
+    assert _same(batched(ours.decode, texts, 1), alone)
+    assert _same(batched(ours.decode, texts, 4), alone)
     assert [seen.experts.shape for seen in alone] == [(len(text.tokens) - 1, 4, 2) for text in texts]
 
 
@@ -114,21 +115,22 @@ def test_transformers_is_asked_about_the_same_tokens(dtype: Dtype, base: Measure
     theirs = Theirs(base.folder, dtype)
     canonical = Ours(our_decoder(Side(Engine.CANONICAL, dtype), base.config, base.weights))
     limit, most = (5e-5, 0) if dtype is Dtype.FP32 else (0.2, 12)
-    beside = canonical.forward(texts, 1)
-    for seen in (theirs.forward(texts, 3), theirs.decode(texts, 3), theirs.decode(texts, 1)):
+    beside = batched(canonical.forward, texts, 1)
+    for seen in (batched(theirs.forward, texts, 3), batched(theirs.decode, texts, 3), batched(theirs.decode, texts, 1)):
         found = compared(seen, beside)
         assert found.max_logprob_difference <= limit
         assert found.changed_routes <= most
         assert found.tokens == sum(len(text.tokens) - 1 for text in texts)
     if dtype is Dtype.FP32:
         prompts = [text.prompt for text in texts]
-        for one, other in zip(theirs.greedy(prompts, 5, 3), canonical.greedy(prompts, 5, 1), strict=True):
+        together = batched(partial(theirs.greedy, tokens=5), prompts, 3)
+        for one, other in zip(together, canonical.greedy(prompts, 5), strict=True):
             assert one.tolist() == other.tolist()
 
 
 def test_the_gradient_of_transformers_is_ours(base: MeasuredBase, texts: list[Text], ours: Ours) -> None:
     advantages = [0.5, -0.5, 1.0, -1.0]
-    sampled = [seen.logprobs + np.float32(0.01) for seen in ours.forward(texts, 4)]
+    sampled = [seen.logprobs + np.float32(0.01) for seen in batched(ours.forward, texts, 4)]
     own, _ = OwnGradient(ours.decoder)(texts, sampled, advantages, LossName.IMPORTANCE_SAMPLING)
     theirs = Theirs(base.folder, Dtype.FP32).gradient(texts, sampled, advantages, 3)
     assert set(theirs) == set(own)
@@ -139,7 +141,7 @@ def test_the_gradient_of_transformers_is_ours(base: MeasuredBase, texts: list[Te
 
 
 def test_a_step_without_a_difference_has_ratios_of_one(texts: list[Text], ours: Ours) -> None:
-    seen = ours.forward(texts, 4)
+    seen = batched(ours.forward, texts, 4)
     advantages = [1.0, -1.0, 0.5, -0.5]
     exact = ExactStep.of(ours.decoder, texts, seen, advantages)
     still = step_ratios(CANONICAL, 4, texts, advantages, sampler=seen, trainer=seen, exact=exact, whole=exact.gradient)
@@ -150,7 +152,7 @@ def test_a_step_without_a_difference_has_ratios_of_one(texts: list[Text], ours: 
 
 
 def test_a_step_whose_sampler_differs_is_seen(texts: list[Text], ours: Ours) -> None:
-    seen = ours.forward(texts, 4)
+    seen = batched(ours.forward, texts, 4)
     advantages = [1.0, -1.0, 0.5, -0.5]
     exact = ExactStep.of(ours.decoder, texts, seen, advantages)
     other = [

@@ -62,10 +62,7 @@ def apart(own: Completions, other: Completion, *, spread: Completions) -> Apart:
 def peers(outcome: Outcome) -> dict[str, float]:
     """Return sampler against trainer under the names that other stacks use, over all tokens of the cell."""
     own = [one for group in outcome.completions for one in group]
-    q, p = (
-        np.concatenate([_floats(part) for part in parts]).astype(np.float64)
-        for parts in ([one.logprobs for one in own], [one.scored for one in own])
-    )
+    q, p = (one.astype(np.float64) for one in _both(own))
     d, probs = np.abs(q - p), np.abs(exp(q) - exp(p))
     k3 = mean(kl.k3(q - p))
     average = mean(probs)
@@ -95,41 +92,38 @@ def trained(outcome: Outcome, reference: Outcome) -> Trained:
 
 
 def _from_trainer(own: Completions) -> Apart:
+    q, p = _both(own)
+    routes = [_routes(one.routes) != _routes(one.routed) for one in own if one.routes]
+    return _apart(q, p, unequal_routes=float(np.concatenate(routes).mean()) if routes else None)
+
+
+def _both(own: Completions) -> tuple[Floats, Floats]:
+    """Return all log-probabilities of the sampler, and those of the trainer."""
     q, p = (
-        np.concatenate([_floats(part) for part in parts])
-        for parts in ([one.logprobs for one in own], [one.scored for one in own])
+        [_floats(part) for part in parts] for parts in zip(*((one.logprobs, one.scored) for one in own), strict=True)
     )
-    routes = [_routes_differ(one.routes, one.routed) for one in own if one.routes]
-    return _apart(
-        q,
-        p,
-        div_index=None,
-        avg_std_top1_prob=None,
-        flip_rate=None,
-        unequal_routes=float(np.concatenate(routes).mean()) if routes else None,
-    )
+    return np.concatenate(q), np.concatenate(p)
 
 
 def _unequal_routes(own: Completions, other: Completion, same: NDArray[np.bool_]) -> float | None:
     """Among the compared tokens; None where there is none, or no mixture."""
     if not other.routes or not same.any():
         return None
-    differ = np.array([_routes_differ(one.routes, other.routes) for one in own])
-    return float(differ[same].mean())
+    return float(np.array([_routes(one.routes) != _routes(other.routes) for one in own])[same].mean())
 
 
-def _routes_differ(a: Sequence[int], b: Sequence[int]) -> NDArray[np.bool_]:
-    return np.array(a, np.int64) != np.array(b, np.int64)
+def _routes(routes: Sequence[int]) -> NDArray[np.int64]:
+    return np.array(routes, np.int64)
 
 
 def _apart(
     q: Floats,
     p: Floats,
     *,
-    div_index: int | None,
-    avg_std_top1_prob: float | None,
-    flip_rate: float | None,
-    unequal_routes: float | None,
+    div_index: int | None = None,
+    avg_std_top1_prob: float | None = None,
+    flip_rate: float | None = None,
+    unequal_routes: float | None = None,
 ) -> Apart:
     d = q.astype(np.float64) - p.astype(np.float64)
     some = bool(d.size)
@@ -165,20 +159,12 @@ def _first_difference(equal: NDArray[np.bool_]) -> int | None:
 
 def _first_place(reference: Sequence[Marks], own: Sequence[Marks]) -> Place | None:
     for step, (theirs, ours) in enumerate(zip(reference, own, strict=True)):
-        for phase, a, b in (
-            (Phase.GRADIENT, theirs.gradient, ours.gradient),
-            (Phase.OPTIMIZER, theirs.weights, ours.weights),
-        ):
-            found = unequal_tensors(0, _plain(a), _plain(b))
+        gradients, weights = (theirs.gradient, ours.gradient), (theirs.weights, ours.weights)
+        for phase, both in ((Phase.GRADIENT, gradients), (Phase.OPTIMIZER, weights)):
+            found = unequal_tensors(0, *map(_plain, both))
             if found is not None:
-                return Place(
-                    step=step,
-                    phase=phase,
-                    tensor=found.tensor,
-                    size=found.size,
-                    tensors=found.tensors,
-                    of_tensors=found.of_tensors,
-                )
+                tensors, of_tensors = found.tensors, found.of_tensors
+                return Place(step, phase, found.tensor, found.size, tensors, of_tensors)
     return None
 
 

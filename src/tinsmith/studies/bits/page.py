@@ -15,7 +15,7 @@ from tinsmith.pages.document import Document, Section, drawn, note, summary
 from tinsmith.pages.dots import Dots, Panel, dots_svg, log_dots_svg
 from tinsmith.pages.measures import Measure
 from tinsmith.pages.palette import series_mark
-from tinsmith.pages.tables import Cell, RowKind, Table, TableRow, plain, text
+from tinsmith.pages.tables import Cell, RowKind, Table, TableRow, column, plain, text
 from tinsmith.pages.wording import listed, magnitude, share_of
 from tinsmith.studies.bits.values import CellResult, Place, Sampled, Sweep, Verdict
 
@@ -220,8 +220,8 @@ def _trainer(one: Sampled) -> float | None:
 
 
 def _sampling(cells: Sequence[CellResult]) -> Table:
-    heads = ("Cell", "unique", "patterns", "Div_Index", "Avg_Std@top1_prob", "unequal bits|among them")
-    heads += ("unequal bits", "max |d|", "mean |d|", "k3", "flip rate")
+    heads = ("Cell", "unique", "patterns", "Div_Index", "Avg_Std@top1_prob", "unequal bits|among them", "unequal bits")
+    more = (column("max |d|"), column("mean |d|"), "k3", "flip rate")
     caption = (
         "Completions of one prompt, each a request of its own. Unique: by tokens; patterns: by tokens and "
         "log-probability bits. The other columns are against the reference cell, where both have the same token after "
@@ -230,7 +230,7 @@ def _sampling(cells: Sequence[CellResult]) -> Table:
     rows: list[Sequence[str | None] | TableRow] = []
     for place, title in enumerate(("Temperature 0", "Temperature 1, fixed seed")):
         rows += [(title,), *(_sampled_row(cell, place) for cell in cells)]
-    return plain(caption, [text(heads[0]), *heads[1:]], rows)
+    return plain(caption, (*heads, *more), rows)
 
 
 def _sampled_row(cell: CellResult, place: int) -> Sequence[str | None] | TableRow:

@@ -163,7 +163,7 @@ class Sampled:
         return self.unique_bits == 1 and self.trainer.same
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Place:
     """First difference of training from the reference cell's."""
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import platform
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -52,6 +53,7 @@ from tinsmith.studies.moe.values import (
     Text,
     Wander,
     Way,
+    batched,
 )
 from tinsmith.types.adapters import AdapterKind, AdapterSpec
 from tinsmith.types.datum import AdamParams, Datum, IntArray, LossName
@@ -225,22 +227,22 @@ class _Bench:
     def measure(self, side: Side) -> None:
         """Compute the texts in every way, and say what each showed."""
         computes = self._computes(side)
-        alone = computes.forward(self.texts, 1)
+        alone = batched(computes.forward, self.texts, 1)
         if side != Side(Engine.CANONICAL, Dtype.FP32):
             # Canonical bf16 stands beside canonical fp32: what rounding the weights does.
             beside = Dtype.FP32 if side.engine is Engine.CANONICAL else side.dtype
             self.distances.append(Row(side=side, compared=compared(alone, self._of_canonical(beside))))
         one_each = slice(None, None, self.amounts.samples)  # of each prompt: one by one is slow
-        self._row(side, Way.DECODE, 1, computes.decode(self.texts[one_each], 1), alone[one_each])
+        self._row(side, Way.DECODE, 1, batched(computes.decode, self.texts[one_each], 1), alone[one_each])
         prompts = [text.prompt for text in self.texts[one_each]]
-        one_by_one = computes.greedy(prompts, self.amounts.tokens, 1)
+        greedy = partial(computes.greedy, tokens=self.amounts.tokens)
+        one_by_one = batched(greedy, prompts, 1)
         for batch in self.amounts.batches:
-            trainer = computes.forward(self.texts, batch)
+            trainer = batched(computes.forward, self.texts, batch)
             self._row(side, Way.FORWARD, batch, trainer, alone)
-            sampler = computes.decode(self.texts, batch)
+            sampler = batched(computes.decode, self.texts, batch)
             self._row(side, Way.DECODE, batch, sampler, alone)
-            drawn = computes.greedy(prompts, self.amounts.tokens, batch)
-            self.greedy.append(greedy_parted(side, batch, drawn, one_by_one))
+            self.greedy.append(greedy_parted(side, batch, batched(greedy, prompts, batch), one_by_one))
             if batch == max(self.amounts.batches):
                 self._step(side, batch, computes, sampler, trainer)
 
@@ -282,7 +284,7 @@ class _Bench:
     def _of_canonical(self, dtype: Dtype) -> list[Seen]:
         if dtype not in self._canonical:
             decoder = our_decoder(Side(Engine.CANONICAL, dtype), self.base.config, self.base.weights)
-            self._canonical[dtype] = Ours(decoder).forward(self.texts, len(self.texts))
+            self._canonical[dtype] = Ours(decoder).forward(self.texts)
         return self._canonical[dtype]
 
     def _computes(self, side: Side) -> Computes:

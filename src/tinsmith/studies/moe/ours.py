@@ -21,7 +21,7 @@ from tinsmith.ops.kernels import Kernels
 from tinsmith.ops.paging import Rows
 from tinsmith.ops.routing import Routes
 from tinsmith.ops.select import select
-from tinsmith.studies.moe.values import Dtype, Engine, Experts, Floats, Seen, Side, Text, chunks
+from tinsmith.studies.moe.values import Dtype, Engine, Experts, Floats, Seen, Side, Text
 from tinsmith.types.arithmetic import Arithmetic
 from tinsmith.types.datum import IntArray
 
@@ -59,11 +59,8 @@ class Ours:
 
     decoder: Decoder
 
-    def forward(self, texts: Sequence[Text], batch: int) -> list[Seen]:
+    def forward(self, texts: Sequence[Text]) -> list[Seen]:
         """See `Computes`."""
-        return [one for part in chunks(len(texts), batch) for one in self._forward([texts[i] for i in part])]
-
-    def _forward(self, texts: Sequence[Text]) -> list[Seen]:
         lengths = [len(text.tokens) - 1 for text in texts]
         recorder = _Recorder()
         steps = TrainSteps(self.decoder.kernels, Forest.whole(lengths), routed=recorder)
@@ -77,35 +74,28 @@ class Ours:
             for text, logprobs, own in zip(texts, np.split(found, bounds), np.split(experts, bounds), strict=True)
         ]
 
-    def decode(self, texts: Sequence[Text], batch: int) -> list[Seen]:
+    def decode(self, texts: Sequence[Text]) -> list[Seen]:
         """See `Computes`."""
-        found: list[Seen] = []
-        for part in chunks(len(texts), batch):
-            own = [texts[i] for i in part]
-            tokens = len(own[0].completion)
-            cached = _Cached(self.decoder, [text.prompt for text in own], tokens)
-            logprobs: list[Floats] = []
-            for step in range(tokens):
-                forced = np.array([text.completion[step] for text in own], np.int32)
-                logprobs.append(self._logprobs(cached.logits, forced))
-                if step + 1 < tokens:
-                    cached.feed(forced)
-            by_text = np.stack(logprobs, axis=1)
-            found += [Seen(logprobs=by_text[i], experts=np.concatenate(cached.experts[i])) for i in range(len(own))]
-        return found
+        tokens = len(texts[0].completion)
+        cached = _Cached(self.decoder, [text.prompt for text in texts], tokens)
+        logprobs: list[Floats] = []
+        for step in range(tokens):
+            forced = np.array([text.completion[step] for text in texts], np.int32)
+            logprobs.append(self._logprobs(cached.logits, forced))
+            if step + 1 < tokens:
+                cached.feed(forced)
+        by_text = np.stack(logprobs, axis=1)
+        return [Seen(logprobs=by_text[i], experts=np.concatenate(cached.experts[i])) for i in range(len(texts))]
 
-    def greedy(self, prompts: Sequence[IntArray], tokens: int, batch: int) -> list[IntArray]:
+    def greedy(self, prompts: Sequence[IntArray], tokens: int) -> list[IntArray]:
         """See `Computes`; of equals the lower token."""
-        found: list[IntArray] = []
-        for part in chunks(len(prompts), batch):
-            cached = _Cached(self.decoder, [prompts[i] for i in part], tokens)
-            drawn: list[IntArray] = []
-            for step in range(tokens):
-                drawn.append(cached.logits.argmax(dim=1).numpy().astype(np.int32))
-                if step + 1 < tokens:
-                    cached.feed(drawn[-1])
-            found += list(np.stack(drawn, axis=1))
-        return found
+        cached = _Cached(self.decoder, prompts, tokens)
+        drawn: list[IntArray] = []
+        for step in range(tokens):
+            drawn.append(cached.logits.argmax(dim=1).numpy().astype(np.int32))
+            if step + 1 < tokens:
+                cached.feed(drawn[-1])
+        return list(np.stack(drawn, axis=1))
 
     def _logprobs(self, logits: Tensor, targets: IntArray) -> Floats:
         kernels = self.decoder.kernels

@@ -165,7 +165,7 @@ def _rows(rows: Sequence[Row]) -> Table:
     return plain(
         "Beside the same arithmetic's forward pass of each text by itself. Forward: whole texts, as a trainer computes "
         "them. Decode: token by token over a cache, as a sampler does.",
-        ("Arithmetic", "Way", "At once", *_COMPARED),
+        ("Arithmetic", text("Way"), "At once", *_COMPARED),
         [(str(row.side), text(str(row.way)), str(row.batch), *_compared(row.compared)) for row in rows],
     )
 

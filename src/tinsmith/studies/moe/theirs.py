@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from tinsmith.studies.moe.values import Dtype, Experts, Floats, Seen, Text, chunks
+from tinsmith.studies.moe.values import Dtype, Experts, Floats, Seen, Text
 from tinsmith.types.datum import IntArray
 
 _DTYPES: Final = {Dtype.FP32: torch.float32, Dtype.BF16: torch.bfloat16}
@@ -38,10 +38,6 @@ class Theirs:
         self.model.generation_config.pad_token_id = _PAD
         self._routers = [module for module in self.model.modules() if type(module).__name__.endswith("TopKRouter")]
 
-    def forward(self, texts: Sequence[Text], batch: int) -> list[Seen]:
-        """See `Computes`; padded on the right, as trainers do."""
-        return [one for part in chunks(len(texts), batch) for one in self._forward([texts[i] for i in part])]
-
     def logprobs(self, texts: Sequence[Text]) -> list[Tensor]:
         """Of the completions' tokens, fp32, of one padded batch; differentiable."""
         ids, mask = _padded([text.tokens[:-1] for text in texts], left=False)
@@ -53,7 +49,8 @@ class Theirs:
             found.append(rows.gather(1, targets[:, None])[:, 0])
         return found
 
-    def _forward(self, texts: Sequence[Text]) -> list[Seen]:
+    def forward(self, texts: Sequence[Text]) -> list[Seen]:
+        """See `Computes`; padded on the right, as trainers do."""
         with torch.no_grad(), self._listening() as heard:
             logprobs = self.logprobs(texts)
         width = max(len(text.tokens) for text in texts) - 1
@@ -63,11 +60,8 @@ class Theirs:
             for i, text in enumerate(texts)
         ]
 
-    def decode(self, texts: Sequence[Text], batch: int) -> list[Seen]:
+    def decode(self, texts: Sequence[Text]) -> list[Seen]:
         """See `Computes`; padded on the left, as `generate` wants it."""
-        return [one for part in chunks(len(texts), batch) for one in self._decode([texts[i] for i in part])]
-
-    def _decode(self, texts: Sequence[Text]) -> list[Seen]:
         forced = _Forced(np.stack([text.completion for text in texts]))
         with self._listening() as heard:
             self._generate([text.prompt for text in texts], forced.tokens.shape[1], [forced])
@@ -84,20 +78,16 @@ class Theirs:
             for i, text in enumerate(texts)
         ]
 
-    def greedy(self, prompts: Sequence[IntArray], tokens: int, batch: int) -> list[IntArray]:
+    def greedy(self, prompts: Sequence[IntArray], tokens: int) -> list[IntArray]:
         """See `Computes`."""
-        return [
-            drawn
-            for part in chunks(len(prompts), batch)
-            for drawn in self._generate([prompts[i] for i in part], tokens, [])
-        ]
+        return self._generate(prompts, tokens, [])
 
     def gradient(
         self, texts: Sequence[Text], sampled: Sequence[Floats], advantages: Sequence[float], batch: int
     ) -> dict[str, Tensor]:
         """The gradient of importance sampling by autograd, by published name; `sampled` are from sampling."""
         self.model.zero_grad(set_to_none=True)
-        for part in chunks(len(texts), batch):
+        for part in (range(len(texts))[at : at + batch] for at in range(0, len(texts), batch)):
             loss = torch.zeros(())
             for i, logprobs in zip(part, self.logprobs([texts[i] for i in part]), strict=True):
                 ratios = torch.exp(logprobs - torch.from_numpy(sampled[i]))

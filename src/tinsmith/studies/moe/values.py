@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from enum import StrEnum
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tinsmith.types.datum import IntArray
 
+Given, Made = TypeVar("Given"), TypeVar("Made")
 Floats = NDArray[np.float32]
 Experts = NDArray[np.int16]
 
@@ -91,24 +92,24 @@ class Seen:
 
 
 class Computes(Protocol):
-    """One arithmetic, holding the model; each computes `batch` texts at once."""
+    """One arithmetic, holding the model; what it is given is computed at once."""
 
-    def forward(self, texts: Sequence[Text], batch: int) -> list[Seen]:
+    def forward(self, texts: Sequence[Text]) -> list[Seen]:
         """Compute whole texts, as a trainer does."""
         ...
 
-    def decode(self, texts: Sequence[Text], batch: int) -> list[Seen]:
+    def decode(self, texts: Sequence[Text]) -> list[Seen]:
         """Compute texts token by token over a cache, as a sampler does."""
         ...
 
-    def greedy(self, prompts: Sequence[IntArray], tokens: int, batch: int) -> list[IntArray]:
+    def greedy(self, prompts: Sequence[IntArray], tokens: int) -> list[IntArray]:
         """Draw the most probable token after each, `tokens` times."""
         ...
 
 
-def chunks(count: int, size: int) -> list[range]:
-    """Return indices, `size` at a time."""
-    return [range(at, min(at + size, count)) for at in range(0, count, size)]
+def batched(compute: Callable[[Sequence[Given]], Sequence[Made]], items: Sequence[Given], size: int) -> list[Made]:
+    """Return what is computed of some items, `size` at once."""
+    return [one for at in range(0, len(items), size) for one in compute(items[at : at + size])]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

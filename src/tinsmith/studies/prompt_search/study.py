@@ -302,4 +302,5 @@ def _with_searches(page: Page, found: PromptRecord, searches: Mapping[str, Seque
     tables = prompt_tables(found.searches, LABELS, (WRITTEN, found.written), caption=caption)
     own = (Section("prompts", "Prompts", tables), Section("steps", "Steps", (steps, *step_folds(named))))
     place = 1 + [one.anchor for one in page.sections].index("gains")
-    return replace(page, sections=(*page.sections[:place], *own, *page.sections[place:]))
+    sections = (*page.sections[:place], *own, *page.sections[place:])
+    return replace(page, facts=(("Task", found.task), *page.facts), sections=sections)
