@@ -57,7 +57,7 @@ class Flag:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Chart:
-    """What one figure over steps shows."""
+    """Content of one figure over steps."""
 
     name: str
     """Unique on the page."""
@@ -65,10 +65,10 @@ class Chart:
     """For a screen reader."""
     lines: Sequence[Line]
     axis: str = "step"
-    """What is counted from left to right."""
+    """Name of the axis from left to right."""
     unit: str = ""
     shares: bool = False
-    """Whether all values lie in [0, 1]."""
+    """All values lie in [0, 1]."""
     limits: Sequence[Limit] = ()
     flags: Sequence[Flag] = ()
     small: bool = False

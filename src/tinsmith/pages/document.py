@@ -1,4 +1,4 @@
-"""What a page is made of, whatever it is about: a header, and sections of blocks in the order they are read."""
+"""Parts of a page, whatever it is about: a header, and sections of blocks in the order they are read."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Pairs = Sequence[tuple[str, str]]
 
 
 class Tone(StrEnum):
-    """How a paragraph is set."""
+    """Setting of a paragraph."""
 
     PLAIN = ""
     NOTE = "note"
@@ -60,14 +60,14 @@ class Bullets:
 
 @dataclass(frozen=True, slots=True)
 class Verbatim:
-    """What a model or a person wrote, line by line."""
+    """Text of a model or a person, line by line."""
 
     macro: ClassVar[str] = "verbatim"
     text: str
 
 
 class TokenMark(StrEnum):
-    """How a token stands out among others."""
+    """Mark of a token among others."""
 
     NONE = ""
     FIRST = "first"
@@ -85,7 +85,7 @@ class MarkedToken:
 
 @dataclass(frozen=True, slots=True)
 class MarkedText:
-    """What a model wrote, token by token, some of which stand out."""
+    """Text of a model, token by token, some of which stand out."""
 
     macro: ClassVar[str] = "marked_text"
     title: str
@@ -120,7 +120,7 @@ class Plate:
 
 
 class Size(StrEnum):
-    """How wide figures beside each other are."""
+    """Width of figures beside each other."""
 
     WHOLE = ""
     SMALL = "small"
@@ -153,7 +153,7 @@ class Legend:
     macro: ClassVar[str] = "legend"
     labels: Sequence[Label]
     invalid: bool = True
-    """Whether answers that are none have a line too."""
+    """Answers that are none have a line too."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,7 +198,7 @@ class ClaimRow:
     note: str
     reasons: tuple[str, ...]
     passed: tuple[str, ...]
-    """What else speaks for a claim that is refused."""
+    """Checks that a refused claim passes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -211,7 +211,7 @@ class ClaimTable:
 
     @property
     def allowed(self) -> int:
-        """How many hold."""
+        """Number of claims that hold."""
         return sum(row.allowed for row in self.rows)
 
 
@@ -220,7 +220,7 @@ class MapRow:
     """One experiment."""
 
     depth: int
-    """How many of its forebears are on the page."""
+    """Number of its forebears on the page."""
     name: str
     kind: str
     question: str
@@ -257,7 +257,7 @@ class Values:
 
 @dataclass(frozen=True, slots=True)
 class Callout:
-    """What a reader must not overlook."""
+    """Blocks that a reader must not overlook."""
 
     macro: ClassVar[str] = "callout"
     title: str
@@ -286,12 +286,12 @@ class Judgement:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reply:
-    """What was answered, or said in between, and what was found of it."""
+    """An answer, or what was said in between, with its judgements."""
 
     title: str
     text: str
     right: bool | None = None
-    """Whether an answer is; None where that is not asked."""
+    """True if an answer is right; None where that is not asked."""
     remark: str = ""
     judgements: tuple[Judgement, ...] = ()
 
@@ -356,14 +356,14 @@ class Document:
     """A whole page."""
 
     kind: str
-    """What sort of page it is, above the title."""
+    """Sort of the page, above the title."""
     title: str
     question: str = ""
     """Below the title: what was asked, or what is here."""
     facts: Pairs
     sections: Sequence[Section]
     foot: str = "from the files in the run's folder."
-    """What it is made from; the page says by which version itself."""
+    """Source of the page; the version is said beside it."""
 
     @property
     def browser(self) -> Browser | None:

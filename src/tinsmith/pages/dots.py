@@ -43,7 +43,7 @@ class Panel:
     low: float = 0.0
     """Left end."""
     level: bool = False
-    """Whether all dots of a row lie on one line, as at most one of them has a value."""
+    """All dots of a row lie on one line, as at most one of them has a value."""
 
 
 def dots_svg(

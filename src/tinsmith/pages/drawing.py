@@ -1,4 +1,4 @@
-"""How a figure becomes inline SVG: the same bytes every time, in the page's colours and font, with its own ids."""
+"""Figures as inline SVG: the same bytes every time, in the page's colours and font, with ids of their own."""
 
 from __future__ import annotations
 

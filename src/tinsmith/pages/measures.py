@@ -11,7 +11,7 @@ from tinsmith.stats.estimates import Bootstrap, Estimate
 from tinsmith.stats.evaluation import Evaluation
 
 BOOTSTRAP = Bootstrap(draws=2000)
-"""How the intervals of tables are drawn; those of claims are drawn ten thousand times."""
+"""Draws for the intervals of tables; those of claims are drawn ten thousand times."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""Which colour, line and mark a class, a reward term or a run has on every figure and in every table.
+"""Colours, lines and marks of classes, reward terms and runs on every figure and in every table.
 
 Figures are drawn in stand-in colours, which become the page's CSS variables: one drawing serves light and dark.
 The colours can be told apart with any colour vision, and each also has its own mark and dashes.
@@ -32,7 +32,7 @@ _MARKERS = ("o", "s", "D", "^", "v", "P", "X", "*")
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """How one thing is drawn: a stand-in colour, a dash pattern, a marker."""
+    """A stand-in colour, a dash pattern, a marker."""
 
     color: str
     dash: Dash

@@ -32,7 +32,7 @@ class Cell:
 
 
 class RowKind(StrEnum):
-    """How a row stands out."""
+    """Kind of a row."""
 
     PLAIN = "plain"
     CHOSEN = "chosen"

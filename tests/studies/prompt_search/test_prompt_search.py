@@ -129,4 +129,4 @@ def test_a_task_of_one_item_cannot_be_halved() -> None:
 
 
 def test_it_is_registered() -> None:
-    assert STUDIES["prompt_search"].keys.default("proposer") == "grammar"
+    assert STUDIES["prompt_search"].all_keys().default("proposer") == "grammar"

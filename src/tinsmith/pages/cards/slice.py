@@ -34,7 +34,7 @@ _OPTIONAL: Mapping[str, Callable[[PaperRow], object]] = {
 
 @dataclass(slots=True)
 class _Tally:
-    """What one pass over the rows counts."""
+    """Counts of one pass over the rows."""
 
     missing: dict[str, dict[Split, int]] = field(
         default_factory=lambda: {name: dict.fromkeys(Split, 0) for name in _OPTIONAL}

@@ -13,7 +13,7 @@ from tinsmith.lab.runs.records import Run
 from tinsmith.lab.study.record import Column, Expected, StudyRecord, TableRecord
 from tinsmith.lab.study.results import Draws, hashes_in
 from tinsmith.pages.measures import Measure, from_estimate
-from tinsmith.pages.wording import counted, told
+from tinsmith.pages.wording import told
 from tinsmith.stats.estimates import Bootstrap
 from tinsmith.stats.gate.claim import Claim, Training
 from tinsmith.stats.gate.mean_claims import MeanBeats, judge_mean_beats
@@ -156,13 +156,9 @@ def record_of(settings: MicroscopeSettings, sights: Sequence[Sight], draws: Draw
         beats=judged(looks, Training(run.config.data.fingerprint, examples), _parity(sights), draws),
         learned=(),
         notes=(
-            _tokens(second, agreements),
-            *(_recovered(each, agreements, interventions) for each in Decoding),
-            f"The share of unshifted tokens hangs on who writes and how; against itself it is {control:.3f} in every "
-            "answer.",
-            f"{counted(len(looks[0].agreements[0].items), 'held-out item')} of {run.config.task.name}, "
-            f"{counted(len(seeds), 'seed')}; every share is a mean over answers, so that how long answers are decides "
-            "how small it can be.",
+            f"The second policy is {second}. The share of unshifted tokens hangs on who writes and how; against itself "
+            f"it is {control:.3f} in every answer.",
+            "Every share is a mean over answers, so that how long answers are decides how small it can be.",
         ),
         task=run.config.task.name,
         second_is=second,
@@ -178,33 +174,6 @@ def _parity(sights: Sequence[Sight]) -> ParityRecord | None:
     every = [row.get("optim/unequal_logprob_bits") for one in sights for row in one.run.metrics.values()]
     known = [value for value in every if value is not None]
     return ParityRecord(steps=len(known), unequal_bits=int(sum(known))) if known else None
-
-
-def _tokens(second: str, rows: Sequence[AgreementRow]) -> str:
-    row = row_of(rows, Writer.SECOND, Decoding.GREEDY)
-    rank = "" if row.mean_rank is None else f", of mean rank {row.mean_rank:.2f} in the first"
-    ratio = row.entropy_ratio
-    times = "" if ratio is None else f"; there the first is {told(ratio)} times as uncertain as elsewhere"
-    return (
-        f"Of the tokens that {second} writes greedily the base would write {told(row.unshifted)} itself; "
-        f"{told(row.reranked)} it had among its first few{rank}, {told(row.shifted)} it had not{times}."
-    )
-
-
-def _recovered(decoding: Decoding, agreements: Sequence[AgreementRow], rows: Sequence[InterventionRow]) -> str:
-    ends = [told(row_of(agreements, writer, decoding).earned) for writer in Writer]
-    course = f"Answered {decoding.value}, the reward goes from {ends[0]} to {ends[1]}"
-    labels = {
-        Rule.ORACLE: "the oracle recovers",
-        Rule.RANDOM: "as many drawn places",
-        Rule.UNCERTAIN: "the places where the first is uncertain",
-    }
-    parts = [
-        f"{labels[one.rule]} {told(one.recovered)} of it with {one.taken:.3f} of the tokens"
-        for one in rows
-        if one.decoding is decoding and one.recovered is not None
-    ]
-    return f"{course}: {'; '.join(parts) or 'no gain is shown, so that nothing is said of who recovers it'}."
 
 
 def _agreement_table(rows: Sequence[AgreementRow]) -> TableRecord:

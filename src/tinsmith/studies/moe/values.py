@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 
 from tinsmith.types.datum import IntArray
 
-Given, Made = TypeVar("Given"), TypeVar("Made")
+Given = TypeVar("Given")
+Made = TypeVar("Made")
 Floats = NDArray[np.float32]
 Experts = NDArray[np.int16]
 

@@ -29,7 +29,7 @@ _ROWS = 1024
 
 
 class Pooling(StrEnum):
-    """How the states of a text's tokens become one."""
+    """Ways to make one state of those of a text's tokens."""
 
     MEAN = "mean"
     LAST = "last"
@@ -46,7 +46,7 @@ class HiddenStates:
 
     @property
     def layers(self) -> int:
-        """How many there are, the embedding counted."""
+        """Number of layers, the embedding counted."""
         return self.by_pooling[Pooling.MEAN].shape[1]
 
 

@@ -42,7 +42,7 @@ class Choice:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Accuracy:
-    """How many of the test pairs are right, with a 95 % interval."""
+    """Share of test pairs that are right, with a 95 % interval."""
 
     pairs: int
     right: int

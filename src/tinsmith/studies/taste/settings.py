@@ -64,7 +64,7 @@ class PairSettings:
     """
 
     match: Match = Match.MONTH
-    """What a pair has in common: month, or year_field."""
+    """Common to a pair: month, or year_field."""
     window: int = 3
     """Calendar years after publication whose citations count."""
     thirds: bool = True
@@ -72,7 +72,7 @@ class PairSettings:
     gap: int = 3
     """Least difference of citations."""
     text: Text = Text.TITLE
-    """What is shown: title, or abstract (title and abstract)."""
+    """Shown text: title, or abstract (title and abstract)."""
     train_before: int = 0
     """Training ends before this year; 0: test_from."""
     test_from: int = 0
@@ -86,7 +86,7 @@ class PairSettings:
     test_pairs: int = 2_000
     """Most pairs of the later years."""
     draw_seed: int = 0
-    """Who meets whom, and which comes first, is drawn from it."""
+    """Seed of who meets whom, and which comes first."""
     length: Length = Length.ANY
     """matched: both texts of a pair are equally long; or any."""
     preference: Preference = Preference.CITED

@@ -23,7 +23,7 @@ from tinsmith.types.seeds import derive
 
 
 class Ground(enum.StrEnum):
-    """What decided between two responses."""
+    """Ground of a choice between two responses."""
 
     RUBRIC = "rubric"
     SURFACE = "surface"
@@ -36,10 +36,10 @@ class RuleChoice:
     """A choice between two responses."""
 
     first: bool
-    """Whether the one shown first was preferred."""
+    """The one shown first was preferred."""
     ground: Ground
     scores: tuple[float, float] | None
-    """What the rubric gave each; None without one."""
+    """The rubric's score of each; None without one."""
 
 
 def surface_choice(prompt: str, first: str, second: str) -> RuleChoice:
@@ -92,16 +92,16 @@ class Showing:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PairAnswer:
-    """What the judge preferred of one pair under one condition."""
+    """The judge's preference of one pair under one condition."""
 
     showing: Showing
     right: bool | None
-    """Whether it preferred the chosen response, in the order that was drawn; None where an answer is missing."""
+    """It preferred the chosen response, in the order that was drawn; None where an answer is missing."""
     turned: bool | None = None
     """The same in the other order, where the judge was asked in both."""
     ground: Ground | None = None
     scores: tuple[float, float] | None = None
-    """What the rubric gave the chosen and the rejected response, where rules did."""
+    """The rubric's scores of the chosen and the rejected response, where rules gave them."""
     rationales: tuple[str, ...] = ()
     failures: tuple[JudgeFailure, ...] = ()
 
@@ -117,9 +117,9 @@ class Answers:
     unrated: int = 0
     """Pairs whose criteria got no verdicts."""
     once: Spent = field(default_factory=Spent)
-    """What asking everything once takes, counted from the texts: the same whatever the cache held."""
+    """Cost of asking everything once, counted from the texts: the same whatever the cache held."""
     spent: Spent = field(default_factory=Spent)
-    """What was really sent."""
+    """Cost of what was really sent."""
     from_cache: int = 0
     failures: tuple[tuple[FailureCause, int], ...] = ()
     left_out_fields: tuple[str, ...] = ()
@@ -210,7 +210,7 @@ def pairs_of(shown: Sequence[Showing]) -> Iterator[PreferencePair]:
 
 
 def all_rules(pair: PreferencePair) -> bool:
-    """Whether no criterion is prose."""
+    """Return True if no criterion is prose."""
     return all(parse_rule(criterion) is not None for criterion in pair.task.criteria)
 
 

@@ -21,7 +21,7 @@ from tinsmith.types.errors import DataError
 
 
 class Condition(enum.StrEnum):
-    """What the judge is given beside the two responses."""
+    """Rubric that the judge sees beside the two responses."""
 
     WITHOUT = "without"
     OWN = "own"
@@ -30,14 +30,14 @@ class Condition(enum.StrEnum):
 
 
 class Unit(enum.StrEnum):
-    """What is taken for one independent observation."""
+    """Independent observation."""
 
     PAIR = "pair"
     PROMPT = "prompt"
 
 
 class Finding(enum.StrEnum):
-    """What a paired comparison shows."""
+    """Finding of a paired comparison."""
 
     ADDS = "adds"
     TAKES = "takes away"
@@ -52,14 +52,14 @@ class JudgedPair:
     prompt: str
     right: Mapping[Condition, bool]
     turned: Mapping[Condition, bool] | None = None
-    """Whether it was right with the responses in the other order; None where the order cannot matter."""
+    """Right with the responses in the other order; None where the order cannot matter."""
     chosen_first: bool = True
     """The order of `right`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CriterionVerdicts:
-    """What one criterion said of the two responses of one pair."""
+    """Verdicts of one criterion on the two responses of one pair."""
 
     criterion: str
     chosen: bool
@@ -68,7 +68,7 @@ class CriterionVerdicts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Positions:
-    """How far the place of a response decides: each pair was asked in both orders."""
+    """Effect of the place of a response: each pair was asked in both orders."""
 
     pairs: int
     same: int
@@ -84,7 +84,7 @@ class Positions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Accuracy:
-    """How often the judge prefers the better response under one condition."""
+    """Share of pairs of which the judge prefers the better response under one condition."""
 
     condition: Condition
     value: float
@@ -116,14 +116,14 @@ class Contrast:
     """Exact, two-sided: McNemar's, or sign flips by prompt."""
     finding: Finding
     enough: bool
-    """Whether so many moved that the test could show anything."""
+    """So many moved that the test could show something."""
     needed: int | None
-    """Where it cannot tell: units like these that would show this gain four times out of five."""
+    """Units like these that would show this gain four times out of five, if the test is inconclusive."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CriterionCount:
-    """How one criterion parts chosen from rejected, over the pairs that have it."""
+    """Counts of one criterion over the pairs that have it."""
 
     criterion: str
     pairs: int
@@ -134,7 +134,7 @@ class CriterionCount:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RubricQuality:
-    """What a rubric adds to a judge on these pairs."""
+    """Accuracies, gains and criteria on these pairs."""
 
     pairs: int
     """Judged under every condition."""

@@ -29,7 +29,7 @@ NAME: Final = "rubric_quality"
 
 
 class IfExists(StrEnum):
-    """What to do where the folder holds such a run already."""
+    """Reaction to a folder that holds such a run already."""
 
     RAISE = "raise"
     DELETE = "delete"
