@@ -372,3 +372,61 @@ def test_brackets_of_two_kinds_that_close_each_other_end_the_build(tmp_path: Pat
     source = PagesSource((tmp_path / "works.json",), OpenAlexChoices())
     with pytest.raises(DataError, match="a bracket closes that is not the one that is open"):
         build_corpus(source, tmp_path / "out", force=True)
+
+
+def works_with(references: object, folder: Path, *, graph_only: bool = False, skip_bad: bool = False) -> CorpusCard:
+    """Build of works whose references are as given, `{}` being a number."""
+    texts = [json.dumps({**json.loads(line(work(n))), "referenced_works": references}) for n in range(1, 60)]
+    (folder / "w.jsonl").write_text("".join(text.replace("{}", str(n)) + "\n" for n, text in enumerate(texts, 1)))
+    choices = OpenAlexChoices(graph_only=graph_only, skip_bad=skip_bad)
+    return build_corpus(PagesSource((folder / "w.jsonl",), choices), folder / "out", force=True)
+
+
+@pytest.mark.parametrize("graph_only", [False, True])
+@pytest.mark.parametrize(
+    "references", [["https://doi.org/10.1/{}"], ["W2.74E+09"], ["https://openalex.org/A{}"], "(W1,W2)"]
+)
+def test_references_that_name_no_work_are_counted_and_end_the_build(
+    references: object, graph_only: bool, tmp_path: Path
+) -> None:
+    with pytest.raises(DataError, match="references cannot be read"):
+        works_with(references, tmp_path, graph_only=graph_only)
+    card = works_with(references, tmp_path, graph_only=graph_only, skip_bad=True)
+    assert (card.edges, card.dropped["dangling_edges"]) == (0, 0)
+    assert card.dropped["bad_references"] >= 59
+
+
+@pytest.mark.parametrize("graph_only", [False, True])
+def test_works_without_any_references_end_the_build(graph_only: bool, tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="none of 59 records has references"):
+        works_with([], tmp_path, graph_only=graph_only)
+    assert works_with(["w{}/"], tmp_path, graph_only=graph_only).dropped["self_loops"] == 59
+
+
+def test_lines_of_a_table_that_is_read_twice_are_set_aside_once(tmp_path: Path) -> None:
+    rows = "".join(f"{n},{1990 + n % 20},T {n}\n" for n in range(600))
+    (tmp_path / "SciSciNet_Papers.csv").write_text(f"PaperID,Year,Title\n{rows}bad,line\n1e+05,1999,T\n")
+    edges = "".join(f"{n},{n // 2}\n" for n in range(1, 600))
+    (tmp_path / "SciSciNet_PaperReferences.csv").write_text(f"Citing_PaperID,Cited_PaperID\n{edges}")
+    card = build_corpus(SciSciNetSource(tmp_path), tmp_path / "out")
+    assert (card.papers, card.quarantined, card.dropped["bad_values"]) == (600, 2, 0)
+
+
+@pytest.mark.parametrize(("flag", "taken"), [("no", 40), ("Yes", 0), (1.0, 0), (None, 40)])
+def test_a_flag_is_read_in_every_type(flag: object, taken: int, tmp_path: Path) -> None:
+    frame = {"paperid": range(80), "year": [2000] * 80, "is_retracted": [*[flag] * 40, *["false"] * 40]}
+    pl.DataFrame(frame, strict=False).write_parquet(tmp_path / "papers.parquet")
+    edges = {"citing_paperid": range(41, 80), "cited_paperid": [40] * 39}
+    pl.DataFrame(edges).write_parquet(tmp_path / "paperrefs.parquet")
+    if flag == 1.0:
+        pl.DataFrame({**frame, "is_retracted": [1.0] * 40 + [0.0] * 40}).write_parquet(tmp_path / "papers.parquet")
+    card = build_corpus(SciSciNetSource(tmp_path), tmp_path / "out")
+    assert (card.papers, card.dropped["retracted"]) == (40 + taken, 40 - taken)
+
+
+def test_flags_that_are_none_are_counted_and_end_the_build(tmp_path: Path) -> None:
+    frame = {"paperid": range(80), "year": [2000] * 80, "is_retracted": ["perhaps"] * 80}
+    pl.DataFrame(frame).write_parquet(tmp_path / "papers.parquet")
+    pl.DataFrame({"citing_paperid": [1], "cited_paperid": [0]}).write_parquet(tmp_path / "paperrefs.parquet")
+    with pytest.raises(DataError, match="cannot be read"):
+        build_corpus(SciSciNetSource(tmp_path), tmp_path / "out")

@@ -102,11 +102,12 @@ def text_column(values: pl.Series) -> Column:
     return _one_by_one(values, as_text, pl.String())
 
 
-def flag_column(values: pl.Series) -> pl.Series:
+def flag_column(values: pl.Series) -> Column:
     """Read flags (Boolean); what is not set is False."""
     if values.dtype == pl.Boolean:
-        return values.fill_null(False)
-    return pl.Series(values.name, list(map(as_flag, values.to_list())), pl.Boolean())
+        return _good(values.fill_null(False))
+    read = _one_by_one(values, as_flag, pl.Boolean())
+    return Column(read.values.fill_null(False), read.bad)
 
 
 def _day(value: object, year: int | None = None) -> object:

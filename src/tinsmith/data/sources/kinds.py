@@ -17,9 +17,13 @@ import msgspec
 
 NULLS = frozenset({"", "nan", "nat", "null", "none", "\\n", "<na>", "na", "n/a", "#n/a"})
 """Texts that mean nothing, in lower case."""
+_YES = ("true", "1", "1.0", "t", "yes", "y")
+_NO = (None, "false", "0", "0.0", "f", "no", "n")
 MAX_COUNT = 2**62
 FIRST_YEAR = 1000
 """A number below has two or three digits of a year, or stands for none (0001-01-01 is nothing in .NET)."""
+_LAST_YEAR = 2100
+"""A larger number in the place of a date is a count of days."""
 _EXACT = 2.0**53
 _OPENALEX = re.compile(r"(?:https?://)?(?:www\.|api\.)?openalex\.org/(?:works/)?([a-z]\d+)/?", re.IGNORECASE)
 _WHOLE = re.compile(r"[+-]?\d+(?:\.0+)?")
@@ -239,8 +243,18 @@ def as_texts(value: object) -> list[str]:
 
 
 def as_flag(value: object) -> bool:
-    """Return True for true, 1, and their texts."""
-    return value in (True, 1) or (isinstance(value, str) and value.strip().lower() in ("true", "1", "1.0", "t", "yes"))
+    """Return True for true, 1, and their texts; False for false, 0, nothing, and theirs.
+
+    Raises:
+        Malformed: it is neither.
+    """
+    value = _plain(value)
+    word = str(value).lower() if isinstance(value, (str, bool, int, float)) else value
+    if word in _NO:
+        return False
+    if word not in _YES:
+        raise Malformed(f"neither true nor false: {_shown(value)}")
+    return True
 
 
 def as_index(value: object) -> dict[str, list[int]] | None:
@@ -317,7 +331,7 @@ def _dated(day: dt.date) -> tuple[dt.date, int]:
 
 def _date_of_number(number: int, year: int | None) -> tuple[dt.date | None, int]:
     plain = (None, number) if FIRST_YEAR <= number < 10_000 else None
-    if plain is not None and year in (None, number):
+    if plain is not None and (number == year or (year is None and number < _LAST_YEAR)):
         return plain
     by_size = next((start, unit) for below, start, unit in _UNITS if abs(number) < below)
     units = [by_size] if year is None else [(start, unit) for start, unit in _CLOCKS if plain is None or unit == _DAY]
