@@ -33,6 +33,11 @@ class Twice(dict[str, Any]):
         super().__init__(values)
         self._other = (key, other)
 
+    @property
+    def is_doubled(self) -> bool:
+        """True if the key is still there beside the other."""
+        return self._other[0] in self
+
     def items(self) -> Any:
         """Return the pairs, and one more."""
         return [self._other, *super().items()]
@@ -51,10 +56,10 @@ def changed(name: str, chosen: random.Random) -> tuple[bytes, bool]:
     good = files()[name]
     size = struct.unpack("<Q", good[:8])[0] if name == WEIGHTS else len(good)
     values = json.loads(good[8 : 8 + size] if name == WEIGHTS else good)
-    twice = False
     for _ in range(chosen.choice((1, 1, 1, 2, 4))):
-        values, doubled = _one_change(values, chosen)
-        twice = twice or doubled
+        values = _one_change(values, chosen)
+    inner = [values, *(container[key] for _, _, container, key in _places(values))]
+    twice = any(each.is_doubled for each in inner if isinstance(each, Twice))
     written = json.dumps(values).encode()
     if name != WEIGHTS:
         return written, twice
@@ -81,11 +86,11 @@ def _completed(file: Path) -> Path:
     return file.parent
 
 
-def _one_change(values: Any, chosen: random.Random) -> tuple[Any, bool]:
+def _one_change(values: Any, chosen: random.Random) -> Any:
     values = copy.deepcopy(values)
     places = list(_places(values))
     if not places:
-        return values, False
+        return values
     parent, key, container, inner = places[min(chosen.randrange(len(places)), chosen.randrange(len(places)))]
     value = copy.deepcopy(chosen.choice(_VALUES))
     kind = chosen.random()
@@ -94,9 +99,8 @@ def _one_change(values: Any, chosen: random.Random) -> tuple[Any, bool]:
     elif kind < 0.3 and isinstance(container, dict) and not isinstance(container, Twice):
         double = Twice(container, inner, value)
         if parent is None:
-            return double, True
+            return double
         parent[key] = double
-        return values, True
     elif kind < 0.4:
         other = places[chosen.randrange(len(places))]
         container[inner] = copy.deepcopy(other[2][other[3]])
@@ -104,7 +108,7 @@ def _one_change(values: Any, chosen: random.Random) -> tuple[Any, bool]:
         container[inner] = _similar(container[inner], chosen)
     else:
         container[inner] = value
-    return values, False
+    return values
 
 
 def _similar(value: Any, chosen: random.Random) -> Any:
