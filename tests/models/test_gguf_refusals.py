@@ -97,6 +97,7 @@ def test_a_mixture_is_refused(file: Path) -> None:
     [
         ("llama.rope.scaling.type", "yarn"),
         ("llama.attention.value_length", 8),
+        ("llama.attention.causal", 0),
         ("tokenizer.ggml.pre", "poro-chat"),
         ("split.count", 3),
     ],

@@ -138,6 +138,10 @@ def test_the_name_of_a_chat_template_cannot_leave_its_folder() -> None:
         ({"tokens": None}, "tokenizer.ggml.tokens"),
         ({"token_type": [1]}, "tokenizer.ggml.token_type"),
         ({"add_bos_token": 1}, "tokenizer.ggml.add_bos_token"),
+        ({"bos_token_id": True}, "tokenizer.ggml.bos_token_id"),
+        ({"eos_token_id": "1"}, "tokenizer.ggml.eos_token_id"),
+        ({"token_type": [1.0] * 5000}, "tokenizer.ggml.token_type"),
+        ({"chat_template": "a", "chat_template.default": "b"}, "tokenizer.chat_template.default"),
     ],
 )
 def test_what_cannot_be_read_faithfully_is_refused_by_name(changes: dict[str, Value | None], field: str) -> None:
@@ -145,6 +149,22 @@ def test_what_cannot_be_read_faithfully_is_refused_by_name(changes: dict[str, Va
         file_tokenizer(keys("gpt2", **changes), Path("m.gguf"))
     assert caught.value.field == field
     assert len(str(caught.value).splitlines()) <= 5
+
+
+def test_ends_of_another_type_than_ids_are_refused() -> None:
+    from tinsmith.models.gguf.ends import end_tokens
+
+    with pytest.raises(ConfigError, match="eot_token_id"):
+        end_tokens({"tokenizer.ggml.eot_token_id": 2.0}, 10)
+
+
+def test_a_sentencepiece_file_without_a_byte_is_refused() -> None:
+    metadata = keys("llama2")
+    tokens = metadata["tokenizer.ggml.tokens"]
+    assert isinstance(tokens, list)
+    metadata["tokenizer.ggml.tokens"] = ["other one" if each == "<0x41>" else str(each) for each in tokens]
+    with pytest.raises(TinsmithError, match="0x41"):
+        file_tokenizer(metadata, Path("m.gguf"))
 
 
 def test_a_sentencepiece_file_needs_a_score_for_every_token() -> None:

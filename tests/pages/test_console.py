@@ -1,12 +1,15 @@
 import io
+import re
 from pathlib import Path
 
 import pytest
 from fake_runs import LADDER, write_run
 from rich.console import Console
+from rich.table import Table
 
 from sentences import missing
 from tinsmith.cli import main
+from tinsmith.pages.console import VisibleConsole
 from tinsmith.studies.disruption.comparison import compare_labels
 from tinsmith.studies.disruption.summary import summary_table
 
@@ -60,3 +63,16 @@ def test_a_mistake_is_few_lines_and_exit_code_2(tmp_path: Path, capsys: pytest.C
     assert missing(error, "folder", tmp_path, "--out", tmp_path / "no" / "page.html") == []
     assert error.count("\n") <= 10
     assert len(error.splitlines()) <= 10
+
+
+def test_no_text_of_a_table_or_a_line_acts_on_the_terminal() -> None:
+    out = io.StringIO()
+    console = VisibleConsole(file=out, force_terminal=True, width=60, highlight=False, markup=False)
+    table = Table("la\x1b]0;ownedbel\x07", title="\x9b2J")
+    table.add_row("\x1b[31mred[/bold]\u202e")
+    console.print(table)
+    console.print("a \x1b[2J line", soft_wrap=True)
+    shown = re.sub(r"\x1b\[[0-9;]*m", "", out.getvalue())  # the console's own colours
+    assert not set(shown) & {"\x1b", "\x07", "\x9b", "\u202e"}
+    assert "\\u001b[2J line" in shown
+    assert "[/bold]" in shown

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from made_tokenizers import byte_level, sentence_piece, word_piece
+from tokenizers import AddedToken
 
 from tinsmith.renderers.codec import Codec
 from tinsmith.renderers.tokenizer import preset_tokenizer
@@ -65,3 +66,10 @@ def test_an_id_that_is_no_token_is_no_text() -> None:
 def test_any_tokens_of_a_preset_are_read_as_its_own_tokenizer_reads_them(tokens: list[int]) -> None:
     tokenizer = preset_tokenizer("nano")
     assert Codec(tokenizer).decode(tokens) == tokenizer.decode(tokens, skip_special_tokens=False)
+
+
+def test_tokens_of_bytes_are_bytes_though_they_are_added_tokens() -> None:
+    tokenizer = sentence_piece(["\u2581Hello"])
+    tokenizer.add_tokens([AddedToken(f"<0x{byte:02X}>", normalized=False) for byte in range(256)])
+    codec = Codec(tokenizer)
+    assert codec.decode(codec.encode("Hello\n\U0001f642!")) == "Hello\n\U0001f642!"

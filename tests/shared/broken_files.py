@@ -11,10 +11,11 @@ import struct
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Final
 
+import folder_sample
 import gguf_sample
 
 from tinsmith.types.errors import TinsmithError
@@ -43,11 +44,21 @@ class Format:
     read: Callable[[Path], object]
     name: str
     """Of the file."""
+    change: Callable[[random.Random], tuple[bytes, bool]] | None = None
+    """Returns a file with its JSON changed, and True if that must be refused; three of four files are broken so."""
+
+
+def _of_folder(name: str, read: Callable[[Path], object]) -> Format:
+    return Format(lambda: Good(folder_sample.files()[name]), read, name, partial(folder_sample.changed, name))
 
 
 FORMATS: Final[dict[str, Format]] = {
     "gguf": Format(lambda: Good(*gguf_sample.good()), gguf_sample.read, "model.gguf"),
     "gguf_sentencepiece": Format(lambda: Good(*gguf_sample.good(llama=True)), gguf_sample.read, "model.gguf"),
+    "safetensors": _of_folder(folder_sample.WEIGHTS, folder_sample.read_shape),
+    "config.json": _of_folder("config.json", folder_sample.read_shape),
+    "tokenizer.json": _of_folder("tokenizer.json", folder_sample.read_text),
+    "tokenizer_config.json": _of_folder("tokenizer_config.json", folder_sample.read_text),
 }
 
 
@@ -58,18 +69,25 @@ class Findings:
     outcomes: Counter[str] = field(default_factory=Counter[str])
     """`read`, or the error of ours."""
     faults: list[str] = field(default_factory=list[str])
-    """Tracebacks, hangs and messages of more than five lines, with the number that makes them again."""
+    """Tracebacks, hangs, messages of more than five lines and what is read though it means two things, each with the
+    number that makes it again."""
 
 
 def mutated(format: Format, count: int, folder: Path, *, first: int = 0) -> Findings:
     """Read `count` broken files."""
     good, findings, file = _good(format), Findings(), folder / format.name
     for number in range(first, first + count):
-        file.write_bytes(_broken(good, random.Random(number)))
+        chosen = random.Random(number)
+        content, wrong = _broken(good, chosen), False
+        if format.change is not None and number % 4:
+            content, wrong = format.change(chosen)
+        file.write_bytes(content)
         before = resource.getrusage(resource.RUSAGE_SELF).ru_utime
         try:
             format.read(file)
             findings.outcomes["read"] += 1
+            if wrong:
+                findings.faults.append(f"{number}: read, with a key twice")
         except TinsmithError as error:
             findings.outcomes[type(error).__name__] += 1
             if len(str(error).splitlines()) > 5:

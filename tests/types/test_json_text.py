@@ -12,7 +12,19 @@ from tinsmith.types import json_text
 from tinsmith.types.json_text import MAX_DEPTH, UNREADABLE, parse_json, read_json
 
 
-@pytest.mark.parametrize("text", ["[" * 200_000, '{"a":' * 200_000, "[" * 900 + "]" * 900, "1" * 10_000, "", "{", "{]"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "[" * 200_000,
+        '{"a":' * 200_000,
+        "[" * 900 + "]" * 900,
+        "1" * 10_000,
+        "",
+        "{",
+        "{]",
+        '[{"a": 1, "b": 2, "a": 1}]',
+    ],
+)
 def test_what_cannot_be_read_is_a_value_error(text: str) -> None:
     with pytest.raises(ValueError):  # noqa: PT011, whatever it says
         parse_json(text)

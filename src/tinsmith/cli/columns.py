@@ -28,10 +28,10 @@ def terminal_width() -> int | None:
 
 def open_console() -> Console:
     """Return a console for tables; where no terminal limits it, no row is broken."""
-    from rich.console import Console
+    from tinsmith.pages.console import VisibleConsole
 
     width = None if sys.stdout.isatty() else _UNLIMITED
-    return Console(highlight=False, width=width)
+    return VisibleConsole(highlight=False, markup=False, width=width)
 
 
 def rows(table: Sequence[Sequence[str]], width: int | None) -> list[str]:

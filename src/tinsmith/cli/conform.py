@@ -82,9 +82,9 @@ def _tell(url: str, model: str, found: list[Found], out: Path | None, *, as_json
         return
     title = visible(f"{model} at {url}")
     if sys.stdout.isatty():
-        from rich.console import Console
+        from tinsmith.pages.console import VisibleConsole
 
-        Console().print(told.console_table(title, found))
+        VisibleConsole().print(told.console_table(title, found))
     else:
         print(title)
         for one in found:

@@ -1,14 +1,30 @@
-"""A comparison on a terminal: a line for every run, in 80 columns."""
+"""Consoles that show foreign text, and a comparison on a terminal: a line for every run, in 80 columns."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from typing import Any
 
 from rich import box
+from rich.console import Console, ConsoleOptions, RenderableType
+from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
 
 from tinsmith.types.visible import visible
+
+
+class VisibleConsole(Console):
+    """A console on which no text acts: names and messages of files, models and servers stand in every table."""
+
+    def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
+        """Yield the segments of a renderable; only what the console itself controls is not text."""
+        for segment in super().render(renderable, options):
+            yield segment if segment.control else Segment(visible(segment.text), segment.style)
+
+    def render_str(self, text: str, **settings: Any) -> Text:  # noqa: ANN401, as they are there
+        """Return a line or a cell, whose width is that of what is shown."""
+        return super().render_str(visible(text), **settings)
 
 
 def console_table(

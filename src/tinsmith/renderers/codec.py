@@ -144,17 +144,17 @@ class Codec:
 
     def _read(self, token: int, before: tuple[int, ...]) -> bytes:
         """Return the bytes that `token` adds after `before`, which is the anchor or nothing."""
+        piece = self.piece(token)
+        byte = None if self._byte_level else _BYTE.fullmatch(piece)
+        if byte:  # though it be an added token
+            return bytes.fromhex(byte[1])
         if token in self.added:
             return self.added[token].encode()
-        piece = self.piece(token)
         if not piece:
             return b""
         if self._byte_level:
             known = all(letter in _LETTERS for letter in piece)
             return bytes(_LETTERS[letter] for letter in piece) if known else piece.encode()
-        byte = _BYTE.fullmatch(piece)
-        if byte:
-            return bytes.fromhex(byte[1])
         both = self._decoded((*before, token))
         if before and both.startswith(self._anchored):
             return both[len(self._anchored) :].encode()

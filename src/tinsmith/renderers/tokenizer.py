@@ -12,7 +12,7 @@ from functools import cache
 from pathlib import Path
 from threading import Lock
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from tinsmith.renderers.codec import is_failure
 from tinsmith.renderers.corpus import builtin_corpus
@@ -113,8 +113,8 @@ def save_tokenizer(tokenizer: PreTrainedTokenizerFast, folder: Path) -> None:
     tokenizer.save_pretrained(str(folder))
 
 
-_JSON_FILES = ("tokenizer_config.json", "special_tokens_map.json", "added_tokens.json", "chat_template.json")
 TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json")
+_JSON_FILES = (*TOKENIZER_FILES, "special_tokens_map.json", "added_tokens.json", "chat_template.json")
 
 
 def has_tokenizer(folder: Path) -> bool:
@@ -135,7 +135,7 @@ def load_tokenizer(folder: Path) -> PreTrainedTokenizerBase:
             value=str(folder),
             allowed=f"a folder with {' and '.join(TOKENIZER_FILES)}",
         )
-    _require_readable(folder)
+    described = _described(folder)
     with _LOADING:
         from transformers import AutoTokenizer
 
@@ -152,16 +152,47 @@ def load_tokenizer(folder: Path) -> PreTrainedTokenizerBase:
                 allowed="files that transformers reads without code of the model's own",
                 fix="fetch the tokenizer's files again",
             ) from error
-        return tokenizer
+    _require_as_described(tokenizer, described, folder / TOKENIZER_FILES[0])
+    return tokenizer
 
 
-def _require_readable(folder: Path) -> None:
-    """Refuse files whose JSON would end the library that reads them; the large one it reads with bounds of its own."""
+def _described(folder: Path) -> Mapping[str, Any]:
+    """Return what tokenizer.json holds; files whose JSON would end, or be guessed by, what reads them are refused."""
+    described: object = None
     for name in _JSON_FILES:
         file = folder / name
         if not file.is_file():
             continue
         try:
-            read_json(file)
+            value = read_json(file)
         except (OSError, ValueError) as error:
             raise ConfigError(f"{file}: cannot be read as JSON", field="file", value=str(error)) from None
+        described = value if name == TOKENIZER_FILES[0] else described
+    return cast("Mapping[str, Any]", described) if isinstance(described, dict) else {}
+
+
+def _require_as_described(tokenizer: PreTrainedTokenizerBase, described: Mapping[str, Any], file: Path) -> None:
+    """Refuse a tokenizer that draws its tokens, or is not what its file says: the library warns at most.
+
+    Raises:
+        ConfigError: naming the setting or the token.
+    """
+    fix = "fetch the tokenizer's files again, or correct them"
+    dropout = described.get("model", {}).get("dropout")
+    if dropout:
+        raise ConfigError(f"{file}: equal texts would get other tokens", field="dropout", value=dropout, allowed="null")
+    vocab = tokenizer.get_vocab()
+    token_of: dict[int, str] = {}
+    for token, index in vocab.items():
+        if token_of.setdefault(index, token) != token:
+            both = sorted((token, token_of[index]))
+            raise ConfigError(f"{file}: two tokens have one id", field=f"token {index}", value=both, fix=fix)
+    for added in described.get("added_tokens", []):
+        if vocab.get(added["content"]) != added["id"]:
+            raise ConfigError(
+                f"{file}: an added token does not get its id",
+                field=f"added_tokens: {added['content']}",
+                value=added["id"],
+                allowed=f"{vocab.get(added['content'])}, as the vocabulary has it",
+                fix=fix,
+            )

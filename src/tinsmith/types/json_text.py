@@ -19,10 +19,10 @@ def parse_json(text: str | bytes, *, parse_float: Callable[[str], Any] | None = 
     """Return the value that a JSON text holds.
 
     Raises:
-        ValueError: it is no JSON, holds a number of too many digits, or is nested too deeply.
+        ValueError: it is no JSON, an object holds a key twice, or a number of too many digits, or is nested too deeply.
     """
     try:
-        value: object = json.loads(text, parse_float=parse_float)
+        value: object = json.loads(text, parse_float=parse_float, object_pairs_hook=_object)
     except RecursionError:
         raise ValueError(_TOO_DEEP) from None
     if _depth_exceeds(value, MAX_DEPTH):
@@ -41,6 +41,15 @@ def read_json(file: Path, *, parse_float: Callable[[str], Any] | None = None) ->
     if size > LARGEST:
         raise ValueError(f"the file has {size} bytes; at most {LARGEST} are read")
     return parse_json(file.read_text(encoding="utf-8-sig"), parse_float=parse_float)
+
+
+def _object(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    found = dict(pairs)
+    if len(found) < len(pairs):  # readers differ on which of them counts
+        keys = [key for key, _ in pairs]
+        twice = next(key for place, key in enumerate(keys) if key in keys[:place])
+        raise ValueError(f"a key stands there twice: {twice[:50]!r}")
+    return found
 
 
 _TOO_DEEP: Final = f"it is nested more than {MAX_DEPTH} levels deep"

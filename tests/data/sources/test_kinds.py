@@ -24,7 +24,7 @@ DAY = dt.date(2001, 5, 4)
 IDS = [
     (7, "7"), (7.0, "7"), ("7.0", "7"), ("0001001", "0001001"), ("hep-th/0001001", "hep-th/0001001"),
     ("https://openalex.org/W7", "W7"), ("https://api.openalex.org/works/w7/", "W7"), (" a ", "a"),
-    (Decimal(7), "7"), (None, None), (float("nan"), None), ("nan", None), ("", None),
+    (Decimal(7), "7"), ("1e5", "1e5"), ("NA", None), (None, None), (float("nan"), None), ("nan", None), ("", None),
     ("https://doi.org/10.1/a", "https://doi.org/10.1/a"), ("0704.0001", "0704.0001"),
 ]  # fmt: skip
 DATES = [
@@ -33,6 +33,7 @@ DATES = [
     ("2001-05", (dt.date(2001, 5, 1), 2001)), ("2001", (None, 2001)), (2001, (None, 2001)), (2001.0, (None, 2001)),
     (988934400, (DAY, 2001)), (988934400000, (DAY, 2001)), (988934400000000.0, (DAY, 2001)),
     (988934400 * 10**9, (DAY, 2001)), ("988934400000", (DAY, 2001)), (11446, (DAY, 2001)), (None, None), ("NaT", None),
+    (20010504, (DAY, 2001)), ("20010504", (DAY, 2001)), (37015, (DAY, 2001)), ("2001.0", (None, 2001)), ("#N/A", None),
 ]  # fmt: skip
 
 
@@ -49,6 +50,9 @@ def test_a_date_is_the_same_in_every_type(value: object, expected: object) -> No
 def test_the_year_decides_the_unit_of_a_time() -> None:
     assert as_date(345_600_000, 1970) == (dt.date(1970, 1, 5), 1970)
     assert as_date(345_600_000, 1980) == (dt.date(1980, 12, 14), 1980)
+    assert as_date(7_428, 1990) == as_date(32_997, 1990) == (dt.date(1990, 5, 4), 1990) == as_date(19_900_504, 1990)
+    assert as_date(23_000, 1962) == (dt.date(1962, 12, 20), 1962)
+    assert as_date(1971, 1970) == as_date(1971) == (None, 1971)
     with pytest.raises(Malformed):
         as_date(345_600_000, 1999)
 
@@ -56,9 +60,9 @@ def test_the_year_decides_the_unit_of_a_time() -> None:
 @pytest.mark.parametrize(
     ("kind", "values"),
     [
-        (as_id, [1.5, True, "a\nb", [1], {"a": 1}, 1e300, float("inf"), b"\xff"]),
-        (as_year, [0, 10_000, "in press", 1999.5, True, [1999]]),
-        (as_date, ["3 May 2001", "2001-13-01", "2001-02-30", True, [1], 1.5, "20010504"]),
+        (as_id, [1.5, "2.74E+09", "1e+05", True, "a\nb", [1], {"a": 1}, 1e300, float("inf"), b"\xff"]),
+        (as_year, [0, 90, "01", "0001-01-01", dt.date(1, 1, 1), 10_000, "in press", 1999.5, True, [1999]]),
+        (as_date, ["3 May 2001", "2001-13-01", "2001-02-30", True, [1], 1.5, "20011304", 23_000, 12, "0001-01-01"]),
         (as_count, [-1, 1.5, "many", True, 2**63]),
         (as_real, ["many", True, float("inf"), [1]]),
         (as_text, [["a", "b"], {"a": 1}, True]),
@@ -78,7 +82,8 @@ def test_other_kinds_are_the_same_in_every_type() -> None:
     assert [as_text(v) for v in ("a", ["a"], 3, 3.0, "", [], None)] == ["a", "a", "3", "3", None, None, None]
     assert as_ids('["W1", "W2", null]') == (["W1", "W2"], 0)
     assert as_ids([{"element": "W1"}, "https://openalex.org/W2", 1.5]) == (["W1", "W2"], 1)
-    assert as_texts('["a", "b"]') == ["a", "b"]
+    assert as_texts('["a", "b"]') == as_texts("a | b") == as_texts("a;b;") == ["a", "b"]
+    assert as_texts(["a; b"]) == ["a; b"]
     assert as_index('{"a": [0]}') == as_index([{"key": "a", "value": [0]}]) == as_index({"a": 0}) == {"a": [0]}
 
 
@@ -91,7 +96,7 @@ def test_a_column_is_read_like_its_values() -> None:
     assert id_column(pl.Series([2741809800.0, None, float("nan")])).values.to_list() == ["2741809800", None, None]
     assert id_column(pl.Series([1.5, 2.0])).bad.to_list() == [True, False]
     assert year_column(pl.Series(["1999", "x", None, "2001-02-03"])).values.to_list() == [1999, None, None, 2001]
-    assert year_column(pl.Series([0, 1999])).bad.to_list() == [True, False]
+    assert year_column(pl.Series([99, 1999])).bad.to_list() == [True, False]
     days = ["2001-05-04", "2001/05/04 10:00", "x", None, "2001"]
     column = date_column(pl.Series(days), pl.Series([2001] * 5))
     assert column.values.to_list() == [DAY, DAY, None, None, None]

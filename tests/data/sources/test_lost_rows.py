@@ -64,6 +64,9 @@ def table(separator: str, header: str = "", *, more: str = "", quote: str = "", 
         table("\t", '"citing"\t"cited"', quote='"'),
         table(",", quote='"'),
         b"\xef\xbb\xbf" + table(",", "citing,cited").replace(b"\n", b"\r\n"),
+        b"sep=;\r\n" + table(";", "cited;citing", turned=True).replace(b"\n", b"\r\n"),
+        b"sep=,\n" + table(","),
+        b"\x5a\x2a\x4d\x18\x02\0\0\0ab" + zstandard.ZstdCompressor().compress(table("\t")),
         b"# a comment\n% another\n" + table("\t"),
         b"# cited citing\n" + table("\t", turned=True),
         table("\t").replace(b"p1\t", b" p1 \t"),
@@ -304,3 +307,126 @@ def test_sciscinet_tables_meet_whatever_the_types_of_their_ids(tmp_path: Path) -
     pl.DataFrame(texts).write_parquet(tmp_path / "t" / "sciscinet_papertitleabstract.parquet")
     with pytest.raises(DataError, match="none of 2 records belongs to a paper"):
         build_corpus(SciSciNetSource(tmp_path / "t"), tmp_path / "again")
+
+
+def test_a_column_that_counts_the_rows_is_not_taken_for_ids(tmp_path: Path) -> None:
+    lines = b"".join(b'{"id": %d, "year": %d}\n' % (n, 1950 + n) for n in range(40))
+    rows = "".join(f"{n - 1},{n},{n // 2}\n" for n in range(1, 40)).encode()
+    for header in (b"", b",0,1\n"):
+        with pytest.raises(DataError, match="counts the rows"):
+            build(tmp_path, header + rows, lines)
+    assert build(tmp_path, b",citing,cited\n" + rows, lines).edges == 39
+    weights = "".join(f"{n},{n // 2},1\n" for n in range(39, 0, -1)).encode()
+    assert build(tmp_path, weights, lines).edges == 39
+
+
+def test_an_end_of_which_only_the_first_digits_are_left_is_no_id(tmp_path: Path) -> None:
+    lines = b"".join(b'{"id": %d, "year": %d}\n' % (n * 20_000, 1950 + n) for n in range(40))
+    edges = "".join(f"{n * 20_000}\t{n // 2 * 20_000}\n" for n in range(1, 40))
+    card = build(tmp_path, edges.replace("\t100000\n", "\t1e+05\n", 1).encode(), lines)
+    assert (card.edges, card.quarantined) == (38, 1)
+    with pytest.raises(DataError, match="an end is no id"):
+        build(tmp_path, "".join(f"{n + 10**9:.2e},{n // 2 + 10**9:.2e}\n" for n in range(1, 40)).encode(), lines)
+
+
+@pytest.mark.parametrize(("key", "ours"), [("Year", "year"), ("ID", "id"), ("ABSTRACT", "abstract")])
+def test_a_key_that_is_spelled_otherwise_is_told_and_not_passed_over(tmp_path: Path, key: str, ours: str) -> None:
+    record = {"id": "p0", "year": 2000, "abstract": "words"}
+    lines = [json.dumps({**{k: v for k, v in record.items() if k != ours}, key: record[ours]}).encode(), papers(3, 1)]
+    lines[1] = lines[1] if ours == "abstract" else b""
+    with pytest.raises(DataError) as caught:
+        build(tmp_path, table("\t"), b"\n".join(lines))
+    assert (caught.value.value, caught.value.fix) == (key, f'name it "{ours}"')
+
+
+def test_a_record_with_a_key_twice_is_set_aside(tmp_path: Path) -> None:
+    twice = b'{"id": "a", "year": 1999, "id": "b", "year": 2000}\n'
+    card = build(tmp_path, table("\t"), papers() + twice)
+    assert (card.papers, card.quarantined) == (4, 1)
+    with pytest.raises(DataError, match="a key stands there twice"):
+        build(tmp_path, table("\t"), papers() + twice * 6)
+    nested = b'{"id": "a", "year": 1999, "authors": [{"id": 1}, {"id": 2}]}\n'
+    assert build(tmp_path, table("\t"), papers() + nested).papers == 5
+
+
+@pytest.mark.parametrize("index", [{"b": [1], "a": [0]}, '{"b": [1], "a": [0]}'])
+def test_an_index_in_the_place_of_an_abstract_is_its_text(tmp_path: Path, index: object) -> None:
+    record = json.dumps({"id": "a", "year": 1900, "abstract": index}).encode()
+    build(tmp_path, table("\t"), record + b"\n" + papers())
+    assert Corpus.open(tmp_path / "out").papers("abstract").row(0) == ("a b",)
+
+
+def test_an_abstract_that_begins_like_an_index_stays_as_it_is(tmp_path: Path) -> None:
+    record = json.dumps({"id": "a", "year": 1900, "abstract": '{"quoted" words}'}).encode()
+    build(tmp_path, table("\t"), record + b"\n" + papers())
+    assert Corpus.open(tmp_path / "out").papers("abstract").row(0) == ('{"quoted" words}',)
+
+
+def test_brackets_of_two_kinds_that_close_each_other_end_the_build(tmp_path: Path) -> None:
+    works = json.dumps([json.loads(line(work(n))) for n in range(1, 60)], indent=1)
+    places = [at for at, letter in enumerate(works) if letter == "]"]
+    opened = [at for at, letter in enumerate(works) if letter == "["]
+    close, reopen = places[10], next(at for at in opened if at > places[400])
+    broken = works[:close] + works[close + 1 : reopen] + works[reopen + 1 :]
+    (tmp_path / "works.json").write_text(broken)
+    source = PagesSource((tmp_path / "works.json",), OpenAlexChoices())
+    with pytest.raises(DataError, match="a bracket closes that is not the one that is open"):
+        build_corpus(source, tmp_path / "out", force=True)
+
+
+def works_with(references: object, folder: Path, *, graph_only: bool = False, skip_bad: bool = False) -> CorpusCard:
+    """Build of works whose references are as given, `{}` being a number."""
+    texts = [json.dumps({**json.loads(line(work(n))), "referenced_works": references}) for n in range(1, 60)]
+    (folder / "w.jsonl").write_text("".join(text.replace("{}", str(n)) + "\n" for n, text in enumerate(texts, 1)))
+    choices = OpenAlexChoices(graph_only=graph_only, skip_bad=skip_bad)
+    return build_corpus(PagesSource((folder / "w.jsonl",), choices), folder / "out", force=True)
+
+
+@pytest.mark.parametrize("graph_only", [False, True])
+@pytest.mark.parametrize(
+    "references", [["https://doi.org/10.1/{}"], ["W2.74E+09"], ["https://openalex.org/A{}"], "(W1,W2)"]
+)
+def test_references_that_name_no_work_are_counted_and_end_the_build(
+    references: object, graph_only: bool, tmp_path: Path
+) -> None:
+    with pytest.raises(DataError, match="references cannot be read"):
+        works_with(references, tmp_path, graph_only=graph_only)
+    card = works_with(references, tmp_path, graph_only=graph_only, skip_bad=True)
+    assert (card.edges, card.dropped["dangling_edges"]) == (0, 0)
+    assert card.dropped["bad_references"] >= 59
+
+
+@pytest.mark.parametrize("graph_only", [False, True])
+def test_works_without_any_references_end_the_build(graph_only: bool, tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="none of 59 records has references"):
+        works_with([], tmp_path, graph_only=graph_only)
+    assert works_with(["w{}/"], tmp_path, graph_only=graph_only).dropped["self_loops"] == 59
+
+
+def test_lines_of_a_table_that_is_read_twice_are_set_aside_once(tmp_path: Path) -> None:
+    rows = "".join(f"{n},{1990 + n % 20},T {n}\n" for n in range(600))
+    (tmp_path / "SciSciNet_Papers.csv").write_text(f"PaperID,Year,Title\n{rows}bad,line\n1e+05,1999,T\n")
+    edges = "".join(f"{n},{n // 2}\n" for n in range(1, 600))
+    (tmp_path / "SciSciNet_PaperReferences.csv").write_text(f"Citing_PaperID,Cited_PaperID\n{edges}")
+    card = build_corpus(SciSciNetSource(tmp_path), tmp_path / "out")
+    assert (card.papers, card.quarantined, card.dropped["bad_values"]) == (600, 2, 0)
+
+
+@pytest.mark.parametrize(("flag", "taken"), [("no", 40), ("Yes", 0), (1.0, 0), (None, 40)])
+def test_a_flag_is_read_in_every_type(flag: object, taken: int, tmp_path: Path) -> None:
+    frame = {"paperid": range(80), "year": [2000] * 80, "is_retracted": [*[flag] * 40, *["false"] * 40]}
+    pl.DataFrame(frame, strict=False).write_parquet(tmp_path / "papers.parquet")
+    edges = {"citing_paperid": range(41, 80), "cited_paperid": [40] * 39}
+    pl.DataFrame(edges).write_parquet(tmp_path / "paperrefs.parquet")
+    if flag == 1.0:
+        pl.DataFrame({**frame, "is_retracted": [1.0] * 40 + [0.0] * 40}).write_parquet(tmp_path / "papers.parquet")
+    card = build_corpus(SciSciNetSource(tmp_path), tmp_path / "out")
+    assert (card.papers, card.dropped["retracted"]) == (40 + taken, 40 - taken)
+
+
+def test_flags_that_are_none_are_counted_and_end_the_build(tmp_path: Path) -> None:
+    frame = {"paperid": range(80), "year": [2000] * 80, "is_retracted": ["perhaps"] * 80}
+    pl.DataFrame(frame).write_parquet(tmp_path / "papers.parquet")
+    pl.DataFrame({"citing_paperid": [1], "cited_paperid": [0]}).write_parquet(tmp_path / "paperrefs.parquet")
+    with pytest.raises(DataError, match="cannot be read"):
+        build_corpus(SciSciNetSource(tmp_path), tmp_path / "out")

@@ -101,7 +101,7 @@ def test_odd_words_and_gaps_in_an_abstract_survive(tmp_path: Path) -> None:
         ({"publication_year": ...}, "year", 2001),
         ({"publication_date": None}, "date", None),
         ({"publication_date": "2001-02-30"}, "date", None),
-        ({"publication_date": "20010203"}, "date", None),
+        ({"publication_date": "20010203"}, "date", dt.date(2001, 2, 3)),
         ({"topics": ..., "keywords": None, "concepts": ...}, "concepts", []),
         ({"keywords": [{"keyword": "Old", "score": 1}], "topics": [], "concepts": []}, "concepts", ["Old"]),
         # What converters do: scalars for lists, text for numbers, lists for objects.

@@ -10,6 +10,8 @@ from typing import Annotated
 
 import typer
 
+from tinsmith.types.visible import visible
+
 app = typer.Typer(
     name="analyse",
     help="Before and after training: which policy a reward makes optimal, which counts lie behind published rates.",
@@ -71,7 +73,7 @@ def incentives(
     table = None if matrix is None else read_matrix(matrix, known.labels)
     found = survey(known, tuple(reward or ()), table, reward_settings(setting, class_weight))
     if as_json:
-        print(survey_json(known, found))
+        print(visible(survey_json(known, found)))
     else:
         print_survey(known, found, posteriors)
 
@@ -123,14 +125,14 @@ def consistency(
     check_only(printed, file=file, seeds=seeds, labels=labels, n=n, max_n=max_n)
     if seeds:
         if as_json:
-            print(seeds_json())
+            print(visible(seeds_json()))
         else:
             print_seeds()
         return
     table = read_table(file, n) if file is not None else table_of_options(printed, labels, n)
     found = recover(table, LARGEST_N if max_n is None else max_n)
     if as_json:
-        print(recovery_json(table, found))
+        print(visible(recovery_json(table, found)))
     else:
         print_recovery(table, found)
     if not found.solutions:

@@ -10,6 +10,7 @@ from rich.console import Console
 from rich.table import Table
 
 from tinsmith.cli.analyse.incentives import WEIGHTS, Survey
+from tinsmith.pages.console import VisibleConsole
 from tinsmith.stats.consistency.reported import ReportedTable
 from tinsmith.stats.consistency.solutions import CountRange, Recovery, Solution
 from tinsmith.stats.incentives.posteriors import Policy, Posteriors
@@ -25,8 +26,8 @@ _WIDE = 110
 
 def open_console() -> Console:
     """Return a console; wide enough for the tables where the output is no terminal."""
-    console = Console(highlight=False, markup=False)
-    return console if console.is_terminal else Console(highlight=False, markup=False, width=120)
+    console = VisibleConsole(highlight=False, markup=False)
+    return console if console.is_terminal else VisibleConsole(highlight=False, markup=False, width=120)
 
 
 def print_survey(posteriors: Posteriors, found: Survey, source: str) -> None:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import polars as pl
 
 from tinsmith.data.sources.kinds import (
+    FIRST_YEAR,
     MAX_COUNT,
     Malformed,
     as_count,
@@ -22,7 +23,7 @@ from tinsmith.data.sources.kinds import (
     as_year,
 )
 
-_ODD_ID = r"(?i)^(?:nan|nat|null|none|\\n|<na>)?$|^\s|\s$|[\x00-\x1f\x7f]|openalex\.org|\.0$"
+_ODD_ID = r"(?i)^(?:nan|nat|null|none|\\n|<na>|na|n/a|#n/a)?$|^\s|\s$|[\x00-\x1f\x7f]|openalex\.org|\.0$|^\d[.\d]*e\+"
 """Pattern of the texts that `as_id` may change or refuse; all others stay as they are."""
 _EXACT = 2.0**53
 
@@ -52,7 +53,7 @@ def id_column(values: pl.Series) -> Column:
 
 def year_column(values: pl.Series) -> Column:
     """Read years (Int32)."""
-    if values.dtype.is_integer() and values.is_between(1, 9999).fill_null(True).all():
+    if values.dtype.is_integer() and values.is_between(FIRST_YEAR, 9999).fill_null(True).all():
         return _good(values.cast(pl.Int32))
     return _one_by_one(values, as_year, pl.Int32())
 
@@ -101,11 +102,12 @@ def text_column(values: pl.Series) -> Column:
     return _one_by_one(values, as_text, pl.String())
 
 
-def flag_column(values: pl.Series) -> pl.Series:
+def flag_column(values: pl.Series) -> Column:
     """Read flags (Boolean); what is not set is False."""
     if values.dtype == pl.Boolean:
-        return values.fill_null(False)
-    return pl.Series(values.name, list(map(as_flag, values.to_list())), pl.Boolean())
+        return _good(values.fill_null(False))
+    read = _one_by_one(values, as_flag, pl.Boolean())
+    return Column(read.values.fill_null(False), read.bad)
 
 
 def _day(value: object, year: int | None = None) -> object:

@@ -30,19 +30,27 @@ class Complaints:
     """Take what stands before the damage of a file, and what is left of a table, however little it is."""
     _tally: Tally = field(default_factory=lambda: Tally("input"))
     _values: dict[str, Cause] = field(default_factory=dict[str, Cause])
+    _again: bool = False
 
     @contextmanager
     def table(
-        self, name: str, unit: str = "lines", allowed: str | None = None, *, of_papers: bool = False
+        self,
+        name: str,
+        unit: str = "lines",
+        allowed: str | None = None,
+        *,
+        of_papers: bool = False,
+        again: bool = False,
     ) -> Generator[Tally, None, None]:
         """Let the body read a table; it counts what it reads in the tally.
 
-        Where it is `of_papers`, those that the corpus does not take count as lost.
+        Where it is `of_papers`, those that the corpus does not take count as lost. Where it is read `again`, what was
+        set aside before is not set aside a second time.
 
         Raises:
             DataError: too much of it was lost.
         """
-        self._tally, self._values = Tally(name, unit, allowed), {}
+        self._tally, self._values, self._again = Tally(name, unit, allowed), {}, again
         before = self.writer.dropped
         yield self._tally
         if of_papers:
@@ -72,7 +80,8 @@ class Complaints:
             DataError: the build is strict.
         """
         self._tally.lose(reason.partition(": ")[0], lines, where=f"{file}:{line}", text=text)
-        self.writer.quarantine(file, line, reason, text)
+        if not self._again:
+            self.writer.quarantine(file, line, reason, text)
 
     def no_abstract(self, file: str, line: int, reason: str, text: str) -> None:
         """Say that a record stays without its abstract, which cannot be read.
@@ -101,5 +110,6 @@ class Complaints:
         except DamagedFile as error:
             if not self.skip_bad:
                 raise
-            self.writer.count("bad_files")
-            self.writer.quarantine(error.name, error.line, error.why, error.text)
+            if not self._again:
+                self.writer.count("bad_files")
+                self.writer.quarantine(error.name, error.line, error.why, error.text)

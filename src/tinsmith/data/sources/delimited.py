@@ -2,12 +2,14 @@
 
 The first line decides: its separator is the first of tab, semicolon, comma, bar and space that is in it. Between
 commas, semicolons and bars fields may be quoted; between tabs they are, where all fields of the first line are.
-Otherwise nothing is guessed: a field is what stands between two separators, an empty one is null.
+Otherwise nothing is guessed: a field is what stands between two separators, an empty one is null. A first line `sep=;`
+is a spreadsheet's note of its separator, and no row.
 """
 
 from __future__ import annotations
 
 import csv
+import re
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -23,6 +25,7 @@ from tinsmith.data.sources.lines import Block, read_blocks
 
 _SEPARATORS = ("\t", ";", ",", "|", " ")
 _NEVER_QUOTED = ("\t", " ")
+_NOTE = re.compile(rb"sep=[\t;,| ]", re.IGNORECASE)
 _LINE = 0x0A
 _MERGED = 8 << 20
 _ROWS = 50_000
@@ -60,6 +63,8 @@ def read_layout(path: Path, name: str, comments: tuple[bytes, ...] = ()) -> Layo
     for block in read_blocks(path, name):
         for number, raw in block.lines():
             line = raw.decode("utf-8", "replace")
+            if _NOTE.fullmatch(raw):
+                continue
             if comments and raw.startswith(comments):
                 said = tuple(line.lstrip("#% ").split())
                 continue
@@ -160,7 +165,9 @@ class Delimited:
                 complaints.malformed(self.name, number, reason, line.decode("utf-8", "replace"))
 
     def _is_skipped(self, number: int, line: bytes) -> bool:
-        return (self.header and number == self.layout.line) or bool(self.comments and line.startswith(self.comments))
+        if number <= self.layout.line and (_NOTE.fullmatch(line) or (self.header and number == self.layout.line)):
+            return True
+        return bool(self.comments and line.startswith(self.comments))
 
     def _reason(self, fields: Sequence[object]) -> str | None:
         """Return why a line is malformed."""

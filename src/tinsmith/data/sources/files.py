@@ -2,54 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, cast
 
-import msgspec
 import polars as pl
 
 from tinsmith.data.corpus_card import SourceDescription, SourceKind
 from tinsmith.data.corpus_writer import CorpusWriter
+from tinsmith.data.losses import Cause, loss
 from tinsmith.data.paper import Paper
 from tinsmith.data.progress import Progress
 from tinsmith.data.sources.columns import id_column
 from tinsmith.data.sources.complaints import Complaints
 from tinsmith.data.sources.delimited import Delimited, Rows, read_layout
 from tinsmith.data.sources.edge_columns import EdgeColumns, edge_columns
-from tinsmith.data.sources.journal import journal_name
 from tinsmith.data.sources.json_blocks import read_json_blocks
-from tinsmith.data.sources.json_text import decoded, plain
-from tinsmith.data.sources.kinds import Malformed, as_count, as_date, as_id, as_text, as_texts, as_year
+from tinsmith.data.sources.kinds import Malformed
 from tinsmith.data.sources.lines import Block
+from tinsmith.data.sources.paper_record import paper_of, require_spelled
 
 _COMMENTS = (b"#", b"%")
 _TWO_IDS = "two ids a line, citing and cited, between tabs, commas or semicolons"
+_COUNTED = 20
+"""Rows that are numbered one after the other by chance in no table."""
 _JSON = 'one JSON object a line, such as {"id": "a", "year": 2001, "title": "T"}'
-
-
-class _Line(msgspec.Struct, gc=False):
-    """A record of the papers; other keys are not read."""
-
-    id: str | int | None = None
-    title: str | None = None
-    abstract: str | None = None
-    date: str | None = None
-    """YYYY-MM-DD, YYYY-MM (its first day) or YYYY (no date, only the year)."""
-    year: int | None = None
-    venue: str | None = None
-    journal_ref: str | None = None
-    """A free reference, reduced to the journal's name where there is no `venue`."""
-    field: str | None = None
-    concepts: list[str] | None = None
-    cited_by_count: Annotated[int, msgspec.Meta(ge=0, le=2**62)] | None = None
-    type: str | None = None
-    language: str | None = None
-
-
-_DECODER = msgspec.json.Decoder(_Line)
-_TEXTS = ("title", "abstract", "venue", "journal_ref", "field", "type", "language")
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +48,8 @@ class FilesSource:
         name = self.papers.name
         with complaints.table(name, allowed=_JSON, of_papers=True) as tally, complaints.until_damage():
             for block in read_json_blocks(self.papers, name):
+                if block.first == 1 and not self.skip_bad:
+                    require_spelled(block, name)
                 papers = list(self._read(block, complaints))
                 writer.add(papers)
                 tally.read += len(papers)
@@ -82,7 +61,7 @@ class FilesSource:
         for number, line in block.lines():
             lost: list[str] = []
             try:
-                yield _paper(line, lost)
+                yield paper_of(line, lost)
             except Malformed as error:
                 shown = line.decode("utf-8", "replace")
                 complaints.malformed(self.papers.name, number, str(error), shown)
@@ -99,12 +78,26 @@ class FilesSource:
             table = Delimited(
                 self.edges, name, columns, layout, header=named is not None, comments=_COMMENTS, full=len(columns) == 2
             )
+            counted = named is None and ends.citing == 0 and len(columns) > 2 and not self.skip_bad
             writer.expect_edges(name, by_name=ends.by_name, checked=not self.skip_bad)
             for rows in table.rows(complaints):
+                if counted and _counts_rows(rows.frame["0"]):
+                    raise loss(
+                        f"{name}: the first of {len(columns)} columns counts the rows, and no column has a name",
+                        Cause(1, f"{name}:{layout.line}", layout.separator.join(layout.first)),
+                        allowed='a first line that says which columns are ids: "citing,cited"',
+                    )
+                counted = False
                 frame = good_edges(name, rows, columns[ends.citing], columns[ends.cited], complaints)
                 writer.add_edges(frame["citing"], frame["cited"])
                 tally.read += frame.height
                 progress.advance(rows.frame.height)
+
+
+def _counts_rows(values: pl.Series) -> bool:
+    """Return True for the row numbers of an export in the place of ids."""
+    numbers = values.cast(pl.Int64, strict=False).drop_nulls()
+    return len(numbers) >= _COUNTED and numbers[0] in (0, 1) and (numbers.diff().drop_nulls() == 1).all()
 
 
 def good_edges(file: str, rows: Rows, citing: str, cited: str, complaints: Complaints) -> pl.DataFrame:
@@ -120,71 +113,3 @@ def good_edges(file: str, rows: Rows, citing: str, cited: str, complaints: Compl
         reason = "an end is no id" if is_bad else "an end is missing"
         complaints.malformed(file, int(rows.numbers[place]), reason, shown)
     return frame.filter(~gaps)
-
-
-def _paper(line: bytes, lost: list[str] | None = None) -> Paper:
-    """Read a record; `lost` gets the counters of values that cannot be read.
-
-    Raises:
-        Malformed: it is no object, or its id or year cannot be read.
-    """
-    lost = [] if lost is None else lost
-    try:
-        record = decoded(_DECODER, line)
-    except msgspec.ValidationError:
-        record = _mended(line, lost)
-    date, year = None, as_year(record.year)
-    if record.date:
-        try:
-            date, dated = as_date(record.date, year) or (None, year)
-            year = dated if year is None else year
-        except Malformed:
-            if year is None:
-                raise
-            lost.append("bad_dates")
-    name = as_id(record.id)
-    if name is None:
-        raise Malformed("no id")
-    journal = journal_name(record.journal_ref) if record.journal_ref else None
-    return Paper(
-        id=name,
-        year=year,
-        title=record.title or None,
-        abstract=record.abstract or None,
-        date=date,
-        venue=record.venue or journal,
-        field=record.field or None,
-        concepts=record.concepts or (),
-        type=record.type or None,
-        language=record.language or None,
-        cited_by_count=record.cited_by_count,
-    )
-
-
-def _mended(line: bytes, lost: list[str]) -> _Line:
-    """Read a record whose values have other types."""
-    values = plain(line)
-    if not isinstance(values, dict):
-        raise Malformed("not a JSON object")
-    record = cast("Mapping[str, object]", values)
-    year = as_year(record.get("year"))
-    found = _Line(id=as_id(record.get("id")), year=year)
-    try:
-        dated = as_date(record.get("date"), year)
-    except Malformed:
-        if year is None:
-            raise
-        lost.append("bad_dates")
-    else:
-        found.date = None if dated is None else str(dated[0] or f"{dated[1]:04}")
-    for name in _TEXTS:
-        try:
-            setattr(found, name, as_text(record.get(name)))
-        except Malformed:
-            lost.append("bad_values")
-    for name, kind in (("concepts", as_texts), ("cited_by_count", as_count)):
-        try:
-            setattr(found, name, kind(record.get(name)))
-        except Malformed:
-            lost.append("bad_values")
-    return found

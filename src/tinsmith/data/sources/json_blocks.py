@@ -13,6 +13,7 @@ from pathlib import Path
 
 import msgspec
 import numpy as np
+from numpy.typing import NDArray
 
 from tinsmith.data.sources.lines import MAX_LINE, Block, DamagedFile, blocks_of
 from tinsmith.data.sources.streams import Damage, text_chunks
@@ -99,7 +100,8 @@ class _Cutter:
         self._in_array = in_array
         self._pieces: list[bytes] = []
         self._size = 0
-        self._depth = 0
+        self._open = np.empty(0, np.bool_)
+        """Brackets that are open, from the outermost in: True for a brace."""
         self._in_text = 0
         self._escaped = False
 
@@ -110,8 +112,7 @@ class _Cutter:
             Damage: brackets do not match, or a value is too long.
         """
         start = 0
-        # A quotation mark that is missing turns texts inside out; a line feed in one is the first sign of it.
-        cuts, is_whole = self._cuts(chunk)
+        cuts, broken = self._cuts(chunk)
         for cut, skipped in cuts:
             self._pieces.append(chunk[start:cut])
             start = cut + skipped
@@ -119,8 +120,8 @@ class _Cutter:
                 yield value
         self._pieces.append(chunk[start:])
         self._size += len(chunk) - start
-        if not is_whole:
-            raise Damage("a text goes over the end of a line: a quotation mark is missing")
+        if broken:
+            raise Damage(broken)
         if self._size > MAX_LINE:
             raise Damage("a record has no end")
 
@@ -130,7 +131,7 @@ class _Cutter:
         Raises:
             Damage: it is not.
         """
-        if self._depth or self._in_text or self.rest():
+        if len(self._open) or self._in_text or self.rest():
             raise Damage("the JSON text ends early")
 
     def rest(self) -> bytes:
@@ -143,9 +144,33 @@ class _Cutter:
         self._size = 0
         return value
 
-    def _cuts(self, chunk: bytes) -> tuple[list[tuple[int, int]], bool]:
-        """Return where values end, and how many characters there belong to none; and False if a text is broken."""
+    def _cuts(self, chunk: bytes) -> tuple[list[tuple[int, int]], str]:
+        """Return where values end and how many characters there belong to none; and what is broken, if anything is."""
         content = np.frombuffer(chunk, dtype=np.uint8)
+        outside = self._outside(chunk, content)
+        # A quotation mark that is missing turns texts inside out; a line feed in one is the first sign of it.
+        broken = np.flatnonzero((content == _LINE) & ~outside)
+        end, why = len(chunk), ""
+        if len(broken):
+            end, why = int(broken[0]), "a text goes over the end of a line: a quotation mark is missing"
+        folded = content | 0x20
+        places = np.flatnonzero(((folded == _OPEN) | (folded == _CLOSE)) & outside)
+        opens, before = folded[places] == _OPEN, len(self._open)
+        depths = np.cumsum(np.where(opens, 1, -1), dtype=np.int64) + before
+        unmatched = self._unmatched(opens, content[places] == folded[places], depths)
+        if unmatched < len(places) and places[unmatched] < end:
+            end, why = int(places[unmatched]), "a bracket closes that is not the one that is open"
+        closed = ~opens & (depths == 0)
+        if not self._in_array:
+            return [(place + 1, 0) for place in places[closed].tolist() if place < end], why
+        opened = opens & (depths == 1)
+        commas = np.flatnonzero((content == _COMMA) & outside)
+        at = np.concatenate(([before], depths))[np.searchsorted(places, commas)]
+        cuts = np.sort(np.concatenate([places[opened | closed], commas[at == 1]]))
+        return [(place, 1) for place in cuts.tolist() if place < end], why
+
+    def _outside(self, chunk: bytes, content: NDArray[np.uint8]) -> NDArray[np.bool_]:
+        """Return which characters are in no text."""
         quotes = content == _QUOTE
         if self._escaped:
             quotes[0] = False
@@ -156,23 +181,20 @@ class _Cutter:
             self._escaped = chunk.endswith(b"\\") and last < len(chunk)
         inside = (np.cumsum(quotes, dtype=np.int32) + self._in_text) & 1
         self._in_text = int(inside[-1])
-        outside = inside == 0
-        broken = np.flatnonzero((content == _LINE) & ~outside)
-        end = int(broken[0]) if len(broken) else len(chunk)
-        folded = content | 0x20
-        steps = np.where(folded == _OPEN, 1, np.where(folded == _CLOSE, -1, 0)).astype(np.int8)
-        steps[~outside] = 0
-        places = np.flatnonzero(steps)
-        depths = np.cumsum(steps[places], dtype=np.int32) + self._depth
-        before = self._depth
-        self._depth = int(depths[-1]) if len(depths) else before
-        if (depths < 0).any():
-            raise Damage("a bracket closes that was not opened")
-        closed = (steps[places] < 0) & (depths == 0)
-        if not self._in_array:
-            return [(place + 1, 0) for place in places[closed].tolist() if place < end], not len(broken)
-        opened = (steps[places] > 0) & (depths == 1)
-        commas = np.flatnonzero((content == _COMMA) & outside)
-        at = np.concatenate(([before], depths))[np.searchsorted(places, commas)]
-        cuts = np.sort(np.concatenate([places[opened | closed], commas[at == 1]]))
-        return [(place, 1) for place in cuts.tolist() if place < end], not len(broken)
+        return inside == 0
+
+    def _unmatched(self, opens: NDArray[np.bool_], braces: NDArray[np.bool_], depths: NDArray[np.int64]) -> int:
+        """Return which bracket is the first that closes another kind than is open, or nothing; their number if none."""
+        before, number = len(self._open), len(opens)
+        below = np.flatnonzero(depths < 0)
+        some = int(below[0]) if len(below) else number
+        levels = np.concatenate([np.arange(1, before + 1), np.where(opens, depths, depths + 1)[:some]])
+        kinds = np.concatenate([self._open, braces[:some]])
+        opening = np.concatenate([np.ones(before, np.bool_), opens[:some]])
+        order = np.argsort(levels, kind="stable")  # at each level every bracket that opens stands before its end
+        first, second = order[:-1], order[1:]
+        pairs = opening[first] & ~opening[second]
+        wrong = second[pairs & (kinds[first] != kinds[second])] - before
+        last = np.append(levels[first] != levels[second], True) if len(order) else np.empty(0, np.bool_)
+        self._open = kinds[order[last & opening[order]]]
+        return min([some, *wrong.tolist()])

@@ -9,23 +9,44 @@ import datetime as dt
 import math
 import re
 from collections.abc import Mapping
+from contextlib import suppress
 from decimal import Decimal
 from typing import cast
 
 import msgspec
 
-NULLS = frozenset({"", "nan", "nat", "null", "none", "\\n", "<na>"})
+NULLS = frozenset({"", "nan", "nat", "null", "none", "\\n", "<na>", "na", "n/a", "#n/a"})
 """Texts that mean nothing, in lower case."""
+_YES = ("true", "1", "1.0", "t", "yes", "y")
+_NO = (None, "false", "0", "0.0", "f", "no", "n")
 MAX_COUNT = 2**62
+FIRST_YEAR = 1000
+"""A number below has two or three digits of a year, or stands for none (0001-01-01 is nothing in .NET)."""
+_LAST_YEAR = 2100
+"""A larger number in the place of a date is a count of days."""
 _EXACT = 2.0**53
 _OPENALEX = re.compile(r"(?:https?://)?(?:www\.|api\.)?openalex\.org/(?:works/)?([a-z]\d+)/?", re.IGNORECASE)
 _WHOLE = re.compile(r"[+-]?\d+(?:\.0+)?")
+_ROUNDED = re.compile(r"\d(?:\.\d+)?[eE]\+\d{2,}")
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 _DATE = re.compile(r"(\d{4})(?:[-/](\d{1,2})(?:[-/](\d{1,2})(?:[T ][\d:.,+Z -]*)?)?)?")
 _EPOCH = dt.datetime(1970, 1, 1)
-_UNITS = (("days", 1e5), ("s", 1e11), ("ms", 1e14), ("us", 1e17), ("ns", math.inf))
-"""Units of a time since 1970, and up to which size a number is taken for one."""
-_SECONDS = {"days": 86400.0, "s": 1.0, "ms": 1e-3, "us": 1e-6, "ns": 1e-9}
+_SHEET = dt.datetime(1899, 12, 30)
+_DAY = 86400.0
+_UNITS = (
+    (FIRST_YEAR, None, _DAY),
+    (22_000, _EPOCH, _DAY),
+    (25_569, None, _DAY),
+    (1e5, _SHEET, _DAY),
+    (1e8, None, 1.0),
+    (1e11, _EPOCH, 1.0),
+    (1e14, _EPOCH, 1e-3),
+    (1e17, _EPOCH, 1e-6),
+    (math.inf, _EPOCH, 1e-9),
+)
+"""Below which size a number is a time since which day, in units of so many seconds. Spreadsheets count the days since
+1899: what would be from 2030 on if counted since 1970 may be either, and from 2040 on is a spreadsheet's."""
+_CLOCKS = ((_EPOCH, _DAY), (_SHEET, _DAY), (_EPOCH, 1.0), (_EPOCH, 1e-3), (_EPOCH, 1e-6), (_EPOCH, 1e-9))
 _SHOWN = 50
 
 
@@ -40,7 +61,8 @@ def as_id(value: object) -> str | None:
     ('2741809800', 'W1', '0001001')
 
     Raises:
-        Malformed: a fraction, an inexact number, a text with control characters, or no text or number.
+        Malformed: a fraction, an inexact number (also as the text 2.74E+09), a text with control characters, or no
+            text or number.
     """
     value = _plain(value)
     if value is None:
@@ -48,6 +70,8 @@ def as_id(value: object) -> str | None:
     if isinstance(value, str):
         if _CONTROL.search(value):
             raise Malformed(f"an id with a control character: {_shown(value)}")
+        if _ROUNDED.fullmatch(value):
+            raise Malformed(f"an id of which only the first digits are left: {value}")
         address = _OPENALEX.fullmatch(value)
         if address is not None:
             return address[1].upper()
@@ -56,7 +80,7 @@ def as_id(value: object) -> str | None:
 
 
 def as_year(value: object) -> int | None:
-    """Return a year from 1 to 9999, from a number, its text, or a date.
+    """Return a year from 1000 to 9999, from a number, its text, or a date.
 
     Raises:
         Malformed: it is none.
@@ -65,27 +89,27 @@ def as_year(value: object) -> int | None:
     if value is None:
         return None
     if isinstance(value, (dt.date, dt.datetime)):
-        return value.year
+        value = value.year
     if isinstance(value, str) and not _WHOLE.fullmatch(value):
         dated = as_date(value)
         return None if dated is None else dated[1]
     year = _whole(value, "no year")
-    if not 0 < year < 10_000:
-        raise Malformed(f"no year: {year}")
+    if not FIRST_YEAR <= year < 10_000:
+        raise Malformed(f"no year of four digits: {year}")
     return year
 
 
 def as_date(value: object, year: int | None = None) -> tuple[dt.date | None, int] | None:
     """Return a day and its year; no day where only the year is known, the first where there is no day of the month.
 
-    A number is a year, or a time since 1970 in days, seconds, milli-, micro- or nanoseconds: in the unit that agrees
-    with `year`, where that is known, else by its size.
+    A number is a year, a day as 20010504, days since 1970 or a spreadsheet's, or seconds, milli-, micro- or nanoseconds
+    since 1970: what agrees with `year`, where that is known, else by its size.
 
-    >>> as_date("2001-05-04T00:00:00Z"), as_date("2001")
-    ((datetime.date(2001, 5, 4), 2001), (None, 2001))
+    >>> as_date("2001-05-04T00:00:00Z"), as_date("2001"), as_date(20010504)
+    ((datetime.date(2001, 5, 4), 2001), (None, 2001), (datetime.date(2001, 5, 4), 2001))
 
     Raises:
-        Malformed: it is none.
+        Malformed: it is none, or may be several.
     """
     value = _plain(value)
     if value is None:
@@ -93,17 +117,12 @@ def as_date(value: object, year: int | None = None) -> tuple[dt.date | None, int
     if isinstance(value, dt.datetime):
         value = value.date()
     if isinstance(value, dt.date):
-        return value, value.year
+        return _dated(value)
     if isinstance(value, str):
         match = _DATE.fullmatch(value)
         if match is not None:
             return _day(value, *match.groups())
-        if not _WHOLE.fullmatch(value) or len(value) < 9:
-            raise Malformed(f"not a date: {_shown(value)}")
-    number = _whole(value, "not a date")
-    if 0 < number < 10_000:
-        return None, number
-    return _since_1970(number, year)
+    return _date_of_number(_whole(value, "not a date"), year)
 
 
 def as_count(value: object) -> int | None:
@@ -209,17 +228,33 @@ def as_ids(value: object) -> tuple[list[str], int]:
 
 
 def as_texts(value: object) -> list[str]:
-    """Return the texts of a list.
+    """Return the texts of a list; those of one text between bars, or between semicolons.
+
+    >>> as_texts("physics; optics"), as_texts(["a; b", "c"])
+    (['physics', 'optics'], ['a; b', 'c'])
 
     Raises:
         Malformed: it is no list of texts.
     """
-    return [text for item in as_list(value) if (text := as_text(item)) is not None]
+    items = as_list(value)
+    if isinstance(value, str) and items == [value]:
+        items = list[object](value.split("|" if "|" in value else ";"))
+    return [text for item in items if (text := as_text(item.strip() if isinstance(item, str) else item)) is not None]
 
 
 def as_flag(value: object) -> bool:
-    """Return True for true, 1, and their texts."""
-    return value in (True, 1) or (isinstance(value, str) and value.strip().lower() in ("true", "1", "1.0", "t", "yes"))
+    """Return True for true, 1, and their texts; False for false, 0, nothing, and theirs.
+
+    Raises:
+        Malformed: it is neither.
+    """
+    value = _plain(value)
+    word = str(value).lower() if isinstance(value, (str, bool, int, float)) else value
+    if word in _NO:
+        return False
+    if word not in _YES:
+        raise Malformed(f"neither true nor false: {_shown(value)}")
+    return True
 
 
 def as_index(value: object) -> dict[str, list[int]] | None:
@@ -281,23 +316,44 @@ def _whole(value: object, reason: str) -> int:
     raise Malformed(f"{reason}: {_shown(value)}")
 
 
-def _day(text: str, year: str, month: str | None, day: str | None) -> tuple[dt.date | None, int]:
+def _day(text: str, year: str, month: str | None, day: str | None = None) -> tuple[dt.date | None, int]:
     try:
-        return (dt.date(int(year), int(month), int(day or 1)) if month else None), int(year)
+        return (None, as_year(year) or 0) if month is None else _dated(dt.date(int(year), int(month), int(day or 1)))
     except ValueError:
         raise Malformed(f"not a date: {_shown(text)}") from None
 
 
-def _since_1970(number: int, year: int | None) -> tuple[dt.date, int]:
-    by_size = next(unit for unit, below in _UNITS if abs(number) < below)
-    for unit in [by_size] if year is None else _SECONDS:
-        try:
-            day = (_EPOCH + dt.timedelta(seconds=number * _SECONDS[unit])).date()
-        except OverflowError:
-            continue
-        if year is None or day.year == year:
-            return day, day.year
-    raise Malformed(f"not a date: {number}")
+def _dated(day: dt.date) -> tuple[dt.date, int]:
+    if day.year < FIRST_YEAR:
+        raise Malformed(f"not a date: {day}")
+    return day, day.year
+
+
+def _date_of_number(number: int, year: int | None) -> tuple[dt.date | None, int]:
+    plain = (None, number) if FIRST_YEAR <= number < 10_000 else None
+    if plain is not None and (number == year or (year is None and number < _LAST_YEAR)):
+        return plain
+    by_size = next((start, unit) for below, start, unit in _UNITS if abs(number) < below)
+    units = [by_size] if year is None else [(start, unit) for start, unit in _CLOCKS if plain is None or unit == _DAY]
+    days = [_written_out(number)]
+    for start, unit in units:
+        if start is not None:
+            with suppress(OverflowError):
+                days.append((start + dt.timedelta(seconds=number * unit)).date())
+    found = next((day for day in days if day is not None and year in (None, day.year)), None)
+    if found is not None:
+        return _dated(found)
+    if plain is None:
+        raise Malformed(f"not a date: {number}")
+    return plain
+
+
+def _written_out(number: int) -> dt.date | None:
+    """Return the day that a number's digits are, as 20010504."""
+    text = str(number)
+    with suppress(ValueError):
+        return dt.date(int(text[:4]), int(text[4:6]), int(text[6:])) if len(text) == 8 and text[0] != "-" else None
+    return None
 
 
 def _shown(value: object) -> str:

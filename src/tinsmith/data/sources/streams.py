@@ -65,6 +65,7 @@ def _zstd() -> _Member:
 _PACKED: dict[bytes, tuple[str, Callable[[], _Member]]] = {
     b"\x1f\x8b": ("gzip", lambda: cast("_Member", isal_zlib.decompressobj(wbits=31))),
     b"\x28\xb5\x2f\xfd": ("zstd", _zstd),
+    **{bytes([first]) + b"\x2a\x4d\x18": ("zstd", _zstd) for first in range(0x50, 0x60)},  # begins with a frame to skip
     b"BZh": ("bzip2", bz2.BZ2Decompressor),
     b"\xfd7zXZ": ("xz", lzma.LZMADecompressor),
 }

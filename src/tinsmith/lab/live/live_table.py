@@ -6,13 +6,14 @@ import threading
 from collections.abc import Mapping, Sequence
 from typing import Final, TextIO
 
-from rich.console import Console, Group
+from rich.console import Group
 from rich.live import Live
 from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
 from tinsmith.lab.live.standing import Standing
+from tinsmith.pages.console import VisibleConsole
 from tinsmith.types.visible import visible
 
 _ROWS: Final = 8
@@ -27,7 +28,7 @@ class LiveTable:
         """Take the run's name and its columns, each a heading and the metric below it."""
         self._name = name
         self._columns = tuple(columns)
-        self._console = Console(file=out, highlight=False, markup=False)
+        self._console = VisibleConsole(file=out, highlight=False, markup=False)
         self._rows: list[tuple[int, Mapping[str, object]]] = []
         self._alarms: list[str] = []
         self._workers: str | None = None

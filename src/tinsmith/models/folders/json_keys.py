@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import cast
@@ -45,9 +46,12 @@ class Keys:
         if isinstance(value, bool) or not isinstance(value, (int, float)):
             raise self.error("a number is needed here", field, "a number")
         try:
-            return float(value)
+            number = float(value)
         except OverflowError:
-            raise self.error("this number is too large", field, "a float") from None
+            number = math.inf
+        if not math.isfinite(number):
+            raise self.error("a finite number is needed here", field, "a float")
+        return number
 
     def flag(self, field: str) -> bool:
         """A yes or no; no where the field is absent."""

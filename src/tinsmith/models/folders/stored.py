@@ -14,7 +14,7 @@ from typing import cast
 from safetensors import SafetensorError, safe_open
 
 from tinsmith.types.errors import CheckpointError, ConfigError, TinsmithError
-from tinsmith.types.json_text import read_json
+from tinsmith.types.json_text import parse_json, read_json
 
 WEIGHTS = "model.safetensors"
 INDEX = "model.safetensors.index.json"
@@ -141,12 +141,23 @@ def read_object(file: Path, error: type[TinsmithError]) -> dict[str, object]:
 
 def _tensors_of(file: Path) -> dict[str, StoredTensor]:
     with opened(file) as handle:
+        _require_unique_keys(file)
         views = {name: handle.get_slice(name) for name in sorted(handle.keys())}
         return {
             name: StoredTensor(file=file, shape=tuple(view.get_shape()), dtype=view.get_dtype())
             for name, view in views.items()
             if not name.endswith(_ROTARY_SUFFIX)
         }
+
+
+def _require_unique_keys(file: Path) -> None:
+    """Refuse a header that names a tensor twice, which readers take for either; its library has checked the rest."""
+    with file.open("rb") as content:
+        header = content.read(int.from_bytes(content.read(8), "little"))
+    try:
+        parse_json(header)
+    except ValueError as error:
+        raise CheckpointError(f"{file}: damaged: its header", field="file", value=str(error)) from None
 
 
 def _shard_of(index: Path) -> dict[str, str]:

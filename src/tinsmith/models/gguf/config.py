@@ -43,6 +43,8 @@ def parse_gguf_config(file: GgufFile, rope_factors: NDArray[np.float32] | None) 
     """
     keys = _Keys(file)
     family = keys.family()
+    if file.metadata.get(keys.spelled("attention.causal"), True) is not True:
+        raise keys.error("this model reads texts in both directions", keys.spelled("attention.causal"), "true")
     bare = DecoderConfig(
         family=family,
         vocab_size=keys.vocab_size(),

@@ -6,11 +6,13 @@ Source: `llama_vocab::impl::load` in llama.cpp's llama-vocab.cpp.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from types import NoneType
 from typing import Final
 
 from gguf import TokenType
 
 from tinsmith.models.gguf.file import Value
+from tinsmith.types.errors import ConfigError
 
 TOKENS: Final = "tokenizer.ggml.tokens"
 
@@ -40,11 +42,23 @@ def end_tokens(metadata: Mapping[str, Value], num_rows: int) -> tuple[int, ...]:
     tokens = metadata.get(TOKENS)
     ids = {str(token): index for index, token in enumerate(tokens)} if isinstance(tokens, list) else {}
     default = {END_KEYS[0]: 2} if metadata.get("tokenizer.ggml.model") == "llama" else {}
-    keys = ({**default, **metadata}.get(key) for key in END_KEYS)
-    named = [each for each in keys if isinstance(each, int) and not isinstance(each, bool)]
+    keys = {**default, **metadata}
+    named = [index for key in END_KEYS if (index := token_id(keys, key)) is not None]
     by_text = sorted(ids[text] for text in (*_ENDS, *_fills(metadata, ids)) if text in ids)
     inner = _inner(ids)
     return tuple(each for each in dict.fromkeys([*named, *by_text]) if 0 <= each < num_rows and each not in inner)
+
+
+def token_id(metadata: Mapping[str, Value], key: str) -> int | None:
+    """Return the id that a key names; None where it is not there.
+
+    Raises:
+        ConfigError: it is of another type.
+    """
+    value = metadata.get(key)
+    if isinstance(value, bool) or not isinstance(value, (int, NoneType)):
+        raise ConfigError("a token's id is a whole number", field=key, value=value, fix="convert the model again")
+    return value
 
 
 def kinds_by_text(metadata: Mapping[str, Value], ids: Mapping[str, int]) -> dict[int, TokenType]:

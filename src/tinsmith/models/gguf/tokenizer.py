@@ -126,12 +126,12 @@ def _templates(metadata: Mapping[str, Value], path: Path | None) -> str | dict[s
         if key != TEMPLATE and not key.startswith(f"{TEMPLATE}."):
             continue
         name = key.removeprefix(TEMPLATE).removeprefix(".") or "default"
-        if not isinstance(value, str) or not _TEMPLATE_NAME.fullmatch(name):
+        if not isinstance(value, str) or not _TEMPLATE_NAME.fullmatch(name) or found.get(name, value) != value:
             raise ConfigError(
                 f"{path}: a chat template cannot be read",
                 field=key,
                 value=value,
-                allowed="a text, under a name of letters, digits, _ and -",
+                allowed="a text, under a name of letters, digits, _ and - that no other has",
             )
         found[name] = value
     return found.get("default") if found.keys() <= {"default"} else found

@@ -11,7 +11,7 @@ from typing import Final, Literal
 
 from gguf import TokenType
 
-from tinsmith.models.gguf.ends import TOKENS, kinds_by_text
+from tinsmith.models.gguf.ends import TOKENS, kinds_by_text, token_id
 from tinsmith.models.gguf.file import Value
 from tinsmith.models.gguf.splits import RULES, SplitRule
 from tinsmith.types.errors import CheckpointError, ConfigError
@@ -32,6 +32,8 @@ MARKS: Final[tuple[Mark, ...]] = ("bos", "eos", "unknown", "padding")
 _SENTENCEPIECE_MARKS: Final[dict[Mark, int]] = {"bos": 1, "eos": 2, "unknown": 0}
 _STRIPPING: Final = ("phi-3", "phi3")
 """In the names of models whose marks swallow the space behind them."""
+BYTES: Final = tuple(f"<0x{byte:02X}>" for byte in range(256))
+"""Tokens of a SentencePiece vocabulary, for letters that have none of their own."""
 _LONGEST: Final = 1024
 """Letters of a SentencePiece token: every way to make it of two others is looked up."""
 _NOT_STRIPPING: Final = ("<unk>", "<s>", "<|endoftext|>")
@@ -149,7 +151,10 @@ class _Reader:
     def _kinds(self, ids: Mapping[str, int]) -> tuple[TokenType, ...]:
         listed = self._list(KINDS, len(ids), [TokenType.NORMAL] * len(ids))
         known = {int(kind): kind for kind in TokenType}
-        kinds = [known.get(each, TokenType.UNUSED) if isinstance(each, int) else TokenType.UNUSED for each in listed]
+        other = next((each for each in listed if not isinstance(each, int)), None)
+        if other is not None:
+            raise self._damaged("the kind of a token is a whole number", KINDS, other)
+        kinds = [known.get(each, TokenType.UNUSED) for each in listed if isinstance(each, int)]
         for index, kind in kinds_by_text(self.metadata, ids).items():
             kinds[index] = kind
         return tuple(kinds)
@@ -164,9 +169,9 @@ class _Reader:
     def _marks(self, model: Model, num_tokens: int) -> dict[Mark, int]:
         marks: dict[Mark, int] = dict(_SENTENCEPIECE_MARKS) if model is Model.SENTENCEPIECE else {}
         for mark in MARKS:
-            index = self.metadata.get(f"tokenizer.ggml.{mark}_token_id")
-            if isinstance(index, int) and 0 <= index < num_tokens:
-                marks[mark] = int(index)
+            index = token_id(self.metadata, f"tokenizer.ggml.{mark}_token_id")
+            if index is not None and 0 <= index < num_tokens:
+                marks[mark] = index
         return {mark: index for mark, index in marks.items() if index < num_tokens}
 
     def _flag(self, key: str, default: bool) -> bool:
@@ -196,6 +201,9 @@ class _Reader:
         numbers = [float(each) for each in scores if isinstance(each, (int, float)) and not math.isnan(each)]
         if len(numbers) < len(scores):
             raise self._damaged("every score is a number", SCORES, "not a number")
+        byte = next((spelled for spelled in BYTES if spelled not in ids), None)
+        if byte is not None:
+            raise self._damaged("a byte has no token, and texts would lose it", TOKENS, byte)
         return merges_by_score(ids, kinds, numbers)
 
     def _stripping(self, tokens: tuple[str, ...], kinds: tuple[TokenType, ...]) -> frozenset[int]:

@@ -19,6 +19,7 @@ from tinsmith.models.gguf.splits import name_of, patterns_of
 from tinsmith.models.gguf.tokenizer import TEMPLATE, TEMPLATES
 from tinsmith.models.gguf.tokens import (
     BEGINS,
+    BYTES,
     CLOSES,
     COMPOSES,
     KINDS,
@@ -39,7 +40,6 @@ if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase, PreTrainedTokenizerFast
 
 _KEYS: Final = "tokenizer."
-_NUM_BYTES: Final = 256
 _SPACE: Final = "\u2581"
 _PREFIXED: Final[list[dict[str, Any]]] = [
     {"type": "Prepend", "prepend": _SPACE},
@@ -182,11 +182,10 @@ class _Writer:
             raise self.unknown("ignore_merges", True, "false, with byte fallback")
         prefixed = self.prefixed()
         ids = {token: index for index, token in enumerate(tokens)}
-        spelled = [f"<0x{byte:02X}>" for byte in range(_NUM_BYTES)]
-        missing = [each for each in spelled if each not in ids]
+        missing = [each for each in BYTES if each not in ids]
         if missing:
             raise self.unknown("vocab", f"without {missing[0]}", "a token for each of 256 bytes")
-        for each in spelled:
+        for each in BYTES:
             kinds[ids[each]] = TokenType.BYTE
         unknown = self.whole["model"]["unk_token"]
         if unknown in ids:

@@ -73,7 +73,7 @@ def mended(record: Mapping[str, object], lost: list[str]) -> dict[str, object]:
         "publication_date": str(dated[0]) if dated and dated[0] else None,
         **{name: tried(as_text, record.get(name)) for name in _TEXTS},
         "cited_by_count": tried(as_count, record.get("cited_by_count")),
-        **{name: as_flag(record.get(name)) for name in _FLAGS},
+        **{name: bool(tried(as_flag, record.get(name))) for name in _FLAGS},
         "host_venue": entity(record.get("host_venue")),
         "primary_location": {"source": entity(as_object(record.get("primary_location")).get("source"))},
         "primary_topic": {"field": entity(as_object(record.get("primary_topic")).get("field"))},

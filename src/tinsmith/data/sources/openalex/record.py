@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import datetime as dt
 import enum
+import re
 from collections.abc import Callable, Collection, Sequence
 
 from tinsmith.data.abstracts import from_inverted_index
 from tinsmith.data.paper import Paper
-from tinsmith.data.sources.kinds import Malformed, as_date
+from tinsmith.data.sources.kinds import FIRST_YEAR, Malformed, as_date
 from tinsmith.data.sources.openalex.schema import URL, Node, Work
 from tinsmith.types.errors import DataError
 
@@ -19,6 +20,11 @@ Complain = Callable[[str, str], None]
 
 
 _WORKS = f"{URL}W"
+_NUMBER = len(URL)
+_REFERENCE = re.compile(
+    r"(?:https?://\S*/(?=W)|(?:https?://)?(?:www\.|api\.)?openalex\.org/(?:works/)?)?(W?\d+|(?<=org/)W[^/]+)/?", re.I
+)
+"""A work's number, W or an address before it; what OpenAlex itself calls a work is one."""
 
 
 class Keep(enum.StrEnum):
@@ -42,7 +48,7 @@ def node_paper(node: Node, keep: Collection[Keep], partition: str | None, compla
         year=year_of(node, date),
         date=date,
         venue=venue(node),
-        references=() if excluded else short_references(node.referenced_works),
+        references=() if excluded else short_references(node.referenced_works, complain),
         updated=node.updated_date or partition,
         excluded=excluded,
     )
@@ -75,7 +81,7 @@ def work_paper(work: Work, keep: Collection[Keep], partition: str | None, compla
         type=work.type or None,
         language=work.language or None,
         cited_by_count=work.cited_by_count,
-        references=short_references(work.referenced_works),
+        references=short_references(work.referenced_works, complain),
         updated=work.updated_date or partition,
     )
 
@@ -105,13 +111,21 @@ def short_id(url: str | None) -> str:
     return short
 
 
-def short_references(urls: Sequence[str] | None) -> Sequence[str]:
-    """Return the W... of referenced works."""
+def short_references(urls: Sequence[str] | None, complain: Complain) -> Sequence[str]:
+    """Return the W... of referenced works; what names no work is complained of."""
     if not urls:
         return ()
-    if urls[0].startswith(_WORKS):  # as all are that OpenAlex writes
-        return [url.rpartition("/")[2] for url in urls]
-    return [_work_number(url.rpartition("/")[2]) for url in urls]
+    short = [url[_NUMBER:] for url in urls if url.startswith(_WORKS)]  # as all are that OpenAlex writes
+    if len(short) == len(urls) and "/" not in "".join(short):
+        return short
+    found: list[str] = []
+    for url in urls:
+        named = _REFERENCE.fullmatch(url.strip())
+        if named is None:
+            complain("bad_references", f"no work: {url[:50]}")
+        else:
+            found.append(_work_number(named[1]))
+    return found
 
 
 def _work_number(text: str) -> str:
@@ -120,11 +134,11 @@ def _work_number(text: str) -> str:
 
 
 def year_of(node: Node, date: dt.date | None) -> int | None:
-    """Return the publication's year, from its date where the year is not given; None outside 1 to 9999."""
+    """Return the publication's year, from its date where the year is not given; None outside 1000 to 9999."""
     year = node.publication_year
     if year is None:
         return None if date is None else date.year
-    return year if 0 < year < 10_000 else None
+    return year if FIRST_YEAR <= year < 10_000 else None
 
 
 def date_of(node: Node, complain: Complain) -> dt.date | None:
@@ -132,7 +146,7 @@ def date_of(node: Node, complain: Complain) -> dt.date | None:
     text = node.publication_date
     if text is None:
         return None
-    if len(text) == 10 and text[5] != "W":
+    if len(text) == 10 and text[5] != "W" and text[0] != "0":
         try:
             return dt.date.fromisoformat(text)
         except ValueError:

@@ -135,7 +135,7 @@ class _Wanted:
             name: reader.read(column, id_column if name == "journal" else text_column)
             for name, column in self.texts.items()
         }
-        columns |= {name: flag_column(rows.frame[column]) for name, column in self.flags.items()}
+        columns |= {name: reader.read(column, flag_column) for name, column in self.flags.items()}
         return pl.DataFrame([column.alias(name) for name, column in columns.items()])
 
 

@@ -87,7 +87,7 @@ class SciSciNetSource:
         texts = tables.get(Table.DETAILS, tables[Table.PAPERS])
         progress.begin("texts", None)
         met = 0
-        for found in _texts(texts, complaints):
+        for found in _texts(texts, complaints, again=Table.DETAILS not in tables):
             joined = found.join(papers, on="id", maintain_order="left", suffix=_OF_PAPERS)
             met += joined.height
             seen[joined["place"].to_numpy()] = True
@@ -133,8 +133,8 @@ class SciSciNetSource:
                 progress.advance(rows.frame.height)
 
 
-def _texts(table: TableFile, complaints: Complaints) -> Iterator[pl.DataFrame]:
-    """Yield frames of id, title, abstract, language and flags."""
+def _texts(table: TableFile, complaints: Complaints, *, again: bool) -> Iterator[pl.DataFrame]:
+    """Yield frames of id, title, abstract, language and flags, of a table whose ids may have been read before."""
     paper_id = table.need("paperid", "id")
     both = table.find("papertitleabstract", "titleabstract", "titleandabstract", "titleabs", "textofpaper")
     title = table.find("title", "papertitle", "originaltitle", "displayname")
@@ -144,13 +144,14 @@ def _texts(table: TableFile, complaints: Complaints) -> Iterator[pl.DataFrame]:
     flags = {n: c for n in ("retracted", "paratext") if (c := table.find(f"is{n}"))}
     columns = [c for c in (paper_id, both, title, abstract, index, language, *flags.values()) if c]
     nothing = pl.lit(None, dtype=pl.String())
-    with complaints.table(table.name) as tally:
+    with complaints.table(table.name, again=again) as tally:
         for rows in table.rows(list(dict.fromkeys(columns)), complaints):
             reader = ColumnReader(rows, table.name, complaints)
-            found = pl.DataFrame({"id": reader.read(paper_id, id_column)})
+            ids = id_column(rows.frame[paper_id]).values if again else reader.read(paper_id, id_column)
+            found = pl.DataFrame({"id": ids})
             for name, column in (("title", title), ("abstract", abstract), ("language", language)):
                 found = found.with_columns((reader.read(column, text_column) if column else nothing).alias(name))
-            found = found.with_columns([flag_column(rows.frame[c]).alias(name) for name, c in flags.items()])
+            found = found.with_columns([reader.read(c, flag_column).alias(name) for name, c in flags.items()])
             if index:
                 found = found.with_columns(_decoded(rows.frame[index], rows, table.name, complaints))
             if both:

@@ -1,0 +1,169 @@
+"""A paper as a JSON record that any tool can write: its keys, in whatever types an export left their values."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import suppress
+from itertools import islice
+from typing import Annotated, cast
+
+import msgspec
+
+from tinsmith.data.abstracts import from_inverted_index
+from tinsmith.data.paper import Paper
+from tinsmith.data.sources.journal import journal_name
+from tinsmith.data.sources.json_text import decoded, plain
+from tinsmith.data.sources.kinds import Malformed, as_count, as_date, as_id, as_index, as_text, as_texts, as_year
+from tinsmith.data.sources.lines import Block
+from tinsmith.data.sources.names import plain as folded
+from tinsmith.types.errors import DataError
+from tinsmith.types.json_text import parse_json
+
+
+class _Line(msgspec.Struct, gc=False):
+    """A record of the papers; other keys are not read."""
+
+    id: str | int | None = None
+    title: str | None = None
+    abstract: str | None = None
+    date: str | None = None
+    """YYYY-MM-DD, YYYY-MM (its first day) or YYYY (no date, only the year)."""
+    year: int | None = None
+    venue: str | None = None
+    journal_ref: str | None = None
+    """A free reference, reduced to the journal's name where there is no `venue`."""
+    field: str | None = None
+    concepts: list[str] | None = None
+    cited_by_count: Annotated[int, msgspec.Meta(ge=0, le=2**62)] | None = None
+    type: str | None = None
+    language: str | None = None
+
+
+_DECODER = msgspec.json.Decoder(_Line)
+_SPELLED = tuple(f'"{name}"'.encode() for name in _Line.__struct_fields__)
+_FIRST = 100
+"""Records whose keys are looked at before any are read."""
+_TEXTS = ("title", "abstract", "venue", "journal_ref", "field", "type", "language")
+
+
+def paper_of(line: bytes, lost: list[str] | None = None) -> Paper:
+    """Read a record; `lost` gets the counters of values that cannot be read.
+
+    Raises:
+        Malformed: it is no object, or its id or year cannot be read.
+    """
+    lost = [] if lost is None else lost
+    if any(line.count(key) > 1 for key in _SPELLED):
+        _require_unique(line)
+    try:
+        record = decoded(_DECODER, line)
+    except msgspec.ValidationError:
+        record = _mended(line, lost)
+    date, year = None, as_year(record.year)
+    if record.date:
+        try:
+            date, dated = as_date(record.date, year) or (None, year)
+            year = dated if year is None else year
+        except Malformed:
+            if year is None:
+                raise
+            lost.append("bad_dates")
+    name = as_id(record.id)
+    if name is None:
+        raise Malformed("no id")
+    journal = journal_name(record.journal_ref) if record.journal_ref else None
+    return Paper(
+        id=name,
+        year=year,
+        title=record.title or None,
+        abstract=_abstract(record.abstract, lost) if record.abstract else None,
+        date=date,
+        venue=record.venue or journal,
+        field=record.field or None,
+        concepts=record.concepts or (),
+        type=record.type or None,
+        language=record.language or None,
+        cited_by_count=record.cited_by_count,
+    )
+
+
+def _abstract(text: str, lost: list[str]) -> str | None:
+    """Return an abstract, of which an index of its words may be given (as JSON)."""
+    if not text.startswith('{"'):
+        return text
+    try:
+        index = as_index(text)
+        return None if index is None else from_inverted_index(index)
+    except Malformed:
+        return text
+    except DataError:
+        lost.append("bad_abstracts")
+        return None
+
+
+def _require_unique(line: bytes) -> None:
+    """Check that no key stands there twice, of which one would be lost: two records may have become one.
+
+    Raises:
+        Malformed: one does, or the line is no JSON.
+    """
+    try:
+        parse_json(line)
+    except ValueError as error:
+        raise Malformed(str(error)) from None
+
+
+def require_spelled(block: Block, name: str) -> None:
+    """Check that no first record has a key that is one of ours but for case and signs, and is not read.
+
+    Raises:
+        DataError: one has, and none has ours.
+    """
+    keys: dict[str, None] = {}
+    for _, line in islice(block.lines(), _FIRST):
+        with suppress(Malformed):
+            record = plain(line)
+            keys |= dict.fromkeys(cast("Mapping[str, object]", record) if isinstance(record, dict) else ())
+    ours = {folded(field): field for field in _Line.__struct_fields__}
+    for key in keys:
+        field = ours.get(folded(key))
+        if field is not None and field not in keys:
+            raise DataError(
+                f"{name}: a key is not spelled as it is read",
+                field="key",
+                value=key,
+                allowed=", ".join(_Line.__struct_fields__),
+                fix=f'name it "{field}"',
+            )
+
+
+def _mended(line: bytes, lost: list[str]) -> _Line:
+    """Read a record whose values have other types."""
+    values = plain(line)
+    if not isinstance(values, dict):
+        raise Malformed("not a JSON object")
+    record = cast("Mapping[str, object]", values)
+    year = as_year(record.get("year"))
+    found = _Line(id=as_id(record.get("id")), year=year)
+    try:
+        dated = as_date(record.get("date"), year)
+    except Malformed:
+        if year is None:
+            raise
+        lost.append("bad_dates")
+    else:
+        found.date = None if dated is None else str(dated[0] or f"{dated[1]:04}")
+    abstract = record.get("abstract")
+    if isinstance(abstract, dict):
+        record = {**record, "abstract": msgspec.json.encode(abstract).decode()}
+    for name in _TEXTS:
+        try:
+            setattr(found, name, as_text(record.get(name)))
+        except Malformed:
+            lost.append("bad_values")
+    for name, kind in (("concepts", as_texts), ("cited_by_count", as_count)):
+        try:
+            setattr(found, name, kind(record.get(name)))
+        except Malformed:
+            lost.append("bad_values")
+    return found
