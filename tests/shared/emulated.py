@@ -17,12 +17,12 @@ import pytest
 import torch
 from torch import Tensor
 
-from tinsmith.ops.cuda.arguments import Arguments
 from tinsmith.ops.cuda.kernels import CudaKernels
+from tinsmith.ops.cuda.table import Arguments, Kernel
 from tinsmith.ops.kernels import Recorded
 
 NATIVE = Path(__file__).parents[2] / "native"
-FLAGS = ("-std=c++17", "-O2", "-ffp-contract=off", "-fno-math-errno", "-shared", "-fPIC", f"-I{NATIVE}")
+FLAGS = (*"-std=c++17 -O2 -U_FORTIFY_SOURCE -ffp-contract=off -fno-math-errno -shared -fPIC".split(), f"-I{NATIVE}")
 MACHINE = ("-mavx2", "-mfma") if platform.machine() in ("x86_64", "AMD64") else ()
 
 
@@ -55,14 +55,13 @@ class Emulation:
         self.order = order
         self.launched: set[str] = set()
 
-    def launch(self, program: str, kernel: str, grid: tuple[int, ...], threads: int, arguments: Arguments) -> None:
-        del program
-        self.launched.add(kernel)
+    def launch(self, kernel: Kernel, grid: tuple[int, ...], arguments: Arguments) -> None:
+        self.launched.add(kernel.name)
         grids = library(*self.extra)
         grids.ts_order(self.order)
         blocks = (ctypes.c_uint * 3)(*(*grid, 1, 1)[:3])
         whole = ctypes.create_string_buffer(bytes(arguments), 512)
-        grids.ts_emulate(grids[kernel], blocks, threads, whole)
+        grids.ts_emulate(grids[kernel.name], blocks, kernel.threads, whole)
 
     def record(self, compute: Callable[[], Tensor]) -> Recorded:
         """Compute again instead: what a graph reads and writes, without one."""
