@@ -169,30 +169,29 @@ __device__ void few(const GemmArgs& g) {
   const i64 n = (i64)blockIdx.x * 32 + lane;
   i64 span = 1;
   while (span * kWarps < g.num_chains) span *= 2;
-  const i64 c0 = warp * span;
-  const i64 c1 = c0 + span < g.num_chains ? c0 + span : g.num_chains;
   const Held B = held(g, Held{});
   const bool wide = AlongB && (g.B_cs & 3) == 0 && B.aligned();
-  float acc[MR], kept[12][MR];
+  float acc[MR], kept[13][MR];
   for (int m = 0; m < MR; m++) acc[m] = 0.0f;
-  for (i64 at = 0; at < span; at++) {  // every warp takes part in every barrier
-    const i64 c = c0 + at, k0 = c * 128;
-    const int length = c < c1 ? (int)(g.K - k0 < 128 ? g.K - k0 : 128) : 0;
+  int depth = 0;
+  for (i64 c = warp * span; c < (warp + 1) * span; c++) {  // every warp takes part in every barrier
+    const Chain now = c < g.num_chains ? g.chains[c] : Chain{0, 0, 0, 0};
+    const int length = now.k1 - now.k0;
     __syncthreads();
     for (int m = 0; m < MR; m++)
-      for (int k = lane; k < length; k += 32) x[warp][m][k] = m < g.M ? g.A[m * g.A_rs + k0 + k] : 0.0f;
+      for (int k = lane; k < length; k += 32) x[warp][m][k] = m < g.M ? g.A[m * g.A_rs + now.k0 + k] : 0.0f;
     __syncthreads();
-    if (length == 0) continue;
+    if (c >= g.num_chains) continue;
     for (int m = 0; m < MR; m++) acc[m] = 0.0f;
     for (int k = 0; k < length && n < g.N; k += kAhead) {
       float b[kAhead];
 #pragma unroll
       for (int j = 0; j < kAhead; j += 4) {
         float four[4];
-        if (AlongB) fetch4(B, g.B_cs, n, g.N, k0 + k + j, g.K, wide, four);
+        if (AlongB) fetch4(B, g.B_cs, n, g.N, now.k0 + k + j, g.K, wide, four);
 #pragma unroll
         for (int i = 0; i < 4; i++)
-          b[j + i] = AlongB ? four[i] : k + j + i < length ? B.one((k0 + k + j + i) * g.B_rs + n) : 0.0f;
+          b[j + i] = AlongB ? four[i] : k + j + i < length ? B.one((now.k0 + k + j + i) * g.B_rs + n) : 0.0f;
       }
 #pragma unroll
       for (int j = 0; j < kAhead; j++)
@@ -200,13 +199,12 @@ __device__ void few(const GemmArgs& g) {
         for (int m = 0; m < MR; m++)
           if (k + j < length) acc[m] = fma1(x[warp][m][k + j], b[j], acc[m]);
     }
-    int level = 0;
-    const bool last = c + 1 == c1;
-    for (i64 i = at; last ? i != 0 : (i & 1) != 0; i >>= 1, level++)
-      if (i & 1)
-        for (int m = 0; m < MR; m++) acc[m] = kept[level][m] + acc[m];
-    if (!last)
-      for (int m = 0; m < MR; m++) kept[level][m] = acc[m];
+    for (int i = 0; i < now.merged && depth > 0; i++) {  // those of other warps' blocks come below
+      depth--;
+      for (int m = 0; m < MR; m++) acc[m] = kept[depth][m] + acc[m];
+    }
+    for (int m = 0; m < MR; m++) kept[depth][m] = acc[m];
+    depth++;
   }
   for (int m = 0; m < MR; m++) sums[warp][m][lane] = acc[m];
   const int filled = (int)((g.num_chains + span - 1) / span);

@@ -22,17 +22,22 @@ from tinsmith.ops.cuda.table import Arguments, Kernel
 from tinsmith.ops.kernels import Recorded
 
 NATIVE = Path(__file__).parents[2] / "native"
-FLAGS = (*"-std=c++17 -O2 -U_FORTIFY_SOURCE -ffp-contract=off -fno-math-errno -shared -fPIC".split(), f"-I{NATIVE}")
+FLAGS = ("-std=c++17", "-O2", "-U_FORTIFY_SOURCE", "-ffp-contract=off", "-shared", "-fPIC", f"-I{NATIVE}")
 MACHINE = ("-mavx2", "-mfma") if platform.machine() in ("x86_64", "AMD64") else ()
+
+
+def compiler() -> str:
+    """The machine's C++ compiler."""
+    found = os.environ.get("CXX") or shutil.which("g++") or shutil.which("clang++") or shutil.which("c++")
+    if found is None:
+        pytest.skip("no C++ compiler here")
+    return found
 
 
 @cache
 def library(*extra: str) -> ctypes.CDLL:
     """The compiled emulation, `extra` flags last; kept in the system's temporary folder by its sources and flags."""
-    compiler = os.environ.get("CXX") or shutil.which("g++") or shutil.which("clang++") or shutil.which("c++")
-    if compiler is None:
-        pytest.skip("no C++ compiler here")
-    command = [compiler, *FLAGS, *MACHINE, *extra]
+    command = [compiler(), *FLAGS, *MACHINE, *extra]
     digest = hashlib.sha256(repr(command).encode())
     for file in sorted([NATIVE / "canon.h", *(NATIVE / "cuda").iterdir()]):
         digest.update(file.read_bytes())

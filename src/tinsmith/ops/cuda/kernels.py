@@ -61,6 +61,8 @@ class CudaKernels(OneByOne):
     def __init__(self, backend: Backend) -> None:
         self.backend = backend
         self.device: torch.device = backend.device
+        self.identity = backend.identity
+        self.free_bytes = backend.free_bytes
         self._tiles = _BY_SIZE
         self.use_graphs = True
         """True if what can be recorded is; no bit changes."""
@@ -338,12 +340,6 @@ class CudaKernels(OneByOne):
         out = self._new(7, len(x))
         self._run_each("sweep", len(x), x, y, out, len(x))
         return out
-
-    def identity(self) -> dict[str, str]:
-        return self.backend.identity()
-
-    def free_bytes(self) -> int | None:
-        return self.backend.free_bytes()
 
     def recorded(self, compute: Callable[[], Tensor]) -> Recorded | None:
         return self.backend.record(compute) if self.use_graphs else None

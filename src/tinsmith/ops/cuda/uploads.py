@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import weakref
+from collections.abc import MutableMapping
 from dataclasses import dataclass, field
 from itertools import pairwise
 
 import numpy as np
 import torch
 from torch import Tensor
+from torch.utils.weak import WeakTensorKeyDictionary
 
 from tinsmith.ops.forest import Forest
 
@@ -21,24 +22,16 @@ class Uploads:
     """Copies by the identity of their originals, forgotten with them. An original is never written after it is made."""
 
     device: torch.device
-    _copies: dict[tuple[int, torch.dtype], tuple[weakref.ref[Tensor], Tensor]] = field(
-        default_factory=dict[tuple[int, torch.dtype], tuple[weakref.ref[Tensor], Tensor]]
-    )
+    _copies: MutableMapping[Tensor, dict[torch.dtype, Tensor]] = field(default_factory=WeakTensorKeyDictionary)
 
     def of(self, x: Tensor, dtype: torch.dtype = torch.int64) -> Tensor:
         """Return `x` on the device, contiguous, as `dtype`."""
         if x.device == self.device and x.dtype == dtype and x.is_contiguous():
             return x
-        key = (id(x), dtype)
-        found = self._copies.get(key)
-        if found is not None and found[0]() is x:
-            return found[1]
-        copy = x.to(device=self.device, dtype=dtype).contiguous()
-        self._copies[key] = (weakref.ref(x, lambda _: self._forget(key)), copy)
-        return copy
-
-    def _forget(self, key: tuple[int, torch.dtype]) -> None:
-        self._copies.pop(key, None)
+        copies = self._copies.setdefault(x, {})
+        if dtype not in copies:
+            copies[dtype] = x.to(device=self.device, dtype=dtype).contiguous()
+        return copies[dtype]
 
 
 def forest_layout(forest: Forest, device: torch.device) -> tuple[Tensor, ...]:
