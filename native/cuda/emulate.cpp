@@ -10,7 +10,6 @@
 #include "vocabulary.cu"
 
 #include <csetjmp>
-#include <deque>
 #include <ucontext.h>
 
 Dim threadIdx, blockIdx, blockDim, gridDim;
@@ -19,7 +18,7 @@ namespace {
 constexpr size_t kStack = 128 * 1024;
 struct Any { char bytes[512]; };  // as long as any arguments: passed in memory, of which a kernel reads its own
 struct Fiber { ucontext_t start; jmp_buf at; bool begun, done; };
-std::deque<Fiber> fibers;  // begun once, then used again by every block
+Fiber fibers[1024];  // begun once, then used again by every block
 jmp_buf scheduler;
 size_t current;
 void (*body)(Any);
@@ -28,7 +27,7 @@ int order = 0;
 size_t phase = 0;
 
 // A context starts a fiber, and jumps switch between them: swapcontext alone is two system calls a switch.
-void back() {
+__attribute__((noinline)) void back() {
   if (!_setjmp(fibers[current].at)) _longjmp(scheduler, 1);
 }
 void enter() {
@@ -37,7 +36,7 @@ void enter() {
     fibers[current].done = true;
   }
 }
-void into(size_t t) {
+__attribute__((noinline)) void into(size_t t) {
   if (_setjmp(scheduler)) return;
   if (fibers[t].begun) _longjmp(fibers[t].at, 1);
   fibers[t].begun = true;
@@ -45,14 +44,15 @@ void into(size_t t) {
 }
 
 void block(size_t threads) {
-  while (fibers.size() < threads) {
-    ucontext_t& start = fibers.emplace_back().start;
+  for (size_t t = 0; t < threads; t++) {
+    fibers[t].done = false;
+    if (fibers[t].begun) continue;
+    ucontext_t& start = fibers[t].start;
     getcontext(&start);
     start.uc_stack.ss_sp = aligned_alloc(64, kStack);
     start.uc_stack.ss_size = kStack;
     makecontext(&start, enter, 0);
   }
-  for (size_t t = 0; t < threads; t++) fibers[t].done = false;
   // Between two barriers threads run in an order that is free; another one each time shows a barrier that is missing.
   for (bool alive = true; alive; phase += 31) {
     alive = false;
