@@ -336,7 +336,7 @@ class CudaKernels(OneByOne):
         return Rope(self._put(cos), self._put(sin))
 
     def swept(self, x: Tensor, y: Tensor) -> Tensor:
-        """What the device's own operations make of patterns: one row for each that `sweep` of state.cu names."""
+        """The results of the device's own operations on patterns: a row for each that `sweep` of state.cu names."""
         out = self._new(7, len(x))
         self._run_each("sweep", len(x), x, y, out, len(x))
         return out
