@@ -162,6 +162,7 @@ def _models(check: Check, names: Sequence[str], rows: Sequence[int]) -> None:
 
 def isas(check: Check) -> bool:
     """The emulated grid at real models' shapes, in three orders of threads, beside every instruction set."""
+    check.dry = False
     for isa in module().supported_isas():
         configure(isa=Isa(isa))
         for order in range(3):

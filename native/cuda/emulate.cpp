@@ -1,5 +1,22 @@
-// The kernels as C++: ts_emulate(kernel, grid, threads, arguments) runs one launch over an emulated grid. For tests only.
-#define TS_EMULATE
+// The kernels as C++: ts_emulate(kernel, grid, threads, arguments) runs one launch over CUDA's grid on one CPU thread: a
+// block's threads are fibers that meet at __syncthreads, blocks come one after another. For tests only.
+#include <csetjmp>
+#include <cstdlib>
+#include <cstring>
+#include <ucontext.h>
+static struct Dim { unsigned x, y, z; } threadIdx, blockIdx, blockDim, gridDim;
+#define __global__
+#define __device__
+#define __forceinline__ inline
+#define __constant__ static const
+#define __shared__ static
+#define __align__(n) __attribute__((aligned(n)))
+#define __launch_bounds__(...)
+struct float4 { float x, y, z, w; };
+struct ushort4 { unsigned short x, y, z, w; };
+static inline float4 make_float4(float a, float b, float c, float d) { return {a, b, c, d}; }
+namespace { void back(); }
+#define __syncthreads() back()
 #include "attention.cu"
 #include "rows.cu"
 #include "gradients.cu"
@@ -8,11 +25,6 @@
 #include "products_nf4.cu"
 #include "state.cu"
 #include "vocabulary.cu"
-
-#include <csetjmp>
-#include <ucontext.h>
-
-Dim threadIdx, blockIdx, blockDim, gridDim;
 
 namespace {
 constexpr size_t kStack = 128 * 1024;
@@ -68,7 +80,6 @@ void block(size_t threads) {
 }
 }  // namespace
 
-extern "C" void ts_barrier() { back(); }
 extern "C" void ts_order(int which) { order = which; }  // 0 ascending, 1 descending, 2 another each time
 
 extern "C" void ts_emulate(void (*kernel)(Any), const unsigned* grid, unsigned threads, const Any* args) {

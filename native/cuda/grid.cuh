@@ -1,9 +1,6 @@
 // What every kernel starts from: the arguments, and sums over sixteen lanes that lie in shared memory.
 #pragma once
 #include "args.h"
-#ifdef TS_EMULATE
-#include "emulate.hpp"
-#endif
 #ifndef TS_TILE_BARRIER  // a test leaves it out, to see that it is missed
 #define TS_TILE_BARRIER() __syncthreads()
 #endif

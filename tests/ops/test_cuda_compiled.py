@@ -84,18 +84,13 @@ FOLDERS = ("ops", "models", "engine")
 def inexact_calls(source: str) -> list[str]:
     """Calls of such operations on torch or on a value that is no module, with their lines."""
     found: list[str] = []
-    tree = ast.parse(source)
-    torch_here = any(
-        "torch" in ast.unparse(node) for node in ast.walk(tree) if isinstance(node, ast.Import | ast.ImportFrom)
-    )
-    for node in ast.walk(tree):
-        if not (torch_here and isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)):
-            continue
-        owner, name = ast.unparse(node.func.value), node.func.attr
-        if name in INEXACT and owner not in {"np", "math", "canonical", "posixpath"}:
-            found.append(f"{node.lineno}: {owner}.{name}")
-        if any(keyword.arg == "alpha" or keyword.arg == "accumulate" for keyword in node.keywords):
-            found.append(f"{node.lineno}: {name}(alpha, accumulate)")
+    for node in ast.walk(ast.parse(source)) if "torch" in source else ():
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+            owner, name = ast.unparse(node.func.value), node.func.attr
+            if name in INEXACT and owner not in {"np", "math", "canonical", "posixpath"}:
+                found.append(f"{node.lineno}: {owner}.{name}")
+            if {keyword.arg for keyword in node.keywords} & {"alpha", "accumulate"}:
+                found.append(f"{node.lineno}: {name}(alpha, accumulate)")
     return found
 
 

@@ -43,7 +43,7 @@ class _Chains(NamedTuple):
     """A list of chains on the device."""
 
     at: Tensor
-    count: int
+    number: int
     depth: int
     """At most so many of their sums wait at once."""
 
@@ -90,7 +90,7 @@ class CudaKernels(OneByOne):
 
     def column_chain(self, x: Tensor, y: Tensor | None, segments: Tensor, into: Tensor) -> None:
         chains = self._segments(segments)
-        self._run_each("column_chain", x.shape[1], x, y, chains.at, into, chains.count, x.shape[1])
+        self._run_each("column_chain", x.shape[1], x, y, chains.at, into, chains.number, x.shape[1])
 
     def embed(self, table: Tensor, ids: Tensor) -> Tensor:
         return table.detach()[self._uploads.of(ids)].float()
@@ -416,4 +416,4 @@ class CudaKernels(OneByOne):
             kernel, grid = f"{name}{held}", (_blocks(columns, 128), _blocks(rows, 128))
         else:
             kernel, grid = f"{name}{held}_small", (_blocks(columns, 64), _blocks(rows, 64))
-        self._run(kernel, grid, a, b, absmax, c, chains.at, chains.count, add, rows, columns, a.shape[1])
+        self._run(kernel, grid, a, b, absmax, c, chains.at, chains.number, add, rows, columns, a.shape[1])

@@ -41,18 +41,16 @@ class Kernel(NamedTuple):
 
     def arguments(self, *values: Tensor | Strided | float | None) -> Arguments:
         """Fill the fields in their order: a tensor gives its address, and the strides that follow it."""
-        left, filled, last = iter(values), list[float | None](), Strided(Tensor(), 0, 0)
-        for name, _ in self.layout._fields_:
+        left, filled, strides = iter(values), list[float | None](), (0, 0)
+        for name, *_ in self.layout._fields_:
             if name.endswith(("_rs", "_cs")):
-                filled.append(last.rows if name.endswith("_rs") else last.columns)
+                filled.append(strides[name.endswith("_cs")])
             elif name != "pad":
                 value = next(left)
-                last = value if isinstance(value, Strided) else last._replace(rows=0, columns=0)
                 if isinstance(value, Tensor):
-                    last = Strided(value, *value.stride()) if value.ndim == 2 else last
-                    filled.append(value.data_ptr())
-                else:
-                    filled.append(value.at.data_ptr() if isinstance(value, Strided) else value)
+                    value = Strided(value, *(value.stride() if value.ndim == 2 else (0, 0)))
+                strides = value[1:] if isinstance(value, Strided) else (0, 0)
+                filled.append(value.at.data_ptr() if isinstance(value, Strided) else value)
         return self.layout(*filled)
 
 
