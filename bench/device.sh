@@ -4,6 +4,7 @@
 #     bench/device.sh                 builds the extension, then every part; a second call goes on where the first was cut
 #     bench/device.sh bits engine     these parts
 #     bench/device.sh --dry           over an emulated grid, with this checkout's own .venv: proves the script
+#     bench/device.sh --dry isas      real models' shapes over it, every instruction set: the sweep before a change of kernels
 #
 # Without a network: put wheels of msgspec, gguf and nanobind for its Python into .whl/ first. Results: $OUT, or bench/out.
 set -uo pipefail
@@ -13,7 +14,7 @@ mkdir -p "$results"
 export PYTHONUNBUFFERED=1 PYTHONDONTWRITEBYTECODE=1
 if [ "${1:-}" = --dry ]; then
   shift
-  exec .venv/bin/python bench/device_check.py --dry --results "$results/device-dry.json" "$@"
+  exec .venv/bin/python bench/device.py --dry --results "$results/device-dry.json" "$@"
 fi
 nvidia-smi --query-gpu=name,driver_version,memory.total --format=csv,noheader
 g++ --version | head -1
@@ -25,12 +26,12 @@ if ! python3 -c 'import tinsmith._native' 2>/dev/null; then
   cmake --build /tmp/tinsmith-build > /tmp/tinsmith-build.log || { tail -20 /tmp/tinsmith-build.log; exit 1; }
   cp /tmp/tinsmith-build/_native*.so src/tinsmith/
 fi
-python3 bench/device_check.py --results "$results/device.json" "$@"
+python3 bench/device.py --results "$results/device.json" "$@"
 code=$?
 if [ $# -eq 0 ] && command -v compute-sanitizer > /dev/null; then
   for tool in memcheck racecheck; do
     echo "== $tool"
-    timeout 120 compute-sanitizer --tool $tool --print-limit 5 python3 bench/device_check.py --results /tmp/sanitized.json small \
+    timeout 120 compute-sanitizer --tool $tool --print-limit 5 python3 bench/device.py --results /tmp/sanitized.json small \
       2>&1 | tail -8 | tee "$results/$tool.txt"
   done
 fi

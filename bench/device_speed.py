@@ -1,10 +1,13 @@
-"""Times of the canonical kernels on a GPU, beside torch's own in fp32 and bf16 on the same one."""
+"""Times of the canonical kernels on a GPU, beside torch's in fp32 and bf16, transformers' and TRL's on the same one."""
 
 from __future__ import annotations
 
+import tempfile
 import time
 from collections.abc import Callable
 from functools import partial
+from importlib.util import find_spec
+from typing import Any
 
 import numpy as np
 import torch
@@ -13,6 +16,7 @@ from tinsmith.engine.sampler import Sampler
 from tinsmith.engine.sequences import Policy
 from tinsmith.engine.training import TrainingSession
 from tinsmith.models.adapter import create_adapter
+from tinsmith.models.config import DecoderConfig
 from tinsmith.models.decoder import Decoder
 from tinsmith.ops.cuda.kernels import CudaKernels
 from tinsmith.ops.kernels import Draws
@@ -22,113 +26,161 @@ from tinsmith.types.sampling import SampleRequest, SamplingParams
 
 Say = Callable[[str], None]
 
-PRODUCTS = ((2048, 576, 3072), (2048, 1536, 576), (2048, 576, 49152), (2048, 4096, 14336), (2048, 14336, 4096))
-FEW = ((1, 576, 3072), (1, 4096, 14336), (4, 4096, 14336), (8, 4096, 14336))
+PRODUCTS = (
+    (2048, 576, 3072), (2048, 1536, 576), (2048, 576, 49152), (2048, 4096, 14336), (2048, 14336, 4096),
+    (1, 576, 3072), (1, 4096, 14336), (4, 4096, 14336), (8, 4096, 14336),
+)  # fmt: skip
 
 
-def milliseconds(run: Callable[[], object], repeats: int = 20) -> float:
-    """Median of five means."""
-    for _ in range(3):
-        run()
-    torch.cuda.synchronize()
-    start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+def seconds(run: Callable[[], object], device: torch.device, repeats: int) -> float:
+    """Median of five means, after three runs; without a GPU one run."""
     times: list[float] = []
-    for _ in range(5):
-        start.record()
-        for _ in range(repeats):
+    for _ in range(8 if device.type == "cuda" else 1):
+        settle(device)
+        began = time.perf_counter()
+        for _ in range(repeats if device.type == "cuda" else 1):
             run()
-        end.record()
+        settle(device)
+        times.append((time.perf_counter() - began) / repeats)
+    return sorted(times[-5:])[len(times[-5:]) // 2]
+
+
+def settle(device: torch.device) -> None:
+    """Wait for all that was launched."""
+    if device.type == "cuda":
         torch.cuda.synchronize()
-        times.append(start.elapsed_time(end) / repeats)
-    return sorted(times)[2]
 
 
-def speeds(kernels: CudaKernels, decoder: Decoder, say: Say) -> None:
-    """Products, few rows, vocabulary, decoding, training."""
+def products(kernels: CudaKernels, _: Decoder, say: Say, *, dry: bool) -> None:
+    """TFLOP/s and GB/s of weights read, by tile; few rows have no tiles."""
     torch.backends.cuda.matmul.allow_tf32 = False
-    products(kernels, say)
-    few_rows(kernels, say)
-    vocabulary(kernels, say)
-    decoding(kernels, decoder, say)
-    training(decoder, say)
-
-
-def products(kernels: CudaKernels, say: Say) -> None:
-    """TFLOP/s by tile."""
-    for m, k, n in PRODUCTS:
-        a, w = torch.randn(m, k, device="cuda"), torch.randn(k, n, device="cuda")
-        into, narrow, half = torch.empty(m, n, device="cuda"), w.bfloat16(), a.bfloat16()
-        flop, found = 2e-9 * m * k * n, list[str]()
-        for name, tiles, weight in (("small", 1, w), ("large", 2, w), ("large, bf16 held", 2, narrow)):
+    for sizes in PRODUCTS:
+        m, k, n = (-(-size // 64) if dry else size for size in sizes)
+        a, w = torch.randn(m, k, device=kernels.device), torch.randn(k, n, device=kernels.device)
+        narrow, half = w.bfloat16(), a.bfloat16()
+        found: list[str] = []
+        for name, tiles, weight in (("small", 1, w), ("large", 2, w), ("by size", 3, w), ("bf16 held", 3, narrow)):
             kernels.set_threads(tiles)
-            found.append(f"{name} {flop / milliseconds(partial(kernels.gemm, a, weight), 5):.1f}")
-        kernels.set_threads(3)
-        fp32 = flop / milliseconds(partial(torch.mm, a, w, out=into), 5)
-        bf16 = flop / milliseconds(partial(torch.mm, half, narrow), 5)
-        say(f"{m} x {k} x {n}, TFLOP/s: {', '.join(found)}; torch fp32 {fp32:.1f}, bf16 {bf16:.1f}")
+            took = seconds(partial(kernels.gemm, a, weight), kernels.device, 10)
+            found.append(f"{name} {2e-12 * m * k * n / took:.1f} ({weight.nbytes / took / 1e9:.0f})")
+        for name, run in (("torch fp32", partial(torch.mm, a, w)), ("bf16", partial(torch.mm, half, narrow))):
+            found.append(f"{name} {2e-12 * m * k * n / seconds(run, kernels.device, 10):.1f}")
+        say(f"{m} x {k} x {n}, TFLOP/s (GB/s): {', '.join(found)}")
 
 
-def few_rows(kernels: CudaKernels, say: Say) -> None:
-    """GB/s of weights read."""
-    for m, k, n in FEW:
-        a, w = torch.randn(m, k, device="cuda"), torch.randn(k, n, device="cuda")
-        for weight in (w, w.bfloat16()):
-            ms = milliseconds(partial(kernels.gemm, a, weight))
-            theirs = milliseconds(partial(torch.mm, a.to(weight.dtype), weight))
-            rate = weight.nbytes / ms / 1e6
-            say(f"{m} x {k} x {n} {weight.dtype}: {1e3 * ms:.1f} us, {rate:.0f} GB/s; torch {1e3 * theirs:.1f} us")
-
-
-def vocabulary(kernels: CudaKernels, say: Say) -> None:
+def vocabulary(kernels: CudaKernels, _: Decoder, say: Say, *, dry: bool) -> None:
     """Statistics and draws, the latter with their copies."""
-    for rows, vocab in ((1, 49152), (256, 49152), (64, 151936)):
-        x = torch.randn(rows, vocab, device="cuda") * 3
+    for rows, vocab in ((2, 700),) if dry else ((1, 49152), (256, 49152), (64, 151936)):
+        x = torch.randn(rows, vocab, device=kernels.device) * 3
         for top_p in (1.0, 0.95):
             draws = Draws(
                 rows=np.arange(rows), seeds=np.arange(rows, dtype=np.uint64), samples=np.arange(rows),
                 positions=np.arange(rows), temperatures=np.ones(rows, np.float32), top_ks=np.full(rows, -1),
                 top_ps=np.full(rows, top_p),
             )  # fmt: skip
-            ms = milliseconds(partial(kernels.choose, x, draws), 5)
-            stats = milliseconds(partial(kernels.row_stats, x, 1.0), 5)
-            say(f"{rows} x {vocab}, top_p {top_p}: draws {1e3 * ms:.0f} us, statistics {1e3 * stats:.0f} us")
+            drawn = seconds(partial(kernels.choose, x, draws), kernels.device, 5)
+            stats = seconds(partial(kernels.row_stats, x, 1.0), kernels.device, 5)
+            say(f"{rows} x {vocab}, top_p {top_p}: draws {1e6 * drawn:.0f} us, statistics {1e6 * stats:.0f} us")
 
 
-def decoding(kernels: CudaKernels, decoder: Decoder, say: Say) -> None:
-    """Tokens a second of the whole sampler, with graphs and without."""
-    for batch in (1, 32, 256):
+def decoding(kernels: CudaKernels, decoder: Decoder, say: Say, *, dry: bool) -> None:
+    """Tokens a second of the whole sampler, with graphs and without; beside it `generate` in bf16."""
+    peer = None if find_spec("transformers") is None else _transformers(decoder.config, kernels.device)
+    prompt, steps = np.arange(1, 33, dtype=np.int32), 3 if dry else 64
+    for batch in (1, 3) if dry else (1, 32, 256):
         for use in (True, False):
             kernels.use_graphs = use
             sampler = Sampler(decoder.config, kernels)
-            params = SamplingParams(seed=1, max_tokens=96, stop=())
-            prompt = np.arange(1, 33, dtype=np.int32)
+            params = SamplingParams(seed=1, max_tokens=32 + steps, stop=())
             group = sampler.submit(SampleRequest(prompt=prompt, params=params, num_samples=batch), Policy(decoder, {}))
             while sampler.num_running < batch:
                 sampler.step()
             for _ in range(8):
                 sampler.step()
-            torch.cuda.synchronize()
-            began = time.perf_counter()
-            for _ in range(64):
-                sampler.step()
-            torch.cuda.synchronize()
-            rate = 64 * batch / (time.perf_counter() - began)
+            took = seconds(partial(_repeat, sampler.step, steps), torch.device("cpu"), 1)
             sampler.cancel(group)
-            say(f"decode, batch {batch}, {'graphs' if use else 'no graphs'}: {rate:.0f} tokens/s")
-    kernels.use_graphs = True
+            say(f"decode, batch {batch}, {'graphs' if use else 'no graphs'}: {steps * batch / took:.0f} tokens/s")
+        kernels.use_graphs = True
+        if peer is None:
+            say(f"transformers, batch {batch}: it is not installed here")
+            continue
+        ids = torch.from_numpy(prompt.astype(np.int64)).to(kernels.device).repeat(batch, 1)
+        run = partial(peer.generate, ids, max_new_tokens=steps, min_new_tokens=steps, do_sample=True, pad_token_id=0)
+        run()
+        took = seconds(run, torch.device("cpu"), 1)
+        say(f"transformers {peer.dtype}, generate, batch {batch}: {steps * batch / took:.0f} tokens/s")
 
 
-def training(decoder: Decoder, say: Say) -> None:
-    """Tokens a second of LoRA training, 32 x 512."""
+def _repeat(run: Callable[[], object], times: int) -> None:
+    for _ in range(times):
+        run()
+
+
+def _transformers(config: DecoderConfig, device: torch.device) -> Any:
+    from transformers import LlamaConfig, LlamaForCausalLM
+
+    shape = LlamaConfig(
+        vocab_size=config.vocab_size, hidden_size=config.hidden_size, intermediate_size=config.intermediate_size,
+        num_hidden_layers=config.num_layers, num_attention_heads=config.num_heads,
+        num_key_value_heads=config.num_kv_heads, head_dim=config.head_dim, max_position_embeddings=config.max_positions,
+        tie_word_embeddings=config.tied,
+    )  # fmt: skip
+    return LlamaForCausalLM(shape).to(device=device, dtype=torch.bfloat16).eval()
+
+
+def training(kernels: CudaKernels, decoder: Decoder, say: Say, *, dry: bool) -> None:
+    """Tokens a second of LoRA training, 32 x 512; beside it TRL in bf16."""
     session = TrainingSession(create_adapter(decoder, AdapterSpec(kind=AdapterKind.LORA, rank=16, seed=1)))
-    rng = np.random.default_rng(0)
-    ids = rng.integers(1, decoder.config.vocab_size, (32, 513)).astype(np.int32)
+    count, length = (2, 9) if dry else (32, 512)
+    ids = np.random.default_rng(0).integers(1, decoder.config.vocab_size, (count, length + 1)).astype(np.int32)
     data = [Datum(tokens=row[:-1], inputs={"target_tokens": row[1:]}) for row in ids]
-    for name in ("first", "second", "third"):
-        torch.cuda.synchronize()
-        began = time.perf_counter()
+
+    def step() -> None:
         session.forward_backward(data, LossName.CROSS_ENTROPY)
         session.optim_step(AdamParams(learning_rate=1e-4))
-        torch.cuda.synchronize()
-        seconds = time.perf_counter() - began
-        say(f"LoRA step of 32 x 512 tokens, {name}: {seconds:.2f} s, {32 * 512 / seconds:.0f} tokens/s")
+        settle(kernels.device)
+
+    for name in ("first", "second", "third"):
+        took = seconds(step, torch.device("cpu"), 1)
+        say(f"LoRA step of {count} x {length} tokens, {name}: {took:.2f} s, {count * length / took:.0f} tokens/s")
+    if find_spec("trl") is None or find_spec("peft") is None:
+        say("TRL: it is not installed here")
+        return
+    rate = count * length / _trl(_transformers(decoder.config, kernels.device), ids)
+    say(f"TRL bf16, LoRA step of {count} x {length} tokens: {rate:.0f} tokens/s")
+
+
+def _trl(model: Any, ids: np.ndarray) -> float:
+    """Seconds of a step, of ten after two."""
+    from datasets import Dataset
+    from peft import LoraConfig
+    from tokenizers import Tokenizer
+    from tokenizers.models import WordLevel
+    from transformers import PreTrainedTokenizerFast, TrainerCallback
+    from trl import SFTConfig, SFTTrainer
+
+    ends: list[float] = []
+
+    class Clock(TrainerCallback):
+        def on_step_end(self, *_: Any, **__: Any) -> None:
+            settle(model.device)
+            ends.append(time.perf_counter())
+
+    words = Tokenizer(WordLevel({"<end>": 0}, unk_token="<end>"))
+    with tempfile.TemporaryDirectory() as folder:
+        SFTTrainer(
+            model=model,
+            args=SFTConfig(
+                output_dir=folder, per_device_train_batch_size=len(ids), max_steps=12, max_length=ids.shape[1],
+                bf16=True, gradient_checkpointing=False, use_cpu=model.device.type == "cpu", report_to="none",
+                disable_tqdm=True, logging_strategy="no", save_strategy="no",
+            ),
+            train_dataset=Dataset.from_list([{"input_ids": row.tolist()} for row in ids]),
+            processing_class=PreTrainedTokenizerFast(tokenizer_object=words, eos_token="<end>", pad_token="<end>"),
+            peft_config=LoraConfig(r=16, target_modules="all-linear", task_type="CAUSAL_LM"),
+            callbacks=[Clock()],
+        ).train()  # fmt: skip
+    return (ends[-1] - ends[1]) / (len(ends) - 2)
+
+
+SPEEDS = (products, vocabulary, decoding, training)

@@ -1,18 +1,19 @@
-// What a kernel takes: one struct, passed by value; src/tinsmith/ops/cuda/arguments.py lays out the same.
+// What a kernel takes: one struct, passed by value, that src/tinsmith/ops/cuda/table.py reads here.
+//
+// A tensor's strides follow its pointer as NAME_rs (rows) and NAME_cs (columns), and are given with it.
 #pragma once
 #include "canon.h"
 
 struct Chain { int k0, k1, merged, pad; };  // a run of k, and how many waiting sums are added to it when it ends
 struct GemmArgs {  // C[M, N] (+)= A[M, K] . B[K, N]
-  i64 M, N, K;
-  const float* A; i64 a_rs, a_cs;
-  const void* B; i64 b_rs, b_cs; const float* absmax;  // absmax: of B's blocks, where B is NF4
-  float* C; i64 c_rs;
-  const Chain* chains; i64 num_chains, add;
+  const float* A; i64 A_rs, A_cs;
+  const void* B; i64 B_rs, B_cs; const float* absmax;  // absmax: of B's blocks, where B is NF4
+  float* C; i64 C_rs;
+  const Chain* chains; i64 num_chains, add, M, N, K;
 };
-struct ColumnArgs { const float* x; const float* y; i64 rs_x, rs_y; const Chain* chains; i64 num_chains; float* acc; i64 N; };
+struct ColumnArgs { const float* x; i64 x_rs; const float* y; i64 y_rs; const Chain* chains; float* acc; i64 num_chains, N; };
 struct EmbedArgs {
-  const float* dy; i64 rs; const i64* order; const i64* ids; const i64* chain_begin; const Chain* chains; float* into; i64 H;
+  const float* dy; i64 dy_rs; const i64* order; const i64* ids; const i64* chain_begin; const Chain* chains; float* into; i64 H;
 };
 struct NormArgs {
   const float* x; const float* delta; const float* gain; float* sum; float* y; float* inv_rms; i64 rows, H; float eps, pad;
@@ -20,24 +21,24 @@ struct NormArgs {
 struct NormBackArgs {
   const float* x; const float* gain; const float* inv_rms; const float* d_sum; const float* dy; float* dx; float* xhat; i64 rows, H;
 };
-struct RotateArgs {  // forward: x -> y; backward: dy -> y, with x for the norms
+struct RotateArgs {  // x -> y; or dy -> y, with x for the norms
   const float* x; i64 x_rs; const float* dy; i64 dy_rs; float* y; i64 y_rs; const i64* pos; const float* cos; const float* sin;
   const float* q_gain; const float* k_gain; float* dgain_q; float* dgain_k; i64 rows, q_heads, kv_heads, d; float eps, pad;
 };
 struct GateArgs { const float* gate_up; const float* dy; float* out; i64 rows, I; };
 struct ScaleArgs { float* y; i64 y_rs; const float* scale; const float* bias; i64 rows, N; };
 struct StoreArgs {  // by slot (row_of_slot), or by row (row_begin, first_pos, table)
-  const float* qkv; i64 rs; const i64* row_of_slot; const i64* row_begin; const i64* first_pos; const int* table; i64 table_rs;
-  float* k_pages; float* v_pages; i64 count, sequences, heads, kv_heads, d, d_pad;
+  const float* qkv; i64 qkv_rs; float* k_pages; float* v_pages; const i64* row_of_slot; const int* table; i64 table_rs;
+  const i64* row_begin; const i64* first_pos; i64 sequences, count, heads, kv_heads, d, d_pad;
 };
 struct AttentionArgs {
-  const float* q; i64 q_rs; const float* k_pages; const float* v_pages; const int* table; i64 table_rs;
-  const i64* row_begin; const i64* first_pos; float* out; i64 out_rs; float* row_max; float* row_sum;
-  i64 heads, kv_heads, d, d_pad; float scale, pad;
+  const float* qkv; i64 qkv_rs; const float* k_pages; const float* v_pages; const int* table; i64 table_rs;
+  const i64* row_begin; const i64* first_pos; float* out; float* row_max; float* row_sum; i64 heads, kv_heads, d, d_pad;
+  float scale, pad;
 };
 struct AttentionBackArgs {  // prefix trees, rows depth first
-  const float* q; const float* k; const float* v; i64 rs; const float* out; const float* d_out; i64 out_rs;
-  const float* row_max; const float* row_sum; float* delta; float* d_q; float* d_k; float* d_v; i64 d_rs;
+  const float* qkv; i64 qkv_rs; const float* d_out; i64 d_out_rs; const float* row_max; const float* row_sum;
+  const float* delta; float* d_qkv; i64 d_qkv_rs;
   const i64* path;        // the row at each position up to each node's end, node after node
   const i64* path_begin;  // where the path of a tile's node begins
   const i64* tile_row;    // first row of each tile of query rows, none of which spans two nodes
@@ -46,25 +47,23 @@ struct AttentionBackArgs {  // prefix trees, rows depth first
   const i64* sees_end;    // rows that see key row c are c .. sees_end[c]
   i64 rows, heads, kv_heads, d; float scale, pad;
 };
-struct StatsArgs { const float* x; float* top; float* log_sum; i64 V; float temperature, pad; };
+struct StatsArgs { const float* x; const float* temperatures; float* top; float* log_sum; i64 V; float temperature, pad; };
 struct ChooseArgs {
-  const float* logits; const i64* rows; const u64* seeds; const i64* samples; const i64* positions; const float* temperatures;
-  const i64* top_ks; const double* top_ps;
+  const float* logits; const i64* rows; const u64* seeds; const i64* samples; const i64* positions; const i64* top_ks;
+  const double* top_ps; const float* temperatures;
   const i64* order;  // tokens of each draw, most probable first, where top-k or top-p is asked for; else null
   int* tokens; float* logprobs; i64 V;
 };
-struct RankedArgs {
-  const float* logits; const i64* rows; const float* temperatures; const int* tokens; float* logprobs; i64 V, k;
-};
 struct GatherArgs {
-  const float* logits; const i64* rows; const int* targets; const float* top; const float* log_sum; float* out; i64 count, V;
+  const float* logits; const i64* rows; const int* targets; const float* temperatures; const float* top; const float* log_sum;
+  float* out; i64 count, k, V;
 };
 struct LogprobBackArgs {
   const float* logits; const i64* reads; const int* targets; const float* g; const float* top; const float* log_sum;
   float* d_logits; i64 V;
 };
 struct RouteArgs {
-  const float* logits; i64* experts; float* weights; const float* d_weights; float* out; i64 rows, E, active, normalised;
+  const float* logits; i64* experts; float* weights; const float* d_weights; float* out; i64 active, normalised, E;
 };
 struct DotsArgs { const float* x; i64 x_rs; const float* y; i64 y_rs; float* out; i64 rows, N; };
 struct AdamArgs {
@@ -73,4 +72,4 @@ struct AdamArgs {
 struct SquaresArgs { const float* x; double* out; i64 n; };
 struct FiniteArgs { const float* x; int* bad; i64 n; };
 struct Nf4Args { const unsigned char* codes; const float* absmax; float* wt; i64 out, in; };
-struct QuotientArgs { const float* x; const float* y; float* quotient; float* root; float* inverse; i64 n; };
+struct SweepArgs { const float* x; const float* y; float* out; i64 n; };

@@ -1,5 +1,22 @@
-// The kernels as C++: ts_emulate(kernel, grid, threads, arguments) runs one launch over an emulated grid. For tests only.
-#define TS_EMULATE
+// The kernels as C++: ts_emulate(kernel, grid, threads, arguments) runs one launch over CUDA's grid on one CPU thread: a
+// block's threads are fibers that meet at __syncthreads, blocks come one after another. For tests only.
+#include <csetjmp>
+#include <cstdlib>
+#include <cstring>
+#include <ucontext.h>
+static struct Dim { unsigned x, y, z; } threadIdx, blockIdx, blockDim, gridDim;
+#define __global__
+#define __device__
+#define __forceinline__ inline
+#define __constant__ static const
+#define __shared__ static
+#define __align__(n) __attribute__((aligned(n)))
+#define __launch_bounds__(...)
+struct float4 { float x, y, z, w; };
+struct ushort4 { unsigned short x, y, z, w; };
+static inline float4 make_float4(float a, float b, float c, float d) { return {a, b, c, d}; }
+namespace { void back(); }
+#define __syncthreads() back()
 #include "attention.cu"
 #include "rows.cu"
 #include "gradients.cu"
@@ -9,104 +26,60 @@
 #include "state.cu"
 #include "vocabulary.cu"
 
-#include <vector>
-#if !defined(__x86_64__)
-#include <ucontext.h>
-#endif
-
-Dim threadIdx, blockIdx, blockDim, gridDim;
-
 namespace {
 constexpr size_t kStack = 128 * 1024;
-std::vector<char*> stacks;
-std::vector<bool> done;
-size_t current;
 struct Any { char bytes[512]; };  // as long as any arguments: passed in memory, of which a kernel reads its own
+struct Fiber { ucontext_t start; jmp_buf at; bool begun, done; };
+Fiber fibers[1024];  // begun once, then used again by every block
+jmp_buf scheduler;
+size_t current;
 void (*body)(Any);
 const Any* given;
 int order = 0;
 size_t phase = 0;
-void enter();
-}  // namespace
 
-#if defined(__x86_64__)  // a switch of stacks in a few instructions: a system call each would take most of the time
-extern "C" void ts_switch(void** from, void* to);
-asm(R"(
-.globl ts_switch
-ts_switch:
-  pushq %rbp
-  pushq %rbx
-  pushq %r12
-  pushq %r13
-  pushq %r14
-  pushq %r15
-  movq %rsp, (%rdi)
-  movq %rsi, %rsp
-  popq %r15
-  popq %r14
-  popq %r13
-  popq %r12
-  popq %rbx
-  popq %rbp
-  ret
-)");
-namespace {
-std::vector<void*> fibers;
-void* scheduler;
-void prepare(size_t t) {
-  void** sp = (void**)(stacks[t] + kStack - 64);
-  *--sp = nullptr;  // keeps the stack aligned as a call leaves it
-  *--sp = (void*)&enter;
-  for (int i = 0; i < 6; i++) *--sp = nullptr;
-  fibers[t] = sp;
+// A context starts a fiber, and jumps switch between them: swapcontext alone is two system calls a switch.
+__attribute__((noinline)) void back() {
+  if (!_setjmp(fibers[current].at)) _longjmp(scheduler, 1);
 }
-void into(size_t t) { ts_switch(&scheduler, fibers[t]); }
-void back() { ts_switch(&fibers[current], scheduler); }
-}  // namespace
-#else
-namespace {
-std::vector<ucontext_t> fibers;
-ucontext_t scheduler;
-void prepare(size_t t) {
-  getcontext(&fibers[t]);
-  fibers[t].uc_stack = {stacks[t], 0, kStack};
-  fibers[t].uc_stack.ss_size = kStack;
-  makecontext(&fibers[t], enter, 0);
-}
-void into(size_t t) { swapcontext(&scheduler, &fibers[t]); }
-void back() { swapcontext(&fibers[current], &scheduler); }
-}  // namespace
-#endif
-
-namespace {
 void enter() {
-  body(*given);
-  done[current] = true;
-  back();
-  abort();
+  for (;; back()) {
+    body(*given);
+    fibers[current].done = true;
+  }
+}
+__attribute__((noinline)) void into(size_t t) {
+  if (_setjmp(scheduler)) return;
+  if (fibers[t].begun) _longjmp(fibers[t].at, 1);
+  fibers[t].begun = true;
+  setcontext(&fibers[t].start);
 }
 
 void block(size_t threads) {
-  while (stacks.size() < threads) stacks.push_back((char*)aligned_alloc(64, kStack));
-  fibers.resize(threads);
-  done.assign(threads, false);
-  for (size_t t = 0; t < threads; t++) prepare(t);
+  for (size_t t = 0; t < threads; t++) {
+    fibers[t].done = false;
+    if (fibers[t].begun) continue;
+    ucontext_t& start = fibers[t].start;
+    getcontext(&start);
+    start.uc_stack.ss_sp = aligned_alloc(64, kStack);
+    start.uc_stack.ss_size = kStack;
+    makecontext(&start, enter, 0);
+  }
   // Between two barriers threads run in an order that is free; another one each time shows a barrier that is missing.
   for (bool alive = true; alive; phase += 31) {
     alive = false;
     for (size_t at = 0; at < threads; at++) {
       const size_t t = order == 0 ? at : order == 1 ? threads - 1 - at : (at * 97 + phase) % threads;
-      if (done[t]) continue;
+      if (fibers[t].done) continue;
       current = t;
       threadIdx = {(unsigned)t, 0, 0};
       into(t);
-      alive |= !done[t];
+      alive |= !fibers[t].done;
     }
   }
 }
 }  // namespace
 
-extern "C" void ts_barrier() { back(); }
 extern "C" void ts_order(int which) { order = which; }  // 0 ascending, 1 descending, 2 another each time
 
 extern "C" void ts_emulate(void (*kernel)(Any), const unsigned* grid, unsigned threads, const Any* args) {
@@ -121,9 +94,3 @@ extern "C" void ts_emulate(void (*kernel)(Any), const unsigned* grid, unsigned t
         block(threads);
       }
 }
-
-#define TS_SIZE(NAME) extern "C" int size_of_##NAME() { return (int)sizeof(NAME); }
-TS_SIZE(GemmArgs) TS_SIZE(ColumnArgs) TS_SIZE(EmbedArgs) TS_SIZE(NormArgs) TS_SIZE(NormBackArgs) TS_SIZE(RotateArgs)
-TS_SIZE(GateArgs) TS_SIZE(ScaleArgs) TS_SIZE(StoreArgs) TS_SIZE(AttentionArgs) TS_SIZE(AttentionBackArgs) TS_SIZE(StatsArgs)
-TS_SIZE(ChooseArgs) TS_SIZE(RankedArgs) TS_SIZE(GatherArgs) TS_SIZE(LogprobBackArgs) TS_SIZE(RouteArgs) TS_SIZE(DotsArgs)
-TS_SIZE(AdamArgs) TS_SIZE(SquaresArgs) TS_SIZE(FiniteArgs) TS_SIZE(Nf4Args) TS_SIZE(QuotientArgs)

@@ -1,9 +1,6 @@
 // What every kernel starts from: the arguments, and sums over sixteen lanes that lie in shared memory.
 #pragma once
 #include "args.h"
-#ifdef TS_EMULATE
-#include "emulate.hpp"
-#endif
 #ifndef TS_TILE_BARRIER  // a test leaves it out, to see that it is missed
 #define TS_TILE_BARRIER() __syncthreads()
 #endif
@@ -21,11 +18,63 @@ __constant__ float kLevels[16] = {  // of NF4
     -0.09105003625154495f, 0.0f, 0.07958029955625534f, 0.16093020141124725f, 0.24611230194568634f, 0.33791524171829224f,
     0.44070982933044434f, 0.5626170039176941f, 0.7229568362236023f, 1.0f};
 
+struct Nf4 {  // a matrix held as NF4: two codes a byte, an absmax for each block of 64
+  const unsigned char* codes;
+  const float* absmax;
+  __device__ __forceinline__ bool aligned() const { return true; }
+  __device__ __forceinline__ float one(i64 i) const {
+    return kLevels[i % 2 == 0 ? codes[i / 2] >> 4 : codes[i / 2] & 15] * absmax[i / 64];
+  }
+};
+
+// A kernel by name, with the threads of a block (ops/cuda/table.py reads these lines).
+#define TS_KERNEL(NAME, ARGS, ...) extern "C" __global__ void __launch_bounds__(__VA_ARGS__) NAME(ARGS a)
+// One with a thread for each of COUNT elements: the body has its number, `at`.
+#define TS_EACH(NAME, ARGS, COUNT) \
+  TS_FN void NAME##_one(const ARGS& a, i64 at); \
+  TS_KERNEL(NAME, ARGS, 256) { \
+    const i64 at = (i64)blockIdx.x * 256 + threadIdx.x; \
+    if (at < (COUNT)) NAME##_one(a, at); \
+  } \
+  TS_FN void NAME##_one(const ARGS& a, i64 at)
+
 // hsum of native/v16.hpp: halving 8, 4, 2, 1. Every thread of the block calls it.
-TS_FN void halve(float* lanes, int lane) {
+template <typename T>
+TS_FN void halve(T* lanes, int lane) {
   for (int half = 8; half >= 1; half /= 2) {
     __syncthreads();
     if (lane < half) lanes[lane] = lanes[lane] + lanes[lane + half];
   }
   __syncthreads();
+}
+
+// Blocks of 128 threads hold eight rows of sixteen lanes.
+TS_FN int lane_of() { return threadIdx.x % 16; }
+TS_FN i64 row_of() { return (i64)blockIdx.x * 8 + threadIdx.x / 16; }
+// A row's sum: term(sum, i) for i < n, ascending, i in lane i mod 16. Every thread calls it, one without a row with n = 0.
+template <typename Term>
+TS_FN float over_lanes(i64 n, Term term) {
+  __shared__ float lanes[8][16];
+  const int lane = lane_of(), own = threadIdx.x / 16;
+  float sum = 0.0f;
+  for (i64 i = lane; i < n; i += 16) sum = term(sum, i);
+  lanes[own][lane] = sum;
+  halve(lanes[own], lane);
+  sum = lanes[own][0];
+  __syncthreads();
+  return sum;
+}
+
+// A thread's own sum over listed chains: term(sum, k) along each, and those that have ended by their tree.
+template <typename Term>
+TS_FN float over_chains(const Chain* chains, i64 count, Term term) {
+  float kept[24], sum = 0.0f;
+  int depth = 0;
+  for (i64 c = 0; c < count; c++) {
+    sum = 0.0f;
+    for (int k = chains[c].k0; k < chains[c].k1; k++) sum = term(sum, k);
+    for (int i = 0; i < chains[c].merged; i++) sum = kept[--depth] + sum;
+    kept[depth++] = sum;
+  }
+  return sum;
 }

@@ -1,7 +1,7 @@
 // Products of fp32 matrices: y = x W (nn), and a few rows of it.
 #include "products.cuh"
-TS_LARGE(gemm_nn, true, false, Plain<float>)
-TS_SMALL(gemm_nn_small, true, false, Plain<float>)
-TS_FEW(few_1, 1, false, Plain<float>)
-TS_FEW(few_4, 4, false, Plain<float>)
-TS_FEW(few_8, 8, false, Plain<float>)
+TS_KERNEL(gemm_nn, GemmArgs, 256, 2) { large<true, false, Plain<float>>(a); }
+TS_KERNEL(gemm_nn_small, GemmArgs, 256) { small<true, false, Plain<float>>(a); }
+TS_KERNEL(few_1, GemmArgs, 256) { few<1, false, Plain<float>>(a); }
+TS_KERNEL(few_4, GemmArgs, 256) { few<4, false, Plain<float>>(a); }
+TS_KERNEL(few_8, GemmArgs, 256) { few<8, false, Plain<float>>(a); }

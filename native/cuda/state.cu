@@ -1,47 +1,36 @@
-// Weights as state: optimizer step, gradient norm, finiteness, NF4; and the sweep of division and root.
+// Weights as state: optimizer step, gradient norm, finiteness, NF4; and what a sweep of a GPU's own operations computes.
 #include "grid.cuh"
 
-extern "C" __global__ void adam(AdamArgs a) {
-  const i64 i = (i64)blockIdx.x * blockDim.x + threadIdx.x;
-  if (i >= a.n) return;
-  const float g = a.g[i] * a.scale;
-  const float m = a.beta1 * a.m[i] + a.rest1 * g, v = a.beta2 * a.v[i] + a.rest2 * (g * g);
+TS_EACH(adam, AdamArgs, a.n) {
+  const float g = a.g[at] * a.scale;
+  const float m = a.beta1 * a.m[at] + a.rest1 * g, v = a.beta2 * a.v[at] + a.rest2 * (g * g);
   const float step = (m / a.bias1) / (canon::sqrt(v / a.bias2) + a.eps);
-  a.m[i] = m;
-  a.v[i] = v;
-  a.p[i] = a.p[i] * a.keep - a.lr * step;
+  a.m[at] = m;
+  a.v[at] = v;
+  a.p[at] = a.p[at] * a.keep - a.lr * step;
 }
 
-extern "C" __global__ void sum_squares(SquaresArgs a) {  // 16 threads: the order of native/bind_state.cpp
+TS_KERNEL(sum_squares, SquaresArgs, 16) {  // the order of native/bind_state.cpp
   __shared__ double lanes[16];
-  const int lane = threadIdx.x;
   double sum = 0.0;
-  for (i64 i = lane; i < a.n; i += 16) sum = sum + (double)a.x[i] * (double)a.x[i];
-  lanes[lane] = sum;
-  for (int half = 8; half >= 1; half /= 2) {
-    __syncthreads();
-    if (lane < half) lanes[lane] = lanes[lane] + lanes[lane + half];
-  }
-  if (lane == 0) *a.out = lanes[0];
+  for (i64 i = threadIdx.x; i < a.n; i += 16) sum = sum + (double)a.x[i] * (double)a.x[i];
+  lanes[threadIdx.x] = sum;
+  halve(lanes, threadIdx.x);
+  if (threadIdx.x == 0) *a.out = lanes[0];
 }
 
-extern "C" __global__ void not_finite(FiniteArgs a) {  // any thread may write, all write the same
-  const i64 i = (i64)blockIdx.x * blockDim.x + threadIdx.x;
-  if (i < a.n && (canon::bits_of(a.x[i]) & 0x7F800000u) == 0x7F800000u) *a.bad = 1;
+TS_EACH(not_finite, FiniteArgs, a.n) {  // any thread may write, all write the same
+  if ((canon::bits_of(a.x[at]) & 0x7F800000u) == 0x7F800000u) *a.bad = 1;
 }
 
-extern "C" __global__ void nf4_transposed(Nf4Args a) {
-  const i64 at = (i64)blockIdx.x * blockDim.x + threadIdx.x;
-  if (at >= a.out * a.in) return;
-  const int code = at % 2 == 0 ? a.codes[at / 2] >> 4 : a.codes[at / 2] & 15;
-  a.wt[at % a.in * a.out + at / a.in] = kLevels[code] * a.absmax[at / 64];
+TS_EACH(nf4_transposed, Nf4Args, a.out * a.in) {
+  a.wt[at % a.in * a.out + at / a.in] = Nf4{a.codes, a.absmax}.one(at);
 }
 
-// NVIDIA's division and root, to be compared with the CPU's over bit patterns.
-extern "C" __global__ void quotients(QuotientArgs a) {
-  const i64 i = (i64)blockIdx.x * blockDim.x + threadIdx.x;
-  if (i >= a.n) return;
-  a.quotient[i] = a.x[i] / a.y[i];
-  a.root[i] = canon::sqrt(a.x[i]);
-  a.inverse[i] = 1.0f / a.x[i];
+// NVIDIA's division, root and conversions, to be compared with the CPU's over bit patterns.
+TS_EACH(sweep, SweepArgs, a.n) {
+  const float x = a.x[at];
+  const float found[] = {x / a.y[at], canon::sqrt(x), 1.0f / x, (float)(int)canon::bits_of(x), canon::rint(x),
+                         widen(Bf16{(unsigned short)canon::bits_of(x)}), (float)((double)x * (double)a.y[at])};
+  for (int i = 0; i < 7; i++) a.out[i * a.n + at] = found[i];
 }

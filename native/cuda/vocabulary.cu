@@ -1,7 +1,7 @@
 // What is read of logits: statistics of rows, log-probabilities and their gradient, and the sampling law.
 #include "grid.cuh"
 
-constexpr int kThreads = 256, kChunk = 1024;
+constexpr int kThreads = 256, kPart = 1024;
 
 // Largest of row / t, and ln of the sum of exp(row / t - largest); the sum runs over 16 lanes.
 TS_FN void statistics(const float* row, i64 V, float t, float* work, float& top, float& log_sum) {
@@ -20,11 +20,11 @@ TS_FN void statistics(const float* row, i64 V, float t, float* work, float& top,
   top = work[0];
   __syncthreads();
   float sum = 0.0f;
-  for (i64 base = 0; base < V; base += kChunk) {
-    for (int j = tid; j < kChunk; j += kThreads) work[j] = base + j < V ? exp1(row[base + j] / t - top) : 0.0f;
+  for (i64 base = 0; base < V; base += kPart) {
+    for (int j = tid; j < kPart; j += kThreads) work[j] = base + j < V ? exp1(row[base + j] / t - top) : 0.0f;
     __syncthreads();
     const i64 left = V - base;
-    const int count = left < kChunk ? (int)((left + 15) / 16) : kChunk / 16;
+    const int count = left < kPart ? (int)((left + 15) / 16) : kPart / 16;
     if (tid < 16) for (int j = 0; j < count; j++) sum = sum + work[16 * j + tid];
     __syncthreads();
   }
@@ -35,10 +35,10 @@ TS_FN void statistics(const float* row, i64 V, float t, float* work, float& top,
   __syncthreads();
 }
 
-extern "C" __global__ void __launch_bounds__(256) row_stats(StatsArgs a) {
-  __shared__ float work[kChunk];
+TS_KERNEL(row_stats, StatsArgs, 256) {
+  __shared__ float work[kPart];
   float top, log_sum;
-  statistics(a.x + blockIdx.x * a.V, a.V, a.temperature, work, top, log_sum);
+  statistics(a.x + blockIdx.x * a.V, a.V, a.temperatures ? a.temperatures[blockIdx.x] : a.temperature, work, top, log_sum);
   if (threadIdx.x == 0) {
     a.top[blockIdx.x] = top;
     a.log_sum[blockIdx.x] = log_sum;
@@ -53,12 +53,12 @@ TS_FN i64 left_over(const ChooseArgs& a, const float* row, const i64* order, flo
   double total = 0.0, mass = 0.0;
   i64 n = 0;
   for (int pass = 0; pass < 2; pass++)
-    for (i64 base = 0; base < within; base += kChunk) {
+    for (i64 base = 0; base < within; base += kPart) {
       __syncthreads();
-      for (int j = threadIdx.x; j < kChunk && base + j < within; j += kThreads)
+      for (int j = threadIdx.x; j < kPart && base + j < within; j += kThreads)
         work[j] = exp1(row[order[base + j]] / t - top - log_sum);
       __syncthreads();
-      for (i64 j = 0; j < kChunk && base + j < within; j++) {  // every thread adds the same
+      for (i64 j = 0; j < kPart && base + j < within; j++) {  // every thread adds the same
         if (pass == 0) total = total + (double)work[j];
         else if (mass < top_p * total) mass = mass + (double)work[j], n = base + j + 1;
       }
@@ -66,8 +66,8 @@ TS_FN i64 left_over(const ChooseArgs& a, const float* row, const i64* order, flo
   return n > 1 ? n : 1;
 }
 
-extern "C" __global__ void __launch_bounds__(256) choose_row(ChooseArgs a) {
-  __shared__ float work[kChunk];
+TS_KERNEL(choose_row, ChooseArgs, 256) {
+  __shared__ float work[kPart];
   __shared__ double scores[kThreads];
   __shared__ i64 best_of[kThreads];
   const int tid = threadIdx.x;
@@ -87,28 +87,19 @@ extern "C" __global__ void __launch_bounds__(256) choose_row(ChooseArgs a) {
   const u64 key = canon::philox(a.seeds[at], (u64)a.samples[at], (u64)a.positions[at]);
   if (asked == 0.0f) order = nullptr;
   const i64 count = order ? left_over(a, row, order, t, top, log_sum, work) : V;
-  i64 best = -1;
-  double score = 0.0;
+  double& score = scores[tid];
+  i64& best = best_of[tid];
+  const auto offer = [&](i64 v, double s) {  // the larger score, ties to the lower id
+    if (v >= 0 && (best < 0 || s > score || (s == score && v < best))) best = v, score = s;
+  };
+  best = -1;
   for (i64 i = tid; i < count; i += kThreads) {
     const i64 v = order ? order[i] : i;
-    const double s = asked == 0.0f ? (double)row[v] : (double)(row[v] / t) + canon::gumbel(key, v);
-    if (best < 0 || s > score || (s == score && v < best)) {
-      best = v;
-      score = s;
-    }
+    offer(v, asked == 0.0f ? (double)row[v] : (double)(row[v] / t) + canon::gumbel(key, v));
   }
-  scores[tid] = score;
-  best_of[tid] = best;
   for (int half = kThreads / 2; half >= 1; half /= 2) {
     __syncthreads();
-    if (tid < half) {
-      const i64 b = best_of[tid + half];
-      const double s = scores[tid + half];
-      if (b >= 0 && (best_of[tid] < 0 || s > scores[tid] || (s == scores[tid] && b < best_of[tid]))) {
-        scores[tid] = s;
-        best_of[tid] = b;
-      }
-    }
+    if (tid < half) offer(best_of[tid + half], scores[tid + half]);
   }
   __syncthreads();
   if (tid == 0) {
@@ -118,26 +109,12 @@ extern "C" __global__ void __launch_bounds__(256) choose_row(ChooseArgs a) {
   }
 }
 
-// The log-probabilities of k tokens of each row, at the row's own temperature.
-extern "C" __global__ void __launch_bounds__(256) ranked_logprobs(RankedArgs a) {
-  __shared__ float work[kChunk];
-  const i64 at = blockIdx.x;
-  const float* row = a.logits + a.rows[at] * a.V;
-  const float t = a.temperatures[at] == 0.0f ? 1.0f : a.temperatures[at];
-  float top, log_sum;
-  statistics(row, a.V, t, work, top, log_sum);
-  for (i64 j = threadIdx.x; j < a.k; j += kThreads)
-    a.logprobs[at * a.k + j] = (row[a.tokens[at * a.k + j]] / t - top) - log_sum;
+TS_EACH(gather_logprobs, GatherArgs, a.count) {  // each target in its row, or k targets a row
+  const i64 r = a.rows ? a.rows[at] : at / a.k;
+  a.out[at] = (a.logits[r * a.V + a.targets[at]] / (a.temperatures ? a.temperatures[r] : 1.0f) - a.top[r]) - a.log_sum[r];
 }
 
-extern "C" __global__ void gather_logprobs(GatherArgs a) {
-  const i64 i = (i64)blockIdx.x * blockDim.x + threadIdx.x;
-  if (i >= a.count) return;
-  const i64 r = a.rows ? a.rows[i] : i;
-  a.out[i] = (a.logits[r * a.V + a.targets[i]] / 1.0f - a.top[r]) - a.log_sum[r];
-}
-
-extern "C" __global__ void __launch_bounds__(256) logprob_backward(LogprobBackArgs a) {
+TS_KERNEL(logprob_backward, LogprobBackArgs, 256) {
   const i64 r = blockIdx.x, V = a.V, begin = a.reads[r], end = a.reads[r + 1];
   float total = a.g[begin];
   for (i64 i = begin + 1; i < end; i++) total = total + a.g[i];

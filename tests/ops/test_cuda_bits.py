@@ -2,91 +2,113 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+from typing import NamedTuple
+
 import numpy as np
 import pytest
 import torch
-from canonical_cases import Inputs, Outputs, assert_same_bits, assert_same_outputs, compute, make_inputs, normal
+from canonical_cases import Outputs, assert_same_outputs, compute, make_inputs, moved, normal
 from emulated import emulated
+from torch import Tensor
 
-from tinsmith.ops.cuda.chains import chains_of_length, chains_of_segments, depth_of
-from tinsmith.ops.kernels import Draws, HeadShape
+from tinsmith.ops.cuda.chains import chains_of_length, chains_of_segments
+from tinsmith.ops.kernels import Draws, HeadShape, Kernels
 from tinsmith.ops.native import NativeKernels
 
-CASES = {
-    "several pages": make_inputs(HeadShape(heads=4, kv_heads=2, head_dim=16), [37, 5, 1, 70], 48, 303),
-    "odd widths": make_inputs(HeadShape(heads=3, kv_heads=1, head_dim=80), [9, 130], 97, 70),
-    "subnormal": make_inputs(HeadShape(heads=2, kv_heads=1, head_dim=6), [3, 20], 21, 33, scale=1e-20),
-}
+Case = Callable[[Kernels], Outputs]
+"""What some kernels are asked to compute."""
 SMALL, LARGE = 1, 2
 
 
-def native(inputs: Inputs) -> Outputs:
-    return compute(inputs)
+class Everything(NamedTuple):
+    """Every kernel once, at a model's heads."""
+
+    shape: HeadShape
+    lengths: list[int]
+    hidden: int
+    vocab: int
+    scale: float = 1.0
+
+    def __call__(self, kernels: Kernels) -> Outputs:
+        inputs = make_inputs(self.shape, self.lengths, self.hidden, self.vocab, scale=self.scale)
+        return compute(moved(inputs, kernels.device), kernels)
 
 
-@pytest.mark.parametrize("order", [0, 1, 2])
-@pytest.mark.parametrize("tiles", [SMALL, LARGE])
-@pytest.mark.parametrize("inputs", CASES.values(), ids=CASES.keys())
-def test_every_kernel_has_the_native_bits(inputs: Inputs, tiles: int, order: int) -> None:
-    kernels = emulated(order=order)
-    kernels.set_threads(tiles)
-    assert_same_outputs(compute(inputs, kernels), native(inputs))
+class Product(NamedTuple):
+    """a [m, k], rows of a wider matrix, times b [k, n], as it lies, transposed, and added into a part of another."""
+
+    m: int
+    k: int
+    n: int
+    held: torch.dtype = torch.float32
+
+    def operands(self) -> tuple[Tensor, Tensor]:
+        return normal(1, self.m, self.k + 7)[:, 3 : self.k + 3], normal(2, self.k, self.n).to(self.held)
+
+    def __call__(self, kernels: Kernels) -> Outputs:
+        a, b = (x.to(kernels.device) for x in self.operands())
+        into = normal(3, self.m, self.n + 5).to(kernels.device)
+        kernels.gemm(a, b, into=into[:, 2 : self.n + 2])
+        return {"y": kernels.gemm(a, b), "transposed": kernels.gemm(a, b.t().contiguous().t()), "into": into}
 
 
-@pytest.mark.parametrize(("m", "k", "n"), [(1, 1030, 70), (6, 2304, 33), (70, 1153, 129), (130, 129, 257)])
-@pytest.mark.parametrize("held", [torch.float32, torch.bfloat16])
-def test_products_of_many_chains_have_the_native_bits(m: int, k: int, n: int, held: torch.dtype) -> None:
-    ours, theirs = emulated(), NativeKernels()
-    wide, b, before = normal(1, m, k + 7), normal(2, k, n).to(held), normal(3, m, n + 5)
-    a = wide[:, 3 : k + 3]
-    for tiles in (SMALL, LARGE):
-        ours.set_threads(tiles)
-        assert_same_bits(ours.gemm(a, b), theirs.gemm(a, b), f"tiles {tiles}")
-        assert_same_bits(ours.gemm(a, b.t().contiguous().t()), theirs.gemm(a, b), f"transposed, tiles {tiles}")
-        got, want = before.clone(), before.clone()
-        ours.gemm(a, b, into=got[:, 2 : n + 2])
-        theirs.gemm(a, b, into=want[:, 2 : n + 2])
-        assert_same_bits(got, want, f"into, tiles {tiles}")
+class Gradients(NamedTuple):
+    """Gradients of a weight and of an embedding by units, of which some are empty, or all."""
+
+    m: int
+    n: int
+    bounds: tuple[int, ...]
+
+    def __call__(self, kernels: Kernels) -> Outputs:
+        rows, units = self.bounds[-1], torch.tensor(self.bounds)
+        x, dy, dw, rest, table = (
+            normal(seed, *shape).to(kernels.device)
+            for seed, shape in enumerate([(rows, self.m), (rows, self.n), *[(self.m, self.n)] * 2, (20, self.n)])
+        )
+        kernels.grad_gemm(x, dy, units, dw)
+        kernels.grad_gemm(x, dy, torch.tensor([0, 0, 0]), rest)
+        kernels.embed_backward(torch.from_numpy(np.random.default_rng(1).integers(0, 20, rows)), dy, units, table)
+        return {"weight": dw, "no rows": rest, "embedding": table}
 
 
-def test_gradients_of_many_units_some_of_them_empty_have_the_native_bits() -> None:
-    ours, theirs = emulated(), NativeKernels()
-    bounds = torch.tensor([0, 0, 3, 3, 3, 40, 41, 77, 77, 90, 131, 131, 200, 200])
-    a, b = normal(1, 200, 66), normal(2, 200, 35)
-    for tiles in (SMALL, LARGE):
-        ours.set_threads(tiles)
-        got, want = normal(3, 66, 35), normal(3, 66, 35)
-        ours.grad_gemm(a, b, bounds, got)
-        theirs.grad_gemm(a, b, bounds, want)
-        assert_same_bits(got, want, f"tiles {tiles}")
-    ids = torch.from_numpy(np.random.default_rng(1).integers(0, 20, 200))
-    got, want = normal(4, 20, 35), normal(4, 20, 35)
-    ours.embed_backward(ids, b, bounds, got)
-    theirs.embed_backward(ids, b, bounds, want)
-    assert_same_bits(got, want, "embedding")
-    none = normal(5, 66, 35)
-    ours.grad_gemm(a, b, torch.tensor([0, 0, 0]), none)
-    assert_same_bits(none, normal(5, 66, 35), "no rows")
-
-
-def test_draws_of_masked_and_tied_rows_are_the_native_ones() -> None:
+def draws(kernels: Kernels) -> Outputs:
+    """Of masked and tied rows, and of one that is no distribution."""
     logits = (normal(6, 8, 2100, scale=2) * 2).round() / 2
     logits[:, ::3] = -torch.inf
     logits[:, 1::6] = -0.0
     logits[7, 11] = torch.nan
-    count = 40
-    rng = np.random.default_rng(3)
-    draws = Draws(
-        rows=np.arange(count) % 8,
-        seeds=np.arange(count, dtype=np.uint64) + (1 << 63),
-        samples=np.arange(count),
-        positions=3 * np.arange(count),
-        temperatures=rng.choice(np.array([0.0, 0.7, 1.0], np.float32), count),
-        top_ks=rng.choice(np.array([-1, 0, 5, 1500]), count),
-        top_ps=rng.choice(np.array([1.0, 0.9, 0.3, 0.999999]), count),
-    )
-    for got, want in zip(emulated().choose(logits, draws), NativeKernels().choose(logits, draws), strict=True):
-        assert_same_bits(np.nan_to_num(got, nan=7.0), np.nan_to_num(want, nan=7.0))
+    at, rng = np.arange(40), np.random.default_rng(3)
+    asked = Draws(
+        rows=at % 8, seeds=at.astype(np.uint64) + (1 << 63), samples=at, positions=3 * at,
+        temperatures=rng.choice(np.array([0.0, 0.7, 1.0], np.float32), 40),
+        top_ks=rng.choice(np.array([-1, 0, 5, 1500]), 40), top_ps=rng.choice(np.array([1.0, 0.9, 0.3, 0.999999]), 40),
+    )  # fmt: skip
+    tokens, logprobs = kernels.choose(logits.to(kernels.device), asked)
+    return {"tokens": tokens, "logprobs": np.nan_to_num(logprobs, nan=7.0)}
+
+
+CASES: Mapping[str, Case] = {
+    "several pages": Everything(HeadShape(heads=4, kv_heads=2, head_dim=16), [37, 5, 1, 70], 48, 303),
+    "odd widths": Everything(HeadShape(heads=3, kv_heads=1, head_dim=80), [9, 130], 97, 70),
+    "subnormal": Everything(HeadShape(heads=2, kv_heads=1, head_dim=6), [3, 20], 21, 33, 1e-20),
+    **{
+        f"{shape} {held}": Product(*shape, held)
+        for shape in ((1, 1030, 70), (6, 2304, 33), (70, 1153, 129), (130, 129, 257))
+        for held in (torch.float32, torch.bfloat16)
+    },
+    "units": Gradients(66, 35, (0, 0, 3, 3, 3, 40, 41, 77, 77, 90, 131, 131, 200, 200)),
+    "draws": draws,
+}
+
+
+@pytest.mark.parametrize("order", [0, 1, 2])
+@pytest.mark.parametrize("case", CASES.values(), ids=CASES.keys())
+def test_kernels_have_the_native_bits_whatever_the_tiles_and_the_order_of_threads(case: Case, order: int) -> None:
+    kernels, expected = emulated(order=order), case(NativeKernels())
+    for tiles in (SMALL, LARGE):
+        kernels.set_threads(tiles)
+        assert_same_outputs(case(kernels), expected)
 
 
 def test_a_value_that_is_not_finite_is_found() -> None:
@@ -101,7 +123,6 @@ def test_a_value_that_is_not_finite_is_found() -> None:
 def test_a_sum_waits_for_its_neighbour_only() -> None:
     assert chains_of_length(300).tolist() == [[0, 128, 0, 0], [128, 256, 1, 0], [256, 300, 1, 0]]
     assert chains_of_segments([0, 4, 4, 9, 12]).tolist() == [[0, 4, 0, 0], [4, 9, 0, 0], [9, 12, 2, 0]]
-    assert depth_of(chains_of_length(128 * 1000)) == 9
 
 
 CONTROLS = {"contraction": ("-ffp-contract=fast",), "a barrier left out": ("-DTS_TILE_BARRIER()=",)}
@@ -109,17 +130,15 @@ CONTROLS = {"contraction": ("-ffp-contract=fast",), "a barrier left out": ("-DTS
 
 @pytest.mark.parametrize("flags", CONTROLS.values(), ids=CONTROLS.keys())
 def test_a_kernel_that_is_wrong_on_purpose_is_caught(flags: tuple[str, ...]) -> None:
-    kernels = emulated(*flags, order=1)
+    kernels, case = emulated(*flags, order=1), CASES["several pages"]
     kernels.set_threads(LARGE)
-    inputs = CASES["several pages"]
-    right, wrong = native(inputs), compute(inputs, kernels)
+    right, wrong = case(NativeKernels()), case(kernels)
     differ = {name for name, value in right.items() if not np.array_equal(value, wrong[name], equal_nan=True)}
     assert {"weight", "first moment"} <= differ if "contract" in flags[0] else "gemm" in differ
 
 
 def test_chains_of_64_are_caught() -> None:
     kernels = emulated()
-    kernels._chains = lambda k: kernels._listed(chains_of_length(k, 64))  # type: ignore[method-assign]
-    a, b = normal(1, 30, 512), normal(2, 512, 40)
-    differ = int((kernels.gemm(a, b) != NativeKernels().gemm(a, b)).sum())
-    assert differ > 30 * 40 // 2
+    kernels._chains = lambda k: kernels._segments(torch.tensor([*range(0, k, 64), k]))  # type: ignore[method-assign]
+    a, b = Product(30, 512, 40).operands()
+    assert int((kernels.gemm(a, b) != NativeKernels().gemm(a, b)).sum()) > 30 * 40 // 2

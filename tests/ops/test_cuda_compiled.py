@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import ast
-import ctypes
 import re
+import subprocess
 from pathlib import Path
 
 import pytest
-from emulated import library
+from emulated import FLAGS, compiler
 
-from tinsmith.ops.cuda import arguments, nvrtc
+from tinsmith.ops.cuda import nvrtc, table
 from tinsmith.types.errors import BackendError
 
 ROOT = Path(__file__).parents[2]
@@ -29,10 +29,8 @@ def _home(tmp_path_factory: pytest.TempPathFactory) -> None:
 @pytest.mark.parametrize("program", nvrtc.PROGRAMS)
 def test_a_program_compiles_to_ieee_operations_only(program: str, arch: str) -> None:
     text = nvrtc.compiler().compile(program, arch, kind="PTX").decode(errors="replace")
-    kernels = re.findall(r"\.visible \.entry (\w+)", text)
-    source = nvrtc.source(f"{program}.cu").decode()
-    named = re.findall(r"__global__ void (?:__launch_bounds__\([^)]*\) )?(\w+)|TS_(?:LARGE|SMALL|FEW)\((\w+)", source)
-    assert sorted(kernels) == sorted(one or other for one, other in named)
+    named = [kernel.name for kernel in table.kernels().values() if kernel.program == program]
+    assert sorted(re.findall(r"\.visible \.entry (\w+)", text)) == sorted(named)
     operations = set(FLOATING.findall(text))
     assert operations
     assert [name for name in operations if re.search(r"approx|ftz|full", name)] == []
@@ -57,11 +55,14 @@ def test_source_that_does_not_compile_is_told_with_the_compilers_message() -> No
 
 
 def test_arguments_are_laid_out_as_the_compiler_lays_them_out() -> None:
-    text = (ROOT / "native" / "cuda" / "args.h").read_text()
-    for name in re.findall(r"struct (\w+Args) ", text):
-        made = arguments.layout(name)
-        assert library()[f"size_of_{name}"]() == ctypes.sizeof(made)
-        assert len(made._fields_) == len({field for field, _ in made._fields_})
+    claims = [
+        f'static_assert(offsetof({name}, {field}) == {getattr(layout, field).offset}, "{field}");'
+        for name, layout in table.layouts().items()
+        for field, _ in layout._fields_
+    ]
+    text = "\n".join(["#include <cstddef>", '#include "cuda/args.h"', *claims])
+    subprocess.run([compiler(), *FLAGS, "-fsyntax-only", "-x", "c++", "-"], input=text.encode(), check=True)
+    assert len(claims) > 150
 
 
 _NAMES = """exp log log1p expm1 sigmoid silu softmax log_softmax rsqrt sin cos tanh pow mean mm matmul bmm addmm addmm_
@@ -83,18 +84,13 @@ FOLDERS = ("ops", "models", "engine")
 def inexact_calls(source: str) -> list[str]:
     """Calls of such operations on torch or on a value that is no module, with their lines."""
     found: list[str] = []
-    tree = ast.parse(source)
-    torch_here = any(
-        "torch" in ast.unparse(node) for node in ast.walk(tree) if isinstance(node, ast.Import | ast.ImportFrom)
-    )
-    for node in ast.walk(tree):
-        if not (torch_here and isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)):
-            continue
-        owner, name = ast.unparse(node.func.value), node.func.attr
-        if name in INEXACT and owner not in {"np", "math", "canonical", "posixpath"}:
-            found.append(f"{node.lineno}: {owner}.{name}")
-        if any(keyword.arg == "alpha" or keyword.arg == "accumulate" for keyword in node.keywords):
-            found.append(f"{node.lineno}: {name}(alpha, accumulate)")
+    for node in ast.walk(ast.parse(source)) if "torch" in source else ():
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+            owner, name = ast.unparse(node.func.value), node.func.attr
+            if name in INEXACT and owner not in {"np", "math", "canonical", "posixpath"}:
+                found.append(f"{node.lineno}: {owner}.{name}")
+            if {keyword.arg for keyword in node.keywords} & {"alpha", "accumulate"}:
+                found.append(f"{node.lineno}: {name}(alpha, accumulate)")
     return found
 
 

@@ -17,22 +17,27 @@ import pytest
 import torch
 from torch import Tensor
 
-from tinsmith.ops.cuda.arguments import Arguments
 from tinsmith.ops.cuda.kernels import CudaKernels
+from tinsmith.ops.cuda.table import Arguments, Kernel
 from tinsmith.ops.kernels import Recorded
 
 NATIVE = Path(__file__).parents[2] / "native"
-FLAGS = ("-std=c++17", "-O2", "-ffp-contract=off", "-fno-math-errno", "-shared", "-fPIC", f"-I{NATIVE}")
+FLAGS = ("-std=c++17", "-O2", "-U_FORTIFY_SOURCE", "-ffp-contract=off", "-shared", "-fPIC", f"-I{NATIVE}")
 MACHINE = ("-mavx2", "-mfma") if platform.machine() in ("x86_64", "AMD64") else ()
+
+
+def compiler() -> str:
+    """The machine's C++ compiler."""
+    found = os.environ.get("CXX") or shutil.which("g++") or shutil.which("clang++") or shutil.which("c++")
+    if found is None:
+        pytest.skip("no C++ compiler here")
+    return found
 
 
 @cache
 def library(*extra: str) -> ctypes.CDLL:
     """The compiled emulation, `extra` flags last; kept in the system's temporary folder by its sources and flags."""
-    compiler = os.environ.get("CXX") or shutil.which("g++") or shutil.which("clang++") or shutil.which("c++")
-    if compiler is None:
-        pytest.skip("no C++ compiler here")
-    command = [compiler, *FLAGS, *MACHINE, *extra]
+    command = [compiler(), *FLAGS, *MACHINE, *extra]
     digest = hashlib.sha256(repr(command).encode())
     for file in sorted([NATIVE / "canon.h", *(NATIVE / "cuda").iterdir()]):
         digest.update(file.read_bytes())
@@ -55,14 +60,13 @@ class Emulation:
         self.order = order
         self.launched: set[str] = set()
 
-    def launch(self, program: str, kernel: str, grid: tuple[int, ...], threads: int, arguments: Arguments) -> None:
-        del program
-        self.launched.add(kernel)
+    def launch(self, kernel: Kernel, grid: tuple[int, ...], arguments: Arguments) -> None:
+        self.launched.add(kernel.name)
         grids = library(*self.extra)
         grids.ts_order(self.order)
         blocks = (ctypes.c_uint * 3)(*(*grid, 1, 1)[:3])
         whole = ctypes.create_string_buffer(bytes(arguments), 512)
-        grids.ts_emulate(grids[kernel], blocks, threads, whole)
+        grids.ts_emulate(grids[kernel.name], blocks, kernel.threads, whole)
 
     def record(self, compute: Callable[[], Tensor]) -> Recorded:
         """Compute again instead: what a graph reads and writes, without one."""

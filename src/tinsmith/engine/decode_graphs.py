@@ -29,17 +29,10 @@ _POLICIES: Final = 4
 class _Graph:
     """A recorded step, and the one buffer that it reads what changes from: ids, positions, page table."""
 
+    decoder: Decoder
     inputs: Tensor
     steps: SampleSteps
     recorded: Recorded
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class _Policy:
-    decoder: Decoder
-    low: LowRanks
-    graphs: dict[tuple[int, int], _Graph] = field(default_factory=dict[tuple[int, int], _Graph])
-    """By rows, and by columns of the page table."""
 
 
 @dataclass(slots=True)
@@ -49,8 +42,8 @@ class DecodeGraphs:
     kernels: Kernels
     pool: PagePool
     _records: bool = True
-    _policies: list[_Policy] = field(default_factory=list[_Policy])
-    """The one that was used last comes last."""
+    _graphs: dict[tuple[int, ...], _Graph] = field(default_factory=dict[tuple[int, ...], _Graph])
+    """By model, adapter, rows and columns of the page table; the one that was used last comes last."""
 
     def hidden(self, decoder: Decoder, low: LowRanks, rows: Rows, ids: Tensor) -> Tensor | None:
         """Return the last hidden rows of one token a sequence, until the next step; None where none is recorded."""
@@ -58,12 +51,12 @@ class DecodeGraphs:
         if not self._records or len(ids) != count or count > MOST_ROWS:
             return None
         size = (1 << (count - 1).bit_length(), 1 << (width - 1).bit_length())
-        graphs = self._policy(decoder, low).graphs
-        graph = graphs.get(size) or self._record(decoder, low, *size)
+        key = (id(decoder), id(low), *size)
+        graph = self._graphs.pop(key, None) or self._record(decoder, low, *size)
         if graph is None:
             self._records = False
             return None
-        graphs[size] = graph
+        self._graphs[key] = graph
         own = np.zeros((2, size[0]), np.int64)
         own[0, :count], own[1, :count] = ids.numpy(), rows.first_pos.numpy()
         table = np.full(size, self.pool.spare, np.int32)
@@ -74,6 +67,8 @@ class DecodeGraphs:
         return graph.recorded.out[:count]
 
     def _record(self, decoder: Decoder, low: LowRanks, count: int, width: int) -> _Graph | None:
+        kept = list(dict.fromkeys(key[:2] for key in reversed(self._graphs)))[: _POLICIES - 1]
+        self._graphs = {key: graph for key, graph in self._graphs.items() if key[:2] in [*kept, (id(decoder), id(low))]}
         device = self.kernels.device
         inputs = torch.zeros(16 * count + 4 * count * width, dtype=torch.uint8, device=device)
         ids, first_pos = inputs[: 16 * count].view(torch.int64).view(2, count)
@@ -83,13 +78,4 @@ class DecodeGraphs:
         rows = Rows(row_begin=begin, first_pos=first_pos, positions=first_pos, table=table)
         steps = SampleSteps(self.kernels, rows, self.pool.layers, ((0, count, low),))
         recorded = self.kernels.recorded(lambda: decoder.hidden(steps, ids))
-        return None if recorded is None else _Graph(inputs, steps, recorded)
-
-    def _policy(self, decoder: Decoder, low: LowRanks) -> _Policy:
-        found = next((one for one in self._policies if one.decoder is decoder and one.low is low), None)
-        if found is None:
-            found = _Policy(decoder, low)
-        else:
-            self._policies.remove(found)
-        self._policies = [*self._policies[-_POLICIES + 1 :], found]
-        return found
+        return None if recorded is None else _Graph(decoder, inputs, steps, recorded)

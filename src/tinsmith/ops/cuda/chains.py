@@ -19,14 +19,12 @@ CHAIN: Final = 128
 
 def chains_of_length(k: int, length: int = CHAIN) -> NDArray[np.int32]:
     """Chains of a product over k terms, (n, 4): first k, end, sums added at the end, 0. Without terms: one of none."""
-    return chains_of_segments([*range(0, max(k, 1), length), k])
+    return chains_of_segments([*range(0, k, length), k]) if k else np.zeros((1, 4), np.int32)
 
 
 def chains_of_segments(bounds: Sequence[int]) -> NDArray[np.int32]:
-    """A chain for each segment that has terms (without segments of terms but one segment: that one)."""
+    """A chain for each segment that has terms. At most `len(bounds).bit_length()` sums wait at once."""
     runs = [(i, a, b) for i, (a, b) in enumerate(pairwise(bounds)) if a < b]
-    if not runs and len(bounds) == 2 and bounds[0] == 0:
-        runs = [(0, 0, 0)]
     out = np.zeros((len(runs), 4), np.int32)
     waiting: list[int] = []
     for at, (unit, begin, end) in enumerate(runs):
@@ -38,15 +36,6 @@ def chains_of_segments(bounds: Sequence[int]) -> NDArray[np.int32]:
         waiting.append(first)
         out[at] = begin, end, merged, 0
     return out
-
-
-def depth_of(chains: NDArray[np.int32]) -> int:
-    """Largest number of sums that wait at once."""
-    depth = most = 0
-    for merged in chains[:, 2].tolist():
-        depth += 1 - merged
-        most = max(most, depth)
-    return most
 
 
 def _complete(a: int, b: int, unit: int | None) -> bool:

@@ -11,9 +11,9 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from tinsmith.ops.cuda.arguments import Arguments
 from tinsmith.ops.cuda.device import gpu_identity
 from tinsmith.ops.cuda.nvrtc import Compiler
+from tinsmith.ops.cuda.table import Arguments, Kernel
 from tinsmith.ops.kernels import Recorded
 
 OLDEST = (7, 5)
@@ -25,8 +25,8 @@ class Backend(Protocol):
 
     device: torch.device
 
-    def launch(self, program: str, kernel: str, grid: tuple[int, ...], threads: int, arguments: Arguments) -> None:
-        """Run one kernel of a program over a grid of blocks."""
+    def launch(self, kernel: Kernel, grid: tuple[int, ...], arguments: Arguments) -> None:
+        """Run a kernel over a grid of blocks."""
         ...
 
     def record(self, compute: Callable[[], Tensor]) -> Recorded:
@@ -66,16 +66,16 @@ class Driver:
         self._check(self._driver.cuDeviceGet(ctypes.byref(device), self.device.index or 0))
         self._check(self._driver.cuDevicePrimaryCtxRetain(ctypes.byref(self._context), device))
 
-    def launch(self, program: str, kernel: str, grid: tuple[int, ...], threads: int, arguments: Arguments) -> None:
+    def launch(self, kernel: Kernel, grid: tuple[int, ...], arguments: Arguments) -> None:
         """Launch on torch's current stream; nothing is waited for."""
         if not vars(self._thread):
             self._check(self._driver.cuCtxSetCurrent(self._context))
             self._thread.ready = True
-        function = self._functions.get(kernel) or self._function(program, kernel)
+        function = self._functions.get(kernel.name) or self._function(kernel.program, kernel.name)
         x, y, z = (*grid, 1, 1)[:3]
         parameters = (ctypes.c_void_p * 1)(ctypes.addressof(arguments))
         stream = ctypes.c_void_p(torch.cuda.current_stream(self.device).cuda_stream)
-        self._check(self._driver.cuLaunchKernel(function, x, y, z, threads, 1, 1, 0, stream, parameters, None))
+        self._check(self._driver.cuLaunchKernel(function, x, y, z, kernel.threads, 1, 1, 0, stream, parameters, None))
 
     def record(self, compute: Callable[[], Tensor]) -> Recorded:
         """Record a CUDA graph, after one run that compiles, loads and uploads whatever is not there yet."""

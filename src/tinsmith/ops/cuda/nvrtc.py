@@ -9,7 +9,7 @@ import ctypes
 import hashlib
 import os
 import sys
-import tempfile
+import threading
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
@@ -129,7 +129,6 @@ def _library() -> ctypes.CDLL | None:
 
 def _write(file: Path, content: bytes) -> None:
     file.parent.mkdir(parents=True, exist_ok=True)
-    handle, part = tempfile.mkstemp(prefix=".", suffix=".part", dir=file.parent)
-    with os.fdopen(handle, "wb") as opened:
-        opened.write(content)
+    part = file.with_suffix(f".{os.getpid()}-{threading.get_ident()}.part")
+    part.write_bytes(content)
     os.replace(part, file)

@@ -175,7 +175,7 @@ TOGETHER: Final[Sequence[Changes]] = (
 )
 """Factors that the default sweep varies together."""
 
-_NEEDS_FAST: Final = (("dtype", "bf16"), ("device", "cuda"))
+_NEEDS_FAST: Final = (("dtype", "bf16"),)
 """Of the default values, those that `canonical` does not have; the default sweep tries them on `fast`."""
 
 

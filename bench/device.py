@@ -1,0 +1,312 @@
+"""Checks of the canonical kernels on a GPU, in parts: bits first, speed last; every part prints as it goes.
+
+    device.py [--dry] [--results FILE] [PART ...]
+
+A part that FILE says was finished is not run again, so that a run that was cut goes on. `--dry` runs small shapes over
+an emulated grid instead: it proves the script, and nothing about a GPU. `--dry isas` compares the emulated grid with
+the native kernels at real models' shapes, under every instruction set. A page of docs/results is made of FILE.
+"""
+
+# ruff: noqa: E402
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import product
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor
+
+sys.path[:0] = [str(Path(__file__).parents[1] / "tests" / name) for name in ("shared", "ops", "engine")]
+
+from canonical_cases import bits as bits_of
+from emulated import emulated
+from test_cuda_bits import CASES, Case, Everything, Gradients, Product
+from test_engine_on_cuda import CASES as TRAININGS
+from test_engine_on_cuda import steps_of
+
+from device_speed import SPEEDS
+from tinsmith.engine.checks.certificate import certify
+from tinsmith.engine.sampler import Sampler
+from tinsmith.engine.sequences import Policy
+from tinsmith.models.build import build_decoder
+from tinsmith.models.config import DecoderConfig, Family
+from tinsmith.models.decoder import Decoder
+from tinsmith.models.initial_weights import initial_weights
+from tinsmith.models.presets import PRESETS
+from tinsmith.ops.cuda import nvrtc
+from tinsmith.ops.cuda.chains import CHAIN
+from tinsmith.ops.cuda.kernels import CudaKernels
+from tinsmith.ops.extension import configure, module
+from tinsmith.ops.kernels import HeadShape, Kernels
+from tinsmith.ops.native import NativeKernels
+from tinsmith.ops.select import select
+from tinsmith.types.adapters import AdapterKind
+from tinsmith.types.arithmetic import Arithmetic, Isa
+from tinsmith.types.errors import BackendError
+from tinsmith.types.sampling import SampleRequest, SamplingParams
+
+SMALL, LARGE, BY_SIZE = 1, 2, 3
+NATIVE = NativeKernels()
+SMOL = DecoderConfig(
+    family=Family.LLAMA, vocab_size=49152, hidden_size=576, intermediate_size=1536, num_layers=30, num_heads=9,
+    num_kv_heads=3, head_dim=64, max_positions=2048, norm_eps=1e-5, rope_theta=100_000.0, tied=True, end_tokens=(0,),
+)  # fmt: skip
+"""SmolLM2-135M's shape; drawn weights, as neither bits nor speed depend on what they are."""
+MODELS = {
+    "SmolLM2-135M": (576, 1536, HeadShape(heads=9, kv_heads=3, head_dim=64), 49152),
+    "Qwen3-0.6B": (1024, 3072, HeadShape(heads=16, kv_heads=8, head_dim=128), 151936),
+    "Llama-3.1-8B": (4096, 14336, HeadShape(heads=32, kv_heads=8, head_dim=128), 128256),
+}
+"""Hidden and inner width, heads, vocabulary."""
+LEAST_FREE = 8 << 30
+
+
+@dataclass(slots=True)
+class Check:
+    """One part's run."""
+
+    kernels: CudaKernels
+    dry: bool
+    lines: list[str] = field(default_factory=list[str])
+    elements: int = 0
+    unequal: int = 0
+
+    def say(self, line: str) -> None:
+        self.lines.append(line)
+        print(line, flush=True)
+
+    def same(self, name: str, got: Tensor, want: Tensor) -> int | None:
+        """Compare bits; where the first unequal element is, if one is."""
+        a, b = bits_of(got).ravel(), bits_of(want).ravel()
+        differ = np.flatnonzero(a != b)
+        self.elements, self.unequal = self.elements + a.size, self.unequal + len(differ)
+        if not len(differ):
+            return None
+        at = int(differ[0])
+        place = [int(i) for i in np.unravel_index(at, tuple(want.shape))]
+        self.say(f"UNEQUAL {name}{place}: {int(a[at]):#x}, not {int(b[at]):#x}; {len(differ)} of {a.size}")
+        return at
+
+    def compare(self, name: str, case: Case) -> None:
+        """Compare what it computes on either side, with every choice of tiles; of a product tell chain by chain."""
+        want = case(NATIVE)
+        for tiles in (BY_SIZE,) if self.dry else (SMALL, LARGE, BY_SIZE):
+            self.kernels.set_threads(tiles)
+            for key, value in case(self.kernels).items():
+                at = self.same(f"{name}, tiles {tiles}: {key}", torch.as_tensor(value), torch.as_tensor(want[key]))
+                if at is not None and key == "y" and isinstance(case, Product):
+                    self._tell_chains(*case.operands(), *divmod(at, case.n))
+
+    def _tell_chains(self, a: Tensor, b: Tensor, m: int, n: int) -> None:
+        for k in range(0, a.shape[1], CHAIN):
+            x, w = a[m : m + 1, k : k + CHAIN].contiguous(), b[k : k + CHAIN, n : n + 1].contiguous()
+            one, other = (float(of.gemm(x.to(of.device), w.to(of.device))) for of in (self.kernels, NATIVE))
+            self.say(f"  chain of k {k}: {one.hex()} and {other.hex()}{'' if one == other else '  <-'}")
+
+    def told(self, what: str) -> bool:
+        self.say(f"{what}: {self.elements} elements, {self.unequal} unequal")
+        return self.unequal == 0
+
+
+def machine(check: Check) -> bool:
+    """Compile everything, cold and from the cache."""
+    compiler = nvrtc.compiler()
+    for name in ("first", "second"):
+        began = time.perf_counter()
+        for program in nvrtc.PROGRAMS:
+            compiler.cubin(program, "sm_90")
+        check.say(f"{name} compilation of all programs, one by one: {time.perf_counter() - began:.2f} s")
+    for name, value in check.kernels.identity().items():
+        check.say(f"{name}: {value}")
+    return True
+
+
+def small(check: Check) -> bool:
+    """Every kernel on small and odd shapes."""
+    for name, case in CASES.items():
+        check.compare(name, case)
+    return check.told("small shapes")
+
+
+def bits(check: Check) -> bool:
+    """Small shapes, then those of real models: linear steps in fp32 and bf16, and every kernel at their heads."""
+    small(check)
+    _models(check, list(MODELS)[: 1 if check.dry else 3], (3,) if check.dry else (1, 3, 8, 70, 513))
+    return check.told("all shapes")
+
+
+def _models(check: Check, names: Sequence[str], rows: Sequence[int]) -> None:
+    for name in names:
+        hidden, inner, heads, vocab = MODELS[name]
+        for k, n in (
+            (hidden, (heads.heads + 2 * heads.kv_heads) * heads.head_dim),
+            (hidden, 2 * inner),
+            (inner, hidden),
+        ):
+            for m, held in product(rows, (torch.float32, torch.bfloat16)):
+                check.compare(f"[{m}, {k}] x [{k}, {n}] {held}", Product(m, k, n, held))
+            check.compare(f"units of [{k}, {n}]", Gradients(k, min(n, 512), (0, 23, 23, 40, 70)))
+        check.compare(
+            f"every kernel, {heads}", Everything(heads, [40, 13] if check.dry else [300, 100], 100, vocab // 8)
+        )
+        check.told(f"up to {name}")
+
+
+def isas(check: Check) -> bool:
+    """The emulated grid at real models' shapes, in three orders of threads, beside every instruction set."""
+    check.dry = False
+    for isa in module().supported_isas():
+        configure(isa=Isa(isa))
+        for order in range(3):
+            check.kernels = emulated(order=order)
+            small(check)
+    _models(check, list(MODELS), (1, 3, 8, 70))
+    return check.told("all instruction sets")
+
+
+def _one_nan(x: Tensor) -> Tensor:
+    return x.nan_to_num(7.0, torch.inf, -torch.inf) if x.is_floating_point() else x
+
+
+CONVERSIONS: Mapping[str, Callable[[Tensor], Tensor]] = {
+    "fp32 to bf16": lambda x: x.bfloat16().float(), "fp32 to fp16": lambda x: x.half().float(),
+    "bf16 to fp32": lambda x: x.view(torch.bfloat16).float(), "fp16 to fp32": lambda x: x.view(torch.float16).float(),
+    "fp32 to int32": lambda x: x.nan_to_num().clamp(-(2.0**30), 2.0**30).int(),
+    "int32 to fp32": lambda x: x.view(torch.int32).float(),
+}  # fmt: skip
+"""Those of torch, of random patterns."""
+
+
+def sweeps(check: Check) -> bool:
+    """2^24 patterns of division, root and conversions, a fifth of them subnormal: the kernels' own, and torch's."""
+    count = 1 << (16 if check.dry else 22)
+    for seed in range(1 if check.dry else 4):
+        drawn = np.random.default_rng(seed).integers(0, 1 << 32, (2, count), dtype=np.uint64).astype(np.uint32)
+        drawn[:, ::5] &= np.uint32(0x807FFFFF)
+        x, y = (part.view(np.float32) for part in drawn)
+        with np.errstate(all="ignore"):
+            want = {
+                "x / y": x / y, "square root": np.sqrt(x), "1 / x": np.float32(1) / x,
+                "int32 to fp32": drawn[0].view(np.int32).astype(np.float32), "to the nearest whole": np.rint(x),
+                "bf16 to fp32": (drawn[0] << np.uint32(16)).view(np.float32),
+                "fp64 to fp32": (x.astype(np.float64) * y).astype(np.float32),
+            }  # fmt: skip
+        there, other = (torch.from_numpy(part).to(check.kernels.device) for part in (x, y))
+        for got, (name, value) in zip(check.kernels.swept(there, other), want.items(), strict=True):
+            check.same(name, _one_nan(got), _one_nan(torch.from_numpy(value)))
+        for name, convert in CONVERSIONS.items():
+            check.same(f"torch, {name}", _one_nan(convert(there)), _one_nan(convert(torch.from_numpy(x))))
+    return check.told("division, root, reciprocal and conversions")
+
+
+def engine(check: Check) -> bool:
+    """Two RL steps of every kind of training: samples, log-probabilities, gradients, norms, weights."""
+    good = True
+    real = {} if check.dry else {"LoRA, SmolLM2-135M's shape": (SMOL, AdapterKind.LORA)}
+    for name, (config, kind) in {**TRAININGS, **real}.items():
+        same = steps_of(check.kernels, config, kind) == steps_of(NATIVE, config, kind)
+        good &= same
+        check.say(f"{name}: {'every figure equal' if same else 'UNEQUAL'}")
+    return good
+
+
+def _decoder(kernels: Kernels, config: DecoderConfig, layers: int) -> Decoder:
+    cut = replace(config, num_layers=layers)
+    return build_decoder(cut, initial_weights(cut, 0), kernels)
+
+
+def certificates(check: Check) -> bool:
+    """The certificates of nano and of SmolLM2's shape: the CPU's strings."""
+    good = True
+    models = (
+        {"nano": (PRESETS["nano"], 1)} if check.dry else {"nano": (PRESETS["nano"], 4), "SmolLM2's shape": (SMOL, 30)}
+    )
+    for name, (config, layers) in models.items():
+        began = time.perf_counter()
+        ours = certify(_decoder(check.kernels, config, layers)).sha256
+        took, theirs = time.perf_counter() - began, certify(_decoder(NATIVE, config, layers)).sha256
+        good &= ours == theirs
+        check.say(
+            f"{name}: {ours[:16]} in {took:.1f} s, the CPU's {theirs[:16]}{'' if ours == theirs else ': UNEQUAL'}"
+        )
+    return good
+
+
+def graphs(check: Check) -> bool:
+    """Decoding by graphs and without: equal samples, in batches of several sizes."""
+    found: list[list[bytes]] = []
+    for use in (False, True):
+        check.kernels.use_graphs = use
+        decoder = _decoder(check.kernels, PRESETS["nano"], 1 if check.dry else 4)
+        found.append([])
+        for count in (1, 3, 9):
+            params = SamplingParams(seed=3, max_tokens=20, stop=())
+            request = SampleRequest(prompt=np.arange(1, 12, dtype=np.int32), params=params, num_samples=count)
+            (result,) = Sampler(decoder.config, check.kernels).sample([request], [Policy(decoder, {})])
+            found[-1] += [s.tokens.tobytes() + s.logprobs.tobytes() for s in result.sequences]
+    same = sum(a == b for a, b in zip(*found, strict=True))
+    check.say(f"samples by graphs and without: {same} of {len(found[0])} equal")
+    return found[0] == found[1]
+
+
+def speed(check: Check) -> bool:
+    """Times, beside torch's, transformers' and TRL's on the same GPU."""
+    decoder = _decoder(check.kernels, PRESETS["nano"], 1) if check.dry else _decoder(check.kernels, SMOL, 30)
+    for measure in SPEEDS:
+        measure(check.kernels, decoder, check.say, dry=check.dry)
+    return True
+
+
+PARTS: Mapping[str, Callable[[Check], bool]] = {
+    part.__name__: part for part in (machine, bits, sweeps, engine, certificates, graphs, speed, small, isas)
+}
+USUAL = list(PARTS)[:-2]
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("parts", nargs="*", choices=[[], *PARTS], default=[])
+    parser.add_argument("--dry", action="store_true")
+    parser.add_argument("--results", type=Path, default=Path(__file__).parent / "out" / "device.json")
+    given = parser.parse_args()
+    try:
+        kernels = emulated() if given.dry else select(Arithmetic.CANONICAL, "cuda")
+    except BackendError as error:
+        sys.exit(str(error))
+    assert isinstance(kernels, CudaKernels)
+    free = kernels.free_bytes()
+    if free is not None and free < LEAST_FREE:
+        sys.exit(f"too little memory: {free / 2**30:.1f} GiB are free on the GPU, and {LEAST_FREE >> 30} are needed")
+    given.results.parent.mkdir(parents=True, exist_ok=True)
+    done = json.loads(given.results.read_text()) if given.results.exists() else {}
+    torch.set_num_threads(1)
+    good = True
+    for name in given.parts or USUAL:
+        if not given.parts and done.get(name, {}).get("good"):
+            print(f"== {name}: finished before", flush=True)
+            continue
+        print(f"== {name}", flush=True)
+        check, began = Check(kernels, given.dry), time.perf_counter()
+        try:
+            fine = PARTS[name](check)
+        except Exception as error:  # the next part may hold all the same
+            check.say(f"FAILED {type(error).__name__}: {error}")
+            fine = False
+        kernels.set_threads(BY_SIZE)
+        good &= fine
+        done[name] = {"good": fine, "seconds": round(time.perf_counter() - began, 1), "lines": check.lines}
+        given.results.write_text(json.dumps(done, indent=1))
+        print(f"== {name}: {'holds' if fine else 'DOES NOT HOLD'}, {done[name]['seconds']} s", flush=True)
+    return 0 if good else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

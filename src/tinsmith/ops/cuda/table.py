@@ -1,0 +1,80 @@
+"""The CUDA kernels by name, and what each takes: read from the very sources that they are compiled from."""
+
+from __future__ import annotations
+
+import ctypes
+import re
+from collections.abc import Mapping
+from functools import cache
+from typing import ClassVar, Final, NamedTuple
+
+from torch import Tensor
+
+from tinsmith.ops.cuda.nvrtc import PROGRAMS, source
+
+_NUMBERS: Final = {"i64": ctypes.c_longlong, "float": ctypes.c_float}
+_EACH: Final = 256
+"""Threads of a block of TS_EACH (native/cuda/grid.cuh)."""
+
+
+class Arguments(ctypes.Structure):
+    """One kernel's arguments, passed by value."""
+
+    _fields_: ClassVar = []
+
+
+class Strided(NamedTuple):
+    """Memory with strides that are not its tensor's."""
+
+    at: Tensor
+    rows: int
+    columns: int
+
+
+class Kernel(NamedTuple):
+    """A kernel, the program that it is compiled with, the threads of its blocks, and the layout of its arguments."""
+
+    name: str
+    program: str
+    threads: int
+    layout: type[Arguments]
+
+    def arguments(self, *values: Tensor | Strided | float | None) -> Arguments:
+        """Fill the fields in their order: a tensor gives its address, and the strides that follow it."""
+        left, filled, strides = iter(values), list[float | None](), (0, 0)
+        for name, *_ in self.layout._fields_:
+            if name.endswith(("_rs", "_cs")):
+                filled.append(strides[name.endswith("_cs")])
+            elif name != "pad":
+                value = next(left)
+                if isinstance(value, Tensor):
+                    value = Strided(value, *(value.stride() if value.ndim == 2 else (0, 0)))
+                strides = value[1:] if isinstance(value, Strided) else (0, 0)
+                filled.append(value.at.data_ptr() if isinstance(value, Strided) else value)
+        return self.layout(*filled)
+
+
+@cache
+def layouts() -> Mapping[str, type[Arguments]]:
+    """The structures of `native/cuda/args.h`."""
+    found: dict[str, type[Arguments]] = {}
+    for name, body in re.findall(r"struct (\w+Args) \{(.*?)\};", re.sub(r"//.*", "", source("args.h").decode()), re.S):
+        fields: list[tuple[str, type[ctypes.c_void_p | ctypes.c_longlong | ctypes.c_float]]] = []
+        for declared in filter(None, map(str.strip, body.split(";"))):
+            kind, names = declared.rsplit("* ", 1) if "*" in declared else declared.split(" ", 1)
+            of = ctypes.c_void_p if "*" in declared else _NUMBERS[kind]
+            fields += [(each, of) for each in names.split(", ")]
+        found[name] = type(name, (Arguments,), {"_fields_": fields})
+    return found
+
+
+@cache
+def kernels() -> Mapping[str, Kernel]:
+    """Every kernel; read when one is first asked for, which CPUs never do."""
+    return {
+        name: Kernel(name, program, _EACH if how == "EACH" else int(threads), layouts()[of])
+        for program in PROGRAMS
+        for how, name, of, threads in re.findall(
+            r"^TS_(KERNEL|EACH)\((\w+), (\w+), (\w+)", source(f"{program}.cu").decode(), re.M
+        )
+    }
