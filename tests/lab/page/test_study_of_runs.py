@@ -12,10 +12,13 @@ import pytest
 from made_studies import MADE, MadeArm, Maker
 
 from tinsmith.lab.page.study_of_runs import RunsCompared, compared_tasks, study_of_runs
+from tinsmith.lab.runs.reader import read_run
 from tinsmith.lab.study.conduct import run_study
 from tinsmith.lab.study.files import STUDY_JSON
 from tinsmith.lab.study.record import StudyRecord
 from tinsmith.lab.study.results import Draws
+from tinsmith.lab.user_task.pages.gains import gains_of
+from tinsmith.lab.user_task.records import read_task_run
 from tinsmith.pages.markdown import document_markdown
 from tinsmith.pages.measures import Measure
 from tinsmith.stats.estimates import Bootstrap
@@ -122,8 +125,34 @@ def test_runs_evaluated_once_are_compared_without_gains(tmp_path: Path) -> None:
     assert found.results.gap("arm-1", "arm-0", study.score) == Measure(0.5, 0.5, 0.5)
 
 
-def write(folder: Path, arm: str, seed: int, items: dict[str, float], steps: tuple[int, ...] = (0, 3)) -> None:
-    """Write a run whose answers earn what is given."""
+def test_the_gain_of_one_run_is_a_difference_of_a_study_with_one_seed(tmp_path: Path) -> None:
+    items = {f"item-{n}": float(n % 4 < 2) for n in range(8)}
+    units = {item: "one" if value else "other" for item, value in items.items()}
+    write(tmp_path / "run", "one", 0, items, before=0.0, units=units)
+    read = read_task_run(read_run(tmp_path / "run"))
+    gain = gains_of(read).sampled
+    assert gain is not None
+    found, interval = gain.found, gain.found.interval
+    assert (found.n, found.first, found.second, found.risen, found.fallen) == (8, 0.0, 0.5, 4, 0)
+    assert interval is not None
+    assert (interval.low, interval.high) == (0.0, 1.0), "items of one unit are drawn together"
+    assert found.p_value == 1.0
+    same = study_of_runs([tmp_path / "run"]).record.gains[0]
+    assert (same.before.value, same.after.value, same.gain.value) == (0.0, 0.5, 0.5)
+    assert (same.gain.low, same.gain.high) == (interval.low, interval.high)
+
+
+def write(
+    folder: Path,
+    arm: str,
+    seed: int,
+    items: dict[str, float],
+    *,
+    steps: tuple[int, ...] = (0, 3),
+    before: float | None = None,
+    units: dict[str, str] | None = None,
+) -> None:
+    """Write a run whose answers earn what is given, at all steps, or `before` at step 0."""
     folder.mkdir()
     config: dict[str, Any] = {
         "name": "task/mine",
@@ -132,13 +161,18 @@ def write(folder: Path, arm: str, seed: int, items: dict[str, float], steps: tup
         "overrides": {"arm": arm},
         "task": {"name": "mine"},
     }
-    task = {"terms": ["right"], "items": [{"id": item, "prompt": item} for item in items]}
+    named = units or {}
+    task = {
+        "terms": ["right"],
+        "items": [{"id": item, "prompt": item, "unit": named.get(item, item)} for item in items],
+    }
     line = {"sample": 0, "text": "A"}
     rollouts = [
         {**line, "step": step, "split": split, "prompt_id": item, "total": value, "terms": {"right": value}}
         for step in steps
         for split in ("eval", "eval_greedy")
-        for item, value in items.items()
+        for item, last in items.items()
+        for value in [last if step or before is None else before]
     ]
     for name, value in (("config", config), ("task", task), ("manifest", {"status": "finished"})):
         (folder / f"{name}.json").write_text(json.dumps(value))
