@@ -18,6 +18,7 @@ from tinsmith.lab.study.sizes import cells_of, settings_of, size_of
 from tinsmith.lab.study.study import BeforeAfter, Curve, Listing, Measure, PerItem, Study, Table
 from tinsmith.lab.study.task_arms import read_runs, tried_on_tasks
 from tinsmith.lab.study.task_study import minutes_of
+from tinsmith.lab.study.tried_rates import Tried
 from tinsmith.lab.user_task.source import TaskSource
 from tinsmith.pages.measures import Measure as Figure
 
@@ -72,16 +73,34 @@ def _unit(units: Mapping[str, str], item: str) -> str:
 
 def record_of(results: Results, cells: StudyCells, tuned: Tuned) -> StudyRecord:
     """Return the values that are kept of a study's results."""
+    return recorded(
+        results,
+        seeds=cells.seeds,
+        tuning_seed=cells.tuning_seed,
+        settings=settings_of(cells, {name: one.rate for name, one in tuned.items()}),
+        rates={one.arm.words: one.tried for one in tuned.values() if one.tried},
+    )
+
+
+def recorded(
+    results: Results,
+    *,
+    seeds: tuple[int, ...],
+    tuning_seed: int,
+    settings: Mapping[str, object],
+    rates: Mapping[str, tuple[Tried, ...]],
+) -> StudyRecord:
+    """Return the values that are kept of measured runs; see StudyValues for what is given."""
     study, arms = results.study, results.arms
     first = next(iter(arms.values())).read.reads[0]
     curves = [one for one in study.pictures if isinstance(one, Curve)]
     return StudyRecord(
         data=first.run.config.data.fingerprint,
         num_items=len(first.task.items),
-        seeds=cells.seeds,
-        tuning_seed=cells.tuning_seed,
-        settings=settings_of(cells, {name: one.rate for name, one in tuned.items()}),
-        rates={one.arm.words: one.tried for one in tuned.values() if one.tried},
+        seeds=seeds,
+        tuning_seed=tuning_seed,
+        settings=settings,
+        rates=rates,
         hashes=hashes_in([one.run for arm in arms.values() for one in arm.read.reads]),
         title=study.heading,
         question=study.question,
@@ -110,9 +129,9 @@ def record_of(results: Results, cells: StudyCells, tuned: Tuned) -> StudyRecord:
 def _table(results: Results, table: Table | Listing) -> TableRecord:
     if isinstance(table, Listing):
         heads = table.heads(results) if callable(table.heads) else table.heads
-        columns = tuple(Column(head=head) for head in heads)
+        columns = tuple(head if isinstance(head, Column) else Column(head=head) for head in heads)
         rows = tuple((str(name), tuple(cells)) for name, *cells in table.rows(results))
-        return TableRecord(title=table.title, caption=table.caption, columns=columns, rows=rows)
+        return TableRecord(title=table.title, caption=table.caption, columns=columns, rows=rows, names=table.names)
     made = [_columns(results, one) for one in table.measures]
     rows = tuple(
         (arm.arm.label, tuple(cell for _, cells in made for cell in cells[name])) for name, arm in results.arms.items()

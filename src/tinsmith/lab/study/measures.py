@@ -39,6 +39,8 @@ class ArmRuns:
     read: ArmRead
     clusters: Callable[[str], str]
     before: int = 0
+    seeds_draw_items: bool = False
+    """True if seeds hold out other items: then a seed's mean is one value, paired with the same seed's of others."""
     _answers: dict[int, tuple[Answers, ...]] = field(default_factory=dict[int, tuple[Answers, ...]])
 
     def step(self, at: int) -> int:
@@ -51,18 +53,42 @@ class ArmRuns:
         Raises:
             DataError: a run has no such values.
         """
+        return self.at_step(one, self.step(at), greedy=greedy)
+
+    def at_step(self, one: PerItem, step: int, *, greedy: bool = False) -> MeanRuns:
+        """Return a measure's values at a step at which all runs were evaluated.
+
+        Raises:
+            DataError: a run has no such values.
+        """
         if one.answers is not None:
-            made = [{item: one.answers(some) for item, some in each.items()} for each in self.answers(at)]
+            made = [{item: one.answers(some) for item, some in each.items()} for each in self._answers_at(step)]
         else:
-            combine = one.of or mean
-            step, runs = self.step(at), self.read.reads
-            found = [next(e for e in (r.greedy if greedy else r.sampled) if e.step == step).rewards for r in runs]
+            combine, runs = one.of or mean, self.read.reads
+            exams = [next((e for e in (r.greedy if greedy else r.sampled) if e.step == step), None) for r in runs]
+            found = [exam.rewards for exam in exams if exam is not None]
+            if len(found) < len(exams):
+                raise DataError("a run has no such evaluation", field="step", value=step)
             if not all(one.metric in rewards for rewards in found):
                 raise DataError("a run has no such score", field="score", value=one.metric)
             made = [{item: Fraction(combine(some)) for item, some in each[one.metric].items()} for each in found]
         if one.where is not None:
             made = [{item: value for item, value in each.items() if one.where(item)} for each in made]
-        return MeanRuns.of(self.arm.label, made, {item: self.clusters(item) for each in made for item in each})
+        return self._together(self.arm.label, made)
+
+    def baseline(self, name: str, metric: str = "total") -> MeanRuns | None:
+        """Return what a baseline of the task earns; None where that is not known."""
+        tasks = [one.task.baselines for one in self.read.reads]
+        known = [each.exact(metric) for some in tasks for each in some if each.name == name]
+        if not all(known) or len(known) < len(tasks):
+            return None
+        return self._together(name, known if self.seeds_draw_items else known[:1])
+
+    def _together(self, name: str, by_seed: Sequence[Mapping[str, Fraction]]) -> MeanRuns:
+        if self.seeds_draw_items:
+            seeds = [str(one.run.config.seed) for one in self.read.reads]
+            return MeanRuns.of(name, [{seed: mean(list(v.values())) for seed, v in zip(seeds, by_seed, strict=True)}])
+        return MeanRuns.of(name, by_seed, {item: self.clusters(item) for each in by_seed for item in each})
 
     def answers(self, at: int = AFTER) -> tuple[Answers, ...]:
         """Return every item's sampled answers at an evaluation, a mapping for each seed.
@@ -70,7 +96,9 @@ class ArmRuns:
         Raises:
             DataError: every answer to an item failed.
         """
-        step = self.step(at)
+        return self._answers_at(self.step(at))
+
+    def _answers_at(self, step: int) -> tuple[Answers, ...]:
         if step not in self._answers:
             self._answers[step] = tuple(_answers(one.run.folder / ROLLOUTS, step) for one in self.read.reads)
             for one, found in zip(self.read.reads, self._answers[step], strict=True):
@@ -278,7 +306,7 @@ class _Gate:
         arm, score = self.arms[one.arm], one.on or self.study.score
         end = arm.per_item(score)
         untrained = self.study.untrained
-        known = [arm.read.baseline(each.name, score.metric) for each in arm.read.reads[0].task.baselines]
+        known = [arm.baseline(each.name, score.metric) for each in arm.read.reads[0].task.baselines]
         return MeanLearned(
             system=end,
             metric=score.label,

@@ -40,6 +40,8 @@ class TableRecord:
     rows: tuple[tuple[str, tuple[Shown, ...]], ...]
     note: str = ""
     is_folded: bool = False
+    names: str = "Arm"
+    """Head of the rows' names."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

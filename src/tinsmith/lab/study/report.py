@@ -9,6 +9,7 @@ from tinsmith.lab.results.judging import of_claim
 from tinsmith.lab.study.arm_gains import ArmGain, gain_words, gains_table
 from tinsmith.lab.study.page import hashes_section, seconds_section, settings_section, study_document
 from tinsmith.lab.study.record import Column, CurveRecord, Expected, KeptPage, Shown, StudyRecord, TableRecord
+from tinsmith.lab.study.record import Panel as PanelRecord
 from tinsmith.lab.study.results import Seconds, limits_of
 from tinsmith.lab.study.tried_rates import CAPTION, rate_words
 from tinsmith.pages.curves import Chart, Line, chart_svg
@@ -68,7 +69,8 @@ def _ruled(claim: Claim) -> str:
 
 
 def _capital(words: str) -> str:
-    return words[:1].upper() + words[1:]
+    """Return words as a sentence begins; a key stays as it is spelled."""
+    return words if "=" in words else words[:1].upper() + words[1:]
 
 
 def page_of_study(found: StudyRecord, seconds: Mapping[str, Seconds]) -> Document:
@@ -138,7 +140,7 @@ def _table_blocks(record: TableRecord) -> list[Block]:
     table = table_of(
         record.caption,
         record.rows,
-        ("Arm", lambda row: text(*row[0].split("|"))),
+        (record.names, lambda row: text(*row[0].split("|"))),
         *((column.head, cell(place, column)) for place, column in enumerate(record.columns)),
     )
     return [*([note(record.note)] if record.note else []), table]
@@ -172,7 +174,8 @@ def _panels(found: StudyRecord) -> list[Block]:
         Panel(
             title=one.title,
             dots=[Dots("before", series_mark(6), one.before), Dots("after", series_mark(0), one.after)],
-            high=1.0,
+            high=max(1.0, *_ends(one)),
+            low=min(0.0, *_ends(one)),
         )
         for one in found.panels
     ]
@@ -180,6 +183,11 @@ def _panels(found: StudyRecord) -> list[Block]:
     told = "; ".join(f"{label} {'missing' if one is None else f'{one.value:.3f}'}" for label, one in first)
     svg = dots_svg("arms", f"{found.panels[0].title}: {told}.", list(found.arms), panels, width=7.6)
     return [drawn(svg, "Missing: nothing was evaluated.")]
+
+
+def _ends(panel: PanelRecord) -> list[float]:
+    figures = [one for one in (*panel.before, *panel.after) if one is not None]
+    return [0.0, *(end for one in figures for end in (one.value, one.low, one.high) if end is not None)]
 
 
 def _curves(curves: Sequence[CurveRecord], folded: Sequence[Block]) -> list[Section]:

@@ -18,6 +18,7 @@ from tinsmith.stats.mean_runs import MeanRuns
 
 if TYPE_CHECKING:
     from tinsmith.lab.study.measures import ArmRuns, Results
+    from tinsmith.lab.study.record import Column
 
 Value = str | int | float | bool
 BySize = Mapping[str, Value]
@@ -116,10 +117,12 @@ class Listing:
 
     title: str
     caption: str
-    heads: Sequence[str] | Callable[[Results], Sequence[str]]
+    heads: Sequence[str | Column] | Callable[[Results], Sequence[str | Column]]
     """Of the columns beside the rows' names."""
     rows: Callable[[Results], Sequence[Sequence[Figure | str | None]]]
     """Each begins with its name; what follows a `|` stands below it."""
+    names: str = "Arm"
+    """Head of the names."""
 
 
 @dataclass(frozen=True, slots=True)

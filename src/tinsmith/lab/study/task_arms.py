@@ -39,8 +39,7 @@ class ArmRead:
     @property
     def clusters(self) -> Mapping[str, str]:
         """Of every item that belongs to a unit of several, the unit."""
-        first = self.reads[0].task.items
-        return {one.id: one.unit for one in first if one.unit and one.unit != one.id}
+        return self.reads[0].units
 
     @property
     def steps(self) -> tuple[int, ...]:

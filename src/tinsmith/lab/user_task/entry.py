@@ -89,7 +89,7 @@ class UserTaskEntry:
 
     def compare(self, folders: Sequence[Path], task: str | None) -> Comparison:
         """See SubjectEntry."""
-        from tinsmith.lab.user_task.pages.comparison_page import compared_tasks
+        from tinsmith.lab.page.study_of_runs import compared_tasks
 
         del task
         return compared_tasks(folders)

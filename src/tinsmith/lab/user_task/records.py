@@ -141,6 +141,11 @@ class TaskRunRecords:
     notes: tuple[str, ...]
 
     @property
+    def units(self) -> Mapping[str, str]:
+        """Unit of every item that belongs to one of several items."""
+        return {one.id: one.unit for one in self.task.items if one.unit and one.unit != one.id}
+
+    @property
     def held_out(self) -> bool:
         """True if what is examined is not trained on."""
         return self.run.config.data.test != 0

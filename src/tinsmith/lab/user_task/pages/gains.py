@@ -7,15 +7,41 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from tinsmith.lab.user_task.records import Examination, TaskRunRecords
-from tinsmith.pages.measures import Measure
+from tinsmith.pages.measures import Measure, from_estimate
 from tinsmith.pages.tables import Cell, Table, number, signed_cell, table_of, text, whole
 from tinsmith.pages.wording import p_words, signed
 from tinsmith.stats.estimates import Bootstrap
-from tinsmith.stats.paired_means import ALPHA, PairedMeans, mean_interval, paired_means
-from tinsmith.stats.significance import holm
+from tinsmith.stats.intervals import Interval
+from tinsmith.stats.mean_runs import MeanRuns, mean_difference, shared_items
+from tinsmith.stats.significance import ALPHA, holm
 
 BOOTSTRAP = Bootstrap()
 _FIRST = "the first evaluation"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Compared:
+    """Two means over the same n items, and the gain of the second over the first."""
+
+    n: int
+    first: float
+    second: float
+    interval: Interval | None
+    """Of the gain, over units; None where there is one unit only."""
+    p_value: float
+    risen: int
+    fallen: int
+    """Items whose own value went up, and down."""
+
+    @property
+    def gain(self) -> float:
+        """Return the second mean minus the first."""
+        return self.second - self.first
+
+    @property
+    def apart(self) -> bool:
+        """True if the interval leaves out 0."""
+        return self.interval is not None and not self.interval.holds(0.0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,7 +51,7 @@ class Gain:
     name: str
     over: str
     """What it is compared with, in words."""
-    found: PairedMeans
+    found: Compared
     p_holm: float
     """Corrected over all comparisons of the page but the first two, which are what the run was made for."""
 
@@ -59,20 +85,23 @@ class Gains:
 
 def gains_of(read: TaskRunRecords) -> Gains:
     """Return what a run gained."""
-    others: list[tuple[str, str, PairedMeans | None]] = []
+    others: list[tuple[str, str, Compared | None]] = []
     if len(read.task.terms) > 1:
-        others += [(name, _FIRST, _moved(read.sampled, name)) for name in read.task.terms]
+        others += [(name, _FIRST, _moved(read, read.sampled, name)) for name in read.task.terms]
     if read.sampled:
-        last = read.sampled[-1].by_item()
-        others += [("reward", f"the baseline {one.name}", paired(one.exact(), last)) for one in read.task.baselines]
+        last = values_of(read.sampled[-1].by_item(), read)
+        others += [
+            ("reward", f"the baseline {one.name}", compared(values_of(one.exact(), read), last))
+            for one in read.task.baselines
+        ]
     return Gains(
-        sampled=_primary("reward", read.sampled),
-        greedy=_primary("reward, greedy", read.greedy),
+        sampled=_primary("reward", read, read.sampled),
+        greedy=_primary("reward, greedy", read, read.greedy),
         others=corrected(others),
     )
 
 
-def corrected(found: Sequence[tuple[str, str, PairedMeans | None]]) -> tuple[Gain, ...]:
+def corrected(found: Sequence[tuple[str, str, Compared | None]]) -> tuple[Gain, ...]:
     """Return comparisons by name and what each is with, corrected by Holm; those that cannot be made are left out."""
     made = [(name, over, one) for name, over, one in found if one is not None]
     p_values = holm([one.p_value for *_, one in made]) if made else ()
@@ -82,30 +111,46 @@ def corrected(found: Sequence[tuple[str, str, PairedMeans | None]]) -> tuple[Gai
     )
 
 
-def paired(first: Mapping[str, Fraction], second: Mapping[str, Fraction]) -> PairedMeans | None:
-    """Compare item by item; None where they have none in common."""
-    return paired_means(first, second, BOOTSTRAP) if first.keys() & second.keys() else None
+def compared(first: MeanRuns | None, second: MeanRuns | None) -> Compared | None:
+    """Compare a run with itself at another time, or with a baseline; None where they have no item in common."""
+    if first is None or second is None or not set(first.items) & set(second.items):
+        return None
+    (first, second), _ = shared_items([first, second])
+    before, after = first.pooled(), second.pooled()
+    gap = mean_difference(second, first, BOOTSTRAP, same_models=True)
+    return Compared(
+        n=first.num_items,
+        first=first.mean(),
+        second=second.mean(),
+        interval=gap.interval,
+        p_value=gap.p_value,
+        risen=sum(after[item] > before[item] for item in first.items),
+        fallen=sum(after[item] < before[item] for item in first.items),
+    )
 
 
-def _primary(name: str, exams: Sequence[Examination]) -> Gain | None:
-    found = _moved(exams, "total")
+def values_of(by_item: Mapping[str, Fraction], read: TaskRunRecords) -> MeanRuns | None:
+    """Return what items earned in one run; items of one unit are drawn together."""
+    return MeanRuns.of("", [by_item], read.units) if by_item else None
+
+
+def _primary(name: str, read: TaskRunRecords, exams: Sequence[Examination]) -> Gain | None:
+    found = _moved(read, exams, "total")
     if found is None:
         return None
     return Gain(name=name, over=_FIRST, found=found, p_holm=found.p_value)
 
 
-def _moved(exams: Sequence[Examination], name: str) -> PairedMeans | None:
+def _moved(read: TaskRunRecords, exams: Sequence[Examination], name: str) -> Compared | None:
     if len(exams) < 2:
         return None
-    return paired(exams[0].by_item(name), exams[-1].by_item(name))
+    return compared(values_of(exams[0].by_item(name), read), values_of(exams[-1].by_item(name), read))
 
 
-def mean_of(by_item: Mapping[str, Fraction]) -> Measure:
-    """Return a mean over items with its interval."""
-    values = [float(value) for value in by_item.values()]
-    mean = sum(values) / len(values)
-    interval = mean_interval(values, BOOTSTRAP)
-    return Measure(mean) if interval is None else Measure(mean, interval.low, interval.high)
+def mean_of(by_item: Mapping[str, Fraction], read: TaskRunRecords) -> Measure | None:
+    """Return a mean over items with its interval over units; None where there is none."""
+    values = values_of(by_item, read)
+    return None if values is None else from_estimate(values.estimate(BOOTSTRAP))
 
 
 def gain_words(one: Gain) -> str:
@@ -124,8 +169,9 @@ def gains_table(gains: Sequence[Gain], what: str, corrected_are: str) -> Table |
     if not gains:
         return None
     return table_of(
-        "The answers to one item are averaged first; the item is the unit. Interval: paired bootstrap over items. "
-        f"p: flips of the signs of the items' differences, two-sided; {corrected_are} corrected by Holm.",
+        "The answers to one item are averaged first; items of one unit are drawn together. Interval: paired bootstrap "
+        "over units. p: the larger of the resamples' and that of flips of the signs of the units' differences, "
+        f"two-sided; {corrected_are} corrected by Holm.",
         gains,
         (what, lambda one: text(one.name)),
         (text("against"), lambda one: text(one.over)),

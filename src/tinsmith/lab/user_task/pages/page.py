@@ -102,11 +102,12 @@ def _rewards(read: TaskRunRecords) -> Plate:
         missing=NO_EXAMINATION,
         unit="reward",
     )
-    lines = [_curve(read.sampled, "sampled", 0), _curve(read.greedy, "greedy", 1)]
+    lines = [_curve(read, read.sampled, "sampled", 0), _curve(read, read.greedy, "greedy", 1)]
     steps = [step for one in lines for step in one.steps]
     for one in read.task.baselines:
-        if one.by_item:
-            lines.append(level(one.name, float(mean_of(one.exact()).value), steps, len(lines)))
+        known = mean_of(one.exact(), read)
+        if known is not None:
+            lines.append(level(one.name, known.value, steps, len(lines)))
     flags = flags_of(read.run, AlarmKind.ROLLOUTS_FAILED, AlarmKind.SAME_TEXT)
     return chart_plate(drawn, lines, flags=flags)
 
@@ -118,16 +119,17 @@ def level(name: str, value: float, steps: Sequence[int], place: int) -> Line:
     return Line(label=f"baseline {name}", mark=mark, steps=ends, values=[value] * len(ends))
 
 
-def _curve(exams: Sequence[Examination], label: str, place: int) -> Line:
-    means = [mean_of(one.by_item()) for one in exams]
-    whole = all(one.low is not None and one.high is not None for one in means)
+def _curve(read: TaskRunRecords, exams: Sequence[Examination], label: str, place: int) -> Line:
+    found = [(one.step, mean_of(one.by_item(), read)) for one in exams]
+    means = {step: mean for step, mean in found if mean is not None}
+    whole = all(one.low is not None and one.high is not None for one in means.values())
     return Line(
         label=label,
         mark=series_mark(place),
-        steps=[one.step for one in exams],
-        values=[one.value for one in means],
-        low=[one.low or 0.0 for one in means] if whole else None,
-        high=[one.high or 0.0 for one in means] if whole else None,
+        steps=list(means),
+        values=[one.value for one in means.values()],
+        low=[one.low or 0.0 for one in means.values()] if whole else None,
+        high=[one.high or 0.0 for one in means.values()] if whole else None,
     )
 
 
@@ -197,9 +199,12 @@ def _examinations(read: TaskRunRecords) -> Table | None:
         "Means over items, each above its 95 % interval.",
         read.sampled,
         ("Step", lambda one: text(f"{one.step:,}")),
-        ("reward|sampled", lambda one: measured(mean_of(one.by_item()))),
-        *((f"{name}|sampled", partial(_mean, name)) for name in terms),
-        ("reward|greedy", lambda one: measured(mean_of(greedy[one.step].by_item()) if one.step in greedy else None)),
+        ("reward|sampled", lambda one: measured(mean_of(one.by_item(), read))),
+        *((f"{name}|sampled", partial(_mean, read, name)) for name in terms),
+        (
+            "reward|greedy",
+            lambda one: measured(mean_of(greedy[one.step].by_item(), read) if one.step in greedy else None),
+        ),
         ("distinct texts|share, sampled", lambda one: number(len(one.texts) / one.texts.total())),
         (
             "tokens|an answer, sampled",
@@ -208,8 +213,8 @@ def _examinations(read: TaskRunRecords) -> Table | None:
     )
 
 
-def _mean(name: str, one: Examination) -> Cell:
-    return measured(mean_of(one.by_item(name)))
+def _mean(read: TaskRunRecords, name: str, one: Examination) -> Cell:
+    return measured(mean_of(one.by_item(name), read))
 
 
 def _own(sections: Sequence[SectionRecord]) -> Sequence[Block]:

@@ -58,7 +58,7 @@ def _answer(read: TaskRunRecords, gain: Gain | None) -> str:
         return "Nothing can be said: the run was never evaluated."
     first, last = read.sampled[0], read.sampled[-1]
     if gain is None:
-        found = mean_of(last.by_item())
+        found = mean_of(last.by_item(), read)
         return (
             f"There is no gain to speak of: the run was evaluated once, at step {last.step}, with a mean reward of "
             f"{found} on {_items(read, len(last.by_item()))}."

@@ -1,68 +1,54 @@
-"""Runs on one task beside each other: seeds of an arm together, arms and baselines paired over held-out items."""
+"""Runs on one task by arm: runs that differ by the seed alone; runs that cannot be compared are refused."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from fractions import Fraction
 from pathlib import Path
 
 from tinsmith.lab.results.arms import seedless
 from tinsmith.lab.runs.reader import read_run
 from tinsmith.lab.runs.records import Config, Run
-from tinsmith.lab.user_task.pages.gains import Gain, corrected, paired
-from tinsmith.lab.user_task.records import Examination, TaskRunRecords, read_task_run
+from tinsmith.lab.user_task.records import TaskRunRecords, read_task_run
 from tinsmith.pages.tables import shown
-from tinsmith.stats.paired_means import PairedMeans
 from tinsmith.types.errors import ConfigError
-
-ByItem = Mapping[str, Fraction]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskArm:
     """Runs that were asked for alike but for the seed; a seed again says nothing new and is left out."""
 
-    name: str
-    """Unique among them: what was changed."""
+    label: str
+    """Keys that are not the same for all arms; unique."""
     reads: tuple[TaskRunRecords, ...]
+    """By seed, ascending."""
 
     @property
     def seeds(self) -> tuple[int | None, ...]:
-        """Of its runs, ascending."""
+        """Seeds of its runs."""
         return tuple(one.run.config.seed for one in self.reads)
 
-    def first(self, *, greedy: bool = False, name: str = "total") -> ByItem:
-        """Return what items earned at the first evaluation, a mean over seeds."""
-        return _pooled([exams[0].by_item(name) for one in self.reads if (exams := _of(one, greedy))])
-
-    def last(self, *, greedy: bool = False, name: str = "total") -> ByItem:
-        """Return the same of the last evaluation."""
-        return _pooled([exams[-1].by_item(name) for one in self.reads if (exams := _of(one, greedy))])
-
-    def baseline(self, name: str) -> ByItem:
-        """Return what a baseline earns by item, as its runs measured it."""
-        return _pooled([each.exact() for one in self.reads for each in one.task.baselines if each.name == name])
+    @property
+    def settings(self) -> dict[str, object]:
+        """Settings and the task's own keys, but for the seed."""
+        config = self.reads[0].run.config
+        return {**seedless(config.settings), **seedless(config.overrides), "model": config.model_name}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TasksCompared:
-    """All that the page and the terminal show."""
+class SameTask:
+    """Runs on one task."""
 
     arms: tuple[TaskArm, ...]
-    gains: tuple[Gain, ...]
-    """Each arm against the first one, then each against each baseline, corrected together."""
+    seeds_draw_items: bool
+    """True if seeds hold out other items; then all arms have the same seeds."""
     notes: tuple[str, ...]
-
-    @property
-    def baselines(self) -> tuple[str, ...]:
-        """Their names, in the task's order."""
-        return tuple(dict.fromkeys(one.name for arm in self.arms for r in arm.reads for one in r.task.baselines))
+    """Runs that are left out, and files that could not be read."""
 
 
-def compare_tasks(folders: Sequence[Path]) -> TasksCompared:
-    """Read runs on one task and compare them.
+def arms_on_one_task(folders: Sequence[Path]) -> SameTask:
+    """Read runs on one task.
 
     Raises:
         DataError: a folder holds no run.
@@ -71,7 +57,6 @@ def compare_tasks(folders: Sequence[Path]) -> TasksCompared:
     reads = [read_task_run(read_run(folder)) for folder in folders]
     _require_same_task([one.run for one in reads])
     arms = _arms([one for one in reads if one.sampled])
-    missing = [f"{one.run.folder}: it was never evaluated." for one in reads if not one.sampled]
     if not arms:
         raise ConfigError(
             "none of these runs was evaluated",
@@ -79,31 +64,9 @@ def compare_tasks(folders: Sequence[Path]) -> TasksCompared:
             value=[str(folder) for folder in folders],
             allowed="runs with eval_every above 0",
         )
-    _require_same_items(arms)
-    compared = TasksCompared(arms=arms, gains=(), notes=())
-    found: list[tuple[str, str, PairedMeans | None]] = [
-        (arm.name, arms[0].name, paired(arms[0].last(), arm.last())) for arm in arms[1:]
-    ]
-    found += [
-        (arm.name, f"the baseline {name}", paired(arm.baseline(name), arm.last()))
-        for name in compared.baselines
-        for arm in arms
-    ]
+    missing = [f"{one.run.folder}: it was never evaluated." for one in reads if not one.sampled]
     notes = (*missing, *(f"{one.run.folder.name}: {note}" for one in reads for note in one.notes))
-    return TasksCompared(arms=arms, gains=corrected(found), notes=notes)
-
-
-def _of(read: TaskRunRecords, greedy: bool) -> Sequence[Examination]:
-    return read.greedy if greedy else read.sampled
-
-
-def _pooled(found: Sequence[ByItem]) -> ByItem:
-    """Return each item's mean over the runs that have it."""
-    values: dict[str, list[Fraction]] = {}
-    for by_item in found:
-        for item, value in by_item.items():
-            values.setdefault(item, []).append(value)
-    return {item: sum(each, Fraction()) / len(each) for item, each in sorted(values.items())}
+    return SameTask(arms=arms, seeds_draw_items=_seeds_draw_items(arms), notes=notes)
 
 
 def _arms(reads: Sequence[TaskRunRecords]) -> tuple[TaskArm, ...]:
@@ -115,7 +78,7 @@ def _arms(reads: Sequence[TaskRunRecords]) -> tuple[TaskArm, ...]:
     found = [tuple(group[seed] for seed in sorted(group, key=lambda each: each or 0)) for group in groups.values()]
     names = _names([group[0].run.config for group in found])
     return tuple(
-        TaskArm(name=name if names.count(name) == 1 else f"{name} [{place}]", reads=group)
+        TaskArm(label=name if names.count(name) == 1 else f"{name} [{place}]", reads=group)
         for place, (name, group) in enumerate(zip(names, found, strict=True), start=1)
     )
 
@@ -150,12 +113,11 @@ def _code(run: Run) -> Mapping[str, object]:
     return code if isinstance(code, dict) else {}
 
 
-def _require_same_items(arms: Sequence[TaskArm]) -> None:
+def _seeds_draw_items(arms: Sequence[TaskArm]) -> bool:
     """Check that arms answered the same items: all runs, or run for run of the same seed."""
     first = arms[0]
-    everywhere = {_items(one) for arm in arms for one in arm.reads}
-    if len(everywhere) == 1:
-        return
+    if len({_items(one) for arm in arms for one in arm.reads}) == 1:
+        return False
     by_seed = {one.run.config.seed: one for one in first.reads}
     for arm in arms[1:]:
         for one in arm.reads:
@@ -177,6 +139,7 @@ def _require_same_items(arms: Sequence[TaskArm]) -> None:
                 f"seeds {list(first.seeds)}",
                 f"seeds {list(arm.seeds)}",
             )
+    return True
 
 
 def _items(read: TaskRunRecords) -> frozenset[tuple[str, str]]:

@@ -1,0 +1,303 @@
+"""Runs beside each other: a study that nobody declared, whose arms are the runs that differ by the seed alone."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+
+from rich.table import Table as ConsoleTable
+
+from tinsmith.lab.page.compared import Comparison
+from tinsmith.lab.page.same_task import SameTask, TaskArm, arms_on_one_task
+from tinsmith.lab.results.run_map import status_words, steps_words
+from tinsmith.lab.study.arm_gains import as_measure
+from tinsmith.lab.study.conduct import recorded
+from tinsmith.lab.study.measures import AFTER, BEFORE, ArmRuns, Results, estimated, measure_study
+from tinsmith.lab.study.record import Column, CurveRecord, StudyRecord
+from tinsmith.lab.study.report import page_of_study, sentences
+from tinsmith.lab.study.results import DRAWS, Draws, Seconds, seconds_in
+from tinsmith.lab.study.study import Arm, Curve, Listing, Measure, PerItem, Reading, Size, Study, Table
+from tinsmith.lab.study.task_arms import ArmRead
+from tinsmith.lab.user_task.task import Task
+from tinsmith.pages.console import console_table
+from tinsmith.pages.document import Document
+from tinsmith.pages.measures import Measure as Figure
+from tinsmith.pages.tables import shown
+from tinsmith.pages.wording import counted, listed, p_words, signed
+from tinsmith.stats.mean_runs import MeanRuns, mean_difference
+from tinsmith.stats.significance import ALPHA, holm
+
+REWARD = PerItem("reward", "reward")
+_ROWS = (
+    "items",
+    "from",
+    "to",
+    Column(head="difference|95 % interval", form="+.3f"),
+    "p|Holm",
+    "up / down|items",
+    "Finding",
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunsCompared:
+    """Runs on one task, measured as a study is."""
+
+    same: SameTask
+    results: Results
+    record: StudyRecord
+
+
+def study_of_runs(folders: Sequence[Path], draws: Draws = DRAWS) -> RunsCompared:
+    """Measure runs on one task beside each other; the first arm is the one that others are compared with.
+
+    Raises:
+        DataError: a folder holds no run.
+        ConfigError: they are not on the same task, or were not evaluated on the same items.
+    """
+    same = arms_on_one_task(folders)
+    named = {f"arm-{place}": one for place, one in enumerate(same.arms)}
+    study = _study(named, same)
+    arms = {
+        name: ArmRuns(
+            next(one for one in study.arms if one.name == name),
+            (read := ArmRead(words=arm.label, reads=arm.reads)),
+            partial(_unit, read),
+            seeds_draw_items=same.seeds_draw_items,
+        )
+        for name, arm in named.items()
+    }
+    results = measure_study(study, arms, draws)
+    fewest = min(same.arms, key=lambda one: len(one.seeds))
+    record = recorded(
+        results,
+        seeds=tuple(seed or 0 for seed in fewest.seeds),
+        tuning_seed=0,
+        settings={key: value for key, value in same.arms[0].settings.items() if key not in _differing(same.arms)},
+        rates={},
+    )
+    return RunsCompared(same=same, results=results, record=_with_baselines(record, results))
+
+
+def compared_tasks(folders: Sequence[Path]) -> Comparison:
+    """Compare runs on one task; see SubjectEntry.
+
+    Raises:
+        DataError: a folder holds no run.
+        ConfigError: they cannot be compared.
+    """
+    found = study_of_runs(folders)
+    return Comparison(_page(found), _console(found), sentences(found.record))
+
+
+def _unit(read: ArmRead, item: str) -> str:
+    return read.clusters.get(item, item)
+
+
+def _study(named: dict[str, TaskArm], same: SameTask) -> Study:
+    first = next(iter(named.values()))
+    task, config = first.reads[0].task, first.reads[0].run.config
+    terms = [(name, name) for name in task.terms if len(task.terms) > 1]
+    metrics = [(f"metric/{name}", name) for name in task.metrics]
+    apart = [PerItem(name, label, metric=name) for name, label in (*terms, *metrics)]
+    runs = sum(len(arm.reads) for arm in named.values())
+    return Study(
+        name=config.task.name,
+        title=f"{config.task.name}: {counted(runs, 'run')} compared",
+        question=config.question,
+        task=_not_run,
+        arms=tuple(Arm(name, arm.label) for name, arm in named.items()),
+        sizes={"found": Size()},
+        score=REWARD,
+        against="arm-0",
+        tables=(
+            Table("Arms", "The last evaluation of each arm: means over seeds and items.", _ARM_MEASURES),
+            Listing(
+                "Against each other",
+                "Arms at their last evaluation, each against the first arm and against every baseline of the task: "
+                "differences over seeds and items, with 95 % intervals over both; p corrected over this table.",
+                _ROWS,
+                _against,
+            ),
+            *([Table("Terms and metrics", "Over seeds and items, sampled.", apart)] if apart else []),
+            Listing(
+                "What differs",
+                "Settings, and keys of the task, that are not the same for all arms.",
+                [arm.label for arm in named.values()],
+                lambda _: _settings(same.arms),
+                names="Key",
+            ),
+            Listing(
+                "Runs", "", ("Arm", "seed", "reward|first", "reward|last", "Status", "Identity"), _runs, names="Run"
+            ),
+        ),
+        pictures=(Curve(name="reward", label="reward", read=_over_steps),),
+        notes=_notes(same),
+    )
+
+
+def _not_run() -> Task:
+    """Refuse: runs that are there already are not run from here."""
+    raise AssertionError
+
+
+def _mean_of(metric: PerItem, at: int, *, greedy: bool = False) -> Measure:
+    def read(arm: ArmRuns) -> Reading:
+        step = arm.step(at)
+        exams = [one.greedy if greedy else one.sampled for one in arm.read.reads]
+        if not all(any(one.step == step for one in some) for some in exams):
+            return None
+        return arm.per_item(metric, at, greedy=greedy)
+
+    kind = "greedy" if greedy else "sampled"
+    return Measure(f"{kind} {at}", f"reward|{'first' if at == BEFORE else 'last'}, {kind}", read)
+
+
+def _distinct(arm: ArmRuns) -> Reading:
+    texts = [one.sampled[-1].texts for one in arm.read.reads]
+    return [len(one) / one.total() for one in texts]
+
+
+_ARM_MEASURES = (
+    Measure("seeds", "seeds", lambda arm: ", ".join(str(one.run.config.seed) for one in arm.read.reads)),
+    _mean_of(REWARD, BEFORE),
+    _mean_of(REWARD, AFTER),
+    _mean_of(REWARD, AFTER, greedy=True),
+    Measure("distinct", "distinct texts|share, last", _distinct),
+    Measure("alarms", "alarms", lambda arm: sum(len(one.run.alarms) for one in arm.read.reads), form="d"),
+)
+
+
+def _against(results: Results) -> list[list[Figure | str | None]]:
+    """Return a row for each comparison, corrected together by Holm."""
+    first = next(iter(results.arms.values()))
+    ends = {arm.arm.label: arm.per_item(REWARD) for arm in results.arms.values()}
+    pairs = [(label, ends[first.arm.label]) for label in ends if label != first.arm.label]
+    names = dict.fromkeys(one.name for arm in results.arms.values() for one in arm.read.reads[0].task.baselines)
+    for name in names:
+        for arm in results.arms.values():
+            known = arm.baseline(name)
+            if known is not None:
+                pairs.append((arm.arm.label, replace(known, name=f"the baseline {name}")))
+    gaps = [mean_difference(ends[label], second, results.draws.tables) for label, second in pairs]
+    p_values = holm([one.p_value for one in gaps]) if gaps else ()
+    rows: list[list[Figure | str | None]] = []
+    for (label, second), gap, p_value in zip(pairs, gaps, p_values, strict=True):
+        mine, other = ends[label].pooled(), second.pooled()
+        shared = mine.keys() & other.keys()
+        up, down = (sum(sign * (mine[item] - other[item]) > 0 for item in shared) for sign in (1, -1))
+        found = as_measure(gap)
+        apart = found.low is not None and found.high is not None and not found.low <= 0.0 <= found.high
+        told = "cannot tell" if not apart or p_value > ALPHA else "more" if found.value > 0 else "less"
+        p_text = p_words(p_value).removeprefix("p ").removeprefix("= ")
+        head = f"{label}|against {second.name}"
+        ends_at = (Figure(second.mean()), Figure(ends[label].mean()))
+        rows.append([head, str(len(shared)), *ends_at, found, p_text, f"{up} / {down}", told])
+    return rows
+
+
+def _over_steps(arm: ArmRuns) -> dict[int, Figure | float | None]:
+    values = {step: arm.at_step(REWARD, step) for step in arm.read.steps}
+    return {step: estimated(one, DRAWS) for step, one in values.items()}
+
+
+def _with_baselines(record: StudyRecord, results: Results) -> StudyRecord:
+    """Return values in which every baseline is a level line of the picture."""
+    curve = record.curves[0]
+    steps = [step for _, places, _ in curve.lines for step in places]
+    first = next(iter(results.arms.values()))
+    lines = list(curve.lines)
+    for one in first.read.reads[0].task.baselines:
+        known = first.baseline(one.name)
+        if known is not None:
+            ends = tuple(sorted({min(steps), max(steps)}))
+            lines.append((f"baseline {one.name}", ends, (Figure(known.mean()),) * len(ends)))
+    drawn: CurveRecord = replace(curve, lines=tuple(lines))
+    return replace(record, curves=(drawn, *record.curves[1:]))
+
+
+def _differing(arms: Sequence[TaskArm]) -> list[str]:
+    asked = [one.settings for one in arms]
+    keys = dict.fromkeys(key for one in asked for key in one)
+    return [key for key in keys if len({shown(one.get(key)) for one in asked}) > 1]
+
+
+def _settings(arms: Sequence[TaskArm]) -> list[list[Figure | str | None]]:
+    asked = [one.settings for one in arms]
+    return [[key, *(shown(one[key]) if key in one else "" for one in asked)] for key in _differing(arms)]
+
+
+def _runs(results: Results) -> list[list[Figure | str | None]]:
+    rows: list[list[Figure | str | None]] = []
+    for arm in results.arms.values():
+        for read in arm.read.reads:
+            means = (MeanRuns.of("", [exam.by_item()]) for exam in (read.sampled[0], read.sampled[-1]))
+            run = read.run
+            rows.append(
+                [
+                    run.folder.name,
+                    arm.arm.label,
+                    "unknown" if run.config.seed is None else str(run.config.seed),
+                    *(estimated(one, results.draws) for one in means),
+                    f"{status_words(run)}, {steps_words(run)}",
+                    run.config.identity_sha256[:16],
+                ]
+            )
+    return rows
+
+
+def _notes(same: SameTask) -> tuple[str, ...]:
+    """Return what a reader must know, and what could not be read."""
+    reads = [one for arm in same.arms for one in arm.reads]
+    alarms = sum(len(one.run.alarms) for one in reads)
+    told = [f"{counted(alarms, 'alarm')} raised." if alarms else "No run raised an alarm."]
+    lost = dict.fromkeys(f"{one.name}: {one.failure}" for read in reads for one in read.task.baselines if one.failure)
+    told += [f"What a baseline earns is not known: {one}." for one in lost]
+    if same.seeds_draw_items:
+        told.append("Each seed holds out other items: a seed's mean is one value, and intervals are over seeds.")
+    if not all(one.held_out for one in reads):
+        told.append("None of this is about items that were not trained on: none were held out.")
+    if len({shown(one.run.manifest.identity.get("own_keys")) for one in reads if one.run.manifest}) > 1:
+        told.append("Keys of the task differ: where they change the reward itself, rewards are not of one thing.")
+    if len({one.sampled[-1].step for one in reads}) > 1:
+        told.append("The runs were last evaluated at different steps.")
+    return (*told, *same.notes)
+
+
+def _page(found: RunsCompared) -> Document:
+    same = found.same
+    reads = [one for arm in same.arms for one in arm.reads]
+    seconds: dict[str, Seconds] = {arm.label: seconds_in([one.run for one in arm.reads]) for arm in same.arms}
+    facts = (
+        ("Arms", str(len(same.arms))),
+        ("Runs", str(len(reads))),
+        ("Models", listed(sorted({one.run.config.model_name for one in reads}))),
+        ("Reward", reads[0].run.config.reward_name or "not stated"),
+        ("Evaluated", f"{counted(len(reads[0].task.items), 'item')} a run"),
+    )
+    return replace(page_of_study(found.record, seconds), kind="Comparison of runs on one task", facts=facts)
+
+
+def _console(found: RunsCompared) -> ConsoleTable:
+    record, arms = found.record, found.results.arms
+    first = next(iter(arms))
+    rows: list[tuple[str, ...]] = []
+    for name, arm in arms.items():
+        figures = [record.figures[name][key] for key in ("sampled 0", "sampled -1", "greedy -1")]
+        gap = "" if name == first else _signed(found.results.gap(name, first, REWARD))
+        means = (f"{one.value:.3f}" if isinstance(one, Figure) else "missing" for one in figures)
+        rows.append((arm.arm.label, str(len(arm.read.reads)), *means, gap))
+    baselines = [
+        (one.name, "", "", "failed" if known is None else f"{known.mean():.3f}", "", "")
+        for one in arms[first].read.reads[0].task.baselines
+        for known in [arms[first].baseline(one.name)]
+    ]
+    title = "Mean reward on the evaluated items, sampled, seeds together"
+    return console_table(title, ("seeds", "first", "last", "greedy", "minus the first arm"), rows, baselines)
+
+
+def _signed(gap: Figure) -> str:
+    ends = "" if gap.low is None or gap.high is None else f" {signed(gap.low)} to {signed(gap.high)}"
+    return signed(gap.value) + ends
