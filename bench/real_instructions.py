@@ -17,12 +17,12 @@ from statistics import mean
 import numpy as np
 
 from tinsmith.engine.engine import Engine
+from tinsmith.lab.judge.rules.rule_text import RuleJudge
 from tinsmith.lab.judge.tree import pass_rate
 from tinsmith.renderers.choose import renderer_for
 from tinsmith.renderers.renderer import Message, Renderer, Role
 from tinsmith.renderers.tokenizer import load_tokenizer
 from tinsmith.studies.rubrics.dataset import BuiltinTasks, builtin_dataset
-from tinsmith.studies.rubrics.rules.rule_text import RuleJudge
 from tinsmith.studies.rubrics.splitting import split_tasks
 from tinsmith.studies.rubrics.task import RubricTask
 from tinsmith.types.sampling import SampleRequest, SamplingParams

@@ -12,7 +12,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Final
 
-from tinsmith.cli.registered import find
+from tinsmith.cli.registered import find, plan_of
 from tinsmith.data.slices.reader import Slice
 from tinsmith.data.slices.settings import Caps
 from tinsmith.data.sources.world.spec import Preset
@@ -113,7 +113,7 @@ def conducted(ground: Ground, run: str, folder: Path) -> dict[str, str | None]:
 def conducted_rlvr(ground: Ground, folder: Path) -> dict[str, str | None]:
     """Run `rlvr` for three steps; return its hashes after that of its data."""
     keys = {**_RLVR, "model_name": str(ground.base), "log_path": str(folder)}
-    conduct(make_plan(find("rlvr"), keys), say=_silent)
+    conduct(plan_of("rlvr", keys), say=_silent)
     config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
     return {"data": config["data"]["fingerprint"], **hashes_of(folder)}
 

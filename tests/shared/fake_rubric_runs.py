@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from tinsmith.studies.rubrics.rules.rule_text import RuleJudge
+from tinsmith.lab.judge.rules.rule_text import RuleJudge
 
 NASTY = '</script><img src=x onerror=alert(1)> "quoted" & \u2028 <!-- <script>'
 WORDS = ("tin", "lead", "iron", "zinc", "gold", "silver", "copper", "nickel")

@@ -15,14 +15,13 @@ from tinsmith.lab.experiment.experiment import Experiment, Plan, SubjectEntry
 from tinsmith.lab.live.progress import Say
 from tinsmith.lab.runs.kinds import Kind
 from tinsmith.lab.study.keys import StudyKeys
-from tinsmith.lab.user_task.entry import USER_TASK
+from tinsmith.lab.user_task.entry import JUDGED_TASK, USER_TASK
 from tinsmith.studies.adapters import settings as adapters
 from tinsmith.studies.debate.subject import DEBATE
 from tinsmith.studies.disruption.subject import JOINT, LABELS
 from tinsmith.studies.learning import keys as learning
 from tinsmith.studies.microscope import settings as microscope
 from tinsmith.studies.prompt_search import settings as prompt_search
-from tinsmith.studies.rubrics.subject import RUBRICS
 from tinsmith.studies.sft_vs_rl import keys as sft_vs_rl
 from tinsmith.studies.sft_vs_rl.settings import sft_vs_rl_settings
 from tinsmith.studies.sparse_select import settings as sparse_select
@@ -33,7 +32,7 @@ if TYPE_CHECKING:
     from tinsmith.lab.study.study import Study
     from tinsmith.lab.user_task.source import TaskSource
 
-_SUBJECTS: Final[tuple[SubjectEntry, ...]] = (LABELS, DEBATE, JOINT, RUBRICS, USER_TASK)
+_SUBJECTS: Final[tuple[SubjectEntry, ...]] = (LABELS, DEBATE, JOINT, USER_TASK, JUDGED_TASK)
 
 SUBJECTS: Final[Mapping[Kind, SubjectEntry]] = MappingProxyType({kind: one for one in _SUBJECTS for kind in one.kinds})
 """What a run of each kind is on."""

@@ -107,6 +107,10 @@ TASKS: Final[Mapping[str, TaskEntry]] = MappingProxyType(
             where="house:house",
             presets={"explore": {"interleave": "5:1"}},
         ),
+        "rlvr": TaskEntry(
+            question="Does a model follow instructions better once fulfilled rubrics are rewarded?",
+            where="rubrics.rlvr:rlvr",
+        ),
         "taste": TaskEntry(
             question="Does the model learn which of two papers is cited more? data=CORPUS",
             where="taste.task:taste",

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tinsmith.cli.registered import EXPERIMENTS, find
+from tinsmith.cli.registered import EXPERIMENTS, find, plan_of, source_of
 from tinsmith.lab.experiment.at import At
 from tinsmith.lab.experiment.estimate import dry_run
 from tinsmith.lab.experiment.experiment import Plan
@@ -20,6 +20,7 @@ from tinsmith.lab.papers.estimate import minutes
 from tinsmith.lab.papers.frame import task_asked
 from tinsmith.lab.runs.kinds import Kind
 from tinsmith.lab.settings import RlSettings, Watched
+from tinsmith.lab.user_task.opening import task_help
 from tinsmith.studies.adapters.settings import SMALL_RATES, adapter_study
 from tinsmith.studies.sft_vs_rl.keys import StudyWorld
 from tinsmith.studies.sft_vs_rl.settings import sft_vs_rl_settings
@@ -50,7 +51,7 @@ def test_rl_on_labels_begins_with_supervised_steps_at_a_rate_for_this_size() -> 
 
 
 def test_help_has_a_column_for_every_place_where_an_experiment_runs() -> None:
-    assert all(set(key.values) == set(At) for key in key_help(find("rlvr")))
+    assert all(set(key.values) == set(At) for key in task_help(source_of("rlvr", {}), {}).keys)
     assert all(At.SMALL not in key.values for key in key_help(find("adversarial/gated")))
 
 
@@ -113,6 +114,6 @@ def test_both_studies_have_numbers_for_it() -> None:
 
 def test_rubrics_have_no_test_split_to_limit() -> None:
     with pytest.raises(ConfigError, match="test_items"):
-        make_plan(find("rlvr"), {"test_items": "5"})
+        plan_of("rlvr", {"test_items": "5"})
     assert make_plan(find("sft/lora"), {"test_items": "5"}).settings.test_items == 5
-    assert small("rlvr").frame.kind is Kind.RLVR
+    assert plan_of("rlvr", {"at": "small"}).frame.kind is Kind.RLVR

@@ -11,7 +11,7 @@ import pytest
 from pages_of import report_of
 from small_slice import Made
 
-from tinsmith.cli.registered import find
+from tinsmith.cli.registered import find, plan_of
 from tinsmith.data.slices.reader import Slice
 from tinsmith.data.slices.splits import Split
 from tinsmith.lab.experiment.conduct import conduct
@@ -94,7 +94,7 @@ def test_a_run_on_rubrics_goes_from_end_to_end(deep: Path, tmp_path: Path) -> No
     out = tmp_path / "run"
     changes = {**TINY, "group_size": "2", "groups_per_batch": "2", "quiet": "true"}
     changes |= {"model_name": str(deep), "log_path": str(out), "at": "small"}
-    done = conduct(make_plan(find("rlvr"), changes), say=_silent)
+    done = conduct(plan_of("rlvr", changes), say=_silent)
     assert done.finished is not None
     assert lines(out, METRICS)[-1]["step"] == 2
     asked = {line["prompt_id"] for line in lines(out, ROLLOUTS) if line["split"] == "eval"}

@@ -13,13 +13,13 @@ from statistics import mean
 import pytest
 
 from tinsmith.lab.experiment.at import At
+from tinsmith.lab.judge.rules.rule_text import RuleJudge, parse_rule
+from tinsmith.lab.judge.rules.topic_rules import Beginnings, Names
+from tinsmith.lab.judge.rules.word_rules import Affix, Before, Contains, Match, Matches
 from tinsmith.lab.judge.text_measures import words_of
 from tinsmith.lab.judge.tree import pass_rate
 from tinsmith.studies.rubrics.dataset import BuiltinTasks, builtin_dataset
-from tinsmith.studies.rubrics.rules.rule_text import RuleJudge, parse_rule
-from tinsmith.studies.rubrics.rules.topic_rules import Beginnings, Names
-from tinsmith.studies.rubrics.rules.word_rules import Affix, Before, Contains, Match, Matches
-from tinsmith.studies.rubrics.run_data import BUILTIN
+from tinsmith.studies.rubrics.rlvr import rlvr
 from tinsmith.studies.rubrics.splitting import split_tasks
 from tinsmith.studies.rubrics.task import RubricTask
 
@@ -135,6 +135,10 @@ def test_no_held_out_prompt_is_nearly_one_of_training() -> None:
 
 
 def test_every_place_has_tasks_of_its_own() -> None:
-    assert {at.value for at in At} <= set(BUILTIN)
-    assert BUILTIN["nano"] is BuiltinTasks.FEW_WORDS
-    assert BUILTIN["small"] is BuiltinTasks.EVERYDAY
+    asked = {
+        at: {one.prompt for one in rlvr(at=at.value).items}  # type: ignore[union-attr]
+        for at in At
+    }
+    assert asked[At.NANO] <= {task.prompt for task in builtin_dataset(BuiltinTasks.FEW_WORDS).tasks}
+    assert asked[At.SMALL] <= {task.prompt for task in builtin_dataset(BuiltinTasks.EVERYDAY).tasks}
+    assert [len(asked[at]) for at in At] == [72, 213, 86]

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from builtin_made import made_pairs, pairs_text
 
+from tinsmith.lab.judge.rules.rule_text import RuleJudge
 from tinsmith.studies.rubrics.quality.answers import Ground, rubric_choice, surface_choice
 from tinsmith.studies.rubrics.quality.pairs import (
     BUILTIN,
@@ -23,7 +24,6 @@ from tinsmith.studies.rubrics.quality.pairs import (
     read_pairs,
     read_pairs_text,
 )
-from tinsmith.studies.rubrics.rules.rule_text import RuleJudge
 from tinsmith.types.errors import ConfigError, DataError
 
 SHA256 = "5e1ee5bc90d5c1e688bd02033db71a54963fd47af6e1e71593dfecb0af7b4325"

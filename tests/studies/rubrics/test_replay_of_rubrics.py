@@ -49,7 +49,7 @@ def test_a_run_ends_with_its_page_and_a_replay_is_equal(
     page = (folder / "report.html").read_text()
     assert "held-out prompts" in page
     around = json.loads((folder / MANIFEST).read_text())["circumstances"]
-    assert around["data_path"] == str(data)
+    assert around["files"] == {"data_path": str(data)}
     assert around["judge_concurrency"] == 64
 
     (tmp_path / "elsewhere").mkdir()

@@ -40,17 +40,17 @@ from scripted_judge import KEY, InstantClock, Say, refused
 
 from running import wait_for_end
 from tinsmith.cli import main
-from tinsmith.cli.registered import find
+from tinsmith.cli.registered import plan_of
+from tinsmith.lab.environment import Over
 from tinsmith.lab.experiment.conduct import Conducted, conduct
-from tinsmith.lab.experiment.plan import make_plan
 from tinsmith.lab.judge.answers import VerdictCache
 from tinsmith.lab.judge.chat_judge import BlockingJudge
 from tinsmith.lab.judge.settings import ChatSettings
 from tinsmith.lab.runs.files import CHECKPOINTS, LEDGER, MANIFEST, METRICS, ROLLOUTS
 from tinsmith.lab.service.connect import Connection, EmbeddedSettings, open_connection
-from tinsmith.studies.rubrics import judge_choice
+from tinsmith.lab.user_task import judge_choice
+from tinsmith.lab.user_task.subject import UserEnvironment
 from tinsmith.studies.rubrics.dataset import read_dataset
-from tinsmith.studies.rubrics.judged_tasks import JudgedTasks
 
 # The SDK leaves sockets to the garbage collector.
 pytestmark = [pytest.mark.whole, pytest.mark.filterwarnings("ignore::ResourceWarning")]
@@ -81,7 +81,7 @@ def clock(place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Inst
 
 def run(keys: dict[str, str]) -> Conducted:
     told: list[str] = []
-    return conduct(make_plan(find("rlvr"), keys), say=told.append)
+    return conduct(plan_of("rlvr", keys), say=told.append)
 
 
 def command(keys: dict[str, str], capsys: pytest.CaptureFixture[str]) -> tuple[int, str]:
@@ -364,11 +364,12 @@ INJECTION = (
 def test_what_a_response_orders_the_judge_to_do_stands_in_its_fence(
     place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def says(self: JudgedTasks, tokens: object) -> str:
-        del self, tokens
-        return INJECTION
+    def says(self: UserEnvironment, tokens: object) -> Over:
+        del tokens
+        self.replies.append(INJECTION)
+        return Over()
 
-    monkeypatch.setattr(JudgedTasks, "text", says)
+    monkeypatch.setattr(UserEnvironment, "step", says)
     with judge_server(then=Say(body=lambda request: judging(request))) as judge:
         run(place.judged(tmp_path / "run", judge, steps="1"))
     assert judge.requests

@@ -15,15 +15,14 @@ from rlvr_small import write_prose
 from scripted_judge import KEY
 
 from tinsmith.cli import main
-from tinsmith.cli.registered import SUBJECTS, find
+from tinsmith.cli.registered import SUBJECTS, plan_of, source_of
 from tinsmith.lab.experiment.at import At
 from tinsmith.lab.experiment.experiment import Plan
-from tinsmith.lab.experiment.plan import make_plan
 from tinsmith.lab.judge.prompting import JudgeRequest, judge_prompt
+from tinsmith.lab.judge.rules.rule_text import RuleJudge
 from tinsmith.lab.judge.tree import pass_rate
 from tinsmith.lab.runs.kinds import Kind
 from tinsmith.studies.rubrics.dataset import read_dataset
-from tinsmith.studies.rubrics.rules.rule_text import RuleJudge
 from tinsmith.studies.rubrics.splitting import split_tasks
 
 DOCS = Path(__file__).parents[3] / "docs" / "rlvr.md"
@@ -73,8 +72,8 @@ PROSE = ("data_path=prose.json", "judge_model=judge-1", "judge_base_url=http://1
     ("arguments", "told"),
     [
         (("judge_modle=rules",), "perhaps judge_model"),
-        (("select_by=last",), "rlvr does not use this key"),
-        (("data=somewhere",), "rlvr does not use this key"),
+        (("select_by=last",), "there is no such key"),
+        (("data=somewhere",), "there is no such key"),
         (("train_ratio=2",), "0 < r <= 1"),
         (("group_size=1",), "2 or more"),
         (("temperature=0",), "above 0"),
@@ -190,12 +189,14 @@ def test_the_page_has_every_key_with_its_defaults() -> None:
     text = DOCS.read_text(encoding="utf-8")
     row = r"^\| `(\w+)` \| ([^|]+) \| ([^|]+) \| ([^|]+) \| ([^|]+) \|$"
     rows = re.findall(row, text, re.MULTILINE)
-    assert sorted(key for key, *_ in rows) == sorted(SUBJECTS[Kind.RLVR].kinds[Kind.RLVR].keys.known)
-    plans = {at: make_plan(find("rlvr"), {"at": at.value}) for at in At}
+    own = {key.name: key for key in source_of("rlvr", {}).keys}  # type: ignore[union-attr]
+    assert sorted(key for key, *_ in rows) == sorted({*SUBJECTS[Kind.RLVR].kinds[Kind.RLVR].keys.known, *own})
+    plans = {at: plan_of("rlvr", {"at": at.value}) for at in At}
     for key, *shown_at, said in rows:
         assert said.strip(), key
         for at, shown in zip((At.SEED, At.SMALL, At.NANO), shown_at, strict=True):
-            assert _read(shown, _default(plans[at], key)), (key, at, shown)
+            default = (own[key].default if own[key].default != "" else None) if key in own else _default(plans[at], key)
+            assert _read(shown, default), (key, at, shown)
 
 
 def _default(plan: Plan, key: str) -> object:

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from tinsmith.lab.nano_base import build_base
+from tinsmith.lab.nano_base import build_base, cached_base
 from tinsmith.renderers.renderer import Message, Role
-from tinsmith.studies.rubrics.base import LEXICON, RubricBaseRecipe, demonstrations, rubric_base, rubric_conversations
+from tinsmith.studies.rubrics.base import LEXICON, RubricBaseRecipe, demonstrations, rubric_conversations
 from tinsmith.studies.rubrics.dataset import builtin_dataset
 from tinsmith.studies.rubrics.splitting import split_tasks
 from tinsmith.types.errors import ConfigError, DataError
@@ -70,17 +70,17 @@ def test_without_reading_nothing_is_asked_for_words() -> None:
 def test_a_base_is_built_once_and_never_mixed_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TINSMITH_HOME", str(tmp_path / "home"))
     told: list[str] = []
-    folder = rubric_base(TINY, told.append)
+    folder = cached_base(TINY, rubric_conversations(TINY), told.append)
     assert folder.parent == tmp_path / "home" / "bases"
     assert [line.split(",")[0] for line in told] == [
         "building a base model from scratch",
         "  base: step 1/3",
         "  base: step 3/3",
     ]
-    assert rubric_base(TINY, told.append) == folder
+    assert cached_base(TINY, rubric_conversations(TINY), told.append) == folder
     assert len(told) == 3
     others = [replace(TINY, seed=1), replace(TINY, obeying=0.5), replace(TINY, reading_every=4)]
-    assert len({folder, *(rubric_base(other, told.append) for other in others)}) == 4
+    assert len({folder, *(cached_base(other, rubric_conversations(other), told.append) for other in others)}) == 4
 
     build_base(TINY, rubric_conversations(TINY), tmp_path / "again")
     for file in folder.iterdir():

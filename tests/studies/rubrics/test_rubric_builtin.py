@@ -9,10 +9,10 @@ from statistics import mean
 import pytest
 from builtin_made import WorkedTask, tasks_text, worked_tasks
 
+from tinsmith.lab.judge.rules.rule_text import RuleJudge
 from tinsmith.lab.judge.tree import pass_rate
 from tinsmith.studies.rubrics.base import demonstrations
 from tinsmith.studies.rubrics.dataset import BuiltinTasks, builtin_dataset
-from tinsmith.studies.rubrics.rules.rule_text import RuleJudge
 from tinsmith.studies.rubrics.splitting import split_tasks
 from tinsmith.types.errors import ConfigError
 

@@ -19,12 +19,12 @@ from golden_pages import assert_golden
 from sentences import missing
 from tinsmith.cli import main
 from tinsmith.lab.difference.runs import Phase, compare_runs
+from tinsmith.lab.judge.pages.comparison import compare_rubrics
+from tinsmith.lab.judge.pages.comparison_page import rubrics_document
+from tinsmith.lab.judge.pages.gains import best_constant, gains_of
+from tinsmith.lab.judge.pages.gathering import RubricRun, read_rubric_run
+from tinsmith.lab.judge.pages.story import cannot_be_said, cost_words, failed_words, rubric_story
 from tinsmith.pages.page import document_html
-from tinsmith.studies.rubrics.pages.comparison import compare_rubrics
-from tinsmith.studies.rubrics.pages.comparison_page import rubrics_document
-from tinsmith.studies.rubrics.pages.gains import best_constant, gains_of
-from tinsmith.studies.rubrics.pages.gathering import RubricRun, read_rubric_run
-from tinsmith.studies.rubrics.pages.story import cannot_be_said, cost_words, failed_words, rubric_story
 from tinsmith.types.errors import ConfigError
 
 pytestmark = pytest.mark.whole

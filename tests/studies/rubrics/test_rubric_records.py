@@ -5,18 +5,22 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+from tinsmith.lab.judge.records import TaskRecord, write_tasks
 from tinsmith.lab.runs.files import TASKS
 from tinsmith.lab.runs.reader import json_lines
+from tinsmith.lab.user_task.items import split_items
+from tinsmith.lab.user_task.judge_cost import asking_circumstances
+from tinsmith.lab.user_task.kinds import Asking
 from tinsmith.studies.rubrics.dataset import builtin_dataset
-from tinsmith.studies.rubrics.frame import Asking, asking_circumstances
-from tinsmith.studies.rubrics.records import TaskRecord, write_tasks
+from tinsmith.studies.rubrics.rlvr import rlvr
 from tinsmith.studies.rubrics.splitting import split_tasks
 
 
 def test_every_task_is_written_with_its_side_and_read_again(tmp_path: Path) -> None:
     split = split_tasks(builtin_dataset().tasks, train_ratio=0.75, data_seed=42)
+    items = split_items(rlvr(), Path(), 0)
     (tmp_path / TASKS).write_text("half of an old")
-    write_tasks(split, tmp_path / TASKS)
+    write_tasks(lambda task: task.criteria, items.train, items.held_out, tmp_path / TASKS)
     notes: list[str] = []
     read = list(json_lines(tmp_path / TASKS, TaskRecord, notes))
     assert notes == []
@@ -31,12 +35,10 @@ def test_every_task_is_written_with_its_side_and_read_again(tmp_path: Path) -> N
 
 def test_how_a_judge_is_asked_is_told_without_what_may_be_secret(tmp_path: Path) -> None:
     asking = Asking(
-        data_path=tmp_path / "tasks.jsonl",
-        judge_base_url="http://me:sesame@judge:8000/v1?key=sesame#sesame",
-        judge_rpm=7,
+        prices=tmp_path / "prices.toml", judge_base_url="http://me:sesame@judge:8000/v1?key=sesame#sesame", judge_rpm=7
     )
     told = asking_circumstances(asking)
     assert told["judge_base_url"] == "http://judge:8000/v1"
-    assert (told["data_path"], told["judge_rpm"]) == (str(tmp_path / "tasks.jsonl"), 7)
+    assert (told["prices"], told["judge_rpm"]) == (str(tmp_path / "prices.toml"), 7)
     assert "sesame" not in json.dumps(told)
     assert asking_circumstances(Asking())["judge_base_url"] is None

@@ -32,7 +32,6 @@ Value = str | int | float | bool
 Values = Mapping[str, Value]
 
 REWARD_PREFIX: Final = "reward."
-_NOTHING: Final[Values] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -131,18 +130,20 @@ class Experiment:
     delta: Values
     """What it changes in its parent, by key; the root's are all its own."""
     version: int = 1
+    at_nano: Values = field(default_factory=dict[str, Value])
+    """Its own numbers where it runs with the nano base (`at=nano`); not inherited."""
     at_small: Values = field(default_factory=dict[str, Value])
     """Its own numbers where it runs with a small pretrained model (`at=small`); not inherited."""
     at_seed: Values = field(default_factory=dict[str, Value])
     """The same at the source notes' size (`at=seed`)."""
 
     def __post_init__(self) -> None:
-        for name in ("delta", "at_small", "at_seed"):
+        for name in ("delta", "at_nano", "at_small", "at_seed"):
             object.__setattr__(self, name, MappingProxyType(dict(getattr(self, name))))
 
     def own_at(self, at: At) -> Values:
-        """Return its own numbers at a place; those for the nano base are its delta's."""
-        return {At.NANO: _NOTHING, At.SMALL: self.at_small, At.SEED: self.at_seed}[at]
+        """Return its own numbers at a place."""
+        return {At.NANO: self.at_nano, At.SMALL: self.at_small, At.SEED: self.at_seed}[at]
 
     @property
     def full_name(self) -> str:

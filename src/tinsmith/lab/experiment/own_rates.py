@@ -14,7 +14,7 @@ from tinsmith.types.errors import ConfigError
 CARD: Final = "base.json"
 """In the folder of a nano base: what it was built from."""
 
-_OF_TASKS: Final = (Kind.TASK, Kind.TASK_SFT, Kind.TASK_SPARSE)
+_OF_TASKS: Final = (Kind.RLVR, Kind.TASK, Kind.TASK_SFT, Kind.TASK_SPARSE)
 _AS_SMALL: Final = ("tinsmith/nano", "tinsmith/tiny", "tinsmith/moe-nano")
 """Built-in models that the rates of `at=nano` are for as well."""
 

@@ -109,7 +109,7 @@ def changes_of(run: Run, around: Json, subject: SubjectEntry, steps: int | None)
     """
     config, place = run.config, subject.found_by
     keys = subject.kinds[config.kind].keys
-    handed_over = keys.asking is None and around.get(place, "") is None
+    handed_over = around.get(place, "") is None
     if config.name.startswith("python/") or handed_over:
         raise ConfigError(
             "this run cannot be made again from its folder: its data were handed over in Python",
@@ -130,6 +130,7 @@ def changes_of(run: Run, around: Json, subject: SubjectEntry, steps: int | None)
         where = {each.name: around.get(each.name) for each in fields(keys.asking)}
     elif "data" in keys.known:
         where = {"data": around["data"]}
+    where |= {key: value for key, value in cast(Json, around.get("files") or {}).items() if value}
     where |= {"base_url": around["base_url"], "device": around["device"]}
     where |= {"model_name": _model(around), "stop_after": steps}
     given = {key: _text(value) for key, value in {**config.overrides, **where}.items()}

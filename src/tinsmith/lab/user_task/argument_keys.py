@@ -40,12 +40,16 @@ def argument_keys(entry: Callable[..., Any], path: Path, given: Mapping[str, str
         if each.kind is each.VAR_KEYWORD and more is not None:
             continue
         kind = hints.get(each.name, type(each.default))
+        if kind is Path and each.default == Path():
+            words_of = words.get(each.name, "")
+            found[each.name] = OwnKey(name=each.name, kind=str, default="", words=words_of, is_file=True)
+            continue
         plain = each.kind in (each.POSITIONAL_OR_KEYWORD, each.KEYWORD_ONLY)
         if not plain or each.default is each.empty or kind not in _KINDS:
             raise ConfigError(
                 f"{path.name}, line {entry.__code__.co_firstlineno}: this argument of task() cannot be a key",
                 field=str(each),
-                allowed="an argument with a default that is a text, a number, True or False",
+                allowed="an argument with a default that is a text, a number, True or False; or Path()",
             )
         found[each.name] = OwnKey(
             name=each.name, kind=kind, default=cast(Value, each.default), words=words.get(each.name, "")

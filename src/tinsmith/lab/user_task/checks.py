@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import inspect
 import re
+from collections.abc import Iterable
 from typing import Final
 
+from tinsmith.lab.user_task.step_reward import StepReward
 from tinsmith.types.errors import ConfigError
 
 _NAME: Final = re.compile(r"[a-z][a-z0-9_]*")
@@ -87,4 +89,21 @@ def require_base_steps(steps: object, *, demonstrated: bool) -> None:
             field="base_steps",
             value=steps,
             fix="demonstrate=... in the task, or leave base_steps out",
+        )
+
+
+def require_step_reward(reward: StepReward, baselines: Iterable[str]) -> None:
+    """Check the names of a step reward's terms, and that no answers without a model are to be scored by it.
+
+    Raises:
+        ConfigError: a name cannot be one, or there are baselines.
+    """
+    for name in reward.terms:
+        require_name("reward", name)
+    if named := ", ".join(baselines):
+        raise ConfigError(
+            "a reward of a whole step scores no answers without a model",
+            field="baselines",
+            value=named,
+            fix="leave baselines out, or give a reward of (item, answer)",
         )

@@ -11,7 +11,7 @@ from tinsmith.lab.experiment.experiment import Experiment, KindEntry, Plan
 from tinsmith.lab.experiment.frame import RunFrame
 from tinsmith.lab.experiment.own_rates import require_own_rates
 from tinsmith.lab.runs.kinds import Kind
-from tinsmith.lab.user_task.kinds import TASK_KINDS
+from tinsmith.lab.user_task.kinds import JUDGED_KINDS, TASK_KINDS, Asking
 from tinsmith.types.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -97,3 +97,34 @@ class UserTaskEntry:
 
 USER_TASK: Final = UserTaskEntry(TASK_KINDS)
 """Whatever a source says."""
+
+
+@dataclass(frozen=True, slots=True)
+class JudgedTaskEntry(UserTaskEntry):
+    """A task whose reward is a judge: see SubjectEntry."""
+
+    alone: str | None = "judged runs and others have no score in common"
+
+    def check(self, plan: Plan) -> None:
+        """See SubjectEntry."""
+        require_own_rates(plan)
+        assert isinstance(plan.asking, Asking)
+        if plan.asking.prices is not None and not plan.asking.prices.is_file():
+            raise ConfigError("no such file", field="prices", value=str(plan.asking.prices))
+
+    def page(self, run: Run) -> Document:
+        """See SubjectEntry."""
+        from tinsmith.lab.judge.pages.page import rubric_document
+
+        return rubric_document(run)
+
+    def compare(self, folders: Sequence[Path], task: str | None) -> Comparison:
+        """See SubjectEntry."""
+        from tinsmith.lab.judge.pages.comparison_page import compared_rubrics
+
+        del task
+        return compared_rubrics(folders)
+
+
+JUDGED_TASK: Final = JudgedTaskEntry(JUDGED_KINDS)
+"""The same for a task whose reward is a judge."""

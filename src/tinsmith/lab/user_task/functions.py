@@ -14,6 +14,7 @@ from pathlib import Path
 from threading import Lock
 from typing import Any, Final
 
+from tinsmith.lab.experiment.at import At
 from tinsmith.lab.user_task.argument_keys import argument_keys
 from tinsmith.lab.user_task.loading import load_module
 from tinsmith.lab.user_task.source import OwnKey
@@ -21,6 +22,8 @@ from tinsmith.lab.user_task.task import Task, Value
 from tinsmith.types.errors import ConfigError, TinsmithError
 
 MakesTask = Callable[..., Task]
+_SIZE: Final = "at"
+"""An argument that is a key of every run, and stays one: the size of model."""
 
 _PARSING: Final = Lock()
 """CPython 3.11 cannot make two syntax trees at once."""
@@ -48,7 +51,7 @@ class FunctionTask:
 
     def make(self, values: Mapping[str, Value]) -> Task:
         """Return the task with these values of its keys."""
-        task = self.function(**self.bound, **values)
+        task = self.function(**self.bound, **{key.name: key.argument(values[key.name]) for key in self.keys})
         if self.preset is None:
             return task
         own = {key.name for key in self.keys}
@@ -86,6 +89,8 @@ def function_task(
     if name == "<lambda>" or vars(sys.modules.get(function.__module__)).get(name) is not function:
         raise ConfigError("a study's task is a function of a file, which its runs open again", field="task", value=name)
     asked = {**{key: str(value) for key, value in bound.items()}, **(preset or {}), **(given or {})}
+    if _SIZE in inspect.signature(function).parameters:
+        bound = {**bound, _SIZE: asked.get(_SIZE, At.NANO.value)}
     keys = {key.name: key for key in argument_keys(function, file, asked) if key.name not in bound}
     if preset:
         keys = {key: replace(one, default=one.read(preset.get(key))) for key, one in keys.items()}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from types import MappingProxyType
 from typing import Final
 
@@ -11,7 +12,9 @@ from tinsmith.lab.experiment.at import At
 from tinsmith.lab.experiment.experiment import KindEntry
 from tinsmith.lab.experiment.frame import RunFrame
 from tinsmith.lab.experiment.keys import Keys
-from tinsmith.lab.experiment.places import SMALL_MODEL, WITHOUT_LABELS
+from tinsmith.lab.experiment.places import OPTIONS, SMALL_MODEL, WITHOUT_LABELS, WITHOUT_SLICE
+from tinsmith.lab.judge.records import RULES
+from tinsmith.lab.judge.settings import JudgeCalls
 from tinsmith.lab.runs.kinds import Kind
 from tinsmith.lab.settings import RlSettings, SftSettings, SparseSettings
 from tinsmith.lab.user_task.chosen_items import Examined
@@ -43,6 +46,27 @@ class TaskFrame(RunFrame):
                 value=self.eval_samples,
                 allowed="1 or more",
             )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JudgedFrame(TaskFrame):
+    """The keys of a task whose reward is a judge."""
+
+    kind: Kind = Kind.RLVR
+    judge_model: str = RULES
+    """`rules`, a model of an OpenAI-compatible endpoint, a name or tinker:// path that base_url serves, or a folder."""
+    judge_temperature: float = 0.0
+    """Temperature at which the judge answers."""
+    judge_max_tokens: int = 0
+    """Most tokens in one answer of the judge; 0: as the endpoint decides."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asking(JudgeCalls):
+    """How a judge is asked: circumstances of a task whose reward is a judge."""
+
+    prices: Path | None = None
+    """A table of prices, laid over the one that comes with the package."""
 
 
 _EVERYWHERE: Final = {"lora_rank": 16, "eval_every": 20, "save_every": 20, "select_by": "last"}
@@ -86,3 +110,13 @@ TASK_KINDS: Final[Mapping[Kind, KindEntry]] = MappingProxyType(
         ),
     }
 )
+
+JUDGED_KINDS: Final[Mapping[Kind, KindEntry]] = MappingProxyType(
+    {
+        Kind.RLVR: KindEntry(
+            keys=Keys(JudgedFrame, RlSettings, Asking, without=WITHOUT_SLICE | OPTIONS),
+            values=TASK_KINDS[Kind.TASK].values,
+        )
+    }
+)
+"""How a task is trained whose reward is a judge."""

@@ -7,21 +7,25 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Final
 
-from tinsmith.lab.experiment.experiment import Experiment, Plan
+from tinsmith.lab.experiment.at import At
+from tinsmith.lab.experiment.experiment import Experiment, KindEntry, Plan
 from tinsmith.lab.experiment.key_help import KeyHelp, key_help, shown_value
 from tinsmith.lab.experiment.key_text import unknown_key
 from tinsmith.lab.experiment.plan import make_plan
 from tinsmith.lab.interleave import NONE
 from tinsmith.lab.runs.kinds import Kind
 from tinsmith.lab.settings import CommonSettings, SparseSettings, Watched
-from tinsmith.lab.user_task.entry import OpenedTask, UserTaskEntry
-from tinsmith.lab.user_task.kinds import TASK_KINDS
+from tinsmith.lab.user_task.entry import JUDGED_TASK, USER_TASK, OpenedTask
+from tinsmith.lab.user_task.judged import JudgedReward
+from tinsmith.lab.user_task.kinds import JUDGED_KINDS, TASK_KINDS
 from tinsmith.lab.user_task.source import TaskSource
 from tinsmith.lab.user_task.task import Task, Value
 from tinsmith.types.errors import ConfigError
 
-_KNOWN: Final = frozenset(name for each in TASK_KINDS.values() for name in each.keys.known)
 _NOT_IN_FILE: Final = frozenset({"at"})
+_EVERY_KEY: Final = frozenset(
+    name for kinds in (TASK_KINDS, JUDGED_KINDS) for each in kinds.values() for name in each.keys.known
+)
 _QUESTION: Final = "What does the model learn of this task?"
 
 
@@ -33,8 +37,8 @@ def open_task(source: TaskSource, overrides: Mapping[str, str]) -> Plan:
     """
     own = {key.name for key in source.keys}
     for key in overrides:
-        if key not in _KNOWN | own:
-            raise unknown_key(key, overrides[key], _KNOWN | own)
+        if key not in _EVERY_KEY | own:
+            raise unknown_key(key, overrides[key], _EVERY_KEY | own)
     experiment, values, task = _experiment(source, overrides)
     plan = make_plan(experiment, {key: overrides[key] for key in overrides if key not in own})
     shown = plan.settings.by_example(0)
@@ -60,7 +64,8 @@ def open_task(source: TaskSource, overrides: Mapping[str, str]) -> Plan:
             fix="give the task aside=..., a function of the item",
         )
     _require_probed(task, plan.settings)
-    changed = {key: values[key] for key in sorted(own & overrides.keys())}
+    files = {key.name for key in source.keys if key.is_file}
+    changed = {key: values[key] for key in sorted((own - files) & overrides.keys())}
     return replace(plan, overrides=MappingProxyType({**changed, **plan.overrides}))
 
 
@@ -109,34 +114,52 @@ def task_help(source: TaskSource, overrides: Mapping[str, str]) -> TaskHelp:
 def _experiment(source: TaskSource, overrides: Mapping[str, str]) -> tuple[Experiment, dict[str, Value], Task]:
     """Return the experiment that a task is, the values of its source's own keys, and the task."""
     values = {key.name: key.read(overrides.get(key.name)) for key in source.keys}
-    clash = next((name for name in values if name in _KNOWN), None)
+    clash = next((name for name in values if name in _EVERY_KEY), None)
     if clash is not None:
         raise source.told(
             ConfigError("every run has a key of this name", field=clash, fix="give the argument of task() another name")
         )
     task = source.make(values)
     name = task.name or source.title
+    kinds = kinds_of(task)
     opened = OpenedTask(source=source, task=task, name=name, own_keys=values)
     experiment = Experiment(
         name=name,
         question=task.question or _QUESTION,
-        subject=UserTaskEntry(TASK_KINDS, opened),
+        subject=replace(JUDGED_TASK if kinds is JUDGED_KINDS else USER_TASK, opened=opened),
         parent=None,
-        delta={"kind": Kind.TASK.value, **_settings(source, task)},
+        delta={"kind": next(iter(kinds)).value, **_settings(source, kinds, _shared(task))},
+        at_nano=_settings(source, kinds, _sized(task, At.NANO)),
+        at_small=_settings(source, kinds, _sized(task, At.SMALL)),
+        at_seed=_settings(source, kinds, _sized(task, At.SEED)),
     )
     return experiment, values, task
 
 
-def _settings(source: TaskSource, task: Task) -> dict[str, Value]:
+def kinds_of(task: Task) -> Mapping[Kind, KindEntry]:
+    """Return the ways to train on a task."""
+    return JUDGED_KINDS if isinstance(task.reward, JudgedReward) else TASK_KINDS
+
+
+def _shared(task: Task) -> dict[str, Value]:
+    return {key: value for key, value in task.keys.items() if not isinstance(value, Mapping)}
+
+
+def _sized(task: Task, at: At) -> Mapping[str, Value]:
+    found = task.keys.get(at.value, {})
+    return found if isinstance(found, Mapping) else {}
+
+
+def _settings(source: TaskSource, kinds: Mapping[Kind, KindEntry], given: Mapping[str, Value]) -> dict[str, Value]:
     """Return the values that a task gives to keys of every run.
 
     Raises:
         ConfigError: there is no such key, or it only says where and how fast to run.
     """
-    circumstances = TASK_KINDS[Kind.TASK].keys.circumstances
-    allowed = _KNOWN - circumstances - _NOT_IN_FILE
-    kinds = {key: kind for each in TASK_KINDS.values() for key, kind in each.keys.kinds.items()}
-    for key in task.keys:
+    circumstances = next(iter(kinds.values())).keys.circumstances - {"model_name"}
+    types = {key: kind for each in kinds.values() for key, kind in each.keys.kinds.items()}
+    allowed = frozenset(types) - circumstances - _NOT_IN_FILE
+    for key in given:
         if key not in allowed:
-            raise source.told(unknown_key(key, str(task.keys[key]), allowed))
-    return {key: value if kinds[key] is type(value) else shown_value(value) for key, value in task.keys.items()}
+            raise source.told(unknown_key(key, str(given[key]), allowed))
+    return {key: value if types[key] is type(value) else shown_value(value) for key, value in given.items()}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -14,9 +14,12 @@ from tinsmith.lab.experiment.key_help import shown_value
 from tinsmith.lab.experiment.model_pace import Lengths, run_seconds
 from tinsmith.lab.forgetting import general_changes, general_metrics
 from tinsmith.lab.interleave import NONE
+from tinsmith.lab.judge.prices import load_prices
+from tinsmith.lab.judge.records import write_tasks
 from tinsmith.lab.live.progress import Say
 from tinsmith.lab.live.watch import Examinee, ResponseWatch
-from tinsmith.lab.runs.files import GENERAL, SECTIONS, TASK
+from tinsmith.lab.nano_base import cached_base
+from tinsmith.lab.runs.files import GENERAL, LEDGER, SECTIONS, TASK, TASKS
 from tinsmith.lab.runs.folder import RunFolder
 from tinsmith.lab.schedule import subset
 from tinsmith.lab.service.connect import Connection
@@ -25,6 +28,9 @@ from tinsmith.lab.user_task.calls import Raised, attempt
 from tinsmith.lab.user_task.chosen_items import chosen_items
 from tinsmith.lab.user_task.entry import OpenedTask
 from tinsmith.lab.user_task.items import UserItem, UserSplit, items_of_base, split_items
+from tinsmith.lab.user_task.judge_choice import JUDGE_NAME, is_own, open_judge, parts_of, require_judge
+from tinsmith.lab.user_task.judge_cost import asking_circumstances, cost_lines, ledger_line
+from tinsmith.lab.user_task.judged import JudgedReward, Judging
 from tinsmith.lab.user_task.kinds import TaskFrame
 from tinsmith.lab.user_task.scoring import Failed, score_group
 from tinsmith.lab.user_task.subject import UserAnswer, UserSubject
@@ -67,32 +73,54 @@ class TaskData:
     def identity(self) -> Mapping[str, object]:
         """See RunData; where the file lies does not matter."""
         return {
-            "data": {"sha256": self.split.sha256, **self._rows()},
+            "data": {"sha256": self._items_sha256, **self._rows()},
             "code": {**self.opened.source.sha256, **self.task.identity},
-            "own_keys": dict(self.opened.own_keys),
+            "own_keys": {key: value for key, value in self.opened.own_keys.items() if key not in self._files()},
         }
 
     def config(self) -> Mapping[str, object]:
         """See RunData."""
+        judge = {} if self.judged is None else {"judge": parts_of(self.plan)[0].judge_model}
         return {
             "task": {"name": self.opened.name},
-            "reward": {"name": " + ".join(self.task.rewards)},
+            "reward": {"name": " + ".join(self.task.terms), **judge},
             "data": {
-                "fingerprint": self.split.sha256,
+                "fingerprint": self._items_sha256,
                 "train": len(self.split.train),
                 "test": len(self.split.held_out),
+                **({} if self.judged is None else {"rubrics": self._criteria()}),
             },
         }
+
+    @property
+    def judged(self) -> JudgedReward | None:
+        """The task's reward, where it is a judge."""
+        return self.task.reward if isinstance(self.task.reward, JudgedReward) else None
+
+    @property
+    def _items_sha256(self) -> str:
+        return self.task.items_sha256 or self.split.sha256
+
+    def _criteria(self) -> int:
+        assert self.judged is not None
+        return sum(len(self.judged.criteria(one.item)) for one in (*self.split.train, *self.split.held_out))
 
     def _rows(self) -> dict[str, int]:
         return {"train": len(self.split.train), "held_out": len(self.split.held_out)}
 
     def circumstances(self) -> Mapping[str, object]:
         """See RunData."""
-        return {"task": self.opened.source.found_at}
+        asking = {} if self.judged is None else asking_circumstances(parts_of(self.plan)[1])
+        return {"task": self.opened.source.found_at, "files": self._files(), **asking}
+
+    def _files(self) -> dict[str, object]:
+        """Return the task's own keys that are paths."""
+        return {key.name: self.opened.own_keys[key.name] for key in self.opened.source.keys if key.is_file}
 
     def nano_base(self, say: Say) -> Path:
         """See RunData."""
+        if self.task.base is not None:
+            return cached_base(self.task.base.recipe, self.task.base.conversations(), say)
         return task_base(self.task, self._read_by_base(), recipe_of(self.task), say)
 
     def _read_by_base(self) -> Sequence[UserItem]:
@@ -101,8 +129,10 @@ class TaskData:
         return self.every.train if apart is None else apart
 
     def models(self) -> Mapping[str, str]:
-        """See RunData; nobody else is asked."""
-        return {}
+        """Return the judge where it is a model of this machine: the run's own server serves it too."""
+        if self.judged is None or not is_own(self.plan):
+            return {}
+        return {JUDGE_NAME: parts_of(self.plan)[0].judge_model}
 
     def before(self) -> list[str]:
         """Return what was read."""
@@ -113,7 +143,8 @@ class TaskData:
             told += f"; {self.split.repeated} that were there before are left out"
         if not self.split.held_out:
             told += ": the items of training are evaluated, which says nothing of others"
-        return [f"{told}; reward: {' + '.join(self.task.rewards)}"]
+        cost = [] if self.judged is None else cost_lines(self.plan, self.judged, self.split)
+        return [f"{told}; reward: {' + '.join(self.task.terms)}", *self.task.notes, *cost]
 
     def forecast(self) -> list[str]:
         """Return what the run would take: lines for a person; nothing is built.
@@ -125,7 +156,7 @@ class TaskData:
         if self.opened.own_keys:
             values = (f"{key}={shown_value(one)}" for key, one in self.opened.own_keys.items())
             lines.append(f"the task's own keys: {' '.join(values)}")
-        if where.model_name is not None or where.base_url is not None:
+        if where.model_name is not None or where.base_url is not None or self.task.base is not None:
             taken = time_and_disk(self.minutes(), RUN_MEGABYTES)
             return [*lines, f"{plan.settings.steps} steps; time: {taken}"]
         base = time_and_disk(base_minutes(self.task, self._read_by_base()), BASE_MEGABYTES)
@@ -167,10 +198,12 @@ class TaskData:
         """See RunData."""
         items, most = self.split.held_out or self.split.train, self.plan.settings.eval_items
         examined = subset(items, most, lambda one: one.unit)
+        if self.judged is not None:
+            write_tasks(self.judged.criteria, self.split.train, self.split.held_out, folder.path / TASKS)
         folder.write_json(
             TASK,
             {
-                "terms": list(self.task.rewards),
+                "terms": list(self.task.terms),
                 "metrics": list(self.task.metrics),
                 "parsed": self.task.parse is not None,
                 "several_turns": self.task.reply is not None,
@@ -186,7 +219,6 @@ class TaskData:
         self, tokenizer: PreTrainedTokenizerBase, folder: RunFolder, connection: Connection
     ) -> Course[UserItem, UserAnswer]:
         """See RunData."""
-        del connection
         renderer = renderer_for(tokenizer)
 
         def general(policy: Examinee) -> Mapping[str, float]:
@@ -195,13 +227,25 @@ class TaskData:
             return general_metrics(changes)
 
         return Course(
-            subject=UserSubject(task=self.task, split=self.split, renderer=renderer),
+            subject=UserSubject(task=self._with_judge(folder, connection), split=self.split, renderer=renderer),
             settings=self.plan.settings,
             watch=ResponseWatch(),
             samples=self.frame.eval_samples,
             at_end=general if self.frame.watch_forgetting else None,
             keep=lambda found: folder.write_json(SECTIONS, {"sections": [asdict(one) for one in found]}),
         )
+
+    def _with_judge(self, folder: RunFolder, connection: Connection) -> Task:
+        """Return the task with its judge open, and what each asking takes written into the ledger."""
+        if self.judged is None:
+            return self.task
+        prices = load_prices(parts_of(self.plan)[1].prices)
+
+        def paid(judging: Judging) -> None:
+            dollars = prices.dollars(parts_of(self.plan)[0].judge_model, judging.spent)
+            folder.append(LEDGER, [ledger_line(judging, dollars)])
+
+        return replace(self.task, reward=self.judged.opened(open_judge(self.plan, self.judged, connection), paid))
 
 
 def _baseline(task: Task, answer: Callable[[Any], str | Sequence[str]], items: Sequence[UserItem]) -> dict[str, object]:
@@ -236,6 +280,9 @@ def task_data(plan: Plan, opened: OpenedTask) -> TaskData:
         split = chosen_items(
             opened.task, every, examined=frame.examined, shuffle_labels=frame.shuffle_labels, seed=seed
         )
+        if isinstance(opened.task.reward, JudgedReward):
+            require_judge(plan, opened.task.reward, every)
+            load_prices(parts_of(plan)[1].prices)  # what it refuses is told before anything is built
         if opened.task.aside is not None:
             _require_both(split, getattr(plan.settings, "interleave", NONE))
     except TinsmithError as error:

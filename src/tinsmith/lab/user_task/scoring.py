@@ -10,7 +10,9 @@ from typing import Any, Final
 
 from tinsmith.lab.terms import LARGEST_REWARD
 from tinsmith.lab.user_task.calls import Raised, attempt
+from tinsmith.lab.user_task.step_reward import Asked, Failed, Scored, StepReward
 from tinsmith.lab.user_task.task import OfConversation, OfGroup, Reward, Task
+from tinsmith.types.errors import TinsmithError
 
 PARSE: Final = "parse"
 REWARD: Final = "reward"
@@ -27,19 +29,53 @@ class Earned:
     metrics: Mapping[str, float]
     readable: bool
     """True if `parse` could read the last reply; True where nothing is parsed."""
+    scored: Scored | None = None
+    """As a reward of whole steps gave it; None: the task has none."""
 
     @property
     def total(self) -> float:
-        """The reward: the sum of the terms, rounded to 12 decimals."""
-        return round(math.fsum(self.terms.values()), 12)
+        """The reward: the sum of the terms; of a task's own functions rounded to 12 decimals."""
+        found = math.fsum(self.terms.values())
+        return round(found, 12) if self.scored is None else found
 
 
-@dataclass(frozen=True, slots=True)
-class Failed:
-    """Why a conversation has no reward."""
+def score_step(task: Task, answers: Sequence[Asked]) -> list[Earned | Failed]:
+    """Score all answers of a step by a task's reward of whole steps, and by its metrics.
 
-    where: str
-    what: str
+    Raises:
+        JudgeError: its judge failed on every one of them.
+    """
+    reward = task.reward
+    assert isinstance(reward, StepReward)
+    found = attempt(lambda: list(reward(answers)))
+    if isinstance(found, Raised):
+        if isinstance(found.error, TinsmithError):
+            raise found.error
+        return [Failed(REWARD, str(found))] * len(answers)
+    if len(found) != len(answers):
+        return [Failed(REWARD, f"it gave {len(found)} rewards for {len(answers)} answers")] * len(answers)
+    return [_of_step(task, reward, asked, one) for asked, one in zip(answers, found, strict=True)]
+
+
+def _of_step(task: Task, reward: StepReward, asked: Asked, scored: object) -> Earned | Failed:
+    if isinstance(scored, Failed):
+        return scored
+    if not isinstance(scored, Scored):
+        return Failed(REWARD, f"it gave {type(scored).__name__}, and neither Scored nor Failed")
+    if set(scored.terms) != set(reward.terms):
+        return Failed(REWARD, f"it gave the terms {', '.join(scored.terms)}, and says {', '.join(reward.terms)}")
+    values = {name: _number(scored.terms[name]) for name in reward.terms}
+    metrics = {name: _valued(metric, asked.item, [list(asked.replies)])[0] for name, metric in task.metrics.items()}
+    bad = [Failed(REWARD, f"{name}: {one}") for name, one in values.items() if isinstance(one, str)]
+    bad += [Failed(METRIC, f"{name}: {one}") for name, one in metrics.items() if isinstance(one, str)]
+    if bad:
+        return bad[0]
+    return Earned(
+        terms={name: one for name, one in values.items() if isinstance(one, float)},
+        metrics={name: one for name, one in metrics.items() if isinstance(one, float)},
+        readable=asked.replies[-1] is not None,
+        scored=scored,
+    )
 
 
 def score_group(task: Task, item: object, conversations: Sequence[Sequence[str]]) -> list[Earned | Failed]:

@@ -25,6 +25,8 @@ class OwnKey:
     default: Value
     words: str
     """What it is, in a sentence."""
+    is_file: bool = False
+    """Its value is a path: a circumstance of a run, and no part of its identity, as what is read of it is."""
 
     def read(self, text: str | None) -> Value:
         """Return the value that stands on a command line, or the default where none does.
@@ -34,6 +36,8 @@ class OwnKey:
         """
         if text is None:
             return self.default
+        if self.is_file:
+            return str(Path(text).absolute())
         if self.kind is bool:
             return truth(self.name, text)
         try:
@@ -41,6 +45,10 @@ class OwnKey:
         except ValueError:
             allowed = "a whole number" if self.kind is int else "a number"
             raise unreadable(self.name, text, allowed) from None
+
+    def argument(self, value: Value) -> object:
+        """Return a value as the task's function takes it."""
+        return Path(str(value)) if self.is_file else value
 
 
 class TaskSource(Protocol):

@@ -5,6 +5,7 @@ A function that fails on every rollout of a step ends the run: it is not the pol
 
 from __future__ import annotations
 
+import json
 import math
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
@@ -22,7 +23,8 @@ from tinsmith.lab.user_task.borders import TemplateBorders
 from tinsmith.lab.user_task.calls import Raised, attempt
 from tinsmith.lab.user_task.examples import right_example
 from tinsmith.lab.user_task.items import UserItem, UserSplit
-from tinsmith.lab.user_task.scoring import REPLY, Earned, Failed, read_reply, score_group
+from tinsmith.lab.user_task.scoring import REPLY, Earned, read_reply, score_group, score_step
+from tinsmith.lab.user_task.step_reward import Asked, Failed, Scored, StepReward
 from tinsmith.lab.user_task.task import Answered, Section, Task
 from tinsmith.renderers.renderer import Message, Renderer, Role
 from tinsmith.types.errors import TaskError
@@ -111,6 +113,8 @@ class UserSubject(Subject[UserItem, UserAnswer]):
     _borders: TemplateBorders | None = None
     _prompts: dict[str, tuple[int, ...]] = field(default_factory=dict[str, tuple[int, ...]])
     _tails: dict[str, tuple[int, ...]] = field(default_factory=dict[str, tuple[int, ...]])
+    _entered: str = ""
+    """State of the reward after the answers that were read last, as JSON."""
 
     def items(self, split: Split) -> Sequence[UserItem]:
         """Return those to train on, or those held out, which are those to train on where none are; no test."""
@@ -161,12 +165,7 @@ class UserSubject(Subject[UserItem, UserAnswer]):
             TaskError: there is no reward for any of them.
         """
         played = [cast(UserEnvironment, one.environment) for one in trajectories]
-        found: dict[int, Earned | Failed] = {}
-        for places in _by_group(played):
-            whole = [place for place in places if played[place].failed is None]
-            item = trajectories[places[0]].item.item
-            scores = score_group(self.task, item, [played[place].replies for place in whole])
-            found.update(zip(whole, scores, strict=True))
+        found = self._step_scores(played) if self._reward is not None else self._scores(played)
         read: list[UserAnswer | Unread] = []
         for place, environment in enumerate(played):
             one = environment.failed or found[place]
@@ -179,8 +178,47 @@ class UserSubject(Subject[UserItem, UserAnswer]):
             raise TaskError(f"{failures[0].where} {failures[0].what}")
         return read
 
+    def _scores(self, played: Sequence[UserEnvironment]) -> dict[int, Earned | Failed]:
+        """Return what each conversation earned that came to its end, group by group."""
+        found: dict[int, Earned | Failed] = {}
+        for places in _by_group(played):
+            whole = [place for place in places if played[place].failed is None]
+            scores = score_group(self.task, played[places[0]].item.item, [played[place].replies for place in whole])
+            found.update(zip(whole, scores, strict=True))
+        return found
+
+    def _step_scores(self, played: Sequence[UserEnvironment]) -> dict[int, Earned | Failed]:
+        """Return the same by a reward that sees all of them, whose state is put back: `score` lets a step enter it."""
+        reward = self._reward
+        assert reward is not None
+        found: dict[int, Earned | Failed] = {}
+        asked: dict[int, Asked] = {}
+        for group, places in enumerate(_by_group(played)):
+            for place in places:
+                one = played[place]
+                read = [read_reply(self.task, text) for text in one.replies]
+                bad = one.failed or next((each for each in read if isinstance(each, Failed)), None)
+                if bad is None:
+                    asked[place] = Asked(item=one.item.item, replies=tuple(read), text=one.replies[-1], group=group)
+                else:
+                    found[place] = bad
+        order = sorted(asked)
+        before = json.dumps(reward.state())
+        scores = score_step(self.task, [asked[place] for place in order])
+        if (after := json.dumps(reward.state())) != before:
+            self._entered = after
+            reward.restore(json.loads(before))
+        return {**found, **dict(zip(order, scores, strict=True))}
+
+    @property
+    def _reward(self) -> StepReward | None:
+        return self.task.reward if isinstance(self.task.reward, StepReward) else None
+
     def score(self, rollouts: Sequence[UserRollout]) -> list[NamedTerms]:
-        """See Subject."""
+        """See Subject; what was read is entered into the state of a reward of whole steps."""
+        if self._reward is not None and self._entered:
+            self._reward.restore(json.loads(self._entered))
+            self._entered = ""
         earned = [one.answer.earned for one in rollouts]
         return [NamedTerms(values=one.terms, total=one.total) for one in earned]
 
@@ -188,11 +226,17 @@ class UserSubject(Subject[UserItem, UserAnswer]):
         """See Subject; an item with several answers counts once in rewards and metrics."""
         by_item = [[one for one in group if isinstance(one, Rollout)] for group in groups]
         kept = [one for group in by_item for one in group]
-        found = {
+        own = (
+            None if self._reward is None else self._reward.figures([[_scored(one) for one in each] for each in groups])
+        )
+        rewards = {
             "failed": 1.0 - len(kept) / sum(len(group) for group in groups),
+            **_means([_rewards(group) for group in by_item if group]),
+        }
+        found = {
+            **(rewards if own is None else own),
             "tokens/answer": _mean([float(len(one.tokens)) for one in kept]),
             "distinct_texts": len({one.text for one in kept}) / len(kept),
-            **_means([_rewards(group) for group in by_item if group]),
             **_means([self._measured(group) for group in by_item if group]),
         }
         return {f"{split}/{name}": value for name, value in found.items()}
@@ -272,8 +316,30 @@ class UserSubject(Subject[UserItem, UserAnswer]):
 
     def train_figures(self, groups: Sequence[ScoredGroup[UserItem, UserAnswer]]) -> dict[str, float]:
         """See Subject."""
-        found = [self._measured([one.rollout for one in group.scored]) for group in groups]
-        return {f"train/{name}": value for name, value in _means(found).items()}
+        found = _means([self._measured([one.rollout for one in group.scored]) for group in groups])
+        if self._reward is not None:
+            every = [[*(one.rollout for one in group.scored), *group.failures] for group in groups]
+            found |= self._reward.train_figures([[_scored(one) for one in group] for group in every])
+        return {f"train/{name}": value for name, value in found.items()}
+
+    def trace(self) -> dict[str, float]:
+        """See Subject."""
+        told = {} if self._reward is None else self._reward.trace()
+        return {f"reward/{name}": float(value) for name, value in told.items()}
+
+    def state(self) -> object:
+        """See Subject."""
+        return None if self._reward is None else self._reward.state()
+
+    def restore(self, state: object) -> None:
+        """See Subject."""
+        if self._reward is not None and state is not None:
+            self._reward.restore(state)
+
+    def close(self) -> None:
+        """See Subject."""
+        if self._reward is not None:
+            self._reward.close()
 
     def _measured(self, rollouts: Sequence[UserRollout]) -> Mapping[str, float]:
         """Return the metrics, the share of answers that `parse` could read, and the replies of a conversation."""
@@ -290,11 +356,11 @@ class UserSubject(Subject[UserItem, UserAnswer]):
     def facts(self, rollout: UserRollout) -> Line:
         """See Subject; the turns of a conversation of several stand one by one."""
         earned = rollout.answer.earned
-        facts: Line = {
-            "outcome": "ok" if earned.readable else "unreadable",
-            "terms": dict(earned.terms),
-            "total": earned.total,
-        }
+        if self._reward is not None and earned.scored is not None:
+            facts: Line = dict(self._reward.line(earned.scored))
+        else:
+            outcome = "ok" if earned.readable else "unreadable"
+            facts = {"outcome": outcome, "terms": dict(earned.terms), "total": earned.total}
         if self.task.metrics:
             facts["metrics"] = dict(earned.metrics)
         if self.task.reply is not None:
@@ -315,6 +381,13 @@ class UserSubject(Subject[UserItem, UserAnswer]):
             for one in rollouts
         ]
         return [_section(title, make, answered) for title, make in self.task.sections.items()]
+
+
+def _scored(one: UserRollout | Failure[UserItem]) -> Scored | Failed:
+    if isinstance(one, Failure):
+        return Failed(one.where, one.what)
+    assert one.answer.earned.scored is not None
+    return one.answer.earned.scored
 
 
 def _by_group(played: Sequence[UserEnvironment]) -> list[list[int]]:

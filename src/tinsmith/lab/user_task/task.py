@@ -11,7 +11,15 @@ from pathlib import Path
 from random import Random
 from typing import Any, Final
 
-from tinsmith.lab.user_task.checks import require_base_steps, require_callable, require_name, require_share
+from tinsmith.lab.nano_base import BaseRecipe, Conversation
+from tinsmith.lab.user_task.checks import (
+    require_base_steps,
+    require_callable,
+    require_name,
+    require_share,
+    require_step_reward,
+)
+from tinsmith.lab.user_task.step_reward import StepReward
 from tinsmith.types.errors import ConfigError
 
 Item = Any
@@ -80,6 +88,14 @@ class Probed:
     """The right one of them."""
 
 
+@dataclass(frozen=True, slots=True)
+class Base:
+    """The small base that is built from scratch: its recipe, and the conversations that it reads."""
+
+    recipe: BaseRecipe
+    conversations: Callable[[], Sequence[Conversation]]
+
+
 MOST_TURNS: Final = 8
 
 
@@ -96,8 +112,9 @@ class Task:
     prompt: str | Callable[[Item], str | Sequence[Mapping[str, str]]]
     """How: a text with the item's fields in braces, `"What is {a} + {b}?"`; or a function of the item that returns a
     text, or messages `[{"role": "system", "content": ...}, {"role": "user", ...}]`."""
-    reward: Reward | Mapping[str, Reward]
-    """What an answer earns: a function of (item, answer), or several by name, whose sum is the reward."""
+    reward: Reward | Mapping[str, Reward] | StepReward
+    """What an answer earns: a function of (item, answer), or several by name, whose sum is the reward; or one that sees
+    all answers of a step together, such as `judged(...)`."""
     parse: Callable[[str], Any] | None = None
     """Reads a reply: rewards, metrics and `reply` then see what it returns. None means that it cannot be read."""
     reply: Callable[[Item, Sequence[Any]], str | None] | None = None
@@ -121,6 +138,8 @@ class Task:
     base_steps: int = 0
     """How many steps that small base reads the demonstrations for; 0: as many as the laboratory's recipe has (1,000).
     With fewer it is still unsure of what it was shown."""
+    base: Base | None = None
+    """Everything that the small base reads, in place of `demonstrate`."""
     base_items: Items | None = None
     """What that small base reads demonstrations of, where these are not the items to train on: none of them is asked
     about in the run itself. With `demonstrate` alone."""
@@ -141,8 +160,13 @@ class Task:
     """What is measured of an answer, like a reward, and not rewarded."""
     sections: Mapping[str, Section] = field(default_factory=dict[str, Section])
     """More of the page, by title."""
-    keys: Mapping[str, Value] = field(default_factory=dict[str, Value])
-    """Values of a run's keys for this task, such as `{"steps": 40, "max_tokens": 16}`; the command line goes first."""
+    notes: Sequence[str] = ()
+    """Lines that are told before a run, such as what was read of a file."""
+    keys: Mapping[str, Value | Mapping[str, Value]] = field(default_factory=dict[str, Value | Mapping[str, Value]])
+    """Values of a run's keys for this task, such as `{"steps": 40, "max_tokens": 16}`, or such values by size of model,
+    `{"nano": {...}, "small": {...}, "seed": {...}}`; the command line goes first."""
+    items_sha256: str = ""
+    """Fingerprint of the items, where their data have one; empty: that of every item and its prompt."""
     identity: Mapping[str, str] = field(default_factory=dict[str, str])
     """What decides results beside the task's own file, by name, such as versions of packages: a run is resumed and
     replayed only where it is the same."""
@@ -157,7 +181,9 @@ class Task:
         for name, reward in {**self.rewards, **self.metrics}.items():
             require_name("reward" if name in self.rewards else "metrics", name)
             require_callable(f"reward {name}", function_of(reward), 2)
-        if not self.rewards:
+        if isinstance(self.reward, StepReward):
+            require_step_reward(self.reward, self.baselines)
+        elif not self.rewards:
             raise ConfigError("a task has at least one reward", field="reward", value={})
         for what, function, count in (
             ("parse", self.parse, 1),
@@ -193,11 +219,18 @@ class Task:
 
     @property
     def rewards(self) -> Mapping[str, Reward]:
-        """The named terms, in their order; a single function goes by its own name."""
+        """The named terms, in their order; a single function goes by its own name. None of a reward of a whole step."""
+        if isinstance(self.reward, StepReward):
+            return {}
         if isinstance(self.reward, Mapping):
             return self.reward
         name = getattr(function_of(self.reward), "__name__", "")
         return {name if name.isidentifier() and name not in RESERVED else "reward": self.reward}
+
+    @property
+    def terms(self) -> tuple[str, ...]:
+        """Names of the reward's terms."""
+        return self.reward.terms if isinstance(self.reward, StepReward) else tuple(self.rewards)
 
 
 RESERVED: Final = frozenset({"total", "names"})

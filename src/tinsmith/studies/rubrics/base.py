@@ -12,18 +12,16 @@ from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Callable
 from dataclasses import dataclass
 from importlib import resources
-from pathlib import Path
 from typing import Final
 
 import msgspec
 
-from tinsmith.lab.nano_base import BaseRecipe, Conversation, cached_base
+from tinsmith.lab.judge.rules.rule_text import RuleJudge
+from tinsmith.lab.nano_base import BaseRecipe, Conversation
 from tinsmith.renderers.renderer import Message, Role
 from tinsmith.studies.rubrics.dataset import builtin_dataset
-from tinsmith.studies.rubrics.rules.rule_text import RuleJudge
 from tinsmith.types.errors import ConfigError
 from tinsmith.types.seeds import derive, random_bits
 
@@ -89,11 +87,6 @@ def rubric_conversations(recipe: RubricBaseRecipe) -> list[Conversation]:
         asked = Message(role=Role.USER, content=prompt)
         conversations.append((asked, Message(role=Role.ASSISTANT, content=answer)))
     return conversations
-
-
-def rubric_base(recipe: RubricBaseRecipe, say: Callable[[str], None]) -> Path:
-    """Return the folder of the nano base for rubrics; built where it is not cached."""
-    return cached_base(recipe, rubric_conversations(recipe), say)
 
 
 def _reading(instruction: str) -> tuple[str, str]:

@@ -12,11 +12,11 @@ import enum
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
+from tinsmith.lab.judge.rules.rule_text import RuleJudge, parse_rule
 from tinsmith.lab.judge.text_measures import words_of
 from tinsmith.lab.judge.verdicts import FailureCause, JudgeFailure, Spent, Verdict
 from tinsmith.studies.rubrics.quality.pairs import PreferencePair
 from tinsmith.studies.rubrics.quality.statistics import Condition, CriterionVerdicts, JudgedPair
-from tinsmith.studies.rubrics.rules.rule_text import RuleJudge, parse_rule
 from tinsmith.studies.rubrics.task import RubricTask
 from tinsmith.types.errors import DataError
 from tinsmith.types.seeds import derive

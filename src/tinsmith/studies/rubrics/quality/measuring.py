@@ -12,6 +12,7 @@ from typing import Final
 from tinsmith.lab.judge.answers import VerdictCache
 from tinsmith.lab.judge.chat_judge import BlockingJudge
 from tinsmith.lab.judge.prices import PriceTable, estimate_questions, estimate_spent, shown
+from tinsmith.lab.judge.records import RULES
 from tinsmith.lab.judge.settings import ChatSettings
 from tinsmith.lab.measurement import write_json, write_text
 from tinsmith.lab.runs.files import CONFIG, MANIFEST, REPORT
@@ -30,7 +31,6 @@ from tinsmith.studies.rubrics.quality.page import QUESTION, QualityRun, quality_
 from tinsmith.studies.rubrics.quality.pairs import PairSet, builtin_pairs, drawn_pairs, foreign_rubrics, read_pairs
 from tinsmith.studies.rubrics.quality.statistics import rubric_quality
 from tinsmith.studies.rubrics.quality.study import NAME
-from tinsmith.studies.rubrics.records import RULES
 from tinsmith.types.fingerprints import file_sha256, sha256_of
 from tinsmith.types.home import home
 from tinsmith.types.source import source_sha256

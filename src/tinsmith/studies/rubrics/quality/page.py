@@ -8,6 +8,7 @@ from typing import Final
 
 from markupsafe import Markup
 
+from tinsmith.lab.judge.records import RULES
 from tinsmith.pages.curves import Limit
 from tinsmith.pages.document import Bullets, Callout, Document, Section, drawn, note, summary
 from tinsmith.pages.dots import Dots, Panel, dots_svg
@@ -17,7 +18,6 @@ from tinsmith.pages.tables import RowKind, Table, measured, plain, signed_cell, 
 from tinsmith.pages.wording import counted, p_words, signed
 from tinsmith.stats.significance import ALPHA
 from tinsmith.studies.rubrics.quality.statistics import Accuracy, Condition, Contrast, Finding, RubricQuality, Unit
-from tinsmith.studies.rubrics.records import RULES
 
 QUESTION: Final = "What does a rubric add to a weak judge's accuracy on preference pairs, and do these pairs show it?"
 LABELS: Final = {

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Final
 
+from tinsmith.lab.judge.pages.gains import Constant, rate_of
+from tinsmith.lab.judge.pages.gathering import Examination, Place, RubricRun, Tally, by_criterion
 from tinsmith.lab.results.drawn_metrics import Drawn, chart_plate, drawn_plates, flags_of
 from tinsmith.lab.runs.records import Row
 from tinsmith.pages.curves import Limit, Line
@@ -15,8 +17,6 @@ from tinsmith.pages.palette import series_mark
 from tinsmith.pages.tables import Cell, Table, measured, number, table_of, text, whole
 from tinsmith.pages.wording import counted, signed
 from tinsmith.stats.monitors.alarms import AlarmKind
-from tinsmith.studies.rubrics.pages.gains import Constant, rate_of
-from tinsmith.studies.rubrics.pages.gathering import Examination, Place, RubricRun, Tally, by_criterion
 
 MOST: Final = 12
 """Rows of the criteria that gained most, and of those that lost most; names of those that never move."""

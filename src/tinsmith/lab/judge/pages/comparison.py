@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from itertools import combinations
 from pathlib import Path
 
+from tinsmith.lab.judge.pages.gains import BOOTSTRAP, Gains, best_constant, gain_words, gains_of, span
+from tinsmith.lab.judge.pages.gathering import RubricRun, read_rubric_run
 from tinsmith.lab.results.arms import alike_but_for_seeds
 from tinsmith.pages.wording import counted, p_words, signed
 from tinsmith.stats.paired_means import PairedMeans, paired_means
 from tinsmith.stats.significance import ALPHA, holm
-from tinsmith.studies.rubrics.pages.gains import BOOTSTRAP, Gains, best_constant, gain_words, gains_of, span
-from tinsmith.studies.rubrics.pages.gathering import RubricRun, read_rubric_run
 
 _TOLD = 6
 """Most pairs that get a sentence; the table has all."""

@@ -9,6 +9,11 @@ from pathlib import Path
 from markupsafe import Markup
 from rich.table import Table as ConsoleTable
 
+from tinsmith.lab.judge.pages.comparison import Compared, Pair, RubricsCompared, compare_rubrics
+from tinsmith.lab.judge.pages.gains import gains_columns, rate_of, span
+from tinsmith.lab.judge.pages.gathering import Examination
+from tinsmith.lab.judge.pages.page import tasks_words
+from tinsmith.lab.judge.pages.story import cost_words, failed_words
 from tinsmith.lab.page.compared import Comparison
 from tinsmith.lab.results.run_map import status_words, steps_words
 from tinsmith.pages.console import console_table
@@ -32,11 +37,6 @@ from tinsmith.pages.tables import (
     whole,
 )
 from tinsmith.pages.wording import counted, listed, signed
-from tinsmith.studies.rubrics.pages.comparison import Compared, Pair, RubricsCompared, compare_rubrics
-from tinsmith.studies.rubrics.pages.gains import gains_columns, rate_of, span
-from tinsmith.studies.rubrics.pages.gathering import Examination
-from tinsmith.studies.rubrics.pages.page import tasks_words
-from tinsmith.studies.rubrics.pages.story import cost_words, failed_words
 
 
 def rubrics_document(compared: RubricsCompared) -> Document:

@@ -4,6 +4,11 @@ from __future__ import annotations
 
 from typing import Final
 
+from tinsmith.lab.judge.pages.gains import best_constant, gains_of, gains_table
+from tinsmith.lab.judge.pages.gathering import RubricRun, read_rubric_run, rule_in
+from tinsmith.lab.judge.pages.story import cannot_be_said, cost_table, cost_words, failed_words, rubric_story
+from tinsmith.lab.judge.pages.tables import examinations_table, moved_tables, rubric_plates, stuck
+from tinsmith.lab.judge.records import RubricRollout
 from tinsmith.lab.results.failed_rollouts import failures_table
 from tinsmith.lab.results.run_details import run_document
 from tinsmith.lab.runs.records import Run
@@ -23,11 +28,6 @@ from tinsmith.pages.document import (
     note,
 )
 from tinsmith.pages.wording import counted
-from tinsmith.studies.rubrics.pages.gains import best_constant, gains_of, gains_table
-from tinsmith.studies.rubrics.pages.gathering import RubricRun, read_rubric_run, rule_in
-from tinsmith.studies.rubrics.pages.story import cannot_be_said, cost_table, cost_words, failed_words, rubric_story
-from tinsmith.studies.rubrics.pages.tables import examinations_table, moved_tables, rubric_plates, stuck
-from tinsmith.studies.rubrics.records import RubricRollout
 
 
 def rubric_document(run: Run) -> Document:

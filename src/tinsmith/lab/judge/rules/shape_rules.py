@@ -8,6 +8,7 @@ from __future__ import annotations
 import enum
 from dataclasses import dataclass
 
+from tinsmith.lab.judge.rules.rule import AT_LEAST_ONE, Bound, Form, Rule
 from tinsmith.lab.judge.text_measures import (
     Script,
     bullets_of,
@@ -19,7 +20,6 @@ from tinsmith.lab.judge.text_measures import (
     words_of,
 )
 from tinsmith.lab.strict_json import JsonObject, NotJsonError, read_json
-from tinsmith.studies.rubrics.rules.rule import AT_LEAST_ONE, Bound, Form, Rule
 from tinsmith.types.errors import DataError
 
 

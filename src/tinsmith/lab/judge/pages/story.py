@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+from tinsmith.lab.judge.pages.gains import Constant, Gains, gain_words
+from tinsmith.lab.judge.pages.gathering import RubricRun
 from tinsmith.lab.judge.prices import shown
+from tinsmith.lab.judge.records import RULES
 from tinsmith.lab.runs.kinds import Status
 from tinsmith.pages.tables import Table, plain
 from tinsmith.pages.wording import counted, percent, signed
 from tinsmith.stats.paired_means import PairedMeans
-from tinsmith.studies.rubrics.pages.gains import Constant, Gains, gain_words
-from tinsmith.studies.rubrics.pages.gathering import RubricRun
-from tinsmith.studies.rubrics.records import RULES
 
 FEW: int = 12
 """Prompts below which a page says that they are few."""

@@ -15,15 +15,16 @@ from tinsmith.lab.experiment.named_model import SERVED_NAME, is_loaded_here
 from tinsmith.lab.judge.answers import VerdictCache
 from tinsmith.lab.judge.chat_judge import BlockingJudge
 from tinsmith.lab.judge.endpoint import OPENAI_URL, checked_url
+from tinsmith.lab.judge.records import RULES
+from tinsmith.lab.judge.rule_judge import Judge, RulesOnly
+from tinsmith.lab.judge.rules.rule_text import RuleJudge
 from tinsmith.lab.judge.settings import ChatSettings, JudgeCalls
 from tinsmith.lab.service.connect import Connection
 from tinsmith.lab.service.facts import model_identity, serves, weights_sha256
+from tinsmith.lab.user_task.items import UserSplit
+from tinsmith.lab.user_task.judged import JudgedReward
+from tinsmith.lab.user_task.kinds import Asking, JudgedFrame
 from tinsmith.models.published.sources import find_model
-from tinsmith.studies.rubrics.dataset import RubricDataset
-from tinsmith.studies.rubrics.frame import parts_of
-from tinsmith.studies.rubrics.records import RULES
-from tinsmith.studies.rubrics.rule_judge import RubricJudge, RulesOnly
-from tinsmith.studies.rubrics.rules.rule_text import RuleJudge
 from tinsmith.types.errors import ConfigError, DataError
 from tinsmith.types.fingerprints import sha256_of
 from tinsmith.types.home import home
@@ -34,8 +35,15 @@ JUDGE_NAME: Final = "judge"
 TINKER_PATH: Final = "tinker://"
 
 
+def parts_of(plan: Plan) -> tuple[JudgedFrame, Asking]:
+    """Return a plan's frame and how its judge is asked."""
+    assert isinstance(plan.frame, JudgedFrame)
+    assert isinstance(plan.asking, Asking)
+    return plan.frame, plan.asking
+
+
 def is_own(plan: Plan) -> bool:
-    """Whether the judge is a model that the run's own server loads for it: a path, or the name of one here."""
+    """True if the judge is a model that the run's own server loads for it: a path, or the name of one here."""
     frame, asking = parts_of(plan)
     named = frame.judge_model
     elsewhere = asking.judge_base_url or os.environ.get("OPENAI_BASE_URL")
@@ -44,15 +52,16 @@ def is_own(plan: Plan) -> bool:
     return is_loaded_here(named, plan.circumstances)
 
 
-def require_judge(plan: Plan, dataset: RubricDataset) -> None:
-    """Refuse a judge that cannot judge these tasks, or cannot be asked.
+def require_judge(plan: Plan, reward: JudgedReward, split: UserSplit) -> None:
+    """Refuse a judge that cannot judge these items, or cannot be asked.
 
     Raises:
         ConfigError: prose and no judge that reads it, a setting out of range, no address, or no key.
     """
     frame, asking = parts_of(plan)
     if frame.judge_model == RULES:
-        _require_rules(dataset)
+        if isinstance(reward.rules, RulesOnly):
+            _require_rules(reward, split)
         return
     _settings(plan, frame.judge_model, asking.judge_base_url)
     # Never shown where it is wrong, and not written into a manifest: it may hold a secret.
@@ -60,12 +69,12 @@ def require_judge(plan: Plan, dataset: RubricDataset) -> None:
     _require_server(plan)
 
 
-def open_judge(plan: Plan, connection: Connection) -> RubricJudge:
+def open_judge(plan: Plan, reward: JudgedReward, connection: Connection) -> Judge:
     """Return the judge; whoever opened it closes it."""
     frame, asking = parts_of(plan)
     named = frame.judge_model
     if named == RULES:
-        return RulesOnly()
+        return reward.rules
     cache, key = VerdictCache(home() / "verdicts"), None
     if _served(plan, connection):
         name = JUDGE_NAME if is_own(plan) else named
@@ -93,21 +102,21 @@ def _settings(plan: Plan, name: str, base_url: str | None, identity: str | None 
     )
 
 
-def _require_rules(dataset: RubricDataset) -> None:
-    for task in dataset.tasks:
+def _require_rules(reward: JudgedReward, split: UserSplit) -> None:
+    for one in (*split.train, *split.held_out):
         try:
-            RuleJudge(task.criteria)
+            RuleJudge(tuple(reward.criteria(one.item)))
         except DataError as error:
             if error.field == "rule":
                 raise ConfigError(
-                    f"task {task.task_id}: {error.what}",
+                    f"{one.prompt_id}: {error.what}",
                     field="rule",
                     value=error.value,
                     allowed=error.allowed,
-                    fix="correct the rule in data_path",
+                    fix="correct the rule",
                 ) from None
             raise ConfigError(
-                f"task {task.task_id}, {error.field}: {error.what}",
+                f"{one.prompt_id}, {error.field}: {error.what}",
                 field="judge_model",
                 value=RULES,
                 allowed="a judge that reads prose, where criteria are prose",
@@ -151,7 +160,7 @@ def _require_server(plan: Plan) -> None:
 
 
 def _served(plan: Plan, connection: Connection) -> bool:
-    """Whether the judge is a model of the server that the run is trained on."""
+    """True if the judge is a model of the server that the run is trained on."""
     frame, asking = parts_of(plan)
     named = frame.judge_model
     if asking.judge_base_url is not None:

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from tinsmith.lab.judge.prompting import JudgeRequest
+from tinsmith.lab.judge.rules.rule_text import RuleJudge
 from tinsmith.lab.judge.verdicts import Judged, JudgeFailure, Spent
-from tinsmith.studies.rubrics.rules.rule_text import RuleJudge
 
 
-class RubricJudge(Protocol):
+class Judge(Protocol):
     """A judge; `BlockingJudge` is one, `RulesOnly` another."""
 
     def judge_all(self, requests: Sequence[JudgeRequest]) -> list[Judged | JudgeFailure]:
@@ -40,4 +40,4 @@ class RulesOnly:
         return Judged(verdicts=verdicts, spent=Spent(), from_cache=False)
 
     def close(self) -> None:
-        """See RubricJudge."""
+        """See Judge."""

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import Final
 
+from tinsmith.lab.judge.rules.rule import Rule
+from tinsmith.lab.judge.rules.shape_rules import IsList, JsonKeys, Length, Looks, Written
+from tinsmith.lab.judge.rules.topic_rules import Beginnings, EveryPart, Names, VariedWords, WholeSentences
+from tinsmith.lab.judge.rules.word_rules import Affix, Before, Contains, Matches
 from tinsmith.lab.judge.verdicts import Verdict
-from tinsmith.studies.rubrics.rules.rule import Rule
-from tinsmith.studies.rubrics.rules.shape_rules import IsList, JsonKeys, Length, Looks, Written
-from tinsmith.studies.rubrics.rules.topic_rules import Beginnings, EveryPart, Names, VariedWords, WholeSentences
-from tinsmith.studies.rubrics.rules.word_rules import Affix, Before, Contains, Matches
 from tinsmith.types.errors import DataError
 
 PREFIX: Final = "rule: "

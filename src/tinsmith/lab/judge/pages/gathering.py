@@ -11,11 +11,11 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from pathlib import Path
 
+from tinsmith.lab.judge.records import JUDGE, LedgerRecord, RubricRollout, TaskRecord
 from tinsmith.lab.results.gathering import Cause
 from tinsmith.lab.runs.files import LEDGER, ROLLOUTS, TASKS
 from tinsmith.lab.runs.reader import json_lines, read_run
 from tinsmith.lab.runs.records import FailureRecord, Run, Split
-from tinsmith.studies.rubrics.records import JUDGE, LedgerRecord, RubricRollout, TaskRecord
 
 Place = tuple[str, int]
 """A prompt, and the place of one of its rubrics."""

@@ -6,14 +6,14 @@ Every field has a default: a run that was killed leaves files that stop anywhere
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Final
+from typing import Any, Final, Protocol
 
 import msgspec
 
 from tinsmith.data.replacing import replacing
 from tinsmith.lab.runs.records import FailureRecord
-from tinsmith.studies.rubrics.splitting import RubricSplit
 
 RULES: Final = "rules"
 """The name of the judge that knows surfaces and rules."""
@@ -63,10 +63,32 @@ class LedgerRecord(msgspec.Struct, frozen=True, kw_only=True):
     dollars: float | None = None
 
 
-def write_tasks(split: RubricSplit, file: Path) -> None:
-    """Write one line a task, training and held-out ones; the old file or the whole new one."""
+class Prompted(Protocol):
+    """An item with its name and what is asked about it."""
+
+    @property
+    def prompt_id(self) -> str:
+        """Its name."""
+        ...
+
+    @property
+    def prompt(self) -> str:
+        """What is asked."""
+        ...
+
+    @property
+    def item(self) -> object:
+        """What its criteria are a function of."""
+        ...
+
+
+def write_tasks(
+    criteria: Callable[[Any], Sequence[str]], train: Sequence[Prompted], held_out: Sequence[Prompted], file: Path
+) -> None:
+    """Write one line an item with its criteria, training and held-out ones; the old file or the whole new one."""
     with replacing(file) as part, part.open("w", encoding="utf-8", newline="\n") as lines:
-        for side, tasks in (("train", split.train), ("test", split.test)):
-            for task in tasks:
-                line = TaskRecord(task_id=task.task_id, split=side, prompt=task.prompt, criteria=task.criteria)
+        for side, tasks in (("train", train), ("test", held_out)):
+            for one in tasks:
+                found = tuple(criteria(one.item))
+                line = TaskRecord(task_id=one.prompt_id, split=side, prompt=one.prompt, criteria=found)
                 lines.write(json.dumps(msgspec.to_builtins(line), ensure_ascii=False) + "\n")

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 
 import polars as pl
 
+from tinsmith.lab.judge.rules.rule import AT_LEAST_ONE, NONE_AT_ALL, Bound, Form, Rule
 from tinsmith.lab.judge.text_measures import words_of
-from tinsmith.studies.rubrics.rules.rule import AT_LEAST_ONE, NONE_AT_ALL, Bound, Form, Rule
 from tinsmith.types.errors import DataError
 
 

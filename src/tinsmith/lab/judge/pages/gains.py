@@ -12,15 +12,15 @@ from fractions import Fraction
 from itertools import compress
 from typing import Final
 
+from tinsmith.lab.judge.pages.gathering import Examination, RubricRun
+from tinsmith.lab.judge.records import RULES
+from tinsmith.lab.judge.rules.rule_text import RuleJudge
 from tinsmith.pages.measures import Measure
 from tinsmith.pages.tables import Cell, Table, number, signed_cell, table_of, text, whole
 from tinsmith.pages.wording import p_words, signed
 from tinsmith.stats.estimates import Bootstrap
 from tinsmith.stats.intervals import Interval
 from tinsmith.stats.paired_means import PairedMeans, mean_interval, paired_means
-from tinsmith.studies.rubrics.pages.gathering import Examination, RubricRun
-from tinsmith.studies.rubrics.records import RULES
-from tinsmith.studies.rubrics.rules.rule_text import RuleJudge
 from tinsmith.types.errors import DataError
 
 BOOTSTRAP = Bootstrap()

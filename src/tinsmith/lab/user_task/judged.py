@@ -1,0 +1,147 @@
+"""A judge as a reward: criteria of an item, and who says which of them an answer fulfils."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, Final
+
+from tinsmith.lab.judge.prompting import JudgeRequest
+from tinsmith.lab.judge.rule_judge import Judge, RulesOnly
+from tinsmith.lab.judge.tree import pass_rate
+from tinsmith.lab.judge.verdicts import Judged, JudgeFailure, Spent
+from tinsmith.lab.user_task.step_reward import Asked, Failed, Groups, Scored, StepReward
+
+JUDGE: Final = "judge"
+"""Where an answer failed that has no verdicts."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Judging:
+    """One asking of the judge: how many answers, and what it took."""
+
+    judged: int
+    failed: int
+    from_cache: int
+    spent: Spent
+
+
+def _unpaid(judging: Judging) -> None:
+    del judging
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JudgedReward(StepReward):
+    """A reward by criteria; make it with `judged`. A run opens its judge as `judge_model=` says, and closes it."""
+
+    criteria: Callable[[Any], Sequence[str]]
+    prompt: Callable[[Any], str]
+    score: Callable[[Any, Sequence[bool]], float]
+    rules: Judge
+    judge: Judge | None = None
+    """As a run opened it; None: none did, and rules judge."""
+    paid: Callable[[Judging], None] = _unpaid
+    """Is told of every asking."""
+
+    terms: ClassVar[tuple[str, ...]] = ("rubric",)
+
+    def opened(self, judge: Judge, paid: Callable[[Judging], None]) -> JudgedReward:
+        """Return the reward with a judge."""
+        return replace(self, judge=judge, paid=paid)
+
+    def __call__(self, answers: Sequence[Asked]) -> list[Scored | Failed]:
+        """Have every answer judged.
+
+        Raises:
+            JudgeError: the judge failed on every one of them.
+        """
+        requests = [
+            JudgeRequest(task=self.prompt(one.item), response=one.text, criteria=tuple(self.criteria(one.item)))
+            for one in answers
+        ]
+        found = (self.judge or self.rules).judge_all(requests)
+        failures = [one for one in found if isinstance(one, JudgeFailure)]
+        self.paid(
+            Judging(
+                judged=len(found) - len(failures),
+                failed=len(failures),
+                from_cache=sum(isinstance(one, Judged) and one.from_cache for one in found),
+                spent=sum((one.spent for one in found), Spent()),
+            )
+        )
+        if found and len(failures) == len(found):
+            raise failures[0].error()
+        return [self._scored(one, judged) for one, judged in zip(answers, found, strict=True)]
+
+    def _scored(self, asked: Asked, judged: Judged | JudgeFailure) -> Scored | Failed:
+        if isinstance(judged, JudgeFailure):
+            return Failed(JUDGE, f"{judged.cause}: {judged.detail}")
+        passed = [verdict.passed for verdict in judged.verdicts]
+        said = [{"passed": one.passed, "rationale": one.rationale} for one in judged.verdicts]
+        return Scored(
+            terms={"rubric": self.score(asked.item, passed)}, record={"pass_rate": pass_rate(passed), "verdicts": said}
+        )
+
+    def line(self, scored: Scored) -> dict[str, object]:
+        """Return the verdicts; the score follows from them."""
+        return dict(scored.record)
+
+    def figures(self, groups: Groups) -> dict[str, float]:
+        """Return pass rate, score, and how often the judge failed; an item with several answers counts once."""
+        by_item = [[one for one in group if isinstance(one, Scored)] for group in groups]
+        judged = [group for group in by_item if group]
+        return {
+            "pass_rate": _mean([_mean([_rate(one) for one in group]) for group in judged]),
+            "score": _mean([_mean([one.terms["rubric"] for one in group]) for group in judged]),
+            "all_passed": _mean([float(_rate(one) == 1.0) for group in judged for one in group]),
+            "judge_failed": _judge_failed(groups),
+        }
+
+    def train_figures(self, groups: Groups) -> dict[str, float]:
+        """Return how often the judge failed, and the pass rate of the others."""
+        found = {"judge_failed": _judge_failed(groups)}
+        rates = [_rate(one) for group in groups for one in group if isinstance(one, Scored)]
+        return {**found, "pass_rate": _mean(rates)} if rates else found
+
+    def close(self) -> None:
+        """Let go of the judge."""
+        if self.judge is not None:
+            self.judge.close()
+
+
+def judged(
+    criteria: Callable[[Any], Sequence[str]],
+    prompt: Callable[[Any], str],
+    score: Callable[[Any, Sequence[bool]], float] | None = None,
+    rules: Judge | None = None,
+) -> JudgedReward:
+    """Return the reward of answers by criteria that a judge finds fulfilled; a task with one has the keys `judge_*`.
+
+    Args:
+        criteria: of an item, in order: prose for a judge that reads it, or rules such as `rule: at most 12 words`.
+        prompt: of an item, as the judge is to see it.
+        score: what an answer earns that fulfils these criteria of its item; None: the share that it fulfils.
+        rules: who judges where `judge_model=rules`; None: the rules that stand in the criteria.
+    """
+    return JudgedReward(
+        criteria=criteria,
+        prompt=prompt,
+        score=score or (lambda _, passed: pass_rate(passed)),
+        rules=rules or RulesOnly(),
+    )
+
+
+def _rate(scored: Scored) -> float:
+    rate = scored.record["pass_rate"]
+    assert isinstance(rate, float)
+    return rate
+
+
+def _mean(values: Sequence[float]) -> float:
+    return math.fsum(values) / len(values)
+
+
+def _judge_failed(groups: Groups) -> float:
+    every = [one for group in groups for one in group]
+    return sum(isinstance(one, Failed) and one.where == JUDGE for one in every) / len(every) if every else 0.0

@@ -1,0 +1,86 @@
+"""A reward that sees all answers of a step together: a judge, or one that remembers what was answered before."""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """A finished conversation, as a reward of a step sees it."""
+
+    item: Any
+    replies: tuple[Any, ...]
+    """As `parse` reads them; the last one is the answer."""
+    text: str
+    """The last reply as it was written."""
+    group: int = 0
+    """The same for all that are compared with each other."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scored:
+    """Reward of an answer, term by term, and what its line in `rollouts.jsonl` says of it."""
+
+    terms: Mapping[str, float]
+    record: Mapping[str, object] = field(default_factory=dict[str, object])
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """Cause of an answer without a reward: it is recorded, and is in no mean."""
+
+    where: str
+    what: str
+
+
+Groups = Sequence[Sequence[Scored | Failed]]
+"""The answers to each item."""
+
+
+class StepReward(ABC):
+    """Base class of a reward that sees all answers of a step together."""
+
+    terms: ClassVar[tuple[str, ...]] = ("reward",)
+    """Names of its terms, whose sum is the reward."""
+
+    @abstractmethod
+    def __call__(self, answers: Sequence[Asked]) -> Sequence[Scored | Failed]:
+        """Return the reward of each answer, by the state before this step; then let the step enter it.
+
+        What an evaluation asks does not enter it: the state is put back.
+        """
+
+    def state(self) -> object:
+        """Return what a resumed run must know, as plain JSON values; None: it remembers nothing."""
+        return None
+
+    def restore(self, state: object) -> None:
+        """Go on from what `state` returned."""
+        del state
+
+    def trace(self) -> Mapping[str, float]:
+        """Return what is told of the state after a step, as metrics `reward/NAME`."""
+        return {}
+
+    def line(self, scored: Scored) -> Mapping[str, object]:
+        """Return what a rollout's line says of its answer."""
+        return {"terms": dict(scored.terms), "total": math.fsum(scored.terms.values()), **scored.record}
+
+    def figures(self, groups: Groups) -> Mapping[str, float] | None:
+        """Return what an evaluation says in place of mean rewards, by name; None: the mean rewards."""
+        del groups
+        return None
+
+    def train_figures(self, groups: Groups) -> Mapping[str, float]:
+        """Return what is told of a training step beside rewards, by name."""
+        del groups
+        return {}
+
+    def close(self) -> None:
+        """Let go of what it holds open; the run is over, or lost."""
+        return
