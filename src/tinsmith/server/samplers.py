@@ -22,7 +22,7 @@ from tinsmith.engine.tinker_paths import TinkerPath
 from tinsmith.models.adapter import Adapter
 from tinsmith.models.slots import values
 from tinsmith.server.access.caller import DEFAULT, caller_limits, is_own, owner_of
-from tinsmith.server.access.turns import SMALL, Turns
+from tinsmith.server.access.turns import LARGE, Turns
 from tinsmith.server.database.records import Finished, NoResult, SamplingSession
 from tinsmith.server.database.store import Store
 from tinsmith.server.futures import SAMPLE, Futures
@@ -65,12 +65,12 @@ class _UnderWay:
 
 
 def size_of(request: Sample) -> int:
-    """About how much work it is to check a request, in bytes: a grammar is always too much for the event loop."""
+    """About how much work it is to check a request, in bytes: to compile a grammar takes tens of megabytes."""
     settings = request.sampling_params
     grammar = settings.adjustments is not None and settings.adjustments.grammar is not None
     targets = 0 if request.target_prompt_logprobs is None else len(request.target_prompt_logprobs.data)
     num_tokens = sum(len(chunk.tokens) for chunk in request.prompt.chunks)
-    return 256 + num_tokens + 8 * targets + (SMALL + 1 if grammar else 0)
+    return 256 + num_tokens + 8 * targets + (LARGE + 1 if grammar else 0)
 
 
 def checked(engine: Bases, name: str, request: Sample) -> tuple[int, object]:
