@@ -147,6 +147,9 @@ FLOODS: dict[str, Callable[[int, int], int]] = {
     "sessions": sessions,
     "nested JSON": asking("/v1/completions", lambda _: b'{"model": "x", "a": [' + b"[]," * 5_000_000 + b"1]}"),
     "wide JSON": asking("/v1/completions", lambda _: b'{"model": "x", "prompt": [' + b"1," * 500_000 + b"1]}"),
+    "widest JSON": asking(  # as many values as are read, and of the largest kind
+        "/v1/completions", lambda _: b'{"model": "x", "prompt": [' + b'"ab",' * 262_000 + b"1]}"
+    ),
     "JSON of members": asking(
         "/v1/completions", lambda _: b'{"model": "x", ' + b",".join(b'"k%d": 1' % k for k in range(120_000)) + b"}"
     ),

@@ -15,9 +15,10 @@ from tinsmith.types.errors import InputError
 T = TypeVar("T")
 
 MOST: Mapping[str, int] = MappingProxyType(
-    {"values": 1 << 19, "members of objects": 1 << 16, "lists and objects": 1 << 16}
+    {"values": 1 << 18, "members of objects": 1 << 16, "lists and objects": 1 << 16}
 )
-"""Limits on a JSON body: each of these takes tens to hundreds of bytes of memory."""
+"""Limits on a JSON body: each of these takes tens to hundreds of bytes of memory, and while they are read nothing else
+runs in this process."""
 MAX_TURNS: Final = 4096
 """Messages of a chat, and pieces of a message."""
 MAX_TOOLS: Final = 512
