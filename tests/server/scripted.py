@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Iterator, Sequence
+from collections.abc import AsyncGenerator, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -13,7 +13,7 @@ from tool_templates import tokenizer_with
 from loopback import Running, start, stop
 from tinsmith.engine import bases
 from tinsmith.renderers.tokenizer import preset_tokenizer
-from tinsmith.server.direct import Direct, Found
+from tinsmith.server.direct import Direct, Found, Requests
 from tinsmith.server.draws import Drawn
 from tinsmith.server.wire.requests import Sample
 from tinsmith.types.sampling import StopReason
@@ -44,10 +44,10 @@ def replies(*texts: str, size: int = 3, cut: bool = False) -> Iterator[list[Samp
     tokenizer = preset_tokenizer("nano")
 
     async def draw(
-        self: Direct, found: Found, requests: Sequence[Sample], **options: Any
+        self: Direct, found: Found, requests: Requests, **options: Any
     ) -> AsyncGenerator[tuple[Drawn, ...], None]:
         del self, found
-        asked.extend(requests)
+        asked.extend(requests[i] for i in range(len(requests)))
         for i, text in enumerate(texts):
             tokens = [*tokenizer.encode(text), *([] if cut else [END])]
             step = size if options["watch"] else len(tokens)

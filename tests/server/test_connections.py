@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import Awaitable, Callable, Generator
+import ssl
+from collections.abc import Awaitable, Callable, Coroutine, Generator
 from pathlib import Path
 from typing import Any
 
 import pytest
 import uvicorn
+import uvloop
+from certificates import certificate
 from uvicorn.server import ServerState
 
 from running import HANG_S, Running
@@ -98,12 +101,21 @@ def test_late_connections_are_closed() -> None:
 class Live:
     """A listener with an application that reads a body and answers with its length."""
 
-    def __init__(self) -> None:
+    def __init__(self, tls: tuple[Path, Path] | None = None) -> None:
         self.now = 0.0
         self.connections = Connections(clock=lambda: self.now)
         self.begun = asyncio.Event()
         self.socket = bind("127.0.0.1", 0)
-        config = uvicorn.Config(self.answer, interface="asgi3", log_level="critical", lifespan="off", ws="none")
+        cert, key = tls or (None, None)
+        config = uvicorn.Config(
+            self.answer,
+            interface="asgi3",
+            log_level="critical",
+            lifespan="off",
+            ws="none",
+            ssl_certfile=cert,
+            ssl_keyfile=key,
+        )
         config.load()
         self.listener = Listener(self.socket, self.connections, config, ServerState(), {})
 
@@ -125,9 +137,13 @@ class Live:
         self.connections.sweep()
 
 
-def live(script: Callable[[Live], Awaitable[None]]) -> None:
+def live(
+    script: Callable[[Live], Awaitable[None]],
+    tls: tuple[Path, Path] | None = None,
+    start: Callable[[Coroutine[Any, Any, None]], None] = asyncio.run,
+) -> None:
     async def run() -> None:
-        own = Live()
+        own = Live(tls)
         try:
             await asyncio.wait_for(script(own), HANG_S)
         finally:
@@ -135,7 +151,7 @@ def live(script: Callable[[Live], Awaitable[None]]) -> None:
             await own.listener.wait_closed()
             own.socket.close()
 
-    asyncio.run(run())
+    start(run())
 
 
 def test_a_connection_that_says_nothing_is_closed() -> None:
@@ -193,6 +209,73 @@ def test_a_body_that_does_not_come_is_cut_off_and_a_slow_one_is_not() -> None:
 
 
 # A server's process
+
+
+HELLO = b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03"
+"""How a TLS handshake begins."""
+
+
+@pytest.mark.parametrize("start", [asyncio.run, uvloop.run])
+@pytest.mark.parametrize("begin", [b"", HELLO[:1], HELLO])
+def test_a_handshake_that_does_not_end_is_cut_off(begin: bytes, start: Any, tmp_path: Path) -> None:
+    async def script(own: Live) -> None:
+        reader, writer = await own.line()
+        writer.write(begin)
+        await wait_for(lambda: own.connections.num_open == 1)
+        own.later(FIRST_SECONDS - 1)
+        assert not reader.at_eof()
+        own.later(2)
+        assert own.connections.num_open == 0
+        assert await gone(reader)
+        writer.close()
+
+    live(script, certificate(tmp_path, "own"), start)
+
+
+@pytest.mark.parametrize("start", [asyncio.run, uvloop.run])
+def test_what_is_no_handshake_is_cut_off(start: Any, tmp_path: Path) -> None:
+    async def script(own: Live) -> None:
+        reader, writer = await own.line()
+        writer.write(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        assert await gone(reader)
+        await wait_for(lambda: own.connections.num_open == 0)
+        writer.close()
+
+    live(script, certificate(tmp_path, "own"), start)
+
+
+@pytest.mark.parametrize("start", [asyncio.run, uvloop.run])
+def test_after_a_handshake_a_request_is_waited_for_and_answered(start: Any, tmp_path: Path) -> None:
+    cert, key = certificate(tmp_path, "own")
+
+    async def script(own: Live) -> None:
+        port = own.socket.getsockname()[1]
+        trusts = ssl.create_default_context(cafile=str(cert))
+        reader, writer = await asyncio.open_connection("127.0.0.1", port, ssl=trusts)
+        await wait_for(lambda: own.connections.num_open == 1)
+        writer.write(b"POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 3\r\n\r\nabc")
+        assert (await reader.readuntil(b"       3")).startswith(b"HTTP/1.1 200")
+        silent, other = await asyncio.open_connection("127.0.0.1", port, ssl=trusts)
+        await wait_for(lambda: own.connections.num_open == 2)
+        own.later(FIRST_SECONDS + 1)
+        assert await gone(silent)
+        for each in (writer, other):
+            each.close()
+
+    live(script, (cert, key), start)
+
+
+async def wait_for(true: Callable[[], bool]) -> None:
+    while not true():
+        await asyncio.sleep(0)
+
+
+async def gone(reader: asyncio.StreamReader) -> bool:
+    """Return whether nothing but an alert comes before the connection's end."""
+    try:
+        return not (await reader.read()).startswith(b"HTTP")
+    except ConnectionError:
+        return True
 
 
 @pytest.fixture(scope="module")

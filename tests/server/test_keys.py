@@ -13,6 +13,7 @@ from pathlib import Path
 import httpx
 import pytest
 import tinker
+from certificates import certificate
 from tenants import MAX_BODY, NANO, Tenants, let, ring, sample, secret
 from training_requests import forward_backward
 
@@ -314,19 +315,6 @@ def test_an_access_log_that_cannot_be_written_is_refused(tmp_path: Path) -> None
     for target in (tmp_path, tmp_path / "nowhere" / "file"):
         with pytest.raises(ConfigError, match="--access-log"):
             AccessLog(str(target))
-
-
-def certificate(folder: Path, name: str) -> tuple[Path, Path]:
-    """Make a certificate for 127.0.0.1 that signs itself, and its key."""
-    cert, key = folder / f"{name}.pem", folder / f"{name}.key"
-    command = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256"]
-    command += ["-nodes", "-days", "2", "-subj", "/CN=127.0.0.1"]
-    command += ["-addext", "subjectAltName=IP:127.0.0.1", "-keyout", str(key), "-out", str(cert)]
-    try:
-        subprocess.run(command, check=True, capture_output=True)
-    except (FileNotFoundError, subprocess.CalledProcessError):
-        pytest.skip("no openssl here that makes a certificate")
-    return cert, key
 
 
 def test_tls_files_that_do_not_fit_are_refused(tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ from tool_templates import QWEN
 
 from loopback import KEY, MODEL, Running
 from running import HANG_S
+from tinsmith.server.responses.items import Item, turns_of
 
 pytestmark = pytest.mark.whole
 
@@ -221,7 +222,10 @@ def test_what_means_nothing_is_taken(client: OpenAI) -> None:
         ("tool_choice", {"tools": TOOLS, "tool_choice": {"type": "function", "name": "other"}}),
         ("text.verbosity", {"text": {"verbosity": "high"}}),
         ("text.format.type", {"text": {"format": {"type": "grammar"}}}),
-        ("input[0].type", {"input": [{"type": "reasoning", "id": "r", "summary": []}]}),
+        ("input[0].type", {"input": [{"type": "item_reference", "id": "r"}]}),
+        ("input[0].type", {"input": [{"type": "reasoning", "summary": [{"type": "summary_text", "text": "a"}]}]}),
+        ("input[0].encrypted_content", {"input": [{"type": "reasoning", "summary": [], "encrypted_content": "a"}]}),
+        ("input[0].summary[0].type", {"input": [{"type": "reasoning", "summary": [{"type": "text", "text": "a"}]}]}),
         ("input[0].role", {"input": [{"role": "tool", "content": "a"}]}),
         (
             "input[0].content[0].type",
@@ -272,3 +276,29 @@ def test_an_agent_calls_a_tool_and_answers(running: Running, stream: bool) -> No
     assert asyncio.run(run(CALL)) == "4 degrees"
     assert asyncio.run(run("Just words.")) == "Just words."
     assert given == ["Oslo"]
+
+
+def _item(kind: str, **given: object) -> Item:
+    return Item.model_validate({"type": kind, **given})
+
+
+def test_a_reasoning_belongs_to_the_reply_or_the_call_after_it() -> None:
+    told = [{"type": "reasoning_text", "text": "full"}]
+    short = [{"type": "summary_text", "text": "short"}, {"type": "summary_text", "text": "er"}]
+    call = {"call_id": "1", "name": "f", "arguments": "{}"}
+    turns = turns_of(
+        [
+            _item("message", role="user", content="a"),
+            _item("reasoning", id="r", summary=short, content=told, encrypted_content=None),
+            _item("message", role="assistant", content="b"),
+            _item("function_call", **call),
+            _item("function_call_output", call_id="1", output="c"),
+            _item("reasoning", summary=short),
+            _item("function_call", **call),
+            _item("message", role="user", content="d"),
+            _item("reasoning", summary=[]),
+            _item("message", role="user", content="e"),
+        ]
+    )
+    assert [turn.reasoning for turn in turns] == [None, "full", None, "shorter", None, None]
+    assert [len(turn.calls) for turn in turns] == [0, 1, 0, 1, 0, 0]

@@ -113,3 +113,30 @@ def test_bodies_of_one_key_wait_for_room_and_small_ones_do_not() -> None:
         await asyncio.gather(*tasks)
 
     run(script)
+
+
+def test_a_body_keeps_the_room_it_takes_until_its_request_is_answered() -> None:
+    async def script(turns: Turns) -> None:
+        answered, read = asyncio.Event(), list[str]()
+
+        async def request(name: str, size: int) -> None:
+            async def receive() -> dict[str, object]:
+                return {"type": "http.request", "body": b"x" * size, "more_body": False}
+
+            with answering(Call("alice")):  # nobody says how long it is
+                assert size == await turns.read(Request({"type": "http", "headers": []}, receive), len)
+                read.append(name)
+                await answered.wait()
+
+        asked = (("small", SMALL), ("large", ROOM - SMALL), ("one too many", 1))
+        tasks = [asyncio.create_task(request(*each)) for each in asked]
+        while len(read) < 2:
+            await asyncio.sleep(0)
+        for _ in range(100):
+            await asyncio.sleep(0)
+        assert read == ["small", "large"]
+        answered.set()
+        await asyncio.gather(*tasks)
+        assert read == ["small", "large", "one too many"]
+
+    run(script)

@@ -17,6 +17,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 
 from tinsmith.engine.trace import as_json
+from tinsmith.server.access.caller import DEFAULT, caller
 from tinsmith.server.access.guard import Guard, Observer, error_answer, refuse
 from tinsmith.server.access.keys import Keys
 from tinsmith.server.access.limits import BusyError
@@ -185,6 +186,7 @@ def _session_routes(app: FastAPI, service: Service) -> None:
 
     async def create_session(request: Request) -> Answer:
         body = await bodies.read(CreateSession, request)
+        service.presence.require_room(caller() or DEFAULT)
         session = service.store.create_session(
             tags=body.tags,
             user_metadata=body.user_metadata,

@@ -4,30 +4,28 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Callable
 from dataclasses import dataclass, field, replace
-from functools import partial
 
 from tinsmith.engine.checkpoint_files import MARKER
 from tinsmith.engine.checkpoints import read
-from tinsmith.engine.sequences import Group
 from tinsmith.engine.tinker_paths import SCHEME, TinkerPath
 from tinsmith.models.staging import present
 from tinsmith.server.access.caller import DEFAULT, caller, caller_limits, count_call, current_call, without_owner
+from tinsmith.server.access.turns import SMALL
 from tinsmith.server.draws import Drawn, Follower
 from tinsmith.server.samplers import checked, size_of
 from tinsmith.server.service import Service
+from tinsmith.server.submissions import Submissions
 from tinsmith.server.weights import Loaded, load_base, load_checkpoint
 from tinsmith.server.wire.conversions import to_sample_request
 from tinsmith.server.wire.requests import Sample
-from tinsmith.types.errors import InputError, TinsmithError
+from tinsmith.types.errors import InputError
 from tinsmith.types.model_names import ModelName
 from tinsmith.types.sampling import SampleRequest
 
 LOOK_SECONDS = 0.5
 """Seconds between a caller's chances to look up while nothing was drawn."""
-STARTED = 16
-"""Prompts of a request that are given to the sampler before others have their turn."""
 KEPT = 8
 """Checkpoints kept in memory, the latest used."""
 ROUTE = "openai"
@@ -45,6 +43,21 @@ class Found:
     loaded: Loaded
 
 
+@dataclass(frozen=True, slots=True)
+class Requests:
+    """What is sampled, the same from each of some prompts; a request is made when it is looked at, and not held."""
+
+    prompts: tuple[tuple[int, ...], ...]
+    """At least one."""
+    sample: Callable[[tuple[int, ...]], Sample]
+
+    def __len__(self) -> int:
+        return len(self.prompts)
+
+    def __getitem__(self, i: int) -> Sample:
+        return self.sample(self.prompts[i])
+
+
 @dataclass(slots=True)
 class Direct:
     """Samples for whoever names a model. Methods are called on the event loop."""
@@ -54,6 +67,8 @@ class Direct:
         default_factory=OrderedDict[str, tuple[bytes, str, Loaded]]
     )
     """(marker, base's name, weights) by path: touched on the compute thread only."""
+    bases: dict[str, Found] = field(default_factory=dict[str, Found])
+    """By name: they stay as they are."""
 
     async def find(self, model: str) -> Found:
         """Load what `model` names: a served base, with an adapter kind's suffix or without, or a `tinker://` path.
@@ -62,12 +77,14 @@ class Direct:
             InputError, ConfigError, CheckpointError: there is no such thing, or it cannot be loaded.
         """
         if not model.startswith(SCHEME):
-            return await asyncio.wrap_future(self.service.worker.call(lambda: self._base(model)))
+            if model not in self.bases:
+                self.bases[model] = await asyncio.wrap_future(self.service.worker.call(lambda: self._base(model)))
+            return self.bases[model]
         readable = self.service.store.may_read(model)  # who calls is known here only
         found = self.service.worker.call(lambda: self._checkpoint(model, readable))
         return await asyncio.wrap_future(found)
 
-    async def check(self, found: Found, requests: Sequence[Sample]) -> None:
+    async def check(self, found: Found, requests: Requests) -> None:
         """Refuse what cannot be served; from now on it is under way, until its client is answered or gone.
 
         Raises:
@@ -75,18 +92,21 @@ class Direct:
             BusyError: its key has as much under way as it may.
         """
         engine, name = self.service.engine, found.name
-        checks = [partial(checked, engine, name, request) for request in requests]
-        size = sum(size_of(request) for request in requests)
-        done = await self.service.turns.run(lambda: [check() for check in checks], size=size)
-        call = current_call()
-        for request, (max_tokens, grammar) in zip(requests, done, strict=True):
-            caller_limits().check_sampling(request.num_samples, max_tokens)
-            count_call(self.service.futures.usage, num_samples=request.num_samples)
-            if call is not None:
-                call.held.append(grammar)  # it need not be compiled again, whoever compiles others meanwhile
+        size = size_of(requests[0]) if len(requests) == 1 else SMALL + 1
+
+        def check() -> list[tuple[int, object]]:
+            return [checked(engine, name, requests[i]) for i in range(len(requests))]
+
+        done = await self.service.turns.run(check, size=size)
+        call, num_samples = current_call(), requests[0].num_samples
+        for max_tokens, _ in done:
+            caller_limits().check_sampling(num_samples, max_tokens)
+        count_call(self.service.futures.usage, num_requests=len(done), num_samples=num_samples * len(done))
+        if call is not None:
+            call.held.append(done[0][1])  # it need not be compiled again, whoever compiles others meanwhile
 
     async def draw(
-        self, found: Found, requests: Sequence[Sample], *, stop_tokens: tuple[int, ...] = (), watch: bool
+        self, found: Found, requests: Requests, *, stop_tokens: tuple[int, ...] = (), watch: bool
     ) -> AsyncGenerator[tuple[Drawn, ...], None]:
         """Yield what is drawn until every sample has ended; sometimes nothing, so that the caller can look up.
 
@@ -95,49 +115,44 @@ class Direct:
         Raises:
             InputError, BackendError: a request is not, or cannot be, served.
         """
-        samplers, loop = self.service.samplers, asyncio.get_running_loop()
-        owner = caller() or DEFAULT
-        queue: asyncio.Queue[tuple[Drawn, ...] | TinsmithError] = asyncio.Queue()
-        groups: list[Group] = []
+        loop, post = asyncio.get_running_loop(), self.service.worker.post
+        owner, num_samples = caller() or DEFAULT, requests[0].num_samples
+        queue: asyncio.Queue[tuple[Drawn, ...] | Exception] = asyncio.Queue()
+        followers: dict[int, Follower] = {}
 
-        def follow(first: int, num_samples: int) -> Follower:
-            return Follower(queue, loop, first, [0] * num_samples, [False] * num_samples)
+        def request(i: int) -> SampleRequest:
+            followers[i] = Follower(queue, loop, i * num_samples, [0] * num_samples, [False] * num_samples)
+            return _with_stops(self._seeded(found, requests[i], owner), stop_tokens)
 
-        def start(first: int) -> None:
-            for i, request in enumerate(requests[first : first + STARTED], first):
-                asked = _with_stops(self._seeded(found, request, owner), stop_tokens)
-                follower = follow(i * request.num_samples, request.num_samples)
-                groups.append(
-                    samplers.start(
-                        found.name,
-                        found.loaded.policy,
-                        asked,
-                        owner=owner,
-                        ended=follower.ended,
-                        drawn=follower.drawn if watch else None,
-                    )
-                )
+        def failed(error: Exception) -> None:
+            loop.call_soon_threadsafe(queue.put_nowait, error)
 
-        def drop() -> None:
-            for group in groups:
-                samplers.drop(group)
-
-        running = sum(request.num_samples for request in requests)
+        submissions = Submissions(
+            samplers=self.service.samplers,
+            name=found.name,
+            policy=found.loaded.policy,
+            owner=owner,
+            count=len(requests),
+            request=request,
+            ended=lambda i, group: followers.pop(i).ended(group),
+            drawn=(lambda i, group: followers[i].drawn(group)) if watch else None,
+            failed=failed,
+        )
+        running = num_samples * len(requests)
         try:
-            for first in range(0, len(requests), STARTED):
-                await asyncio.wrap_future(self.service.worker.call(partial(start, first)))
+            post(submissions.start)
             while running:
                 try:
                     item = await asyncio.wait_for(queue.get(), LOOK_SECONDS)
                 except TimeoutError:
                     yield ()
                     continue
-                if isinstance(item, TinsmithError):
+                if isinstance(item, Exception):
                     raise item
                 running -= sum(drawn.stop_reason is not None for drawn in item)
                 yield item
         finally:
-            self.service.worker.post(drop)
+            post(submissions.drop)
 
     def _seeded(self, found: Found, request: Sample, owner: str) -> SampleRequest:
         model = without_owner(found.model) if found.model.startswith(SCHEME) else found.model

@@ -9,7 +9,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tinsmith.engine.sequences import Group
-from tinsmith.types.errors import TinsmithError
 from tinsmith.types.sampling import StopReason, TopLogprobs
 
 
@@ -43,7 +42,7 @@ class Drawn:
 class Follower:
     """Hands over what a group's samples have grown by. Its methods are called on the compute thread."""
 
-    queue: asyncio.Queue[tuple[Drawn, ...] | TinsmithError]
+    queue: asyncio.Queue[tuple[Drawn, ...] | Exception]
     loop: asyncio.AbstractEventLoop
     first: int
     seen: list[int]

@@ -6,13 +6,19 @@ The SDK says every ten seconds that it lives; other clients are heard of by what
 from __future__ import annotations
 
 import time
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from itertools import takewhile
 
+from tinsmith.server.access.caller import owner_of
+from tinsmith.types.errors import InputError
+
 SILENT_HOURS = 12.0
 """A night: a computer that sleeps as long as its owner finds its models where they were."""
+
+MOST_SESSIONS = 16_384
+"""Sessions of one key at once."""
 
 
 @dataclass(slots=True)
@@ -24,17 +30,37 @@ class Presence:
     clock: Callable[[], float] = time.monotonic
     _heard: OrderedDict[str, float] = field(default_factory=OrderedDict[str, float])
     """The one that was silent longest first."""
+    _sessions: Counter[str] = field(default_factory=Counter[str])
+    """How many of them each key has."""
     _suspected: frozenset[str] = frozenset()
 
     def heard(self, identity: str) -> None:
         """Note a sign of life: the id of a session, or of anything below one."""
         session = identity.partition(":")[0]
+        if session not in self._heard:
+            self._sessions[owner_of(session)] += 1
         self._heard[session] = self.clock()
         self._heard.move_to_end(session)
 
+    def require_room(self, owner: str) -> None:
+        """Refuse one more session of a key that has as many as it may.
+
+        Raises:
+            InputError: naming the limit.
+        """
+        if self._sessions[owner] >= MOST_SESSIONS:
+            raise InputError(
+                "this key has too many sessions",
+                field="create_session",
+                value=MOST_SESSIONS,
+                allowed=f"{MOST_SESSIONS} that have not ended",
+                fix="close clients that are not used any more",
+            )
+
     def ended(self, session_id: str) -> None:
         """Expect nothing of a session any more."""
-        self._heard.pop(session_id, None)
+        if self._heard.pop(session_id, None) is not None:
+            self._sessions[owner_of(session_id)] -= 1
 
     def silent(self) -> tuple[str, ...]:
         """Return the sessions that said nothing for so long, until they have `ended`.

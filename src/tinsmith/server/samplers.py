@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import sqlite3
+from collections import Counter
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
@@ -22,7 +23,7 @@ from tinsmith.engine.tinker_paths import TinkerPath
 from tinsmith.models.adapter import Adapter
 from tinsmith.models.slots import values
 from tinsmith.server.access.caller import DEFAULT, caller_limits, is_own, owner_of
-from tinsmith.server.access.turns import SMALL, Turns
+from tinsmith.server.access.turns import LARGE, Turns
 from tinsmith.server.database.records import Finished, NoResult, SamplingSession
 from tinsmith.server.database.store import Store
 from tinsmith.server.futures import SAMPLE, Futures
@@ -47,7 +48,7 @@ logger = logging.getLogger(__name__)
 GAP_SECONDS = 5.0
 """A number that has not come after so long was given up by its client; what waits for it goes on."""
 MOST_OPEN = 65_536
-"""Sampling sessions of one key at once: each step of a run may make one."""
+"""Sampling sessions of one key at once, as each step of a run may make one; and copies of their clients."""
 
 GroupDone = Callable[[Group], None]
 """Called on the compute thread: it copies what it needs, and hands it over."""
@@ -65,12 +66,12 @@ class _UnderWay:
 
 
 def size_of(request: Sample) -> int:
-    """About how much work it is to check a request, in bytes: a grammar is always too much for the event loop."""
+    """About how much work it is to check a request, in bytes: to compile a grammar takes tens of megabytes."""
     settings = request.sampling_params
     grammar = settings.adjustments is not None and settings.adjustments.grammar is not None
     targets = 0 if request.target_prompt_logprobs is None else len(request.target_prompt_logprobs.data)
     num_tokens = sum(len(chunk.tokens) for chunk in request.prompt.chunks)
-    return 256 + num_tokens + 8 * targets + (SMALL + 1 if grammar else 0)
+    return 256 + num_tokens + 8 * targets + (LARGE + 1 if grammar else 0)
 
 
 def checked(engine: Bases, name: str, request: Sample) -> tuple[int, object]:
@@ -94,10 +95,10 @@ class _Live:
     base's weights, or none, where what was loaded is held by its own id."""
     lanes: dict[int, Lane] = field(default_factory=dict[int, Lane])
 
-    def lane(self, seq_id: int) -> Lane:
-        """The order that a number belongs to: the client's own, or that of a copy of it."""
-        block = seq_id // SAMPLING_BLOCK
-        return self.lanes.setdefault(block, Lane(block * SAMPLING_BLOCK))
+    @property
+    def num_copies(self) -> int:
+        """Copies of the client that have sent a request."""
+        return len(self.lanes.keys() - {0})
 
 
 @dataclass(slots=True)
@@ -115,6 +116,8 @@ class Samplers:
     live: dict[str, _Live] = field(default_factory=dict[str, _Live])
     held: dict[str, set[str]] = field(default_factory=dict[str, set[str]])
     """The ids of those that each key has."""
+    num_copies: Counter[str] = field(default_factory=Counter[str])
+    """Copies of clients that each key has."""
     under_way: dict[int, _UnderWay] = field(default_factory=dict[int, _UnderWay])
     """Sampling requests by their group's id: touched on the compute thread only."""
     requested: dict[str, Group] = field(default_factory=dict[str, Group])
@@ -186,6 +189,7 @@ class Samplers:
                 if each.record.session_id == session_id:
                     self.live.pop(key, None)
                     self.held.get(owner_of(key), set()).discard(key)
+                    self.loop.call_soon_threadsafe(self.num_copies.subtract, {owner_of(key): each.num_copies})
                     self.snapshots.forget(key)
             for model_id in tuple(self.followers):
                 if model_id.rpartition(":train:")[0] == session_id:
@@ -235,7 +239,7 @@ class Samplers:
             InputError: for a request that cannot be served; its number is counted all the same.
         """
         live = self._live(request.sampling_session_id)
-        lane = live.lane(request.seq_id)
+        lane = self._lane(live, request.seq_id)
         try:
             check = partial(checked, self.engine, live.name, request)
             max_tokens, grammar = await turns.run(check, size=size_of(request))
@@ -262,7 +266,7 @@ class Samplers:
         """Let a refused request use its number up, unless that was used before."""
         live = self.live.get(place.owner)
         if live is not None and self.store.refuse(owner=place.owner, seq_id=place.seq_id, message=message):
-            self._post(live.lane(place.seq_id).skip(place.seq_id))
+            self._post(self._lane(live, place.seq_id).skip(place.seq_id))
 
     def record(self, sampling_session_id: str) -> SamplingSession:
         """Return the record of a sampling session.
@@ -427,9 +431,29 @@ class Samplers:
             self._require_room(owner_of(record.sampling_session_id))
             live = _Live(record, name, self.worker.call(load))
             for seq in self.store.seq_ids(record.sampling_session_id):
-                live.lane(seq).skip(seq)
+                self._lane(live, seq).skip(seq)
             self._keep(live)
         return self.live[record.sampling_session_id]
+
+    def _lane(self, live: _Live, seq_id: int) -> Lane:
+        """Return the order that a number belongs to: the client's own, or that of a copy of it.
+
+        Raises:
+            InputError: its key has too many copies of clients.
+        """
+        block = seq_id // SAMPLING_BLOCK
+        if block and block not in live.lanes:
+            owner = owner_of(live.record.session_id)
+            if self.num_copies[owner] >= MOST_OPEN:
+                raise InputError(
+                    "this key has too many copies of sampling clients",
+                    field="seq_id",
+                    value=seq_id,
+                    allowed=f"{MOST_OPEN} copies in sessions that have not ended",
+                    fix="close clients that are not used any more",
+                )
+            self.num_copies[owner] += 1
+        return live.lanes.setdefault(block, Lane(block * SAMPLING_BLOCK))
 
     def _require_room(self, owner: str) -> None:
         """Refuse one more sampling session of a key that has as many open as it may."""

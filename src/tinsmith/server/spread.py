@@ -20,6 +20,7 @@ from tinsmith.engine.sequences import Group
 from tinsmith.server.access.caller import DEFAULT, caller, caller_limits, count_call
 from tinsmith.server.direct import Direct, Found
 from tinsmith.server.service import Service
+from tinsmith.server.submissions import Submissions
 from tinsmith.server.wire.body import Request as Body
 from tinsmith.server.wire.body import TokenId, parse_json
 from tinsmith.server.wire.bounds import FailFast
@@ -134,7 +135,6 @@ async def _computed(service: Service, found: Found, asked: Sequence[SampleReques
     """
     loop, owner = asyncio.get_running_loop(), caller() or DEFAULT
     waiting: list[asyncio.Future[Spread]] = [loop.create_future() for _ in asked]
-    groups: list[Group] = []
 
     def settle(place: int, group: Group) -> None:
         future = waiting[place]
@@ -146,24 +146,30 @@ async def _computed(service: Service, found: Found, asked: Sequence[SampleReques
         else:
             future.set_result(found)
 
-    def start() -> None:
-        for place, request in enumerate(asked):
+    def ended(place: int, group: Group) -> None:
+        loop.call_soon_threadsafe(settle, place, group)
 
-            def ended(group: Group, place: int = place) -> None:
-                loop.call_soon_threadsafe(settle, place, group)
+    def fail(error: Exception) -> None:
+        next(future for future in waiting if not future.done()).set_exception(error)
 
-            policy = found.loaded.policy
-            groups.append(service.samplers.start(found.name, policy, request, owner=owner, ended=ended))
+    def failed(error: Exception) -> None:
+        loop.call_soon_threadsafe(fail, error)
 
-    def drop() -> None:
-        for group in groups:
-            service.samplers.drop(group)
-
+    submissions = Submissions(
+        samplers=service.samplers,
+        name=found.name,
+        policy=found.loaded.policy,
+        owner=owner,
+        count=len(asked),
+        request=asked.__getitem__,
+        ended=ended,
+        failed=failed,
+    )
     try:
-        await asyncio.wrap_future(service.worker.call(start))
+        service.worker.post(submissions.start)
         return await asyncio.gather(*waiting)
     finally:
-        service.worker.post(drop)
+        service.worker.post(submissions.drop)
 
 
 def _figures(one: Spread) -> Figures:

@@ -92,6 +92,14 @@ class Host:
             bases=bases,
         )
 
+    def compiled(self, work: SampleWork) -> object:
+        """Compile the grammar of a request: as long as this is held it is not compiled again. On any thread.
+
+        Raises:
+            InputError: it does not compile.
+        """
+        return self.engine.compiled(work.weights.name, work.request)
+
     def sample(self, work: SampleWork, fetch: FetchTensors | None, settled: Settled) -> None:
         """Submit a sampling request; `settled` is called by a later `finished`, or now if it is refused."""
         try:

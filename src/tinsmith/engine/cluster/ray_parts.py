@@ -13,6 +13,16 @@ _PROCESSES: Final = Path("/proc")
 _AGENT: Final = b"agent"
 
 
+@dataclass(frozen=True, slots=True)
+class Process:
+    """A process as the system tells of it."""
+
+    pid: int
+    name: str
+    parent: int
+    ended: bool
+
+
 @dataclass(slots=True)
 class RayParts:
     """The parts of a Ray that was started here."""
@@ -30,7 +40,8 @@ class RayParts:
             if code is not None:
                 return f"Ray's {name} ended ({f'signal {-code}' if code < 0 else f'exit code {code}'})"
         for pid, name in self._agents.items():
-            if _parent(pid) is None:
+            process = _process(pid)
+            if process is None or process.ended:
                 return f"Ray's {name} ended"
         if not self._agents:
             self._agents = _agents(self.processes[self.raylet].pid)
@@ -39,21 +50,25 @@ class RayParts:
 
 def _agents(raylet: int) -> dict[int, str]:
     found: dict[int, str] = {}
-    for folder in _PROCESSES.glob("[0-9]*"):
-        pid = int(folder.name)
-        if _parent(pid) != raylet:
-            continue
+    for child in children(raylet):
         with suppress(OSError):
-            line = (folder / "cmdline").read_bytes()
+            line = (_PROCESSES / str(child.pid) / "cmdline").read_bytes()
             name = next((Path(part.decode(errors="replace")).stem for part in line.split(b"\0") if _AGENT in part), "")
-            if name:
-                found[pid] = name
+            if name and not child.ended:
+                found[child.pid] = name
     return found
 
 
-def _parent(pid: int) -> int | None:
-    """Return a process's parent; None: it has ended, or the system does not tell."""
+def children(parent: int) -> list[Process]:
+    """Return the processes that a process has started and not waited for; none, where the system does not tell."""
+    pids = [int(folder.name) for folder in _PROCESSES.glob("[0-9]*")]
+    return [process for process in map(_process, pids) if process is not None and process.parent == parent]
+
+
+def _process(pid: int) -> Process | None:
     with suppress(OSError):
-        state, parent, *_ = (_PROCESSES / str(pid) / "stat").read_text(encoding="utf-8").rpartition(")")[2].split()
-        return None if state == "Z" else int(parent)
+        stat = (_PROCESSES / str(pid) / "stat").read_text(encoding="utf-8", errors="replace")
+        head, _, tail = stat.rpartition(")")
+        state, parent, *_ = tail.split()
+        return Process(pid, head.partition("(")[2], int(parent), state == "Z")
     return None

@@ -26,7 +26,8 @@ from typing import Any, Final, cast
 
 from tinsmith.engine.cluster import ray_guardian
 from tinsmith.engine.cluster.ray_parts import RayParts
-from tinsmith.types.errors import BackendError, ConfigError, TinsmithError
+from tinsmith.engine.cluster.ray_start import NEEDED, watched_start
+from tinsmith.types.errors import BackendError, ConfigError, LostError, TinsmithError
 
 LEAST_OBJECT_STORE: Final = 80 << 20
 """Bytes; Ray takes no smaller one."""
@@ -38,8 +39,6 @@ _LOOPBACK_ONLY: Final = {"RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0"}
 _AS_NICE: Final = ("RAY_worker_niceness", "0")
 """Unless the user chose another. Ray's workers are 15 nicer than whoever starts them: beside other work a step would
 take many times as long."""
-_NEEDED: Final = ("gcs_server", "raylet")
-"""Parts without which a Ray is dead, as it calls them."""
 _ANSWER_SECONDS: Final = 5.0
 _END_SECONDS: Final = 30.0
 
@@ -101,11 +100,12 @@ def start_local(num_cpus: int, object_store_bytes: int = LEAST_OBJECT_STORE) -> 
     """Start a Ray on this machine, with `num_cpus` cores to give away and a store of so many bytes for its objects.
 
     It ends with this process, and with the thread that called this: Linux takes the end of a thread that started
-    processes for that of the process.
+    processes for that of the process. Where it cannot start and Ray does not say so, this process ends: exit code 3.
 
     Raises:
         ConfigError: Ray is not installed.
-        BackendError: this process is part of a Ray already, or Ray did not start.
+        BackendError: this process is part of a Ray already.
+        LostError: Ray did not start.
     """
     os.environ |= {"RAY_AUTH_MODE": "token", **_LOOPBACK_ONLY}
     os.environ.setdefault("RAY_AUTH_TOKEN", secrets.token_hex(32))  # Ray keeps the first it sees
@@ -119,7 +119,7 @@ def start_local(num_cpus: int, object_store_bytes: int = LEAST_OBJECT_STORE) -> 
         start_new_session=True,  # a Ctrl-C is not for it
     )
     try:
-        with _marked(mark), _own_sigterm():
+        with _marked(mark), _own_sigterm(), watched_start():
             context = ray.init(
                 address="local",
                 num_cpus=num_cpus,
@@ -135,7 +135,7 @@ def start_local(num_cpus: int, object_store_bytes: int = LEAST_OBJECT_STORE) -> 
         ray.shutdown()
         _let_go(guardian)
         if isinstance(error, Exception) and not isinstance(error, TinsmithError):  # Ray raises bare ones
-            raise BackendError(f"Ray did not start: {error}") from error
+            raise LostError(f"Ray did not start: {error}", fix="start it again") from error
         raise
     atexit.register(cluster.close)
     return cluster
@@ -227,7 +227,7 @@ def _dashboard(context: object) -> str | None:
 
 def _parts(ray: ModuleType) -> RayParts:
     started: Mapping[str, list[Any]] = ray._private.worker._global_node.all_processes
-    return RayParts({name: started[name][0].process for name in _NEEDED})
+    return RayParts({name: started[name][0].process for name in NEEDED})
 
 
 def _alive(told: Mapping[str, object]) -> bool:

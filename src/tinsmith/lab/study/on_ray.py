@@ -31,7 +31,7 @@ def runner(asked: AskedCluster | None, here: RunCells) -> Generator[RunCells, No
 
     Raises:
         ConfigError: Ray is not installed, or nothing answers at the address.
-        BackendError: a Ray did not start.
+        LostError: a Ray did not start.
     """
     if asked is None:
         yield here
@@ -95,7 +95,7 @@ def run_side_by_side(
 
     Raises:
         ConfigError, DataError: one of them cannot begin, or the cluster cannot be had.
-        BackendError: a Ray did not start.
+        LostError: a Ray did not start.
         LostError: a server was lost; the same call goes on.
     """
     own = without_cluster(overrides)

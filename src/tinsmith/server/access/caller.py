@@ -72,8 +72,8 @@ def own_rows() -> tuple[str, tuple[str, ...]]:
     return ("1", ()) if name is None else ("key_name = ?", (name,))
 
 
-def count_call(usage: Usage, *, num_samples: int = 0) -> None:
-    """Count the request that is being answered as under way, until its client is answered or gone.
+def count_call(usage: Usage, *, num_requests: int = 1, num_samples: int = 0) -> None:
+    """Count the request that is being answered as under way, as so many, until its client is answered or gone.
 
     Raises:
         BusyError: its key has as much under way as it may.
@@ -81,8 +81,8 @@ def count_call(usage: Usage, *, num_samples: int = 0) -> None:
     call = _call.get()
     if call is not None:
         ticket = object()
-        usage.require_room(call.name, call.limits, num_samples=num_samples)
-        usage.begin(ticket, call.name, num_samples=num_samples)
+        usage.require_room(call.name, call.limits, num_requests=num_requests, num_samples=num_samples)
+        usage.begin(ticket, call.name, num_requests=num_requests, num_samples=num_samples)
         call.at_end.callback(usage.end, ticket)
 
 

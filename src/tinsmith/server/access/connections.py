@@ -72,6 +72,11 @@ class Connections:
         """Connections that one address may have."""
         return max(1, self.most // 2)
 
+    @property
+    def num_open(self) -> int:
+        """Connections that are open."""
+        return len(self._open)
+
     def admit(self, connection: Closable, address: str) -> bool:
         """Make room for one more, which is idle; return False if it is to be refused."""
         name = _network(address)

@@ -57,6 +57,7 @@ UNLIMITED = Limits()
 @dataclass(frozen=True, slots=True)
 class _Held:
     name: str
+    num_requests: int
     num_samples: int
 
 
@@ -71,17 +72,23 @@ class Usage:
     @property
     def num_requests(self) -> int:
         """Requests under way, of all keys."""
-        return len(self._held)
+        return self._requests.total()
 
     def require_room(
-        self, name: str, limits: Limits, *, num_samples: int = 0, refusal: type[TinsmithError] = BusyError
+        self,
+        name: str,
+        limits: Limits,
+        *,
+        num_requests: int = 1,
+        num_samples: int = 0,
+        refusal: type[TinsmithError] = BusyError,
     ) -> None:
-        """Refuse one more request of a key that has as much under way as it may.
+        """Refuse more requests of a key than it may have under way.
 
         Raises:
             BusyError, or another `refusal`: naming the limit.
         """
-        requests, samples = self._requests[name] + 1, self._samples[name] + num_samples
+        requests, samples = self._requests[name] + num_requests, self._samples[name] + num_samples
         for limit, most, wanted in (
             ("max_requests", limits.max_requests, requests),
             ("max_samples", limits.max_samples, samples),
@@ -95,17 +102,17 @@ class Usage:
                     fix="wait for results, then send the request again",
                 )
 
-    def begin(self, request: Hashable, name: str, *, num_samples: int = 0) -> None:
-        """Count a request as under way."""
-        self._held[request] = _Held(name, num_samples)
-        self._requests[name] += 1
+    def begin(self, request: Hashable, name: str, *, num_requests: int = 1, num_samples: int = 0) -> None:
+        """Count a request, or several as one, as under way."""
+        self._held[request] = _Held(name, num_requests, num_samples)
+        self._requests[name] += num_requests
         self._samples[name] += num_samples
 
     def end(self, request: Hashable) -> None:
         """Count a request as no longer under way; nothing if it was not."""
         held = self._held.pop(request, None)
         if held is not None:
-            self._requests[held.name] -= 1
+            self._requests[held.name] -= held.num_requests
             self._samples[held.name] -= held.num_samples
 
 

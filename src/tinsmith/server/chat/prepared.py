@@ -14,7 +14,7 @@ from tinsmith.server.chat.ask import Ask
 from tinsmith.server.chat.call_grammar import constrain, is_constrained
 from tinsmith.server.chat.delivery import GrowingAnswer, send
 from tinsmith.server.chat.reply import Part, Reply
-from tinsmith.server.direct import Found
+from tinsmith.server.direct import Found, Requests
 from tinsmith.server.draws import Drawn
 from tinsmith.server.openai.answers import Progress
 from tinsmith.server.openai.served import Served
@@ -91,7 +91,7 @@ class Chats:
         plain = await turns.run(lambda: ask.sample(prompt), size=8 * len(prompt))
         sample = await self._constrained(ask, plain, style, found.name)
         named = ask.format_name if sample is plain else "tools"
-        await self.served.check(found, (sample,), named=named)
+        await self.served.check(found, Requests((prompt,), lambda _: sample), named=named)
         own = renderer.stop_tokens if ask.ends else ()
         stop_tokens = self.served.extra_stops(found, (*own, *ask.stop_tokens))
         ends = frozenset((*self.served.service.engine.config(found.name).end_tokens, *stop_tokens))
@@ -132,8 +132,8 @@ class Chats:
             BusyError: not now.
             TinsmithError: the request cannot be served after all.
         """
-        samples, stops = (prepared.sample,), prepared.stop_tokens
-        draws = self.served.draws(prepared.found, samples, stops, watch=stream)
+        requests = Requests((prepared.prompt,), lambda _: prepared.sample)
+        draws = self.served.draws(prepared.found, requests, prepared.stop_tokens, watch=stream)
         return await send(request, growing, draws, self.served.service.turns, stream=stream)
 
 

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import os
-import sys
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, NoReturn
 
+from tinsmith.engine.cluster.ray_start import end_process
 from tinsmith.server.cluster.ray_workers import RayWorkers
 from tinsmith.types.errors import LostError
 
-EXIT_CODE: Final = 3
 SAYING_SECONDS: Final = 5.0
 """For which requests are still answered, with the reason."""
 END_SECONDS: Final = 22.0
@@ -61,7 +59,5 @@ class ServersWorkers:
         )
 
     def _end(self) -> NoReturn:
-        """End this process at once: a Ray that is dead is waited for at the end of a Python process."""
-        print(f"tinsmith: {self._error()}", file=sys.stderr, flush=True)
-        sys.stdout.flush()
-        os._exit(EXIT_CODE)
+        """End this process: a Ray that is dead is waited for at the end of a Python process."""
+        end_process(self._error())

@@ -18,7 +18,7 @@ from tinsmith.server.cluster.loading import load_engine, resident_bytes
 from tinsmith.server.cluster.remote_shard import RemoteShard
 from tinsmith.server.cluster.settings import WorkerSettings
 from tinsmith.server.worker import Worker
-from tinsmith.types.errors import BackendError
+from tinsmith.types.errors import BackendError, InputError, TinsmithError
 
 
 class RayWorker:
@@ -33,7 +33,9 @@ class RayWorker:
         self._loading: Future[Engine | ShardedEngine] = loader.submit(load_engine, settings, earlier)
         loader.shutdown(wait=False)
         self._queued: set[str] = set()
-        """Gradients that are not begun and that somebody waits for."""
+        """Works that are not begun and that somebody waits for."""
+        self._compiling: set[asyncio.Future[None]] = set()
+        """Grammars of works that are not begun, each until it is compiled."""
 
     async def facts(self) -> WorkerFacts:
         """Return the facts of this worker, once it is loaded; works may be sent from then on.
@@ -76,13 +78,14 @@ class RayWorker:
 
     async def drop(self, work_id: str) -> None:
         """Give up on a work, if that is still possible."""
+        self._queued.discard(work_id)
         if work_id.startswith("sample"):
             self._worker.post(lambda: self._host.drop(work_id))
-        else:
-            self._queued.discard(work_id)
 
     async def forget(self, weights: WeightsId) -> None:
         """Drop weights, after the works that came before."""
+        if self._compiling:
+            await asyncio.wait(set(self._compiling))
         self._worker.post(lambda: self._host.forget(weights))
 
     async def tidy(self) -> None:
@@ -96,8 +99,35 @@ class RayWorker:
         def settled(outcome: Outcome) -> None:
             loop.call_soon_threadsafe(found.set_result, outcome)
 
+        grammar: object = None
+        if work.request.params.adjustments is not None:
+            try:
+                grammar = await self._compiled(work)
+            except TinsmithError as error:
+                return Refused(error=error)
         self._worker.post(lambda: self._host.sample(work, bring, settled))
-        return await found
+        outcome = await found
+        del grammar  # it was held so that it need not be compiled again
+        return outcome
+
+    async def _compiled(self, work: SampleWork) -> object:
+        """Compile a request's grammar beside what is sampled.
+
+        Raises:
+            InputError: it does not compile, or nobody waits for it any more.
+        """
+        over = asyncio.get_running_loop().create_future()
+        self._compiling.add(over)
+        self._queued.add(work.id)
+        try:
+            grammar = await asyncio.to_thread(self._host.compiled, work)
+            if work.id not in self._queued:
+                raise InputError("nobody waits for this request any more")
+            return grammar
+        finally:
+            self._queued.discard(work.id)
+            self._compiling.discard(over)
+            over.set_result(None)
 
     def _finished(self, groups: Sequence[Group]) -> None:
         for group in groups:

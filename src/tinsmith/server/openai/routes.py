@@ -13,12 +13,12 @@ from tinsmith.server.anthropic.routes import add_message_routes
 from tinsmith.server.chat.ask import Ask
 from tinsmith.server.chat.delivery import GrowingAnswer, send
 from tinsmith.server.chat.prepared import Chats
-from tinsmith.server.direct import Direct, Found
+from tinsmith.server.direct import Direct, Found, Requests
 from tinsmith.server.openai.answers import answering
 from tinsmith.server.openai.chat_stream import ChatAnswer
 from tinsmith.server.openai.generate import GenerateRequest, TokensAnswer
 from tinsmith.server.openai.requests import ChatRequest, CompletionRequest
-from tinsmith.server.openai.samples import body_sample, chat_ask, to_sample
+from tinsmith.server.openai.samples import body_samples, chat_ask, to_sample
 from tinsmith.server.openai.served import Served
 from tinsmith.server.openai.stream import Answer
 from tinsmith.server.openai.tokenize import DetokenizeRequest, TokenizeRequest, tokenized
@@ -26,8 +26,10 @@ from tinsmith.server.responses.routes import add_response_routes
 from tinsmith.server.service import Service
 from tinsmith.server.wire.body import R, parse_json
 from tinsmith.server.wire.client_names import COMPLETION, TOKENS
-from tinsmith.server.wire.requests import Sample
 from tinsmith.types.errors import InputError
+
+_TOKENIZING, _CHOICE = 8, 256
+"""How much more work a letter is than a byte that is read, and that of a choice before anything is drawn."""
 
 
 def add_openai_routes(app: FastAPI, service: Service) -> None:
@@ -82,13 +84,11 @@ class _Routes:
         for each in asked:
             self.served.require_fit(found, text, len(each) if isinstance(each, str) else 0, field="prompt")
 
-        def tokens(each: str | tuple[int, ...]) -> tuple[int, ...]:
-            return text.prompt(each, begin=begin) if isinstance(each, str) else each
+        def tokens() -> tuple[tuple[int, ...], ...]:
+            return tuple(text.prompt(each, begin=begin) if isinstance(each, str) else each for each in asked)
 
-        def samples() -> tuple[Sample, ...]:
-            return tuple(body_sample(body, tokens(each)) for each in asked)
-
-        return await self._answer(request, body, found, await self._turns.run(samples))
+        prompts = await self._turns.run(tokens, size=_TOKENIZING * sum(256 + len(each) for each in asked))
+        return await self._answer(request, body, found, Requests(prompts, body_samples(body)))
 
     async def generate(self, request: Request) -> Response:
         body = await self._read(request, GenerateRequest)
@@ -97,15 +97,17 @@ class _Routes:
         sample = to_sample(
             given,
             tuple(body.token_ids),
+            settings=given.settings,
             length=given.max_tokens,
             num_samples=given.num_samples,
             top=given.logprobs or 0,
             only_prompt=given.only_prompt,
         )
-        await self.served.check(found, (sample,), named=given.grammar_name)
+        requests = Requests((sample.prompt.chunks[0].tokens,), lambda _: sample)
+        await self.served.check(found, requests, named=given.grammar_name)
         stops = self.served.extra_stops(found, given.stop_token_ids or ())
         answer = TokensAnswer.of(body, found)
-        return await self._draw(request, answer, found, (sample,), stops, stream=bool(body.stream))
+        return await self._draw(request, answer, found, requests, stops, stream=bool(body.stream))
 
     async def tokenize(self, request: Request) -> Response:
         body = await self._read(request, TokenizeRequest)
@@ -139,27 +141,28 @@ class _Routes:
             raise self.served.unknown(missing)
         return JSONResponse(entries[name])
 
-    async def _answer(
-        self, request: Request, body: CompletionRequest, found: Found, samples: tuple[Sample, ...]
-    ) -> Response:
+    async def _answer(self, request: Request, body: CompletionRequest, found: Found, requests: Requests) -> Response:
         """Sample from every prompt, and answer at once or as a stream."""
         extra = self.served.extra_stops(found, body.stop_token_ids or ())
-        await self.served.check(found, samples, named=body.grammar_name)
+        await self.served.check(found, requests, named=body.grammar_name)
         text = await self.served.text(found.name)
-        told = tuple(sample.prompt.chunks[0].tokens for sample in samples)
+        prompts = requests.prompts
         ends = frozenset((*self.service.engine.config(found.name).end_tokens, *extra))
-        answer = await self._turns.run(lambda: Answer.of(body, found, text, told, ends))
-        return await self._draw(request, answer, found, samples, extra, stream=bool(body.stream))
+        answer = await self._turns.run(
+            lambda: Answer.of(body, found, text, prompts, ends),
+            size=_CHOICE * len(prompts) * body.num_drawn + 8 * sum(map(len, prompts)),
+        )
+        return await self._draw(request, answer, found, requests, extra, stream=bool(body.stream))
 
     async def _draw(
         self,
         request: Request,
         answer: GrowingAnswer,
         found: Found,
-        samples: tuple[Sample, ...],
+        requests: Requests,
         stops: tuple[int, ...],
         *,
         stream: bool,
     ) -> Response:
-        draws = self.served.draws(found, samples, stops, watch=stream)
+        draws = self.served.draws(found, requests, stops, watch=stream)
         return await send(request, answer, draws, self._turns, stream=stream)

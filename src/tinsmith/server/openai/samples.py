@@ -2,21 +2,28 @@
 
 from __future__ import annotations
 
-from functools import partial
+from collections.abc import Callable
+from functools import cache, partial
 
 from tinsmith.server.chat.ask import Ask
 from tinsmith.server.openai.conversed import turns_of
 from tinsmith.server.openai.generation import Sampling
 from tinsmith.server.openai.requests import ChatRequest, CompletionRequest
 from tinsmith.server.wire.requests import Sample
-from tinsmith.server.wire.settings import Prompt, PromptChunk
+from tinsmith.server.wire.settings import Prompt, PromptChunk, SamplingSettings
 
 
-def body_sample(body: ChatRequest | CompletionRequest, prompt: tuple[int, ...]) -> Sample:
-    """Return the request to the engine for one prompt."""
+def body_samples(body: ChatRequest | CompletionRequest) -> Callable[[tuple[int, ...]], Sample]:
+    """Return a function from a prompt to the request to the engine for it."""
     top = body.top_logprobs if isinstance(body, ChatRequest) else body.logprobs
-    return to_sample(
-        body, prompt, length=body.length, num_samples=body.num_drawn, top=top or 0, only_prompt=body.only_prompt
+    return partial(
+        to_sample,
+        body,
+        settings=cache(body.settings),  # one value for all prompts
+        length=body.length,
+        num_samples=body.num_drawn,
+        top=top or 0,
+        only_prompt=body.only_prompt,
     )
 
 
@@ -30,7 +37,7 @@ def chat_ask(body: ChatRequest) -> Ask:
     return Ask(
         model=body.model,
         turns=turns,
-        sample=partial(body_sample, body),
+        sample=body_samples(body),
         tools=body.offered_tools(),
         opening=body.opening(turns),
         options=body.chat_template_kwargs or {},
@@ -44,18 +51,25 @@ def chat_ask(body: ChatRequest) -> Ask:
 
 
 def to_sample(
-    given: Sampling, prompt: tuple[int, ...], *, length: int | None, num_samples: int, top: int, only_prompt: bool
+    given: Sampling,
+    prompt: tuple[int, ...],
+    *,
+    settings: Callable[[int | None], SamplingSettings],
+    length: int | None,
+    num_samples: int,
+    top: int,
+    only_prompt: bool,
 ) -> Sample:
     """Return the request to the engine for one prompt.
 
-    `length`: the most tokens that are drawn; None: as many as the context holds. `top`: the most probable tokens that
-    are told at every drawn place.
+    `settings`: how tokens are drawn, by how many at most. `length`: so many; None: as many as the context holds.
+    `top`: the most probable tokens that are told at every drawn place.
     """
     return Sample(
         sampling_session_id="",
         seq_id=0,
         prompt=Prompt(chunks=(PromptChunk(tokens=prompt),)),
-        sampling_params=given.settings(_drawn_length(length, prompt, only_prompt)),
+        sampling_params=settings(_drawn_length(length, prompt, only_prompt)),
         num_samples=num_samples,
         prompt_logprobs=True if given.scores_prompt or only_prompt else None,
         topk_prompt_logprobs=given.num_prompt_top,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import TypeVar
@@ -11,12 +11,11 @@ from typing import TypeVar
 from tinsmith.renderers.model_text import ModelText
 from tinsmith.server.access.caller import DEFAULT, caller
 from tinsmith.server.chat.delivery import Draws
-from tinsmith.server.direct import Direct, Found
+from tinsmith.server.direct import Direct, Found, Requests
 from tinsmith.server.openai.answers import Json, ModelNotFoundError, model_entry
 from tinsmith.server.openai.grammars import as_parameter_error
 from tinsmith.server.service import Service
 from tinsmith.server.wire.client_names import CHAT, as_sent
-from tinsmith.server.wire.requests import Sample
 from tinsmith.types.adapters import AdapterKind
 from tinsmith.types.errors import InputError, TinsmithError
 from tinsmith.types.model_names import ModelName
@@ -117,24 +116,24 @@ class Served:
         ends = self.service.engine.config(found.name).end_tokens
         return tuple(dict.fromkeys(token for token in stops if token not in ends))
 
-    async def check(self, found: Found, samples: Sequence[Sample], *, named: str | None) -> None:
+    async def check(self, found: Found, requests: Requests, *, named: str | None) -> None:
         """Refuse what cannot be sampled, before anything is drawn; a grammar by the parameter that it came in.
 
         Raises:
             InputError: naming the field.
         """
         try:
-            await self.direct.check(found, samples)
+            await self.direct.check(found, requests)
         except InputError as error:
             if named is None:
                 raise
             raise as_parameter_error(error, named) from error
 
-    def draws(self, found: Found, samples: Sequence[Sample], stops: tuple[int, ...], *, watch: bool) -> Draws:
+    def draws(self, found: Found, requests: Requests, stops: tuple[int, ...], *, watch: bool) -> Draws:
         """Sample, and tell what is drawn: on the way with `watch`, else when it has ended.
 
         Raises:
             BusyError: not now.
         """
         self.service.require_room()
-        return self.direct.draw(found, samples, stop_tokens=stops, watch=watch)
+        return self.direct.draw(found, requests, stop_tokens=stops, watch=watch)

@@ -1,8 +1,9 @@
-"""Input of the Responses API's clients: messages, calls of functions, and their results."""
+"""Input of the Responses API's clients: messages, reasonings, calls of functions, and their results."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
 from pydantic import ConfigDict
 
@@ -12,6 +13,7 @@ from tinsmith.server.wire.body import Request
 from tinsmith.server.wire.bounds import TurnList
 
 _TEXTS = ("input_text", "output_text", "text")
+_REASONING_TEXTS, _SUMMARY_TEXTS = ("reasoning_text", "text"), ("summary_text",)
 _REMARKS = frozenset({"annotations", "logprobs", "phase", "prompt_cache_breakpoint", "status"})
 """Fields of an answer's items beside their content; they change no token."""
 
@@ -38,6 +40,8 @@ class Item(Request):
     name: str | None = None
     arguments: str | None = None
     output: Content | None = None
+    summary: TurnList[Part] | None = None
+    """Of a reasoning, where its content is not told."""
 
     def turn(self, index: int) -> Turn:
         """Return the turn that it is, or is a part of.
@@ -64,34 +68,52 @@ class Item(Request):
         if self.type == "function_call_output":
             output = _text(self.output, f"{where}.output")
             return Turn(speaker=Speaker.TOOL, content=output, call_id=self.call_id)
-        kinds = "message, function_call, function_call_output"
+        if self.type == "reasoning":
+            reasoning = _text(self.content or "", f"{where}.content", _REASONING_TEXTS)
+            summary = _text(self.summary or "", f"{where}.summary", _SUMMARY_TEXTS)
+            return Turn(speaker=Speaker.ASSISTANT, reasoning=reasoning or summary or None)
+        kinds = "message, reasoning, function_call, function_call_output"
         raise unread(f"{where}.type", self.type, kinds)
 
 
 def turns_of(items: Sequence[Item]) -> list[Turn]:
-    """Return the turns that these items are: calls belong to the reply before them.
+    """Return the turns that these items are: calls belong to the reply before them, a reasoning to the one after it.
 
     Raises:
-        InputError: as `Item.turn`.
+        InputError: as `Item.turn`; or no reply follows a reasoning.
     """
     turns: list[Turn] = []
+    reasoned: dict[int, str] = {}
+    """Reasonings without their reply so far, by their places."""
     for i, item in enumerate(items):
         turn = item.turn(i)
+        if item.type == "reasoning":
+            reasoned |= {} if turn.reasoning is None else {i: turn.reasoning}
+            continue
+        if turn.speaker is not Speaker.ASSISTANT:
+            _require_none(reasoned)
         last = turns[-1] if turns else None
         if turn.calls and last is not None and last.speaker is Speaker.ASSISTANT:
-            calls = (*last.calls, *turn.calls)
-            turns[-1] = Turn(speaker=Speaker.ASSISTANT, content=last.content, calls=calls)
-        else:
-            turns.append(turn)
+            turn = replace(last, calls=(*last.calls, *turn.calls))
+            turns.pop()
+        reasoning = "".join([turn.reasoning or "", *reasoned.values()])
+        turns.append(replace(turn, reasoning=reasoning or None))
+        reasoned.clear()
+    _require_none(reasoned)
     return turns
 
 
-def _text(content: Content | None, where: str) -> str:
+def _require_none(reasoned: Iterable[int]) -> None:
+    for i in reasoned:
+        raise unread(f"input[{i}].type", "reasoning", "before the reply or the call that it led to")
+
+
+def _text(content: Content | None, where: str, types: Sequence[str] = _TEXTS) -> str:
     if content is None:
-        raise unread(where, None, "a text, or parts of type input_text or output_text")
+        raise unread(where, None, f"a text, or parts of type {' or '.join(types)}")
     if isinstance(content, str):
         return content
     for i, part in enumerate(content):
-        if part.type not in _TEXTS or part.text is None:
-            raise unread(f"{where}[{i}].type", part.type, ", ".join(_TEXTS))
+        if part.type not in types or part.text is None:
+            raise unread(f"{where}[{i}].type", part.type, ", ".join(types))
     return "".join(part.text or "" for part in content)
