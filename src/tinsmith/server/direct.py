@@ -45,7 +45,7 @@ class Found:
 
 @dataclass(frozen=True, slots=True)
 class Requests:
-    """What is sampled, the same from each of some prompts; a request is made when it is looked at, and not held."""
+    """Equal requests for samples from each of some prompts; a request is made when it is read, and not stored."""
 
     prompts: tuple[tuple[int, ...], ...]
     """At least one."""
