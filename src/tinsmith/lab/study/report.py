@@ -141,9 +141,15 @@ def _table_blocks(record: TableRecord) -> list[Block]:
         record.caption,
         record.rows,
         (record.names, lambda row: text(*row[0].split("|"))),
-        *((column.head, cell(place, column)) for place, column in enumerate(record.columns)),
+        *((_head(record, place), cell(place, column)) for place, column in enumerate(record.columns)),
     )
     return [*([note(record.note)] if record.note else []), table]
+
+
+def _head(record: TableRecord, place: int) -> str | Cell:
+    """Return the head of a column, at the left where all its cells are words."""
+    head = record.columns[place].head
+    return text(*head.split("|")) if all(isinstance(cells[place], str) for _, cells in record.rows) else head
 
 
 def written(shown: Shown, column: Column) -> Cell:

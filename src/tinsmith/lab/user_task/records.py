@@ -9,20 +9,17 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
-from pathlib import Path
-from typing import Final, TypeVar
+from typing import Final
 
 import msgspec
 
 from tinsmith.lab.results.gathering import Cause
 from tinsmith.lab.runs.files import ROLLOUTS
-from tinsmith.lab.runs.reader import json_lines
+from tinsmith.lab.runs.reader import json_lines, read_whole
 from tinsmith.lab.runs.records import FailureRecord, Run, Split
-from tinsmith.types.json_text import UNREADABLE
 
 TASK: Final = "task.json"
 SECTIONS: Final = "sections.json"
-S = TypeVar("S", bound=msgspec.Struct)
 
 
 class ItemRecord(msgspec.Struct, frozen=True, kw_only=True):
@@ -154,9 +151,9 @@ class TaskRunRecords:
 def read_task_run(run: Run) -> TaskRunRecords:
     """Read everything of a run on a user's own task."""
     notes = list(run.notes)
-    task = _read(run.folder / TASK, TaskRecord, notes) or TaskRecord()
+    task = read_whole(run.folder / TASK, TaskRecord, notes) or TaskRecord()
     # They are written at the end: that they are missing says nothing new.
-    sections = _read(run.folder / SECTIONS, _Sections, []) or _Sections()
+    sections = read_whole(run.folder / SECTIONS, _Sections, []) or _Sections()
     exams: dict[tuple[str, int], Examination] = {}
     failures: Counter[Cause] = Counter()
     rollouts = 0
@@ -181,14 +178,3 @@ def read_task_run(run: Run) -> TaskRunRecords:
 
 def _of_split(exams: Mapping[tuple[str, int], Examination], split: str) -> tuple[Examination, ...]:
     return tuple(exam for (name, _), exam in sorted(exams.items()) if name == split)
-
-
-def _read(file: Path, kind: type[S], notes: list[str]) -> S | None:
-    if not file.is_file():
-        notes.append(f"{file.name} is missing.")
-        return None
-    try:
-        return msgspec.json.decode(file.read_bytes(), type=kind)
-    except UNREADABLE as error:
-        notes.append(f"{file.name} cannot be read: {error}.")
-        return None
