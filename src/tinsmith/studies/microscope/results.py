@@ -150,7 +150,7 @@ def record_of(settings: MicroscopeSettings, sights: Sequence[Sight], draws: Draw
         more_gains=(),
         expectations=tuple(one.expected for one in asked),
         figures={},
-        tables=(_agreement_table(agreements), _correction_table(interventions)),
+        tables=_tables(agreements, interventions),
         panels=(),
         curves=(),
         beats=judged(looks, Training(run.config.data.fingerprint, examples), _parity(sights), draws),
@@ -176,57 +176,51 @@ def _parity(sights: Sequence[Sight]) -> ParityRecord | None:
     return ParityRecord(steps=len(known), unequal_bits=int(sum(known))) if known else None
 
 
-def _agreement_table(rows: Sequence[AgreementRow]) -> TableRecord:
+def _tables(agreements: Sequence[AgreementRow], interventions: Sequence[InterventionRow]) -> tuple[TableRecord, ...]:
     none = "none"
-    return TableRecord(
-        title="Agreement",
-        caption="Shares of an answer's tokens, means over answers, items and seeds. Entropy ratio: the mean entropy of "
-        "the first where the two part, over that elsewhere.",
-        columns=(
-            Column(head="tokens", form="d"),
-            *(Column(head=name) for name in ("unshifted", "reranked")),
-            Column(head="shifted", form=".4f"),
-            Column(head="mean rank", form=".2f", missing=none),
-            Column(head="entropy ratio", form=".2f", missing=none),
-            Column(head="reward|of the writer"),
-            Column(head="failed|answers", form="d"),
+    agreed = {
+        "tokens": Column(head="tokens", form="d"),
+        **{name: Column(head=name) for name in ("unshifted", "reranked")},
+        "shifted": Column(head="shifted", form=".4f"),
+        "mean_rank": Column(head="mean rank", form=".2f", missing=none),
+        "entropy_ratio": Column(head="entropy ratio", form=".2f", missing=none),
+        "earned": Column(head="reward|of the writer"),
+        "failures": Column(head="failed|answers", form="d"),
+    }
+    corrected = {
+        "earned": Column(head="reward"),
+        "recovered": Column(head="recovered", missing="no gain shown"),
+        "taken": Column(head="corrected|share of tokens"),
+        "failures": Column(head="failed|answers", form="d"),
+    }
+    return (
+        _table(
+            "Agreement",
+            "Shares of an answer's tokens, means over answers, items and seeds. Entropy ratio: the mean entropy of the "
+            "first where the two part, over that elsewhere.",
+            agreed,
+            [(WRITES[one.writer], one) for one in agreements],
         ),
-        rows=tuple(
-            (
-                f"{WRITES[one.writer]}|{one.decoding.value}",
-                (
-                    Measure(one.tokens),
-                    *(one.unshifted, one.reranked, one.shifted),
-                    None if one.mean_rank is None else Measure(one.mean_rank),
-                    one.entropy_ratio,
-                    one.earned,
-                    Measure(one.failures),
-                ),
-            )
-            for one in rows
+        _table(
+            "Corrections",
+            "The first writes and is corrected by the second. Recovered: of what the second earns more than the first, "
+            "where that is shown to be more.",
+            corrected,
+            [(RULES[one.rule], one) for one in interventions],
         ),
     )
 
 
-def _correction_table(rows: Sequence[InterventionRow]) -> TableRecord:
-    return TableRecord(
-        title="Corrections",
-        caption="The first writes and is corrected by the second. Recovered: of what the second earns more than the "
-        "first, where that is shown to be more.",
-        columns=(
-            Column(head="reward"),
-            Column(head="recovered", missing="no gain shown"),
-            Column(head="corrected|share of tokens"),
-            Column(head="failed|answers", form="d"),
-        ),
-        rows=tuple(
-            (
-                f"{RULES[one.rule]}|{one.decoding.value}",
-                (one.earned, one.recovered, Measure(one.taken), Measure(one.failures)),
-            )
-            for one in rows
-        ),
-    )
+def _table(
+    title: str, caption: str, columns: Mapping[str, Column], rows: Sequence[tuple[str, AgreementRow | InterventionRow]]
+) -> TableRecord:
+    """Return a table of fields, by their names."""
+
+    def shown(value: Measure | float | None) -> Measure | None:
+        return Measure(value) if isinstance(value, int | float) else value
+
+    named = [(f"{name}|{one.decoding.value}", tuple(shown(getattr(one, key)) for key in columns)) for name, one in rows]
+    return TableRecord(title=title, caption=caption, columns=tuple(columns.values()), rows=tuple(named))
 
 
 def row_of(rows: Sequence[AgreementRow], writer: Writer, decoding: Decoding) -> AgreementRow:
