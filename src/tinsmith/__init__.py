@@ -28,7 +28,9 @@ if TYPE_CHECKING:
         Table,
         over_steps,
     )
+    from tinsmith.lab.user_task.judged import judged
     from tinsmith.lab.user_task.run import StudyRun, TaskRun, run
+    from tinsmith.lab.user_task.step_reward import Asked, Failed, Scored, StepReward
     from tinsmith.lab.user_task.task import Answered, Probed, Task, of_conversation, of_group
     from tinsmith.studies.disruption.comparing import compare
     from tinsmith.studies.disruption.estimators import GRPO, SFT
@@ -42,10 +44,12 @@ __all__ = [
     "Answered",
     "Arm",
     "ArmRuns",
+    "Asked",
     "Beats",
     "BeforeAfter",
     "Curve",
     "Expectation",
+    "Failed",
     "Finding",
     "Learned",
     "Listing",
@@ -53,7 +57,9 @@ __all__ = [
     "PerItem",
     "Probed",
     "Results",
+    "Scored",
     "Size",
+    "StepReward",
     "Study",
     "StudyRun",
     "Table",
@@ -63,6 +69,7 @@ __all__ = [
     "checks",
     "compare",
     "connect",
+    "judged",
     "load_slice",
     "of_conversation",
     "of_group",
@@ -79,6 +86,11 @@ _LAZY = {
     "Beats": "tinsmith.lab.study.study",
     "BeforeAfter": "tinsmith.lab.study.study",
     "Curve": "tinsmith.lab.study.study",
+    "Asked": "tinsmith.lab.user_task.step_reward",
+    "Failed": "tinsmith.lab.user_task.step_reward",
+    "Scored": "tinsmith.lab.user_task.step_reward",
+    "StepReward": "tinsmith.lab.user_task.step_reward",
+    "judged": "tinsmith.lab.user_task.judged",
     "Expectation": "tinsmith.lab.study.study",
     "Finding": "tinsmith.lab.study.study",
     "GRPO": "tinsmith.studies.disruption.estimators",

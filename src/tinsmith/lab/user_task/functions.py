@@ -51,7 +51,9 @@ class FunctionTask:
 
     def make(self, values: Mapping[str, Value]) -> Task:
         """Return the task with these values of its keys."""
-        task = self.function(**self.bound, **{key.name: key.argument(values[key.name]) for key in self.keys})
+        task = self.function(
+            **self.bound, **{key.name: key.argument(values[key.name]) for key in self.keys if key.name in values}
+        )
         if self.preset is None:
             return task
         own = {key.name for key in self.keys}

@@ -119,7 +119,7 @@ def judged(
     """Return the reward of answers by criteria that a judge finds fulfilled; a task with one has the keys `judge_*`.
 
     Args:
-        criteria: of an item, in order: prose for a judge that reads it, or rules such as `rule: at most 12 words`.
+        criteria: of an item, in order: prose for a judge that reads it, or rules such as `rule: has at most 12 words`.
         prompt: of an item, as the judge is to see it.
         score: what an answer earns that fulfils these criteria of its item; None: the share that it fulfils.
         rules: who judges where `judge_model=rules`; None: the rules that stand in the criteria.

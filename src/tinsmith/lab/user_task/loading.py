@@ -62,7 +62,9 @@ class TaskFile:
             return self._entry
         entry = self._entry
         with _beside(self.path.parent):
-            made = attempt(lambda: entry(**{key.name: key.argument(values[key.name]) for key in self.keys}))
+            made = attempt(
+                lambda: entry(**{key.name: key.argument(values[key.name]) for key in self.keys if key.name in values})
+            )
         if isinstance(made, Raised):
             raise mistake_in_file(made, self.path)
         if not isinstance(made, Task):

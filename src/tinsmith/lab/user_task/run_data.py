@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from copy import deepcopy
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -238,7 +239,8 @@ class TaskData:
     def _with_judge(self, folder: RunFolder, connection: Connection) -> Task:
         """Return the task with its judge open, and what each asking takes written into the ledger."""
         if self.judged is None:
-            return self.task
+            # A copy: what it remembers is this run's alone.
+            return replace(self.task, reward=deepcopy(self.task.reward))
         prices = load_prices(parts_of(self.plan)[1].prices)
 
         def paid(judging: Judging) -> None:

@@ -11,6 +11,8 @@ from typing import Final, Protocol
 
 from tinsmith.lab.experiment.key_text import truth, unreadable
 from tinsmith.lab.user_task.items import items_of_base
+from tinsmith.lab.user_task.judged import JudgedReward
+from tinsmith.lab.user_task.step_reward import StepReward
 from tinsmith.lab.user_task.task import Task, Value, function_of
 from tinsmith.types.errors import ConfigError, TinsmithError
 from tinsmith.types.fingerprints import sha256_of
@@ -143,6 +145,11 @@ def _sources(task: Task) -> dict[str, object]:
         **{f"baseline {name}": each for name, each in task.baselines.items()},
         **{f"section {name}": each for name, each in task.sections.items()},
     }
+    if isinstance(task.reward, JudgedReward):
+        functions |= {"judged criteria": task.reward.criteria, "judged prompt": task.reward.prompt}
+        functions["judged score"] = task.reward.score
+    elif isinstance(task.reward, StepReward):
+        functions["reward"] = type(task.reward)
     if task.options is not None:
         functions["options"] = task.options
     if task.aside is not None:

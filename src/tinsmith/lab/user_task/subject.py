@@ -205,8 +205,9 @@ class UserSubject(Subject[UserItem, UserAnswer]):
         order = sorted(asked)
         before = json.dumps(reward.state())
         scores = score_step(self.task, [asked[place] for place in order])
-        if (after := json.dumps(reward.state())) != before:
-            self._entered = after
+        after = json.dumps(reward.state())
+        self._entered = after if after != before else ""
+        if self._entered:
             reward.restore(json.loads(before))
         return {**found, **dict(zip(order, scores, strict=True))}
 

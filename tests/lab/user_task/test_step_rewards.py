@@ -1,0 +1,160 @@
+"""Rewards that see all answers of a step: a judge in a user's own file, and one that remembers; the page's examples."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from own_task import command, lines
+
+from tinsmith import Asked, Failed, Scored, StepReward, Task, judged
+from tinsmith.lab.user_task.judged import JudgedReward
+from tinsmith.lab.user_task.opening import open_task
+from tinsmith.lab.user_task.scoring import Earned, score_step
+from tinsmith.lab.user_task.source import TaskValue
+from tinsmith.types.errors import ConfigError, JudgeError
+
+PAGE = Path(__file__).parents[3] / "docs" / "your-task.md"
+KEYS = ("steps=2", "group_size=2", "groups_per_batch=1", "lora_rank=4", "learning_rate=2e-3", "eval_samples=1")
+MORE = ("eval_every=1", "save_every=1", "max_tokens=4", "quiet=true", "model_name=tinsmith/nano")
+
+
+def example(word: str) -> str:
+    """Return the page's example that has a word in it."""
+    blocks = re.findall(r"```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), flags=re.DOTALL)
+    (block,) = [each for each in blocks if word in each]
+    return str(block)
+
+
+def defined(word: str) -> Task:
+    names: dict[str, Any] = {}
+    exec(compile(example(word), str(PAGE), "exec"), names)
+    task = names["task"]
+    assert isinstance(task, Task)
+    return task
+
+
+def asked(text: str, item: object = None) -> Asked:
+    return Asked(item=item, replies=(text,), text=text)
+
+
+def test_the_pages_judge_rewards_the_share_of_criteria_that_hold() -> None:
+    task = defined("judged(")
+    assert task.terms == ("rubric",)
+    (sea, _) = task.items
+    found = score_step(task, [asked("The sea is wide.", sea), asked("Tea.", sea), asked("sea " * 13, sea)])
+    assert [one.total for one in found if isinstance(one, Earned)] == [1.0, 0.5, 0.5]
+
+
+def test_the_pages_novelty_remembers_earlier_steps_and_restores_its_state() -> None:
+    task = defined("Novelty")
+    reward = task.reward
+    assert isinstance(reward, StepReward)
+    first = score_step(task, [asked("a"), asked(""), asked("b")])
+    assert [one.total if isinstance(one, Earned) else one.where for one in first] == [1.0, "reward", 1.0]
+    state = reward.state()
+    assert [one.total for one in score_step(task, [asked("a")]) if isinstance(one, Earned)] == [0.5]
+    reward.restore(state)
+    assert reward.trace() == {"texts": 3}
+
+
+class Odd(StepReward):
+    """Gives what it is told to."""
+
+    def __init__(self, *given: object) -> None:
+        self.given = given
+
+    def __call__(self, answers: Sequence[Asked]) -> Any:
+        del answers
+        return self.given
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        (("one",), "str"),
+        ((Scored(terms={"other": 1.0}),), "other"),
+        ((Scored(terms={"reward": float("nan")}),), "nan"),
+        ((Scored(terms={"reward": 1.0}),) * 2, "2 rewards for 1"),
+        ((Failed("checker", "not there"),), "not there"),
+    ],
+)
+def test_what_is_no_reward_is_a_failure_and_no_zero(given: tuple[object, ...], words: str) -> None:
+    (found,) = score_step(Task(items=["x"], prompt="{item}", reward=Odd(*given)), [asked("a")])
+    assert isinstance(found, Failed)
+    assert words in found.what
+
+
+def test_baselines_beside_a_reward_of_a_step_are_refused() -> None:
+    with pytest.raises(ConfigError) as refused:
+        Task(items=["x"], prompt="{item}", reward=Odd(), baselines={"none": lambda _: ""})
+    assert refused.value.field == "baselines"
+
+
+def test_a_judged_task_has_the_judges_keys_and_others_do_not() -> None:
+    task = Task(items=["x", "y"], prompt="{item}", reward=judged(lambda _: ["It is kind."], str))
+    assert open_task(TaskValue(task), {"judge_model": "judge-1"}).resolved()["judge_model"] == "judge-1"
+    plain = Task(items=["x", "y"], prompt="{item}", reward=lambda _item, _text: 1.0)
+    with pytest.raises(ConfigError) as refused:
+        open_task(TaskValue(plain), {"judge_model": "judge-1"})
+    assert refused.value.field == "judge_model"
+
+
+def test_numbers_by_size_of_model_are_the_sizes_alone() -> None:
+    keys = {"max_tokens": 9, "small": {"steps": 7}, "nano": {"steps": 5}}
+    task = Task(items=["x", "y"], prompt="{item}", reward=lambda _item, _text: 1.0, keys=keys)
+    assert {at: open_task(TaskValue(task), {"at": at}).settings.steps for at in ("nano", "small")} == {
+        "nano": 5,
+        "small": 7,
+    }
+    assert open_task(TaskValue(task), {"at": "seed"}).settings.max_tokens == 9
+
+
+def test_a_judge_that_fails_on_everything_ends_the_step() -> None:
+    reward = defined("judged(").reward
+    assert isinstance(reward, JudgedReward)
+
+    class Lost:
+        def judge_all(self, requests: Sequence[object]) -> list[Any]:
+            from tinsmith.lab.judge.verdicts import FailureCause, JudgeFailure, Spent
+
+            return [JudgeFailure(cause=FailureCause.TIMED_OUT, detail="no answer", spent=Spent()) for _ in requests]
+
+        def close(self) -> None: ...
+
+    told: list[int] = []
+    opened = reward.opened(Lost(), lambda judging: told.append(judging.failed))
+    with pytest.raises(JudgeError):
+        opened([asked("a", {"rubric": ["rule: contains 'a'"], "ask": ""})] * 2)
+    assert told == [2]
+
+
+@pytest.mark.whole
+@pytest.mark.filterwarnings("ignore::ResourceWarning")
+def test_runs_on_the_pages_examples_keep_verdicts_and_go_on_to_the_same_bytes(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name, word in (("kind", "judged("), ("novel", "Novelty")):
+        (tmp_path / f"{name}.py").write_text(example(word))
+    ran = command(capsys, "run", "kind.py", *KEYS, *MORE, "log_path=kind")
+    assert ran.code == 0, ran.err
+    verdicts = [one["verdicts"] for one in lines(tmp_path / "kind", "rollouts.jsonl")]
+    assert {len(each) for each in verdicts} == {2}
+    assert len(lines(tmp_path / "kind", "judge.jsonl")) >= 4
+    assert "Rubrics" in (tmp_path / "kind" / "report.html").read_text()
+
+    ran = command(capsys, "run", "novel.py", *KEYS, *MORE, "log_path=whole")
+    assert ran.code == 0, ran.err
+    ran = command(capsys, "run", "novel.py", *KEYS, *MORE, "log_path=parts", "stop_after=1")
+    assert ran.code == 0, ran.err
+    ran = command(capsys, "run", "novel.py", *KEYS, *MORE, "log_path=parts")
+    assert ran.code == 0, ran.err
+    for file in ("rollouts.jsonl", "metrics.jsonl"):
+        assert (tmp_path / "whole" / file).read_bytes() == (tmp_path / "parts" / file).read_bytes()
+    trained = [one for one in lines(tmp_path / "whole", "rollouts.jsonl") if one["split"] == "train"]
+    assert [one["before"] for one in trained[:2]] == [0, 0], "an evaluation does not enter the state"
+    assert lines(tmp_path / "whole", "metrics.jsonl")[1]["reward/texts"] >= 1
