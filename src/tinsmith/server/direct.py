@@ -45,7 +45,7 @@ class Found:
 
 @dataclass(frozen=True, slots=True)
 class Requests:
-    """What is sampled, the same from each of some prompts; a request is made when it is looked at, and not held."""
+    """The same request for each of some prompts; each is made when it is looked at, and not held."""
 
     prompts: tuple[tuple[int, ...], ...]
     """At least one."""

@@ -31,7 +31,7 @@ class Presence:
     _heard: OrderedDict[str, float] = field(default_factory=OrderedDict[str, float])
     """The one that was silent longest first."""
     _sessions: Counter[str] = field(default_factory=Counter[str])
-    """How many of them each key has."""
+    """Sessions of each key among them."""
     _suspected: frozenset[str] = frozenset()
 
     def heard(self, identity: str) -> None:

@@ -29,7 +29,7 @@ from tinsmith.server.wire.client_names import COMPLETION, TOKENS
 from tinsmith.types.errors import InputError
 
 _TOKENIZING, _CHOICE = 8, 256
-"""How much more work a letter is than a byte that is read, and that of a choice before anything is drawn."""
+"""Work of a letter, and of a choice before anything is drawn, in bytes that are read."""
 
 
 def add_openai_routes(app: FastAPI, service: Service) -> None:
