@@ -26,7 +26,9 @@ if TYPE_CHECKING:
         Size,
         Study,
         Table,
+        baseline,
         over_steps,
+        tuned,
     )
     from tinsmith.lab.user_task.run import StudyRun, TaskRun, run
     from tinsmith.lab.user_task.task import Answered, Probed, Task, of_conversation, of_group
@@ -60,6 +62,7 @@ __all__ = [
     "Task",
     "TaskRun",
     "__version__",
+    "baseline",
     "checks",
     "compare",
     "connect",
@@ -68,6 +71,7 @@ __all__ = [
     "of_group",
     "over_steps",
     "run",
+    "tuned",
 ]
 
 _LAZY = {
@@ -103,6 +107,8 @@ _LAZY = {
     "of_group": "tinsmith.lab.user_task.task",
     "over_steps": "tinsmith.lab.study.study",
     "run": "tinsmith.lab.user_task.run",
+    "baseline": "tinsmith.lab.study.study",
+    "tuned": "tinsmith.lab.study.study",
 }
 """Public names and where they are: imported when first used, so that `import tinsmith` costs nothing."""
 

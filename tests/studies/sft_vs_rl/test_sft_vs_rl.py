@@ -23,10 +23,10 @@ from tinsmith.lab.labels.paper import items_of
 from tinsmith.lab.labels.task import make_task
 from tinsmith.lab.live.progress import Say
 from tinsmith.lab.papers import run_data as paper_data
+from tinsmith.lab.papers.compute_spent import Cost
 from tinsmith.lab.papers.estimate import minutes
 from tinsmith.lab.papers.worlds import nano_base, papers_of
 from tinsmith.lab.study.arms import Cell
-from tinsmith.lab.study.compute_spent import Cost
 from tinsmith.lab.study.driver import PAGE, SECONDS_JSON, STUDY_JSON
 from tinsmith.lab.study.results import Draws
 from tinsmith.models.folders.folder_config import read_config

@@ -11,6 +11,7 @@ from tinsmith.data.slices.reader import Slice
 from tinsmith.lab.experiment.plan import make_plan
 from tinsmith.lab.labels.course import LabelCourse, label_course
 from tinsmith.lab.labels.labelled_papers import LabelledPapers
+from tinsmith.lab.papers.compute_spent import Accountant, mean_spent
 from tinsmith.lab.papers.frame import task_asked
 from tinsmith.lab.papers.run_data import data_of
 from tinsmith.lab.prompt_search.search import Searched
@@ -18,7 +19,6 @@ from tinsmith.lab.prompt_search.search_rows import SearchRow
 from tinsmith.lab.results.arms import Arm
 from tinsmith.lab.results.standings import standing_words, standings
 from tinsmith.lab.study.arms import Cell
-from tinsmith.lab.study.compute_spent import Accountant, mean_spent
 from tinsmith.lab.study.driver import Outcome, Tuned, TunedArm
 from tinsmith.lab.study.results import ArmRow, Draws, Spent, arm_row, baselines_of, hashes_of, scores, seconds_of
 from tinsmith.models.base import tokenizer_of

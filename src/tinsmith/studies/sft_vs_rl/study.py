@@ -19,13 +19,13 @@ from tinsmith.lab.experiment.places import SMALL_MODEL
 from tinsmith.lab.experiment.plan import make_plan
 from tinsmith.lab.live.progress import Say
 from tinsmith.lab.papers.base import PaperBaseRecipe
+from tinsmith.lab.papers.compute_spent import Accountant, Cost
 from tinsmith.lab.papers.estimate import minutes
 from tinsmith.lab.papers.frame import task_asked
 from tinsmith.lab.papers.worlds import WorldRecipe, nano_base, open_slice, papers_of, world_slice
 from tinsmith.lab.prompt_search.search import SearchSettings
 from tinsmith.lab.settings import SftSettings
 from tinsmith.lab.study.cells import run_cells
-from tinsmith.lab.study.compute_spent import Accountant, Cost
 from tinsmith.lab.study.driver import Outcome, RunCells, Stages, Study, Tuned, TunedArm, conduct_study
 from tinsmith.lab.study.results import DRAWS, Draws
 from tinsmith.models.base import read_shape
