@@ -20,8 +20,6 @@ from tinsmith.studies.debate.subject import DEBATE
 from tinsmith.studies.disruption.subject import JOINT, LABELS
 from tinsmith.studies.microscope import settings as microscope
 from tinsmith.studies.prompt_search import settings as prompt_search
-from tinsmith.studies.sft_vs_rl import keys as sft_vs_rl
-from tinsmith.studies.sft_vs_rl.settings import sft_vs_rl_settings
 from tinsmith.types.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -108,12 +106,6 @@ class StudyEntry:
     def all_keys(self) -> StudyKeys:
         """Return the study's keys."""
         return self.keys() if callable(self.keys) else self.keys
-
-
-def _run_sft_vs_rl(given: Mapping[str, str], say: Say) -> Path:
-    from tinsmith.studies.sft_vs_rl.study import run_sft_vs_rl
-
-    return run_sft_vs_rl(given, say)
 
 
 def _read_prompt_search(given: Mapping[str, str]) -> object:
@@ -237,6 +229,9 @@ DECLARED: Final[Mapping[str, str]] = MappingProxyType(
         "study/adapters": (
             "What do four bits and a trained magnitude cost and gain, each adapter at the rate that suits it?"
         ),
+        "study/sft_vs_rl": (
+            "Does RL teach a small model to tell labels better than SFT does, with nothing else unequal?"
+        ),
         "template_collapse": (
             "Do answers stop depending on what was asked while they vary as before, and does a filter prevent it?"
         ),
@@ -263,13 +258,6 @@ _STUDIES: Final = (
         keys=prompt_search.KEYS,
         read=_read_prompt_search,
         run=_run_prompt_search,
-    ),
-    StudyEntry(
-        name="study/sft_vs_rl",
-        question=sft_vs_rl.QUESTION,
-        keys=sft_vs_rl.SFT_VS_RL_KEYS,
-        read=sft_vs_rl_settings,
-        run=_run_sft_vs_rl,
     ),
     _measured(
         "taste/probe",

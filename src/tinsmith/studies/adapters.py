@@ -110,11 +110,10 @@ def with_arms(study: Study, asked: Asked) -> Study:
 
 def place_of(asked: Asked) -> Mapping[str, str]:
     """Return what all runs have where they run; at the place of the source notes their whole notebook, LoRA too."""
-    if asked.given.get("at") == At.SMALL.value:
-        return {**RECIPE, "lora_rank": "32"}
-    if asked.given.get("at") != At.SEED.value:
-        return RECIPE
-    return {key: shown_value(value) for key, value in NOTEBOOK.items() if key not in _SET}
+    if asked.given.get("at") == At.SEED.value:
+        return {**{key: shown_value(value) for key, value in NOTEBOOK.items() if key not in _SET}, **asked.shared}
+    rank = {"lora_rank": "32"} if asked.given.get("at") == At.SMALL.value else {}
+    return {**RECIPE, **rank, **asked.shared}
 
 
 def gaps(results: Results) -> dict[str, tuple[Figure, Figure]]:

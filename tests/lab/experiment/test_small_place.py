@@ -24,8 +24,7 @@ from tinsmith.lab.study.sizes import cells_of
 from tinsmith.lab.user_task.opening import task_help
 from tinsmith.studies.adapters import SMALL_RATES
 from tinsmith.studies.adapters import study as adapters_study
-from tinsmith.studies.sft_vs_rl.keys import StudyWorld
-from tinsmith.studies.sft_vs_rl.settings import sft_vs_rl_settings
+from tinsmith.studies.sft_vs_rl import study as sft_vs_rl
 from tinsmith.types.errors import ConfigError
 
 LENGTHS = Lengths(prompt=200, answer=20, labels=3, examined=40, tested=100)
@@ -106,11 +105,10 @@ def test_both_studies_have_numbers_for_it() -> None:
         for arm in adapters.arms
         for cell in adapters.tuning(arm).values()
     )
-    study = sft_vs_rl_settings({"at": "small", "world": StudyWorld.PLANTED.value})
-    assert study.study.shared["at"] == "small"
-    assert "at" not in sft_vs_rl_settings({}).study.shared, "an identity that was there before"
+    assert cells_of(sft_vs_rl, {"at": "small", "world": "planted"}).shared["at"] == "small"
+    assert "at" not in cells_of(sft_vs_rl, {}).shared, "an identity that was there before"
     with pytest.raises(ConfigError) as caught:
-        sft_vs_rl_settings({"at": "seed"})
+        cells_of(sft_vs_rl, {"at": "seed"})
     assert caught.value.allowed == "nano, small"
 
 

@@ -9,7 +9,6 @@ import pytest
 from tinsmith.cli.registered import STUDIES
 from tinsmith.lab.study.arms import Study
 from tinsmith.lab.study.cluster_keys import AskedCluster, asked_cluster, without_cluster
-from tinsmith.studies.sft_vs_rl.settings import sft_vs_rl_settings
 from tinsmith.types.errors import ConfigError
 
 GIVEN = {"ray": "local", "cells_at_once": "2"}
@@ -26,7 +25,7 @@ def _read(name: str, **usual: str) -> Callable[[dict[str, str]], Study]:
 
 READ = {
     "study/adapters": _read("study/adapters"),
-    "study/sft_vs_rl": lambda given: sft_vs_rl_settings(given).study,
+    "study/sft_vs_rl": _read("study/sft_vs_rl"),
     "study/reasoning": _read("study/reasoning", generator="chain_sum"),
 }
 

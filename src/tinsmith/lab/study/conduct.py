@@ -74,8 +74,14 @@ def run_study(
         record = record_of(results, placed, tuned)
         labels = {name: one.arm.words for name, one in tuned.items()}
         seconds = {labels[name]: seconds_in(runs) for name, runs in results.runs.items()}
+        for name in tuned if study.took is not None else ():
+            training = study.took(name)
+            if training is not None:
+                seconds[labels[name]] = replace(seconds[labels[name]], training=training)
         return Outcome(found=record, sentences=sentences(record), seconds=seconds, page=page_of_study(record, seconds))
 
+    for line in study.warnings:
+        say(line)
     later = later_arms(study, asked, {one.name: one.rates[0] for one in cells.arms if one.rates}, {})
     if isinstance(study.score, OnLabels):
         return conduct_study(cells, say, conduct, later=later, pace=study.pace or minutes, run=run)
@@ -85,9 +91,7 @@ def run_study(
 
 def _results(study: Study, asked: Asked, tuned: Tuned, draws: Draws) -> Results:
     if isinstance(study.score, OnLabels):
-        arms = {name: one.read() for name, one in tuned.items()}
-        rates = {name: one.rate for name, one in tuned.items()}
-        return measure_labels(study, Labelled.of(study, arms, rates, draws))
+        return measure_labels(study, Labelled.of(study, tuned, draws))
     reads = {name: read_runs(one.arm.words, [cell.folder for cell in one.cells]) for name, one in tuned.items()}
     by_name, before = {one.name: one for one in study.arms}, study.sizes[asked.size].before
     runs = {

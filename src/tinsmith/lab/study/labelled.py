@@ -11,6 +11,8 @@ from tinsmith.lab.results.baseline_rivals import metadata_of
 from tinsmith.lab.results.comparison_figures import arm_line
 from tinsmith.lab.results.judging import training_of
 from tinsmith.lab.runs.records import Split
+from tinsmith.lab.study.arms import Cell
+from tinsmith.lab.study.driver import TunedArm
 from tinsmith.lab.study.record import CurveRecord, Panel, Shown
 from tinsmith.lab.study.results import Draws, Scores, answers, baselines_of, scores
 from tinsmith.lab.study.study import Beats, Learned, OnLabels, Study
@@ -54,25 +56,39 @@ class Labelled:
     """On the page, by name."""
     training: Mapping[str, Training | None]
     """What each system was trained on."""
+    cells: Mapping[str, Sequence[Cell]]
+    """Runs by arm."""
     draws: Draws
 
     @classmethod
-    def of(cls, study: Study, arms: Mapping[str, Arm], rates: Mapping[str, float | None], draws: Draws) -> Labelled:
+    def of(cls, study: Study, tuned: Mapping[str, TunedArm], draws: Draws) -> Labelled:
         """Collect it from the arms' runs.
 
         Raises:
             DataError: a run has no answers to the test split, or they are not to the same papers.
         """
+        arms = {name: one.read() for name, one in tuned.items()}
         systems: dict[str, Runs] = {}
         labels: dict[str, str] = {}
         training: dict[str, Training | None] = {}
         for name, arm in arms.items():
             systems[name], labels[name], training[name] = answers(arm, Split.TEST), arm.name, training_of(arm)
+            papers = None if study.papers is None else study.papers(name)
+            if papers is not None:
+                training[name] = Training(arm.first.config.data.fingerprint, papers)
             for way in study.ways:
                 if way.arm == name:
                     systems[way.name] = replace(answers(arm, way.split), name=way.label)
                     labels[way.name], training[way.name] = way.label, training[name]
-        return cls(arms=arms, rates=rates, systems=systems, labels=labels, training=training, draws=draws)
+        return cls(
+            arms=arms,
+            rates={name: one.rate for name, one in tuned.items()},
+            systems=systems,
+            labels=labels,
+            training=training,
+            cells={name: one.cells for name, one in tuned.items()},
+            draws=draws,
+        )
 
     def difference(self, first: str, second: str, metric: Metric) -> Difference:
         """Return how far one system scores above another, over seeds and papers."""
@@ -125,6 +141,19 @@ class Labelled:
             control=self.systems[one.control] if one.control else None,
             parity=self.parity,
         )
+
+    def equivalences(self, pairs: Sequence[tuple[str, str, Metric]], margin: float) -> list[list[Shown]]:
+        """Return which systems are as good as each other: the 90 % interval, two one-sided tests, within a margin."""
+        rows: list[list[Shown]] = []
+        for first, second, metric in pairs:
+            found = self.difference(first, second, metric)
+            interval = found.at(0.9)
+            assert interval is not None, "a share and a macro-F1 are defined in every resample"
+            is_met = interval.low > -margin and interval.high < margin
+            shown = Figure(found.value, interval.low, interval.high)
+            name = f"{self.labels[first]} and {self.labels[second]}|{metric}"
+            rows.append([name, shown, "equivalent" if is_met else "not shown"])
+        return rows
 
     def rows(self, own: Callable[[str], Sequence[Shown]] = lambda _: ()) -> list[list[Shown]]:
         """Return the scores of the slice's baselines and of every system; `own` returns further cells of a system."""

@@ -13,7 +13,7 @@ from tinsmith.lab.runs.kinds import Kind
 from tinsmith.lab.study.arms import Opened, StudyArm
 from tinsmith.lab.study.arms import Study as StudyCells
 from tinsmith.lab.study.keys import StudyKey, StudyKeys
-from tinsmith.lab.study.study import Arm, ArmValue, Study, Tuned, Value
+from tinsmith.lab.study.study import Arm, ArmValue, BySeed, Study, Tuned, Value
 from tinsmith.lab.study.task_study import GENERATOR, OpenSource, keys_of_source, sized_keys, studied_source
 from tinsmith.lab.user_task.chosen_items import Examined
 from tinsmith.lab.user_task.entry import UserTaskEntry
@@ -207,7 +207,7 @@ def asked_of(study: Study, given: Mapping[str, str], source: TaskSource | None =
     if _RATE in given:
         rate = float(given[_RATE])
     asked = Asked(size=name, source=source, given=given, own=own, shared=shared, rate=rate)
-    return asked if study.shared is None else replace(asked, shared={**study.shared(asked), **shared})
+    return asked if study.shared is None else replace(asked, shared=study.shared(asked))
 
 
 def completed(study: Study, asked: Asked) -> Study:
@@ -255,7 +255,7 @@ def _out(study: Study, asked: Asked) -> str:
 
 
 def later_arms(
-    study: Study, asked: Asked, rates: Mapping[str, float], keys: Mapping[str, Mapping[str, Value]]
+    study: Study, asked: Asked, rates: Mapping[str, float], keys: Mapping[str, Mapping[str, Value | BySeed]]
 ) -> tuple[StudyArm, ...]:
     """Return the arms that others decide on.
 
@@ -272,7 +272,14 @@ def later_arms(
     for arm in _arms(study, asked):
         if arm.is_staged:
             own = {key: rates[one.arm] if isinstance(one, Tuned) else one for key, one in arm.keys.items()}
-            found.append(_arm(asked, arm, {**own, **keys.get(arm.name, {})}))
+            by_seed: dict[int, dict[str, str]] = {}
+            for key, value in keys.get(arm.name, {}).items():
+                if isinstance(value, Mapping):
+                    for seed, text in value.items():
+                        by_seed.setdefault(seed, {})[key] = text
+                else:
+                    own[key] = value
+            found.append(replace(_arm(asked, arm, own), by_seed=by_seed))
     return tuple(found)
 
 

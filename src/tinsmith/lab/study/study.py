@@ -50,6 +50,11 @@ UNTRAINED: Final = ""
 """In place of an arm that is beaten: the same runs before their training."""
 
 
+BySeed = Mapping[int, str]
+"""A value for single runs, by seed."""
+After = Callable[["Stage"], Mapping[str, Value | BySeed]]
+
+
 @dataclass(frozen=True, init=False)
 class Arm:
     """One way to train: keys of a run or of the task, on top of those of the size.
@@ -63,7 +68,7 @@ class Arm:
     label: str
     """On the page."""
     keys: Mapping[str, ArmValue]
-    after: Callable[[Stage], Mapping[str, Value]] | None
+    after: After | None
     """Computes keys from what other arms did, in place of those given here, which a forecast goes by."""
     experiment: Experiment | None
     """What is run, of an arm that is no way to train on the study's task."""
@@ -75,7 +80,7 @@ class Arm:
         name: str,
         label: str,
         *,
-        after: Callable[[Stage], Mapping[str, Value]] | None = None,
+        after: After | None = None,
         experiment: Experiment | None = None,
         is_aside: bool = False,
         **keys: ArmValue,
@@ -86,9 +91,18 @@ class Arm:
             object.__setattr__(self, field_name, value)
 
     @classmethod
-    def of(cls, name: str, label: str, keys: Mapping[str, ArmValue], *, is_aside: bool = False) -> Arm:
+    def of(
+        cls,
+        name: str,
+        label: str,
+        keys: Mapping[str, ArmValue],
+        *,
+        after: After | None = None,
+        experiment: Experiment | None = None,
+        is_aside: bool = False,
+    ) -> Arm:
         """Return an arm with keys that are computed."""
-        made = cls(name, label, is_aside=is_aside)
+        made = cls(name, label, after=after, experiment=experiment, is_aside=is_aside)
         object.__setattr__(made, "keys", keys)
         return made
 
@@ -356,9 +370,15 @@ class Study:
     ways: Sequence[Way] = ()
     """Systems beside the arms."""
     shared: Callable[[Asked], Mapping[str, str]] | None = None
-    """Computes keys of every run; what is given goes before them."""
+    """Computes the keys of every run from those that are asked for."""
     materials: Callable[[Asked, Say], Mapping[str, str]] | None = None
     """Finds or builds what all runs stand on, and returns keys that say where it is."""
+    papers: Callable[[str], int | None] | None = None
+    """Counts the papers that an arm on labels looked at without training; None: it did not."""
+    took: Callable[[str], float | None] | None = None
+    """Returns the seconds that an arm took before its runs; None: it began with them."""
+    warnings: Sequence[str] = ()
+    """Sentences before the forecast, of what it does not know."""
     pace: Callable[[Plan], float | None] | None = None
     """Forecasts the minutes of a run; None: as of any run of its kind."""
     complete: Callable[[Study, Asked], Study] | None = None
