@@ -14,21 +14,28 @@ import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
+import msgspec
+
 from tinsmith.cli.registered import SUBJECTS, plan_of, source_of
 from tinsmith.engine.export import export
 from tinsmith.lab.experiment.replay import replay
 from tinsmith.lab.runs.files import ROLLOUTS, STATE
 from tinsmith.lab.runs.folder import RunFolder
 from tinsmith.lab.study import task_study
+from tinsmith.lab.study.arm_gains import gains_picture, gains_table
 from tinsmith.lab.study.arms import CELLS
-from tinsmith.lab.study.driver import Outcome
+from tinsmith.lab.study.conduct import run_study
+from tinsmith.lab.study.files import STUDY_JSON
+from tinsmith.lab.study.page import study_document
+from tinsmith.lab.study.record import StudyRecord
+from tinsmith.lab.study.report import example_blocks, sentences
+from tinsmith.lab.study.sizes import named_source
 from tinsmith.models.published.package_index import fetch
 from tinsmith.models.published.packaged import PACKAGED
 from tinsmith.pages.document import Section, note
 from tinsmith.pages.page import document_html, write
 from tinsmith.pages.tables import table_of, text
-from tinsmith.studies.learning.several import several_document
-from tinsmith.studies.learning.study import learn
+from tinsmith.studies.learning import study
 from tinsmith.types.errors import TinsmithError
 
 MODEL = PACKAGED["smollm2"]
@@ -73,24 +80,34 @@ def main() -> None:
         tasks["Pairs of papers"] = {**PAPERS, "data": given["corpus"]}
     else:
         say("pairs of papers are left out: corpus=FOLDER names one, make real-model DATA=... makes it")
-    outcomes: dict[str, Outcome] = {}
+    found: dict[str, StudyRecord] = {}
     for name, keys in tasks.items():
         say(f"{name}: training")
         folder = out / name.lower().replace(" ", "-")
-        done = learn({}, {**SHARED, **keys, "out": str(folder)}, say, open_source=source_of)
-        assert done.outcome is not None, "it is no forecast"
-        outcomes[name] = done.outcome
+        asked = {**SHARED, **keys, "out": str(folder)}
+        run_study(study, asked, say, source=named_source(study, asked, source_of))
+        found[name] = msgspec.json.decode((folder / STUDY_JSON).read_bytes(), type=StudyRecord)
     first = next((out / "sums" / CELLS).glob("rl-*"))
-    page = several_document(
+    page = study_document(
         title="What RL teaches a real model on this machine",
         question="SmolLM2-135M-Instruct, from its published weights, trained by RL on rewards that a program computes. "
         "What do held-out items earn before and after?",
-        facts=(("Model", MODEL.served_name), ("Tasks", ", ".join(outcomes))),
-        outcomes=outcomes,
-        checks=(_in_transformers(first, out, say), _again(first, say)),
+        facts=(("Model", MODEL.served_name), ("Tasks", ", ".join(found))),
+        sentences=[f"{name}: {sentence}" for name, one in found.items() for sentence in sentences(one)],
+        beside=[gains_picture(one.gains, f"{name}, {one.score}") for name, one in found.items()],
+        sections=(
+            *(_learned(name, one) for name, one in found.items()),
+            _in_transformers(first, out, say),
+            _again(first, say),
+        ),
     )
     write(document_html(page), out / "report.html")
     say(f"wrote {out / 'report.html'}: open it in a browser")
+
+
+def _learned(name: str, found: StudyRecord) -> Section:
+    gains = gains_table(found.gains, f"{found.score}, held-out items: means, 95 % intervals over seeds and items.")
+    return Section(name.lower().replace(" ", "-"), name, (gains, *example_blocks(found)))
 
 
 def _in_transformers(run: Path, out: Path, say: Callable[[str], None]) -> Section:

@@ -26,7 +26,9 @@ if TYPE_CHECKING:
         Size,
         Study,
         Table,
+        baseline,
         over_steps,
+        tuned,
     )
     from tinsmith.lab.user_task.judged import judged
     from tinsmith.lab.user_task.run import StudyRun, TaskRun, run
@@ -66,6 +68,7 @@ __all__ = [
     "Task",
     "TaskRun",
     "__version__",
+    "baseline",
     "checks",
     "compare",
     "connect",
@@ -75,6 +78,7 @@ __all__ = [
     "of_group",
     "over_steps",
     "run",
+    "tuned",
 ]
 
 _LAZY = {
@@ -115,6 +119,8 @@ _LAZY = {
     "of_group": "tinsmith.lab.user_task.task",
     "over_steps": "tinsmith.lab.study.study",
     "run": "tinsmith.lab.user_task.run",
+    "baseline": "tinsmith.lab.study.study",
+    "tuned": "tinsmith.lab.study.study",
 }
 """Public names and where they are: imported when first used, so that `import tinsmith` costs nothing."""
 

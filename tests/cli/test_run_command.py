@@ -145,7 +145,7 @@ def test_a_study_takes_each_of_its_keys_with_its_default(name: str) -> None:
         (("study/sft_vs_rl", "kl_penalty_coef=0.1"), "no such key"),
         (("study/sft_vs_rl", "dry_run=flase"), "true or false"),
         (("study/adapters", "adapters=lora,qdora", "rates.dora=1,2,3,4,5"), "cannot be compared"),
-        (("study/adapters", "log_path=x"), "out instead"),
+        (("study/adapters", "log_path=x"), "seeds, out"),
         (("rubric_quality", "limt=3"), "perhaps limit"),
     ],
 )

@@ -16,9 +16,9 @@ from tinsmith.lab.live.progress import Say
 from tinsmith.lab.study.arms import Cell
 from tinsmith.lab.study.conduct import run_study
 from tinsmith.lab.study.results import Draws
+from tinsmith.lab.study.sizes import named_source
 from tinsmith.ops.confidence import FRACTIONS
 from tinsmith.stats.estimates import Bootstrap
-from tinsmith.studies.sparse_select.study import run_sparse_select
 from tinsmith.types.seeds import derive, random_bits
 
 Ends = tuple[float, float]
@@ -351,10 +351,8 @@ def studied(name: str, out: Path, arms: Mapping[str, MadeArm] | None = None) -> 
     made = Maker(MADE[name], arms or {})
     draws = Draws(claims=few, tables=few)
     given = {**made.study.keys, "out": str(out)}
-    if name == "sparse_select":
-        run_sparse_select(given, _silent, open_source=source_of, run=made, draws=draws)
-    else:
-        run_study(import_module(f"tinsmith.studies.{name}").study, given, _silent, run=made, draws=draws)
+    study = import_module(f"tinsmith.studies.{name}").study
+    run_study(study, given, _silent, source=named_source(study, given, source_of), run=made, draws=draws)
     return figures_in(out)
 
 

@@ -16,15 +16,10 @@ from tinsmith.lab.live.progress import Say
 from tinsmith.lab.runs.kinds import Kind
 from tinsmith.lab.study.keys import StudyKeys
 from tinsmith.lab.user_task.entry import JUDGED_TASK, USER_TASK
-from tinsmith.studies.adapters import settings as adapters
 from tinsmith.studies.debate.subject import DEBATE
 from tinsmith.studies.disruption.subject import JOINT, LABELS
-from tinsmith.studies.learning import keys as learning
 from tinsmith.studies.microscope import settings as microscope
 from tinsmith.studies.prompt_search import settings as prompt_search
-from tinsmith.studies.sft_vs_rl import keys as sft_vs_rl
-from tinsmith.studies.sft_vs_rl.settings import sft_vs_rl_settings
-from tinsmith.studies.sparse_select import settings as sparse_select
 from tinsmith.types.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -113,18 +108,6 @@ class StudyEntry:
         return self.keys() if callable(self.keys) else self.keys
 
 
-def _run_adapters(given: Mapping[str, str], say: Say) -> Path:
-    from tinsmith.studies.adapters.study import run_adapter_study
-
-    return run_adapter_study(given, say)
-
-
-def _run_sft_vs_rl(given: Mapping[str, str], say: Say) -> Path:
-    from tinsmith.studies.sft_vs_rl.study import run_sft_vs_rl
-
-    return run_sft_vs_rl(given, say)
-
-
 def _read_prompt_search(given: Mapping[str, str]) -> object:
     return prompt_search.prompt_settings(given, source_of)
 
@@ -145,33 +128,6 @@ def _run_microscope(given: Mapping[str, str], say: Say) -> Path:
     return run_microscope(given, say, open_source=source_of, plan_of=plan_of)
 
 
-def _read_sparse_select(given: Mapping[str, str]) -> object:
-    return sparse_select.sparse_study(given, source_of)
-
-
-def _run_sparse_select(given: Mapping[str, str], say: Say) -> Path:
-    from tinsmith.studies.sparse_select.study import run_sparse_select
-
-    return run_sparse_select(given, say, open_source=source_of)
-
-
-def _learning(name: str, question: str, presets: Mapping[str, str]) -> StudyEntry:
-    """Return a study of what is learned of a task, with some keys told."""
-    own = MappingProxyType(dict(presets))
-
-    def read(given: Mapping[str, str]) -> object:
-        from tinsmith.studies.learning.settings import learning_settings
-
-        return learning_settings(own, given, source_of)
-
-    def run(given: Mapping[str, str], say: Say) -> Path:
-        from tinsmith.studies.learning.study import run_learning
-
-        return run_learning(own, given, say, open_source=source_of)
-
-    return StudyEntry(name=name, question=question, keys=learning.learning_keys(own), read=read, run=run)
-
-
 def study_named(name: str) -> StudyEntry | None:
     """Return a study by its name or its file; None: there is none, or the file defines no study.
 
@@ -180,7 +136,7 @@ def study_named(name: str) -> StudyEntry | None:
     """
     if not name.endswith(".py"):
         return STUDIES.get(name)
-    from tinsmith.lab.study.loading import load_study
+    from tinsmith.lab.study.files import load_study
 
     found = load_study(Path(name))
     return None if found is None else _declared(found.name, found.question, lambda: found)
@@ -188,7 +144,10 @@ def study_named(name: str) -> StudyEntry | None:
 
 def _module_study(name: str) -> Callable[[], Study]:
     def value() -> Study:
-        found: Study = import_module(f"tinsmith.studies.{name}").study
+        if name in LEARNING:
+            presets: Mapping[str, Study] = import_module("tinsmith.studies.learning").presets
+            return presets[name]
+        found: Study = import_module(f"tinsmith.studies.{name.removeprefix('study/')}").study
         return found
 
     return value
@@ -203,14 +162,15 @@ def _declared(name: str, question: str, value: Callable[[], Study]) -> StudyEntr
         return keys_of(value())
 
     def read(given: Mapping[str, str]) -> object:
-        from tinsmith.lab.study.sizes import cells_of
+        from tinsmith.lab.study.sizes import cells_of, named_source
 
-        return cells_of(value(), given)
+        return cells_of(value(), given, named_source(value(), given, source_of))
 
     def run(given: Mapping[str, str], say: Say) -> Path:
         from tinsmith.lab.study.conduct import run_study
+        from tinsmith.lab.study.sizes import named_source
 
-        return run_study(value(), given, say)
+        return run_study(value(), given, say, source=named_source(value(), given, source_of))
 
     return StudyEntry(name=name, question=question, keys=keys, read=read, run=run)
 
@@ -235,8 +195,21 @@ def _measured(name: str, question: str, function: str) -> StudyEntry:
     return StudyEntry(name=name, question=question, keys=keys, read=read, run=lambda given, say: read(given)(say))
 
 
+LEARNING: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "study/learning": (
+            "What do supervised training, RL, and one after the other teach of a task, at equal effort? task=FILE.py "
+            "or a packaged one"
+        ),
+        "study/taste": "What do SFT, RL, and one after the other teach of which of two papers is cited more?",
+        "study/instructions": "What do SFT, RL, and one after the other teach of following instructions?",
+        "study/reasoning": "What do SFT, RL, and one after the other teach of a generated puzzle? generator=NAME",
+    }
+)
+"""Questions of one study on several tasks."""
 DECLARED: Final[Mapping[str, str]] = MappingProxyType(
     {
+        **LEARNING,
         "confidence": (
             "Is a model sure of its answer before it has reasoned, and does a reward for rising confidence help?"
         ),
@@ -250,12 +223,21 @@ DECLARED: Final[Mapping[str, str]] = MappingProxyType(
             "Does exploration between batches of a task teach an agent its surroundings, at no cost to the task?"
         ),
         "pass_at_k": "Does RL make a model solve questions that its base never solves, however often it is asked?",
+        "sparse_select": (
+            "Does training at a few uncertain tokens of rollouts that the base drew once do what GRPO does?"
+        ),
+        "study/adapters": (
+            "What do four bits and a trained magnitude cost and gain, each adapter at the rate that suits it?"
+        ),
+        "study/sft_vs_rl": (
+            "Does RL teach a small model to tell labels better than SFT does, with nothing else unequal?"
+        ),
         "template_collapse": (
             "Do answers stop depending on what was asked while they vary as before, and does a filter prevent it?"
         ),
     }
 )
-"""Questions of the studies that are values, by the names of their modules."""
+"""Questions of the studies that are values, by name; `study/` is no part of a module's name."""
 _STUDIES: Final = (
     *(_declared(name, question, _module_study(name)) for name, question in DECLARED.items()),
     StudyEntry(
@@ -271,32 +253,11 @@ _STUDIES: Final = (
         "rubrics.quality.study:rubric_quality",
     ),
     StudyEntry(
-        name=sparse_select.NAME,
-        question=sparse_select.QUESTION,
-        keys=sparse_select.sparse_keys(),
-        read=_read_sparse_select,
-        run=_run_sparse_select,
-    ),
-    StudyEntry(
-        name="study/adapters",
-        question=adapters.QUESTION,
-        keys=adapters.ADAPTER_KEYS,
-        read=adapters.adapter_study,
-        run=_run_adapters,
-    ),
-    StudyEntry(
         name=prompt_search.NAME,
         question=prompt_search.QUESTION,
         keys=prompt_search.KEYS,
         read=_read_prompt_search,
         run=_run_prompt_search,
-    ),
-    StudyEntry(
-        name="study/sft_vs_rl",
-        question=sft_vs_rl.QUESTION,
-        keys=sft_vs_rl.SFT_VS_RL_KEYS,
-        read=sft_vs_rl_settings,
-        run=_run_sft_vs_rl,
     ),
     _measured(
         "taste/probe",
@@ -307,22 +268,6 @@ _STUDIES: Final = (
         "moe/wander",
         "Do a mixture's routes, log-probabilities and RL steps depend on who else is in the batch?",
         "moe.study:wander",
-    ),
-    _learning("study/learning", f"{learning.QUESTION} task=FILE.py or a kept one", {}),
-    _learning(
-        "study/taste",
-        "What do SFT, RL, and one after the other teach of which of two papers is cited more?",
-        {"task": "taste", "score": "right"},
-    ),
-    _learning(
-        "study/instructions",
-        "What do SFT, RL, and one after the other teach of following instructions?",
-        {"task": "instructions", "score": "instruction_strict"},
-    ),
-    _learning(
-        "study/reasoning",
-        "What do SFT, RL, and one after the other teach of a generated puzzle? generator=NAME",
-        {"task": "reasoning_gym", "score": "solved"},
     ),
 )
 

@@ -20,10 +20,11 @@ from tinsmith.lab.papers.estimate import minutes
 from tinsmith.lab.papers.frame import task_asked
 from tinsmith.lab.runs.kinds import Kind
 from tinsmith.lab.settings import RlSettings, Watched
+from tinsmith.lab.study.sizes import cells_of
 from tinsmith.lab.user_task.opening import task_help
-from tinsmith.studies.adapters.settings import SMALL_RATES, adapter_study
-from tinsmith.studies.sft_vs_rl.keys import StudyWorld
-from tinsmith.studies.sft_vs_rl.settings import sft_vs_rl_settings
+from tinsmith.studies.adapters import SMALL_RATES
+from tinsmith.studies.adapters import study as adapters_study
+from tinsmith.studies.sft_vs_rl import study as sft_vs_rl
 from tinsmith.types.errors import ConfigError
 
 LENGTHS = Lengths(prompt=200, answer=20, labels=3, examined=40, tested=100)
@@ -97,18 +98,17 @@ def test_a_model_of_unknown_size_or_elsewhere_has_no_forecast(tmp_path: Path) ->
 
 
 def test_both_studies_have_numbers_for_it() -> None:
-    adapters = adapter_study({"at": "small"})
-    assert {arm.rates for arm in adapters.arms} == {SMALL_RATES}
+    adapters = cells_of(adapters_study, {"at": "small"})
+    assert {arm.rates for arm in adapters.arms} == {tuple(map(float, SMALL_RATES.split(",")))}
     assert all(
         make_plan(cell.experiment, cell.overrides).frame.at is At.SMALL
         for arm in adapters.arms
         for cell in adapters.tuning(arm).values()
     )
-    study = sft_vs_rl_settings({"at": "small", "world": StudyWorld.PLANTED.value})
-    assert study.study.shared["at"] == "small"
-    assert "at" not in sft_vs_rl_settings({}).study.shared, "an identity that was there before"
+    assert cells_of(sft_vs_rl, {"at": "small", "world": "planted"}).shared["at"] == "small"
+    assert "at" not in cells_of(sft_vs_rl, {}).shared, "an identity that was there before"
     with pytest.raises(ConfigError) as caught:
-        sft_vs_rl_settings({"at": "seed"})
+        cells_of(sft_vs_rl, {"at": "seed"})
     assert caught.value.allowed == "nano, small"
 
 

@@ -2,27 +2,31 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 
 from tinsmith.cli.registered import STUDIES
 from tinsmith.lab.study.arms import Study
 from tinsmith.lab.study.cluster_keys import AskedCluster, asked_cluster, without_cluster
-from tinsmith.studies.adapters.settings import adapter_study
-from tinsmith.studies.sft_vs_rl.settings import sft_vs_rl_settings
 from tinsmith.types.errors import ConfigError
 
 GIVEN = {"ray": "local", "cells_at_once": "2"}
 
 
-def _learning(given: dict[str, str]) -> Study:
-    settings = STUDIES["study/reasoning"].read({"generator": "chain_sum", **given})
-    return settings.study  # type: ignore[attr-defined]
+def _read(name: str, **usual: str) -> Callable[[dict[str, str]], Study]:
+    def read(given: dict[str, str]) -> Study:
+        found = STUDIES[name].read({**usual, **given})
+        assert isinstance(found, Study)
+        return found
+
+    return read
 
 
 READ = {
-    "study/adapters": adapter_study,
-    "study/sft_vs_rl": lambda given: sft_vs_rl_settings(given).study,
-    "study/reasoning": _learning,
+    "study/adapters": _read("study/adapters"),
+    "study/sft_vs_rl": _read("study/sft_vs_rl"),
+    "study/reasoning": _read("study/reasoning", generator="chain_sum"),
 }
 
 

@@ -10,7 +10,7 @@ from own_task import command
 
 from tinsmith import Study, run
 from tinsmith.lab.study.conduct import run_study
-from tinsmith.lab.study.loading import load_study
+from tinsmith.lab.study.files import load_study
 from tinsmith.lab.study.sizes import cells_of
 from tinsmith.types.errors import ConfigError
 

@@ -22,9 +22,10 @@ from tinsmith.lab.study.arms import Cell
 from tinsmith.lab.study.cells import run_cells
 from tinsmith.lab.study.cluster_keys import AskedCluster
 from tinsmith.lab.study.on_ray import runner
+from tinsmith.lab.study.sizes import asked_of, completed, first_cells, later_arms, named_source
 from tinsmith.lab.study.task_arms import ArmRead, parity_of, read_runs
-from tinsmith.studies.learning.keys import ArmName
-from tinsmith.studies.learning.settings import LearningSettings, learning_settings
+from tinsmith.studies.effort import LABELS
+from tinsmith.studies.learning import study
 from tinsmith.types.errors import ConfigError
 
 # The SDK leaves sockets to the garbage collector.
@@ -42,7 +43,7 @@ SMALL = {
     "rl_rates": "1e-3",
     "seeds": "1",
 }
-NAMES = (ArmName.SFT_THEN_RL, ArmName.SHUFFLED_SFT)
+THEN, SHUFFLED = "sft_then_rl", "shuffled_sft"
 
 
 def _silent(message: str) -> None:
@@ -50,21 +51,18 @@ def _silent(message: str) -> None:
 
 
 @pytest.fixture(scope="module")
-def settings(made: Made, tmp_path_factory: pytest.TempPathFactory) -> LearningSettings:
+def ran(made: Made, tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, Cell]:
+    """A run by example and then by reward, and one by example with others' answers."""
     folder = tmp_path_factory.mktemp("study")
     file = folder / "made.py"
     # What differs between any two answers, so that there is something to learn from.
     file.write_text(TASK.replace('0.1 * (text in ("a", "b"))', "len(text) / 100"))
-    given = {"task": str(file), "out": str(folder / "out"), "arms": ",".join(ArmName), **SMALL}
+    given = {"task": str(file), "out": str(folder / "out"), "arms": ",".join(LABELS), **SMALL}
     given["model_name"] = str(made.base)
-    return learning_settings({}, given, source_of)
-
-
-@pytest.fixture(scope="module")
-def ran(settings: LearningSettings) -> Mapping[ArmName, Cell]:
-    """A run by example and then by reward, and one by example with others' answers."""
-    arms = {arm.name: arm for arm in settings.later_arms(sft=1e-3, rl=1e-3)}
-    cells = {name: settings.study.reported(arms[name], 1e-3)[0] for name in NAMES}
+    asked = asked_of(study, given, named_source(study, given, source_of))
+    whole = completed(study, asked)
+    arms = {arm.name: arm for arm in later_arms(whole, asked, {"sft": 1e-3, "rl": 1e-3}, {})}
+    cells = {name: first_cells(whole, asked).reported(arms[name], 1e-3)[0] for name in (THEN, SHUFFLED)}
     for cell in cells.values():
         where = {"log_path": str(cell.folder), "threads": "1"}
         conduct(make_plan(cell.experiment, {**cell.overrides, **where}), say=_silent)
@@ -72,12 +70,12 @@ def ran(settings: LearningSettings) -> Mapping[ArmName, Cell]:
 
 
 @pytest.fixture(scope="module")
-def reads(ran: Mapping[ArmName, Cell]) -> Mapping[ArmName, ArmRead]:
-    return {name: read_runs(name.value, [cell.folder]) for name, cell in ran.items()}
+def reads(ran: Mapping[str, Cell]) -> Mapping[str, ArmRead]:
+    return {name: read_runs(name, [cell.folder]) for name, cell in ran.items()}
 
 
-def test_a_run_leaves_all_that_the_study_reads(reads: Mapping[ArmName, ArmRead]) -> None:
-    read = reads[ArmName.SFT_THEN_RL]
+def test_a_run_leaves_all_that_the_study_reads(reads: Mapping[str, ArmRead]) -> None:
+    read = reads[THEN]
     assert read.steps == (0, 2)
     for name in ("total", "right", "form", "metric/right"):
         for greedy in (False, True):
@@ -96,14 +94,14 @@ def test_a_run_leaves_all_that_the_study_reads(reads: Mapping[ArmName, ArmRead])
     assert before.mean() != after.mean()
 
 
-def test_sampler_and_trainer_are_compared_where_anything_is_sampled(reads: Mapping[ArmName, ArmRead]) -> None:
+def test_sampler_and_trainer_are_compared_where_anything_is_sampled(reads: Mapping[str, ArmRead]) -> None:
     seen = parity_of(reads.values())
     assert seen is not None
     assert (seen.steps, seen.unequal_bits) == (1, 0)
-    assert parity_of([reads[ArmName.SHUFFLED_SFT]]) is None
+    assert parity_of([reads[SHUFFLED]]) is None
 
 
-def test_all_arms_are_evaluated_on_the_same_items(reads: Mapping[ArmName, ArmRead]) -> None:
+def test_all_arms_are_evaluated_on_the_same_items(reads: Mapping[str, ArmRead]) -> None:
     items = [{one.id for one in read.reads[0].task.items} for read in reads.values()]
     assert items[0] == items[1]
     data = {read.reads[0].run.config.data.fingerprint for read in reads.values()}
@@ -112,7 +110,7 @@ def test_all_arms_are_evaluated_on_the_same_items(reads: Mapping[ArmName, ArmRea
 
 @pytest.mark.skipif(importlib.util.find_spec("ray") is None, reason="needs Ray")
 def test_cells_that_ran_at_once_on_a_ray_equal_those_that_ran_one_after_another(
-    ran: Mapping[ArmName, Cell], tmp_path: Path
+    ran: Mapping[str, Cell], tmp_path: Path
 ) -> None:
     there = {name: replace(cell, folder=tmp_path / name) for name, cell in ran.items()}
     said: list[str] = []
@@ -128,7 +126,7 @@ def test_cells_that_ran_at_once_on_a_ray_equal_those_that_ran_one_after_another(
 
 
 def test_a_run_that_came_to_its_end_is_not_run_again(
-    ran: Mapping[ArmName, Cell], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    ran: Mapping[str, Cell], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     commands: list[Sequence[str]] = []
 
@@ -140,7 +138,7 @@ def test_a_run_that_came_to_its_end_is_not_run_again(
             return 0
 
     monkeypatch.setattr(subprocess, "Popen", Noted)
-    cell = ran[ArmName.SFT_THEN_RL]
+    cell = ran[THEN]
     run_cells([cell], _silent)
     assert commands == []
     with pytest.raises(ConfigError, match="another run"):

@@ -12,7 +12,7 @@ from tinsmith.lab.experiment.model_pace import MEASURED_PARAMETERS, NANO_PACE, L
 from tinsmith.lab.experiment.own_rates import require_own_rates
 from tinsmith.lab.experiment.place_limits import place_limits
 from tinsmith.lab.experiment.places import SMALL_MODEL
-from tinsmith.lab.study.compute_spent import Cost
+from tinsmith.lab.papers.compute_spent import Cost
 from tinsmith.models.base import read_shape
 from tinsmith.models.published.sources import is_here
 

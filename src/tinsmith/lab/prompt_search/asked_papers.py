@@ -15,9 +15,9 @@ import tinker
 
 from tinsmith.lab.labels.labelled_papers import LabelledPapers
 from tinsmith.lab.labels.paper import Item
+from tinsmith.lab.papers.compute_spent import Ledger
 from tinsmith.lab.prompt_search.document import Document
 from tinsmith.lab.rollouts import Failure, Sampling, sample_groups
-from tinsmith.lab.study.compute_spent import Ledger
 from tinsmith.types.errors import ConfigError
 from tinsmith.types.seeds import derive
 

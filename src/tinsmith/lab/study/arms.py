@@ -58,6 +58,8 @@ class StudyArm:
     """What the arm has of its own."""
     opened: Opened | None = None
     """Of a task; see Cell."""
+    by_seed: Mapping[int, Mapping[str, str]] = field(default_factory=dict[int, Mapping[str, str]])
+    """Keys of single runs."""
     tuned_as: StudyArm | None = None
     """What is run in its place to choose a rate, where that is not the arm itself."""
 
@@ -105,7 +107,7 @@ class Study:
         shown = "".join(f"-rate={value}" for value in rated.values())
         return Cell(
             experiment=arm.experiment,
-            overrides={**self.shared, **arm.keys, **rated, "seed": str(seed)},
+            overrides={**self.shared, **arm.keys, **arm.by_seed.get(seed, {}), **rated, "seed": str(seed)},
             folder=self.out / CELLS / f"{arm.name}{shown}-seed={seed}",
             opened=arm.opened,
         )

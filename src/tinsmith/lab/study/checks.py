@@ -134,6 +134,28 @@ def predicted(arm: str, observed: str, expected: str) -> Check:
     return check
 
 
+def no_label_learned(*arms: str) -> Check:
+    """Expect that no claim is allowed to arms on shuffled labels, nor balanced accuracy shown above chance."""
+
+    def check(results: Results) -> Finding:
+        found = results.labelled
+        there = [name for name in arms if name in found.arms]
+        scores = {found.labels[name]: found.scores(name).balanced_accuracy for name in there}
+        chance = 1.0 / len(found.arms[there[0]].labels)
+        above = any(one.low is not None and one.low > chance for one in scores.values())
+        claimed = [one for one in results.learned if one.first in scores and one.verdict is Verdict.ALLOWED]
+        shown = listed([f"{label} {one.value:.3f}" for label, one in scores.items()])
+        return Finding(not above and not claimed, f"balanced accuracy of {shown}, chance {chance:.3f}")
+
+    return check
+
+
+def first_claim(results: Results) -> Finding:
+    """Expect that the gate allows the first claim, which was named before any run."""
+    claim = results.beats[0]
+    return Finding(claim.verdict is Verdict.ALLOWED, claim.sentence())
+
+
 def difference(gap: Figure) -> str:
     """Return a difference with its interval, as a sentence has it."""
     if gap.low is None or gap.high is None:

@@ -3,19 +3,34 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from types import MappingProxyType
 
 from tinsmith.lab.live.progress import Say
+from tinsmith.lab.papers.estimate import minutes
 from tinsmith.lab.study.arms import Study as StudyCells
 from tinsmith.lab.study.cells import run_cells
-from tinsmith.lab.study.driver import Outcome, RunCells, Stages, Tuned, conduct_study
-from tinsmith.lab.study.measures import BEFORE, ArmRuns, Results, estimated, measure_study
+from tinsmith.lab.study.driver import Outcome, RunCells, Stage, Stages, Tuned, conduct_study
+from tinsmith.lab.study.labelled import Labelled
+from tinsmith.lab.study.measures import BEFORE, ArmRuns, Results, estimated, item_score, measure_labels, measure_study
 from tinsmith.lab.study.record import Column, CurveRecord, Expected, GainsRecord, Panel, Shown, StudyRecord, TableRecord
 from tinsmith.lab.study.report import page_of_study, sentences
 from tinsmith.lab.study.results import DRAWS, Draws, hashes_in, seconds_in
-from tinsmith.lab.study.sizes import cells_of, settings_of, size_of
-from tinsmith.lab.study.study import BeforeAfter, Curve, Listing, Measure, PerItem, Study, Table
+from tinsmith.lab.study.sizes import Asked, asked_of, completed, first_cells, later_arms, settings_of
+from tinsmith.lab.study.study import (
+    BeforeAfter,
+    Curve,
+    Curves,
+    Listing,
+    Measure,
+    OnLabels,
+    PerItem,
+    Points,
+    Study,
+    Table,
+)
 from tinsmith.lab.study.task_arms import read_runs, tried_on_tasks
 from tinsmith.lab.study.task_study import minutes_of
 from tinsmith.lab.study.tried_rates import Tried
@@ -46,25 +61,54 @@ def run_study(
         ConfigError, DataError: a key is wrong, a run cannot begin, or another process runs this study.
         LostError: a server was lost; the same call goes on.
     """
-    cells = cells_of(study, given, source)
-    size = study.sizes[size_of(study, given)]
+    asked = asked_of(study, given, source)
+    study = completed(study, asked)
+    cells = first_cells(study, asked)
 
     def conduct(stages: Stages) -> Outcome:
-        tuned: Tuned = stages.tune(cells, cells.arms)
+        made = {} if study.materials is None else study.materials(asked, say)
+        placed = replace(cells, shared={**cells.shared, **made})
+        tuned = _tuned(study, asked, placed, stages)
         stages.report(tuned)
-        by_name = {one.name: one for one in study.arms}
-        reads = {name: read_runs(one.arm.words, [cell.folder for cell in one.cells]) for name, one in tuned.items()}
-        arms = {
-            name: ArmRuns(by_name[name], read, study.clusters or partial(_unit, read.clusters), size.before)
-            for name, read in reads.items()
-        }
-        results = measure_study(study, arms, draws)
-        record = record_of(results, cells, tuned)
-        seconds = {read.words: seconds_in([one.run for one in read.reads]) for read in reads.values()}
+        results = _results(study, asked, tuned, draws)
+        record = record_of(results, placed, tuned)
+        labels = {name: one.arm.words for name, one in tuned.items()}
+        seconds = {labels[name]: seconds_in(runs) for name, runs in results.runs.items()}
+        for name in tuned if study.took is not None else ():
+            training = study.took(name)
+            if training is not None:
+                seconds[labels[name]] = replace(seconds[labels[name]], training=training)
         return Outcome(found=record, sentences=sentences(record), seconds=seconds, page=page_of_study(record, seconds))
 
+    for line in study.warnings:
+        say(line)
+    later = later_arms(study, asked, {one.name: one.rates[0] for one in cells.arms if one.rates}, {})
+    if isinstance(study.score, OnLabels):
+        return conduct_study(cells, say, conduct, later=later, pace=study.pace or minutes, run=run)
     tried = partial(tried_on_tasks, score=study.score.metric)
-    return conduct_study(cells, say, conduct, pace=minutes_of, read_tried=tried, run=run)
+    return conduct_study(cells, say, conduct, later=later, pace=study.pace or minutes_of, read_tried=tried, run=run)
+
+
+def _results(study: Study, asked: Asked, tuned: Tuned, draws: Draws) -> Results:
+    if isinstance(study.score, OnLabels):
+        return measure_labels(study, Labelled.of(study, tuned, draws))
+    reads = {name: read_runs(one.arm.words, [cell.folder for cell in one.cells]) for name, one in tuned.items()}
+    by_name, before = {one.name: one for one in study.arms}, study.sizes[asked.size].before
+    runs = {
+        name: ArmRuns(by_name[name], read, study.clusters or partial(_unit, read.clusters), before)
+        for name, read in reads.items()
+    }
+    return measure_study(study, runs, draws)
+
+
+def _tuned(study: Study, asked: Asked, cells: StudyCells, stages: Stages) -> Tuned:
+    """Tune the arms that hang on none, then those that these decide on; return all in the order of the study."""
+    first = stages.tune(cells, cells.arms)
+    stage = Stage(cells=cells, tuned=first, stages=stages)
+    computed = {arm.name: arm.after(stage) for arm in study.arms if arm.after is not None}
+    rates = {name: one.rate for name, one in first.items() if one.rate is not None}
+    tuned = {**first, **stages.tune(cells, later_arms(study, asked, rates, computed))}
+    return {arm.name: tuned[arm.name] for arm in study.arms if arm.name in tuned}
 
 
 def _unit(units: Mapping[str, str], item: str) -> str:
@@ -73,12 +117,16 @@ def _unit(units: Mapping[str, str], item: str) -> str:
 
 def record_of(results: Results, cells: StudyCells, tuned: Tuned) -> StudyRecord:
     """Return the values that are kept of a study's results."""
+    rates = {name: one.rate for name, one in tuned.items()}
     return recorded(
         results,
         seeds=cells.seeds,
         tuning_seed=cells.tuning_seed,
-        settings=settings_of(cells, {name: one.rate for name, one in tuned.items()}),
+        settings=results.labels.settings()
+        if results.labels is not None
+        else settings_of(cells, [one.arm for one in tuned.values()], rates),
         rates={one.arm.words: one.tried for one in tuned.values() if one.tried},
+        chosen={one.arm.words: one.rate for one in tuned.values() if one.tried and one.rate is not None},
     )
 
 
@@ -89,24 +137,27 @@ def recorded(
     tuning_seed: int,
     settings: Mapping[str, object],
     rates: Mapping[str, tuple[Tried, ...]],
+    chosen: Mapping[str, float] = MappingProxyType({}),
 ) -> StudyRecord:
-    """Return the values that are kept of measured runs; see StudyValues for what is given."""
-    study, arms = results.study, results.arms
-    first = next(iter(arms.values())).read.reads[0]
+    """Return the values that are kept of measured runs; see StudyRecord for what is given."""
+    study, runs = results.study, [run for some in results.runs.values() for run in some]
+    drawn = [one.read(results) for one in study.pictures if isinstance(one, Points)]
+    lines = [line for one in study.pictures if isinstance(one, Curves) for line in one.read(results)]
     curves = [one for one in study.pictures if isinstance(one, Curve)]
     return StudyRecord(
-        data=first.run.config.data.fingerprint,
-        num_items=len(first.task.items),
+        data=runs[0].config.data.fingerprint,
+        num_items=results.num_items,
         seeds=seeds,
         tuning_seed=tuning_seed,
         settings=settings,
         rates=rates,
-        hashes=hashes_in([one.run for arm in arms.values() for one in arm.read.reads]),
+        chosen=chosen,
+        hashes=hashes_in(runs),
         title=study.heading,
         question=study.question,
         source=study.source,
         score=study.score.label,
-        arms=tuple(arm.arm.label for arm in arms.values()),
+        arms=results.told,
         gains=tuple(results.gains.values()),
         more_gains=tuple(GainsRecord(score=score, gains=gains) for score, gains in results.more_gains.items()),
         expectations=tuple(
@@ -117,12 +168,17 @@ def recorded(
         figures=results.figures,
         tables=(*(_table(results, one) for one in study.tables), *_listed(results, curves)),
         panels=tuple(
-            panel for one in study.pictures if isinstance(one, BeforeAfter) for panel in _panels(results, one)
+            [
+                *(panel for one in study.pictures if isinstance(one, BeforeAfter) for panel in _panels(results, one)),
+                *(panel for _, panels in drawn for panel in panels),
+            ]
         ),
-        curves=tuple(_curve(results, one) for one in curves if one.is_drawn),
+        panel_rows=tuple(row for rows, _ in drawn for row in rows),
+        curves=(*(_curve(results, one) for one in curves if one.is_drawn), *lines),
         beats=results.beats,
         learned=results.learned,
         notes=tuple(study.notes),
+        examples=() if study.examples is None else study.examples(results),
     )
 
 
@@ -163,7 +219,7 @@ def _listed(results: Results, curves: list[Curve]) -> list[TableRecord]:
     if not listed:
         return []
     rows: list[tuple[str, tuple[Shown, ...]]] = []
-    for arm in results.arms.values():
+    for arm in _told(results):
         read = [one.read(arm) for one in listed]
         rows += [
             (arm.arm.label, (str(place), *(_as_figure(some.get(place)) for some in read))) for place in sorted(read[0])
@@ -171,6 +227,10 @@ def _listed(results: Results, curves: list[Curve]) -> list[TableRecord]:
     columns = (Column(head=listed[0].axis), *(Column(head=one.label) for one in listed))
     caption = "Means over seeds."
     return [TableRecord(title="The figures", caption=caption, columns=columns, rows=tuple(rows), is_folded=True)]
+
+
+def _told(results: Results) -> list[ArmRuns]:
+    return [arm for arm in results.arms.values() if not arm.arm.is_aside]
 
 
 def _as_figure(value: Figure | float | None) -> Figure | None:
@@ -182,18 +242,17 @@ def _panels(results: Results, picture: BeforeAfter) -> list[Panel]:
         Panel(
             title=one.label,
             before=tuple(
-                estimated(arm.per_item(one, BEFORE), results.draws) if results.gains else None
-                for arm in results.arms.values()
+                estimated(arm.per_item(one, BEFORE), results.draws) if results.gains else None for arm in _told(results)
             ),
-            after=tuple(results.after(name, one) for name in results.arms),
+            after=tuple(results.after(arm.arm.name, one) for arm in _told(results)),
         )
-        for one in picture.measures or [results.study.score]
+        for one in picture.measures or [item_score(results.study.score)]
     ]
 
 
 def _curve(results: Results, curve: Curve) -> CurveRecord:
     lines: list[tuple[str, tuple[int, ...], tuple[Figure, ...]]] = []
-    for arm in results.arms.values():
+    for arm in _told(results):
         found = {place: _as_figure(value) for place, value in curve.read(arm).items()}
         known = {place: value for place, value in found.items() if value is not None}
         lines.append((arm.arm.label, tuple(known), tuple(known.values())))

@@ -105,6 +105,31 @@ class Stages:
         self.run([cell for one in tuned.values() for cell in one.cells], self.told)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stage:
+    """The tuned arms of a study, which decide on later ones."""
+
+    cells: Study
+    tuned: Tuned
+    stages: Stages
+
+    @property
+    def say(self) -> Say:
+        """Takes lines of progress."""
+        return self.stages.told
+
+    def rate(self, arm: str) -> float:
+        """Return the learning rate that was chosen for an arm."""
+        rate = self.tuned[arm].rate
+        assert rate is not None, "it is trained"
+        return rate
+
+    def run(self, cells: Sequence[Cell]) -> Sequence[Cell]:
+        """Run cells that have not come to their end, and return them."""
+        self.stages.run(cells, self.say)
+        return cells
+
+
 def conduct_study(
     study: Study,
     say: Say,

@@ -4,16 +4,29 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from pathlib import Path
 
 from tinsmith.lab.runs.files import ROLLOUTS
 from tinsmith.lab.runs.reader import json_lines
-from tinsmith.lab.runs.records import Split
+from tinsmith.lab.runs.records import Run, Split
 from tinsmith.lab.study.arm_gains import ArmGain, as_measure, corrected, gain_of
+from tinsmith.lab.study.labelled import Labelled
 from tinsmith.lab.study.results import Draws
-from tinsmith.lab.study.study import UNTRAINED, Arm, Beats, Learned, Listing, Measure, PerItem, Samples, Study
+from tinsmith.lab.study.study import (
+    UNTRAINED,
+    Arm,
+    Beats,
+    Learned,
+    Listing,
+    Measure,
+    OnLabels,
+    PerItem,
+    Samples,
+    Study,
+    named_baseline,
+)
 from tinsmith.lab.study.task_arms import ArmRead, parity_of
 from tinsmith.lab.user_task.records import TaskRollout
 from tinsmith.pages.measures import Measure as Figure
@@ -165,6 +178,11 @@ class ArmRuns:
         return (steps - shown) * batch + shown * self.setting("sft_batch_size", batch)
 
 
+def examples_of(arm: ArmRuns) -> int:
+    """Return the number of items that an arm trains on."""
+    return arm.examples
+
+
 def mean(samples: Samples) -> Fraction:
     """Return the mean of an item's answers."""
     return sum(samples, Fraction()) / len(samples)
@@ -185,6 +203,35 @@ class Results:
     """By arm, then by measure."""
     beats: tuple[Claim, ...]
     learned: tuple[Claim, ...]
+    labels: Labelled | None = None
+    """Of a study on labels, whose arms these are instead."""
+
+    @property
+    def labelled(self) -> Labelled:
+        """Everything of a study on labels."""
+        assert self.labels is not None, "its arms are experiments on labels"
+        return self.labels
+
+    @property
+    def runs(self) -> Mapping[str, Sequence[Run]]:
+        """Finished runs, by arm."""
+        if self.labels is not None:
+            return {name: [one.run for one in arm.members] for name, arm in self.labels.arms.items()}
+        return {name: [one.run for one in arm.read.reads] for name, arm in self.arms.items()}
+
+    @property
+    def told(self) -> tuple[str, ...]:
+        """Labels of the arms, but for those that are read aside."""
+        if self.labels is not None:
+            return tuple(arm.name for arm in self.labels.arms.values())
+        return tuple(arm.arm.label for arm in self.arms.values() if not arm.arm.is_aside)
+
+    @property
+    def num_items(self) -> int:
+        """Number of held-out items."""
+        if self.labels is not None:
+            return next(iter(self.labels.systems.values())).num_items
+        return len(next(iter(self.arms.values())).read.reads[0].task.items)
 
     def figure(self, arm: str, measure: str) -> Figure:
         """Return a figure of an arm.
@@ -212,6 +259,26 @@ def estimated(values: MeanRuns, draws: Draws) -> Figure:
     return from_estimate(values.estimate(draws.tables))
 
 
+def measure_labels(study: Study, labels: Labelled) -> Results:
+    """Put the claims of a study on labels to the gate.
+
+    Raises:
+        DataError: arms were not evaluated on the same papers.
+    """
+    beats, learned = labels.judged(study)
+    return Results(
+        study=study,
+        arms={},
+        draws=labels.draws,
+        gains={},
+        more_gains={},
+        figures={},
+        beats=beats,
+        learned=learned,
+        labels=labels,
+    )
+
+
 def measure_study(study: Study, arms: Mapping[str, ArmRuns], draws: Draws) -> Results:
     """Measure finished runs, and put the study's claims to the gate.
 
@@ -227,14 +294,15 @@ def measure_study(study: Study, arms: Mapping[str, ArmRuns], draws: Draws) -> Re
         if isinstance(one, Measure)
     ]
     judged = [one for one in study.judged(arms) if _names(one) <= arms.keys() | {UNTRAINED}]
-    gate = _Gate(study, arms)
+    gate, score = _Gate(study, arms), item_score(study.score)
+    told = {name: one for name, one in arms.items() if not one.arm.is_aside}
     several = all(len(one.read.steps) > one.before + 1 for one in arms.values())
     return Results(
         study=study,
         arms=arms,
         draws=draws,
-        gains={one.name: one for one in _gains(study.score, arms, draws)} if several else {},
-        more_gains={one.label: _gains(one, arms, draws) for one in study.scores} if several else {},
+        gains={one.name: one for one in _gains(score, told, draws)} if several else {},
+        more_gains={one.label: _gains(one, told, draws) for one in study.scores} if several else {},
         figures={name: {one.name: figure_of(one, arm, draws) for one in measures} for name, arm in arms.items()},
         beats=judge_mean_beats([gate.beats(one) for one in judged if isinstance(one, Beats)], draws.claims),
         learned=judge_mean_learned([gate.learned(one) for one in judged if isinstance(one, Learned)], draws.claims),
@@ -262,8 +330,16 @@ def figure_of(measure: Measure, arm: ArmRuns, draws: Draws) -> Figure | str | No
     return Figure(value) if interval is None else Figure(value, interval.low, interval.high)
 
 
+def item_score(score: PerItem | OnLabels) -> PerItem:
+    """Return a score of items."""
+    assert isinstance(score, PerItem), "the study is of a task"
+    return score
+
+
 def _names(one: Beats | Learned) -> set[str]:
-    return {one.first, one.second} if isinstance(one, Beats) else {one.arm, one.control}
+    if isinstance(one, Learned):
+        return {one.arm, one.control} - {""}
+    return {one.first} if named_baseline(one.second) is not None else {one.first, one.second}
 
 
 def _gains(score: PerItem, arms: Mapping[str, ArmRuns], draws: Draws) -> tuple[ArmGain, ...]:
@@ -288,7 +364,10 @@ class _Gate:
 
     def beats(self, one: Beats) -> MeanBeats:
         """Return the evidence that one arm ends above another."""
-        score, first = one.on or self.study.score, self.arms[one.first]
+        score, first = item_score(one.on or self.study.score), self.arms[one.first]
+        beaten = named_baseline(one.second)
+        if beaten is not None:
+            return self._beats_baseline(first, beaten, score)
         untrained = one.second == UNTRAINED
         second = first if untrained else self.arms[one.second]
         ends = second.per_item(score, BEFORE if untrained else AFTER)
@@ -301,9 +380,21 @@ class _Gate:
             parity=self._parity([first, second]),
         )
 
+    def _beats_baseline(self, first: ArmRuns, name: str, score: PerItem) -> MeanBeats:
+        found = first.read.baseline(name, score.metric)
+        if found is None:
+            raise DataError("a baseline is not known", field="baseline", value=name)
+        return MeanBeats(
+            first=first.per_item(score),
+            second=replace(found, name=f"the baseline {name}"),
+            metric=score.label,
+            training=(self._training(first.arm.name), self._training(UNTRAINED)),
+            parity=self._parity([first]),
+        )
+
     def learned(self, one: Learned) -> MeanLearned:
         """Return the evidence that an arm learned something."""
-        arm, score = self.arms[one.arm], one.on or self.study.score
+        arm, score = self.arms[one.arm], item_score(one.on or self.study.score)
         end = arm.per_item(score)
         untrained = self.study.untrained
         known = [arm.baseline(each.name, score.metric) for each in arm.read.reads[0].task.baselines]
@@ -316,14 +407,15 @@ class _Gate:
                 for each in known
                 if each is not None
             ),
-            control=self.arms[one.control].per_item(score),
+            control=self.arms[one.control].per_item(score) if one.control else None,
             control_words=self.study.control_label,
             parity=self._parity([arm]),
         )
 
     def _training(self, name: str) -> Training:
         arm = self.arms[name or next(iter(self.arms))]
-        examples = 0 if name in (UNTRAINED, self.study.untrained) else arm.examples
+        count = self.study.effort or examples_of
+        examples = 0 if name in (UNTRAINED, self.study.untrained) else count(arm)
         return Training(arm.read.reads[0].run.config.data.fingerprint, examples)
 
     def _parity(self, arms: Sequence[ArmRuns]) -> ParityRecord | None:

@@ -154,22 +154,22 @@ def _dots(study: StudyFound) -> Markup | None:
 
 def rates_section(study: StudyFound, *, own: Sequence[Block] = ()) -> Section:
     """Return which rates were tried and what each scored; `own` stands above."""
-    figure = draw("rates", _rates_words(study), lambda at: _curves(at, study), width=9.6)
-    parts = (*own, Drawing(figure), _tried(study))
+    parts = (*own, Drawing(rates_figure(study.rates)), _tried(study))
     return Section("rates", "Learning rates", parts)
 
 
-def _rates_words(study: StudyFound) -> str:
+def rates_figure(tried: Mapping[str, Sequence[Tried]]) -> Markup:
+    """Draw what each learning rate scored on validation, by the name of the arm."""
     told = "; ".join(
         f"{name}: " + ", ".join(f"{each.validation:.3f} at {each.rate:g}" for each in rates)
-        for name, rates in study.rates.items()
+        for name, rates in tried.items()
     )
-    return f"Validation score by learning rate. {told}."
+    return draw("rates", f"Validation score by learning rate. {told}.", lambda at: _curves(at, tried), width=9.6)
 
 
-def _curves(figure: Figure, study: StudyFound) -> None:
+def _curves(figure: Figure, tried: Mapping[str, Sequence[Tried]]) -> None:
     axes = one(figure)
-    for place, (name, rates) in enumerate(study.rates.items()):
+    for place, (name, rates) in enumerate(tried.items()):
         mark = series_mark(place)
         axes.plot(
             [each.rate for each in rates],
@@ -180,8 +180,8 @@ def _curves(figure: Figure, study: StudyFound) -> None:
             label=name,
         )
     axes.set_xscale("log")
-    tried = sorted({each.rate for rates in study.rates.values() for each in rates})
-    axes.set_xticks(tried, [f"{rate:g}" for rate in tried])
+    every = sorted({each.rate for rates in tried.values() for each in rates})
+    axes.set_xticks(every, [f"{rate:g}" for rate in every])
     axes.minorticks_off()
     axes.set_xlabel("learning rate")
     axes.set_ylabel("validation score")

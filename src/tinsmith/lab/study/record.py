@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import cast
 
 import msgspec
 
 from tinsmith.lab.study.arm_gains import ArmGain
 from tinsmith.lab.study.results import Seconds, StudyValues
+from tinsmith.pages.document import Reply
 from tinsmith.pages.measures import Measure as Figure
 from tinsmith.stats.gate.claim import Claim
 from tinsmith.types.errors import DataError
@@ -50,6 +51,7 @@ class Panel:
 
     title: str
     before: tuple[Figure | None, ...]
+    """Empty: the values are no ends of a training."""
     after: tuple[Figure | None, ...]
 
 
@@ -82,6 +84,15 @@ class GainsRecord:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ExampleRecord:
+    """A held-out item, and how the arms answered it."""
+
+    title: str
+    prompt: str
+    replies: tuple[Reply, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class StudyRecord(StudyValues):
     """Values of a study."""
 
@@ -103,6 +114,11 @@ class StudyRecord(StudyValues):
     beats: tuple[Claim, ...]
     learned: tuple[Claim, ...]
     notes: tuple[str, ...]
+    chosen: Mapping[str, float] = field(default_factory=dict[str, float])
+    """Of arms that tried several learning rates, by label."""
+    panel_rows: tuple[str, ...] = ()
+    """Of the panels; empty: the arms."""
+    examples: tuple[ExampleRecord, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

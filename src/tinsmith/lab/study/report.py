@@ -7,13 +7,14 @@ from collections.abc import Callable, Mapping, Sequence
 from tinsmith.lab.results.claim_tables import claims_table
 from tinsmith.lab.results.judging import of_claim
 from tinsmith.lab.study.arm_gains import ArmGain, gain_words, gains_table
-from tinsmith.lab.study.page import hashes_section, seconds_section, settings_section, study_document
+from tinsmith.lab.study.page import hashes_section, rates_figure, seconds_section, settings_section, study_document
 from tinsmith.lab.study.record import Column, CurveRecord, Expected, KeptPage, Shown, StudyRecord, TableRecord
 from tinsmith.lab.study.record import Panel as PanelRecord
 from tinsmith.lab.study.results import Seconds, limits_of
-from tinsmith.lab.study.tried_rates import CAPTION, rate_words
+from tinsmith.lab.study.tried_rates import CAPTION, Tried, rate_words
+from tinsmith.lab.user_task.pages.page import prompt_block
 from tinsmith.pages.curves import Chart, Line, chart_svg
-from tinsmith.pages.document import Block, Document, Fold, Section, drawn, note
+from tinsmith.pages.document import Block, Document, Drawing, Example, Fold, Section, drawn, note
 from tinsmith.pages.dots import Dots, Panel, dots_svg
 from tinsmith.pages.markdown import document_markdown
 from tinsmith.pages.measures import Measure as Figure
@@ -37,7 +38,7 @@ def sentences(found: StudyRecord) -> tuple[str, ...]:
         *_claims("ends above another", found.beats),
         *_claims("learned something that nothing simpler explains", found.learned),
         *found.notes,
-        *limits_of(found, {}),
+        *limits_of(found, found.chosen),
     )
 
 
@@ -95,7 +96,12 @@ def page_of_study(found: StudyRecord, seconds: Mapping[str, Seconds]) -> Documen
             *([Section("gains", "Gains", [_gains(*one) for one in gains])] if found.gains else []),
             *sections,
             *_curves(found.curves if found.panels else found.curves[1:], folded),
-            *([Section("rates", "Learning rates", (_rates(found),))] if found.rates else []),
+            *([Section("answers", "Answers", example_blocks(found))] if found.examples else []),
+            *(
+                [Section("rates", "Learning rates", (Drawing(rates_figure(found.rates)), _rates(found)))]
+                if found.rates
+                else []
+            ),
             Section("claims", "Claims", _claim_blocks(found)),
             seconds_section(seconds),
             hashes_section(found.hashes),
@@ -176,18 +182,16 @@ def _figure(value: float, form: str) -> str:
 def _panels(found: StudyRecord) -> list[Block]:
     if not found.panels:
         return []
-    panels = [
-        Panel(
-            title=one.title,
-            dots=[Dots("before", series_mark(6), one.before), Dots("after", series_mark(0), one.after)],
-            high=max(1.0, *_ends(one)),
-            low=min(0.0, *_ends(one)),
-        )
-        for one in found.panels
-    ]
-    first = zip(found.arms, found.panels[0].after, strict=True)
+    panels: list[Panel] = []
+    for place, one in enumerate(found.panels):
+        ends = _ends(one)
+        after = Dots("after" if one.before else one.title, series_mark(0 if one.before else place), one.after)
+        dots = [Dots("before", series_mark(6), one.before), after] if one.before else [after]
+        panels.append(Panel(title=one.title, dots=dots, high=max(1.0, *ends), low=min(ends)))
+    rows = found.panel_rows or found.arms
+    first = zip(rows, found.panels[0].after, strict=True)
     told = "; ".join(f"{label} {'missing' if one is None else f'{one.value:.3f}'}" for label, one in first)
-    svg = dots_svg("arms", f"{found.panels[0].title}: {told}.", list(found.arms), panels, width=7.6)
+    svg = dots_svg("arms", f"{found.panels[0].title}: {told}.", list(rows), panels, width=7.6)
     return [drawn(svg, "Missing: nothing was evaluated.")]
 
 
@@ -224,7 +228,6 @@ def _banded(figures: Sequence[Figure]) -> bool:
 
 
 def _rates(found: StudyRecord) -> Table:
-    chosen = {label: str(found.settings.get(f"{label}.learning_rate", "")) for label in found.rates}
     return table_of(
         f"Score on a part of the training items, seed {found.tuning_seed}; what is held out was not used. {CAPTION}",
         [(label, one) for label, tried in found.rates.items() for one in tried],
@@ -232,8 +235,22 @@ def _rates(found: StudyRecord) -> Table:
         ("rate", lambda row: Cell(text=f"{row[1].rate:g}", number=True)),
         ("validation|sampled", lambda row: Cell(text=f"{row[1].validation:.3f}", number=True)),
         ("validation|greedy", lambda row: Cell(text=f"{row[1].tie_break:.3f}", number=True)),
-        (text("Finding"), lambda row: text(rate_words(row[1], float(chosen[row[0]] or 0)))),
+        ("behind|95 % interval", lambda row: _behind(row[1])),
+        (text("Finding"), lambda row: text(rate_words(row[1], found.chosen.get(row[0])))),
     )
+
+
+def example_blocks(found: StudyRecord) -> list[Block]:
+    """Return held-out items as every arm answered them."""
+    chosen = note(
+        f"{len(found.examples)} held-out items, drawn whatever was answered; of each the first sampled answer in the "
+        "runs with the first seed. Before training all runs are one model; where they drew the same, it stands once."
+    )
+    return [chosen, *(Example(one.title, [prompt_block(one.prompt)], one.replies) for one in found.examples)]
+
+
+def _behind(tried: Tried) -> Cell:
+    return absent("") if tried.behind is None else written(tried.behind, Column(head="", form="+.3f"))
 
 
 def _claim_blocks(found: StudyRecord) -> list[Block]:

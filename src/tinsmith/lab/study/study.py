@@ -10,21 +10,49 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import TYPE_CHECKING, Final
 
+from tinsmith.lab.experiment.experiment import Experiment, Plan
+from tinsmith.lab.live.progress import Say
+from tinsmith.lab.runs.records import Split
 from tinsmith.lab.study.keys import StudyKey
+from tinsmith.lab.study.record import Column, CurveRecord, ExampleRecord, Panel
 from tinsmith.lab.user_task.records import TaskRollout
 from tinsmith.lab.user_task.task import Task
 from tinsmith.pages.measures import Measure as Figure
 from tinsmith.stats.mean_runs import MeanRuns
+from tinsmith.stats.rates import Metric
 
 if TYPE_CHECKING:
+    from tinsmith.lab.study.driver import Stage
     from tinsmith.lab.study.measures import ArmRuns, Results
-    from tinsmith.lab.study.record import Column
+    from tinsmith.lab.study.record import Column, CurveRecord, ExampleRecord, Panel
+    from tinsmith.lab.study.sizes import Asked
 
 Value = str | int | float | bool
 BySize = Mapping[str, Value]
 """A value for each size, by the size's name."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tuned:
+    """In place of a value: the learning rate that validation chose for another arm."""
+
+    arm: str
+
+
+def tuned(arm: str) -> Tuned:
+    """Return, in place of a value, the learning rate that validation chooses for another arm."""
+    return Tuned(arm)
+
+
+ArmValue = Value | BySize | Sequence[float] | Tuned
+"""Several numbers are learning rates, of which validation chooses one."""
 UNTRAINED: Final = ""
 """In place of an arm that is beaten: the same runs before their training."""
+
+
+BySeed = Mapping[int, str]
+"""A value for single runs, by seed."""
+After = Callable[["Stage"], Mapping[str, Value | BySeed]]
 
 
 @dataclass(frozen=True, init=False)
@@ -39,11 +67,49 @@ class Arm:
     """In the names of folders."""
     label: str
     """On the page."""
-    keys: Mapping[str, Value | BySize]
+    keys: Mapping[str, ArmValue]
+    after: After | None
+    """Computes keys from what other arms did, in place of those given here, which a forecast goes by."""
+    experiment: Experiment | None
+    """What is run, of an arm that is no way to train on the study's task."""
+    is_aside: bool
+    """True: only tables and pictures of its own read it, and neither a gain nor a claim is told of it."""
 
-    def __init__(self, name: str, label: str, **keys: Value | BySize) -> None:
-        for field_name, value in (("name", name), ("label", label), ("keys", keys)):
+    def __init__(
+        self,
+        name: str,
+        label: str,
+        *,
+        after: After | None = None,
+        experiment: Experiment | None = None,
+        is_aside: bool = False,
+        **keys: ArmValue,
+    ) -> None:
+        values = {"name": name, "label": label, "keys": keys, "after": after}
+        values |= {"experiment": experiment, "is_aside": is_aside}
+        for field_name, value in values.items():
             object.__setattr__(self, field_name, value)
+
+    @classmethod
+    def of(
+        cls,
+        name: str,
+        label: str,
+        keys: Mapping[str, ArmValue],
+        *,
+        after: After | None = None,
+        experiment: Experiment | None = None,
+        is_aside: bool = False,
+    ) -> Arm:
+        """Return an arm with keys that are computed."""
+        made = cls(name, label, after=after, experiment=experiment, is_aside=is_aside)
+        object.__setattr__(made, "keys", keys)
+        return made
+
+    @property
+    def is_staged(self) -> bool:
+        """True if other arms decide its keys, which have to be run before it."""
+        return self.after is not None or any(isinstance(value, Tuned) for value in self.keys.values())
 
 
 @dataclass(frozen=True, init=False)
@@ -63,6 +129,25 @@ class Size:
         values = {"seeds": tuple(seeds), "without": tuple(without), "before": before, "keys": keys}
         for name, value in values.items():
             object.__setattr__(self, name, value)
+
+    def on(self, keys: Mapping[str, Value]) -> Size:
+        """Return it with further keys, whose names need be none of Python's."""
+        made = Size(seeds=self.seeds, without=self.without, before=self.before)
+        object.__setattr__(made, "keys", {**self.keys, **keys})
+        return made
+
+
+_BASELINE: Final = "baseline:"
+
+
+def baseline(name: str) -> str:
+    """Return, in place of an arm that is beaten, a baseline of the task."""
+    return f"{_BASELINE}{name}"
+
+
+def named_baseline(second: str) -> str | None:
+    """Return the name of the baseline that stands in place of an arm; None: it is an arm."""
+    return second.removeprefix(_BASELINE) if second.startswith(_BASELINE) else None
 
 
 Reading = MeanRuns | Sequence[float] | Figure | float | int | str | None
@@ -142,12 +227,37 @@ class Expectation:
 
 
 @dataclass(frozen=True, slots=True)
+class OnLabels:
+    """A score of answers that are labels, such as macro-F1: no mean over items."""
+
+    metric: Metric
+
+    @property
+    def label(self) -> str:
+        """Its name on the page."""
+        return self.metric.value
+
+
+@dataclass(frozen=True, slots=True)
+class Way:
+    """Another way to decide with the models of an arm on labels."""
+
+    name: str
+    label: str
+    arm: str
+    split: Split
+    """Of the run's answers."""
+
+
+@dataclass(frozen=True, slots=True)
 class Beats:
     """The claim that one arm ends above another in the study's score, or in a measure."""
 
     first: str
     second: str
-    on: PerItem | None = None
+    on: PerItem | OnLabels | None = None
+    family: str = ""
+    """Claims of one family are corrected together."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,7 +266,24 @@ class Learned:
 
     arm: str
     control: str
-    on: PerItem | None = None
+    """Empty: there is none, so that the claim is refused."""
+    on: PerItem | OnLabels | None = None
+    family: str = ""
+    """Claims of one family are corrected together."""
+
+
+@dataclass(frozen=True, slots=True)
+class Points:
+    """A picture of values side by side, whose rows and panels are computed."""
+
+    read: Callable[[Results], tuple[Sequence[str], Sequence[Panel]]]
+
+
+@dataclass(frozen=True, slots=True)
+class Curves:
+    """Pictures of lines that are computed."""
+
+    read: Callable[[Results], Sequence[CurveRecord]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,14 +322,15 @@ class Study:
 
     name: str
     question: str
-    task: Callable[..., Task]
-    """A function that returns the task; its arguments are keys of the study."""
+    task: Callable[..., Task] | str | None
+    """A function that returns the task, whose arguments are keys of the study; or the name of a packaged task, which
+    the key `task` replaces; None: arms are experiments on labels of papers."""
     arms: Sequence[Arm]
     sizes: Mapping[str, Size] = field(default_factory=lambda: {"nano": Size()})
     """By name: `nano` is taken where none is asked for, else the first; `small` is taken with `at=small`."""
     title: str = ""
     """Of the page; empty: the name."""
-    score: PerItem = PerItem("reward", "reward")
+    score: PerItem | OnLabels = PerItem("reward", "reward")
     """Compares arms, on held-out items."""
     scores: Sequence[PerItem] = ()
     """Further scores, whose gains are shown too."""
@@ -221,13 +349,45 @@ class Study:
     """Publication of what is expected."""
     expectations: Sequence[Expectation] = ()
     tables: Sequence[Table | Listing] = ()
-    pictures: Sequence[BeforeAfter | Curve] = (BeforeAfter(),)
+    pictures: Sequence[BeforeAfter | Curve | Points | Curves] = (BeforeAfter(),)
+    examples: Callable[[Results], tuple[ExampleRecord, ...]] | None = None
+    """Chooses items whose answers stand side by side."""
     notes: Sequence[str] = ()
     """Sentences that a reader needs beside the figures."""
     keys: Mapping[str, Value] = field(default_factory=dict[str, Value])
     """Of every run at every size."""
     own: Sequence[StudyKey] = ()
     """Keys that are the study's alone."""
+    passes: frozenset[str] = frozenset()
+    """Further keys of a run that may be given."""
+    fixed: frozenset[str] = frozenset()
+    """Further keys of a run that the study sets itself."""
+    effort: Callable[[ArmRuns], int] | None = None
+    """Counts what an arm was trained on, of which the first of a claim may have no more; None: its items."""
+    prefixes: tuple[str, ...] = ()
+    """How further keys of a run begin that may be given."""
+    fewest_seeds: int = 1
+    ways: Sequence[Way] = ()
+    """Systems beside the arms."""
+    shared: Callable[[Asked], Mapping[str, str]] | None = None
+    """Computes the keys of every run from those that are asked for."""
+    materials: Callable[[Asked, Say], Mapping[str, str]] | None = None
+    """Finds or builds what all runs stand on, and returns keys that say where it is."""
+    papers: Callable[[str], int | None] | None = None
+    """Counts the papers that an arm on labels looked at without training; None: it did not."""
+    took: Callable[[str], float | None] | None = None
+    """Returns the seconds that an arm took before its runs; None: it began with them."""
+    warnings: Sequence[str] = ()
+    """Sentences before the forecast, of what it does not know."""
+    pace: Callable[[Plan], float | None] | None = None
+    """Forecasts the minutes of a run; None: as of any run of its kind."""
+    complete: Callable[[Study, Asked], Study] | None = None
+    """Returns the study with what hangs on the keys that are asked for, such as its arms."""
+
+    @property
+    def is_named(self) -> bool:
+        """True if the study names a packaged task, which may be replaced."""
+        return isinstance(self.task, str)
 
     @property
     def heading(self) -> str:
@@ -238,6 +398,6 @@ class Study:
         """Return the claims that are put to the gate, from the finished runs."""
         if self.claims is not None:
             return self.claims(arms) if callable(self.claims) else self.claims
-        trained = [arm.name for arm in self.arms if arm.name not in (self.control, self.untrained)]
+        trained = [arm.name for arm in self.arms if arm.name not in (self.control, self.untrained) and not arm.is_aside]
         beats = [Beats(name, self.against) for name in trained if self.against and name != self.against]
         return [*beats, *(Learned(name, self.control) for name in trained if self.control)]

@@ -18,8 +18,7 @@ from tinsmith.lab.page.live_run import conduct_with_page
 from tinsmith.lab.runs.files import METRICS
 from tinsmith.lab.runs.folder import RunFolder
 from tinsmith.lab.study.conduct import run_study
-from tinsmith.lab.study.files import PAGE, STUDY_JSON
-from tinsmith.lab.study.loading import load_study
+from tinsmith.lab.study.files import PAGE, STUDY_JSON, load_study
 from tinsmith.lab.study.study import Study
 from tinsmith.lab.user_task.loading import load_file
 from tinsmith.lab.user_task.opening import open_task

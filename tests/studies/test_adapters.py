@@ -25,10 +25,12 @@ from tinsmith.lab.experiment.plan import make_plan
 from tinsmith.lab.live.progress import Say
 from tinsmith.lab.papers.kinds import NOTEBOOK
 from tinsmith.lab.runs.files import CONFIG, MANIFEST, STATE
-from tinsmith.lab.study.arms import Cell
+from tinsmith.lab.study.arms import Cell, Study, StudyArm
 from tinsmith.lab.study.cells import run_cells
-from tinsmith.lab.study.driver import PAGE, SECONDS_JSON, STUDY_JSON, TABLES, Study, StudyArm
+from tinsmith.lab.study.conduct import run_study
+from tinsmith.lab.study.files import PAGE, SECONDS_JSON, STUDY_JSON, TABLES
 from tinsmith.lab.study.results import Draws
+from tinsmith.lab.study.sizes import cells_of
 from tinsmith.lab.study.tried_rates import chosen, read_tried
 from tinsmith.models.adapter import Adapter
 from tinsmith.models.base import open_base
@@ -37,8 +39,8 @@ from tinsmith.models.folders.folder import write_folder
 from tinsmith.models.merge import all_logprobs, merged_weights, probe_sequences
 from tinsmith.ops.native import NativeKernels
 from tinsmith.stats.estimates import Bootstrap
-from tinsmith.studies.adapters.settings import adapter_study
-from tinsmith.studies.adapters.study import run_adapter_study
+from tinsmith.stats.gate.claim import CheckName, Finding
+from tinsmith.studies.adapters import study
 from tinsmith.types.adapters import AdapterKind
 from tinsmith.types.errors import ConfigError
 
@@ -70,7 +72,7 @@ def _silent(message: str) -> None:
 
 
 def settings(**changes: str) -> Study:
-    return adapter_study({"out": "x", **changes})
+    return cells_of(study, {"out": "x", **changes})
 
 
 def tuning(study: Study) -> list[Cell]:
@@ -170,7 +172,7 @@ def test_what_would_compare_unequal_efforts_is_refused(key: str, value: str) -> 
 def test_a_dry_run_says_how_many_runs_and_writes_nothing(tmp_path: Path) -> None:
     lines: list[str] = []
     out = tmp_path / "study"
-    run_adapter_study({"out": str(out), "dry_run": "true"}, lines.append)
+    run_study(study, {"out": str(out), "dry_run": "true"}, lines.append)
     arms = [line.partition(",")[0] for line in lines[1:-2]]
     assert arms == ["LoRA: sft/lora", "DoRA: sft/dora", "QLoRA: sft/qlora", "QDoRA: sft/qdora"]
     assert "20 runs to choose rates on seed 0, 12 to report" in lines[-2]
@@ -178,7 +180,7 @@ def test_a_dry_run_says_how_many_runs_and_writes_nothing(tmp_path: Path) -> None
     assert "MB of disk" in lines[-1]
     assert not out.exists()
     with pytest.raises(ConfigError, match="no such key"):
-        run_adapter_study({"out": str(out), "dry_run": "true", "stepz": "1"}, lines.append)
+        run_study(study, {"out": str(out), "dry_run": "true", "stepz": "1"}, lines.append)
 
 
 # How it chooses
@@ -241,27 +243,29 @@ def test_a_study_is_told_as_values_table_and_page_and_again_with_the_same_bytes(
     texts: list[bytes] = []
     for name in ("one", "two"):
         given = {**keys, "out": str(tmp_path / name)}
-        out = run_adapter_study(given, _silent, run=copied, draws=DRAWS)
+        out = run_study(study, given, _silent, run=copied, draws=DRAWS)
         texts.append((out / STUDY_JSON).read_bytes())
         assert (out / SECONDS_JSON).is_file()
     assert texts[0] == texts[1]
     found = json.loads(texts[0])
-    assert [(row["name"], row["rate"]) for row in found["rows"]] == [("LoRA", 4e-4), ("QDoRA", 4e-4)]
-    lora, qdora = found["adapters"]["LoRA"], found["adapters"]["QDoRA"]
-    assert (lora["apart"], lora["gradient"]["magnitude"]) == (None, None)
-    assert 0.0 < qdora["gradient"]["share"] < 1.0
-    assert qdora["apart"]["low"] <= qdora["apart"]["value"] <= qdora["apart"]["high"]
-    assert "QDoRA beats LoRA" in qdora["apart"]["gate"]
-    assert "shuffled" in qdora["learned"]
-    assert qdora["bytes"]["parameters"] > lora["bytes"]["parameters"]
-    assert lora["bytes"]["linears_to_fp32"] == 1.0
-    assert qdora["bytes"]["linears_to_fp32"] < 0.13
-    assert found["baselines"]
-    assert "seconds" not in json.dumps(found["rows"])
+    assert found["chosen"] == {"LoRA": 4e-4, "QDoRA": 4e-4}
+    scores, cost = ({row[0].split("|")[0]: row[1] for row in table["rows"]} for table in found["tables"])
+    assert scores["LoRA"][-2:] == [None, None]
+    gap, p_value = scores["QDoRA"][-2:]
+    assert gap["low"] <= gap["value"] <= gap["high"]
+    assert 0.0 < p_value["value"] <= 1.0
+    lora, qdora = cost["LoRA"], cost["QDoRA"]
+    assert lora[-2:] == ["has none", "has none"]
+    assert 0.0 < qdora[-1]["value"] < 1.0
+    assert int(qdora[0].replace(",", "")) > int(lora[0].replace(",", ""))
+    assert lora[4]["value"] == 1.0
+    assert qdora[4]["value"] < 0.13
+    assert [(one["first"], one["second"]) for one in found["beats"]] == [("QDoRA", "LoRA")]
+    for claim in found["learned"]:
+        assert {check["name"]: check["finding"] for check in claim["checks"]}[CheckName.CONTROL] == Finding.MISSING
+    assert len(scores) > 2, "the slice has baselines"
     page, table = ((tmp_path / "one" / name).read_text() for name in (PAGE, TABLES))
-    for text in (page, table):
-        assert "QDoRA" in text
-        assert found["sentences"][0].split(",")[0] in text
+    assert all("QDoRA" in text for text in (page, table))
     assert "://" not in page.replace("http://www.w3.org", "")
 
 

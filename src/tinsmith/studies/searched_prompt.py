@@ -21,6 +21,7 @@ from tinsmith.lab.experiment.reopened import reopened
 from tinsmith.lab.labels.labelled_papers import LabelledPapers
 from tinsmith.lab.labels.prompt_bank import bank_of
 from tinsmith.lab.live.progress import Say
+from tinsmith.lab.papers.compute_spent import Cost, Ledger
 from tinsmith.lab.papers.frame import task_asked
 from tinsmith.lab.papers.run_data import data_of
 from tinsmith.lab.prompt_search.asked_papers import AskedPapers, halves_of
@@ -30,7 +31,6 @@ from tinsmith.lab.prompt_search.search import Search, Searched, SearchSettings
 from tinsmith.lab.runs.files import MANIFEST
 from tinsmith.lab.runs.folder import RunFolder
 from tinsmith.lab.study.arms import Cell
-from tinsmith.lab.study.compute_spent import Cost, Ledger
 from tinsmith.lab.study.results import Spent
 from tinsmith.renderers.choose import renderer_for
 from tinsmith.types.fingerprints import sha256_of

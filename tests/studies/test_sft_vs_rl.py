@@ -23,29 +23,31 @@ from tinsmith.lab.labels.paper import items_of
 from tinsmith.lab.labels.task import make_task
 from tinsmith.lab.live.progress import Say
 from tinsmith.lab.papers import run_data as paper_data
+from tinsmith.lab.papers.compute_spent import Cost
 from tinsmith.lab.papers.estimate import minutes
 from tinsmith.lab.papers.worlds import nano_base, papers_of
 from tinsmith.lab.study.arms import Cell
-from tinsmith.lab.study.compute_spent import Cost
-from tinsmith.lab.study.driver import PAGE, SECONDS_JSON, STUDY_JSON
+from tinsmith.lab.study.conduct import run_study
+from tinsmith.lab.study.files import PAGE, SECONDS_JSON, STUDY_JSON
 from tinsmith.lab.study.results import Draws
+from tinsmith.lab.study.sizes import cells_of
 from tinsmith.models.folders.folder_config import read_config
 from tinsmith.models.names import expected_tensors
 from tinsmith.stats.estimates import Bootstrap
-from tinsmith.studies.sft_vs_rl.keys import QUESTION
-from tinsmith.studies.sft_vs_rl.planted_world import (
+from tinsmith.studies import searched_prompt
+from tinsmith.studies.planted_world import (
     ATOMS,
     LABELS,
     PLANTED_BASE,
     PlantedRecipe,
     kinds,
+    known_policies,
     planted_slice,
     posteriors,
 )
-from tinsmith.studies.sft_vs_rl.results import known_truth
-from tinsmith.studies.sft_vs_rl.searching import FoundPrompt, SearchAsked, search_prompt
-from tinsmith.studies.sft_vs_rl.settings import SEARCHED, WORDS, ArmName, sft_vs_rl_settings
-from tinsmith.studies.sft_vs_rl.study import run_sft_vs_rl
+from tinsmith.studies.searched_prompt import FoundPrompt, SearchAsked, search_prompt
+from tinsmith.studies.sft_vs_rl import PROMPT, PROMPT_SHUFFLED
+from tinsmith.studies.sft_vs_rl import study as sft_vs_rl
 from tinsmith.types.errors import ConfigError
 
 # The SDK leaves sockets to the garbage collector.
@@ -135,7 +137,9 @@ def study(
         return msgspec.structs.replace(found, searched=other)
 
     own = {"data": str(made.data), "model_name": str(made.base), "out": str(out)}
-    return run_sft_vs_rl({**SMALLEST, **own, **more}, _silent, run=run, draws=DRAWS, search=search)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(searched_prompt, "search_prompt", search)
+        return run_study(sft_vs_rl, {**SMALLEST, **own, **more}, _silent, run=run, draws=DRAWS)
 
 
 @pytest.fixture(scope="module")
@@ -168,30 +172,38 @@ def test_two_runs_of_the_smallest_setting_give_equal_bytes(made: Made, whole: Pa
     assert first[1].split("</section>", 1)[1] == second[1].split("</section>", 1)[1]
 
 
+def table(folder: Path, title: str) -> dict[str, list[Any]]:
+    found = next(one for one in read(folder)["tables"] if one["title"] == title)
+    return {row[0].split("|")[0]: row[1] for row in found["rows"]}
+
+
+def spent_of(folder: Path) -> dict[str, list[float]]:
+    rows = table(folder, "Data and compute")
+    return {name: [float(cell.replace(",", "")) for cell in cells] for name, cells in rows.items()}
+
+
 def test_arms_see_the_same_papers_and_the_last_one_takes_as_much_compute(whole: Path) -> None:
-    rows = {row["name"]: row for row in read(whole)["rows"]}
-    spent = {name: row["spent"] for name, row in rows.items()}
-    assert spent["zero-shot"] is None
-    rl, sft, more = spent["RL from base"], spent["SFT"], spent["SFT with RL's compute"]
-    assert rl["papers"] == sft["papers"] == spent["SFT then RL"]["papers"] == 2 * 3
-    assert rl["tokens_sampled"] > 0 == sft["tokens_sampled"]
-    assert sft["flops"] < spent["SFT then RL"]["flops"] < rl["flops"]
+    spent = spent_of(whole)
+    assert "zero-shot" not in spent
+    rl, sft, more, then = (spent[name] for name in ("RL from base", "SFT", "SFT with RL's compute", "SFT then RL"))
+    assert rl[0] == sft[0] == then[0] == 2 * 3
+    assert rl[3] > 0 == sft[3]
+    assert sft[5] < then[5] < rl[5]
     # To the nearest step, of prompts that are not equally long.
-    assert abs(more["flops"] - rl["flops"]) < 0.75 * sft["flops"]
-    assert more["papers"] == 3 * rows["SFT with RL's compute"]["steps"]
-    assert "SFT + logit offset" in rows
+    assert abs(more[5] - rl[5]) < 0.75 * sft[5]
+    assert "SFT + logit offset" in table(whole, "Scores")
     seconds = json.loads((whole / SECONDS_JSON).read_text())
-    assert seconds["zero_shot"]["training"] == 0.0 < seconds["rl"]["training"]
+    assert seconds["zero-shot"]["training"] == 0.0 < seconds["RL from base"]["training"]
 
 
 def test_the_page_says_what_the_gate_says_and_loads_nothing(whole: Path) -> None:
     page = (whole / PAGE).read_text()
     assert "http://" not in page.replace("http://www.w3.org/", "")
     assert "https://" not in page
-    assert QUESTION in page
-    assert "not claimed: RL from base beats SFT + logit offset on macro_f1" in page
-    assert "2 seeds an arm speak for these models" in page
-    assert "Fewer than 5 learning rates were tried" in page
+    assert sft_vs_rl.question in page
+    first = read(whole)["beats"][0]
+    assert (first["first"], first["second"], first["metric"]) == ("RL from base", "SFT + logit offset", "macro_f1")
+    assert len(table(whole, "Equivalence")) == 4
 
 
 SEARCH = {"search_batch": "4", "search_candidates": "6", "search_gate": "6", "search_steps": "3"}
@@ -207,7 +219,9 @@ def with_prompts(made: Made, whole: Path, out: Path) -> tuple[Path, list[Path]]:
 @pytest.fixture(scope="module")
 def prompted(made: Made, whole: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     out, conducted = with_prompts(made, whole, tmp_path_factory.mktemp("prompted") / "a")
-    assert sorted(one.name for one in conducted) == [f"{name}-seed={seed}" for name in SEARCHED for seed in (1, 2)]
+    assert sorted(one.name for one in conducted) == [
+        f"{name}-seed={seed}" for name in (PROMPT, PROMPT_SHUFFLED) for seed in (1, 2)
+    ]
     return out
 
 
@@ -217,36 +231,33 @@ def test_a_search_twice_gives_equal_bytes_and_changes_nothing_of_the_others(
     again, _ = with_prompts(made, whole, tmp_path / "b")
     assert (prompted / STUDY_JSON).read_bytes() == (again / STUDY_JSON).read_bytes()
     plain, more = read(whole), read(prompted)
-    assert set(more) - set(plain) == {"prompt"}
-    for name in ("claims", "learned", "controls", "equivalences", "rates", "baselines"):
-        assert plain[name] == more[name]
-    assert [row for row in more["rows"] if not row["name"].startswith("prompt")] == plain["rows"]
+    assert more["beats"][: len(plain["beats"])] == plain["beats"]
+    assert more["learned"][: len(plain["learned"])] == plain["learned"]
+    assert table(prompted, "Equivalence") == table(whole, "Equivalence")
+    scores = {name: row for name, row in table(prompted, "Scores").items() if not name.startswith("prompt")}
+    assert scores == table(whole, "Scores")
 
 
 def test_a_searched_prompt_is_examined_and_judged_like_any_arm(prompted: Path) -> None:
     found = read(prompted)
-    names = [(one["claim"]["first"], one["claim"]["second"]) for one in found["prompt"]["claims"]]
+    names = [(one["first"], one["second"]) for one in found["beats"][-2:]]
     assert names == [("RL from base", "prompt searched"), ("prompt searched", "zero-shot")]
-    rows = {row["name"]: row for row in found["rows"]}
-    spent = rows["prompt searched"]["spent"]
-    assert spent["papers"] > rows["RL from base"]["spent"]["papers"]
-    assert spent["tokens_trained"] == spent["updates"] == 0 < spent["tokens_sampled"]
-    assert spent["flops"] > 0
-    training = next(
-        check for check in found["prompt"]["claims"][0]["claim"]["checks"] if check["name"] == "same training"
-    )
+    spent = spent_of(prompted)
+    assert spent["prompt searched"][0] > spent["RL from base"][0]
+    assert spent["prompt searched"][4] == spent["prompt searched"][1] == 0 < spent["prompt searched"][3]
+    training = next(check for check in found["beats"][-2]["checks"] if check["name"] == "same training")
     assert training["finding"] == "passed"
-    for one in found["prompt"]["searches"]:
-        cell = prompted / "cells" / f"{one['arm']}-seed={one['seed']}"
+    searches = {name: cells[6] for name, cells in table(prompted, "Prompt").items() if ", seed" in name}
+    assert len(searches) == 4
+    for name, lines in searches.items():
+        arm, _, seed = name.partition(", seed ")
+        cell = prompted / "cells" / f"{arm}-seed={seed}"
         said = json.loads((cell / "config.json").read_text())["task"].get("prompt_lines", [])
-        assert said == list(one["found"])
-        assert said == [LINE] or one["seed"] == 1
+        assert " / ".join(said) == ("" if lines == "none" else lines)
+        assert said == [LINE] or seed == "1"
         if not said:  # the base is asked as it was, and answers what it answered
-            zero = prompted / "cells" / f"zero_shot-seed={one['seed']}" / "rollouts.jsonl"
+            zero = prompted / "cells" / f"zero_shot-seed={seed}" / "rollouts.jsonl"
             assert (cell / "rollouts.jsonl").read_bytes() == zero.read_bytes()
-    page = (prompted / PAGE).read_text()
-    assert "The prompts: lines before each question." in page
-    assert "not claimed: prompt searched beats zero-shot on macro_f1" in page
 
 
 def test_flops_are_those_of_every_position_on_its_own(made: Made) -> None:
@@ -279,10 +290,10 @@ def test_the_planted_world_has_the_shares_that_were_planted(tmp_path: Path, monk
 
 
 def test_what_is_known_of_the_planted_world_sets_rl_apart_from_imitation() -> None:
-    truth = known_truth()
-    assert all(known.macro_f1 <= truth.best.macro_f1 + 1e-9 for known in truth.all)
-    assert truth.best.macro_f1 > truth.imitation.macro_f1 + 0.05
-    assert truth.best.min_class_recall > truth.imitation.min_class_recall + 0.05
+    best, imitation, *others = known_policies()
+    assert all(known.macro_f1 <= best.macro_f1 + 1e-9 for known in (imitation, *others))
+    assert best.macro_f1 > imitation.macro_f1 + 0.05
+    assert best.min_class_recall > imitation.min_class_recall + 0.05
 
 
 @pytest.mark.parametrize(
@@ -307,7 +318,7 @@ def test_what_is_known_of_the_planted_world_sets_rl_apart_from_imitation() -> No
 )
 def test_what_would_make_the_arms_unequal_is_refused(given: dict[str, str], field: str) -> None:
     with pytest.raises(ConfigError) as caught:
-        sft_vs_rl_settings(given)
+        cells_of(sft_vs_rl, given)
     assert caught.value.field == field
     assert len(str(caught.value).splitlines()) <= 4
 
@@ -322,20 +333,25 @@ def test_a_forecast_goes_by_the_papers_that_are_named(made: Made) -> None:
 def test_a_dry_run_says_what_it_would_take_and_writes_nothing(tmp_path: Path) -> None:
     said: list[str] = []
     keys = {"world": "planted", "dry_run": "true", "out": str(tmp_path / "out")}
-    run_sft_vs_rl(keys, said.append)
-    trained = [WORDS[arm] for arm in ArmName if arm not in SEARCHED]
-    assert [line.partition(":")[0] for line in said[1:-2]] == trained
+    run_study(sft_vs_rl, keys, said.append)
+    labels = ["zero-shot", "SFT", "RL from base", "SFT with RL's compute", "SFT then RL"]
+    labels += ["SFT, shuffled labels", "RL, shuffled labels"]
+    assert [line.partition(":")[0] for line in said[1:-2]] == labels
     assert "20 runs to choose rates on seed 0, 35 to report" in said
     assert any("55 runs" in line and "minutes" in line and "MB of disk" in line for line in said)
     assert not any(tmp_path.iterdir())
     said.clear()
-    run_sft_vs_rl({**keys, "prompt_search": "true"}, said.append)
+    run_study(sft_vs_rl, {**keys, "prompt_search": "true"}, said.append)
     # 11 steps of 16 papers, under the prompt of then and 10 others, are no fewer than 60 steps of RL with 32 papers.
     assert said[0].startswith("10 searches for a prompt, 11 steps and some 7,744 answers each")
-    assert [line.partition(":")[0] for line in said[2:-2]] == list(WORDS.values())
+    assert [line.partition(":")[0] for line in said[2:-2]] == [
+        *labels,
+        "prompt searched",
+        "prompt searched, shuffled labels",
+    ]
     assert "20 runs to choose rates on seed 0, 45 to report" in said
     said.clear()
-    run_sft_vs_rl({**keys, "model_name": "/models/qwen"}, said.append)
+    run_study(sft_vs_rl, {**keys, "model_name": "/models/qwen"}, said.append)
     assert "unknown" in said[-1]
     with pytest.raises(ConfigError, match="no such key"):
-        run_sft_vs_rl({**keys, "lora_rnak": "4"}, said.append)
+        run_study(sft_vs_rl, {**keys, "lora_rnak": "4"}, said.append)

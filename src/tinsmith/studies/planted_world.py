@@ -22,7 +22,14 @@ from tinsmith.lab.labels.subjects import Subject
 from tinsmith.lab.live.progress import Say
 from tinsmith.lab.papers.base import PaperBaseRecipe
 from tinsmith.lab.papers.planted_slices import Planted, planted
-from tinsmith.stats.incentives.posteriors import Posteriors
+from tinsmith.lab.study.measures import Results
+from tinsmith.lab.study.record import Shown
+from tinsmith.lab.study.study import Finding, Listing
+from tinsmith.pages.measures import Measure as Figure
+from tinsmith.stats.gate.claim import Verdict
+from tinsmith.stats.incentives.bayes import best_deterministic, best_policy
+from tinsmith.stats.incentives.posteriors import Policy, Posteriors
+from tinsmith.stats.rates import Metric
 from tinsmith.types.fingerprints import sha256_of
 from tinsmith.types.seeds import derive, random_bits
 from tinsmith.types.version import VERSION
@@ -126,3 +133,98 @@ def _row(name: str, atom: int, label: str, seed: int) -> PaperRow:
         primary_field=None,
         concepts=(),
     )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Known:
+    """What one policy scores in a planted world, computed from the posteriors and not from any run."""
+
+    name: str
+    label_match: float
+    macro_f1: float
+    min_class_recall: float
+
+    @classmethod
+    def of(cls, name: str, policy: Policy) -> Known:
+        """Score a policy."""
+        return cls(
+            name=name,
+            label_match=policy.score(Metric.LABEL_MATCH),
+            macro_f1=policy.score(Metric.MACRO_F1),
+            min_class_recall=policy.score(Metric.MIN_CLASS_RECALL),
+        )
+
+
+def known_policies() -> tuple[Known, ...]:
+    """Return what policies score in the planted world, from its posteriors alone.
+
+    The best macro-F1 that any policy can have, what SFT goes to, sampled, and what it can become with offsets first.
+    """
+    planted = posteriors()
+    rule = best_deterministic(planted, Metric.MACRO_F1)
+    assert rule is not None, "there are few kinds of papers"
+    drawn = Policy.of(planted, planted.probabilities)
+    return (
+        Known.of("the best macro-F1", best_policy(planted, Metric.MACRO_F1)),
+        Known.of("answers drawn with the true probabilities: what SFT goes to, sampled", drawn),
+        Known.of("the best rule that always gives one label to one kind of paper", rule),
+        Known.of("always the likeliest label: what SFT goes to, greedy", best_policy(planted, Metric.LABEL_MATCH)),
+        Known.of("the best product of the recalls", best_policy(planted, Metric.G_MEAN)),
+    )
+
+
+CEILING: Final = "no macro-F1 lies above the best that is possible"
+
+
+def below_the_best(results: Results) -> Finding:
+    """Expect that no system's interval lies above the best possible score of a planted world."""
+    best = known_policies()[0].macro_f1
+    found = {label: results.labelled.scores(name).macro_f1 for name, label in results.labelled.labels.items()}
+    above = [label for label, one in found.items() if one.low is not None and one.low > best]
+    highest = max(found, key=lambda label: found[label].value)
+    return Finding(not above, f"best possible {best:.3f}, {highest} has {found[highest].value:.3f}")
+
+
+def against_truth(results: Results, rl: str, sft: str, offset: str) -> list[list[Shown]]:
+    """Return what the gate says of RL over SFT beside where both go with ever more training."""
+    best, imitation, with_offset, *_ = known_policies()
+    labels, rows = results.labelled.labels, list[list[Shown]]()
+    for claim in results.beats:
+        if claim.first == labels[rl] and claim.second in (labels[sft], labels[offset]):
+            limit = with_offset if claim.second == labels[offset] else imitation
+            score = "macro_f1" if claim.metric == Metric.MACRO_F1 else "min_class_recall"
+            ours, theirs = getattr(best, score), getattr(limit, score)
+            allowed, is_true = claim.verdict is Verdict.ALLOWED, ours - theirs > 0.005
+            agrees = (
+                "is true"
+                if allowed and is_true
+                else "IS NOT TRUE"
+                if allowed
+                else "not shown"
+                if is_true
+                else "rightly"
+            )
+            said = f"{'allowed' if allowed else 'refused'}: {agrees}"
+            rows.append([f"{claim.first} beats {claim.second}|{claim.metric}", Figure(ours), Figure(theirs), said])
+    return rows
+
+
+def truth_tables(rl: str, sft: str, offset: str) -> list[Listing]:
+    """Return what is true in the planted world, and the claims of RL over SFT beside it."""
+    policies = list[list[Shown]]()
+    for one in known_policies():
+        policies.append([one.name, *map(Figure, (one.label_match, one.macro_f1, one.min_class_recall))])
+    return [
+        Listing(
+            "Truth",
+            "Computed from the posteriors that were planted, for ever more papers; no run is in it.",
+            ("label_match", "macro-F1", "min recall"),
+            lambda _: policies,
+        ),
+        Listing(
+            "Claims beside the truth",
+            "Where RL and what it is held against go with ever more training.",
+            ("RL", "the other", "the gate"),
+            lambda results: against_truth(results, rl, sft, offset),
+        ),
+    ]

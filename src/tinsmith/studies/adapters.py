@@ -1,0 +1,248 @@
+"""LoRA, DoRA, QLoRA and QDoRA, supervised, each at the learning rate that suits it best.
+
+    tinsmith run study/adapters [at=small | at=seed] [key=value ...]
+
+All of them on the same prompts, papers, labels and base; what each takes stands beside what it scores.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Final, cast
+
+import msgspec
+
+from tinsmith.engine.checkpoint_files import ADAPTER
+from tinsmith.engine.checkpoints import read
+from tinsmith.engine.tinker_paths import TinkerPath
+from tinsmith.lab.experiment.at import At
+from tinsmith.lab.experiment.key_help import shown_value
+from tinsmith.lab.papers.kinds import LABEL_KINDS, NOTEBOOK
+from tinsmith.lab.runs.files import MANIFEST, STATE, TRACE
+from tinsmith.lab.runs.folder import RunFolder
+from tinsmith.lab.runs.kinds import Kind
+from tinsmith.lab.study.arm_gains import as_measure
+from tinsmith.lab.study.keys import FEWEST_RATES, StudyKey, count, learning_rates, require_a_score
+from tinsmith.lab.study.labelled import CAPTION, HEADS
+from tinsmith.lab.study.measures import Results
+from tinsmith.lab.study.record import Column, Shown
+from tinsmith.lab.study.sizes import Asked
+from tinsmith.lab.study.study import Arm, Beats, Learned, Listing, OnLabels, Points, Size, Study
+from tinsmith.models.base import open_base
+from tinsmith.models.build import build_decoder
+from tinsmith.models.held import held_base
+from tinsmith.ops.native import NativeKernels
+from tinsmith.pages.measures import Measure as Figure
+from tinsmith.stats.rates import Metric
+from tinsmith.stats.significance import holm
+from tinsmith.studies.disruption.experiments import SFT_DORA, SFT_LORA, SFT_QDORA, SFT_QLORA
+from tinsmith.types.adapters import AdapterKind
+from tinsmith.types.errors import ConfigError
+
+LORA: Final = AdapterKind.LORA.value
+ADAPTERS: Final = {
+    AdapterKind.LORA: ("LoRA", SFT_LORA),
+    AdapterKind.DORA: ("DoRA", SFT_DORA),
+    AdapterKind.QLORA: ("QLoRA", SFT_QLORA),
+    AdapterKind.QDORA: ("QDoRA", SFT_QDORA),
+}
+"""What can be compared; LoRA first, which the others are compared with."""
+RECIPE: Final = {
+    "lora_rank": "64",
+    "lr_schedule": "cosine",
+    "lr_warmup": "0.03",
+    "weight_decay": "0.1",
+    "grad_clip_norm": "1.0",
+}
+"""Settings of the source notes for QDoRA that a nano base can have too, for every adapter."""
+RATES: Final = "0.0005,0.001,0.002,0.004,0.008"
+SMALL_RATES: Final = "0.0001,0.0002,0.0004,0.0008,0.0016"
+_OWN_RATES: Final = "rates."
+_SET: Final = frozenset(["learning_rate", "seed", "adapter", "log_path", "stop_after", "behavior_if_log_dir_exists"])
+_MAGNITUDE: Final = ".lora_magnitude_vector"
+
+
+def with_arms(study: Study, asked: Asked) -> Study:
+    """Return the study of the adapters that are asked for, each with its learning rates.
+
+    Raises:
+        ConfigError: they cannot be compared, or too few rates would be tried.
+    """
+    given = asked.given
+    require_a_score(given)
+    if "steps" in given:
+        count("steps", given["steps"], 1)
+    named = {name.strip() for name in asked.own["adapters"].split(",")}
+    if LORA not in named or len(named) < 2 or not named <= set(ADAPTERS):
+        raise ConfigError(
+            "name at least one adapter to compare with LoRA",
+            field="adapters",
+            value=asked.own["adapters"],
+            allowed=", ".join(ADAPTERS),
+        )
+    for key, value in given.items():
+        if key.startswith(_OWN_RATES) and key.removeprefix(_OWN_RATES) not in named:
+            allowed = ", ".join(f"{_OWN_RATES}{one}" for one in ADAPTERS if one in named)
+            raise ConfigError("this adapter cannot be compared", field=key, value=value, allowed=allowed)
+    small = given.get("at") == At.SMALL.value
+    usual = given.get("rates", SMALL_RATES if small else RATES)
+    every = learning_rates("rates", usual, least=FEWEST_RATES)
+    own = {
+        kind: learning_rates(key, given[key], least=FEWEST_RATES) if key in given else every
+        for kind in ADAPTERS
+        for key in [f"{_OWN_RATES}{kind}"]
+    }
+    kinds = [kind for kind in ADAPTERS if kind in named]
+    return replace(
+        study,
+        arms=[
+            Arm(kind.value, ADAPTERS[kind][0], experiment=ADAPTERS[kind][1], learning_rate=own[kind]) for kind in kinds
+        ],
+        claims=(
+            *(Beats(kind.value, LORA) for kind in kinds if kind is not AdapterKind.LORA),
+            *(Learned(kind.value, "") for kind in kinds),
+        ),
+    )
+
+
+def place_of(asked: Asked) -> Mapping[str, str]:
+    """Return what all runs have where they run; at the place of the source notes their whole notebook, LoRA too."""
+    if asked.given.get("at") == At.SEED.value:
+        return {**{key: shown_value(value) for key, value in NOTEBOOK.items() if key not in _SET}, **asked.shared}
+    rank = {"lora_rank": "32"} if asked.given.get("at") == At.SMALL.value else {}
+    return {**RECIPE, **rank, **asked.shared}
+
+
+def gaps(results: Results) -> dict[str, tuple[Figure, Figure]]:
+    """Return how far each adapter scores above LoRA on the same papers, and p corrected by Holm."""
+    found = results.labelled
+    others = [name for name in found.arms if name != LORA]
+    apart = [found.difference(name, LORA, Metric.MACRO_F1) for name in others]
+    p_values = holm([gap.p_value for gap in apart])
+    return {name: (as_measure(gap), Figure(p)) for name, gap, p in zip(others, apart, p_values, strict=True)}
+
+
+def scored(results: Results) -> list[list[Shown]]:
+    """Return the scores of every adapter beside its distance from LoRA."""
+    found = gaps(results)
+    return results.labelled.rows(lambda name: found.get(name, (None, None)))
+
+
+def costs(results: Results) -> list[list[Shown]]:
+    """Return the bytes and the gradients of every adapter."""
+    rows: list[list[Shown]] = []
+    for name, arm in results.labelled.arms.items():
+        sizes = sizes_of(AdapterKind(name), arm.first.folder)
+        told = (
+            ["held elsewhere"] * 6 if sizes is None else [*(f"{one:,}" for one in sizes[:4]), *map(Figure, sizes[4:])]
+        )
+        rows.append([arm.name, *told, *gradient_of([one.run.folder for one in arm.members])])
+    return rows
+
+
+def sizes_of(adapter: AdapterKind, folder: Path) -> tuple[int, int, int, int, float, float] | None:
+    """Return trained parameters, bytes of the adapter and of the base, and shares of fp32.
+
+    None where the last checkpoint and the base lie with another server.
+    """
+    manifest = RunFolder(folder).read_json(MANIFEST)
+    model = cast(Mapping[str, str | None], manifest["circumstances"]).get("model_folder")
+    path = cast(Mapping[str, str], manifest["selected"])["final_path"]
+    place = TinkerPath.parse(path).folder(folder / STATE)
+    if model is None or not place.is_dir():
+        return None
+    checkpoint = read(place)
+    base = open_base(model, seed=checkpoint.base.seed)
+    held = held_base(build_decoder(base.config, base.weights, NativeKernels(), quantised=adapter.quantised))
+    parameters = sum(tensor.numel() for tensor in checkpoint.tensors(ADAPTER).values())
+    adapter_bytes = (place / ADAPTER).stat().st_size
+    return parameters, adapter_bytes, held.linears, held.whole, held.linears_to_fp32, held.whole_to_fp32
+
+
+class _Mark(msgspec.Struct, frozen=True):
+    norm: float | None
+
+
+class _Traced(msgspec.Struct, frozen=True):
+    gradient: dict[str, _Mark]
+
+
+def gradient_of(folders: Sequence[Path]) -> tuple[Shown, Shown, Shown]:
+    """Return the L2 norms of the gradients of A and B and of the magnitudes, and the magnitudes' share of the square.
+
+    Means over steps and seeds, before clipping.
+    """
+    decoder = msgspec.json.Decoder(_Traced)
+    files = [folder / TRACE for folder in folders]
+    lines = [line for file in files if file.is_file() for line in file.read_bytes().splitlines()]
+    parts = [_squares(decoder.decode(line).gradient) for line in lines]
+    if not parts:
+        return "not reported", "has none", "has none"
+    direction = _mean([math.sqrt(other) for _, other in parts])
+    if not any(magnitude for magnitude, _ in parts):
+        return direction, "has none", "has none"
+    shares = [one / (one + other) for one, other in parts if one + other > 0.0]
+    return direction, _mean([math.sqrt(magnitude) for magnitude, _ in parts]), _mean(shares)
+
+
+def _squares(gradient: Mapping[str, _Mark]) -> tuple[float, float]:
+    """Return the squared norms of the gradient of the magnitudes, and of all else."""
+    norms = {name: gradient[name].norm or 0.0 for name in sorted(gradient)}
+    magnitudes = [norm**2 for name, norm in norms.items() if name.endswith(_MAGNITUDE)]
+    others = [norm**2 for name, norm in norms.items() if not name.endswith(_MAGNITUDE)]
+    return math.fsum(magnitudes), math.fsum(others)
+
+
+def _mean(values: Sequence[float]) -> Figure:
+    return Figure(math.fsum(values) / len(values))
+
+
+study = Study(
+    name="study/adapters",
+    title="Adapters",
+    question="What do four bits and a trained magnitude cost and gain, each adapter at the rate that suits it?",
+    task=None,
+    arms=(),
+    complete=with_arms,
+    shared=place_of,
+    own=(
+        StudyKey("out", "runs/study-adapters", "The study's folder."),
+        StudyKey("adapters", ",".join(ADAPTERS), "What is compared: lora, and one or more of the others."),
+        StudyKey(
+            "rates",
+            RATES,
+            f"Learning rates that are tried, {FEWEST_RATES} or more; rates.qdora=... for one adapter. "
+            f"at=small: {SMALL_RATES}.",
+        ),
+        *(StudyKey(f"{_OWN_RATES}{kind}", "", f"Of {name} alone.") for kind, (name, _) in ADAPTERS.items()),
+    ),
+    passes=LABEL_KINDS[Kind.SFT].keys.known - {*_SET, "kind", "quiet"},
+    fixed=_SET,
+    sizes={"nano": Size(seeds=(1, 2, 3))},
+    fewest_seeds=3,
+    score=OnLabels(Metric.MACRO_F1),
+    tables=(
+        Listing(
+            "Scores",
+            f"{CAPTION} Above LoRA: on the same papers, with p corrected by Holm over the adapters.",
+            (*HEADS, Column(head="macro-F1|above LoRA", form="+.3f", missing="the reference"), "p|Holm"),
+            scored,
+        ),
+        Listing(
+            "Cost",
+            "Bytes as held in memory; the adapter's of its file. Gradient norms are means over steps and seeds, "
+            "before clipping. The base's embedding, norms and free head are not in four bits.",
+            (
+                *("trained|parameters", "adapter|bytes", "base|bytes, linear weights", "base|bytes, whole"),
+                *("of fp32|linear weights", "of fp32|whole", "gradient|direction", "gradient|magnitude"),
+                "magnitude|share of the square",
+            ),
+            costs,
+        ),
+    ),
+    pictures=(Points(lambda results: results.labelled.panels()),),
+    notes=("That an adapter learned something takes a control on shuffled labels, which this study does not train.",),
+)

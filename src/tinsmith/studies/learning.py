@@ -1,0 +1,222 @@
+"""Supervised training, RL, and one after the other, on any task, beside their controls on shuffled labels.
+
+    tinsmith run study/learning task=FILE.py [key=value ...]
+    tinsmith run study/taste | study/instructions | study/reasoning [key=value ...]
+
+Effort is counted in training items that are looked at, again where they come again: SFT reads an item's right answer,
+RL samples a group of answers to it and learns what each earns, SFT then RL does half of each. Tokens and time differ.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Final
+
+from tinsmith.lab.runs.kinds import Kind
+from tinsmith.lab.settings import RlSettings
+from tinsmith.lab.study.checks import no_gain
+from tinsmith.lab.study.keys import StudyKey, count, learning_rates, numbers
+from tinsmith.lab.study.record import Column
+from tinsmith.lab.study.rows import (
+    GAIN_HEADS,
+    all_gains,
+    answers_side_by_side,
+    baselines,
+    ends_and_baselines,
+    forgotten,
+)
+from tinsmith.lab.study.sizes import Asked, opened_task
+from tinsmith.lab.study.study import Curve, Curves, Expectation, Listing, PerItem, Points, Size, Study
+from tinsmith.lab.study.task_study import GENERATOR
+from tinsmith.studies.effort import (
+    CONTROLS,
+    LABELS,
+    REWARD,
+    RL,
+    SFT,
+    THEN,
+    ZERO,
+    Effort,
+    Learning,
+    efforts_of,
+    method_of,
+)
+from tinsmith.types.errors import ConfigError
+
+
+def arms_asked(text: str) -> list[str]:
+    """Return the arms that are named, in the order of the page.
+
+    Raises:
+        ConfigError: none of them is trained on right answers.
+    """
+    named = {name.strip() for name in text.split(",")}
+    if not named <= {ZERO, *LABELS} or not named & set(CONTROLS):
+        raise ConfigError(
+            "name the arms, at least one of which is trained on right answers",
+            field="arms",
+            value=text,
+            allowed=", ".join((ZERO, *LABELS)),
+        )
+    return [name for name in LABELS if name in named]
+
+
+def sizes_asked(text: str) -> list[int]:
+    """Return numbers of items to train on, beside all of them.
+
+    Raises:
+        ConfigError: one of them stands twice, or is below 1.
+    """
+    found = sorted(numbers("sizes", text, int)) if text else []
+    if len(set(found)) < len(found) or (found and found[0] < 1):
+        allowed = "different ones, 1 or more, with commas between them"
+        raise ConfigError("these are numbers of items to train on", field="sizes", value=text, allowed=allowed)
+    return found
+
+
+def with_arms(study: Study, asked: Asked) -> Study:
+    """Return the study of what is learned of the task that is asked for.
+
+    Raises:
+        ConfigError: arms, rates or effort that do not do.
+    """
+    given, own = asked.given, asked.own
+
+    def first(key: str) -> dict[str, float]:
+        return {"learning_rate": learning_rates(key, own[key])[0]} if own[key] else {}
+
+    counts = {key: given[key] for key in ("steps", "groups_per_batch") if key in given}
+    plan = asked.plan({"sft_steps": 0, **counts, **first("rl_rates")})
+    settings, task = plan.settings, opened_task(plan)
+    assert isinstance(settings, RlSettings)
+    names = arms_asked(own["arms"])
+    if "arms" not in given and task.answer is None:
+        names = [name for name in names if method_of(name) == RL]
+    batch = count("batch_size", own["batch_size"] or str(settings.groups_per_batch), 1)
+    looked = efforts_of(settings.steps, settings.groups_per_batch, batch)
+    efforts: dict[str, Effort] = dict(zip((SFT, RL, THEN), looked, strict=True))
+    by_example = settings
+    if any(method_of(name) != RL for name in names):
+        by_example = asked.plan(first("sft_rates"), Kind.TASK_SFT).settings
+    usual = {SFT: by_example.learning_rate, RL: settings.learning_rate}
+    rates = {name: learning_rates(f"{name}_rates", own[f"{name}_rates"] or repr(one)) for name, one in usual.items()}
+    for name, found in rates.items():
+        if len(found) > 1 and name not in names:
+            fix = f"name one rate, or add {name} to arms"
+            what = f"of several learning rates the arm {name} chooses one"
+            raise ConfigError(what, field=f"{name}_rates", value=own[f"{name}_rates"], fix=fix)
+    looks, sizes = count("looks", own["looks"], 1), sizes_asked(own["sizes"])
+    apart = {name: name for name in task.rewards if name not in task.metrics} if len(task.rewards) > 1 else {}
+    metrics = {name: f"metric/{name}" for name in task.metrics}
+    measures = {REWARD: "total", **apart, **metrics}
+    if own["score"] not in (REWARD, *metrics):
+        allowed = ", ".join([REWARD, *metrics])
+        raise ConfigError("the task has no such metric", field="score", value=own["score"], allowed=allowed)
+    score = PerItem(own["score"], own["score"], measures[own["score"]])
+    one = Learning(names=names, efforts=efforts, rates=rates, looks=looks, score=score, measures=measures)
+    controls = [name for name in names if name not in CONTROLS]
+    missing = [LABELS[name] for name in names if name in CONTROLS and CONTROLS[name] not in names]
+    return replace(
+        study,
+        title=f"What is learned of {plan.experiment.name}",
+        question=plan.experiment.question,
+        arms=[one.arm(name, items) for items in (0, *sizes) for name in names],
+        score=score,
+        effort=one.looked_at,
+        claims=one.claims,
+        expectations=[Expectation(f"{LABELS[name]}: nothing is learned", no_gain(name)) for name in controls],
+        tables=tables(one, has_sizes=bool(sizes)),
+        pictures=(
+            Points(lambda results: ends_and_baselines(results, score)),
+            Curve(name="seen", label=score.label, read=one.over_items, axis="training items looked at"),
+            Curves(one.sizes_drawn),
+        ),
+        notes=[
+            *study.notes,
+            *([f"Without a control on shuffled labels here: {', '.join(missing)}."] if missing else []),
+        ],
+    )
+
+
+def tables(one: Learning, *, has_sizes: bool) -> list[Listing]:
+    """Return the tables of the page."""
+    sized = Listing(
+        "Over the items there are",
+        "Held-out items, sampled, after training that looks at as many items however few there are.",
+        ("items|to train on", one.score.label),
+        lambda results: [[label, f"{size:,}", value] for label, size, value in one.by_size(results)],
+    )
+    return [
+        Listing(
+            "Effort",
+            "What each run of an arm looks at; rollouts that failed have no reward and are in no mean.",
+            ("items looked at", "by example", "by reward", "steps", "failed rollouts|of all seeds"),
+            one.effort_rows,
+        ),
+        Listing(
+            "All measures",
+            "Means over seeds and held-out items, 95 % intervals over both. p is corrected by Holm: the score, "
+            "sampled, over the arms, and all other measures together.",
+            GAIN_HEADS,
+            lambda results: all_gains(results, one.measures),
+        ),
+        Listing(
+            "Baselines", "Answers without a model.", (one.score.label,), lambda results: baselines(results, one.score)
+        ),
+        *([sized] if has_sizes else []),
+        Listing(
+            "Forgetting",
+            "Mean log-probability of a token of general texts (watch_forgetting=true), after training less before, in "
+            "nats: below 0 is forgotten. 95 % intervals over seeds and texts.",
+            ("texts", Column(head="change|nats a token", form="+.3f", missing="not known")),
+            forgotten,
+        ),
+    ]
+
+
+study = Study(
+    name="study/learning",
+    question="What do supervised training, RL, and one after the other teach of a task, at equal effort?",
+    task="",
+    arms=(),
+    complete=with_arms,
+    own=(
+        StudyKey("task", "", "What is learned: FILE.py, or a packaged task (reasoning_gym)."),
+        GENERATOR,
+        StudyKey("out", "", "The study's folder; else runs/study-learning-TASK[-GENERATOR]."),
+        StudyKey(
+            "arms",
+            f"{ZERO},{SFT},{RL},{THEN},shuffled",
+            f"Of {', '.join((ZERO, *LABELS))}; without right answers RL's.",
+        ),
+        StudyKey("score", REWARD, "What is claimed on: reward, or one of the task's metrics."),
+        StudyKey("steps", "", "Of RL; else those of the task, where it runs."),
+        StudyKey("groups_per_batch", "", "Items in a step of RL; else those of the task."),
+        StudyKey("batch_size", "", "Items in a supervised step; SFT takes as many steps as it needs; else as RL."),
+        StudyKey("sft_rates", "", "Learning rates of supervised steps, of which several are tried; else the task's."),
+        StudyKey("rl_rates", "", "Learning rates of RL, of which several are tried; else the task's."),
+        StudyKey("looks", "4", "Evaluations in a run after the first."),
+        StudyKey("sizes", "", "Train on so many items too, each arm with each number: 200,800."),
+    ),
+    fixed=frozenset(["train_items", "sft_steps", "sft_learning_rate", "sft_batch_size"]),
+    keys={"split_seed": 0, "watch_forgetting": True},
+    sizes={"nano": Size(seeds=(1, 2, 3))},
+    examples=answers_side_by_side,
+    notes=("Effort is counted in training items that are looked at; tokens and seconds are not equal.",),
+)
+
+
+def of_task(task: str, score: str) -> Study:
+    """Return the study of what is learned of a packaged task."""
+    told = {"task": task, "score": score}
+    own = [replace(key, default=told.get(key.name, key.default)) for key in study.own]
+    return replace(study, task=task, own=own)
+
+
+presets: Final = {
+    "study/learning": study,
+    "study/taste": of_task("taste", "right"),
+    "study/instructions": of_task("instructions", "instruction_strict"),
+    "study/reasoning": of_task("reasoning_gym", "solved"),
+}
+"""By the name on a command line."""

@@ -1,1 +1,0 @@
-"""What supervised training, RL, and one after the other teach of any task."""

@@ -1,1 +1,0 @@
-"""Does RL teach more than supervised fine-tuning on the same papers?"""

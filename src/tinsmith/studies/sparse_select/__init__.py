@@ -1,1 +1,0 @@
-"""Training at a few uncertain positions from rollouts that are drawn once, beside GRPO."""
