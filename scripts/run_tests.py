@@ -35,7 +35,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
     "user tasks": ("tests/lab/user_task", "tests/lab/results", "tests/lab/service"),
     "service": ("tests/server", "tests/conformance"),
     "disruption, debate": ("tests/studies/disruption", "tests/studies/debate", "tests/studies/learning"),
-    "rubrics, sft_vs_rl": ("tests/studies/rubrics", "tests/studies/sft_vs_rl", "tests/studies/adapters"),
+    "rubrics": ("tests/studies/rubrics",),
     "studies": ("tests/studies",),
     "workers, golden": ("tests/engine/cluster", "tests/golden"),
 }
