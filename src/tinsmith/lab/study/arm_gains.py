@@ -8,11 +8,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from tinsmith.lab.results.claim_tables import claims_table
-from tinsmith.lab.results.judging import of_claim
-from tinsmith.lab.study.results import Draws, StudyValues
+from tinsmith.lab.study.results import Draws
 from tinsmith.lab.study.task_arms import ArmRead, parity_of
-from tinsmith.pages.document import Block, Fold, drawn, note
+from tinsmith.pages.document import Block, drawn
 from tinsmith.pages.dots import Dots, Panel, dots_svg
 from tinsmith.pages.measures import Measure, from_estimate
 from tinsmith.pages.palette import series_mark
@@ -54,24 +52,6 @@ class ArmGain:
         """Whether the whole interval of the gain lies within a margin around 0."""
         low, high = self.gain.low, self.gain.high
         return low is not None and high is not None and -margin <= low and high <= margin
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ArmsFound(StudyValues):
-    """What a study of arms on one task has found."""
-
-    task: str
-    gains: tuple[ArmGain, ...]
-    beats: tuple[Claim, ...]
-    learned: tuple[Claim, ...]
-
-    def gain(self, name: str) -> ArmGain:
-        """Return an arm's."""
-        return next(one for one in self.gains if one.name == name)
-
-    def has(self, name: str) -> bool:
-        """Whether the study has this arm."""
-        return any(one.name == name for one in self.gains)
 
 
 @dataclass(frozen=True, slots=True)
@@ -236,19 +216,3 @@ def gains_picture(gains: Sequence[ArmGain], title: str) -> Block:
     said = "; ".join(f"{one.words} {one.after.value:.3f}" for one in gains)
     rows = [one.words for one in gains]
     return drawn(dots_svg("arms", f"{title}. {said}.", rows, [panel], width=7.6), "Missing: nothing was evaluated.")
-
-
-def claim_folds(found: ArmsFound, metric: str) -> tuple[Block, ...]:
-    """Return what the gate says of both kinds of claim."""
-    words = (
-        "Beats: on the same items, trained on no more of them. Learned: above the model before training, the task's "
-        "baselines, and the same training on shuffled labels. Missing evidence refuses as a failed check does."
-    )
-    tables = (
-        ("One beats the other", found.beats),
-        ("Something was learned that nothing simpler explains", found.learned),
-    )
-    return (
-        note(words),
-        *(Fold(title, [claims_table([of_claim(one) for one in claims], metric)]) for title, claims in tables if claims),
-    )

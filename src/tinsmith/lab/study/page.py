@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from itertools import zip_longest
 from types import MappingProxyType
 from typing import Final
@@ -13,33 +12,11 @@ from matplotlib.figure import Figure
 
 from tinsmith.lab.study.results import ArmRow, Scores, Seconds, StudyFound, StudyValues
 from tinsmith.lab.study.tried_rates import CAPTION, Tried, rate_words
-from tinsmith.pages.document import Block, Document, Drawing, Facts, Pairs, Ruling, Section, Story, drawn
-from tinsmith.pages.dots import Dots, Panel, dots_svg
+from tinsmith.pages.document import Block, Document, Facts, Pairs, Ruling, Section, Story
 from tinsmith.pages.drawing import draw, one
 from tinsmith.pages.palette import series_mark
-from tinsmith.pages.tables import (
-    Cell,
-    RowKind,
-    Table,
-    TableRow,
-    absent,
-    column,
-    measured,
-    number,
-    plain,
-    shown,
-    table_of,
-    text,
-)
+from tinsmith.pages.tables import Cell, Table, TableRow, absent, column, measured, number, plain, shown, table_of, text
 from tinsmith.pages.wording import counted
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OwnColumn:
-    """A column that a study adds to the table of scores."""
-
-    head: Cell
-    cell: Callable[[ArmRow], Cell]
 
 
 def study_document(
@@ -85,31 +62,6 @@ def heads(names: str) -> tuple[Cell, ...]:
     return (text(first), *(column(*name.split(" | ")) for name in others))
 
 
-def scores_section(study: StudyFound, *, own: Sequence[OwnColumn] = (), remark: str = "") -> Section:
-    """Return the one table of scores, and its figure."""
-    rows = [TableRow(name=text("Baselines of this slice"), kind=RowKind.GROUP)]
-    for name, figures in study.baselines:
-        found = [figures.get(key) for key in ("label_match", "macro_f1", "min_class_recall")]
-        cells = (*(measured(each) for each in found), *[absent("n/a")] * (5 + len(own)))
-        rows.append(TableRow(name=text(name), cells=cells))
-    untrained = any(row.rate is None for row in study.rows)
-    group = "Trained, and the base" if untrained else "Trained"
-    rows.append(TableRow(name=text(group), kind=RowKind.GROUP))
-    rows += [TableRow(name=_name(row), cells=(*_scores(row), *(each.cell(row) for each in own))) for row in study.rows]
-    caption = (
-        "The test split. Chosen by validation, sampled: means over seeds, 95 % intervals over seeds and papers. Last: "
-        f"every arm after its last step, sampled. {remark}"
-    )
-    names = (
-        "System; label_match | chosen; macro-F1 | chosen; min recall | chosen; macro-F1 | lowest and highest seed; "
-        "macro-F1 | last; min recall | last; macro-F1 | greedy; min recall | greedy"
-    )
-    own_heads = tuple(each.head for each in own)
-    table = Table(caption=caption.strip(), heads=heads(names) + own_heads, rows=tuple(rows))
-    parts = (table, drawn(_dots(study), "Missing: nothing was scored."))
-    return Section("scores", "Scores", parts)
-
-
 def _name(row: ArmRow) -> Cell:
     rate = "" if row.rate is None else f", rate {row.rate:g}"
     return text(row.name, f"{row.steps} steps{rate}, {counted(len(row.seeds), 'seed')}")
@@ -135,27 +87,6 @@ def _both(found: Scores | None) -> tuple[Cell, Cell]:
 
 
 _DRAWN: Final = MappingProxyType({"macro_f1": "macro-F1", "min_class_recall": "smallest recall"})
-
-
-def _dots(study: StudyFound) -> Markup | None:
-    names = [row.name for row in study.rows] + [name for name, _ in study.baselines]
-    values = {
-        key: [getattr(row.selected, key) for row in study.rows] + [figures.get(key) for _, figures in study.baselines]
-        for key in _DRAWN
-    }
-    there = [each for some in values.values() for each in some if each]
-    highest = max(each.value if each.high is None else each.high for each in there)
-    panels = [
-        Panel(title=title, dots=[Dots(title, series_mark(place), values[key])], high=min(1.0, 1.05 * highest))
-        for place, (key, title) in enumerate(_DRAWN.items())
-    ]
-    return dots_svg("scores", "Macro-F1 and smallest recall with intervals", names, panels)
-
-
-def rates_section(study: StudyFound, *, own: Sequence[Block] = ()) -> Section:
-    """Return which rates were tried and what each scored; `own` stands above."""
-    parts = (*own, Drawing(rates_figure(study.rates)), _tried(study))
-    return Section("rates", "Learning rates", parts)
 
 
 def rates_figure(tried: Mapping[str, Sequence[Tried]]) -> Markup:
@@ -234,13 +165,3 @@ def settings_section(study: StudyValues) -> Section:
     """Return what decided the results."""
     pairs = tuple((key, shown(study.settings[key])) for key in sorted(study.settings))
     return Section("settings", "Settings", (Facts(pairs),))
-
-
-def study_facts(study: StudyFound) -> tuple[tuple[str, str], ...]:
-    """Return what stands below the question."""
-    return (
-        ("Slice", study.data[:16]),
-        ("Test papers", f"{study.num_items:,}"),
-        ("Seeds", ", ".join(map(str, study.seeds))),
-        ("Rates chosen on seed", str(study.tuning_seed) if study.rates else "none: all given"),
-    )

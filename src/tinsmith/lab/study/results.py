@@ -137,25 +137,6 @@ def read_arm(name: str, folders: Sequence[Path]) -> Arm:
     return Arm(name=name, members=tuple(Member(run=run, gathered=gather(run)) for run in runs))
 
 
-def arm_row(arm: Arm, rate: float | None, draws: Draws, *, spent: Spent | None = None) -> ArmRow:
-    """Score an arm.
-
-    Raises:
-        DataError: a run has no answers to the test split.
-    """
-    return ArmRow(
-        name=arm.name,
-        seeds=tuple(member.run.config.seed or 0 for member in arm.members),
-        rate=rate,
-        steps=arm.first.config.steps or 0,
-        selected=scores(answers(arm, Split.TEST), draws.tables),
-        # Where the chosen checkpoint is the last, it was asked once.
-        last=scores(answers(arm, Split.TEST_LAST, Split.TEST), draws.tables),
-        greedy=scores(answers(arm, Split.TEST_GREEDY), draws.tables),
-        spent=spent,
-    )
-
-
 def answers(arm: Arm, *splits: Split) -> Runs:
     """Return every seed's answers on the first of these splits that it has.
 
