@@ -74,8 +74,8 @@ def run_study(
         record = record_of(results, placed, tuned)
         labels = {name: one.arm.words for name, one in tuned.items()}
         seconds = {labels[name]: seconds_in(runs) for name, runs in results.runs.items()}
-        for name in tuned if study.took is not None else ():
-            training = study.took(name)
+        for name in tuned:
+            training = None if study.took is None else study.took(name)
             if training is not None:
                 seconds[labels[name]] = replace(seconds[labels[name]], training=training)
         return Outcome(found=record, sentences=sentences(record), seconds=seconds, page=page_of_study(record, seconds))
