@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import gc
 import random
+from contextlib import suppress
 
 import pytest
+from pydantic import ValidationError
 
+from tinsmith.server.openai.requests import CompletionRequest
+from tinsmith.server.wire.body import parse_json
 from tinsmith.server.wire.bounds import MOST, require_bounds
 from tinsmith.types.errors import InputError
 
@@ -35,3 +40,15 @@ def test_a_text_of_megabytes_is_one_text(letter: bytes) -> None:
     require_bounds(b'{"a": "' + letter * 1_500_000 + b'[", "b": [' + b"[]," * 60_000 + b"[]]}")
     with pytest.raises(InputError, match="lists"):
         require_bounds(b'{"a": "' + letter * 1_500_000 + b'[", "b": [' + b"[]," * LISTS + b"[]]}")
+
+
+def test_a_refused_body_is_let_go_of_at_once() -> None:
+    gc.collect()
+    gc.disable()
+    try:
+        with suppress(InputError):
+            parse_json(CompletionRequest, b'{"model": "x", "prompt": [' + b'"ab",' * 1000 + b"1]}")
+        held = [each for each in gc.get_objects() if type(each) is ValidationError]
+    finally:
+        gc.enable()
+    assert not held

@@ -42,18 +42,25 @@ def parse_json(model: type[R], body: bytes) -> R:
     try:
         return model.model_validate_json(body or b"{}")
     except ValidationError as error:
-        wrong = error
-    # Without what it was given: that is all of the body, where a check of it failed.
+        refused = _refusal(error)
+    try:
+        raise refused
+    finally:
+        del refused, body  # an error that its own traceback leads to would hold the body until the next collection
+
+
+def _refusal(wrong: ValidationError) -> InputError:
+    # Without its input: that is all of the body, where a check of it failed.
     cause = wrong.errors(include_url=False, include_input=False)[0].get("ctx", {}).get("error")
     if isinstance(cause, InputError):
-        raise cause
+        return cause.with_traceback(None)
     first = wrong.errors(include_url=False)[0]
     path = "".join(
         f"[{part}]" if isinstance(part, int) else f".{part if part.isidentifier() else repr(part)}"
         for part in first["loc"]
     )
     value = first["input"]
-    raise InputError(
+    return InputError(
         "this field is not known" if first["type"] == "extra_forbidden" else "a request is wrong",
         field=path.lstrip(".") or "body",
         value=value if isinstance(value, (str, int, float, bool, type(None))) else "...",
