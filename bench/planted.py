@@ -17,8 +17,8 @@ from tinsmith.lab.labels.labelled_papers import Papers
 from tinsmith.lab.labels.paper import Item, Paper
 from tinsmith.stats.incentives.posteriors import Policy, Posteriors
 from tinsmith.stats.rates import FloatArray
-from tinsmith.studies.sft_vs_rl.planted_world import NOISE, kinds
-from tinsmith.studies.sft_vs_rl.planted_world import posteriors as known
+from tinsmith.studies.planted_world import NOISE, kinds
+from tinsmith.studies.planted_world import posteriors as known
 from tinsmith.types.seeds import derive, random_bits
 
 ATOMS = {

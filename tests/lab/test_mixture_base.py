@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tinsmith.lab.nano_base import BaseRecipe, build_base
+from tinsmith.lab.base_recipe import BaseRecipe
+from tinsmith.lab.nano_base import build_base
 from tinsmith.models.folders.folder import read_weights, weights_fingerprint
 from tinsmith.models.folders.folder_config import read_config
 from tinsmith.models.presets import PRESETS

@@ -18,8 +18,9 @@ import pytest
 from scripted_judge import Say, ScriptedJudge, completion, criteria_in, ratings, refused
 
 from running import HANG_S
+from tinsmith.lab.base_recipe import Conversation
 from tinsmith.lab.judge.endpoint import Endpoint
-from tinsmith.lab.nano_base import Conversation, build_base
+from tinsmith.lab.nano_base import build_base
 from tinsmith.lab.runs.files import MANIFEST, METRICS, ROLLOUTS
 from tinsmith.lab.service.connect import Connection
 from tinsmith.renderers.renderer import Message, Role

@@ -10,7 +10,6 @@ import dataclasses
 import json
 import tempfile
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -19,6 +18,7 @@ from numpy.typing import NDArray
 
 from tinsmith.engine.engine import Engine
 from tinsmith.engine.training import TrainingSession
+from tinsmith.lab.base_recipe import BaseRecipe, Conversation, Progress
 from tinsmith.lab.experiment.own_rates import CARD
 from tinsmith.lab.schedule import batch
 from tinsmith.models.folders.folder import write_folder
@@ -27,7 +27,6 @@ from tinsmith.models.presets import PRESETS
 from tinsmith.models.slots import values
 from tinsmith.models.staging import one_writer, present, staged
 from tinsmith.renderers.choose import renderer_for
-from tinsmith.renderers.renderer import Message
 from tinsmith.renderers.tokenizer import save_tokenizer, train_tokenizer
 from tinsmith.types.adapters import AdapterKind, AdapterSpec
 from tinsmith.types.datum import AdamParams, Datum, LossName
@@ -41,28 +40,6 @@ _NAME = "base"
 _CHARACTERS_PER_TOKEN: Final = 3.75
 _TOKENS_PER_SECOND: Final = 14_000
 """Of all weights of two layers of the nano shape, trained on two cores."""
-
-Conversation = tuple[Message, ...]
-"""One or more prompts, and the reply to them."""
-
-Progress = Callable[[int, int, float], None]
-"""(step, steps, nats per token)."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BaseRecipe:
-    """How a base is built; its identity together with what it reads."""
-
-    preset: str = "nano"
-    """The shape, but for the next three."""
-    num_layers: int = 2
-    vocab_size: int = 2048
-    max_positions: int = 1024
-    steps: int = 240
-    batch_size: int = 32
-    learning_rate: float = 4e-3
-    warm_up: int = 20
-    seed: int = 0
 
 
 def build_base(

@@ -5,15 +5,17 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 from markupsafe import Markup
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
-from matplotlib.ticker import MaxNLocator
 
 from tinsmith.pages.drawing import draw, one
 from tinsmith.pages.palette import ALARM, MUTED, Mark
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 SMALL_WIDTH, SMALL_HEIGHT = 4.2, 2.1
 """Inches of one of many figures alike."""
@@ -82,6 +84,8 @@ def chart_svg(chart: Chart) -> Markup | None:
         return None
 
     def paint(figure: Figure) -> None:
+        from matplotlib.ticker import MaxNLocator
+
         axes = one(figure)
         for line in lines:
             _line(axes, line)

@@ -5,18 +5,18 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from markupsafe import Markup
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
-from matplotlib.layout_engine import ConstrainedLayoutEngine
-from matplotlib.lines import Line2D
-from matplotlib.ticker import MaxNLocator
 
 from tinsmith.pages.curves import Limit
 from tinsmith.pages.drawing import WIDE, draw, one
 from tinsmith.pages.measures import Measure
 from tinsmith.pages.palette import ALARM, INK, LINE, MUTED, Mark, series_mark
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 ROW = 0.34
 """Inches of a row."""
@@ -57,6 +57,8 @@ def dots_svg(
     height = 0.95 + row * len(rows)
 
     def paint(figure: Figure) -> None:
+        from matplotlib.layout_engine import ConstrainedLayoutEngine
+
         figure.set_layout_engine(ConstrainedLayoutEngine(wspace=0.09))
         ratios = [1.0 if len(panel.dots) > 1 else 0.72 for panel in panels]
         grid = figure.subplots(1, len(panels), sharey=True, squeeze=False, gridspec_kw={"width_ratios": ratios})
@@ -115,6 +117,9 @@ def _rows(axes: Axes, rows: Sequence[str]) -> None:
 
 
 def _panel(axes: Axes, panel: Panel, rows: Sequence[str]) -> None:
+    from matplotlib.lines import Line2D
+    from matplotlib.ticker import MaxNLocator
+
     count = len(panel.dots)
     for place, dots in enumerate(panel.dots):
         shift = 0.0 if panel.level else (place - (count - 1) / 2) * (0.62 / max(count, 1))

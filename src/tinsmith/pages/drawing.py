@@ -5,15 +5,15 @@ from __future__ import annotations
 import io
 import re
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import matplotlib.style
 from markupsafe import Markup, escape
-from matplotlib.axes import Axes
-from matplotlib.backends.backend_svg import FigureCanvasSVG
-from matplotlib.figure import Figure
 
 from tinsmith.pages.palette import INK, LINE, MUTED, stand_ins
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 WIDTH, HEIGHT = 5.6, 2.8
 """Inches of one figure; the page scales it."""
@@ -60,7 +60,7 @@ _STYLE: dict[str, Any] = {
 }
 _METADATA = {"Date": None, "Creator": None, "Format": None, "Type": None}
 
-Painter = Callable[[Figure], None]
+Painter = Callable[["Figure"], None]
 
 
 def draw(name: str, label: str, paint: Painter, *, width: float = WIDTH, height: float = HEIGHT) -> Markup:
@@ -68,6 +68,10 @@ def draw(name: str, label: str, paint: Painter, *, width: float = WIDTH, height:
 
     `name` is unique on its page: it makes the ids. `label` is what a screen reader says.
     """
+    import matplotlib.style
+    from matplotlib.backends.backend_svg import FigureCanvasSVG
+    from matplotlib.figure import Figure
+
     # "default" first: what a reader's own matplotlib settings say must not change the page.
     with matplotlib.style.context(["default", {**_STYLE, "svg.hashsalt": name}]):
         figure = Figure(figsize=(width, height))

@@ -13,7 +13,6 @@ from statistics import NormalDist
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import betaincinv
 
 from tinsmith.stats.intervals import Interval, checked_level
 from tinsmith.stats.resampling import generator
@@ -74,6 +73,8 @@ def paired_interval(helped: int, hurt: int, n: int, level: float = 0.95) -> Inte
 
     low, high = _last_kept(kept, gain, -1.0), _last_kept(kept, gain, 1.0)
     if not low <= 0.0 <= high and mcnemar(helped, hurt).p_value > 2.0 * tail:
+        from scipy.special import betaincinv  # studies are read without it
+
         share = moved / n
         least = 0.0 if helped == 0 else float(betaincinv(helped, hurt + 1, tail))
         most = 1.0 if hurt == 0 else float(betaincinv(helped + 1, hurt, 1.0 - tail))

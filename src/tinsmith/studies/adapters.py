@@ -15,14 +15,10 @@ from typing import Final, cast
 
 import msgspec
 
-from tinsmith.engine.checkpoint_files import ADAPTER
-from tinsmith.engine.checkpoints import read
-from tinsmith.engine.tinker_paths import TinkerPath
 from tinsmith.lab.experiment.at import At
 from tinsmith.lab.experiment.key_help import shown_value
 from tinsmith.lab.papers.kinds import LABEL_KINDS, NOTEBOOK
 from tinsmith.lab.runs.files import MANIFEST, STATE, TRACE
-from tinsmith.lab.runs.folder import RunFolder
 from tinsmith.lab.runs.kinds import Kind
 from tinsmith.lab.study.arm_gains import as_measure
 from tinsmith.lab.study.keys import FEWEST_RATES, StudyKey, count, learning_rates, require_a_score
@@ -31,10 +27,6 @@ from tinsmith.lab.study.measures import Results
 from tinsmith.lab.study.record import Column, Shown
 from tinsmith.lab.study.sizes import Asked
 from tinsmith.lab.study.study import Arm, Beats, Learned, Listing, OnLabels, Points, Size, Study
-from tinsmith.models.base import open_base
-from tinsmith.models.build import build_decoder
-from tinsmith.models.held import held_base
-from tinsmith.ops.native import NativeKernels
 from tinsmith.pages.measures import Measure as Figure
 from tinsmith.stats.rates import Metric
 from tinsmith.stats.significance import holm
@@ -148,6 +140,15 @@ def sizes_of(adapter: AdapterKind, folder: Path) -> tuple[int, int, int, int, fl
 
     None where the last checkpoint and the base lie with another server.
     """
+    from tinsmith.engine.checkpoint_files import ADAPTER
+    from tinsmith.engine.checkpoints import read
+    from tinsmith.engine.tinker_paths import TinkerPath
+    from tinsmith.lab.runs.folder import RunFolder
+    from tinsmith.models.base import open_base
+    from tinsmith.models.build import build_decoder
+    from tinsmith.models.held import held_base
+    from tinsmith.ops.native import NativeKernels
+
     manifest = RunFolder(folder).read_json(MANIFEST)
     model = cast(Mapping[str, str | None], manifest["circumstances"]).get("model_folder")
     path = cast(Mapping[str, str], manifest["selected"])["final_path"]

@@ -140,9 +140,9 @@ study = Study(
     task=countdown,
     arms=(
         Arm("plain", "GRPO"),
-        Arm("shaped", "GRPO, shaped", **PENALTY),
-        Arm("mixed", "prefixes shuffled", **PENALTY, confidence_prefixes="shuffled"),
-        Arm("noise", "shuffled labels", **PENALTY, shuffle_labels=True),
+        Arm.of("shaped", "GRPO, shaped", PENALTY),
+        Arm.of("mixed", "prefixes shuffled", {**PENALTY, "confidence_prefixes": "shuffled"}),
+        Arm.of("noise", "shuffled labels", {**PENALTY, "shuffle_labels": True}),
     ),
     keys={"watch": "confidence", "save_every": 0},
     # Nano: on seed 0, which is not reported, every answer tries after 24 steps. At `at=small` the first steps of a run

@@ -14,7 +14,6 @@ from functools import partial
 from typing import Final
 
 from tinsmith.lab.experiment.at import At
-from tinsmith.lab.papers.estimate import minutes
 from tinsmith.lab.papers.kinds import LABEL_KINDS
 from tinsmith.lab.prompt_search.search import SearchSettings
 from tinsmith.lab.runs.kinds import Kind
@@ -46,8 +45,6 @@ from tinsmith.studies.disruption.experiments import (
     REMEDY_SFT_THEN_RL,
     SFT_LORA_OFFSET,
 )
-from tinsmith.studies.equal_compute import Materials, compute_tables, search_asked
-from tinsmith.studies.planted_world import CEILING, PLANTED_TOKENS, below_the_best, truth_tables
 from tinsmith.types.errors import ConfigError
 
 ZERO, SFT, RL, MORE, THEN = "zero_shot", "sft", "rl", "sft_compute", "sft_then_rl"
@@ -154,6 +151,11 @@ def with_arms(study: Study, asked: Asked) -> Study:
     Raises:
         ConfigError: a value that does not do, or one that would make the arms unequal.
     """
+    # Not above: a mistake in a key is told before what a run needs is loaded.
+    from tinsmith.lab.papers.estimate import minutes
+    from tinsmith.studies.equal_compute import Materials, compute_tables, search_asked
+    from tinsmith.studies.planted_world import CEILING, PLANTED_TOKENS, below_the_best, truth_tables
+
     require_a_score(asked.given)
     given = numbers(asked)
     rates = {name: learning_rates(f"{name}_rates", given[f"{name}_rates"]) for name in (SFT, RL)}

@@ -176,9 +176,9 @@ study = Study(
     task=reasons,
     arms=(
         Arm("plain", "RL"),
-        Arm("bonus", "RL, entropy bonus", **BONUS),
-        Arm("filtered", "bonus, groups filtered", **BONUS, snr_filter=0.9),
-        Arm("stopped", "bonus, stopped early", **BONUS, early_stop=True),
+        Arm.of("bonus", "RL, entropy bonus", BONUS),
+        Arm.of("filtered", "bonus, groups filtered", {**BONUS, "snr_filter": 0.9}),
+        Arm.of("stopped", "bonus, stopped early", {**BONUS, "early_stop": True}),
         Arm("shuffled", "RL, shuffled labels", shuffle_labels=True),
     ),
     keys={"split_seed": 0, "save_every": 0, "watch": "mutual_information"},

@@ -75,7 +75,7 @@ def test_every_line_of_descent_ends_at_a_root_and_every_rung_changes_something(n
 
 def test_a_kind_without_numbers_for_a_place_is_refused_there() -> None:
     assert set(there(At.NANO)) == set(there(At.SEED)) == set(NAMES)
-    assert {"ladder/exp4", "sft/lora", "rlvr", "remedy/exp6"} <= set(there(At.SMALL))
+    assert {"ladder/exp4", "sft/lora", "remedy/exp6"} <= set(there(At.SMALL))
     for name in set(NAMES) - set(there(At.SMALL)):
         error = refused(name, {"at": "small"})
         assert (error.field, error.allowed) == ("at", "nano, seed")

@@ -44,7 +44,7 @@ def refused(name: str, **changes: str) -> ConfigError:
     return caught.value
 
 
-@pytest.mark.parametrize("name", ["ladder/exp4", "sft/lora", "rlvr"])
+@pytest.mark.parametrize("name", ["ladder/exp4", "sft/lora"])
 def test_another_model_is_not_trained_at_the_nano_base_rate(name: str, deep: Path) -> None:
     error = refused(name, model_name=str(deep))
     assert error.field == "model_name"

@@ -77,7 +77,7 @@ def test_a_forecast_names_the_arms_and_builds_nothing(study: Study) -> None:
         raise AssertionError(stages)
 
     later = StudyArm("later", "later", SFT_LORA, (1e-3, 2e-3))
-    conduct_study(replace(study, dry_run=True), said.append, conduct, later=(later,))
+    conduct_study(replace(study, dry_run=True), said.append, conduct, later=(later,), pace=lambda _: None)
     assert [line.partition(":")[0] for line in said[:5]] == ["study/made", "SFT", "RL", "the base", "later"]
     assert said[1].endswith("0.001, 0.002, 0.004")
     assert said[5].startswith("5 runs to choose rates on seed 0, 8 ")

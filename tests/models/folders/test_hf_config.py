@@ -242,7 +242,7 @@ def test_end_tokens_of_generation_config_are_added() -> None:
         ({"vocab_size": True}, "vocab_size", "integer"),
         ({"vocab_size": None}, "vocab_size", "integer"),
         ({"num_hidden_layers": 0}, "num_hidden_layers", "1 to"),
-        ({"rms_norm_eps": float("nan")}, "norm_eps", "finite"),
+        ({"rms_norm_eps": float("nan")}, "rms_norm_eps", "finite"),
         ({"rope_theta": "1e6"}, "rope_theta", "number"),
         ({"tie_word_embeddings": "no"}, "tie_word_embeddings", "true or false"),
         ({"num_key_value_heads": 7}, "num_kv_heads", "divisor"),

@@ -15,11 +15,12 @@ from pathlib import Path
 
 import numpy as np
 
+from tinsmith.lab.base_recipe import BaseRecipe, Conversation, Progress
 from tinsmith.lab.labels.answers import Confidence
 from tinsmith.lab.labels.leaks import prompt_messages
 from tinsmith.lab.labels.paper import Item
 from tinsmith.lab.labels.task import Task
-from tinsmith.lab.nano_base import BaseRecipe, Conversation, Progress, build_base
+from tinsmith.lab.nano_base import build_base
 from tinsmith.renderers.renderer import Message, Role
 from tinsmith.types.seeds import derive, random_bits
 

@@ -16,11 +16,9 @@ from typing import Final
 import msgspec
 
 from tinsmith.data.replacing import replacing
-from tinsmith.lab.experiment.estimate import time_and_disk
 from tinsmith.lab.experiment.experiment import Plan
 from tinsmith.lab.experiment.plan import make_plan
 from tinsmith.lab.live.progress import Say
-from tinsmith.lab.papers.estimate import minutes
 from tinsmith.lab.results.arms import Arm
 from tinsmith.lab.study.arms import CELLS, Cell, Study, StudyArm
 from tinsmith.lab.study.cells import RunCells, run_cells, sole_process
@@ -136,7 +134,7 @@ def conduct_study(
     conduct: Callable[[Stages], Outcome],
     *,
     later: Sequence[StudyArm] = (),
-    pace: Pace = minutes,
+    pace: Pace,
     read_tried: ReadTried = tried_on_labels,
     run: RunCells = run_cells,
 ) -> Path:
@@ -169,6 +167,8 @@ def forecast(study: Study, later: Sequence[StudyArm], pace: Pace) -> list[str]:
     Raises:
         ConfigError: a run could not begin.
     """
+    from tinsmith.lab.experiment.estimate import time_and_disk  # loads what a run needs; a study's file need not
+
     arms = [*study.arms, *later]
     tuning = sum(len(study.tuning(arm)) for arm in arms)
     reported = len(arms) * len(study.seeds)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from tinsmith.lab.results.arms import Arm
 from tinsmith.lab.results.baseline_rivals import metadata_of
@@ -12,7 +12,6 @@ from tinsmith.lab.results.comparison_figures import arm_line
 from tinsmith.lab.results.judging import training_of
 from tinsmith.lab.runs.records import Split
 from tinsmith.lab.study.arms import Cell
-from tinsmith.lab.study.driver import TunedArm
 from tinsmith.lab.study.record import CurveRecord, Panel, Shown
 from tinsmith.lab.study.results import Draws, Scores, answers, baselines_of, scores
 from tinsmith.lab.study.study import Beats, Learned, OnLabels, Study
@@ -27,6 +26,9 @@ from tinsmith.stats.gate.claims import judge_beats, judge_learned
 from tinsmith.stats.parity import ParityRecord
 from tinsmith.stats.rates import Metric
 from tinsmith.stats.runs import Runs
+
+if TYPE_CHECKING:
+    from tinsmith.lab.study.driver import TunedArm
 
 HEADS: Final = (
     *("label_match|chosen", "macro-F1|chosen", "min recall|chosen", "macro-F1|lowest and highest seed"),

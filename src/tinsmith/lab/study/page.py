@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from itertools import zip_longest
-from types import MappingProxyType
-from typing import Final
+from typing import TYPE_CHECKING
 
 from markupsafe import Markup
-from matplotlib.figure import Figure
 
-from tinsmith.lab.study.results import ArmRow, Scores, Seconds, StudyFound, StudyValues
-from tinsmith.lab.study.tried_rates import CAPTION, Tried, rate_words
+from tinsmith.lab.study.results import Seconds, StudyValues
+from tinsmith.lab.study.tried_rates import Tried
 from tinsmith.pages.document import Block, Document, Facts, Pairs, Ruling, Section, Story
 from tinsmith.pages.drawing import draw, one
 from tinsmith.pages.palette import series_mark
-from tinsmith.pages.tables import Cell, Table, TableRow, absent, column, measured, number, plain, shown, table_of, text
-from tinsmith.pages.wording import counted
+from tinsmith.pages.tables import Cell, column, number, plain, shown, table_of, text
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 
 def study_document(
@@ -62,33 +61,6 @@ def heads(names: str) -> tuple[Cell, ...]:
     return (text(first), *(column(*name.split(" | ")) for name in others))
 
 
-def _name(row: ArmRow) -> Cell:
-    rate = "" if row.rate is None else f", rate {row.rate:g}"
-    return text(row.name, f"{row.steps} steps{rate}, {counted(len(row.seeds), 'seed')}")
-
-
-def _scores(row: ArmRow) -> tuple[Cell, ...]:
-    found = row.selected
-    seeds = f"{min(found.by_seed):.3f}\u2013{max(found.by_seed):.3f}"
-    return (
-        measured(found.label_match),
-        measured(found.macro_f1),
-        measured(found.min_class_recall),
-        Cell(text=seeds, number=True),
-        *_both(row.last),
-        *_both(row.greedy),
-    )
-
-
-def _both(found: Scores | None) -> tuple[Cell, Cell]:
-    if found is None:
-        return absent("n/a"), absent("n/a")
-    return measured(found.macro_f1), measured(found.min_class_recall)
-
-
-_DRAWN: Final = MappingProxyType({"macro_f1": "macro-F1", "min_class_recall": "smallest recall"})
-
-
 def rates_figure(tried: Mapping[str, Sequence[Tried]]) -> Markup:
     """Draw what each learning rate scored on validation, by the name of the arm."""
     told = "; ".join(
@@ -117,26 +89,6 @@ def _curves(figure: Figure, tried: Mapping[str, Sequence[Tried]]) -> None:
     axes.set_xlabel("learning rate")
     axes.set_ylabel("validation score")
     figure.legend(*axes.get_legend_handles_labels(), loc="outside upper left", ncols=4)
-
-
-def _tried(study: StudyFound) -> Table:
-    cells = {name: [_tried_cell(each, study.row(name).rate) for each in rates] for name, rates in study.rates.items()}
-    columns = list(zip_longest(*cells.values(), fillvalue=absent("not tried")))
-    return Table(
-        caption=(
-            f"Score of the chosen checkpoint on the validation split, seed {study.tuning_seed}; the test split was "
-            f"not looked at to choose. {CAPTION}"
-        ),
-        heads=heads("; ".join(["Arm", *(f"rate {place + 1}" for place in range(len(columns)))])),
-        rows=tuple(
-            TableRow(name=text(name), cells=tuple(each[place] for each in columns)) for place, name in enumerate(cells)
-        ),
-    )
-
-
-def _tried_cell(tried: Tried, chosen: float | None) -> Cell:
-    under = ", ".join(part for part in (f"{tried.rate:g}", rate_words(tried, chosen)) if part)
-    return Cell(text=f"{tried.validation:.3f}", under=under, number=True)
 
 
 def seconds_section(seconds: Mapping[str, Seconds]) -> Section:

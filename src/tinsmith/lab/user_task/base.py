@@ -11,7 +11,8 @@ from pathlib import Path
 from random import Random
 from typing import Final, cast
 
-from tinsmith.lab.nano_base import BaseRecipe, Conversation, building_minutes, cached_base
+from tinsmith.lab.base_recipe import BaseRecipe, Conversation
+from tinsmith.lab.nano_base import building_minutes, cached_base
 from tinsmith.lab.user_task.calls import Raised, attempt
 from tinsmith.lab.user_task.items import UserItem
 from tinsmith.lab.user_task.scoring import Failed, read_reply

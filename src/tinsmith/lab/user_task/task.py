@@ -11,7 +11,7 @@ from pathlib import Path
 from random import Random
 from typing import Any, Final
 
-from tinsmith.lab.nano_base import BaseRecipe, Conversation
+from tinsmith.lab.base_recipe import BaseRecipe, Conversation
 from tinsmith.lab.user_task.checks import (
     require_base_steps,
     require_callable,

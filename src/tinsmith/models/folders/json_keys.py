@@ -50,7 +50,7 @@ class Keys:
         except OverflowError:
             number = math.inf
         if not math.isfinite(number):
-            raise self.error("a finite number is needed here", field, "a float")
+            raise self.error("a finite number is needed here", field, "a finite number")
         return number
 
     def flag(self, field: str) -> bool:

@@ -12,11 +12,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from tinsmith.lab.base_recipe import BaseRecipe, Conversation
 from tinsmith.lab.labels.answers import Confidence
 from tinsmith.lab.labels.paper import Item, Paper
 from tinsmith.lab.labels.prompting import messages
 from tinsmith.lab.labels.task import Task
-from tinsmith.lab.nano_base import BaseRecipe, Conversation
 from tinsmith.lab.papers.base import reading
 from tinsmith.renderers.renderer import Message, Role
 from tinsmith.studies.debate.conversation import quoted_spans

@@ -18,8 +18,8 @@ from typing import Final
 
 import msgspec
 
+from tinsmith.lab.base_recipe import BaseRecipe, Conversation
 from tinsmith.lab.judge.rules.rule_text import RuleJudge
-from tinsmith.lab.nano_base import BaseRecipe, Conversation
 from tinsmith.renderers.renderer import Message, Role
 from tinsmith.studies.rubrics.dataset import builtin_dataset
 from tinsmith.types.errors import ConfigError

@@ -9,8 +9,6 @@ from importlib import resources
 from pathlib import Path
 from typing import Final, cast
 
-import polars as pl
-
 from tinsmith.studies.rubrics.record_files import JsonRecord, checked_file, decode, gathered, read_records
 from tinsmith.studies.rubrics.task import RubricTask, task_of
 from tinsmith.types.errors import DataError
@@ -88,6 +86,8 @@ def _gathered(records: Iterable[JsonRecord], name: str, place: str, control_char
 
 
 def _rows(path: Path, ending: str) -> list[JsonRecord]:
+    import polars as pl  # a command's mistakes are told without it
+
     try:
         if ending in _SEPARATORS:
             # As text: a prompt "1" is no number.
