@@ -134,7 +134,7 @@ def test_demonstrations_of_what_the_base_reads_are_texts(task: Task, source: Tas
 def test_its_plan_and_presets_resolve_and_the_command_line_goes_first(
     opened: str, name: str, keys: dict[str, str]
 ) -> None:
-    assert plan_of(opened, keys).frame.kind is Kind.TASK
+    assert plan_of(opened, keys).frame.kind is (Kind.RLVR if name == "rlvr" else Kind.TASK)
     for preset, changes in TASKS[name].presets.items():
         plan = plan_of(f"{name}/{preset}", keys)
         assert plan.experiment.name == f"{name}/{preset}"

@@ -20,7 +20,7 @@ from tinsmith.lab.runs.kinds import Kind
 from tinsmith.lab.runs.records import Split
 from tinsmith.lab.study.checks import first_claim, no_label_learned
 from tinsmith.lab.study.keys import StudyKey, count, learning_rates, require_a_score
-from tinsmith.lab.study.labelled import CAPTION, HEADS
+from tinsmith.lab.study.labelled import CAPTION, HEADS, standings_of
 from tinsmith.lab.study.record import Column
 from tinsmith.lab.study.sizes import Asked
 from tinsmith.lab.study.study import (
@@ -151,8 +151,7 @@ def with_arms(study: Study, asked: Asked) -> Study:
     Raises:
         ConfigError: a value that does not do, or one that would make the arms unequal.
     """
-    # Not above: a mistake in a key is told before what a run needs is loaded.
-    from tinsmith.lab.papers.estimate import minutes
+    from tinsmith.lab.papers.estimate import minutes  # not above: mistakes in keys are told without these
     from tinsmith.studies.equal_compute import Materials, compute_tables, search_asked
     from tinsmith.studies.planted_world import CEILING, PLANTED_TOKENS, below_the_best, truth_tables
 
@@ -276,5 +275,6 @@ study = Study(
         "None of what was learned from shuffled labels may be allowed; SFT then RL is held against RL's control.",
         "SFT then RL takes SFT's chosen rate in its supervised steps, and tries RL's in the others; what was trained "
         "on shuffled labels takes the rate of the arm it controls.",
+        standings_of(SFT, RL, MORE, THEN),
     ),
 )

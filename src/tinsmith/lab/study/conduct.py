@@ -177,7 +177,7 @@ def recorded(
         curves=(*(_curve(results, one) for one in curves if one.is_drawn), *lines),
         beats=results.beats,
         learned=results.learned,
-        notes=tuple(study.notes),
+        notes=tuple(filter(None, (one if isinstance(one, str) else one(results) for one in study.notes))),
         examples=() if study.examples is None else study.examples(results),
     )
 

@@ -10,6 +10,7 @@ from tinsmith.lab.results.arms import Arm
 from tinsmith.lab.results.baseline_rivals import metadata_of
 from tinsmith.lab.results.comparison_figures import arm_line
 from tinsmith.lab.results.judging import training_of
+from tinsmith.lab.results.standings import standing_words, standings
 from tinsmith.lab.runs.records import Split
 from tinsmith.lab.study.arms import Cell
 from tinsmith.lab.study.record import CurveRecord, Panel, Shown
@@ -29,6 +30,7 @@ from tinsmith.stats.runs import Runs
 
 if TYPE_CHECKING:
     from tinsmith.lab.study.driver import TunedArm
+    from tinsmith.lab.study.measures import Results
 
 HEADS: Final = (
     *("label_match|chosen", "macro-F1|chosen", "min recall|chosen", "macro-F1|lowest and highest seed"),
@@ -229,3 +231,13 @@ class Labelled:
 def _metric(on: object) -> Metric:
     assert isinstance(on, OnLabels), "the study is on labels"
     return on.metric
+
+
+def standings_of(*arms: str) -> Callable[[Results], str]:
+    """Return a note of a sentence for each arm: above, below or indistinguishable from the baselines of its slice."""
+
+    def note(results: Results) -> str:
+        found = results.labelled
+        return standing_words(standings([found.arms[name] for name in arms], found.draws.claims))
+
+    return note

@@ -352,8 +352,8 @@ class Study:
     pictures: Sequence[BeforeAfter | Curve | Points | Curves] = (BeforeAfter(),)
     examples: Callable[[Results], tuple[ExampleRecord, ...]] | None = None
     """Chooses items whose answers stand side by side."""
-    notes: Sequence[str] = ()
-    """Sentences that a reader needs beside the figures."""
+    notes: Sequence[str | Callable[[Results], str]] = ()
+    """Sentences that a reader needs beside the figures; a function of the results may return none, as an empty text."""
     keys: Mapping[str, Value] = field(default_factory=dict[str, Value])
     """Of every run at every size."""
     own: Sequence[StudyKey] = ()

@@ -39,7 +39,7 @@ class OwnKey:
         if text is None:
             return self.default
         if self.is_file:
-            return str(Path(text).absolute())
+            return str(Path(text).absolute()) if text else text
         if self.kind is bool:
             return truth(self.name, text)
         try:
