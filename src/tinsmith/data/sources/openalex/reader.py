@@ -16,7 +16,7 @@ import msgspec
 import numpy as np
 import polars as pl
 
-from tinsmith.data.losses import Cause, Tally, loss
+from tinsmith.data.losses import Tally
 from tinsmith.data.paper import Paper
 from tinsmith.data.progress import Progress
 from tinsmith.data.sources.complaints import Complaints
@@ -42,8 +42,6 @@ from tinsmith.types.errors import DataError
 
 _ROWS = 5_000
 _NODES = 8_192
-_MANY = 20
-"""Works of which some has references."""
 
 _Record = bytes | msgspec.Raw | dict[str, object]
 
@@ -70,8 +68,6 @@ class OpenAlexReader:
     _nodes: list[Node] = field(default_factory=list[Node])
     _days: list[dt.date | None] = field(default_factory=list[dt.date | None])
     _partition: str | None = None
-    _cites: bool = False
-    """Some work has references."""
     _taken: int = 0
     """Works that are not left out."""
 
@@ -86,10 +82,6 @@ class OpenAlexReader:
         with self.complaints.table("works", "records", allowed, of_papers=True) as self._tally:
             yield
             self._finish()
-        if not self._cites and self._tally.read >= _MANY and not self.complaints.skip_bad:
-            raise loss(
-                f"works: none of {self._tally.read:,} records has references", Cause(), allowed="referenced_works"
-            )
 
     def read(self, path: Path, name: str, partition: str | None = None) -> None:
         """Read a file; `partition` is the day its records changed, where the records do not say.
@@ -132,7 +124,6 @@ class OpenAlexReader:
 
     def _hand_over(self, papers: list[Paper]) -> None:
         self.complaints.writer.add(papers)
-        self._cites = self._cites or any(paper.references for paper in papers)
         self._taken += sum(paper.excluded is None for paper in papers)
         self.progress.advance(len(papers))
         self._tally.read += len(papers)
@@ -215,7 +206,6 @@ class OpenAlexReader:
         first = self.complaints.writer.papers
         ordinals = np.arange(first, first + len(nodes), dtype=np.uint32)
         cited = pl.Series([one for some in references for one in some], dtype=pl.String())
-        self._cites = self._cites or len(cited) > 0
         self._taken += excluded.count(None)
         citing = np.repeat(ordinals, [len(some) for some in references])
         self.complaints.writer.add_frame(frame, citing, cited, bound=True)
