@@ -20,7 +20,8 @@ from tinsmith.data.sources.edge_columns import EdgeColumns, edge_columns
 from tinsmith.data.sources.json_blocks import read_json_blocks
 from tinsmith.data.sources.kinds import Malformed
 from tinsmith.data.sources.lines import Block
-from tinsmith.data.sources.paper_record import paper_of, require_spelled
+from tinsmith.data.sources.paper_record import paper_of as _paper
+from tinsmith.data.sources.paper_record import require_spelled
 
 _COMMENTS = (b"#", b"%")
 _TWO_IDS = "two ids a line, citing and cited, between tabs, commas or semicolons"
@@ -61,7 +62,7 @@ class FilesSource:
         for number, line in block.lines():
             lost: list[str] = []
             try:
-                yield paper_of(line, lost)
+                yield _paper(line, lost)
             except Malformed as error:
                 shown = line.decode("utf-8", "replace")
                 complaints.malformed(self.papers.name, number, str(error), shown)
