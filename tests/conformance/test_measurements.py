@@ -1,4 +1,4 @@
-"""What every measurement must satisfy: its keys, its refusals, its values and its page."""
+"""Conformance of every measurement: its keys, its refusals, its values and its page."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What every task with a name must satisfy: its keys, items, answers, presets, and what is refused."""
+"""Conformance of every task with a name: its keys, items, answers, presets, and what is refused."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ ITEMS = 12
 
 @pytest.fixture(scope="module")
 def given(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, tuple[str, dict[str, str]]]]:
-    """What opens each task, and its keys."""
+    """Return the name that opens each task, and its keys."""
     folder = tmp_path_factory.mktemp("tasks")
     corpus = write(folder / "corpus", world()).folder
     (folder / "guess_env.py").write_text(GUESSES)

@@ -17,7 +17,7 @@ from tinsmith.ops.kernels import Draws, HeadShape, Kernels
 from tinsmith.ops.native import NativeKernels
 
 Case = Callable[[Kernels], Outputs]
-"""What some kernels are asked to compute."""
+"""Computation by some kernels."""
 SMALL, LARGE = 1, 2
 
 

@@ -1,4 +1,4 @@
-"""What a JSON body holds is counted before it is read, whatever stands in its texts."""
+"""Counts of a JSON body's values before it is read, whatever stands in its texts."""
 
 from __future__ import annotations
 

@@ -212,7 +212,7 @@ def test_a_body_that_does_not_come_is_cut_off_and_a_slow_one_is_not() -> None:
 
 
 HELLO = b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03"
-"""How a TLS handshake begins."""
+"""First bytes of a TLS handshake."""
 
 
 @pytest.mark.parametrize("start", [asyncio.run, uvloop.run])

@@ -1,4 +1,4 @@
-"""What one key may hold: sessions and copies of sampling clients, counted for each key, and given back."""
+"""Limits of one key: sessions and copies of sampling clients, counted for each key, and given back."""
 
 from __future__ import annotations
 

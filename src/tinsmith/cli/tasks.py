@@ -24,7 +24,7 @@ class TaskEntry:
     where: str
     """Module below `tinsmith.studies`, and the function in it."""
     package: str = ""
-    """Whose tasks they are; empty: they stand on no package."""
+    """Package whose tasks they are; empty: none."""
     part: str = ""
     """The argument that stands after a colon, `NAME:PART`."""
     presets: Mapping[str, Preset] = field(default_factory=dict[str, Preset])

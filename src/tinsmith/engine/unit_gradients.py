@@ -67,7 +67,7 @@ class UnitRequest:
     """The number of the first unit, since the last optimizer step."""
     backward: bool
     marked: bool = False
-    """True if each unit is computed by itself, and its gradient's digest told."""
+    """True if each unit is computed by itself, and its gradient's digest returned."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -16,7 +16,7 @@ Progress = Callable[[int, int, float], None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BaseRecipe:
-    """How a base is built; its identity together with what it reads."""
+    """Recipe of a base; its identity together with the conversations that it reads."""
 
     preset: str = "nano"
     """The shape, but for the next three."""

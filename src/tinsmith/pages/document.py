@@ -286,7 +286,7 @@ class Judgement:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reply:
-    """An answer, or what was said in between, with its judgements."""
+    """An answer, or a message between answers, with its judgements."""
 
     title: str
     text: str

@@ -34,8 +34,8 @@ _ROUNDING: Final = 1e-9
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PairedMeans:
-    """The mean of each over the same n units, and the gain of the second over the first."""
+class Compared:
+    """Two means over the same n items, and the gain of the second over the first."""
 
     n: int
     first: float
@@ -44,11 +44,9 @@ class PairedMeans:
     """Of the gain, by the bootstrap over units; None where there is one unit only."""
     p_value: float
     """Two-sided, by flips of the sign of each unit's gain."""
-    exact: bool
-    """Whether every flip is counted; else FLIPS are drawn."""
     risen: int
     fallen: int
-    """Units whose own value went up, and down."""
+    """Items whose own value went up, and down."""
 
     @property
     def gain(self) -> float:
@@ -57,8 +55,16 @@ class PairedMeans:
 
     @property
     def apart(self) -> bool:
-        """Whether the interval leaves out 0."""
+        """True if the interval leaves out 0."""
         return self.interval is not None and not self.interval.holds(0.0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PairedMeans(Compared):
+    """Two means over items that are units themselves."""
+
+    exact: bool
+    """True if every flip is counted; else FLIPS are drawn."""
 
     @property
     def told_apart(self) -> bool:

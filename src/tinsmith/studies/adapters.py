@@ -41,7 +41,7 @@ ADAPTERS: Final = {
     AdapterKind.QLORA: ("QLoRA", SFT_QLORA),
     AdapterKind.QDORA: ("QDoRA", SFT_QDORA),
 }
-"""What can be compared; LoRA first, which the others are compared with."""
+"""Adapters that can be compared; LoRA first, as the others are compared with it."""
 RECIPE: Final = {
     "lora_rank": "64",
     "lr_schedule": "cosine",

@@ -10,7 +10,7 @@ from tinsmith.lab.runs.kinds import Kind
 from tinsmith.lab.study.measures import ArmRuns, Results, estimated
 from tinsmith.lab.study.record import CurveRecord, Shown
 from tinsmith.lab.study.results import DRAWS
-from tinsmith.lab.study.rows import told_arms
+from tinsmith.lab.study.rows import reported_arms
 from tinsmith.lab.study.study import UNTRAINED, Arm, ArmValue, Beats, Learned, PerItem, baseline, tuned
 from tinsmith.pages.measures import Measure as Figure
 from tinsmith.types.errors import ConfigError
@@ -26,7 +26,7 @@ REWARD: Final = "reward"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Effort:
-    """How many training items a run looks at, and in which steps."""
+    """Number of training items that a run looks at, and its steps."""
 
     supervised: int
     """Items looked at by example."""
@@ -96,7 +96,7 @@ def method_of(name: str) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Learning:
-    """What is asked of a study of learning."""
+    """Settings of a study of learning."""
 
     names: list[str]
     efforts: Mapping[str, Effort]
@@ -154,7 +154,7 @@ class Learning:
     def effort_rows(self, results: Results) -> list[list[Shown]]:
         """Return what each run of an arm looks at, and how many rollouts failed."""
         rows: list[list[Shown]] = []
-        for arm in told_arms(results).values():
+        for arm in reported_arms(results).values():
             one, reads = self.effort(arm), arm.read.reads
             failed = f"{sum(sum(run.failures.values()) for run in reads):,} of {sum(run.rollouts for run in reads):,}"
             counts = (one.items, one.supervised, one.rewarded, one.steps)

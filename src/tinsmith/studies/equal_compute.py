@@ -69,7 +69,7 @@ def search_asked(asked: Asked, *, papers: int) -> SearchSettings | None:
 
 @dataclass(slots=True, kw_only=True)
 class Materials:
-    """What the runs of a study stand on, filled in as they are run."""
+    """Model, data and searches that the runs of a study stand on, filled in as they are run."""
 
     world: str
     at: str

@@ -208,8 +208,8 @@ study = Study(
 
 def of_task(task: str, score: str) -> Study:
     """Return the study of what is learned of a packaged task."""
-    told = {"task": task, "score": score}
-    own = [replace(key, default=told.get(key.name, key.default)) for key in study.own]
+    defaults = {"task": task, "score": score}
+    own = [replace(key, default=defaults.get(key.name, key.default)) for key in study.own]
     return replace(study, task=task, own=own)
 
 

@@ -137,7 +137,7 @@ def _row(name: str, atom: int, label: str, seed: int) -> PaperRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Known:
-    """What one policy scores in a planted world, computed from the posteriors and not from any run."""
+    """Scores of one policy in a planted world, computed from the posteriors and not from any run."""
 
     name: str
     label_match: float
@@ -204,8 +204,8 @@ def against_truth(results: Results, rl: str, sft: str, offset: str) -> list[list
                 if is_true
                 else "rightly"
             )
-            said = f"{'allowed' if allowed else 'refused'}: {agrees}"
-            rows.append([f"{claim.first} beats {claim.second}|{claim.metric}", Figure(ours), Figure(theirs), said])
+            outcome = f"{'allowed' if allowed else 'refused'}: {agrees}"
+            rows.append([f"{claim.first} beats {claim.second}|{claim.metric}", Figure(ours), Figure(theirs), outcome])
     return rows
 
 

@@ -73,12 +73,12 @@ class Prompted(Protocol):
 
     @property
     def prompt(self) -> str:
-        """What is asked."""
+        """Text of the prompt."""
         ...
 
     @property
     def item(self) -> object:
-        """What its criteria are a function of."""
+        """Item of the task; its criteria are a function of it."""
         ...
 
 

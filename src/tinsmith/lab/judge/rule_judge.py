@@ -40,4 +40,4 @@ class RulesOnly:
         return Judged(verdicts=verdicts, spent=Spent(), from_cache=False)
 
     def close(self) -> None:
-        """See Judge."""
+        """Do nothing: rules hold no connection."""

@@ -190,11 +190,11 @@ def _against(results: Results) -> list[list[Figure | str | None]]:
         up, down = (sum(sign * (mine[item] - other[item]) > 0 for item in shared) for sign in (1, -1))
         found = as_measure(gap)
         apart = found.low is not None and found.high is not None and not found.low <= 0.0 <= found.high
-        told = "cannot tell" if not apart or p_value > ALPHA else "more" if found.value > 0 else "less"
+        finding = "cannot tell" if not apart or p_value > ALPHA else "more" if found.value > 0 else "less"
         p_text = p_words(p_value).removeprefix("p ").removeprefix("= ")
         head = f"{label}|against {second.name}"
         ends_at = (Figure(second.mean()), Figure(ends[label].mean()))
-        rows.append([head, str(len(shared)), *ends_at, found, p_text, f"{up} / {down}", told])
+        rows.append([head, str(len(shared)), *ends_at, found, p_text, f"{up} / {down}", finding])
     return rows
 
 
@@ -252,18 +252,18 @@ def _notes(same: SameTask) -> tuple[str, ...]:
     """Return what a reader must know, and what could not be read."""
     reads = [one for arm in same.arms for one in arm.reads]
     alarms = sum(len(one.run.alarms) for one in reads)
-    told = [f"{counted(alarms, 'alarm')} raised." if alarms else "No run raised an alarm."]
+    remarks = [f"{counted(alarms, 'alarm')} raised." if alarms else "No run raised an alarm."]
     lost = dict.fromkeys(f"{one.name}: {one.failure}" for read in reads for one in read.task.baselines if one.failure)
-    told += [f"What a baseline earns is not known: {one}." for one in lost]
+    remarks += [f"What a baseline earns is not known: {one}." for one in lost]
     if same.seeds_draw_items:
-        told.append("Each seed holds out other items: a seed's mean is one value, and intervals are over seeds.")
+        remarks.append("Each seed holds out other items: a seed's mean is one value, and intervals are over seeds.")
     if not all(one.held_out for one in reads):
-        told.append("None of this is about items that were not trained on: none were held out.")
+        remarks.append("None of this is about items that were not trained on: none were held out.")
     if len({shown(one.run.manifest.identity.get("own_keys")) for one in reads if one.run.manifest}) > 1:
-        told.append("Keys of the task differ: where they change the reward itself, rewards are not of one thing.")
+        remarks.append("Keys of the task differ: where they change the reward itself, rewards are not of one thing.")
     if len({one.sampled[-1].step for one in reads}) > 1:
-        told.append("The runs were last evaluated at different steps.")
-    return (*told, *same.notes)
+        remarks.append("The runs were last evaluated at different steps.")
+    return (*remarks, *same.notes)
 
 
 def _page(found: RunsCompared) -> Document:

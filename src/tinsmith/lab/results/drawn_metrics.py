@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Final
 
 from tinsmith.lab.runs.kinds import Kind
 from tinsmith.lab.runs.records import Run
@@ -48,6 +49,27 @@ class Drawn:
     """Kinds that are marked on it."""
     only: Kind | None = None
     """The kind of run that has it; None: all that show it."""
+
+
+GROUPS: Final = Drawn(
+    name="groups",
+    title="Informative groups",
+    note="Share of the groups whose rewards differ; from the others nothing is learned.",
+    lines=(("train/groups/informative", "informative"),),
+    missing="Missing: no step says which groups were informative.",
+    shares=True,
+)
+"""Groups that teach something, by step."""
+
+GRADIENT: Final = Drawn(
+    name="gradient",
+    title="Gradient norm",
+    note="Before clipping, at every optimizer step.",
+    lines=(("optim/grad_norm", "gradient norm"),),
+    missing="Missing: no step has a gradient norm.",
+    unit="norm",
+)
+"""Gradient norm by optimizer step."""
 
 
 def series(run: Run, key: str) -> tuple[tuple[int, ...], tuple[float, ...]]:

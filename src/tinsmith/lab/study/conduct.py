@@ -18,6 +18,7 @@ from tinsmith.lab.study.measures import BEFORE, ArmRuns, Results, estimated, ite
 from tinsmith.lab.study.record import Column, CurveRecord, Expected, GainsRecord, Panel, Shown, StudyRecord, TableRecord
 from tinsmith.lab.study.report import page_of_study, sentences
 from tinsmith.lab.study.results import DRAWS, Draws, hashes_in, seconds_in
+from tinsmith.lab.study.rows import reported_arms
 from tinsmith.lab.study.sizes import Asked, asked_of, completed, first_cells, later_arms, settings_of
 from tinsmith.lab.study.study import (
     BeforeAfter,
@@ -157,7 +158,7 @@ def recorded(
         question=study.question,
         source=study.source,
         score=study.score.label,
-        arms=results.told,
+        arms=results.reported,
         gains=tuple(results.gains.values()),
         more_gains=tuple(GainsRecord(score=score, gains=gains) for score, gains in results.more_gains.items()),
         expectations=tuple(
@@ -219,7 +220,7 @@ def _listed(results: Results, curves: list[Curve]) -> list[TableRecord]:
     if not listed:
         return []
     rows: list[tuple[str, tuple[Shown, ...]]] = []
-    for arm in _told(results):
+    for arm in reported_arms(results).values():
         read = [one.read(arm) for one in listed]
         rows += [
             (arm.arm.label, (str(place), *(_as_figure(some.get(place)) for some in read))) for place in sorted(read[0])
@@ -229,22 +230,19 @@ def _listed(results: Results, curves: list[Curve]) -> list[TableRecord]:
     return [TableRecord(title="The figures", caption=caption, columns=columns, rows=tuple(rows), is_folded=True)]
 
 
-def _told(results: Results) -> list[ArmRuns]:
-    return [arm for arm in results.arms.values() if not arm.arm.is_aside]
-
-
 def _as_figure(value: Figure | float | None) -> Figure | None:
     return Figure(float(value)) if isinstance(value, int | float) else value
 
 
 def _panels(results: Results, picture: BeforeAfter) -> list[Panel]:
+    arms = reported_arms(results).values()
     return [
         Panel(
             title=one.label,
             before=tuple(
-                estimated(arm.per_item(one, BEFORE), results.draws) if results.gains else None for arm in _told(results)
+                estimated(arm.per_item(one, BEFORE), results.draws) if results.gains else None for arm in arms
             ),
-            after=tuple(results.after(arm.arm.name, one) for arm in _told(results)),
+            after=tuple(results.after(arm.arm.name, one) for arm in arms),
         )
         for one in picture.measures or [item_score(results.study.score)]
     ]
@@ -252,7 +250,7 @@ def _panels(results: Results, picture: BeforeAfter) -> list[Panel]:
 
 def _curve(results: Results, curve: Curve) -> CurveRecord:
     lines: list[tuple[str, tuple[int, ...], tuple[Figure, ...]]] = []
-    for arm in _told(results):
+    for arm in reported_arms(results).values():
         found = {place: _as_figure(value) for place, value in curve.read(arm).items()}
         known = {place: value for place, value in found.items() if value is not None}
         lines.append((arm.arm.label, tuple(known), tuple(known.values())))

@@ -59,7 +59,7 @@ class Labelled:
     labels: Mapping[str, str]
     """On the page, by name."""
     training: Mapping[str, Training | None]
-    """What each system was trained on."""
+    """Data and number of examples that each system was trained on."""
     cells: Mapping[str, Sequence[Cell]]
     """Runs by arm."""
     draws: Draws

@@ -220,7 +220,7 @@ class Results:
         return {name: [one.run for one in arm.read.reads] for name, arm in self.arms.items()}
 
     @property
-    def told(self) -> tuple[str, ...]:
+    def reported(self) -> tuple[str, ...]:
         """Labels of the arms, but for those that are read aside."""
         if self.labels is not None:
             return tuple(arm.name for arm in self.labels.arms.values())

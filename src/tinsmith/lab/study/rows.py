@@ -20,8 +20,8 @@ SHOWN = 6
 """Held-out items whose answers stand beside each other."""
 
 
-def told_arms(results: Results) -> dict[str, ArmRuns]:
-    """Return the arms that gains and claims are told of."""
+def reported_arms(results: Results) -> dict[str, ArmRuns]:
+    """Return the arms that have gains and claims."""
     return {name: arm for name, arm in results.arms.items() if not arm.arm.is_aside}
 
 
@@ -36,7 +36,7 @@ def all_gains(results: Results, measures: Mapping[str, str]) -> list[list[Shown]
     """
     found = [
         (arm, name, greedy, mean_difference(after, before, results.draws.tables, same_models=True), before, after)
-        for arm in told_arms(results).values()
+        for arm in reported_arms(results).values()
         for name, metric in measures.items()
         for greedy in (False, True)
         for one in [PerItem(name, name, metric)]
@@ -63,7 +63,7 @@ def all_gains(results: Results, measures: Mapping[str, str]) -> list[list[Shown]
 def forgotten(results: Results) -> list[list[Shown]]:
     """Return how much less each arm foresees general texts, after training less before."""
     rows: list[list[Shown]] = []
-    for arm in told_arms(results).values():
+    for arm in reported_arms(results).values():
         general = arm.read.general()
         if general is None:
             rows.append([arm.arm.label, "no general text was read", None])
@@ -86,7 +86,7 @@ def baselines(results: Results, score: PerItem) -> list[list[Shown]]:
 
 def ends_and_baselines(results: Results, score: PerItem) -> tuple[list[str], list[Panel]]:
     """Return every arm before and after training, and the baselines, as a picture has them."""
-    arms = told_arms(results).values()
+    arms = reported_arms(results).values()
     known = baselines(results, score)[1:]
     before = [estimated(arm.per_item(score, BEFORE), results.draws) for arm in arms]
     after = [estimated(arm.per_item(score, AFTER), results.draws) for arm in arms]
@@ -100,7 +100,7 @@ def answers_side_by_side(results: Results) -> tuple[ExampleRecord, ...]:
 
     Before training all runs are one model: where they drew the same, it stands once.
     """
-    arms = told_arms(results)
+    arms = reported_arms(results)
     first = next(iter(arms.values())).read.reads[0]
     prompts = {one.id: one.prompt for one in first.task.items}
     chosen = sorted(prompts, key=lambda name: derive(0, "shown", name))[:SHOWN]

@@ -71,9 +71,9 @@ class Arm:
     after: After | None
     """Computes keys from what other arms did, in place of those given here, which a forecast goes by."""
     experiment: Experiment | None
-    """What is run, of an arm that is no way to train on the study's task."""
+    """Experiment of an arm that is no way to train on the study's task."""
     is_aside: bool
-    """True: only tables and pictures of its own read it, and neither a gain nor a claim is told of it."""
+    """True if only tables and pictures of its own read it, and it has neither a gain nor a claim."""
 
     def __init__(
         self,
@@ -365,7 +365,7 @@ class Study:
     effort: Callable[[ArmRuns], int] | None = None
     """Counts what an arm was trained on, of which the first of a claim may have no more; None: its items."""
     prefixes: tuple[str, ...] = ()
-    """How further keys of a run begin that may be given."""
+    """Prefixes of further keys of a run that may be given."""
     fewest_seeds: int = 1
     ways: Sequence[Way] = ()
     """Systems beside the arms."""

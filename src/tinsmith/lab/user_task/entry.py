@@ -106,20 +106,20 @@ class JudgedTaskEntry(UserTaskEntry):
     alone: str | None = "judged runs and others have no score in common"
 
     def check(self, plan: Plan) -> None:
-        """See SubjectEntry."""
+        """Check that the rates of the run are its own."""
         require_own_rates(plan)
         assert isinstance(plan.asking, Asking)
         if plan.asking.prices is not None and not plan.asking.prices.is_file():
             raise ConfigError("no such file", field="prices", value=str(plan.asking.prices))
 
     def page(self, run: Run) -> Document:
-        """See SubjectEntry."""
+        """Return the page of a judged run."""
         from tinsmith.lab.judge.pages.page import rubric_document
 
         return rubric_document(run)
 
     def compare(self, folders: Sequence[Path], task: str | None) -> Comparison:
-        """See SubjectEntry."""
+        """Compare judged runs."""
         from tinsmith.lab.judge.pages.comparison_page import compared_rubrics
 
         del task

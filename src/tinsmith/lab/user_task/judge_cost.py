@@ -75,7 +75,7 @@ def ledger_line(judging: Judging, dollars: float | None) -> dict[str, object]:
 def asking_circumstances(asking: Asking) -> Mapping[str, object]:
     """Return every key of the asking, paths whole: with them a replay asks as the run did.
 
-    An address is told without what may be a secret in it; an endpoint refuses such an address later.
+    An address is written without what may be a secret in it; an endpoint refuses such an address later.
     """
     told: dict[str, object] = {
         name: str(value.absolute()) if isinstance(value, Path) else value for name, value in asdict(asking).items()

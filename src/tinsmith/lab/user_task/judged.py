@@ -14,7 +14,7 @@ from tinsmith.lab.judge.verdicts import Judged, JudgeFailure, Spent
 from tinsmith.lab.user_task.step_reward import Asked, Failed, Groups, Scored, StepReward
 
 JUDGE: Final = "judge"
-"""Where an answer failed that has no verdicts."""
+"""Place of failure of an answer that has no verdicts."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,7 +42,7 @@ class JudgedReward(StepReward):
     judge: Judge | None = None
     """As a run opened it; None: none did, and rules judge."""
     paid: Callable[[Judging], None] = _unpaid
-    """Is told of every asking."""
+    """Receives every call of the judge."""
 
     terms: ClassVar[tuple[str, ...]] = ("rubric",)
 

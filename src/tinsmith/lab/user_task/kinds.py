@@ -63,7 +63,7 @@ class JudgedFrame(TaskFrame):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asking(JudgeCalls):
-    """How a judge is asked: circumstances of a task whose reward is a judge."""
+    """Settings of calls to a judge: circumstances of a task whose reward is a judge."""
 
     prices: Path | None = None
     """A table of prices, laid over the one that comes with the package."""
@@ -119,4 +119,4 @@ JUDGED_KINDS: Final[Mapping[Kind, KindEntry]] = MappingProxyType(
         )
     }
 )
-"""How a task is trained whose reward is a judge."""
+"""Ways to train on a task whose reward is a judge."""

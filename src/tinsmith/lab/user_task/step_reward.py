@@ -64,7 +64,7 @@ class StepReward(ABC):
         del state
 
     def trace(self) -> Mapping[str, float]:
-        """Return what is told of the state after a step, as metrics `reward/NAME`."""
+        """Return figures of the state after a step, as metrics `reward/NAME`."""
         return {}
 
     def line(self, scored: Scored) -> Mapping[str, object]:
@@ -77,7 +77,7 @@ class StepReward(ABC):
         return None
 
     def train_figures(self, groups: Groups) -> Mapping[str, float]:
-        """Return what is told of a training step beside rewards, by name."""
+        """Return figures of a training step beside rewards, by name."""
         del groups
         return {}
 

@@ -216,7 +216,7 @@ class UserSubject(Subject[UserItem, UserAnswer]):
         return self.task.reward if isinstance(self.task.reward, StepReward) else None
 
     def score(self, rollouts: Sequence[UserRollout]) -> list[NamedTerms]:
-        """See Subject; what was read is entered into the state of a reward of whole steps."""
+        """Return named terms of rewards; a reward of whole steps enters the answers into its state."""
         if self._reward is not None and self._entered:
             self._reward.restore(json.loads(self._entered))
             self._entered = ""
@@ -324,21 +324,21 @@ class UserSubject(Subject[UserItem, UserAnswer]):
         return {f"train/{name}": value for name, value in found.items()}
 
     def trace(self) -> dict[str, float]:
-        """See Subject."""
+        """Return figures of the reward's state, as metrics."""
         told = {} if self._reward is None else self._reward.trace()
         return {f"reward/{name}": float(value) for name, value in told.items()}
 
     def state(self) -> object:
-        """See Subject."""
+        """Return the state of the reward, for a checkpoint."""
         return None if self._reward is None else self._reward.state()
 
     def restore(self, state: object) -> None:
-        """See Subject."""
+        """Restore the state of the reward."""
         if self._reward is not None and state is not None:
             self._reward.restore(state)
 
     def close(self) -> None:
-        """See Subject."""
+        """Close what the reward holds."""
         if self._reward is not None:
             self._reward.close()
 

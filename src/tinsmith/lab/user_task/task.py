@@ -113,7 +113,7 @@ class Task:
     """How: a text with the item's fields in braces, `"What is {a} + {b}?"`; or a function of the item that returns a
     text, or messages `[{"role": "system", "content": ...}, {"role": "user", ...}]`."""
     reward: Reward | Mapping[str, Reward] | StepReward
-    """What an answer earns: a function of (item, answer), or several by name, whose sum is the reward; or one that sees
+    """Reward of an answer: a function of (item, answer), or several by name, whose sum is the reward; or one that sees
     all answers of a step together, such as `judged(...)`."""
     parse: Callable[[str], Any] | None = None
     """Reads a reply: rewards, metrics and `reply` then see what it returns. None means that it cannot be read."""
@@ -161,14 +161,14 @@ class Task:
     sections: Mapping[str, Section] = field(default_factory=dict[str, Section])
     """More of the page, by title."""
     notes: Sequence[str] = ()
-    """Lines that are told before a run, such as what was read of a file."""
+    """Lines that are shown before a run, such as the size of a file."""
     keys: Mapping[str, Value | Mapping[str, Value]] = field(default_factory=dict[str, Value | Mapping[str, Value]])
     """Values of a run's keys for this task, such as `{"steps": 40, "max_tokens": 16}`, or such values by size of model,
     `{"nano": {...}, "small": {...}, "seed": {...}}`; the command line goes first."""
     items_sha256: str = ""
     """Fingerprint of the items, where their data have one; empty: that of every item and its prompt."""
     identity: Mapping[str, str] = field(default_factory=dict[str, str])
-    """What decides results beside the task's own file, by name, such as versions of packages: a run is resumed and
+    """Facts that decide results beside the task's own file, by name, such as versions of packages: a run is resumed and
     replayed only where it is the same."""
     name: str = ""
     """Empty: the file's name."""

@@ -189,17 +189,17 @@ def _bits(computed: Sequence[CellResult]) -> Markup | None:
         ],
         high=float(max((one.unique for cell in cells for one in cell.sampled), default=1)),
     )
-    said = "; ".join(f"{cell.title}: {cell.verdict}" for cell in cells)
-    return dots_svg("bits", f"Bits. {said}.", names, [bits, unique])
+    shown_values = "; ".join(f"{cell.title}: {cell.verdict}" for cell in cells)
+    return dots_svg("bits", f"Bits. {shown_values}.", names, [bits, unique])
 
 
 def _sizes(computed: Sequence[CellResult]) -> Markup | None:
     """Draw the largest differences."""
     names, cells = _rows(computed)
-    said = "; ".join(f"{cell.title}: {magnitude(cell.worst(_against)) or 'none'} nats" for cell in cells)
+    shown_values = "; ".join(f"{cell.title}: {magnitude(cell.worst(_against)) or 'none'} nats" for cell in cells)
     return log_dots_svg(
         "sizes",
-        f"Largest differences. {said}.",
+        f"Largest differences. {shown_values}.",
         names,
         [
             ("from the reference", [cell.worst(_against) for cell in cells]),

@@ -57,7 +57,7 @@ def wander_page(done: Wander) -> Document:
 
 
 def wander_story(done: Wander) -> tuple[str, ...]:
-    """Return what may be said, in plain words."""
+    """Return the conclusions, in plain words."""
     by_side: dict[Side, list[Row]] = {}
     for row in done.rows:
         by_side.setdefault(row.side, []).append(row)
@@ -115,28 +115,32 @@ def _routes(rows: Sequence[Row]) -> Markup | None:
     panel = Panel(
         title="Tokens with changed routes, per cent", dots=[Dots("changed", series_mark(0), shown)], high=max(most, 0.1)
     )
-    said = "; ".join(f"{row.name}: {row.compared.changed_routes}" for row in rows)
-    return dots_svg("routes", f"Changed routes. {said}.", [row.name for row in rows], [panel])
+    shown_values = "; ".join(f"{row.name}: {row.compared.changed_routes}" for row in rows)
+    return dots_svg("routes", f"Changed routes. {shown_values}.", [row.name for row in rows], [panel])
 
 
 def _logprobs(rows: Sequence[Row]) -> Markup | None:
     largest = [row.compared.max_logprob_difference for row in rows]
-    said = "; ".join(f"{row.name}: {value:.2g}" for row, value in zip(rows, largest, strict=True))
+    shown_values = "; ".join(f"{row.name}: {value:.2g}" for row, value in zip(rows, largest, strict=True))
     dots = (("largest", largest), ("mean", [row.compared.mean_logprob_difference for row in rows]))
     unit, names = "Largest difference, nats", [row.name for row in rows]
-    return log_dots_svg("logprobs", f"{unit}. {said}.", names, dots, (1e-8, 1e-6, 1e-4, 1e-2, 1.0), unit=unit)
+    return log_dots_svg("logprobs", f"{unit}. {shown_values}.", names, dots, (1e-8, 1e-6, 1e-4, 1e-2, 1.0), unit=unit)
 
 
 def _angles(steps: Sequence[StepRatios]) -> Markup | None:
     names = [f"{one.side}, {one.batch} at once" for one in steps]
     labels = ("by the ratios, importance sampling", "PPO", "CISPO")
     losses = ("importance_sampling", "ppo", "cispo")
-    said = "; ".join(f"{name}: {one.angle_degrees[losses[0]]:.2g}" for name, one in zip(names, steps, strict=True))
+    shown_values = "; ".join(
+        f"{name}: {one.angle_degrees[losses[0]]:.2g}" for name, one in zip(names, steps, strict=True)
+    )
     dots = [
         *((label, [one.angle_degrees[loss] for one in steps]) for label, loss in zip(labels, losses, strict=True)),
         ("all of it by that arithmetic", [one.whole_angle_degrees for one in steps]),
     ]
-    return log_dots_svg("angles", f"Degrees. {said}.", names, dots, (1e-6, 1e-4, 1e-2, 1.0, 90.0), unit="Degrees")
+    return log_dots_svg(
+        "angles", f"Degrees. {shown_values}.", names, dots, (1e-6, 1e-4, 1e-2, 1.0, 90.0), unit="Degrees"
+    )
 
 
 def _parting(greedy: Sequence[Greedy]) -> Markup | None:
@@ -145,8 +149,8 @@ def _parting(greedy: Sequence[Greedy]) -> Markup | None:
         title="Greedy texts that part from their own by themselves, share",
         dots=[Dots("parted", series_mark(1), [Measure(one.parted / one.texts) for one in greedy])],
     )
-    said = "; ".join(f"{name}: {one.parted}" for name, one in zip(names, greedy, strict=True))
-    return dots_svg("greedy", f"Parted texts. {said}.", names, [panel])
+    shown_values = "; ".join(f"{name}: {one.parted}" for name, one in zip(names, greedy, strict=True))
+    return dots_svg("greedy", f"Parted texts. {shown_values}.", names, [panel])
 
 
 def _compared(one: Compared) -> tuple[str | Cell | None, ...]:

@@ -50,7 +50,7 @@ class Theirs:
         return found
 
     def forward(self, texts: Sequence[Text]) -> list[Seen]:
-        """See `Computes`; padded on the right, as trainers do."""
+        """Compute all texts in one batch, padded on the right, as trainers do."""
         with torch.no_grad(), self._listening() as heard:
             logprobs = self.logprobs(texts)
         width = max(len(text.tokens) for text in texts) - 1

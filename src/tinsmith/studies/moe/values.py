@@ -120,7 +120,7 @@ class Compared:
     changed_routes: int
     """Tokens that take another expert in some layer."""
     tokens: int
-    """Whose routes are compared: all but the last of each text."""
+    """Tokens whose routes are compared: all but the last of each text."""
     share: float
     """Of tokens with changed routes."""
     interval: tuple[float, float]

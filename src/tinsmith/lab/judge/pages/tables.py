@@ -9,7 +9,7 @@ from typing import Final
 
 from tinsmith.lab.judge.pages.gains import Constant, rate_of
 from tinsmith.lab.judge.pages.gathering import Examination, Place, RubricRun, Tally, by_criterion
-from tinsmith.lab.results.drawn_metrics import Drawn, chart_plate, drawn_plates, flags_of
+from tinsmith.lab.results.drawn_metrics import GRADIENT, GROUPS, Drawn, chart_plate, drawn_plates, flags_of
 from tinsmith.lab.runs.records import Row
 from tinsmith.pages.curves import Limit, Line
 from tinsmith.pages.document import Bullets, Fold, Plate, missing
@@ -145,14 +145,7 @@ _DRAWN = (
         missing="Missing: no step has a reward.",
         shares=True,
     ),
-    Drawn(
-        name="groups",
-        title="Informative groups",
-        note="Share of the groups whose rewards differ; from the others nothing is learned.",
-        lines=(("train/groups/informative", "informative"),),
-        missing="Missing: no step says which groups were informative.",
-        shares=True,
-    ),
+    GROUPS,
     Drawn(
         name="tokens",
         title="Tokens an answer",
@@ -181,14 +174,7 @@ _DRAWN = (
         missing="Missing: the two were never compared.",
         unit="nats a token",
     ),
-    Drawn(
-        name="gradient",
-        title="Gradient norm",
-        note="Before clipping, at every optimizer step.",
-        lines=(("optim/grad_norm", "gradient norm"),),
-        missing="Missing: no step has a gradient norm.",
-        unit="norm",
-    ),
+    GRADIENT,
 )
 
 

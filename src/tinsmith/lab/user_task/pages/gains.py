@@ -11,37 +11,12 @@ from tinsmith.pages.measures import Measure, from_estimate
 from tinsmith.pages.tables import Cell, Table, number, signed_cell, table_of, text, whole
 from tinsmith.pages.wording import p_words, signed
 from tinsmith.stats.estimates import Bootstrap
-from tinsmith.stats.intervals import Interval
 from tinsmith.stats.mean_runs import MeanRuns, mean_difference, shared_items
+from tinsmith.stats.paired_means import Compared
 from tinsmith.stats.significance import ALPHA, holm
 
 BOOTSTRAP = Bootstrap()
 _FIRST = "the first evaluation"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Compared:
-    """Two means over the same n items, and the gain of the second over the first."""
-
-    n: int
-    first: float
-    second: float
-    interval: Interval | None
-    """Of the gain, over units; None where there is one unit only."""
-    p_value: float
-    risen: int
-    fallen: int
-    """Items whose own value went up, and down."""
-
-    @property
-    def gain(self) -> float:
-        """Return the second mean minus the first."""
-        return self.second - self.first
-
-    @property
-    def apart(self) -> bool:
-        """True if the interval leaves out 0."""
-        return self.interval is not None and not self.interval.holds(0.0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,7 +6,15 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Final
 
-from tinsmith.lab.results.drawn_metrics import NO_EXAMINATION, Drawn, chart_plate, drawn_plates, flags_of
+from tinsmith.lab.results.drawn_metrics import (
+    GRADIENT,
+    GROUPS,
+    NO_EXAMINATION,
+    Drawn,
+    chart_plate,
+    drawn_plates,
+    flags_of,
+)
 from tinsmith.lab.results.failed_rollouts import failures_table
 from tinsmith.lab.results.run_details import failures_section, run_document
 from tinsmith.lab.runs.kinds import Status
@@ -145,14 +153,7 @@ def _drawn(read: TaskRunRecords) -> list[Drawn]:
     if task.several_turns:
         found.append(_examined("replies", "Replies", "Of the model, in a conversation."))
     found += [
-        Drawn(
-            name="groups",
-            title="Informative groups",
-            note="Share of the groups whose rewards differ; from the others nothing is learned.",
-            lines=(("train/groups/informative", "informative"),),
-            missing="Missing: no step says which groups were informative.",
-            shares=True,
-        ),
+        GROUPS,
         _examined(
             "distinct_texts",
             "Distinct texts",
@@ -168,14 +169,7 @@ def _drawn(read: TaskRunRecords) -> list[Drawn]:
             missing="Missing: no evaluation has a KL divergence.",
             unit="nats a token",
         ),
-        Drawn(
-            name="gradient",
-            title="Gradient norm",
-            note="Before clipping, at every optimizer step.",
-            lines=(("optim/grad_norm", "gradient norm"),),
-            missing="Missing: no step has a gradient norm.",
-            unit="norm",
-        ),
+        GRADIENT,
     ]
     return found
 

@@ -219,8 +219,8 @@ def _figure(accuracies: Sequence[Accuracy]) -> Markup | None:
         dots=[Dots("accuracy", series_mark(0), [_measure(each) for each in accuracies])],
         limits=[Limit(0.5, "a coin")],
     )
-    said = "; ".join(f"{name}: {each.value:.3f}" for name, each in zip(names, accuracies, strict=True))
-    return dots_svg("accuracy", f"Accuracy. {said}.", names, [panel], width=7.2)
+    shown_values = "; ".join(f"{name}: {each.value:.3f}" for name, each in zip(names, accuracies, strict=True))
+    return dots_svg("accuracy", f"Accuracy. {shown_values}.", names, [panel], width=7.2)
 
 
 def _measure(accuracy: Accuracy) -> Measure:
