@@ -81,6 +81,8 @@ def write_rubric_run(folder: Path, story: RubricStory) -> Path:
     if story.tasks:
         sides = [("train", word) for word in TRAINED] + [("test", word) for word in held_out]
         _write(folder / "tasks.jsonl", [_task(story, side, word) for side, word in sides])
+    items = [{"id": word, "prompt": _task(story, "test", word)["prompt"], "unit": word} for word in held_out]
+    (folder / "task.json").write_text(json.dumps({"terms": ["rubric"], "items": items}))
     rollouts, metrics = _went(story, held_out)
     _write(folder / "rollouts.jsonl", rollouts)
     _write(folder / "metrics.jsonl", metrics)

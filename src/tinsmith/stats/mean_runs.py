@@ -16,9 +16,9 @@ import numpy as np
 
 from tinsmith.stats.estimates import Bootstrap, Difference, Estimate
 from tinsmith.stats.intervals import percentile
-from tinsmith.stats.paired_means import flip_p
 from tinsmith.stats.rates import FloatArray
 from tinsmith.stats.resampling import generator, pattern_counts, resampled_seeds
+from tinsmith.stats.sign_flips import flip_p
 from tinsmith.types.errors import DataError
 
 ByItem = Mapping[str, Fraction]

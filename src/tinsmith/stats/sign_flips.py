@@ -1,4 +1,4 @@
-"""Tests and intervals of a paired gain: pairs that stand alone by McNemar, pairs that hang together by sign flips.
+"""Tests and intervals of a paired gain: McNemar for pairs that stand alone, sign flips for those that hang together.
 
 Several pairs with one prompt are no independent evidence. What a prompt's pairs gained in sum, its net, is
 one observation; without an effect its sign is a fair coin. Where every net is -1, 0 or 1 this is McNemar's
@@ -9,12 +9,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from fractions import Fraction
 from statistics import NormalDist
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tinsmith.stats.intervals import Interval, checked_level
+from tinsmith.stats.rates import FloatArray
 from tinsmith.stats.resampling import generator
 from tinsmith.stats.significance import mcnemar
 from tinsmith.types.errors import DataError
@@ -22,6 +25,13 @@ from tinsmith.types.errors import DataError
 _NORMAL = NormalDist()
 _DRAWS = 10_000
 _CHUNK = 1 << 22
+FLIPS: Final = 100_000
+"""Flips of exact gains that are drawn where not all are counted."""
+_LISTED = 16
+"""Units up to which every flip is gone through."""
+_WORK = 50_000_000
+"""Most additions of the count over sums."""
+_ROUNDING = 1e-9
 _STEPS = 40
 """Halvings of a bracket: far below what a page shows."""
 
@@ -49,6 +59,47 @@ def sign_flip_p(nets: Sequence[int]) -> float:
         chance = 0.5 * chance + 0.5 * moved
     sums = np.abs(2 * np.arange(total + 1) - total)
     return min(1.0, float(chance[sums >= reached].sum()))
+
+
+def flip_p(gains: Sequence[Fraction], *, seed: int = 0) -> tuple[float, bool]:
+    """Return the two-sided p-value of a sum under flips of its terms' signs, and whether every flip was counted.
+
+    Gains of 0 cannot matter. All 2^n flips are gone through for few units, and counted by their sums where the gains'
+    common denominator is small; else flips are drawn, and p = (1 + those that reach the sum) / (1 + those drawn).
+
+    >>> flip_p([Fraction(1, 2), Fraction(1, 3), Fraction(1, 4)])
+    (0.25, True)
+    """
+    moved = [gain for gain in gains if gain]
+    if not moved:
+        return 1.0, True
+    scale = math.lcm(*(gain.denominator for gain in moved))
+    nets = [int(gain * scale) for gain in moved]
+    if len(nets) <= _LISTED:
+        return _listed_p(nets), True
+    if sum(map(abs, nets)) * len(nets) <= _WORK:
+        return sign_flip_p(nets), True
+    return _drawn_p(np.array([float(gain) for gain in moved]), seed), False
+
+
+def _listed_p(nets: Sequence[int]) -> float:
+    """Go through every flip; the first sign may stay, as turning all of them changes no size."""
+    sums = [nets[0]]
+    for net in nets[1:]:
+        sums = [total + net for total in sums] + [total - net for total in sums]
+    reached = abs(sum(nets))
+    return sum(abs(total) >= reached for total in sums) / len(sums)
+
+
+def _drawn_p(gains: FloatArray, seed: int) -> float:
+    rng, least = generator(seed, "sign flips"), abs(float(gains.sum())) - _ROUNDING
+    reached, done, chunk = 0, 0, max(1, _CHUNK // 2 // gains.size)
+    while done < FLIPS:
+        rows = min(chunk, FLIPS - done)
+        signs = 2.0 * rng.integers(0, 2, size=(rows, gains.size), dtype=np.uint8) - 1.0
+        reached += int((np.abs(signs @ gains) >= least).sum())
+        done += rows
+    return (1 + reached) / (1 + FLIPS)
 
 
 def paired_interval(helped: int, hurt: int, n: int, level: float = 0.95) -> Interval:

@@ -11,13 +11,13 @@ import msgspec
 import pytest
 from made_studies import MADE, MadeArm, Maker
 
+from tinsmith.lab.page.run_page import compared
 from tinsmith.lab.page.study_of_runs import RunsCompared, compared_tasks, study_of_runs
 from tinsmith.lab.runs.reader import read_run
 from tinsmith.lab.study.conduct import run_study
 from tinsmith.lab.study.files import STUDY_JSON
 from tinsmith.lab.study.record import StudyRecord
 from tinsmith.lab.study.results import Draws
-from tinsmith.lab.user_task.pages.gains import gains_of
 from tinsmith.lab.user_task.records import read_task_run
 from tinsmith.pages.markdown import document_markdown
 from tinsmith.pages.measures import Measure
@@ -129,17 +129,13 @@ def test_the_gain_of_one_run_is_a_difference_of_a_study_with_one_seed(tmp_path: 
     items = {f"item-{n}": float(n % 4 < 2) for n in range(8)}
     units = {item: "one" if value else "other" for item, value in items.items()}
     write(tmp_path / "run", "one", 0, items, before=0.0, units=units)
-    read = read_task_run(read_run(tmp_path / "run"))
-    gain = gains_of(read).sampled
-    assert gain is not None
-    found, interval = gain.found, gain.found.interval
-    assert (found.n, found.first, found.second, found.risen, found.fallen) == (8, 0.0, 0.5, 4, 0)
-    assert interval is not None
-    assert (interval.low, interval.high) == (0.0, 1.0), "items of one unit are drawn together"
-    assert found.p_value == 1.0
+    gain = compared(read_task_run(read_run(tmp_path / "run")))[0]
+    assert (gain.num_items, gain.first, gain.second, gain.up, gain.down) == (8, 0.0, 0.5, 4, 0)
+    assert (gain.found.low, gain.found.high) == (0.0, 1.0), "items of one unit are drawn together"
+    assert gain.p_value == 1.0
     same = study_of_runs([tmp_path / "run"]).record.gains[0]
     assert (same.before.value, same.after.value, same.gain.value) == (0.0, 0.5, 0.5)
-    assert (same.gain.low, same.gain.high) == (interval.low, interval.high)
+    assert same.gain == gain.found
 
 
 def write(

@@ -47,7 +47,7 @@ def test_a_run_ends_with_its_page_and_a_replay_is_equal(
     assert not caught.value.code
     assert str(folder / "report.html") in capsys.readouterr().out
     page = (folder / "report.html").read_text()
-    assert "held-out prompts" in page
+    assert "held-out items" in page
     around = json.loads((folder / MANIFEST).read_text())["circumstances"]
     assert around["files"] == {"data_path": str(data)}
     assert around["judge_concurrency"] == 64

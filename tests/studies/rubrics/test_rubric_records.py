@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from tinsmith.lab.judge.records import TaskRecord, write_tasks
+from tinsmith.lab.judge.records import CriteriaRecord, write_tasks
 from tinsmith.lab.runs.files import TASKS
 from tinsmith.lab.runs.reader import json_lines
 from tinsmith.lab.user_task.items import split_items
@@ -22,7 +22,7 @@ def test_every_task_is_written_with_its_side_and_read_again(tmp_path: Path) -> N
     (tmp_path / TASKS).write_text("half of an old")
     write_tasks(lambda task: task.criteria, items.train, items.held_out, tmp_path / TASKS)
     notes: list[str] = []
-    read = list(json_lines(tmp_path / TASKS, TaskRecord, notes))
+    read = list(json_lines(tmp_path / TASKS, CriteriaRecord, notes))
     assert notes == []
     assert [each.task_id for each in read if each.split == "test"] == [task.task_id for task in split.test]
     by_id = {task.task_id: task for task in (*split.train, *split.test)}

@@ -1,4 +1,4 @@
-"""What the folder of a run on rubrics holds beside what every run's does: its tasks, verdicts, and the judge's ledger.
+"""Files of a judged run beside those of every run: its items with their criteria, verdicts, and the judge's ledger.
 
 Every field has a default: a run that was killed leaves files that stop anywhere, and its report still opens.
 """
@@ -13,15 +13,12 @@ from typing import Any, Final, Protocol
 import msgspec
 
 from tinsmith.data.replacing import replacing
-from tinsmith.lab.runs.records import FailureRecord
 
 RULES: Final = "rules"
 """The name of the judge that knows surfaces and rules."""
-JUDGE: Final = "judge"
-"""Where a rollout failed that has no verdicts."""
 
 
-class TaskRecord(msgspec.Struct, frozen=True, kw_only=True):
+class CriteriaRecord(msgspec.Struct, frozen=True, kw_only=True):
     """One line of `tasks.jsonl`."""
 
     task_id: str
@@ -31,23 +28,10 @@ class TaskRecord(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class VerdictRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """What the judge said of one rubric."""
+    """Verdict on one criterion."""
 
     passed: bool
     rationale: str = ""
-
-
-class RubricRollout(msgspec.Struct, frozen=True, kw_only=True):
-    """One response; `failure` is set where it has no verdicts."""
-
-    step: int
-    split: str
-    prompt_id: str
-    sample: int = 0
-    text: str = ""
-    verdicts: tuple[VerdictRecord, ...] = ()
-    total: float | None = None
-    failure: FailureRecord | None = None
 
 
 class LedgerRecord(msgspec.Struct, frozen=True, kw_only=True):
@@ -61,6 +45,19 @@ class LedgerRecord(msgspec.Struct, frozen=True, kw_only=True):
     completion_tokens: int = 0
     estimated: bool = False
     dollars: float | None = None
+
+
+def summed(lines: Sequence[LedgerRecord]) -> LedgerRecord:
+    """Return the sum of all askings."""
+    counts = ("judged", "failed", "from_cache", "calls", "prompt_tokens", "completion_tokens")
+    # Answers from the cache alone cost nothing, whatever the judge's price.
+    dollars = [line.dollars if line.calls else 0.0 for line in lines]
+    known = [each for each in dollars if each is not None]
+    return LedgerRecord(
+        **{name: sum(getattr(line, name) for line in lines) for name in counts},
+        estimated=any(line.estimated for line in lines),
+        dollars=sum(known) if len(known) == len(dollars) else None,
+    )
 
 
 class Prompted(Protocol):
@@ -90,5 +87,5 @@ def write_tasks(
         for side, tasks in (("train", train), ("test", held_out)):
             for one in tasks:
                 found = tuple(criteria(one.item))
-                line = TaskRecord(task_id=one.prompt_id, split=side, prompt=one.prompt, criteria=found)
+                line = CriteriaRecord(task_id=one.prompt_id, split=side, prompt=one.prompt, criteria=found)
                 lines.write(json.dumps(msgspec.to_builtins(line), ensure_ascii=False) + "\n")

@@ -1,20 +1,57 @@
-"""The page of one run, whatever it is on: its subject says what stands on it."""
+"""The page of one run: of a run on a task what its items gained, curves, examples; else as its subject lays it out."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from fractions import Fraction
 from pathlib import Path
+from typing import Final
 
 from tinsmith.lab.experiment.experiment import SubjectEntry
+from tinsmith.lab.page.examples import examples
+from tinsmith.lab.page.gaps import HEADS, HOW, Gap, Pair, gaps
+from tinsmith.lab.page.judged import (
+    cost_table,
+    cost_words,
+    criteria_blocks,
+    failed_words,
+    judged_limits,
+    judged_sentences,
+    with_best_text,
+)
+from tinsmith.lab.results.drawn_metrics import (
+    GRADIENT,
+    GROUPS,
+    NO_EXAMINATION,
+    Drawn,
+    chart_plate,
+    drawn_plates,
+    flags_of,
+)
+from tinsmith.lab.results.failed_rollouts import failures_table
+from tinsmith.lab.results.run_details import run_document
 from tinsmith.lab.results.run_map import steps_words
 from tinsmith.lab.runs.kinds import Kind, Status
 from tinsmith.lab.runs.reader import read_run
-from tinsmith.lab.runs.records import Run
-from tinsmith.pages.document import Document, Words
-from tinsmith.pages.wording import counted
+from tinsmith.lab.runs.records import Run, Split
+from tinsmith.lab.study.record import Column, Shown
+from tinsmith.lab.study.report import shown_table
+from tinsmith.lab.user_task.records import Examination, SectionRecord, TaskRunRecords, read_task_run
+from tinsmith.pages.curves import Line
+from tinsmith.pages.document import Block, Document, Heading, Pairs, Plate, Plates, Section, Size, Words, kept, missing
+from tinsmith.pages.measures import Measure, from_estimate
+from tinsmith.pages.palette import series_mark
+from tinsmith.pages.tables import Table, plain
+from tinsmith.pages.wording import counted, signed
+from tinsmith.stats.estimates import Bootstrap
+from tinsmith.stats.mean_runs import MeanRuns
+from tinsmith.stats.monitors.alarms import AlarmKind
 
 Subjects = Mapping[Kind, SubjectEntry]
+BOOTSTRAP: Final = Bootstrap()
+FEW: Final = 12
+"""Items below which a page says that they are few."""
 
 
 def run_page(folder: Path, subject: SubjectEntry) -> Document:
@@ -45,3 +82,291 @@ def subject_of(folder: Path, subjects: Subjects) -> SubjectEntry:
         DataError: there is no run in `folder`.
     """
     return subjects[read_run(folder).config.kind]
+
+
+def page_of_run(run: Run) -> Document:
+    """Return the page of a run on a task; the same folder, the same bytes."""
+    read = with_best_text(read_task_run(run))
+    found, judging = compared(read), read.judging
+    is_over = run.manifest is not None and run.manifest.status == Status.FINISHED
+    gained = shown_table(
+        f"{HOW} p of what stands below the score is corrected.", "Value", HEADS, [one.row for one in found]
+    )
+    own = [Section("own", "Of the task", _own(read.sections))] if read.sections or not is_over else []
+    judged = [] if judging is None else [Section("criteria", "Criteria", criteria_blocks(read, judging))]
+    failed = failures_table(read.failures, where="mean") or Words("No rollout failed.")
+    return run_document(
+        run,
+        kind=f"Report of one run: {run.config.kind.words}",
+        facts=_facts(read),
+        story=_story(read, found),
+        limits=_limits(read, found),
+        notes=read.notes,
+        top=(Plates([_scores(read)], Size.HALF),),
+        sections=(
+            Section(
+                "gains",
+                "Gains",
+                kept(gained if found else missing("Missing: it takes two evaluations."), _evaluations(read)),
+            ),
+            Section("steps", "Over the steps", [Plates(drawn_plates(run, _drawn(read)))]),
+            *own,
+            *judged,
+            Section("examples", "Examples", examples(read)),
+            Section("failures", "Failures", [failed, *([] if judging is None else [cost_table(judging)])]),
+        ),
+    )
+
+
+def compared(read: TaskRunRecords) -> list[Gap]:
+    """Return the last evaluation against the first, and against every baseline."""
+
+    def moved(name: str, exams: Sequence[Examination], value: str = "total", *, is_primary: bool = False) -> list[Pair]:
+        ends = [_values(exams[place].by_item(value), read) for place in ((0, -1) if len(exams) > 1 else ())]
+        found = [one for one in ends if one is not None]
+        if len(found) < 2:
+            return []
+        against = f"step {exams[0].step:,}"
+        return [
+            Pair(name=name, against=against, first=found[0], second=found[1], same_models=True, is_primary=is_primary)
+        ]
+
+    pairs = moved(read.score, read.sampled, is_primary=True)
+    pairs += moved(f"{read.score}, greedy", read.greedy, is_primary=True)
+    pairs += [one for name in read.task.terms if len(read.task.terms) > 1 for one in moved(name, read.sampled, name)]
+    last = _values(read.sampled[-1].by_item(), read) if read.sampled else None
+    for one in read.task.baselines:
+        known = _values(one.exact(), read)
+        if known is not None and last is not None:
+            against = f"the baseline {one.name}"
+            pairs.append(Pair(name=read.score, against=against, first=known, second=last, same_models=True))
+    return gaps(pairs, BOOTSTRAP)
+
+
+def _values(by_item: Mapping[str, Fraction], read: TaskRunRecords) -> MeanRuns | None:
+    """Return what items earned in one run; items of one unit are drawn together."""
+    return MeanRuns.of("", [by_item], read.units) if by_item else None
+
+
+def _mean(by_item: Mapping[str, Fraction], read: TaskRunRecords) -> Measure | None:
+    values = _values(by_item, read)
+    return None if values is None else from_estimate(values.estimate(BOOTSTRAP))
+
+
+def _facts(read: TaskRunRecords) -> Pairs:
+    data, judging = read.run.config.data, read.judging
+    sides = ((data.train, "for training"), (data.test, "held out"), (data.rubrics, "criteria"))
+    told = [f"{count:,} {side}" for count, side in sides if count is not None]
+    judged = (
+        ()
+        if judging is None
+        else (
+            ("Judge", judging.judge),
+            ("Judging cost", cost_words(judging)),
+            ("Without verdicts", failed_words(judging)),
+        )
+    )
+    return (
+        ("Model", read.run.config.model_name or "not stated"),
+        ("Reward", read.run.config.reward_name or "not stated"),
+        *judged,
+        ("Items", ", ".join(told) or "not stated"),
+    )
+
+
+def _story(read: TaskRunRecords, found: Sequence[Gap]) -> list[str]:
+    """Return the sentences; the first is the answer."""
+    if not read.sampled:
+        return ["Nothing can be said: the run was never evaluated.", *judged_sentences(read)]
+    first, last = read.sampled[0], read.sampled[-1]
+    items = counted(len(last.by_item()), "held-out item" if read.held_out else "item")
+    if not read.held_out:
+        items += " that were also trained on"
+    head = (
+        f"On {items}: {found[0].sentence}"
+        if first is not last and found
+        else (
+            f"There is no gain to speak of: the run was evaluated once, at step {last.step}, with a mean {read.score} "
+            f"of {_mean(last.by_item(), read)} on {items}."
+        )
+    )
+    rest = found[1:] if first is not last else found
+    shares = [len(one.texts) / one.texts.total() for one in (first, last)]
+    moved = f" ({signed(shares[1] - shares[0])})" if first is not last else ""
+    return [
+        head,
+        *(one.sentence for one in rest),
+        *(
+            f"What the baseline {one.name} earns is not known: {one.failure}."
+            for one in read.task.baselines
+            if one.failure
+        ),
+        f"Of {counted(last.texts.total(), 'sampled answer')} {len(last.texts):,} are distinct texts, a share of "
+        f"{shares[1]:.3f}{moved}.",
+        *judged_sentences(read),
+        *_training(read),
+        f"{counted(len(read.run.alarms), 'alarm')} raised; see below." if read.run.alarms else "No alarm was raised.",
+    ]
+
+
+def _training(read: TaskRunRecords) -> list[str]:
+    """Return what failed, and which groups of training nothing was learned from."""
+    failed = sum(read.failures.values())
+    told = [f"{failed:,} of {counted(read.rollouts, 'rollout')} failed and have no reward."] if failed else []
+    if not read.groups:
+        return told
+    lost = sum(count for cause, count in read.failures.items() if cause.split == Split.TRAIN)
+    answers = counted(sum(map(len, read.groups.values())) + lost, "training answer")
+    few = sum(len(one) < 2 for one in read.groups.values())
+    alike = sum(len(set(one)) == 1 < len(one) for one in read.groups.values())
+    return [
+        *told,
+        f"{lost:,} of {answers} have no reward; of {counted(len(read.groups), 'group')} {few:,} have fewer than two "
+        f"rewards, and in {alike:,} all are equal, which teaches nothing.",
+    ]
+
+
+def _limits(read: TaskRunRecords, found: Sequence[Gap]) -> list[str]:
+    """Return what the figures do not show, each in a sentence."""
+    manifest, seed = read.run.manifest, read.run.config.seed
+    num_items = len(read.sampled[-1].by_item()) if read.sampled else FEW
+    told = (
+        (
+            bool(found) and found[0].pair.is_primary and not found[0].holds,
+            "That training changed nothing: a gain that cannot be shown may be there.",
+        ),
+        (
+            manifest is not None and manifest.status != Status.FINISHED,
+            "What the end will show: the run is not over, and a look on the way is no test.",
+        ),
+        (not read.held_out, "Anything about items that were not trained on: none were held out."),
+        (num_items < FEW, f"Much about items in general: there are only {counted(num_items, 'item')}."),
+        (not read.task.baselines, "That a model is needed for this: there is no baseline."),
+        (
+            True,
+            f"What another seed gives: this is one trained model (seed {'not stated' if seed is None else seed}), and "
+            "the intervals are over items alone.",
+        ),
+    )
+    judged = [] if read.judging is None else judged_limits(read.judging)
+    return [*(sentence for holds, sentence in told if holds), *judged]
+
+
+def _scores(read: TaskRunRecords) -> Plate:
+    """The one picture: the mean score of the evaluations, with intervals, and every baseline as a level line."""
+    words = "Held-out items" if read.held_out else "Items that are also trained on"
+    drawn = Drawn(
+        name="score",
+        title=f"Mean {read.score}",
+        note=f"{words}; bands are 95 % intervals over items.",
+        missing=NO_EXAMINATION,
+        unit=read.score,
+        shares=read.judging is not None,
+    )
+    lines = [_curve(read, read.sampled, "sampled", 0), _curve(read, read.greedy, "greedy", 1)]
+    steps = [step for one in lines for step in one.steps]
+    ends = sorted({min(steps, default=0), max(steps, default=0)})
+    for one in read.task.baselines:
+        known = _mean(one.exact(), read)
+        if known is not None:
+            mark, values = series_mark(len(lines)), [known.value] * len(ends)
+            lines.append(Line(label=f"baseline {one.name}", mark=mark, steps=ends, values=values))
+    flags = flags_of(read.run, AlarmKind.ROLLOUTS_FAILED, AlarmKind.SAME_TEXT, AlarmKind.JUDGE_FAILED)
+    return chart_plate(drawn, lines, flags=flags)
+
+
+def _curve(read: TaskRunRecords, exams: Sequence[Examination], label: str, place: int) -> Line:
+    found = [(one.step, _mean(one.by_item(), read)) for one in exams]
+    means = {step: mean for step, mean in found if mean is not None}
+    whole = all(one.low is not None and one.high is not None for one in means.values())
+    return Line(
+        label=label,
+        mark=series_mark(place),
+        steps=list(means),
+        values=[one.value for one in means.values()],
+        low=[one.low or 0.0 for one in means.values()] if whole else None,
+        high=[one.high or 0.0 for one in means.values()] if whole else None,
+    )
+
+
+def _drawn(read: TaskRunRecords) -> list[Drawn]:
+    """Return the figures over the steps that are metrics as they stand in metrics.jsonl."""
+    task = read.task
+    terms = task.terms if len(task.terms) > 1 else ()
+    found = [_evaluated(f"reward/{name}", f"Reward: {name}", "One of the reward's terms.") for name in terms]
+    found += [_evaluated(f"metric/{name}", name, "Measured, and not rewarded.") for name in task.metrics]
+    if task.parsed:
+        found.append(_evaluated("parse_ok", "Readable answers", "Share that the task's parser reads."))
+    if task.several_turns:
+        found.append(_evaluated("replies", "Replies", "Of the model, in a conversation."))
+    distinct = "Share of the answers that are not the same as another one."
+    tokens = "A reward that can be had by writing more or less shows here."
+    kl = (("eval/kl_base", "evaluated prompts"), ("kl/base", "training answers"))
+    rewards = (("train/reward/total", "reward"), ("train/pass_rate", "pass rate"))
+    parity = "KL divergence between the two on the sampled tokens: zero where they are one model."
+    return [
+        *found,
+        Drawn(name="training", title="Training reward", note="Mean over a step's answers.", lines=rewards, missing=""),
+        GROUPS,
+        _evaluated("distinct_texts", "Distinct texts", distinct, train=False),
+        _evaluated("tokens/answer", "Tokens an answer", tokens),
+        Drawn(
+            name="kl",
+            title="KL divergence to the base",
+            note="Estimated on sampled tokens.",
+            lines=kl,
+            missing="Missing: no evaluation has a KL divergence.",
+            unit="nats a token",
+        ),
+        Drawn(
+            name="parity",
+            title="Sampler to trainer",
+            note=parity,
+            lines=(("optim/kl_sample_train", "sampler to trainer"),),
+            missing="",
+            unit="nats a token",
+        ),
+        GRADIENT,
+    ]
+
+
+def _evaluated(key: str, title: str, note: str, *, train: bool = True) -> Drawn:
+    training = ((f"train/{key}", "training"),) if train else ()
+    lines = ((f"eval/{key}", "evaluated, sampled"), (f"eval_greedy/{key}", "evaluated, greedy"), *training)
+    return Drawn(name=key.replace("/", "-"), title=title, note=note, lines=lines)
+
+
+def _evaluations(read: TaskRunRecords) -> Table | None:
+    if not read.sampled:
+        return None
+    greedy = {one.step: one for one in read.greedy}
+    heads = (
+        f"{read.score}|sampled",
+        *(f"{name}|sampled" for name in read.terms),
+        f"{read.score}|greedy",
+        "distinct texts|share, sampled",
+        Column(head="tokens|an answer, sampled", form=".1f"),
+        "KL to base|nats a token",
+    )
+    rows: list[list[Shown]] = []
+    for one in read.sampled:
+        metrics = read.run.metrics.get(one.step, {})
+        values = [_mean(one.by_item(name), read) for name in ("total", *read.terms)]
+        last = _mean(greedy[one.step].by_item(), read) if one.step in greedy else None
+        known = [metrics.get("eval/tokens/answer"), metrics.get("eval/kl_base")]
+        others = [len(one.texts) / one.texts.total(), *known]
+        rows.append([f"{one.step:,}", *values, last, *(None if value is None else Measure(value) for value in others)])
+    return shown_table("Means over items, each above its 95 % interval.", "Step", heads, rows)
+
+
+def _own(sections: Sequence[SectionRecord]) -> Sequence[Block]:
+    blocks = [block for one in sections for block in (Heading(one.title), _section(one))]
+    return blocks or [missing("Missing: what the task adds is made when the run has come to its end.")]
+
+
+def _section(one: SectionRecord) -> Block:
+    if one.failure:
+        return missing(f"This section could not be made: {one.failure}.")
+    if not one.rows or not one.columns:
+        return Words(one.text)
+    return plain("", one.columns, one.rows, words=True)

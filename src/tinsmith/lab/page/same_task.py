@@ -7,9 +7,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from tinsmith.lab.page.judged import with_best_text
 from tinsmith.lab.results.arms import seedless
 from tinsmith.lab.runs.reader import read_run
-from tinsmith.lab.runs.records import Config, Run
+from tinsmith.lab.runs.records import Run
 from tinsmith.lab.user_task.records import TaskRunRecords, read_task_run
 from tinsmith.pages.tables import shown
 from tinsmith.types.errors import ConfigError
@@ -33,7 +34,13 @@ class TaskArm:
     def settings(self) -> dict[str, object]:
         """Settings and the task's own keys, but for the seed."""
         config = self.reads[0].run.config
-        return {**seedless(config.settings), **seedless(config.overrides), "model": config.model_name}
+        return {**seedless(config.settings), **seedless(config.overrides), **_given(self.reads[0])}
+
+    @property
+    def judge(self) -> str:
+        """Who judged; empty where nobody did."""
+        judging = self.reads[0].judging
+        return "" if judging is None else judging.judge
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,9 +61,10 @@ def arms_on_one_task(folders: Sequence[Path]) -> SameTask:
         DataError: a folder holds no run.
         ConfigError: they are not on the same task, or were not evaluated on the same items.
     """
-    reads = [read_task_run(read_run(folder)) for folder in folders]
+    reads = [with_best_text(read_task_run(read_run(folder))) for folder in folders]
     _require_same_task([one.run for one in reads])
-    arms = _arms([one for one in reads if one.sampled])
+    evaluated = [one for one in reads if one.sampled]
+    arms = _arms(evaluated)
     if not arms:
         raise ConfigError(
             "none of these runs was evaluated",
@@ -65,35 +73,46 @@ def arms_on_one_task(folders: Sequence[Path]) -> SameTask:
             allowed="runs with eval_every above 0",
         )
     missing = [f"{one.run.folder}: it was never evaluated." for one in reads if not one.sampled]
-    notes = (*missing, *(f"{one.run.folder.name}: {note}" for one in reads for note in one.notes))
-    return SameTask(arms=arms, seeds_draw_items=_seeds_draw_items(arms), notes=notes)
+    counted = {one.run.folder for arm in arms for one in arm.reads}
+    again = [
+        f"{one.run.folder}: left out, as its seed is there already."
+        for one in evaluated
+        if one.run.folder not in counted
+    ]
+    notes = (*missing, *again, *(f"{one.run.folder.name}: {note}" for one in reads for note in one.notes))
+    return SameTask(arms=arms, seeds_draw_items=_seeds_draw_items(evaluated, arms), notes=notes)
 
 
 def _arms(reads: Sequence[TaskRunRecords]) -> tuple[TaskArm, ...]:
     groups: dict[str, dict[int | None, TaskRunRecords]] = {}
     for one in reads:
         config = one.run.config
-        asked = (seedless(config.overrides), seedless(config.settings), config.model_name)
+        asked = (seedless(config.overrides), seedless(config.settings), _given(one))
         groups.setdefault(json.dumps(asked, sort_keys=True), {}).setdefault(config.seed, one)
     found = [tuple(group[seed] for seed in sorted(group, key=lambda each: each or 0)) for group in groups.values()]
-    names = _names([group[0].run.config for group in found])
+    names = _names([group[0] for group in found])
     return tuple(
         TaskArm(label=name if names.count(name) == 1 else f"{name} [{place}]", reads=group)
         for place, (name, group) in enumerate(zip(names, found, strict=True), start=1)
     )
 
 
-def _names(configs: Sequence[Config]) -> list[str]:
+def _names(reads: Sequence[TaskRunRecords]) -> list[str]:
     """Return what was changed of each that is not the same for all, or the experiment where nothing was."""
     changed = [
-        {key: shown(value) for key, value in {**seedless(one.overrides), "model": one.model_name}.items()}
-        for one in configs
+        {key: shown(value) for key, value in {**seedless(one.run.config.overrides), **_given(one)}.items()}
+        for one in reads
     ]
     return [
         ", ".join(f"{key}={value}" for key, value in own.items() if any(other.get(key) != value for other in changed))
-        or config.title
-        for config, own in zip(configs, changed, strict=True)
+        or read.run.config.title
+        for read, own in zip(reads, changed, strict=True)
     ]
+
+
+def _given(read: TaskRunRecords) -> dict[str, object]:
+    judge = {} if read.judging is None else {"judge": read.judging.judge}
+    return {"model": read.run.config.model_name, **judge}
 
 
 def _require_same_task(runs: Sequence[Run]) -> None:
@@ -113,24 +132,24 @@ def _code(run: Run) -> Mapping[str, object]:
     return code if isinstance(code, dict) else {}
 
 
-def _seeds_draw_items(arms: Sequence[TaskArm]) -> bool:
-    """Check that arms answered the same items: all runs, or run for run of the same seed."""
-    first = arms[0]
-    if len({_items(one) for arm in arms for one in arm.reads}) == 1:
+def _seeds_draw_items(reads: Sequence[TaskRunRecords], arms: Sequence[TaskArm]) -> bool:
+    """Check that runs answered the same items: all of them, or run for run of the same seed."""
+    if len({_items(one) for one in reads}) == 1:
         return False
-    by_seed = {one.run.config.seed: one for one in first.reads}
+    by_seed: dict[int | None, TaskRunRecords] = {}
+    for one in reads:
+        other = by_seed.setdefault(one.run.config.seed, one)
+        if _items(other) != _items(one):
+            shared = len(_items(other) & _items(one))
+            raise _refused(
+                "held-out items",
+                other.run,
+                one.run,
+                f"{len(_items(other))} items",
+                f"{len(_items(one))} items, of which {shared} are the same",
+            )
+    first = arms[0]
     for arm in arms[1:]:
-        for one in arm.reads:
-            other = by_seed.get(one.run.config.seed, first.reads[0])
-            if _items(other) != _items(one):
-                shared = len(_items(other) & _items(one))
-                raise _refused(
-                    "held-out items",
-                    other.run,
-                    one.run,
-                    f"{len(_items(other))} items",
-                    f"{len(_items(one))} items, of which {shared} are the same",
-                )
         if arm.seeds != first.seeds:
             raise _refused(
                 "held-out items (the seed draws them)",
@@ -142,8 +161,12 @@ def _seeds_draw_items(arms: Sequence[TaskArm]) -> bool:
     return True
 
 
-def _items(read: TaskRunRecords) -> frozenset[tuple[str, str]]:
-    return frozenset((one.id, one.prompt) for one in read.task.items)
+def _items(read: TaskRunRecords) -> frozenset[tuple[str, ...]]:
+    """Return the evaluated items, by name, prompt, and a judge's criteria."""
+    criteria: dict[str, list[str]] = {}
+    for (item, _), text in sorted(read.judging.criteria.items()) if read.judging else ():
+        criteria.setdefault(item, []).append(text)
+    return frozenset((one.id, one.prompt, *criteria.get(one.id, ())) for one in read.task.items)
 
 
 def _refused(what: str, first: Run, other: Run, then: object, now: object) -> ConfigError:

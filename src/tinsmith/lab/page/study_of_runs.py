@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -10,35 +10,28 @@ from pathlib import Path
 from rich.table import Table as ConsoleTable
 
 from tinsmith.lab.page.compared import Comparison
+from tinsmith.lab.page.gaps import HEADS, HOW, Pair, gaps
+from tinsmith.lab.page.judged import cost_words, failed_words
 from tinsmith.lab.page.same_task import SameTask, TaskArm, arms_on_one_task
 from tinsmith.lab.results.run_map import status_words, steps_words
 from tinsmith.lab.study.arm_gains import as_measure
 from tinsmith.lab.study.conduct import recorded
 from tinsmith.lab.study.measures import AFTER, BEFORE, ArmRuns, Results, estimated, measure_study
-from tinsmith.lab.study.record import Column, CurveRecord, StudyRecord
+from tinsmith.lab.study.record import Column, CurveRecord, Shown, StudyRecord
 from tinsmith.lab.study.report import page_of_study, sentences
 from tinsmith.lab.study.results import DRAWS, Draws, Seconds, seconds_in
-from tinsmith.lab.study.study import Arm, Curve, Listing, Measure, PerItem, Reading, Size, Study, Table
+from tinsmith.lab.study.study import Arm, Beats, Curve, Listing, Measure, PerItem, Reading, Size, Study, Table
 from tinsmith.lab.study.task_arms import ArmRead
+from tinsmith.lab.user_task.records import Judging
 from tinsmith.lab.user_task.task import Task
 from tinsmith.pages.console import console_table
 from tinsmith.pages.document import Document
 from tinsmith.pages.measures import Measure as Figure
 from tinsmith.pages.tables import shown
-from tinsmith.pages.wording import counted, listed, p_words, signed
+from tinsmith.pages.wording import counted, listed, signed
 from tinsmith.stats.mean_runs import MeanRuns, mean_difference
-from tinsmith.stats.significance import ALPHA, holm
 
 REWARD = PerItem("reward", "reward")
-_ROWS = (
-    "items",
-    "from",
-    "to",
-    Column(head="difference|95 % interval", form="+.3f"),
-    "p|Holm",
-    "up / down|items",
-    "Finding",
-)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,7 +92,7 @@ def _unit(read: ArmRead, item: str) -> str:
 def _study(named: dict[str, TaskArm], same: SameTask) -> Study:
     first = next(iter(named.values()))
     task, config = first.reads[0].task, first.reads[0].run.config
-    terms = [(name, name) for name in task.terms if len(task.terms) > 1]
+    terms = [(name, name) for name in first.reads[0].terms]
     metrics = [(f"metric/{name}", name) for name in task.metrics]
     apart = [PerItem(name, label, metric=name) for name, label in (*terms, *metrics)]
     runs = sum(len(arm.reads) for arm in named.values())
@@ -110,16 +103,16 @@ def _study(named: dict[str, TaskArm], same: SameTask) -> Study:
         task=_not_run,
         arms=tuple(Arm(name, arm.label) for name, arm in named.items()),
         sizes={"found": Size()},
-        score=REWARD,
-        against="arm-0",
+        score=replace(REWARD, label=first.reads[0].score),
+        claims=[Beats(name, "arm-0") for name, arm in list(named.items())[1:] if arm.judge == first.judge],
         tables=(
-            Table("Arms", "The last evaluation of each arm: means over seeds and items.", _ARM_MEASURES),
+            Table("Arms", "The last evaluation of each arm: means over seeds and items.", _measures(first)),
             Listing(
                 "Against each other",
-                "Arms at their last evaluation, each against the first arm and against every baseline of the task: "
-                "differences over seeds and items, with 95 % intervals over both; p corrected over this table.",
-                _ROWS,
-                _against,
+                "Arms at their last evaluation, each against those before it (under the same judge) and against every "
+                f"baseline of the task; p corrected over this table. {HOW}",
+                HEADS,
+                partial(_against, named),
             ),
             *([Table("Terms and metrics", "Over seeds and items, sampled.", apart)] if apart else []),
             Listing(
@@ -129,11 +122,9 @@ def _study(named: dict[str, TaskArm], same: SameTask) -> Study:
                 lambda _: _settings(same.arms),
                 names="Key",
             ),
-            Listing(
-                "Runs", "", ("Arm", "seed", "reward|first", "reward|last", "Status", "Identity"), _runs, names="Run"
-            ),
+            Listing("Runs", "", _RUNS, _runs, names="Run"),
         ),
-        pictures=(Curve(name="reward", label="reward", read=_over_steps),),
+        pictures=(Curve(name="score", label=first.reads[0].score, read=_over_steps),),
         notes=_notes(same),
     )
 
@@ -152,7 +143,7 @@ def _mean_of(metric: PerItem, at: int, *, greedy: bool = False) -> Measure:
         return arm.per_item(metric, at, greedy=greedy)
 
     kind = "greedy" if greedy else "sampled"
-    return Measure(f"{kind} {at}", f"reward|{'first' if at == BEFORE else 'last'}, {kind}", read)
+    return Measure(f"{kind} {at}", f"score|{'first' if at == BEFORE else 'last'}, {kind}", read)
 
 
 def _distinct(arm: ArmRuns) -> Reading:
@@ -170,32 +161,39 @@ _ARM_MEASURES = (
 )
 
 
-def _against(results: Results) -> list[list[Figure | str | None]]:
+def _measures(arm: TaskArm) -> tuple[Measure, ...]:
+    """Return the figures of every arm."""
+    return (*_ARM_MEASURES, *_JUDGED) if arm.judge else _ARM_MEASURES
+
+
+def _told(of: Callable[[Judging], str]) -> Callable[[ArmRuns], str]:
+    return lambda arm: "; ".join(dict.fromkeys(of(one.judging) for one in arm.read.reads if one.judging))
+
+
+_JUDGED = (
+    Measure("judge", "judge", _told(lambda one: one.judge)),
+    Measure("cost", "judging", _told(cost_words)),
+    Measure("failed", "without verdicts", _told(failed_words)),
+)
+
+
+def _against(named: Mapping[str, TaskArm], results: Results) -> list[list[Shown]]:
     """Return a row for each comparison, corrected together by Holm."""
-    first = next(iter(results.arms.values()))
-    ends = {arm.arm.label: arm.per_item(REWARD) for arm in results.arms.values()}
-    pairs = [(label, ends[first.arm.label]) for label in ends if label != first.arm.label]
-    names = dict.fromkeys(one.name for arm in results.arms.values() for one in arm.read.reads[0].task.baselines)
-    for name in names:
-        for arm in results.arms.values():
-            known = arm.baseline(name)
+    arms = list(results.arms.items())
+    ends = {name: arm.per_item(REWARD) for name, arm in arms}
+    pairs = [
+        Pair(name=arm.arm.label, against=other.arm.label, first=ends[before], second=ends[name])
+        for place, (name, arm) in enumerate(arms)
+        for before, other in arms[:place]
+        if named[before].judge == named[name].judge
+    ]
+    for one in dict.fromkeys(each.name for _, arm in arms for each in arm.read.reads[0].task.baselines):
+        for name, arm in arms:
+            known = arm.baseline(one)
             if known is not None:
-                pairs.append((arm.arm.label, replace(known, name=f"the baseline {name}")))
-    gaps = [mean_difference(ends[label], second, results.draws.tables) for label, second in pairs]
-    p_values = holm([one.p_value for one in gaps]) if gaps else ()
-    rows: list[list[Figure | str | None]] = []
-    for (label, second), gap, p_value in zip(pairs, gaps, p_values, strict=True):
-        mine, other = ends[label].pooled(), second.pooled()
-        shared = mine.keys() & other.keys()
-        up, down = (sum(sign * (mine[item] - other[item]) > 0 for item in shared) for sign in (1, -1))
-        found = as_measure(gap)
-        apart = found.low is not None and found.high is not None and not found.low <= 0.0 <= found.high
-        finding = "cannot tell" if not apart or p_value > ALPHA else "more" if found.value > 0 else "less"
-        p_text = p_words(p_value).removeprefix("p ").removeprefix("= ")
-        head = f"{label}|against {second.name}"
-        ends_at = (Figure(second.mean()), Figure(ends[label].mean()))
-        rows.append([head, str(len(shared)), *ends_at, found, p_text, f"{up} / {down}", finding])
-    return rows
+                against = f"the baseline {one}"
+                pairs.append(Pair(name=arm.arm.label, against=against, first=known, second=ends[name]))
+    return [one.row for one in gaps(pairs, results.draws.tables)]
 
 
 def _over_steps(arm: ArmRuns) -> dict[int, Figure | float | None]:
@@ -224,23 +222,32 @@ def _differing(arms: Sequence[TaskArm]) -> list[str]:
     return [key for key in keys if len({shown(one.get(key)) for one in asked}) > 1]
 
 
-def _settings(arms: Sequence[TaskArm]) -> list[list[Figure | str | None]]:
+def _settings(arms: Sequence[TaskArm]) -> list[list[Shown]]:
     asked = [one.settings for one in arms]
     return [[key, *(shown(one[key]) if key in one else "" for one in asked)] for key in _differing(arms)]
 
 
-def _runs(results: Results) -> list[list[Figure | str | None]]:
-    rows: list[list[Figure | str | None]] = []
+_GAIN = Column(head="gain|95 % interval", form="+.3f")
+_RUNS = ("Arm", "seed", "score|first", "score|last", _GAIN, "score|last, greedy", "alarms", "Status", "Identity")
+
+
+def _runs(results: Results) -> list[list[Shown]]:
+    rows: list[list[Shown]] = []
     for arm in results.arms.values():
         for read in arm.read.reads:
-            means = (MeanRuns.of("", [exam.by_item()]) for exam in (read.sampled[0], read.sampled[-1]))
             run = read.run
+            ends = [MeanRuns.of("", [exam.by_item()], read.units) for exam in (read.sampled[0], read.sampled[-1])]
+            gain = mean_difference(ends[1], ends[0], results.draws.tables, same_models=True)
+            greedy = [MeanRuns.of("", [exam.by_item()], read.units) for exam in read.greedy[-1:]]
             rows.append(
                 [
                     run.folder.name,
                     arm.arm.label,
                     "unknown" if run.config.seed is None else str(run.config.seed),
-                    *(estimated(one, results.draws) for one in means),
+                    *(estimated(one, results.draws) for one in ends),
+                    as_measure(gain) if len(read.sampled) > 1 else None,
+                    estimated(greedy[0], results.draws) if greedy else None,
+                    str(len(run.alarms)),
                     f"{status_words(run)}, {steps_words(run)}",
                     run.config.identity_sha256[:16],
                 ]
@@ -294,7 +301,7 @@ def _console(found: RunsCompared) -> ConsoleTable:
         for one in arms[first].read.reads[0].task.baselines
         for known in [arms[first].baseline(one.name)]
     ]
-    title = "Mean reward on the evaluated items, sampled, seeds together"
+    title = f"Mean {record.score} on the evaluated items, sampled, seeds together"
     return console_table(title, ("seeds", "first", "last", "greedy", "minus the first arm"), rows, baselines)
 
 

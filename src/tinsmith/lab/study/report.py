@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
+from tinsmith.lab.page.examples import prompt_block
 from tinsmith.lab.results.claim_tables import claims_table
 from tinsmith.lab.results.judging import of_claim
 from tinsmith.lab.study.arm_gains import ArmGain, gain_words, gains_table
@@ -12,7 +13,6 @@ from tinsmith.lab.study.record import Column, CurveRecord, Expected, KeptPage, S
 from tinsmith.lab.study.record import Panel as PanelRecord
 from tinsmith.lab.study.results import Seconds, limits_of
 from tinsmith.lab.study.tried_rates import CAPTION, Tried, rate_words
-from tinsmith.lab.user_task.pages.page import prompt_block
 from tinsmith.pages.curves import Chart, Line, chart_svg
 from tinsmith.pages.document import Block, Document, Drawing, Example, Fold, Section, drawn, note
 from tinsmith.pages.dots import Dots, Panel, dots_svg
@@ -140,22 +140,29 @@ def _gains(score: str, gains: Sequence[ArmGain]) -> Table:
 
 
 def _table_blocks(record: TableRecord) -> list[Block]:
-    def cell(place: int, column: Column) -> Callable[[tuple[str, tuple[Shown, ...]]], Cell]:
-        return lambda row: written(row[1][place], column)
-
-    table = table_of(
-        record.caption,
-        record.rows,
-        (record.names, lambda row: text(*row[0].split("|"))),
-        *((_head(record, place), cell(place, column)) for place, column in enumerate(record.columns)),
-    )
+    rows = [(name, *cells) for name, cells in record.rows]
+    table = shown_table(record.caption, record.names, record.columns, rows)
     return [*([note(record.note)] if record.note else []), table]
 
 
-def _head(record: TableRecord, place: int) -> str | Cell:
-    """Return the head of a column, at the left where all its cells are words."""
-    head = record.columns[place].head
-    return text(*head.split("|")) if all(isinstance(cells[place], str) for _, cells in record.rows) else head
+def shown_table(caption: str, names: str, columns: Sequence[str | Column], rows: Sequence[Sequence[Shown]]) -> Table:
+    """Return a table of figures and words: each row begins with its name, below which stands what follows a `|`."""
+    heads = [one if isinstance(one, Column) else Column(head=one) for one in columns]
+
+    def cell(place: int, column: Column) -> Callable[[Sequence[Shown]], Cell]:
+        return lambda row: written(row[place], column)
+
+    def head(place: int, column: Column) -> str | Cell:
+        # At the left where all its cells are words.
+        is_text = all(isinstance(row[place], str) for row in rows)
+        return text(*column.head.split("|")) if is_text else column.head
+
+    return table_of(
+        caption,
+        rows,
+        (names, lambda row: text(*str(row[0]).split("|"))),
+        *((head(place, one), cell(place, one)) for place, one in enumerate(heads, start=1)),
+    )
 
 
 def written(shown: Shown, column: Column) -> Cell:

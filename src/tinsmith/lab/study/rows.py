@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from tinsmith.lab.page.examples import shown_replies
 from tinsmith.lab.study.arm_gains import as_measure
 from tinsmith.lab.study.measures import AFTER, BEFORE, ArmRuns, Results, estimated
 from tinsmith.lab.study.record import Column, ExampleRecord, Panel, Shown
 from tinsmith.lab.study.study import PerItem
-from tinsmith.lab.user_task.pages.page import shown_replies
 from tinsmith.pages.document import Reply
 from tinsmith.pages.wording import p_words
 from tinsmith.stats.mean_runs import mean_difference

@@ -83,9 +83,9 @@ class UserTaskEntry:
 
     def page(self, run: Run) -> Document:
         """See SubjectEntry."""
-        from tinsmith.lab.user_task.pages.page import task_document
+        from tinsmith.lab.page.run_page import page_of_run
 
-        return task_document(run)
+        return page_of_run(run)
 
     def compare(self, folders: Sequence[Path], task: str | None) -> Comparison:
         """See SubjectEntry."""
@@ -111,19 +111,6 @@ class JudgedTaskEntry(UserTaskEntry):
         assert isinstance(plan.asking, Asking)
         if plan.asking.prices is not None and not plan.asking.prices.is_file():
             raise ConfigError("no such file", field="prices", value=str(plan.asking.prices))
-
-    def page(self, run: Run) -> Document:
-        """Return the page of a judged run."""
-        from tinsmith.lab.judge.pages.page import rubric_document
-
-        return rubric_document(run)
-
-    def compare(self, folders: Sequence[Path], task: str | None) -> Comparison:
-        """Compare judged runs."""
-        from tinsmith.lab.judge.pages.comparison_page import compared_rubrics
-
-        del task
-        return compared_rubrics(folders)
 
 
 JUDGED_TASK: Final = JudgedTaskEntry(JUDGED_KINDS)

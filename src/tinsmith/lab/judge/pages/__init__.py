@@ -1,1 +1,0 @@
-"""Pages of runs on rubrics."""
