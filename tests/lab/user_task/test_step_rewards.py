@@ -145,7 +145,7 @@ def test_runs_on_the_pages_examples_keep_verdicts_and_go_on_to_the_same_bytes(
     verdicts = [one["verdicts"] for one in lines(tmp_path / "kind", "rollouts.jsonl")]
     assert {len(each) for each in verdicts} == {2}
     assert len(lines(tmp_path / "kind", "judge.jsonl")) >= 4
-    assert "Rubrics" in (tmp_path / "kind" / "report.html").read_text()
+    assert "Criteria" in (tmp_path / "kind" / "report.html").read_text()
 
     ran = command(capsys, "run", "novel.py", *KEYS, *MORE, "log_path=whole")
     assert ran.code == 0, ran.err
