@@ -55,11 +55,7 @@ app.add_typer(analyse_app)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Run the command line (default: this process's); exits 2 for a mistake, 1 for a failed check, 3 for a lost server.
-
-    Raises:
-        SystemExit: always, with the exit code.
-    """
+    """Run the command line (default: this process's); exits 2 for a mistake, 1 for a failed check, 3 for a lost server."""
     if logging.lastResort is not None:
         logging.lastResort.setFormatter(VisibleFormatter())  # the SDK's warnings quote servers
     try:

@@ -9,11 +9,7 @@ from tinsmith.types.errors import CheckpointError, DataError
 
 
 def require_runs(folders: Sequence[Path]) -> None:
-    """Check that each folder holds a run.
-
-    Raises:
-        DataError: one does not.
-    """
+    """Check that each folder holds a run."""
     from tinsmith.lab.runs.existing_run import holds_run
 
     for folder in folders:
@@ -27,11 +23,7 @@ def require_runs(folders: Sequence[Path]) -> None:
 
 
 def require_checkpoint(named: str) -> None:
-    """Check that a checkpoint's name is a tinker:// path or a folder that is there.
-
-    Raises:
-        CheckpointError: it is neither.
-    """
+    """Check that a checkpoint's name is a tinker:// path or a folder that is there."""
     from tinsmith.engine.tinker_paths import SCHEME
 
     if not named.startswith(SCHEME) and not Path(named).is_dir():
@@ -44,11 +36,7 @@ def require_checkpoint(named: str) -> None:
 
 
 def require_slice(folder: Path) -> None:
-    """Check that a folder holds a slice.
-
-    Raises:
-        DataError: it does not.
-    """
+    """Check that a folder holds a slice."""
     from tinsmith.data.slices.card import read_slice_card
 
     read_slice_card(folder)

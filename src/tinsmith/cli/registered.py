@@ -39,11 +39,7 @@ EXPERIMENTS: Final[Mapping[str, Experiment]] = MappingProxyType(
 
 
 def find(name: str) -> Experiment:
-    """Return an experiment by `family/rung`, with or without `@version`.
-
-    Raises:
-        ConfigError: there is none; it says which were perhaps meant.
-    """
+    """Return an experiment by `family/rung`, with or without `@version`."""
     bare, _, version = name.partition("@")
     found = EXPERIMENTS.get(bare)
     if found is None or (version and version != str(found.version)):
@@ -59,11 +55,7 @@ def find(name: str) -> Experiment:
 
 
 def source_of(name: str, given: Mapping[str, str]) -> TaskSource | None:
-    """Return the source of a task by what a command line says; None: that names an experiment.
-
-    Raises:
-        ConfigError: there is no such file, or a mistake in it; a package of the task's is not installed.
-    """
+    """Return the source of a task by what a command line says; None: that names an experiment."""
     file, _, function = name.rpartition(":")
     if file.endswith(".py"):
         from tinsmith.lab.user_task.functions import function_in_file
@@ -79,11 +71,7 @@ def source_of(name: str, given: Mapping[str, str]) -> TaskSource | None:
 
 
 def plan_of(name: str, overrides: Mapping[str, str]) -> Plan:
-    """Return the plan of an experiment, or of a task of one's own, with `key=value` changes.
-
-    Raises:
-        ConfigError: there is no such thing, a mistake in it, or in a key.
-    """
+    """Return the plan of an experiment, or of a task of one's own, with `key=value` changes."""
     from tinsmith.lab.experiment.plan import make_plan
     from tinsmith.lab.user_task.opening import open_task
 
@@ -129,11 +117,7 @@ def _run_microscope(given: Mapping[str, str], say: Say) -> Path:
 
 
 def study_named(name: str) -> StudyEntry | None:
-    """Return a study by its name or its file; None: there is none, or the file defines no study.
-
-    Raises:
-        ConfigError: the file cannot be run.
-    """
+    """Return a study by its name or its file; None: there is none, or the file defines no study."""
     if not name.endswith(".py"):
         return STUDIES.get(name)
     from tinsmith.lab.study.files import load_study

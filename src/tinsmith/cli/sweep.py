@@ -74,11 +74,7 @@ def sweep(
 
 
 def _setting(text: str) -> tuple[str, str]:
-    """Split FACTOR=VALUE.
-
-    Raises:
-        ConfigError: there is no value, or no such factor.
-    """
+    """Split FACTOR=VALUE."""
     from tinsmith.types.errors import ConfigError
 
     name, equals, value = text.partition("=")

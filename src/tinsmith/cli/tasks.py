@@ -31,11 +31,7 @@ class TaskEntry:
     """Named ways to run it, `NAME/PRESET`, and the keys that each changes, its own and those of every run."""
 
     def open(self, name: str, part: str, preset: str, given: Mapping[str, str]) -> FunctionTask:
-        """Return the task as it is named; its keys may depend on those that are given.
-
-        Raises:
-            ConfigError: there is no such part or preset, or a package is not installed.
-        """
+        """Return the task as it is named; its keys may depend on those that are given."""
         from importlib import import_module
 
         from tinsmith.lab.user_task.functions import function_task

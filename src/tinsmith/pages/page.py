@@ -34,11 +34,7 @@ def document_html(document: Document) -> str:
 
 
 def write(html: str, file: Path) -> None:
-    """Write a page; the file is the old one or the new one, never half of it.
-
-    Raises:
-        ConfigError: the folder to write to does not exist.
-    """
+    """Write a page; the file is the old one or the new one, never half of it."""
     if not file.parent.is_dir() or file.is_dir():
         raise ConfigError(
             "there is no such folder to write to",

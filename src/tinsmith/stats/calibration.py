@@ -48,11 +48,7 @@ class Calibration:
 
     @classmethod
     def of(cls, confidences: Sequence[str | None], right: Sequence[bool]) -> Calibration:
-        """Count n stated words (None: no valid answer) against n answers that were right or not.
-
-        Raises:
-            DataError: an unknown word, or sequences of different lengths.
-        """
+        """Count n stated words (None: no valid answer) against n answers that were right or not."""
         if len(confidences) != len(right):
             raise DataError("every item needs a confidence and an answer", field="confidences")
         unknown = sorted({word for word in confidences if word is not None} - set(STATED))

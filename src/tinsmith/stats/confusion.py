@@ -20,11 +20,7 @@ Codes = NDArray[np.int64]
 
 
 def encode(labels: Sequence[str], values: Sequence[str | None]) -> Codes:
-    """Return the position of each value in `labels`, (n,); len(labels) stands for None, an invalid answer.
-
-    Raises:
-        DataError: a value is none of the labels, or a label is named twice.
-    """
+    """Return the position of each value in `labels`, (n,); len(labels) stands for None, an invalid answer."""
     if len(set(labels)) != len(labels) or not labels:
         raise DataError("labels must be distinct names", field="labels", value=tuple(labels))
     position: dict[str | None, int] = {label: i for i, label in enumerate(labels)}
@@ -40,9 +36,6 @@ def encode(labels: Sequence[str], values: Sequence[str | None]) -> Codes:
 @dataclass(frozen=True, slots=True, eq=False)
 class Confusion:
     """Counts by true label (rows) and answer (columns, the last one: invalid).
-
-    Raises:
-        DataError: the counts are not a (K, K + 1) table of numbers that are not negative.
 
     >>> Confusion.of(("a", "b"), ["a", "b", "b"], ["a", "a", None]).counts.tolist()
     [[1, 0, 0], [1, 0, 1]]
@@ -63,11 +56,7 @@ class Confusion:
 
     @classmethod
     def of(cls, labels: Sequence[str], golds: Sequence[str], predicted: Sequence[str | None]) -> Confusion:
-        """Count `golds` (n,) against `predicted` (n,), None being an invalid answer.
-
-        Raises:
-            DataError: an unknown label, or not as many answers as true labels.
-        """
+        """Count `golds` (n,) against `predicted` (n,), None being an invalid answer."""
         if len(golds) != len(predicted):
             raise DataError(
                 "every item needs one true label and one answer",

@@ -21,10 +21,6 @@ def share_difference(first: int, first_n: int, second: int, second_n: int, level
     low = d - sqrt((p1 - l1)^2 + (u2 - p2)^2), high = d + sqrt((u1 - p1)^2 + (p2 - l2)^2).
     Source: Newcombe, Statistics in Medicine 17 (1998) 873-890, method 10.
 
-    Raises:
-        DataError: a share has no items, or more successes than items.
-        ConfigError: the level is not strictly between 0 and 1.
-
     >>> str(share_difference(56, 70, 48, 80))
     '[0.052, 0.334]'
     """
@@ -38,10 +34,6 @@ def paired_difference(both: int, only_first: int, only_second: int, neither: int
     phi is the correlation of the two, with n / 2 taken from its numerator where that is positive (not
     below 0), and 0 where a margin is empty.
     Source: Newcombe, Statistics in Medicine 17 (1998) 2635-2650, method 10.
-
-    Raises:
-        DataError: there is no item, or a count is negative.
-        ConfigError: the level is not strictly between 0 and 1.
     """
     counts = (both, only_first, only_second, neither)
     n = sum(counts)
@@ -74,10 +66,6 @@ def stratified_difference(strata: Sequence[Stratum], level: float = 0.95) -> tup
     stratum nobody did it, or everybody) Newcombe's intervals of the strata are put together, their reaches times
     w / sum w squared and summed (MOVER).
     Source: Sato, Greenland and Robins, Biometrics 45 (1989) 1323-1324.
-
-    Raises:
-        DataError: more did it than there are, or a count is negative.
-        ConfigError: the level is not strictly between 0 and 1.
 
     >>> value, interval = stratified_difference([Stratum(9, 10, 1, 10), Stratum(5, 50, 5, 50)])
     >>> f"{value:.3f} {interval}"

@@ -15,11 +15,7 @@ from tinsmith.types.errors import ConfigError
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bootstrap:
-    """How an interval is drawn.
-
-    Raises:
-        ConfigError: fewer than 100 draws, or a level outside (0, 1).
-    """
+    """How an interval is drawn."""
 
     draws: int = 10_000
     level: float = 0.95
@@ -77,9 +73,6 @@ def difference(first: Runs, second: Runs, metric: Metric, bootstrap: Bootstrap) 
     Seeds are drawn apart for the two, then one resample of the items within true labels serves both.
     The p-value needs no assumption of equal variances; it cannot be below 2 / (draws + 1).
     Source: Davison and Hinkley, "Bootstrap Methods" (1997), eq. 4.11 for the added draw.
-
-    Raises:
-        DataError: the two were not scored on the same items.
     """
     second = first.aligned(second)
     together = Runs(

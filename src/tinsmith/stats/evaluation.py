@@ -43,11 +43,7 @@ class Answered:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Evaluation:
-    """All figures of one system on one split.
-
-    Raises:
-        DataError: no answers, an item answered twice, or a label that is none of the task's.
-    """
+    """All figures of one system on one split."""
 
     labels: tuple[str, ...]
     answers: tuple[Answered, ...]
@@ -146,9 +142,6 @@ def combine(name: str, evaluations: Sequence[Evaluation]) -> Runs:
     """Return one system's evaluations, one a seed, as what claims are computed from.
 
     Only items that every seed answered are kept: a rollout that failed is left out, never scored.
-
-    Raises:
-        DataError: no evaluation, no item that all answered, or other labels in one of them.
     """
     if not evaluations:
         raise DataError(f"{name}: no evaluation was given", field="evaluations")

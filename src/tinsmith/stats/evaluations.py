@@ -38,11 +38,7 @@ class Agreement:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Evaluations:
-    """The evaluations of one system's answers, one a task, by the task's name.
-
-    Raises:
-        DataError: no task, or the tasks were not answered for the same items in the same order.
-    """
+    """The evaluations of one system's answers, one a task, by the task's name."""
 
     tasks: Mapping[str, Evaluation]
 

@@ -86,11 +86,7 @@ class LabelGroups:
 
 
 def census(labels: Sequence[str], groups: Sequence[Group]) -> Mapping[str, LabelGroups]:
-    """Count groups by true label; those of fewer than two rollouts compare nothing and are left out.
-
-    Raises:
-        DataError: a group of an unknown label, or with rewards and answers of different number.
-    """
+    """Count groups by true label; those of fewer than two rollouts compare nothing and are left out."""
     counted = dict.fromkeys(labels, LabelGroups())
     for group in groups:
         if group.gold not in counted or len(group.rewards) != len(group.right):

@@ -31,9 +31,6 @@ def label_information(distributions: FloatArray) -> float:
     Args:
         distributions: (N, K), rows sum to 1; all papers weigh the same.
 
-    Raises:
-        DataError: another shape, or a row that is no distribution.
-
     >>> round(label_information(np.eye(8)), 4)
     2.0794
     """
@@ -62,9 +59,6 @@ def sampled_information(counts: NDArray[np.int64]) -> SampledInformation:
     The bias is Miller and Madow's: sum over papers of (m_i - 1) / (2 G N) minus (m - 1) / (2 G N),
     m_i and m being the labels seen for paper i and in all. With one sample a paper the information
     cannot be told from the answers' own spread.
-
-    Raises:
-        DataError: rows of different sums, or fewer than two samples a paper.
     """
     sizes = np.unique(counts.sum(axis=1)) if counts.ndim == 2 and counts.size else np.zeros(1)
     if sizes.size != 1 or sizes[0] < 2 or (counts < 0).any():

@@ -50,10 +50,6 @@ def wilson(successes: int, n: int, level: float = 0.95) -> Interval:
     Centre (p + z^2/2n) / (1 + z^2/n), half width z sqrt(p(1-p)/n + z^2/4n^2) / (1 + z^2/n).
     Source: Wilson, JASA 22 (1927), without continuity correction.
 
-    Raises:
-        DataError: unless 0 <= successes <= n and n >= 1.
-        ConfigError: the level is not strictly between 0 and 1.
-
     >>> str(wilson(198, 500))
     '[0.354, 0.440]'
     """
@@ -73,20 +69,13 @@ def percentile(draws: FloatArray, level: float = 0.95) -> Interval | None:
 
     A draw that is NaN (a score undefined in that resample) is left out.
     Source: Efron and Tibshirani, "An Introduction to the Bootstrap" (1993), ch. 13.
-
-    Raises:
-        ConfigError: the level is not strictly between 0 and 1.
     """
     tail = (1.0 - checked_level(level)) / 2.0
     return _quantiles(draws, tail, 1.0 - tail, level)
 
 
 def checked_level(level: float) -> float:
-    """Return `level`.
-
-    Raises:
-        ConfigError: it is not strictly between 0 and 1.
-    """
+    """Return `level`."""
     if not 0.0 < level < 1.0:
         raise ConfigError(
             "the level of an interval must be a share",

@@ -37,11 +37,7 @@ class MeanRuns:
 
     @classmethod
     def of(cls, name: str, by_seed: Sequence[ByItem], clusters: Mapping[str, str] | None = None) -> MeanRuns:
-        """Build it from each seed's values by item; items that a seed has no value of are left out.
-
-        Raises:
-            DataError: no seed, or no item that all of them have.
-        """
+        """Build it from each seed's values by item; items that a seed has no value of are left out."""
         shared = set(by_seed[0]).intersection(*by_seed[1:]) if by_seed else set[str]()
         if not shared:
             raise DataError(f"{name}: there is nothing to average", field="items, seeds")
@@ -65,11 +61,7 @@ class MeanRuns:
         return len(set(self.clusters.values()))
 
     def on(self, items: Sequence[str]) -> MeanRuns:
-        """Return the values of `items` alone.
-
-        Raises:
-            DataError: one has no value, or none is named.
-        """
+        """Return the values of `items` alone."""
         missing = [item for item in items if item not in self.clusters]
         if missing or not items:
             raise DataError(
@@ -114,11 +106,7 @@ class MeanRuns:
 
 
 def shared_items(systems: Sequence[MeanRuns]) -> tuple[list[MeanRuns], float]:
-    """Return the systems on the items that all of them have, and the share left out.
-
-    Raises:
-        DataError: they have none in common.
-    """
+    """Return the systems on the items that all of them have, and the share left out."""
     every = set[str]().union(*(one.items for one in systems))
     shared = sorted(every.intersection(*(one.items for one in systems)))
     return [one.on(shared) for one in systems], 1.0 - len(shared) / len(every)
@@ -138,9 +126,6 @@ def mean_difference(
         bootstrap: how the resamples are drawn.
         same_models: whether row s of both is one run, such as before and after its training: then they are drawn
             together, else apart.
-
-    Raises:
-        DataError: they have no item in common.
     """
     (first, second), _ = shared_items([first, second])
     system = "first" if same_models else "second"

@@ -65,9 +65,6 @@ def parity(sampler: NDArray[np.float32], trainer: NDArray[np.float32]) -> Parity
     tokens changes a figure.
     Source: k1 and k2 are the cookbook's kl_sample_train_v1 and _v2; k3 is Schulman's (2020).
 
-    Raises:
-        DataError: no token, different shapes, another dtype, or a value that is not finite.
-
     >>> parity(np.float32([-1.0, -2.0]), np.float32([-1.0, -2.0])).exact
     True
     """

@@ -27,10 +27,6 @@ def share_ratio(first: int, first_n: int, second: int, second_n: int, level: flo
     high = (p q + sqrt(p^2 q^2 - w(u_p, p) w(l_q, q))) / w(l_q, q).
     Source: Donner and Zou, Statistical Methods in Medical Research 21 (2012) 347-359, MOVER for ratios.
 
-    Raises:
-        DataError: a share has no items, or more successes than items.
-        ConfigError: the level is not strictly between 0 and 1.
-
     >>> str(share_ratio(20, 100, 40, 100))
     '0.50 [0.32, 0.78]'
     """

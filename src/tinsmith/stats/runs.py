@@ -37,11 +37,7 @@ class Runs:
         golds: Sequence[str],
         predicted: Sequence[Sequence[str | None]],
     ) -> Runs:
-        """Build it from n items, their n true labels, and per seed n answers (None: invalid).
-
-        Raises:
-            DataError: no item, no seed, an item twice, an unknown label, or rows of different lengths.
-        """
+        """Build it from n items, their n true labels, and per seed n answers (None: invalid)."""
         if not items or not predicted:
             raise DataError(f"{name}: there is nothing to score", field="items, seeds")
         if len(set(items)) != len(items):
@@ -90,11 +86,7 @@ class Runs:
         return float(SCORES[metric](self.counts().astype(np.float64)).mean())
 
     def on(self, items: Sequence[str]) -> Runs:
-        """Return the answers to `items` alone, in that order.
-
-        Raises:
-            DataError: an item was not answered, or none is named.
-        """
+        """Return the answers to `items` alone, in that order."""
         place = {item: i for i, item in enumerate(self.items)}
         missing = [item for item in items if item not in place]
         if missing or not items:
@@ -105,11 +97,7 @@ class Runs:
         return Runs(self.name, self.labels, tuple(items), self.golds[order], self.predicted[:, order])
 
     def aligned(self, other: Runs) -> Runs:
-        """Return `other` with its items in the order of this one.
-
-        Raises:
-            DataError: the two were not scored on the same items, labels and true labels.
-        """
+        """Return `other` with its items in the order of this one."""
         if self.labels != other.labels:
             raise DataError(
                 f"{self.name} and {other.name} do not answer the same question",

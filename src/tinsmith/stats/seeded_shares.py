@@ -60,9 +60,6 @@ class SeededShares:
             held_against: whether the share there is taken from the share that counts.
             rooms: of every item, counted from 0: shares are then compared within a room alone, and the differences
                 weighted as Mantel and Haenszel do (tinsmith.stats.differences). Default: one room.
-
-        Raises:
-            DataError: no item, no seed, or a row of another length.
         """
         if not strata or not fates:
             raise DataError("there is nothing to count", field="items, seeds")
@@ -149,9 +146,6 @@ def ratio_of_means(first: SeededShares, second: SeededShares, bootstrap: Bootstr
         second: the share below, on the same items.
         bootstrap: how the resamples are drawn.
         paired: whether row s of both was trained under the same seed; seeds are then drawn together, else apart.
-
-    Raises:
-        DataError: they are not about the same items.
     """
     top, over = first.mean(), second.mean()
     tops, bottoms = _both(first, second, bootstrap, paired=paired)
@@ -169,9 +163,6 @@ def difference_of_means(
 
     Of S seeds drawn with replacement the mean varies by (S - 1) / S of what new seeds would: with few the standard
     error is rather too small, and a difference is sooner called one.
-
-    Raises:
-        DataError: they are not about the same items, or a seed has nothing to count.
     """
     if math.isnan(first.mean()) or math.isnan(second.mean()):
         raise DataError("a mean over seeds takes something to count under each", field="fates")

@@ -36,9 +36,6 @@ def mcnemar(only_first: int, only_second: int) -> McNemar:
     computed in integers and divided once. Source: McNemar, Psychometrika 12 (1947); exact form as in
     Agresti, "Categorical Data Analysis", sec. 11.1.
 
-    Raises:
-        DataError: a negative count.
-
     >>> mcnemar(5, 1).p_value
     0.21875
     """
@@ -57,9 +54,6 @@ def holm(p_values: Sequence[float]) -> tuple[float, ...]:
 
     Sorted ascending, the i-th (from 0) of m becomes the largest (m - j) p_j over j <= i, at most 1.
     Source: Holm, Scandinavian Journal of Statistics 6 (1979).
-
-    Raises:
-        DataError: something is not a probability.
 
     >>> holm([0.01, 0.04, 0.03])
     (0.03, 0.06, 0.06)

@@ -54,11 +54,7 @@ class Survey:
 def survey(
     posteriors: Posteriors, names: tuple[str, ...], matrix: FloatArray | None, settings: Mapping[str, object]
 ) -> Survey:
-    """Analyse the named rewards (default: all), or one table.
-
-    Raises:
-        ConfigError: an unknown reward or setting, or labels that are no task's.
-    """
+    """Analyse the named rewards (default: all), or one table."""
     if matrix is not None:
         rewards = (Named("matrix", table_optimum(posteriors, matrix)),)
     else:

@@ -24,10 +24,6 @@ def read_posteriors(source: str, labels: str | None) -> Posteriors:
 
     A line of .jsonl is an object with a number for every label, and `weight` and `id` if one likes, or
     a list of numbers. Labels that are a task's stand in the task's order afterwards.
-
-    Raises:
-        DataError: no such file, another kind of file, or lines that are no distributions.
-        ConfigError: labels for the example, or none where the file names none of a task's.
     """
     if source == EXAMPLE:
         if labels is not None:
@@ -47,11 +43,7 @@ def read_posteriors(source: str, labels: str | None) -> Posteriors:
 
 
 def read_matrix(path: Path, labels: tuple[str, ...]) -> FloatArray:
-    """Read a reward table: a list of rows in the order of `labels`, or an object of objects by label.
-
-    Raises:
-        DataError: no such file, no JSON, or another shape.
-    """
+    """Read a reward table: a list of rows in the order of `labels`, or an object of objects by label."""
     value = json_of(path)
     allowed = (
         f"{len(labels)} rows of {len(labels)} numbers, or {{true label: {{answer: number}}}} "
@@ -73,11 +65,7 @@ def read_matrix(path: Path, labels: tuple[str, ...]) -> FloatArray:
 
 
 def reward_settings(settings: Sequence[str] | None, class_weights: Sequence[str] | None) -> Mapping[str, object]:
-    """Read KEY=NUMBER and LABEL=FACTOR as `make_reward` takes them.
-
-    Raises:
-        ConfigError: no such pair, or a key twice.
-    """
+    """Read KEY=NUMBER and LABEL=FACTOR as `make_reward` takes them."""
     found: dict[str, object] = dict(numbers_of(settings or (), "--set"))
     if class_weights:
         found["class_weights"] = numbers_of(class_weights, "--class-weight")

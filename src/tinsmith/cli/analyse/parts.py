@@ -11,11 +11,7 @@ from tinsmith.types.json_text import parse_json
 
 
 def split_labels(text: str | None) -> tuple[str, ...] | None:
-    """Split a comma-separated list of labels.
-
-    Raises:
-        ConfigError: a label is empty or named twice, or there is only one.
-    """
+    """Split a comma-separated list of labels."""
     if text is None:
         return None
     names = tuple(name.strip() for name in text.split(","))
@@ -30,11 +26,7 @@ def split_labels(text: str | None) -> tuple[str, ...] | None:
 
 
 def texts_of(pairs: Sequence[str], option: str) -> dict[str, str]:
-    """Split NAME=TEXT pairs.
-
-    Raises:
-        ConfigError: no such pair, or a name twice.
-    """
+    """Split NAME=TEXT pairs."""
     found: dict[str, str] = {}
     for pair in pairs:
         key, equals, text = pair.partition("=")
@@ -50,11 +42,7 @@ def texts_of(pairs: Sequence[str], option: str) -> dict[str, str]:
 
 
 def numbers_of(pairs: Sequence[str], option: str) -> dict[str, float]:
-    """Split NAME=NUMBER pairs.
-
-    Raises:
-        ConfigError: no such pair, or a name twice.
-    """
+    """Split NAME=NUMBER pairs."""
     numbers: dict[str, float] = {}
     for key, text in texts_of(pairs, option).items():
         try:
@@ -67,11 +55,7 @@ def numbers_of(pairs: Sequence[str], option: str) -> dict[str, float]:
 
 
 def json_of(path: Path) -> object:
-    """Read JSON, decimals kept as they are written.
-
-    Raises:
-        DataError: no such file, or no JSON.
-    """
+    """Read JSON, decimals kept as they are written."""
     if not path.is_file():
         raise DataError(f"there is no file {path}")
     try:

@@ -46,11 +46,7 @@ class Printed:
 def check_only(
     printed: Printed, *, file: Path | None, seeds: bool, labels: str | None, n: int | None, max_n: int | None
 ) -> None:
-    """Check that exactly one source of rates is named.
-
-    Raises:
-        ConfigError: none or several are, or numbers of items that are none.
-    """
+    """Check that exactly one source of rates is named."""
     named = [
         name for name, given in (("--seeds", seeds), ("--file", file is not None), ("rates", printed.given)) if given
     ]
@@ -74,12 +70,7 @@ def check_only(
 
 
 def table_of_options(printed: Printed, labels: str | None, n: int | None) -> ReportedTable:
-    """Return the one line that options describe.
-
-    Raises:
-        ConfigError: a pair that is none, a label twice, or labels that belong to no task and to none named.
-        DataError: a rate that is none.
-    """
+    """Return the one line that options describe."""
     recalls = texts_of(printed.recall, "--recall")
     shares = texts_of(printed.share, "--share")
     line: dict[str, str | Decimal] = dict(printed.of_all_labels())
@@ -93,9 +84,6 @@ def read_table(path: Path, n: int | None) -> ReportedTable:
     """Read {"labels": [...], "n": 500, "runs": {name: {metric: rate}}}; digits count as they are written.
 
     `n` on the command line goes before the file's. Metrics have their names in metrics.jsonl.
-
-    Raises:
-        DataError: no such file, no such JSON, or rates that are none.
     """
     value = json_of(path)
     allowed = '{"labels": [names], "n": items (optional), "runs": {name: {metric: rate}}}'

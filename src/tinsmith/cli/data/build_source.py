@@ -45,11 +45,7 @@ class BuildOptions:
 
 
 def chosen_source(kind: SourceKind, options: BuildOptions, out: Path) -> Source:
-    """Return the source; `out` is where an unfinished download waits.
-
-    Raises:
-        ConfigError: an option is missing, belongs to another source, contradicts another, or has no such value.
-    """
+    """Return the source; `out` is where an unfinished download waits."""
     for option in fields(options):
         given = getattr(options, option.name) is not None
         if given and option.name not in _BELONGS[kind]:

@@ -59,11 +59,7 @@ class Subject:
         self.deadline = time.monotonic() + self.limit_s
 
     def wait(self, future: Waiting[T]) -> T:
-        """Wait for a result for as long as the check may last.
-
-        Raises:
-            TimeoutError: there was none.
-        """
+        """Wait for a result for as long as the check may last."""
         return ready(future, max(0.05, self.deadline - time.monotonic()))
 
     @cached_property
@@ -129,11 +125,7 @@ class Subject:
         return farthest(before, self.step(client).after)
 
     def twins(self) -> tuple[tinker.TrainingClient, tinker.TrainingClient]:
-        """Make two adapters that equal steps keep equal: by a seed, or else from one saved state.
-
-        Raises:
-            CannotTellError: the server does neither.
-        """
+        """Make two adapters that equal steps keep equal: by a seed, or else from one saved state."""
         if self.seed_noise <= SAME_NATS:
             return self.trainer(), self.trainer()
         path = self.kept(self.wait(self.trainer().save_state(f"twins-{len(self.saved)}")).path)

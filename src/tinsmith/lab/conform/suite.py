@@ -45,11 +45,7 @@ def checks() -> Sequence[Check]:
 
 @contextmanager
 def open_subject(url: str, key: str, model: str | None, limit_s: float) -> Generator[Subject]:
-    """Connect to a server, and choose the model: the first one that it says can be trained, if none is named.
-
-    Raises:
-        ConfigError: it is no Tinker server, or it has no such model, or none at all.
-    """
+    """Connect to a server, and choose the model: the first one that it says can be trained, if none is named."""
     with warnings.catch_warnings():
         # The SDK leaves sockets to the garbage collector, and calls much of itself deprecated.
         warnings.simplefilter("ignore")
@@ -79,11 +75,7 @@ def open_subject(url: str, key: str, model: str | None, limit_s: float) -> Gener
 
 
 def _chosen(told: Sequence[Served], name: str | None) -> Served:
-    """Return the model of this name, or the first that can be trained.
-
-    Raises:
-        ConfigError: there is none; one that is named is believed where the server names none at all.
-    """
+    """Return the model of this name, or the first that can be trained."""
     trainable = [one for one in told if one.trainable]
     if name is None and trainable:
         return trainable[0]

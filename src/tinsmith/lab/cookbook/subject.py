@@ -133,11 +133,7 @@ class CookbookEnvironment:
     reasons: list[str] = field(default_factory=list[str])
 
     def first(self) -> tuple[int, ...]:
-        """Wait for the prompt.
-
-        Raises:
-            InputError: there is no room for it, or it is not what our loop can train on.
-        """
+        """Wait for the prompt."""
         begun = self.beginning.result(WAIT_SECONDS)
         if not isinstance(begun, tuple):
             raise InputError("the environment has no room for its first prompt")
@@ -157,11 +153,7 @@ class CookbookEnvironment:
         return CookbookMove(self, self.loop.start(_stepped(self.env, action, self.reasons[-1])))
 
     def heard(self, found: StepLike) -> tuple[int, ...] | None:
-        """Take what a step led to; return what follows the reply, None at the end.
-
-        Raises:
-            InputError: it is not what our loop can train on.
-        """
+        """Take what a step led to; return what follows the reply, None at the end."""
         self.steps.append(found)
         if found.episode_done:
             return None
@@ -230,11 +222,7 @@ async def _stepped(env: Env, action: list[int], reason: str) -> StepLike:
 
 
 def _tokens_of(observation: tinker.ModelInput) -> list[int]:
-    """Return an observation's tokens.
-
-    Raises:
-        InputError: it holds an image, or something else that is no token.
-    """
+    """Return an observation's tokens."""
     if any(not isinstance(chunk, tinker.EncodedTextChunk) for chunk in observation.chunks):
         raise InputError("an observation holds more than tokens", field="next_observation")
     return list(observation.to_ints())
@@ -264,11 +252,7 @@ class CookbookSubject(Subject[CookbookItem, Earned]):
         return self.stop_condition
 
     def environments(self, item: CookbookItem, count: int, seed: int) -> Sequence[Environment]:
-        """See Subject. What a cookbook environment draws is its own affair: nobody tells it a seed.
-
-        Raises:
-            ConfigError: the builder makes groups of another size.
-        """
+        """See Subject. What a cookbook environment draws is its own affair: nobody tells it a seed."""
         del seed
         envs: list[Env] = list(self.loop.start(_awaited(item.builder.make_envs())).result(WAIT_SECONDS))
         group = _Group(item.builder, envs)

@@ -59,10 +59,6 @@ def train(
         settings: of the loop; `group_size` is that of the dataset's groups.
         folder: gets the files of a run; there must be none yet.
         quiet: whether nothing is printed.
-
-    Raises:
-        ConfigError: there is a run in the folder, or groups have another size.
-        BackendError: every rollout of a step failed.
     """
     told = asdict(settings)
     config = {

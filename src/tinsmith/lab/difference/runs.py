@@ -83,11 +83,7 @@ _Sides = tuple[_Side, _Side]
 
 
 def compare_runs(folders: tuple[Path, Path], *, steps: int | None = None) -> Comparison:
-    """Compare two runs; with `steps` only what they did before that step, and not how they ended.
-
-    Raises:
-        DataError: one of the folders holds no run, or a line of it cannot be read; or neither has a step.
-    """
+    """Compare two runs; with `steps` only what they did before that step, and not how they ended."""
     one, two = (_read(folder, steps) for folder in folders)
     if not any(side.metrics or side.rollouts or side.trace for side in (one, two)):
         raise DataError(

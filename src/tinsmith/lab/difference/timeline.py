@@ -29,9 +29,6 @@ def timeline(file: Path, steps: int | None) -> Timeline:
 
     The test of an earlier checkpoint is written at the end of a run, under that checkpoint's step: a line belongs to
     the latest step that stands in it or before it.
-
-    Raises:
-        DataError: a line cannot be read; one that was cut off by a kill is left out.
     """
     if not file.is_file():
         return {}

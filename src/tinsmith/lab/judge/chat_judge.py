@@ -40,9 +40,6 @@ class ChatJudge:
     """Judges responses; to be used as `async with`, on one event loop.
 
     `api_key` is by default OPENAI_API_KEY; it is sent to the endpoint and kept out of everything else.
-
-    Raises:
-        ConfigError: no key for OpenAI's endpoint, or an address or a key of a wrong form.
     """
 
     def __init__(

@@ -189,11 +189,7 @@ def _passing(status: int) -> FailureCause | None:
 
 
 def checked_url(base_url: str) -> httpx.URL:
-    """Return the address of a judge.
-
-    Raises:
-        ConfigError: it is none; the message does not show it.
-    """
+    """Return the address of a judge."""
     try:
         url = httpx.URL(base_url)
     except httpx.InvalidURL:

@@ -40,11 +40,7 @@ class Place(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """Two responses to a task, in the order they are shown, and the criteria to go by; none: as the judge thinks.
-
-    Raises:
-        DataError: a criterion is empty.
-    """
+    """Two responses to a task, in the order they are shown, and the criteria to go by; none: as the judge thinks."""
 
     task: str
     first: str

@@ -56,11 +56,7 @@ class PriceTable:
 
 
 def load_prices(override: Path | None = None) -> PriceTable:
-    """Read the shipped table, then the user's over it.
-
-    Raises:
-        ConfigError: the file cannot be read, holds more than prices, or a price is no number from 0 to MOST_DOLLARS.
-    """
+    """Read the shipped table, then the user's over it."""
     with as_file(files("tinsmith.lab.judge").joinpath("prices.toml")) as shipped:
         prices = _read(shipped)
     return PriceTable(MappingProxyType(prices if override is None else prices | _read(override)))

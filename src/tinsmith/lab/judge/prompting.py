@@ -28,11 +28,7 @@ It has exactly one rating for each criterion, in the order of the criteria."""
 
 @dataclass(frozen=True, slots=True)
 class JudgeRequest:
-    """A response, the task it answers, and the criteria it is judged by.
-
-    Raises:
-        DataError: no criteria, or an empty one.
-    """
+    """A response, the task it answers, and the criteria it is judged by."""
 
     task: str
     response: str

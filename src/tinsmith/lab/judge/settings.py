@@ -28,11 +28,7 @@ class JudgeCalls:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChatSettings(JudgeCalls):
-    """Which judge, and how it is asked.
-
-    Raises:
-        ConfigError: a value out of range.
-    """
+    """Which judge, and how it is asked."""
 
     judge_model: str
     """As the endpoint names it."""

@@ -82,22 +82,14 @@ def criteria_of(tree: Node) -> tuple[str, ...]:
 
 
 def flat_tree(criteria: Sequence[str]) -> Branch:
-    """Return the tree whose score is the pass rate: soft leaves side by side.
-
-    Raises:
-        InputError: there is no criterion.
-    """
+    """Return the tree whose score is the pass rate: soft leaves side by side."""
     if not criteria:
         raise InputError("a tree needs a criterion", field="criteria", value=criteria)
     return Branch(name="", children=tuple(Leaf(criterion=one) for one in criteria))
 
 
 def pass_rate(verdicts: Sequence[bool]) -> float:
-    """Return the share of verdicts that hold.
-
-    Raises:
-        InputError: there is none.
-    """
+    """Return the share of verdicts that hold."""
     if not verdicts:
         raise InputError("a pass rate needs a verdict", field="verdicts", value=verdicts)
     return sum(map(bool, verdicts)) / len(verdicts)
@@ -108,9 +100,6 @@ def weighted_rate(verdicts: Sequence[bool], weights: Sequence[float]) -> float:
 
     A negative weight is a penalty. With equal weights this is the pass rate, bit for bit: the sums are exact.
     Source: HealthBench, arXiv:2505.08775, which clips the mean over its examples; here each response is clipped.
-
-    Raises:
-        InputError: the weights are not one a verdict, or none of them is above 0.
 
     >>> weighted_rate([True, True, False], [5, -2, 1])
     0.5
@@ -124,9 +113,6 @@ def weighted_rate(verdicts: Sequence[bool], weights: Sequence[float]) -> float:
 
 def evaluate(tree: Node, verdicts: Sequence[bool]) -> TreeScore:
     """Return a tree's score for one verdict a leaf, in the order of `criteria_of`.
-
-    Raises:
-        InputError: there are more or fewer verdicts than leaves.
 
     >>> evaluate(flat_tree(["a", "b", "c"]), [True, False, True]).score == 2 / 3
     True

@@ -155,11 +155,7 @@ def fields_of(value: JsonValue, names: set[str]) -> dict[str, JsonValue] | None:
 
 
 def checked_criteria(criteria: Sequence[str]) -> tuple[str, ...]:
-    """Return the criteria of a response as they are asked.
-
-    Raises:
-        DataError: there are none, or one is empty.
-    """
+    """Return the criteria of a response as they are asked."""
     if not criteria or not all(criterion.strip() for criterion in criteria):
         raise DataError(
             "a response is judged by at least one criterion, and none is empty", field="criteria", value=list(criteria)

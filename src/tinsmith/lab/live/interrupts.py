@@ -56,11 +56,7 @@ class Interrupts:
             self._puts_off = False
 
     def end(self) -> None:
-        """Interrupt now, if a signal was put off.
-
-        Raises:
-            KeyboardInterrupt: one was.
-        """
+        """Interrupt now, if a signal was put off."""
         if self.number is not None:
             raise KeyboardInterrupt(self.number)
 

@@ -38,10 +38,6 @@ class _Tracker:
 
 
 def sinks_for(*, name: str, wandb_project: str | None, trackio_project: str | None, folder: Path) -> Sequence[Sink]:
-    """Open the sinks that were asked for; none by default.
-
-    Raises:
-        ConfigError: one of them is not installed.
-    """
+    """Open the sinks that were asked for; none by default."""
     asked = (("wandb", wandb_project), ("trackio", trackio_project))
     return [_Tracker(package, project, name, folder) for package, project in asked if project]

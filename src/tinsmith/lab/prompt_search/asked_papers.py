@@ -29,11 +29,7 @@ def paid(items: Sequence[Item]) -> dict[str, Fraction]:
 
 
 def halves_of(items: Sequence[Item], seed: int) -> tuple[list[str], list[str]]:
-    """Return the names of the papers that edits are tried on, and of those that the gate draws of.
-
-    Raises:
-        ConfigError: there are fewer than two.
-    """
+    """Return the names of the papers that edits are tried on, and of those that the gate draws of."""
     names = [one.prompt_id for one in items]
     if len(names) < 2:
         raise ConfigError(
@@ -77,12 +73,7 @@ class AskedPapers:
         return {name: one.paper.title for name, one in self._items.items()}
 
     def __call__(self, document: Document, items: Sequence[str], seed: int) -> dict[str, Fraction]:
-        """Return the mean of what each paper's answers earn; papers of which every answer failed are left out.
-
-        Raises:
-            BackendError: all failed.
-            DataError: a prompt leaks.
-        """
+        """Return the mean of what each paper's answers earn; papers of which every answer failed are left out."""
         asked = [self._items[name] for name in items]
         study = self._study(document)
         longest = max(len(study.prompt(one)) for one in asked)

@@ -34,11 +34,7 @@ class AskedTask:
     def __call__(
         self, document: Document, items: Sequence[str], seed: int, *, greedy: bool = False
     ) -> dict[str, Fraction]:
-        """Return the mean reward of each item's answers; items of which every answer failed are left out.
-
-        Raises:
-            BackendError: all failed.
-        """
+        """Return the mean reward of each item's answers; items of which every answer failed are left out."""
         asked = [self._under(document, self.items[name]) for name in items]
         subject = UserSubject(
             task=self.task, split=UserSplit(train=tuple(asked), held_out=(), repeated=0), renderer=self.renderer

@@ -82,9 +82,6 @@ def edited(document: Document, edits: tuple[Edit, ...]) -> tuple[Document, tuple
 def placed(document: Document, start: Document, prompt: str) -> str:
     """Return a prompt that begins with another document than that which it begins with.
 
-    Raises:
-        ConfigError: it does not begin with `start`.
-
     >>> placed(("Be brief.",), (), "Which door?").splitlines()
     ['Be brief.', 'Which door?']
     """

@@ -153,11 +153,7 @@ class Search:
     _answered: int = 0
 
     def run(self, start: Document) -> Searched:
-        """Search from a document.
-
-        Raises:
-            ConfigError: there are no questions.
-        """
+        """Search from a document."""
         if not self.train or not self.selection:
             raise ConfigError("a search needs questions to try on and to select by", field="items")
         document, steps = start, list[SearchStep]()

@@ -80,9 +80,6 @@ class AskedPolicy:
             texts: token ids, two or more each.
             targets: the token asked about after each of a text's but the last; None: the text's own next one.
             begins: the first token of each text that is asked about; None: the second. Those before cost no figures.
-
-        Raises:
-            BackendError: the server does not tell them, as servers of others do not.
         """
         found: list[Spread] = []
         for begin in range(0, len(texts), _MOST):
@@ -106,11 +103,7 @@ class AskedPolicy:
     def drawn(
         self, asked: Sequence[Draw], *, temperature: float, stop: Sequence[int] | Sequence[str]
     ) -> list[tuple[int, ...]]:
-        """Return how each text goes on; what ended it is its last token.
-
-        Raises:
-            TinkerError: the server failed.
-        """
+        """Return how each text goes on; what ended it is its last token."""
         pending = [
             self.client.sample(
                 types.ModelInput.from_ints(list(one.prompt)),

@@ -37,12 +37,7 @@ def answer_of(
     seconds: float,
     body: Mapping[str, object] | None = None,
 ) -> Answer:
-    """Send a request and read its answer, for at most so many seconds.
-
-    Raises:
-        httpx.HTTPError: there was none, or not in time.
-        DataError: it is larger than 64 MiB, or cannot be decompressed.
-    """
+    """Send a request and read its answer, for at most so many seconds."""
     end = time.monotonic() + seconds
     with client.stream(method, path, headers={**headers, "Accept-Encoding": ENCODINGS}, json=body) as response:
         read = BoundedBody(response.headers.get("content-encoding"), _LARGEST)

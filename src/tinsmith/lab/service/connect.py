@@ -57,12 +57,7 @@ class EmbeddedServer:
     """A child process that serves, and a watch on it."""
 
     def __init__(self, settings: EmbeddedSettings) -> None:
-        """Start it and wait until it answers; interrupted while waiting, it is ended.
-
-        Raises:
-            BackendError: it did not come up; the message is its own.
-            LostError: it was killed before it answered.
-        """
+        """Start it and wait until it answers; interrupted while waiting, it is ended."""
         self.key = f"tml-{secrets.token_hex(16)}"
         self._process = subprocess.Popen(
             [sys.executable, "-m", "tinsmith", *_command(settings)],
@@ -211,12 +206,7 @@ class Connection:
 
 
 def open_connection(base_url: str | None, settings: EmbeddedSettings) -> Connection:
-    """Connect to `base_url`, or start a server with these settings and connect to that.
-
-    Raises:
-        BackendError: the embedded server did not start.
-        LostError: it was killed before it answered.
-    """
+    """Connect to `base_url`, or start a server with these settings and connect to that."""
     if base_url is not None:
         return Connection(tinker.ServiceClient(base_url=base_url), base_url, None)
     server = EmbeddedServer(settings)

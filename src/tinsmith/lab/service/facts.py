@@ -63,9 +63,6 @@ class TraceReader:
         """Return the steps made since the last call, ascending; none where the server does not tell.
 
         Each has `gradient` and `weights`: by tensor `sha256`, `norm` and `sketch` (see `types.sketches`).
-
-        Raises:
-            BackendError: a server that told before no longer answers, or has forgotten steps meanwhile.
         """
         if self._told is False:
             return []

@@ -29,11 +29,7 @@ class Waiting(Protocol[T_co]):
 
 
 def ready(made: Waiting[T], seconds: float) -> T:
-    """Wait for what a call of the client makes; an older client has waited already, and hands out the thing itself.
-
-    Raises:
-        TimeoutError: it was not there in time.
-    """
+    """Wait for what a call of the client makes; an older client has waited already, and hands out the thing itself."""
     return made.result(seconds) if hasattr(made, "result") else cast("T", made)
 
 
@@ -45,12 +41,7 @@ class Ended(StrEnum):
 
 
 def end_session(service: tinker.ServiceClient, how: Ended, seconds: float) -> None:
-    """Tell the server that a session ends; an older client cannot, and the server sees that it is silent.
-
-    Raises:
-        TinkerError: the server failed.
-        TimeoutError: it did not answer.
-    """
+    """Tell the server that a session ends; an older client cannot, and the server sees that it is silent."""
     if hasattr(service, "close"):
         ready(service.close(how.value), seconds)
 
@@ -73,12 +64,7 @@ class Served:
 
 
 def served_models(service: tinker.ServiceClient, rest: tinker.RestClient, seconds: float) -> Sequence[Served]:
-    """Return what a server says that it serves; an older client does not read what can be trained.
-
-    Raises:
-        TinkerError: the server failed.
-        TimeoutError: it did not answer.
-    """
+    """Return what a server says that it serves; an older client does not read what can be trained."""
     if hasattr(rest, "get_server_capabilities"):
         told = ready(rest.get_server_capabilities(), seconds)
     else:
@@ -101,9 +87,6 @@ def text_logprobs(told: Sequence[float | None], tokens: int) -> list[float | Non
 
     >>> text_logprobs([-1.0, -2.0], 3)
     [None, -1.0, -2.0]
-
-    Raises:
-        BackendError: there are not as many as the text has tokens.
     """
     whole = [None, *told] if len(told) == tokens - 1 else list(told)
     if len(whole) != tokens or None in whole[1:]:

@@ -19,10 +19,6 @@ def require_server(base_url: str) -> None:
     """Check that a server answers at an address, and that it takes the key which is set.
 
     A key that a command hands out (TINKER_CREDENTIAL_CMD) is the SDK's to ask for, and is not tried here.
-
-    Raises:
-        ConfigError: the address is none, no key is set, or the server refuses it.
-        LostError: nobody answers.
     """
     key = os.environ.get(KEY)
     if not key and not os.environ.get(_COMMAND):

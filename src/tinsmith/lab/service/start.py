@@ -74,13 +74,7 @@ class Said:
 
 
 def wait_until_ready(process: subprocess.Popen[str], said: Said) -> str:
-    """Return the address that a server answers at.
-
-    Raises:
-        BackendError: it did not come up, and the message is its own; or it did nothing for `STILL_SECONDS`, and was
-            ended.
-        LostError: somebody else ended it by a signal.
-    """
+    """Return the address that a server answers at."""
     assert process.stdout is not None
     ready = threading.Event()
     gave_up = threading.Event()

@@ -15,11 +15,7 @@ from tinsmith.types.errors import DataError
 
 
 def write_page(folder: Path) -> Path:
-    """Write `card.html` into a corpus or slice folder and return its path.
-
-    Raises:
-        DataError: `folder` is neither, or is damaged.
-    """
+    """Write `card.html` into a corpus or slice folder and return its path."""
     if (folder / SLICE).exists():
         page = slice_page(Slice.open(folder))
     elif (folder / CARD).exists():

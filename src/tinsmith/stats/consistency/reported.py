@@ -33,9 +33,6 @@ class Rate:
     def parse(cls, text: str | Decimal, key: str) -> Rate:
         """Read "0.2910" (four decimals); a bare 0 or 1 is taken as exact.
 
-        Raises:
-            DataError: no number between 0 and 1, or more than nine decimals.
-
         >>> Rate.parse("0.2910", "recall/neutral")
         Rate(units=2910, decimals=4)
         """
@@ -101,12 +98,7 @@ class ReportedRun:
 
 @dataclass(frozen=True, slots=True)
 class ReportedTable:
-    """Lines that were scored on the same items; `n` is None where their number is not told.
-
-    Raises:
-        DataError: no line, no rate in a line, a rate that is unknown or of an unknown label, n below 1,
-            or fewer than two labels.
-    """
+    """Lines that were scored on the same items; `n` is None where their number is not told."""
 
     labels: tuple[str, ...]
     runs: tuple[ReportedRun, ...]
@@ -137,11 +129,7 @@ class ReportedTable:
     def of(
         cls, labels: Sequence[str], lines: Mapping[str, Mapping[str, str | Decimal]], n: int | None = None
     ) -> ReportedTable:
-        """Read lines by name, each a mapping from metric names to printed rates.
-
-        Raises:
-            DataError: see the class, and Rate.parse.
-        """
+        """Read lines by name, each a mapping from metric names to printed rates."""
         runs = [
             ReportedRun(name, {key: Rate.parse(text, f"{name}: {key}") for key, text in line.items()})
             for name, line in lines.items()

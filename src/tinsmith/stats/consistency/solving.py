@@ -29,9 +29,6 @@ def recover(table: ReportedTable, largest_n: int = LARGEST_N) -> Recovery:
     """Find all class sizes and counts behind a table; n from its own, or from 1 to `largest_n`.
 
     A label of which no line gives the recall has an unknown size; several such labels are lumped.
-
-    Raises:
-        DataError: too little is given to search so many n.
     """
     known = tuple(label for label in table.labels if any(run.of_label(ClassMetric.RECALL, label) for run in table.runs))
     hidden = tuple(label for label in table.labels if label not in known)

@@ -48,9 +48,6 @@ def information(scores: Floats, lengths: Sequence[int] | None = None) -> Informa
         scores: (N, N); [i, j] is the log-probability of answer i after prompt j, in nats, summed over its tokens.
         lengths: tokens of each answer: everything is then told by token, and I is capped at log N per answer no more.
 
-    Raises:
-        DataError: another shape, fewer than two prompts, or a log-probability that is not finite.
-
     >>> round(information(np.log(np.full((4, 4), 0.25))).mutual, 9)
     0.0
     """

@@ -26,9 +26,6 @@ def pass_at_k(samples: int, solved: int, k: int) -> Fraction:
         solved: c, how many of them are right.
         k: how many are looked at.
 
-    Raises:
-        DataError: k is not from 1 to n, or c not from 0 to n.
-
     >>> pass_at_k(4, 1, 2)
     Fraction(1, 2)
     """
@@ -43,11 +40,7 @@ def pass_at_k(samples: int, solved: int, k: int) -> Fraction:
 
 
 def pass_at(right: Mapping[str, Sequence[bool]], ks: Sequence[int]) -> dict[int, dict[str, Fraction]]:
-    """Return pass@k of every item, by k, from each item's samples.
-
-    Raises:
-        DataError: an item has fewer samples than a k.
-    """
+    """Return pass@k of every item, by k, from each item's samples."""
     return {k: {item: pass_at_k(len(flags), sum(flags), k) for item, flags in right.items()} for k in ks}
 
 

@@ -83,9 +83,6 @@ def judge_beats(family: Sequence[Beats], bootstrap: Bootstrap) -> tuple[Claim, .
     """Judge claims that one system beats another: Holm's correction runs over all of `family`.
 
     Items that one of the two did not answer are left out; more than a twentieth of them refuses the claim.
-
-    Raises:
-        DataError: systems with other labels or other true labels, or without a common item.
     """
     shared = [_shared([one.first, one.second]) for one in family]
     found = [
@@ -113,9 +110,6 @@ def judge_learned(family: Sequence[Learned], bootstrap: Bootstrap) -> tuple[Clai
     """Judge claims that a system learned something: Holm's correction runs over all of `family`.
 
     The p of one is the largest of its tests'; all its intervals are at the level that the correction leaves to it.
-
-    Raises:
-        DataError: systems with other labels or other true labels, or without a common item.
     """
     shared = [_shared([one.system, one.metadata, one.control]) for one in family]
     found = [

@@ -59,11 +59,7 @@ class MeanLearned:
 
 
 def judge_mean_beats(family: Sequence[MeanBeats], bootstrap: Bootstrap) -> tuple[Claim, ...]:
-    """Judge claims that one system beats another: Holm's correction runs over all of `family`.
-
-    Raises:
-        DataError: two systems have no item in common.
-    """
+    """Judge claims that one system beats another: Holm's correction runs over all of `family`."""
     shared = [shared_items([one.first, one.second]) for one in family]
     gaps = [
         mean_difference(systems[0], systems[1], bootstrap, same_models=one.same_models)
@@ -91,11 +87,7 @@ def _seeds(one: MeanBeats) -> tuple[int, ...]:
 
 
 def judge_mean_learned(family: Sequence[MeanLearned], bootstrap: Bootstrap) -> tuple[Claim, ...]:
-    """Judge claims that a system learned something: Holm's correction runs over all of `family`.
-
-    Raises:
-        DataError: systems without a common item.
-    """
+    """Judge claims that a system learned something: Holm's correction runs over all of `family`."""
     shared = [shared_items(_systems(one)) for one in family]
     found = [_rivals(one, systems, bootstrap) for one, (systems, _) in zip(family, shared, strict=True)]
     nearest = [nearest_of(rivals) for rivals in found]

@@ -42,9 +42,6 @@ def best_policy(posteriors: Posteriors, metric: Metric) -> Policy:
     Frank-Wolfe from the uniform policy, global because log recalls are concave. Macro-F1, which may have
     several stationary points: also from every constant policy and the argmax rule, the best end taken.
     Source: Koyejo et al., NeurIPS 2014; Narasimhan et al., ICML 2015.
-
-    Raises:
-        ConfigError: no rule is known for this score.
     """
     k = len(posteriors.labels)
     if metric is Metric.LABEL_MATCH:

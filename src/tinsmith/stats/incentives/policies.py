@@ -93,11 +93,7 @@ class Optimum:
 
 
 def table_optimum(posteriors: Posteriors, matrix: FloatArray) -> Optimum:
-    """Return what a fixed table of rewards r (K, K), truth in rows, makes optimal. Exact.
-
-    Raises:
-        ConfigError: the table is not (K, K) or has a number that is not finite.
-    """
+    """Return what a fixed table of rewards r (K, K), truth in rows, makes optimal. Exact."""
     r = checked_matrix(posteriors, matrix)
     policy = Policy.of_rule(posteriors, best_rule(posteriors, r))
     rest = Rest(policy, r, 0.0)
@@ -110,9 +106,6 @@ def reacting_optimum(posteriors: Posteriors, make: Callable[[], Functional], ste
     `make` gives the reward at its start; one that remembers more than the confusion (duals) may change
     with every call. It is also followed from the likeliest label and from every collapse; ends whose
     shares differ are told as `others`.
-
-    Raises:
-        ConfigError: the reward gives another shape than (K, K), or a number that is not finite.
     """
 
     def checked() -> Functional:
@@ -131,11 +124,7 @@ def reacting_optimum(posteriors: Posteriors, make: Callable[[], Functional], ste
 
 
 def checked_matrix(posteriors: Posteriors, matrix: FloatArray) -> FloatArray:
-    """Return the rewards as float64.
-
-    Raises:
-        ConfigError: not (K, K), or a number that is not finite.
-    """
+    """Return the rewards as float64."""
     r, k = np.asarray(matrix, np.float64), len(posteriors.labels)
     if r.shape != (k, k) or not np.isfinite(r).all():
         raise ConfigError(

@@ -33,12 +33,7 @@ class Posteriors:
 
     @classmethod
     def of(cls, labels: Sequence[str], probabilities: FloatArray, weights: FloatArray | None = None) -> Posteriors:
-        """Check N rows of K probabilities, and weights (default: all equal).
-
-        Raises:
-            DataError: another shape, a row that does not sum to 1 within 0.001, a negative number, or
-                fewer than two labels.
-        """
+        """Check N rows of K probabilities, and weights (default: all equal)."""
         p = np.asarray(probabilities, np.float64)
         if p.ndim != 2 or p.shape[0] == 0 or p.shape[1] != len(labels) or len(labels) < 2:
             raise DataError(

@@ -62,11 +62,7 @@ class Alarm:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """When an alarm is raised.
-
-    Raises:
-        ConfigError: a share outside 0 to 1, or a number of evaluations, steps or groups below 1.
-    """
+    """When an alarm is raised."""
 
     min_read: float = 0.05
     """Share of the answers that keep the contract."""

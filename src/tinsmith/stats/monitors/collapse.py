@@ -31,11 +31,7 @@ class CollapseMonitor:
         return self._state or MonitorState(share_streaks=(0,) * len(self.labels))
 
     def restore(self, state: MonitorState) -> None:
-        """Go on from `state`.
-
-        Raises:
-            CheckpointError: it is of a task with another number of labels.
-        """
+        """Go on from `state`."""
         widths = {len(state.share_streaks), *(len(step) for step in state.steps)}
         if widths != {len(self.labels)}:
             raise CheckpointError(
@@ -52,11 +48,7 @@ class CollapseMonitor:
         return self.state().alarms
 
     def observe_evaluation(self, signals: Signals) -> tuple[Alarm, ...]:
-        """Take one evaluation in; return the alarms that begin with it.
-
-        Raises:
-            DataError: the confusion matrix is of other labels.
-        """
+        """Take one evaluation in; return the alarms that begin with it."""
         if signals.confusion.labels != self.labels:
             raise DataError("the monitor watches other labels", value=signals.confusion.labels)
         self._remember(signals)

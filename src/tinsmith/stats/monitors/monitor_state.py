@@ -55,11 +55,7 @@ class MonitorState:
 
     @classmethod
     def from_json(cls, value: object) -> MonitorState:
-        """Read what `as_json` gave.
-
-        Raises:
-            CheckpointError: it is something else.
-        """
+        """Read what `as_json` gave."""
         try:
             return msgspec.convert(value, cls)
         except msgspec.ValidationError as error:

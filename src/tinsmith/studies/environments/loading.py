@@ -28,11 +28,7 @@ _PLAIN: Final = (str, int, float, bool)
 
 
 def load_function(name: str) -> tuple[ModuleType, Callable[..., Any]]:
-    """Return an environment's module, and its function that makes the environment.
-
-    Raises:
-        ConfigError: it is not installed, or it is no such environment.
-    """
+    """Return an environment's module, and its function that makes the environment."""
     module_name = name.replace("-", "_").rpartition("/")[2]
     if not module_name.isidentifier() or importlib.util.find_spec(module_name) is None:
         raise ConfigError(
@@ -58,11 +54,7 @@ def load_function(name: str) -> tuple[ModuleType, Callable[..., Any]]:
 
 
 def environment_keys(given: Mapping[str, str]) -> Sequence[OwnKey]:
-    """Return the arguments of the environment that is named, as keys.
-
-    Raises:
-        ConfigError: verifiers or the environment is not installed, or none is named.
-    """
+    """Return the arguments of the environment that is named, as keys."""
     installed_version("verifiers")
     name = given.get("environment", "")
     if not name:
@@ -93,11 +85,7 @@ def _keys_of(function: Callable[..., Any]) -> Sequence[OwnKey]:
 
 
 def load(name: str, function: Callable[..., Any], values: Mapping[str, Value]) -> Theirs:
-    """Return the environment; only arguments that differ from their defaults are given.
-
-    Raises:
-        ConfigError: it cannot be made.
-    """
+    """Return the environment; only arguments that differ from their defaults are given."""
     arguments: dict[str, Any] = {}
     for key in _keys_of(function):
         if (value := values.get(key.name, key.default)) == key.default:

@@ -58,11 +58,7 @@ class Player:
             return [_plain(one) for one in asyncio.run(first())]
 
     def said(self, name: str, row: Row, replies: Sequence[str]) -> str | None:
-        """Return what the environment says to the replies so far; None: the conversation is over.
-
-        Raises:
-            TaskError: it says something that is no user's text.
-        """
+        """Return what the environment says to the replies so far; None: the conversation is over."""
 
         async def next_one() -> list[Any] | None:
             state = await self._after(row, replies)
@@ -154,11 +150,7 @@ def _group_objects(term: Term, states: Sequence[Theirs]) -> Mapping[str, Any]:
 
 
 def _plain(message: Theirs) -> dict[str, str]:
-    """Return a message as role and text.
-
-    Raises:
-        TaskError: it is more than text.
-    """
+    """Return a message as role and text."""
     told = message if isinstance(message, dict) else message.model_dump()
     content = cast(dict[str, Any], told).get("content")
     if not isinstance(content, str):

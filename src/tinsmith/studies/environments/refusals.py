@@ -23,11 +23,7 @@ _OWN: Final = ("get_model_response", "add_model_response", "rollout")
 
 
 def require_served(name: str, env: Theirs) -> None:
-    """Check that an environment can be played turn by turn, in this process, by one model.
-
-    Raises:
-        ConfigError: it cannot; it says what it needs.
-    """
+    """Check that an environment can be played turn by turn, in this process, by one model."""
     from verifiers.legacy.envs.environment import Environment
     from verifiers.legacy.envs.multiturn_env import MultiTurnEnv
 
@@ -49,11 +45,7 @@ def require_served(name: str, env: Theirs) -> None:
 
 
 def require_scored(name: str, rubric: Theirs) -> None:
-    """Check that each of a rubric's functions can be called alone, and asks no judge.
-
-    Raises:
-        ConfigError: one cannot.
-    """
+    """Check that each of a rubric's functions can be called alone, and asks no judge."""
     from verifiers.legacy.rubrics.rubric import Rubric
 
     for method in ("score_rollout", "score_group"):
@@ -65,11 +57,7 @@ def require_scored(name: str, rubric: Theirs) -> None:
 
 
 def require_turns(name: str, function: str) -> None:
-    """Refuse a reward of a whole group, where a conversation has several turns.
-
-    Raises:
-        ConfigError: always.
-    """
+    """Refuse a reward of a whole group, where a conversation has several turns."""
     raise _refused(name, f"a reward of whole groups over several turns ({function})")
 
 

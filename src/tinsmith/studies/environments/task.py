@@ -30,9 +30,6 @@ def verifiers(
     items: Rows to train on, the first ones; 0: all.
     held_out_items: Held-out rows; 0: all.
     max_turns: Replies after which a conversation ends, if the environment does not end it before.
-
-    Raises:
-        ConfigError: verifiers or the environment is not installed, or cannot be served.
     """
     name, version = environment, installed_version(NAME)
     module, function = load_function(name)
@@ -92,11 +89,7 @@ def _reward(player: Player, rows: Mapping[str, Mapping[str, Any]], term: Term, w
 
 
 def _terms(name: str, rubric: Theirs) -> list[Term]:
-    """Return the functions of a rubric, and of those that it is made of, in their order.
-
-    Raises:
-        ConfigError: one cannot be called here, or none earns anything.
-    """
+    """Return the functions of a rubric, and of those that it is made of, in their order."""
     from verifiers.legacy.rubrics.rubric_group import RubricGroup
 
     if type(rubric) is RubricGroup:

@@ -26,11 +26,7 @@ NOT_BUILT: Final = frozenset({"words:vowel", "words:consonants", "words:alphabet
 
 
 def right_answer(item: Mapping[str, Any]) -> str:
-    """Return an answer to an item's request that follows all of its instructions.
-
-    Raises:
-        DataError: none could be built.
-    """
+    """Return an answer to an item's request that follows all of its instructions."""
     asked = {name: item[name] for name in ("prompt", "request", "kinds", "kwargs")}
     return _answer(json.dumps(asked, sort_keys=True))
 

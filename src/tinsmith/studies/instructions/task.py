@@ -56,9 +56,6 @@ def instructions(
     draw_seed: The prompts and the split are drawn from it.
     strict: What following everything earns, as it stands.
     loose: What it earns where a first or last line, or asterisks, may be passed over.
-
-    Raises:
-        ConfigError: if-verifiable is not installed, or a value is not allowed.
     """
     version = installed_version(_PACKAGE)
     new_kinds = _one_of("held_out", HeldOut, held_out) is HeldOut.KINDS
@@ -102,11 +99,7 @@ def instructions(
 
 
 def _drawn(pool: Pools, random: Random, key: str, count: int, fewest: int, most: int) -> list[dict[str, Any]]:
-    """Draw so many different items, each of which can be answered: what it asks for is not at odds.
-
-    Raises:
-        ConfigError: there are not so many.
-    """
+    """Draw so many different items, each of which can be answered: what it asks for is not at odds."""
     found: dict[str, dict[str, Any]] = {}
     for _ in range(_TRIES * count):
         one = draw(pool, random, fewest=fewest, most=most)

@@ -23,11 +23,7 @@ class Topic:
 
 @cache
 def topic_of(request: str) -> Topic:
-    """Return what can be said about a request that was drawn.
-
-    Raises:
-        KeyError: no such request is ever drawn.
-    """
+    """Return what can be said about a request that was drawn."""
     return _topics()[request]
 
 

@@ -30,11 +30,7 @@ def _unquoted(texts: str) -> tuple[str, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """How many: at least, at most, between, exactly.
-
-    Raises:
-        DataError: on making one that bounds nothing, runs downwards or is out of range.
-    """
+    """How many: at least, at most, between, exactly."""
 
     least: int | None = None
     most: int | None = None
@@ -47,11 +43,7 @@ class Bound:
 
     @classmethod
     def read(cls, text: str) -> Self:
-        """Read what `text` gives.
-
-        Raises:
-            DataError: `between` with numbers that do not rise.
-        """
+        """Read what `text` gives."""
         first, *more = [int(number) for number in re.findall(_N, text)]
         if more and first >= more[0]:
             raise DataError("between runs from a smaller to a larger number", field="rule")

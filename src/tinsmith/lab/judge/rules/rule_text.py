@@ -35,9 +35,6 @@ FORMS: Final = (
 def parse_rule(criterion: str) -> Rule | None:
     """Return the rule that a criterion carries; None where it is no rule but prose.
 
-    Raises:
-        DataError: it begins with `rule:` and is not exactly one of the forms.
-
     >>> parse_rule("rule: contains 'tin'").holds("Tinsmith")
     True
     """
@@ -60,11 +57,7 @@ class RuleJudge:
     """Judges responses by rules alone: no model, no network, and nothing a response says can sway it."""
 
     def __init__(self, criteria: Sequence[str]) -> None:
-        """Read every criterion once.
-
-        Raises:
-            DataError: a criterion is prose, or a rule that cannot be read; `field` is its place.
-        """
+        """Read every criterion once."""
         rules: list[Rule] = []
         for place, criterion in enumerate(criteria, 1):
             rule = parse_rule(criterion)
