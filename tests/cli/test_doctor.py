@@ -19,7 +19,7 @@ from sentences import missing
 from tinsmith.cli import findings as doctor
 from tinsmith.cli import main
 from tinsmith.cli.doctor import _print_json, _print_lines
-from tinsmith.cli.server_findings import server
+from tinsmith.cli.findings import server
 from tinsmith.ops import extension
 from tinsmith.types.errors import BackendError
 

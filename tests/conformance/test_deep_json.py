@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tinsmith.cli.analyse.inputs import read_posteriors
-from tinsmith.cli.analyse.parts import json_of
+from tinsmith.cli.analyse.inputs import json_of, read_posteriors
 from tinsmith.data.baselines.report import read_report
 from tinsmith.data.corpus_card import read_card
 from tinsmith.data.schema import CARD

@@ -13,12 +13,12 @@ import pytest
 from small_study import open_run, train
 
 from tinsmith.lab.grouping import left_out_by_spread
-from tinsmith.lab.live.watched_information import cross_scores
+from tinsmith.lab.live.watch import cross_scores
 from tinsmith.lab.runs.existing_run import IfExists
 from tinsmith.lab.runs.files import METRICS
 from tinsmith.lab.service.connect import Connection
 from tinsmith.lab.settings import LATER, RlSettings, Watched, told_apart
-from tinsmith.stats.monitors.determinism_monitor import DeterminismMonitor
+from tinsmith.stats.monitors.run_monitors import DeterminismMonitor
 from tinsmith.types.errors import ConfigError
 
 RL = RlSettings(
@@ -113,7 +113,7 @@ def test_cross_scores_are_those_of_every_text_by_itself(connection: Connection, 
 def test_it_stops_where_rewards_no_longer_differ_and_says_where(
     connection: Connection, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    module = "tinsmith.stats.diagnostics.reward_spread"
+    module = "tinsmith.stats.groups"
     monkeypatch.setattr(f"{module}.FIRST_STEPS", 1)
     monkeypatch.setattr(f"{module}.FLAT_STEPS", 1)
     monkeypatch.setattr(f"{module}.FLAT_SHARE", 1e9)

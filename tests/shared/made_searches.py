@@ -13,8 +13,7 @@ import msgspec
 
 from tinsmith.lab.experiment.plan import make_plan
 from tinsmith.lab.live.progress import Say
-from tinsmith.lab.prompt_search.document import Document
-from tinsmith.lab.prompt_search.proposing import Grammar
+from tinsmith.lab.prompt_search.document import Document, Grammar
 from tinsmith.lab.prompt_search.search import Search
 from tinsmith.lab.study.arms import Cell
 from tinsmith.studies.prompt_search import task as handbook

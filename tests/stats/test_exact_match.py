@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 from tinsmith.stats.estimates import Bootstrap
-from tinsmith.stats.evaluation import Answered, Evaluation
-from tinsmith.stats.evaluations import Evaluations
+from tinsmith.stats.evaluation import Answered, Evaluation, Evaluations
 from tinsmith.stats.intervals import wilson
 from tinsmith.stats.rates import Metric
 from tinsmith.types.errors import DataError

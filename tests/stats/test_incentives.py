@@ -12,11 +12,16 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from sentences import missing
-from tinsmith.stats.incentives.ascent import ascend, best_rule
-from tinsmith.stats.incentives.bayes import best_deterministic, best_policy, g_mean_gradient, macro_f1_gradient
-from tinsmith.stats.incentives.policies import Optimum, reacting_optimum, table_optimum
+from tinsmith.stats.incentives.bayes import (
+    ascend,
+    best_deterministic,
+    best_policy,
+    best_rule,
+    g_mean_gradient,
+    macro_f1_gradient,
+)
+from tinsmith.stats.incentives.policies import Optimum, reacting_optimum, sensitivity, table_optimum
 from tinsmith.stats.incentives.posteriors import Policy, Posteriors
-from tinsmith.stats.incentives.sensitivity import sensitivity
 from tinsmith.stats.rates import ClassMetric, Metric
 from tinsmith.studies.disruption.worked_example import worked_example
 from tinsmith.types.errors import ConfigError, DataError

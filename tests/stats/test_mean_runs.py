@@ -10,7 +10,7 @@ import pytest
 
 from tinsmith.stats.estimates import Bootstrap
 from tinsmith.stats.gate.claim import CheckName, Finding, Training, Verdict
-from tinsmith.stats.gate.mean_claims import MeanBeats, MeanLearned, judge_mean_beats, judge_mean_learned
+from tinsmith.stats.gate.claims import MeanBeats, MeanLearned, judge_beats, judge_learned
 from tinsmith.stats.mean_runs import MeanRuns, mean_difference, shared_items
 from tinsmith.stats.parity import ParityRecord
 from tinsmith.types.errors import DataError
@@ -116,12 +116,12 @@ def test_more_effort_refuses_that_one_beats_the_other() -> None:
         )
         for mine, theirs in ((80, 80), (81, 80), (80, 0))
     ]
-    even, more, untrained = judge_mean_beats(family, DRAWS)
+    even, more, untrained = judge_beats(family, DRAWS)
     assert [one.verdict for one in (even, more, untrained)] == [Verdict.ALLOWED, Verdict.REFUSED, Verdict.ALLOWED]
     assert [one.name for one in more.checks if not one.passed] == [CheckName.TRAINING]
     assert (even.seeds, untrained.seeds) == ((2, 2), (2,))
     assert even.p_holm == pytest.approx(3 * even.p_value)
-    (reverse,) = judge_mean_beats([MeanBeats(first=worse, second=better, metric="reward", parity=SAME)], DRAWS)
+    (reverse,) = judge_beats([MeanBeats(first=worse, second=better, metric="reward", parity=SAME)], DRAWS)
     refused = {one.name: one.finding for one in reverse.checks if not one.passed}
     assert refused == {CheckName.TRAINING: Finding.MISSING, CheckName.DIFFERENCE: Finding.FAILED}
 
@@ -136,7 +136,7 @@ def test_what_is_learned_lies_above_all_that_is_simpler() -> None:
     low = MeanLearned(
         system=constant("A", 0.4), metric="reward", before=before, baselines=(baseline,), control=control, parity=SAME
     )
-    allowed, missing, below = judge_mean_learned([whole, bare, low], DRAWS)
+    allowed, missing, below = judge_learned([whole, bare, low], DRAWS)
     assert allowed.verdict is Verdict.ALLOWED
     assert allowed.value == pytest.approx(0.3)
     assert allowed.second == "the baseline a word"

@@ -19,12 +19,10 @@ from tinsmith.cli.analyse.command import app as analyse_app
 from tinsmith.cli.base import app as base_app
 from tinsmith.cli.conform import conform
 from tinsmith.cli.data.command import app as data_app
-from tinsmith.cli.diff import diff
+from tinsmith.cli.diff import diff, replay
 from tinsmith.cli.doctor import doctor
-from tinsmith.cli.new import new
-from tinsmith.cli.replay import replay
 from tinsmith.cli.report import report
-from tinsmith.cli.run import INTERRUPTED, TERMINATED, run
+from tinsmith.cli.run import INTERRUPTED, TERMINATED, new, run
 from tinsmith.cli.serve import serve
 from tinsmith.cli.sweep import sweep
 from tinsmith.types.disk import disk_full, is_full
@@ -55,7 +53,7 @@ app.add_typer(analyse_app)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Run the command line (default: this process's); exits 2 for a mistake, 1 for a failed check, 3 for a lost server."""
+    """Run the command line; exit codes: 1 a failed check, 2 a mistake, 3 a lost server or judge."""
     if logging.lastResort is not None:
         logging.lastResort.setFormatter(VisibleFormatter())  # the SDK's warnings quote servers
     try:

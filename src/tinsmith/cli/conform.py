@@ -27,6 +27,8 @@ def conform(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
 ) -> None:
     """Ask a Tinker server what it honours: honoured, differs, refused, silent difference (then exit 1), and how."""
+    import json
+    import logging
     import os
     import sys
 
@@ -43,52 +45,37 @@ def conform(
     except LostError as error:
         raise ConfigError(error.what, field="URL", value=url, fix="start it, or name another") from None
     os.environ.setdefault("TINKER_TELEMETRY", "0")
-    import logging
-
-    from tinsmith.lab.conform.suite import ask, checks, open_subject
-    from tinsmith.lab.conform.verdict import Word
+    from tinsmith.lab.conform import suite
+    from tinsmith.lab.conform.subject import Word
 
     logging.getLogger("tinker").setLevel(logging.CRITICAL)  # its retries are among the answers
-    asked = [one for one in checks() if only is None or only in one.name]
+    asked = [one for one in suite.checks() if only is None or only in one.name]
     if not asked:
         raise ConfigError("no row has such a name", field="--only", value=only)
-    with open_subject(url, key, model, timeout) as subject:
+    found: list[Found] = []
+    watched = sys.stderr.isatty()
+    with suite.open_subject(url, key, model, timeout) as subject:
         chosen = subject.model
-        found: list[Found] = []
-        for one in ask(subject, asked):
+        for one in suite.ask(subject, asked):
             found.append(one)
-            if sys.stderr.isatty():
+            if watched:
                 print(f"\r{len(found)} of {len(asked)}", end="", file=sys.stderr, flush=True)
-    if sys.stderr.isatty():
+    if watched:
         print("\r\033[K", end="", file=sys.stderr)
-    _tell(url, chosen, found, out, as_json=as_json)
-    if any(one.verdict.word is Word.SILENT for one in found):
-        raise typer.Exit(code=1)
-
-
-def _tell(url: str, model: str, found: list[Found], out: Path | None, *, as_json: bool) -> None:
-    """Print what was found, and write the page where one is wanted."""
-    import json
-    import sys
-
-    from tinsmith.lab.conform import told
-
     if out is not None:
         from tinsmith.pages.page import document_html, write
 
-        write(document_html(told.document(url, model, found)), out)
+        write(document_html(suite.document(url, chosen, found)), out)
     if as_json:
-        print(visible(json.dumps(told.as_json(url, model, found), indent=1, ensure_ascii=False)))
-        return
-    title = visible(f"{model} at {url}")
-    if sys.stdout.isatty():
-        from tinsmith.pages.console import VisibleConsole
-
-        VisibleConsole().print(told.console_table(title, found))
+        print(visible(json.dumps(suite.as_json(url, chosen, found), indent=1, ensure_ascii=False)))
     else:
-        print(title)
-        for one in found:
-            print(told.line(one))
-    print(told.summary(found))
-    if out is not None:
-        print(f"wrote {out}")
+        title = visible(f"{chosen} at {url}")
+        if sys.stdout.isatty():
+            from tinsmith.pages.console import VisibleConsole
+
+            VisibleConsole().print(suite.console_table(title, found))
+        else:
+            print("\n".join([title, *map(suite.line, found)]))
+        print(suite.summary(found) + ("" if out is None else f"\nwrote {out}"))
+    if any(one.verdict.word is Word.SILENT for one in found):
+        raise typer.Exit(code=1)

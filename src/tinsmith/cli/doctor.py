@@ -19,8 +19,7 @@ def doctor(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of lines.")] = False,
 ) -> None:
     """Check the machine, the installation, the arithmetic and a server; exit 1 if something must be done."""
-    from tinsmith.cli.findings import arithmetic, certificates, disk, examine, gpu, machine, versions
-    from tinsmith.cli.server_findings import server
+    from tinsmith.cli.findings import arithmetic, certificates, disk, examine, gpu, machine, server, versions
 
     found = examine([machine, versions, arithmetic, gpu, certificates, disk])
     found += server(base_url)

@@ -11,8 +11,7 @@ import tinker
 
 from tinsmith.lab.confidence import watched_confidence
 from tinsmith.lab.live.progress import Progress, silent
-from tinsmith.lab.live.watch import Examinee, Judged, Score, Watch
-from tinsmith.lab.live.watched_information import watched_information
+from tinsmith.lab.live.watch import Examinee, Judged, Score, Watch, watched_information
 from tinsmith.lab.policy import ExactGradient, told_drift, told_foresight
 from tinsmith.lab.rollout_metrics import Line, examined_lines
 from tinsmith.lab.rollouts import A, Failure, I, Rollout, Sampling, sample_groups

@@ -18,7 +18,7 @@ from tinsmith.lab.rollouts import A, Failure, I, Rollout
 from tinsmith.lab.terms import Terms
 from tinsmith.ops.advantages import ADVANTAGES, Advantage
 from tinsmith.ops.forks import turn_advantages
-from tinsmith.stats.diagnostics.reward_spread import deviation, kept_groups
+from tinsmith.stats.groups import deviation, kept_groups
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -16,7 +16,7 @@ from tinsmith.lab.grouping import ScoredGroup
 from tinsmith.lab.live.experts import ExpertWatch
 from tinsmith.lab.live.interrupts import Interrupts
 from tinsmith.lab.live.pace import outlook, worth_telling
-from tinsmith.lab.live.standing import Standing
+from tinsmith.lab.live.progress import Standing
 from tinsmith.lab.live.teller import Teller
 from tinsmith.lab.live.watch import Examinee, Score
 from tinsmith.lab.rollout_metrics import Line, answer_line, failure_line
@@ -27,9 +27,9 @@ from tinsmith.lab.service.connect import Connection
 from tinsmith.lab.service.facts import TraceReader
 from tinsmith.lab.service.official_client import ready
 from tinsmith.lab.settings import CommonSettings, RlSettings
-from tinsmith.stats.diagnostics.reward_spread import FlatRewards
+from tinsmith.stats.groups import FlatRewards
 from tinsmith.stats.monitors.alarms import Alarm
-from tinsmith.stats.monitors.determinism_monitor import DeterminismMonitor
+from tinsmith.stats.monitors.run_monitors import DeterminismMonitor
 
 Reached = Callable[[Standing], None]
 

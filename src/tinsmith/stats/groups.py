@@ -1,16 +1,78 @@
-"""Which groups of rollouts carry a gradient, counted by true label, and why the others do not.
+"""Groups of rollouts: which carry a gradient, in all and by true label, and why the others do not.
 
-A group whose rewards are all equal has no advantage. Class by class, the rate of informative groups
-says whether a lost label can still come back.
+A group whose rewards are all equal has no advantage. Where every answer is an independent draw, a group of G differs
+with probability 1 - p^G - (1 - p)^G; where each prompt is always answered rightly or always wrongly, none differs.
+By Cauchy and Schwarz the task's gradient at a prompt is at most the deviation of its rewards times the size of the
+score: where rewards hardly differ, an entropy bonus, a penalty or noise is all that still acts.
+Sources: Exploration Hacking, arXiv:2604.28182; RAGEN-2, arXiv:2604.06268, sec. 4 (the filter and its early stop).
 """
 
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from tinsmith.types.errors import DataError
+
+Rewards = Sequence[float]
+"""Of one group's rollouts."""
+
+
+def informative_rate(p: float, size: int) -> float:
+    """Return how likely a group of `size` independent answers, each right with probability p, is to hold both kinds.
+
+    >>> informative_rate(0.5, 2), informative_rate(1.0, 8)
+    (0.5, 0.0)
+    """
+    return 1.0 - p**size - (1.0 - p) ** size
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupCensus:
+    """Counts over groups of two or more rollouts, whatever the rewards' values are."""
+
+    groups: int
+    mixed: int
+    """Groups whose rewards differ."""
+    expected: float
+    """Share of mixed groups if every reward were drawn independently from all rewards together; NaN without a group."""
+
+    @property
+    def observed(self) -> float:
+        """Share of mixed groups; NaN without a group."""
+        return self.mixed / self.groups if self.groups else math.nan
+
+    @property
+    def determinism(self) -> float:
+        """The determinism index 1 - observed / expected; NaN where no mixed group is expected.
+
+        0: groups are as mixed as chance makes them. 1: no group is mixed though rewards differ between prompts, so
+        that more samples of the same policy teach nothing. Prompts of unequal difficulty lie between.
+        """
+        return 1.0 - self.observed / self.expected if self.expected > 0.0 else math.nan
+
+
+def group_census(groups: Sequence[Rewards]) -> GroupCensus:
+    """Count groups; those with fewer than two rewards compare nothing and are left out.
+
+    >>> group_census([(0.0, 0.0), (1.0, 1.0)]).determinism
+    1.0
+    """
+    kept = [tuple(group) for group in groups if len(group) > 1]
+    values = Counter(reward for group in kept for reward in group)
+    total = sum(values.values())
+    shares = [count / total for _, count in sorted(values.items())]
+    sizes = Counter(len(group) for group in kept)
+    chance = [count * (1.0 - math.fsum(share**size for share in shares)) for size, count in sorted(sizes.items())]
+    expected = math.fsum(chance) / len(kept) if kept else math.nan
+    return GroupCensus(
+        groups=len(kept),
+        mixed=sum(any(reward != group[0] for reward in group) for group in kept),
+        # One value has share 1: what is left of 1 - 1 is exactly 0.
+        expected=expected,
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,9 +99,7 @@ class LabelGroups:
     """Pairs (group size, groups of that size), ascending."""
 
     def __add__(self, other: LabelGroups) -> LabelGroups:
-        sizes = dict(self.size_counts)
-        for size, count in other.size_counts:
-            sizes[size] = sizes.get(size, 0) + count
+        sizes = Counter(dict(self.size_counts)) + Counter(dict(other.size_counts))
         return LabelGroups(
             self.groups + other.groups,
             self.informative + other.informative,
@@ -58,29 +118,19 @@ class LabelGroups:
     @property
     def mixed_rate(self) -> float:
         """Share of groups with right and wrong answers in them; NaN without a group."""
-        if not self.groups:
-            return math.nan
-        return (self.groups - self.all_right - self.all_wrong) / self.groups
+        return (self.groups - self.all_right - self.all_wrong) / self.groups if self.groups else math.nan
 
     @property
     def expected_mixed_rate(self) -> float:
-        """Mixed share if every answer were an independent coin: 1 - p^G - (1 - p)^G, p the share right.
-
-        Source: Exploration Hacking, arXiv:2604.28182 (mechanism: an always-failing prompt never pays).
-        """
+        """Mixed share if every answer were an independent coin, p the share right; NaN without a group."""
         if not self.groups:
             return math.nan
         p = self.right_samples / self.samples
-        mixed = (count * (1.0 - p**size - (1.0 - p) ** size) for size, count in self.size_counts)
-        return math.fsum(mixed) / self.groups
+        return math.fsum(count * informative_rate(p, size) for size, count in self.size_counts) / self.groups
 
     @property
     def determinism(self) -> float:
-        """Dead-group determinism index 1 - observed / expected mixed share; NaN where none is expected.
-
-        0: the dead groups are what chance makes of the share right. 1: every paper is always right or
-        always wrong, so that more samples will not help. Below 0: more mixed than chance.
-        """
+        """The determinism index of these groups, as `GroupCensus.determinism`; below 0: more mixed than chance."""
         expected = self.expected_mixed_rate
         return 1.0 - self.mixed_rate / expected if expected > 0.0 else math.nan
 
@@ -109,3 +159,60 @@ def census(labels: Sequence[str], groups: Sequence[Group]) -> Mapping[str, Label
             size_counts=((size, 1),),
         )
     return counted
+
+
+SLACK = 0.01
+"""Of the sum: how much of it the kept ones may lack, as published."""
+FIRST_STEPS = 10
+FLAT_SHARE = 0.1
+"""Of the mean variance of the first steps ..."""
+FLAT_STEPS = 10
+"""... in so many steps running: nothing is left to learn from."""
+
+
+def deviation(rewards: Sequence[float]) -> float:
+    """Return the population standard deviation of a group's rewards; exactly 0 where they are equal."""
+    if not rewards or all(reward == rewards[0] for reward in rewards):
+        return 0.0
+    mean = math.fsum(rewards) / len(rewards)
+    return math.sqrt(math.fsum((reward - mean) ** 2 for reward in rewards) / len(rewards))
+
+
+def kept_groups(deviations: Sequence[float], top_p: float) -> tuple[bool, ...]:
+    """Return which groups to keep: those with the largest deviation, until they have `top_p` of the sum, less 0.01.
+
+    A group whose rewards do not differ is never kept; of equal ones the earlier is taken first.
+
+    >>> kept_groups([0.5, 0.5, 0.3, 0.1, 0.0], 0.9)
+    (True, True, True, False, False)
+    """
+    enough = top_p * math.fsum(deviations) - SLACK
+    by_size = sorted(range(len(deviations)), key=lambda place: (-deviations[place], place))
+    kept: list[float] = []
+    chosen: set[int] = set()
+    for place in by_size:
+        if deviations[place] <= 0.0 or (kept and math.fsum(kept) >= enough):
+            break
+        kept.append(deviations[place])
+        chosen.add(place)
+    return tuple(place in chosen for place in range(len(deviations)))
+
+
+@dataclass(slots=True, kw_only=True)
+class FlatRewards:
+    """Whether the variance of rewards within groups has gone: below a tenth of what it was first, ten steps running."""
+
+    first: tuple[float, ...] = ()
+    """Mean variances of the first steps."""
+    streak: int = 0
+
+    def saw(self, groups: Sequence[Sequence[float]]) -> bool:
+        """Take a step's groups in; return whether it is time to stop."""
+        found = [deviation(rewards) ** 2 for rewards in groups]
+        variance = math.fsum(found) / len(found) if found else 0.0
+        if len(self.first) < FIRST_STEPS:
+            self.first = (*self.first, variance)
+            return False
+        least = FLAT_SHARE * math.fsum(self.first) / len(self.first)
+        self.streak = self.streak + 1 if variance <= least else 0
+        return self.streak >= FLAT_STEPS

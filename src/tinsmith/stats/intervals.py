@@ -1,4 +1,4 @@
-"""Intervals: Wilson's for a share, and the percentile and BCa intervals of bootstrap draws.
+"""Intervals: Wilson's for a share, percentiles of bootstrap draws, Student's of one number a seed.
 
 Nothing here draws; the draws come from tinsmith.stats.resampling.
 """
@@ -6,8 +6,10 @@ Nothing here draws; the draws come from tinsmith.stats.resampling.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import NormalDist
+from typing import Final
 
 import numpy as np
 
@@ -71,7 +73,11 @@ def percentile(draws: FloatArray, level: float = 0.95) -> Interval | None:
     Source: Efron and Tibshirani, "An Introduction to the Bootstrap" (1993), ch. 13.
     """
     tail = (1.0 - checked_level(level)) / 2.0
-    return _quantiles(draws, tail, 1.0 - tail, level)
+    draws = draws[~np.isnan(draws)]
+    if draws.size == 0:
+        return None
+    ends = np.quantile(draws, [tail, 1.0 - tail])
+    return Interval(float(ends[0]), float(ends[1]), level)
 
 
 def checked_level(level: float) -> float:
@@ -86,9 +92,26 @@ def checked_level(level: float) -> float:
     return level
 
 
-def _quantiles(draws: FloatArray, low: float, high: float, level: float) -> Interval | None:
-    draws = draws[~np.isnan(draws)]
-    if draws.size == 0:
-        return None
-    ends = np.quantile(draws, [low, high])
-    return Interval(float(ends[0]), float(ends[1]), level)
+_T_975: Final = (
+    *(12.7062, 4.3027, 3.1824, 2.7764, 2.5706, 2.4469, 2.3646, 2.3060, 2.2622, 2.2281),
+    *(2.2010, 2.1788, 2.1604, 2.1448, 2.1314, 2.1199, 2.1098, 2.1009, 2.0930, 2.0860),
+)
+"""Of 1 to 20 degrees of freedom; beyond, the last one is a little too wide."""
+
+
+def mean_over_seeds(values: Sequence[float]) -> tuple[float, Interval | None]:
+    """Return the mean, and its 95 % interval: mean +- t(n - 1) s / sqrt(n); none of a single seed.
+
+    Source: Student, Biometrika 6 (1908).
+
+    >>> mean, interval = mean_over_seeds([1.0, 2.0, 3.0])
+    >>> mean, round(interval.low, 3), round(interval.high, 3)
+    (2.0, -0.484, 4.484)
+    """
+    count = len(values)
+    mean = math.fsum(values) / count
+    if count < 2:
+        return mean, None
+    spread = math.sqrt(math.fsum((value - mean) ** 2 for value in values) / (count - 1))
+    half = _T_975[min(count - 1, len(_T_975)) - 1] * spread / math.sqrt(count)
+    return mean, Interval(mean - half, mean + half, 0.95)

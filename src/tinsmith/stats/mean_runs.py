@@ -118,14 +118,9 @@ def mean_difference(
     """Return `first` minus `second` on the items that both have: the mean over seeds and items of each.
 
     Its p is the larger of two: that of the resamples, in which seeds vary too, and that of flips of the signs of the
-    clusters' differences, which holds for few clusters, whose resamples are too much alike.
-
-    Args:
-        first: one system.
-        second: the other; it need not have as many seeds.
-        bootstrap: how the resamples are drawn.
-        same_models: whether row s of both is one run, such as before and after its training: then they are drawn
-            together, else apart.
+    clusters' differences, which holds for few clusters, whose resamples are too much alike. With `same_models` row s
+    of both is one run, such as before and after its training, and they are drawn together; else apart, and the two
+    need not have as many seeds.
     """
     (first, second), _ = shared_items([first, second])
     system = "first" if same_models else "second"

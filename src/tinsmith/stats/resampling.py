@@ -31,14 +31,8 @@ def generator(seed: int, *path: str | int) -> np.random.Generator:
 def resampled_counts(golds: Codes, predicted: Codes, num_labels: int, *, draws: int, seed: int) -> FloatArray:
     """Return the confusion counts of `draws` resamples, shape (R, S, K, K + 1).
 
-    Every resample has as many items of each true label as there are.
-
-    Args:
-        golds: codes of the true labels, (n,).
-        predicted: codes of the answers, (S, n); K stands for invalid.
-        num_labels: K.
-        draws: R.
-        seed: where the draws derive from.
+    Every resample has as many items of each true label as there are: `golds` (n,) are their codes, `predicted` (S, n)
+    those of the answers, where K = `num_labels` stands for invalid.
     """
     num_seeds, width = predicted.shape[0], num_labels + 1
     counts = np.zeros((draws, num_seeds, num_labels, width))

@@ -17,7 +17,6 @@ ALPHA: Final = 0.05
 """The level of every test, before any correction for many."""
 
 _NORMAL = NormalDist()
-_CHUNK_BITS = 1 << 22
 
 
 @dataclass(frozen=True, slots=True)

@@ -33,7 +33,7 @@ from tinsmith.lab.study.study import (
 )
 from tinsmith.ops.confidence import FRACTIONS
 from tinsmith.pages.measures import Measure as Figure
-from tinsmith.stats.diagnostics.over_seeds import mean_over_seeds
+from tinsmith.stats.intervals import mean_over_seeds
 from tinsmith.stats.mean_runs import MeanRuns
 from tinsmith.studies.countdown import countdown, split_of
 

@@ -18,7 +18,7 @@ from tinsmith.lab.study.checks import allowed, no_gain, predicted, rises, within
 from tinsmith.lab.study.measures import BEFORE, ArmRuns
 from tinsmith.lab.study.study import Arm, Expectation, Measure, PerItem, Size, Study, Table
 from tinsmith.lab.user_task.task import Task
-from tinsmith.stats.diagnostics.dead_groups import GroupCensus, group_census
+from tinsmith.stats.groups import GroupCensus, group_census
 from tinsmith.stats.monitors.alarms import AlarmKind
 from tinsmith.types.errors import ConfigError
 from tinsmith.types.seeds import derive

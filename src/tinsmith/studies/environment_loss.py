@@ -31,8 +31,8 @@ from tinsmith.lab.study.study import (
 )
 from tinsmith.lab.user_task.records import TaskRollout
 from tinsmith.pages.measures import Measure as Figure
-from tinsmith.stats.diagnostics.boredom import WINDOW, Boredom, Heard, boredom
-from tinsmith.stats.diagnostics.over_seeds import mean_over_seeds
+from tinsmith.stats.diagnostics.diversity import WINDOW, Boredom, Heard, boredom
+from tinsmith.stats.intervals import mean_over_seeds
 from tinsmith.stats.sign_flips import sign_flip_p
 from tinsmith.studies.shell import Facts, shell
 

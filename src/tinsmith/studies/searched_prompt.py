@@ -25,8 +25,7 @@ from tinsmith.lab.papers.compute_spent import Cost, Ledger
 from tinsmith.lab.papers.frame import task_asked
 from tinsmith.lab.papers.run_data import data_of
 from tinsmith.lab.prompt_search.asked_papers import AskedPapers, halves_of
-from tinsmith.lab.prompt_search.document import Document
-from tinsmith.lab.prompt_search.proposing import Grammar
+from tinsmith.lab.prompt_search.document import Document, Grammar
 from tinsmith.lab.prompt_search.search import Search, Searched, SearchSettings
 from tinsmith.lab.runs.files import MANIFEST
 from tinsmith.lab.runs.folder import RunFolder

@@ -22,7 +22,7 @@ from tinsmith.data.sources.files import FilesSource
 from tinsmith.data.sources.source import Source, build_corpus
 from tinsmith.data.sources.synthetic import SyntheticSource
 from tinsmith.data.sources.world.spec import Preset
-from tinsmith.pages.cards.card import write_page
+from tinsmith.pages.cards.slice import write_page
 
 pytestmark = pytest.mark.whole
 

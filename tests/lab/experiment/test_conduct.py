@@ -21,7 +21,7 @@ from tinsmith.lab.experiment import conduct as conduct_module
 from tinsmith.lab.experiment.conduct import Conducted, conduct
 from tinsmith.lab.experiment.plan import make_plan
 from tinsmith.lab.labels.task import make_task
-from tinsmith.lab.live.standing import Standing
+from tinsmith.lab.live.progress import Standing
 from tinsmith.lab.papers.worlds import nano_base, papers_of
 from tinsmith.lab.run import Run
 from tinsmith.lab.runs.files import CHECKPOINTS, CONFIG, MANIFEST, METRICS, REPORT, ROLLOUTS

@@ -6,7 +6,7 @@ import io
 
 import pytest
 
-from tinsmith.lab.live.standing import Standing
+from tinsmith.lab.live.progress import Standing
 from tinsmith.lab.live.teller import Teller
 from tinsmith.stats.monitors.alarms import Alarm, AlarmKind
 

@@ -18,7 +18,7 @@ from tinsmith.lab.labels.prompt_bank import bank_of
 from tinsmith.lab.labels.task import Task, make_task
 from tinsmith.lab.papers.compute_spent import Cost, Ledger
 from tinsmith.lab.prompt_search.asked_papers import AskedPapers, halves_of, paid
-from tinsmith.lab.prompt_search.proposing import Grammar
+from tinsmith.lab.prompt_search.document import Grammar
 from tinsmith.lab.prompt_search.search import Search, SearchSettings
 from tinsmith.models.presets import PRESETS
 from tinsmith.renderers.renderer import Message, Role

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tinsmith.lab.prompt_search.document import Change, Edit
-from tinsmith.lab.prompt_search.proposing import AskedModel, Example, Grammar, Wish, read_edit
+from tinsmith.lab.prompt_search.document import AskedModel, Change, Edit, Example, Grammar, Wish, read_edit
 
 BANK = ("a", "b", "c", "d")
 EVERY = 2 + 2 + 4 + 1

@@ -11,8 +11,7 @@ from typing import Any
 import pytest
 
 from tinsmith.cli import main
-from tinsmith.lab.difference.runs import Comparison, Phase, compare_runs
-from tinsmith.lab.difference.words import comparison_json, comparison_lines
+from tinsmith.lab.difference.runs import Comparison, Phase, compare_runs, comparison_json, comparison_lines
 from tinsmith.types.errors import DataError
 
 STEPS = 3

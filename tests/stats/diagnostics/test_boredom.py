@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from tinsmith.stats.diagnostics.boredom import WINDOW, Heard, boredom
+from tinsmith.stats.diagnostics.diversity import WINDOW, Heard, boredom
 
 
 def step(answers: str, solved: float = 0.0) -> Heard:

@@ -8,7 +8,7 @@ from itertools import product
 import numpy as np
 import pytest
 
-from tinsmith.stats.diagnostics.dead_groups import group_census, informative_rate
+from tinsmith.stats.groups import group_census, informative_rate
 
 
 @pytest.mark.parametrize("size", [2, 3, 5])

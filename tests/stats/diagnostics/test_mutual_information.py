@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from tinsmith.stats.diagnostics.mutual_information import information
+from tinsmith.stats.information import information
 from tinsmith.types.errors import DataError
 
 N = 64

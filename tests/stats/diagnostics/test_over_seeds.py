@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tinsmith.stats.diagnostics.over_seeds import mean_over_seeds
+from tinsmith.stats.intervals import mean_over_seeds
 
 
 def test_one_seed_has_a_mean_and_no_interval() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tinsmith.stats.diagnostics.reward_spread import FlatRewards, deviation, kept_groups
+from tinsmith.stats.groups import FlatRewards, deviation, kept_groups
 
 
 def test_the_published_example() -> None:

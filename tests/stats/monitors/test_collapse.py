@@ -13,8 +13,7 @@ from tinsmith.stats.confusion import Confusion
 from tinsmith.stats.groups import LabelGroups
 from tinsmith.stats.intervals import Interval
 from tinsmith.stats.monitors.alarms import Alarm, AlarmKind, Limits
-from tinsmith.stats.monitors.collapse import CollapseMonitor
-from tinsmith.stats.monitors.monitor_state import MonitorState, Signals
+from tinsmith.stats.monitors.collapse import CollapseMonitor, MonitorState, Signals
 from tinsmith.types.errors import CheckpointError, ConfigError, DataError
 
 LABELS = ("disruptive", "consolidating", "neutral")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tinsmith.stats.monitors.alarms import AlarmKind
-from tinsmith.stats.monitors.expert_monitor import IDLE_STEPS, MAX_IDLE, ExpertMonitor
+from tinsmith.stats.monitors.run_monitors import IDLE_STEPS, MAX_IDLE, ExpertMonitor
 
 OVER = MAX_IDLE + 0.1
 

@@ -109,8 +109,7 @@ def consistency(
 ) -> None:
     """Recover the whole numbers behind published rates: class sizes, right answers, n. Exit 1: there are none."""
     from tinsmith.cli.analyse.rates import Printed, check_only, read_table, table_of_options
-    from tinsmith.cli.analyse.seeds import print_seeds, seeds_json
-    from tinsmith.cli.analyse.tables import print_recovery, recovery_json
+    from tinsmith.cli.analyse.tables import print_recovery, print_seeds, recovery_json, seeds_json
     from tinsmith.stats.consistency.solving import LARGEST_N, recover
 
     printed = Printed(

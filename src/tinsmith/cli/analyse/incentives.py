@@ -12,9 +12,8 @@ from tinsmith.lab.rewards.optima import reward_optimum
 from tinsmith.lab.rewards.registry import REWARDS, make_reward
 from tinsmith.lab.rewards.terms import Reward
 from tinsmith.stats.incentives.bayes import best_deterministic, best_policy
-from tinsmith.stats.incentives.policies import Optimum, table_optimum
+from tinsmith.stats.incentives.policies import Optimum, Sensitivity, sensitivity, table_optimum
 from tinsmith.stats.incentives.posteriors import Policy, Posteriors
-from tinsmith.stats.incentives.sensitivity import Sensitivity, sensitivity
 from tinsmith.stats.rates import ClassMetric, FloatArray, Metric
 from tinsmith.types.errors import ConfigError
 

@@ -132,7 +132,7 @@ def metrics(
     import time
 
     from tinsmith.cli.bar import progress_bar
-    from tinsmith.cli.data.metrics_summary import summary
+    from tinsmith.cli.data.slice_tables import summary
     from tinsmith.data.corpus import Corpus
     from tinsmith.data.indices.atypicality import Null, NullModel
     from tinsmith.data.metrics import compute_metrics
@@ -279,6 +279,6 @@ def baselines(
 @app.command()
 def card(folder: Annotated[Path, typer.Argument(metavar="CORPUS|SLICE", help="A corpus or a slice.")]) -> None:
     """Write card.html into the folder: counts, figures, baselines and provenance on one page."""
-    from tinsmith.pages.cards.card import write_page
+    from tinsmith.pages.cards.slice import write_page
 
     print(f"wrote {write_page(folder)}")

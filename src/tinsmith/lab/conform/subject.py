@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import inspect
+import re
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from enum import StrEnum
 from functools import cached_property
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 
 import httpx
 import numpy as np
@@ -14,9 +17,125 @@ import tinker
 from numpy.typing import NDArray
 from tinker import types
 
-from tinsmith.lab.conform.asked import ADAM, DATA, FloatArray, logprobs_of
 from tinsmith.lab.conform.refusing import FAILURES
 from tinsmith.lab.service.official_client import Waiting, grad_norm_of, loss_of, ready
+
+FloatArray = NDArray[np.float32]
+Numbers = Sequence[float] | NDArray[Any]
+
+NOT_A_TOKEN: Final = 2_000_000_000
+"""Beyond every vocabulary, and within the int32 of the wire."""
+ADAM: Final = types.AdamParams(learning_rate=0.01, eps=0.01)
+"""An eps of the gradients' size: a step then depends on the gradient's length too."""
+
+
+def tokens_of(text: str) -> list[int]:
+    """Return the bytes of a text; as token ids they are some words or other of every model."""
+    return list(text.encode())
+
+
+def prompt_of(tokens: Sequence[int]) -> types.ModelInput:
+    """Return tokens as a prompt."""
+    return types.ModelInput.from_ints(list(tokens))
+
+
+def datum(tokens: Sequence[int], inputs: Mapping[str, Numbers] | None = None) -> types.Datum:
+    """Return a datum that predicts every token but the first; `inputs` have one number per prediction."""
+    columns = {"target_tokens": types.TensorData.from_numpy(np.array(tokens[1:], dtype=np.int64))}
+    for name, values in (inputs or {}).items():
+        columns[name] = types.TensorData.from_numpy(np.asarray(values, dtype=np.float32))
+    return types.Datum(model_input=prompt_of(tokens[:-1]), loss_fn_inputs=columns)
+
+
+def text_datum(text: str) -> types.Datum:
+    """Return a datum of a text whose every prediction weighs 1."""
+    tokens = tokens_of(text)
+    return datum(tokens, {"weights": [1.0] * (len(tokens) - 1)})
+
+
+PROMPT: Final = tokens_of("the tinsmith said: ")
+TEXTS: Final = ("the tin is cut and bent", "a seam is soldered twice", "then it holds water")
+DATA: Final = tuple(text_datum(text) for text in TEXTS)
+
+
+def params(**changes: object) -> types.SamplingParams:
+    """Return the parameters of 16 tokens, whatever they are."""
+    return types.SamplingParams.model_validate({"max_tokens": 16, "stop": [], **changes})
+
+
+def logprobs_of(output: types.ForwardBackwardOutput) -> list[FloatArray]:
+    """Return the log-probabilities of every datum."""
+    return [np.asarray(one["logprobs"].to_numpy()) for one in output.loss_fn_outputs]
+
+
+class Word(StrEnum):
+    """What a server does with what it was asked for."""
+
+    HONOURED = "honoured"
+    """It computes what the documentation says."""
+    DIFFERS = "differs"
+    """It does otherwise and that can be seen: an error of its own, no answer, another arithmetic, or not to be told."""
+    REFUSED = "refused"
+    """It says in the way of the protocol that it does not."""
+    SILENT = "silent difference"
+    """It accepts the request, and computes something else or ignores a part of it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """One word, and what it rests on."""
+
+    word: Word
+    how: str
+
+
+ROUNDING: Final = 1e-4
+"""Nats that two float32 computations of one number may be apart."""
+COARSE: Final = 0.1
+"""Nats that two computations of one number in bfloat16 may be apart; more is another number."""
+
+
+def honoured(how: str) -> Verdict:
+    """Return that a server does what is written."""
+    return Verdict(Word.HONOURED, how)
+
+
+def differs(how: str) -> Verdict:
+    """Return that a server visibly does otherwise."""
+    return Verdict(Word.DIFFERS, how)
+
+
+def silent(how: str) -> Verdict:
+    """Return that a server does otherwise without a word."""
+    return Verdict(Word.SILENT, how)
+
+
+def graded(distance: float, same: str, *, unit: str = "nats") -> Verdict:
+    """Judge two numbers that must be one: `same` says what agrees, `distance` is how far they are apart.
+
+    >>> graded(0.0, "both texts").how, graded(0.02, "both texts").word.value, graded(2.0, "both texts").word.value
+    ('both texts: exactly', 'differs', 'silent difference')
+    """
+    if distance == 0.0:
+        return honoured(f"{same}: exactly")
+    apart = f"{same}: {distance:.2g} {unit} apart"
+    if distance <= ROUNDING:
+        return honoured(apart)
+    return differs(f"{apart}, another rounding") if distance <= COARSE else silent(apart)
+
+
+def effect(moved: float, noise: float, what: str) -> Verdict:
+    """Judge an option that must change the result: `moved` is by how much it did, `noise` what repeating alone does.
+
+    >>> effect(0.0, 0.0, "clipping").word.value, effect(0.3, 1e-6, "clipping").word.value
+    ('silent difference', 'honoured')
+    """
+    if moved > max(ROUNDING, 10.0 * noise):
+        return honoured(f"{what} changes the log-probabilities by {moved:.2g} nats")
+    if noise > ROUNDING:
+        return differs(f"cannot be told: equal steps are {noise:.2g} nats apart themselves")
+    return silent(f"{what} is accepted and changes nothing ({moved:.2g} nats)")
+
 
 T = TypeVar("T")
 RANK: Final = 8
@@ -173,3 +292,39 @@ def farthest(left: Sequence[NDArray[np.floating]], right: Sequence[NDArray[np.fl
     if [one.shape for one in left] != [one.shape for one in right]:
         return float("inf")
     return max((float(np.abs(a - b).max()) for a, b in zip(left, right, strict=True) if a.size), default=0.0)
+
+
+Answer = Callable[[Subject], Verdict]
+
+_SOURCE: Final = re.compile(r"Source: (.*)", re.DOTALL)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Check:
+    """One row of the table."""
+
+    name: str
+    """Of the topic and of what is asked, as `topic/what`."""
+    question: str
+    answer: Answer
+
+    @property
+    def source(self) -> str:
+        """Where it is written what a server does; the check's docstring says it."""
+        found = _SOURCE.search(inspect.getdoc(self.answer) or "")
+        assert found is not None, f"{self.name}: its docstring names no source"
+        return " ".join(found[1].split())
+
+
+CHECKS: Final[list[Check]] = []
+"""Every check, in the order in which they are asked; the modules of `checks` fill it when they are imported."""
+
+
+def check(name: str, question: str) -> Callable[[Answer], Answer]:
+    """Put a check into the registry."""
+
+    def register(answer: Answer) -> Answer:
+        CHECKS.append(Check(name=name, question=question, answer=answer))
+        return answer
+
+    return register

@@ -24,8 +24,7 @@ from tinsmith.lab.experiment.refusals import require_possible
 from tinsmith.lab.experiment.same_base import require_same_base
 from tinsmith.lab.live.interrupts import Interrupts
 from tinsmith.lab.live.progress import Say
-from tinsmith.lab.live.sinks import sinks_for
-from tinsmith.lab.live.teller import Teller
+from tinsmith.lab.live.teller import Teller, sinks_for
 from tinsmith.lab.live.watch import Score
 from tinsmith.lab.live.worker_watch import workers_watched
 from tinsmith.lab.rl import train

@@ -11,7 +11,7 @@ from typing import Final
 
 from tinsmith.lab.confidence import WATCHED
 from tinsmith.lab.labels.scores import PROBED
-from tinsmith.lab.live.watched_information import PROMPTS
+from tinsmith.lab.live.watch import PROMPTS
 from tinsmith.lab.policy import DRIFT_PROBED
 from tinsmith.lab.schedule import due
 from tinsmith.lab.settings import CommonSettings, RlSettings, Selection, SftSettings, Watched

@@ -22,8 +22,7 @@ from tinsmith.lab.rollout_metrics import Line, share
 from tinsmith.lab.rollouts import Failure, Rollout, Trajectory
 from tinsmith.lab.subject import Split, Subject
 from tinsmith.renderers.renderer import Message, Renderer, Role
-from tinsmith.stats.evaluation import Answered, Evaluation
-from tinsmith.stats.evaluations import Evaluations
+from tinsmith.stats.evaluation import Answered, Evaluation, Evaluations
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase

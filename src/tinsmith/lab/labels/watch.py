@@ -19,12 +19,10 @@ from tinsmith.lab.rewards.label_reward import LabelTerms
 from tinsmith.lab.rollouts import Failure
 from tinsmith.lab.settings import Selection
 from tinsmith.stats.estimates import Bootstrap
-from tinsmith.stats.evaluation import Evaluation
-from tinsmith.stats.evaluations import Evaluations
+from tinsmith.stats.evaluation import Evaluation, Evaluations
 from tinsmith.stats.groups import Group, census
 from tinsmith.stats.monitors.alarms import Alarm
-from tinsmith.stats.monitors.collapse import CollapseMonitor
-from tinsmith.stats.monitors.monitor_state import MonitorState, Signals
+from tinsmith.stats.monitors.collapse import CollapseMonitor, MonitorState, Signals
 from tinsmith.stats.rates import Metric
 
 DRAWS = 1000

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from tinsmith.stats.monitors.alarms import Alarm
-from tinsmith.stats.monitors.expert_monitor import ExpertMonitor
+from tinsmith.stats.monitors.run_monitors import ExpertMonitor
 
 WITH_TOKENS = "moe/frac_with_tokens"
 _TOLD = {

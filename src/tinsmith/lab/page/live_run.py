@@ -7,8 +7,7 @@ from pathlib import Path
 from tinsmith.lab.experiment.conduct import Conducted, conduct
 from tinsmith.lab.experiment.experiment import Plan
 from tinsmith.lab.live.interrupts import InterruptedTwice
-from tinsmith.lab.live.progress import Say
-from tinsmith.lab.live.standing import Standing
+from tinsmith.lab.live.progress import Say, Standing
 from tinsmith.lab.page.live_page import Unfinished, draw_page, settle_page
 from tinsmith.lab.runs.existing_run import holds_run
 

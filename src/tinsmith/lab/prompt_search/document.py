@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Final
+from random import Random
+from typing import Final, Protocol
 
 import msgspec
 
 from tinsmith.types.errors import ConfigError
+from tinsmith.types.seeds import derive
 
 Document = tuple[str, ...]
 """Lines, each of which stands once."""
@@ -98,3 +103,150 @@ def placed(document: Document, start: Document, prompt: str) -> str:
 
 def _head(document: Document) -> str:
     return "".join(f"{line}\n" for line in document)
+
+
+LONGEST_LINE: Final = 160
+"""Characters of a line that a model may propose."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Example:
+    """A question of the batch that was answered under the document of now."""
+
+    prompt: str
+    earned: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wish:
+    """Request to a proposer."""
+
+    document: Document
+    examples: Sequence[Example]
+    """Those that earned least first."""
+    rejected: AbstractSet[Edit]
+    count: int
+    seed: int
+
+
+class Proposer(Protocol):
+    """See the module."""
+
+    def __call__(self, wish: Wish) -> Sequence[Edit]:
+        """Return different edits that can be made, none of them rejected before; at most as many as wished."""
+        ...
+
+
+def possible(edits: Sequence[Edit], wish: Wish) -> tuple[Edit, ...]:
+    """Return each edit once that can be made and was not rejected, at most as many as wished.
+
+    A swap is the same whichever of its lines is named first.
+    """
+    kept: dict[Edit, None] = {}
+    for edit in map(_ordered, edits):
+        if edit not in wish.rejected and edit.applied(wish.document) is not None:
+            kept.setdefault(edit)
+    return tuple(kept)[: wish.count]
+
+
+def _ordered(edit: Edit) -> Edit:
+    if edit.change is Change.SWAP and edit.line < edit.at:
+        return Edit(change=Change.SWAP, at=edit.line, line=edit.at)
+    return edit
+
+
+@dataclass(frozen=True, slots=True)
+class Grammar:
+    """Draws edits: first which kind, as likely one as the other, then the lines; the same by the same seed."""
+
+    bank: tuple[str, ...]
+
+    def __call__(self, wish: Wish) -> tuple[Edit, ...]:
+        """See Proposer."""
+        random = Random(derive(wish.seed, "edits"))
+        left = [list(possible(edits, _all_of(wish))) for edits in self._every(wish.document)]
+        drawn: list[Edit] = []
+        while len(drawn) < wish.count and (kinds := [edits for edits in left if edits]):
+            edits = random.choice(kinds)
+            drawn.append(edits.pop(random.randrange(len(edits))))
+        return tuple(drawn)
+
+    def _every(self, document: Document) -> list[list[Edit]]:
+        new = [line for line in self.bank if line not in document]
+        return [
+            [Edit(change=Change.ADD, line=line) for line in new],
+            [Edit(change=Change.DELETE, at=at) for at in document],
+            [Edit(change=Change.REPLACE, at=at, line=line) for at in document for line in new],
+            [
+                Edit(change=Change.SWAP, at=at, line=line)
+                for place, at in enumerate(document)
+                for line in document[place + 1 :]
+            ],
+        ]
+
+
+def _all_of(wish: Wish) -> Wish:
+    return Wish(document=wish.document, examples=(), rejected=wish.rejected, count=2**31, seed=wish.seed)
+
+
+@dataclass(slots=True)
+class AskedModel:
+    """Asks a model for edits, shows it what was answered worst and what was rejected, and reads its lines strictly."""
+
+    ask: Callable[[str, int], str]
+    """Returns what the model writes after a prompt, with a seed."""
+    shown: int = 3
+    """Examples, and rejected edits, that it is shown."""
+    unreadable: int = field(default=0)
+    """Lines that were no edit, or one that could not be made."""
+
+    def __call__(self, wish: Wish) -> tuple[Edit, ...]:
+        """See Proposer."""
+        lines = self.ask(self.prompt(wish), derive(wish.seed, "asked")).splitlines()
+        lines = [line for line in lines if line.strip()]
+        read = [edit for line in lines if (edit := read_edit(line)) is not None]
+        found = possible(read, wish)
+        self.unreadable += len(lines) - len(found)
+        return found
+
+    def prompt(self, wish: Wish) -> str:
+        """Return what it is asked."""
+        worst = [f"{one.prompt} (earned {one.earned:g})" for one in wish.examples[: self.shown]]
+        rejected = [f"- {edit}" for edit in sorted(wish.rejected)[-self.shown :]]
+        return "\n".join(
+            [
+                "These instructions stand before every question:",
+                *[f"- {line}" for line in wish.document],
+                *(["These were answered worst:", *worst] if worst else []),
+                *(["These edits did not help:", *rejected] if rejected else []),
+                f"Write up to {wish.count} edits of the instructions, one a line, in these forms:",
+                "add: NEW LINE",
+                "delete: LINE",
+                "replace: LINE => NEW LINE",
+                "swap: LINE <> LINE",
+            ]
+        )
+
+
+_PARTS: Final = {Change.REPLACE: "=>", Change.SWAP: "<>"}
+
+
+def read_edit(text: str) -> Edit | None:
+    """Read an edit as `str` writes it; None where it is none.
+
+    >>> str(read_edit("- add: Be brief."))
+    'add: Be brief.'
+    """
+    head, colon, rest = text.strip().removeprefix("- ").partition(":")
+    name, rest = head.strip().lower(), rest.strip()
+    if not colon or not rest or name not in tuple(Change) or len(text) > 2 * LONGEST_LINE:
+        return None
+    change = Change(name)
+    if change in _PARTS:
+        at, parted, line = (part.strip() for part in rest.partition(_PARTS[change]))
+        made = Edit(change=change, at=at, line=line) if at and parted and line else None
+    elif change is Change.ADD:
+        made = Edit(change=change, line=rest)
+    else:
+        made = Edit(change=change, at=rest)
+    return made if made is not None and len(made.line) <= LONGEST_LINE else None

@@ -16,8 +16,7 @@ from typing import Final, Protocol
 
 import msgspec
 
-from tinsmith.lab.prompt_search.document import Document, Edit, edited
-from tinsmith.lab.prompt_search.proposing import Example, Proposer, Wish
+from tinsmith.lab.prompt_search.document import Document, Edit, Example, Proposer, Wish, edited
 from tinsmith.ops.exact import raised_cosine
 from tinsmith.types.errors import ConfigError
 from tinsmith.types.seeds import derive

@@ -8,6 +8,7 @@ no Ctrl-C that is meant for a notebook's cell or a script, and goes on serving w
 from __future__ import annotations
 
 import atexit
+import json
 import os
 import secrets
 import subprocess
@@ -16,13 +17,57 @@ import threading
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import tinker
 
 from tinsmith.lab.service.official_client import Ended, end_session
 from tinsmith.lab.service.start import Said, wait_until_ready
-from tinsmith.lab.service.tombstone import Tombstone
+
+
+class Tombstone:
+    """An HTTP server on the dead server's port that refuses everything."""
+
+    def __init__(self, port: int, message: str) -> None:
+        """Serve on loopback until `close`; binding may raise OSError where the port was taken meanwhile."""
+        body = json.dumps({"error": message, "category": "server", "detail": message}).encode()
+
+        class Refuse(BaseHTTPRequestHandler):
+            def do_POST(self) -> None:
+                self.rfile.read(int(self.headers.get("Content-Length") or 0))
+                # A future fails with 200 and an error; anything else is refused with a status that is not repeated.
+                # Telemetry is taken, as the server takes it: the SDK would print a traceback for each that is not.
+                if self.path.endswith("/telemetry"):
+                    self._answer(200, b'{"status": "accepted"}')
+                else:
+                    self._answer(200 if self.path.endswith("/retrieve_future") else 400)
+
+            def do_GET(self) -> None:
+                self._answer(400)
+
+            do_PUT = do_DELETE = do_GET
+
+            def _answer(self, status: int, said: bytes = body) -> None:
+                self.send_response(status)
+                self.send_header("Content-Type", "application/json")
+                self.send_header("Content-Length", str(len(said)))
+                self.end_headers()
+                self.wfile.write(said)
+
+            def log_message(self, format: str, *args: object) -> None:
+                del format, args
+
+        self._server = ThreadingHTTPServer(("127.0.0.1", port), Refuse)
+        self._thread = threading.Thread(target=self._server.serve_forever, daemon=True)
+        self._thread.start()
+
+    def close(self) -> None:
+        """Free the port."""
+        self._server.shutdown()
+        self._server.server_close()
+        self._thread.join()
+
 
 _CLOSE_SECONDS = 5.0
 _ABANDON_SECONDS = 1.0

@@ -6,17 +6,55 @@ Another Tinker server says nothing of it; the manifest then has None there, and 
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import cast
+from typing import Final, cast
 from urllib.parse import quote
 
 import httpx
 
-from tinsmith.lab.service.bounded import answer_of
 from tinsmith.lab.service.connect import Connection
+from tinsmith.types.bodies import ENCODINGS, BoundedBody
 from tinsmith.types.errors import BackendError
 from tinsmith.types.json_text import parse_json
+
+_LARGEST: Final = 64 << 20
+"""Bytes of a body, decompressed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """Status and body of an answer."""
+
+    status: int
+    content: bytes
+
+    @property
+    def is_success(self) -> bool:
+        """True for a status from 200 to 299."""
+        return 200 <= self.status < 300
+
+
+def answer_of(
+    client: httpx.Client,
+    method: str,
+    path: str,
+    *,
+    headers: Mapping[str, str],
+    seconds: float,
+    body: Mapping[str, object] | None = None,
+) -> Answer:
+    """Send a request and read its answer, for at most so many seconds."""
+    end = time.monotonic() + seconds
+    with client.stream(method, path, headers={**headers, "Accept-Encoding": ENCODINGS}, json=body) as response:
+        read = BoundedBody(response.headers.get("content-encoding"), _LARGEST)
+        for chunk in response.iter_raw():
+            read.add(chunk)
+            if time.monotonic() > end:
+                raise httpx.ReadTimeout(f"the answer did not end in {seconds:g} s")
+        return Answer(response.status_code, read.whole())
+
 
 _SECONDS = 30.0
 

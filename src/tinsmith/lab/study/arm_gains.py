@@ -18,7 +18,7 @@ from tinsmith.pages.tables import Cell, Table, column, measured, table_of, text
 from tinsmith.pages.wording import p_words, signed, told
 from tinsmith.stats.estimates import Bootstrap, Difference
 from tinsmith.stats.gate.claim import Claim, Training
-from tinsmith.stats.gate.mean_claims import MeanBeats, MeanLearned, judge_mean_beats, judge_mean_learned
+from tinsmith.stats.gate.claims import MeanBeats, MeanLearned, judge_beats, judge_learned
 from tinsmith.stats.mean_runs import MeanRuns, mean_difference
 from tinsmith.stats.significance import ALPHA, holm
 from tinsmith.types.errors import DataError
@@ -95,7 +95,7 @@ class Arms:
         self, pairs: Sequence[tuple[str, str]], seen: Mapping[str, int], metric: str, draws: Draws
     ) -> tuple[Claim, ...]:
         """Judge that the first arm of each pair ends above the second; `seen` are items looked at."""
-        return judge_mean_beats(
+        return judge_beats(
             [
                 MeanBeats(
                     first=self.at(first, -1),
@@ -111,7 +111,7 @@ class Arms:
 
     def learned(self, controls: Mapping[str, str], metric: str, draws: Draws) -> tuple[Claim, ...]:
         """Judge that each arm learned something, beside the arm that is its control on shuffled labels."""
-        return judge_mean_learned(
+        return judge_learned(
             [
                 MeanLearned(
                     system=self.at(name, -1),

@@ -31,9 +31,9 @@ from tinsmith.lab.study.task_arms import ArmRead, parity_of
 from tinsmith.lab.user_task.records import TaskRollout
 from tinsmith.pages.measures import Measure as Figure
 from tinsmith.pages.measures import from_estimate
-from tinsmith.stats.diagnostics.over_seeds import mean_over_seeds
 from tinsmith.stats.gate.claim import Claim, Training
-from tinsmith.stats.gate.mean_claims import MeanBeats, MeanLearned, judge_mean_beats, judge_mean_learned
+from tinsmith.stats.gate.claims import MeanBeats, MeanLearned, judge_beats, judge_learned
+from tinsmith.stats.intervals import mean_over_seeds
 from tinsmith.stats.mean_runs import MeanRuns, mean_difference
 from tinsmith.stats.parity import ParityRecord
 from tinsmith.types.errors import DataError
@@ -304,8 +304,8 @@ def measure_study(study: Study, arms: Mapping[str, ArmRuns], draws: Draws) -> Re
         gains={one.name: one for one in _gains(score, told, draws)} if several else {},
         more_gains={one.label: _gains(one, told, draws) for one in study.scores} if several else {},
         figures={name: {one.name: figure_of(one, arm, draws) for one in measures} for name, arm in arms.items()},
-        beats=judge_mean_beats([gate.beats(one) for one in judged if isinstance(one, Beats)], draws.claims),
-        learned=judge_mean_learned([gate.learned(one) for one in judged if isinstance(one, Learned)], draws.claims),
+        beats=judge_beats([gate.beats(one) for one in judged if isinstance(one, Beats)], draws.claims),
+        learned=judge_learned([gate.learned(one) for one in judged if isinstance(one, Learned)], draws.claims),
     )
 
 

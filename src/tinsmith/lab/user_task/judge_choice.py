@@ -16,8 +16,7 @@ from tinsmith.lab.judge.answers import VerdictCache
 from tinsmith.lab.judge.chat_judge import BlockingJudge
 from tinsmith.lab.judge.endpoint import OPENAI_URL, checked_url
 from tinsmith.lab.judge.records import RULES
-from tinsmith.lab.judge.rule_judge import Judge, RulesOnly
-from tinsmith.lab.judge.rules.rule_text import RuleJudge
+from tinsmith.lab.judge.rules.rule_text import Judge, RuleJudge, RulesOnly
 from tinsmith.lab.judge.settings import ChatSettings, JudgeCalls
 from tinsmith.lab.service.connect import Connection
 from tinsmith.lab.service.facts import model_identity, serves, weights_sha256

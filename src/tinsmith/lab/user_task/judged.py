@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Final
 
 from tinsmith.lab.judge.prompting import JudgeRequest
-from tinsmith.lab.judge.rule_judge import Judge, RulesOnly
+from tinsmith.lab.judge.rules.rule_text import Judge, RulesOnly
 from tinsmith.lab.judge.tree import pass_rate
 from tinsmith.lab.judge.verdicts import Judged, JudgeFailure, Spent
 from tinsmith.lab.user_task.step_reward import Asked, Failed, Groups, Scored, StepReward

@@ -4,21 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import msgspec
 import numpy as np
 import polars as pl
 
 from tinsmith.data.baselines.report import Baseline, BaselineReport, Figure, TargetReport, read_report
-from tinsmith.data.slices.card import SLICE
+from tinsmith.data.corpus import Corpus
+from tinsmith.data.schema import CARD
+from tinsmith.data.slices.card import PAGE, SLICE
 from tinsmith.data.slices.reader import Slice
 from tinsmith.data.slices.rows import PaperRow
 from tinsmith.data.slices.settings import Task
 from tinsmith.data.slices.splits import Split
-from tinsmith.pages.cards.figures import baselines_figure
-from tinsmith.pages.cards.sections import cd_section, novelty_section, quantity, share, years_section
+from tinsmith.pages.cards.corpus import cd_section, corpus_page, novelty_section, quantity, share, years_section
+from tinsmith.pages.cards.distributions import baselines_figure
 from tinsmith.pages.document import Callout, Document, Drawing, Section, Words
+from tinsmith.pages.page import document_html, write
 from tinsmith.pages.tables import Table, flattened, plain
+from tinsmith.types.errors import DataError
 
 _OPTIONAL: Mapping[str, Callable[[PaperRow], object]] = {
     "publication_year": lambda row: row.publication_year,
@@ -275,3 +280,19 @@ def _provenance(source: Slice) -> Section:
         plain("SHA-256", ("of", "value"), hashes, words=True),
     ]
     return Section("provenance", "Provenance", tables)
+
+
+def write_page(folder: Path) -> Path:
+    """Write `card.html` into a corpus or slice folder and return its path."""
+    if (folder / SLICE).exists():
+        page = slice_page(Slice.open(folder))
+    elif (folder / CARD).exists():
+        page = corpus_page(Corpus.open(folder))
+    else:
+        raise DataError(
+            f"{folder} is neither a corpus nor a slice",
+            allowed=f"a folder that holds {CARD} or {SLICE}",
+            fix="make one with: tinsmith data build ..., or tinsmith data slice ...",
+        )
+    write(document_html(page), folder / PAGE)
+    return folder / PAGE

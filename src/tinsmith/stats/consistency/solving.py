@@ -12,10 +12,18 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from tinsmith.stats.consistency.counts import Ints, Window, line_windows, window
-from tinsmith.stats.consistency.f1_counts import SaidRanges, said_ranges
-from tinsmith.stats.consistency.reported import OVER_ALL, Rate, ReportedRun, ReportedTable
-from tinsmith.stats.consistency.solutions import Columns, CountRange, Recovery, Solution, SolvedLine
+from tinsmith.stats.consistency.counts import Ints, SaidRanges, Window, line_windows, said_ranges, window
+from tinsmith.stats.consistency.reported import (
+    OVER_ALL,
+    Columns,
+    CountRange,
+    Rate,
+    Recovery,
+    ReportedRun,
+    ReportedTable,
+    Solution,
+    SolvedLine,
+)
 from tinsmith.stats.rates import ClassMetric, Metric
 from tinsmith.types.errors import DataError
 

@@ -7,13 +7,13 @@ that depends on the confusion of all answers is followed to where it rests.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 
-from tinsmith.stats.incentives.ascent import STEPS, Functional, Rest, ascend, best_rule, rests_at, tied_share
-from tinsmith.stats.incentives.bayes import starts
+from tinsmith.stats.incentives.bayes import STEPS, Functional, Rest, ascend, best_rule, rests_at, starts, tied_share
 from tinsmith.stats.incentives.posteriors import Policy, Posteriors
 from tinsmith.stats.rates import ClassMetric, FloatArray
 from tinsmith.types.errors import ConfigError
@@ -51,7 +51,7 @@ class Optimum:
     @property
     def dead(self) -> tuple[str, ...]:
         """Labels that the optimum does not say."""
-        return _labels_where(self.policy, lambda share: share < DEAD_SHARE)
+        return _dead_of(self.policy)
 
     @property
     def ruling(self) -> tuple[str, ...]:
@@ -66,9 +66,7 @@ class Optimum:
     def warnings(self) -> tuple[str, ...]:
         """Return what one should know before training with this reward, a sentence each."""
         found: list[str] = []
-        shares = dict(
-            zip(self.policy.labels, self.policy.class_score(ClassMetric.PREDICTED_SHARE).tolist(), strict=True)
-        )
+        shares = dict(zip(self.policy.labels, _said(self.policy).tolist(), strict=True))
         for label in self.ruling:
             lost = f"; {' and '.join(self.dead)} die in it" if self.dead else ""
             found.append(
@@ -80,9 +78,11 @@ class Optimum:
                 f"{label} dies: the optimum gives it {shares[label]:.1%} of the answers, so losing "
                 "it is the reward's aim and no failure of training"
             )
-        gone = [label for label in _dead_of(self.greedy) if label not in self.dead]
-        for label in gone:
-            found.append(f"greedy decoding never says {label}, though the optimum does: evaluate sampled answers")
+        found += [
+            f"greedy decoding never says {label}, though the optimum does: evaluate sampled answers"
+            for label in _dead_of(self.greedy)
+            if label not in self.dead
+        ]
         if self.reacts and self.resting_collapses:
             found.append(f"a collapse onto {' or '.join(self.resting_collapses)} would not be undone by this reward")
         if not self.settled:
@@ -164,3 +164,66 @@ def _dead_of(policy: Policy) -> tuple[str, ...]:
 def _labels_where(policy: Policy, holds: Callable[[float], bool]) -> tuple[str, ...]:
     shares = _said(policy).tolist()
     return tuple(label for label, share in zip(policy.labels, shares, strict=True) if holds(share))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Sensitivity:
+    """Per kind of paper, in ascending order, the weight on `label` above which it is answered so.
+
+    `turns` (N,) has inf for papers that no weight turns; `weights` (N,) are the papers' shares.
+    """
+
+    label: str
+    turns: FloatArray
+    weights: FloatArray
+
+    def share_at(self, weight: float) -> float:
+        """Return the predicted share of the label at a class weight.
+
+        >>> Sensitivity("d", np.array([1.0, 2.0]), np.array([0.5, 0.5])).share_at(1.5)
+        0.5
+        """
+        return float(self.weights[self.turns < weight].sum())
+
+    def weight_for(self, share: float) -> float:
+        """Return the smallest weight at or just above which the label has `share` of the answers; inf for none."""
+        reached = np.cumsum(self.weights) >= share - 1e-12
+        return float(self.turns[reached.argmax()]) if reached.any() else math.inf
+
+    @property
+    def window(self) -> tuple[float, float]:
+        """The weights between which the label's share goes from a tenth to nine tenths."""
+        return self.weight_for(0.1), self.weight_for(0.9)
+
+    @property
+    def width(self) -> float:
+        """How many times larger the upper end of the window is; close to 1 is a knife-edge."""
+        low, high = self.window
+        return high / low if low > 0.0 and math.isfinite(high) else math.inf
+
+
+def sensitivity(posteriors: Posteriors, matrix: FloatArray, label: str) -> Sensitivity | None:
+    """Return at which weights on `label` its share of the optimum's answers turns.
+
+    Paper x turns at w(x) = max over k != d of sum_{y != d} p_y (r[y, k] - r[y, d]) / (p_d (r[d, d] - r[d, k])).
+    For r = a + g [y = k] that is max p_k / p_d, whatever a and g > 0. None where the reward does not pay more for d
+    than for another answer when d is true, so that no weight on d brings it out.
+    """
+    d = posteriors.labels.index(label)
+    p = posteriors.probabilities
+    others = [k for k in range(len(posteriors.labels)) if k != d]
+    turns = np.full(posteriors.num_kinds, -math.inf)
+    for k in others:
+        gain = float(matrix[d, d] - matrix[d, k])
+        if gain <= 0.0:
+            return None
+        lost = np.zeros(posteriors.num_kinds)
+        for y in others:
+            lost += p[:, y] * (matrix[y, k] - matrix[y, d])
+        paid = p[:, d] * gain
+        # Where d is impossible, a weight changes nothing: it is never or always answered.
+        turn = np.where(lost < 0.0, 0.0, math.inf)
+        np.divide(lost, paid, out=turn, where=paid > 0.0)
+        turns = np.maximum(turns, turn)
+    order = np.argsort(turns, kind="stable")
+    return Sensitivity(label, np.maximum(turns[order], 0.0), posteriors.weights[order])

@@ -85,26 +85,16 @@ class Limits:
     """... in this many evaluations running."""
 
     def __post_init__(self) -> None:
-        shares = {
-            "min_read": self.min_read,
-            "max_share": self.max_share,
-            "min_recall": self.min_recall,
-            "min_informative_rate": self.min_informative_rate,
-            "goodhart_drop": self.goodhart_drop,
-        }
-        numbers = {
-            "read_answers": self.read_answers,
-            "share_evaluations": self.share_evaluations,
-            "group_steps": self.group_steps,
-            "group_count": self.group_count,
-            "goodhart_evaluations": self.goodhart_evaluations,
-        }
-        for field, share in shares.items():
-            if not 0.0 <= share <= 1.0:
-                raise ConfigError("this limit must be a share", field=field, value=share, allowed="0 to 1")
-        for field, number in numbers.items():
-            if number < 1:
-                raise ConfigError("this limit must be a number", field=field, value=number, allowed="1 and more")
+        for field in ("min_read", "max_share", "min_recall", "min_informative_rate", "goodhart_drop"):
+            if not 0.0 <= getattr(self, field) <= 1.0:
+                raise ConfigError(
+                    "this limit must be a share", field=field, value=getattr(self, field), allowed="0 to 1"
+                )
+        for field in ("read_answers", "share_evaluations", "group_steps", "group_count", "goodhart_evaluations"):
+            if getattr(self, field) < 1:
+                raise ConfigError(
+                    "this limit must be a number", field=field, value=getattr(self, field), allowed="1 and more"
+                )
         if not self.min_information >= 0.0:
             raise ConfigError(
                 "the smallest information must not be negative", field="min_information", value=self.min_information

@@ -11,9 +11,16 @@ from typing import Any, Final
 from tinsmith.lab.user_task.argument_keys import with_keys
 from tinsmith.lab.user_task.functions import installed_version
 from tinsmith.lab.user_task.task import MOST_TURNS, RESERVED, OfConversation, OfGroup, Reward, Task, Value
-from tinsmith.studies.environments.loading import code_of, environment_keys, load, load_function
+from tinsmith.studies.environments.loading import (
+    code_of,
+    environment_keys,
+    load,
+    load_function,
+    require_scored,
+    require_served,
+    require_turns,
+)
 from tinsmith.studies.environments.play import Player, Term, Theirs
-from tinsmith.studies.environments.refusals import require_scored, require_served, require_turns
 from tinsmith.types.errors import ConfigError
 
 NAME: Final = "verifiers"

@@ -16,7 +16,7 @@ from tinsmith.pages.measures import Measure, from_estimate
 from tinsmith.pages.wording import told
 from tinsmith.stats.estimates import Bootstrap
 from tinsmith.stats.gate.claim import Claim, Training
-from tinsmith.stats.gate.mean_claims import MeanBeats, judge_mean_beats
+from tinsmith.stats.gate.claims import MeanBeats, judge_beats
 from tinsmith.stats.intervals import percentile
 from tinsmith.stats.mean_runs import MeanRuns
 from tinsmith.stats.parity import ParityRecord
@@ -381,7 +381,7 @@ def judged(looks: Sequence[Looked], training: Training, parity: ParityRecord | N
                     parity=parity,
                 )
             )
-    return judge_mean_beats(family, draws.claims)
+    return judge_beats(family, draws.claims)
 
 
 def _means(rewards: Mapping[str, Sequence[float]]) -> dict[str, Fraction]:

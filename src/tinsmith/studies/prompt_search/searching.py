@@ -12,8 +12,7 @@ import msgspec
 from tinsmith.data.replacing import replacing
 from tinsmith.lab.experiment.reopened import Reopened
 from tinsmith.lab.prompt_search.asked_task import AskedTask
-from tinsmith.lab.prompt_search.document import Document
-from tinsmith.lab.prompt_search.proposing import AskedModel, Grammar, Proposer
+from tinsmith.lab.prompt_search.document import AskedModel, Document, Grammar, Proposer
 from tinsmith.lab.prompt_search.search import Search, Searched, SearchSettings
 from tinsmith.lab.schedule import subset
 from tinsmith.lab.service.asked_policy import AskedPolicy, Draw

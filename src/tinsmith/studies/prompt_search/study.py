@@ -27,7 +27,7 @@ from tinsmith.pages.document import Section, note
 from tinsmith.pages.wording import counted, signed
 from tinsmith.stats.gate.claim import CheckName, Claim, Training, Verdict
 from tinsmith.stats.gate.claim import Finding as Check
-from tinsmith.stats.gate.mean_claims import MeanBeats, MeanLearned, judge_mean_beats, judge_mean_learned
+from tinsmith.stats.gate.claims import MeanBeats, MeanLearned, judge_beats, judge_learned
 from tinsmith.stats.mean_runs import MeanRuns
 from tinsmith.studies.prompt_search.searching import Found, searched_on
 from tinsmith.studies.prompt_search.settings import (
@@ -210,7 +210,7 @@ class _Measured:
             )
             for first, second, own, other in pairs
         ]
-        return judge_mean_beats(claims, self.draws.claims)
+        return judge_beats(claims, self.draws.claims)
 
     def _learned(self, controls: Mapping[str, str]) -> tuple[Claim, ...]:
         """Judge that something was learned, beside a search or a run by shuffled answers."""
@@ -228,7 +228,7 @@ class _Measured:
             )
             for name, control in controls.items()
         ]
-        return judge_mean_learned(claims, self.draws.claims)
+        return judge_learned(claims, self.draws.claims)
 
 
 def _greedy(found: Sequence[Found]) -> tuple[float, float]:

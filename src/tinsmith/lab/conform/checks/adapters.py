@@ -4,10 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from tinsmith.lab.conform.asked import ADAM
-from tinsmith.lab.conform.questions import check
-from tinsmith.lab.conform.subject import SAME_NATS, Subject, farthest
-from tinsmith.lab.conform.verdict import Verdict, differs, effect, graded, honoured, silent
+from tinsmith.lab.conform.subject import (
+    ADAM,
+    SAME_NATS,
+    Subject,
+    Verdict,
+    check,
+    differs,
+    effect,
+    farthest,
+    graded,
+    honoured,
+    silent,
+)
 
 
 @check("adapters/seed repeats", "Do two adapters of one seed take the same step?")

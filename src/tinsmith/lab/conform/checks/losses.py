@@ -9,22 +9,29 @@ from typing import Final
 import numpy as np
 from tinker import types
 
-from tinsmith.lab.conform.asked import (
+from tinsmith.lab.conform.formulas import FORMULAS, Loss
+from tinsmith.lab.conform.subject import (
     ADAM,
     DATA,
     PROMPT,
     TEXTS,
+    CannotTellError,
     FloatArray,
+    Subject,
+    Verdict,
+    Word,
+    check,
     datum,
+    differs,
+    farthest,
+    graded,
+    honoured,
     logprobs_of,
     prompt_of,
+    silent,
     text_datum,
     tokens_of,
 )
-from tinsmith.lab.conform.formulas import FORMULAS, Loss
-from tinsmith.lab.conform.questions import check
-from tinsmith.lab.conform.subject import CannotTellError, Subject, farthest
-from tinsmith.lab.conform.verdict import Verdict, Word, differs, graded, honoured, silent
 from tinsmith.lab.service.official_client import loss_of
 
 _SHIFTS: Final = (0.5, -0.5, 0.0)

@@ -8,12 +8,26 @@ from typing import Any, Final, cast
 
 from tinker import types
 
-from tinsmith.lab.conform.asked import DATA, NOT_A_TOKEN, PROMPT, datum, params, prompt_of, tokens_of
 from tinsmith.lab.conform.checks.losses import loss_batch
-from tinsmith.lab.conform.questions import check
 from tinsmith.lab.conform.refusing import FAILURES, failure, is_refusal, words_of
-from tinsmith.lab.conform.subject import CannotTellError, Subject, farthest
-from tinsmith.lab.conform.verdict import Verdict, differs, graded, honoured, silent
+from tinsmith.lab.conform.subject import (
+    DATA,
+    NOT_A_TOKEN,
+    PROMPT,
+    CannotTellError,
+    Subject,
+    Verdict,
+    check,
+    datum,
+    differs,
+    farthest,
+    graded,
+    honoured,
+    params,
+    prompt_of,
+    silent,
+    tokens_of,
+)
 from tinsmith.lab.service.official_client import Waiting, ready
 
 _SECONDS: Final = 20.0

@@ -5,10 +5,23 @@ from __future__ import annotations
 import numpy as np
 from tinker import types
 
-from tinsmith.lab.conform.asked import PROMPT, FloatArray, datum, params, prompt_of
-from tinsmith.lab.conform.questions import check
-from tinsmith.lab.conform.subject import CannotTellError, Subject, farthest
-from tinsmith.lab.conform.verdict import Verdict, Word, differs, graded, honoured, silent
+from tinsmith.lab.conform.subject import (
+    PROMPT,
+    CannotTellError,
+    FloatArray,
+    Subject,
+    Verdict,
+    Word,
+    check,
+    datum,
+    differs,
+    farthest,
+    graded,
+    honoured,
+    params,
+    prompt_of,
+    silent,
+)
 
 _ROWS = len(PROMPT) - 1
 

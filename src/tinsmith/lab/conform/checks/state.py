@@ -5,11 +5,21 @@ from __future__ import annotations
 import numpy as np
 import tinker
 
-from tinsmith.lab.conform.asked import DATA, PROMPT, params, prompt_of
-from tinsmith.lab.conform.questions import check
 from tinsmith.lab.conform.refusing import USER_ERRORS, words_of
-from tinsmith.lab.conform.subject import Subject, farthest
-from tinsmith.lab.conform.verdict import Verdict, differs, graded, honoured, silent
+from tinsmith.lab.conform.subject import (
+    DATA,
+    PROMPT,
+    Subject,
+    Verdict,
+    check,
+    differs,
+    farthest,
+    graded,
+    honoured,
+    params,
+    prompt_of,
+    silent,
+)
 
 _HOUR = 3600
 

@@ -5,10 +5,25 @@ from __future__ import annotations
 import numpy as np
 from tinker import types
 
-from tinsmith.lab.conform.asked import ADAM, DATA, PROMPT, datum, logprobs_of, params, prompt_of, tokens_of
-from tinsmith.lab.conform.questions import check
-from tinsmith.lab.conform.subject import CannotTellError, Subject, farthest
-from tinsmith.lab.conform.verdict import Verdict, differs, graded, honoured, silent
+from tinsmith.lab.conform.subject import (
+    ADAM,
+    DATA,
+    PROMPT,
+    CannotTellError,
+    Subject,
+    Verdict,
+    check,
+    datum,
+    differs,
+    farthest,
+    graded,
+    honoured,
+    logprobs_of,
+    params,
+    prompt_of,
+    silent,
+    tokens_of,
+)
 from tinsmith.lab.service.official_client import loss_of
 
 _CHUNK = 1024

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import Final
+from typing import Final, Protocol
 
+from tinsmith.lab.judge.prompting import JudgeRequest
 from tinsmith.lab.judge.rules.rule import Rule
 from tinsmith.lab.judge.rules.shape_rules import IsList, JsonKeys, Length, Looks, Written
 from tinsmith.lab.judge.rules.topic_rules import Beginnings, EveryPart, Names, VariedWords, WholeSentences
 from tinsmith.lab.judge.rules.word_rules import Affix, Before, Contains, Matches
-from tinsmith.lab.judge.verdicts import Verdict
+from tinsmith.lab.judge.verdicts import Judged, JudgeFailure, Spent, Verdict
 from tinsmith.types.errors import DataError
 
 PREFIX: Final = "rule: "
@@ -80,3 +81,36 @@ class RuleJudge:
         """Return one verdict a criterion, in order. Never raises."""
         pairs = zip(self.held(response), self._texts, strict=True)
         return tuple(Verdict(held, f"{'holds' if held else 'fails'}: {text}") for held, text in pairs)
+
+
+class Judge(Protocol):
+    """A judge; `BlockingJudge` is one, `RulesOnly` another."""
+
+    def judge_all(self, requests: Sequence[JudgeRequest]) -> list[Judged | JudgeFailure]:
+        """Judge all; results in the order of the requests."""
+        ...
+
+    def close(self) -> None:
+        """Let go of what is held open."""
+        ...
+
+
+class RulesOnly:
+    """Judges by rules alone: no model, no key, no network, and nothing that a response says can sway it."""
+
+    def __init__(self) -> None:
+        self._judges: dict[tuple[str, ...], RuleJudge] = {}
+
+    def judge_all(self, requests: Sequence[JudgeRequest]) -> list[Judged | JudgeFailure]:
+        """Judge all; nothing fails and nothing is spent."""
+        return [self._judge(request) for request in requests]
+
+    def _judge(self, request: JudgeRequest) -> Judged:
+        judge = self._judges.get(request.criteria)
+        if judge is None:
+            judge = self._judges[request.criteria] = RuleJudge(request.criteria)
+        verdicts = judge.judge(request.response)
+        return Judged(verdicts=verdicts, spent=Spent(), from_cache=False)
+
+    def close(self) -> None:
+        """Do nothing: rules hold no connection."""

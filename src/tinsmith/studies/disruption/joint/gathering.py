@@ -13,7 +13,7 @@ from tinsmith.lab.results.gathering import Cause, disagreements, gather
 from tinsmith.lab.runs.kinds import Kind
 from tinsmith.lab.runs.reader import read_baselines
 from tinsmith.lab.runs.records import Row, Run, Split
-from tinsmith.stats.evaluations import Evaluations
+from tinsmith.stats.evaluation import Evaluations
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

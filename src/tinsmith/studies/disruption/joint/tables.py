@@ -13,8 +13,7 @@ from tinsmith.lab.results.snapshot import BASELINE_WORDS
 from tinsmith.lab.runs.records import SPLIT_WORDS, Split
 from tinsmith.pages.measures import BOOTSTRAP, Measure, from_estimate
 from tinsmith.pages.tables import RowKind, Table, TableRow, absent, column, measured, text, whole
-from tinsmith.stats.evaluation import Answered, Evaluation
-from tinsmith.stats.evaluations import Agreement, Evaluations
+from tinsmith.stats.evaluation import Agreement, Answered, Evaluation, Evaluations
 from tinsmith.stats.intervals import wilson
 from tinsmith.studies.disruption.joint.gathering import JointRun
 
