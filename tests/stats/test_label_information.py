@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from scipy.stats import entropy
 
-from tinsmith.stats.information import label_information, sampled_information
+from tinsmith.stats.information import label_information
 from tinsmith.types.errors import DataError
 
 
@@ -37,21 +37,8 @@ def test_it_does_not_depend_on_the_order_of_the_papers() -> None:
     assert label_information(pi) == label_information(pi[::-1])
 
 
-def test_samples_overstate_it_by_about_the_stated_bias() -> None:
-    rng = np.random.Generator(np.random.PCG64(2))
-    counts = rng.multinomial(16, [0.3, 0.3, 0.4], size=400)
-    found = sampled_information(counts)
-    assert found.plug_in > 0.04
-    assert found.bias == pytest.approx((3 - 1) / (2 * 16), rel=0.02)
-    assert found.plug_in - found.bias == pytest.approx(0.0, abs=0.01)
-
-
 def test_what_is_no_distribution_is_refused() -> None:
     with pytest.raises(DataError, match="not a distribution"):
         label_information(np.array([[0.5, 0.6]]))
     with pytest.raises(DataError, match="shape"):
         label_information(np.zeros((0, 3)))
-    with pytest.raises(DataError, match=r"field: counts = \[1\]"):
-        sampled_information(np.array([[1, 0], [0, 1]]))
-    with pytest.raises(DataError, match=r"field: counts = \[2, 3\]"):
-        sampled_information(np.array([[2, 0], [0, 3]]))

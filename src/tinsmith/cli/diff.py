@@ -1,4 +1,4 @@
-"""The verb `tinsmith diff`: whether two runs are equal, and where they first differ if not."""
+"""The verbs `tinsmith diff` and `tinsmith replay`: where two runs, or a run and its repetition, first differ."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `tinsmith doctor` finds on this machine: facts by topic, and what to do where something is not as it should be.
+"""Findings of `tinsmith doctor` on this machine and on a server: facts by topic, and what to do about them.
 
 Every probe answers whatever is missing; none of them raises, writes or shows a key.
 """
@@ -24,7 +24,7 @@ from packaging.specifiers import SpecifierSet
 
 from tinsmith.engine.engine import Engine
 from tinsmith.lab.experiment.circumstances import LIBRARIES, library_version
-from tinsmith.lab.service.facts import Answer, answer_of
+from tinsmith.lab.service.facts import answer_of
 from tinsmith.lab.service.workers import ENDPOINT, read_workers
 from tinsmith.models.presets import PRESETS
 from tinsmith.models.published.packaged import PREFIX
@@ -143,9 +143,8 @@ def gpu() -> list[Finding]:
         return [_gpu(device) for device in devices]
     installed = {(d.metadata["Name"] or "").lower() for d in importlib.metadata.distributions()}
     useless = sorted(name for name in installed - {COMPILER} if name.startswith(GPU_ONLY))
-    finding = Finding(topic="GPU", text="none; none is needed", facts={"devices": []})
     if not useless:
-        return [finding]
+        return [Finding(topic="GPU", text="none; none is needed", facts={"devices": []})]
     if shutil.which("nvidia-smi") is not None:
         text = "there is one, and this build of torch cannot use it"
         return [Finding(topic="GPU", text=text, todo="install torch for its driver", must=False)]
@@ -229,11 +228,10 @@ def server(base_url: str | None) -> list[Finding]:
             return _asked(client, base_url)
     except (httpx.HTTPError, httpx.InvalidURL) as error:
         text = f"{base_url} does not answer: {type(error).__name__}"
-        return [Finding(topic="server", text=text, todo="start it, or name another --base-url")]
     except UNREADABLE as error:
         first, *_ = str(error).splitlines()
         text = f"{base_url} does not answer as a Tinker server: {first}"
-        return [Finding(topic="server", text=text, todo="start it, or name another --base-url")]
+    return [Finding(topic="server", text=text, todo="start it, or name another --base-url")]
 
 
 def _asked(client: httpx.Client, base_url: str) -> list[Finding]:
@@ -242,7 +240,10 @@ def _asked(client: httpx.Client, base_url: str) -> list[Finding]:
         began = time.perf_counter()
         health = answer_of(client, "GET", "/api/v1/healthz", headers={}, seconds=_SECONDS)
         if health.status == _UNAVAILABLE:
-            return [_unready(base_url, health)]
+            said = msgspec.json.decode(health.content, type=_Unready).reason
+            text = f"{base_url} answers, but cannot compute: {said}"
+            todo = "ask again in a minute; if it has ended by then, start it again: its state is whole"
+            return [Finding(topic="server", text=text, todo=todo, facts={"base_url": base_url, "unready": said})]
         if not health.is_success:
             raise DataError(f"status {health.status} of /api/v1/healthz")
         times.append(time.perf_counter() - began)
@@ -263,27 +264,9 @@ def _asked(client: httpx.Client, base_url: str) -> list[Finding]:
     theirs = next((one.identity.version for one in models if one.identity and one.identity.version), None)
     what = "not tinsmith, or it does not say so" if theirs is None else f"tinsmith {theirs}"
     facts |= {"version": theirs, "models": [model.model_name for model in models]}
-    other = theirs is not None and theirs != VERSION
-    return [
-        Finding(
-            topic="server",
-            text=f"{reached}: {what}, {len(models)} models",
-            todo=f"it runs tinsmith {theirs} and this is {VERSION}" if other else None,
-            must=False,
-            facts=facts,
-        ),
-        *_workers(client, key),
-    ]
-
-
-def _unready(base_url: str, answer: Answer) -> Finding:
-    said = msgspec.json.decode(answer.content, type=_Unready).reason
-    return Finding(
-        topic="server",
-        text=f"{base_url} answers, but cannot compute: {said}",
-        todo="ask again in a minute; if it has ended by then, start it again: its state is whole",
-        facts={"base_url": base_url, "unready": said},
-    )
+    todo = None if theirs in (None, VERSION) else f"it runs tinsmith {theirs} and this is {VERSION}"
+    text = f"{reached}: {what}, {len(models)} models"
+    return [Finding(topic="server", text=text, todo=todo, must=False, facts=facts), *_workers(client, key)]
 
 
 def _workers(client: httpx.Client, key: str) -> list[Finding]:
@@ -293,25 +276,18 @@ def _workers(client: httpx.Client, key: str) -> list[Finding]:
     if found is None:
         return []
     page = f"; {found.dashboard}" if found.dashboard else ""
-    facts: dict[str, object] = {
-        "retries": found.retries,
-        "waiting": found.waiting,
-        "tokens_per_second": found.tokens_per_second,
-        "dashboard": found.dashboard,
-    }
-    alive = sum(worker.alive for worker in found.workers)
-    short = alive < (found.wanted or 1)
-    replaced = found.wanted is not None and not short
+    told = ("retries", "waiting", "tokens_per_second", "dashboard")
+    alive, wanted = sum(worker.alive for worker in found.workers), found.wanted or 1
+    short = f"{alive} of {wanted} workers are there: look at the server's messages" if alive < wanted else None
+    replaced = found.wanted is not None and short is None
     width = max(len(worker.node) for worker in found.workers)
     return [
         Finding(
             topic="workers",
             text=f"{found.words}{page}",
-            todo=None
-            if not short
-            else f"{alive} of {found.wanted or 1} workers are there: look at the server's messages",
+            todo=short,
             must=alive == 0,
-            facts=facts,
+            facts={name: getattr(found, name) for name in told},
         ),
         *(
             Finding(

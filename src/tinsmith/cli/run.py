@@ -1,4 +1,4 @@
-"""`tinsmith run`: an experiment by its name, or a task by its file, changed by key=value; without either, the list."""
+"""`tinsmith run`: an experiment by its name, or a task by its file, changed by key=value; and `tinsmith new`."""
 
 from __future__ import annotations
 

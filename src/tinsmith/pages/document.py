@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import ClassVar
 
 from markupsafe import Markup
 
@@ -29,7 +28,6 @@ class Tone(StrEnum):
 class Words:
     """One paragraph."""
 
-    macro: ClassVar[str] = "words"
     text: str
     tone: Tone = Tone.PLAIN
 
@@ -38,7 +36,6 @@ class Words:
 class Heading:
     """A heading within a section."""
 
-    macro: ClassVar[str] = "heading"
     text: str
 
 
@@ -46,7 +43,6 @@ class Heading:
 class Story:
     """Sentences that are read first, each a paragraph."""
 
-    macro: ClassVar[str] = "story"
     sentences: Sequence[str]
 
 
@@ -54,7 +50,6 @@ class Story:
 class Bullets:
     """A plain list."""
 
-    macro: ClassVar[str] = "bullets"
     items: Sequence[str]
 
 
@@ -62,7 +57,6 @@ class Bullets:
 class Verbatim:
     """Text of a model or a person, line by line."""
 
-    macro: ClassVar[str] = "verbatim"
     text: str
 
 
@@ -87,7 +81,6 @@ class MarkedToken:
 class MarkedText:
     """Text of a model, token by token, some of which stand out."""
 
-    macro: ClassVar[str] = "marked_text"
     title: str
     tokens: Sequence[MarkedToken]
 
@@ -96,7 +89,6 @@ class MarkedText:
 class Ruling:
     """A sentence that the claim gate lets stand or does not."""
 
-    macro: ClassVar[str] = "ruling"
     allowed: bool
     sentence: str
 
@@ -105,7 +97,6 @@ class Ruling:
 class Drawing:
     """A figure as wide as the page."""
 
-    macro: ClassVar[str] = "drawing"
     svg: Markup
     caption: str = ""
 
@@ -133,7 +124,6 @@ class Size(StrEnum):
 class Plates:
     """Figures beside each other."""
 
-    macro: ClassVar[str] = "plates"
     plates: Sequence[Plate]
     size: Size = Size.WHOLE
 
@@ -150,7 +140,6 @@ class Label:
 class Legend:
     """The classes of figures that have no legend of their own."""
 
-    macro: ClassVar[str] = "legend"
     labels: Sequence[Label]
     invalid: bool = True
     """Answers that are none have a line too."""
@@ -180,7 +169,6 @@ class Matrix:
 class Matrices:
     """Confusion matrices beside each other."""
 
-    macro: ClassVar[str] = "matrices"
     matrices: Sequence[Matrix]
 
 
@@ -205,7 +193,6 @@ class ClaimRow:
 class ClaimTable:
     """All claims of a page, the allowed ones first."""
 
-    macro: ClassVar[str] = "claims"
     metric: str
     rows: tuple[ClaimRow, ...]
 
@@ -235,7 +222,6 @@ class MapRow:
 class RunMap:
     """Experiments with what each changes of its parent."""
 
-    macro: ClassVar[str] = "run_map"
     rows: Sequence[MapRow]
 
 
@@ -243,7 +229,6 @@ class RunMap:
 class Facts:
     """Short values under their names."""
 
-    macro: ClassVar[str] = "facts"
     pairs: Pairs
 
 
@@ -251,7 +236,6 @@ class Facts:
 class Values:
     """Names and values in two columns, as they stand in a file."""
 
-    macro: ClassVar[str] = "values"
     pairs: Pairs
 
 
@@ -259,7 +243,6 @@ class Values:
 class Callout:
     """Blocks that a reader must not overlook."""
 
-    macro: ClassVar[str] = "callout"
     title: str
     blocks: Sequence[Block]
     alarm: bool = False
@@ -269,7 +252,6 @@ class Callout:
 class Fold:
     """Blocks behind a line that opens them."""
 
-    macro: ClassVar[str] = "fold"
     title: str
     blocks: Sequence[Block]
     opened: bool = False
@@ -300,7 +282,6 @@ class Reply:
 class Example:
     """Replies beside each other, under what they reply to."""
 
-    macro: ClassVar[str] = "example"
     title: str
     before: Sequence[Block]
     replies: Sequence[Reply]
@@ -310,34 +291,16 @@ class Example:
 class Browser:
     """A table of rollouts that a reader filters: `data` is JSON, `rule` says which rollouts they are."""
 
-    macro: ClassVar[str] = "browser"
     data: Markup
     rule: str
     shown: int
 
 
 Block = (
-    Words
-    | Heading
-    | Story
-    | Bullets
-    | Verbatim
-    | MarkedText
-    | Ruling
-    | Drawing
-    | Plates
-    | Legend
-    | Matrices
-    | ClaimTable
-    | RunMap
-    | Facts
-    | Values
-    | Table
-    | Callout
-    | Fold
-    | Example
-    | Browser
-)
+    Words | Heading | Story | Bullets | Verbatim | MarkedText | Ruling | Drawing | Plates | Legend | Matrices
+    | ClaimTable | RunMap | Facts | Values | Table | Callout | Fold | Example | Browser
+)  # fmt: skip
+"""Content of a section; the template has a macro for each class."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import ClassVar, TypeVar, cast
+from typing import TypeVar, cast
 
 from tinsmith.pages.measures import Measure
 from tinsmith.pages.wording import signed
@@ -55,7 +55,6 @@ class TableRow:
 class Table:
     """One table."""
 
-    macro: ClassVar[str] = "table"
     caption: str
     heads: tuple[Cell, ...]
     """The first one stands over the rows' names."""

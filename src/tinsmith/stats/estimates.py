@@ -55,6 +55,16 @@ class Difference:
     not_above: float
     """The share of draws at or below zero."""
 
+    @classmethod
+    def of(cls, value: float, draws: FloatArray, level: float, *, least_p: float = 0.0) -> Difference:
+        """Read interval and p off the resamples (R,); the p is not below `least_p`, that of another test.
+
+        Source: Davison and Hinkley, "Bootstrap Methods" (1997), eq. 4.11 for the added draw.
+        """
+        below, above = int((draws <= 0).sum()), int((draws >= 0).sum())
+        p_value = min(1.0, 2.0 * (min(below, above) + 1) / (draws.size + 1))
+        return cls(value, draws, percentile(draws, level), max(p_value, least_p), below / draws.size)
+
     def at(self, level: float) -> Interval | None:
         """Return the percentile interval of another level."""
         return percentile(self.draws, level)
@@ -72,7 +82,6 @@ def difference(first: Runs, second: Runs, metric: Metric, bootstrap: Bootstrap) 
 
     Seeds are drawn apart for the two, then one resample of the items within true labels serves both.
     The p-value needs no assumption of equal variances; it cannot be below 2 / (draws + 1).
-    Source: Davison and Hinkley, "Bootstrap Methods" (1997), eq. 4.11 for the added draw.
     """
     second = first.aligned(second)
     together = Runs(
@@ -82,14 +91,7 @@ def difference(first: Runs, second: Runs, metric: Metric, bootstrap: Bootstrap) 
     draws = resampled_seeds(scores[:, : first.num_seeds], seed=bootstrap.seed, system="first") - resampled_seeds(
         scores[:, first.num_seeds :], seed=bootstrap.seed, system="second"
     )
-    below, above = int((draws <= 0).sum()), int((draws >= 0).sum())
-    return Difference(
-        value=first.score(metric) - second.score(metric),
-        draws=draws,
-        interval=percentile(draws, bootstrap.level),
-        p_value=min(1.0, 2.0 * (min(below, above) + 1) / (draws.size + 1)),
-        not_above=below / draws.size,
-    )
+    return Difference.of(first.score(metric) - second.score(metric), draws, bootstrap.level)
 
 
 def _counts(runs: Runs, bootstrap: Bootstrap) -> FloatArray:

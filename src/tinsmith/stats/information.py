@@ -1,7 +1,9 @@
 """Mutual information: of papers and the labels they get, and of prompts and answers by cross-scores.
 
-It is near zero when every paper gets the same answer, whatever the answer's own spread: the earliest
-sign of a collapse onto one label, and of answers drawn without looking.
+It is near zero when every paper gets the same answer, whatever the answer's own spread: the earliest sign of a
+collapse onto one label. With H(Z) = I(X; Z) + H(Z | X), a policy whose answers still vary but no longer depend on what
+was asked has a high H(Z | X) and a low I: its answers are templates. Every answer is scored after every prompt.
+Source: RAGEN-2, arXiv:2604.06268, sec. 3; code mll-lab-nu/RAGEN.
 """
 
 from __future__ import annotations
@@ -26,12 +28,8 @@ def label_information(distributions: FloatArray) -> float:
     """Return I(X; Y) = H(mean of pi) - mean of H(pi) in nats, from every paper's label distribution.
 
     Exact for the papers given, when `distributions` are the policy's own probabilities. Between 0
-    and log K. Frequencies among G samples a paper would bias it upwards by about (K - 1) / (2 G):
-    use `sampled_information` for those.
+    and log K. Frequencies among G samples a paper would bias it upwards by about (K - 1) / (2 G).
     Source: RAGEN-2, arXiv:2604.06268, with the answer's label in place of the reasoning.
-
-    Args:
-        distributions: (N, K), rows sum to 1; all papers weigh the same.
 
     >>> round(label_information(np.eye(8)), 4)
     2.0794
@@ -44,32 +42,6 @@ def label_information(distributions: FloatArray) -> float:
     within = math.fsum(_entropy(row) for row in pi.tolist()) / len(pi)
     marginal = [math.fsum(column) / len(pi) for column in pi.T.tolist()]
     return max(round(_entropy(marginal) - within, _DECIMALS), 0.0)
-
-
-@dataclass(frozen=True, slots=True)
-class SampledInformation:
-    """The information seen in samples, and how much of it the small samples alone account for."""
-
-    plug_in: float
-    bias: float
-    """Expected excess of `plug_in`, nats; `plug_in - bias` may be below zero."""
-
-
-def sampled_information(counts: NDArray[np.int64]) -> SampledInformation:
-    """Estimate I(X; Y) in nats from label counts of G samples a paper, (N, K), rows summing to G >= 2.
-
-    The bias is Miller and Madow's: sum over papers of (m_i - 1) / (2 G N) minus (m - 1) / (2 G N),
-    m_i and m being the labels seen for paper i and in all. With one sample a paper the information
-    cannot be told from the answers' own spread.
-    """
-    sizes = np.unique(counts.sum(axis=1)) if counts.ndim == 2 and counts.size else np.zeros(1)
-    if sizes.size != 1 or sizes[0] < 2 or (counts < 0).any():
-        raise DataError("the same number of samples for every paper, two or more", field="counts", value=sizes.tolist())
-    group, papers = float(sizes[0]), len(counts)
-    seen = (counts > 0).sum(axis=1)
-    labels = int((counts.sum(axis=0) > 0).sum())
-    bias = (float((seen - 1).sum()) - (labels - 1)) / (2.0 * group * papers)
-    return SampledInformation(label_information(counts / group), bias)
 
 
 def _entropy(distribution: list[float]) -> float:
@@ -101,11 +73,10 @@ class Information:
 
 
 def information(scores: Floats, lengths: Sequence[int] | None = None) -> Information:
-    """Return what cross-scores say.
+    """Return what cross-scores (N, N) say; [i, j] is the log-probability of answer i after prompt j, in nats.
 
-    Args:
-        scores: (N, N); [i, j] is the log-probability of answer i after prompt j, in nats, summed over its tokens.
-        lengths: tokens of each answer: everything is then told by token, and I is capped at log N per answer no more.
+    It is summed over the answer's tokens. With their `lengths` everything is told by token instead, and I is capped at
+    log N per answer no more.
 
     >>> round(information(np.log(np.full((4, 4), 0.25))).mutual, 9)
     0.0

@@ -55,11 +55,6 @@ class MeanRuns:
         """The trained models, S."""
         return len(self.by_seed)
 
-    @property
-    def num_clusters(self) -> int:
-        """The clusters, C: as many as items where each stands alone."""
-        return len(set(self.clusters.values()))
-
     def on(self, items: Sequence[str]) -> MeanRuns:
         """Return the values of `items` alone."""
         missing = [item for item in items if item not in self.clusters]
@@ -125,18 +120,10 @@ def mean_difference(
     (first, second), _ = shared_items([first, second])
     system = "first" if same_models else "second"
     draws = first.draws(bootstrap, "first") - second.draws(bootstrap, system)
-    below, above = int((draws <= 0).sum()), int((draws >= 0).sum())
-    drawn_p = min(1.0, 2.0 * (min(below, above) + 1) / (draws.size + 1))
     mine, theirs = first.pooled(), second.pooled()
     nets: dict[str, Fraction] = {}
     for item in first.items:
         cluster = first.clusters[item]
         nets[cluster] = nets.get(cluster, Fraction()) + mine[item] - theirs[item]
     flipped_p, _ = flip_p([nets[name] for name in sorted(nets)], seed=bootstrap.seed)
-    return Difference(
-        value=first.mean() - second.mean(),
-        draws=draws,
-        interval=percentile(draws, bootstrap.level),
-        p_value=max(drawn_p, flipped_p),
-        not_above=below / draws.size,
-    )
+    return Difference.of(first.mean() - second.mean(), draws, bootstrap.level, least_p=flipped_p)

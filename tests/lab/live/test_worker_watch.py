@@ -8,8 +8,7 @@ from collections.abc import Mapping, Sequence
 import pytest
 
 from tinsmith.lab.live.teller import Teller
-from tinsmith.lab.live.worker_watch import WorkerWatch
-from tinsmith.lab.service.workers import Workers, read_workers
+from tinsmith.lab.service.workers import Workers, WorkerWatch, read_workers
 
 
 def worker(name: str, *, lost: str | None = None, node: str = "one") -> Mapping[str, object]:

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from cpu_limit import guarded
 from tinsmith.lab.judge.rules.rule import Bound, Rule
-from tinsmith.lab.judge.rules.rule_text import RuleJudge, criterion_of, parse_rule
+from tinsmith.lab.judge.rules.rule_text import PREFIX, RuleJudge, parse_rule
 from tinsmith.lab.judge.rules.shape_rules import IsList, JsonKeys, Length, ListKind, Look, Looks, Unit, Written
 from tinsmith.lab.judge.rules.topic_rules import Beginnings, EveryPart, Names, Part, VariedWords, WholeSentences
 from tinsmith.lab.judge.rules.word_rules import Affix, Before, Contains, Edge, Match, Matches
@@ -159,7 +159,7 @@ RULES: st.SearchStrategy[Rule] = st.one_of(
 
 @given(RULES)
 def test_a_rule_comes_back_from_its_text(rule: Rule) -> None:
-    assert parse_rule(criterion_of(rule)) == rule
+    assert parse_rule(PREFIX + rule.text) == rule
 
 
 @given(RULES, st.text(max_size=60) | st.text(alphabet="-*1. \n{}\"':ab#", max_size=60))

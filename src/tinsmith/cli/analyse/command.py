@@ -108,27 +108,24 @@ def consistency(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")] = False,
 ) -> None:
     """Recover the whole numbers behind published rates: class sizes, right answers, n. Exit 1: there are none."""
-    from tinsmith.cli.analyse.rates import Printed, check_only, read_table, table_of_options
+    from tinsmith.cli.analyse.rates import check_only, read_table, table_of_options
     from tinsmith.cli.analyse.tables import print_recovery, print_seeds, recovery_json, seeds_json
     from tinsmith.stats.consistency.solving import LARGEST_N, recover
 
-    printed = Printed(
-        recall=tuple(recall or ()),
-        share=tuple(share or ()),
-        label_match=label_match,
-        macro_f1=macro_f1,
-        min_class_recall=min_class_recall,
-        balanced_accuracy=balanced_accuracy,
-        invalid_rate=invalid_rate,
-    )
-    check_only(printed, file=file, seeds=seeds, labels=labels, n=n, max_n=max_n)
+    given = {
+        "label_match": label_match,
+        "macro_f1": macro_f1,
+        "min_class_recall": min_class_recall,
+        "balanced_accuracy": balanced_accuracy,
+        "invalid_rate": invalid_rate,
+    }
+    rates = {name: text for name, text in given.items() if text is not None}
+    some = any((*rates.values(), *(recall or ()), *(share or ())))
+    check_only(some, file=file, seeds=seeds, labels=labels, n=n, max_n=max_n)
     if seeds:
-        if as_json:
-            print(visible(seeds_json()))
-        else:
-            print_seeds()
+        print(visible(seeds_json())) if as_json else print_seeds()
         return
-    table = read_table(file, n) if file is not None else table_of_options(printed, labels, n)
+    table = table_of_options(rates, recall or (), share or (), labels, n) if file is None else read_table(file, n)
     found = recover(table, LARGEST_N if max_n is None else max_n)
     if as_json:
         print(visible(recovery_json(table, found)))

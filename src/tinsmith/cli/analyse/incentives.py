@@ -23,14 +23,6 @@ _PLAIN = "strong"
 
 
 @dataclass(frozen=True, slots=True)
-class Named:
-    """A reward's optimum under its name."""
-
-    name: str
-    optimum: Optimum
-
-
-@dataclass(frozen=True, slots=True)
 class Turning:
     """How one label's share of the optimum, and its macro-F1, turn on that label's class weight."""
 
@@ -43,7 +35,8 @@ class Turning:
 class Survey:
     """Rewards, the best policies for the scores themselves, and class weights."""
 
-    rewards: tuple[Named, ...]
+    rewards: tuple[tuple[str, Optimum], ...]
+    """By name."""
     best: tuple[tuple[str, Policy], ...]
     turning_of: str
     """The reward whose class weights are turned."""
@@ -55,7 +48,7 @@ def survey(
 ) -> Survey:
     """Analyse the named rewards (default: all), or one table."""
     if matrix is not None:
-        rewards = (Named("matrix", table_optimum(posteriors, matrix)),)
+        rewards = (("matrix", table_optimum(posteriors, matrix)),)
     else:
         task = _task(posteriors)
         if settings and len(names) != 1:
@@ -65,18 +58,13 @@ def survey(
                 value=names,
                 allowed="exactly one --reward with --set or --class-weight",
             )
-        chosen = names or tuple(REWARDS)
         rewards = tuple(
-            Named(name, reward_optimum(posteriors, _maker(name, task, posteriors, settings))) for name in chosen
+            (name, reward_optimum(posteriors, _maker(name, task, posteriors, settings))) for name in names or REWARDS
         )
-    tables = [one for one in rewards if not one.optimum.reacts]
-    plain = next((one for one in tables if one.name == _PLAIN), tables[0] if tables else None)
-    return Survey(
-        rewards,
-        _best(posteriors),
-        plain.name if plain else "",
-        _turning(posteriors, plain.optimum.matrix) if plain else (),
-    )
+    tables = {name: optimum for name, optimum in rewards if not optimum.reacts}
+    plain = _PLAIN if _PLAIN in tables else next(iter(tables), "")
+    turning = _turning(posteriors, tables[plain].matrix) if plain else ()
+    return Survey(rewards, _best(posteriors), plain, turning)
 
 
 def survey_json(posteriors: Posteriors, found: Survey) -> str:
@@ -89,18 +77,18 @@ def survey_json(posteriors: Posteriors, found: Survey) -> str:
             "prior": dict(zip(labels, posteriors.prior.tolist(), strict=True)),
             "rewards": [
                 {
-                    "name": one.name,
-                    **_scores(one.optimum.policy),
-                    "greedy": _scores(one.optimum.greedy),
-                    "reward": one.optimum.reward,
-                    "gap": one.optimum.gap,
-                    "dead": one.optimum.dead,
-                    "ruling": one.optimum.ruling,
-                    "resting_collapses": one.optimum.resting_collapses,
-                    "other_rests": [_scores(other) for other in one.optimum.others],
-                    "warnings": one.optimum.warnings(),
+                    "name": name,
+                    **_scores(one.policy),
+                    "greedy": _scores(one.greedy),
+                    "reward": one.reward,
+                    "gap": one.gap,
+                    "dead": one.dead,
+                    "ruling": one.ruling,
+                    "resting_collapses": one.resting_collapses,
+                    "other_rests": [_scores(other) for other in one.others],
+                    "warnings": one.warnings(),
                 }
-                for one in found.rewards
+                for name, one in found.rewards
             ],
             "best": [{"name": name, **_scores(policy)} for name, policy in found.best],
             "class_weights": [
@@ -142,14 +130,15 @@ def _maker(name: str, task: Task, posteriors: Posteriors, settings: Mapping[str,
 
 
 def _best(posteriors: Posteriors) -> tuple[tuple[str, Policy], ...]:
-    found = [("highest accuracy", best_policy(posteriors, Metric.LABEL_MATCH))]
-    for metric in (Metric.MACRO_F1, Metric.G_MEAN):
-        found.append((f"highest {metric.value}", best_policy(posteriors, metric)))
-    for metric in (Metric.MACRO_F1, Metric.MIN_CLASS_RECALL, Metric.G_MEAN):
-        rule = best_deterministic(posteriors, metric)
-        if rule is not None:
-            found.append((f"{metric.value}, plain rule", rule))
-    return tuple(found)
+    rules = {
+        metric: best_deterministic(posteriors, metric)
+        for metric in (Metric.MACRO_F1, Metric.MIN_CLASS_RECALL, Metric.G_MEAN)
+    }
+    return (
+        ("highest accuracy", best_policy(posteriors, Metric.LABEL_MATCH)),
+        *((f"highest {one.value}", best_policy(posteriors, one)) for one in (Metric.MACRO_F1, Metric.G_MEAN)),
+        *((f"{metric.value}, plain rule", rule) for metric, rule in rules.items() if rule is not None),
+    )
 
 
 def _turning(posteriors: Posteriors, matrix: FloatArray) -> tuple[Turning, ...]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from decimal import Decimal
 from pathlib import Path
 
@@ -14,42 +13,11 @@ from tinsmith.stats.consistency.reported import ReportedTable
 from tinsmith.types.errors import ConfigError, DataError
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Printed:
-    """Rates as options give them."""
-
-    recall: tuple[str, ...]
-    share: tuple[str, ...]
-    label_match: str | None
-    macro_f1: str | None
-    min_class_recall: str | None
-    balanced_accuracy: str | None
-    invalid_rate: str | None
-
-    @property
-    def given(self) -> bool:
-        """Whether any rate is given."""
-        return any((*self.recall, *self.share, *self.of_all_labels()))
-
-    def of_all_labels(self) -> Mapping[str, str]:
-        """Return the rates that are given and are not one label's."""
-        rates = {
-            "label_match": self.label_match,
-            "macro_f1": self.macro_f1,
-            "min_class_recall": self.min_class_recall,
-            "balanced_accuracy": self.balanced_accuracy,
-            "invalid_rate": self.invalid_rate,
-        }
-        return {key: text for key, text in rates.items() if text is not None}
-
-
 def check_only(
-    printed: Printed, *, file: Path | None, seeds: bool, labels: str | None, n: int | None, max_n: int | None
+    rates: bool, *, file: Path | None, seeds: bool, labels: str | None, n: int | None, max_n: int | None
 ) -> None:
-    """Check that exactly one source of rates is named."""
-    named = [
-        name for name, given in (("--seeds", seeds), ("--file", file is not None), ("rates", printed.given)) if given
-    ]
+    """Check that exactly one source of rates is named; `rates`: options give some."""
+    named = [name for name, given in (("--seeds", seeds), ("--file", file is not None), ("rates", rates)) if given]
     if len(named) != 1:
         raise ConfigError(
             "rates come from one place" if named else "there is no rate to check",
@@ -69,11 +37,12 @@ def check_only(
             )
 
 
-def table_of_options(printed: Printed, labels: str | None, n: int | None) -> ReportedTable:
-    """Return the one line that options describe."""
-    recalls = texts_of(printed.recall, "--recall")
-    shares = texts_of(printed.share, "--share")
-    line: dict[str, str | Decimal] = dict(printed.of_all_labels())
+def table_of_options(
+    rates: Mapping[str, str], recall: Sequence[str], share: Sequence[str], labels: str | None, n: int | None
+) -> ReportedTable:
+    """Return the one line that options describe: rates of all labels by name, and those of one as LABEL=RATE."""
+    recalls, shares = texts_of(recall, "--recall"), texts_of(share, "--share")
+    line: dict[str, str | Decimal] = dict(rates)
     line |= {f"recall/{label}": text for label, text in recalls.items()}
     line |= {f"predicted_share/{label}": text for label, text in shares.items()}
     named = split_labels(labels) or _labels_for([*recalls, *shares])

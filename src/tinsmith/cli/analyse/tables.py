@@ -36,8 +36,8 @@ def print_survey(posteriors: Posteriors, found: Survey, source: str) -> None:
     """Print what each reward makes optimal, and the warnings."""
     console, short = open_console(), _short(posteriors.labels)
     console.print(
-        f"{posteriors.num_kinds:,} kinds of papers from {source}; {_legend(short)}; "
-        f"priors {_slashed(posteriors.prior)}\n",
+        f"{posteriors.num_kinds:,} kinds of papers from {source}; "
+        f"{', '.join(f'{letter} {label}' for label, letter in short.items())}; priors {_slashed(posteriors.prior)}\n",
         soft_wrap=True,
     )
     rules = posteriors.num_kinds <= _SHOWN_KINDS and console.width >= _WIDE
@@ -47,16 +47,16 @@ def print_survey(posteriors: Posteriors, found: Survey, source: str) -> None:
         table.add_column("answers to each kind")
     for name in ("acc", "macro-F1", f"recall {slashes}", f"share {slashes}", "greedy F1"):
         table.add_column(name, justify="right")
-    for one in found.rewards:
-        greedy = one.optimum.greedy.score(Metric.MACRO_F1)
-        table.add_row(one.name, *_cells(one.optimum.policy, short, rules), f"{greedy:.3f}")
+    for name, one in found.rewards:
+        greedy = one.greedy.score(Metric.MACRO_F1)
+        table.add_row(name, *_cells(one.policy, short, rules), f"{greedy:.3f}")
     table.add_row("")
     for name, policy in found.best:
         table.add_row(name, *_cells(policy, short, rules), "")
     console.print(table)
-    for one in found.rewards:
-        for warning in one.optimum.warnings():
-            console.print(f"! {one.name}: {warning}", soft_wrap=True)
+    for name, one in found.rewards:
+        for warning in one.warnings():
+            console.print(f"! {name}: {warning}", soft_wrap=True)
     if found.turning:
         _print_turning(console, found)
 
@@ -97,12 +97,12 @@ def print_recovery(table: ReportedTable, found: Recovery) -> None:
         for reason in found.reasons:
             console.print(f"  {reason}", soft_wrap=True)
         return
-    several = f"{len(found.solutions)}{' or more' if found.truncated else ''} solutions"
-    one = "one solution" if len(found.solutions) == 1 else several
-    console.print(f"{one} with {asked}")
+    more = " or more" if found.truncated else ""
     if len(found.solutions) == 1:
+        console.print(f"one solution with {asked}")
         print_solution(console, found.columns, found.solutions[0])
         return
+    console.print(f"{len(found.solutions)}{more} solutions with {asked}")
     listed = _table("n")
     for column in found.columns:
         listed.add_column(column, justify="right")
@@ -111,7 +111,7 @@ def print_recovery(table: ReportedTable, found: Recovery) -> None:
     console.print(listed)
     left = len(found.solutions) - _SHOWN_SOLUTIONS
     if left > 0:
-        console.print(f"and {left}{' or more' if found.truncated else ''} others; --json lists them")
+        console.print(f"and {left}{more} others; --json lists them")
 
 
 def print_solution(console: Console, columns: Sequence[str], solution: Solution) -> None:
@@ -208,10 +208,6 @@ def _short(labels: Sequence[str]) -> dict[str, str]:
     return dict(zip(labels, names, strict=True))
 
 
-def _legend(short: dict[str, str]) -> str:
-    return ", ".join(f"{letter} {label}" for label, letter in short.items())
-
-
 def _slashed(values: FloatArray) -> str:
     return "/".join("-" if math.isnan(value) else f"{value:.2f}" for value in values.tolist())
 
@@ -229,32 +225,18 @@ def print_seeds() -> None:
     for sentence in _ladder_sentences(found.solutions[0]):
         console.print(f"! {sentence}", soft_wrap=True)
     console.print(f"\nExp5, as stated on the same {STATED_N} papers")
-    stated = seed_exp5(STATED_N)
-    print_recovery(stated, recover(stated))
+    print_recovery(seed_exp5(STATED_N), recover(seed_exp5(STATED_N)))
     console.print("\nExp5, any number of papers")
-    free, anywhere = _exp5()
-    print_recovery(free, anywhere)
+    anywhere = recover(seed_exp5())
+    print_recovery(seed_exp5(), anywhere)
     for sentence in _exp5_sentences(anywhere.solutions[0], found.solutions[0]):
         console.print(f"! {sentence}", soft_wrap=True)
 
 
 def seeds_json() -> str:
     """Return the three searches as JSON."""
-    ladder, stated = seed_ladder(), seed_exp5(STATED_N)
-    free, anywhere = _exp5()
-    return json.dumps(
-        {
-            "ladder": recovery_value(ladder, recover(ladder)),
-            "exp5_as_stated": recovery_value(stated, recover(stated)),
-            "exp5": recovery_value(free, anywhere),
-        },
-        indent=2,
-    )
-
-
-def _exp5() -> tuple[ReportedTable, Recovery]:
-    free = seed_exp5()
-    return free, recover(free)
+    tables = {"ladder": seed_ladder(), "exp5_as_stated": seed_exp5(STATED_N), "exp5": seed_exp5()}
+    return json.dumps({name: recovery_value(table, recover(table)) for name, table in tables.items()}, indent=2)
 
 
 def _ladder_sentences(solution: Solution) -> list[str]:

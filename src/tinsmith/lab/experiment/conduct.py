@@ -26,7 +26,6 @@ from tinsmith.lab.live.interrupts import Interrupts
 from tinsmith.lab.live.progress import Say
 from tinsmith.lab.live.teller import Teller, sinks_for
 from tinsmith.lab.live.watch import Score
-from tinsmith.lab.live.worker_watch import workers_watched
 from tinsmith.lab.rl import train
 from tinsmith.lab.rollouts import WAIT_SECONDS
 from tinsmith.lab.run import BestStep, Finished, Reached, Run
@@ -38,6 +37,7 @@ from tinsmith.lab.service.connect import Connection, EmbeddedSettings, open_conn
 from tinsmith.lab.service.facts import model_identity, weights_sha256
 from tinsmith.lab.service.official_client import ready
 from tinsmith.lab.service.reach import wrong_key
+from tinsmith.lab.service.workers import workers_watched
 from tinsmith.stats.monitors.alarms import Alarm
 from tinsmith.types.errors import BackendError, ConfigError, DiskFullError, JudgeError, LostError, TaskError
 from tinsmith.types.fingerprints import sha256_of

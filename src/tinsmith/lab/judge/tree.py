@@ -1,4 +1,4 @@
-"""Trees of criteria, gate-then-average: what a tree is, and its score with a trace of every node.
+"""Trees of criteria, gate-then-average, and their scores.
 
 A branch with a critical child below 1 scores 0; where all its critical children pass it scores the
 mean of its soft ones, or 1 if it has none. In a sequential branch, everything after the first child
@@ -9,7 +9,7 @@ rounding change nothing, and a flat tree of soft leaves is the pass rate exactly
 from __future__ import annotations
 
 import enum
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import TypeAlias
@@ -45,33 +45,11 @@ class Branch:
 Node: TypeAlias = Leaf | Branch
 
 
-class NodeState(enum.StrEnum):
-    """What became of a node."""
-
-    PASSED = "passed"
-    PARTIAL = "partial"
-    FAILED = "failed"
-    GATED = "gated"  # a critical child stands below 1
-    SKIPPED = "skipped"  # an earlier child of a sequential branch stands below 1
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NodeTrace:
-    """One node's score; `path` holds the places of children from the root on, which is ()."""
-
-    path: tuple[int, ...]
-    label: str
-    state: NodeState
-    score: float
-    """Its own score; what its parent made of it stands at the parent. 0 where it was skipped."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TreeScore:
-    """A tree's score in [0, 1], and every node's, parents before children."""
+    """A tree's score in [0, 1]."""
 
     score: float
-    trace: tuple[NodeTrace, ...]
 
 
 def criteria_of(tree: Node) -> tuple[str, ...]:
@@ -120,48 +98,21 @@ def evaluate(tree: Node, verdicts: Sequence[bool]) -> TreeScore:
     leaves = len(criteria_of(tree))
     if len(verdicts) != leaves:
         raise InputError("one verdict a leaf", field="verdicts", value=len(verdicts), allowed=str(leaves))
-    walk = _Walk([bool(one) for one in verdicts])
-    score = walk.visit(tree, (), skipped=False)
-    return TreeScore(score=float(score), trace=tuple(walk.trace))
+    return TreeScore(score=float(_score(tree, iter(verdicts), skipped=False)))
 
 
-class _Walk:
-    """Goes through a tree once, taking a verdict at each leaf, skipped ones too."""
-
-    def __init__(self, verdicts: Sequence[bool]) -> None:
-        self._verdicts = iter(verdicts)
-        self.trace: list[NodeTrace] = []
-
-    def visit(self, node: Node, path: tuple[int, ...], *, skipped: bool) -> Fraction:
-        place = len(self.trace)
-        label = node.criterion if isinstance(node, Leaf) else node.name
-        self.trace.append(
-            NodeTrace(path=path, label=label, state=NodeState.SKIPPED, score=0.0)
-        )  # parents stand before children; replaced below, once the score is known
-        if isinstance(node, Leaf):
-            score, gated = Fraction(next(self._verdicts)), False
-        else:
-            score, gated = self._branch(node, path, skipped=skipped)
-        if skipped:
-            return Fraction(0)
-        state = NodeState.GATED if gated else _state(score)
-        self.trace[place] = NodeTrace(path=path, label=label, state=state, score=float(score))
-        return score
-
-    def _branch(self, node: Branch, path: tuple[int, ...], *, skipped: bool) -> tuple[Fraction, bool]:
-        scores: list[Fraction] = []
-        stopped = skipped
-        for i, child in enumerate(node.children):
-            scores.append(self.visit(child, (*path, i), skipped=stopped))
-            stopped = stopped or (node.strategy is Strategy.SEQUENTIAL and scores[-1] < 1)
-        pairs = list(zip(node.children, scores, strict=True))
-        if any(child.critical and score < 1 for child, score in pairs):
-            return Fraction(0), True
-        soft = [score for child, score in pairs if not child.critical]
-        return (sum(soft, Fraction(0)) / len(soft) if soft else Fraction(1)), False
-
-
-def _state(score: Fraction) -> NodeState:
-    if score == 1:
-        return NodeState.PASSED
-    return NodeState.PARTIAL if score > 0 else NodeState.FAILED
+def _score(node: Node, verdicts: Iterator[bool], *, skipped: bool) -> Fraction:
+    """Go through a tree once, taking a verdict at each leaf, skipped ones too."""
+    if isinstance(node, Leaf):
+        held = Fraction(bool(next(verdicts)))
+        return Fraction(0) if skipped else held
+    scores: list[Fraction] = []
+    stopped = skipped
+    for child in node.children:
+        scores.append(_score(child, verdicts, skipped=stopped))
+        stopped = stopped or (node.strategy is Strategy.SEQUENTIAL and scores[-1] < 1)
+    pairs = list(zip(node.children, scores, strict=True))
+    if skipped or any(child.critical and score < 1 for child, score in pairs):
+        return Fraction(0)
+    soft = [score for child, score in pairs if not child.critical]
+    return sum(soft, Fraction(0)) / len(soft) if soft else Fraction(1)

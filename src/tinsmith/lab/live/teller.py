@@ -11,7 +11,7 @@ import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final, Protocol, TextIO
+from typing import Any, Final, TextIO
 
 from rich.console import Group
 from rich.live import Live
@@ -125,25 +125,13 @@ _SHOWN = (
 )
 
 
-class Sink(Protocol):
-    """Something that keeps metrics elsewhere."""
-
-    def log(self, step: int, metrics: Mapping[str, object]) -> None:
-        """Keep one step's metrics."""
-        ...
-
-    def close(self) -> None:
-        """The run is over."""
-        ...
-
-
 @dataclass(slots=True)
 class Teller:
     """Tells of one run: a table that is redrawn in place where `out` is a terminal, a line an evaluation elsewhere."""
 
     name: str
     steps: int
-    sinks: Sequence[Sink] = ()
+    sinks: Sequence[Tracker] = ()
     out: TextIO = field(default_factory=lambda: sys.stderr)
     quiet: bool = False
     _seconds: list[float] = field(default_factory=list[float])
@@ -213,8 +201,8 @@ class Teller:
         return f"{self.name}: step {step}/{self.steps}  {'  '.join(shown)}  ({left})"
 
 
-class _Tracker:
-    """wandb and trackio share one way to be talked to."""
+class Tracker:
+    """Weights & Biases or trackio, which share one way to be talked to."""
 
     def __init__(self, package: str, project: str, name: str, folder: Path) -> None:
         try:
@@ -239,7 +227,7 @@ class _Tracker:
         self._module.finish()
 
 
-def sinks_for(*, name: str, wandb_project: str | None, trackio_project: str | None, folder: Path) -> Sequence[Sink]:
-    """Open the sinks that were asked for; none by default."""
+def sinks_for(*, name: str, wandb_project: str | None, trackio_project: str | None, folder: Path) -> Sequence[Tracker]:
+    """Open the trackers that were asked for; none by default."""
     asked = (("wandb", wandb_project), ("trackio", trackio_project))
-    return [_Tracker(package, project, name, folder) for package, project in asked if project]
+    return [Tracker(package, project, name, folder) for package, project in asked if project]

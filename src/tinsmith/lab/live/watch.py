@@ -1,4 +1,8 @@
-"""What looks on while a policy is trained: it raises alarms, and says how good a policy is."""
+"""Watches on a policy while it is trained: they raise alarms and say how good it is; and `watch=mutual_information`.
+
+For that answers are scored after every prompt. A request holds every answer after one prompt: a server that computes
+shared beginnings once reads each prompt once, and not N times; the scores are the same bits either way.
+"""
 
 from __future__ import annotations
 

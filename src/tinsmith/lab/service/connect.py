@@ -110,7 +110,11 @@ class EmbeddedServer:
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
-            env=_environment(self.key, settings.threads),
+            env={
+                **os.environ,
+                "TINKER_API_KEY": self.key,
+                **({"TINSMITH_THREADS": str(settings.threads)} if settings.threads else {}),
+            },
             start_new_session=True,
         )
         assert self._process.stderr is not None
@@ -195,32 +199,18 @@ def _command(settings: EmbeddedSettings) -> list[str]:
     command = ["serve", "--port", "0", "--exit-with-stdin", "--session-timeout", "0"]
     for name, source in settings.models.items():
         command += ["--model", f"{name}={source}"]
-    command += [
-        "--arithmetic",
-        settings.arithmetic,
-        "--device",
-        settings.device,
-        "--seed",
-        str(settings.seed),
-        "--micro-batch",
-        str(settings.micro_batch),
-        "--deviation",
-        settings.deviation,
-        "--gradient-unit",
-        settings.gradient_unit,
-    ]
-    if settings.workers:
-        command += ["--workers", str(settings.workers)]
-    if settings.shards != 1:
-        command += ["--shards", str(settings.shards)]
-    if settings.state is not None:
-        command += ["--state", str(settings.state)]
-    return command
-
-
-def _environment(key: str, threads: int) -> dict[str, str]:
-    chosen = {"TINSMITH_THREADS": str(threads)} if threads else {}
-    return {**os.environ, "TINKER_API_KEY": key, **chosen}
+    flags: dict[str, object] = {
+        "--arithmetic": settings.arithmetic,
+        "--device": settings.device,
+        "--seed": settings.seed,
+        "--micro-batch": settings.micro_batch,
+        "--deviation": settings.deviation,
+        "--gradient-unit": settings.gradient_unit,
+        "--workers": settings.workers or None,
+        "--shards": None if settings.shards == 1 else settings.shards,
+        "--state": settings.state,
+    }
+    return command + [part for flag, value in flags.items() if value is not None for part in (flag, str(value))]
 
 
 @dataclass(slots=True)

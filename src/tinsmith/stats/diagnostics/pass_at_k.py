@@ -19,12 +19,7 @@ def pass_at_k(samples: int, solved: int, k: int) -> Fraction:
     """Return the chance that one of k samples drawn without replacement is right: 1 - C(n - c, k) / C(n, k).
 
     It is the mean over all subsets of k samples, and so an estimate without bias of the chance that one of k fresh
-    samples is right.
-
-    Args:
-        samples: n, how many there are.
-        solved: c, how many of them are right.
-        k: how many are looked at.
+    samples is right; n samples, c of them solved.
 
     >>> pass_at_k(4, 1, 2)
     Fraction(1, 2)
@@ -37,11 +32,6 @@ def pass_at_k(samples: int, solved: int, k: int) -> Fraction:
             allowed="1 <= k <= n, 0 <= c <= n",
         )
     return 1 - Fraction(math.comb(samples - solved, k), math.comb(samples, k))
-
-
-def pass_at(right: Mapping[str, Sequence[bool]], ks: Sequence[int]) -> dict[int, dict[str, Fraction]]:
-    """Return pass@k of every item, by k, from each item's samples."""
-    return {k: {item: pass_at_k(len(flags), sum(flags), k) for item, flags in right.items()} for k in ks}
 
 
 def dyadic(most: int) -> tuple[int, ...]:

@@ -21,29 +21,20 @@ from tinsmith.lab.conform.subject import (
 
 @check("adapters/seed repeats", "Do two adapters of one seed take the same step?")
 def seed_repeats(subject: Subject) -> Verdict:
-    """Make two, take one step with each, and compare.
-
-    Source: SDK, create_lora_training_client (seed: "random seed for initialization").
-    """
+    """Source: SDK, create_lora_training_client (seed: "random seed for initialization")."""
     return graded(subject.seed_noise, "two adapters of one seed, after a step")
 
 
 @check("adapters/seeds differ", "Do adapters of two seeds differ?")
 def seeds_differ(subject: Subject) -> Verdict:
-    """Make two of different seeds, take one step with each, and compare.
-
-    Source: SDK, create_lora_training_client (seed).
-    """
+    """Source: SDK, create_lora_training_client (seed)."""
     left, right = (subject.step(subject.trainer(seed=seed)).after for seed in (7, 8))
     return effect(farthest(left, right), min(subject.seed_noise, SAME_NATS), "another seed")
 
 
 @check("adapters/rank", "Is the rank that was asked for the one that is told?")
 def rank(subject: Subject) -> Verdict:
-    """Ask get_info of an adapter of rank 4.
-
-    Source: SDK, types.GetInfoResponse.lora_rank.
-    """
+    """Source: SDK, types.GetInfoResponse.lora_rank."""
     told = subject.trainer(rank=4).get_info().lora_rank
     return honoured("get_info says 4") if told == 4 else differs(f"get_info says {told}")
 
@@ -70,10 +61,7 @@ def alpha(subject: Subject) -> Verdict:
 
 def _part(name: str) -> Callable[[Subject], Verdict]:
     def answer(subject: Subject) -> Verdict:
-        """Leave the part out, and compare gradient and step with those of the whole.
-
-        Source: SDK, types.LoraConfig (train_mlp, train_attn, train_unembed).
-        """
+        """Source: SDK, types.LoraConfig (train_mlp, train_attn, train_unembed)."""
         whole, less = (subject.step(subject.trainer()), subject.step(subject.trainer(without=name)))
         moved = farthest(whole.after, less.after)
         if subject.seed_noise <= SAME_NATS:

@@ -129,10 +129,7 @@ def _value(told: float | None, losses: Sequence[Loss]) -> Verdict:
 
 def _ask_loss(loss_fn: types.LossFnType) -> Callable[[Subject], Verdict]:
     def answer(subject: Subject) -> Verdict:
-        """Send three datums with ratios from 0.2 to 6; then cancel the gradient by cross-entropy and take a step.
-
-        Source: documentation, losses.mdx (cookbook git 85a39123^), and the SDK's gspo page.
-        """
+        """Source: documentation, losses.mdx (cookbook git 85a39123^), and the SDK's gspo page."""
         found = _measure(subject, loss_fn)
         value = _value(found.told, found.losses)
         left = found.left / subject.usual if subject.usual else float("inf")
@@ -154,10 +151,7 @@ for _name in LOSSES:
 
 @check("losses/sum over datums", "Do two equal datums have twice the loss and twice the gradient of one?")
 def sums(subject: Subject) -> Verdict:
-    """Send one datum, and it twice; compare loss:sum, and the gradient's norm where it is told.
-
-    Source: documentation, losses.mdx ("the loss is summed over tokens and datums").
-    """
+    """Source: documentation, losses.mdx ("the loss is summed over tokens and datums")."""
     client, still = subject.trainer(), ADAM.model_copy(update={"learning_rate": 0.0})
     one, two = (subject.step(client, data, still) for data in ([DATA[0]], [DATA[0], DATA[0]]))
     if one.loss is None or two.loss is None:
@@ -177,10 +171,7 @@ def sums(subject: Subject) -> Verdict:
 
 @check("losses/missing weights", "Does a datum without weights have weights of one?")
 def missing_weights(subject: Subject) -> Verdict:
-    """Send a datum with targets only to cross-entropy.
-
-    Source: documentation, losses.mdx (weights are optional and 1).
-    """
+    """Source: documentation, losses.mdx (weights are optional and 1)."""
     output = subject.wait(subject.trained.forward([datum(tokens_of(TEXTS[0]))], "cross_entropy"))
     (p,) = logprobs_of(output)
     return _value(loss_of(output), [Loss(float(-p.sum(dtype=np.float64)), -np.ones(len(p)))])
@@ -188,10 +179,7 @@ def missing_weights(subject: Subject) -> Verdict:
 
 def _thresholds(loss_fn: types.LossFnType, config: Mapping[str, float]) -> Callable[[Subject], Verdict]:
     def answer(subject: Subject) -> Verdict:
-        """Send the same datums with the setting, and compare the value with the formula's.
-
-        Source: documentation, losses.mdx (clip_low_threshold, clip_high_threshold, beta).
-        """
+        """Source: documentation, losses.mdx (clip_low_threshold, clip_high_threshold, beta)."""
         client = subject.trained
         batch = loss_batch(loss_fn, subject.forward(client))
         output = subject.wait(client.forward(batch, loss_fn, config))
@@ -218,10 +206,7 @@ for _name, _config in _CHANGED.items():
 
 @check("losses/targets of two dimensions", "Are targets [T, K] scored, each by its own?")
 def two_dimensions(subject: Subject) -> Verdict:
-    """Send K = 2 targets a position to cross-entropy, and each column alone as [T].
-
-    Source: SDK 0.38, CustomLossInputRank (`target_tokens` [T, K]); cookbook, recipes/sdft.
-    """
+    """Source: SDK 0.38, CustomLossInputRank (`target_tokens` [T, K]); cookbook, recipes/sdft."""
     targets = np.array([PROMPT[1:], [32 + (token % 64) for token in PROMPT[1:]]], dtype=np.int64)
     weights = np.array([[0.75, 0.25]] * (len(PROMPT) - 1), dtype=np.float32)
 
@@ -247,10 +232,7 @@ def two_dimensions(subject: Subject) -> Verdict:
 
 @check("losses/custom, on the server", "Does a loss of the user's own run on the server?")
 def custom_loss(subject: Subject) -> Verdict:
-    """Create one that is cross-entropy, and compare; the SDK computes it in the client where the server has none.
-
-    Source: SDK 0.38, ServiceClient.create_custom_loss (alpha).
-    """
+    """Source: SDK 0.38, ServiceClient.create_custom_loss (alpha)."""
     import torch
 
     def weighted(logprobs: torch.Tensor, weights: torch.Tensor) -> tuple[torch.Tensor, dict[str, torch.Tensor]]:

@@ -53,20 +53,14 @@ def _made(subject: Subject, call: Callable[[], Waiting[Any]], accepted: str) -> 
 
 @check("mistakes/unknown model, training", "Is a model that is not served refused?")
 def unknown_model(subject: Subject) -> Verdict:
-    """Ask for an adapter on `no/such-model`.
-
-    Source: SDK, create_lora_training_client; a server that trains another model instead is worse than none.
-    """
+    """Source: SDK, create_lora_training_client; a server that trains another model instead is worse than none."""
     make = subject.service.create_lora_training_client
     return _made(subject, lambda: make("no/such-model", rank=4), "an adapter was made")
 
 
 @check("mistakes/unknown model, sampling", "Is a model that is not served refused for sampling?")
 def unknown_sampler(subject: Subject) -> Verdict:
-    """Sample one token from `no/such-model`.
-
-    Source: SDK, create_sampling_client.
-    """
+    """Source: SDK, create_sampling_client."""
 
     def call() -> Waiting[Any]:
         made = subject.service.create_sampling_client(base_model="no/such-model")
@@ -78,10 +72,7 @@ def unknown_sampler(subject: Subject) -> Verdict:
 
 @check("mistakes/unknown checkpoint", "Is a path that leads nowhere refused?")
 def unknown_path(subject: Subject) -> Verdict:
-    """Load a state that was saved, and then one that never was.
-
-    Source: SDK, create_training_client_from_state.
-    """
+    """Source: SDK, create_training_client_from_state."""
     load = subject.service.create_training_client_from_state
     saved = subject.wait(subject.trained.save_state("conform-there")).path
     subject.wait(load(subject.kept(saved)))  # else any refusal would pass for the right one
@@ -90,20 +81,14 @@ def unknown_path(subject: Subject) -> Verdict:
 
 @check("mistakes/prompt too long", "Is a prompt beyond the context refused?")
 def too_long(subject: Subject) -> Verdict:
-    """Send a prompt longer than the context that the server tells.
-
-    Source: cookbook, completers.py ("prompt + max_tokens exceeds context window").
-    """
+    """Source: cookbook, completers.py ("prompt + max_tokens exceeds context window")."""
     prompt = prompt_of([65 + i % 26 for i in range(_context(subject) + 10)])
     return _made(subject, lambda: subject.base.sample(prompt, 1, params(max_tokens=1)), "it was sampled")
 
 
 @check("mistakes/max_tokens too large", "Is a completion that cannot fit the context refused?")
 def too_many(subject: Subject) -> Verdict:
-    """Ask for as many tokens as the context has, after a prompt.
-
-    Source: cookbook, completers.py ("prompt + max_tokens exceeds context window"); SkyRL samples past it.
-    """
+    """Source: cookbook, completers.py ("prompt + max_tokens exceeds context window"); SkyRL samples past it."""
     context = _context(subject)
 
     def call() -> Waiting[Any]:
@@ -120,20 +105,14 @@ def _context(subject: Subject) -> int:
 
 @check("mistakes/datum too long", "Is a datum beyond the context refused?")
 def long_datum(subject: Subject) -> Verdict:
-    """Train on a datum longer than the context.
-
-    Source: SDK, types.SupportedModel.max_context_length.
-    """
+    """Source: SDK, types.SupportedModel.max_context_length."""
     long = datum([65 + i % 26 for i in range(_context(subject) + 10)])
     return _made(subject, lambda: subject.trained.forward([long], "cross_entropy"), "it was computed")
 
 
 @check("mistakes/no such token, prompt", "Is a token beyond the vocabulary refused in a prompt?")
 def no_token(subject: Subject) -> Verdict:
-    """Sample after token 2,000,000,000.
-
-    Source: SDK, types.EncodedTextChunk.tokens; an embedding that is clamped answers another question.
-    """
+    """Source: SDK, types.EncodedTextChunk.tokens; an embedding that is clamped answers another question."""
     prompt = prompt_of([*PROMPT, NOT_A_TOKEN])
     return _made(subject, lambda: subject.base.sample(prompt, 1, params(max_tokens=1)), "it was sampled")
 
@@ -170,10 +149,7 @@ _BAD: Final[tuple[tuple[str, str, types.LossFnType, types.Datum], ...]] = (
 
 def _bad(loss_fn: types.LossFnType, one: types.Datum) -> Callable[[Subject], Verdict]:
     def answer(subject: Subject) -> Verdict:
-        """Send the datum to forward, behind a good one.
-
-        Source: SDK, types.Datum and LossFnType; documentation, losses.mdx.
-        """
+        """Source: SDK, types.Datum and LossFnType; documentation, losses.mdx."""
         return _made(subject, lambda: subject.trained.forward([DATA[0], one], loss_fn), "it was computed")
 
     return answer
@@ -185,10 +161,7 @@ for _name, _question, _loss_fn, _datum in _BAD:
 
 @check("mistakes/unknown setting", "Is a setting that no loss has refused?")
 def unknown_setting(subject: Subject) -> Verdict:
-    """Send ppo with `clip_ratio`, which is another trainer's name.
-
-    Source: documentation, losses.mdx (the settings of each loss); an option that is dropped trains another model.
-    """
+    """Source: documentation, losses.mdx (the settings of each loss); an option that is dropped trains another model."""
     batch = loss_batch("ppo", subject.forward(subject.trained))
     setting = {"clip_ratio": 0.05}
     return _made(subject, lambda: subject.trained.forward(batch, "ppo", setting), "it is accepted, and means nothing")
@@ -196,30 +169,21 @@ def unknown_setting(subject: Subject) -> Verdict:
 
 @check("mistakes/rank 0", "Is a rank of 0 refused?")
 def rank_zero(subject: Subject) -> Verdict:
-    """Ask for an adapter of rank 0.
-
-    Source: SDK, types.LoraConfig.rank.
-    """
+    """Source: SDK, types.LoraConfig.rank."""
     make = subject.service.create_lora_training_client
     return _made(subject, lambda: make(subject.model, rank=0), "an adapter was made")
 
 
 @check("mistakes/temperature below 0", "Is a negative temperature refused?")
 def below_zero(subject: Subject) -> Verdict:
-    """Sample at temperature -1.
-
-    Source: SDK, types.SamplingParams.temperature.
-    """
+    """Source: SDK, types.SamplingParams.temperature."""
     wanted = params(max_tokens=1, temperature=-1.0)
     return _made(subject, lambda: subject.base.sample(prompt_of(PROMPT), 1, wanted), "it was sampled")
 
 
 @check("mistakes/learning rate below 0", "Is a negative learning rate refused?")
 def negative_rate(subject: Subject) -> Verdict:
-    """Take a step with learning_rate -1.
-
-    Source: SDK, types.AdamParams.learning_rate.
-    """
+    """Source: SDK, types.AdamParams.learning_rate."""
     client = subject.trainer()
     subject.wait(client.forward_backward([DATA[0]], "cross_entropy"))
     wanted = types.AdamParams(learning_rate=-1.0)
@@ -228,10 +192,7 @@ def negative_rate(subject: Subject) -> Verdict:
 
 @check("mistakes/the client lives on", "Are requests behind a refused one served?")
 def lives_on(subject: Subject) -> Verdict:
-    """Submit a bad gradient and, before its answer, a good step; compare with a twin that made no mistake.
-
-    Source: SDK, seq_id: a refused request keeps its number, and adds no gradient.
-    """
+    """Source: SDK, seq_id: a refused request keeps its number, and adds no gradient."""
     plain, disturbed = subject.twins()
     expected = subject.step(plain, [DATA[0]])
     bad = disturbed.forward_backward([datum([*PROMPT, NOT_A_TOKEN])], "cross_entropy")

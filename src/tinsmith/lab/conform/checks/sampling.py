@@ -36,10 +36,7 @@ def _tokens(sequences: Sequence[types.SampledSequence]) -> list[list[int]]:
 
 @check("sampling/seed repeats", "Does a seed draw the same tokens again?")
 def seed_repeats(subject: Subject) -> Verdict:
-    """Draw two samples of 64 tokens twice.
-
-    Source: SDK, types.SamplingParams.seed ("random seed for reproducible generation").
-    """
+    """Source: SDK, types.SamplingParams.seed ("random seed for reproducible generation")."""
     first, again = (_tokens(_draw(subject, params(seed=5, max_tokens=_LONG), 2)) for _ in range(2))
     if first == again:
         return honoured(f"2 samples of {_LONG} tokens, twice the same")
@@ -48,10 +45,7 @@ def seed_repeats(subject: Subject) -> Verdict:
 
 @check("sampling/seeds differ", "Do two seeds draw different tokens?")
 def seeds_differ(subject: Subject) -> Verdict:
-    """Draw 64 tokens for each of three seeds.
-
-    Source: SDK, types.SamplingParams.seed.
-    """
+    """Source: SDK, types.SamplingParams.seed."""
     drawn = [_tokens(_draw(subject, params(seed=seed, max_tokens=_LONG))) for seed in (5, 6, 7)]
     if drawn[0] == drawn[1] == drawn[2]:
         return silent(f"three seeds draw the same {_LONG} tokens")
@@ -60,10 +54,7 @@ def seeds_differ(subject: Subject) -> Verdict:
 
 @check("sampling/samples of one request", "Are n samples of one seed n different ones?")
 def samples_differ(subject: Subject) -> Verdict:
-    """Draw four samples of 64 tokens with one seed.
-
-    Source: SDK, SamplingClient.sample (num_samples: "independent samples"); cookbook issue 206.
-    """
+    """Source: SDK, SamplingClient.sample (num_samples: "independent samples"); cookbook issue 206."""
     drawn = _tokens(_draw(subject, params(seed=5, max_tokens=_LONG), 4))
     distinct = len({tuple(tokens) for tokens in drawn})
     if len(drawn) != 4:
@@ -73,10 +64,7 @@ def samples_differ(subject: Subject) -> Verdict:
 
 @check("sampling/temperature", "Are log-probabilities those of the distribution that was drawn from?")
 def temperature(subject: Subject) -> Verdict:
-    """Compare differences of log-probabilities at temperature 2 with half of those at 1.
-
-    Source: cookbook, tests/validate_temperature_logprobs.py: (lp_t(i) - lp_t(j)) = (lp_1(i) - lp_1(j)) / t.
-    """
+    """Source: cookbook, tests/validate_temperature_logprobs.py: (lp_t(i) - lp_t(j)) = (lp_1(i) - lp_1(j)) / t."""
     sequences = _draw(subject, params(seed=2, max_tokens=1, temperature=2.0), 12)
     hot = {one.tokens[0]: (one.logprobs or [])[0] for one in sequences}
     if len(hot) < 2:
@@ -95,10 +83,7 @@ def temperature(subject: Subject) -> Verdict:
 
 @check("sampling/greedy", "Is temperature 0 the most probable token, whatever the seed?")
 def greedy(subject: Subject) -> Verdict:
-    """Draw at temperature 0 without and with a seed, and look at the best token of each position.
-
-    Source: SDK, types.SamplingParams.temperature.
-    """
+    """Source: SDK, types.SamplingParams.temperature."""
     plain, seeded = (_tokens(_draw(subject, params(temperature=0.0, **seed))) for seed in ({}, {"seed": 9}))
     if plain != seeded:
         return silent("temperature 0 draws other tokens with a seed")
@@ -114,10 +99,7 @@ def greedy(subject: Subject) -> Verdict:
 
 @check("sampling/top_k and top_p", "Are top_k=1 and a tiny top_p greedy?")
 def truncation(subject: Subject) -> Verdict:
-    """Draw with top_k=1 and with top_p=1e-6 at temperature 1.
-
-    Source: SDK, types.SamplingParams.top_k and top_p.
-    """
+    """Source: SDK, types.SamplingParams.top_k and top_p."""
     greedily = _tokens(_draw(subject, params(temperature=0.0)))
     wrong = [
         name
@@ -129,10 +111,7 @@ def truncation(subject: Subject) -> Verdict:
 
 @check("sampling/max_tokens", "Does a sample without stops have max_tokens tokens?")
 def max_tokens(subject: Subject) -> Verdict:
-    """Draw 64 tokens with `stop=[]`.
-
-    Source: SDK, types.SamplingParams.max_tokens and stop (an empty list never stops).
-    """
+    """Source: SDK, types.SamplingParams.max_tokens and stop (an empty list never stops)."""
     (one,) = _draw(subject, params(seed=11, max_tokens=_LONG))
     count = len(one.tokens)
     if count > _LONG:
@@ -160,10 +139,7 @@ def _ended(free: list[int], got: types.SampledSequence, at: int) -> Verdict:
 
 @check("sampling/stop token", "Does a stop token end a sample, and is it part of it?")
 def stop_token(subject: Subject) -> Verdict:
-    """Stop at a token that a seed is known to draw.
-
-    Source: cookbook, renderers (they parse the stop token at the end of the answer).
-    """
+    """Source: cookbook, renderers (they parse the stop token at the end of the answer)."""
     (unstopped,) = _draw(subject, params(seed=11, max_tokens=_LONG))
     free = list(unstopped.tokens)
     at = next((i for i, token in enumerate(free) if i >= 8 and token not in free[:i]), None)
@@ -175,10 +151,7 @@ def stop_token(subject: Subject) -> Verdict:
 
 @check("sampling/stop string", "Does a stop string end a sample, and is it part of it?")
 def stop_string(subject: Subject) -> Verdict:
-    """Stop at a text of one or more tokens that a seed is known to draw.
-
-    Source: SDK, types.SamplingParams.stop; cookbook, renderers/role_colon.py.
-    """
+    """Source: SDK, types.SamplingParams.stop; cookbook, renderers/role_colon.py."""
     try:
         tokenizer = subject.trained.get_tokenizer()
     except (OSError, ValueError) as error:
@@ -196,10 +169,7 @@ def stop_string(subject: Subject) -> Verdict:
 
 @check("sampling/retries", "Is a sampling request that is posted again the same one?")
 def sample_again(subject: Subject) -> Verdict:
-    """Post one request twice under one number, as the SDK's retries do.
-
-    Source: SDK, types.SampleRequest.seq_id ("deterministic request IDs").
-    """
+    """Source: SDK, types.SampleRequest.seq_id ("deterministic request IDs")."""
     session = subject.service.holder.get_session_id()
     made = subject.post(
         "create_sampling_session",

@@ -58,20 +58,14 @@ def _aligned(told: FloatArray, truth: FloatArray, what: str) -> Verdict:
 
 @check("scoring/compute_logprobs", "Are the sampler's log-probabilities of a text the trainer's, each in its place?")
 def compute_logprobs(subject: Subject) -> Verdict:
-    """Score a prompt with the sampler of an adapter, and with its trainer's forward.
-
-    Source: SDK, SamplingClient.compute_logprobs (one entry a token, the first without a value).
-    """
+    """Source: SDK, SamplingClient.compute_logprobs (one entry a token, the first without a value)."""
     told = _array(subject.wait(subject.sampler.compute_logprobs(prompt_of(PROMPT))))
     return _aligned(told, _trainers(subject), f"{_ROWS} tokens by sampler and trainer")
 
 
 @check("scoring/prompt_logprobs", "Are the prompt's log-probabilities beside a sample in their places?")
 def prompt_logprobs(subject: Subject) -> Verdict:
-    """Ask for them with a sample, at a temperature that must not touch them.
-
-    Source: SDK, types.SampleResponse.prompt_logprobs (None for the first token; of the model, at temperature 1).
-    """
+    """Source: SDK, types.SampleResponse.prompt_logprobs (None for the first token; of the model, at temperature 1)."""
     wanted = params(max_tokens=1, seed=1, temperature=0.7)
     told = subject.wait(subject.sampler.sample(prompt_of(PROMPT), 1, wanted, True))
     if told.prompt_logprobs is None:
@@ -94,10 +88,7 @@ def sampled_tokens(subject: Subject) -> Verdict:
 
 @check("scoring/top-k of the prompt", "Are the most probable tokens of the prompt's positions told?")
 def topk_prompt(subject: Subject) -> Verdict:
-    """Ask for five a position, and for the prompt's own log-probabilities.
-
-    Source: SDK, SamplingClient.sample (topk_prompt_logprobs).
-    """
+    """Source: SDK, SamplingClient.sample (topk_prompt_logprobs)."""
     told = subject.wait(subject.sampler.sample(prompt_of(PROMPT), 1, params(max_tokens=1, seed=1), True, 5))
     best, values = told.topk_prompt_logprobs, told.prompt_logprobs
     if best is None or values is None:
@@ -117,10 +108,7 @@ def topk_prompt(subject: Subject) -> Verdict:
 
 @check("scoring/top-k of the sample", "Are the most probable tokens of sampled positions told?")
 def topk_sample(subject: Subject) -> Verdict:
-    """Ask for three a position of a greedy sample; its own token is the first.
-
-    Source: SDK, types.SampledSequence.topk_logprobs.
-    """
+    """Source: SDK, types.SampledSequence.topk_logprobs."""
     told = subject.wait(subject.sampler.sample(prompt_of(PROMPT), 1, params(temperature=0.0), topk_sample_logprobs=3))
     (one,) = told.sequences
     rows = one.topk_logprobs
@@ -137,10 +125,7 @@ def _tensor(values: types.TensorData | None) -> FloatArray | None:
 
 @check("scoring/target_prompt_logprobs", "Are tokens of the asker's choice scored at the prompt's positions?")
 def targets(subject: Subject) -> Verdict:
-    """Ask for the prompt's own tokens and for one other; own ones must be worth what forward says.
-
-    Source: SDK, SamplingClient.sample (target_prompt_logprobs, [len(prompt) - 1, K], -1: none).
-    """
+    """Source: SDK, SamplingClient.sample (target_prompt_logprobs, [len(prompt) - 1, K], -1: none)."""
     ids = np.full((_ROWS, 2), -1, dtype=np.int64)
     ids[:, 0], ids[3, 1] = PROMPT[1:], 77
     told = subject.sampler.sample(
@@ -158,10 +143,7 @@ def targets(subject: Subject) -> Verdict:
 
 @check("scoring/prompt_alt_tokens", "Are alternatives drawn at the prompt's positions?")
 def alternatives(subject: Subject) -> Verdict:
-    """Draw four a position, and ask for their log-probabilities as targets.
-
-    Source: SDK, SamplingClient.sample (prompt_alt_tokens_k).
-    """
+    """Source: SDK, SamplingClient.sample (prompt_alt_tokens_k)."""
     client, wanted = subject.sampler, params(max_tokens=1, seed=1)
     told = subject.wait(client.sample(prompt_of(PROMPT), 1, wanted, prompt_alt_tokens_k=4))
     drawn = told.prompt_alt_tokens

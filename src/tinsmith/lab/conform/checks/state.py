@@ -30,10 +30,7 @@ def _saved(subject: Subject, client: tinker.TrainingClient, name: str) -> str:
 
 @check("state/with the optimizer", "Does a state go on as if never stopped?")
 def with_optimizer(subject: Subject) -> Verdict:
-    """Take two steps, save, take two more; load, and take those two again.
-
-    Source: SDK, create_training_client_from_state_with_optimizer.
-    """
+    """Source: SDK, create_training_client_from_state_with_optimizer."""
     client = subject.trainer()
     for one in DATA[:2]:
         subject.step(client, [one])
@@ -48,10 +45,7 @@ def with_optimizer(subject: Subject) -> Verdict:
 
 @check("state/weights only", "Does a state without its optimizer have the weights, and begin the optimizer anew?")
 def weights_only(subject: Subject) -> Verdict:
-    """Load the weights alone: the first forward is equal, and steps after it differ.
-
-    Source: SDK, create_training_client_from_state ("optimizer state is reset").
-    """
+    """Source: SDK, create_training_client_from_state ("optimizer state is reset")."""
     client = subject.trainer()
     for one in DATA[:2]:
         subject.step(client, [one])
@@ -66,10 +60,7 @@ def weights_only(subject: Subject) -> Verdict:
 
 @check("state/sampler weights", "Are saved sampler weights the trainer's?")
 def sampler_weights(subject: Subject) -> Verdict:
-    """Save them under a name, open them by path, and compare with the trainer's forward.
-
-    Source: SDK, TrainingClient.save_weights_for_sampler.
-    """
+    """Source: SDK, TrainingClient.save_weights_for_sampler."""
     path = subject.kept(subject.wait(subject.trained.save_weights_for_sampler("conform-sampler")).path)
     client = subject.wait(subject.service.create_sampling_client(model_path=path))
     told = subject.wait(client.compute_logprobs(prompt_of(PROMPT)))
@@ -80,10 +71,7 @@ def sampler_weights(subject: Subject) -> Verdict:
 
 @check("state/name taken", "Is a name that is taken refused at once, and replaced only on request?")
 def name_taken(subject: Subject) -> Verdict:
-    """Save under one name twice, then with overwrite=True.
-
-    Source: SDK, TrainingClient.save_state (overwrite).
-    """
+    """Source: SDK, TrainingClient.save_state (overwrite)."""
     client = subject.trainer()
     path = _saved(subject, client, "conform-twice")
     try:
@@ -102,10 +90,7 @@ def _listed(subject: Subject, client: tinker.TrainingClient) -> dict[str, tinker
 
 @check("state/list and delete", "Are checkpoints listed, and gone when deleted?")
 def list_and_delete(subject: Subject) -> Verdict:
-    """Save a state, find it, load it, delete it, look again, and try to load it.
-
-    Source: SDK, RestClient.list_checkpoints and delete_checkpoint.
-    """
+    """Source: SDK, RestClient.list_checkpoints and delete_checkpoint."""
     client = subject.trainer()
     path = _saved(subject, client, "conform-listed")
     if path not in _listed(subject, client):
@@ -125,10 +110,7 @@ def list_and_delete(subject: Subject) -> Verdict:
 
 @check("state/expiry", "Is a time to live kept and told?")
 def expiry(subject: Subject) -> Verdict:
-    """Save with a ttl of an hour, look when it expires, and take the ttl back.
-
-    Source: SDK, TrainingClient.save_state (ttl_seconds), RestClient.set_checkpoint_ttl_from_tinker_path.
-    """
+    """Source: SDK, TrainingClient.save_state (ttl_seconds), RestClient.set_checkpoint_ttl_from_tinker_path."""
     client = subject.trainer()
     path = subject.kept(subject.wait(client.save_state("conform-ttl", ttl_seconds=_HOUR)).path)
     if _listed(subject, client)[path].expires_at is None:
@@ -141,10 +123,7 @@ def expiry(subject: Subject) -> Verdict:
 
 @check("state/weights_info", "Is it told what a state is of?")
 def weights_info(subject: Subject) -> Verdict:
-    """Ask for base model and rank of a saved state.
-
-    Source: SDK, RestClient.get_weights_info_by_tinker_path.
-    """
+    """Source: SDK, RestClient.get_weights_info_by_tinker_path."""
     path = _saved(subject, subject.trainer(rank=4), "conform-info")
     told = subject.wait(subject.rest.get_weights_info_by_tinker_path(path))
     if (told.base_model, told.lora_rank) == (subject.model, 4):
@@ -154,10 +133,7 @@ def weights_info(subject: Subject) -> Verdict:
 
 @check("state/user_metadata", "Are a run's own words kept?")
 def user_metadata(subject: Subject) -> Verdict:
-    """Make a run with metadata, and ask for it.
-
-    Source: SDK, create_lora_training_client (user_metadata), types.TrainingRun.user_metadata.
-    """
+    """Source: SDK, create_lora_training_client (user_metadata), types.TrainingRun.user_metadata."""
     asked = {"asked": "conform"}
     made = subject.service.create_lora_training_client(subject.model, rank=4, user_metadata=asked)
     told = subject.wait(subject.rest.get_training_run(subject.wait(made).model_id)).user_metadata
@@ -166,10 +142,7 @@ def user_metadata(subject: Subject) -> Verdict:
 
 @check("state/seeded samples of a state", "Does a seed draw the same from a live and from a saved sampler?")
 def seeded_from_state(subject: Subject) -> Verdict:
-    """Draw 16 tokens with one seed from the snapshot, and from the same weights by path.
-
-    Source: SDK, types.SamplingParams.seed.
-    """
+    """Source: SDK, types.SamplingParams.seed."""
     path = subject.kept(subject.wait(subject.trained.save_weights_for_sampler("conform-seeded")).path)
     stored = subject.wait(subject.service.create_sampling_client(model_path=path))
     drawn = [

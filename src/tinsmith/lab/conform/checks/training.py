@@ -32,10 +32,7 @@ _CHUNK = 1024
 
 @check("training/accumulation", "Do two forward_backward calls add up before a step?")
 def accumulation(subject: Subject) -> Verdict:
-    """Send two datums at once and one after the other to twins; compare what a step leaves.
-
-    Source: documentation, training-sampling ("gradients accumulate until optim_step"); SkyRL issue 2008.
-    """
+    """Source: documentation, training-sampling ("gradients accumulate until optim_step"); SkyRL issue 2008."""
     together, apart = subject.twins()
     expected = subject.step(together, DATA[:2])
     subject.wait(apart.forward_backward([DATA[0]], "cross_entropy"))
@@ -45,10 +42,7 @@ def accumulation(subject: Subject) -> Verdict:
 
 @check("training/forward leaves no gradient", "Does forward alone add nothing to a step?")
 def forward_only(subject: Subject) -> Verdict:
-    """Take a step between two looks of `forward`, on twins of which one looks at more.
-
-    Source: SDK, TrainingClient.forward ("without computing gradients").
-    """
+    """Source: SDK, TrainingClient.forward ("without computing gradients")."""
     plain, looked = subject.twins()
     expected = subject.step(plain, [DATA[0]])
     subject.forward(looked, DATA[1:])
@@ -57,10 +51,7 @@ def forward_only(subject: Subject) -> Verdict:
 
 @check("training/learning_rate 0", "Does a learning rate of 0 leave the weights?")
 def no_rate(subject: Subject) -> Verdict:
-    """Take a step with learning_rate 0.
-
-    Source: SDK, types.AdamParams.learning_rate.
-    """
+    """Source: SDK, types.AdamParams.learning_rate."""
     client = subject.trainer()
     before = subject.forward(client)
     after = subject.step(client, params=ADAM.model_copy(update={"learning_rate": 0.0})).after
@@ -76,10 +67,7 @@ def _moved(subject: Subject, **changes: float) -> float:
 
 @check("training/eps", "Is Adam's eps honoured?")
 def eps(subject: Subject) -> Verdict:
-    """Take a step with an eps of 1e6, which must be next to none.
-
-    Source: SDK, types.AdamParams.eps.
-    """
+    """Source: SDK, types.AdamParams.eps."""
     moved = _moved(subject, eps=1e6)
     if moved <= 0.02 * subject.usual:
         return honoured(f"1e6 moves {moved:.1g} nats, 0.01 moves {subject.usual:.2g}")
@@ -88,10 +76,7 @@ def eps(subject: Subject) -> Verdict:
 
 @check("training/grad_clip_norm", "Does grad_clip_norm clip?")
 def clipping(subject: Subject) -> Verdict:
-    """Take a step whose gradient is clipped to 1e-7, far below eps: it must be next to none.
-
-    Source: SDK, types.AdamParams.grad_clip_norm (0: no clipping); SkyRL drops it.
-    """
+    """Source: SDK, types.AdamParams.grad_clip_norm (0: no clipping); SkyRL drops it."""
     moved = _moved(subject, grad_clip_norm=1e-7)
     if moved <= 0.02 * subject.usual:
         return honoured(f"a norm of 1e-7 moves {moved:.1g} nats, none moves {subject.usual:.2g}")
@@ -123,10 +108,7 @@ def weight_decay(subject: Subject) -> Verdict:
 
 @check("training/grad_norm", "Does a step tell the gradient's norm?")
 def norm(subject: Subject) -> Verdict:
-    """Look for it among the metrics of optim_step, before clipping.
-
-    Source: SDK, types.OptimStepResponse.metrics (which names are there is the server's).
-    """
+    """Source: SDK, types.OptimStepResponse.metrics (which names are there is the server's)."""
     client = subject.trainer()
     told = [
         subject.step(client, params=ADAM.model_copy(update={"learning_rate": 0.0, **more})).grad_norm
@@ -141,10 +123,7 @@ def norm(subject: Subject) -> Verdict:
 
 @check("training/chunks", "Do more datums than one request holds keep their order and their sum?")
 def chunks(subject: Subject) -> Verdict:
-    """Send 1030 datums of seven kinds, which the SDK cuts in two and sends the first part last.
-
-    Source: SDK, TrainingClient.forward_backward (chunks of 1024, parallel_fwdbwd_chunks).
-    """
+    """Source: SDK, TrainingClient.forward_backward (chunks of 1024, parallel_fwdbwd_chunks)."""
     kinds = [datum(tokens_of(f"tin{chr(97 + i)}{chr(110 + i)}"), {"weights": [1.0] * 4}) for i in range(7)]
     alone = subject.forward(subject.trained, kinds)
     data = [kinds[i % 7] for i in range(_CHUNK + 6)]
@@ -172,10 +151,7 @@ def _again(subject: Subject, path: str, body: bytes | dict[str, object]) -> Verd
 
 @check("training/retries", "Are requests that are posted again applied once?")
 def retries(subject: Subject) -> Verdict:
-    """Post forward_backward and optim_step once more, as the SDK's retries do; compare with a twin's second step.
-
-    Source: SDK, seq_id of each request, and its retries; SkyRL issue 2035.
-    """
+    """Source: SDK, seq_id of each request, and its retries; SkyRL issue 2035."""
     from tinker.proto.request_conv import forward_backward_request_to_proto
 
     once, twice = subject.twins()
@@ -202,10 +178,7 @@ def retries(subject: Subject) -> Verdict:
 
 @check("training/nothing else is touched", "Do base and earlier samplers stay as they were?")
 def isolation(subject: Subject) -> Verdict:
-    """Score a text with the base and with a sampler before and after further steps.
-
-    Source: SDK, save_weights_and_get_sampling_client (a snapshot).
-    """
+    """Source: SDK, save_weights_and_get_sampling_client (a snapshot)."""
     client = subject.trainer()
     subject.step(client)
     snapshot = subject.wait(client.save_weights_and_get_sampling_client())
@@ -221,10 +194,7 @@ def isolation(subject: Subject) -> Verdict:
 
 @check("training/other adapters", "Does a step leave other adapters as they are, decay and all?")
 def others(subject: Subject) -> Verdict:
-    """Look at an adapter before and after a step of another that decays by 0.9.
-
-    Source: SDK, create_lora_training_client (an adapter of one's own); a server keeps many in one array.
-    """
+    """Source: SDK, create_lora_training_client (an adapter of one's own); a server keeps many in one array."""
     left, stepped = subject.trainer(), subject.trainer()
     before = subject.step(left).after
     subject.step(stepped, params=ADAM.model_copy(update={"weight_decay": 90.0}))
@@ -235,10 +205,7 @@ def others(subject: Subject) -> Verdict:
 
 @check("training/sampling leaves the trainer", "Does sampling from older weights change no trainer?")
 def sampling_aside(subject: Subject) -> Verdict:
-    """Save sampler weights, take a step, sample from them, and look at the trainer before and after.
-
-    Source: SDK, save_weights_for_sampler (a copy), create_sampling_client (model_path).
-    """
+    """Source: SDK, save_weights_for_sampler (a copy), create_sampling_client (model_path)."""
     client = subject.trainer()
     subject.step(client)
     path = subject.kept(subject.wait(client.save_weights_for_sampler("conform-aside")).path)

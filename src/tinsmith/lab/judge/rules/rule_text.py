@@ -1,4 +1,4 @@
-"""How a criterion carries a rule: `rule: ...`, read strictly; and the judge by rules."""
+"""Criteria that carry a rule, `rule: ...`, read strictly; and judges by rules."""
 
 from __future__ import annotations
 
@@ -49,11 +49,6 @@ def parse_rule(criterion: str) -> Rule | None:
     raise DataError("not a rule in one of the forms", field="rule", value=criterion, allowed=FORMS)
 
 
-def criterion_of(rule: Rule) -> str:
-    """Return the criterion that carries a rule."""
-    return PREFIX + rule.text
-
-
 class RuleJudge:
     """Judges responses by rules alone: no model, no network, and nothing a response says can sway it."""
 
@@ -99,18 +94,14 @@ class RulesOnly:
     """Judges by rules alone: no model, no key, no network, and nothing that a response says can sway it."""
 
     def __init__(self) -> None:
-        self._judges: dict[tuple[str, ...], RuleJudge] = {}
+        self._judge = lru_cache(maxsize=None)(RuleJudge)
 
     def judge_all(self, requests: Sequence[JudgeRequest]) -> list[Judged | JudgeFailure]:
         """Judge all; nothing fails and nothing is spent."""
-        return [self._judge(request) for request in requests]
-
-    def _judge(self, request: JudgeRequest) -> Judged:
-        judge = self._judges.get(request.criteria)
-        if judge is None:
-            judge = self._judges[request.criteria] = RuleJudge(request.criteria)
-        verdicts = judge.judge(request.response)
-        return Judged(verdicts=verdicts, spent=Spent(), from_cache=False)
+        return [
+            Judged(verdicts=self._judge(one.criteria).judge(one.response), spent=Spent(), from_cache=False)
+            for one in requests
+        ]
 
     def close(self) -> None:
         """Do nothing: rules hold no connection."""
