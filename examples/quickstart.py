@@ -16,8 +16,7 @@ from rich.console import Console
 
 from tinsmith.lab.study.on_ray import run_side_by_side
 from tinsmith.pages.page import document_html, write
-from tinsmith.studies.disruption.experiments import CONTROL, QUICKSTART
-from tinsmith.studies.disruption.subject import LABELS
+from tinsmith.studies.disruption.experiments import CONTROL, LABELS, QUICKSTART
 from tinsmith.types.errors import TinsmithError
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from tinsmith.types.version import VERSION
 
 if TYPE_CHECKING:
+    from tinsmith.lab.papers.labels import Labels
     from tinsmith.lab.papers.sets import load_slice
     from tinsmith.lab.service.connect import connect
     from tinsmith.lab.study import checks
@@ -53,6 +54,7 @@ __all__ = [
     "Expectation",
     "Failed",
     "Finding",
+    "Labels",
     "Learned",
     "Listing",
     "Measure",
@@ -98,6 +100,7 @@ _LAZY = {
     "Expectation": "tinsmith.lab.study.study",
     "Finding": "tinsmith.lab.study.study",
     "GRPO": "tinsmith.studies.disruption.estimators",
+    "Labels": "tinsmith.lab.papers.labels",
     "Learned": "tinsmith.lab.study.study",
     "Listing": "tinsmith.lab.study.study",
     "Measure": "tinsmith.lab.study.study",

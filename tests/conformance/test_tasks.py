@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import jsonschema
+import msgspec
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -23,7 +24,7 @@ from tinsmith.lab.labels.prompt_files import JOINT_PROMPTS, PROMPTS
 from tinsmith.lab.labels.prompting import messages, shown
 from tinsmith.lab.labels.task import TASKS, Task, make_task
 from tinsmith.lab.rewards.registry import REWARDS, make_reward
-from tinsmith.lab.rewards.state import RewardState
+from tinsmith.lab.rewards.reward import RewardState
 from tinsmith.lab.rewards.terms import Terms
 from tinsmith.studies import debate
 from tinsmith.studies.debate.script import SCRIPTS
@@ -86,7 +87,7 @@ def test_per_label_agrees_with_score_in_any_state(name: str, task_name: str) -> 
         matrix = reward.per_label()
         assert matrix.shape == (3, 3)
         assert np.isfinite(matrix).all()
-        assert (reward.per_label(reward.state()) == matrix).all()
+        assert (reward.per_label(reward.state().confusion, reward.state().duals) == matrix).all()
         for y, gold in enumerate(task.labels):
             terms = reward.score([gold] * 3, answers[:3])
             assert [one.total for one in terms] == matrix[y].tolist()  # ==, no tolerance
@@ -146,10 +147,9 @@ def test_state_and_trace_are_plain_and_stable(name: str) -> None:
     reward = make_reward(name, task)
     assert (reward.name, reward.labels) == (name, task.labels)
     reward.update([task.labels[0]] * 3, answers_of(task.contract)[:3])
-    stored = json.loads(json.dumps(reward.state().to_json()))
+    stored = json.loads(json.dumps(msgspec.to_builtins(reward.state())))
     assert RewardState.from_json(stored) == reward.state()
     trace = reward.trace()
-    assert all(key.startswith("reward/") for key in trace)
     assert all(isinstance(value, float) for value in trace.values())
     assert list(trace) == list(reward.trace())
     other = make_reward(name, task)

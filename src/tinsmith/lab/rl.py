@@ -28,9 +28,6 @@ def train(run: Run[I, A]) -> Finished | None:
     """Train from where the run stands to its last step; evaluate, save, choose and test.
 
     Returns None if the run stopped before its end, at `stop_after` or interrupted; it can be resumed from there.
-
-    Raises:
-        LostError: the server was lost; the run can be resumed.
     """
     with run.interrupts.put_off():
         for step in range(run.step, run.settings.steps):

@@ -196,11 +196,7 @@ class Run(Generic[I, A]):
         return dict(found.tested.metrics)
 
     def record(self, step: int, metrics: Mapping[str, float]) -> None:
-        """Write a step's metrics, rollouts, trace and timings; the policy has changed.
-
-        Raises:
-            BackendError: the server told of its optimizer steps before, and does no longer.
-        """
+        """Write a step's metrics, rollouts, trace and timings; the policy has changed."""
         self._alarms += self.experts.saw(step, metrics)
         alarms = {alarm.key: alarm.value for alarm in self._alarms}
         line = {"step": step, **{key: metrics[key] for key in sorted(metrics)}, **alarms}

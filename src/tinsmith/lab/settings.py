@@ -84,11 +84,7 @@ class Watched(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommonSettings:
-    """What SFT and RL share.
-
-    Raises:
-        ConfigError: a value that is not allowed, by its key.
-    """
+    """What SFT and RL share."""
 
     steps: int
     """Steps of training, 1 or more; with kind=sft also 0: the base is only evaluated."""
@@ -180,6 +176,7 @@ LATER: Final = (
     "confidence_penalty",
     "confidence_prefixes",
     "interleave",
+    "prompt_lines",
 )
 """Keys that came after names had been frozen."""
 

@@ -112,11 +112,7 @@ class Subject(Environments[I, A], Protocol[I, A]):
         return ()
 
     def example(self, item: I) -> Example:
-        """Return what supervised training reads: the prompt and its right answer, or a whole conversation.
-
-        Raises:
-            ConfigError: no answer is known to be right.
-        """
+        """Return what supervised training reads: the prompt and its right answer, or a whole conversation."""
         raise ConfigError("no answer is known to be right", field="item", value=item.prompt_id)
 
     def options(self, item: I) -> Sequence[tuple[int, ...]]:
@@ -125,11 +121,7 @@ class Subject(Environments[I, A], Protocol[I, A]):
         return ()
 
     def probe(self, rollout: Rollout[I, A]) -> Probe:
-        """Return a reply taken apart: what confidence along its reasoning is read from.
-
-        Raises:
-            ConfigError: nothing says where a reasoning ends, or which answers there are.
-        """
+        """Return a reply taken apart: what confidence along its reasoning is read from."""
         raise ConfigError(
             "nothing says where this subject's reasoning ends, and which answers there are",
             field="confidence",

@@ -14,13 +14,12 @@ from tinsmith.lab.experiment.at import At
 from tinsmith.lab.experiment.key_text import truth
 from tinsmith.lab.experiment.places import SMALL_MODEL
 from tinsmith.lab.experiment.plan import make_plan
-from tinsmith.lab.labels.course import LabelCourse, label_course
 from tinsmith.lab.labels.labelled_papers import LabelledPapers
 from tinsmith.lab.live.progress import Say
 from tinsmith.lab.papers.base import PaperBaseRecipe
 from tinsmith.lab.papers.compute_spent import Accountant, Cost, mean_spent
 from tinsmith.lab.papers.frame import task_asked
-from tinsmith.lab.papers.run_data import data_of
+from tinsmith.lab.papers.run_data import LabelCourse, data_of, label_course
 from tinsmith.lab.papers.worlds import WorldRecipe, nano_base, open_slice, papers_of, world_slice
 from tinsmith.lab.prompt_search.search import SearchSettings
 from tinsmith.lab.settings import SftSettings

@@ -19,7 +19,7 @@ from tinsmith.data.slices.reader import Slice
 from tinsmith.lab.experiment.plan import make_plan
 from tinsmith.lab.experiment.reopened import reopened
 from tinsmith.lab.labels.labelled_papers import LabelledPapers
-from tinsmith.lab.labels.prompt_bank import bank_of
+from tinsmith.lab.labels.prompting import bank_of
 from tinsmith.lab.live.progress import Say
 from tinsmith.lab.papers.compute_spent import Cost, Ledger
 from tinsmith.lab.papers.frame import task_asked

@@ -193,7 +193,6 @@ def test_a_reward_is_refused_what_it_does_not_take_before_anything_is_built() ->
 def test_values_are_read_as_what_they_are() -> None:
     resolved = plan(steps="7", learning_rate="5e-4", with_metadata="false", select_by="last")
     assert (resolved.settings.steps, resolved.settings.learning_rate) == (7, 5e-4)
-    assert resolved.frame.with_metadata is False
     assert task_asked(resolved).with_metadata is False
     assert resolved.settings.select_by.value == "last"
     assert dict(plan("remedy/exp6", **{"reward.window": "64"}).reward_settings) == {"window": 64.0}

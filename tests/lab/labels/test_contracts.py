@@ -12,9 +12,16 @@ from task_cases import C, D, N
 
 from cpu_limit import guarded
 from tinsmith.lab.labels.answers import Answer, Confidence, Outcome
-from tinsmith.lab.labels.contracts import CONTRACTS, FOUR_KEY, NOVELTY_TWO_KEY, TWO_KEY, contract_for
+from tinsmith.lab.labels.contracts import (
+    CONTRACTS,
+    FOUR_KEY,
+    NOVELTY_TWO_KEY,
+    TWO_KEY,
+    contract_for,
+    outer_object,
+    without_think,
+)
 from tinsmith.lab.labels.subjects import Subject
-from tinsmith.lab.labels.wrappings import outer_object, without_think
 from tinsmith.types.errors import ConfigError, ContractError
 
 GOOD = f'{{"disruption_label": "{N}", "confidence": "high"}}'

@@ -197,7 +197,7 @@ def test_each_label_is_paid_by_its_own_reward_and_memory() -> None:
     assert after.total == pytest.approx(sum(alone) / 2)
     assert after != before[0]
     trace = reward.trace()
-    assert trace["reward/disruption/ema_macro_f1"] != trace["reward/novelty/ema_macro_f1"]
+    assert trace["disruption/ema_macro_f1"] != trace["novelty/ema_macro_f1"]
 
 
 def test_a_state_goes_through_json_and_on_with_the_same_bits() -> None:

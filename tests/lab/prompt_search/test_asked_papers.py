@@ -14,7 +14,7 @@ from tinker import types
 from tinsmith.lab.labels.answers import Confidence
 from tinsmith.lab.labels.labelled_papers import LabelledPapers, Papers
 from tinsmith.lab.labels.paper import Item, Paper
-from tinsmith.lab.labels.prompt_bank import bank_of
+from tinsmith.lab.labels.prompting import bank_of
 from tinsmith.lab.labels.task import Task, make_task
 from tinsmith.lab.papers.compute_spent import Cost, Ledger
 from tinsmith.lab.prompt_search.asked_papers import AskedPapers, halves_of, paid

@@ -12,7 +12,7 @@ from tinsmith.lab.labels.answers import Answer
 from tinsmith.lab.labels.contracts import FOUR_KEY, NOVELTY_TWO_KEY
 from tinsmith.lab.labels.task import TASKS
 from tinsmith.lab.rewards.registry import make_reward
-from tinsmith.lab.rewards.state import RewardState
+from tinsmith.lab.rewards.reward import RewardState
 from tinsmith.lab.rewards.terms import Terms
 from tinsmith.types.errors import CheckpointError, ConfigError, DataError
 
@@ -137,4 +137,4 @@ def test_a_state_goes_back_to_its_own_reward_only() -> None:
     with pytest.raises(CheckpointError, match="another reward"):
         strong.restore(soft.state())
     with pytest.raises(CheckpointError):
-        make_reward("soft", TASKS["novelty"]).per_label(soft.state())
+        make_reward("soft", TASKS["novelty"]).restore(soft.state())

@@ -4,20 +4,17 @@ from __future__ import annotations
 
 import json
 import math
-from dataclasses import replace
 
+import msgspec
 import numpy as np
 import pytest
 from task_cases import INVALID, THOUGHT, UNPARSED, C, D, N, said
 
 from tinsmith.lab.labels.answers import Answer
 from tinsmith.lab.labels.task import TASKS
-from tinsmith.lab.rewards.objectives import MacroF1Influence, View
+from tinsmith.lab.rewards.objectives import MacroF1Influence, ShareTable, View
 from tinsmith.lab.rewards.registry import REWARDS, make_reward
-from tinsmith.lab.rewards.set_rewards import per_label_at
-from tinsmith.lab.rewards.share_table import ShareTable
-from tinsmith.lab.rewards.state import RewardState
-from tinsmith.lab.rewards.terms import Reward
+from tinsmith.lab.rewards.reward import Reward, RewardState, per_label_at
 from tinsmith.types.errors import CheckpointError, ConfigError, DataError
 
 TASK = TASKS["disruption"]
@@ -213,7 +210,7 @@ def test_a_restored_reward_goes_on_with_the_same_bits(name: str) -> None:
     seen = driven(whole, steps)
     first = make_reward(name, TASK)
     start = driven(first, steps[:13])
-    stored = json.dumps(first.state().to_json(), sort_keys=True)
+    stored = json.dumps(msgspec.to_builtins(first.state()), sort_keys=True)
     second = make_reward(name, TASK)
     second.restore(RewardState.from_json(json.loads(stored)))
     assert second.state() == first.state()
@@ -242,22 +239,22 @@ def test_the_trace_names_recalls_shares_and_duals() -> None:
     reward = make_reward("dual", TASK, window=1.0)
     reward.update([D, C, N, N], [said(C), said(C), said(N), INVALID])
     assert dict(reward.trace()) == {
-        "reward/ema_macro_f1": pytest.approx((2 / 3 + 2 / 3) / 3),
-        "reward/ema_recall/disruptive": 0.0,
-        "reward/ema_share/disruptive": 0.0,
-        "reward/correct/disruptive": pytest.approx(1.05 + 1.6 * 0.006),
-        "reward/wrong/disruptive": -0.55,
-        "reward/dual/disruptive": pytest.approx(0.006),
-        "reward/ema_recall/consolidating": 1.0,
-        "reward/ema_share/consolidating": 0.5,
-        "reward/correct/consolidating": 1.05,
-        "reward/wrong/consolidating": -0.55,
-        "reward/dual/consolidating": 0.0,
-        "reward/ema_recall/neutral": 0.5,
-        "reward/ema_share/neutral": 0.25,
-        "reward/correct/neutral": 1.05,
-        "reward/wrong/neutral": -0.55,
-        "reward/dual/neutral": 0.0,
+        "ema_macro_f1": pytest.approx((2 / 3 + 2 / 3) / 3),
+        "ema_recall/disruptive": 0.0,
+        "ema_share/disruptive": 0.0,
+        "correct/disruptive": pytest.approx(1.05 + 1.6 * 0.006),
+        "wrong/disruptive": -0.55,
+        "dual/disruptive": pytest.approx(0.006),
+        "ema_recall/consolidating": 1.0,
+        "ema_share/consolidating": 0.5,
+        "correct/consolidating": 1.05,
+        "wrong/consolidating": -0.55,
+        "dual/consolidating": 0.0,
+        "ema_recall/neutral": 0.5,
+        "ema_share/neutral": 0.25,
+        "correct/neutral": 1.05,
+        "wrong/neutral": -0.55,
+        "dual/neutral": 0.0,
     }
 
 
@@ -290,9 +287,9 @@ def test_wrong_settings(name: str, settings: dict[str, object], match: str) -> N
 def test_a_state_of_another_shape_is_refused() -> None:
     reward = make_reward("dual", TASK)
     for damaged in (
-        replace(reward.state(), duals=()),
-        replace(reward.state(), confusion=reward.state().confusion[:2]),
-        replace(reward.state(), confusion=((0.1,) * 3,) * 3),
+        msgspec.structs.replace(reward.state(), duals=()),
+        msgspec.structs.replace(reward.state(), confusion=reward.state().confusion[:2]),
+        msgspec.structs.replace(reward.state(), confusion=((0.1,) * 3,) * 3),
     ):
         with pytest.raises(CheckpointError, match="shape"):
             reward.restore(damaged)

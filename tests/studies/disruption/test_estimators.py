@@ -19,13 +19,12 @@ from small_slice import Made
 
 import tinsmith
 from tinsmith.data.slices.rows import PaperRow
-from tinsmith.lab.experiment.keys import Circumstances
 from tinsmith.lab.labels.labelled_papers import Papers
 from tinsmith.lab.labels.paper import Paper, paper_of
 from tinsmith.lab.labels.task import make_task
-from tinsmith.lab.papers.frame import Frame
+from tinsmith.lab.papers.kinds import LABEL_KINDS
 from tinsmith.lab.papers.sets import LoadedSlice, labelled, split_items, unlabelled
-from tinsmith.lab.settings import RlSettings, SftSettings
+from tinsmith.lab.runs.kinds import Kind
 from tinsmith.studies.disruption.estimators import GRPO, SFT, PaperClassifier
 from tinsmith.types.errors import ConfigError, DataError, LostError
 
@@ -75,11 +74,12 @@ def test_a_clone_has_the_same_parameters_and_nothing_learned(kind: type[PaperCla
         model.predict([])
 
 
-@pytest.mark.parametrize(("kind", "settings"), [(SFT, SftSettings), (GRPO, RlSettings)])
-def test_every_key_of_the_command_line_is_a_parameter(kind: type[PaperClassifier], settings: type) -> None:
+@pytest.mark.parametrize(("kind", "loop"), [(SFT, Kind.SFT), (GRPO, Kind.RL)])
+def test_every_key_of_the_command_line_is_a_parameter(kind: type[PaperClassifier], loop: Kind) -> None:
     names = set(inspect.signature(kind).parameters)
     assert names == set(kind().get_params())
-    keys = {each.name for each in (*fields(settings), *fields(Frame), *fields(Circumstances))}
+    known = LABEL_KINDS[loop].keys
+    keys = {each.name for part in known.parts for each in fields(part)} | {key.name for key in known.own}
     # The class says the kind, fit takes the data; the rest is for a terminal.
     terminal = {"kind", "data", "dry_run", "stop_after", "quiet", "wandb_project", "wandb_name", "trackio_project"}
     unused = {"reward"} if kind is SFT else set()

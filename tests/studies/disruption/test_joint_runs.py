@@ -27,7 +27,6 @@ from tinsmith.lab.labels.subjects import Subject
 from tinsmith.lab.labels.task import make_joint_task
 from tinsmith.lab.nano_base import cached_base
 from tinsmith.lab.papers.base import PaperBaseRecipe, paper_conversations
-from tinsmith.lab.papers.run_data import slice_data
 from tinsmith.lab.papers.worlds import WorldRecipe, world_slice
 from tinsmith.lab.runs.files import CHECKPOINTS, MANIFEST, METRICS, ROLLOUTS
 from tinsmith.lab.runs.reader import read_run
@@ -232,7 +231,8 @@ def test_runs_on_both_labels_are_compared_for_one_of_them(
 
 def test_shuffling_keeps_pairs_of_labels_together(place: Place, tmp_path: Path) -> None:
     plain, shuffled = (
-        slice_data(plan, print) for plan in (place.plan(tmp_path), place.plan(tmp_path, "joint/shuffled_labels"))
+        plan.experiment.subject.run_data(plan, print)
+        for plan in (place.plan(tmp_path), place.plan(tmp_path, "joint/shuffled_labels"))
     )
     golds = [[item.golds for item in one.papers.train] for one in (plain, shuffled)]
     assert golds[0] != golds[1]
@@ -272,4 +272,4 @@ def test_a_slice_for_one_label_is_refused_where_a_paper_lacks_the_other(
     monkeypatch.setattr(Slice, "rows", without)
     plan = place.plan(tmp_path)
     with pytest.raises(DataError, match="--task joint"):
-        slice_data(plan, print)
+        plan.experiment.subject.run_data(plan, print)

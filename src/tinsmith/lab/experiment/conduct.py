@@ -17,11 +17,17 @@ import tinker
 
 from tinsmith.lab.experiment.experiment import Plan
 from tinsmith.lab.experiment.going_on import going_on
-from tinsmith.lab.experiment.manifest import Json, Prepared, require_same_models, require_same_run, seeds
+from tinsmith.lab.experiment.manifest import (
+    Json,
+    Prepared,
+    require_same_base,
+    require_same_models,
+    require_same_run,
+    seeds,
+)
 from tinsmith.lab.experiment.materials import Materials, gather
 from tinsmith.lab.experiment.place_limits import place_limits
 from tinsmith.lab.experiment.refusals import require_possible
-from tinsmith.lab.experiment.same_base import require_same_base
 from tinsmith.lab.live.interrupts import Interrupts
 from tinsmith.lab.live.progress import Say
 from tinsmith.lab.live.teller import Teller, sinks_for
@@ -96,12 +102,6 @@ def conduct(
 
     Without `materials` they are gathered from what the plan names. `like` is an earlier run's manifest, and refuses
     another model than that. `reached` is told where the run stands after each evaluation.
-
-    Raises:
-        ConfigError, DataError: it cannot begin.
-        LostError: the server was lost; the same command with behavior_if_log_dir_exists=resume goes on.
-        KeyboardInterrupt: SIGINT or SIGTERM, whose number is its argument; during a step, a checkpoint was saved at its
-            end. InterruptedTwice: two of them, and nothing was saved.
     """
     done = conduct_and_stay(plan, say=say, materials=materials, like=like, reached=reached)
     if done.connection is not None:
@@ -341,11 +341,7 @@ def _ended(
 
 
 def _finished_before(path: Path, prepared: Prepared) -> Conducted | None:
-    """Return the run in a folder, if it is this one and came to its end.
-
-    Raises:
-        ConfigError: it was trained on another base.
-    """
+    """Return the run in a folder, if it is this one and came to its end."""
     folder = RunFolder(path)
     manifest = cast(Mapping[str, Any], folder.read_json(MANIFEST))
     if manifest.get("identity_sha256") != sha256_of(prepared.identity()):

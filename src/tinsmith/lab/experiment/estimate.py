@@ -8,8 +8,8 @@ from typing import Final
 from tinsmith.lab.experiment.experiment import Plan
 from tinsmith.lab.experiment.fingerprints import plan_fingerprint
 from tinsmith.lab.experiment.key_help import shown_value
-from tinsmith.lab.experiment.model_pace import MEASURED_PARAMETERS, NANO_PACE, Lengths, Pace, machine_pace, run_seconds
-from tinsmith.lab.experiment.own_rates import require_own_rates
+from tinsmith.lab.experiment.model_pace import MEASURED_PARAMETERS, NANO_PACE, Pace, machine_pace
+from tinsmith.lab.experiment.named_model import require_own_rates
 from tinsmith.lab.experiment.place_limits import place_limits
 from tinsmith.lab.experiment.places import SMALL_MODEL
 from tinsmith.lab.papers.compute_spent import Cost
@@ -54,12 +54,6 @@ def time_and_disk(taken: float | None, megabytes: int) -> str:
     digits = 1 if taken < 10.0 else 0
     told = f"{taken:.{digits}f} minutes" if taken < 180.0 else f"{taken / 60.0:.0f} hours"
     return f"about {told} on two cores; about {megabytes} MB of disk"
-
-
-def model_minutes(plan: Plan, lengths: Lengths) -> float | None:
-    """Return what a run takes with the model that it names; None: how large it is is not known."""
-    pace = None if plan.circumstances.model_name is None else pace_of(plan)
-    return None if pace is None else run_seconds(plan.settings, lengths, pace) / 60
 
 
 def pace_of(plan: Plan) -> Pace | None:

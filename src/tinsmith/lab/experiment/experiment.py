@@ -1,4 +1,4 @@
-"""An experiment, its plan, and the subject that it is on: what the rest of the laboratory knows of each.
+"""An experiment and its plan.
 
 An experiment is a frozen value with a name, a question, a parent, and only what it changes. What it is follows from its
 parents' deltas, from the root down. Its identity is the SHA-256 of everything that decides its results; the same
@@ -7,28 +7,25 @@ parents' deltas, from the root down. Its identity is the SHA-256 of everything t
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields
-from pathlib import Path
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 from tinsmith.lab.experiment.at import At
 from tinsmith.lab.experiment.frame import RunFrame
+from tinsmith.lab.experiment.key_text import Value
 from tinsmith.lab.experiment.keys import ENGINE, Circumstances, Keys
 from tinsmith.lab.runs.kinds import Kind
-from tinsmith.lab.settings import CommonSettings
+from tinsmith.lab.settings import LATER, CommonSettings
 from tinsmith.types.arithmetic import Arithmetic
 from tinsmith.types.deviation import Deviation
+from tinsmith.types.fingerprints import left_out
 from tinsmith.types.gradient import GradientUnit
 
 if TYPE_CHECKING:
-    from tinsmith.lab.experiment.materials import RunData, Say
-    from tinsmith.lab.page.compared import Comparison
-    from tinsmith.lab.runs.records import Run
-    from tinsmith.pages.document import Document
+    from tinsmith.lab.user_task.entry import UserTaskEntry
 
-Value = str | int | float | bool
 Values = Mapping[str, Value]
 
 REWARD_PREFIX: Final = "reward."
@@ -52,71 +49,6 @@ class KindEntry:
         return tuple(at for at in At if at in self.values)
 
 
-class SubjectEntry(Protocol):
-    """A subject as it is registered. Importing it imports nothing heavy; its methods import what they need."""
-
-    @property
-    def kinds(self) -> Mapping[Kind, KindEntry]:
-        """The ways to train on it; those of one subject differ in their loop and not in their frame."""
-        ...
-
-    @property
-    def experiments(self) -> Sequence[Experiment]:
-        """Its experiments, ancestors before their children."""
-        ...
-
-    @property
-    def alone(self) -> str | None:
-        """Why its runs are compared with their like alone; None: they are compared with others on papers."""
-        ...
-
-    @property
-    def found_by(self) -> str:
-        """What of a manifest's circumstances says where a run's data were."""
-        ...
-
-    def check(self, plan: Plan) -> None:
-        """Refuse what the types of keys do not.
-
-        Raises:
-            ConfigError, DataError: a value that is not allowed, or a file that is not there.
-        """
-        ...
-
-    def named(self, frame: RunFrame) -> Mapping[str, object]:
-        """Return what a frame stands for beside its values, such as a prompt's SHA-256."""
-        ...
-
-    def run_data(self, plan: Plan, say: Say) -> RunData:
-        """Find or build what a plan is about.
-
-        Raises:
-            DataError: the data cannot be used.
-        """
-        ...
-
-    def forecast(self, plan: Plan) -> Sequence[str]:
-        """Return what a run would take: lines for a person; nothing is built.
-
-        Raises:
-            ConfigError, DataError: a value or the data cannot be used.
-        """
-        ...
-
-    def page(self, run: Run) -> Document:
-        """Return the page of a run."""
-        ...
-
-    def compare(self, folders: Sequence[Path], task: str | None) -> Comparison:
-        """Compare runs on it, for one of their labels where they have several.
-
-        Raises:
-            DataError: a folder holds no run.
-            ConfigError: they cannot be compared.
-        """
-        ...
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Experiment:
     """One rung: `family/rung@version`."""
@@ -124,7 +56,7 @@ class Experiment:
     name: str
     question: str
     """What it was run to find out, in a sentence."""
-    subject: SubjectEntry
+    subject: UserTaskEntry
     parent: Experiment | None
     """The one it differs from."""
     delta: Values
@@ -180,21 +112,28 @@ class Plan:
     circumstances: Circumstances
     asking: object | None = None
     """Circumstances of the subject's own."""
+    own: Values = field(default_factory=dict[str, Value])
+    """Keys of the task that an experiment with a name is on."""
 
     @property
     def entry(self) -> KindEntry:
         """The way it is trained."""
         return self.experiment.subject.kinds[self.frame.kind]
 
+    @property
+    def named(self) -> dict[str, object]:
+        """Keys that are no loop's settings and tell runs apart; one that came later is left out at its default."""
+        own = {key.name: self.own[key.name] for key in self.entry.keys.own}
+        usual = {key.name: key.default for key in self.entry.keys.own if key.name in LATER}
+        kept = {name: value for name, value in own.items() if name not in usual or value != usual[name]}
+        dropped = left_out(self.frame)
+        return {**{key: value for key, value in asdict(self.frame).items() if key not in dropped}, **kept}
+
     def resolved(self) -> dict[str, object]:
         """Return every key that decides results, with its value."""
         known = self.entry.keys.known
-        values: dict[str, object] = {
-            each.name: getattr(part, each.name)
-            for part in (self.frame, self.settings)
-            for each in fields(part)
-            if each.name in known and each.name != "kind"
-        }
+        every = {**asdict(self.frame), **self.own, **asdict(self.settings)}
+        values: dict[str, object] = {key: value for key, value in every.items() if key in known and key != "kind"}
         values |= {f"{REWARD_PREFIX}{key}": value for key, value in self.reward_settings.items()}
         return values | {key: getattr(self, key) for key in ENGINE}
 

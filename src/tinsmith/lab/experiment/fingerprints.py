@@ -25,11 +25,11 @@ def plan_fingerprint(plan: Plan) -> str:
         engine["gradient_unit"] = plan.gradient_unit
     return sha256_of(
         {
-            "frame": plan.frame,
+            "frame": plan.named,
             "settings": told_apart(plan.settings),
             "reward_settings": dict(plan.reward_settings),
             "arithmetic": plan.arithmetic,
-            **plan.experiment.subject.named(plan.frame),
+            **plan.experiment.subject.named(plan),
             **engine,
         }
     )

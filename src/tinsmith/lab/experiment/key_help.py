@@ -46,22 +46,20 @@ def key_help(experiment: Experiment) -> list[KeyHelp]:
     keys = entry.keys
     places = {at: defaults(experiment, kind, at) for at in entry.places}
     words = {name: said for part in keys.parts for name, said in words_of(part).items()}
-    found: list[KeyHelp] = []
-    for part in keys.parts:
-        for each in fields(part):
-            if each.name not in keys.known or each.name == "kind":
-                continue
-            own = default_of(each)
-            values = {at: place.get(each.name, own) for at, place in places.items()}
-            values = {at: at.value if each.name == "at" else value for at, value in values.items()}
-            found.append(
-                KeyHelp(
-                    name=each.name,
-                    values={at: shown_value(value) for at, value in values.items()},
-                    words=_with_values(words.get(each.name, ""), keys.kinds.get(each.name)),
-                    circumstance=each.name in keys.circumstances,
-                )
-            )
+    words |= {key.name: key.words for key in keys.own}
+    usual: dict[str, object] = {each.name: default_of(each) for each in fields(keys.frame)}
+    usual |= {key.name: key.default for key in keys.own}
+    usual |= {each.name: default_of(each) for part in keys.parts[1:] for each in fields(part)}
+    found = [
+        KeyHelp(
+            name=name,
+            values={at: shown_value(at if name == "at" else place.get(name, default)) for at, place in places.items()},
+            words=_with_values(words.get(name, ""), keys.kinds.get(name)),
+            circumstance=name in keys.circumstances,
+        )
+        for name, default in usual.items()
+        if name in keys.known and name != "kind"
+    ]
     found += [
         KeyHelp(
             name=name, values=dict.fromkeys(places, shown_value(value)), words=_ENGINE_WORDS[name], circumstance=False

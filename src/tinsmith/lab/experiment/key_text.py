@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
 
 from tinsmith.types.errors import ConfigError
+
+Value = str | int | float | bool
 
 
 def folder_name(name: str, changes: Sequence[str]) -> str:
@@ -15,11 +19,7 @@ def folder_name(name: str, changes: Sequence[str]) -> str:
 
 
 def truth(key: str, text: str) -> bool:
-    """Read a key that is true or false.
-
-    Raises:
-        ConfigError: it is neither.
-    """
+    """Read a key that is true or false."""
     if text.lower() in ("true", "1", "yes"):
         return True
     if text.lower() in ("false", "0", "no"):
@@ -43,3 +43,34 @@ def unknown_key(key: str, value: str, known: Iterable[str], prefixes: Sequence[s
         allowed=", ".join([*names, *(f"{prefix}*" for prefix in prefixes)]),
         fix=f"perhaps {near[0]}" if near else None,
     )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OwnKey:
+    """A key that a task adds to those of every run."""
+
+    name: str
+    kind: type[Value]
+    default: Value
+    words: str
+    """Its help, in a sentence."""
+    is_file: bool = False
+    """Its value is a path: a circumstance of a run, and no part of its identity, as what is read of it is."""
+
+    def read(self, text: str | None) -> Value:
+        """Return the value that stands on a command line, or the default where none does."""
+        if text is None:
+            return self.default
+        if self.is_file:
+            return str(Path(text).absolute()) if text else text
+        if self.kind is bool:
+            return truth(self.name, text)
+        try:
+            return self.kind(text)
+        except ValueError:
+            allowed = "a whole number" if self.kind is int else "a number"
+            raise unreadable(self.name, text, allowed) from None
+
+    def argument(self, value: Value) -> object:
+        """Return a value as the task's function takes it."""
+        return Path(str(value)) if self.is_file else value

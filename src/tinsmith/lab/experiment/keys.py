@@ -14,6 +14,7 @@ from types import MappingProxyType
 from typing import Final, get_type_hints
 
 from tinsmith.lab.experiment.frame import RunFrame
+from tinsmith.lab.experiment.key_text import OwnKey
 from tinsmith.lab.runs.existing_run import IfExists
 from tinsmith.lab.settings import RlSettings, SftSettings
 from tinsmith.types.arithmetic import Arithmetic
@@ -68,11 +69,7 @@ class Circumstances:
     """Print nothing while it runs."""
 
     def __post_init__(self) -> None:
-        """Refuse numbers that are too small, and shards that do not share the workers evenly.
-
-        Raises:
-            ConfigError: one is, or they do not.
-        """
+        """Refuse numbers that are too small, and shards that do not share the workers evenly."""
         for key in ("threads", "micro_batch", "workers", "stop_after"):
             if getattr(self, key) < 0:
                 raise ConfigError("this cannot be below 0", field=key, value=getattr(self, key), allowed="0 or more")
@@ -95,6 +92,8 @@ class Keys:
     """Circumstances of its own, beside those of every run."""
     without: frozenset[str] = frozenset()
     """Keys of these that have no meaning here."""
+    own: tuple[OwnKey, ...] = ()
+    """Keys of the task that experiments with names are on: arguments of its function."""
 
     @property
     def parts(self) -> tuple[type, ...]:
@@ -105,14 +104,15 @@ class Keys:
     @property
     def known(self) -> frozenset[str]:
         """Every key."""
-        names = {each.name for part in self.parts for each in fields(part)}
+        names = {each.name for part in self.parts for each in fields(part)} | {key.name for key in self.own}
         return frozenset({*names, *ENGINE} - self.without)
 
     @property
     def kinds(self) -> dict[str, object]:
         """The type of every key."""
         kinds = {name: kind for part in self.parts for name, kind in field_kinds(part).items()}
-        return {**kinds, **{key: type(default) for key, default in ENGINE.items()}}
+        own: dict[str, object] = {key.name: key.kind for key in self.own}
+        return {**kinds, **own, **{key: type(default) for key, default in ENGINE.items()}}
 
     @property
     def circumstances(self) -> frozenset[str]:

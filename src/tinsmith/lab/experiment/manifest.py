@@ -10,6 +10,8 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
+from functools import lru_cache
+from pathlib import Path
 from typing import cast
 
 from tinsmith.lab.difference.fields import FieldDifference, unequal_fields
@@ -19,8 +21,10 @@ from tinsmith.lab.experiment.materials import Materials
 from tinsmith.lab.rollouts import SEED_BITS
 from tinsmith.lab.runs.kinds import Status
 from tinsmith.lab.settings import told_apart
+from tinsmith.models.base import open_base
+from tinsmith.models.published.sources import is_here
 from tinsmith.types.errors import ConfigError
-from tinsmith.types.fingerprints import left_out, sha256_of
+from tinsmith.types.fingerprints import sha256_of
 from tinsmith.types.seeds import derive
 from tinsmith.types.source import source_sha256
 from tinsmith.types.version import VERSION
@@ -47,9 +51,7 @@ class Prepared:
         plan = self.plan
         served = {folder: name for name, folder in self.materials.run_data.models().items()}
         frame = {
-            key: served.get(value, value) if isinstance(value, str) else value
-            for key, value in asdict(plan.frame).items()
-            if key not in left_out(plan.frame)
+            key: served.get(value, value) if isinstance(value, str) else value for key, value in plan.named.items()
         }
         return {
             "tinsmith": VERSION,
@@ -120,11 +122,7 @@ def changed_identity(before: Json, prepared: Prepared) -> tuple[FieldDifference,
 
 
 def require_same_run(before: Json, prepared: Prepared) -> None:
-    """Refuse to go on with another run than an earlier manifest's; one that is empty says nothing.
-
-    Raises:
-        ConfigError: naming what of the identity is another.
-    """
+    """Refuse to go on with another run than an earlier manifest's; one that is empty says nothing."""
     changed = [
         field for field in (changed_identity(before, prepared) if before else ()) if field.name != "source_sha256"
     ]
@@ -142,9 +140,6 @@ def require_same_models(before: Json, now: Json) -> None:
     """Refuse to go on from an earlier manifest with other models than it names; of which either names none, go on.
 
     Certificates are of what a process holds, and are compared where both spread a base over equally many.
-
-    Raises:
-        ConfigError: naming what of which model is another.
     """
     first, second = (_models(manifest) for manifest in (before, now))
     apart = {"certificate"} if _shards(before) != _shards(now) else set[str]()
@@ -170,3 +165,32 @@ def _models(manifest: Json) -> Mapping[str, Json | None]:
     identity = cast(Json, manifest.get("identity") or {})
     beside = cast(Mapping[str, Json | None], identity.get("beside") or {})
     return {_TRAINED: cast(Json | None, identity.get(_TRAINED)), **beside}
+
+
+def require_same_base(manifest: Mapping[str, object], materials: Materials) -> None:
+    """Refuse a run that was trained on other weights than those in the folder that is named now.
+
+    What another server serves is not known here before it is asked, and passes.
+    """
+    identity = cast(Mapping[str, object], manifest.get("identity") or {})
+    trained = cast(Mapping[str, object], identity.get("model") or {}).get("fingerprint")
+    named = materials.models.get(materials.model_name)
+    if trained is None or named is None or not is_here(named):
+        return
+    if _fingerprint(_absolute(named)) != trained:
+        raise ConfigError(
+            "the run in this folder was trained on another base",
+            field="model_name",
+            value=named,
+            fix="give the one that it was trained on, or another folder for what comes out",
+        )
+
+
+def _absolute(name: str) -> str:
+    """A whole path, for the cache's sake: the working folder may change."""
+    return str(Path(name).absolute()) if Path(name).exists() else name
+
+
+@lru_cache
+def _fingerprint(name: str) -> str:
+    return open_base(name).identity.fingerprint

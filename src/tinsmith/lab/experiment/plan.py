@@ -30,11 +30,7 @@ T = TypeVar("T")
 
 
 def make_plan(experiment: Experiment, overrides: Mapping[str, str]) -> Plan:
-    """Resolve an experiment with `key=value` overrides as they stand on a command line.
-
-    Raises:
-        ConfigError: an unknown or unused key, or a value that is not allowed.
-    """
+    """Resolve an experiment with `key=value` overrides as they stand on a command line."""
     kind = kind_of(experiment, overrides)
     entry = experiment.subject.kinds[kind]
     keys = entry.keys
@@ -54,6 +50,7 @@ def make_plan(experiment: Experiment, overrides: Mapping[str, str]) -> Plan:
     arithmetic = cast(Arithmetic, _engine_value("arithmetic", overrides))
     where = _filled(Circumstances, values)
     _require_device(arithmetic, where)
+    own = {key.name: _convert(key.name, values.get(key.name, key.default), key.kind) for key in keys.own}
     plan = Plan(
         experiment=experiment,
         overrides=MappingProxyType(changed),
@@ -65,17 +62,13 @@ def make_plan(experiment: Experiment, overrides: Mapping[str, str]) -> Plan:
         gradient_unit=cast(GradientUnit, _engine_value("gradient_unit", overrides)),
         circumstances=where,
         asking=None if keys.asking is None else _filled(keys.asking, values),
+        own=MappingProxyType(cast("dict[str, Value]", own)),
     )
-    experiment.subject.check(plan)  # what is refused is told before anything is built
-    return plan
+    return experiment.subject.check(plan)  # what is refused is told before anything is built
 
 
 def kind_of(experiment: Experiment, overrides: Mapping[str, str]) -> Kind:
-    """Return what kind of experiment it is.
-
-    Raises:
-        ConfigError: it is to be another kind than its subject has.
-    """
+    """Return what kind of experiment it is."""
     own, kinds = experiment.kind, experiment.subject.kinds
     kind = cast(Kind, _convert("kind", overrides.get("kind", own.value), Kind))
     if kind not in kinds:
@@ -89,20 +82,12 @@ def kind_of(experiment: Experiment, overrides: Mapping[str, str]) -> Kind:
 
 
 def at_of(overrides: Mapping[str, str]) -> At:
-    """Return for which size of model the numbers are to be.
-
-    Raises:
-        ConfigError: there is no such place.
-    """
+    """Return for which size of model the numbers are to be."""
     return cast(At, _convert("at", overrides.get("at", At.NANO.value), At))
 
 
 def defaults(experiment: Experiment, kind: Kind, at: At) -> dict[str, object]:
-    """Return what stands under keys that a place, the ancestors or the experiment itself decide.
-
-    Raises:
-        ConfigError: there are no numbers for such an experiment at this place.
-    """
+    """Return what stands under keys that a place, the ancestors or the experiment itself decide."""
     entry = experiment.subject.kinds[kind]
     if at not in entry.values:
         raise ConfigError(
@@ -194,11 +179,7 @@ def _filled(cls: type[T], values: Mapping[str, object]) -> T:
 
 
 def _convert(key: str, value: object, kind: object) -> object:
-    """Turn a command line's text into a key's type.
-
-    Raises:
-        ConfigError: it is not one.
-    """
+    """Turn a command line's text into a key's type."""
     if not isinstance(value, str):
         return value
     if kind is bool:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from tinsmith.data.slices.card import read_slice_card
 from tinsmith.lab.experiment.experiment import Plan
-from tinsmith.lab.experiment.named_model import named_model
-from tinsmith.lab.experiment.own_rates import require_own_rates
+from tinsmith.lab.experiment.named_model import named_model, require_own_rates
 from tinsmith.lab.runs.existing_run import IfExists, require_room, settle
 from tinsmith.lab.service.reach import require_server
 from tinsmith.ops.cuda.device import require_gpu
@@ -16,12 +15,6 @@ def require_possible(plan: Plan) -> None:
     """Check what a run needs and is quickly looked for: its model, its data, its folder, its server and the key.
 
     A dry run needs no folder and no server.
-
-    Raises:
-        ConfigError: a model, folder, key or learning rate is missing, taken or wrong.
-        BackendError: the GPU is not there.
-        DataError: the data are not there.
-        LostError: no server answers at base_url.
     """
     where = plan.circumstances
     named_model(plan)

@@ -53,11 +53,7 @@ class Reopened:
         return self.base().client.get_tokenizer()
 
     def policy(self, when: str = FINAL) -> AskedPolicy:
-        """Return its policy after a step, after the last one (FINAL), or before any (BASE).
-
-        Raises:
-            ConfigError: nothing was saved then.
-        """
+        """Return its policy after a step, after the last one (FINAL), or before any (BASE)."""
         if when == BASE:
             return self.base()
         if when not in self.paths:
@@ -69,12 +65,7 @@ class Reopened:
 
 @contextmanager
 def reopened(plan: Plan, folder: Path, say: Say) -> Generator[Reopened, None, None]:
-    """Open the run of a plan in a folder; its server ends with the body.
-
-    Raises:
-        ConfigError: it did not come to its end.
-        BackendError: its server did not start.
-    """
+    """Open the run of a plan in a folder; its server ends with the body."""
     manifest = RunFolder(folder).read_json(MANIFEST)
     selected = cast(Mapping[str, str] | None, manifest.get("selected"))
     if manifest.get("status") != Status.FINISHED.value or selected is None:
@@ -97,12 +88,7 @@ def _saved(folder: Path) -> dict[str, str]:
 
 
 def plan_again(folder: Path, kinds: Sequence[Kind], plan_of: Callable[[str, Mapping[str, str]], Plan]) -> Plan:
-    """Return the plan of a run of one of these kinds from its folder.
-
-    Raises:
-        ConfigError: there is no such run, or its folder does not say enough.
-        DataError: it holds no run.
-    """
+    """Return the plan of a run of one of these kinds from its folder."""
     run = read_run(folder)
     if run.config.kind not in kinds:
         raise ConfigError(

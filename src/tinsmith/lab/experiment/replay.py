@@ -15,7 +15,7 @@ from typing import Final, cast
 
 from tinsmith.lab.difference.runs import Comparison, compare_runs
 from tinsmith.lab.experiment.conduct import conduct
-from tinsmith.lab.experiment.experiment import Plan, SubjectEntry
+from tinsmith.lab.experiment.experiment import Plan
 from tinsmith.lab.experiment.manifest import Json, Prepared, changed_identity
 from tinsmith.lab.experiment.materials import Materials, with_model
 from tinsmith.lab.live.progress import Say
@@ -24,6 +24,7 @@ from tinsmith.lab.runs.folder import RunFolder
 from tinsmith.lab.runs.kinds import Kind, Status
 from tinsmith.lab.runs.reader import read_run
 from tinsmith.lab.runs.records import Run
+from tinsmith.lab.user_task.entry import UserTaskEntry
 from tinsmith.models.published.sources import is_here
 from tinsmith.types.errors import ConfigError, DataError
 
@@ -46,7 +47,7 @@ class Replayed:
 
 def replay(
     folder: Path,
-    subjects: Mapping[Kind, SubjectEntry],
+    subjects: Mapping[Kind, UserTaskEntry],
     plan_of: Callable[[str, Mapping[str, str]], Plan],
     *,
     steps: int | None,
@@ -56,11 +57,6 @@ def replay(
     """Run `folder`'s run again: `steps` of it, or as far as it came.
 
     `plan_of` makes a plan of a name, or of what else a run was opened by, and `key=value` changes.
-
-    Raises:
-        ConfigError: it cannot be run again here: its identity cannot be had.
-        DataError: there is no run, no step of it, or its papers are not there any more.
-        LostError: the replay lost its server.
     """
     run = read_run(folder)
     subject = subjects[run.config.kind]
@@ -101,14 +97,11 @@ def _steps(run: Run, manifest: Json, asked: int | None) -> int | None:
     return None if manifest.get("status") == Status.FINISHED.value else done
 
 
-def changes_of(run: Run, around: Json, subject: SubjectEntry, steps: int | None) -> dict[str, str]:
-    """Return the keys that make the run's plan once more, as they stand on a command line.
-
-    Raises:
-        ConfigError: its folder does not say enough, or its model is gone.
-    """
-    config, place = run.config, subject.found_by
+def changes_of(run: Run, around: Json, subject: UserTaskEntry, steps: int | None) -> dict[str, str]:
+    """Return the keys that make the run's plan once more, as they stand on a command line."""
+    config = run.config
     keys = subject.kinds[config.kind].keys
+    place = "data_folder" if "data" in keys.known else "task"
     handed_over = around.get(place, "") is None
     if config.name.startswith("python/") or handed_over:
         raise ConfigError(

@@ -1,4 +1,4 @@
-"""What an answer turns out to be: the outcome of reading it, its label or labels, and how sure it says it is."""
+"""Outcome of reading an answer: its label or labels, and its confidence."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class Confidence(StrEnum):
 
 
 class Outcome(StrEnum):
-    """What became of an answer, read strictly. The first that applies, in this order."""
+    """Outcome of a strict reading. The first that applies, in this order."""
 
     OK = "ok"
     EMPTY = "empty"
@@ -52,7 +52,7 @@ class Answer:
 
     @property
     def payload_ok(self) -> bool:
-        """Whether the text satisfies the contract; a think tag inside a string does not matter."""
+        """True if the text satisfies the contract; a think tag inside a string does not matter."""
         return self.labels is not None
 
     @property
@@ -77,12 +77,8 @@ class Answer:
 
     def alone(self, place: int) -> Answer:
         """Return what it says of the subject at `place`, as if nothing else had been asked."""
-        labels, lenient = self.labels, self.lenient_labels
-        return replace(
-            self,
-            labels=None if labels is None else (labels[place],),
-            lenient_labels=None if lenient is None else (lenient[place],),
-        )
+        labels, lenient = (each and (each[place],) for each in (self.labels, self.lenient_labels))
+        return replace(self, labels=labels, lenient_labels=lenient)
 
 
 def _only(labels: tuple[str, ...] | None) -> str | None:

@@ -4,46 +4,32 @@ Decided here, once: the text is one JSON object with exactly the contract's keys
 order; labels and confidence are matched as they are written, case included; white space around the
 object is allowed, any other text is not. What breaks a rule is named by an Outcome, never repaired.
 Beside this strict reading stands a lenient one that first takes off thoughts, fences and outer text.
-One reader does it for all contracts, whether one label is asked for or two (see answer_shape.py).
+One reader does it for all contracts, whether one label is asked for or several.
 """
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from types import MappingProxyType
 from typing import Final
 
-from tinsmith.lab.labels.answer_shape import CONFIDENCE_KEY, JUSTIFICATION_KEY, SIGNALS_KEY, Shape
 from tinsmith.lab.labels.answers import Answer, Confidence, Outcome
 from tinsmith.lab.labels.subjects import Subject
-from tinsmith.types.errors import ConfigError
+from tinsmith.lab.strict_json import JsonObject, JsonValue, NotJsonError, read_json
+from tinsmith.types.errors import ConfigError, ContractError
 
-__all__ = [
-    "CONFIDENCE_KEY",
-    "CONTRACTS",
-    "FIVE_KEY",
-    "FOUR_KEY",
-    "JOINT",
-    "JOINT_CONTRACTS",
-    "JUSTIFICATION_KEY",
-    "NOVELTY_FOUR_KEY",
-    "NOVELTY_TWO_KEY",
-    "SIGNALS_KEY",
-    "THREE_KEY",
-    "TWO_KEY",
-    "Answer",
-    "Confidence",
-    "Contract",
-    "Form",
-    "Outcome",
-    "contract_for",
-]
-
-
+CONFIDENCE_KEY: Final = "confidence"
+JUSTIFICATION_KEY: Final = "label_justification"
+SIGNALS_KEY: Final = "evidence_signals"
 JOINT: Final = "joint"
-"""What a task or contract about all subjects at once is called."""
+"""Name of a task or contract about several subjects at once."""
+_FENCE: Final = "```"
+_THINK: Final = re.compile(r"</?think\b", re.IGNORECASE)
+_THINK_TAG: Final = re.compile(r"<(/?)think\b[^<>]{0,80}>", re.IGNORECASE)
 
 
 class Form(StrEnum):
@@ -60,8 +46,18 @@ class Form(StrEnum):
 
     @property
     def with_reasons(self) -> bool:
-        """Whether justification and signals are asked for."""
+        """True if justification and signals are asked for."""
         return self in (Form.FOUR_KEY, Form.FIVE_KEY)
+
+
+@dataclass(frozen=True, slots=True)
+class _Reading:
+    """A text held against the keys only."""
+
+    parse_ok: bool
+    outcome: Outcome
+    labels: tuple[str, ...] | None = None
+    confidence: Confidence | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,7 +65,7 @@ class Contract:
     """The keys of an answer and what may stand under them."""
 
     subjects: tuple[Subject, ...]
-    """What it has labels for, in the order of its keys."""
+    """Each has a label of its own, in the order of the keys."""
     form: Form
 
     @property
@@ -88,22 +84,59 @@ class Contract:
         return tuple(label for subject in self.subjects for label in subject.labels)
 
     @property
-    def shape(self) -> Shape:
-        """What its texts are held against."""
-        return Shape(subjects=self.subjects, with_reasons=self.form.with_reasons)
-
-    @property
     def keys(self) -> tuple[str, ...]:
         """The keys in the order in which they are shown and written."""
-        return self.shape.keys
+        reasons = (JUSTIFICATION_KEY, SIGNALS_KEY) if self.form.with_reasons else ()
+        return (*(subject.label_key for subject in self.subjects), *reasons, CONFIDENCE_KEY)
 
     def parse(self, text: str) -> Answer:
         """Read an answer. Never raises, whatever the text; takes time linear in its length."""
-        return self.shape.parse(text)
+        reading = self._read(text)
+        think = _THINK.search(text) is not None
+        fence = not reading.parse_ok and _FENCE in text
+        outcome, lenient = reading.outcome, reading.labels
+        if not text.strip():
+            outcome = Outcome.EMPTY
+        elif think or fence:
+            outcome = Outcome.THINK if think else Outcome.FENCED
+        if lenient is None and (inner := outer_object(text)) is not None:
+            lenient = self._read(inner).labels
+        return Answer(
+            outcome=outcome,
+            parse_ok=reading.parse_ok,
+            labels=reading.labels,
+            confidence=reading.confidence,
+            has_think=think,
+            has_fence=fence,
+            lenient_labels=lenient,
+        )
+
+    def _read(self, text: str) -> _Reading:
+        try:
+            value = read_json(text)
+        except NotJsonError:
+            return _Reading(False, Outcome.NOT_JSON)
+        if not isinstance(value, JsonObject):
+            return _Reading(True, Outcome.NOT_OBJECT)
+        if sorted(value.keys) != sorted(self.keys):
+            return _Reading(True, Outcome.BAD_KEYS)
+        values = dict(value.pairs)
+        labels: list[str] = []
+        for subject in self.subjects:
+            label = values[subject.label_key]
+            if not isinstance(label, str) or label not in subject.labels:
+                return _Reading(True, Outcome.BAD_LABEL)
+            labels.append(label)
+        confidence = values[CONFIDENCE_KEY]
+        if not isinstance(confidence, str) or confidence not in tuple(Confidence):
+            return _Reading(True, Outcome.BAD_CONFIDENCE)
+        if self.form.with_reasons and not _reasons_ok(values):
+            return _Reading(True, Outcome.BAD_VALUE)
+        return _Reading(True, Outcome.OK, tuple(labels), Confidence(confidence))
 
     def answer_text(
         self,
-        labels: str | tuple[str, ...],
+        labels: str | Sequence[str],
         confidence: Confidence,
         *,
         justification: str = "",
@@ -111,13 +144,11 @@ class Contract:
     ) -> str:
         """Write an answer that satisfies the contract: one line of JSON, keys in their order.
 
-        Justification and signals are left out where the form has none.
-
         Args:
             labels: the label, or one a subject in their order.
             confidence: how sure it says it is.
-            justification: why.
-            signals: what in the paper speaks for it.
+            justification: why; left out where the form has none.
+            signals: what in the paper speaks for it; likewise.
 
         Raises:
             ContractError: a label is none of its subject's, or a text has a lone surrogate.
@@ -127,15 +158,84 @@ class Contract:
         >>> THREE_KEY.answer_text(("disruptive", "novel"), Confidence.LOW)
         '{"disruption_label": "disruptive", "novelty_label": "novel", "confidence": "low"}'
         """
-        each = (labels,) if isinstance(labels, str) else labels
-        return self.shape.write(each, confidence, justification=justification, signals=signals)
+        pairs = tuple(zip(self.subjects, (labels,) if isinstance(labels, str) else labels, strict=True))
+        values = {
+            **{subject.label_key: label for subject, label in pairs},
+            JUSTIFICATION_KEY: justification,
+            SIGNALS_KEY: list(signals),
+            CONFIDENCE_KEY: confidence.value,
+        }
+        text = json.dumps({key: values[key] for key in self.keys}, ensure_ascii=False)
+        if not (answer := self.parse(text)).payload_ok:
+            subject, label = next((pair for pair in pairs if pair[1] not in pair[0].labels), pairs[0])
+            raise ContractError(
+                f"this answer would be {answer.outcome}",
+                field=subject.label_key,
+                value=label,
+                allowed=", ".join(subject.labels),
+            )
+        return text
 
     def schema(self) -> dict[str, object]:
         """Return the JSON Schema (2020-12) of an answer, for people and for constrained sampling.
 
         It says all that `parse` demands but that no key may be there twice.
         """
-        return self.shape.schema()
+        values: dict[str, object] = {
+            **{subject.label_key: {"type": "string", "enum": list(subject.labels)} for subject in self.subjects},
+            JUSTIFICATION_KEY: {"type": "string"},
+            SIGNALS_KEY: {"type": "array", "items": {"type": "string"}},
+            CONFIDENCE_KEY: {"type": "string", "enum": [one.value for one in Confidence]},
+        }
+        return {
+            "$schema": "https://json-schema.org/draft/2020-12/schema",
+            "type": "object",
+            "properties": {key: values[key] for key in self.keys},
+            "required": list(self.keys),
+            "additionalProperties": False,
+        }
+
+
+def _reasons_ok(values: Mapping[str, JsonValue]) -> bool:
+    reason, signals = values[JUSTIFICATION_KEY], values[SIGNALS_KEY]
+    return isinstance(reason, str) and isinstance(signals, list) and all(isinstance(each, str) for each in signals)
+
+
+def without_think(text: str) -> str:
+    """Return the text without what stands between think tags.
+
+    A closing tag without an opening one closes a thought that began before the text; an opening one
+    without a closing one runs to the end. Linear in the text's length.
+
+    >>> without_think("<think>a</think>b<THINK>c")
+    'b'
+    """
+    kept: list[str] = []
+    start, thinking = 0, False
+    for tag in _THINK_TAG.finditer(text):
+        closing = tag[1] == "/"
+        if closing and not thinking:
+            kept.clear()
+        elif not closing and not thinking:
+            kept.append(text[start : tag.start()])
+        thinking = not closing
+        start = tag.end()
+    if not thinking:
+        kept.append(text[start:])
+    return "".join(kept)
+
+
+def outer_object(text: str) -> str | None:
+    """Return what stands from the first `{` to the last `}` after all thoughts; None without both.
+
+    Two objects side by side stay together, and are no JSON: nobody guesses which one is meant.
+
+    >>> outer_object('Here you are: {"a": 1}. Bye!')
+    '{"a": 1}'
+    """
+    bare = without_think(text)
+    first, last = bare.find("{"), bare.rfind("}")
+    return bare[first : last + 1] if 0 <= first < last else None
 
 
 FOUR_KEY: Final = Contract(subjects=(Subject.DISRUPTION,), form=Form.FOUR_KEY)
@@ -144,27 +244,20 @@ NOVELTY_FOUR_KEY: Final = Contract(subjects=(Subject.NOVELTY,), form=Form.FOUR_K
 NOVELTY_TWO_KEY: Final = Contract(subjects=(Subject.NOVELTY,), form=Form.TWO_KEY)
 FIVE_KEY: Final = Contract(subjects=tuple(Subject), form=Form.FIVE_KEY)
 THREE_KEY: Final = Contract(subjects=tuple(Subject), form=Form.THREE_KEY)
-
+_EVERY: Final = {one.name: one for one in (FOUR_KEY, TWO_KEY, NOVELTY_FOUR_KEY, NOVELTY_TWO_KEY, FIVE_KEY, THREE_KEY)}
 CONTRACTS: Final[Mapping[str, Contract]] = MappingProxyType(
-    {one.name: one for one in (FOUR_KEY, TWO_KEY, NOVELTY_FOUR_KEY, NOVELTY_TWO_KEY)}
+    {name: one for name, one in _EVERY.items() if one.about != JOINT}
 )
 """Every contract about one subject by its name, `subject/form`."""
-
-JOINT_CONTRACTS: Final[Mapping[str, Contract]] = MappingProxyType({one.name: one for one in (FIVE_KEY, THREE_KEY)})
-"""Every contract about all subjects by its name, `joint/form`."""
 
 
 def contract_for(about: str, form: str) -> Contract:
     """Return the contract about a subject, or about JOINT, by the name of its form.
 
-    Raises:
-        ConfigError: there is no such form.
-
     >>> contract_for(Subject.DISRUPTION, "two_key") is TWO_KEY
     True
     """
-    known = {**CONTRACTS, **JOINT_CONTRACTS}
-    if (name := f"{about}/{form}") not in known:
-        allowed = ", ".join(one.form for one in known.values() if one.about == about)
+    if (name := f"{about}/{form}") not in _EVERY:
+        allowed = ", ".join(one.form for one in _EVERY.values() if one.about == about)
         raise ConfigError("there is no such contract", field="contract", value=form, allowed=allowed)
-    return known[name]
+    return _EVERY[name]

@@ -45,11 +45,7 @@ class LabelGradient:
     group_size: int
 
     def datums(self, trainer: tinker.TrainingClient, items: Sequence[Item]) -> list[tinker.Datum]:
-        """Return cross-entropy datums whose gradient is that of the items, under the trainer's weights of now.
-
-        Raises:
-            TinkerError: the server failed.
-        """
+        """Return cross-entropy datums whose gradient is that of the items, under the trainer's weights of now."""
         study, labels = self.study, self.study.task.labels
         pi = label_probabilities(trained_label_logprobs(trainer, study, items))
         paid = self.paid[[labels.index(item.gold) for item in items]]

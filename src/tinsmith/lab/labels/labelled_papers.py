@@ -61,11 +61,7 @@ class LabelledPapers(Subject[Item, Answer]):
         return self.papers.of(split)
 
     def prompt(self, item: Item) -> tuple[int, ...]:
-        """Return the tokens after which the model answers.
-
-        Raises:
-            DataError: the label or a score has leaked into the prompt.
-        """
+        """Return the tokens after which the model answers."""
         key = item.paper.id
         if key not in self._prompts:
             asked = prompt_messages(self.task, item)
@@ -77,11 +73,7 @@ class LabelledPapers(Subject[Item, Answer]):
         return self.renderer.stop_sequences()
 
     def environments(self, item: Item, count: int, seed: int) -> Sequence[OneReply]:
-        """See Subject; nothing is drawn.
-
-        Raises:
-            DataError: the label or a score has leaked into the prompt.
-        """
+        """See Subject; nothing is drawn."""
         del seed
         return [OneReply(self.prompt(item))] * count
 
@@ -142,14 +134,7 @@ class LabelledPapers(Subject[Item, Answer]):
 
     def facts(self, rollout: PaperRollout) -> Line:
         """See Subject."""
-        answer = rollout.answer
-        labels = answer.predicted_labels
-        return {
-            "outcome": answer.outcome.value,
-            **self.item_facts(rollout.item),
-            "predicted": None if labels is None else self.task.by_subject(labels),
-            "confidence": answer.confidence,
-        }
+        return self.task.facts(rollout.item.golds, rollout.answer)
 
     def item_facts(self, item: Item) -> Line:
         """See Subject."""
@@ -164,7 +149,7 @@ class LabelledPapers(Subject[Item, Answer]):
 
     def trace(self) -> Mapping[str, float]:
         """See Subject."""
-        return {} if self.reward is None else self.reward.trace()
+        return {} if self.reward is None else {f"reward/{key}": one for key, one in self.reward.trace().items()}
 
     def state(self) -> object:
         """See Subject."""

@@ -40,23 +40,14 @@ _FIX: Final = (
 
 
 def prompt_messages(task: Task, item: Item) -> tuple[Message, ...]:
-    """Return what a model reads before it answers.
-
-    Raises:
-        DataError: the label or a score has leaked into it; the run must stop.
-    """
+    """Return what a model reads before it answers."""
     prompt = messages(task, item.paper)
     check_prompt(task, item, prompt)
     return prompt
 
 
 def check_prompt(task: Task, item: Item, prompt: Sequence[Message]) -> None:
-    """Check a rendered prompt against the item it asks about.
-
-    Raises:
-        DataError: the prompt holds more than it may; it names the paper and what was found. The run
-            must stop: the figures of a model that was told the answer mean nothing.
-    """
+    """Check a rendered prompt against the item it asks about."""
     _check_words(task, item.paper, prompt)
     _check_labels(task, item)
     for message in prompt:
@@ -66,11 +57,7 @@ def check_prompt(task: Task, item: Item, prompt: Sequence[Message]) -> None:
 
 
 def check_text(item: Item, text: str) -> None:
-    """Check any text that a model reads about an item, for example a rendered prompt's tokens as text.
-
-    Raises:
-        DataError: one of the row's scores stands in it.
-    """
+    """Check any text that a model reads about an item, for example a rendered prompt's tokens as text."""
     lowered = text.lower()
     if "index" in lowered or "score" in lowered:
         for found in _CAPTIONED.finditer(text):

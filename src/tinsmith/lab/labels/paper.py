@@ -59,11 +59,7 @@ def paper_of(row: PaperRow) -> Paper:
 
 
 def items_of(rows: Iterable[PaperRow], task: Task) -> list[Item]:
-    """Return one item a row, in order.
-
-    Raises:
-        DataError: a row lacks a label for this task.
-    """
+    """Return one item a row, in order."""
     return [_item(row, task) for row in rows]
 
 

@@ -94,9 +94,6 @@ def load_prompt(name: str, contract: Contract, *, with_metadata: bool, lines: tu
     """Read a prompt that asks for what a contract answers; without metadata it says neither year nor citations.
 
     The lines stand before the paper, as they are.
-
-    Raises:
-        ConfigError: there is no such prompt, or its file is not as it must be.
     """
     known = PROMPTS if len(contract.subjects) == 1 else JOINT_PROMPTS
     if name not in known:
@@ -148,22 +145,13 @@ def _listed(words: tuple[str, ...]) -> str:
 def read_sections(
     path: str, allowed: Mapping[str, frozenset[str]] = _SECTIONS, package: str = "tinsmith.lab.labels"
 ) -> tuple[dict[str, Template], str]:
-    """Return the sections of a file of a package's prompts folder, and the SHA-256 of its bytes.
-
-    Raises:
-        ConfigError: see `parse_sections`.
-    """
+    """Return the sections of a file of a package's prompts folder, and the SHA-256 of its bytes."""
     content = files(package).joinpath("prompts", *path.split("/")).read_bytes()
     return parse_sections(content.decode(), path, allowed), hashlib.sha256(content).hexdigest()
 
 
 def parse_sections(text: str, path: str, allowed: Mapping[str, frozenset[str]] = _SECTIONS) -> dict[str, Template]:
-    """Cut a prompt file into its sections; `allowed`: every section, with the placeholders it may have.
-
-    Raises:
-        ConfigError: text before the first section, a section twice or of another name, a brace that
-            is no placeholder, a placeholder that its section must not have.
-    """
+    """Cut a prompt file into its sections; `allowed`: every section, with the placeholders it may have."""
     before, *rest = _SECTION.split(text)
     names = rest[::2]
     if before.strip() or len(set(names)) != len(names) or not set(names) <= set(allowed):

@@ -30,9 +30,6 @@ def label_logprobs(client: tinker.SamplingClient, study: LabelledPapers, items: 
 
     Of a task about several subjects K counts the combinations of their labels, as `LabelledPapers.choices` has them.
     For a policy that is only served: one request a paper and label.
-
-    Raises:
-        TinkerError: the server failed.
     """
     openings = [study.label_tokens(labels) for labels in study.choices()]
     pending = [
@@ -50,9 +47,6 @@ def trained_label_logprobs(
     """Return what `label_logprobs` would for the trainer's weights, in one call for all papers and labels.
 
     Where sampler and trainer are one model the bits are the same.
-
-    Raises:
-        TinkerError: the server failed.
     """
     openings = [study.label_tokens(labels) for labels in study.choices()]
     prompts = [study.prompt(item) for item in items]

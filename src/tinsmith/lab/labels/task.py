@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Final, TypeVar
 
+from tinsmith.lab.labels.answers import Answer
 from tinsmith.lab.labels.contracts import FOUR_KEY, JOINT, NOVELTY_FOUR_KEY, Contract, contract_for
 from tinsmith.lab.labels.prompt_files import Prompt, load_prompt
 from tinsmith.lab.labels.subjects import Subject
@@ -18,11 +19,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Task:
-    """One question, about one subject or several; vary it with `dataclasses.replace(task, prompt="ontology")`.
-
-    Raises:
-        ConfigError: there is no such prompt for the contract's subjects.
-    """
+    """One question, about one subject or several; vary it with `dataclasses.replace(task, prompt="ontology")`."""
 
     contract: Contract
     prompt: str = "plain"
@@ -67,6 +64,16 @@ class Task:
         """Return the prompt for this contract."""
         return load_prompt(self.prompt, self.contract, with_metadata=self.with_metadata, lines=self.prompt_lines)
 
+    def facts(self, golds: tuple[str, ...], answer: Answer) -> dict[str, object]:
+        """Return what a rollout's line says of an answer."""
+        labels = answer.predicted_labels
+        return {
+            "outcome": answer.outcome.value,
+            "gold": self.by_subject(golds),
+            "predicted": None if labels is None else self.by_subject(labels),
+            "confidence": answer.confidence,
+        }
+
     def by_subject(self, values: Sequence[T]) -> T | dict[str, T]:
         """Return what files say of one value a subject: the only one as it is, several by their subjects' names."""
         if len(self.subjects) == 1:
@@ -75,11 +82,7 @@ class Task:
         return dict(zip(names, values, strict=True))
 
     def one_a_subject(self, told: object) -> list[object]:
-        """Return the values that `by_subject` told.
-
-        Raises:
-            CheckpointError: it is told of other subjects.
-        """
+        """Return the values that `by_subject` told."""
         if len(self.subjects) == 1:
             return [told]
         names = [subject.value for subject in self.subjects]

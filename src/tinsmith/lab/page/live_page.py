@@ -13,9 +13,9 @@ from typing import Final
 
 from markupsafe import escape
 
-from tinsmith.lab.experiment.experiment import SubjectEntry
 from tinsmith.lab.page.run_page import run_page
 from tinsmith.lab.runs.files import REPORT
+from tinsmith.lab.user_task.entry import UserTaskEntry
 from tinsmith.pages.page import document_html, write
 
 RELOADED_SECONDS: Final = 10
@@ -42,7 +42,7 @@ class Drawn:
     trouble: str | None = None
 
 
-def draw_page(folder: Path, subject: SubjectEntry, unfinished: Unfinished | None = None) -> Drawn:
+def draw_page(folder: Path, subject: UserTaskEntry, unfinished: Unfinished | None = None) -> Drawn:
     """Write `report.html` of the run in `folder`, whatever state it is in; raises nothing."""
     alone = ThreadPoolExecutor(1)
     try:
@@ -76,6 +76,6 @@ def with_progress(html: str, unfinished: Unfinished) -> str:
     return _BODY.sub(lambda body: body[0].rstrip("\n") + "\n" + bar, html, count=1)
 
 
-def _draw(folder: Path, subject: SubjectEntry, unfinished: Unfinished | None) -> None:
+def _draw(folder: Path, subject: UserTaskEntry, unfinished: Unfinished | None) -> None:
     html = document_html(run_page(folder, subject))
     write(html if unfinished is None else with_progress(html, unfinished), folder / REPORT)

@@ -8,7 +8,6 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Final
 
-from tinsmith.lab.experiment.experiment import SubjectEntry
 from tinsmith.lab.page.examples import examples
 from tinsmith.lab.page.gaps import HEADS, HOW, Gap, Pair, gaps
 from tinsmith.lab.page.judged import (
@@ -37,6 +36,7 @@ from tinsmith.lab.runs.reader import read_run
 from tinsmith.lab.runs.records import Run, Split
 from tinsmith.lab.study.record import Column, Shown
 from tinsmith.lab.study.report import shown_table
+from tinsmith.lab.user_task.entry import UserTaskEntry
 from tinsmith.lab.user_task.records import Examination, SectionRecord, TaskRunRecords, read_task_run
 from tinsmith.pages.curves import Line
 from tinsmith.pages.document import Block, Document, Heading, Pairs, Plate, Plates, Section, Size, Words, kept, missing
@@ -48,13 +48,13 @@ from tinsmith.stats.estimates import Bootstrap
 from tinsmith.stats.mean_runs import MeanRuns
 from tinsmith.stats.monitors.alarms import AlarmKind
 
-Subjects = Mapping[Kind, SubjectEntry]
+Subjects = Mapping[Kind, UserTaskEntry]
 BOOTSTRAP: Final = Bootstrap()
 FEW: Final = 12
 """Items below which a page says that they are few."""
 
 
-def run_page(folder: Path, subject: SubjectEntry) -> Document:
+def run_page(folder: Path, subject: UserTaskEntry) -> Document:
     """Return the page of the run in `folder`; the same folder, the same page.
 
     Raises:
@@ -75,7 +75,7 @@ def _interrupted(run: Run) -> str:
     return f"Interrupted: this run did not come to its end ({steps_words(run)}); {left}."
 
 
-def subject_of(folder: Path, subjects: Subjects) -> SubjectEntry:
+def subject_of(folder: Path, subjects: Subjects) -> UserTaskEntry:
     """Return what the run in `folder` is on.
 
     Raises:

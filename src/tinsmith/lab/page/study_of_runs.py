@@ -75,7 +75,7 @@ def study_of_runs(folders: Sequence[Path], draws: Draws = DRAWS) -> RunsCompared
 
 
 def compared_tasks(folders: Sequence[Path]) -> Comparison:
-    """Compare runs on one task; see SubjectEntry.
+    """Compare runs on one task.
 
     Raises:
         DataError: a folder holds no run.

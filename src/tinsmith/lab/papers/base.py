@@ -38,11 +38,7 @@ class PaperBaseRecipe(BaseRecipe):
 def build_paper_base(
     recipe: PaperBaseRecipe, tasks: Sequence[Task], items: Sequence[Item], out: Path, *, say: Progress | None = None
 ) -> None:
-    """Build the base from these papers and write it to `out`; see `build_base`.
-
-    Raises:
-        DataError: there are too few papers.
-    """
+    """Build the base from these papers and write it to `out`; see `build_base`."""
     build_base(recipe, paper_conversations(recipe, tasks, items), out, say=say)
 
 

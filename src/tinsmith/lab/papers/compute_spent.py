@@ -18,8 +18,8 @@ from pathlib import Path
 
 import msgspec
 
-from tinsmith.lab.labels.course import LabelCourse
 from tinsmith.lab.labels.paper import Item
+from tinsmith.lab.papers.run_data import LabelCourse
 from tinsmith.lab.runs.files import ROLLOUTS
 from tinsmith.lab.schedule import batch
 from tinsmith.lab.settings import RlSettings, SftSettings
@@ -115,11 +115,7 @@ class Accountant:
     _examples: dict[tuple[str, str], int] = field(default_factory=dict[tuple[str, str], int])
 
     def spent(self, folder: Path, course: LabelCourse) -> Spent:
-        """Return what the run in a folder took.
-
-        Raises:
-            DataError: it has no rollouts where it must have sampled, or its settings are no loop's.
-        """
+        """Return what the run in a folder took."""
         ledger, settings = Ledger(self.cost), course.settings
         if isinstance(settings, RlSettings):
             self._supervised(ledger, course, settings.supervised)

@@ -1,4 +1,4 @@
-"""What a run on papers would take: tokens and time, from a few measured rates."""
+"""Tokens and time that a run on papers would take, from a few measured rates."""
 
 from __future__ import annotations
 
@@ -8,11 +8,10 @@ from pathlib import Path
 from tinsmith.data.slices.reader import Slice
 from tinsmith.data.slices.splits import Split
 from tinsmith.lab.experiment.at import At
-from tinsmith.lab.experiment.estimate import RUN_MEGABYTES, model_minutes, time_and_disk
+from tinsmith.lab.experiment.estimate import RUN_MEGABYTES, pace_of, time_and_disk
 from tinsmith.lab.experiment.experiment import Plan
-from tinsmith.lab.experiment.model_pace import Lengths
+from tinsmith.lab.experiment.model_pace import Lengths, run_seconds
 from tinsmith.lab.papers.frame import task_asked
-from tinsmith.lab.runs.kinds import Kind
 from tinsmith.lab.settings import RlSettings, SftSettings
 
 PROMPT_TOKENS = {At.NANO: 150, At.SMALL: 237, At.SEED: 440}
@@ -22,47 +21,44 @@ ANSWER_TOKENS = {At.NANO: 14, At.SMALL: 19, At.SEED: 40}
 CHARACTERS_PER_TOKEN = {At.NANO: 3.75, At.SMALL: 4.3, At.SEED: 4.3}
 """Of titles and abstracts: with the nano base's tokenizer (high energy physics), and with large vocabularies."""
 ASKING_TOKENS = {At.NANO: 25, At.SMALL: 80, At.SEED: 250}
-"""What the prompt adds to them: brief, short, and a ladder's."""
+"""Tokens that the prompt adds to them: brief, short, and a ladder's."""
 TEST_ITEMS = 500
 """Papers of a test split, where nothing limits it."""
-TOKENS_PER_SECOND = 14_000
-"""Of the nano base, trained on two cores; evaluations take a third of it a token."""
 
 
-def forecast_lines(plan: Plan, forks: int = 1) -> list[str]:
-    """Say how many tokens are trained on and looked at, and how long that takes.
+def forecast_lines(plan: Plan) -> list[str]:
+    """Say how many tokens are trained on and looked at, and how long that takes."""
+    settings, at = plan.settings, plan.frame.at
+    length = _prompt_length(plan, None) + ANSWER_TOKENS[at]
+    if isinstance(settings, RlSettings):
+        a_step = settings.group_size * settings.groups_per_batch
+    else:
+        assert isinstance(settings, SftSettings)
+        a_step = settings.batch_size
+    evaluations = settings.steps // settings.eval_every + 1 if settings.eval_every else 1
+    looked_at = 2 * evaluations * settings.eval_items + 4 * (settings.test_items or TEST_ITEMS)
+    trained = settings.steps * a_step
+    tokens = f"about {trained * length / 1e6:.1f} M tokens trained on, {looked_at * length / 1e6:.1f} M evaluated"
+    return [f"{settings.steps} steps; {tokens}", f"time: {time_and_disk(minutes(plan), RUN_MEGABYTES)}"]
 
-    `forks` are the second answers to each first one.
-    """
-    trained, looked_at = _tokens(plan, forks=forks)
-    taken = time_and_disk(minutes(plan, forks=forks), RUN_MEGABYTES)
-    tokens = f"about {trained / 1e6:.1f} M tokens trained on, {looked_at / 1e6:.1f} M evaluated"
-    return [f"{plan.settings.steps} steps; {tokens}", f"time: {taken}"]
 
-
-def minutes(plan: Plan, prompt_tokens: int | None = None, *, forks: int = 1) -> float | None:
+def minutes(plan: Plan, prompt_tokens: int | None = None) -> float | None:
     """Return how long a run on papers takes on two cores; None: nothing is known of the model.
 
     `prompt_tokens` is said where it is known that a paper is longer or shorter than PROMPT_TOKENS; those of a slice
     that is named are estimated from its text.
-
-    Raises:
-        DataError: there is no slice, or it was changed.
     """
-    where, at = plan.circumstances, plan.frame.at
-    if where.base_url is not None or where.device != "cpu":
+    pace = pace_of(plan)
+    if pace is None:
         return None
-    if at is At.NANO and where.model_name is None:
-        trained, looked_at = _tokens(plan, prompt_tokens, forks=forks)
-        return (trained / TOKENS_PER_SECOND + looked_at / (3 * TOKENS_PER_SECOND)) / 60
     lengths = Lengths(
         prompt=_prompt_length(plan, prompt_tokens),
-        answer=min(ANSWER_TOKENS[at], plan.settings.max_tokens),
-        labels=len(task_asked(plan).labels) if plan.frame.kind in (Kind.RL, Kind.SFT) else 0,
+        answer=min(ANSWER_TOKENS[plan.frame.at], plan.settings.max_tokens),
+        labels=len(task_asked(plan).labels),
         examined=plan.settings.eval_items,
         tested=plan.settings.test_items or TEST_ITEMS,
     )
-    return model_minutes(plan, lengths)
+    return run_seconds(plan.settings, lengths, pace) / 60
 
 
 @lru_cache
@@ -77,16 +73,3 @@ def _prompt_length(plan: Plan, known: int | None) -> int:
     if known is not None:
         return known
     return PROMPT_TOKENS[at] if data is None else _prompt_tokens(data, at)
-
-
-def _tokens(plan: Plan, prompt_tokens: int | None = None, *, forks: int) -> tuple[int, int]:
-    settings, at = plan.settings, plan.frame.at
-    length = _prompt_length(plan, prompt_tokens) + ANSWER_TOKENS[at]
-    if isinstance(settings, RlSettings):
-        a_step = settings.group_size * settings.groups_per_batch * forks
-    else:
-        assert isinstance(settings, SftSettings)
-        a_step = settings.batch_size
-    evaluations = settings.steps // settings.eval_every + 1 if settings.eval_every else 1
-    looked_at = 2 * evaluations * settings.eval_items + 4 * (settings.test_items or TEST_ITEMS)
-    return settings.steps * a_step * length, looked_at * length

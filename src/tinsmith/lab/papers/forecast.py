@@ -20,11 +20,7 @@ from tinsmith.stats.rates import ClassMetric, Metric
 
 
 def forecast(plan: Plan, source: Slice) -> list[str]:
-    """Return lines for a person; none for SFT, or where the slice has no baselines for the task.
-
-    Raises:
-        DataError: the baselines are damaged.
-    """
+    """Return lines for a person; none for SFT, or where the slice has no baselines for the task."""
     if not plan.entry.named_reward:
         return []
     every = task_asked(plan).alone

@@ -1,137 +1,75 @@
-"""The ways to train on papers: their keys, and what these are where."""
+"""Ways to train on papers: their keys, and the values of these by size of model."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 from types import MappingProxyType
 from typing import Final
 
 from tinsmith.lab.experiment.at import At
 from tinsmith.lab.experiment.experiment import KindEntry, Values
+from tinsmith.lab.experiment.frame import RunFrame
 from tinsmith.lab.experiment.keys import Keys
 from tinsmith.lab.experiment.places import BY_EXAMPLE, OPTIONS, SMALL_MODEL
-from tinsmith.lab.papers.frame import Frame, JointFrame
+from tinsmith.lab.papers.labels import joint, labels
 from tinsmith.lab.runs.kinds import Kind
 from tinsmith.lab.settings import RlSettings, SftSettings
+from tinsmith.lab.user_task.argument_keys import argument_keys
 
-_NANO_RL: Final[Values] = MappingProxyType(
-    {
-        "steps": 100,
-        "learning_rate": 1.5e-3,
-        "lora_rank": 16,
-        "group_size": 8,
-        "groups_per_batch": 16,
-        "eval_every": 25,
-        "save_every": 25,
-        "eval_items": 200,
-    }
-)
+_LABELS, _JOINT = (argument_keys(one, Path(__file__)) for one in (labels, joint))
 
-_BRIEF: Final[Values] = MappingProxyType({"prompt": "brief", "max_tokens": 48})
-
-_SMALL_RL: Final[Values] = MappingProxyType(
-    {
-        "model_name": SMALL_MODEL,
-        "steps": 30,
-        "learning_rate": 3e-4,
-        "lora_rank": 16,
-        "group_size": 8,
-        "groups_per_batch": 16,
-        "sft_steps": 6,
-        "sft_learning_rate": 5e-4,
-        "sft_batch_size": 16,
-        "grad_clip_norm": 1.0,
-        "eval_every": 10,
-        "save_every": 10,
-        "eval_items": 48,
-        "test_items": 150,
-    }
-)
-
-_SHORT: Final[Values] = MappingProxyType({"prompt": "short", "contract": "two_key", "max_tokens": 40})
-
-SEED_RL: Final[Values] = MappingProxyType(
-    {
-        "steps": 313,
-        "learning_rate": 8e-6,
-        "lora_rank": 32,
-        "group_size": 2,
-        "groups_per_batch": 16,
-        "temperature": 0.3,
-        "max_tokens": 256,
-        "eval_every": 250,
-        "save_every": 250,
-        "eval_items": 500,
-        "train_items": 5000,
-    }
-)
-
-NOTEBOOK: Final[Values] = MappingProxyType(
-    {
-        "lora_rank": 64,
-        "lora_alpha": 128.0,
-        "train_unembed": False,
-        "learning_rate": 1e-5,
-        "lr_schedule": "cosine",
-        "lr_warmup": 0.03,
-        "weight_decay": 0.1,
-        "grad_clip_norm": 1.0,
-        "batch_size": 32,
-        "steps": 157,
-    }
-)
+# fmt: off
+_NANO: Final[Values] = {"lora_rank": 16, "eval_items": 200}
+_NANO_RL: Final[Values] = {
+    **_NANO, "steps": 100, "learning_rate": 1.5e-3, "group_size": 8, "groups_per_batch": 16,
+    "eval_every": 25, "save_every": 25,
+}
+_SMALL: Final[Values] = {
+    "model_name": SMALL_MODEL, "learning_rate": 3e-4, "lora_rank": 16, "grad_clip_norm": 1.0,
+    "eval_items": 48, "test_items": 150,
+}
+_SMALL_RL: Final[Values] = {
+    **_SMALL, "steps": 30, "group_size": 8, "groups_per_batch": 16, "eval_every": 10, "save_every": 10,
+    "sft_steps": 6, "sft_learning_rate": 5e-4, "sft_batch_size": 16,
+}
+_SEED: Final[Values] = {
+    "steps": 313, "lora_rank": 32, "temperature": 0.3, "max_tokens": 256,
+    "eval_every": 250, "save_every": 250, "eval_items": 500, "train_items": 5000,
+}
+SEED_RL: Final[Values] = {**_SEED, "learning_rate": 8e-6, "group_size": 2, "groups_per_batch": 16}
+NOTEBOOK: Final[Values] = {
+    "lora_rank": 64, "lora_alpha": 128.0, "train_unembed": False, "learning_rate": 1e-5, "lr_schedule": "cosine",
+    "lr_warmup": 0.03, "weight_decay": 0.1, "grad_clip_norm": 1.0, "batch_size": 32, "steps": 157,
+}
 """The source notes' notebook on QDoRA, for supervised training at `at=seed`: one epoch of the ladder's 5,000 papers.
 
 Its dropout of 0.05 has no counterpart in the Tinker API, and its `o_proj` was not adapted, which here goes with
 attention.
 """
+_SFT: Final[Mapping[At, Values]] = {
+    At.NANO: {
+        **_NANO, "steps": 120, "learning_rate": 2e-3, "batch_size": 32, "eval_every": 60, "save_every": 60,
+    },
+    At.SMALL: {**_SMALL, "steps": 60, "batch_size": 16, "eval_every": 20, "save_every": 20},
+    At.SEED: {**_SEED, "learning_rate": 1e-4, "batch_size": 16},
+}
+# fmt: on
+_FORCED: Final[Mapping[At, Values]] = {
+    At.NANO: {"prompt": "brief", "max_tokens": 48},
+    At.SMALL: {"prompt": "short", "contract": "two_key", "max_tokens": 40},
+}
 
 LABEL_KINDS: Final[Mapping[Kind, KindEntry]] = MappingProxyType(
     {
         Kind.RL: KindEntry(
-            keys=Keys(Frame, RlSettings, without=OPTIONS),
+            keys=Keys(RunFrame, RlSettings, without=OPTIONS, own=_LABELS),
             values={At.NANO: _NANO_RL, At.SMALL: _SMALL_RL, At.SEED: SEED_RL},
-            forced={At.NANO: _BRIEF, At.SMALL: _SHORT},
+            forced=_FORCED,
             named_reward=True,
         ),
         Kind.SFT: KindEntry(
-            keys=Keys(Frame, SftSettings, without=frozenset({"reward"})),
-            values={
-                At.NANO: {
-                    "steps": 120,
-                    "learning_rate": 2e-3,
-                    "lora_rank": 16,
-                    "batch_size": 32,
-                    "eval_every": 60,
-                    "save_every": 60,
-                    "eval_items": 200,
-                },
-                At.SMALL: {
-                    "model_name": SMALL_MODEL,
-                    "steps": 60,
-                    "learning_rate": 3e-4,
-                    "lora_rank": 16,
-                    "batch_size": 16,
-                    "grad_clip_norm": 1.0,
-                    "eval_every": 20,
-                    "save_every": 20,
-                    "eval_items": 48,
-                    "test_items": 150,
-                },
-                At.SEED: {
-                    "steps": 313,
-                    "learning_rate": 1e-4,
-                    "lora_rank": 32,
-                    "batch_size": 16,
-                    "temperature": 0.3,
-                    "max_tokens": 256,
-                    "eval_every": 250,
-                    "save_every": 250,
-                    "eval_items": 500,
-                    "train_items": 5000,
-                },
-            },
-            forced={At.NANO: _BRIEF, At.SMALL: _SHORT},
+            keys=Keys(RunFrame, SftSettings, without=frozenset({"reward"}), own=_LABELS), values=_SFT, forced=_FORCED
         ),
     }
 )
@@ -142,11 +80,10 @@ SmolLM2-135M-Instruct in well under an hour; those of `at=seed` see 5,000 papers
 8e-6, temperature 0.3, no KL. Forced is what a model needs: the nano base has read the brief prompt only, and a small
 chat model needs an answer shown before one is asked for, and no prose in it.
 """
-
 JOINT_KINDS: Final[Mapping[Kind, KindEntry]] = MappingProxyType(
     {
         Kind.JOINT: KindEntry(
-            keys=Keys(JointFrame, RlSettings, without=BY_EXAMPLE | OPTIONS | {"gradient", "task"}),
+            keys=Keys(RunFrame, RlSettings, without=BY_EXAMPLE | OPTIONS | {"gradient", "task"}, own=_JOINT),
             values={At.NANO: _NANO_RL, At.SEED: SEED_RL},
             forced={At.NANO: {"prompt": "brief", "max_tokens": 64}},
             named_reward=True,

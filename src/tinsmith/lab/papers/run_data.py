@@ -8,40 +8,42 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from tinsmith.data.baselines.answers import BASELINE_ANSWERS
 from tinsmith.data.slices.reader import Slice
+from tinsmith.lab.course import Course, Tested
 from tinsmith.lab.experiment.experiment import Plan
-from tinsmith.lab.labels.course import LabelCourse, label_course
+from tinsmith.lab.labels.answers import Answer
+from tinsmith.lab.labels.exact import LabelGradient
 from tinsmith.lab.labels.labelled_papers import LabelledPapers, Papers
+from tinsmith.lab.labels.offset import tested_with_offset
+from tinsmith.lab.labels.paper import Item
+from tinsmith.lab.labels.watch import LabelWatch
 from tinsmith.lab.live.progress import Say
 from tinsmith.lab.papers.base import PaperBaseRecipe
 from tinsmith.lab.papers.forecast import forecast
 from tinsmith.lab.papers.frame import on_papers, task_asked
-from tinsmith.lab.papers.worlds import (
-    JOINT_WORLD,
-    WorldRecipe,
-    nano_base,
-    open_slice,
-    papers_of,
-    slice_identity,
-    world_slice,
-)
+from tinsmith.lab.papers.worlds import nano_base, papers_of, slice_identity, slice_in
 from tinsmith.lab.rewards.label_reward import LabelReward, make_label_reward
 from tinsmith.lab.runs.files import BASELINES
 from tinsmith.lab.runs.folder import RunFolder
 from tinsmith.lab.runs.kinds import Kind
+from tinsmith.lab.schedule import subset
 from tinsmith.lab.service.connect import Connection
+from tinsmith.lab.settings import CommonSettings, Gradient, RlSettings, SftSettings
 from tinsmith.renderers.choose import renderer_for
 
+LabelCourse = Course[Item, Answer]
+
 if TYPE_CHECKING:
+    import tinker
     from transformers import PreTrainedTokenizerBase
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PaperData:
-    """See RunData; its methods are described there."""
+    """Papers of a run, and what the files of its folder say of them."""
 
     plan: Plan
     papers: Papers
@@ -53,12 +55,13 @@ class PaperData:
     """A nano base that reads these papers well enough; None: the one of their own."""
 
     def identity(self) -> Mapping[str, object]:
-        """See RunData."""
+        """Return what decides results, beside the plan's own keys; `data` says which data these are."""
         return {"prompt_sha256": task_asked(self.plan).prompt_sha256, "data": dict(self.data)}
 
     def config(self) -> Mapping[str, object]:
-        """See RunData."""
-        frame, task, rewards = (on_papers(self.plan), task_asked(self.plan), self.plan.reward_settings)
+        """Return what `config.json` says of it: `task`, `reward`, `data`."""
+        asked, rewards = on_papers(self.plan), self.plan.reward_settings
+        task = asked.asked
         return {
             "task": {
                 "name": task.name,
@@ -66,10 +69,10 @@ class PaperData:
                 "prompt": task.prompt,
                 "contract": task.contract.name,
                 "with_metadata": task.with_metadata,
-                "shuffle_labels": frame.shuffle_labels,
+                "shuffle_labels": asked.shuffle_labels,
                 **({"prompt_lines": list(task.prompt_lines)} if task.prompt_lines else {}),
             },
-            "reward": None if frame.kind is Kind.SFT else {"name": frame.reward, **rewards},
+            "reward": None if self.plan.frame.kind is Kind.SFT else {"name": asked.reward, **rewards},
             "data": {
                 "fingerprint": self.data["sha256"],
                 "train": len(self.papers.train),
@@ -79,7 +82,7 @@ class PaperData:
         }
 
     def circumstances(self) -> Mapping[str, object]:
-        """See RunData."""
+        """Return where it was found."""
         where, source = self.plan.circumstances.data, self.source
         return {
             "data": None if where is None else str(where.absolute()),
@@ -87,7 +90,7 @@ class PaperData:
         }
 
     def nano_base(self, say: Say) -> Path:
-        """See RunData. It reads papers and no labels: a control with shuffled ones has the base of what it controls.
+        """Return the small base. It reads papers and no labels: one serves a control with shuffled ones too.
 
         Nor does it read lines that a search put before them.
         """
@@ -97,7 +100,7 @@ class PaperData:
         return nano_base(PaperBaseRecipe(), task, self.papers, say)
 
     def models(self) -> Mapping[str, str]:
-        """See RunData."""
+        """Return what an embedded server serves beside the model that is trained: nothing."""
         return {}
 
     def before(self) -> Sequence[str]:
@@ -120,7 +123,7 @@ class PaperData:
             copy_baselines(self.source, folder)
 
     def course(self, tokenizer: PreTrainedTokenizerBase, folder: RunFolder, connection: Connection) -> LabelCourse:
-        """See RunData."""
+        """Return how it is trained on."""
         del folder, connection
         plan = self.plan
         reward: LabelReward | None = None
@@ -136,27 +139,9 @@ class PaperData:
         return label_course(study, plan.settings)
 
 
-def slice_data(plan: Plan, say: Say) -> PaperData:
-    """Find or build the slice that a plan names.
-
-    Raises:
-        DataError: it cannot be used.
-    """
-    world = WorldRecipe() if len(task_asked(plan).subjects) == 1 else JOINT_WORLD
-    return data_of(plan, named_slice(plan, say, world))
-
-
-_WORLD: Final = WorldRecipe()
-
-
-def named_slice(plan: Plan, say: Say, world: WorldRecipe = _WORLD) -> Slice:
-    """Return the slice that a plan names; that of the synthetic world where it names none.
-
-    Raises:
-        DataError: it cannot be used.
-    """
-    where = plan.circumstances.data
-    return world_slice(world, say) if where is None else open_slice(where, say)
+def named_slice(plan: Plan, say: Say) -> Slice:
+    """Return the slice that a plan names; that of the synthetic world where it names none."""
+    return slice_in(plan.circumstances.data, task_asked(plan), say)
 
 
 def copy_baselines(source: Slice, folder: RunFolder) -> None:
@@ -169,11 +154,7 @@ def copy_baselines(source: Slice, folder: RunFolder) -> None:
 
 
 def data_of(plan: Plan, source: Slice) -> PaperData:
-    """Return a slice's papers, labelled for the plan's task.
-
-    Raises:
-        DataError: the slice is not labelled for it.
-    """
+    """Return a slice's papers, labelled for the plan's task."""
     return PaperData(
         plan=plan,
         papers=papers_of(source, task_asked(plan), shuffle_seed=shuffle_seed(plan)),
@@ -185,3 +166,34 @@ def data_of(plan: Plan, source: Slice) -> PaperData:
 def shuffle_seed(plan: Plan) -> int | None:
     """Return the seed to shuffle a plan's training labels with; None: they stay where they are."""
     return plan.settings.seed if on_papers(plan).shuffle_labels else None
+
+
+def label_course(study: LabelledPapers, settings: CommonSettings) -> LabelCourse:
+    """Return how a run trains on papers, and tests the chosen policy and the last one."""
+
+    def exact() -> LabelGradient:
+        assert isinstance(settings, RlSettings)
+        assert study.reward is not None, "nothing is rewarded"
+        (reward,) = study.reward.rewards  # both labels in one answer have no exact gradient
+        return LabelGradient(study=study, paid=reward.per_label(), group_size=settings.group_size)
+
+    def with_offset(chosen: tinker.SamplingClient, step: int) -> Tested:
+        metrics, lines = tested_with_offset(
+            chosen,
+            study,
+            subset(study.papers.validation, settings.eval_items),
+            subset(study.papers.test, settings.test_items),
+            step=step,
+        )
+        return Tested(metrics=metrics, lines=lines)
+
+    computed = isinstance(settings, RlSettings) and settings.gradient is Gradient.EXACT
+    offset = isinstance(settings, SftSettings) and settings.logit_offset
+    return Course(
+        subject=study,
+        settings=settings,
+        watch=LabelWatch(study, settings.select_by),
+        exact=exact if computed else None,
+        tests_last=True,
+        also_tested=with_offset if offset else None,
+    )

@@ -63,11 +63,7 @@ def _told(message: str) -> None:
 
 
 def labelled(papers: Sequence[AnyPaper], y: Sequence[str] | None, task: Task) -> list[Item]:
-    """Return papers with the labels of `y`, or without it with those of a slice's rows.
-
-    Raises:
-        DataError: a paper without a label, labels that are none of the task's, or not one a paper.
-    """
+    """Return papers with the labels of `y`, or without it with those of a slice's rows."""
     listed = _listed(papers)
     if y is None:
         rows = [paper for paper in listed if isinstance(paper, PaperRow)]
@@ -92,11 +88,7 @@ def unlabelled(papers: Sequence[AnyPaper], task: Task) -> list[Item]:
 
 
 def split_items(items: list[Item], held_out: float, seed: int, *, shuffle_seed: int | None) -> Papers:
-    """Hold `held_out` of the papers out: half to choose by, half to test; the order of all splits is the list's.
-
-    Raises:
-        ConfigError: nothing would be held out, or nothing be left to train on.
-    """
+    """Hold `held_out` of the papers out: half to choose by, half to test; the order of all splits is the list's."""
     count = round(len(items) * held_out / 2)
     if count < 1 or 2 * count >= len(items):
         raise ConfigError(

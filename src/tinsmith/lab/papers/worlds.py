@@ -82,12 +82,15 @@ def _build_world(recipe: WorldRecipe, folder: Path, say: Say) -> None:
     run_baselines(Slice.open(folder / "slice"))
 
 
-def open_slice(folder: Path, say: Say) -> Slice:
-    """Return the slice in a folder; its baselines are computed where nobody did it yet.
+def slice_in(where: Path | None, task: LabTask, say: Say) -> Slice:
+    """Return the slice of a folder; that of a synthetic world where none is named."""
+    if where is not None:
+        return open_slice(where, say)
+    return world_slice(WorldRecipe() if len(task.subjects) == 1 else JOINT_WORLD, say)
 
-    Raises:
-        DataError: there is no slice, or it was changed.
-    """
+
+def open_slice(folder: Path, say: Say) -> Slice:
+    """Return the slice in a folder; its baselines are computed where nobody did it yet."""
     source = Slice.open(folder)
     if read_report(folder) is None:
         say("scoring the slice's baselines")
@@ -96,11 +99,7 @@ def open_slice(folder: Path, say: Say) -> Slice:
 
 
 def papers_of(source: Slice, task: LabTask, *, shuffle_seed: int | None) -> Papers:
-    """Return the items of each split; `shuffle_seed` shuffles the training labels among their papers.
-
-    Raises:
-        DataError: the slice is not labelled for this task.
-    """
+    """Return the items of each split; `shuffle_seed` shuffles the training labels among their papers."""
     splits = {split: items_of(source.rows(split), task) for split in Split}
     train = splits[Split.TRAIN]
     if shuffle_seed is not None:

@@ -1,4 +1,4 @@
-"""The objectives of the rewards that react: from the confusion so far to the task term of each answer.
+"""Objectives of the rewards that react: from the confusion so far to the task term of each answer.
 
 A reward that looks at one answer at a time is maximised by one best label per paper, and may never
 say a label at all. These look at what was said so far: a label that is hardly said gains in worth.
@@ -10,21 +10,87 @@ average (see ShareTable). Source: rows of confusion-based objectives as in Naras
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from decimal import Context, Decimal
+from typing import Final
 
-from tinsmith.lab.rewards.share_table import ShareTable
 from tinsmith.lab.terms import LARGEST_REWARD
 from tinsmith.types.errors import ConfigError
 
 Matrix = list[list[float]]
 """[K][K]: task term of answer k (inner) about a paper of label y (outer)."""
+Cells = tuple[tuple[float, ...], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ShareTable:
+    """A confusion as shares of all answers: K rows of K + 1, rows the truth, columns the predictions, the last invalid.
+
+    All sums are exact (math.fsum), so that their bits depend on no order and no version of Python.
+    """
+
+    cells: Cells
+
+    @classmethod
+    def counted(cls, num_labels: int, pairs: Sequence[tuple[int, int | None]]) -> ShareTable | None:
+        """Count pairs (truth, prediction or None for an invalid answer); None where there are none."""
+        if not pairs:
+            return None
+        counts = [[0] * (num_labels + 1) for _ in range(num_labels)]
+        for truth, predicted in pairs:
+            counts[truth][num_labels if predicted is None else predicted] += 1
+        return cls(tuple(tuple(count / len(pairs) for count in row) for row in counts))
+
+    @classmethod
+    def independent(cls, truths: Sequence[float], predictions: Sequence[float]) -> ShareTable:
+        """Return the table in which predictions do not depend on the truth; no invalid answers."""
+        return cls(tuple((*(truth * p for p in predictions), 0.0) for truth in truths))
+
+    def mixed_with(self, other: ShareTable, weight: float) -> ShareTable:
+        """Return (1 - weight) * self + weight * other."""
+        rows = zip(self.cells, other.cells, strict=True)
+        return ShareTable(
+            tuple(tuple((1.0 - weight) * a + weight * b for a, b in zip(*row, strict=True)) for row in rows)
+        )
+
+    @property
+    def size(self) -> int:
+        """The number K of labels."""
+        return len(self.cells)
+
+    def truth(self, y: int) -> float:
+        """Return the share of papers of label y."""
+        return math.fsum(self.cells[y])
+
+    def said(self, k: int) -> float:
+        """Return the share of answers that say k."""
+        return math.fsum(row[k] for row in self.cells)
+
+    def said_if_valid(self, k: int) -> float | None:
+        """Return the share of the valid answers that say k; None where no answer is valid."""
+        valid = math.fsum(share for row in self.cells for share in row[:-1])
+        return self.said(k) / valid if valid > 0.0 else None
+
+    def recall(self, y: int) -> float | None:
+        """Return the share of papers of label y that are recognised; None without such papers."""
+        papers = self.truth(y)
+        return self.cells[y][y] / papers if papers > 0.0 else None
+
+    def f1(self, k: int) -> float:
+        """Return the F1 of label k, an invalid answer counting as wrong; 0 where nothing is k."""
+        both = self.truth(k) + self.said(k)
+        return 2.0 * self.cells[k][k] / both if both > 0.0 else 0.0
+
+    def macro_f1(self) -> float:
+        """Return the mean F1 of all labels."""
+        return math.fsum(self.f1(k) for k in range(self.size)) / self.size
 
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """What an objective sees."""
+    """State that an objective reads."""
 
     shares: ShareTable
     prior: tuple[float, ...]
@@ -34,11 +100,7 @@ class View:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Objective:
-    """Where all objectives begin: their fields are settings, all of them finite numbers.
-
-    Raises:
-        ConfigError: a setting is not finite, or a floor not above zero.
-    """
+    """Base class of objectives: their fields are settings, all of them finite numbers."""
 
     def __post_init__(self) -> None:
         for field in fields(self):
@@ -82,14 +144,11 @@ class MacroF1Influence(Objective):
             raise ConfigError("the lower clip is above the upper one", field="low", value=self.low)
 
     def task_terms(self, view: View) -> Matrix:
-        """See Objective."""
+        """Return clipped slopes."""
         shares, labels = view.shares, range(view.shares.size)
         half = [0.5 * self.scale / max(shares.truth(k) + shares.said(k), self.floor) for k in labels]
         f1 = [shares.f1(k) for k in labels]
-        return [[self._clipped(half[k] * (2.0 * (y == k) - f1[k])) for k in labels] for y in labels]
-
-    def _clipped(self, value: float) -> float:
-        return min(max(value, self.low), self.high)
+        return [[min(max(half[k] * (2.0 * (y == k) - f1[k]), self.low), self.high) for k in labels] for y in labels]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,7 +162,7 @@ class PriorMatching(Objective):
     floor: float = 1e-3
 
     def task_terms(self, view: View) -> Matrix:
-        """See Objective."""
+        """Return accuracy less each label's excess."""
         labels = range(view.shares.size)
         offsets: list[float] = []
         for k in labels:
@@ -125,23 +184,20 @@ class MinRecallDual(Objective):
     ceiling: float = 5.0
 
     def task_terms(self, view: View) -> Matrix:
-        """See Objective."""
+        """Return accuracy weighted by the duals."""
         size = view.shares.size
         right = [_RIGHT * (1.0 + view.duals[y] / (size * view.prior[y])) + _WRONG for y in range(size)]
         return [[right[y] if y == k else _WRONG for k in range(size)] for y in range(size)]
 
     def first_duals(self, size: int) -> tuple[float, ...]:
-        """Start at zero: plain accuracy."""
+        """Return zeros: plain accuracy."""
         return (0.0,) * size
 
     def next_duals(self, view: View) -> tuple[float, ...]:
         """Take one step; a label without papers so far keeps its dual."""
-        stepped: list[float] = []
-        for y, dual in enumerate(view.duals):
-            recall = view.shares.recall(y)
-            step = 0.0 if recall is None else self.rate * (self.tau - recall)
-            stepped.append(min(max(dual + step, 0.0), self.ceiling))
-        return tuple(stepped)
+        recalls = [view.shares.recall(y) for y in range(len(view.duals))]
+        steps = [0.0 if recall is None else self.rate * (self.tau - recall) for recall in recalls]
+        return tuple(min(max(dual + step, 0.0), self.ceiling) for dual, step in zip(view.duals, steps, strict=True))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -154,14 +210,10 @@ class GMeanInfluence(Objective):
     floor: float = 0.06
 
     def task_terms(self, view: View) -> Matrix:
-        """See Objective."""
+        """Return slopes on the diagonal."""
         size = view.shares.size
-        right: list[float] = []
-        for y in range(size):
-            recall = view.shares.recall(y)
-            least = max(0.0 if recall is None else recall, self.floor)
-            right.append(_RIGHT / size / least / (size * view.prior[y]))
-        return _diagonal(right)
+        least = [max(view.shares.recall(y) or 0.0, self.floor) for y in range(size)]
+        return _diagonal([_RIGHT / size / least[y] / (size * view.prior[y]) for y in range(size)])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -174,25 +226,20 @@ class InverseShare(Objective):
     floor: float = 0.1
 
     def task_terms(self, view: View) -> Matrix:
-        """See Objective."""
+        """Return inverse shares on the diagonal."""
         size = view.shares.size
-        right: list[float] = []
-        for k in range(size):
-            said = view.shares.said_if_valid(k)
-            right.append(1.0 / (size * max(1.0 / size if said is None else said, self.floor)))
-        return _diagonal(right)
+        said = [view.shares.said_if_valid(k) for k in range(size)]
+        return _diagonal([1.0 / (size * max(1.0 / size if q is None else q, self.floor)) for q in said])
 
 
-_RIGHT, _WRONG = 1.6, -0.6
+_RIGHT: Final = 1.6
+_WRONG: Final = -0.6
 """The spread of STRONG: +1.0 and -0.6."""
+_PRECISE: Final = Context(prec=30)
 
 
 def _diagonal(right: Sequence[float]) -> Matrix:
-    size = len(right)
-    return [[right[y] if y == k else 0.0 for k in range(size)] for y in range(size)]
-
-
-_PRECISE = Context(prec=30)
+    return [[one if y == k else 0.0 for k in range(len(right))] for y, one in enumerate(right)]
 
 
 def _log(x: float) -> float:

@@ -17,8 +17,8 @@ from tinsmith.lab.rewards.objectives import (
     Objective,
     PriorMatching,
 )
-from tinsmith.lab.rewards.set_rewards import Memory, SetReward
-from tinsmith.lab.rewards.terms import SOFT, STRONG, Reward, RewardTable, TableReward
+from tinsmith.lab.rewards.reward import Memory, Reward
+from tinsmith.lab.rewards.terms import SOFT, STRONG, RewardTable
 from tinsmith.lab.terms import LARGEST_REWARD
 from tinsmith.types.errors import ConfigError
 
@@ -73,10 +73,9 @@ REWARDS: Final[Mapping[str, RewardKind]] = MappingProxyType(
 def make_reward(name: str, task: Task, **settings: object) -> Reward:
     """Return a reward at its start.
 
-    Settings of `soft`, `strong` and `exp5`: `class_weights`, a mapping from labels to the factor on
-    the correct task term (labels left out: 1). Settings of the others: the fields of their
-    objective, and `window`, `prior` and `first_shares` of Memory, the last two as mappings from
-    every label to its share (default: all equal).
+    Settings of `soft`, `strong` and `exp5`: `class_weights`, a mapping from labels to the factor on the correct task
+    term (labels left out: 1). Settings of the others: the fields of their objective, and `window`, `prior` and
+    `first_shares` of Memory, the last two as mappings from every label to its share (default: all equal).
 
     Raises:
         ConfigError: an unknown reward or setting, or a value that is not allowed.
@@ -98,8 +97,7 @@ def make_reward(name: str, task: Task, **settings: object) -> Reward:
             )
     labels = task.labels
     if kind.objective is None:
-        weights = _weights(kind, labels, settings)
-        return TableReward(name, labels, kind.table, weights)
+        return Reward(name, labels, kind.table, weights=_weights(kind, labels, settings))
     numbers = {key: _number(key, value) for key, value in settings.items() if key not in _MEMORY}
     equal = (1.0 / len(labels),) * len(labels)
     memory = Memory(
@@ -107,7 +105,7 @@ def make_reward(name: str, task: Task, **settings: object) -> Reward:
         first_shares=_shares("first_shares", settings, labels, equal, positive=False),
         window=_number("window", settings.get("window", 512.0)),
     )
-    return SetReward(name, labels, kind.objective(**numbers), memory, kind.table)
+    return Reward(name, labels, kind.table, objective=kind.objective(**numbers), memory=memory)
 
 
 def _weights(kind: RewardKind, labels: Sequence[str], settings: Mapping[str, object]) -> tuple[float, ...]:

@@ -16,10 +16,9 @@ from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
-from tinsmith.lab.experiment.manifest import Prepared, require_same_run
+from tinsmith.lab.experiment.manifest import Prepared, require_same_base, require_same_run
 from tinsmith.lab.experiment.materials import gather
 from tinsmith.lab.experiment.plan import make_plan
-from tinsmith.lab.experiment.same_base import require_same_base
 from tinsmith.lab.live.progress import Say
 from tinsmith.lab.runs.existing_run import IfExists
 from tinsmith.lab.runs.files import MANIFEST

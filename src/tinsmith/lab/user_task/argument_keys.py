@@ -23,11 +23,7 @@ _MORE: Final = "tinsmith_more_keys"
 
 
 def argument_keys(entry: Callable[..., Any], path: Path, given: Mapping[str, str] | None = None) -> tuple[OwnKey, ...]:
-    """Return a function's arguments as keys; `given` has those that stand on a command line.
-
-    Raises:
-        ConfigError: one cannot be given on a command line.
-    """
+    """Return a function's arguments as keys; `given` has those that stand on a command line."""
     hints = attempt(get_type_hints, entry)
     if isinstance(hints, Raised):
         raise mistake_in_file(hints, path)

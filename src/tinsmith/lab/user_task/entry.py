@@ -1,15 +1,15 @@
-"""A task of the user's own as it is registered: what its source says, carried by the one experiment made of it."""
+"""Every task as experiments have it: its ways to train, its page, and the task itself once it was opened."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, cast
 
-from tinsmith.lab.experiment.experiment import Experiment, KindEntry, Plan
-from tinsmith.lab.experiment.frame import RunFrame
-from tinsmith.lab.experiment.own_rates import require_own_rates
+from tinsmith.lab.experiment.experiment import REWARD_PREFIX, Experiment, KindEntry, Plan
+from tinsmith.lab.experiment.named_model import require_own_rates
 from tinsmith.lab.runs.kinds import Kind
 from tinsmith.lab.user_task.kinds import JUDGED_KINDS, TASK_KINDS, Asking
 from tinsmith.types.errors import ConfigError
@@ -17,6 +17,7 @@ from tinsmith.types.errors import ConfigError
 if TYPE_CHECKING:
     from tinsmith.lab.live.progress import Say
     from tinsmith.lab.page.compared import Comparison
+    from tinsmith.lab.papers.run_data import PaperData
     from tinsmith.lab.runs.records import Run
     from tinsmith.lab.user_task.run_data import TaskData
     from tinsmith.lab.user_task.source import TaskSource
@@ -31,43 +32,57 @@ class OpenedTask:
     source: TaskSource
     task: Task
     name: str
-    """What its experiment is called."""
+    """Name of its experiment."""
     own_keys: Mapping[str, Value]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class UserTaskEntry:
-    """See SubjectEntry; its methods are described there."""
+    """A way to be run: one for labels, for both of them, for every task, and for those that a judge scores."""
 
     kinds: Mapping[Kind, KindEntry]
+    """Ways to train; they differ in their loop and not in their frame."""
+    page_at: str = "lab.page.run_page:page_of_run"
+    """MODULE:FUNCTION that returns the page of a run; imported where it is needed."""
+    compare_at: str = "lab.page.study_of_runs:compared_tasks"
+    """Likewise, of several runs; it takes a label too where there is a choice of one."""
+    alone: str | None = None
+    """Why its runs are compared with their like alone; None: they are compared with others on papers."""
+    function: Callable[..., Task] | None = None
+    """Returns the task of an experiment with a name; its arguments are keys."""
+    experiments_at: str = ""
+    """MODULE:NAME of these experiments."""
+    task: Task | None = None
+    """That of an experiment with a name, once its keys are known."""
     opened: OpenedTask | None = None
     """None: as it is registered, before any source was opened."""
-    alone: str | None = "a task of one's own is compared with itself: its other keys and seeds"
-    found_by: str = "task"
 
     @property
     def experiments(self) -> Sequence[Experiment]:
-        """See SubjectEntry; none is there before its source."""
-        return ()
+        """The experiments on it; of a task without names none."""
+        return cast("Sequence[Experiment]", _found(self.experiments_at)) if self.experiments_at else ()
 
-    def check(self, plan: Plan) -> None:
-        """See SubjectEntry; a task is checked where it is made."""
-        require_own_rates(plan)
+    def check(self, plan: Plan) -> Plan:
+        """Open the task of an experiment; one without a name was made by its source."""
+        if isinstance(plan.asking, Asking) and plan.asking.prices is not None and not plan.asking.prices.is_file():
+            raise ConfigError("no such file", field="prices", value=str(plan.asking.prices))
+        if self.function is None:
+            require_own_rates(plan)
+            return plan
+        settings = {f"{REWARD_PREFIX}{key}": value for key, value in plan.reward_settings.items()}
+        task = self.function(**plan.own, **settings)
+        if task.run is not None:
+            task.run.check(plan)
+        return replace(plan, experiment=replace(plan.experiment, subject=replace(self, task=task)))
 
-    def named(self, frame: RunFrame) -> Mapping[str, object]:
-        """See SubjectEntry; its code is part of the run's identity."""
-        del frame
-        return {}
+    def named(self, plan: Plan) -> Mapping[str, object]:
+        """Return what a plan's keys stand for; the code of a task without a name is part of its runs' identity."""
+        return {} if self.function is None else self.task_of(plan).identity
 
-    def run_data(self, plan: Plan, say: Say) -> TaskData:
-        """See SubjectEntry.
-
-        Raises:
-            ConfigError: there is no task: only its source knows it.
-        """
-        from tinsmith.lab.user_task.run_data import task_data
-
-        del say
+    def task_of(self, plan: Plan) -> Task:
+        """Return the task that was opened."""
+        if self.task is not None:
+            return self.task
         if self.opened is None:
             raise ConfigError(
                 "a task of one's own is run from its file",
@@ -75,43 +90,42 @@ class UserTaskEntry:
                 value=plan.experiment.name,
                 fix="tinsmith run FILE.py",
             )
+        return self.opened.task
+
+    def run_data(self, plan: Plan, say: Say) -> TaskData | PaperData:
+        """Find or build what a plan is about."""
+        run = self.task_of(plan).run
+        return self._task_data(plan) if run is None else run.run_data(plan, say)
+
+    def _task_data(self, plan: Plan) -> TaskData:
+        from tinsmith.lab.user_task.run_data import task_data
+
+        assert self.opened is not None
         return task_data(plan, self.opened)
 
     def forecast(self, plan: Plan) -> Sequence[str]:
-        """See SubjectEntry."""
-        return self.run_data(plan, print).forecast()
+        """Return what a run would take: lines for a person; nothing is built."""
+        run = self.task_of(plan).run
+        return self._task_data(plan).forecast() if run is None else run.forecast(plan)
 
     def page(self, run: Run) -> Document:
-        """See SubjectEntry."""
-        from tinsmith.lab.page.run_page import page_of_run
-
-        return page_of_run(run)
+        """Return the page of a run."""
+        return cast("Callable[[Run], Document]", _found(self.page_at))(run)
 
     def compare(self, folders: Sequence[Path], task: str | None) -> Comparison:
-        """See SubjectEntry."""
-        from tinsmith.lab.page.study_of_runs import compared_tasks
-
-        del task
-        return compared_tasks(folders)
+        """Compare runs on it, for one of their labels where they have several."""
+        compared = cast("Callable[..., Comparison]", _found(self.compare_at))
+        return compared(folders, task) if self.alone is None else compared(folders)
 
 
-USER_TASK: Final = UserTaskEntry(TASK_KINDS)
+def _found(where: str) -> object:
+    module, _, name = where.partition(":")
+    return getattr(import_module(f"tinsmith.{module}"), name)
+
+
+USER_TASK: Final = UserTaskEntry(
+    kinds=TASK_KINDS, alone="a task of one's own is compared with itself: its other keys and seeds"
+)
 """Whatever a source says."""
-
-
-@dataclass(frozen=True, slots=True)
-class JudgedTaskEntry(UserTaskEntry):
-    """A task whose reward is a judge: see SubjectEntry."""
-
-    alone: str | None = "judged runs and others have no score in common"
-
-    def check(self, plan: Plan) -> None:
-        """Check that the rates of the run are its own."""
-        require_own_rates(plan)
-        assert isinstance(plan.asking, Asking)
-        if plan.asking.prices is not None and not plan.asking.prices.is_file():
-            raise ConfigError("no such file", field="prices", value=str(plan.asking.prices))
-
-
-JUDGED_TASK: Final = JudgedTaskEntry(JUDGED_KINDS)
+JUDGED_TASK: Final = UserTaskEntry(kinds=JUDGED_KINDS, alone="judged runs and others have no score in common")
 """The same for a task whose reward is a judge."""

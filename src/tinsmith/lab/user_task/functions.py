@@ -81,9 +81,6 @@ def function_task(
         bound: arguments that the name decides.
         preset: other defaults.
         given: keys as they stand on a command line, on which further keys may depend (see `with_keys`).
-
-    Raises:
-        ConfigError: it is not defined in a file, or an argument cannot be a key.
     """
     name, bound = function.__name__, bound or {}
     file = Path(inspect.getfile(function))
@@ -108,11 +105,7 @@ def function_task(
 
 
 def installed_version(package: str) -> str:
-    """Return the version of a package that a task stands on.
-
-    Raises:
-        ConfigError: it is not installed.
-    """
+    """Return the version of a package that a task stands on."""
     try:
         return metadata.version(package)
     except metadata.PackageNotFoundError:
@@ -175,11 +168,7 @@ def _names(node: ast.stmt) -> list[str]:
 
 
 def function_in_file(path: Path, name: str) -> FunctionTask:
-    """Return the source of a task that is a function of a user's file.
-
-    Raises:
-        ConfigError: there is no such file or function, or it cannot be run.
-    """
+    """Return the source of a task that is a function of a user's file."""
     path = path.absolute()
     module, _ = load_module(path)
     found = vars(module).get(name)

@@ -52,11 +52,7 @@ def is_own(plan: Plan) -> bool:
 
 
 def require_judge(plan: Plan, reward: JudgedReward, split: UserSplit) -> None:
-    """Refuse a judge that cannot judge these items, or cannot be asked.
-
-    Raises:
-        ConfigError: prose and no judge that reads it, a setting out of range, no address, or no key.
-    """
+    """Refuse a judge that cannot judge these items, or cannot be asked."""
     frame, asking = parts_of(plan)
     if frame.judge_model == RULES:
         if isinstance(reward.rules, RulesOnly):

@@ -51,11 +51,7 @@ class JudgedReward(StepReward):
         return replace(self, judge=judge, paid=paid)
 
     def __call__(self, answers: Sequence[Asked]) -> list[Scored | Failed]:
-        """Have every answer judged.
-
-        Raises:
-            JudgeError: the judge failed on every one of them.
-        """
+        """Have every answer judged."""
         requests = [
             JudgeRequest(task=self.prompt(one.item), response=one.text, criteria=tuple(self.criteria(one.item)))
             for one in answers

@@ -53,11 +53,7 @@ class TaskFile:
         return self.path.parent
 
     def make(self, values: Mapping[str, Value]) -> Task:
-        """Return the task with these values of its own keys.
-
-        Raises:
-            ConfigError: the file's function fails, or returns something else.
-        """
+        """Return the task with these values of its own keys."""
         if isinstance(self._entry, Task):
             return self._entry
         entry = self._entry
@@ -79,11 +75,7 @@ class TaskFile:
 
 
 def load_file(path: Path, entry_name: str = ENTRY) -> TaskFile:
-    """Load a task's file; what it prints is printed.
-
-    Raises:
-        ConfigError: there is none, it cannot be run, or there is no task in it.
-    """
+    """Load a task's file; what it prints is printed."""
     path = path.absolute()
     module, digests = load_module(path)
     entry = vars(module).get(entry_name)
@@ -99,11 +91,7 @@ def load_file(path: Path, entry_name: str = ENTRY) -> TaskFile:
 
 
 def load_module(path: Path) -> tuple[ModuleType, dict[str, str]]:
-    """Run a file; return its module, and the SHA-256 of its bytes and of the modules beside it, by name.
-
-    Raises:
-        ConfigError: there is none, or it cannot be run.
-    """
+    """Run a file; return its module, and the SHA-256 of its bytes and of the modules beside it, by name."""
     if not path.is_file():
         raise ConfigError(
             "there is no such file",

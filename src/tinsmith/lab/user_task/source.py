@@ -9,48 +9,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Protocol
 
-from tinsmith.lab.experiment.key_text import truth, unreadable
+from tinsmith.lab.experiment.key_text import OwnKey, Value
 from tinsmith.lab.user_task.items import items_of_base
 from tinsmith.lab.user_task.judged import JudgedReward
 from tinsmith.lab.user_task.step_reward import StepReward
-from tinsmith.lab.user_task.task import Task, Value, function_of
+from tinsmith.lab.user_task.task import Task, function_of
 from tinsmith.types.errors import ConfigError, TinsmithError
 from tinsmith.types.fingerprints import sha256_of
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OwnKey:
-    """A key that a source adds to those of every run."""
-
-    name: str
-    kind: type[Value]
-    default: Value
-    words: str
-    """What it is, in a sentence."""
-    is_file: bool = False
-    """Its value is a path: a circumstance of a run, and no part of its identity, as what is read of it is."""
-
-    def read(self, text: str | None) -> Value:
-        """Return the value that stands on a command line, or the default where none does.
-
-        Raises:
-            ConfigError: it cannot be read.
-        """
-        if text is None:
-            return self.default
-        if self.is_file:
-            return str(Path(text).absolute()) if text else text
-        if self.kind is bool:
-            return truth(self.name, text)
-        try:
-            return self.kind(text)
-        except ValueError:
-            allowed = "a whole number" if self.kind is int else "a number"
-            raise unreadable(self.name, text, allowed) from None
-
-    def argument(self, value: Value) -> object:
-        """Return a value as the task's function takes it."""
-        return Path(str(value)) if self.is_file else value
 
 
 class TaskSource(Protocol):

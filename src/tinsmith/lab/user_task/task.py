@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from tinsmith.lab.base_recipe import BaseRecipe, Conversation
 from tinsmith.lab.user_task.checks import (
@@ -21,6 +21,9 @@ from tinsmith.lab.user_task.checks import (
 )
 from tinsmith.lab.user_task.step_reward import StepReward
 from tinsmith.types.errors import ConfigError
+
+if TYPE_CHECKING:
+    from tinsmith.lab.papers.labels import PaperRun
 
 Item = Any
 """One item, as the user has it: a value of JSON, or a dataclass of such values."""
@@ -170,6 +173,8 @@ class Task:
     identity: Mapping[str, str] = field(default_factory=dict[str, str])
     """Facts that decide results beside the task's own file, by name, such as versions of packages: a run is resumed and
     replayed only where it is the same."""
+    run: PaperRun | None = None
+    """How runs of the experiments on labels are made, which have files and figures of their own."""
     name: str = ""
     """Empty: the file's name."""
     question: str = ""

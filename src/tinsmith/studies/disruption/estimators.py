@@ -34,7 +34,7 @@ from tinsmith.lab.runs.files import CONFIG, METRICS
 from tinsmith.lab.runs.folder import RunFolder
 from tinsmith.stats.confusion import Confusion
 from tinsmith.stats.rates import Metric
-from tinsmith.studies.disruption.subject import LABELS
+from tinsmith.studies.disruption.experiments import LABELS
 from tinsmith.studies.disruption.trained_policy import Policy
 from tinsmith.types.errors import ConfigError
 from tinsmith.types.visible import visible

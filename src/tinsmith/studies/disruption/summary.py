@@ -78,7 +78,7 @@ def _most_said(measures: Measures, labels: tuple[str, ...]) -> str:
 
 
 def compared_labels(folders: Sequence[Path], task: str | None) -> Comparison:
-    """Compare runs on labels; see SubjectEntry.
+    """Compare runs on labels.
 
     Raises:
         DataError: a folder holds no run.

@@ -53,20 +53,12 @@ class Policy:
         return partial(Policy, **{**named, "connection": None}), ()
 
     def label_logprobs(self, items: Sequence[Item]) -> NDArray[np.float64]:
-        """Return [N, K] log-probabilities of the openings of the task's labels; not normalised.
-
-        Raises:
-            LostError: the server was lost.
-        """
+        """Return [N, K] log-probabilities of the openings of the task's labels; not normalised."""
         with self._asked() as (client, study):
             return label_logprobs(client, study, items)
 
     def answers(self, items: Sequence[Item], *, temperature: float, seed: int) -> list[Answer]:
-        """Return what the contract reads in one answer a paper.
-
-        Raises:
-            LostError: the server was lost.
-        """
+        """Return what the contract reads in one answer a paper."""
         sampling = Sampling(samples=1, max_tokens=self.max_tokens, temperature=temperature, seed=seed)
         with self._asked() as (client, study):
             groups = sample_groups(client, study, items, sampling)

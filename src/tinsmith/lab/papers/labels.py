@@ -1,0 +1,191 @@
+"""Labels of papers as a task: one label or several in an answer, with a contract, prompts, leaks and rewards."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from random import Random
+from typing import TYPE_CHECKING, Final
+
+from tinsmith.data.slices.splits import Split
+from tinsmith.lab.experiment.experiment import REWARD_PREFIX, Plan
+from tinsmith.lab.labels.contracts import Answer, Confidence
+from tinsmith.lab.labels.leaks import prompt_messages
+from tinsmith.lab.labels.paper import Item
+from tinsmith.lab.labels.task import Task as LabelTask
+from tinsmith.lab.labels.task import make_joint_task, make_task
+from tinsmith.lab.papers.frame import AskedOfPapers
+from tinsmith.lab.rewards.label_reward import make_label_reward
+from tinsmith.lab.settings import Selection
+from tinsmith.lab.user_task.task import Task
+from tinsmith.types.errors import ConfigError
+from tinsmith.types.fingerprints import canonical_json
+
+if TYPE_CHECKING:
+    from tinsmith.lab.live.progress import Say
+    from tinsmith.lab.papers.run_data import PaperData
+
+SELECTIONS: Final = (Selection.MACRO_F1, Selection.BALANCED_ACCURACY, Selection.MIN_CLASS_RECALL, Selection.LAST)
+"""Figures that a checkpoint of several labels can be chosen by: the mean of all, of the smallest recall the smaller."""
+
+
+def labels(
+    *,
+    task: str = "disruption",
+    prompt: str = "plain",
+    contract: str = "four_key",
+    with_metadata: bool = True,
+    reward: str = "soft",
+    shuffle_labels: bool = False,
+    prompt_lines: str = "",
+    **settings: object,
+) -> Task:
+    """Return the task of one label.
+
+    task: Which label: disruption or novelty.
+    prompt: How it is asked for: plain, brief, short, checklist or ontology.
+    contract: Which JSON keys an answer has: four_key or two_key.
+    with_metadata: Whether the prompt shows year and citations, which leak the label.
+    reward: What an answer earns; tinsmith analyse incentives knows every name.
+    shuffle_labels: Shuffle the training labels among the papers: the negative control.
+    prompt_lines: Lines before the paper in every prompt, such as a search finds them; none where it is empty.
+    """
+    lines = tuple(line.strip() for line in prompt_lines.splitlines() if line.strip())
+    asked = make_task(task, prompt=prompt, contract=contract, with_metadata=with_metadata)
+    return _task(replace(asked, prompt_lines=lines), reward, shuffle_labels=shuffle_labels, **settings)
+
+
+def joint(
+    *,
+    prompt: str = "plain",
+    contract: str = "three_key",
+    with_metadata: bool = True,
+    reward: str = "macro_f1",
+    shuffle_labels: bool = False,
+    **settings: object,
+) -> Task:
+    """Return the task of both labels.
+
+    prompt: How both are asked for: plain or brief.
+    contract: Both labels and a confidence (three_key), or with a justification and signals (five_key).
+    with_metadata: Whether the prompt shows year and citations, which leak the disruption label.
+    reward: The reward of each label; each has a memory of its own.
+    shuffle_labels: Shuffle the training papers' pairs of labels among them: the negative control.
+    """
+    asked = make_joint_task(prompt=prompt, contract=contract, with_metadata=with_metadata)
+    return _task(asked, reward, shuffle_labels=shuffle_labels, **settings)
+
+
+def Labels(  # a value, as Task is
+    *subjects: str,
+    data: Path | None = None,
+    prompt: str = "plain",
+    contract: str = "",
+    with_metadata: bool = True,
+    reward: str = "macro_f1",
+    **settings: object,
+) -> Task:
+    """Return the task of one label of papers, or of several in one answer: `Labels("disruption", "novelty")`.
+
+    Args:
+        subjects: disruption, novelty, or both.
+        data: the folder of a slice; None: a synthetic world, built and cached.
+        prompt: how they are asked for.
+        contract: which JSON keys an answer has; empty: labels and a confidence.
+        with_metadata: whether the prompt shows year and citations.
+        reward: what an answer earns, by a name that `tinsmith analyse incentives` knows.
+        settings: of the reward.
+
+    Raises:
+        ConfigError: there is no such label, prompt, contract, reward or setting.
+    """
+    if len(subjects) == 1:
+        asked = make_task(subjects[0], prompt=prompt, contract=contract or "two_key", with_metadata=with_metadata)
+    else:
+        asked = make_joint_task(prompt=prompt, contract=contract or "three_key", with_metadata=with_metadata)
+        if subjects != tuple(one.value for one in asked.subjects):
+            known = ", ".join(asked.subjects)
+            raise ConfigError("there are no such labels together", field="subjects", value=subjects, allowed=known)
+    given = {f"{REWARD_PREFIX}{key}": value for key, value in settings.items()}
+    made = _task(asked, reward, shuffle_labels=False, data=data, **given)
+    return replace(made, run=None, identity={**made.identity, "reward": canonical_json([reward, settings])})
+
+
+def _task(asked: LabelTask, reward: str, *, shuffle_labels: bool, data: Path | None = None, **settings: object) -> Task:
+    contract = asked.contract
+
+    def demonstrated(item: Item, rng: Random) -> str:
+        """Answer in the contract, and know nothing of the labels."""
+        del item
+        drawn = [rng.choice(subject.labels) for subject in asked.subjects]
+        return contract.answer_text(drawn, rng.choice(tuple(Confidence)))
+
+    given = {key.removeprefix(REWARD_PREFIX): value for key, value in settings.items()}
+    return Task(
+        items=PapersOf(asked, data, Split.TRAIN),
+        held_out=PapersOf(asked, data, Split.VALIDATION),
+        item_id=_name,
+        prompt=lambda item: [{"role": one.role, "content": one.content} for one in prompt_messages(asked, item)],
+        parse=contract.parse,
+        reward=make_label_reward(reward, asked, **given),
+        metrics={"exact_match": _is_right},
+        answer=lambda item: contract.answer_text(item.golds, Confidence.MEDIUM),
+        demonstrate=demonstrated,
+        identity={"prompt_sha256": asked.prompt_sha256},
+        run=PaperRun(asked=asked, reward=reward, shuffle_labels=shuffle_labels),
+    )
+
+
+def _name(item: Item) -> str:
+    return item.prompt_id
+
+
+def _is_right(item: Item, answer: Answer) -> bool:
+    return answer.predicted_labels == item.golds
+
+
+@dataclass(frozen=True, slots=True)
+class PapersOf:
+    """Papers of a split of a slice, opened where they are gone through."""
+
+    asked: LabelTask
+    data: Path | None
+    split: Split
+
+    def __iter__(self) -> Iterator[Item]:
+        """Go through them in the slice's order."""
+        from tinsmith.lab.labels.paper import items_of
+        from tinsmith.lab.papers.worlds import slice_in
+
+        return iter(items_of(slice_in(self.data, self.asked, print).rows(self.split), self.asked))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PaperRun(AskedOfPapers):
+    """Runs of the experiments on labels."""
+
+    def check(self, plan: Plan) -> None:
+        """Refuse to choose checkpoints of several labels by what they have no one figure for."""
+        chosen = plan.settings.select_by
+        if len(self.asked.subjects) > 1 and chosen not in SELECTIONS:
+            raise ConfigError(
+                "a run on two labels has no label_match of its own",
+                field="select_by",
+                value=chosen.value,
+                allowed=", ".join(SELECTIONS),
+                fix="select_by=macro_f1 is the mean over both tasks",
+            )
+
+    def run_data(self, plan: Plan, say: Say) -> PaperData:
+        """Find or build the slice."""
+        from tinsmith.lab.papers.run_data import data_of
+        from tinsmith.lab.papers.worlds import slice_in
+
+        return data_of(plan, slice_in(plan.circumstances.data, self.asked, say))
+
+    def forecast(self, plan: Plan) -> Sequence[str]:
+        """Say how many tokens are trained on and looked at, and how long that takes."""
+        from tinsmith.lab.papers.estimate import forecast_lines
+
+        return forecast_lines(plan)
