@@ -11,7 +11,7 @@ import pytest
 from tinsmith.stats.estimates import Bootstrap
 from tinsmith.stats.gate.claim import CheckName, Finding, Training, Verdict
 from tinsmith.stats.gate.claims import MeanBeats, MeanLearned, judge_beats, judge_learned
-from tinsmith.stats.mean_runs import MeanRuns, mean_difference, shared_items
+from tinsmith.stats.mean_runs import MeanRuns, mean_difference, mean_ratio, shared_items
 from tinsmith.stats.parity import ParityRecord
 from tinsmith.types.errors import DataError
 
@@ -145,3 +145,34 @@ def test_what_is_learned_lies_above_all_that_is_simpler() -> None:
         CheckName.CONTROL: Finding.MISSING,
     }
     assert [one.name for one in below.checks if not one.passed] == [CheckName.BASELINE]
+
+
+def test_values_that_only_some_items_have_are_averaged_under_each_seed() -> None:
+    items = [f"item {at}" for at in range(12)]
+    by_seed = [{item: Fraction(at < 2) for at, item in enumerate(items[:count])} for count in (8, 4)]
+    found = MeanRuns.some("A", by_seed, items)
+    assert found.means() == (0.25, 0.5)
+    assert found.mean() == 0.375
+    assert (found.num_items, len(found.pooled())) == (12, 8)
+    interval = found.estimate(DRAWS).interval
+    assert interval is not None
+    assert interval.low < 0.25
+    assert interval.high > 0.5
+    whole = [{item: Fraction(at % 3, 2) for at, item in enumerate(items)}] * 2
+    assert MeanRuns.some("A", whole, items).estimate(DRAWS) == MeanRuns.of("A", whole).estimate(DRAWS)
+    with pytest.raises(DataError, match="nothing to average"):
+        MeanRuns.some("A", [*by_seed, {}], items)
+
+
+def test_a_ratio_of_means_has_an_upper_end_only_where_the_lower_one_is_never_zero() -> None:
+    half, rare = runs("half", *[{f"{at:02}": float(at < 20) for at in range(40)}] * 2), constant("one", 1.0, 40)
+    few = runs("few", *[{f"{at:02}": float(at < 1) for at in range(40)}] * 2)
+    found = mean_ratio(half, half, DRAWS)
+    assert found is not None
+    assert found.value == 1.0
+    assert found.interval is not None
+    assert found.interval.holds(1.0)
+    open_end = mean_ratio(half, few, DRAWS)
+    assert open_end is not None
+    assert (open_end.value, open_end.interval) == (20.0, None)
+    assert mean_ratio(rare, constant("none", 0.0, 40), DRAWS) is None

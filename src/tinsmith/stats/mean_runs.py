@@ -30,7 +30,7 @@ class MeanRuns:
 
     name: str
     items: tuple[str, ...]
-    """Sorted; each has a value under every seed."""
+    """Sorted; each has a value under every seed, unless it was built with `some`."""
     clusters: Mapping[str, str]
     """Of every item; items of one cluster are drawn together."""
     by_seed: tuple[ByItem, ...]
@@ -44,6 +44,22 @@ class MeanRuns:
         own = clusters or {}
         items = tuple(sorted(shared))
         return cls(name, items, {item: own.get(item, item) for item in items}, tuple(by_seed))
+
+    @classmethod
+    def some(
+        cls, name: str, by_seed: Sequence[ByItem], items: Sequence[str], clusters: Mapping[str, str] | None = None
+    ) -> MeanRuns:
+        """Build it from values that not all `items` have, nor the same under every seed.
+
+        The mean of a seed is over those that have one under it; all are drawn.
+
+        Raises:
+            DataError: a seed has no value at all.
+        """
+        if not by_seed or not all(one.keys() & set(items) for one in by_seed):
+            raise DataError(f"{name}: there is nothing to average", field="items, seeds")
+        own = clusters or {}
+        return cls(name, tuple(sorted(items)), {item: own.get(item, item) for item in items}, tuple(by_seed))
 
     @property
     def num_items(self) -> int:
@@ -66,18 +82,21 @@ class MeanRuns:
         return replace(self, items=kept, clusters={item: self.clusters[item] for item in kept})
 
     def pooled(self) -> dict[str, Fraction]:
-        """Return each item's mean over the seeds."""
-        return {item: sum((one[item] for one in self.by_seed), Fraction()) / self.num_seeds for item in self.items}
+        """Return each item's mean over the seeds that have a value of it."""
+        found = {item: [one[item] for one in self.by_seed if item in one] for item in self.items}
+        return {item: sum(values, Fraction()) / len(values) for item, values in found.items() if values}
 
     def means(self) -> tuple[float, ...]:
         """Return the mean over the items, one a seed."""
-        return tuple(
-            float(sum((one[item] for item in self.items), Fraction()) / self.num_items) for one in self.by_seed
-        )
+        return tuple(map(float, self._means()))
 
     def mean(self) -> float:
         """Return the mean over items and seeds."""
-        return float(sum(self.pooled().values(), Fraction()) / self.num_items)
+        return float(sum(self._means(), Fraction()) / self.num_seeds)
+
+    def _means(self) -> list[Fraction]:
+        found = [[one[item] for item in self.items if item in one] for one in self.by_seed]
+        return [sum(values, Fraction()) / len(values) for values in found]
 
     def estimate(self, bootstrap: Bootstrap) -> Estimate:
         """Return the mean with its percentile interval over seeds and clusters; none where there is one cluster."""
@@ -89,14 +108,16 @@ class MeanRuns:
         if len(names) < 2:
             return np.full(bootstrap.draws, math.nan)
         place = {name: at for at, name in enumerate(names)}
-        sums, sizes = np.zeros((len(names), self.num_seeds)), np.zeros(len(names))
+        sums, sizes = np.zeros((2, len(names), self.num_seeds))
         for item in self.items:
             at = place[self.clusters[item]]
-            sums[at] += [float(one[item]) for one in self.by_seed]
-            sizes[at] += 1.0
+            for seed, one in enumerate(self.by_seed):
+                if item in one:
+                    sums[at, seed] += float(one[item])
+                    sizes[at, seed] += 1.0
         rng = generator(bootstrap.seed, "clusters")
         drawn = pattern_counts(np.arange(len(names)), len(names), bootstrap.draws, rng)
-        means = np.concatenate([(times @ sums) / (times @ sizes)[:, None] for times in drawn])
+        means = np.concatenate([_over(times @ sums, times @ sizes) for times in drawn])
         return resampled_seeds(means, seed=bootstrap.seed, system=system)
 
 
@@ -122,8 +143,30 @@ def mean_difference(
     draws = first.draws(bootstrap, "first") - second.draws(bootstrap, system)
     mine, theirs = first.pooled(), second.pooled()
     nets: dict[str, Fraction] = {}
-    for item in first.items:
+    for item in (item for item in first.items if item in mine and item in theirs):
         cluster = first.clusters[item]
         nets[cluster] = nets.get(cluster, Fraction()) + mine[item] - theirs[item]
     flipped_p, _ = flip_p([nets[name] for name in sorted(nets)], seed=bootstrap.seed)
     return Difference.of(first.mean() - second.mean(), draws, bootstrap.level, least_p=flipped_p)
+
+
+def mean_ratio(first: MeanRuns, second: MeanRuns, bootstrap: Bootstrap) -> Estimate | None:
+    """Return the mean of `first` over that of `second`, on the items that both have; None where the latter is 0.
+
+    Where a resample has a second mean of 0 the ratio has no upper end, and no interval is given.
+
+    Raises:
+        DataError: they have no item in common.
+    """
+    (first, second), _ = shared_items([first, second])
+    top, bottom = first.mean(), second.mean()
+    if not bottom:
+        return None
+    tops, bottoms = first.draws(bootstrap, "first"), second.draws(bootstrap, "second")
+    interval = None if (bottoms == 0.0).any() else percentile(_over(tops, bottoms), bootstrap.level)
+    return Estimate(top / bottom, interval)
+
+
+def _over(top: FloatArray, bottom: FloatArray) -> FloatArray:
+    """Return the quotients; where there is nothing to divide by, NaN."""
+    return np.divide(top, bottom, out=np.full(top.shape, math.nan), where=bottom != 0.0)

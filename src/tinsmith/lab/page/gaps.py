@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+import numpy as np
+
 from tinsmith.lab.study.arm_gains import as_measure
 from tinsmith.lab.study.record import Column, Shown
-from tinsmith.pages.measures import Measure
+from tinsmith.pages.measures import Measure, from_estimate
 from tinsmith.pages.wording import p_words, signed
 from tinsmith.stats.estimates import Bootstrap
-from tinsmith.stats.mean_runs import MeanRuns, mean_difference, shared_items
+from tinsmith.stats.mean_runs import MeanRuns, mean_difference, mean_ratio, shared_items
 from tinsmith.stats.significance import ALPHA, holm
 
 HEADS = (
@@ -22,6 +24,7 @@ HEADS = (
     "up / down|items",
     "Finding",
 )
+MORE_HEADS = (*HEADS, "ratio|95 % interval", "standard error")
 HOW = (
     "The answers to one item are averaged first; items of one unit are drawn together. Interval: bootstrap over units "
     "and seeds. p: the larger of the resamples' and that of flips of the signs of the units' differences, two-sided."
@@ -56,6 +59,8 @@ class Gap:
     """Corrected by Holm, unless the pair is primary."""
     up: int
     down: int
+    error: float
+    """Standard deviation of the difference over the resamples."""
 
     @property
     def holds(self) -> bool:
@@ -86,6 +91,12 @@ class Gap:
         return [head, f"{self.num_items:,}", *ends, self.found, p_text, f"{self.up} / {self.down}", self.finding]
 
 
+def row_with_ratio(gap: Gap, draws: Bootstrap) -> list[Shown]:
+    """Return cells of a table with MORE_HEADS."""
+    ratio = mean_ratio(gap.pair.second, gap.pair.first, draws)
+    return [*gap.row, None if ratio is None else from_estimate(ratio), Measure(gap.error)]
+
+
 def gaps(pairs: Sequence[Pair], draws: Bootstrap) -> list[Gap]:
     """Return the differences of all pairs that have an item in common; those that are not primary are one family."""
     made: list[Gap] = []
@@ -94,17 +105,19 @@ def gaps(pairs: Sequence[Pair], draws: Bootstrap) -> list[Gap]:
             continue
         (first, second), _ = shared_items([pair.first, pair.second])
         before, after = first.pooled(), second.pooled()
+        both = before.keys() & after.keys()
         gap = mean_difference(second, first, draws, same_models=pair.same_models)
         made.append(
             Gap(
                 pair=pair,
-                num_items=first.num_items,
+                num_items=len(both),
                 first=first.mean(),
                 second=second.mean(),
                 found=as_measure(gap),
                 p_value=gap.p_value,
-                up=sum(after[item] > before[item] for item in first.items),
-                down=sum(after[item] < before[item] for item in first.items),
+                up=sum(after[item] > before[item] for item in both),
+                down=sum(after[item] < before[item] for item in both),
+                error=float(np.nanstd(gap.draws, ddof=1)),
             )
         )
     family = [one.p_value for one in made if not one.pair.is_primary]

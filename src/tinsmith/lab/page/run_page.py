@@ -33,7 +33,7 @@ from tinsmith.lab.results.run_details import run_document
 from tinsmith.lab.results.run_map import steps_words
 from tinsmith.lab.runs.kinds import Kind, Status
 from tinsmith.lab.runs.reader import read_run
-from tinsmith.lab.runs.records import Run, Split
+from tinsmith.lab.runs.records import SPLIT_WORDS, Run, Split
 from tinsmith.lab.study.record import Column, Shown
 from tinsmith.lab.study.report import shown_table
 from tinsmith.lab.user_task.entry import UserTaskEntry
@@ -43,7 +43,7 @@ from tinsmith.pages.document import Block, Document, Heading, Pairs, Plate, Plat
 from tinsmith.pages.measures import Measure, from_estimate
 from tinsmith.pages.palette import series_mark
 from tinsmith.pages.tables import Table, plain
-from tinsmith.pages.wording import counted, signed
+from tinsmith.pages.wording import counted, signed, told
 from tinsmith.stats.estimates import Bootstrap
 from tinsmith.stats.mean_runs import MeanRuns
 from tinsmith.stats.monitors.alarms import AlarmKind
@@ -87,6 +87,7 @@ def subject_of(folder: Path, subjects: Subjects) -> UserTaskEntry:
 def page_of_run(run: Run) -> Document:
     """Return the page of a run on a task; the same folder, the same bytes."""
     read = with_best_text(read_task_run(run))
+    read = read if read.sampled else read.at_test
     found, judging = compared(read), read.judging
     is_over = run.manifest is not None and run.manifest.status == Status.FINISHED
     gained = shown_table(
@@ -156,7 +157,7 @@ def _mean(by_item: Mapping[str, Fraction], read: TaskRunRecords) -> Measure | No
 def _facts(read: TaskRunRecords) -> Pairs:
     data, judging = read.run.config.data, read.judging
     sides = ((data.train, "for training"), (data.test, "held out"), (data.rubrics, "criteria"))
-    told = [f"{count:,} {side}" for count, side in sides if count is not None]
+    counts = [f"{count:,} {side}" for count, side in sides if count is not None]
     judged = (
         ()
         if judging is None
@@ -170,7 +171,7 @@ def _facts(read: TaskRunRecords) -> Pairs:
         ("Model", read.run.config.model_name or "not stated"),
         ("Reward", read.run.config.reward_name or "not stated"),
         *judged,
-        ("Items", ", ".join(told) or "not stated"),
+        ("Items", ", ".join(counts) or "not stated"),
     )
 
 
@@ -196,6 +197,7 @@ def _story(read: TaskRunRecords, found: Sequence[Gap]) -> list[str]:
     return [
         head,
         *(one.sentence for one in rest),
+        *(_tested(read, split, one) for split, one in read.tests.items()),
         *(
             f"What the baseline {one.name} earns is not known: {one.failure}."
             for one in read.task.baselines
@@ -209,18 +211,25 @@ def _story(read: TaskRunRecords, found: Sequence[Gap]) -> list[str]:
     ]
 
 
+def _tested(read: TaskRunRecords, split: str, one: Examination) -> str:
+    measured = {read.score: "total", **{name: f"metric/{name}" for name in read.task.metrics}}
+    means = [(name, _mean(one.by_item(value), read)) for name, value in measured.items()]
+    known = ", ".join(f"{name} {told(mean)}" for name, mean in means if mean is not None)
+    return f"{SPLIT_WORDS.get(split, split).capitalize()}, {counted(len(one.by_item()), 'item')}: {known}."
+
+
 def _training(read: TaskRunRecords) -> list[str]:
     """Return what failed, and which groups of training nothing was learned from."""
     failed = sum(read.failures.values())
-    told = [f"{failed:,} of {counted(read.rollouts, 'rollout')} failed and have no reward."] if failed else []
+    lines = [f"{failed:,} of {counted(read.rollouts, 'rollout')} failed and have no reward."] if failed else []
     if not read.groups:
-        return told
+        return lines
     lost = sum(count for cause, count in read.failures.items() if cause.split == Split.TRAIN)
     answers = counted(sum(map(len, read.groups.values())) + lost, "training answer")
     few = sum(len(one) < 2 for one in read.groups.values())
     alike = sum(len(set(one)) == 1 < len(one) for one in read.groups.values())
     return [
-        *told,
+        *lines,
         f"{lost:,} of {answers} have no reward; of {counted(len(read.groups), 'group')} {few:,} have fewer than two "
         f"rewards, and in {alike:,} all are equal, which teaches nothing.",
     ]
@@ -230,7 +239,7 @@ def _limits(read: TaskRunRecords, found: Sequence[Gap]) -> list[str]:
     """Return what the figures do not show, each in a sentence."""
     manifest, seed = read.run.manifest, read.run.config.seed
     num_items = len(read.sampled[-1].by_item()) if read.sampled else FEW
-    told = (
+    limits = (
         (
             bool(found) and found[0].pair.is_primary and not found[0].holds,
             "That training changed nothing: a gain that cannot be shown may be there.",
@@ -249,7 +258,7 @@ def _limits(read: TaskRunRecords, found: Sequence[Gap]) -> list[str]:
         ),
     )
     judged = [] if read.judging is None else judged_limits(read.judging)
-    return [*(sentence for holds, sentence in told if holds), *judged]
+    return [*(sentence for holds, sentence in limits if holds), *judged]
 
 
 def _scores(read: TaskRunRecords) -> Plate:
@@ -337,25 +346,31 @@ def _evaluated(key: str, title: str, note: str, *, train: bool = True) -> Drawn:
 
 
 def _evaluations(read: TaskRunRecords) -> Table | None:
+    """Return the evaluations by step, and then those of the test."""
     if not read.sampled:
         return None
     greedy = {one.step: one for one in read.greedy}
+    measured = {**dict.fromkeys(read.terms), **{f"metric/{name}": name for name in read.task.metrics}}
     heads = (
         f"{read.score}|sampled",
-        *(f"{name}|sampled" for name in read.terms),
+        *(f"{label or name}|sampled" for name, label in measured.items()),
         f"{read.score}|greedy",
         "distinct texts|share, sampled",
         Column(head="tokens|an answer, sampled", form=".1f"),
         "KL to base|nats a token",
     )
     rows: list[list[Shown]] = []
-    for one in read.sampled:
+    steps = [(f"{one.step:,}", one, "eval") for one in read.sampled]
+    for name, one, split in (
+        *steps,
+        *((f"{SPLIT_WORDS.get(split, split)}|step {one.step:,}", one, split) for split, one in read.tests.items()),
+    ):
         metrics = read.run.metrics.get(one.step, {})
-        values = [_mean(one.by_item(name), read) for name in ("total", *read.terms)]
-        last = _mean(greedy[one.step].by_item(), read) if one.step in greedy else None
-        known = [metrics.get("eval/tokens/answer"), metrics.get("eval/kl_base")]
+        values = [_mean(one.by_item(value), read) for value in ("total", *measured)]
+        last = _mean(greedy[one.step].by_item(), read) if split == "eval" and one.step in greedy else None
+        known = [metrics.get(f"{split}/tokens/answer"), metrics.get(f"{split}/kl_base")]
         others = [len(one.texts) / one.texts.total(), *known]
-        rows.append([f"{one.step:,}", *values, last, *(None if value is None else Measure(value) for value in others)])
+        rows.append([name, *values, last, *(None if value is None else Measure(value) for value in others)])
     return shown_table("Means over items, each above its 95 % interval.", "Step", heads, rows)
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from tinsmith.lab.page.judged import with_best_text
 from tinsmith.lab.results.arms import seedless
 from tinsmith.lab.runs.reader import read_run
-from tinsmith.lab.runs.records import Run
+from tinsmith.lab.runs.records import Run, Split
 from tinsmith.lab.user_task.records import TaskRunRecords, read_task_run
 from tinsmith.pages.tables import shown
 from tinsmith.types.errors import ConfigError
@@ -63,7 +63,9 @@ def arms_on_one_task(folders: Sequence[Path]) -> SameTask:
     """
     reads = [with_best_text(read_task_run(read_run(folder))) for folder in folders]
     _require_same_task([one.run for one in reads])
-    evaluated = [one for one in reads if one.sampled]
+    tested = any(Split.TEST in one.tests for one in reads)
+    reads = [one.at_test for one in reads]
+    evaluated = [one for one in reads if one.sampled and (Split.TEST in one.tests or not tested)]
     arms = _arms(evaluated)
     if not arms:
         raise ConfigError(
@@ -72,7 +74,11 @@ def arms_on_one_task(folders: Sequence[Path]) -> SameTask:
             value=[str(folder) for folder in folders],
             allowed="runs with eval_every above 0",
         )
-    missing = [f"{one.run.folder}: it was never evaluated." for one in reads if not one.sampled]
+    missing = [
+        f"{one.run.folder}: left out, as it was never {'tested' if tested else 'evaluated'}."
+        for one in reads
+        if not any(one is each for each in evaluated)
+    ]
     counted = {one.run.folder for arm in arms for one in arm.reads}
     again = [
         f"{one.run.folder}: left out, as its seed is there already."

@@ -10,7 +10,7 @@ from pathlib import Path
 from rich.table import Table as ConsoleTable
 
 from tinsmith.lab.page.compared import Comparison
-from tinsmith.lab.page.gaps import HEADS, HOW, Pair, gaps
+from tinsmith.lab.page.gaps import HEADS, HOW, MORE_HEADS, Pair, gaps, row_with_ratio
 from tinsmith.lab.page.judged import cost_words, failed_words
 from tinsmith.lab.page.same_task import SameTask, TaskArm, arms_on_one_task
 from tinsmith.lab.results.run_map import status_words, steps_words
@@ -22,13 +22,14 @@ from tinsmith.lab.study.report import page_of_study, sentences
 from tinsmith.lab.study.results import DRAWS, Draws, Seconds, seconds_in
 from tinsmith.lab.study.study import Arm, Beats, Curve, Listing, Measure, PerItem, Reading, Size, Study, Table
 from tinsmith.lab.study.task_arms import ArmRead
-from tinsmith.lab.user_task.records import Judging
+from tinsmith.lab.user_task.records import Judging, TaskRunRecords
 from tinsmith.lab.user_task.task import Task
 from tinsmith.pages.console import console_table
 from tinsmith.pages.document import Document
 from tinsmith.pages.measures import Measure as Figure
 from tinsmith.pages.tables import shown
 from tinsmith.pages.wording import counted, listed, signed
+from tinsmith.stats.diagnostics.over_seeds import mean_over_seeds
 from tinsmith.stats.mean_runs import MeanRuns, mean_difference
 
 REWARD = PerItem("reward", "reward")
@@ -93,8 +94,10 @@ def _study(named: dict[str, TaskArm], same: SameTask) -> Study:
     first = next(iter(named.values()))
     task, config = first.reads[0].task, first.reads[0].run.config
     terms = [(name, name) for name in first.reads[0].terms]
-    metrics = [(f"metric/{name}", name) for name in task.metrics]
+    measured = set[str].intersection(*(set(one.sampled[-1].rewards) for arm in named.values() for one in arm.reads))
+    metrics = [(f"metric/{name}", name) for name in task.metrics if f"metric/{name}" in measured]
     apart = [PerItem(name, label, metric=name) for name, label in (*terms, *metrics)]
+    one_judge = len({arm.judge for arm in named.values()}) == 1
     runs = sum(len(arm.reads) for arm in named.values())
     return Study(
         name=config.task.name,
@@ -104,6 +107,7 @@ def _study(named: dict[str, TaskArm], same: SameTask) -> Study:
         arms=tuple(Arm(name, arm.label) for name, arm in named.items()),
         sizes={"found": Size()},
         score=replace(REWARD, label=first.reads[0].score),
+        against="arm-0" if one_judge else "",
         claims=[Beats(name, "arm-0") for name, arm in list(named.items())[1:] if arm.judge == first.judge],
         tables=(
             Table("Arms", "The last evaluation of each arm: means over seeds and items.", _measures(first)),
@@ -115,6 +119,8 @@ def _study(named: dict[str, TaskArm], same: SameTask) -> Study:
                 partial(_against, named),
             ),
             *([Table("Terms and metrics", "Over seeds and items, sampled.", apart)] if apart else []),
+            *([_metrics_compared(named, [label for _, label in metrics])] if metrics and len(named) > 1 else []),
+            *([_figures(named, task.figures)] if task.figures else []),
             Listing(
                 "What differs",
                 "Settings, and keys of the task, that are not the same for all arms.",
@@ -177,16 +183,60 @@ _JUDGED = (
 )
 
 
-def _against(named: Mapping[str, TaskArm], results: Results) -> list[list[Shown]]:
-    """Return a row for each comparison, corrected together by Holm."""
+def _pairs(named: Mapping[str, TaskArm], results: Results, metric: PerItem, label: str = "") -> list[Pair]:
+    """Return every arm with those before it, in a metric that is named before the arm."""
     arms = list(results.arms.items())
-    ends = {name: arm.per_item(REWARD) for name, arm in arms}
-    pairs = [
-        Pair(name=arm.arm.label, against=other.arm.label, first=ends[before], second=ends[name])
+    ends = {name: arm.per_item(metric) for name, arm in arms}
+    return [
+        Pair(name=f"{label}{arm.arm.label}", against=other.arm.label, first=ends[before], second=ends[name])
         for place, (name, arm) in enumerate(arms)
         for before, other in arms[:place]
         if named[before].judge == named[name].judge
     ]
+
+
+def _metrics_compared(named: Mapping[str, TaskArm], metrics: Sequence[str]) -> Listing:
+    def rows(results: Results) -> list[list[Shown]]:
+        draws = results.draws.tables
+        found = [_pairs(named, results, PerItem(one, one, f"metric/{one}"), f"{one}: ") for one in metrics]
+        return [row_with_ratio(gap, draws) for gap in gaps([pair for some in found for pair in some], draws)]
+
+    return Listing("Metrics against each other", f"Arms, each against those before it. {HOW}", MORE_HEADS, rows)
+
+
+def _figures(named: Mapping[str, TaskArm], keys: Sequence[str]) -> Listing:
+    """Return figures of the last line of metrics: means over an arm's runs, and every run."""
+
+    def last(read: TaskRunRecords) -> list[float | None]:
+        return [read.run.metrics.get(read.run.last_step or 0, {}).get(key) for key in keys]
+
+    def rows(_: Results) -> list[list[Shown]]:
+        found: list[list[Shown]] = []
+        for arm in named.values():
+            values = [last(one) for one in arm.reads]
+            found.append([f"{arm.label}|mean over runs", *map(_over_runs, zip(*values, strict=True))])
+            for one, some in zip(arm.reads, values, strict=True):
+                found.append([one.run.folder.name, *(None if value is None else Figure(value) for value in some)])
+        return found
+
+    caption = "Figures of the last evaluations, with 95 % intervals over runs."
+    columns = [Column(head=key.replace("/", "|", 1), missing="none to count") for key in keys]
+    return Listing("Figures", caption, columns, rows)
+
+
+def _over_runs(values: Sequence[float | None]) -> Figure | None:
+    known = [one for one in values if one is not None]
+    if len(known) < len(values):
+        return None
+    value, interval = mean_over_seeds(known)
+    return Figure(value) if interval is None else Figure(value, interval.low, interval.high)
+
+
+def _against(named: Mapping[str, TaskArm], results: Results) -> list[list[Shown]]:
+    """Return a row for each comparison, corrected together by Holm."""
+    arms = list(results.arms.items())
+    ends = {name: arm.per_item(REWARD) for name, arm in arms}
+    pairs = _pairs(named, results, REWARD)
     for one in dict.fromkeys(each.name for _, arm in arms for each in arm.read.reads[0].task.baselines):
         for name, arm in arms:
             known = arm.baseline(one)

@@ -74,6 +74,7 @@ class ArmRuns:
         Raises:
             DataError: a run has no such values.
         """
+        where = one.where or (lambda _: True)
         if one.answers is not None:
             made = [{item: one.answers(some) for item, some in each.items()} for each in self._answers_at(step)]
         else:
@@ -85,8 +86,11 @@ class ArmRuns:
             if not all(one.metric in rewards for rewards in found):
                 raise DataError("a run has no such score", field="score", value=one.metric)
             made = [{item: Fraction(combine(some)) for item, some in each[one.metric].items()} for each in found]
-        if one.where is not None:
-            made = [{item: value for item, value in each.items() if one.where(item)} for each in made]
+            if any(len(each[one.metric]) < len(each["total"]) for each in found) and not self.seeds_draw_items:
+                asked = set[str].intersection(*(set(each["total"]) for each in found))
+                clusters = {item: self.clusters(item) for item in asked}
+                return MeanRuns.some(self.arm.label, made, [one for one in asked if where(one)], clusters)
+        made = [{item: value for item, value in each.items() if where(item)} for each in made]
         return self._together(self.arm.label, made)
 
     def baseline(self, name: str, metric: str = "total") -> MeanRuns | None:

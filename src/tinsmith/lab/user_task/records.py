@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from itertools import chain
 from typing import Final
@@ -63,7 +63,11 @@ class TaskRecord(msgspec.Struct, frozen=True, kw_only=True):
     parsed: bool = False
     several_turns: bool = False
     items: tuple[ItemRecord, ...] = ()
+    tested: tuple[ItemRecord, ...] = ()
+    """Evaluated once, at the end."""
     baselines: tuple[BaselineRecord, ...] = ()
+    figures: tuple[str, ...] = ()
+    """Metrics of a run's last line that comparisons show, by key."""
 
 
 class SectionRecord(msgspec.Struct, frozen=True, kw_only=True):
@@ -196,6 +200,8 @@ class TaskRunRecords:
     sampled: tuple[Examination, ...]
     """By step."""
     greedy: tuple[Examination, ...]
+    tests: Mapping[str, Examination]
+    """Last evaluation of every other split, such as the test's."""
     failures: Mapping[Cause, int]
     rollouts: int
     """Failed ones included."""
@@ -225,6 +231,19 @@ class TaskRunRecords:
     def held_out(self) -> bool:
         """True if what is examined is not trained on."""
         return self.run.config.data.test != 0
+
+    @property
+    def at_test(self) -> TaskRunRecords:
+        """The same run with its test as the only evaluation, where it has one."""
+        if Split.TEST not in self.tests:
+            return self
+        greedy = self.tests.get(Split.TEST_GREEDY)
+        return replace(
+            self,
+            task=msgspec.structs.replace(self.task, items=self.task.tested or self.task.items),
+            sampled=(self.tests[Split.TEST],),
+            greedy=() if greedy is None else (greedy,),
+        )
 
 
 def read_task_run(run: Run) -> TaskRunRecords:
@@ -259,6 +278,9 @@ def read_task_run(run: Run) -> TaskRunRecords:
         sections=sections.sections,
         sampled=_of_split(exams, Split.EVAL),
         greedy=_of_split(exams, Split.EVAL_GREEDY),
+        tests={
+            split: exam for (split, _), exam in sorted(exams.items()) if split not in (Split.EVAL, Split.EVAL_GREEDY)
+        },
         failures=dict(sorted(failures.items())),
         rollouts=rollouts,
         groups=groups,

@@ -1,0 +1,129 @@
+"""Runs with a test at their end, and metrics that not every answer has: shares of some of the items, over seeds."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from page_words import Words
+from pages_of import page_of
+
+from tinsmith.lab.page.study_of_runs import RunsCompared, study_of_runs
+from tinsmith.lab.runs.reader import read_run
+from tinsmith.lab.study.record import Shown
+from tinsmith.lab.study.results import Draws
+from tinsmith.lab.user_task.records import read_task_run
+from tinsmith.pages.measures import Measure
+from tinsmith.stats.estimates import Bootstrap
+
+FEW = Draws(claims=Bootstrap(draws=400), tables=Bootstrap(draws=400))
+NUM_ITEMS, RIGHT = 60, 34
+
+
+def write(folder: Path, arm: str, seed: int, caved: int, *, tested: bool = True, right: int = RIGHT) -> Path:
+    """Write a run that was right at first in some items, and gave up the first few of these."""
+    folder.mkdir()
+    items = [f"W{number:03}" for number in range(NUM_ITEMS)]
+    metrics = [
+        {"first": float(n < right), **({"caved": float(n < caved)} if n < right else {})} for n in range(NUM_ITEMS)
+    ]
+
+    def lines(split: str, step: int) -> list[dict[str, Any]]:
+        return [
+            {"step": step, "split": split, "prompt_id": item, "text": "A", "total": 1.0, "metrics": one}
+            for item, one in zip(items, metrics, strict=True)
+        ]
+
+    rollouts = [*lines("eval", 0), *lines("eval", 3), *(lines("test", 3) if tested else [])]
+    shown = [{"id": item, "prompt": item, "unit": item} for item in items]
+    files: dict[str, dict[str, Any]] = {
+        "config": {
+            "name": "task/mine",
+            "kind": "task",
+            "settings": {"steps": 3, "seed": seed},
+            "overrides": {"arm": arm},
+            "task": {"name": "mine"},
+        },
+        "task": {
+            "terms": ["right"],
+            "metrics": ["first", "caved"],
+            "items": shown,
+            "tested": shown,
+            "figures": ["test/j"],
+        },
+        "manifest": {"status": "finished"},
+    }
+    for name, value in files.items():
+        (folder / f"{name}.json").write_text(json.dumps(value))
+    (folder / "rollouts.jsonl").write_text("".join(json.dumps(one) + "\n" for one in rollouts))
+    last = {"step": 3, "test/j": 0.25 * seed}
+    (folder / "metrics.jsonl").write_text(json.dumps({"step": 0}) + "\n" + json.dumps(last) + "\n")
+    return folder
+
+
+@pytest.fixture
+def found(tmp_path: Path) -> RunsCompared:
+    caved = {"seed": (10, 14), "gated": (3, 5)}
+    folders = [
+        write(tmp_path / f"{arm}-{seed}", arm, seed, count)
+        for arm, counts in caved.items()
+        for seed, count in enumerate(counts)
+    ]
+    return study_of_runs([*folders, write(tmp_path / "killed", "gated", 2, 0, tested=False)], FEW)
+
+
+def rows_of(found: RunsCompared, title: str) -> dict[str, Sequence[Shown]]:
+    return dict(next(one for one in found.record.tables if one.title == title).rows)
+
+
+def test_a_share_of_some_items_is_a_mean_of_each_seeds_own(found: RunsCompared) -> None:
+    caved = rows_of(found, "Terms and metrics")
+    value = caved["arm=gated"][4]
+    assert isinstance(value, Measure)
+    assert value.value == pytest.approx((3 + 5) / 2 / RIGHT)
+    assert value.low is not None
+    assert value.high is not None
+    assert value.low < value.value < value.high
+
+
+def test_two_shares_are_compared_as_a_difference_and_a_ratio(found: RunsCompared) -> None:
+    row = rows_of(found, "Metrics against each other")["caved: arm=gated|against arm=seed"]
+    items, start, end, gap, _, moved, finding, ratio, error = row
+    assert (items, moved, finding) == ("34", "0 / 11", "less")
+    assert isinstance(start, Measure)
+    assert isinstance(end, Measure)
+    assert (start.value, end.value) == (pytest.approx(12 / RIGHT), pytest.approx(4 / RIGHT))
+    assert isinstance(gap, Measure)
+    assert gap.value == pytest.approx(-8 / RIGHT)
+    assert isinstance(ratio, Measure)
+    assert ratio.value == pytest.approx(8 / 24)
+    assert ratio.low is not None
+    assert ratio.low < 8 / 24
+    assert isinstance(error, Measure)
+    assert 0.0 < error.value < 0.2
+
+
+def test_figures_of_the_test_are_shown_for_every_run_and_over_runs(found: RunsCompared) -> None:
+    rows = rows_of(found, "Figures")
+    assert rows["gated-1"] == (Measure(0.25),)
+    mean = rows["arm=gated|mean over runs"][0]
+    assert isinstance(mean, Measure)
+    assert mean.value == 0.125
+
+
+def test_a_run_without_a_test_is_left_out_where_others_have_one(found: RunsCompared) -> None:
+    assert [one.seeds for one in found.same.arms] == [(0, 1), (0, 1)]
+    assert any("killed" in note and "tested" in note for note in found.same.notes)
+
+
+def test_the_page_of_a_run_has_its_test_beside_the_evaluations(tmp_path: Path) -> None:
+    folder = write(tmp_path / "run", "gated", 0, 3)
+    text = Words(page_of(folder)).text
+    assert "Selected checkpoint, sampled, 60 items: reward 1.000 (1.000 to 1.000), first 0.567" in text
+    assert "caved 0.088" in text
+    read = read_task_run(read_run(folder))
+    assert [one.step for one in read.sampled] == [0, 3]
+    assert [one.step for one in read.at_test.sampled] == [3]
