@@ -196,7 +196,7 @@ def _story(read: TaskRunRecords, found: Sequence[Gap]) -> list[str]:
     moved = f" ({signed(shares[1] - shares[0])})" if first is not last else ""
     return [
         head,
-        *(one.sentence for one in rest),
+        *(one.sentence[:1].upper() + one.sentence[1:] for one in rest),
         *(_tested(read, split, one) for split, one in read.tests.items()),
         *(
             f"What the baseline {one.name} earns is not known: {one.failure}."

@@ -17,10 +17,10 @@ from tinsmith.lab.results.run_map import status_words, steps_words
 from tinsmith.lab.study.arm_gains import as_measure
 from tinsmith.lab.study.conduct import recorded
 from tinsmith.lab.study.measures import AFTER, BEFORE, ArmRuns, Results, estimated, measure_study
-from tinsmith.lab.study.record import Column, CurveRecord, Shown, StudyRecord
+from tinsmith.lab.study.record import Column, CurveRecord, Panel, Shown, StudyRecord
 from tinsmith.lab.study.report import page_of_study, sentences
 from tinsmith.lab.study.results import DRAWS, Draws, Seconds, seconds_in
-from tinsmith.lab.study.study import Arm, Beats, Curve, Listing, Measure, PerItem, Reading, Size, Study, Table
+from tinsmith.lab.study.study import Arm, Beats, Curve, Listing, Measure, PerItem, Points, Reading, Size, Study, Table
 from tinsmith.lab.study.task_arms import ArmRead
 from tinsmith.lab.user_task.records import Judging, TaskRunRecords
 from tinsmith.lab.user_task.task import Task
@@ -97,6 +97,7 @@ def _study(named: dict[str, TaskArm], same: SameTask) -> Study:
     measured = set[str].intersection(*(set(one.sampled[-1].rewards) for arm in named.values() for one in arm.reads))
     metrics = [(f"metric/{name}", name) for name in task.metrics if f"metric/{name}" in measured]
     apart = [PerItem(name, label, metric=name) for name, label in (*terms, *metrics)]
+    several = all(len(one.sampled) > 1 for arm in named.values() for one in arm.reads)
     one_judge = len({arm.judge for arm in named.values()}) == 1
     runs = sum(len(arm.reads) for arm in named.values())
     return Study(
@@ -130,7 +131,7 @@ def _study(named: dict[str, TaskArm], same: SameTask) -> Study:
             ),
             Listing("Runs", "", _RUNS, _runs, names="Run"),
         ),
-        pictures=(Curve(name="score", label=first.reads[0].score, read=_over_steps),),
+        pictures=(Curve(name="score", label=first.reads[0].score, read=_over_steps) if several else Points(_ends),),
         notes=_notes(same),
     )
 
@@ -251,8 +252,20 @@ def _over_steps(arm: ArmRuns) -> dict[int, Figure | float | None]:
     return {step: estimated(one, DRAWS) for step, one in values.items()}
 
 
+def _ends(results: Results) -> tuple[list[str], list[Panel]]:
+    """Return the score and all metrics of arms that were evaluated once."""
+    measures = [results.study.score, *(one for t in results.study.tables if isinstance(t, Table) for one in t.measures)]
+    apart = [one for one in measures if isinstance(one, PerItem)]
+    ends = [tuple(results.after(name, one) for name in results.arms) for one in apart]
+    return list(results.reported), [
+        Panel(title=one.label, before=(), after=some) for one, some in zip(apart, ends, strict=True)
+    ]
+
+
 def _with_baselines(record: StudyRecord, results: Results) -> StudyRecord:
     """Return values in which every baseline is a level line of the picture."""
+    if not record.curves:
+        return record
     curve = record.curves[0]
     steps = [step for _, places, _ in curve.lines for step in places]
     first = next(iter(results.arms.values()))
