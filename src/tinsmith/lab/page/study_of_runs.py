@@ -29,7 +29,7 @@ from tinsmith.pages.document import Document
 from tinsmith.pages.measures import Measure as Figure
 from tinsmith.pages.tables import shown
 from tinsmith.pages.wording import counted, listed, signed
-from tinsmith.stats.diagnostics.over_seeds import mean_over_seeds
+from tinsmith.stats.intervals import mean_over_seeds
 from tinsmith.stats.mean_runs import MeanRuns, mean_difference
 
 REWARD = PerItem("reward", "reward")
