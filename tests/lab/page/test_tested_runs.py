@@ -52,7 +52,7 @@ def write(folder: Path, arm: str, seed: int, caved: int, *, tested: bool = True,
             "metrics": ["first", "caved"],
             "items": shown,
             "tested": shown,
-            "figures": ["test/j"],
+            "figures": {"J": "test/j"},
         },
         "manifest": {"status": "finished"},
     }

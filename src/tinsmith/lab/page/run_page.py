@@ -108,7 +108,11 @@ def page_of_run(run: Run) -> Document:
             Section(
                 "gains",
                 "Gains",
-                kept(gained if found else missing("Missing: it takes two evaluations."), _evaluations(read)),
+                kept(
+                    gained if found else missing("Missing: it takes two evaluations."),
+                    _evaluations(read),
+                    _figures(read),
+                ),
             ),
             Section("steps", "Over the steps", [Plates(drawn_plates(run, _drawn(read)))]),
             *own,
@@ -372,6 +376,14 @@ def _evaluations(read: TaskRunRecords) -> Table | None:
         others = [len(one.texts) / one.texts.total(), *known]
         rows.append([name, *values, last, *(None if value is None else Measure(value) for value in others)])
     return shown_table("Means over items, each above its 95 % interval.", "Step", heads, rows)
+
+
+def _figures(read: TaskRunRecords) -> Table | None:
+    """Return the figures of the end that the task names."""
+    last = read.run.metrics.get(read.run.last_step or 0, {})
+    known = {label: last.get(key) for label, key in read.task.figures.items()}
+    rows = [(label, None if value is None else Measure(value)) for label, value in known.items()]
+    return shown_table("As metrics.jsonl has them at the end.", "Figure", ("value",), rows) if rows else None
 
 
 def _own(sections: Sequence[SectionRecord]) -> Sequence[Block]:

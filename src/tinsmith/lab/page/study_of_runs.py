@@ -205,11 +205,11 @@ def _metrics_compared(named: Mapping[str, TaskArm], metrics: Sequence[str]) -> L
     return Listing("Metrics against each other", f"Arms, each against those before it. {HOW}", MORE_HEADS, rows)
 
 
-def _figures(named: Mapping[str, TaskArm], keys: Sequence[str]) -> Listing:
+def _figures(named: Mapping[str, TaskArm], figures: Mapping[str, str]) -> Listing:
     """Return figures of the last line of metrics: means over an arm's runs, and every run."""
 
     def last(read: TaskRunRecords) -> list[float | None]:
-        return [read.run.metrics.get(read.run.last_step or 0, {}).get(key) for key in keys]
+        return [read.run.metrics.get(read.run.last_step or 0, {}).get(key) for key in figures.values()]
 
     def rows(_: Results) -> list[list[Shown]]:
         found: list[list[Shown]] = []
@@ -221,7 +221,7 @@ def _figures(named: Mapping[str, TaskArm], keys: Sequence[str]) -> Listing:
         return found
 
     caption = "Figures of the last evaluations, with 95 % intervals over runs."
-    columns = [Column(head=key.replace("/", "|", 1), missing="none to count") for key in keys]
+    columns = [Column(head=label, missing="none to count") for label in figures]
     return Listing("Figures", caption, columns, rows)
 
 

@@ -66,8 +66,8 @@ class TaskRecord(msgspec.Struct, frozen=True, kw_only=True):
     tested: tuple[ItemRecord, ...] = ()
     """Evaluated once, at the end."""
     baselines: tuple[BaselineRecord, ...] = ()
-    figures: tuple[str, ...] = ()
-    """Metrics of a run's last line that comparisons show, by key."""
+    figures: dict[str, str] = {}
+    """Metrics of a run's last line that pages and comparisons show: keys in `metrics.jsonl`, by label."""
 
 
 class SectionRecord(msgspec.Struct, frozen=True, kw_only=True):
