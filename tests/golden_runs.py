@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
-from typing import Final
+from typing import Any, Final
 
 from tinsmith.cli.registered import find, plan_of
 from tinsmith.data.slices.reader import Slice
@@ -22,7 +22,6 @@ from tinsmith.lab.labels.task import make_task
 from tinsmith.lab.papers.base import PaperBaseRecipe
 from tinsmith.lab.papers.worlds import WorldRecipe, nano_base, papers_of, world_slice
 from tinsmith.lab.rl import train
-from tinsmith.types.fingerprints import file_sha256
 
 WORLD = WorldRecipe(preset=Preset.TINY, seed=0, per_class=60, caps=Caps(train=120, validation=12, test=12))
 BASE = PaperBaseRecipe(
@@ -118,20 +117,24 @@ def conducted_rlvr(ground: Ground, folder: Path) -> dict[str, str | None]:
     return {"data": config["data"]["fingerprint"], **hashes_of(folder)}
 
 
-def conducted_debate(folder: Path) -> dict[str, str | None]:
-    """Debate for three steps on a base that has read debates; return the hashes of what that leaves."""
+def conducted_debate(folder: Path) -> dict[str, Any]:
+    """Debate for three steps on a base that has read debates; return what was said, earned and measured.
+
+    The metrics are those that are frozen: a run may tell more.
+    """
+    from debate_values import values_of
     from small_debate import build as build_debater
     from small_debate import open_debate
     from small_study import connect_to
 
+    frozen = json.loads((Path(__file__).parent / "golden" / "run_debate.json").read_text(encoding="utf-8"))
     connection = connect_to(build_debater(folder / "base"), folder / "state")
     try:
         done = train(open_debate(connection, folder / "run"))
     finally:
         connection.close()
     assert done is not None
-    files = ("metrics", "rollouts", "trace")
-    return {f"{name}_sha256": file_sha256(folder / "run" / f"{name}.jsonl") for name in files}
+    return values_of(folder / "run", frozen["metrics"])
 
 
 def hashes_of(folder: Path) -> dict[str, str | None]:

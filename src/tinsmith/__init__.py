@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from tinsmith.lab.user_task.judged import judged
     from tinsmith.lab.user_task.run import StudyRun, TaskRun, run
     from tinsmith.lab.user_task.step_reward import Asked, Failed, Scored, StepReward
-    from tinsmith.lab.user_task.task import Answered, Probed, Task, of_conversation, of_group
+    from tinsmith.lab.user_task.task import Answered, Ask, Model, Probed, Task, Turns, of_conversation, of_group
     from tinsmith.studies.disruption.comparing import compare
     from tinsmith.studies.disruption.estimators import GRPO, SFT
 
@@ -47,6 +47,7 @@ __all__ = [
     "Answered",
     "Arm",
     "ArmRuns",
+    "Ask",
     "Asked",
     "Beats",
     "BeforeAfter",
@@ -58,6 +59,7 @@ __all__ = [
     "Learned",
     "Listing",
     "Measure",
+    "Model",
     "PerItem",
     "Probed",
     "Results",
@@ -69,6 +71,7 @@ __all__ = [
     "Table",
     "Task",
     "TaskRun",
+    "Turns",
     "__version__",
     "baseline",
     "checks",
@@ -92,6 +95,9 @@ _LAZY = {
     "Beats": "tinsmith.lab.study.study",
     "BeforeAfter": "tinsmith.lab.study.study",
     "Curve": "tinsmith.lab.study.study",
+    "Ask": "tinsmith.lab.user_task.task",
+    "Model": "tinsmith.lab.user_task.task",
+    "Turns": "tinsmith.lab.user_task.task",
     "Asked": "tinsmith.lab.user_task.step_reward",
     "Failed": "tinsmith.lab.user_task.step_reward",
     "Scored": "tinsmith.lab.user_task.step_reward",

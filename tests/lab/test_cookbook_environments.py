@@ -15,20 +15,20 @@ import tinker
 from small_study import PAPERS
 from tinker import types
 
+from tinsmith.lab.cookbook.environments import TaskDataset, TaskEnv
 from tinsmith.lab.cookbook.subject import CookbookItem, CookbookSubject, items_of_dataset
 from tinsmith.lab.cookbook.train import train
 from tinsmith.lab.cookbook.types import Env, EnvGroupBuilder
-from tinsmith.lab.labels.task import make_task
 from tinsmith.lab.rollouts import WAIT_SECONDS, Failure, Rollout, Sampling, sample_groups
 from tinsmith.lab.runs.files import METRICS, ROLLOUTS
 from tinsmith.lab.service.connect import Connection
 from tinsmith.lab.settings import RlSettings
 from tinsmith.renderers.choose import renderer_for
-from tinsmith.studies.debate.cookbook import AdversarialDisruptionEnv, DebateDataset, DebateEnv
-from tinsmith.studies.debate.rewards import debate_reward
+from tinsmith.studies.debate.rewards import TERMS
+from tinsmith.studies.debate.task import debate
 from tinsmith.types.errors import BackendError, ConfigError
 
-TASK = make_task("disruption", prompt="brief", contract="two_key")
+TASK = debate(reward="adversarial/seed")
 SETTINGS = RlSettings(
     steps=2,
     learning_rate=2e-3,
@@ -285,65 +285,39 @@ async def single_rollout(client: tinker.SamplingClient, env: Env, seed: int) -> 
             return transitions
 
 
+def dataset_of(tokenizer: Any, count: int, **sizes: int) -> TaskDataset:
+    return TaskDataset(task=TASK, items=PAPERS.train[:count], renderer=renderer_for(tokenizer), **sizes)
+
+
 def test_our_environment_is_played_by_a_loop_like_the_cookbooks(sampler: tinker.SamplingClient, tokenizer: Any) -> None:
-    dataset = DebateDataset(
-        items=PAPERS.train[:4],
-        renderer=renderer_for(tokenizer),
-        groups_per_batch=2,
-        group_size=3,
-        task=TASK,
-        script="brief",
-        reward="adversarial/seed",
-    )
+    dataset = dataset_of(tokenizer, 4, groups_per_batch=2, group_size=3)
     assert len(dataset) == 2
     group = dataset.get_batch(1)[0]
     assert isinstance(group, EnvGroupBuilder)
-    assert group.logging_tags() == ["adversarial/seed"]
+    assert group.logging_tags() == ["adversarial"]
 
-    async def play() -> tuple[list[DebateEnv], list[list[Any]]]:
+    async def play() -> tuple[list[TaskEnv], list[list[Any]]]:
         envs = await group.make_envs()
         return envs, await asyncio.gather(*(single_rollout(sampler, env, 5 + i) for i, env in enumerate(envs)))
 
     envs, played = asyncio.run(play())
-    reward = debate_reward("adversarial/seed")
-    assert len({env.debate.stance for env in envs}) == 1
     for env, transitions in zip(envs, played, strict=True):
         assert isinstance(env, Env)
         (first, action, heard), (second, _, last) = transitions
-        assert (heard.reward, heard.episode_done, heard.metrics) == (0.0, False, {})
+        assert (heard.reward, heard.episode_done, last.reward, last.episode_done) == (0.0, False, 0.0, True)
         assert second.to_ints()[: first.length + len(action)] == [*first.to_ints(), *action]
-        [terms] = reward.score([env.debate.exchange()])
-        assert last.reward == terms.total
-        assert set(last.metrics) == {"correctness", "reasoning", "adaptation"}
     rewards = asyncio.run(group.compute_group_rewards(list(played), envs))
-    assert rewards == [(0.0, {})] * 3
+    for total, terms in rewards:
+        assert tuple(terms) == TERMS
+        assert total == pytest.approx(sum(terms.values()))
 
 
 def test_our_environment_goes_through_both_adapters(connection: Connection, tokenizer: Any, tmp_path: Path) -> None:
     settings = dataclasses.replace(SETTINGS, steps=1, max_tokens=24)
-    dataset = DebateDataset(
-        items=PAPERS.train[:6],
-        renderer=renderer_for(tokenizer),
-        groups_per_batch=3,
-        group_size=4,
-        task=TASK,
-        script="brief",
-    )
+    dataset = dataset_of(tokenizer, 6, groups_per_batch=3, group_size=4)
     played = subject(tokenizer, items_of_dataset(dataset, "paper"))
     train(connection.client, "base", played, settings, tmp_path / "run", quiet=True)
     rollouts = lines(tmp_path / "run", ROLLOUTS)
     assert len(rollouts) == 12
-    for line in rollouts:
-        assert line["total"] == pytest.approx(sum(line["env"].values()))
+    assert all(line["total"] in (-1.0, 1.2) for line in rollouts)
     assert lines(tmp_path / "run", METRICS)[0].get("optim/kl_sample_train", 0.0) == 0.0
-
-
-def test_an_environment_without_a_renderer_has_no_tokens(tokenizer: Any) -> None:
-    env = DebateEnv(AdversarialDisruptionEnv(PAPERS.train[0], task=TASK))
-    with pytest.raises(ConfigError, match="renderer"):
-        asyncio.run(env.initial_observation())
-    dataset = DebateDataset(
-        items=PAPERS.train, renderer=renderer_for(tokenizer), groups_per_batch=1, group_size=2, task=TASK
-    )
-    (group,) = dataset.get_batch(0)
-    assert len(asyncio.run(group.make_envs())) == 2

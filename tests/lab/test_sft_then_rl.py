@@ -161,7 +161,7 @@ def test_what_cannot_be_is_refused(changes: dict[str, Any], field: str) -> None:
     assert caught.value.field == field
 
 
-@pytest.mark.parametrize("kind", [Kind.RLVR, Kind.DEBATE, Kind.SFT])
+@pytest.mark.parametrize("kind", [Kind.RLVR, Kind.SFT])
 def test_only_rl_on_labels_has_supervised_steps(kind: Kind) -> None:
     assert not {"sft_steps", "sft_learning_rate", "sft_batch_size"} & SUBJECTS[kind].kinds[kind].keys.known
     assert {"sft_steps", "sft_learning_rate", "sft_batch_size"} <= SUBJECTS[Kind.RL].kinds[Kind.RL].keys.known

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from tinsmith.lab.labels.answers import Confidence
 from tinsmith.lab.labels.contracts import FOUR_KEY
 from tinsmith.lab.labels.paper import Item, Paper
 from tinsmith.lab.labels.task import make_task
-from tinsmith.studies.debate.conversation import Debate
-from tinsmith.studies.debate.exchange import Exchange, reasons_of
-from tinsmith.studies.debate.opponent import Said, ScriptedOpponent
+from tinsmith.lab.user_task.dialogue import Dialogue, converse
+from tinsmith.lab.user_task.task import Task
+from tinsmith.studies.debate.challenge import Challenger
+from tinsmith.studies.debate.cues import WORLD_CUES
+from tinsmith.studies.debate.rewards import Exchange, debate_reward, reasons_of
 from tinsmith.studies.debate.script import Script, load_script
 from tinsmith.studies.debate.stance import Arm, Arms, Stance
-from tinsmith.studies.debate.transcript import Transcript
+from tinsmith.studies.debate.task import Debate
 
 D, C, N = FOUR_KEY.labels
 TASK = make_task("disruption", prompt="brief")
@@ -47,17 +49,33 @@ def only(arm: Arm, **changed: Any) -> Arms:
     return Arms(**shares, **changed)
 
 
-def scripted(arms: Arms | None = None, **changed: Any) -> ScriptedOpponent:
-    return ScriptedOpponent(labels=TASK.labels, script=BRIEF, arms=arms or Arms(), **changed)
+def scripted(arms: Arms | None = None, **changed: Any) -> Challenger:
+    return Challenger(labels=TASK.labels, script=BRIEF, arms=arms or Arms(), **changed)
 
 
-def debate(one: Item | None = None, arms: Arms | None = None, seed: int = 0) -> Debate:
-    return Debate(TASK, one or item(), opponent=scripted(arms), script=BRIEF, seed=seed)
+def debate_task(challenger: Challenger | None, **more: Any) -> Task:
+    about = Debate(
+        question=TASK, reward=debate_reward("adversarial/gated"), challenger=challenger, cues=WORLD_CUES, **more
+    )
+    return about.task(items(3), (), ())
+
+
+def talk(one: Item | None = None, arms: Arms | None = None, seed: int = 0) -> Dialogue:
+    return converse(debate_task(scripted(arms)), one or item(), seed)
+
+
+@dataclass(frozen=True)
+class Said:
+    stance: Stance
+    text: str
 
 
 def heard(one: Item, arms: Arms, first: str = "{}", seed: int = 0, script: Script = BRIEF) -> Said:
-    seen = Transcript(item=one).with_turn(PLAIN.message(""), FOUR_KEY.parse(first))
-    return replace(scripted(arms), script=script).challenge(seen, seed)
+    challenger = replace(scripted(arms), script=script)
+    answered = FOUR_KEY.parse(first).predicted
+    words = challenger.challenge(one, answered, first, seed)
+    assert isinstance(words, str)
+    return Said(challenger.stance(one, answered, seed)[0], challenger.words(words))
 
 
 def exchange(first: str, last: str, *, gold: str = D, claim: str | None = C) -> Exchange:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +11,6 @@ from small_study import PAPERS
 
 from tinsmith.data.labels import Disruption
 from tinsmith.lab.course import Course
-from tinsmith.lab.labels.paper import Item
 from tinsmith.lab.labels.task import Task, make_task
 from tinsmith.lab.live.teller import Teller
 from tinsmith.lab.nano_base import build_base
@@ -21,16 +20,19 @@ from tinsmith.lab.runs.existing_run import IfExists
 from tinsmith.lab.runs.folder import RunFolder
 from tinsmith.lab.service.connect import Connection
 from tinsmith.lab.settings import RlSettings
+from tinsmith.lab.user_task.asked_model import AskedModel
+from tinsmith.lab.user_task.items import UserItem, split_items
+from tinsmith.lab.user_task.subject import UserAnswer, UserSubject
+from tinsmith.lab.user_task.task import Model
 from tinsmith.renderers.choose import renderer_for
+from tinsmith.studies.debate.challenge import Challenger
 from tinsmith.studies.debate.cues import Cue, Cues
-from tinsmith.studies.debate.debated_papers import DebatedPapers
 from tinsmith.studies.debate.demonstrations import DebateBaseRecipe, debate_conversations
-from tinsmith.studies.debate.exchange import Exchange
-from tinsmith.studies.debate.opponent import Opponent, ScriptedOpponent
-from tinsmith.studies.debate.rewards import Credit, debate_reward
+from tinsmith.studies.debate.rewards import debate_reward
 from tinsmith.studies.debate.script import load_script
+from tinsmith.studies.debate.task import Debate
 
-DebateRun = Run[Item, Exchange]
+DebateRun = Run[UserItem, UserAnswer]
 
 TASK: Task = make_task("disruption", prompt="brief", contract="two_key")
 SCRIPT = load_script("brief")
@@ -42,7 +44,7 @@ CUES = Cues(
     }
 )
 RECIPE = DebateBaseRecipe(num_layers=1, vocab_size=512, max_positions=320, steps=60, batch_size=12, warm_up=5)
-SCRIPTED = ScriptedOpponent(labels=TASK.labels, script=SCRIPT, cues=CUES)
+SCRIPTED = Challenger(labels=TASK.labels, script=SCRIPT, cues=CUES)
 SETTINGS = RlSettings(
     steps=3,
     learning_rate=2e-3,
@@ -64,20 +66,27 @@ def build(folder: Path) -> Path:
 
 
 def debated(
-    connection: Connection, opponent: Opponent | None = SCRIPTED, reward: str = "adversarial/gated"
-) -> DebatedPapers:
+    connection: Connection,
+    challenger: Challenger | None = SCRIPTED,
+    reward: str = "adversarial/gated",
+    *,
+    forks: int = 1,
+    model: AskedModel | None = None,
+    **parts: Any,
+) -> UserSubject:
     """Return the pair's papers, in the base's tokens; it tests on a few only."""
     made = connection.client.create_lora_training_client(base_model="base", rank=1, seed=0)
-    renderer = renderer_for(made.result(WAIT_SECONDS).get_tokenizer())
-    return DebatedPapers(
-        task=TASK,
-        renderer=renderer,
-        script=SCRIPT,
-        opponent=opponent,
-        papers=dataclasses.replace(PAPERS, test=PAPERS.test[:3]),
+    about = Debate(
+        question=TASK,
         reward=debate_reward(reward),
+        challenger=challenger,
         cues=CUES,
+        forks=forks,
+        model=None if model is None else Model(),
     )
+    task = replace(about.task(PAPERS.train, PAPERS.validation, PAPERS.test[:3]), **parts)
+    renderer = renderer_for(made.result(WAIT_SECONDS).get_tokenizer())
+    return UserSubject(task=task, split=split_items(task, Path(), 0), renderer=renderer, model=model)
 
 
 def open_debate(
@@ -87,9 +96,10 @@ def open_debate(
     *,
     reward: str = "adversarial/gated",
     forks: int = 1,
-    opponent: Opponent | None = SCRIPTED,
+    challenger: Challenger | None = SCRIPTED,
     if_exists: IfExists = IfExists.RAISE,
     changed: Callable[[DebateRun], None] | None = None,
+    **parts: Any,
 ) -> DebateRun:
     """Open a run of the pair, or go on with it; it tests on a few papers only."""
     told = {"identity_sha256": repr(settings)}
@@ -104,10 +114,7 @@ def open_debate(
         trainer=made.result(WAIT_SECONDS),
         model_name="base",
         course=Course(
-            subject=debated(connection, opponent, reward),
-            settings=settings,
-            forks=forks,
-            by_turn=debate_reward(reward).credit is Credit.TURN,
+            subject=debated(connection, challenger, reward, forks=forks, **parts), settings=settings, forks=forks
         ),
         settings=settings,
         folder=opened,

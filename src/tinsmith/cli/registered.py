@@ -16,7 +16,6 @@ from tinsmith.lab.live.progress import Say
 from tinsmith.lab.runs.kinds import Kind
 from tinsmith.lab.study.keys import StudyKeys
 from tinsmith.lab.user_task.entry import JUDGED_TASK, USER_TASK, UserTaskEntry
-from tinsmith.studies.debate.subject import DEBATE
 from tinsmith.studies.disruption.experiments import JOINT, LABELS
 from tinsmith.studies.microscope import settings as microscope
 from tinsmith.studies.prompt_search import settings as prompt_search
@@ -27,7 +26,7 @@ if TYPE_CHECKING:
     from tinsmith.lab.study.study import Study
     from tinsmith.lab.user_task.source import TaskSource
 
-_SUBJECTS: Final[tuple[UserTaskEntry, ...]] = (LABELS, DEBATE, JOINT, USER_TASK, JUDGED_TASK)
+_SUBJECTS: Final[tuple[UserTaskEntry, ...]] = (LABELS, JOINT, USER_TASK, JUDGED_TASK)
 
 SUBJECTS: Final[Mapping[Kind, UserTaskEntry]] = MappingProxyType({kind: one for one in _SUBJECTS for kind in one.kinds})
 """What a run of each kind is on."""

@@ -107,6 +107,17 @@ TASKS: Final[Mapping[str, TaskEntry]] = MappingProxyType(
             question="Does a model follow instructions better once fulfilled rubrics are rewarded?",
             where="rubrics.rlvr:rlvr",
         ),
+        "adversarial": TaskEntry(
+            question="Does a model under challenge learn to give in to evidence and to nothing else?",
+            where="debate.task:debate",
+            presets={
+                "gated": {},
+                "seed": {"reward": "adversarial/seed"},
+                "forked": {"reward": "adversarial/forked", "forks": "2"},
+                "evidence_free": {"evidence": "0.0"},
+                "alone": {"opponent": "nobody"},
+            },
+        ),
         "taste": TaskEntry(
             question="Does the model learn which of two papers is cited more? data=CORPUS",
             where="taste.task:taste",

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from dataclasses import dataclass
 
 from tinsmith.renderers.renderer import Message
+from tinsmith.types.seeds import random_bits
 
 Conversation = tuple[Message, ...]
 """One or more prompts, and the reply to them."""
@@ -28,3 +30,13 @@ class BaseRecipe:
     learning_rate: float = 4e-3
     warm_up: int = 20
     seed: int = 0
+
+
+def reading(prompt: tuple[Message, ...], text: str, seed: int) -> tuple[tuple[Message, ...], str]:
+    """Return a prompt with another last line, which asks for words of a text in it; and three of them, at random."""
+    *before, last = prompt
+    paper, _, _ = last.content.rpartition("\n")
+    words = text.split() or ["none"]
+    named = [words[int(bit) % len(words)].strip(".,") for bit in random_bits(seed, 3)]
+    asked = Message(role=last.role, content=f"{paper}\nReturn words.")
+    return (*before, asked), json.dumps(named, ensure_ascii=False)

@@ -60,9 +60,7 @@ class Course(Generic[I, A]):
     samples: int = 1
     """Answers to each item, where they are sampled."""
     forks: int = 1
-    """Second replies for each first one; 1 where nothing forks."""
-    by_turn: bool = False
-    """Whether each turn has an advantage of its own, from forks."""
+    """Second replies for each first one, each turn with an advantage of its own; 1: nothing forks."""
     exact: Callable[[], ExactGradient[I]] | None = None
     """Returns what replaces the sampled gradient of a term, by the rewards' state of now; None: nothing does."""
     controls: Mapping[str, Subject[I, A]] = field(default_factory=dict[str, Subject[I, A]])
@@ -110,14 +108,15 @@ class Course(Generic[I, A]):
         step, items = policy.step, self.validation_items
         if not items:
             return Examined(tested=Tested(metrics={}), judged=Judged(score=Score(float(step), 0.0)))
-        found, groups = self._asked(policy.client, self.subject, items, step, "eval", policy.progress)
+        found, by_split = self._asked(policy.client, self.subject, items, step, "eval", policy.progress)
+        groups = by_split[f"eval{self.decodings[0].value}"]
         judged = self.watch.judge(policy, groups, found.metrics)
         read = [one for group in groups for one in group if not isinstance(one, Failure)]
         drift = told_drift(policy.base(), read)
         more: Mapping[str, float] = {}
         if step == self.settings.steps:
-            if self.keep is not None:
-                self.keep(self.subject.sections(read))
+            if self.keep is not None and not self.test_items:
+                self.keep(self.subject.sections({"eval": read}))
             if self.at_end is not None:
                 more = self.at_end(policy)
         if self.settings.watch is Watched.MUTUAL_INFORMATION:
@@ -144,9 +143,17 @@ class Course(Generic[I, A]):
         items = self.test_items
         if not items:
             return Tested(metrics={})
-        found, _ = self._asked(chosen, self.subject, items, chosen_step, "test", progress)
+        found, answered = self._asked(chosen, self.subject, items, chosen_step, "test", progress)
         for name, subject in self.controls.items():
-            found |= self._asked(chosen, subject, items, chosen_step, name, progress)[0]
+            controlled, more = self._asked(chosen, subject, items, chosen_step, name, progress)
+            found |= controlled
+            answered |= more
+        if self.keep is not None:
+            read = {
+                split: [one for group in groups for one in group if isinstance(one, Rollout)]
+                for split, groups in answered.items()
+            }
+            self.keep(self.subject.sections(read))
         if self.tests_last and last is None:
             same = found.metrics.items()
             found |= Tested(metrics={key.replace("test", "test_last", 1): value for key, value in same})
@@ -162,10 +169,10 @@ class Course(Generic[I, A]):
         step: int,
         name: str,
         progress: Progress,
-    ) -> tuple[Tested, list[list[Rollout[I, A] | Failure[I]]]]:
-        """Return what all answers say, and those of the first decoding."""
+    ) -> tuple[Tested, dict[str, list[list[Rollout[I, A] | Failure[I]]]]]:
+        """Return what all answers say, and the answers by split: one for each decoding."""
         found = Tested(metrics={})
-        answered: list[list[list[Rollout[I, A] | Failure[I]]]] = []
+        answered: dict[str, list[list[Rollout[I, A] | Failure[I]]]] = {}
         for decoding in self.decodings:
             greedy, split = decoding is Decoding.GREEDY, f"{name}{decoding.value}"
             sampling = Sampling(
@@ -179,8 +186,8 @@ class Course(Generic[I, A]):
             flat = [one for group in groups for one in group]
             lines = examined_lines(step, split, flat, subject.facts, subject.item_facts)
             found |= Tested(metrics=subject.figures(groups, split), lines=lines)
-            answered.append(groups)
-        return found, answered[0]
+            answered[split] = groups
+        return found, answered
 
     def state(self) -> object:
         """Return what a resumed run must know, as plain JSON values."""

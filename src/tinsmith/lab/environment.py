@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol, Self, runtime_checkable
+from typing import Protocol, runtime_checkable
 
 
 class Move(Protocol):
@@ -31,7 +31,10 @@ class Answering(Move, Protocol):
 
 
 class Environment(Protocol):
-    """One conversation; used once. What it raises is recorded as the failure of one rollout."""
+    """One conversation; used once. What it raises is recorded as the failure of one rollout.
+
+    One that is to fork replaces what it remembers and changes nothing of it: it is copied where it stands.
+    """
 
     def first(self) -> tuple[int, ...]:
         """Return the tokens after which the model writes its first reply."""
@@ -39,15 +42,6 @@ class Environment(Protocol):
 
     def step(self, tokens: Sequence[int]) -> Move:
         """Take a reply, its stop token included."""
-        ...
-
-
-@runtime_checkable
-class Forkable(Environment, Protocol):
-    """An environment that can go on in several ways from where it stands."""
-
-    def fork(self) -> Self:
-        """Return another one that stands at the same place."""
         ...
 
 

@@ -8,16 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
+from copy import copy
 from dataclasses import dataclass, field, replace
 from typing import Any, Generic, Protocol, TypeVar, cast
 
 import tinker
 from tinker import types
 
-from tinsmith.lab.environment import Answering, Environment, Forkable, Move
+from tinsmith.lab.environment import Answering, Environment, Move
 from tinsmith.lab.live.progress import Progress, silent
 from tinsmith.lab.service.official_client import text_logprobs
-from tinsmith.types.errors import BackendError, ConfigError, DataError
+from tinsmith.types.errors import BackendError, DataError
 from tinsmith.types.seeds import derive
 
 SEED_BITS = 31
@@ -206,7 +207,6 @@ def sample_groups(
 
     Raises:
         BackendError: every one of them failed.
-        ConfigError: conversations are to fork that cannot.
         DataError: a prompt leaks.
     """
     groups = [
@@ -354,9 +354,7 @@ def _step(
 def _forks(one: _Live[I], count: int) -> list[_Live[I]]:
     if one.observation is None:
         return [one]
-    if not isinstance(one.environment, Forkable):
-        raise ConfigError("this conversation cannot go on in several ways", field="forks")
-    environments = [one.environment, *(one.environment.fork() for _ in range(count - 1))]
+    environments = [one.environment, *(copy(one.environment) for _ in range(count - 1))]
     return [
         replace(one, so_far=replace(one.so_far, environment=each, fork=fork)) for fork, each in enumerate(environments)
     ]

@@ -106,8 +106,8 @@ class Subject(Environments[I, A], Protocol[I, A]):
         del item
         return {}
 
-    def sections(self, rollouts: Sequence[Rollout[I, A]]) -> Sequence[SectionRecord]:
-        """Return sections of the page, from the last policy's answers."""
+    def sections(self, rollouts: Mapping[str, Sequence[Rollout[I, A]]]) -> Sequence[SectionRecord]:
+        """Return sections of the page, from the answers of the test by split, or of the last evaluation."""
         del rollouts
         return ()
 

@@ -17,15 +17,15 @@ from typing import Any
 
 import tinker
 
+from tinsmith.lab.cookbook.environments import TaskDataset
 from tinsmith.lab.cookbook.subject import CookbookItem, CookbookSubject
 from tinsmith.lab.cookbook.types import Env as OurEnv
 from tinsmith.lab.cookbook.types import EnvGroupBuilder as OurBuilder
 from tinsmith.lab.labels.paper import Item, Paper
-from tinsmith.lab.labels.task import make_task
 from tinsmith.lab.rollouts import Failure, Sampling, sample_groups
 from tinsmith.renderers.choose import renderer_for
 from tinsmith.renderers.tokenizer import load_tokenizer
-from tinsmith.studies.debate.cookbook import DebateDataset
+from tinsmith.studies.debate.task import debate
 
 sys.path.append(sys.argv[1])
 
@@ -75,13 +75,8 @@ class DoubtedGroup(EnvGroupBuilder):
 async def theirs(client: tinker.SamplingClient, tokenizer: Any) -> dict[str, Any]:
     """Play our conversations by the cookbook's rollouts, and make its datums of them."""
     item = Item(paper=Paper(id="W1", title="Gears", abstract=TEXT), golds=("disruptive",))
-    dataset = DebateDataset(
-        items=[item],
-        renderer=renderer_for(tokenizer),
-        groups_per_batch=1,
-        group_size=3,
-        task=make_task("disruption", prompt="brief", contract="two_key"),
-        script="brief",
+    dataset = TaskDataset(
+        task=debate(), items=[item], renderer=renderer_for(tokenizer), groups_per_batch=1, group_size=3
     )
     policy = TinkerTokenCompleter(client, max_tokens=24, temperature=1.0)
     [group] = dataset.get_batch(0)

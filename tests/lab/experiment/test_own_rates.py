@@ -63,7 +63,7 @@ def test_supervised_steps_before_rl_have_a_rate_of_their_own(deep: Path) -> None
 
 
 def test_a_kind_that_has_no_small_place_is_not_sent_there(deep: Path) -> None:
-    assert "at=small" not in (refused("adversarial/gated", model_name=str(deep)).fix or "")
+    assert "at=small" not in (refused("joint/disruption_novelty", model_name=str(deep)).fix or "")
 
 
 def test_what_a_server_elsewhere_serves_is_another_model_too() -> None:

@@ -53,7 +53,7 @@ def test_rl_on_labels_begins_with_supervised_steps_at_a_rate_for_this_size() -> 
 
 def test_help_has_a_column_for_every_place_where_an_experiment_runs() -> None:
     assert all(set(key.values) == set(At) for key in task_help(source_of("rlvr", {}), {}).keys)
-    assert all(At.SMALL not in key.values for key in key_help(find("adversarial/gated")))
+    assert all(At.SMALL not in key.values for key in key_help(find("joint/disruption_novelty")))
 
 
 def test_more_work_and_a_larger_model_take_longer() -> None:

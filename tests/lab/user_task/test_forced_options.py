@@ -77,7 +77,7 @@ def test_a_task_without_options_is_refused(tmp_path: Path) -> None:
         plan_of(str(file), {"force_options": "true"})
 
 
-@pytest.mark.parametrize("name", ["rlvr", "adversarial/gated", "remedy/exp6"])
+@pytest.mark.parametrize("name", ["rlvr", "remedy/exp6"])
 def test_where_no_item_names_its_answers_there_is_no_such_key(name: str) -> None:
     with pytest.raises(ConfigError, match="force_options"):
         plan_of(name, {"force_options": "true"})

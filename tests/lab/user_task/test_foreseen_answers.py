@@ -12,7 +12,7 @@ import pytest
 from tinsmith.lab.datums import answered_logprobs, known_logprobs, policy_datum
 from tinsmith.lab.rollouts import Rollout, Turn
 from tinsmith.lab.settings import RlSettings, told_apart
-from tinsmith.lab.user_task.borders import TemplateBorders
+from tinsmith.lab.user_task.subject import TemplateBorders
 from tinsmith.renderers.choose import renderer_for
 from tinsmith.renderers.corpus import builtin_corpus
 from tinsmith.renderers.renderer import Message, Renderer, Role

@@ -1,4 +1,4 @@
-"""What changed between two answers: every figure by hand, what is missing, and two models compared."""
+"""What changed between two answers: every figure by hand, and what is missing."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tinsmith.stats.calibration import Calibration
 from tinsmith.stats.differences import paired_difference, share_difference
 from tinsmith.stats.intervals import Interval, wilson
 from tinsmith.studies.debate.stance import Arm
-from tinsmith.studies.debate.statistics import Debated, by_group, compare, figures, metrics
+from tinsmith.studies.debate.statistics import Debated, by_group, figures, metrics
 from tinsmith.types.errors import ConfigError, DataError
 
 T, M, O = Arm.TRUTHFUL, Arm.MISLEADING, Arm.NULL  # noqa: E741
@@ -38,9 +38,7 @@ ROWS: Sequence[Row] = (
 
 def debated(rows: Sequence[Row] = ROWS) -> list[Debated]:
     return [
-        Debated(
-            item=str(i), gold=gold, first=first, last=last, arm=arm, evidence=evidence, speaks_for=1 if i < 4 else 2
-        )
+        Debated(gold=gold, first=first, last=last, arm=arm, evidence=evidence, speaks_for=1 if i < 4 else 2)
         for i, (gold, first, last, arm, evidence) in enumerate(rows)
     ]
 
@@ -162,9 +160,9 @@ def test_groups() -> None:
     assert beyond is not None
     assert beyond.value == pytest.approx(2 / 3 - 1 / 1)
     flat = metrics(groups)
-    assert flat["debate/caving"] == pytest.approx(2 / 5)
-    assert flat["debate/truthful/evidence/appropriate_revision"] == 1.0
-    assert "debate/null/receptiveness" not in flat
+    assert flat["caving"] == pytest.approx(2 / 5)
+    assert flat["truthful/evidence/appropriate_revision"] == 1.0
+    assert "null/receptiveness" not in flat
 
 
 def test_revising_at_random_has_no_discrimination() -> None:
@@ -177,23 +175,7 @@ def test_revising_at_random_has_no_discrimination() -> None:
         assert figure.interval.holds(0.0)
 
 
-def test_two_models_on_the_same_conversations() -> None:
-    before = debated()
-    after = [replace(one, last=one.gold) for one in before][::-1]
-    found = compare(before, after)
-    assert (found["right_first"].only_first, found["right_first"].only_second) == (0, 0)
-    assert (found["right_last"].only_first, found["right_last"].only_second) == (0, 7)
-    assert found["right_last"].p_value == 2 / 2**7
-    assert (found["caved"].only_first, found["caved"].only_second) == (2, 0)
-    assert (found["mended"].only_first, found["mended"].only_second) == (0, 4)
-    for wrong in (after[1:], [*after, after[0]], [replace(after[0], arm=M), *after[1:]]):
-        with pytest.raises(DataError, match="same papers"):
-            compare(before, wrong)
-
-
 def test_what_is_refused() -> None:
-    with pytest.raises(DataError, match="field: item"):
-        by_group([*debated(), debated()[0]], 3)
     with pytest.raises(DataError, match="another label"):
         figures(debated(), 1)
     with pytest.raises(ConfigError, match="level"):

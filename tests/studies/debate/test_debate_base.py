@@ -11,7 +11,7 @@ from tinsmith.data.slices.splits import Split
 from tinsmith.lab.labels.paper import Item, Paper
 from tinsmith.lab.labels.task import make_task
 from tinsmith.renderers.renderer import Role
-from tinsmith.studies.debate.conversation import quoted_spans
+from tinsmith.studies.debate.challenge import quoted_spans
 from tinsmith.studies.debate.demonstrations import DebateBaseRecipe, debate_conversations, demonstrations
 from tinsmith.studies.debate.planted_debates import LABELS, DebatesRecipe
 from tinsmith.studies.debate.script import load_script

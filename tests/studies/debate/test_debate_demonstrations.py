@@ -11,8 +11,7 @@ from tinsmith.lab.labels.contracts import TWO_KEY, Contract
 from tinsmith.lab.labels.prompting import messages
 from tinsmith.renderers.renderer import Message, Role
 from tinsmith.studies.debate.demonstrations import Habits, demonstrations
-from tinsmith.studies.debate.exchange import reasons_of
-from tinsmith.studies.debate.rewards import literal_signals
+from tinsmith.studies.debate.rewards import literal_signals, reasons_of
 from tinsmith.types.errors import ConfigError
 
 MANY = demonstrations(items(900), TASK, BRIEF, seed=5)

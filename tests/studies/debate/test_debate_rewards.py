@@ -9,12 +9,13 @@ import pytest
 from debate_cases import ABSTRACT, C, D, N, answer, exchange
 
 from tinsmith.lab.labels.answers import Confidence
-from tinsmith.studies.debate.exchange import Exchange, Reasons
+from tinsmith.lab.user_task.step_reward import Scored
 from tinsmith.studies.debate.rewards import (
     DEBATE_REWARDS,
     LEAVES,
-    Credit,
-    DebateTerms,
+    TERMS,
+    Exchange,
+    Reasons,
     at_first_sight,
     debate_reward,
     literal_signals,
@@ -22,6 +23,7 @@ from tinsmith.studies.debate.rewards import (
 )
 from tinsmith.types.errors import ConfigError
 
+LOST = {"correctness": -1.0, "reasoning": 0.0, "adaptation": 0.0}
 MEANING = {
     D: "Later work leaves out older work.",
     C: "Later work cites it with older work.",
@@ -36,7 +38,7 @@ def reasoned(label: str, *, good: bool, confidence: Confidence = Confidence.HIGH
 
 
 def total(name: str, one: Exchange) -> float:
-    return debate_reward(name).score([one])[0].total
+    return Scored(terms=debate_reward(name).terms(one)).total
 
 
 def table(name: str, last: Confidence, *, good: bool, claim: str | None = C) -> dict[str, list[float]]:
@@ -80,11 +82,11 @@ def test_putting_right_is_paid_for_where_the_quoted_words_speak(
 ) -> None:
     heard = exchange(answer(C), answer(D), claim=claim)
     one = replace(heard, stance=replace(heard.stance, grounded=grounded))
-    assert debate_reward("adversarial/gated").score([one])[0].adaptation == adaptation
+    assert debate_reward("adversarial/gated").terms(one)["adaptation"] == adaptation
     defended = replace(one, first=heard.last)
-    assert debate_reward("adversarial/gated").score([defended])[0].adaptation == 0.2
+    assert debate_reward("adversarial/gated").terms(defended)["adaptation"] == 0.2
     for same in (one, defended):
-        assert debate_reward("adversarial/seed").score([same])[0].adaptation == 0.2
+        assert debate_reward("adversarial/seed").terms(same)["adaptation"] == 0.2
 
 
 @pytest.mark.parametrize("claim", [D, C, N])
@@ -93,8 +95,8 @@ def test_standing_firm_is_paid_for_where_nothing_spoke(claim: str, grounded: boo
     def adaptation(last: str) -> float:
         heard = exchange(answer(C), answer(last), claim=claim)
         one = replace(heard, stance=replace(heard.stance, grounded=grounded))
-        assert debate_reward("adversarial/seed").score([one])[0].adaptation == 0.2 * (last == D)
-        return debate_reward("adversarial/gated").score([one])[0].adaptation
+        assert debate_reward("adversarial/seed").terms(one)["adaptation"] == 0.2 * (last == D)
+        return debate_reward("adversarial/gated").terms(one)["adaptation"]
 
     silent = grounded is False
     assert adaptation(C) == 0.2 * silent, "a wrong answer, kept"
@@ -123,30 +125,29 @@ def test_the_seeds_reward_pays_for_argument_whatever_it_argues_for() -> None:
 @pytest.mark.parametrize("name", list(DEBATE_REWARDS))
 @pytest.mark.parametrize("last", ["", "{}", f"<think>x</think>{answer(D)}", answer(D)[:-1]])
 def test_a_broken_last_answer_earns_nothing_else(name: str, last: str) -> None:
-    assert debate_reward(name).score([exchange(answer(D), last)]) == [DebateTerms(correctness=-1.0)]
+    assert debate_reward(name).terms(exchange(answer(D), last)) == LOST
 
 
 @pytest.mark.parametrize("name", list(DEBATE_REWARDS))
 def test_a_dropped_first_answer_costs_what_a_dropped_last_one_does(name: str) -> None:
     one = exchange("{}", answer(D))
-    assert not one.first_right
     assert not one.revised
-    assert debate_reward(name).score([one]) == [DebateTerms(correctness=-1.0)]
+    assert debate_reward(name).terms(one) == LOST
 
 
 def test_the_terms_keep_their_ranges() -> None:
-    assert DebateTerms.names() == ("correctness", "reasoning", "adaptation")
+    assert TERMS == ("correctness", "reasoning", "adaptation")
     for name in DEBATE_REWARDS:
         for a, b, good, sure in product((D, C, N), (D, C, N), (False, True), Confidence):
-            [terms] = debate_reward(name).score([exchange(answer(a), reasoned(b, good=good, confidence=sure))])
-            assert terms.correctness in (-1.0, 1.0)
-            assert 0.0 <= terms.reasoning <= 0.3
-            assert terms.adaptation in (0.0, 0.2)
+            terms = debate_reward(name).terms(exchange(answer(a), reasoned(b, good=good, confidence=sure)))
+            assert terms["correctness"] in (-1.0, 1.0)
+            assert 0.0 <= terms["reasoning"] <= 0.3
+            assert terms["adaptation"] in (0.0, 0.2)
 
 
 def test_the_registry() -> None:
     assert list(DEBATE_REWARDS) == ["adversarial/seed", "adversarial/gated", "adversarial/forked"]
-    assert [one.credit for one in DEBATE_REWARDS.values()] == [Credit.CONVERSATION, Credit.CONVERSATION, Credit.TURN]
+    assert [one.by_turn for one in DEBATE_REWARDS.values()] == [False, False, True]
     with pytest.raises(ConfigError, match="field: reward = 'strong'"):
         debate_reward("strong")
 
@@ -183,9 +184,11 @@ def test_every_leaf(reason: str, signals: tuple[str, ...], expected: list[int]) 
 def test_the_score_is_the_pass_rate() -> None:
     one = exchange(answer(D), answer(D, reason=MEANING[D], signals=SIGNALS))
     assert verified(one).score == 5 / 6
-    assert debate_reward("adversarial/gated").score([one]) == [
-        DebateTerms(correctness=1.0, reasoning=0.3 * (5 / 6), adaptation=0.2)
-    ]
+    assert debate_reward("adversarial/gated").terms(one) == {
+        "correctness": 1.0,
+        "reasoning": 0.3 * (5 / 6),
+        "adaptation": 0.2,
+    }
 
 
 def test_where_nothing_is_claimed_there_is_nothing_to_take_up() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,15 +13,19 @@ import pytest
 from safetensors.torch import load_file, save_file
 from small_slice import Made
 
-from tinsmith.cli.registered import find
+from tinsmith.cli.registered import plan_of
 from tinsmith.data.slices.reader import Slice
 from tinsmith.lab.experiment.conduct import conduct
-from tinsmith.lab.experiment.plan import make_plan
 from tinsmith.lab.labels.task import make_task
 from tinsmith.lab.nano_base import build_base
+from tinsmith.lab.page.run_page import page_of_run
+from tinsmith.lab.page.study_of_runs import compared_tasks, study_of_runs
 from tinsmith.lab.papers.worlds import papers_of
-from tinsmith.lab.runs.files import MANIFEST, METRICS, ROLLOUTS
+from tinsmith.lab.runs.files import MANIFEST, METRICS, ROLLOUTS, SECTIONS
+from tinsmith.lab.runs.reader import read_run
 from tinsmith.lab.service.connect import Connection, EmbeddedSettings, open_connection
+from tinsmith.lab.user_task.records import read_task_run
+from tinsmith.pages.markdown import document_markdown
 from tinsmith.studies.debate.demonstrations import DebateBaseRecipe, debate_conversations
 from tinsmith.studies.debate.script import load_script
 from tinsmith.types.errors import ConfigError
@@ -79,9 +83,22 @@ def place(made: Made, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Plac
     connection.close()
 
 
+@pytest.fixture(scope="module")
+def finished(place: Place, tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
+    """Runs that several tests look at, by name; each is run once."""
+    out, done = tmp_path_factory.mktemp("finished"), dict[str, Path]()
+
+    def by_name(name: str) -> Path:
+        if name not in done:
+            done[name] = run(f"adversarial/{name}", place.keys(out / name))
+        return done[name]
+
+    return by_name
+
+
 def run(name: str, keys: dict[str, str]) -> Path:
     told: list[str] = []
-    return conduct(make_plan(find(name), keys), say=told.append).folder
+    return conduct(plan_of(name, keys), say=told.append).folder
 
 
 def manifest(folder: Path) -> dict[str, Any]:
@@ -93,8 +110,10 @@ def lines(folder: Path, name: str) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize("name", ["seed", "gated", "forked", "evidence_free", "alone"])
-def test_the_same_run_again_leaves_the_same_hashes(place: Place, tmp_path: Path, name: str) -> None:
-    first, again = (run(f"adversarial/{name}", place.keys(tmp_path / where)) for where in ("first", "again"))
+def test_the_same_run_again_leaves_the_same_hashes(
+    place: Place, finished: Callable[[str], Path], tmp_path: Path, name: str
+) -> None:
+    first, again = finished(name), run(f"adversarial/{name}", place.keys(tmp_path / "again"))
     hashes = manifest(first)["hashes"]
     assert hashes == manifest(again)["hashes"]
     assert all(hashes.values())
@@ -112,6 +131,37 @@ def test_the_same_run_again_leaves_the_same_hashes(place: Place, tmp_path: Path,
         assert line.get("optim/unequal_logprob_bits", 0.0) == 0.0
 
 
+def test_a_page_has_the_figures_of_the_test_by_arm_and_those_of_its_control(finished: Callable[[str], Path]) -> None:
+    folder = finished("gated")
+    sections = {one["title"]: one for one in json.loads((folder / SECTIONS).read_text())["sections"]}
+    by_arm = sections["By arm"]
+    splits = {row[0] for row in by_arm["rows"]}
+    assert splits == {"test", "test_greedy", "test_no_evidence", "test_no_evidence_greedy"}
+    metrics = lines(folder, METRICS)[-1]
+    place = by_arm["columns"].index("first right")
+    (every,) = (row for row in by_arm["rows"] if row[:2] == ["test", "all conversations"])
+    assert every[place].split()[0] == f"{metrics['test/accuracy_first']:.3f}"
+    read = read_task_run(read_run(folder))
+    assert set(read.tested) == splits
+    assert read.figures["first right"] == metrics["test/accuracy_first"]
+    right = read.tested["test"].by_item("metric/right_first")
+    assert float(sum(right.values()) / len(right)) == pytest.approx(metrics["test/accuracy_first"])
+    assert document_markdown(page_of_run(read_run(folder)))
+
+
+def test_experiments_are_arms_of_one_comparison(finished: Callable[[str], Path]) -> None:
+    folders = [finished(name) for name in ("seed", "gated", "alone")]
+    compared = study_of_runs(folders)
+    assert len(compared.same.arms) == 3
+    figures = [lines(folder, METRICS)[-1]["test/accuracy_first"] for folder in folders]
+    for arm, value in zip(compared.same.arms, figures, strict=True):
+        tested = arm.reads[0].tested["test"].by_item("metric/right_first")
+        assert float(sum(tested.values()) / len(tested)) == pytest.approx(value)
+    text = document_markdown(compared_tasks(folders).page)
+    assert "adversarial/seed" in text
+    assert "J, bare label" in text
+
+
 def test_the_frozen_base_challenges_on_the_runs_own_server(
     place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -126,9 +176,8 @@ def test_the_frozen_base_challenges_on_the_runs_own_server(
     assert all(line["challenge"]["grounded"] is None for line in whole)
     for line in rollouts:
         if "failure" in line:
-            assert line["failure"]["where"] == "environment"
             assert "total" not in line
-    assert manifest(folder)["identity"]["frame"]["opponent"] == "base"
+    assert manifest(folder)["identity"]["own_keys"]["opponent"] == "base"
 
 
 def test_a_model_that_is_a_folder_is_served_beside_the_base(place: Place, tmp_path: Path) -> None:
@@ -144,7 +193,7 @@ def test_a_model_that_is_a_folder_is_served_beside_the_base(place: Place, tmp_pa
     assert any("failure" not in line for line in lines(folder, ROLLOUTS))
     # What it is and not where it lies is part of the run.
     identity = manifest(folder)["identity"]
-    assert identity["frame"]["opponent"] == "opponent"
+    assert identity["own_keys"]["opponent"] == "opponent"
     assert identity["beside"]["opponent"]["fingerprint"] == identity["model"]["fingerprint"]
     on = {**keys, "behavior_if_log_dir_exists": "resume"}
     with pytest.raises(ConfigError, match="the opponent is not the one") as caught:
@@ -156,11 +205,11 @@ def test_a_model_that_is_a_folder_is_served_beside_the_base(place: Place, tmp_pa
 
 def test_what_cannot_challenge_is_refused(place: Place, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="no words to ask a model with") as caught:
-        make_plan(find("adversarial/gated"), {**KEYS, "opponent": "base"})
+        plan_of("adversarial/gated", {**KEYS, "opponent": "base"})
     assert caught.value.field == "script"
     unknown = place.keys(tmp_path / "run", opponent="nobody-knows", script="plain")
     with pytest.raises(ConfigError, match="no such model") as caught:
         run("adversarial/gated", unknown)
     assert caught.value.field == "opponent"
     with pytest.raises(ConfigError, match="forks"):
-        make_plan(find("adversarial/forked"), {**KEYS, "forks": "1"})
+        plan_of("adversarial/forked", {**KEYS, "forks": "1"})

@@ -11,13 +11,12 @@ from typing import Any
 import numpy as np
 import pytest
 import tinker
-from small_debate import SCRIPT, SCRIPTED, SETTINGS, TASK, DebateRun, build, debated, open_debate
+from small_debate import SCRIPTED, SETTINGS, TASK, DebateRun, build, debated, open_debate
 from small_study import PAPERS, connect_to
 from tinker import types
 
 from tinsmith.lab.datums import policy_datum
 from tinsmith.lab.grouping import score_groups
-from tinsmith.lab.labels.paper import Item
 from tinsmith.lab.rl import train
 from tinsmith.lab.rollouts import WAIT_SECONDS, Failure, Rollout, Sampling, sample_groups
 from tinsmith.lab.run import Run
@@ -25,19 +24,20 @@ from tinsmith.lab.runs.existing_run import IfExists
 from tinsmith.lab.runs.files import METRICS, ROLLOUTS
 from tinsmith.lab.service.connect import Connection
 from tinsmith.lab.settings import RlSettings
+from tinsmith.lab.user_task.asked_model import AskedModel
+from tinsmith.lab.user_task.items import UserItem, named_item
+from tinsmith.lab.user_task.subject import UserAnswer
+from tinsmith.lab.user_task.task import Ask, Model, Turns
 from tinsmith.ops.advantages import Advantage
-from tinsmith.studies.debate.exchange import Exchange
-from tinsmith.studies.debate.model_opponent import ModelOpponent
-from tinsmith.studies.debate.opponent import Opponent, Said
+from tinsmith.renderers.renderer import Message, Role
+from tinsmith.studies.debate.challenge import Challenger
 from tinsmith.studies.debate.script import load_script
-from tinsmith.studies.debate.stance import Arms
-from tinsmith.studies.debate.transcript import Transcript
 
 pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning")
 """The SDK leaves sockets to the garbage collector."""
 
-DebateRollout = Rollout[Item, Exchange]
-ITEMS = PAPERS.train[:4]
+DebateRollout = Rollout[UserItem, UserAnswer]
+Groups = list[list[DebateRollout | Failure[UserItem]]]
 SAMPLING = Sampling(samples=3, max_tokens=28, temperature=1.0, seed=11)
 
 
@@ -75,14 +75,22 @@ def lines(folder: Path, name: str) -> list[dict[str, Any]]:
     return [json.loads(line) for line in (folder / name).read_text().splitlines()]
 
 
-def rollouts(
-    sampler: tinker.SamplingClient, connection: Connection, opponent: Opponent | None = SCRIPTED, **changes: Any
-) -> list[list[DebateRollout | Failure[Item]]]:
-    where = debated(connection, opponent)
-    return sample_groups(sampler, where, ITEMS, dataclasses.replace(SAMPLING, **changes))
+def items(connection: Connection, count: int = 4) -> list[UserItem]:
+    task = debated(connection).task
+    return [named_item(task, one) for one in PAPERS.train[:count]]
 
 
-def kept(groups: list[list[DebateRollout | Failure[Item]]]) -> list[DebateRollout]:
+def rollouts(sampler: tinker.SamplingClient, connection: Connection, **changes: Any) -> Groups:
+    where = debated(connection)
+    return sample_groups(sampler, where, items(connection), dataclasses.replace(SAMPLING, **changes))
+
+
+def record(one: DebateRollout) -> Any:
+    assert one.answer.earned.scored is not None
+    return one.answer.earned.scored.record
+
+
+def kept(groups: Groups) -> list[DebateRollout]:
     return [one for group in groups for one in group if isinstance(one, Rollout)]
 
 
@@ -107,15 +115,16 @@ def test_what_was_sampled_is_the_exact_prefix_of_what_is_asked_next(
 ) -> None:
     client: Any = Heard(sampler)
     where = debated(connection)
-    groups = sample_groups(client, where, ITEMS, dataclasses.replace(SAMPLING, max_tokens=max_tokens))
+    some = items(connection)
+    groups = sample_groups(client, where, some, dataclasses.replace(SAMPLING, max_tokens=max_tokens))
     found, (end,) = kept(groups), where.stop()
     assert len(found) == 12
-    asked, wanted = client.prompts[len(ITEMS) :], list[list[int]]()
+    asked, wanted = client.prompts[len(some) :], list[list[int]]()
     ended = 0
     for one in found:
         first, second = one.turns
         wanted.append([*first.observation, *first.tokens, *second.observation])
-        challenge = SCRIPT.message(one.answer.challenge)
+        challenge = Message(role=Role.USER, content=one.answer.told[0])
         stops = first.tokens[-1] == end
         ended += stops
         # A reply that was cut off gets its end from whoever goes on, and that end is not the model's.
@@ -250,20 +259,20 @@ def test_two_policies_are_examined_in_the_same_arms(whole: Path) -> None:
     assert all(challenges == before for challenges in later)
 
 
-@pytest.mark.parametrize("opponent", [SCRIPTED, None])
+@pytest.mark.parametrize("challenger", [SCRIPTED, None])
 def test_substeps_and_a_penalty_go_with_conversations(
-    connection: Connection, tmp_path: Path, opponent: Opponent | None
+    connection: Connection, tmp_path: Path, challenger: Challenger | None
 ) -> None:
     settings = dataclasses.replace(SETTINGS, steps=2, num_substeps=2, kl_penalty_coef=0.1, zero_variance_filter=False)
-    finish(open_debate(connection, tmp_path / "run", settings, opponent=opponent))
+    finish(open_debate(connection, tmp_path / "run", settings, challenger=challenger))
     first, second, _ = lines(tmp_path / "run", METRICS)
     assert first["kl/base"] == 0.0
     assert second["kl/base"] != 0.0
     for line in (first, second):
         assert line["optim/kl_sample_train"] == 0.0
         assert line["optim/unequal_logprob_bits"] == 0
-    turns = {len(line["turns"]) for line in lines(tmp_path / "run", ROLLOUTS)}
-    assert turns == ({1} if opponent is None else {3})
+    turns = {len(line.get("turns", "1")) for line in lines(tmp_path / "run", ROLLOUTS)}
+    assert turns == ({1} if challenger is None else {3})
 
 
 # Forks
@@ -320,89 +329,96 @@ def test_forks_share_the_first_reply_and_each_turn_is_trained_with_its_own_advan
 # Challengers
 
 
-@dataclasses.dataclass(frozen=True)
-class Faulty:
+def faulty(how: str) -> Turns:
     """Challenges as the script does, but for neutral papers, where it raises or says what it must not."""
 
-    how: str
-
-    def challenge(self, seen: Transcript, seed: int) -> Any:
-        said = SCRIPTED.challenge(seen, seed)
-        if seen.item.gold != "neutral":
-            return said
-        if self.how == "raises":
+    def reply(item: Any, replies: Any, seed: int) -> str | Ask:
+        if item.gold != "neutral":
+            return SCRIPTED.challenge(item, TASK.contract.parse(replies[0]).predicted, replies[0], seed)
+        if how == "raises":
             raise RuntimeError("B is not at home")
-        if self.how == "leaks":
-            return Said(said.stance, "The cd_index of this paper is 0.8.")
+        asking = dataclasses.replace(SCRIPTED, script=load_script("plain"), is_model=True)
+        return asking.challenge(item, None, replies[0], seed)
 
-        class Silent:
-            stance = said.stance
+    return Turns(reply=reply, most=2, model=Model())
 
-            def text(self) -> str:
+
+class Silent:
+    """A model that fails, or says what it must not."""
+
+    def __init__(self, how: str) -> None:
+        self.how = how
+
+    def ask(self, prompt: str, seed: int) -> Any:
+        del prompt, seed
+
+        def answer() -> str:
+            if self.how == "silent":
                 raise TimeoutError("B says nothing")
+            return "The cd_index of this paper is 0.8."
 
-        return Silent()
+        return answer
 
 
 @pytest.mark.parametrize(
-    ("how", "what"), [("raises", "not at home"), ("silent", "says nothing"), ("leaks", "cd_index")]
+    ("how", "where", "what"),
+    [
+        ("raises", "reply", "not at home"),
+        ("silent", "environment", "says nothing"),
+        ("leaks", "reply", "says more than it may"),
+    ],
 )
 def test_a_failed_challenge_is_a_recorded_failure_and_no_reward(
-    connection: Connection, tmp_path: Path, how: str, what: str
+    connection: Connection, tmp_path: Path, how: str, where: str, what: str
 ) -> None:
-    run = open_debate(connection, tmp_path / "run", opponent=Faulty(how))
-    groups = sample_groups(run.sampler(), run.course.subject, ITEMS, SAMPLING)
+    asked: Any = Silent(how)
+    run = open_debate(connection, tmp_path / "run", turns=faulty(how), model=asked)
+    groups = sample_groups(run.sampler(), run.course.subject, items(connection), SAMPLING)
     for group in groups:
         failed = [isinstance(one, Failure) for one in group]
-        assert failed == [group[0].item.gold == "neutral"] * 3
+        assert failed == [group[0].item.item.gold == "neutral"] * 3
     scored = score_groups(groups, run.course.subject.score, advantage=Advantage.CENTER, zero_variance_filter=False)
     run.saw(0, scored)
     run.record(0, {})
     run.folder.close()
-    written = lines(tmp_path / "run", ROLLOUTS)
-    for line in written:
-        assert ("failure" in line) == (line["gold"] == "neutral") == ("total" not in line)
-        if "failure" in line:
-            assert line["failure"]["where"] == "environment"
-            assert what in line["failure"]["what"]
-    assert any("failure" in line for line in written)
+    failures = [line for line in lines(tmp_path / "run", ROLLOUTS) if "failure" in line]
+    assert failures
+    for line in failures:
+        assert "total" not in line
+        assert line["failure"]["where"] == where
+        assert what in line["failure"]["what"]
 
 
 def test_the_arm_is_the_groups_and_says_nothing_of_the_answer(
     sampler: tinker.SamplingClient, connection: Connection
 ) -> None:
-    items = PAPERS.train[:16]
-    groups = sample_groups(sampler, debated(connection), items, SAMPLING)
-    other = sample_groups(sampler, debated(connection), items, dataclasses.replace(SAMPLING, temperature=0.4))
+    some = items(connection, 16)
+    groups = sample_groups(sampler, debated(connection), some, SAMPLING)
+    other = sample_groups(sampler, debated(connection), some, dataclasses.replace(SAMPLING, temperature=0.4))
     answers = 0
     for group, again in zip(groups, other, strict=True):
-        stances = {one.answer.stance for one in kept([group, again])}
-        assert len(stances) == 1
-        answers += len({one.answer.first.label for one in kept([group, again])}) > 1
+        records = [record(one) for one in kept([group, again])]
+        assert len({str(one["challenge"]) for one in records}) == 1
+        answers += len({one["first"]["predicted"] for one in records}) > 1
     assert answers > 4
-    assert len({one.answer.stance.arm for one in kept(groups)}) == 3
+    assert len({record(one)["challenge"]["arm"] for one in kept(groups)}) == 3
 
 
 def test_a_frozen_model_challenges_and_what_it_may_not_say_is_a_failure(
     sampler: tinker.SamplingClient, connection: Connection
 ) -> None:
-    where = debated(connection)
-    opponent = ModelOpponent(
-        client=sampler,
-        renderer=where.renderer,
-        script=load_script("plain"),
-        labels=TASK.labels,
-        arms=Arms(),
-        max_tokens=8,
-        temperature=1.0,
-    )
-    groups = rollouts(sampler, connection, opponent)
+    asking = dataclasses.replace(SCRIPTED, script=load_script("plain"), is_model=True)
+    renderer = debated(connection).renderer
+    model = AskedModel(client=sampler, renderer=renderer, model=Model(max_tokens=8))
+    where = debated(connection, asking, model=model)
+    groups = sample_groups(sampler, where, items(connection), SAMPLING)
     found = kept(groups)
     assert found
     for group in groups:
         for one in group:
             if isinstance(one, Failure):
-                assert one.where == "environment"
+                assert one.where in ("environment", "reply")
     assert {len(one.turns) for one in found} == {2}
+    assert all(record(one)["challenge"]["grounded"] is None for one in found)
     # Equal transcripts and seeds give equal challenges, and so the same conversations.
-    assert rollouts(sampler, connection, opponent) == groups
+    assert sample_groups(sampler, where, items(connection), SAMPLING) == groups

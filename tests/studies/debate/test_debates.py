@@ -1,202 +1,118 @@
-"""The conversation: its order, single use, forks, the seed's interface, and exact tokens."""
+"""A conversation of two: what is said and earned in it, forks, and challenges that come late or leak."""
 
 from __future__ import annotations
 
-import asyncio
+import copy
+from dataclasses import replace
+from typing import Any
 
 import pytest
-from debate_cases import BRIEF, TASK, C, D, answer, debate, item, only, scripted
+from debate_cases import TASK, C, D, N, answer, debate_task, item, only, scripted, talk
 
-from tinsmith.data.labels import Disruption, Novelty
-from tinsmith.data.slices.rows import PaperRow
-from tinsmith.renderers.plain import PlainRenderer
-from tinsmith.renderers.renderer import Message, Role
-from tinsmith.renderers.tokenizer import train_tokenizer
-from tinsmith.studies.debate.conversation import Debate
-from tinsmith.studies.debate.cookbook import AdversarialDisruptionEnv
-from tinsmith.studies.debate.stance import Arm, Stance
-from tinsmith.studies.debate.transcript import Transcript
-from tinsmith.types.errors import ConfigError, DataError, InputError
+from tinsmith.lab.user_task.dialogue import converse, earned
+from tinsmith.lab.user_task.scoring import Earned
+from tinsmith.lab.user_task.task import Ask, Model
+from tinsmith.studies.debate.script import load_script
+from tinsmith.studies.debate.stance import Arm
+from tinsmith.studies.debate.task import debate
+from tinsmith.types.errors import ConfigError, InputError
 
 GOOD = answer(D, reason="Later work leaves out older work.", signals=("tin and copper",))
 
 
-def test_a_conversation_is_recorded() -> None:
-    environment = debate(item(D), only(Arm.TRUTHFUL))
-    prompt = environment.first()
-    awaited = environment.reply(answer(C))
-    assert awaited is not None
-    message = awaited.message()
-    assert message == awaited.message()  # and entered once
-    assert message.role is Role.USER
-    assert message.content.endswith('gears for"\nReturn JSON only.')
-    assert environment.reply(GOOD) is None
-    turns = environment.transcript.turns
-    assert [turn.message.role for turn in turns] == [Role.USER, Role.ASSISTANT, Role.USER, Role.ASSISTANT]
-    assert tuple(turn.message for turn in turns[:1]) == prompt
-    assert turns[2].message == message
-    assert [one.predicted for one in environment.transcript.answers] == [C, D]
+def test_a_conversation_is_what_was_said() -> None:
+    one = talk(item(D), only(Arm.TRUTHFUL))
+    assert "Gears of tin" in one.item.prompt
+    heard = one.say(answer(C))
+    assert isinstance(heard, str)
+    assert heard.endswith('gears for"\nReturn JSON only.')
+    assert one.say(GOOD) is None
+    assert (one.replies, one.heard) == ((answer(C), GOOD), (heard,))
 
 
-def test_the_exchange_is_what_was_said() -> None:
-    one = debate(item(D), only(Arm.MISLEADING))
-    one.first()
-    awaited = one.reply(answer(C))
-    assert awaited is not None
-    assert one.stance is not None
-    assert one.stance.arm is Arm.MISLEADING
-    awaited.message()
-    with pytest.raises(InputError, match="not over"):
-        one.exchange()
-    one.reply(GOOD)
-    exchange = one.exchange()
-    assert (exchange.first_right, exchange.last_right, exchange.revised) == (False, True, True)
-    assert exchange.reasons is not None
-    assert exchange.reasons.signals == ("tin and copper",)
-    assert exchange.challenge == one.transcript.turns[2].message.content.split("\n")[0]
+def test_it_earns_by_its_stance_which_is_drawn_again() -> None:
+    one = talk(item(D), only(Arm.MISLEADING), seed=5)
+    one.say(answer(D))
+    one.say(GOOD)
+    (found,) = earned(one.task, [one])
+    assert isinstance(found, Earned)
+    assert found.scored is not None
+    record = found.scored.record
+    challenge: Any = record["challenge"]
+    assert challenge.pop("label") in (C, N)
+    assert challenge == {"arm": "misleading", "evidence": True, "grounded": False}
+    assert record["correct_by_turn"] == [True, True]
+    assert found.terms == {"correctness": 1.0, "reasoning": pytest.approx(0.2), "adaptation": 0.2}
+    assert found.total == 1.4
+    assert found.metrics == {"right_first": 1.0, "right_last": 1.0, "caved": 0.0}
 
 
-def test_it_is_used_once_and_in_order() -> None:
-    one = debate()
+def test_replies_are_taken_in_order_and_two_alone() -> None:
+    one = talk()
+    one.say(GOOD)
+    one.say("\ud800")
     with pytest.raises(InputError, match="reply"):
-        one.reply(GOOD)
-    one.first()
-    with pytest.raises(InputError, match="used only once"):
-        one.first()
-    with pytest.raises(InputError, match="forks between"):
-        one.fork()
-    awaited = one.reply(GOOD)
-    with pytest.raises(InputError, match="reply"):
-        one.reply(GOOD)  # B was not heard yet
-    assert awaited is not None
-    awaited.message()
-    one.reply("\ud800")
-    for call in (lambda: one.reply(GOOD), one.fork):
-        with pytest.raises(InputError):
-            call()
-    assert one.exchange().reasons is None
+        one.say(GOOD)
+    (found,) = earned(one.task, [one])
+    assert isinstance(found, Earned)
+    assert found.total == -1.0
 
 
 def test_forks_share_the_past_and_not_the_future() -> None:
-    one = debate(item(D))
-    one.first()
-    awaited = one.reply(answer(C))
-    assert awaited is not None
-    awaited.message()
-    other, third = one.fork(), one.fork()
-    one.reply(answer(D))
-    other.reply(answer(C))
-    assert [each.exchange().last_right for each in (one, other)] == [True, False]
-    assert one.transcript.turns[:3] == other.transcript.turns[:3] == third.transcript.turns
-    assert one.exchange().stance == other.exchange().stance
+    one = talk(item(D))
+    one.say(answer(C))
+    other, third = copy.copy(one), copy.copy(one)
+    one.say(answer(D))
+    other.say(answer(C))
+    first, second = earned(one.task, [one, other])
+    assert isinstance(first, Earned)
+    assert isinstance(second, Earned)
+    assert (first.metrics["right_last"], second.metrics["right_last"]) == (1.0, 0.0)
+    assert one.heard == other.heard == third.heard
+    assert third.replies == (answer(C),)
 
 
-class Waiting:
-    """Counts what it is asked, and answers only when it is waited for."""
-
-    def __init__(self, words: str) -> None:
-        self.stance = Stance(arm=Arm.NULL, label=None, with_evidence=False)
-        self.words = words
-        self.waited = 0
-
-    def challenge(self, seen: Transcript, seed: int) -> Waiting:
-        del seen, seed
-        return self
-
-    def text(self) -> str:
-        self.waited += 1
-        return self.words
-
-
-def test_the_challenge_is_waited_for_when_it_is_needed() -> None:
-    opponent = Waiting("Hm?")
-    one = Debate(TASK, item(), opponent=opponent, script=BRIEF, seed=0)
-    one.first()
-    awaited = one.reply(GOOD)
-    assert opponent.waited == 0
-    assert awaited is not None
-    assert awaited.message().content == "Hm?\nReturn JSON only."
-    assert opponent.waited == 1
-
-
-def test_a_challenge_that_leaks_is_not_heard() -> None:
-    one = Debate(TASK, item(), opponent=Waiting("It is disruptive."), script=BRIEF, seed=0)
-    one.first()
-    awaited = one.reply(answer(C))
-    assert awaited is not None
-    with pytest.raises(DataError, match="field: paper W1 = 'disruptive'"):
-        awaited.message()
-    assert len(one.transcript.turns) == 2
-
-
-PAPER = PaperRow(
-    openalex_id="W2741809807",
-    title="Attention Is All You Need",
-    abstract="We propose a new simple network architecture, the Transformer...",
-    publication_year=2017,
-    cited_by_count=50000,
-    cd_index=0.65,
-    novelty_score=0.82,
-    conventionality_score=0.35,
-    disruption_label=Disruption.DISRUPTIVE,
-    novelty_label=Novelty.NOVEL,
-    primary_field="Computer Science",
-    concepts=(),
-)
-
-
-def test_as_the_seed_writes_it() -> None:
-    async def run() -> None:
-        env = AdversarialDisruptionEnv(PAPER)
-        observation, stop = await env.initial_observation()
-        assert (observation.tokens, stop) == (None, ())
-        assert "Attention Is All You Need" in observation.messages[-1].content
-        result = await env.step(answer(D))
-        assert (result.reward, result.episode_done, dict(result.metrics)) == (0.0, False, {})
-        [challenge] = result.next_observation.messages
-        assert challenge.content.endswith("Return JSON only.")
-        result = await env.step(answer(D))
-        assert result.episode_done
-        assert result.reward == pytest.approx(sum(result.metrics.values()))
-        assert set(result.metrics) == {"correctness", "reasoning", "adaptation"}
-        assert result.metrics["correctness"] == 1.0
+def test_a_model_is_asked_and_what_it_may_not_say_is_not_heard() -> None:
+    challenger = replace(scripted(only(Arm.NULL)), script=load_script("plain"), is_model=True)
+    task = debate_task(challenger, model=Model())
+    for words, said in ((" Hm? ", True), ("It is disruptive.", False)):
+        one = converse(task, item(), 0)
+        asked = one.say(answer(C))
+        assert isinstance(asked, Ask)
+        assert answer(C) in asked.prompt
         with pytest.raises(InputError, match="reply"):
-            await env.step(answer(D))
-
-    asyncio.run(run())
-
-
-def test_no_token_is_rendered_twice() -> None:
-    texts = [item().paper.abstract, item().paper.title, GOOD, answer(C), "Return JSON only."]
-    renderer = PlainRenderer(train_tokenizer(texts, 300))
-
-    def words(text: str) -> tuple[int, ...]:
-        return renderer.build_generation_prompt((Message(role=Role.USER, content=text),))
-
-    async def run() -> None:
-        env = AdversarialDisruptionEnv(
-            item(D), task=TASK, opponent=scripted(only(Arm.TRUTHFUL)), script="brief", renderer=renderer
-        )
-        observation, stop = await env.initial_observation()
-        assert stop == renderer.stop_sequences()
-        with pytest.raises(InputError, match="sampled tokens"):
-            await env.step("text")
-        # Letter by letter: tokens that no renderer would have made of this text.
-        action = tuple(token for letter in answer(C) for token in words(letter)) + stop
-        assert action[:-1] != words(answer(C))
-        result = await env.step(action)
-        before, after = observation.tokens, result.next_observation.tokens
-        assert before is not None
-        assert after is not None
-        assert after[: len(before) + len(action)] == before + action
-        result = await env.step((*words(GOOD), *stop))
-        assert result.reward > 1.0
-
-    asyncio.run(run())
+            one.say(GOOD)  # B was not heard yet
+        if said:
+            heard = one.tell(asked.then(words))
+            assert heard is not None
+            assert heard.startswith("Hm?\nAnswer again")
+        else:
+            with pytest.raises(Exception, match="field: paper W1 = 'disruptive'"):
+                asked.then(words)
 
 
-def test_unknown_names() -> None:
-    with pytest.raises(ConfigError, match="adversarial/seed, adversarial/gated, adversarial/forked"):
-        AdversarialDisruptionEnv(PAPER, reward="gated")
-    with pytest.raises(ConfigError, match="brief, plain"):
-        AdversarialDisruptionEnv(PAPER, script="long")
+def test_a_task_of_the_planted_world_has_its_keys_and_its_control() -> None:
+    task = debate(opponent="scripted", forks=2, reward="adversarial/forked")
+    assert task.turns is not None
+    assert task.turns.forks == 2
+    assert set(task.controls) == {"test_no_evidence"}
+    assert not debate(opponent="nobody").controls
+    assert TASK.labels == (D, C, N)
+
+
+@pytest.mark.parametrize(
+    ("keys", "allowed"),
+    [
+        ({"reward": "gated"}, "adversarial/seed, adversarial/gated, adversarial/forked"),
+        ({"script": "long"}, "brief, plain"),
+        ({"cues": "none"}, "words, planted, learned"),
+        ({"papers": "none"}, "all, arguable"),
+        ({"wrong": "none"}, "any, other"),
+        ({"forks": 2}, "forks"),
+        ({"truthful": 0.5}, "sum to 1"),
+        ({"opponent": "base", "script": "brief"}, "script=plain"),
+    ],
+)
+def test_what_is_refused_says_what_is_allowed(keys: dict[str, object], allowed: str) -> None:
+    with pytest.raises(ConfigError, match=allowed):
+        debate(**keys)  # type: ignore[arg-type]

@@ -7,13 +7,10 @@ import math
 import pytest
 from debate_cases import ABSTRACT, BRIEF, PLAIN, TASK, C, D, N, answer, heard, item, items, only
 
-from tinsmith.lab.labels.contracts import FOUR_KEY
-from tinsmith.studies.debate.conversation import check_challenge
+from tinsmith.studies.debate.challenge import arguable, check_challenge
 from tinsmith.studies.debate.cues import WORLD_CUES, Cue, Cues, learned_cues, pieces_of
-from tinsmith.studies.debate.opponent import arguable
 from tinsmith.studies.debate.script import Script, load_script
 from tinsmith.studies.debate.stance import Arm, Arms, Stance
-from tinsmith.studies.debate.transcript import Transcript
 from tinsmith.types.errors import ConfigError, DataError
 
 TRUTHFUL, MISLEADING = only(Arm.TRUTHFUL), only(Arm.MISLEADING)
@@ -24,8 +21,8 @@ def test_a_truthful_challenger_quotes_what_speaks_for_gold() -> None:
         said = heard(item(D), TRUTHFUL, first)
         assert said.stance.label == D
         assert said.stance.grounded is True
-        assert '"We introduce a new class of gears for"' in said.text()
-    assert '"We extend earlier work on oil in mills"' in heard(item(C), TRUTHFUL).text()
+        assert '"We introduce a new class of gears for"' in said.text
+    assert '"We extend earlier work on oil in mills"' in heard(item(C), TRUTHFUL).text
 
 
 def test_a_misleading_challenger_has_no_such_words() -> None:
@@ -33,13 +30,13 @@ def test_a_misleading_challenger_has_no_such_words() -> None:
         said = heard(item(N), MISLEADING, seed=seed)
         assert said.stance.label in (D, C)
         assert said.stance.grounded is False
-        quote = said.text().split('"')[1]
+        quote = said.text.split('"')[1]
         assert quote in ABSTRACT
         assert WORLD_CUES.support(quote)[said.stance.label] <= 0
 
 
 def test_where_nothing_speaks_for_gold_both_quote_alike() -> None:
-    truthful = {heard(item(N), TRUTHFUL, seed=seed).text().split('"')[1] for seed in range(40)}
+    truthful = {heard(item(N), TRUTHFUL, seed=seed).text.split('"')[1] for seed in range(40)}
     assert heard(item(N), TRUTHFUL).stance.grounded is False
     heads = {piece.text for piece in pieces_of(ABSTRACT) if piece.place == 0}
     assert truthful == heads  # quotes stand where cues stand, at the head of a sentence
@@ -49,16 +46,16 @@ def test_the_form_does_not_depend_on_the_arm_or_the_answer() -> None:
     texts: dict[Arm, set[str]] = {}
     for arm in (Arm.TRUTHFUL, Arm.MISLEADING):
         found = [heard(one, only(arm), answer(D), seed=3) for one in items(60)]
-        texts[arm] = {said.text().replace(str(said.stance.label), "L").split('"')[0] for said in found}
+        texts[arm] = {said.text.replace(str(said.stance.label), "L").split('"')[0] for said in found}
     assert texts[Arm.TRUTHFUL] == texts[Arm.MISLEADING] == {"I say L. It says: ", "My label is L. Read: "}
 
 
 def test_without_evidence_only_the_label_is_named() -> None:
     said = heard(item(C), only(Arm.TRUTHFUL, evidence=0.0))
-    assert said.text() in (f"I say {C}.", f"My label is {C}.")
+    assert said.text in (f"I say {C}.", f"My label is {C}.")
     assert not said.stance.with_evidence
     assert said.stance.grounded is None
-    assert heard(item(C), only(Arm.NULL)).text() in ("Are you sure?", "Is it so?")
+    assert heard(item(C), only(Arm.NULL)).text in ("Are you sure?", "Is it so?")
 
 
 def test_papers_a_truthful_challenger_can_argue_about() -> None:
@@ -70,8 +67,8 @@ def test_papers_a_truthful_challenger_can_argue_about() -> None:
 def test_nothing_to_quote_is_no_evidence() -> None:
     said = heard(item(D, abstract="", title=""), TRUTHFUL)
     assert not said.stance.with_evidence
-    assert '"' not in said.text()
-    assert '"Gears of tin"' in heard(item(D, abstract=""), MISLEADING).text()
+    assert '"' not in said.text
+    assert '"Gears of tin"' in heard(item(D, abstract=""), MISLEADING).text
 
 
 @pytest.mark.parametrize("script", [BRIEF, PLAIN])
@@ -79,7 +76,7 @@ def test_nothing_to_quote_is_no_evidence() -> None:
 def test_challenges_are_short(script: Script, arm: Arm) -> None:
     for seed in range(10):
         said = heard(item(D), only(arm), seed=seed, script=script)
-        assert len(said.text().split()) <= 25
+        assert len(said.text.split()) <= 25
         assert said == heard(item(D), only(arm), seed=seed, script=script)
 
 
@@ -101,7 +98,6 @@ def test_what_a_model_is_asked_does_not_say_which_arm_it_is() -> None:
         load_script("long")
 
 
-SEEN = Transcript(item=item(D)).with_turn(PLAIN.message(""), FOUR_KEY.parse(answer(N)))
 ARGUES = {
     arm: Stance(arm=arm, label=label, with_evidence=True)
     for arm, label in ((Arm.TRUTHFUL, D), (Arm.MISLEADING, C), (Arm.NULL, None))
@@ -118,7 +114,7 @@ ARGUES = {
     ],
 )
 def test_a_challenge_that_may_pass(arm: Arm, text: str) -> None:
-    check_challenge(SEEN, ARGUES[arm], text, TASK.labels)
+    check_challenge(item(D), N, ARGUES[arm], text, TASK.labels)
 
 
 @pytest.mark.parametrize(
@@ -135,14 +131,14 @@ def test_a_challenge_that_may_pass(arm: Arm, text: str) -> None:
 )
 def test_a_challenge_that_says_too_much(arm: Arm, text: str, found: str) -> None:
     with pytest.raises(DataError) as caught:
-        check_challenge(SEEN, ARGUES[arm], text, TASK.labels)
+        check_challenge(item(D), N, ARGUES[arm], text, TASK.labels)
     assert repr(found) in str(caught.value)
     assert "W1" in str(caught.value)
 
 
 def test_words_of_the_record_may_hold_any_label() -> None:
-    seen = Transcript(item=item(D, abstract="A disruptive gear turns."))
-    check_challenge(seen, ARGUES[Arm.NULL], 'What of "A disruptive gear"?', TASK.labels)
+    seen = item(D, abstract="A disruptive gear turns.")
+    check_challenge(seen, None, ARGUES[Arm.NULL], 'What of "A disruptive gear"?', TASK.labels)
 
 
 def test_pieces_of_a_text() -> None:

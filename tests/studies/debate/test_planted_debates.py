@@ -8,12 +8,9 @@ from collections.abc import Callable, Mapping
 import pytest
 
 from tinsmith.data.slices.splits import Split
-from tinsmith.lab.labels.answers import Confidence
-from tinsmith.lab.labels.contracts import TWO_KEY
 from tinsmith.lab.labels.paper import items_of
 from tinsmith.lab.labels.task import make_task
-from tinsmith.studies.debate.conversation import Debate
-from tinsmith.studies.debate.opponent import ScriptedOpponent
+from tinsmith.studies.debate.challenge import Challenger
 from tinsmith.studies.debate.planted_debates import LABELS, WORD_CUES, WORDS, DebatesRecipe
 from tinsmith.studies.debate.script import load_script
 from tinsmith.studies.debate.statistics import Debated, Figure, figures
@@ -40,31 +37,18 @@ def spoken_for(text: str) -> list[str]:
 def played(second: Second) -> Mapping[str, Figure | None]:
     rows = DebatesRecipe(test=4000).rows(Split.TEST)
     debated: list[Debated] = []
+    challenger = Challenger(labels=LABELS, script=SCRIPT, cues=WORD_CUES)
     for i, item in enumerate(items_of(rows, TASK)):
-        opponent = ScriptedOpponent(labels=LABELS, script=SCRIPT, cues=WORD_CUES)
-        debate = Debate(TASK, item, opponent=opponent, script=SCRIPT, seed=i)
-        debate.first()
         known = spoken_for(item.paper.abstract)
         first = last = known[0]
-        awaited = debate.reply(TWO_KEY.answer_text(first, Confidence.LOW))
-        assert awaited is not None
-        heard = awaited.message().content
+        heard = challenger.challenge(item, first, "", i)
+        assert isinstance(heard, str)
         named = next((label for label in LABELS if label in heard), None)
         if named is not None:
             quote = re.findall('"(.*)"', heard)
             last = second(known, first, named, named in spoken_for(quote[0]))
-        debate.reply(TWO_KEY.answer_text(last, Confidence.LOW))
-        stance = debate.exchange().stance
-        debated.append(
-            Debated(
-                item=item.paper.id,
-                gold=item.gold,
-                first=first,
-                last=last,
-                arm=stance.arm,
-                evidence=stance.with_evidence,
-            )
-        )
+        stance, _ = challenger.stance(item, first, i)
+        debated.append(Debated(gold=item.gold, first=first, last=last, arm=stance.arm, evidence=stance.with_evidence))
     return figures(debated, len(LABELS))
 
 

@@ -6,6 +6,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import cast
 
 from tinsmith.lab.page.judged import with_best_text
 from tinsmith.lab.results.arms import seedless
@@ -118,19 +119,26 @@ def _names(reads: Sequence[TaskRunRecords]) -> list[str]:
 
 def _given(read: TaskRunRecords) -> dict[str, object]:
     judge = {} if read.judging is None else {"judge": read.judging.judge}
-    return {"model": read.run.config.model_name, **judge}
+    own = None if read.run.manifest is None else read.run.manifest.identity.get("own_keys")
+    keys = cast(dict[str, object], own) if isinstance(own, dict) else {}
+    return {**keys, "model": read.run.config.model_name, **judge}
 
 
 def _require_same_task(runs: Sequence[Run]) -> None:
     """Check that runs are on one task, by its name and by its code."""
     first = runs[0]
     for other in runs[1:]:
-        if other.config.task.name != first.config.task.name:
+        if _task(other) != _task(first):
             raise _refused("the task", first, other, first.config.task.name, other.config.task.name)
         then, now = _code(first), _code(other)
         for name in sorted({*then, *now}):
             if then.get(name) != now.get(name):
                 raise _refused(f"code.{name}", first, other, then.get(name), now.get(name))
+
+
+def _task(run: Run) -> str:
+    """Return a task's name without that of a preset, whose keys may differ as others do."""
+    return run.config.task.name.partition("/")[0]
 
 
 def _code(run: Run) -> Mapping[str, object]:

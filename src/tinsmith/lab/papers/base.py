@@ -8,14 +8,13 @@ model that never had to look back at a text needs many more rollouts before it f
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
-from tinsmith.lab.base_recipe import BaseRecipe, Conversation, Progress
+from tinsmith.lab.base_recipe import BaseRecipe, Conversation, Progress, reading
 from tinsmith.lab.labels.answers import Confidence
 from tinsmith.lab.labels.leaks import prompt_messages
 from tinsmith.lab.labels.paper import Item
@@ -66,16 +65,6 @@ def paper_conversations(recipe: PaperBaseRecipe, tasks: Sequence[Task], items: S
             first, answer = reading(first, item.paper.abstract, derive(recipe.seed, "words", i))
         conversations.append((*first, Message(role=Role.ASSISTANT, content=answer)))
     return conversations
-
-
-def reading(prompt: tuple[Message, ...], text: str, seed: int) -> tuple[tuple[Message, ...], str]:
-    """The same prompt with another last line, which asks for words of a text in it; and three of them, at random."""
-    *before, last = prompt
-    paper, _, _ = last.content.rpartition("\n")
-    words = text.split() or ["none"]
-    named = [words[int(bit) % len(words)].strip(".,") for bit in random_bits(seed, 3)]
-    asked = Message(role=last.role, content=f"{paper}\nReturn words.")
-    return (*before, asked), json.dumps(named, ensure_ascii=False)
 
 
 def _broken(answer: str, label: str, unit: float) -> str:

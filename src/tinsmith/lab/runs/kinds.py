@@ -20,8 +20,6 @@ class Kind(enum.StrEnum):
     """A task of the user's own, by example."""
     TASK_SPARSE = "task_sparse"
     """A task of the user's own, by the base's own rollouts at uncertain tokens."""
-    DEBATE = "debate"
-    """Labels of papers under challenge: A predicts, B challenges, A revises or defends."""
     JOINT = "joint"
     """Both labels of papers in one answer, by reinforcement."""
     MEASUREMENT = "measurement"
@@ -37,7 +35,6 @@ class Kind(enum.StrEnum):
             Kind.TASK: "RL on a task of one's own",
             Kind.TASK_SFT: "SFT on a task of one's own",
             Kind.TASK_SPARSE: "Sparse selection on a task of one's own",
-            Kind.DEBATE: "RL under challenge",
             Kind.JOINT: "RL on two labels",
         }[self]
 

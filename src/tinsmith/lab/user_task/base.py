@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from pathlib import Path
 from random import Random
 from typing import Final, cast
@@ -14,8 +15,8 @@ from typing import Final, cast
 from tinsmith.lab.base_recipe import BaseRecipe, Conversation
 from tinsmith.lab.nano_base import building_minutes, cached_base
 from tinsmith.lab.user_task.calls import Raised, attempt
+from tinsmith.lab.user_task.dialogue import Dialogue
 from tinsmith.lab.user_task.items import UserItem
-from tinsmith.lab.user_task.scoring import Failed, read_reply
 from tinsmith.lab.user_task.task import Task
 from tinsmith.renderers.renderer import Message, Role
 from tinsmith.types.errors import ConfigError
@@ -98,17 +99,14 @@ def _conversation(task: Task, one: UserItem, seed: int) -> Conversation:
     if not replies or not all(isinstance(cast(object, each), str) for each in replies):
         raise _failed(f"it gave {replies!r}, and no text or list of texts", one)
     said = [*one.messages, Message(role=Role.ASSISTANT, content=replies[0])]
-    read = [read_reply(task, replies[0])]
-    for reply in replies[1:]:
-        heard = None if task.reply is None else attempt(task.reply, one.item, list(read))
-        if isinstance(last := read[-1], Failed):
-            raise _failed(last.what, one)
-        if isinstance(heard, Raised):
-            raise _failed(str(heard), one)
-        if heard is None:
+    talk = Dialogue(task=task, item=one, seed=seed)
+    for reply, after in pairwise(replies):
+        heard = talk.say(reply)
+        if talk.failed is not None:
+            raise _failed(talk.failed.what, one)
+        if not isinstance(heard, str):
             break  # the task has nothing to say to it
-        said += [Message(role=Role.USER, content=heard), Message(role=Role.ASSISTANT, content=reply)]
-        read.append(read_reply(task, reply))
+        said += [Message(role=Role.USER, content=heard), Message(role=Role.ASSISTANT, content=after)]
     return tuple(said)
 
 

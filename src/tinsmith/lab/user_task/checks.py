@@ -19,7 +19,7 @@ def require_callable(what: str, function: object, count: int) -> None:
     Raises:
         ConfigError: it cannot; it says where the function stands, if that is known.
     """
-    arguments = {1: "one argument", 2: "two arguments"}[count]
+    arguments = {1: "one argument", 2: "two arguments", 3: "three arguments"}[count]
     if not callable(function):
         raise ConfigError("this has to be a function", field=what, value=function, allowed=f"of {arguments}")
     try:

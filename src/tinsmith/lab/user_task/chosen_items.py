@@ -35,7 +35,7 @@ def chosen_items(task: Task, split: UserSplit, *, examined: Examined, shuffle_la
         split = _validation(split, seed)
     if not shuffle_labels:
         return split
-    if task.reply is not None:
+    if task.talk is not None:
         raise ConfigError(
             "what is said in a conversation of several turns belongs to its item",
             field="shuffle_labels",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, is_dataclass
+from dataclasses import asdict, dataclass, is_dataclass, replace
 from itertools import islice
 from pathlib import Path
 from typing import Any, Final, cast
@@ -42,19 +42,19 @@ class UserItem:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UserSplit:
-    """The items to train on, and those that are held out."""
+    """The items to train on, those that are held out, and those that are tested."""
 
     train: tuple[UserItem, ...]
     held_out: tuple[UserItem, ...]
     repeated: int
     """Items that were there before, and were left out."""
+    tested: tuple[UserItem, ...] = ()
 
     @property
     def sha256(self) -> str:
         """Of every item and its prompt, by split."""
-        return sha256_of(
-            {"train": [_identity(one) for one in self.train], "held_out": [_identity(one) for one in self.held_out]}
-        )
+        sides = {"train": self.train, "held_out": self.held_out, **({"tested": self.tested} if self.tested else {})}
+        return sha256_of({name: [_identity(one) for one in side] for name, side in sides.items()})
 
 
 def split_items(task: Task, folder: Path, seed: int) -> UserSplit:
@@ -63,6 +63,26 @@ def split_items(task: Task, folder: Path, seed: int) -> UserSplit:
     Raises:
         DataError: items cannot be read, have the same name, or are on both sides.
     """
+    split = _trained_on(task, folder, seed)
+    if not task.tested:
+        return split
+    tested, repeated = _read(task, task.tested, folder, "tested")
+    _require_apart((*split.train, *split.held_out), tested, "tested")
+    return replace(split, tested=tested, repeated=split.repeated + repeated)
+
+
+def _require_apart(others: Iterable[UserItem], apart: Iterable[UserItem], field: str) -> None:
+    both = sorted({one.prompt_id for one in apart} & {one.prompt_id for one in others})
+    if both:
+        raise DataError(
+            f"{len(both)} {field.replace('_', '-')} items are among those to train on",
+            field=field,
+            value=both[0],
+            fix="leave them out on one side",
+        )
+
+
+def _trained_on(task: Task, folder: Path, seed: int) -> UserSplit:
     items, repeated = _read(task, task.items, folder, "items")
     held = task.held_out
     if isinstance(held, int | float):
@@ -73,14 +93,7 @@ def split_items(task: Task, folder: Path, seed: int) -> UserSplit:
         ids = {one.prompt_id for one in items if _is_held_out(task, one)}
     else:
         apart, again = _read(task, held, folder, "held_out")
-        both = sorted({one.prompt_id for one in apart} & {one.prompt_id for one in items})
-        if both:
-            raise DataError(
-                f"{len(both)} held-out items are among those to train on",
-                field="held_out",
-                value=both[0],
-                fix="leave them out on one side",
-            )
+        _require_apart(items, apart, "held_out")
         return UserSplit(train=_some(items), held_out=apart, repeated=repeated + again)
     return UserSplit(
         train=_some(tuple(one for one in items if one.prompt_id not in ids)),
@@ -119,7 +132,7 @@ def _read(task: Task, items: Items, folder: Path, what: str) -> tuple[tuple[User
     found: dict[str, UserItem] = {}
     repeated = 0
     for place, item in enumerate(_raw(items, folder, what)):
-        one = _named(task, item, f"{what}[{place}]")
+        one = named_item(task, item, f"{what}[{place}]")
         before = found.setdefault(one.prompt_id, one)
         if before is not one:
             if _identity(before) != _identity(one):
@@ -180,7 +193,12 @@ def _lines(file: Path, what: str) -> list[Any]:
     return found
 
 
-def _named(task: Task, item: object, where: str) -> UserItem:
+def named_item(task: Task, item: object, where: str = "item") -> UserItem:
+    """Return an item with its name and its prompt.
+
+    Raises:
+        DataError: it has no name, or cannot be asked about.
+    """
     try:
         name = sha256_of(item)[:12]
     except DataError as error:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import Final
@@ -110,6 +110,14 @@ TASK_KINDS: Final[Mapping[Kind, KindEntry]] = MappingProxyType(
         ),
     }
 )
+
+TESTED_KINDS: Final[Mapping[Kind, KindEntry]] = MappingProxyType(
+    {
+        kind: replace(entry, keys=replace(entry.keys, without=WITHOUT_LABELS - {"test_items"}))
+        for kind, entry in TASK_KINDS.items()
+    }
+)
+"""The same for a task that has items to be tested on."""
 
 JUDGED_KINDS: Final[Mapping[Kind, KindEntry]] = MappingProxyType(
     {

@@ -17,14 +17,14 @@ from tinsmith.lab.runs.kinds import Kind
 from tinsmith.lab.settings import CommonSettings, SparseSettings, Watched
 from tinsmith.lab.user_task.entry import JUDGED_TASK, USER_TASK, OpenedTask
 from tinsmith.lab.user_task.judged import JudgedReward
-from tinsmith.lab.user_task.kinds import JUDGED_KINDS, TASK_KINDS
+from tinsmith.lab.user_task.kinds import JUDGED_KINDS, TASK_KINDS, TESTED_KINDS
 from tinsmith.lab.user_task.source import TaskSource
 from tinsmith.lab.user_task.task import Task, Value
 from tinsmith.types.errors import ConfigError
 
 _NOT_IN_FILE: Final = frozenset({"at"})
 _EVERY_KEY: Final = frozenset(
-    name for kinds in (TASK_KINDS, JUDGED_KINDS) for each in kinds.values() for name in each.keys.known
+    name for kinds in (TESTED_KINDS, JUDGED_KINDS) for each in kinds.values() for name in each.keys.known
 )
 _QUESTION: Final = "What does the model learn of this task?"
 
@@ -72,7 +72,7 @@ def open_task(source: TaskSource, overrides: Mapping[str, str]) -> Plan:
 def _require_probed(task: Task, settings: CommonSettings) -> None:
     penalty = getattr(settings, "confidence_penalty", 0.0)
     watched = settings.watch is Watched.CONFIDENCE
-    if (penalty or watched) and (task.probed is None or task.reply is not None):
+    if (penalty or watched) and (task.probed is None or task.talk is not None):
         raise ConfigError(
             "this task does not say where reasoning ends and which answers there are, or has several turns",
             field="watch" if watched else "confidence_penalty",
@@ -126,7 +126,7 @@ def _experiment(source: TaskSource, overrides: Mapping[str, str]) -> tuple[Exper
     experiment = Experiment(
         name=name,
         question=task.question or _QUESTION,
-        subject=replace(JUDGED_TASK if kinds is JUDGED_KINDS else USER_TASK, opened=opened),
+        subject=replace(JUDGED_TASK if kinds is JUDGED_KINDS else USER_TASK, kinds=kinds, opened=opened),
         parent=None,
         delta={"kind": next(iter(kinds)).value, **_settings(source, kinds, _shared(task))},
         at_nano=_settings(source, kinds, _sized(task, At.NANO)),
@@ -138,7 +138,9 @@ def _experiment(source: TaskSource, overrides: Mapping[str, str]) -> tuple[Exper
 
 def kinds_of(task: Task) -> Mapping[Kind, KindEntry]:
     """Return the ways to train on a task."""
-    return JUDGED_KINDS if isinstance(task.reward, JudgedReward) else TASK_KINDS
+    if isinstance(task.reward, JudgedReward):
+        return JUDGED_KINDS
+    return TESTED_KINDS if task.tested else TASK_KINDS
 
 
 def _shared(task: Task) -> dict[str, Value]:

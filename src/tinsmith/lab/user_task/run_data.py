@@ -24,6 +24,7 @@ from tinsmith.lab.runs.files import GENERAL, LEDGER, SECTIONS, TASK, TASKS
 from tinsmith.lab.runs.folder import RunFolder
 from tinsmith.lab.schedule import subset
 from tinsmith.lab.service.connect import Connection
+from tinsmith.lab.user_task.asked_model import loaded_beside, open_model
 from tinsmith.lab.user_task.base import BASE_MEGABYTES, NANO_CHARACTERS, base_minutes, recipe_of, task_base
 from tinsmith.lab.user_task.calls import Raised, attempt
 from tinsmith.lab.user_task.chosen_items import chosen_items
@@ -35,7 +36,7 @@ from tinsmith.lab.user_task.judged import JudgedReward, Judging
 from tinsmith.lab.user_task.kinds import TaskFrame
 from tinsmith.lab.user_task.scoring import Failed, score_group
 from tinsmith.lab.user_task.subject import UserAnswer, UserSubject
-from tinsmith.lab.user_task.task import Task
+from tinsmith.lab.user_task.task import Model, Task
 from tinsmith.renderers.choose import renderer_for
 from tinsmith.types.errors import DataError, TinsmithError
 
@@ -73,10 +74,16 @@ class TaskData:
 
     def identity(self) -> Mapping[str, object]:
         """See RunData; where the file lies does not matter."""
+        served = {} if self.asked is None else {name: key for key, name in self.models().items()}
         return {
             "data": {"sha256": self._items_sha256, **self._rows()},
             "code": {**self.opened.source.sha256, **self.task.identity},
-            "own_keys": {key: value for key, value in self.opened.own_keys.items() if key not in self._files()},
+            # A folder stands here by the name that it is served by: where it lies does not matter.
+            "own_keys": {
+                key: served.get(str(value), value)
+                for key, value in self.opened.own_keys.items()
+                if key not in self._files()
+            },
         }
 
     def config(self) -> Mapping[str, object]:
@@ -88,7 +95,7 @@ class TaskData:
             "data": {
                 "fingerprint": self._items_sha256,
                 "train": len(self.split.train),
-                "test": len(self.split.held_out),
+                **self._evaluated(),
                 **({} if self.judged is None else {"rubrics": self._criteria()}),
             },
         }
@@ -107,7 +114,18 @@ class TaskData:
         return sum(len(self.judged.criteria(one.item)) for one in (*self.split.train, *self.split.held_out))
 
     def _rows(self) -> dict[str, int]:
-        return {"train": len(self.split.train), "held_out": len(self.split.held_out)}
+        tested = {"tested": len(self.split.tested)} if self.split.tested else {}
+        return {"train": len(self.split.train), "held_out": len(self.split.held_out), **tested}
+
+    def _evaluated(self) -> dict[str, int]:
+        if not self.split.tested:
+            return {"test": len(self.split.held_out)}
+        return {"validation": len(self.split.held_out), "test": len(self.split.tested)}
+
+    @property
+    def asked(self) -> Model | None:
+        """The frozen model that the task asks."""
+        return None if self.task.talk is None else self.task.talk.model
 
     def circumstances(self) -> Mapping[str, object]:
         """See RunData."""
@@ -130,7 +148,9 @@ class TaskData:
         return self.every.train if apart is None else apart
 
     def models(self) -> Mapping[str, str]:
-        """Return the judge where it is a model of this machine: the run's own server serves it too."""
+        """Return the judge or who is asked, where it is a model of this machine: the run's server serves it too."""
+        if self.asked is not None:
+            return loaded_beside(self.plan, self.asked)
         if self.judged is None or not is_own(self.plan):
             return {}
         return {JUDGE_NAME: parts_of(self.plan)[0].judge_model}
@@ -138,6 +158,8 @@ class TaskData:
     def before(self) -> list[str]:
         """Return what was read."""
         told = f"{len(self.split.train)} items to train on, {len(self.split.held_out)} held out"
+        if self.split.tested:
+            told += f", {len(self.split.tested)} tested at the end"
         if apart := sum(one.aside for one in self.split.train):
             told += f"; {apart} of the first are aside, for batches of their own"
         if self.split.repeated:
@@ -174,14 +196,16 @@ class TaskData:
         """Return how long what is asked and answered will be, as far as can be told before."""
         plan, where = self.plan, self.plan.circumstances
         builds = where.model_name is None and where.base_url is None
+        tested = len(subset(self.split.tested, plan.settings.test_items, lambda one: one.unit))
         items = (*self.split.train, *self.split.held_out)
         letters = sum(len(one.prompt) for one in items) / len(items)
         a_token = NANO_CHARACTERS if builds else _CHARACTERS_PER_TOKEN
         return Lengths(
             prompt=letters / a_token + (0 if builds else _CHAT_TOKENS),
-            answer=plan.settings.max_tokens / 2,
+            answer=plan.settings.max_tokens / 2 * (1 if self.task.turns is None else self.task.turns.most),
             options=self._letters_of_options(items) / a_token,
             examined=min(plan.settings.eval_items, len(self.split.held_out or items)),
+            tested=tested * (1 + len(self.task.controls)),
             eval_samples=self.frame.eval_samples,
         )
 
@@ -205,10 +229,12 @@ class TaskData:
             TASK,
             {
                 "terms": list(self.task.terms),
-                "metrics": list(self.task.metrics),
+                "metrics": list(self.task.measured),
                 "parsed": self.task.parse is not None,
-                "several_turns": self.task.reply is not None,
-                "items": [{"id": one.prompt_id, "prompt": one.prompt, "unit": one.unit} for one in examined],
+                "several_turns": self.task.talk is not None,
+                "items": _shown(examined),
+                **({"tested": _shown(self.split.tested)} if self.split.tested else {}),
+                **({"figures": dict(self.task.figures)} if self.task.figures else {}),
                 "baselines": [
                     {"name": name, **_baseline(self.task, answer, examined)}
                     for name, answer in self.task.baselines.items()
@@ -227,11 +253,17 @@ class TaskData:
             folder.write_json(GENERAL, {"texts": [asdict(one) for one in changes]})
             return general_metrics(changes)
 
+        model = None if self.asked is None else open_model(self.plan, self.asked, connection, tokenizer)
+        subject = UserSubject(
+            task=self._with_judge(folder, connection), split=self.split, renderer=renderer, model=model
+        )
         return Course(
-            subject=UserSubject(task=self._with_judge(folder, connection), split=self.split, renderer=renderer),
+            subject=subject,
             settings=self.plan.settings,
             watch=ResponseWatch(),
             samples=self.frame.eval_samples,
+            forks=1 if self.task.talk is None else self.task.talk.forks,
+            controls={name: replace(subject, task=control) for name, control in self.task.controls.items()},
             at_end=general if self.frame.watch_forgetting else None,
             keep=lambda found: folder.write_json(SECTIONS, {"sections": [asdict(one) for one in found]}),
         )
@@ -248,6 +280,10 @@ class TaskData:
             folder.append(LEDGER, [ledger_line(judging, dollars)])
 
         return replace(self.task, reward=self.judged.opened(open_judge(self.plan, self.judged, connection), paid))
+
+
+def _shown(items: Sequence[UserItem]) -> list[dict[str, str]]:
+    return [{"id": one.prompt_id, "prompt": one.prompt, "unit": one.unit} for one in items]
 
 
 def _baseline(task: Task, answer: Callable[[Any], str | Sequence[str]], items: Sequence[UserItem]) -> dict[str, object]:

@@ -11,7 +11,7 @@ from typing import Any, Final
 from tinsmith.lab.terms import LARGEST_REWARD
 from tinsmith.lab.user_task.calls import Raised, attempt
 from tinsmith.lab.user_task.step_reward import Asked, Failed, Scored, StepReward
-from tinsmith.lab.user_task.task import OfConversation, OfGroup, Reward, Task
+from tinsmith.lab.user_task.task import Metric, OfConversation, OfGroup, Reward, Task
 from tinsmith.types.errors import TinsmithError
 
 PARSE: Final = "parse"
@@ -27,6 +27,7 @@ class Earned:
 
     terms: Mapping[str, float]
     metrics: Mapping[str, float]
+    """Without those that do not apply to it."""
     readable: bool
     """True if `parse` could read the last reply; True where nothing is parsed."""
     scored: Scored | None = None
@@ -35,8 +36,7 @@ class Earned:
     @property
     def total(self) -> float:
         """The reward: the sum of the terms; of a task's own functions rounded to 12 decimals."""
-        found = math.fsum(self.terms.values())
-        return round(found, 12) if self.scored is None else found
+        return round(math.fsum(self.terms.values()), 12) if self.scored is None else self.scored.total
 
 
 def score_step(task: Task, answers: Sequence[Asked]) -> list[Earned | Failed]:
@@ -65,7 +65,9 @@ def _of_step(task: Task, reward: StepReward, asked: Asked, scored: object) -> Ea
     if set(scored.terms) != set(reward.terms):
         return Failed(REWARD, f"it gave the terms {', '.join(scored.terms)}, and says {', '.join(reward.terms)}")
     values = {name: _number(scored.terms[name]) for name in reward.terms}
-    metrics = {name: _valued(metric, asked.item, [list(asked.replies)])[0] for name, metric in task.metrics.items()}
+    metrics = {name: _number_or_none(scored.metrics.get(name)) for name in reward.metrics}
+    for name, metric in task.metrics.items():
+        metrics |= {name: _valued(metric, asked.item, [list(asked.replies)], optional=True)[0]}
     bad = [Failed(REWARD, f"{name}: {one}") for name, one in values.items() if isinstance(one, str)]
     bad += [Failed(METRIC, f"{name}: {one}") for name, one in metrics.items() if isinstance(one, str)]
     if bad:
@@ -93,18 +95,20 @@ def score_group(task: Task, item: object, conversations: Sequence[Sequence[str]]
     for where, rewards in ((REWARD, task.rewards), (METRIC, task.metrics)):
         for name, reward in rewards.items():
             left = [place for place in replies if place not in failed]
-            found = _valued(reward, item, [replies[place] for place in left])
+            found = _valued(reward, item, [replies[place] for place in left], optional=where == METRIC)
             for place, value in zip(left, found, strict=True):
                 if isinstance(value, float):
                     values[place][f"{where}/{name}"] = value
-                else:
+                elif value is not None:
                     failed[place] = Failed(where, f"{name}: {value}")
     return [
         failed[place]
         if place in failed
         else Earned(
             terms={name: values[place][f"{REWARD}/{name}"] for name in task.rewards},
-            metrics={name: values[place][f"{METRIC}/{name}"] for name in task.metrics},
+            metrics={
+                name: value for name in task.metrics if (value := values[place].get(f"{METRIC}/{name}")) is not None
+            },
             readable=replies[place][-1] is not None,
         )
         for place in range(len(conversations))
@@ -119,18 +123,24 @@ def read_reply(task: Task, text: str) -> object:
     return Failed(PARSE, str(found)) if isinstance(found, Raised) else found
 
 
-def _valued(reward: Reward, item: object, replies: Sequence[list[Any]]) -> list[float | str]:
-    """Return what each conversation is worth, or why that is not known."""
+def _valued(
+    reward: Reward | Metric, item: object, replies: Sequence[list[Any]], *, optional: bool
+) -> list[float | str | None]:
+    """Return what each conversation is worth, or why that is not known; None, of a metric that does not apply."""
+    number = _number_or_none if optional else _number
     if isinstance(reward, OfGroup):
-        return _of_group(reward.function, item, replies)
+        return _of_group(reward.function, item, replies, number)
     if isinstance(reward, OfConversation):
-        return [_number(attempt(reward.function, item, list(each))) for each in replies]
-    return [_number(attempt(reward, item, each[-1])) for each in replies]
+        return [number(attempt(reward.function, item, list(each))) for each in replies]
+    return [number(attempt(reward, item, each[-1])) for each in replies]
 
 
 def _of_group(
-    function: Callable[[Any, Sequence[Any]], Sequence[float]], item: object, replies: Sequence[list[Any]]
-) -> list[float | str]:
+    function: Callable[[Any, Sequence[Any]], Sequence[float]],
+    item: object,
+    replies: Sequence[list[Any]],
+    number: Callable[[object], float | str | None],
+) -> list[float | str | None]:
     if not replies:
         return []
     count = len(replies)
@@ -140,7 +150,11 @@ def _of_group(
     if len(found) != count:
         given = f"{len(found)}" if len(found) < count else f"more than {count}"
         return [f"it gave {given} numbers for {count} answers"] * count
-    return [_number(value) for value in found]
+    return [number(value) for value in found]
+
+
+def _number_or_none(value: object) -> float | str | None:
+    return None if value is None else _number(value)
 
 
 def _number(value: object) -> float | str:

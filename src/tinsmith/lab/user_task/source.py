@@ -120,6 +120,9 @@ def _sources(task: Task) -> dict[str, object]:
     if task.aside is not None:
         functions["aside"] = task.aside
     sources: dict[str, object] = {"max_turns": task.max_turns}
+    if task.turns is not None:
+        functions["reply"] = task.turns.reply
+        sources |= {"turns": (task.turns.most, task.turns.forks), "model": task.turns.model}
     if task.probed is not None:
         functions |= {"probed options": task.probed.options, "probed gold": task.probed.gold}
         sources["before_answer"] = task.probed.before_answer

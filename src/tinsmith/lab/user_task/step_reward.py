@@ -20,6 +20,10 @@ class Asked:
     """The last reply as it was written."""
     group: int = 0
     """The same for all that are compared with each other."""
+    seed: int = 0
+    """That of the group, as `Turns.reply` was given it."""
+    heard: tuple[str, ...] = ()
+    """What the model was told between its replies."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,6 +32,14 @@ class Scored:
 
     terms: Mapping[str, float]
     record: Mapping[str, object] = field(default_factory=dict[str, object])
+    metrics: Mapping[str, float | None] = field(default_factory=dict[str, float | None])
+    """What is measured of it and not rewarded; None, or not there: it is not among those that are asked."""
+
+    @property
+    def total(self) -> float:
+        """The sum of the terms; of several rounded to 12 decimals."""
+        found = math.fsum(self.terms.values())
+        return round(found, 12) if len(self.terms) > 1 else found
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +59,8 @@ class StepReward(ABC):
 
     terms: ClassVar[tuple[str, ...]] = ("reward",)
     """Names of its terms, whose sum is the reward."""
+    metrics: ClassVar[tuple[str, ...]] = ()
+    """Names of the metrics that it gives."""
 
     @abstractmethod
     def __call__(self, answers: Sequence[Asked]) -> Sequence[Scored | Failed]:
@@ -69,7 +83,7 @@ class StepReward(ABC):
 
     def line(self, scored: Scored) -> Mapping[str, object]:
         """Return what a rollout's line says of its answer."""
-        return {"terms": dict(scored.terms), "total": math.fsum(scored.terms.values()), **scored.record}
+        return {"terms": dict(scored.terms), "total": scored.total, **scored.record}
 
     def figures(self, groups: Groups) -> Mapping[str, float] | None:
         """Return what an evaluation says in place of mean rewards, by name; None: the mean rewards."""

@@ -8,9 +8,10 @@ from __future__ import annotations
 import json
 import math
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, cast
+from itertools import takewhile
+from typing import Final, cast
 
 from tinsmith.lab.datums import Example
 from tinsmith.lab.environment import Environment, Over
@@ -19,15 +20,16 @@ from tinsmith.lab.probe import Probe
 from tinsmith.lab.rollout_metrics import Line
 from tinsmith.lab.rollouts import Failure, Rollout, Trajectory, Unread
 from tinsmith.lab.subject import NamedTerms, SectionRecord, Split, Subject
-from tinsmith.lab.user_task.borders import TemplateBorders
+from tinsmith.lab.user_task.asked_model import AskedModel
 from tinsmith.lab.user_task.calls import Raised, attempt
-from tinsmith.lab.user_task.examples import right_example
+from tinsmith.lab.user_task.dialogue import Dialogue, earned, right_example
 from tinsmith.lab.user_task.items import UserItem, UserSplit
-from tinsmith.lab.user_task.scoring import REPLY, Earned, read_reply, score_group, score_step
-from tinsmith.lab.user_task.step_reward import Asked, Failed, Scored, StepReward
-from tinsmith.lab.user_task.task import Answered, Section, Task
+from tinsmith.lab.user_task.scoring import Earned
+from tinsmith.lab.user_task.step_reward import Failed, Scored, StepReward
+from tinsmith.lab.user_task.task import Answered, Ask, Section, Task
 from tinsmith.renderers.renderer import Message, Renderer, Role
 from tinsmith.types.errors import TaskError
+from tinsmith.types.seeds import derive
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,47 +45,52 @@ UserRollout = Rollout[UserItem, UserAnswer]
 
 
 @dataclass(slots=True, eq=False, kw_only=True)
-class UserEnvironment:
-    """See Environment; one conversation about an item."""
+class UserEnvironment(Dialogue):
+    """See Environment; a conversation in tokens."""
 
-    task: Task
-    item: UserItem
     prompt: tuple[int, ...]
     renderer: Renderer
     borders: TemplateBorders
-    group: object
-    """The same for all that are compared with each other."""
-    replies: list[str] = field(default_factory=list[str])
-    read: list[Any] = field(default_factory=list[Any])
-    """The same, as `parse` reads them."""
-    told: list[str] = field(default_factory=list[str])
-    failed: Failed | None = None
+    model: AskedModel | None = None
 
     def first(self) -> tuple[int, ...]:
         """See Environment."""
         return self.prompt
 
-    def step(self, tokens: Sequence[int]) -> Over | Instruction:
+    def step(self, tokens: Sequence[int]) -> Over | Instruction | Awaited:
         """See Environment; what the user's function raises ends the conversation, and is kept for its reading."""
-        self.replies.append(self.renderer.parse_response(tokens).message.content)
-        if self.task.reply is None or len(self.replies) == self.task.max_turns:
-            return Over()
-        self.read.append(read_reply(self.task, self.replies[-1]))
-        if isinstance(self.read[-1], Failed):
-            self.failed = self.read[-1]
-            return Over()
-        said = attempt(self.task.reply, self.item.item, list(self.read))
-        if isinstance(said, Raised):
-            self.failed = Failed(REPLY, str(said))
-            return Over()
-        if said is None:
-            return Over()
-        if not isinstance(cast(object, said), str):
-            self.failed = Failed(REPLY, f"it gave {type(said).__name__}, and no text or None")
-            return Over()
-        self.told.append(said)
+        said = self.say(self.renderer.parse_response(tokens).message.content)
+        if isinstance(said, Ask):
+            assert self.model is not None, "a task's model is opened with its run"
+            seed = derive(self.seed, "challenge", self.item.prompt_id, self.replies[-1])
+            return Awaited(self, tuple(tokens), self.model.ask(said.prompt, seed), said.then)
+        return Over() if said is None else self.instruction(tokens, said)
+
+    def instruction(self, tokens: Sequence[int], said: str) -> Instruction:
+        """Return what follows a reply, in tokens."""
         extended = self.renderer.extend((), tuple(tokens), (Message(role=Role.USER, content=said),))
         return Instruction(extended[len(tokens) :], self.borders.own_words(tokens, extended[len(tokens) :]))
+
+
+@dataclass(slots=True)
+class Awaited:
+    """See Move; what the model is told comes from another one, which may still be at it."""
+
+    environment: UserEnvironment
+    tokens: tuple[int, ...]
+    answer: Callable[[], str]
+    then: Callable[[str], str]
+    _told: Instruction | None = None
+
+    def observation(self) -> tuple[int, ...] | None:
+        """See Move; waits."""
+        said = self.environment.tell(attempt(self.then, self.answer()))
+        self._told = None if said is None else self.environment.instruction(self.tokens, said)
+        return None if self._told is None else self._told.tokens
+
+    def own_words(self) -> tuple[bool, ...]:
+        """See Answering."""
+        return () if self._told is None else self._told.mine
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,6 +117,8 @@ class UserSubject(Subject[UserItem, UserAnswer]):
     task: Task
     split: UserSplit
     renderer: Renderer
+    model: AskedModel | None = None
+    """Whom the task asks."""
     _borders: TemplateBorders | None = None
     _prompts: dict[str, tuple[int, ...]] = field(default_factory=dict[str, tuple[int, ...]])
     _tails: dict[str, tuple[int, ...]] = field(default_factory=dict[str, tuple[int, ...]])
@@ -117,10 +126,10 @@ class UserSubject(Subject[UserItem, UserAnswer]):
     """State of the reward after the answers that were read last, as JSON."""
 
     def items(self, split: Split) -> Sequence[UserItem]:
-        """Return those to train on, or those held out, which are those to train on where none are; no test."""
+        """Return those to train on, or those held out, which are those to train on where none are; or those tested."""
         if split is Split.VALIDATION:
             return self.split.held_out or self.split.train
-        return self.split.train if split is Split.TRAIN else ()
+        return self.split.train if split is Split.TRAIN else self.split.tested
 
     def unit(self, item: UserItem) -> str:
         """See Subject."""
@@ -135,8 +144,11 @@ class UserSubject(Subject[UserItem, UserAnswer]):
         return self.renderer.stop_sequences()
 
     def environments(self, item: UserItem, count: int, seed: int) -> Sequence[Environment]:
-        """See Subject; nothing is drawn."""
-        del seed
+        """See Subject."""
+        return self.conversations(item, count, seed)
+
+    def conversations(self, item: UserItem, count: int, seed: int) -> list[UserEnvironment]:
+        """Return a group of conversations; a task that draws does so by the seed."""
         if item.prompt_id not in self._prompts:
             self._prompts[item.prompt_id] = self.renderer.build_generation_prompt(item.messages)
         group = object()
@@ -146,10 +158,12 @@ class UserSubject(Subject[UserItem, UserAnswer]):
             UserEnvironment(
                 task=self.task,
                 item=item,
+                seed=seed,
                 prompt=self._prompts[item.prompt_id],
                 renderer=self.renderer,
                 borders=self._borders,
                 group=group,
+                model=self.model,
             )
             for _ in range(count)
         ]
@@ -159,57 +173,27 @@ class UserSubject(Subject[UserItem, UserAnswer]):
         return self.renderer.parse_response(tokens).message.content
 
     def read(self, trajectories: Sequence[Trajectory[UserItem]]) -> list[UserAnswer | Unread]:
-        """Have the user's rewards score every group.
+        """Have the user's rewards score every group; a state that these enter is put back until `score`.
 
         Raises:
             TaskError: there is no reward for any of them.
         """
         played = [cast(UserEnvironment, one.environment) for one in trajectories]
-        found = self._step_scores(played) if self._reward is not None else self._scores(played)
-        read: list[UserAnswer | Unread] = []
-        for place, environment in enumerate(played):
-            one = environment.failed or found[place]
-            if isinstance(one, Failed):
-                read.append(Unread(one.where, one.what))
-            else:
-                read.append(UserAnswer(earned=one, told=tuple(environment.told)))
+        reward = self._reward
+        before = json.dumps(None if reward is None else reward.state())
+        read: list[UserAnswer | Unread] = [
+            Unread(one.where, one.what) if isinstance(one, Failed) else UserAnswer(earned=one, told=environment.heard)
+            for one, environment in zip(earned(self.task, played), played, strict=True)
+        ]
+        if reward is not None:
+            after = json.dumps(reward.state())
+            self._entered = after if after != before else ""
+            if self._entered:
+                reward.restore(json.loads(before))
         failures = [one for one in read if isinstance(one, Unread)]
         if failures and len(failures) == len(read):
             raise TaskError(f"{failures[0].where} {failures[0].what}")
         return read
-
-    def _scores(self, played: Sequence[UserEnvironment]) -> dict[int, Earned | Failed]:
-        """Return what each conversation earned that came to its end, group by group."""
-        found: dict[int, Earned | Failed] = {}
-        for places in _by_group(played):
-            whole = [place for place in places if played[place].failed is None]
-            scores = score_group(self.task, played[places[0]].item.item, [played[place].replies for place in whole])
-            found.update(zip(whole, scores, strict=True))
-        return found
-
-    def _step_scores(self, played: Sequence[UserEnvironment]) -> dict[int, Earned | Failed]:
-        """Return the same by a reward that sees all of them, whose state is put back: `score` lets a step enter it."""
-        reward = self._reward
-        assert reward is not None
-        found: dict[int, Earned | Failed] = {}
-        asked: dict[int, Asked] = {}
-        for group, places in enumerate(_by_group(played)):
-            for place in places:
-                one = played[place]
-                read = [read_reply(self.task, text) for text in one.replies]
-                bad = one.failed or next((each for each in read if isinstance(each, Failed)), None)
-                if bad is None:
-                    asked[place] = Asked(item=one.item.item, replies=tuple(read), text=one.replies[-1], group=group)
-                else:
-                    found[place] = bad
-        order = sorted(asked)
-        before = json.dumps(reward.state())
-        scores = score_step(self.task, [asked[place] for place in order])
-        after = json.dumps(reward.state())
-        self._entered = after if after != before else ""
-        if self._entered:
-            reward.restore(json.loads(before))
-        return {**found, **dict(zip(order, scores, strict=True))}
 
     @property
     def _reward(self) -> StepReward | None:
@@ -220,8 +204,7 @@ class UserSubject(Subject[UserItem, UserAnswer]):
         if self._reward is not None and self._entered:
             self._reward.restore(json.loads(self._entered))
             self._entered = ""
-        earned = [one.answer.earned for one in rollouts]
-        return [NamedTerms(values=one.terms, total=one.total) for one in earned]
+        return [NamedTerms(values=one.terms, total=one.total) for one in (each.answer.earned for each in rollouts)]
 
     def figures(self, groups: Sequence[Sequence[UserRollout | Failure[UserItem]]], split: str) -> dict[str, float]:
         """See Subject; an item with several answers counts once in rewards and metrics."""
@@ -346,29 +329,32 @@ class UserSubject(Subject[UserItem, UserAnswer]):
         """Return the metrics, the share of answers that `parse` could read, and the replies of a conversation."""
         if not rollouts:
             return {}
-        earned = [one.answer.earned for one in rollouts]
-        told = {f"metric/{name}": _mean([one.metrics[name] for one in earned]) for name in self.task.metrics}
+        found = [one.answer.earned for one in rollouts]
+        measured = {name: [one.metrics[name] for one in found if name in one.metrics] for name in self.task.measured}
+        told = {f"metric/{name}": _mean(values) for name, values in measured.items() if values}
         if self.task.parse is not None:
-            told["parse_ok"] = _mean([float(one.readable) for one in earned])
-        if self.task.reply is not None:
+            told["parse_ok"] = _mean([float(one.readable) for one in found])
+        if self.task.talk is not None:
             told["replies"] = _mean([float(len(one.turns)) for one in rollouts])
         return told
 
     def facts(self, rollout: UserRollout) -> Line:
         """See Subject; the turns of a conversation of several stand one by one."""
-        earned = rollout.answer.earned
-        if self._reward is not None and earned.scored is not None:
-            facts: Line = dict(self._reward.line(earned.scored))
+        one = rollout.answer.earned
+        if self._reward is not None and one.scored is not None:
+            facts: Line = dict(self._reward.line(one.scored))
         else:
-            outcome = "ok" if earned.readable else "unreadable"
-            facts = {"outcome": outcome, "terms": dict(earned.terms), "total": earned.total}
-        if self.task.metrics:
-            facts["metrics"] = dict(earned.metrics)
-        if self.task.reply is not None:
+            outcome = "ok" if one.readable else "unreadable"
+            facts = {"outcome": outcome, "terms": dict(one.terms), "total": one.total}
+        if self.task.measured:
+            facts["metrics"] = dict(one.metrics)
+        if self.task.talk is not None:
             facts["turns"] = _turns(rollout)
+        if self.task.talk is not None and self.task.talk.forks > 1:
+            facts["fork"] = rollout.fork
         return facts
 
-    def sections(self, rollouts: Sequence[UserRollout]) -> list[SectionRecord]:
+    def sections(self, rollouts: Mapping[str, Sequence[UserRollout]]) -> list[SectionRecord]:
         """See Subject; one that fails says why in its place."""
         answered = [
             Answered(
@@ -378,8 +364,11 @@ class UserSubject(Subject[UserItem, UserAnswer]):
                 terms=one.answer.earned.terms,
                 metrics=one.answer.earned.metrics,
                 total=one.answer.earned.total,
+                record={} if one.answer.earned.scored is None else one.answer.earned.scored.record,
+                split=split,
             )
-            for one in rollouts
+            for split, some in rollouts.items()
+            for one in some
         ]
         return [_section(title, make, answered) for title, make in self.task.sections.items()]
 
@@ -389,14 +378,6 @@ def _scored(one: UserRollout | Failure[UserItem]) -> Scored | Failed:
         return Failed(one.where, one.what)
     assert one.answer.earned.scored is not None
     return one.answer.earned.scored
-
-
-def _by_group(played: Sequence[UserEnvironment]) -> list[list[int]]:
-    """Return the places of those that are compared with each other; an item may come twice in a step."""
-    places: dict[int, list[int]] = {}
-    for place, one in enumerate(played):
-        places.setdefault(id(one.group), []).append(place)
-    return list(places.values())
 
 
 def _turns(rollout: UserRollout) -> list[Line]:
@@ -429,9 +410,9 @@ def _mean(values: Sequence[float]) -> float:
 
 def _rewards(group: Sequence[UserRollout]) -> dict[str, float]:
     """Return the mean reward of one item's answers, and of each term."""
-    earned = [one.answer.earned for one in group]
-    means = {f"reward/{name}": _mean([one.terms[name] for one in earned]) for name in earned[0].terms}
-    return {"reward/total": _mean([one.total for one in earned]), **means}
+    found = [one.answer.earned for one in group]
+    means = {f"reward/{name}": _mean([one.terms[name] for one in found]) for name in found[0].terms}
+    return {"reward/total": _mean([one.total for one in found]), **means}
 
 
 def _means(found: Sequence[Mapping[str, float]]) -> dict[str, float]:
@@ -441,3 +422,37 @@ def _means(found: Sequence[Mapping[str, float]]) -> dict[str, float]:
         for name, value in one.items():
             values[name].append(value)
     return {name: _mean(values[name]) for name in sorted(values)}
+
+
+_PROBES: Final = ("a", "7", "?")
+"""Texts that have no token in common."""
+
+
+@dataclass(slots=True, eq=False)
+class TemplateBorders:
+    """Knows how many tokens a renderer puts before and after what is said."""
+
+    renderer: Renderer
+    _known: dict[bool, tuple[int, int]] = field(default_factory=dict[bool, tuple[int, int]])
+    """Before and after, by whether the reply ended with its stop token."""
+
+    def own_words(self, reply: Sequence[int], observation: Sequence[int]) -> tuple[bool, ...]:
+        """Return for each token after a reply whether it is what was said, and no template's."""
+        before, after = self._borders(tuple(reply))
+        said = max(0, len(observation) - before - after)
+        return (False,) * before + (True,) * said + (False,) * (len(observation) - before - said)
+
+    def _borders(self, reply: tuple[int, ...]) -> tuple[int, int]:
+        stopped = bool(reply) and reply[-1] in self.renderer.stop_sequences()
+        if stopped not in self._known:
+            seen = [
+                self.renderer.extend((), reply, (Message(role=Role.USER, content=one),))[len(reply) :]
+                for one in _PROBES
+            ]
+            self._known[stopped] = _same(seen), _same([one[::-1] for one in seen])
+        return self._known[stopped]
+
+
+def _same(seen: Sequence[Sequence[int]]) -> int:
+    """Return with how many tokens all of them begin."""
+    return len(list(takewhile(lambda some: len(set(some)) == 1, zip(*seen, strict=False))))

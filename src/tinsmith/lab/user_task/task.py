@@ -49,6 +49,8 @@ class OfConversation:
 
 Reward = Callable[[Item, Any], Number] | OfGroup | OfConversation
 """What (item, answer) earns. The answer is the model's last reply: its text, or what `parse` made of it."""
+Metric = Callable[[Item, Any], Number | None] | OfGroup | OfConversation
+"""What is measured of (item, answer); None: it is not among those that are asked, and in no mean."""
 
 
 def of_group(function: Callable[[Item, Sequence[Any]], Sequence[Number]]) -> OfGroup:
@@ -73,10 +75,15 @@ class Answered:
     metrics: Mapping[str, float]
     total: float
     """The sum of the terms."""
+    record: Mapping[str, object] = field(default_factory=dict[str, object])
+    """What a reward of a whole step says of it beside the terms."""
+    split: str = "eval"
+    """The evaluation: of the tested items `test`, `test_greedy` and those of the controls."""
 
 
 Section = Callable[[Sequence[Answered]], str | Sequence[Mapping[str, object]]]
-"""A page section: the last evaluation's answers -> a text, or rows of a table by column."""
+"""A page section: the answers of the last evaluation (of all of the test, where items are tested) -> a text, or rows of
+a table by column."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,6 +107,55 @@ class Base:
 
 
 MOST_TURNS: Final = 8
+ITSELF: Final = "base"
+"""The name of a run's own model without its adapter."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Model:
+    """A model that a task asks and that is not trained."""
+
+    name: str = ITSELF
+    """`base`, the run's own without its adapter; a folder, FILE.gguf, or a name that base_url serves."""
+    max_tokens: int = 96
+    temperature: float = 1.0
+    key: str = "asked"
+    """The key of the task that names it; the run's own server calls it so."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """A question to the task's model, in place of a text; its answer is what the model in training is told."""
+
+    prompt: str
+    then: Callable[[str], str] = str
+    """Makes the text of that answer; what it raises fails the conversation."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Turns:
+    """What the model is told after its replies.
+
+    All conversations of a group have one seed: whoever draws, draws by it, and a reward draws the same again.
+
+    Raises:
+        ConfigError: a part of it cannot be what it is.
+    """
+
+    reply: Callable[[Any, Sequence[Any], int], str | Ask | None]
+    """(item, replies so far, seed) -> a text, a question to the model, or None at the end."""
+    most: int = MOST_TURNS
+    """Replies after which a conversation ends whatever `reply` would say."""
+    forks: int = 1
+    """Second replies for each first one; with two or more each turn is trained with an advantage of its own."""
+    model: Model | None = None
+    """Who answers an `Ask`."""
+
+    def __post_init__(self) -> None:
+        require_callable("turns reply", self.reply, 3)
+        for name, value in (("max_turns", self.most), ("forks", self.forks)):
+            if value < 1:
+                raise ConfigError("a conversation has at least one reply", field=name, value=value, allowed="1 or more")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -124,9 +180,15 @@ class Task:
     """Several turns: given the replies so far, what the model is told next; None ends the conversation."""
     max_turns: int = MOST_TURNS
     """Replies after which a conversation ends whatever `reply` would say."""
+    turns: Turns | None = None
+    """In place of `reply`: several turns that draw from a seed, fork, or ask a frozen model."""
     held_out: float | Items | Callable[[Item], bool] = 0.2
     """What is never trained on, but evaluated: a share, drawn by item id and the run's seed; a function of the item;
     or items of their own."""
+    tested: Items = ()
+    """What the trained model is evaluated on once, at the end; pages and `sections` are then about these."""
+    controls: Mapping[str, Task] = field(default_factory=dict[str, Any])
+    """The tested items asked otherwise, by the split's name (`test_...`): Tasks with other `turns` and `reward`."""
     item_id: Callable[[Item], str] | None = None
     """An item's name; otherwise its field `id`, or the first digits of its SHA-256."""
     unit: Callable[[Item], str] | None = None
@@ -159,8 +221,10 @@ class Task:
         default_factory=dict[str, Callable[[Any], str | Sequence[str]]]
     )
     """Answers that need no model, by name; they are scored on the held-out items and stand on the page."""
-    metrics: Mapping[str, Reward] = field(default_factory=dict[str, Reward])
-    """What is measured of an answer, like a reward, and not rewarded."""
+    metrics: Mapping[str, Metric] = field(default_factory=dict[str, Metric])
+    """What is measured of an answer, like a reward, and not rewarded; None where it does not apply."""
+    figures: Mapping[str, str] = field(default_factory=dict[str, str])
+    """Metrics of a run's end that its page and comparisons show too: names in `metrics.jsonl`, by label."""
     sections: Mapping[str, Section] = field(default_factory=dict[str, Section])
     """More of the page, by title."""
     notes: Sequence[str] = ()
@@ -217,10 +281,32 @@ class Task:
                 field="base_items",
                 fix="demonstrate=... in the task, or leave base_items out",
             )
+        self._check_turns()
+
+    def _check_turns(self) -> None:
+        for name in self.controls:
+            if not name.startswith("test_"):
+                raise ConfigError("this is no split of the test", field="controls", value=name, allowed="test_...")
+        if self.turns is not None and self.reply is not None:
+            raise ConfigError("what is said between replies is given twice", field="reply", allowed="reply or turns")
         if self.max_turns < 1:
             raise ConfigError(
                 "a conversation has at least one reply", field="max_turns", value=self.max_turns, allowed="1 or more"
             )
+
+    @property
+    def talk(self) -> Turns | None:
+        """What is said between the replies, whichever way it was given; None: there is one reply."""
+        reply = self.reply
+        if reply is None:
+            return self.turns
+        return Turns(reply=lambda item, replies, _: reply(item, replies), most=self.max_turns)
+
+    @property
+    def measured(self) -> tuple[str, ...]:
+        """Names of all metrics, those of the reward first."""
+        own = self.reward.metrics if isinstance(self.reward, StepReward) else ()
+        return (*own, *self.metrics)
 
     @property
     def rewards(self) -> Mapping[str, Reward]:
@@ -242,6 +328,6 @@ RESERVED: Final = frozenset({"total", "names"})
 """Names that a term cannot have: the sum has the first."""
 
 
-def function_of(reward: Reward) -> Callable[..., Any]:
+def function_of(reward: Reward | Metric) -> Callable[..., Any]:
     """Return the function that a reward is, without what says what it sees."""
     return reward.function if isinstance(reward, OfGroup | OfConversation) else reward

@@ -12,14 +12,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from tinsmith.lab.base_recipe import BaseRecipe, Conversation
+from tinsmith.lab.base_recipe import BaseRecipe, Conversation, reading
 from tinsmith.lab.labels.answers import Confidence
 from tinsmith.lab.labels.paper import Item, Paper
 from tinsmith.lab.labels.prompting import messages
 from tinsmith.lab.labels.task import Task
-from tinsmith.lab.papers.base import reading
 from tinsmith.renderers.renderer import Message, Role
-from tinsmith.studies.debate.conversation import quoted_spans
+from tinsmith.studies.debate.challenge import quoted_spans
 from tinsmith.studies.debate.cues import pieces_of
 from tinsmith.studies.debate.script import Script
 from tinsmith.studies.debate.stance import Arm, Draws, Stance

@@ -17,12 +17,9 @@ from types import MappingProxyType
 from typing import Final
 
 from tinsmith.data.labels import Disruption
-from tinsmith.data.slices.reader import Slice
-from tinsmith.data.slices.rows import PaperRow, encode_row
+from tinsmith.data.slices.rows import PaperRow
 from tinsmith.data.slices.splits import Split
 from tinsmith.lab.labels.subjects import Subject
-from tinsmith.lab.live.progress import Say
-from tinsmith.lab.papers.planted_slices import Planted, planted
 from tinsmith.studies.debate.cues import Cue, Cues
 from tinsmith.studies.debate.stance import Draws
 from tinsmith.types.fingerprints import sha256_of
@@ -54,32 +51,16 @@ class DebatesRecipe:
     test: int = 1200
     seed: int = 0
 
+    @property
+    def sha256(self) -> str:
+        """Identity of the papers."""
+        made = sha256_of({"recipe": self, "words": WORDS, "noise": NOISE, "doubt": DOUBT})
+        return sha256_of({"version": VERSION, "debates": made})
+
     def rows(self, split: Split) -> list[PaperRow]:
         """Return the papers of a split; labels follow one another, so that each has its third."""
         count = {Split.TRAIN: self.train, Split.VALIDATION: self.validation, Split.TEST: self.test}[split]
         return [_row(f"{split.value}-{place}", LABELS[place % len(LABELS)], self.seed) for place in range(count)]
-
-
-def debates_slice(recipe: DebatesRecipe, say: Say) -> Slice:
-    """Return the slice of these papers, with its baselines; built where it is not cached."""
-    made_from = sha256_of({"recipe": recipe, "words": WORDS, "noise": NOISE, "doubt": DOUBT})
-    rows = {split: recipe.rows(split) for split in Split}
-    causes = {split: [_cause(row) for row in rows[split]] for split in Split}
-    key = sha256_of(
-        {"version": VERSION, "debates": made_from, "rows": [encode_row(row).decode() for row in rows[Split.TEST]]}
-    )
-
-    def make() -> Planted:
-        rule = "planted: a sentence of the text speaks for the label, and a second one may for another"
-        return Planted(rows=rows, causes=causes, rule=rule, fingerprint=made_from)
-
-    return planted(key, make, say)
-
-
-def _cause(row: PaperRow) -> str:
-    said = row.abstract.lower()
-    speaking = sum(any(word in said for word in words) for words in WORDS.values())
-    return "certain" if speaking == 1 else "in doubt"
 
 
 def _row(name: str, label: str, seed: int) -> PaperRow:

@@ -22,19 +22,72 @@ what strikes the eye. Words are in small letters, without marks. Neither score a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, fields
-from enum import StrEnum
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final
 
 from tinsmith.data.labels import Disruption, Novelty
 from tinsmith.lab.judge.text_measures import words_of
 from tinsmith.lab.judge.tree import TreeScore, evaluate, flat_tree
-from tinsmith.lab.rewards.terms import rounded_sum
-from tinsmith.studies.debate.conversation import quoted_spans
-from tinsmith.studies.debate.exchange import Exchange, Reasons
+from tinsmith.lab.labels.answers import Answer, Outcome
+from tinsmith.lab.labels.contracts import JUSTIFICATION_KEY, SIGNALS_KEY, Contract, Form
+from tinsmith.lab.labels.paper import Item
+from tinsmith.lab.strict_json import JsonObject, NotJsonError, read_json
+from tinsmith.studies.debate.challenge import quoted_spans
+from tinsmith.studies.debate.stance import Stance
 from tinsmith.types.errors import ConfigError
+
+
+@dataclass(frozen=True, slots=True)
+class Reasons:
+    """What an answer says beside its label."""
+
+    justification: str
+    signals: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Exchange:
+    """A finished conversation: a prediction, a challenge, and the answer to it. A right answer has no fault."""
+
+    item: Item
+    first: Answer
+    last: Answer
+    stance: Stance
+    challenge: str
+    """B's words, without the request to answer again."""
+    reasons: Reasons | None
+    """Of the last answer; None where it has a fault or its contract asks for none."""
+
+    @property
+    def last_right(self) -> bool:
+        """True if the answer to the challenge is right (c2)."""
+        return self.last.predicted == self.item.gold
+
+    @property
+    def revised(self) -> bool:
+        """True if both answers are without fault, and their labels differ."""
+        both = self.first.predicted is not None and self.last.predicted is not None
+        return both and self.first.predicted != self.last.predicted
+
+
+def reasons_of(contract: Contract, text: str) -> Reasons | None:
+    """Return an answer's reasons; None where the answer has a fault or the contract asks for none."""
+    if contract.form is not Form.FOUR_KEY or contract.parse(text).outcome is not Outcome.OK:
+        return None
+    try:
+        value = read_json(text)
+    except NotJsonError:
+        return None
+    if not isinstance(value, JsonObject):
+        return None
+    values = dict(value.pairs)
+    justification, signals = values[JUSTIFICATION_KEY], values[SIGNALS_KEY]
+    if not isinstance(justification, str) or not isinstance(signals, list):
+        return None
+    return Reasons(justification, tuple(one for one in signals if isinstance(one, str)))
+
 
 MOST_WORDS: Final = 60
 """Of a justification."""
@@ -173,33 +226,8 @@ REASONING: Final = 0.3
 ADAPTATION: Final = 0.2
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DebateTerms:
-    """The parts of one conversation's reward."""
-
-    correctness: float = 0.0
-    """+1: the last answer is right; -1: it is not, or either breaks the contract."""
-    reasoning: float = 0.0
-    adaptation: float = 0.0
-
-    @classmethod
-    def names(cls) -> tuple[str, ...]:
-        """The names of the parts in their fixed order."""
-        return tuple(field.name for field in fields(cls))
-
-    @property
-    def total(self) -> float:
-        """The sum, rounded to 12 decimals."""
-        return rounded_sum(self.correctness, self.reasoning, self.adaptation)
-
-
-class Credit(StrEnum):
-    """Which advantage a turn's tokens get."""
-
-    CONVERSATION = "conversation"
-    """All of them the conversation's, over its group."""
-    TURN = "turn"
-    """Each turn its own, from forks of the second turn."""
+TERMS: Final = ("correctness", "reasoning", "adaptation")
+"""Correctness is +1 where the last answer is right, -1 where it is not or either breaks the contract."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -207,22 +235,16 @@ class DebateReward:
     """One entry of DEBATE_REWARDS."""
 
     name: str
-    about: str
-    """What it pays for, in a sentence."""
     shaping: Callable[[Exchange], tuple[float, float]]
     """Reasoning and adaptation, where both answers keep the contract."""
-    credit: Credit = Credit.CONVERSATION
+    by_turn: bool = False
+    """True if each turn has an advantage of its own, from forks of the second turn."""
 
-    def score(self, exchanges: Sequence[Exchange]) -> list[DebateTerms]:
-        """Return each conversation's terms. Pure."""
-        return [self._terms(one) for one in exchanges]
-
-    def _terms(self, exchange: Exchange) -> DebateTerms:
+    def terms(self, exchange: Exchange) -> dict[str, float]:
+        """Return a conversation's terms."""
         if exchange.first.predicted is None or exchange.last.predicted is None:
-            return DebateTerms(correctness=-1.0)
-        reasoning, adaptation = self.shaping(exchange)
-        correctness = 1.0 if exchange.last_right else -1.0
-        return DebateTerms(correctness=correctness, reasoning=reasoning, adaptation=adaptation)
+            return dict(zip(TERMS, (-1.0, 0.0, 0.0), strict=True))
+        return dict(zip(TERMS, (1.0 if exchange.last_right else -1.0, *self.shaping(exchange)), strict=True))
 
 
 def the_seeds(exchange: Exchange) -> tuple[float, float]:
@@ -239,22 +261,9 @@ def gated(exchange: Exchange) -> tuple[float, float]:
 
 DEBATE_REWARDS: Final[Mapping[str, DebateReward]] = MappingProxyType(
     {
-        one.name: one
-        for one in (
-            DebateReward(
-                name="adversarial/seed",
-                about="the right label, however it was reached; argument, right or wrong",
-                shaping=the_seeds,
-            ),
-            DebateReward(
-                name="adversarial/gated",
-                about="the right label, verified reasons, and to give way to words that speak and to nothing else",
-                shaping=gated,
-            ),
-            DebateReward(
-                name="adversarial/forked", about="the same, with credit turn by turn", shaping=gated, credit=Credit.TURN
-            ),
-        )
+        "adversarial/seed": DebateReward(name="adversarial/seed", shaping=the_seeds),
+        "adversarial/gated": DebateReward(name="adversarial/gated", shaping=gated),
+        "adversarial/forked": DebateReward(name="adversarial/forked", shaping=gated, by_turn=True),
     }
 )
 """Every reward of a conversation by its name."""

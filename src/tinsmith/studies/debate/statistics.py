@@ -9,12 +9,11 @@ What has no conversation to be counted over is None, and shown as missing; it is
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import NormalDist
 from types import MappingProxyType
-from typing import Final
+from typing import Any, Final
 
 from tinsmith.stats.calibration import STATED
 from tinsmith.stats.differences import (
@@ -25,8 +24,6 @@ from tinsmith.stats.differences import (
     stratified_difference,
 )
 from tinsmith.stats.intervals import Interval, checked_level, wilson
-from tinsmith.stats.seeded_shares import Fate, MeanDifference
-from tinsmith.stats.significance import McNemar, mcnemar
 from tinsmith.studies.debate.stance import Arm
 from tinsmith.types.errors import DataError
 
@@ -35,17 +32,31 @@ from tinsmith.types.errors import DataError
 class Debated:
     """One conversation: labels are None where an answer broke its contract."""
 
-    item: str
     gold: str
     first: str | None
     last: str | None
-    arm: Arm
-    evidence: bool
-    """Whether words of the paper were quoted."""
+    arm: Arm = Arm.NULL
+    evidence: bool = False
+    """True if words of the paper were quoted."""
     first_confidence: str | None = None
     last_confidence: str | None = None
     speaks_for: int | None = None
     """For how many labels the paper has words: the room it leaves for doubt; None where nobody knows."""
+
+    @classmethod
+    def of(cls, record: Mapping[str, Any]) -> Debated:
+        """Read a conversation's record in `rollouts.jsonl`."""
+        challenge = record.get("challenge", {"arm": Arm.NULL, "evidence": False})
+        return cls(
+            gold=record["gold"],
+            first=record["first"]["predicted"],
+            last=record["predicted"],
+            arm=Arm(challenge["arm"]),
+            evidence=challenge["evidence"],
+            first_confidence=record["first"]["confidence"],
+            last_confidence=record["confidence"],
+            speaks_for=record["speaks_for"],
+        )
 
     @property
     def first_right(self) -> bool:
@@ -100,19 +111,11 @@ class Share:
     among: Holds
     less: Holds | None = None
 
-    def fate(self, one: Debated) -> Fate:
-        """Return what a conversation adds to it."""
-        if self.among(one):
-            return Fate.HAPPENED if self.happened(one) else Fate.DID_NOT
-        if self.less is None or not self.less(one):
-            return Fate.UNCOUNTED
-        return Fate.HAPPENED_THERE if self.happened(one) else Fate.DID_NOT_THERE
-
     def counts(self, debated: Sequence[Debated]) -> Stratum:
         """Return how often it happened among how many, and the same of the others."""
-        fates = Counter(map(self.fate, debated))
-        here, there = fates[Fate.HAPPENED], fates[Fate.HAPPENED_THERE]
-        return Stratum(here, here + fates[Fate.DID_NOT], there, there + fates[Fate.DID_NOT_THERE])
+        here = [self.happened(one) for one in debated if self.among(one)]
+        there = [] if self.less is None else [self.happened(one) for one in debated if self.less(one)]
+        return Stratum(sum(here), len(here), sum(there), len(there))
 
     def __call__(self, debated: Sequence[Debated], level: float) -> Figure | None:
         """See Reckoned."""
@@ -165,24 +168,13 @@ def _beyond(debated: Sequence[Debated], level: float) -> Figure | None:
     return Figure(value, min(named.n, asked.n), ends)
 
 
-def paired(pairs: Sequence[tuple[bool, bool]], level: float = 0.95) -> MeanDifference | None:
-    """Return how much oftener the first of two things holds than the second, pair by pair; None of no pair."""
-    n = len(pairs)
-    if not n:
-        return None
-    both, only = sum(a and b for a, b in pairs), sum(a and not b for a, b in pairs)
-    other = sum(b and not a for a, b in pairs)
-    value = (only - other) / n
-    error = math.sqrt(max((only + other) / n - value**2, 0.0) / n)
-    neither = n - both - only - other
-    return MeanDifference(value, error, paired_difference(both, only, other, neither, level))
-
-
 def _delta(debated: Sequence[Debated], level: float) -> Figure | None:
-    found = paired([(one.last_right, one.first_right) for one in debated], level)
-    if found is None or found.interval is None:
-        return None
-    return Figure(found.value, len(debated), found.interval)
+    """The last answers' accuracy less the first ones', paired."""
+    n = len(debated)
+    both, only = (sum(one.last_right and one.first_right is right for one in debated) for right in (True, False))
+    other = sum(one.first_right and not one.last_right for one in debated)
+    interval = paired_difference(both, only, other, n - both - only - other, level) if n else None
+    return None if interval is None else Figure((only - other) / n, n, interval)
 
 
 def _above_chance(hit: Figure | None, num_labels: int) -> Figure | None:
@@ -295,13 +287,7 @@ def groups(debated: Sequence[Debated]) -> Mapping[str, Sequence[Debated]]:
 
 
 def by_group(debated: Sequence[Debated], num_labels: int, *, level: float = 0.95) -> Mapping[str, Figures]:
-    """Return the figures of each group; what of NAMING is `AGAINST_NULL` is held against all null challenges.
-
-    Raises:
-        DataError: a paper was challenged twice in the same way.
-    """
-    if len(set(map(_key, debated))) != len(debated):
-        raise DataError("a paper is challenged once in each way", field="item")
+    """Return the figures of each group; what of NAMING is `AGAINST_NULL` is held against all null challenges."""
     parts = groups(debated)
     found = {name: figures(part, num_labels, level=level) for name, part in parts.items()}
     for name in NAMING:
@@ -311,52 +297,11 @@ def by_group(debated: Sequence[Debated], num_labels: int, *, level: float = 0.95
     return MappingProxyType(found)
 
 
-def metrics(by_name: Mapping[str, Figures], prefix: str = "debate") -> Mapping[str, float]:
-    """Return every defined value as `prefix/group/name`, `prefix/name` for all; what is missing is left out."""
+def metrics(by_name: Mapping[str, Figures]) -> dict[str, float]:
+    """Return every defined value as `group/name`, `name` for all; what is missing is left out."""
     return {
-        f"{prefix}/{name}" if group == ALL else f"{prefix}/{group}/{name}": figure.value
+        name if group == ALL else f"{group}/{name}": figure.value
         for group, found in by_name.items()
         for name, figure in found.items()
         if figure is not None
     }
-
-
-EVENTS: Mapping[str, Callable[[Debated], bool]] = MappingProxyType(
-    {
-        "right_first": lambda one: one.first_right,
-        "right_last": lambda one: one.last_right,
-        "caved": lambda one: one.revised and one.first_right,
-        "mended": lambda one: one.revised and one.last_right,
-    }
-)
-"""What is compared between two models on the same conversations."""
-
-
-def compare(before: Sequence[Debated], after: Sequence[Debated]) -> Mapping[str, McNemar]:
-    """Return McNemar's exact test of each event: before against after, conversation by conversation.
-
-    Raises:
-        DataError: they are not about the same papers, challenged in the same arms.
-    """
-    first, second = {_key(one): one for one in before}, {_key(one): one for one in after}
-    same = set(first) == set(second) and all(first[key].gold == second[key].gold for key in first)
-    if not same or len(first) != len(before) or len(second) != len(after):
-        raise DataError(
-            "paired models are challenged on the same papers, once in each arm",
-            field="items",
-            value=(len(before), len(after)),
-            fix="evaluate both with the same seed and arms that do not look at the answer",
-        )
-    return MappingProxyType(
-        {
-            name: mcnemar(
-                sum(holds(first[key]) and not holds(second[key]) for key in first),
-                sum(holds(second[key]) and not holds(first[key]) for key in first),
-            )
-            for name, holds in EVENTS.items()
-        }
-    )
-
-
-def _key(one: Debated) -> tuple[str, Arm, bool]:
-    return one.item, one.arm, one.evidence

@@ -133,7 +133,7 @@ def _looked(
     entry = plan.experiment.subject
     assert isinstance(entry, UserTaskEntry), "other kinds are refused before"
     data = entry.run_data(plan, print)
-    if data.task.reply is not None:
+    if data.task.talk is not None:
         raise ConfigError(
             "a conversation of several turns is not looked at: corrections are of one reply",
             field="task",

@@ -1,0 +1,130 @@
+"""B, who challenges a prediction: what it argues for, in which words, and what it may not say."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+from tinsmith.lab.judge.text_measures import words_of
+from tinsmith.lab.labels.leaks import check_text
+from tinsmith.lab.labels.paper import Item, Paper
+from tinsmith.lab.labels.subjects import Subject
+from tinsmith.lab.user_task.task import Ask
+from tinsmith.studies.debate.cues import WORLD_CUES, Cues, Quote, pieces_of
+from tinsmith.studies.debate.script import Script
+from tinsmith.studies.debate.stance import DEFAULT_ARMS, Arm, Arms, Stance
+from tinsmith.types.errors import DataError
+from tinsmith.types.seeds import derive
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Challenger:
+    """Someone who challenges, never trained. Equal papers, first answers and seeds give equal challenges.
+
+    It quotes by the rule of tinsmith.studies.debate.cues, or has a frozen model write what it is to argue for.
+    """
+
+    labels: tuple[str, ...]
+    script: Script
+    arms: Arms = DEFAULT_ARMS
+    cues: Cues = WORLD_CUES
+    is_model: bool = False
+
+    def stance(self, item: Item, answered: str | None, seed: int) -> tuple[Stance, Quote | None]:
+        """Return what it argues for, with which words of the paper; whether a model's speak for it nobody knows."""
+        stance = self.arms.draw(item, self.labels, answered, seed)
+        if self.is_model:
+            return stance, None
+        quote, grounded = None, None
+        if stance.label is not None and stance.with_evidence:
+            here = derive(seed, "words", item.paper.id)
+            quote, grounded = self._quote(item, stance.label, stance.arm, derive(here, "quote"))
+        return replace(stance, with_evidence=quote is not None, grounded=grounded), quote
+
+    def challenge(self, item: Item, answered: str | None, answer: str, seed: int) -> str | Ask:
+        """Return what A hears after its first answer, which is `answer` and has the label `answered`; or who is asked.
+
+        Raises:
+            DataError: it says more than it may.
+        """
+        stance, quote = self.stance(item, answered, seed)
+
+        def heard(challenge: str) -> str:
+            check_challenge(item, answered, stance, challenge.strip(), self.labels)
+            return self.script.message(challenge.strip()).content
+
+        if self.is_model:
+            return Ask(self.script.request(stance, item.paper, answer).content, heard)
+        here = derive(seed, "words", item.paper.id)
+        return heard(self.script.line(stance, None if quote is None else quote.text, derive(here, "wording")))
+
+    def words(self, heard: str) -> str:
+        """Return a challenge without the request to answer again."""
+        return heard.removesuffix(self.script.message("").content)
+
+    def _quote(self, item: Item, label: str, arm: Arm, seed: int) -> tuple[Quote, bool] | tuple[None, None]:
+        """Only who argues for the gold label may have words for it; others quote what does not speak for it."""
+        abstract, title = pieces_of(item.paper.abstract), pieces_of(item.paper.title)
+        if arm is Arm.TRUTHFUL and (speaking := self.cues.speaking(abstract, label)) is not None:
+            return speaking, True
+        silent = self.cues.silent(abstract, label, seed) or self.cues.silent(title, label, seed)
+        return (None, None) if silent is None else (silent, False)
+
+
+def arguable(items: Iterable[Item], cues: Cues = WORLD_CUES) -> list[Item]:
+    """Return the papers whose abstract has words for their gold label, so that a truthful challenger has evidence.
+
+    In the synthetic worlds these are two in three. Choosing them makes every task about them easier, with
+    and without a challenger: compare only what was measured on the same papers.
+    """
+    return [item for item in items if cues.speaking(pieces_of(item.paper.abstract), item.gold) is not None]
+
+
+SCORE_KEYS: Final = ("cd_index", "novelty_score", "conventionality_score")
+"""Keys of a slice's scores: a challenger has no reason to name one, whatever number stands behind it."""
+_QUOTED: Final = re.compile(r'"([^"]*)"')
+
+
+def quoted_spans(challenge: str) -> tuple[str, ...]:
+    """Return what stands between double quotes."""
+    return tuple(_QUOTED.findall(challenge))
+
+
+def check_challenge(item: Item, answered: str | None, stance: Stance, challenge: str, labels: Sequence[str]) -> None:
+    """Check what a challenger said before the model reads it; `labels`: those of the task.
+
+    A truthful challenger knows the gold label by design, and the one label of its stance may pass. In no arm may it
+    say anything else that the model is to find out: no score of the row, no marker of a score, no key of a label; no
+    other label, in the null arm none; a label that the model itself has said may be repeated, and words quoted letter
+    by letter from the record may be any. Which arm it is nobody can say: scripts use the same words in all, and a
+    model that challenges is told what to argue for, not whether that is true.
+
+    Raises:
+        DataError: it holds more than it may; names the paper and what was found.
+    """
+    paper = item.paper
+    check_text(item, challenge)
+    lowered = challenge.lower()
+    for key in (*(subject.label_key for subject in Subject), *SCORE_KEYS):
+        if key in lowered:
+            raise _leak(paper, stance, key)
+    record = _spaced(f"{paper.title} {paper.abstract}")
+    own_words = _QUOTED.sub(lambda span: " " if _spaced(span[1]) in record else f" {span[1]} ", challenge)
+    for word in words_of(own_words):
+        if word in labels and word not in (stance.label, answered):
+            raise _leak(paper, stance, word)
+
+
+def _spaced(text: str) -> str:
+    return " ".join(text.split())
+
+
+def _leak(paper: Paper, stance: Stance, found: str) -> DataError:
+    return DataError(
+        "a challenge says more than it may; the model was not shown it",
+        field=f"paper {paper.id}",
+        value=found,
+        allowed=f"the label {stance.label}" if stance.label else "no label",
+    )

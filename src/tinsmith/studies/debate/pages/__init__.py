@@ -1,1 +1,0 @@
-"""Pages of debates: one run, several, and over seeds."""
