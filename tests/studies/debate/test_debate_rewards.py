@@ -12,14 +12,13 @@ from tinsmith.lab.labels.answers import Confidence
 from tinsmith.lab.user_task.step_reward import Scored
 from tinsmith.studies.debate.rewards import (
     DEBATE_REWARDS,
-    LEAVES,
     TERMS,
     Exchange,
     Reasons,
     at_first_sight,
     debate_reward,
+    leaves,
     literal_signals,
-    verified,
 )
 from tinsmith.types.errors import ConfigError
 
@@ -152,10 +151,8 @@ def test_the_registry() -> None:
         debate_reward("strong")
 
 
-def leaves(last: str, claim: str | None = C) -> list[bool]:
-    trace = verified(exchange(answer(D), last, claim=claim)).trace[1:]
-    assert [node.label for node in trace] == list(LEAVES)
-    return [node.score == 1.0 for node in trace]
+def held(last: str, claim: str | None = C) -> list[bool]:
+    return leaves(exchange(answer(D), last, claim=claim))
 
 
 @pytest.mark.parametrize(
@@ -178,12 +175,12 @@ def leaves(last: str, claim: str | None = C) -> list[bool]:
     ],
 )
 def test_every_leaf(reason: str, signals: tuple[str, ...], expected: list[int]) -> None:
-    assert leaves(answer(D, reason=reason, signals=signals)) == [bool(one) for one in expected]
+    assert held(answer(D, reason=reason, signals=signals)) == [bool(one) for one in expected]
 
 
 def test_the_score_is_the_pass_rate() -> None:
     one = exchange(answer(D), answer(D, reason=MEANING[D], signals=SIGNALS))
-    assert verified(one).score == 5 / 6
+    assert sum(leaves(one)) == 5
     assert debate_reward("adversarial/gated").terms(one) == {
         "correctness": 1.0,
         "reasoning": 0.3 * (5 / 6),
@@ -192,8 +189,8 @@ def test_the_score_is_the_pass_rate() -> None:
 
 
 def test_where_nothing_is_claimed_there_is_nothing_to_take_up() -> None:
-    assert leaves(answer(D, reason="Fine."), claim=None) == [False, False, False, True, True, True]
-    assert verified(exchange(answer(D), "{}", claim=None)).score == 0.0
+    assert held(answer(D, reason="Fine."), claim=None) == [False, False, False, True, True, True]
+    assert not any(held("{}", claim=None))
 
 
 def test_a_literal_signal_is_whole_words() -> None:

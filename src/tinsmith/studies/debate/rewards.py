@@ -7,7 +7,7 @@ adversarial/seed    the code's: adaptation 0.2 for a right last answer, whatever
     what strikes the eye (at_first_sight), in a wrong answer too. Every way to the truth is paid alike, so
     who cannot know the label may as well answer anew when asked; and -0.7 with an argument is more than -1 without.
 adversarial/gated   reasoning counts only where the last answer is right: the pass rate of verifiable leaves
-    (verified). Adaptation asks whether the challenge was answered as its words deserve: where they speak
+    (leaves). Adaptation asks whether the challenge was answered as its words deserve: where they speak
     for B's label, 0.2 for a right answer; where they do not, 0.2 for standing firm, and for nothing else. A first
     answer that chance made wrong is correctness's business: were only right ones paid for standing firm, half of
     that pay would be luck in the very papers whose text leaves a choice, and tossing the coin again costs half as much.
@@ -29,7 +29,7 @@ from typing import Final
 
 from tinsmith.data.labels import Disruption, Novelty
 from tinsmith.lab.judge.text_measures import words_of
-from tinsmith.lab.judge.tree import TreeScore, evaluate, flat_tree
+from tinsmith.lab.judge.tree import pass_rate
 from tinsmith.lab.labels.answers import Answer, Outcome
 from tinsmith.lab.labels.contracts import JUSTIFICATION_KEY, SIGNALS_KEY, Contract, Form
 from tinsmith.lab.labels.paper import Item
@@ -129,30 +129,26 @@ LEAVES: Final = (
     "it takes up what the challenge claims",
     f"it has 1 to {MOST_WORDS} words",
 )
-TREE: Final = flat_tree(LEAVES)
 
 
-def verified(exchange: Exchange) -> TreeScore:
-    """Return the pass rate of the leaves, with a trace; 0 where there are no reasons.
+def leaves(exchange: Exchange) -> list[bool]:
+    """Return which of LEAVES hold; none where there are no reasons.
 
     Where B claims nothing (null arm), there is nothing to take up, and that leaf holds.
     """
     reasons, label = exchange.reasons, exchange.last.predicted
     if reasons is None or label is None:
-        return evaluate(TREE, [False] * len(LEAVES))
+        return [False] * len(LEAVES)
     literal = literal_signals(reasons, exchange.item.paper.abstract)
     justification = words_of(reasons.justification)
-    return evaluate(
-        TREE,
-        [
-            literal >= 1,
-            literal >= 2,
-            bool(_affirmed(justification, DEFINITIONS[label])),
-            bool(justification) and not _contradicts(justification, label),
-            _takes_up(exchange, justification),
-            1 <= len(justification) <= MOST_WORDS,
-        ],
-    )
+    return [
+        literal >= 1,
+        literal >= 2,
+        bool(_affirmed(justification, DEFINITIONS[label])),
+        bool(justification) and not _contradicts(justification, label),
+        _takes_up(exchange, justification),
+        1 <= len(justification) <= MOST_WORDS,
+    ]
 
 
 def literal_signals(reasons: Reasons, abstract: str) -> int:
@@ -256,7 +252,7 @@ def gated(exchange: Exchange) -> tuple[float, float]:
     """Return verified reasons of a right answer, and whether the challenge was answered as its words deserve."""
     right = exchange.last_right
     due = right if exchange.stance.gives_a_reason else not exchange.revised
-    return REASONING * verified(exchange).score if right else 0.0, ADAPTATION if due else 0.0
+    return REASONING * pass_rate(leaves(exchange)) if right else 0.0, ADAPTATION if due else 0.0
 
 
 DEBATE_REWARDS: Final[Mapping[str, DebateReward]] = MappingProxyType(
