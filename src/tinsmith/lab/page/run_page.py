@@ -160,7 +160,13 @@ def _mean(by_item: Mapping[str, Fraction], read: TaskRunRecords) -> Measure | No
 
 def _facts(read: TaskRunRecords) -> Pairs:
     data, judging = read.run.config.data, read.judging
-    sides = ((data.train, "for training"), (data.test, "held out"), (data.rubrics, "criteria"))
+    tests = data.validation is not None
+    sides = (
+        (data.train, "for training"),
+        (data.validation, "held out"),
+        (data.test, "tested" if tests else "held out"),
+        (data.rubrics, "criteria"),
+    )
     counts = [f"{count:,} {side}" for count, side in sides if count is not None]
     judged = (
         ()
