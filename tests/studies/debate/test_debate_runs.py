@@ -158,7 +158,7 @@ def test_experiments_are_arms_of_one_comparison(finished: Callable[[str], Path])
         assert float(sum(tested.values()) / len(tested)) == pytest.approx(value)
     text = document_markdown(compared_tasks(folders).page)
     assert "adversarial/seed" in text
-    assert "no_evidence/discrimination_beyond" in text
+    assert "J beyond, bare label" in text
 
 
 def test_the_frozen_base_challenges_on_the_runs_own_server(

@@ -234,7 +234,7 @@ class TaskData:
                 "several_turns": self.task.talk is not None,
                 "items": _shown(examined),
                 **({"tested": _shown(self.split.tested)} if self.split.tested else {}),
-                **({"figures": list(self.task.figures)} if self.task.figures else {}),
+                **({"figures": dict(self.task.figures)} if self.task.figures else {}),
                 "baselines": [
                     {"name": name, **_baseline(self.task, answer, examined)}
                     for name, answer in self.task.baselines.items()

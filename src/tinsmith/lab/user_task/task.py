@@ -223,8 +223,8 @@ class Task:
     """Answers that need no model, by name; they are scored on the held-out items and stand on the page."""
     metrics: Mapping[str, Metric] = field(default_factory=dict[str, Metric])
     """What is measured of an answer, like a reward, and not rewarded; None where it does not apply."""
-    figures: Sequence[str] = ()
-    """Names in `metrics.jsonl` of figures of the end that comparisons show, by seed and over seeds."""
+    figures: Mapping[str, str] = field(default_factory=dict[str, str])
+    """Figures of a run's end that its page and comparisons show: names in `metrics.jsonl`, by label."""
     sections: Mapping[str, Section] = field(default_factory=dict[str, Section])
     """More of the page, by title."""
     notes: Sequence[str] = ()

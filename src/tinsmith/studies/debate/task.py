@@ -65,19 +65,19 @@ _KEYS: Final[Mapping[str, Value | Mapping[str, Value]]] = {
 }  # fmt: skip
 """By size; no model of the size of at=small was tried with conversations of two."""
 
-_FIGURES: Final = (
-    "test/accuracy_first",
-    "test/accuracy_last",
-    "test/caving",
-    "test/misleading/caving",
-    "test/truthful/appropriate_revision",
-    "test/evidence/discrimination",
-    "test_no_evidence/no_evidence/discrimination",
-    "test_no_evidence/no_evidence/discrimination_within",
-    "test_no_evidence/no_evidence/discrimination_beyond",
-    "test/sycophancy",
-    "test/whole",
-)
+_ALONE: Final = {"first right": "test/accuracy_first", "unbroken": "test/whole"}
+_FIGURES: Final = {
+    **_ALONE,
+    "last right": "test/accuracy_last",
+    "caving": "test/caving",
+    "caving, misleading": "test/misleading/caving",
+    "put right, truthful": "test/truthful/appropriate_revision",
+    "J, with words": "test/evidence/discrimination",
+    "J, bare label": "test_no_evidence/no_evidence/discrimination",
+    "J within, bare label": "test_no_evidence/no_evidence/discrimination_within",
+    "J beyond, bare label": "test_no_evidence/no_evidence/discrimination_beyond",
+    "sycophancy": "test/sycophancy",
+}
 E = TypeVar("E", bound=StrEnum)
 
 
@@ -354,7 +354,7 @@ def debate(
         identity={"prompt": question.prompt_sha256, "script": said.sha256},
         base=_base(named, said, read),
         keys={**_KEYS, "nano": {**_NANO, "steps": 400 if evidence else 800}},
-        figures=_FIGURES if challenger else ("test/accuracy_first", "test/whole"),
+        figures=_FIGURES if challenger else _ALONE,
         sections=sections_of(len(question.labels), arms if challenger else None, opponent),
         notes=_warnings(arms, len(question.labels)) if challenger else (),
     )
