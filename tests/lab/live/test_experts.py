@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tinsmith.lab.live.experts import WITH_TOKENS, ExpertWatch, expert_metrics, route_metrics
+from tinsmith.lab.live.watch import WITH_TOKENS, ExpertWatch, expert_metrics, route_metrics
 
 TOLD = {
     "loss:sum": 3.0,

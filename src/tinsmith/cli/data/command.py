@@ -21,11 +21,6 @@ app = typer.Typer(
 )
 
 
-@app.callback()
-def data() -> None:
-    """From raw citation data to a frozen slice: fetch, build, metrics, slice, baselines, card."""
-
-
 @app.command()
 def fetch(
     name: Annotated[str, typer.Argument(metavar="NAME", help="hepth: arXiv's hep-th, 1992 to 2003, of SNAP.")],
@@ -198,7 +193,12 @@ def cut_slice(
     from tinsmith.data.slices.splits import SplitScheme
     from tinsmith.types.errors import ConfigError
 
-    _require_one_size(per_class, natural=natural)
+    if natural == (per_class is not None):
+        raise ConfigError(
+            "a slice is either balanced (--per-class) or natural (--natural)",
+            field="--per-class, --natural",
+            allowed="exactly one of the two",
+        )
     source = Corpus.open(corpus)
     if cut is None and source.card.thresholds is None:
         raise ConfigError(
@@ -235,17 +235,6 @@ def cut_slice(
     console.print("\n".join(slice_lines(card)), markup=False, soft_wrap=True)
     console.print(slice_table(card))
     console.print(f"wrote {out} (sha256 {card.sha256})", markup=False, soft_wrap=True)
-
-
-def _require_one_size(per_class: int | None, *, natural: bool) -> None:
-    from tinsmith.types.errors import ConfigError
-
-    if natural == (per_class is not None):
-        raise ConfigError(
-            "a slice is either balanced (--per-class) or natural (--natural)",
-            field="--per-class, --natural",
-            allowed="exactly one of the two",
-        )
 
 
 @app.command()
