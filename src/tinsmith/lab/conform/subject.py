@@ -1,4 +1,7 @@
-"""The server that is asked, and what several checks need of it: clients, a step, twins, and what must be deleted."""
+"""The server that is asked, texts and datums of all checks, what several need of it, and the registry of questions.
+
+Token ids are the bytes of texts, which every vocabulary has.
+"""
 
 from __future__ import annotations
 

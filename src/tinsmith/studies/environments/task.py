@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from random import Random
 from typing import Any, Final
 
@@ -111,15 +112,12 @@ def _terms(name: str, rubric: Theirs) -> list[Term]:
             value=name,
             allowed="a function with a weight other than 0",
         )
-    counts: dict[str, int] = {}
-    named: list[Term] = []
-    for one in found:
-        counts[one.name] = counts.get(one.name, 0) + 1
-        again = f"{one.name}_{counts[one.name]}" if counts[one.name] > 1 else one.name
-        named.append(
-            Term(name=again, rubric=one.rubric, function=one.function, weight=one.weight, of_group=one.of_group)
-        )
-    return named
+    names = [one.name for one in found]
+    counts = [names[: place + 1].count(name) for place, name in enumerate(names)]
+    return [
+        replace(one, name=f"{one.name}_{count}" if count > 1 else one.name)
+        for one, count in zip(found, counts, strict=True)
+    ]
 
 
 def _terms_of(name: str, rubric: Theirs) -> list[Term]:
