@@ -193,11 +193,8 @@ def cut_slice(
     from tinsmith.types.errors import ConfigError
 
     if natural == (per_class is not None):
-        raise ConfigError(
-            "a slice is either balanced (--per-class) or natural (--natural)",
-            field="--per-class, --natural",
-            allowed="exactly one of the two",
-        )
+        what = "a slice is either balanced (--per-class) or natural (--natural)"
+        raise ConfigError(what, field="--per-class, --natural", allowed="exactly one of the two")
     source = Corpus.open(corpus)
     if cut is None and source.card.thresholds is None:
         raise ConfigError(
