@@ -7,9 +7,10 @@ import math
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy.stats import spearmanr
 from sklearn.metrics import brier_score_loss, log_loss
 
-from tinsmith.stats.calibration import STATED, Calibration
+from tinsmith.stats.calibration import STATED, Calibration, spearman
 from tinsmith.types.errors import DataError
 
 answers = st.lists(st.tuples(st.sampled_from([*STATED, None]), st.booleans()), min_size=1, max_size=50)
@@ -47,3 +48,14 @@ def test_unknown_words_are_named() -> None:
         Calibration.of(["certain"], [True])
     with pytest.raises(DataError, match="field: confidences"):
         Calibration.of(["high"], [])
+
+
+@given(st.lists(st.tuples(st.integers(0, 4), st.integers(0, 4)), min_size=3, max_size=9))
+def test_it_is_scipys(pairs: list[tuple[int, int]]) -> None:
+    x, y = [float(one) for one, _ in pairs], [float(one) for _, one in pairs]
+    if len(set(x)) > 1 and len(set(y)) > 1:
+        assert spearman(x, y) == pytest.approx(float(spearmanr(x, y).statistic), abs=1e-12)
+
+
+def test_nothing_goes_along_with_a_constant() -> None:
+    assert spearman([0.0, 0.5, 1.0], [0.2, 0.2, 0.2]) == 0.0

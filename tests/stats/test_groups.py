@@ -3,11 +3,21 @@
 from __future__ import annotations
 
 import math
+from itertools import product
 
 import numpy as np
 import pytest
 
-from tinsmith.stats.groups import Group, LabelGroups, census
+from tinsmith.stats.groups import (
+    FlatRewards,
+    Group,
+    LabelGroups,
+    census,
+    deviation,
+    group_census,
+    informative_rate,
+    kept_groups,
+)
 from tinsmith.types.errors import DataError
 
 LABELS = ("a", "b")
@@ -67,3 +77,82 @@ def test_steps_add_up() -> None:
 def test_an_unknown_label_is_named() -> None:
     with pytest.raises(DataError, match="group = 'c'"):
         census(LABELS, [group("c", "10")])
+
+
+@pytest.mark.parametrize("size", [2, 3, 5])
+@pytest.mark.parametrize("p", [0.0, 0.25, 0.5, 0.9, 1.0])
+def test_the_closed_form_is_the_sum_over_all_groups(p: float, size: int) -> None:
+    each = [
+        math.prod(p if right else 1.0 - p for right in group)
+        for group in product((True, False), repeat=size)
+        if len(set(group)) > 1
+    ]
+    assert informative_rate(p, size) == pytest.approx(math.fsum(each), abs=1e-15)
+
+
+def test_fixed_failure_has_index_one_and_random_failure_about_zero() -> None:
+    fixed = [(float(place % 4 == 0),) * 8 for place in range(400)]
+    drawn = np.random.default_rng(0).random((4000, 8)) < 0.25
+    random = [tuple(map(float, row)) for row in drawn]
+    assert group_census(fixed).determinism == 1.0
+    assert abs(group_census(random).determinism) < 0.02
+    assert group_census(fixed).expected == pytest.approx(informative_rate(0.25, 8))
+
+
+def test_prompts_of_unequal_difficulty_lie_between() -> None:
+    rng = np.random.default_rng(1)
+    chances = rng.choice([0.05, 0.95], 2000)
+    groups = [tuple((rng.random(8) < p).astype(float)) for p in chances]
+    assert 0.2 < group_census(groups).determinism < 0.9
+
+
+def test_rewards_of_more_than_two_values_and_groups_of_several_sizes() -> None:
+    found = group_census([(0.0, 0.5), (1.0, 1.0, 1.0), (0.0,)])
+    shares = (1 / 5, 1 / 5, 3 / 5)
+    chance = [1.0 - sum(share**size for share in shares) for size in (2, 3)]
+    assert (found.groups, found.mixed) == (2, 1)
+    assert found.expected == pytest.approx(sum(chance) / 2)
+
+
+def test_where_no_mixed_group_is_expected_there_is_no_index() -> None:
+    assert math.isnan(group_census([(1.0, 1.0)] * 5).determinism)
+    assert math.isnan(group_census([]).determinism)
+    assert math.isnan(group_census([]).observed)
+
+
+def test_the_published_example() -> None:
+    assert kept_groups([0.5, 0.5, 0.3, 0.1, 0.0], 0.9) == (True, True, True, False, False)
+
+
+def test_groups_without_spread_are_never_kept_and_none_may_be() -> None:
+    assert kept_groups([0.0, 0.0], 0.9) == (False, False)
+    assert kept_groups([0.0, 0.2, 0.0], 1.0) == (False, True, False)
+    assert kept_groups([], 0.9) == ()
+
+
+def test_of_equal_ones_the_earlier_is_taken_first_and_order_changes_nothing_else() -> None:
+    assert kept_groups([0.4] * 4, 0.5) == (True, True, False, False)
+    assert kept_groups([0.1, 0.5, 0.3, 0.5], 0.9) == (False, True, True, True)
+
+
+def test_deviation_is_the_populations_and_exactly_zero_where_rewards_are_equal() -> None:
+    assert deviation([0.1] * 7) == 0.0
+    assert deviation([0.0, 1.0]) == pytest.approx(0.5)
+    assert deviation([]) == 0.0
+
+
+def test_it_stops_after_ten_steps_below_a_tenth_of_the_first() -> None:
+    spread, flat = [[0.0, 1.0]], [[1.0, 1.0]]
+    seen = FlatRewards()
+    assert not any(seen.saw(spread) for _ in range(10))
+    assert [seen.saw(flat) for _ in range(10)] == [False] * 9 + [True]
+    assert not seen.saw(spread)
+    assert seen.streak == 0
+
+
+def test_it_goes_on_from_what_it_kept() -> None:
+    seen = FlatRewards()
+    for _ in range(15):
+        seen.saw([[0.0, 1.0]] if len(seen.first) < 10 else [[0.0, 0.0]])
+    again = FlatRewards(first=seen.first, streak=seen.streak)
+    assert [again.saw([[0.0, 0.0]]) for _ in range(5)] == [False] * 4 + [True]

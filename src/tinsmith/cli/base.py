@@ -21,11 +21,6 @@ app = typer.Typer(
 )
 
 
-@app.callback()
-def base() -> None:
-    """Base models: built from scratch, or fetched from where others keep them."""
-
-
 @app.command()
 def build(
     data: Annotated[

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -14,11 +13,8 @@ if TYPE_CHECKING:
     from tinsmith.pages.document import Document
 
 
-class PageFormat(StrEnum):
-    """What a report is written as; the value is also how its file's name ends."""
-
-    HTML = "html"
-    MD = "md"
+PageFormat = Literal["html", "md"]
+"""What a report is written as, and how its file's name ends."""
 
 
 def report(
@@ -48,7 +44,7 @@ def report(
             help="html: one page with figures and filters. md: the same sentences and tables as Markdown, "
             "with the figures over the steps, the commands and the hashes of every run."
         ),
-    ] = PageFormat.HTML,
+    ] = "html",
 ) -> None:
     """Say what happened: a page about one run, or one that compares several, with the seeds of an experiment pooled."""
     from tinsmith.cli.columns import open_console
@@ -90,7 +86,7 @@ def _write_study(folder: Path, to: PageFormat, out: Path | None) -> None:
     from tinsmith.pages.page import write
 
     file = out or (folder / REPORT).with_suffix(f".{to}")
-    write((folder / (PAGE if to is PageFormat.HTML else TABLES)).read_text(encoding="utf-8"), file)
+    write((folder / (PAGE if to == "html" else TABLES)).read_text(encoding="utf-8"), file)
     print(f"wrote {file}")
 
 
@@ -98,5 +94,5 @@ def _write(page: Document, folders: list[Path], to: PageFormat, file: Path) -> N
     from tinsmith.lab.page.markdown import markdown_report
     from tinsmith.pages.page import document_html, write
 
-    write(document_html(page) if to is PageFormat.HTML else markdown_report(page, folders), file)
+    write(document_html(page) if to == "html" else markdown_report(page, folders), file)
     print(f"wrote {file}")

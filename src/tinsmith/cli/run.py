@@ -64,19 +64,22 @@ def run(
     plan = with_default_log_path(plan_of(name, overrides))
     require_possible(plan)  # a mistake is told before what is heavy is imported
     try:
-        _dry_run(plan) if plan.circumstances.dry_run else _conduct(plan)
+        _conduct(plan)
     except KeyboardInterrupt as interrupt:
-        raise _interrupted(plan, interrupt) from None
+        from tinsmith.lab.experiment.going_on import how_to_go_on
 
-
-def _dry_run(plan: Plan) -> None:
-    from tinsmith.lab.experiment.estimate import dry_run
-
-    for line in dry_run(plan):
-        _print_wrapped(line)
+        print(f"\ntinsmith: interrupted; {how_to_go_on(plan)}", file=sys.stderr)
+        terminated = interrupt.args == (signal.SIGTERM,)
+        raise typer.Exit(code=TERMINATED if terminated else INTERRUPTED) from None
 
 
 def _conduct(plan: Plan) -> None:
+    if plan.circumstances.dry_run:
+        from tinsmith.lab.experiment.estimate import dry_run
+
+        for line in dry_run(plan):
+            _print_wrapped(line)
+        return
     from tinsmith.lab.page.live_run import conduct_with_page
 
     def say(message: str) -> None:
@@ -85,14 +88,6 @@ def _conduct(plan: Plan) -> None:
 
     done, page = conduct_with_page(plan, say)
     print(f"wrote {page or done.folder}")
-
-
-def _interrupted(plan: Plan, interrupt: KeyboardInterrupt) -> typer.Exit:
-    """Tell how an interrupted run goes on, and return the exit."""
-    from tinsmith.lab.experiment.going_on import how_to_go_on
-
-    print(f"\ntinsmith: interrupted; {how_to_go_on(plan)}", file=sys.stderr)
-    return typer.Exit(code=TERMINATED if interrupt.args == (signal.SIGTERM,) else INTERRUPTED)
 
 
 def _study(study: StudyEntry, overrides: Mapping[str, str]) -> None:

@@ -22,7 +22,7 @@ from tinsmith.lab.rollouts import WAIT_SECONDS, A, AnyRollout, I
 from tinsmith.lab.settings import Prefixes
 from tinsmith.lab.subject import Subject
 from tinsmith.ops.confidence import FRACTIONS, forced_choice, premature, self_certainty
-from tinsmith.stats.diagnostics.spearman import spearman
+from tinsmith.stats.calibration import spearman
 from tinsmith.types.seeds import derive
 
 WATCHED = 48

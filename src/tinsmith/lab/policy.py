@@ -19,7 +19,7 @@ from tinker import types
 
 from tinsmith.lab.datums import answered_logprobs, known_logprobs, policy_datum
 from tinsmith.lab.grouping import Scored, ScoredGroup
-from tinsmith.lab.live.experts import expert_metrics, route_metrics
+from tinsmith.lab.live.watch import expert_metrics, route_metrics
 from tinsmith.lab.rollouts import WAIT_SECONDS, A, AnyRollout, I, I_contra
 from tinsmith.lab.service.official_client import grad_norm_of, loss_of, text_logprobs
 from tinsmith.lab.settings import CommonSettings, RlSettings, Schedule

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import tinker
 
 from tinsmith.lab.datums import Example, example_datum
-from tinsmith.lab.live.experts import expert_metrics
+from tinsmith.lab.live.watch import expert_metrics
 from tinsmith.lab.policy import adam, step_metrics
 from tinsmith.lab.rollouts import WAIT_SECONDS, A, I
 from tinsmith.lab.run import Run

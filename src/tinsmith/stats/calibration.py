@@ -1,4 +1,4 @@
-"""How far the stated confidence can be believed: low, medium and high against being right.
+"""Stated confidence against being right: low, medium and high; and the rank correlation of two quantities.
 
 A word stands for one probability of being right, so that the bins of the calibration error are the
 words themselves and nothing depends on where bin edges fall. Items without a valid answer state no
@@ -104,3 +104,25 @@ class Calibration:
 
 def _log(p: float) -> float:
     return float(log(np.array(p)))
+
+
+def spearman(x: Sequence[float], y: Sequence[float]) -> float:
+    """Return the correlation of ranks, -1 to 1; 0 where one side is constant, as nothing goes along with it.
+
+    >>> spearman([0.0, 0.5, 1.0], [0.1, 0.2, 0.9])
+    1.0
+    """
+    a, b = _centred(x), _centred(y)
+    scale = math.fsum(one * one for one in a) * math.fsum(one * one for one in b)
+    if scale == 0.0:
+        return 0.0
+    return math.fsum(one * other for one, other in zip(a, b, strict=True)) / math.sqrt(scale)
+
+
+def _centred(values: Sequence[float]) -> list[float]:
+    """Return ranks less their mean."""
+    middle = (len(values) + 1) / 2
+    return [
+        sum(other < one for other in values) + (sum(other == one for other in values) + 1) / 2 - middle
+        for one in values
+    ]

@@ -52,8 +52,6 @@ class Difference:
     interval: Interval | None
     p_value: float
     """Two-sided: twice the smaller share of draws on either side of zero, one draw added to each."""
-    not_above: float
-    """The share of draws at or below zero."""
 
     @classmethod
     def of(cls, value: float, draws: FloatArray, level: float, *, least_p: float = 0.0) -> Difference:
@@ -63,7 +61,7 @@ class Difference:
         """
         below, above = int((draws <= 0).sum()), int((draws >= 0).sum())
         p_value = min(1.0, 2.0 * (min(below, above) + 1) / (draws.size + 1))
-        return cls(value, draws, percentile(draws, level), max(p_value, least_p), below / draws.size)
+        return cls(value, draws, percentile(draws, level), max(p_value, least_p))
 
     def at(self, level: float) -> Interval | None:
         """Return the percentile interval of another level."""

@@ -11,10 +11,12 @@ from typing import Any
 
 import pytest
 
-from tinsmith.studies.instructions.answers import NOT_BUILT, can_be_followed, right_answer
-from tinsmith.studies.instructions.draws import Pools, Suite, draw, followed, kinds_of, pools
+from tinsmith.studies.instructions.answers import NOT_BUILT, right_answer
+from tinsmith.studies.instructions.checkers import Suite, followed
+from tinsmith.studies.instructions.draws import Pools, draw, kinds_of, pools
+from tinsmith.studies.instructions.limits import can_be_followed
 from tinsmith.studies.instructions.task import instructions
-from tinsmith.studies.instructions.telling import mentions
+from tinsmith.studies.instructions.telling import topic_of
 from tinsmith.types.errors import DataError
 
 Item = dict[str, Any]
@@ -34,6 +36,12 @@ def accepted(item: Item, answer: str) -> bool:
 def item_of(request: str, **given: dict[str, Any]) -> Item:
     kinds = [name.replace("__", ":") for name in given]
     return {"request": request, "prompt": request, "kinds": kinds, "kwargs": list(given.values())}
+
+
+def mentions(text: str, request: str) -> bool:
+    """Say whether a text names a request's topic, in any of the languages; however its words are joined or marked."""
+    topic, text = topic_of(request), " ".join(text.replace("*", "").replace("-", " ").split())
+    return any(name.lower() in text.lower() for name in (*topic.names, *topic.languages.values()))
 
 
 @pytest.mark.parametrize("kind", sorted(set(kinds_of(Suite.BOTH)) - NOT_BUILT))

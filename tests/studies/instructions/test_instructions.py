@@ -10,7 +10,8 @@ import pytest
 from own_task import command
 
 from tinsmith.lab.user_task.task import Answered, Task
-from tinsmith.studies.instructions.draws import Suite, followed, kinds_of
+from tinsmith.studies.instructions.checkers import Suite, followed
+from tinsmith.studies.instructions.draws import kinds_of
 from tinsmith.studies.instructions.task import instructions
 
 
@@ -115,7 +116,7 @@ def test_the_page_says_how_often_each_kind_was_followed() -> None:
 def test_nothing_is_downloaded(monkeypatch: pytest.MonkeyPatch) -> None:
     import nltk
 
-    from tinsmith.studies.instructions import draws as checkers
+    from tinsmith.studies.instructions import checkers
 
     def downloads(*_args: object, **_kwargs: object) -> bool:
         raise AssertionError("a download")

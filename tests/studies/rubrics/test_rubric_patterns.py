@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tinsmith.lab.judge.rules.word_rules import Matches
+from tinsmith.lab.judge.rules.text_rules import Matches
 from tinsmith.types.errors import DataError
 
 ATOMS = st.sampled_from(["a", "b", ".", "[ab]", "[^a]", "[a-c]", r"\d", r"\S", r"\.", r"[\]-]"])

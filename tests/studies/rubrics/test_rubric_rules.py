@@ -9,9 +9,23 @@ from hypothesis import strategies as st
 from cpu_limit import guarded
 from tinsmith.lab.judge.rules.rule import Bound, Rule
 from tinsmith.lab.judge.rules.rule_text import PREFIX, RuleJudge, parse_rule
-from tinsmith.lab.judge.rules.shape_rules import IsList, JsonKeys, Length, ListKind, Look, Looks, Unit, Written
+from tinsmith.lab.judge.rules.text_rules import (
+    Affix,
+    Before,
+    Contains,
+    Edge,
+    IsList,
+    JsonKeys,
+    Length,
+    ListKind,
+    Look,
+    Looks,
+    Match,
+    Matches,
+    Unit,
+    Written,
+)
 from tinsmith.lab.judge.rules.topic_rules import Beginnings, EveryPart, Names, Part, VariedWords, WholeSentences
-from tinsmith.lab.judge.rules.word_rules import Affix, Before, Contains, Edge, Match, Matches
 from tinsmith.lab.judge.text_measures import Script
 from tinsmith.types.errors import DataError
 

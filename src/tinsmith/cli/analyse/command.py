@@ -20,11 +20,6 @@ app = typer.Typer(
 )
 
 
-@app.callback()
-def analyse() -> None:
-    """Before and after training: which policy a reward makes optimal, which counts lie behind published rates."""
-
-
 @app.command()
 def incentives(
     reward: Annotated[

@@ -10,8 +10,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from tinsmith.cli.data import build_options as options
-from tinsmith.cli.data import slice_options as wanted
+from tinsmith.cli.data import options
 
 app = typer.Typer(
     name="data",
@@ -19,11 +18,6 @@ app = typer.Typer(
     no_args_is_help=True,
     rich_markup_mode=None,
 )
-
-
-@app.callback()
-def data() -> None:
-    """From raw citation data to a frozen slice: fetch, build, metrics, slice, baselines, card."""
 
 
 @app.command()
@@ -159,31 +153,31 @@ def metrics(
 
 @app.command("slice")
 def cut_slice(
-    corpus: wanted.CorpusFolder,
-    out: wanted.Out,
-    task: wanted.TaskName = "disruption",
-    cut: wanted.Cut = None,
-    mode: wanted.Mode = "inclusive",
-    margin: wanted.Margin = None,
-    per_class: wanted.PerClass = None,
-    natural: wanted.Natural = False,
-    train: wanted.Cap = None,
-    validation: wanted.Cap = None,
-    test: wanted.Cap = None,
-    seed: wanted.Seed = 0,
-    splits: wanted.Splits = "native",
-    oversample: wanted.Oversample = False,
-    status: wanted.Status = None,
-    keep_no_refs: wanted.KeepNoRefs = False,
-    full_window: wanted.FullWindow = False,
-    min_references: wanted.MinReferences = 0,
-    min_citers: wanted.MinCiters = 0,
-    before: wanted.Before = None,
-    after: wanted.After = None,
-    leave_out: wanted.LeaveOut = None,
-    no_citations: wanted.NoCitations = False,
-    no_year: wanted.NoYear = False,
-    force: wanted.Force = False,
+    corpus: options.CorpusFolder,
+    out: options.SliceFolder,
+    task: options.TaskName = "disruption",
+    cut: options.Cut = None,
+    mode: options.Mode = "inclusive",
+    margin: options.Margin = None,
+    per_class: options.PerClass = None,
+    natural: options.Natural = False,
+    train: options.Cap = None,
+    validation: options.Cap = None,
+    test: options.Cap = None,
+    seed: options.SliceSeed = 0,
+    splits: options.Splits = "native",
+    oversample: options.Oversample = False,
+    status: options.Status = None,
+    keep_no_refs: options.KeepNoRefs = False,
+    full_window: options.FullWindow = False,
+    min_references: options.MinReferences = 0,
+    min_citers: options.MinCiters = 0,
+    before: options.Before = None,
+    after: options.After = None,
+    leave_out: options.LeaveOut = None,
+    no_citations: options.NoCitations = False,
+    no_year: options.NoYear = False,
+    force: options.ReplaceSlice = False,
 ) -> None:
     """Cut a frozen slice: labelled, chosen and split by the hash of each paper's id."""
     from tinsmith.cli.bar import progress_bar
@@ -198,7 +192,9 @@ def cut_slice(
     from tinsmith.data.slices.splits import SplitScheme
     from tinsmith.types.errors import ConfigError
 
-    _require_one_size(per_class, natural=natural)
+    if natural == (per_class is not None):
+        what = "a slice is either balanced (--per-class) or natural (--natural)"
+        raise ConfigError(what, field="--per-class, --natural", allowed="exactly one of the two")
     source = Corpus.open(corpus)
     if cut is None and source.card.thresholds is None:
         raise ConfigError(
@@ -235,17 +231,6 @@ def cut_slice(
     console.print("\n".join(slice_lines(card)), markup=False, soft_wrap=True)
     console.print(slice_table(card))
     console.print(f"wrote {out} (sha256 {card.sha256})", markup=False, soft_wrap=True)
-
-
-def _require_one_size(per_class: int | None, *, natural: bool) -> None:
-    from tinsmith.types.errors import ConfigError
-
-    if natural == (per_class is not None):
-        raise ConfigError(
-            "a slice is either balanced (--per-class) or natural (--natural)",
-            field="--per-class, --natural",
-            allowed="exactly one of the two",
-        )
 
 
 @app.command()

@@ -10,7 +10,7 @@ from typing import Final, cast
 
 import msgspec
 
-from tinsmith.lab.difference.fields import ABSENT, same, unequal_fields
+from tinsmith.lab.difference.tensors import ABSENT, same, unequal_fields
 from tinsmith.types.errors import DataError
 from tinsmith.types.json_text import UNREADABLE
 

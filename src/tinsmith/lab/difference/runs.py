@@ -1,4 +1,4 @@
-"""Says of two run folders whether they are equal, bit for bit, or where they first differ.
+"""Two run folders compared: equal bit for bit, or where they first differ, for a person and for a program.
 
 What is compared is what a repeated run has to reproduce: rollouts, trace, metrics, final weights. It goes through both
 runs in the order of time: at one step what was sampled, how it was rewarded, the gradient, the step that was taken with
@@ -14,7 +14,6 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Final
 
-from tinsmith.lab.difference.fields import FieldDifference, unequal_fields
 from tinsmith.lab.difference.rollouts import (
     RolloutDifference,
     Timeline,
@@ -24,7 +23,7 @@ from tinsmith.lab.difference.rollouts import (
     unequal_rewards,
     unequal_samples,
 )
-from tinsmith.lab.difference.tensors import TensorDifference, unequal_tensors
+from tinsmith.lab.difference.tensors import FieldDifference, TensorDifference, unequal_fields, unequal_tensors
 from tinsmith.lab.runs.files import METRICS, ROLLOUTS, TRACE
 from tinsmith.lab.runs.reader import read_run
 from tinsmith.lab.runs.records import Run
@@ -77,7 +76,10 @@ class Comparison:
         return self.first is None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+_FILES: Final = (ROLLOUTS, TRACE, METRICS)
+
+
+@dataclass(frozen=True, slots=True)
 class _Side:
     run: Run
     rollouts: Timeline
@@ -94,7 +96,7 @@ _Sides = tuple[_Side, _Side]
 
 def compare_runs(folders: tuple[Path, Path], *, steps: int | None = None) -> Comparison:
     """Compare two runs; with `steps` only what they did before that step, and not how they ended."""
-    one, two = (_read(folder, steps) for folder in folders)
+    one, two = (_Side(read_run(folder), *(timeline(folder / name, steps) for name in _FILES)) for folder in folders)
     if not any(side.metrics or side.rollouts or side.trace for side in (one, two)):
         raise DataError(
             "neither run has a recorded step, so that there is nothing to compare",
@@ -125,32 +127,18 @@ def compare_runs(folders: tuple[Path, Path], *, steps: int | None = None) -> Com
     )
 
 
-def _read(folder: Path, steps: int | None) -> _Side:
-    return _Side(
-        run=read_run(folder),
-        rollouts=timeline(folder / ROLLOUTS, steps),
-        trace=timeline(folder / TRACE, steps),
-        metrics=timeline(folder / METRICS, steps),
-    )
-
-
 def _first(sides: _Sides, *, traced: bool) -> Difference | None:
     """Return the first difference in the steps that both have."""
     one, two = sides
     for step in range(1 + min(one.last, two.last)):
-        found = _sampled(step, one.rollouts.get(step, []), two.rollouts.get(step, []))
-        if found is None and traced:
-            found = _trained(step, one.trace.get(step, []), two.trace.get(step, []))
-        if found is None:
-            found = _beside(step, one.metrics.get(step, []), two.metrics.get(step, []))
-        if found is not None:
-            return found
+        for compare, name in ((_sampled, "rollouts"), (_trained, "trace"), (_beside, "metrics")):
+            lines = [getattr(side, name).get(step, []) for side in sides]
+            if lines[0] != lines[1] and (traced or name != "trace") and (found := compare(step, *lines)) is not None:
+                return found
     return None
 
 
 def _sampled(step: int, one: Sequence[bytes], two: Sequence[bytes]) -> Difference | None:
-    if one == two:
-        return None
     lines = [decode(each) for each in one], [decode(each) for each in two]
     rollout = unequal_samples(*lines) or unequal_order(*lines)
     if rollout is not None:
@@ -161,8 +149,6 @@ def _sampled(step: int, one: Sequence[bytes], two: Sequence[bytes]) -> Differenc
 
 def _trained(step: int, one: Sequence[bytes], two: Sequence[bytes]) -> Difference | None:
     """Compare a step's optimizer steps one by one: first the gradient, then the weights it led to."""
-    if one == two:
-        return None
     lines = [decode(each) for each in one], [decode(each) for each in two]
     for substep in range(max(map(len, lines))):
         made = [each[substep] if substep < len(each) else {} for each in lines]
@@ -178,9 +164,7 @@ def _marks(line: Mapping[str, object], name: str) -> Mapping[str, object]:
     return found if isinstance(found, Mapping) else {}
 
 
-def _beside(step: int, one: Sequence[bytes], two: Sequence[bytes]) -> Difference | None:
-    if one == two:
-        return None
+def _beside(step: int, one: Sequence[bytes], two: Sequence[bytes]) -> Difference:
     merged = [{key: value for line in lines for key, value in decode(line).items()} for lines in (one, two)]
     return Difference(step=step, phase=Phase.METRICS, metrics=unequal_fields(*merged))
 

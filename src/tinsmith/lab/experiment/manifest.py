@@ -14,7 +14,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import cast
 
-from tinsmith.lab.difference.fields import FieldDifference, unequal_fields
+from tinsmith.lab.difference.tensors import FieldDifference, unequal_fields
 from tinsmith.lab.experiment.circumstances import circumstances
 from tinsmith.lab.experiment.experiment import Plan
 from tinsmith.lab.experiment.materials import Materials

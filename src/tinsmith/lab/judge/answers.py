@@ -86,18 +86,15 @@ def ratings_form(criteria: int) -> AnswerForm[tuple[Verdict, ...]]:
         words=f"list of {criteria} rating{'s' if criteria > 1 else ''}",
         tokens=_TOKENS_AROUND + TOKENS_A_RATING * criteria,
         read=lambda text: parse_verdicts(text, criteria),
-        text=_ratings_text,
+        text=lambda verdicts: json.dumps(
+            {"ratings": [{"rating": "Yes" if one.passed else "No", "rationale": one.rationale} for one in verdicts]}
+        ),
     )
 
 
 def rating_question(request: JudgeRequest) -> Question[tuple[Verdict, ...]]:
     """Return the call that asks for all verdicts on a response."""
     return Question(judge_prompt(request), ratings_form(len(request.criteria)))
-
-
-def _ratings_text(verdicts: tuple[Verdict, ...]) -> str:
-    ratings = [{"rating": "Yes" if verdict.passed else "No", "rationale": verdict.rationale} for verdict in verdicts]
-    return json.dumps({"ratings": ratings})
 
 
 def cache_key(identity: str, temperature: float, question: Question[A]) -> str:

@@ -15,7 +15,7 @@ from typing import Final
 
 import httpx
 
-from tinsmith.lab.judge.endpoint_answers import ErrorBody, Reply, Usage, read_completion, read_error
+from tinsmith.lab.judge.endpoint_answers import Reply, Usage, read_completion, read_error
 from tinsmith.lab.judge.limits import retry_after
 from tinsmith.lab.judge.prompting import JudgePrompt
 from tinsmith.lab.judge.verdicts import FailureCause
@@ -171,7 +171,9 @@ class Endpoint:
             return Trouble(FailureCause.REFUSED, detail, again=False, unbilled=True)
         drop = frozenset[str]()
         if status in _ANSWERED_IN_BODY:
-            drop = sent.intersection(one for one in OPTIONAL if _names(error, one))
+            # By the refusal's own mark, or by its message where there is none.
+            named = error.fields or {one for one in OPTIONAL if re.search(rf"\b{one}\b", error.message)}
+            drop = sent.intersection(named, OPTIONAL)
         return Trouble(FailureCause.REFUSED, told, again=False, drop=drop, unbilled=True)
 
     def _clean(self, message: str) -> str:
@@ -209,8 +211,3 @@ def _checked_key(api_key: str | None) -> str | None:
     if key and not (key.isascii() and key.isprintable() and " " not in key):
         raise ConfigError("the key has characters that no header may hold (not shown)", field="OPENAI_API_KEY")
     return key or None
-
-
-def _names(error: ErrorBody, field: str) -> bool:
-    """True if a refusal is about this field: by its own mark, or by its message where there is none."""
-    return field in error.fields if error.fields else re.search(rf"\b{field}\b", error.message) is not None

@@ -99,10 +99,6 @@ def parse_preference(text: str) -> Preference | ParseFailure:
     return Preference(Place(str(preferred)), rationale)
 
 
-def _text(preference: Preference) -> str:
-    return json.dumps({"preferred": preference.preferred.value, "rationale": preference.rationale})
-
-
 _SCHEMA: Final = object_schema(
     preferred={"type": "string", "enum": [place.value for place in Place]}, rationale={"type": "string"}
 )
@@ -113,6 +109,6 @@ PREFERENCE_FORM: Final = AnswerForm(
     words="choice of A or B",
     tokens=TOKENS_A_RATING,
     read=parse_preference,
-    text=_text,
+    text=lambda one: json.dumps({"preferred": one.preferred.value, "rationale": one.rationale}),
 )
 """The form of a choice."""

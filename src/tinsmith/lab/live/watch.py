@@ -1,13 +1,13 @@
-"""Watches on a policy while it is trained: they raise alarms and say how good it is; and `watch=mutual_information`.
+"""Watches on a policy while it is trained: alarms, how good it is, information, and a mixture's experts.
 
-For that answers are scored after every prompt. A request holds every answer after one prompt: a server that computes
-shared beginnings once reads each prompt once, and not N times; the scores are the same bits either way.
+With `watch=mutual_information` answers are scored after every prompt. A request holds every answer after one prompt: a
+server that computes shared beginnings once reads each prompt once, and not N times; the bits are the same either way.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Generic
 
@@ -20,7 +20,7 @@ from tinsmith.lab.live.progress import Progress, silent
 from tinsmith.lab.rollouts import WAIT_SECONDS, A, AnyRollout, Failure, I, Rollout
 from tinsmith.stats.information import Floats, Information, information
 from tinsmith.stats.monitors.alarms import Alarm
-from tinsmith.stats.monitors.run_monitors import ResponseMonitor, Responses
+from tinsmith.stats.monitors.run_monitors import ExpertMonitor, ResponseMonitor, Responses
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -173,3 +173,53 @@ def _named(prefix: str, found: Information) -> dict[str, float]:
         f"{prefix}/retrieval_accuracy": found.retrieval,
         f"{prefix}/mi_z_score": found.z_score,
     }
+
+
+WITH_TOKENS = "moe/frac_with_tokens"
+_TOLD = {
+    "e_frac_with_tokens:mean": WITH_TOKENS,
+    "e_frac_oversubscribed:mean": "moe/frac_oversubscribed",
+    "e_max_violation:mean": "moe/max_violation",
+    "e_max_violation:max": "moe/max_violation_of_a_layer",
+    "e_min_violation:mean": "moe/min_violation",
+    "e_router_entropy:mean": "moe/router_entropy",
+}
+_LOAD = "e_tokens/"
+
+
+def expert_metrics(told: Mapping[str, float]) -> dict[str, float]:
+    """Return metrics `moe/...` of what came with a loss; nothing where the model is no mixture.
+
+    The Tinker SDK names the first five (types.ForwardBackwardOutput.metrics); `moe/router_entropy` is a share of that
+    of equal probabilities, and `moe/tokens/LAYER/EXPERT` a load, told of models with few experts.
+    """
+    found = {ours: told[theirs] for theirs, ours in _TOLD.items() if theirs in told}
+    for name in sorted(told):
+        if name.startswith(_LOAD):
+            found["moe/tokens/" + name.removeprefix(_LOAD).removesuffix(":sum")] = told[name]
+    return found
+
+
+def route_metrics(told: Mapping[str, float]) -> dict[str, float]:
+    """Return how many of the trained tokens the sampler had sent to other experts, of how many it could tell."""
+    names = {"optim/unequal_routes": "e_unequal_routes:sum", "optim/compared_routes": "e_compared_routes:sum"}
+    return {ours: told[theirs] for ours, theirs in names.items() if theirs in told}
+
+
+@dataclass(slots=True)
+class ExpertWatch:
+    """Looks at the metrics of a run's steps, in their order."""
+
+    monitor: ExpertMonitor = field(default_factory=ExpertMonitor)
+
+    def saw(self, step: int, metrics: Mapping[str, float]) -> list[Alarm]:
+        """Take a step in; return the alarms that begin with it."""
+        share = metrics.get(WITH_TOKENS)
+        return [] if share is None else self.monitor.observe(step, 1.0 - share)
+
+    def restore(self, lines: Iterable[Mapping[str, object]]) -> None:
+        """Go on from the metrics that a run had written."""
+        for line in lines:
+            step, share = line.get("step"), line.get(WITH_TOKENS)
+            if isinstance(step, int) and isinstance(share, float):
+                self.monitor.observe(step, 1.0 - share)

@@ -1,10 +1,10 @@
-"""A document of lines that stands before every question, and the edits that there are of one."""
+"""A document of lines that stands before every question, its edits, and who proposes them: a grammar, or a model."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from random import Random
 from typing import Final, Protocol
@@ -70,11 +70,7 @@ class Edit(msgspec.Struct, frozen=True, order=True, kw_only=True):
 
 
 def edited(document: Document, edits: tuple[Edit, ...]) -> tuple[Document, tuple[Edit, ...]]:
-    """Make edits one after the other; those that can no longer be made are left out.
-
-    Returns:
-        The document, and the edits that were made.
-    """
+    """Make edits one after the other, and say which were made; those that can no longer be are left out."""
     made: list[Edit] = []
     for edit in edits:
         after = edit.applied(document)
@@ -164,7 +160,8 @@ class Grammar:
     def __call__(self, wish: Wish) -> tuple[Edit, ...]:
         """See Proposer."""
         random = Random(derive(wish.seed, "edits"))
-        left = [list(possible(edits, _all_of(wish))) for edits in self._every(wish.document)]
+        every = replace(wish, count=2**31)
+        left = [list(possible(edits, every)) for edits in self._every(wish.document)]
         drawn: list[Edit] = []
         while len(drawn) < wish.count and (kinds := [edits for edits in left if edits]):
             edits = random.choice(kinds)
@@ -183,10 +180,6 @@ class Grammar:
                 for line in document[place + 1 :]
             ],
         ]
-
-
-def _all_of(wish: Wish) -> Wish:
-    return Wish(document=wish.document, examples=(), rejected=wish.rejected, count=2**31, seed=wish.seed)
 
 
 @dataclass(slots=True)

@@ -1,4 +1,4 @@
-"""The card of a corpus: what is in it, what was dropped, and what labels its numbers would give."""
+"""The card of a corpus: what is in it, what was dropped, what labels its numbers would give; and shared sections."""
 
 from __future__ import annotations
 

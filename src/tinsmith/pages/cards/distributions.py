@@ -1,4 +1,4 @@
-"""The two distributions of a card: the CD index, and novelty against conventionality."""
+"""Figures of a card: CD indices, novelty against conventionality, papers per year, and the baselines."""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
-"""The card of a slice: its rows and labels, what leaks them, the baselines, and how it was chosen."""
+"""The card of a slice: its rows and labels, what leaks them, the baselines, how it was chosen; and writing of cards."""
 
 from __future__ import annotations
 
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -39,37 +40,40 @@ _OPTIONAL: Mapping[str, Callable[[PaperRow], object]] = {
 
 @dataclass(slots=True)
 class _Tally:
-    """Counts of one pass over the rows."""
+    """Counts of one pass over the rows: what is missing, by field and split, and values by class."""
 
-    missing: dict[str, dict[Split, int]] = field(
-        default_factory=lambda: {name: dict.fromkeys(Split, 0) for name in _OPTIONAL}
-    )
-    years: dict[str, list[int]] = field(default_factory=dict[str, list[int]])
-    citations: dict[str, list[int]] = field(default_factory=dict[str, list[int]])
-    lengths: dict[str, list[int]] = field(default_factory=dict[str, list[int]])
+    missing: Counter[tuple[str, Split]] = field(default_factory=Counter[tuple[str, Split]])
+    years: dict[str, list[int]] = field(default_factory=lambda: defaultdict(list))
+    citations: dict[str, list[int]] = field(default_factory=lambda: defaultdict(list))
+    lengths: dict[str, list[int]] = field(default_factory=lambda: defaultdict(list))
 
-    def add(self, row: PaperRow, split: Split, label: str) -> None:
-        """Count one row of the class `label`."""
-        for name, read in _OPTIONAL.items():
-            if read(row) is None:
-                self.missing[name][split] += 1
-        if row.publication_year is not None:
-            self.years.setdefault(label, []).append(row.publication_year)
-        if row.cited_by_count is not None:
-            self.citations.setdefault(label, []).append(row.cited_by_count)
-        self.lengths.setdefault(label, []).append(len(row.abstract))
+    @classmethod
+    def of(cls, source: Slice) -> _Tally:
+        """Go through the rows of all splits."""
+        tally, task = cls(), source.card.settings.task
+        for split in Split:
+            for row in source.rows(split):
+                label = task.class_of(row.disruption_label, row.novelty_label)
+                tally.missing.update((name, split) for name, read in _OPTIONAL.items() if read(row) is None)
+                tally.years[label] += [] if row.publication_year is None else [row.publication_year]
+                tally.citations[label] += [] if row.cited_by_count is None else [row.cited_by_count]
+                tally.lengths[label].append(len(row.abstract))
+        return tally
 
 
 def slice_page(source: Slice) -> Document:
     """Return the card of `source`."""
     card = source.card
     settings = card.settings
-    tally = _tallied(source)
+    tally = _Tally.of(source)
     metrics = source.metrics(
         *("cd", "cd_status", "z_median", "z_p10", "novelty_score", "conventionality_score", "year")
     )
     size = "Natural" if settings.per_class is None else "Balanced"
-    rules = [f"Here: {_signs(rule)}." for rule in (card.disruption_rule, card.novelty_rule)]
+    rules = [
+        f"Here: {rule.replace('>=', '≥').replace('<=', '≤').replace(' -', ' −')}."
+        for rule in (card.disruption_rule, card.novelty_rule)
+    ]
     return Document(
         kind="Slice card",
         title=f"{size} {settings.task} slice of {card.rows:,} papers",
@@ -94,19 +98,6 @@ def slice_page(source: Slice) -> Document:
         ],
         foot=f"from slice {card.sha256}; the same slice gives the same page, byte for byte.",
     )
-
-
-def _signs(rule: str) -> str:
-    return rule.replace(">=", "≥").replace("<=", "≤").replace(" -", " −")
-
-
-def _tallied(source: Slice) -> _Tally:
-    tally = _Tally()
-    task = source.card.settings.task
-    for split in Split:
-        for row in source.rows(split):
-            tally.add(row, split, task.class_of(row.disruption_label, row.novelty_label))
-    return tally
 
 
 def _rows(source: Slice) -> Section:
@@ -180,23 +171,20 @@ def _target(target: TargetReport, report: BaselineReport, several: bool) -> Sect
 
 
 def _leaks(source: Slice, tally: _Tally) -> Section:
-    def middle(values: list[int] | None) -> str:
+    def middle(values: list[int]) -> str:
         return quantity(float(np.median(values))) if values else "–"
 
-    def uncited(values: list[int] | None) -> str:
+    def uncited(values: list[int]) -> str:
         return share(sum(value == 0 for value in values), len(values)) if values else "–"
-
-    def year(values: list[int] | None) -> str:
-        return f"{np.median(values):.0f}" if values else "–"
 
     settings = source.card.settings
     rows = [
         (
             label,
-            middle(tally.citations.get(label)),
-            uncited(tally.citations.get(label)),
-            year(tally.years.get(label)),
-            middle(tally.lengths.get(label)),
+            middle(tally.citations[label]),
+            uncited(tally.citations[label]),
+            f"{np.median(tally.years[label]):.0f}" if tally.years[label] else "–",
+            middle(tally.lengths[label]),
         )
         for label in settings.task.classes
     ]
@@ -239,9 +227,7 @@ def _years(metrics: pl.DataFrame, source: Slice) -> Iterator[Section]:
 
 def _missing(source: Slice, tally: _Tally) -> Section:
     splits = source.card.splits
-    rows = [
-        (name, *(share(counts[split], splits[split].rows) for split in Split)) for name, counts in tally.missing.items()
-    ]
+    rows = [(name, *(share(tally.missing[name, split], splits[split].rows) for split in Split)) for name in _OPTIONAL]
     header = ("field", *(split.value for split in Split))
     table = plain("Rows where a field is null or empty", header, rows)
     where = {"source": "as the source published them", "corpus": "counted in the corpus"}

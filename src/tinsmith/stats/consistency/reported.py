@@ -18,6 +18,7 @@ OVER_ALL = (Metric.LABEL_MATCH.value, Metric.INVALID_RATE.value, "parse_ok", "fo
 """Rates whose denominator is the number of items."""
 OF_ALL_LABELS = (Metric.MIN_CLASS_RECALL.value, Metric.MACRO_F1.value, Metric.BALANCED_ACCURACY.value)
 OF_ONE_LABEL = (ClassMetric.RECALL.value, ClassMetric.PREDICTED_SHARE.value)
+_ALLOWED = ", ".join((*OVER_ALL, *OF_ALL_LABELS, *(f"{k}/LABEL" for k in OF_ONE_LABEL)))
 _EXACT_DECIMALS = 9
 _FORM = re.compile(r"\d(\.\d*)?|\.\d+")
 
@@ -118,10 +119,7 @@ class ReportedTable:
             raise DataError("a table needs at least one line", field="runs")
         for run in self.runs:
             if not run.rates:
-                raise DataError(
-                    f"{run.name}: no rate is given",
-                    allowed=", ".join((*OVER_ALL, *OF_ALL_LABELS, *(f"{k}/LABEL" for k in OF_ONE_LABEL))),
-                )
+                raise DataError(f"{run.name}: no rate is given", allowed=_ALLOWED)
             for key in run.rates:
                 self._check(run.name, key)
 
@@ -141,11 +139,7 @@ class ReportedTable:
         if not slash and metric in (*OVER_ALL, *OF_ALL_LABELS):
             return
         if not slash or metric not in OF_ONE_LABEL:
-            raise DataError(
-                f"{name}: no such rate",
-                field=key,
-                allowed=", ".join((*OVER_ALL, *OF_ALL_LABELS, *(f"{k}/LABEL" for k in OF_ONE_LABEL))),
-            )
+            raise DataError(f"{name}: no such rate", field=key, allowed=_ALLOWED)
         if label not in self.labels:
             raise DataError(f"{name}: no such label", field=key, value=label, allowed=", ".join(self.labels))
 

@@ -18,8 +18,20 @@ from typing import Protocol, TypeVar
 
 from tinsmith.stats.confusion import best_constant
 from tinsmith.stats.estimates import Bootstrap, Difference, difference, estimate
-from tinsmith.stats.gate.claim import Check, CheckName, Claim, ClaimKind, Training
-from tinsmith.stats.gate.claim_checks import Rival, above, above_zero, checked, one_model, same_items, same_training
+from tinsmith.stats.gate.claim import (
+    Check,
+    CheckName,
+    Claim,
+    ClaimKind,
+    Rival,
+    Training,
+    above,
+    above_zero,
+    checked,
+    one_model,
+    same_items,
+    same_training,
+)
 from tinsmith.stats.mean_runs import MeanRuns, mean_difference
 from tinsmith.stats.parity import ParityRecord
 from tinsmith.stats.rates import Metric

@@ -170,32 +170,19 @@ class CollapseMonitor:
         return [Alarm(AlarmKind.UNREAD, None, share, limit, step, message)]
 
     def _share(self, signals: Signals) -> Sequence[Alarm]:
-        limits, shares = self.limits, signals.confusion.predicted_share()
+        limit, shares = self.limits.max_share, signals.confusion.predicted_share()
+        text = "{} has {:.1%} of all answers, above {:.0%} in {} evaluations running"
         return [
-            Alarm(
-                AlarmKind.SHARE,
-                label,
-                shares[label],
-                limits.max_share,
-                signals.step,
-                f"{label} has {shares[label]:.1%} of all answers, above {limits.max_share:.0%} in "
-                f"{streak} evaluations running",
-            )
-            for label, streak in zip(self.labels, self.state().share_streaks, strict=True)
-            if streak >= limits.share_evaluations
+            Alarm(AlarmKind.SHARE, label, share, limit, signals.step, text.format(label, share, limit, streak))
+            for (label, share), streak in zip(shares.items(), self.state().share_streaks, strict=True)
+            if streak >= self.limits.share_evaluations
         ]
 
     def _recall(self, signals: Signals) -> Sequence[Alarm]:
         limit, shares = self.limits.min_recall, signals.confusion.predicted_share()
+        text = "recall of {} is {:.3f} (limit {:.2f}); it has {:.1%} of all answers"
         return [
-            Alarm(
-                AlarmKind.RECALL,
-                label,
-                value,
-                limit,
-                signals.step,
-                f"recall of {label} is {value:.3f} (limit {limit:.2f}); it has {shares[label]:.1%} of all answers",
-            )
+            Alarm(AlarmKind.RECALL, label, value, limit, signals.step, text.format(label, value, limit, shares[label]))
             for label, value in signals.confusion.recall().items()
             if not math.isnan(value) and value < limit
         ]

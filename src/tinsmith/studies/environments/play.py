@@ -97,7 +97,8 @@ class Player:
 
         async def together() -> list[float]:
             states = [await self._over(row, [one]) for one in answers]
-            return [float(one) for one in await _called(term, _group_objects(term, states))]
+            objects = term.rubric.group_score_objects(states)
+            return [float(one) for one in await _called(term, objects)]
 
         with _drawing_from(name):
             return asyncio.run(together())
@@ -143,10 +144,6 @@ async def _called(term: Term, objects: Mapping[str, Any]) -> Theirs:
     given = {key: one for key, one in objects.items() if everything or key in taken}
     found = term.function(**given)
     return await found if inspect.isawaitable(found) else found
-
-
-def _group_objects(term: Term, states: Sequence[Theirs]) -> Mapping[str, Any]:
-    return term.rubric.group_score_objects(list(states))
 
 
 def _plain(message: Theirs) -> dict[str, str]:

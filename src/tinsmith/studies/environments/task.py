@@ -11,16 +11,9 @@ from typing import Any, Final
 from tinsmith.lab.user_task.argument_keys import with_keys
 from tinsmith.lab.user_task.functions import installed_version
 from tinsmith.lab.user_task.task import MOST_TURNS, RESERVED, OfConversation, OfGroup, Reward, Task, Value
-from tinsmith.studies.environments.loading import (
-    code_of,
-    environment_keys,
-    load,
-    load_function,
-    require_scored,
-    require_served,
-    require_turns,
-)
+from tinsmith.studies.environments.loading import code_of, environment_keys, load, load_function
 from tinsmith.studies.environments.play import Player, Term, Theirs
+from tinsmith.studies.environments.refusals import require_scored, require_served, require_turns
 from tinsmith.types.errors import ConfigError
 
 NAME: Final = "verifiers"
@@ -37,6 +30,9 @@ def verifiers(
     items: Rows to train on, the first ones; 0: all.
     held_out_items: Held-out rows; 0: all.
     max_turns: Replies after which a conversation ends, if the environment does not end it before.
+
+    Raises:
+        ConfigError: verifiers or the environment is not installed, or cannot be served.
     """
     name, version = environment, installed_version(NAME)
     module, function = load_function(name)
@@ -96,7 +92,11 @@ def _reward(player: Player, rows: Mapping[str, Mapping[str, Any]], term: Term, w
 
 
 def _terms(name: str, rubric: Theirs) -> list[Term]:
-    """Return the functions of a rubric, and of those that it is made of, in their order."""
+    """Return the functions of a rubric, and of those that it is made of, in their order.
+
+    Raises:
+        ConfigError: one cannot be called here, or none earns anything.
+    """
     from verifiers.legacy.rubrics.rubric_group import RubricGroup
 
     if type(rubric) is RubricGroup:

@@ -12,8 +12,10 @@ from typing import Any, Final, TypeVar
 
 from tinsmith.lab.user_task.functions import installed_version
 from tinsmith.lab.user_task.task import Answered, Task
-from tinsmith.studies.instructions.answers import can_be_followed, right_answer
-from tinsmith.studies.instructions.draws import Followed, Pools, Suite, a_few_words, draw, followed, pools
+from tinsmith.studies.instructions.answers import right_answer
+from tinsmith.studies.instructions.checkers import Followed, Suite, followed
+from tinsmith.studies.instructions.draws import Pools, a_few_words, draw, pools
+from tinsmith.studies.instructions.limits import can_be_followed
 from tinsmith.types.errors import ConfigError
 
 NAME: Final = "instructions"
@@ -54,6 +56,9 @@ def instructions(
     draw_seed: The prompts and the split are drawn from it.
     strict: What following everything earns, as it stands.
     loose: What it earns where a first or last line, or asterisks, may be passed over.
+
+    Raises:
+        ConfigError: if-verifiable is not installed, or a value is not allowed.
     """
     version = installed_version(_PACKAGE)
     new_kinds = _one_of("held_out", HeldOut, held_out) is HeldOut.KINDS
@@ -97,7 +102,11 @@ def instructions(
 
 
 def _drawn(pool: Pools, random: Random, key: str, count: int, fewest: int, most: int) -> list[dict[str, Any]]:
-    """Draw so many different items, each of which can be answered: what it asks for is not at odds."""
+    """Draw so many different items, each of which can be answered: what it asks for is not at odds.
+
+    Raises:
+        ConfigError: there are not so many.
+    """
     found: dict[str, dict[str, Any]] = {}
     for _ in range(_TRIES * count):
         one = draw(pool, random, fewest=fewest, most=most)

@@ -30,12 +30,6 @@ def topic_of(request: str) -> Topic:
     return _topics()[request]
 
 
-def mentions(text: str, request: str) -> bool:
-    """Say whether a text names a request's topic, in any of the languages; however its words are joined or marked."""
-    topic, text = topic_of(request), " ".join(text.replace("*", "").replace("-", " ").split())
-    return any(name.lower() in text.lower() for name in (*topic.names, *topic.languages.values()))
-
-
 @cache
 def _topics() -> dict[str, Topic]:
     forms = data("prompts.json")["requests"]

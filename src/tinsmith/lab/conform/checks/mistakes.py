@@ -9,24 +9,29 @@ from typing import Any, Final, cast
 from tinker import types
 
 from tinsmith.lab.conform.checks.losses import loss_batch
-from tinsmith.lab.conform.refusing import FAILURES, failure, is_refusal, words_of
 from tinsmith.lab.conform.subject import (
     DATA,
     NOT_A_TOKEN,
     PROMPT,
     CannotTellError,
     Subject,
-    Verdict,
     check,
     datum,
-    differs,
     farthest,
-    graded,
-    honoured,
     params,
     prompt_of,
-    silent,
     tokens_of,
+)
+from tinsmith.lab.conform.verdicts import (
+    FAILURES,
+    Verdict,
+    differs,
+    failure,
+    graded,
+    honoured,
+    is_refusal,
+    silent,
+    words_of,
 )
 from tinsmith.lab.service.official_client import Waiting, ready
 

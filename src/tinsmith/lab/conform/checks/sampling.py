@@ -6,19 +6,8 @@ from collections.abc import Sequence
 
 from tinker import types
 
-from tinsmith.lab.conform.subject import (
-    PROMPT,
-    CannotTellError,
-    Subject,
-    Verdict,
-    check,
-    differs,
-    graded,
-    honoured,
-    params,
-    prompt_of,
-    silent,
-)
+from tinsmith.lab.conform.subject import PROMPT, CannotTellError, Subject, check, params, prompt_of
+from tinsmith.lab.conform.verdicts import Verdict, differs, graded, honoured, silent
 
 _LONG = 64
 

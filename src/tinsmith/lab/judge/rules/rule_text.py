@@ -8,9 +8,18 @@ from typing import Final, Protocol
 
 from tinsmith.lab.judge.prompting import JudgeRequest
 from tinsmith.lab.judge.rules.rule import Rule
-from tinsmith.lab.judge.rules.shape_rules import IsList, JsonKeys, Length, Looks, Written
+from tinsmith.lab.judge.rules.text_rules import (
+    Affix,
+    Before,
+    Contains,
+    IsList,
+    JsonKeys,
+    Length,
+    Looks,
+    Matches,
+    Written,
+)
 from tinsmith.lab.judge.rules.topic_rules import Beginnings, EveryPart, Names, VariedWords, WholeSentences
-from tinsmith.lab.judge.rules.word_rules import Affix, Before, Contains, Matches
 from tinsmith.lab.judge.verdicts import Judged, JudgeFailure, Spent, Verdict
 from tinsmith.types.errors import DataError
 

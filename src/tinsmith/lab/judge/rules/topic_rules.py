@@ -13,7 +13,7 @@ from types import MappingProxyType
 from typing import Final
 
 from tinsmith.lab.judge.rules.rule import LARGEST, Bound, Form, Rule
-from tinsmith.lab.judge.rules.shape_rules import Unit, length
+from tinsmith.lab.judge.rules.text_rules import Unit, length
 from tinsmith.lab.judge.text_measures import lines_of, sentences_of, words_of
 from tinsmith.types.errors import DataError
 
