@@ -12,6 +12,7 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import msgspec
@@ -21,18 +22,16 @@ from tinsmith.engine.export import export
 from tinsmith.lab.experiment.replay import replay
 from tinsmith.lab.runs.files import ROLLOUTS, STATE
 from tinsmith.lab.runs.folder import RunFolder
-from tinsmith.lab.study import task_study
-from tinsmith.lab.study.arm_gains import gains_picture, gains_table
 from tinsmith.lab.study.arms import CELLS
 from tinsmith.lab.study.conduct import run_study
 from tinsmith.lab.study.files import STUDY_JSON
-from tinsmith.lab.study.page import study_document
+from tinsmith.lab.study.keys import SUMS as FEW_TERMS
 from tinsmith.lab.study.record import StudyRecord
-from tinsmith.lab.study.report import example_blocks, sentences
+from tinsmith.lab.study.report import page_of_study
 from tinsmith.lab.study.sizes import named_source
 from tinsmith.models.published.package_index import fetch
 from tinsmith.models.published.packaged import PACKAGED
-from tinsmith.pages.document import Section, note
+from tinsmith.pages.document import Document, Section, note
 from tinsmith.pages.page import document_html, write
 from tinsmith.pages.tables import table_of, text
 from tinsmith.studies.learning import study
@@ -49,7 +48,7 @@ SHARED = {
     "groups_per_batch": "8",
     "steps": "24",
 }
-SUMS = {**task_study.SUMS, "generator": "chain_sum", "score": "solved"}
+SUMS = {**FEW_TERMS, "generator": "chain_sum", "score": "solved"}
 INSTRUCTIONS = {"task": "instructions", "score": "prompt_strict", "most": "1", "max_tokens": "64"}
 PAPERS = {
     "task": "taste",
@@ -88,15 +87,14 @@ def main() -> None:
         run_study(study, asked, say, source=named_source(study, asked, source_of))
         found[name] = msgspec.json.decode((folder / STUDY_JSON).read_bytes(), type=StudyRecord)
     first = next((out / "sums" / CELLS).glob("rl-*"))
-    page = study_document(
+    page = Document(
+        kind="Report of studies",
         title="What RL teaches a real model on this machine",
         question="SmolLM2-135M-Instruct, from its published weights, trained by RL on rewards that a program computes. "
         "What do held-out items earn before and after?",
         facts=(("Model", MODEL.served_name), ("Tasks", ", ".join(found))),
-        sentences=[f"{name}: {sentence}" for name, one in found.items() for sentence in sentences(one)],
-        beside=[gains_picture(one.gains, f"{name}, {one.score}") for name, one in found.items()],
         sections=(
-            *(_learned(name, one) for name, one in found.items()),
+            *(section for name, one in found.items() for section in _learned(name, one)),
             _in_transformers(first, out, say),
             _again(first, say),
         ),
@@ -105,9 +103,10 @@ def main() -> None:
     say(f"wrote {out / 'report.html'}: open it in a browser")
 
 
-def _learned(name: str, found: StudyRecord) -> Section:
-    gains = gains_table(found.gains, f"{found.score}, held-out items: means, 95 % intervals over seeds and items.")
-    return Section(name.lower().replace(" ", "-"), name, (gains, *example_blocks(found)))
+def _learned(name: str, found: StudyRecord) -> list[Section]:
+    """Return a study's sentences with its picture, its gains, and its answers."""
+    shown = [one for one in page_of_study(found, {}).sections if one.anchor in ("summary", "gains", "answers")]
+    return [replace(one, anchor=f"{one.anchor}-{name[:4]}".lower(), title=f"{name}: {one.title}") for one in shown]
 
 
 def _in_transformers(run: Path, out: Path, say: Callable[[str], None]) -> Section:

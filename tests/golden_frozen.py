@@ -7,6 +7,8 @@ import io
 import json
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -19,11 +21,14 @@ from tinsmith.cli.registered import STUDIES, plan_of, source_of
 from tinsmith.cli.tasks import TASKS
 from tinsmith.lab.experiment.plan import make_plan
 from tinsmith.lab.study.arms import Cell, Study
+from tinsmith.lab.study.conduct import run_study
 from tinsmith.lab.study.files import STUDY_JSON
-from tinsmith.lab.study.results import Draws
+from tinsmith.lab.study.record import Draws
+from tinsmith.lab.study.sizes import named_source
 from tinsmith.lab.user_task.items import split_items
 from tinsmith.stats.estimates import Bootstrap
-from tinsmith.studies.prompt_search.study import run_prompt_search
+from tinsmith.studies.prompt_search.study import study as prompt_search
+from tinsmith.studies.prompt_search.study import with_arms
 from tinsmith.types.errors import ConfigError
 
 SIZES: Final[Sequence[Mapping[str, str]]] = ({"size": "smallest"}, {}, {"at": "small"})
@@ -125,6 +130,8 @@ MEASURED: Final[Mapping[str, Mapping[str, str]]] = {
 """Keys of the smallest run of each measurement."""
 _VALUES: Final = {"rubric_quality": "quality.json", "moe/wander": "wander.json", "taste/probe": "probe.json"}
 _SEARCHED: Final = "prompt_search"
+_NO_FIGURES: Final = ("machine", "seconds", "story", "cannot_be_claimed")
+"""Keys of the machine and its pace, and of sentences."""
 
 
 def measured(name: str, out: Path) -> Path:
@@ -141,30 +148,51 @@ def measured(name: str, out: Path) -> Path:
 
 
 def values_of(name: str, folder: Path) -> dict[str, Any]:
-    """Return what a measurement wrote, without the machine and its pace."""
-    found: Any = _without(json.loads((folder / _VALUES.get(name, "sweep.json")).read_text(encoding="utf-8")))
+    """Return what a measurement wrote, without the machine, its pace, and sentences."""
+    found: Any = figures(json.loads((folder / _VALUES.get(name, "sweep.json")).read_text(encoding="utf-8")))
     return found
 
 
 def searched_values(out: Path) -> dict[str, Any]:
-    """Return the values of `prompt_search` on made-up runs, without its sentences."""
+    """Return the values of `prompt_search` on made-up runs: claims, gains, hashes, and its searches by seed."""
     few = Draws(claims=Bootstrap(draws=100), tables=Bootstrap(draws=100))
-    run_prompt_search(
-        {"out": str(out)},
-        lambda _: None,
-        open_source=source_of,
-        run=Maker({"rl": 0.5, "rl_shuffled": 0.4}),
-        search=searched,
-        draws=few,
-    )
+    study = replace(prompt_search, complete=partial(with_arms, search=searched))
+    made = Maker({"rl": 0.5, "rl_shuffled": 0.4})
+    source = named_source(study, {}, source_of)
+    run_study(study, {"out": str(out)}, lambda _: None, source=source, open_source=source_of, run=made, draws=few)
     found = json.loads((out / STUDY_JSON).read_text(encoding="utf-8"))
-    return {key: value for key, value in found.items() if key not in ("sentences", "expectations", "notes")}
+    written, *rows = found["tables"][0]["rows"]
+    heads = ("before", "after", "steps", "put", "accepted", "rejected", "again", "answered")
+    searches = [
+        {
+            **{head: cell["value"] for head, cell in zip(heads, cells[:-1], strict=True)},
+            "found": cells[-1].split(" / "),
+            "arm": "prompt_shuffled" if "shuffled" in name else "prompt",
+            "seed": int(name.rpartition(" ")[2]),
+        }
+        for name, cells in rows
+    ]
+    keys = ("data", "num_items", "seeds", "tuning_seed", "rates", "question", "score", "arms", "gains", "more_gains")
+    same = {key: found[key] for key in (*keys, "beats")}
+    hashes = found["hashes"]
+    return {
+        **same,
+        "learned": found["learned"][:2],
+        "controls": found["learned"][2:],
+        "searches": searches,
+        "written": written[1][-1].split(" / "),
+        "hashes": {name: one for name, one in hashes.items() if "file_sha256" not in one},
+        "files": {name: one["file_sha256"] for name, one in hashes.items() if "file_sha256" in one},
+        "panels": [{**one, "title": f"{one['title']}, held out"} for one in found["panels"]],
+        "same_before": found["expectations"][-1]["met"],
+    }
 
 
-def _without(value: Any) -> Any:
+def figures(value: Any) -> Any:
+    """Return values without the machine, its pace, and sentences."""
     if isinstance(value, dict):
-        return {key: _without(one) for key, one in value.items() if key not in ("machine", "seconds")}
-    return [_without(one) for one in value] if isinstance(value, list) else value
+        return {key: figures(one) for key, one in value.items() if key not in _NO_FIGURES}
+    return [figures(one) for one in value] if isinstance(value, list) else value
 
 
 def frozen_measurements() -> dict[str, Any]:

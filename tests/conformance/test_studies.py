@@ -13,9 +13,8 @@ from made_studies import MADE, Maker
 from tinsmith.cli.registered import DECLARED, STUDIES, source_of
 from tinsmith.lab.study.conduct import run_study
 from tinsmith.lab.study.files import SECONDS_JSON, STUDY_JSON, TABLES
-from tinsmith.lab.study.record import StudyRecord
+from tinsmith.lab.study.record import Draws, Seconds, StudyRecord
 from tinsmith.lab.study.report import page_of_study
-from tinsmith.lab.study.results import Draws, Seconds
 from tinsmith.lab.study.sizes import asked_of, cells_of, completed, keys_of, named_source, usual_size
 from tinsmith.lab.study.study import Study
 from tinsmith.lab.user_task.source import TaskSource

@@ -17,8 +17,7 @@ from tinsmith.lab.prompt_search.document import Document, Grammar
 from tinsmith.lab.prompt_search.search import Search
 from tinsmith.lab.study.arms import Cell
 from tinsmith.studies.prompt_search import task as handbook
-from tinsmith.studies.prompt_search.searching import Examined, Found
-from tinsmith.studies.prompt_search.settings import PromptSettings
+from tinsmith.studies.prompt_search.searching import Found, Searching
 from tinsmith.studies.prompt_search.task import WRITTEN, done_under, held_out, right
 from tinsmith.types.seeds import derive
 
@@ -47,24 +46,25 @@ class Base:
         return found
 
 
-def searched(settings: PromptSettings, cell: Cell, file: Path, say: Say) -> Found:
+def searched(asked: Searching, folder: Path, file: Path, say: Say, *, shuffled: bool | None = None) -> Found:
     """Search on the made-up base."""
     del say
-    seed = int(cell.overrides["seed"])
-    shuffled = cell.overrides.get("shuffle_labels") == "true"
+    seed = int(folder.name.rpartition("=")[2])
+    if shuffled is None:
+        shuffled = folder.name.startswith("rl_shuffled")
     one = Search(
         train=TRAIN[::2],
         selection=TRAIN[1::2],
         prompts={name: name for name in TRAIN},
         score=Base(shuffled),
-        proposer=Grammar(settings.task.bank),
-        settings=msgspec.structs.replace(settings.search, seed=seed),
-    ).run(settings.task.written)
+        proposer=Grammar(asked.bank),
+        settings=msgspec.structs.replace(asked.search, seed=seed),
+    ).run(asked.written)
     ask = Base(shuffled=False, samples=4)
 
-    def examined(document: Document) -> Examined:
+    def examined(document: Document) -> tuple[dict[str, str], dict[str, str]]:
         values = {name: str(value) for name, value in ask(document, HELD, seed).items()}
-        return Examined(sampled=values, greedy=values)
+        return values, values
 
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_text(str(one.found))

@@ -15,7 +15,7 @@ from tinsmith.lab.interleave import NONE, ratio_of
 from tinsmith.lab.live.progress import Say
 from tinsmith.lab.study.arms import Cell
 from tinsmith.lab.study.conduct import run_study
-from tinsmith.lab.study.results import Draws
+from tinsmith.lab.study.record import Draws
 from tinsmith.lab.study.sizes import named_source
 from tinsmith.ops.confidence import FRACTIONS
 from tinsmith.stats.estimates import Bootstrap

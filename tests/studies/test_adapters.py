@@ -29,7 +29,7 @@ from tinsmith.lab.study.arms import Cell, Study, StudyArm
 from tinsmith.lab.study.cells import run_cells
 from tinsmith.lab.study.conduct import run_study
 from tinsmith.lab.study.files import PAGE, SECONDS_JSON, STUDY_JSON, TABLES
-from tinsmith.lab.study.results import Draws
+from tinsmith.lab.study.record import Draws
 from tinsmith.lab.study.sizes import cells_of
 from tinsmith.lab.study.tried_rates import chosen, read_tried
 from tinsmith.models.adapter import Adapter

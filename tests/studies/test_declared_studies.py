@@ -13,8 +13,7 @@ from made_studies import MADE, MadeArm, Maker
 
 from tinsmith.lab.study.conduct import run_study
 from tinsmith.lab.study.files import STUDY_JSON
-from tinsmith.lab.study.record import StudyRecord
-from tinsmith.lab.study.results import Draws
+from tinsmith.lab.study.record import Draws, StudyRecord
 from tinsmith.stats.estimates import Bootstrap
 from tinsmith.studies import confidence, dead_groups, environment_loss, exploration, pass_at_k, template_collapse
 from tinsmith.types.errors import DataError

@@ -29,7 +29,7 @@ from tinsmith.lab.papers.worlds import nano_base, papers_of
 from tinsmith.lab.study.arms import Cell
 from tinsmith.lab.study.conduct import run_study
 from tinsmith.lab.study.files import PAGE, SECONDS_JSON, STUDY_JSON
-from tinsmith.lab.study.results import Draws
+from tinsmith.lab.study.record import Draws
 from tinsmith.lab.study.sizes import cells_of
 from tinsmith.models.folders.folder_config import read_config
 from tinsmith.models.names import expected_tensors
@@ -247,7 +247,7 @@ def test_a_searched_prompt_is_examined_and_judged_like_any_arm(prompted: Path) -
     assert spent["prompt searched"][4] == spent["prompt searched"][1] == 0 < spent["prompt searched"][3]
     training = next(check for check in found["beats"][-2]["checks"] if check["name"] == "same training")
     assert training["finding"] == "passed"
-    searches = {name: cells[6] for name, cells in table(prompted, "Prompt").items() if ", seed" in name}
+    searches = {name: cells[8] for name, cells in table(prompted, "Prompt").items() if ", seed" in name}
     assert len(searches) == 4
     for name, lines in searches.items():
         arm, _, seed = name.partition(", seed ")

@@ -15,7 +15,7 @@ from tinsmith.lab.live.progress import Say
 from tinsmith.lab.study.arms import Cell, StudyArm
 from tinsmith.lab.study.conduct import run_study
 from tinsmith.lab.study.files import TABLES
-from tinsmith.lab.study.results import Draws
+from tinsmith.lab.study.record import Draws
 from tinsmith.lab.study.sizes import cells_of, keys_of, named_source
 from tinsmith.stats.estimates import Bootstrap
 from tinsmith.studies.sparse_select import GOOD, GRPO, SPARSE, TENTH, study

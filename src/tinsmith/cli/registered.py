@@ -17,8 +17,6 @@ from tinsmith.lab.runs.kinds import Kind
 from tinsmith.lab.study.keys import StudyKeys
 from tinsmith.lab.user_task.entry import JUDGED_TASK, USER_TASK, UserTaskEntry
 from tinsmith.studies.disruption.experiments import JOINT, LABELS
-from tinsmith.studies.microscope import settings as microscope
-from tinsmith.studies.prompt_search import settings as prompt_search
 from tinsmith.types.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -95,26 +93,6 @@ class StudyEntry:
         return self.keys() if callable(self.keys) else self.keys
 
 
-def _read_prompt_search(given: Mapping[str, str]) -> object:
-    return prompt_search.prompt_settings(given, source_of)
-
-
-def _run_prompt_search(given: Mapping[str, str], say: Say) -> Path:
-    from tinsmith.studies.prompt_search.study import run_prompt_search
-
-    return run_prompt_search(given, say, open_source=source_of)
-
-
-def _read_microscope(given: Mapping[str, str]) -> object:
-    return microscope.microscope_settings(given, source_of)
-
-
-def _run_microscope(given: Mapping[str, str], say: Say) -> Path:
-    from tinsmith.studies.microscope.study import run_microscope
-
-    return run_microscope(given, say, open_source=source_of, plan_of=plan_of)
-
-
 def study_named(name: str) -> StudyEntry | None:
     """Return a study by its name or its file; None: there is none, or the file defines no study."""
     if not name.endswith(".py"):
@@ -130,7 +108,7 @@ def _module_study(name: str) -> Callable[[], Study]:
         if name in LEARNING:
             presets: Mapping[str, Study] = import_module("tinsmith.studies.learning").presets
             return presets[name]
-        found: Study = import_module(f"tinsmith.studies.{name.removeprefix('study/')}").study
+        found: Study = import_module(f"tinsmith.studies.{_IN_FOLDERS.get(name, name.removeprefix('study/'))}").study
         return found
 
     return value
@@ -147,13 +125,14 @@ def _declared(name: str, question: str, value: Callable[[], Study]) -> StudyEntr
     def read(given: Mapping[str, str]) -> object:
         from tinsmith.lab.study.sizes import cells_of, named_source
 
-        return cells_of(value(), given, named_source(value(), given, source_of))
+        return cells_of(value(), given, named_source(value(), given, source_of), source_of)
 
     def run(given: Mapping[str, str], say: Say) -> Path:
         from tinsmith.lab.study.conduct import run_study
         from tinsmith.lab.study.sizes import named_source
 
-        return run_study(value(), given, say, source=named_source(value(), given, source_of))
+        source = named_source(value(), given, source_of)
+        return run_study(value(), given, say, source=source, open_source=source_of)
 
     return StudyEntry(name=name, question=question, keys=keys, read=read, run=run)
 
@@ -190,6 +169,8 @@ LEARNING: Final[Mapping[str, str]] = MappingProxyType(
     }
 )
 """Questions of one study on several tasks."""
+_IN_FOLDERS: Final = {"microscope": "microscope.study", "prompt_search": "prompt_search.study"}
+"""Modules of studies that have a folder."""
 DECLARED: Final[Mapping[str, str]] = MappingProxyType(
     {
         **LEARNING,
@@ -205,7 +186,9 @@ DECLARED: Final[Mapping[str, str]] = MappingProxyType(
         "exploration": (
             "Does exploration between batches of a task teach an agent its surroundings, at no cost to the task?"
         ),
+        "microscope": "Which tokens of an answer does RL change, and do those few explain what it gains?",
         "pass_at_k": "Does RL make a model solve questions that its base never solves, however often it is asked?",
+        "prompt_search": "Does a search for a better prompt reach what RL reaches, with the model as it is?",
         "sparse_select": (
             "Does training at a few uncertain tokens of rollouts that the base drew once do what GRPO does?"
         ),
@@ -223,24 +206,10 @@ DECLARED: Final[Mapping[str, str]] = MappingProxyType(
 """Questions of the studies that are values, by name; `study/` is no part of a module's name."""
 _STUDIES: Final = (
     *(_declared(name, question, _module_study(name)) for name, question in DECLARED.items()),
-    StudyEntry(
-        name=microscope.NAME,
-        question=microscope.QUESTION,
-        keys=microscope.microscope_keys(),
-        read=_read_microscope,
-        run=_run_microscope,
-    ),
     _measured(
         "rubric_quality",
         "What does a rubric add to a weak judge's accuracy on preference pairs, and do these pairs show it?",
         "rubrics.quality.study:rubric_quality",
-    ),
-    StudyEntry(
-        name=prompt_search.NAME,
-        question=prompt_search.QUESTION,
-        keys=prompt_search.KEYS,
-        read=_read_prompt_search,
-        run=_run_prompt_search,
     ),
     _measured(
         "taste/probe",

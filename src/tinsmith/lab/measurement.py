@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import json
 import math
 import re
 import types
@@ -13,7 +12,6 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any, Final, cast, get_args, get_origin, get_type_hints
 
-from tinsmith.data.replacing import replacing
 from tinsmith.lab.experiment.key_help import default_of, shown_value, words_of
 from tinsmith.lab.experiment.key_text import truth, unreadable
 from tinsmith.lab.live.progress import Say
@@ -49,11 +47,7 @@ def keys_of(measurement: Measurement) -> StudyKeys:
 
 
 def asked(measurement: Measurement, given: Mapping[str, str]) -> Measure:
-    """Read `key=value` texts, and return what measures.
-
-    Raises:
-        ConfigError: an unknown key, or a value that is not allowed.
-    """
+    """Read `key=value` texts, and return what measures."""
     keys_of(measurement).require(given)
     hints = get_type_hints(measurement, include_extras=True)
     for each in inspect.signature(measurement).parameters.values():
@@ -63,11 +57,7 @@ def asked(measurement: Measurement, given: Mapping[str, str]) -> Measure:
 
 
 def read(key: str, text: str, hint: object) -> object:
-    """Return the value of a key, of the type that its argument has.
-
-    Raises:
-        ConfigError: it cannot be read.
-    """
+    """Return the value of a key, of the type that its argument has."""
     if isinstance(hint, types.UnionType):
         hint = next(one for one in get_args(hint) if one is not types.NoneType)
     if get_origin(hint) is tuple:
@@ -84,26 +74,10 @@ def read(key: str, text: str, hint: object) -> object:
 
 
 def at_least(lowest: float, **values: float) -> None:
-    """Check that values are not below a bound.
-
-    Raises:
-        ConfigError: one is; it is named.
-    """
+    """Check that values are not below a bound."""
     for key, value in values.items():
         if not (math.isfinite(value) and value >= lowest):
             raise ConfigError("this number is too small", field=key, value=value, allowed=f"{lowest:g} or more")
-
-
-def write_json(value: object, file: Path) -> None:
-    """Write a value as JSON; the file is the old one or the new one."""
-    write_text(json.dumps(value, indent=1, ensure_ascii=False, allow_nan=False) + "\n", file)
-
-
-def write_text(text: str, file: Path) -> None:
-    """Write a text, making its folder; the file is the old one or the new one."""
-    file.parent.mkdir(parents=True, exist_ok=True)
-    with replacing(file) as part:
-        part.write_text(text, encoding="utf-8", newline="\n")
 
 
 def _further(measurement: Measurement, name: str) -> type[Any]:

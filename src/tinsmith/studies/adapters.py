@@ -20,11 +20,10 @@ from tinsmith.lab.experiment.key_help import shown_value
 from tinsmith.lab.papers.kinds import LABEL_KINDS, NOTEBOOK
 from tinsmith.lab.runs.files import MANIFEST, STATE, TRACE
 from tinsmith.lab.runs.kinds import Kind
-from tinsmith.lab.study.arm_gains import as_measure
 from tinsmith.lab.study.keys import FEWEST_RATES, StudyKey, count, learning_rates, require_a_score
 from tinsmith.lab.study.labelled import CAPTION, HEADS
 from tinsmith.lab.study.measures import Results
-from tinsmith.lab.study.record import Column, Shown
+from tinsmith.lab.study.record import Column, Shown, as_measure
 from tinsmith.lab.study.sizes import Asked
 from tinsmith.lab.study.study import Arm, Beats, Learned, Listing, OnLabels, Points, Size, Study
 from tinsmith.pages.measures import Measure as Figure

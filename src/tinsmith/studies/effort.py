@@ -8,8 +8,7 @@ from typing import Final
 
 from tinsmith.lab.runs.kinds import Kind
 from tinsmith.lab.study.measures import ArmRuns, Results, estimated
-from tinsmith.lab.study.record import CurveRecord, Shown
-from tinsmith.lab.study.results import DRAWS
+from tinsmith.lab.study.record import DRAWS, CurveRecord, Shown
 from tinsmith.lab.study.rows import reported_arms
 from tinsmith.lab.study.study import UNTRAINED, Arm, ArmValue, Beats, Learned, PerItem, baseline, tuned
 from tinsmith.pages.measures import Measure as Figure
@@ -64,11 +63,7 @@ class Effort:
 
 
 def efforts_of(steps: int, groups: int, batch: int) -> tuple[Effort, Effort, Effort]:
-    """Return the efforts of SFT, of RL, and of one after the other, which looks at half of the items each way.
-
-    Raises:
-        ConfigError: half of them are no whole steps.
-    """
+    """Return the efforts of SFT, of RL, and of one after the other, which looks at half of the items each way."""
     items = steps * groups
     half = items // 2
     if steps % 2:

@@ -17,23 +17,21 @@ from tinsmith.lab.experiment.plan import make_plan
 from tinsmith.lab.labels.labelled_papers import LabelledPapers
 from tinsmith.lab.live.progress import Say
 from tinsmith.lab.papers.base import PaperBaseRecipe
-from tinsmith.lab.papers.compute_spent import Accountant, Cost, mean_spent
+from tinsmith.lab.papers.compute_spent import Accountant, Cost, Spent, mean_spent
 from tinsmith.lab.papers.frame import task_asked
 from tinsmith.lab.papers.run_data import LabelCourse, data_of, label_course
 from tinsmith.lab.papers.worlds import WorldRecipe, nano_base, open_slice, papers_of, world_slice
 from tinsmith.lab.prompt_search.search import SearchSettings
+from tinsmith.lab.prompt_search.search_rows import SEARCH_HEADS, STEP_HEADS, search_cells, step_rows
 from tinsmith.lab.settings import SftSettings
 from tinsmith.lab.study.arms import Cell
 from tinsmith.lab.study.driver import Stage
 from tinsmith.lab.study.keys import count
 from tinsmith.lab.study.measures import Results
 from tinsmith.lab.study.record import Shown
-from tinsmith.lab.study.results import Spent
 from tinsmith.lab.study.sizes import Asked
 from tinsmith.lab.study.study import Listing
 from tinsmith.models.base import read_shape, tokenizer_of
-from tinsmith.pages.measures import Measure as Figure
-from tinsmith.pages.wording import signed
 from tinsmith.renderers.choose import renderer_for
 from tinsmith.studies import searched_prompt
 from tinsmith.studies.disruption.experiments import REMEDY_EXP6
@@ -48,11 +46,7 @@ _SEARCH_KEYS: Final = ("search_steps", "search_batch", "search_candidates", "sea
 
 
 def search_asked(asked: Asked, *, papers: int) -> SearchSettings | None:
-    """Read how a prompt is to be searched, to look at `papers` or more; None: it is not.
-
-    Raises:
-        ConfigError: a value cannot be read, or says how to search where nothing is searched.
-    """
+    """Read how a prompt is to be searched, to look at `papers` or more; None: it is not."""
     given = asked.given
     if not truth("prompt_search", asked.own["prompt_search"]):
         for key in _SEARCH_KEYS:
@@ -81,11 +75,7 @@ class Materials:
     _accountant: Accountant | None = None
 
     def find(self, asked: Asked, say: Say) -> Mapping[str, str]:
-        """Find or build papers and base, and return the keys that say where they are.
-
-        Raises:
-            DataError: the papers cannot be used.
-        """
+        """Find or build papers and base, and return the keys that say where they are."""
         planted, data = self.world == "planted", asked.given.get("data")
         if data is not None:
             source = open_slice(Path(data), say)
@@ -163,6 +153,11 @@ class Materials:
                 lines[seed] = "\n".join(found.lines)
         return {"prompt_lines": lines}
 
+    def every_search(self) -> list[tuple[str, SearchAsked, FoundPrompt]]:
+        """Return every search, named by its arm and seed."""
+        every = [(name, asked, one) for name, some in self.searches.items() for asked, one in some]
+        return [(f"{name}, seed {asked.cell.overrides['seed']}", asked, one) for name, asked, one in every]
+
     def papers_of(self, arm: str) -> int | None:
         """Return how many papers the searches of an arm looked at; None: it has none."""
         found = self.searches.get(arm)
@@ -203,35 +198,12 @@ def spent_rows(results: Results, made: Materials, reference: str) -> list[list[S
 
 
 def prompt_rows(made: Materials) -> list[list[Shown]]:
-    """Return what each search earned and found."""
-    rows: list[list[Shown]] = [["as the base is asked", *["n/a"] * 6, "none", ""]]
-    for name, some in made.searches.items():
-        for asked, one in some:
-            found = one.searched
-            put = sum(bool(step.made) for step in found.steps)
-            counts = (put, found.accepted, len(found.rejected), found.answered)
-            lines = " / ".join(found.found) or "none"
-            sha256 = file_sha256(asked.file)[:16] if asked.file.is_file() else "missing"
-            shown = [Figure(found.before), Figure(found.after), *(f"{value:,}" for value in counts), lines, sha256]
-            rows.append([f"{name}, seed {asked.cell.overrides['seed']}", *shown])
+    """Return what each search earned and found, and what its file hashes to."""
+    rows: list[list[Shown]] = [["as the base is asked", *[None] * (len(SEARCH_HEADS) - 1), "none", ""]]
+    for name, asked, one in made.every_search():
+        sha256 = file_sha256(asked.file)[:16] if asked.file.is_file() else "missing"
+        rows.append([name, *search_cells(one.searched), sha256])
     return rows
-
-
-def step_rows(made: Materials) -> list[list[Shown]]:
-    """Return every step of the searches."""
-    return [
-        [
-            f"{name}, seed {asked.cell.overrides['seed']}",
-            *(str(step.step), str(len(step.tried)), str(step.most_edits)),
-            "; ".join(map(str, step.made)) or "nothing helped",
-            "not asked" if step.before is None else f"{step.before:.3f}",
-            "not asked" if step.before is None or step.after is None else signed(step.after - step.before),
-            "yes" if step.accepted else "no",
-        ]
-        for name, some in made.searches.items()
-        for asked, one in some
-        for step in one.searched.steps
-    ]
 
 
 def compute_tables(made: Materials, reference: str) -> list[Listing]:
@@ -240,15 +212,15 @@ def compute_tables(made: Materials, reference: str) -> list[Listing]:
         Listing(
             "Prompt",
             "Every search: what the prompt earns at the last gate, before any edit and after. Put: steps in which "
-            "something helped on the batch and went to the gate. Papers: looked at, again where they came again.",
-            ("selection|before", "selection|after", "put", "accepted", "edits|rejected", "papers", "lines", "SHA-256"),
+            "something helped on the batch and went to the gate. Asked: papers looked at, again where they came again.",
+            (*SEARCH_HEADS, "SHA-256"),
             lambda _: prompt_rows(made),
         ),
         Listing(
             "Search steps",
             "What was tried, step by step.",
-            ("step", "proposed", "at most", "put to the gate", "earned", "gain", "accepted"),
-            lambda _: step_rows(made),
+            STEP_HEADS,
+            lambda _: step_rows((name, one.searched) for name, _, one in made.every_search()),
         ),
     ]
     spent = Listing(

@@ -15,7 +15,7 @@ from typing import Final
 from tinsmith.lab.runs.kinds import Kind
 from tinsmith.lab.settings import RlSettings
 from tinsmith.lab.study.checks import no_gain
-from tinsmith.lab.study.keys import StudyKey, count, learning_rates, numbers
+from tinsmith.lab.study.keys import GENERATOR, StudyKey, count, learning_rates, numbers
 from tinsmith.lab.study.record import Column
 from tinsmith.lab.study.rows import (
     GAIN_HEADS,
@@ -27,7 +27,6 @@ from tinsmith.lab.study.rows import (
 )
 from tinsmith.lab.study.sizes import Asked, opened_task
 from tinsmith.lab.study.study import Curve, Curves, Expectation, Listing, PerItem, Points, Size, Study
-from tinsmith.lab.study.task_study import GENERATOR
 from tinsmith.studies.effort import (
     CONTROLS,
     LABELS,
@@ -45,11 +44,7 @@ from tinsmith.types.errors import ConfigError
 
 
 def arms_asked(text: str) -> list[str]:
-    """Return the arms that are named, in the order of the page.
-
-    Raises:
-        ConfigError: none of them is trained on right answers.
-    """
+    """Return the arms that are named, in the order of the page."""
     named = {name.strip() for name in text.split(",")}
     if not named <= {ZERO, *LABELS} or not named & set(CONTROLS):
         raise ConfigError(
@@ -62,11 +57,7 @@ def arms_asked(text: str) -> list[str]:
 
 
 def sizes_asked(text: str) -> list[int]:
-    """Return numbers of items to train on, beside all of them.
-
-    Raises:
-        ConfigError: one of them stands twice, or is below 1.
-    """
+    """Return numbers of items to train on, beside all of them."""
     found = sorted(numbers("sizes", text, int)) if text else []
     if len(set(found)) < len(found) or (found and found[0] < 1):
         allowed = "different ones, 1 or more, with commas between them"
@@ -75,11 +66,7 @@ def sizes_asked(text: str) -> list[int]:
 
 
 def with_arms(study: Study, asked: Asked) -> Study:
-    """Return the study of what is learned of the task that is asked for.
-
-    Raises:
-        ConfigError: arms, rates or effort that do not do.
-    """
+    """Return the study of what is learned of the task that is asked for."""
     given, own = asked.given, asked.own
 
     def first(key: str) -> dict[str, float]:

@@ -14,8 +14,7 @@ from typing import Final
 
 from tinsmith.lab.study.checks import difference, not_lower
 from tinsmith.lab.study.measures import ArmRuns, Results, estimated
-from tinsmith.lab.study.record import Shown
-from tinsmith.lab.study.results import DRAWS
+from tinsmith.lab.study.record import DRAWS, Shown
 from tinsmith.lab.study.study import (
     Arm,
     Beats,

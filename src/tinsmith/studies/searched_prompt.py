@@ -8,29 +8,28 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, cast
 
 import msgspec
 
-from tinsmith.data.replacing import replacing
 from tinsmith.data.slices.reader import Slice
 from tinsmith.lab.experiment.plan import make_plan
 from tinsmith.lab.experiment.reopened import reopened
 from tinsmith.lab.labels.labelled_papers import LabelledPapers
 from tinsmith.lab.labels.prompting import bank_of
 from tinsmith.lab.live.progress import Say
-from tinsmith.lab.papers.compute_spent import Cost, Ledger
+from tinsmith.lab.papers.compute_spent import Cost, Ledger, Spent
 from tinsmith.lab.papers.frame import task_asked
 from tinsmith.lab.papers.run_data import data_of
-from tinsmith.lab.prompt_search.asked_papers import AskedPapers, halves_of
+from tinsmith.lab.prompt_search.asked_papers import AskedPapers
 from tinsmith.lab.prompt_search.document import Document, Grammar
-from tinsmith.lab.prompt_search.search import Search, Searched, SearchSettings
+from tinsmith.lab.prompt_search.search import Search, Searched, SearchSettings, halves_of
 from tinsmith.lab.runs.files import MANIFEST
 from tinsmith.lab.runs.folder import RunFolder
 from tinsmith.lab.study.arms import Cell
-from tinsmith.lab.study.results import Spent
+from tinsmith.lab.study.files import made_once, write_text
 from tinsmith.renderers.choose import renderer_for
 from tinsmith.types.fingerprints import sha256_of
 from tinsmith.types.seeds import derive
@@ -52,17 +51,6 @@ class FoundPrompt(msgspec.Struct, frozen=True, kw_only=True):
     def lines(self) -> Document:
         """What stands before every paper; none where the prompt stays as it is."""
         return self.searched.found
-
-
-class _Kept(msgspec.Struct, frozen=True, kw_only=True):
-    settings: SearchSettings
-    samples: int
-    shuffled: bool
-    base: str
-    """SHA-256 of what was said of the model."""
-    data: str
-    bank: tuple[str, ...]
-    found: FoundPrompt
 
 
 class _Took(msgspec.Struct, frozen=True):
@@ -98,12 +86,7 @@ class SearchAsked:
 
 
 def search_prompt(asked: SearchAsked, say: Say) -> FoundPrompt:
-    """Search on the base of a run, or read what was found before with the same settings.
-
-    Raises:
-        ConfigError: there are too few papers.
-        BackendError: the server did not start, or every answer failed.
-    """
+    """Search on the base of a run, or read what was found before with the same settings."""
     shuffle = {"shuffle_labels": "true"} if asked.shuffled else {}
     plan = make_plan(asked.cell.experiment, {**asked.cell.overrides, **shuffle})
     task = task_asked(plan)
@@ -112,79 +95,40 @@ def search_prompt(asked: SearchAsked, say: Say) -> FoundPrompt:
     data = data_of(plan, asked.source)
     base = _base_of(asked.cell)
     wanted = (search, asked.samples, asked.shuffled, base, str(data.data["sha256"]), bank)
-    before = _kept(asked.file)
-    if before is not None and _asked(before) == wanted:
-        return before.found
     began = time.perf_counter()
-    with reopened(plan, asked.cell.folder, say) as there:
-        say(f"{asked.file.stem}: a prompt is searched")
-        study = LabelledPapers(
-            task=task, papers=data.papers, renderer=renderer_for(asked.tokenizer), tokenizer=asked.tokenizer
-        )
-        ledger = Ledger(asked.cost)
-        score = AskedPapers(
-            client=there.base().client,
-            study=study,
-            samples=asked.samples,
-            temperature=plan.settings.temperature,
-            max_tokens=plan.settings.max_tokens,
-            positions=asked.cost.config.max_positions,
-            ledger=ledger,
-        )
-        train, selection = halves_of(data.papers.train, search.seed)
-        searched = Search(
-            train=train,
-            selection=selection,
-            prompts=score.prompts,
-            score=score,
-            proposer=Grammar(bank),
-            settings=search,
-            last=_LAST_GATES * search.gate,
-        ).run(())
-    found = FoundPrompt(searched=searched, spent=ledger.spent())
-    _write(
-        asked.file,
-        _Kept(
-            settings=search,
-            samples=asked.samples,
-            shuffled=asked.shuffled,
-            base=base,
-            data=str(data.data["sha256"]),
-            bank=bank,
-            found=found,
-        ),
-    )
-    _write(asked.beside, _Took(time.perf_counter() - began))
-    return found
 
+    def make() -> FoundPrompt:
+        with reopened(plan, asked.cell.folder, say) as there:
+            say(f"{asked.file.stem}: a prompt is searched")
+            renderer, tokenizer = renderer_for(asked.tokenizer), asked.tokenizer
+            study = LabelledPapers(task=task, papers=data.papers, renderer=renderer, tokenizer=tokenizer)
+            ledger = Ledger(asked.cost)
+            score = AskedPapers(
+                client=there.base().client,
+                study=study,
+                samples=asked.samples,
+                temperature=plan.settings.temperature,
+                max_tokens=plan.settings.max_tokens,
+                positions=asked.cost.config.max_positions,
+                ledger=ledger,
+            )
+            train, selection = halves_of({one.prompt_id: one.prompt_id for one in data.papers.train}, search.seed)
+            searched = Search(
+                train=train,
+                selection=selection,
+                prompts=score.prompts,
+                score=score,
+                proposer=Grammar(bank),
+                settings=search,
+                last=_LAST_GATES * search.gate,
+            ).run(())
+        write_text(msgspec.json.encode(_Took(time.perf_counter() - began)).decode(), asked.beside)
+        return FoundPrompt(searched=searched, spent=ledger.spent())
 
-def with_prompt(cell: Cell, found: FoundPrompt) -> Cell:
-    """Return a run under the prompt that was found."""
-    if not found.lines:
-        return cell
-    return replace(cell, overrides={**cell.overrides, "prompt_lines": "\n".join(found.lines)})
+    return made_once(asked.file, wanted, FoundPrompt, make)
 
 
 def _base_of(cell: Cell) -> str:
     """Return the SHA-256 of what the run's server said of its model."""
     identity = RunFolder(cell.folder).read_json(MANIFEST).get("identity") or {}
     return sha256_of(cast("Mapping[str, object]", identity).get("model"))
-
-
-def _asked(kept: _Kept) -> tuple[object, ...]:
-    return (kept.settings, kept.samples, kept.shuffled, kept.base, kept.data, kept.bank)
-
-
-def _kept(file: Path) -> _Kept | None:
-    if not file.is_file():
-        return None
-    try:
-        return msgspec.json.decode(file.read_bytes(), type=_Kept)
-    except msgspec.DecodeError:
-        return None
-
-
-def _write(file: Path, value: msgspec.Struct) -> None:
-    file.parent.mkdir(parents=True, exist_ok=True)
-    with replacing(file) as part:
-        part.write_bytes(msgspec.json.encode(value) + b"\n")

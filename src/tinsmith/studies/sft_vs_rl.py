@@ -115,11 +115,7 @@ def by_world(name: str) -> str:
 
 
 def numbers(asked: Asked) -> dict[str, str]:
-    """Return keys with the numbers of the world that is asked for; what is given goes before them.
-
-    Raises:
-        ConfigError: there are none for it.
-    """
+    """Return keys with the numbers of the world that is asked for; what is given goes before them."""
     given, at = asked.given, asked.own["at"]
     if ("world" in given and given["world"] not in ("planted", "quickstart")) or {"world", "data"} <= given.keys():
         what, allowed = "give a world's name, or data=FOLDER of a slice", "planted, quickstart; or data=DIR without it"
@@ -146,11 +142,7 @@ def looks(steps: int) -> dict[str, int]:
 
 
 def with_arms(study: Study, asked: Asked) -> Study:
-    """Return the study on the world that is asked for.
-
-    Raises:
-        ConfigError: a value that does not do, or one that would make the arms unequal.
-    """
+    """Return the study on the world that is asked for."""
     from tinsmith.lab.papers.estimate import minutes  # not above: mistakes in keys are told without these
     from tinsmith.studies.equal_compute import Materials, compute_tables, search_asked
     from tinsmith.studies.planted_world import CEILING, PLANTED_TOKENS, below_the_best, truth_tables

@@ -19,14 +19,12 @@ from tinsmith.lab.runs.kinds import Kind
 from tinsmith.lab.runs.reader import json_lines
 from tinsmith.lab.runs.records import Split
 from tinsmith.lab.settings import Pushed, RlSettings
-from tinsmith.lab.study.arm_gains import as_measure
 from tinsmith.lab.study.checks import lower
-from tinsmith.lab.study.keys import StudyKey, count, learning_rates
+from tinsmith.lab.study.keys import GENERATOR, SUMS, StudyKey, count, learning_rates
 from tinsmith.lab.study.measures import AFTER, BEFORE, ArmRuns, Results
-from tinsmith.lab.study.record import Column, Shown
+from tinsmith.lab.study.record import Column, Shown, as_measure
 from tinsmith.lab.study.sizes import Asked
 from tinsmith.lab.study.study import UNTRAINED, Arm, Beats, Expectation, Finding, Listing, PerItem, Size, Study
-from tinsmith.lab.study.task_study import GENERATOR, SUMS
 from tinsmith.lab.user_task.kinds import TASK_KINDS
 from tinsmith.pages.measures import Measure as Figure
 from tinsmith.pages.measures import from_estimate

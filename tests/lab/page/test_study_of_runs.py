@@ -16,8 +16,7 @@ from tinsmith.lab.page.study_of_runs import RunsCompared, compared_tasks, study_
 from tinsmith.lab.runs.reader import read_run
 from tinsmith.lab.study.conduct import run_study
 from tinsmith.lab.study.files import STUDY_JSON
-from tinsmith.lab.study.record import StudyRecord
-from tinsmith.lab.study.results import Draws
+from tinsmith.lab.study.record import Draws, StudyRecord
 from tinsmith.lab.user_task.records import read_task_run
 from tinsmith.pages.markdown import document_markdown
 from tinsmith.pages.measures import Measure

@@ -17,9 +17,9 @@ from tinsmith.lab.labels.paper import Item, Paper
 from tinsmith.lab.labels.prompting import bank_of
 from tinsmith.lab.labels.task import Task, make_task
 from tinsmith.lab.papers.compute_spent import Cost, Ledger
-from tinsmith.lab.prompt_search.asked_papers import AskedPapers, halves_of, paid
+from tinsmith.lab.prompt_search.asked_papers import AskedPapers, paid
 from tinsmith.lab.prompt_search.document import Grammar
-from tinsmith.lab.prompt_search.search import Search, SearchSettings
+from tinsmith.lab.prompt_search.search import Search, SearchSettings, halves_of
 from tinsmith.models.presets import PRESETS
 from tinsmith.renderers.renderer import Message, Role
 from tinsmith.types.errors import ConfigError
@@ -141,7 +141,7 @@ def test_a_document_that_does_not_fit_is_not_asked_and_earns_nothing() -> None:
 def test_a_search_finds_the_line_that_helps_and_asks_only_what_it_counts() -> None:
     reader = Reader()
     ask = made(reader, samples=1)
-    train, selection = halves_of(ITEMS, 3)
+    train, selection = halves_of({one.prompt_id: one.prompt_id for one in ITEMS}, 3)
     assert not set(train) & set(selection)
     assert len(train) == len(selection) == len(ITEMS) // 2
     found = Search(
@@ -159,8 +159,8 @@ def test_a_search_finds_the_line_that_helps_and_asks_only_what_it_counts() -> No
 
 
 def test_one_paper_cannot_be_halved() -> None:
-    with pytest.raises(ConfigError, match="too few papers"):
-        halves_of(ITEMS[:1], 0)
+    with pytest.raises(ConfigError, match="too few items"):
+        halves_of({"one": "one"}, 0)
 
 
 def test_the_bank_is_what_the_tasks_own_prompt_files_say() -> None:

@@ -11,7 +11,6 @@ import pytest
 from tinsmith.lab.live.progress import Say
 from tinsmith.lab.study.arms import Cell
 from tinsmith.lab.study.driver import Outcome, Stages, Study, StudyArm, conduct_study
-from tinsmith.lab.study.page import heads
 from tinsmith.studies.disruption.experiments import CONTROL_ZERO_SHOT, REMEDY_EXP6, SFT_LORA
 
 SFT = StudyArm("sft", "SFT", SFT_LORA, (1e-3, 2e-3, 4e-3))
@@ -83,9 +82,3 @@ def test_a_forecast_names_the_arms_and_builds_nothing(study: Study) -> None:
     assert said[5].startswith("5 runs to choose rates on seed 0, 8 ")
     assert said[6].startswith("13 runs in ")
     assert not study.out.exists()
-
-
-def test_heads_are_read_with_what_stands_below_them() -> None:
-    first, second = heads("Arm; FLOPs | of RL's")
-    assert (first.text, first.number) == ("Arm", False)
-    assert (second.text, second.under, second.number) == ("FLOPs", "of RL's", True)

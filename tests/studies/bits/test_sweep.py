@@ -263,7 +263,7 @@ def test_a_broken_promise_is_told_and_fails(
     with pytest.raises(SystemExit) as ended:
         main(["sweep", "batch=1", "--out", str(tmp_path)])
     assert ended.value.code == 1
-    assert "Broken: batch=1: sampled bits are not the reference's" in capsys.readouterr().out
+    assert "Broken: batch=1: 1 unique of" in capsys.readouterr().out
     verdict = json.loads((tmp_path / "sweep.json").read_text(encoding="utf-8"))["cells"][1]["verdict"]
     assert verdict == Verdict.BROKEN
 

@@ -16,8 +16,7 @@ from tinsmith.lab.study.arms import Cell, StudyArm
 from tinsmith.lab.study.arms import Study as StudyCells
 from tinsmith.lab.study.conduct import run_study
 from tinsmith.lab.study.files import PAGE, STUDY_JSON, TABLES
-from tinsmith.lab.study.record import Shown, StudyRecord
-from tinsmith.lab.study.results import Draws
+from tinsmith.lab.study.record import Draws, Shown, StudyRecord
 from tinsmith.lab.study.sizes import asked_of, cells_of, completed, later_arms, named_source
 from tinsmith.lab.user_task.run_data import TaskData
 from tinsmith.pages.measures import Measure

@@ -3,31 +3,32 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, Final, cast
 
 import msgspec
 import pytest
 
 from tinsmith.lab.experiment.model_pace import NANO_PACE, Lengths
-from tinsmith.lab.study.results import Draws
+from tinsmith.lab.study.measures import ArmRuns, Results, measure_study
+from tinsmith.lab.study.record import Draws
+from tinsmith.lab.study.study import OnRuns
+from tinsmith.lab.study.task_arms import ArmRead
 from tinsmith.pages.measures import Measure
 from tinsmith.stats.estimates import Bootstrap
-from tinsmith.stats.gate.claim import Training, Verdict
-from tinsmith.stats.parity import ParityRecord
+from tinsmith.stats.gate.claim import Verdict
 from tinsmith.studies.microscope.agreement import Agreement, Decoding, ItemLook, Writer
 from tinsmith.studies.microscope.interventions import Rule
-from tinsmith.studies.microscope.looking import Intervention, Looked
-from tinsmith.studies.microscope.results import (
-    Asked,
-    agreement_rows,
-    asked_of,
-    intervention_rows,
-    judged,
-    lowest_of_control,
-)
-from tinsmith.studies.microscope.study import look_seconds
+from tinsmith.studies.microscope.looking import Intervention, Look, Looked
+from tinsmith.studies.microscope.study import agreed, corrected, look_seconds, lowest_of_control, with_looks
+from tinsmith.studies.microscope.study import study as microscope
 
 DRAWS = Bootstrap(draws=200)
 ITEMS = [f"item-{place}" for place in range(12)]
+CONFIG: Final = SimpleNamespace(
+    settings={"steps": 10, "groups_per_batch": 10}, data=SimpleNamespace(fingerprint="data"), seed=1
+)
 REWARD = {Writer.FIRST: 0.0, Writer.SECOND: 1.0}
 
 
@@ -78,69 +79,77 @@ def looked(**changed: int) -> Looked:
 
 
 def test_shares_ranks_and_entropies_are_of_all_tokens() -> None:
-    row = agreement_rows([looked(), looked()], DRAWS)[0]
-    assert row.tokens == 2 * 12 * 20
-    assert (row.unshifted.value, row.reranked.value, row.shifted.value) == (0.95, 0.05, 0.0)
-    assert row.mean_rank == 3.0
-    assert row.entropy_ratio is not None
-    assert row.entropy_ratio.value == pytest.approx(12.0)
-    assert row.entropy_ratio.low == pytest.approx(12.0)
+    row = agreed([looked(), looked()], Writer.FIRST, Decoding.GREEDY, DRAWS)
+    assert row["tokens"] == Measure(2 * 12 * 20)
+    shares = [row[name] for name in ("unshifted", "reranked", "shifted")]
+    assert [one.value for one in shares if one is not None] == [0.95, 0.05, 0.0]
+    assert row["mean rank"] == Measure(3.0)
+    assert row["entropy ratio"] is not None
+    assert row["entropy ratio"].value == pytest.approx(12.0)
+    assert row["entropy ratio"].low == pytest.approx(12.0)
 
 
 def test_where_nothing_parts_there_is_no_rank_and_no_ratio() -> None:
-    row = agreement_rows([looked(reranked=0)], DRAWS)[0]
-    assert (row.unshifted.value, row.mean_rank, row.entropy_ratio) == (1.0, None, None)
+    row = agreed([looked(reranked=0)], Writer.FIRST, Decoding.GREEDY, DRAWS)
+    assert row["unshifted"] is not None
+    assert (row["unshifted"].value, row["mean rank"], row["entropy ratio"]) == (1.0, None, None)
 
 
 def test_what_is_recovered_is_of_the_seconds_gain() -> None:
-    found = {one.rule: one for one in intervention_rows([looked(), looked()], DRAWS)[:3]}
-    shares = {rule: one.recovered for rule, one in found.items()}
-    assert shares[Rule.RANDOM] == Measure(0.0, 0.0, 0.0)
-    oracle = shares[Rule.ORACLE]
+    looks = [looked(), looked()]
+    found = {rule: corrected(looks, rule, Decoding.GREEDY, DRAWS) for rule in Rule}
+    assert found[Rule.RANDOM]["recovered"] == Measure(0.0, 0.0, 0.0)
+    oracle = found[Rule.ORACLE]["recovered"]
     assert oracle is not None
     assert oracle.value == 0.75
     assert oracle.low is not None
     assert oracle.low < 0.75
-    assert found[Rule.ORACLE].taken == 0.05
+    assert found[Rule.ORACLE]["taken"] == Measure(0.05)
 
 
-def test_no_share_is_told_of_a_gain_that_may_be_none() -> None:
+def test_no_share_is_stated_of_a_gain_that_may_be_none() -> None:
     def earning(right: int, of: Agreement) -> Agreement:
         earned = {name: (float(place < right),) for place, name in enumerate(ITEMS)}
         return msgspec.structs.replace(of, earned=earned)
 
     agreements = tuple(earning(1, each) if each.writer is Writer.SECOND else each for each in looked().agreements)
     one_of_twelve = msgspec.structs.replace(looked(), agreements=agreements)
-    rows = intervention_rows([one_of_twelve], DRAWS)
-    assert [row.recovered for row in rows] == [None] * 6
-    asked = asked_of(agreement_rows([one_of_twelve], DRAWS), rows, control=1.0)
-    assert [one.value for one in asked[3:7]] == [None] * 4
-    assert not any(one.expected.met for one in asked[3:7])
+    rows = [corrected([one_of_twelve], rule, each, DRAWS) for rule in Rule for each in Decoding]
+    assert [row["recovered"] for row in rows] == [None] * 6
 
 
 def test_a_policy_against_itself_is_unshifted_everywhere() -> None:
     assert lowest_of_control([looked()]) == 1.0
 
 
+def results(looks: int, tables: Bootstrap, claims: Bootstrap, *, unequal: int | None = 0) -> Results:
+    """Measure the study on looks at made-up runs."""
+    row = {} if unequal is None else {"optim/unequal_logprob_bits": float(unequal)}
+    made = [SimpleNamespace(folder=Path(str(at)), config=CONFIG, metrics={1: row, 2: row}) for at in range(looks)]
+    items = [SimpleNamespace(id=name, prompt=name) for name in ITEMS]
+    reads: Any = tuple(
+        SimpleNamespace(run=run, sampled=(), greedy=(), task=SimpleNamespace(items=items, baselines=())) for run in made
+    )
+    on = OnRuns(folder="looks", name="grpo", make=lambda *_: None, arm="grpo")
+    study = with_looks(microscope, Look(1, 0.7, cast(Any, None)), on, (), "made", "GRPO")
+    read = ArmRead(words="", reads=reads)
+    seen = tuple(looked() for _ in range(looks))
+    arms = {arm.name: ArmRuns(arm, read, str, made=seen) for arm in study.arms}
+    return measure_study(study, arms, Draws(claims=claims, tables=tables))
+
+
 def test_the_literatures_findings_are_met_by_the_figure() -> None:
-    looks = [looked()]
-    asked = asked_of(agreement_rows(looks, DRAWS), intervention_rows(looks, DRAWS), lowest_of_control(looks))
-    assert [one.expected.met for one in asked] == [True, True, True, False, False, True, True, True]
-    assert asked[3].expected.figures.startswith("0.750")
-
-
-def test_what_could_not_be_measured_did_not_come_out() -> None:
-    assert not Asked(words="entropy ratio", value=None, bound=3.0, at_least=True).came_out
+    found = [one.check(results(1, DRAWS, DRAWS)) for one in microscope.expectations]
+    assert [one.met for one in found] == [True, True, True, False, False, True, True, True]
+    assert found[3].figures.startswith("0.750")
 
 
 def test_claims_are_the_gates() -> None:
-    looks = [looked() for _ in range(5)]
-    parity = ParityRecord(steps=10, unequal_bits=0)
-    often = Draws(claims=Bootstrap(draws=2000), tables=DRAWS)  # else no p could be small enough
-    claims = judged(looks, Training("data", 100), parity, often)
+    often = Bootstrap(draws=2000)  # else no p could be small enough
+    claims = results(5, DRAWS, often).beats
     assert len(claims) == 6
     assert {one.verdict for one in claims} == {Verdict.ALLOWED}
-    without = judged(looks, Training("data", 100), None, Draws(claims=DRAWS, tables=DRAWS))
+    without = results(5, DRAWS, DRAWS, unequal=None).beats
     assert Verdict.ALLOWED not in {one.verdict for one in without}
 
 

@@ -55,7 +55,7 @@ def test_on_the_built_in_pairs_the_rubric_adds_and_the_control_does_not(tmp_path
     assert gain["p_value"] == 2 * 2.0**-48
     assert control["finding"] == "inconclusive"
     assert control["p_value"] == pytest.approx(binomtest(5, 15).pvalue)
-    assert said[1].startswith("The rubric adds to this judge's accuracy on these pairs.")
+    assert "adds: +0.500" in said[1]
     assert any("by construction" in each for each in found["cannot_be_claimed"])
     lines = [json.loads(line) for line in (folder / "answers.jsonl").read_text().splitlines()]
     assert len(lines) == 3 * 96

@@ -7,8 +7,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from tinsmith.lab.study.arm_gains import as_measure
-from tinsmith.lab.study.record import Column, Shown
+from tinsmith.lab.study.record import Column, Shown, as_measure
 from tinsmith.pages.measures import Measure, from_estimate
 from tinsmith.pages.wording import p_words, signed
 from tinsmith.stats.estimates import Bootstrap

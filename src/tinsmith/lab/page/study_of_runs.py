@@ -14,12 +14,21 @@ from tinsmith.lab.page.gaps import HEADS, HOW, MORE_HEADS, Pair, gaps, row_with_
 from tinsmith.lab.page.judged import cost_words, failed_words
 from tinsmith.lab.page.same_task import SameTask, TaskArm, arms_on_one_task
 from tinsmith.lab.results.run_map import status_words, steps_words
-from tinsmith.lab.study.arm_gains import as_measure
 from tinsmith.lab.study.conduct import recorded
 from tinsmith.lab.study.measures import AFTER, BEFORE, ArmRuns, Results, estimated, measure_study
-from tinsmith.lab.study.record import Column, CurveRecord, Panel, Shown, StudyRecord
+from tinsmith.lab.study.record import (
+    DRAWS,
+    Column,
+    CurveRecord,
+    Draws,
+    Panel,
+    Seconds,
+    Shown,
+    StudyRecord,
+    as_measure,
+    seconds_in,
+)
 from tinsmith.lab.study.report import page_of_study, sentences
-from tinsmith.lab.study.results import DRAWS, Draws, Seconds, seconds_in
 from tinsmith.lab.study.study import Arm, Beats, Curve, Listing, Measure, PerItem, Points, Reading, Size, Study, Table
 from tinsmith.lab.study.task_arms import ArmRead
 from tinsmith.lab.user_task.records import Judging, TaskRunRecords

@@ -23,9 +23,23 @@ from tinsmith.lab.papers.run_data import LabelCourse
 from tinsmith.lab.runs.files import ROLLOUTS
 from tinsmith.lab.schedule import batch
 from tinsmith.lab.settings import RlSettings, SftSettings
-from tinsmith.lab.study.results import Spent
 from tinsmith.models.config import DecoderConfig
 from tinsmith.types.errors import DataError
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Spent:
+    """What training took, but for the seconds: the mean of an arm's seeds."""
+
+    papers: float
+    """Labelled papers that a step looked at, again where it came again."""
+    updates: float
+    tokens_read: float
+    """Of prompts, once a group, to sample from."""
+    tokens_sampled: float
+    tokens_trained: float
+    """Positions of all sequences that a gradient was taken over."""
+    flops: float
 
 
 @dataclass(frozen=True, slots=True)

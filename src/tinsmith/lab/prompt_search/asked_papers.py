@@ -18,29 +18,12 @@ from tinsmith.lab.labels.paper import Item
 from tinsmith.lab.papers.compute_spent import Ledger
 from tinsmith.lab.prompt_search.document import Document
 from tinsmith.lab.rollouts import Failure, Sampling, sample_groups
-from tinsmith.types.errors import ConfigError
-from tinsmith.types.seeds import derive
 
 
 def paid(items: Sequence[Item]) -> dict[str, Fraction]:
     """Return what a right answer earns, by label, where these papers are trained on."""
     counts = Counter(one.gold for one in items)
     return {label: Fraction(len(items), len(counts) * count) for label, count in sorted(counts.items())}
-
-
-def halves_of(items: Sequence[Item], seed: int) -> tuple[list[str], list[str]]:
-    """Return the names of the papers that edits are tried on, and of those that the gate draws of."""
-    names = [one.prompt_id for one in items]
-    if len(names) < 2:
-        raise ConfigError(
-            "there are too few papers to try edits on some and to select by others",
-            field="train",
-            value=len(names),
-            allowed="2 or more",
-        )
-    drawn = sorted(names, key=lambda name: derive(seed, "selection", name))
-    chosen = set(drawn[: len(drawn) // 2])
-    return [one for one in names if one not in chosen], [one for one in names if one in chosen]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -110,6 +110,11 @@ class Searched(msgspec.Struct, frozen=True, kw_only=True):
     """Questions asked, again where they came again."""
 
     @property
+    def put(self) -> int:
+        """Times that edits were put to the gate."""
+        return sum(bool(one.made) for one in self.steps)
+
+    @property
     def accepted(self) -> int:
         """Steps whose edits were kept."""
         return sum(one.accepted for one in self.steps)
@@ -128,6 +133,17 @@ class Searched(msgspec.Struct, frozen=True, kw_only=True):
             if not one.accepted:
                 refused.update(one.made)
         return found
+
+
+def halves_of(units: Mapping[str, str], seed: int) -> tuple[list[str], list[str]]:
+    """Return the items that edits are tried on, and those that the gate draws of; units stay together."""
+    drawn = sorted(set(units.values()), key=lambda name: derive(seed, "selection", name))
+    chosen = set(drawn[: len(drawn) // 2])
+    parts = [[item for item, unit in units.items() if (unit in chosen) is side] for side in (False, True)]
+    if not all(parts):
+        what = "there are too few items to try edits on some and to select by others"
+        raise ConfigError(what, field="items", value=len(units), allowed="2 or more")
+    return parts[0], parts[1]
 
 
 _LAST: Final = "last"

@@ -83,11 +83,7 @@ class Study:
     """Where its runs run; None: here."""
 
     def asked(self, keys: StudyKeys, given: Mapping[str, str], *, fewest_seeds: int = 1) -> Study:
-        """Return it with the folder, the seeds, the `dry_run` and the cluster that were asked for.
-
-        Raises:
-            ConfigError: too few seeds, or a value that cannot be read.
-        """
+        """Return it with the folder, the seeds, the `dry_run` and the cluster that were asked for."""
         seeds, tuning_seed = seeds_apart(
             keys.value(given, "seeds"), keys.value(given, "tuning_seed"), least=fewest_seeds
         )

@@ -39,11 +39,7 @@ LOST = 3
 
 @contextmanager
 def sole_process(out: Path) -> Generator[None, None, None]:
-    """Be the one process that runs a study into `out`; a lock file in it, which ends with the process.
-
-    Raises:
-        ConfigError: another process is.
-    """
+    """Be the one process that runs a study into `out`; a lock file in it, which ends with the process."""
     out.mkdir(parents=True, exist_ok=True)
     with (out / _LOCK).open("w") as lock:
         try:
@@ -59,12 +55,7 @@ def sole_process(out: Path) -> Generator[None, None, None]:
 
 
 def run_cells(cells: Sequence[Cell], say: Say) -> None:
-    """Run every cell that has not come to its end yet.
-
-    Raises:
-        ConfigError, DataError: one of them cannot begin, or what is there is of other settings or of another base.
-        LostError: a server was lost; the same call goes on.
-    """
+    """Run every cell that has not come to its end yet."""
     waiting = prepared(cells, say)
     if not waiting:
         return
@@ -87,11 +78,7 @@ def run_cells(cells: Sequence[Cell], say: Say) -> None:
 
 
 def prepared(cells: Sequence[Cell], say: Say) -> list[Cell]:
-    """Return the cells that have not come to their end yet, when what they share is there.
-
-    Raises:
-        ConfigError, DataError: one of them cannot begin, or what is there is of other settings or of another base.
-    """
+    """Return the cells that have not come to their end yet, when what they share is there."""
     waiting = [cell for cell in cells if not _ended(cell, say)]
     plans = [make_plan(cell.experiment, cell.overrides) for cell in waiting]
     if plans:
@@ -111,11 +98,7 @@ def arguments(cell: Cell, threads: int) -> list[str]:
 
 
 def _ended(cell: Cell, say: Say) -> bool:
-    """Whether a cell's folder holds this very run, finished.
-
-    Raises:
-        ConfigError: it holds another run, which the run's own process would refuse in more words.
-    """
+    """Whether a cell's folder holds this very run, finished."""
     manifest = RunFolder(cell.folder).read_json(MANIFEST)
     if not manifest:
         return False

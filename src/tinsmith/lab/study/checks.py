@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from tinsmith.lab.study.arm_gains import gain_words
 from tinsmith.lab.study.measures import Results
+from tinsmith.lab.study.record import gain_words
 from tinsmith.lab.study.study import Finding, PerItem
 from tinsmith.pages.measures import Measure as Figure
 from tinsmith.pages.wording import listed, signed

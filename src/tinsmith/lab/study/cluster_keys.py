@@ -32,11 +32,7 @@ class AskedCluster:
 
 
 def asked_cluster(given: Mapping[str, str]) -> AskedCluster | None:
-    """Read `ray` and `cells_at_once` of `key=value`; None: no cluster is asked for.
-
-    Raises:
-        ConfigError: `cells_at_once` is no number, stands alone, or the runs are to compute on another device.
-    """
+    """Read `ray` and `cells_at_once` of `key=value`; None: no cluster is asked for."""
     address = given.get(RAY.name, RAY.default)
     at_once = count(CELLS_AT_ONCE.name, given.get(CELLS_AT_ONCE.name, CELLS_AT_ONCE.default), 0)
     if not address:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from types import MappingProxyType
+from typing import Any
 
+from tinsmith.lab.experiment.experiment import Plan
 from tinsmith.lab.live.progress import Say
 from tinsmith.lab.papers.estimate import minutes
 from tinsmith.lab.study.arms import Study as StudyCells
@@ -15,11 +17,33 @@ from tinsmith.lab.study.cells import run_cells
 from tinsmith.lab.study.driver import Outcome, RunCells, Stage, Stages, Tuned, conduct_study
 from tinsmith.lab.study.labelled import Labelled
 from tinsmith.lab.study.measures import BEFORE, ArmRuns, Results, estimated, item_score, measure_labels, measure_study
-from tinsmith.lab.study.record import Column, CurveRecord, Expected, GainsRecord, Panel, Shown, StudyRecord, TableRecord
+from tinsmith.lab.study.record import (
+    DRAWS,
+    Column,
+    CurveRecord,
+    Draws,
+    Expected,
+    GainsRecord,
+    Panel,
+    Shown,
+    StudyRecord,
+    TableRecord,
+    hashes_in,
+    seconds_in,
+)
 from tinsmith.lab.study.report import page_of_study, sentences
-from tinsmith.lab.study.results import DRAWS, Draws, hashes_in, seconds_in
 from tinsmith.lab.study.rows import reported_arms
-from tinsmith.lab.study.sizes import Asked, asked_of, completed, first_cells, later_arms, settings_of
+from tinsmith.lab.study.sizes import (
+    Asked,
+    OpenSource,
+    as_text,
+    asked_of,
+    completed,
+    first_cells,
+    later_arms,
+    no_source,
+    settings_of,
+)
 from tinsmith.lab.study.study import (
     BeforeAfter,
     Curve,
@@ -27,16 +51,18 @@ from tinsmith.lab.study.study import (
     Listing,
     Measure,
     OnLabels,
+    OnRuns,
     PerItem,
     Points,
     Study,
     Table,
 )
-from tinsmith.lab.study.task_arms import read_runs, tried_on_tasks
-from tinsmith.lab.study.task_study import minutes_of
-from tinsmith.lab.study.tried_rates import Tried
+from tinsmith.lab.study.task_arms import read_runs
+from tinsmith.lab.study.tried_rates import Tried, tried_on_tasks
+from tinsmith.lab.user_task.run_data import data_of_task
 from tinsmith.lab.user_task.source import TaskSource
 from tinsmith.pages.measures import Measure as Figure
+from tinsmith.types.fingerprints import file_sha256
 
 
 def run_study(
@@ -45,6 +71,7 @@ def run_study(
     say: Say,
     *,
     source: TaskSource | None = None,
+    open_source: OpenSource = no_source,
     run: RunCells = run_cells,
     draws: Draws = DRAWS,
 ) -> Path:
@@ -55,31 +82,30 @@ def run_study(
         given: `key=value` changes.
         say: takes lines of progress.
         source: where the task comes from, if not from the study's own function.
+        open_source: opens tasks by name.
         run: runs cells where no cluster was asked for.
         draws: how intervals are drawn.
-
-    Raises:
-        ConfigError, DataError: a key is wrong, a run cannot begin, or another process runs this study.
-        LostError: a server was lost; the same call goes on.
     """
-    asked = asked_of(study, given, source)
+    asked = asked_of(study, given, source, open_source)
     study = completed(study, asked)
     cells = first_cells(study, asked)
 
     def conduct(stages: Stages) -> Outcome:
-        made = {} if study.materials is None else study.materials(asked, say)
-        placed = replace(cells, shared={**cells.shared, **made})
+        found = {} if study.materials is None else study.materials(asked, say)
+        placed = replace(cells, shared={**cells.shared, **found})
         tuned = _tuned(study, asked, placed, stages)
         stages.report(tuned)
-        results = _results(study, asked, tuned, draws)
-        record = record_of(results, placed, tuned)
+        made = _made(study, placed, tuned, say)
+        results = _results(study, asked, tuned, made, draws)
+        record = record_of(results, placed, tuned, [file for one in made.values() for file in one.files])
         labels = {name: one.arm.words for name, one in tuned.items()}
-        seconds = {labels[name]: seconds_in(runs) for name, runs in results.runs.items()}
+        seconds = {labels[name]: seconds_in(runs) for name, runs in results.runs.items() if name in tuned}
         for name in tuned:
             training = None if study.took is None else study.took(name)
             if training is not None:
                 seconds[labels[name]] = replace(seconds[labels[name]], training=training)
-        return Outcome(found=record, sentences=sentences(record), seconds=seconds, page=page_of_study(record, seconds))
+        page = page_of_study(record, seconds, () if study.sections is None else study.sections(results))
+        return Outcome(found=record, sentences=sentences(record), seconds=seconds, page=page)
 
     for line in study.warnings:
         say(line)
@@ -87,18 +113,44 @@ def run_study(
     if isinstance(study.score, OnLabels):
         return conduct_study(cells, say, conduct, later=later, pace=study.pace or minutes, run=run)
     tried = partial(tried_on_tasks, score=study.score.metric)
-    return conduct_study(cells, say, conduct, later=later, pace=study.pace or minutes_of, read_tried=tried, run=run)
+    return conduct_study(cells, say, conduct, later=later, pace=study.pace or _minutes, read_tried=tried, run=run)
 
 
-def _results(study: Study, asked: Asked, tuned: Tuned, draws: Draws) -> Results:
+@dataclass(frozen=True, slots=True)
+class _Made:
+    """What was made on an arm's runs, one a run."""
+
+    folders: Sequence[Path]
+    files: Sequence[Path]
+    found: tuple[Any, ...]
+
+
+def _made(study: Study, cells: StudyCells, tuned: Tuned, say: Say) -> dict[OnRuns, _Made]:
+    """Make what arms without runs stand on, once for all arms that share it."""
+    made: dict[OnRuns, _Made] = {}
+    for on in dict.fromkeys(arm.on for arm in study.arms if arm.on is not None):
+        folders = [on.there] if on.there is not None else [cell.folder for cell in tuned[on.arm].cells]
+        files = [cells.out / on.folder / f"{on.name}-seed={seed}.json" for seed in cells.seeds]
+        found: list[Any] = []
+        for folder, file in zip(folders, files, strict=True):
+            say(f"{on.folder}: {file.stem}")
+            found.append(on.make(folder, file, say))
+        made[on] = _Made(folders, files, tuple(found))
+    return made
+
+
+def _results(study: Study, asked: Asked, tuned: Tuned, made: Mapping[OnRuns, _Made], draws: Draws) -> Results:
     if isinstance(study.score, OnLabels):
         return measure_labels(study, Labelled.of(study, tuned, draws))
-    reads = {name: read_runs(one.arm.words, [cell.folder for cell in one.cells]) for name, one in tuned.items()}
-    by_name, before = {one.name: one for one in study.arms}, study.sizes[asked.size].before
-    runs = {
-        name: ArmRuns(by_name[name], read, study.clusters or partial(_unit, read.clusters), before)
-        for name, read in reads.items()
-    }
+    before = study.sizes[asked.size].before
+    runs: dict[str, ArmRuns] = {}
+    for arm in study.arms:
+        if arm.on is None and arm.name not in tuned:
+            continue
+        folders = [cell.folder for cell in tuned[arm.name].cells] if arm.on is None else made[arm.on].folders
+        read = read_runs(arm.label, folders)
+        found = () if arm.on is None else made[arm.on].found
+        runs[arm.name] = ArmRuns(arm, read, study.clusters or partial(_unit, read.clusters), before, made=found)
     return measure_study(study, runs, draws)
 
 
@@ -112,23 +164,30 @@ def _tuned(study: Study, asked: Asked, cells: StudyCells, stages: Stages) -> Tun
     return {arm.name: tuned[arm.name] for arm in study.arms if arm.name in tuned}
 
 
+def _minutes(plan: Plan) -> float | None:
+    return data_of_task(plan).minutes()
+
+
 def _unit(units: Mapping[str, str], item: str) -> str:
     return units.get(item, item)
 
 
-def record_of(results: Results, cells: StudyCells, tuned: Tuned) -> StudyRecord:
-    """Return the values that are kept of a study's results."""
+def record_of(results: Results, cells: StudyCells, tuned: Tuned, files: Sequence[Path] = ()) -> StudyRecord:
+    """Return the values that are kept of a study's results; `files` are hashed too."""
     rates = {name: one.rate for name, one in tuned.items()}
-    return recorded(
+    settings = settings_of(cells, [one.arm for one in tuned.values()], rates)
+    for arm in results.study.arms:
+        settings |= {f"{arm.name}.{key}": as_text(str(value)) for key, value in arm.keys.items() if arm.on is not None}
+    record = recorded(
         results,
         seeds=cells.seeds,
         tuning_seed=cells.tuning_seed,
-        settings=results.labels.settings()
-        if results.labels is not None
-        else settings_of(cells, [one.arm for one in tuned.values()], rates),
+        settings=settings if results.labels is None else results.labels.settings(),
         rates={one.arm.words: one.tried for one in tuned.values() if one.tried},
         chosen={one.arm.words: one.rate for one in tuned.values() if one.tried and one.rate is not None},
     )
+    hashed = {file.stem: {"file_sha256": file_sha256(file)} for file in files}
+    return replace(record, hashes={**record.hashes, **hashed})
 
 
 def recorded(

@@ -7,7 +7,6 @@ the same call goes on where it was stopped.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,17 +14,18 @@ from typing import Final
 
 import msgspec
 
-from tinsmith.data.replacing import replacing
 from tinsmith.lab.experiment.experiment import Plan
 from tinsmith.lab.experiment.plan import make_plan
 from tinsmith.lab.live.progress import Say
-from tinsmith.lab.results.arms import Arm
+from tinsmith.lab.results.arms import Arm, Member
+from tinsmith.lab.results.gathering import gather
+from tinsmith.lab.runs.reader import read_run
 from tinsmith.lab.study.arms import CELLS, Cell, Study, StudyArm
 from tinsmith.lab.study.cells import RunCells, run_cells, sole_process
-from tinsmith.lab.study.files import PAGE, SECONDS_JSON, STUDY_JSON, TABLES
+from tinsmith.lab.study.files import PAGE, SECONDS_JSON, STUDY_JSON, TABLES, write_json, write_text
 from tinsmith.lab.study.on_ray import runner
-from tinsmith.lab.study.results import Seconds, StudyValues, read_arm
-from tinsmith.lab.study.tried_rates import Tried, chosen, tried_on_labels
+from tinsmith.lab.study.record import Seconds, StudyRecord, Tried
+from tinsmith.lab.study.tried_rates import chosen, tried_on_labels
 from tinsmith.pages.document import Document
 from tinsmith.pages.markdown import document_markdown
 from tinsmith.pages.page import document_html
@@ -52,12 +52,9 @@ class TunedArm:
     """Those that are reported, one a seed."""
 
     def read(self) -> Arm:
-        """Read the reported runs.
-
-        Raises:
-            DataError: a folder holds no finished run.
-        """
-        return read_arm(self.arm.words, [cell.folder for cell in self.cells])
+        """Read the reported runs."""
+        runs = [read_run(cell.folder) for cell in self.cells]
+        return Arm(name=self.arm.words, members=tuple(Member(run=run, gathered=gather(run)) for run in runs))
 
 
 Tuned = Mapping[str, TunedArm]
@@ -68,7 +65,7 @@ Tuned = Mapping[str, TunedArm]
 class Outcome:
     """All that a study has to show."""
 
-    found: StudyValues
+    found: StudyRecord
     sentences: tuple[str, ...]
     """What may be said, the first thing first."""
     seconds: Mapping[str, Seconds]
@@ -142,11 +139,6 @@ def conduct_study(
 
     `conduct` goes through the stages. For the forecast: `later` are arms that earlier ones decide on, as they are
     expected to be, and `pace` says how long a run takes. `run` runs cells where no cluster was asked for.
-
-    Raises:
-        ConfigError, DataError: a run cannot begin, another process runs this study, or its cluster cannot be had.
-        BackendError: a Ray did not start.
-        LostError: a server was lost; the same call goes on.
     """
     lines = forecast(study, later, pace)
     for line in lines if study.dry_run else lines[-1:]:
@@ -162,11 +154,7 @@ def conduct_study(
 
 
 def forecast(study: Study, later: Sequence[StudyArm], pace: Pace) -> list[str]:
-    """Return what a study would take, arm by arm; nothing is built.
-
-    Raises:
-        ConfigError: a run could not begin.
-    """
+    """Return what a study would take, arm by arm; nothing is built."""
     from tinsmith.lab.experiment.estimate import time_and_disk  # loads what a run needs; a study's file need not
 
     arms = [*study.arms, *later]
@@ -195,16 +183,7 @@ def _rates(arm: StudyArm) -> str:
 def write_outcome(out: Path, outcome: Outcome) -> None:
     """Write values, seconds, tables and page into the study's folder."""
     values = {**msgspec.to_builtins(outcome.found), "sentences": outcome.sentences}
-    for name, text in (
-        (STUDY_JSON, _json(values)),
-        (SECONDS_JSON, _json(msgspec.to_builtins(outcome.seconds))),
-        (TABLES, document_markdown(outcome.page)),
-        (PAGE, document_html(outcome.page)),
-    ):
-        with replacing(out / name) as part:
-            part.write_text(text, encoding="utf-8", newline="\n")
-
-
-def _json(value: object) -> str:
-    text = json.dumps(value, indent=1, sort_keys=True, ensure_ascii=False, allow_nan=False)
-    return text + "\n"
+    write_json(values, out / STUDY_JSON, sort_keys=True)
+    write_json(msgspec.to_builtins(outcome.seconds), out / SECONDS_JSON, sort_keys=True)
+    write_text(document_markdown(outcome.page), out / TABLES)
+    write_text(document_html(outcome.page), out / PAGE)

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import json
 import re
+from collections.abc import Callable
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeVar
 
+import msgspec
+
+from tinsmith.data.replacing import replacing
 from tinsmith.lab.study.study import Study
 from tinsmith.lab.user_task.loading import load_module
 from tinsmith.types.errors import ConfigError
 
+T = TypeVar("T")
 _DEFINED: Final = re.compile(r"^study\b[^=\n]*=", re.MULTILINE)
 STUDY_JSON: Final = "study.json"
 """The same bytes wherever and however often the study is run."""
@@ -23,12 +29,34 @@ def holds_study(folder: Path) -> bool:
     return all((folder / name).is_file() for name in (STUDY_JSON, PAGE, TABLES))
 
 
-def load_study(path: Path) -> Study | None:
-    """Return the study of a file; None: it defines none, and is not run.
+def made_once(file: Path, asked: object, kind: type[T], make: Callable[[], T]) -> T:
+    """Return what a file holds, if that was asked for in the same way; else make it, and write it."""
+    key = msgspec.json.decode(msgspec.json.encode(asked))
+    try:
+        before = msgspec.json.decode(file.read_bytes())
+        if before["asked"] == key:
+            return msgspec.convert(before["made"], kind)
+    except (OSError, msgspec.DecodeError, msgspec.ValidationError, KeyError, TypeError):
+        pass  # none, or one of another version
+    made = make()
+    write_text(msgspec.json.encode({"asked": key, "made": made}).decode() + "\n", file)
+    return made
 
-    Raises:
-        ConfigError: the file cannot be run, or its `study` is something else.
-    """
+
+def write_text(text: str, file: Path) -> None:
+    """Write a text, making its folder; the file is the old one or the new one."""
+    file.parent.mkdir(parents=True, exist_ok=True)
+    with replacing(file) as part:
+        part.write_text(text, encoding="utf-8", newline="\n")
+
+
+def write_json(value: object, file: Path, *, sort_keys: bool = False) -> None:
+    """Write a value as JSON; the file is the old one or the new one."""
+    write_text(json.dumps(value, indent=1, sort_keys=sort_keys, ensure_ascii=False, allow_nan=False) + "\n", file)
+
+
+def load_study(path: Path) -> Study | None:
+    """Return the study of a file; None: it defines none, and is not run."""
     path = path.absolute()
     if path.suffix != ".py" or not path.is_file() or not _DEFINED.search(path.read_text("utf-8", errors="replace")):
         return None

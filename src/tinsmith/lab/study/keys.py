@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import pairwise
+from types import MappingProxyType
 from typing import Final, TypeVar
 
 from tinsmith.lab.experiment.key_text import unknown_key, unreadable
@@ -30,6 +31,20 @@ class StudyKey:
 
 TUNING_SEED: Final = StudyKey("tuning_seed", "0", "By which rates are chosen; none of the others.")
 DRY_RUN: Final = StudyKey("dry_run", "false", "Only say how many runs it is, and how long.")
+
+
+GENERATOR: Final = StudyKey("generator", "", "With task=reasoning_gym: which of its tasks.")
+SUMS: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "task": "reasoning_gym",
+        "config.max_terms": "3",
+        "config.min_digits": "1",
+        "config.max_digits": "2",
+        "read": "number",
+        "max_tokens": "24",
+    }
+)
+"""What a small pretrained model solves now and then, and learns to solve more often: sums of two or three numbers."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,11 +77,7 @@ class StudyKeys:
         return {key: value for key, value in given.items() if key not in own}
 
     def require(self, given: Mapping[str, str]) -> None:
-        """Check that every key is one of them.
-
-        Raises:
-            ConfigError: one is not, or the study sets it itself.
-        """
+        """Check that every key is one of them."""
         known = {key.name for key in self.own} | self.passed_on
         for key, value in given.items():
             if key in self.set_by_study:
@@ -78,11 +89,7 @@ class StudyKeys:
 
 
 def require_a_score(given: Mapping[str, str]) -> None:
-    """Check that runs choose their checkpoints by a score, by which rates are then chosen too.
-
-    Raises:
-        ConfigError: the last one is to be taken.
-    """
+    """Check that runs choose their checkpoints by a score, by which rates are then chosen too."""
     if given.get("select_by") == Selection.LAST.value:
         raise ConfigError(
             "a study chooses rates by the score of the chosen checkpoint",
@@ -93,11 +100,7 @@ def require_a_score(given: Mapping[str, str]) -> None:
 
 
 def numbers(key: str, text: str, kind: type[N]) -> list[N]:
-    """Read a key's numbers with commas between them.
-
-    Raises:
-        ConfigError: one of them is none.
-    """
+    """Read a key's numbers with commas between them."""
     try:
         return [kind(part) for part in text.split(",")]
     except ValueError:
@@ -105,11 +108,7 @@ def numbers(key: str, text: str, kind: type[N]) -> list[N]:
 
 
 def count(key: str, text: str, least: int) -> int:
-    """Read a whole number.
-
-    Raises:
-        ConfigError: it is none, or below `least`.
-    """
+    """Read a whole number."""
     found = numbers(key, text, int)
     if len(found) != 1 or found[0] < least:
         raise ConfigError("this number is too small", field=key, value=text, allowed=f"{least} or more")
@@ -117,11 +116,7 @@ def count(key: str, text: str, least: int) -> int:
 
 
 def learning_rates(key: str, text: str, *, least: int = 1) -> tuple[float, ...]:
-    """Read learning rates to choose from, from the lowest to the highest.
-
-    Raises:
-        ConfigError: fewer than `least`, one twice, or one that is not above 0 and finite.
-    """
+    """Read learning rates to choose from, from the lowest to the highest."""
     found = sorted(numbers(key, text, float))
     rising = all(low < high for low, high in pairwise(found))
     if len(found) < least or not rising or not all(0 < one < math.inf for one in found):
@@ -135,11 +130,7 @@ def learning_rates(key: str, text: str, *, least: int = 1) -> tuple[float, ...]:
 
 
 def seeds_apart(text: str, tuning: str, *, least: int = 1) -> tuple[tuple[int, ...], int]:
-    """Read `seeds`, which are reported, and `tuning_seed`, by which learning rates are chosen.
-
-    Raises:
-        ConfigError: fewer than `least`, one twice, one below 0, or the rates were chosen by one that is reported.
-    """
+    """Read `seeds`, which are reported, and `tuning_seed`, by which learning rates are chosen."""
     found, first = numbers("seeds", text, int), numbers("tuning_seed", tuning, int)
     if len(set(found)) < max(len(found), least) or min(found) < 0:
         raise ConfigError(

@@ -10,16 +10,18 @@ from tinsmith.lab.results.arms import Arm
 from tinsmith.lab.results.baseline_rivals import metadata_of
 from tinsmith.lab.results.comparison_figures import arm_line
 from tinsmith.lab.results.judging import training_of
+from tinsmith.lab.results.snapshot import baseline_systems
 from tinsmith.lab.results.standings import standing_words, standings
-from tinsmith.lab.runs.records import Split
+from tinsmith.lab.runs.records import Run, Split
 from tinsmith.lab.study.arms import Cell
-from tinsmith.lab.study.record import CurveRecord, Panel, Shown
-from tinsmith.lab.study.results import Draws, Scores, answers, baselines_of, scores
-from tinsmith.lab.study.study import Beats, Learned, OnLabels, Study
+from tinsmith.lab.study.record import CurveRecord, Draws, Panel, Shown
+from tinsmith.lab.study.study import Beats, Learned, OnLabels, Study, in_families
+from tinsmith.pages.measures import Measure, from_estimate
 from tinsmith.pages.measures import Measure as Figure
 from tinsmith.pages.palette import series_mark
 from tinsmith.pages.wording import counted
-from tinsmith.stats.estimates import Difference, difference
+from tinsmith.stats.estimates import Bootstrap, Difference, difference, estimate
+from tinsmith.stats.evaluation import combine
 from tinsmith.stats.gate.claim import Claim, Training
 from tinsmith.stats.gate.claims import Beats as BeatsEvidence
 from tinsmith.stats.gate.claims import Learned as LearnedEvidence
@@ -27,6 +29,7 @@ from tinsmith.stats.gate.claims import judge_beats, judge_learned
 from tinsmith.stats.parity import ParityRecord
 from tinsmith.stats.rates import Metric
 from tinsmith.stats.runs import Runs
+from tinsmith.types.errors import DataError
 
 if TYPE_CHECKING:
     from tinsmith.lab.study.driver import TunedArm
@@ -49,6 +52,18 @@ _PROGRESS: Final = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Scores:
+    """Answers of all seeds to the test split, scored: means, with intervals over seeds and papers."""
+
+    label_match: Measure
+    macro_f1: Measure
+    balanced_accuracy: Measure
+    min_class_recall: Measure
+    by_seed: tuple[float, ...]
+    """Macro-F1."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Labelled:
     """Finished runs of a study on labels."""
 
@@ -66,11 +81,7 @@ class Labelled:
 
     @classmethod
     def of(cls, study: Study, tuned: Mapping[str, TunedArm], draws: Draws) -> Labelled:
-        """Collect it from the arms' runs.
-
-        Raises:
-            DataError: a run has no answers to the test split, or they are not to the same papers.
-        """
+        """Collect it from the arms' runs."""
         arms = {name: one.read() for name, one in tuned.items()}
         systems: dict[str, Runs] = {}
         labels: dict[str, str] = {}
@@ -113,15 +124,12 @@ class Labelled:
         """Put the study's claims to the gate, family by family."""
         claims = [] if study.claims is None or callable(study.claims) else list(study.claims)
         assert isinstance(study.score, OnLabels), "the study is on labels"
-        beats: list[Claim] = []
-        learned: list[Claim] = []
-        for family in dict.fromkeys(one.family for one in claims):
-            some = [one for one in claims if one.family == family]
-            first = [self._beats(one, study.score) for one in some if isinstance(one, Beats) and self._has(one)]
-            second = [self._learned(one, study.score) for one in some if isinstance(one, Learned) and self._has(one)]
-            beats += judge_beats(first, self.draws.claims) if first else ()
-            learned += judge_learned(second, self.draws.claims) if second else ()
-        return tuple(beats), tuple(learned)
+        score, draws, there = study.score, self.draws.claims, [one for one in claims if self._has(one)]
+        beats, learned = [one for one in there if isinstance(one, Beats)], [o for o in there if isinstance(o, Learned)]
+        return (
+            in_families(beats, lambda some: judge_beats([self._beats(one, score) for one in some], draws)),
+            in_families(learned, lambda some: judge_learned([self._learned(one, score) for one in some], draws)),
+        )
 
     def _has(self, one: Beats | Learned) -> bool:
         return (one.first if isinstance(one, Beats) else one.arm) in self.systems
@@ -226,6 +234,40 @@ class Labelled:
         for name, settings in own.items():
             found |= {f"{name}.{key}": value for key, value in settings.items() if key not in alike and key != "seed"}
         return found
+
+
+def answers(arm: Arm, *splits: Split) -> Runs:
+    """Return every seed's answers on the first of these splits that it has."""
+    found = [
+        next((one for split in splits if (one := member.gathered.last(split)) is not None), None)
+        for member in arm.members
+    ]
+    there = [one for one in found if one is not None]
+    if len(there) < len(found):
+        raise DataError(f"a run of {arm.name} has no answers to the test split", field="cells")
+    return combine(arm.name, there)
+
+
+def scores(runs: Runs, draws: Bootstrap) -> Scores:
+    """Score a system's answers, with intervals."""
+
+    def of(metric: Metric) -> Measure:
+        return from_estimate(estimate(runs, metric, draws))
+
+    return Scores(
+        label_match=of(Metric.LABEL_MATCH),
+        macro_f1=of(Metric.MACRO_F1),
+        balanced_accuracy=of(Metric.BALANCED_ACCURACY),
+        min_class_recall=of(Metric.MIN_CLASS_RECALL),
+        by_seed=tuple(one.score(Metric.MACRO_F1) for one in runs.confusions()),
+    )
+
+
+def baselines_of(run: Run) -> tuple[tuple[str, Mapping[str, Measure]], ...]:
+    """Return the scores of a run's slice's baselines, by name; empty where there are none."""
+    if run.baselines is None:
+        return ()
+    return tuple((one.name, dict(one.measures)) for one in baseline_systems(run.baselines))
 
 
 def _metric(on: object) -> Metric:

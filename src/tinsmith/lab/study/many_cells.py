@@ -51,11 +51,7 @@ class Share:
 
     @classmethod
     def of(cls, nodes: Sequence[Node], cells: int, most: int) -> Share:
-        """Share nodes among cells, at most `most` of them at once; 0: one for each core.
-
-        Raises:
-            BackendError: no node has a core to give away.
-        """
+        """Share nodes among cells, at most `most` of them at once; 0: one for each core."""
         cores = [node.cores for node in nodes if node.cores > 0]
         if not cores:
             raise BackendError("no node of this cluster has a core to give away", field="ray")
@@ -93,13 +89,7 @@ class _Failures:
 
 
 def run_cells_on(machines: Machines, cells: Sequence[Cell], say: Say, *, most: int = 0) -> None:
-    """Run every cell that has not come to its end yet; at most `most` at once, 0: as many as there are cores.
-
-    Raises:
-        ConfigError, DataError: one of them cannot begin or failed, or what is there is of other settings.
-        BackendError: the cluster has no cores.
-        LostError: cells were lost as often as they were sent; the same call goes on.
-    """
+    """Run every cell that has not come to its end yet; at most `most` at once, 0: as many as there are cores."""
     waiting = prepared(cells, say)
     if not waiting:
         return

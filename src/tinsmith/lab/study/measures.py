@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from pathlib import Path
+from typing import Any
 
 from tinsmith.lab.runs.files import ROLLOUTS
 from tinsmith.lab.runs.reader import json_lines
 from tinsmith.lab.runs.records import Run, Split
-from tinsmith.lab.study.arm_gains import ArmGain, as_measure, corrected, gain_of
 from tinsmith.lab.study.labelled import Labelled
-from tinsmith.lab.study.results import Draws
+from tinsmith.lab.study.record import ArmGain, Draws, as_measure
 from tinsmith.lab.study.study import (
     UNTRAINED,
     Arm,
@@ -25,17 +25,20 @@ from tinsmith.lab.study.study import (
     PerItem,
     Samples,
     Study,
+    in_families,
     named_baseline,
 )
 from tinsmith.lab.study.task_arms import ArmRead, parity_of
 from tinsmith.lab.user_task.records import TaskRollout
 from tinsmith.pages.measures import Measure as Figure
 from tinsmith.pages.measures import from_estimate
+from tinsmith.stats.estimates import Bootstrap
 from tinsmith.stats.gate.claim import Claim, Training
 from tinsmith.stats.gate.claims import MeanBeats, MeanLearned, judge_beats, judge_learned
 from tinsmith.stats.intervals import mean_over_seeds
 from tinsmith.stats.mean_runs import MeanRuns, mean_difference
 from tinsmith.stats.parity import ParityRecord
+from tinsmith.stats.significance import holm
 from tinsmith.types.errors import DataError
 
 BEFORE, AFTER = 0, -1
@@ -54,6 +57,8 @@ class ArmRuns:
     before: int = 0
     seeds_draw_items: bool = False
     """True if seeds hold out other items: then a seed's mean is one value, paired with the same seed's of others."""
+    made: tuple[Any, ...] = ()
+    """Of an arm that stands on other runs: what was made of each."""
     _answers: dict[int, tuple[Answers, ...]] = field(default_factory=dict[int, tuple[Answers, ...]])
 
     def step(self, at: int) -> int:
@@ -61,19 +66,14 @@ class ArmRuns:
         return self.read.steps[self.before if at == BEFORE else at]
 
     def per_item(self, one: PerItem, at: int = AFTER, *, greedy: bool = False) -> MeanRuns:
-        """Return a measure's values at an evaluation, by seed and item.
-
-        Raises:
-            DataError: a run has no such values.
-        """
+        """Return a measure's values at an evaluation, by seed and item."""
+        greedy = greedy or one.is_greedy
+        if self.arm.values is not None:
+            return self._together(self.arm.label, [self.arm.values(some, at, greedy) for some in self.made])
         return self.at_step(one, self.step(at), greedy=greedy)
 
     def at_step(self, one: PerItem, step: int, *, greedy: bool = False) -> MeanRuns:
-        """Return a measure's values at a step at which all runs were evaluated.
-
-        Raises:
-            DataError: a run has no such values.
-        """
+        """Return a measure's values at a step at which all runs were evaluated."""
         where = one.where or bool  # no item has an empty name
         if one.answers is not None:
             made = [{item: one.answers(some) for item, some in each.items()} for each in self._answers_at(step)]
@@ -108,11 +108,7 @@ class ArmRuns:
         return MeanRuns.of(name, by_seed, {item: self.clusters(item) for each in by_seed for item in each})
 
     def answers(self, at: int = AFTER) -> tuple[Answers, ...]:
-        """Return every item's sampled answers at an evaluation, a mapping for each seed.
-
-        Raises:
-            DataError: every answer to an item failed.
-        """
+        """Return every item's sampled answers at an evaluation, a mapping for each seed."""
         return self._answers_at(self.step(at))
 
     def _answers_at(self, step: int) -> tuple[Answers, ...]:
@@ -131,11 +127,7 @@ class ArmRuns:
         return [samples for exam in exams for samples in exam.rewards[metric].values()]
 
     def per_run(self, metric: str, at: int = AFTER) -> tuple[float, ...]:
-        """Return a metric of an evaluation, one value a run.
-
-        Raises:
-            DataError: a run did not measure it.
-        """
+        """Return a metric of an evaluation, one value a run."""
         return tuple(self._metric(metric, self.step(at)))
 
     def _metric(self, metric: str, step: int) -> list[float]:
@@ -238,11 +230,7 @@ class Results:
         return len(next(iter(self.arms.values())).read.reads[0].task.items)
 
     def figure(self, arm: str, measure: str) -> Figure:
-        """Return a figure of an arm.
-
-        Raises:
-            DataError: it is not known.
-        """
+        """Return a figure of an arm."""
         found = self.figures[arm][measure]
         if not isinstance(found, Figure):
             raise DataError("a figure is not known", field=measure, value=arm)
@@ -258,17 +246,45 @@ class Results:
         return as_measure(mean_difference(mine, other, self.draws.tables))
 
 
+def gain_of(
+    named: tuple[str, str], sampled: tuple[MeanRuns, MeanRuns], greedy: tuple[float, float], draws: Bootstrap
+) -> ArmGain:
+    """Return a gain that is corrected for nothing.
+
+    Args:
+        named: the arm's name, and what it is called on the page.
+        sampled: what items earned before and after, by the same runs.
+        greedy: the means where the likeliest answer was taken.
+        draws: how intervals are drawn.
+    """
+    before, after = sampled
+    gap = mean_difference(after, before, draws, same_models=True)
+    return ArmGain(
+        name=named[0],
+        words=named[1],
+        before=from_estimate(before.estimate(draws)),
+        after=from_estimate(after.estimate(draws)),
+        gain=as_measure(gap),
+        p_value=gap.p_value,
+        p_holm=gap.p_value,
+        greedy_before=greedy[0],
+        greedy_after=greedy[1],
+    )
+
+
+def corrected(gains: Sequence[ArmGain]) -> tuple[ArmGain, ...]:
+    """Return gains as one family, by Holm."""
+    p_holm = holm([one.p_value for one in gains])
+    return tuple(replace(one, p_holm=p) for one, p in zip(gains, p_holm, strict=True))
+
+
 def estimated(values: MeanRuns, draws: Draws) -> Figure:
     """Return a mean with its interval over seeds and clusters."""
     return from_estimate(values.estimate(draws.tables))
 
 
 def measure_labels(study: Study, labels: Labelled) -> Results:
-    """Put the claims of a study on labels to the gate.
-
-    Raises:
-        DataError: arms were not evaluated on the same papers.
-    """
+    """Put the claims of a study on labels to the gate."""
     beats, learned = labels.judged(study)
     return Results(
         study=study,
@@ -284,11 +300,7 @@ def measure_labels(study: Study, labels: Labelled) -> Results:
 
 
 def measure_study(study: Study, arms: Mapping[str, ArmRuns], draws: Draws) -> Results:
-    """Measure finished runs, and put the study's claims to the gate.
-
-    Raises:
-        DataError: arms were not evaluated on the same items, or a run did not measure what is read.
-    """
+    """Measure finished runs, and put the study's claims to the gate."""
     _require_same_items(arms)
     measures = [
         one
@@ -298,9 +310,9 @@ def measure_study(study: Study, arms: Mapping[str, ArmRuns], draws: Draws) -> Re
         if isinstance(one, Measure)
     ]
     judged = [one for one in study.judged(arms) if _names(one) <= arms.keys() | {UNTRAINED}]
-    gate, score = _Gate(study, arms), item_score(study.score)
+    gate, score = _Gate(study, arms, draws), item_score(study.score)
     told = {name: one for name, one in arms.items() if not one.arm.is_aside}
-    several = all(len(one.read.steps) > one.before + 1 for one in arms.values())
+    several = all(one.arm.on is not None or len(one.read.steps) > one.before + 1 for one in arms.values())
     return Results(
         study=study,
         arms=arms,
@@ -308,8 +320,8 @@ def measure_study(study: Study, arms: Mapping[str, ArmRuns], draws: Draws) -> Re
         gains={one.name: one for one in _gains(score, told, draws)} if several else {},
         more_gains={one.label: _gains(one, told, draws) for one in study.scores} if several else {},
         figures={name: {one.name: figure_of(one, arm, draws) for one in measures} for name, arm in arms.items()},
-        beats=judge_beats([gate.beats(one) for one in judged if isinstance(one, Beats)], draws.claims),
-        learned=judge_learned([gate.learned(one) for one in judged if isinstance(one, Learned)], draws.claims),
+        beats=in_families([one for one in judged if isinstance(one, Beats)], gate.judge_beats),
+        learned=in_families([one for one in judged if isinstance(one, Learned)], gate.judge_learned),
     )
 
 
@@ -365,6 +377,15 @@ class _Gate:
 
     study: Study
     arms: Mapping[str, ArmRuns]
+    draws: Draws
+
+    def judge_beats(self, claims: Sequence[Beats]) -> Sequence[Claim]:
+        """Judge a family of claims that arms end above others."""
+        return judge_beats([self.beats(one) for one in claims], self.draws.claims)
+
+    def judge_learned(self, claims: Sequence[Learned]) -> Sequence[Claim]:
+        """Judge a family of claims that arms learned something."""
+        return judge_learned([self.learned(one) for one in claims], self.draws.claims)
 
     def beats(self, one: Beats) -> MeanBeats:
         """Return the evidence that one arm ends above another."""
@@ -375,17 +396,18 @@ class _Gate:
         untrained = one.second == UNTRAINED
         second = first if untrained else self.arms[one.second]
         ends = second.per_item(score, BEFORE if untrained else AFTER)
+        on = first.arm.on
         return MeanBeats(
             first=first.per_item(score),
-            second=MeanRuns("the base", ends.items, ends.clusters, ends.by_seed) if untrained else ends,
+            second=replace(ends, name="the base" if on is None else on.before) if untrained else ends,
             metric=score.label,
-            same_models=untrained,
+            same_models=untrained or (on is not None and on is second.arm.on),
             training=(self._training(one.first), self._training(one.second if not untrained else UNTRAINED)),
             parity=self._parity([first, second]),
         )
 
     def _beats_baseline(self, first: ArmRuns, name: str, score: PerItem) -> MeanBeats:
-        found = first.read.baseline(name, score.metric)
+        found = first.baseline(name, score.metric)
         if found is None:
             raise DataError("a baseline is not known", field="baseline", value=name)
         return MeanBeats(
@@ -424,7 +446,12 @@ class _Gate:
 
     def _parity(self, arms: Sequence[ArmRuns]) -> ParityRecord | None:
         """Return sampler against trainer; what other runs say of the engine holds for those that sample nothing."""
-        return parity_of([one.read for one in arms]) or parity_of([one.read for one in self.arms.values()])
+        return parity_of(_reads(arms)) or parity_of(_reads(self.arms.values()))
+
+
+def _reads(arms: Iterable[ArmRuns]) -> list[ArmRead]:
+    """Return the runs that arms stand on, each once."""
+    return list({one.read.reads[0].run.folder: one.read for one in arms}.values())
 
 
 def _answers(file: Path, step: int) -> Answers:

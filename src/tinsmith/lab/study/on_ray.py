@@ -27,12 +27,7 @@ from tinsmith.types.errors import ConfigError, LostError
 
 @contextmanager
 def runner(asked: AskedCluster | None, here: RunCells) -> Generator[RunCells, None, None]:
-    """Return what runs cells: on the cluster that is asked for, else `here`.
-
-    Raises:
-        ConfigError: Ray is not installed, or nothing answers at the address.
-        LostError: a Ray did not start.
-    """
+    """Return what runs cells: on the cluster that is asked for, else `here`."""
     if asked is None:
         yield here
         return
@@ -91,13 +86,7 @@ def _last_line(error: Exception) -> str:
 def run_side_by_side(
     experiments: Sequence[Experiment], out: Path, overrides: Mapping[str, str], say: Say
 ) -> list[Path]:
-    """Run experiments into folders below `out`, on a cluster where one is named; return the folders, in order.
-
-    Raises:
-        ConfigError, DataError: one of them cannot begin, or the cluster cannot be had.
-        LostError: a Ray did not start.
-        LostError: a server was lost; the same call goes on.
-    """
+    """Run experiments into folders below `out`, on a cluster where one is named; return the folders, in order."""
     own = without_cluster(overrides)
     cells = [Cell(experiment=one, overrides=own, folder=out / one.name.replace("/", "-")) for one in experiments]
     with runner(asked_cluster(overrides), run_cells) as run:

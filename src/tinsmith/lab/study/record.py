@@ -3,21 +3,128 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import cast
+from typing import Final, cast
 
 import msgspec
 
-from tinsmith.lab.study.arm_gains import ArmGain
-from tinsmith.lab.study.results import Seconds, StudyValues
+from tinsmith.lab.results.judging import BOOTSTRAP as CLAIMS
+from tinsmith.lab.runs.records import Run
 from tinsmith.pages.document import Reply
+from tinsmith.pages.measures import BOOTSTRAP, Measure
 from tinsmith.pages.measures import Measure as Figure
+from tinsmith.pages.wording import p_words, signed, told
+from tinsmith.stats.estimates import Bootstrap, Difference
 from tinsmith.stats.gate.claim import Claim
+from tinsmith.stats.significance import ALPHA
 from tinsmith.types.errors import DataError
 
+_TRAINING: Final = ("sample_s", "score_s", "train_s")
+"""Parts of a step that are training; evaluations and saving are left out, as in the FLOPs."""
 Shown = Figure | str | None
 """A cell: a figure, words, or nothing known."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Draws:
+    """How the intervals of a study are drawn."""
+
+    claims: Bootstrap = CLAIMS
+    tables: Bootstrap = BOOTSTRAP
+
+
+DRAWS: Final = Draws()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Seconds:
+    """How long a run of an arm took, as this machine was then: a mean over its seeds."""
+
+    a_step: float | None
+    """Of the update in one step; None: nothing was trained."""
+    training: float
+    """Of sampling, scoring and updates, over all steps."""
+    run: float
+    """Of all steps with their examinations."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tried:
+    """One learning rate."""
+
+    rate: float
+    validation: float
+    """Score of its run's chosen checkpoint on the validation split, by what checkpoints are chosen by."""
+    tie_break: float
+    behind: Measure | None = None
+    """The chosen rate's score less this one's, on the same papers, with its 95 % interval over papers; None: it is the
+    chosen one, or no answers were kept."""
+
+    @property
+    def like_the_chosen(self) -> bool:
+        """Whether validation does not tell it from the chosen one."""
+        return self.behind is not None and self.behind.low is not None and self.behind.low <= 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ArmGain:
+    """One arm before and after training, on held-out items: means over seeds and items."""
+
+    name: str
+    words: str
+    before: Measure
+    after: Measure
+    gain: Measure
+    p_value: float
+    p_holm: float
+    """Corrected over the study's arms."""
+    greedy_before: float
+    greedy_after: float
+
+    @property
+    def holds(self) -> bool:
+        """Whether the gain's interval leaves out 0, and its corrected test refuses 0."""
+        low, high = self.gain.low, self.gain.high
+        return low is not None and high is not None and not low <= 0.0 <= high and self.p_holm <= ALPHA
+
+    def within(self, margin: float) -> bool:
+        """Whether the whole interval of the gain lies within a margin around 0."""
+        low, high = self.gain.low, self.gain.high
+        return low is not None and high is not None and -margin <= low and high <= margin
+
+
+def hashes_in(runs: Sequence[Run]) -> dict[str, dict[str, str | None]]:
+    """Return the same of runs."""
+    return {run.folder.name: dict(run.manifest.hashes) if run.manifest else {} for run in runs}
+
+
+def seconds_in(found: Sequence[Run]) -> Seconds:
+    """Return how long runs took, a mean over them."""
+    lines = [line for run in found for line in run.timings]
+    updates = [value for line in lines if (value := line.get("train_s")) is not None]
+    runs = len(found)
+    return Seconds(
+        a_step=math.fsum(updates) / len(updates) if updates else None,
+        training=math.fsum(line.get(name) or 0.0 for line in lines for name in _TRAINING) / runs,
+        run=math.fsum(line.get("step_s") or 0.0 for line in lines) / runs,
+    )
+
+
+def gain_words(one: ArmGain) -> str:
+    """Say where an arm went."""
+    gain = f"{signed(one.gain.value)}"
+    if one.gain.low is not None and one.gain.high is not None:
+        gain += f" ({signed(one.gain.low)} to {signed(one.gain.high)}, Holm {p_words(one.p_holm)})"
+    return f"from {one.before.value:.3f} to {told(one.after)}: {gain}"
+
+
+def as_measure(gap: Difference) -> Measure:
+    """Return a difference as a page shows it."""
+    if gap.interval is None:
+        return Measure(gap.value)
+    return Measure(gap.value, gap.interval.low, gap.interval.high)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,9 +200,20 @@ class ExampleRecord:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StudyRecord(StudyValues):
-    """Values of a study."""
+class StudyRecord:
+    """Values of a study: all of it but the seconds, which no two runs have in common."""
 
+    data: str
+    """Fingerprint of the slice, or of the items."""
+    num_items: int
+    seeds: tuple[int, ...]
+    tuning_seed: int
+    settings: Mapping[str, object]
+    """What decides the results, but for papers and base."""
+    rates: Mapping[str, tuple[Tried, ...]]
+    """Learning rates that were tried, by the name of the arm's row."""
+    hashes: Mapping[str, Mapping[str, str | None]]
+    """Of weights, rollouts, metrics and trace, by the folder of a reported run."""
     title: str
     question: str
     source: str
@@ -133,11 +251,7 @@ class KeptPage:
 
 
 def read_kept(text: str) -> KeptPage:
-    """Return what a values file holds.
-
-    Raises:
-        DataError: it is damaged.
-    """
+    """Return what a values file holds."""
     try:
         return msgspec.json.decode(text.encode(), type=KeptPage)
     except msgspec.DecodeError as error:

@@ -3,25 +3,42 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from markupsafe import Markup
 
 from tinsmith.lab.page.examples import prompt_block
 from tinsmith.lab.results.claim_tables import claims_table
 from tinsmith.lab.results.judging import of_claim
-from tinsmith.lab.study.arm_gains import ArmGain, gain_words, gains_table
-from tinsmith.lab.study.page import hashes_section, rates_figure, seconds_section, settings_section, study_document
-from tinsmith.lab.study.record import Column, CurveRecord, Expected, KeptPage, Shown, StudyRecord, TableRecord
+from tinsmith.lab.study.keys import FEWEST_RATES
+from tinsmith.lab.study.record import (
+    ArmGain,
+    Column,
+    CurveRecord,
+    Expected,
+    KeptPage,
+    Seconds,
+    Shown,
+    StudyRecord,
+    TableRecord,
+    Tried,
+    gain_words,
+)
 from tinsmith.lab.study.record import Panel as PanelRecord
-from tinsmith.lab.study.results import Seconds, limits_of
-from tinsmith.lab.study.tried_rates import CAPTION, Tried, rate_words
+from tinsmith.lab.study.tried_rates import CAPTION, chance_words, rate_words
+from tinsmith.pages import drawing
 from tinsmith.pages.curves import Chart, Line, chart_svg
-from tinsmith.pages.document import Block, Document, Drawing, Example, Fold, Section, drawn, note
+from tinsmith.pages.document import Block, Document, Drawing, Example, Facts, Fold, Section, Story, drawn, note
 from tinsmith.pages.dots import Dots, Panel, dots_svg
 from tinsmith.pages.markdown import document_markdown
 from tinsmith.pages.measures import Measure as Figure
 from tinsmith.pages.palette import series_mark
-from tinsmith.pages.tables import Cell, Table, absent, table_of, text
-from tinsmith.pages.wording import counted, listed, signed
-from tinsmith.stats.gate.claim import Claim, ClaimKind, Verdict
+from tinsmith.pages.tables import Cell, Table, absent, column, measured, number, plain, shown, table_of, text
+from tinsmith.pages.wording import counted, listed, p_words, signed
+from tinsmith.stats.gate.claim import ENOUGH_SEEDS, Claim, ClaimKind, Verdict
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure as Canvas
 
 _GATE = (
     "Beats: on the same items, trained on no more of them. Learned: above the model before training, the task's "
@@ -38,7 +55,7 @@ def sentences(found: StudyRecord) -> tuple[str, ...]:
         *_claims("ends above another", found.beats),
         *_claims("learned something that nothing simpler explains", found.learned),
         *found.notes,
-        *limits_of(found, found.chosen),
+        *_limits(found),
     )
 
 
@@ -74,8 +91,35 @@ def _capital(words: str) -> str:
     return words if "=" in words else words[:1].upper() + words[1:]
 
 
-def page_of_study(found: StudyRecord, seconds: Mapping[str, Seconds]) -> Document:
-    """Return the page of a study; `seconds` by the labels of the arms."""
+def _limits(study: StudyRecord) -> list[str]:
+    """Say what a reader must know before anything of a study is repeated elsewhere."""
+    found: list[str] = []
+    if len(study.seeds) < ENOUGH_SEEDS:
+        found.append(
+            f"{counted(len(study.seeds), 'seed')} an arm {'speaks' if len(study.seeds) == 1 else 'speak'} for these "
+            f"models; for the methods it takes {ENOUGH_SEEDS}."
+        )
+    if min((len(rates) for rates in study.rates.values()), default=0) < FEWEST_RATES:
+        found.append(
+            f"Fewer than {FEWEST_RATES} learning rates were tried for an arm, so that tuning may explain a difference."
+        )
+    alike = chance_words(study.rates)
+    if alike:
+        found.append(alike)
+    at_an_end = [
+        name
+        for name, rates in study.rates.items()
+        if len(rates) > 1 and study.chosen[name] in (rates[0].rate, rates[-1].rate)
+    ]
+    if at_an_end:
+        found.append(
+            f"The chosen rate of {listed(at_an_end)} is an end of what was tried; a better one may lie beyond."
+        )
+    return found
+
+
+def page_of_study(found: StudyRecord, seconds: Mapping[str, Seconds], more: Sequence[Section] = ()) -> Document:
+    """Return the page of a study; `seconds` by the labels of the arms, `more` after the tables."""
     gains = [(found.score, found.gains), *((one.score, one.gains) for one in found.more_gains)]
     sections = [Section(_name(one.title), one.title, _table_blocks(one)) for one in found.tables if not one.is_folded]
     folded = [Fold(one.title, _table_blocks(one)) for one in found.tables if one.is_folded]
@@ -85,27 +129,29 @@ def page_of_study(found: StudyRecord, seconds: Mapping[str, Seconds]) -> Documen
         ("Seeds", ", ".join(map(str, found.seeds))),
         ("Settings chosen on seed", str(found.tuning_seed)),
     )
-    return study_document(
+    beside = [*_panels(found), *map(_curve, found.curves[:1] if not found.panels else ())]
+    return Document(
+        kind="Report of a study",
         title=found.title,
         question=found.question,
         facts=facts,
-        sentences=sentences(found),
-        beside=[*_panels(found), *map(_curve, found.curves[:1] if not found.panels else ())],
         sections=(
+            Section("summary", "Summary", [Story(sentences(found)), *beside]),
             *([Section("expected", "Expectations", (_expected(found),))] if found.expectations else []),
             *([Section("gains", "Gains", [_gains(*one) for one in gains])] if found.gains else []),
             *sections,
+            *more,
             *_curves(found.curves if found.panels else found.curves[1:], folded),
             *([Section("answers", "Answers", example_blocks(found))] if found.examples else []),
             *(
-                [Section("rates", "Learning rates", (Drawing(rates_figure(found.rates)), _rates(found)))]
+                [Section("rates", "Learning rates", (Drawing(_rates_figure(found.rates)), _rates(found)))]
                 if found.rates
                 else []
             ),
             Section("claims", "Claims", _claim_blocks(found)),
-            seconds_section(seconds),
-            hashes_section(found.hashes),
-            settings_section(found),
+            _seconds(seconds),
+            _hashes(found.hashes),
+            _settings(found),
         ),
     )
 
@@ -132,11 +178,31 @@ def _expected(found: StudyRecord) -> Table:
 
 
 def _gains(score: str, gains: Sequence[ArmGain]) -> Table:
+    """Return the arms before and after."""
     caption = (
         f"{_capital(score)}, held-out items, sampled: means over seeds and items, 95 % intervals over both; p "
         "corrected over the arms."
     )
-    return gains_table(gains, caption)
+
+    def moved(one: ArmGain) -> Cell:
+        under = ""
+        if one.gain.low is not None and one.gain.high is not None:
+            under = f"{signed(one.gain.low)} to {signed(one.gain.high)}"
+        return Cell(text=signed(one.gain.value), under=under, number=True)
+
+    def greedy(one: ArmGain) -> Cell:
+        return Cell(text=f"{one.greedy_before:.3f} to {one.greedy_after:.3f}", number=True)
+
+    return table_of(
+        caption,
+        gains,
+        ("Arm", lambda one: text(one.words)),
+        ("before", lambda one: measured(one.before)),
+        ("after", lambda one: measured(one.after)),
+        ("gain|95 % interval", moved),
+        ("p|Holm", lambda one: Cell(text=p_words(one.p_holm).removeprefix("p "), number=True)),
+        (column("greedily", "before and after"), greedy),
+    )
 
 
 def _table_blocks(record: TableRecord) -> list[Block]:
@@ -270,3 +336,64 @@ def _claim_blocks(found: StudyRecord) -> list[Block]:
         Fold(title, [claims_table(list(map(of_claim, claims)), metrics)]) for title, claims, metrics in shown if claims
     ]
     return [note(_GATE), *folds]
+
+
+def _rates_figure(tried: Mapping[str, Sequence[Tried]]) -> Markup:
+    """Draw what each learning rate scored on validation, by the name of the arm."""
+    told = "; ".join(
+        f"{name}: " + ", ".join(f"{each.validation:.3f} at {each.rate:g}" for each in rates)
+        for name, rates in tried.items()
+    )
+    return drawing.draw(
+        "rates", f"Validation score by learning rate. {told}.", lambda at: _rate_lines(at, tried), width=9.6
+    )
+
+
+def _rate_lines(figure: Canvas, tried: Mapping[str, Sequence[Tried]]) -> None:
+    axes = drawing.one(figure)
+    for place, (name, rates) in enumerate(tried.items()):
+        mark = series_mark(place)
+        axes.plot(
+            [each.rate for each in rates],
+            [each.validation for each in rates],
+            color=mark.color,
+            linestyle=mark.dash,
+            marker=mark.marker,
+            label=name,
+        )
+    axes.set_xscale("log")
+    every = sorted({each.rate for rates in tried.values() for each in rates})
+    axes.set_xticks(every, [f"{rate:g}" for rate in every])
+    axes.minorticks_off()
+    axes.set_xlabel("learning rate")
+    axes.set_ylabel("validation score")
+    figure.legend(*axes.get_legend_handles_labels(), loc="outside upper left", ncols=4)
+
+
+def _seconds(seconds: Mapping[str, Seconds]) -> Section:
+    """Return how long the runs of each arm took, by its name on the page."""
+    table = table_of(
+        "Seconds of sampling, scoring and training in one run, a mean over seeds, as this machine was then, with "
+        "other runs beside it. No two runs of the study have these in common; all else on this page they have.",
+        seconds.items(),
+        ("Arm", lambda row: text(row[0])),
+        ("seconds", lambda row: number(row[1].training, digits=1)),
+        ("seconds|one update", lambda row: number(row[1].a_step, "not trained", digits=2)),
+        ("seconds|with examinations", lambda row: number(row[1].run, digits=0)),
+    )
+    return Section("seconds", "Seconds", (table,))
+
+
+def _hashes(hashes: Mapping[str, Mapping[str, str | None]]) -> Section:
+    """Return what the runs of a study give again, wherever and however often they are run."""
+    known = {kind for each in hashes.values() for kind in each}
+    kinds = ("weights", "rollouts", "metrics", "trace", *(["file"] if "file_sha256" in known else []))
+    rows = [(run, *((hashes[run].get(f"{kind}_sha256") or "missing")[:16] for kind in kinds)) for run in sorted(hashes)]
+    table = plain("The first 16 digits of each SHA-256.", ("Run", *kinds), rows, words=True)
+    return Section("hashes", "Hashes", (table,))
+
+
+def _settings(study: StudyRecord) -> Section:
+    """Return what decided the results."""
+    pairs = tuple((key, shown(study.settings[key])) for key in sorted(study.settings))
+    return Section("settings", "Settings", (Facts(pairs),))

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from tinsmith.lab.page.examples import shown_replies
-from tinsmith.lab.study.arm_gains import as_measure
 from tinsmith.lab.study.measures import AFTER, BEFORE, ArmRuns, Results, estimated
-from tinsmith.lab.study.record import Column, ExampleRecord, Panel, Shown
+from tinsmith.lab.study.record import Column, ExampleRecord, Panel, Shown, as_measure
 from tinsmith.lab.study.study import PerItem
 from tinsmith.pages.document import Reply
 from tinsmith.pages.wording import p_words
@@ -79,7 +78,7 @@ def baselines(results: Results, score: PerItem) -> list[list[Shown]]:
     first = next(iter(results.arms.values()))
     found: list[list[Shown]] = [["before training", estimated(first.per_item(score, BEFORE), results.draws)]]
     for one in first.read.reads[0].task.baselines:
-        values = first.read.baseline(one.name, score.metric)
+        values = first.baseline(one.name, score.metric)
         found.append([one.name, "failed" if values is None else estimated(values, results.draws)])
     return found
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
@@ -12,9 +12,9 @@ from tinsmith.lab.experiment.experiment import Plan
 from tinsmith.lab.runs.kinds import Kind
 from tinsmith.lab.study.arms import Opened, StudyArm
 from tinsmith.lab.study.arms import Study as StudyCells
-from tinsmith.lab.study.keys import StudyKey, StudyKeys
+from tinsmith.lab.study.cluster_keys import CLUSTER_KEYS
+from tinsmith.lab.study.keys import DRY_RUN, GENERATOR, StudyKey, StudyKeys
 from tinsmith.lab.study.study import Arm, ArmValue, BySeed, Study, Tuned, Value
-from tinsmith.lab.study.task_study import GENERATOR, OpenSource, keys_of_source, sized_keys, studied_source
 from tinsmith.lab.user_task.chosen_items import Examined
 from tinsmith.lab.user_task.entry import UserTaskEntry
 from tinsmith.lab.user_task.functions import function_task
@@ -24,6 +24,26 @@ from tinsmith.lab.user_task.source import TaskSource
 from tinsmith.lab.user_task.task import Task
 from tinsmith.types.errors import ConfigError
 
+_RL: Final = TASK_KINDS[Kind.TASK].keys.known
+_SFT: Final = TASK_KINDS[Kind.TASK_SFT].keys.known
+_BY_EXAMPLE: Final = frozenset(["sft_steps", "sft_learning_rate", "sft_batch_size", "batch_size"])
+_SET: Final = frozenset(
+    [
+        "kind",
+        "learning_rate",
+        "seed",
+        "eval_every",
+        "save_every",
+        "examined",
+        "shuffle_labels",
+        "base_url",
+        "log_path",
+        "stop_after",
+        "behavior_if_log_dir_exists",
+        "quiet",
+    ]
+)
+"""Keys of a run that a study sets itself."""
 SMALL: Final = "small"
 """The size of a pretrained model, which `at=small` asks for."""
 _RATE: Final = "learning_rate"
@@ -32,12 +52,42 @@ _EVALUATE: Final = "evaluate"
 """The key by which a task has a validation part of its own."""
 
 
-def size_of(study: Study, given: Mapping[str, str]) -> str:
-    """Return the name of the size that is asked for.
+OpenSource = Callable[[str, Mapping[str, str]], TaskSource | None]
+"""Opens what a command line names, as the command does; None: it is no task."""
 
-    Raises:
-        ConfigError: there is none of this name.
+
+def studied_source(given: Mapping[str, str], open_source: OpenSource, about: str) -> TaskSource:
+    """Return where the task comes from that `task` names.
+
+    `about` says what wants one, for who names none.
     """
+    named = given.get(_TASK, "")
+    asked = {key: value for key, value in given.items() if key != _TASK}
+    if GENERATOR.name in given:
+        asked[_TASK] = given[GENERATOR.name]
+    source = open_source(named, asked) if named else None
+    if source is None or source.found_at is None:
+        raise ConfigError(
+            about,
+            field=_TASK,
+            value=named,
+            allowed="FILE.py, or the name of a task that is kept",
+            fix="task=reasoning_gym generator=chain_sum",
+        )
+    if GENERATOR.name in given and all(key.name != _TASK for key in source.keys):
+        raise ConfigError("this task is not one of several", field=GENERATOR.name, value=given[GENERATOR.name])
+    return source
+
+
+def keys_of_source(source: TaskSource, given: Mapping[str, str]) -> dict[str, str]:
+    """Return what of a study's keys are the task's own."""
+    own = {key.name: given[key.name] for key in source.keys if key.name in given}
+    own.pop(_TASK, None)  # the study's
+    return {**own, _TASK: given[GENERATOR.name]} if GENERATOR.name in given else own
+
+
+def size_of(study: Study, given: Mapping[str, str]) -> str:
+    """Return the name of the size that is asked for."""
     if given.get("at") == At.SMALL.value and SMALL in study.sizes and not (study.is_named and "size" in given):
         return SMALL
     asked = given.get("size", usual_size(study))
@@ -75,6 +125,8 @@ class Asked:
     """Keys of every run and of the task, without the learning rate."""
     rate: ArmValue | None
     """The learning rate of arms that say none."""
+    open_source: OpenSource
+    """Opens tasks by name, as a command line does."""
 
     @property
     def task_keys(self) -> frozenset[str]:
@@ -82,16 +134,19 @@ class Asked:
         return frozenset() if self.source is None else frozenset(key.name for key in self.source.keys)
 
     def plan(self, keys: Mapping[str, Value], kind: Kind = Kind.TASK) -> Plan:
-        """Return the plan of a run of this kind, with keys in place of those asked for.
-
-        Raises:
-            ConfigError: a mistake in a key.
-        """
+        """Return the plan of a run of this kind, with keys in place of those asked for."""
         assert self.source is not None, "the study is of a task"
         known = TASK_KINDS[kind].keys.known | self.task_keys
         texts = {key: as_text(value) for key, value in keys.items()}
         shared = {key: value for key, value in self.shared.items() if key in known}
         return open_task(self.source, {**shared, "kind": kind.value, **texts})
+
+    def plan_of(self, name: str, given: Mapping[str, str]) -> Plan:
+        """Return the plan of a run on a task by its name."""
+        source = self.open_source(name, given)
+        if source is None:
+            raise ConfigError("only runs on a task can be looked at", field="run", value=name)
+        return open_task(source, given)
 
 
 def opened_task(plan: Plan) -> Task:
@@ -108,11 +163,7 @@ def as_text(value: Value) -> str:
 
 
 def keys_of(study: Study, source: TaskSource | None = None) -> StudyKeys:
-    """Return the keys of a study: its own, the task's, and any key of a run that not every arm sets itself.
-
-    Raises:
-        ConfigError: the task has a key of the study's name.
-    """
+    """Return the keys of a study: its own, the task's, and any key of a run that not every arm sets itself."""
     opened = None if source is None and isinstance(study.task, str) else _source(study, source)
     names = [] if opened is None else [key.name for key in opened.keys]
     own_names = {key.name for key in study.own}
@@ -123,32 +174,35 @@ def keys_of(study: Study, source: TaskSource | None = None) -> StudyKeys:
             field=clash,
             fix="give the argument of task() another name",
         )
-    set_by_some = {key for arm in study.arms for key in arm.keys}
-    set_by_all = set.intersection(*(set(arm.keys) for arm in study.arms)) if study.arms else set[str]()
-    keys = sized_keys(study.name, study.own, [name for name in names if name not in set_by_some])
-    sizes = ", ".join(_sizes(study))
-    shown = {
-        "size": StudyKey("size", usual_size(study), f"How much is run: {sizes}."),
-        "seeds": StudyKey("seeds", ",".join(map(str, study.sizes[usual_size(study)].seeds)), "That are reported."),
-        **{key.name: key for key in study.own},
-    }
-    own = tuple(shown.get(key.name, key) for key in keys.own if key.name not in own_names or key in study.own)
-    instead = ", ".join(
-        dict.fromkeys([*keys.instead.replace(" and ", ", ").split(", "), *(one.name for one in study.own)])
-    )
+    own_runs = [arm for arm in study.arms if arm.on is None]
+    set_by_some = {key for arm in own_runs for key in arm.keys}
+    set_by_all = set.intersection(*(set(arm.keys) for arm in own_runs)) if own_runs else set[str]()
+    unsized = int(study.task is None)  # a study on labels has no sizes
+    usual = [
+        StudyKey("size", usual_size(study), f"How much is run: {', '.join(_sizes(study))}."),
+        StudyKey("out", f"runs/{study.name.replace('_', '-')}", "The study's folder."),
+        StudyKey("seeds", ",".join(map(str, study.sizes[usual_size(study)].seeds)), "That are reported."),
+        StudyKey("tuning_seed", "0", "On which the study's settings were chosen."),
+    ][unsized:]
+    own = (*(key for key in usual if key.name not in own_names), *study.own, DRY_RUN, *CLUSTER_KEYS)
+    says = ["size", "seeds", "out", *(one.name for one in study.own)][unsized:]
+    instead = ", ".join(dict.fromkeys(says))
     if study.task is None:
-        own = tuple(key for key in own if key.name != "size")
-        keys = replace(keys, own=own, passed_on=study.passes, set_by_study=study.fixed, prefixes=study.prefixes)
-        return replace(
-            keys, instead=instead.removeprefix("size, "), more="Any other key that its runs share may be given."
+        return StudyKeys(
+            own=own,
+            passed_on=study.passes,
+            prefixes=study.prefixes,
+            set_by_study=study.fixed,
+            instead=instead,
+            more="Any other key that its runs share may be given.",
         )
-    fixed = study.fixed | set_by_all | (set_by_some & set(names))
-    return replace(
-        keys,
+    passed = (_RL - _SET - _BY_EXAMPLE) | study.passes | {name for name in names if name not in set_by_some}
+    return StudyKeys(
         own=own,
+        passed_on=passed - set_by_all - study.fixed,
+        set_by_study=(_SET - study.passes) | study.fixed | set_by_all | (set_by_some & set(names)),
         instead=instead,
-        passed_on=(keys.passed_on | study.passes) - set_by_all - study.fixed,
-        set_by_study=(keys.set_by_study - study.passes) | fixed,
+        more="Any key of RL is one of every run that has it, and so are the task's; SFT looks at as many items a step.",
     )
 
 
@@ -161,11 +215,7 @@ def _source(study: Study, source: TaskSource | None) -> TaskSource | None:
 
 
 def named_source(study: Study, given: Mapping[str, str], open_source: OpenSource) -> TaskSource | None:
-    """Return where the task of a study that names one comes from; None: the study has its task's function.
-
-    Raises:
-        ConfigError: nothing is found there.
-    """
+    """Return where the task of a study that names one comes from; None: the study has its task's function."""
     if not study.is_named:
         return None
     return studied_source(_sized(study, given)[0], open_source, f"{study.name} is of runs on a task")
@@ -187,12 +237,15 @@ def _sized(study: Study, given: Mapping[str, str]) -> tuple[dict[str, str], bool
     return {**keys, **given}, True
 
 
-def asked_of(study: Study, given: Mapping[str, str], source: TaskSource | None = None) -> Asked:
-    """Return what is asked of a study.
+def no_source(name: str, given: Mapping[str, str]) -> TaskSource | None:
+    """Open nothing."""
+    del name, given
 
-    Raises:
-        ConfigError: a key that the study sets itself, or one that there is not.
-    """
+
+def asked_of(
+    study: Study, given: Mapping[str, str], source: TaskSource | None = None, open_source: OpenSource = no_source
+) -> Asked:
+    """Return what is asked of a study."""
     source = _source(study, source)
     keys = keys_of(study, source)
     keys.require(given)
@@ -206,36 +259,26 @@ def asked_of(study: Study, given: Mapping[str, str], source: TaskSource | None =
     rate: ArmValue | None = {**study.keys, **(study.sizes[name].keys if sized else {})}.get(_RATE)
     if _RATE in given:
         rate = float(given[_RATE])
-    asked = Asked(size=name, source=source, given=given, own=own, shared=shared, rate=rate)
+    asked = Asked(size=name, source=source, given=given, own=own, shared=shared, rate=rate, open_source=open_source)
     return asked if study.shared is None else replace(asked, shared=study.shared(asked))
 
 
 def completed(study: Study, asked: Asked) -> Study:
-    """Return a study with what hangs on the keys that are asked for.
-
-    Raises:
-        ConfigError: they cannot be had.
-    """
+    """Return a study with what hangs on the keys that are asked for."""
     return study if study.complete is None else replace(study.complete(study, asked), complete=None)
 
 
-def cells_of(study: Study, given: Mapping[str, str], source: TaskSource | None = None) -> StudyCells:
-    """Return the runs of a study that no others decide on, as they are asked for.
-
-    Raises:
-        ConfigError: a key that the study sets itself, or a value that cannot be read.
-    """
-    asked = asked_of(study, given, source)
+def cells_of(
+    study: Study, given: Mapping[str, str], source: TaskSource | None = None, open_source: OpenSource = no_source
+) -> StudyCells:
+    """Return the runs of a study that no others decide on, as they are asked for."""
+    asked = asked_of(study, given, source, open_source)
     return first_cells(completed(study, asked), asked)
 
 
 def first_cells(study: Study, asked: Asked) -> StudyCells:
-    """Return the runs of a completed study that no others decide on.
-
-    Raises:
-        ConfigError: a value cannot be read.
-    """
-    arms = _arms(study, asked)
+    """Return the runs of a completed study that no others decide on."""
+    arms = [arm for arm in _arms(study, asked) if arm.on is None]
     cells = StudyCells(
         name=study.name,
         question=study.question,
@@ -264,9 +307,6 @@ def later_arms(
         asked: what is asked of it.
         rates: learning rates that are chosen, by arm.
         keys: what `Arm.after` computed, by arm.
-
-    Raises:
-        ConfigError: a value cannot be read.
     """
     found: list[StudyArm] = []
     for arm in _arms(study, asked):

@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
-from typing import TYPE_CHECKING, Final
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from tinsmith.lab.experiment.experiment import Experiment, Plan
 from tinsmith.lab.live.progress import Say
@@ -17,8 +18,10 @@ from tinsmith.lab.study.keys import StudyKey
 from tinsmith.lab.study.record import Column, CurveRecord, ExampleRecord, Panel
 from tinsmith.lab.user_task.records import TaskRollout
 from tinsmith.lab.user_task.task import Task
+from tinsmith.pages.document import Section
 from tinsmith.pages.measures import Measure as Figure
-from tinsmith.stats.mean_runs import MeanRuns
+from tinsmith.stats.gate.claim import Claim
+from tinsmith.stats.mean_runs import ByItem, MeanRuns
 from tinsmith.stats.rates import Metric
 
 if TYPE_CHECKING:
@@ -55,6 +58,23 @@ BySeed = Mapping[int, str]
 After = Callable[["Stage"], Mapping[str, Value | BySeed]]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OnRuns:
+    """Something made of finished runs, each kept in a file; arms may stand on it instead of on runs of their own."""
+
+    folder: str
+    """In the study's own, of the files."""
+    name: str
+    """Of the files, before the seed."""
+    make: Callable[[Path, Path, Say], Any]
+    """Makes it of the run in a folder, or reads it from its file."""
+    arm: str = ""
+    """Whose runs they are; empty: the run in `there`."""
+    there: Path | None = None
+    before: str = "the base"
+    """Names what it begins with."""
+
+
 @dataclass(frozen=True, init=False)
 class Arm:
     """One way to train: keys of a run or of the task, on top of those of the size.
@@ -74,6 +94,10 @@ class Arm:
     """Experiment of an arm that is no way to train on the study's task."""
     is_aside: bool
     """True if only tables and pictures of its own read it, and it has neither a gain nor a claim."""
+    on: OnRuns | None
+    """Of an arm without runs of its own."""
+    values: Callable[[Any, int, bool], ByItem] | None
+    """Returns what items earn, of what was made on a run: BEFORE or AFTER, and whether greedily."""
 
     def __init__(
         self,
@@ -83,11 +107,13 @@ class Arm:
         after: After | None = None,
         experiment: Experiment | None = None,
         is_aside: bool = False,
+        on: OnRuns | None = None,
+        values: Callable[[Any, int, bool], ByItem] | None = None,
         **keys: ArmValue,
     ) -> None:
-        values = {"name": name, "label": label, "keys": keys, "after": after}
-        values |= {"experiment": experiment, "is_aside": is_aside}
-        for field_name, value in values.items():
+        fields = {"name": name, "label": label, "keys": keys, "after": after, "on": on, "values": values}
+        fields |= {"experiment": experiment, "is_aside": is_aside}
+        for field_name, value in fields.items():
             object.__setattr__(self, field_name, value)
 
     @classmethod
@@ -100,9 +126,11 @@ class Arm:
         after: After | None = None,
         experiment: Experiment | None = None,
         is_aside: bool = False,
+        on: OnRuns | None = None,
+        values: Callable[[Any, int, bool], ByItem] | None = None,
     ) -> Arm:
         """Return an arm with keys that are computed."""
-        made = cls(name, label, after=after, experiment=experiment, is_aside=is_aside)
+        made = cls(name, label, after=after, experiment=experiment, is_aside=is_aside, on=on, values=values)
         object.__setattr__(made, "keys", keys)
         return made
 
@@ -170,6 +198,8 @@ class PerItem:
     """Combines the values of an item's answers; None: their mean."""
     answers: Callable[[Sequence[TaskRollout]], Fraction] | None = None
     """Instead of a metric: computes the value from an item's answers, with their texts and turns."""
+    is_greedy: bool = False
+    """True: of the most probable answer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -272,6 +302,15 @@ class Learned:
     """Claims of one family are corrected together."""
 
 
+C = TypeVar("C", Beats, Learned)
+
+
+def in_families(claims: Sequence[C], judge: Callable[[Sequence[C]], Sequence[Claim]]) -> tuple[Claim, ...]:
+    """Judge claims family by family, of which each is corrected by itself."""
+    families = dict.fromkeys(one.family for one in claims)
+    return tuple(claim for name in families for claim in judge([one for one in claims if one.family == name]))
+
+
 @dataclass(frozen=True, slots=True)
 class Points:
     """A picture of values side by side, whose rows and panels are computed."""
@@ -350,6 +389,8 @@ class Study:
     expectations: Sequence[Expectation] = ()
     tables: Sequence[Table | Listing] = ()
     pictures: Sequence[BeforeAfter | Curve | Points | Curves] = (BeforeAfter(),)
+    sections: Callable[[Results], Sequence[Section]] | None = None
+    """Returns sections of the page that are not kept among the values, such as texts of the runs."""
     examples: Callable[[Results], tuple[ExampleRecord, ...]] | None = None
     """Chooses items whose answers stand side by side."""
     notes: Sequence[str | Callable[[Results], str]] = ()

@@ -11,10 +11,8 @@ import msgspec
 
 from tinsmith.lab.runs.files import GENERAL
 from tinsmith.lab.runs.reader import read_run
-from tinsmith.lab.study.tried_rates import Tried
-from tinsmith.lab.user_task.records import Examination, TaskRunRecords, read_task_run
-from tinsmith.pages.measures import BOOTSTRAP, Measure
-from tinsmith.stats.mean_runs import ByItem, MeanRuns, mean_difference
+from tinsmith.lab.user_task.records import TaskRunRecords, read_task_run
+from tinsmith.stats.mean_runs import MeanRuns
 from tinsmith.stats.parity import ParityRecord
 from tinsmith.types.errors import DataError
 
@@ -47,19 +45,6 @@ class ArmRead:
         found = [{one.step for one in read.sampled} for read in self.reads]
         return tuple(sorted(found[0].intersection(*found[1:])))
 
-    def at(self, step: int, name: str, *, greedy: bool = False) -> MeanRuns | None:
-        """Return what items earned at a step; None where some run has no such values."""
-        found = [_values(_exams(read, greedy), step, name) for read in self.reads]
-        if not all(found):
-            return None
-        return MeanRuns.of(self.words, found, self.clusters)
-
-    def baseline(self, name: str, measure: str) -> MeanRuns | None:
-        """Return what a baseline of the task earns in a measure; None where that is not known."""
-        found = next(one for one in self.reads[0].task.baselines if one.name == name)
-        values = found.exact(measure)
-        return MeanRuns.of(name, [values], self.clusters) if values else None
-
     def general(self) -> tuple[MeanRuns, MeanRuns] | None:
         """Return how well the base and the trained models foresee each general text; None where none was read."""
         found = [_general(read.run.folder) for read in self.reads]
@@ -71,11 +56,7 @@ class ArmRead:
 
 
 def read_runs(words: str, folders: Sequence[Path]) -> ArmRead:
-    """Read an arm.
-
-    Raises:
-        DataError: a folder holds no run, a run was not evaluated, or two were not on the same items.
-    """
+    """Read an arm."""
     reads = tuple(read_task_run(read_run(folder)) for folder in folders)
     expected = {(one.id, one.prompt) for one in reads[0].task.items}
     for read in reads:
@@ -104,44 +85,6 @@ def parity_of(arms: Iterable[ArmRead]) -> ParityRecord | None:
         if (value := row.get("optim/unequal_logprob_bits")) is not None
     ]
     return ParityRecord(steps=len(seen), unequal_bits=int(sum(seen))) if seen else None
-
-
-def tried_on_tasks(folders: Mapping[float, Path], score: str) -> tuple[Tried, ...]:
-    """Return what finished runs earned on their validation part, by rate, and what each is behind the best.
-
-    Raises:
-        DataError: one of them was not evaluated at its end.
-    """
-    found = {rate: _scored(folder, score) for rate, folder in folders.items()}
-    best = max(found, key=lambda rate: (*(one.mean() for one in found[rate]), -rate))
-    tried: list[Tried] = []
-    for rate, (sampled, greedy) in found.items():
-        behind = None
-        if rate != best:
-            gap = mean_difference(found[best][0], sampled, BOOTSTRAP)
-            ends = gap.interval
-            low, high = (None, None) if ends is None else (ends.low, ends.high)
-            behind = Measure(gap.value, low, high)
-        tried.append(Tried(rate=rate, validation=sampled.mean(), tie_break=greedy.mean(), behind=behind))
-    return tuple(tried)
-
-
-def _scored(folder: Path, score: str) -> tuple[MeanRuns, MeanRuns]:
-    arm = read_runs(folder.name, [folder])
-    sampled = arm.at(arm.steps[-1], score)
-    greedy = arm.at(arm.steps[-1], score, greedy=True)
-    if sampled is None or greedy is None:
-        raise DataError("a run has no score to choose by", field="cells", value=str(folder))
-    return sampled, greedy
-
-
-def _exams(read: TaskRunRecords, greedy: bool) -> Sequence[Examination]:
-    return read.greedy if greedy else read.sampled
-
-
-def _values(exams: Sequence[Examination], step: int, name: str) -> ByItem:
-    found = next((one for one in exams if one.step == step), None)
-    return {} if found is None else found.by_item(name)
 
 
 def _general(folder: Path) -> tuple[_General, ...]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
@@ -13,9 +13,12 @@ from tinsmith.lab.results.gathering import gather
 from tinsmith.lab.runs.files import MANIFEST
 from tinsmith.lab.runs.reader import read_run
 from tinsmith.lab.runs.records import Manifest, Selected, Split
+from tinsmith.lab.study.record import Tried, as_measure
+from tinsmith.lab.user_task.records import read_task_run
 from tinsmith.pages.measures import BOOTSTRAP, Measure
 from tinsmith.pages.wording import listed
 from tinsmith.stats.estimates import difference
+from tinsmith.stats.mean_runs import MeanRuns, mean_difference
 from tinsmith.stats.rates import Metric
 from tinsmith.stats.runs import Runs
 from tinsmith.types.errors import DataError
@@ -28,58 +31,50 @@ CAPTION: Final = (
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Tried:
-    """One learning rate."""
-
-    rate: float
-    validation: float
-    """Score of its run's chosen checkpoint on the validation split, by what checkpoints are chosen by."""
-    tie_break: float
-    behind: Measure | None = None
-    """The chosen rate's score less this one's, on the same papers, with its 95 % interval over papers; None: it is the
-    chosen one, or no answers were kept."""
-
-    @property
-    def like_the_chosen(self) -> bool:
-        """Whether validation does not tell it from the chosen one."""
-        return self.behind is not None and self.behind.low is not None and self.behind.low <= 0.0
-
-
 def chosen(tried: Sequence[Tried]) -> Tried:
     """Return the rate whose checkpoint was best on validation; the smaller one of two that were equal."""
     return max(tried, key=lambda one: (one.validation, one.tie_break, -one.rate))
 
 
 def tried_on_labels(folders: Mapping[float, Path]) -> tuple[Tried, ...]:
-    """Return what finished runs on labels scored on validation, by rate, and what each is behind the chosen one.
-
-    Raises:
-        DataError: one of them chose no checkpoint, or two were not examined on the same papers.
-    """
+    """Return what finished runs on labels scored on validation, by rate, and what each is behind the chosen one."""
     return held_against_chosen(read_tried(folders), folders)
 
 
 def read_tried(folders: Mapping[float, Path]) -> tuple[Tried, ...]:
-    """Read what finished runs scored on validation, by rate.
-
-    Raises:
-        DataError: one of them chose no checkpoint.
-    """
+    """Read what finished runs scored on validation, by rate."""
     return tuple(_tried(rate, folder) for rate, folder in folders.items())
 
 
 def held_against_chosen(tried: Sequence[Tried], folders: Mapping[float, Path]) -> tuple[Tried, ...]:
-    """Return the rates with what each is behind the chosen one, from their runs' answers on validation.
-
-    Raises:
-        DataError: two of the runs were not examined on the same papers.
-    """
+    """Return the rates with what each is behind the chosen one, from their runs' answers on validation."""
     if not tried:
         return ()
     best = chosen(tried)
     first = _answers(folders[best.rate])
     return tuple(one if one is best else replace(one, behind=_behind(first, folders[one.rate])) for one in tried)
+
+
+def tried_on_tasks(folders: Mapping[float, Path], score: str) -> tuple[Tried, ...]:
+    """Return what finished runs earned on their validation part, by rate, and what each is behind the best."""
+    found = {rate: _scored(folder, score) for rate, folder in folders.items()}
+    best = max(found, key=lambda rate: (*(one.mean() for one in found[rate]), -rate))
+    tried: list[Tried] = []
+    for rate, (sampled, greedy) in found.items():
+        behind = None if rate == best else as_measure(mean_difference(found[best][0], sampled, BOOTSTRAP))
+        tried.append(Tried(rate=rate, validation=sampled.mean(), tie_break=greedy.mean(), behind=behind))
+    return tuple(tried)
+
+
+def _scored(folder: Path, score: str) -> tuple[MeanRuns, MeanRuns]:
+    read = read_task_run(read_run(folder))
+    found = [
+        next((one for one in exams if one.step == read.sampled[-1].step), None) for exams in (read.sampled, read.greedy)
+    ]
+    values = [{} if one is None else one.by_item(score) for one in found]
+    if not all(values):
+        raise DataError("a run has no score to choose by", field="cells", value=str(folder))
+    return MeanRuns.of(folder.name, values[:1], read.units), MeanRuns.of(folder.name, values[1:], read.units)
 
 
 def chance_words(by_name: Mapping[str, Sequence[Tried]]) -> str | None:
@@ -126,7 +121,4 @@ def _behind(first: tuple[Metric, Runs] | None, folder: Path) -> Measure | None:
     if first is None or second is None:
         return None
     metric, runs = first
-    found = difference(runs, second[1], metric, BOOTSTRAP)
-    if found.interval is None:
-        return Measure(found.value)
-    return Measure(found.value, found.interval.low, found.interval.high)
+    return as_measure(difference(runs, second[1], metric, BOOTSTRAP))

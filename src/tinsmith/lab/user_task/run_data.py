@@ -340,3 +340,10 @@ def _require_both(split: UserSplit, interleave: str) -> None:
             value=interleave,
             allowed="none, or an aside= that is true of some items",
         )
+
+
+def data_of_task(plan: Plan) -> TaskData:
+    """Return what the plan of a run on a task is about."""
+    found = plan.experiment.subject.run_data(plan, print)
+    assert isinstance(found, TaskData), "the run is on a task"
+    return found

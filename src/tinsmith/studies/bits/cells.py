@@ -133,9 +133,6 @@ def plan(
         factors: values by factor; neither these nor `together`: the default sweep.
         together: factors that are also varied together, every value with every other.
         reference: what the reference cell has instead of the default.
-
-    Raises:
-        ConfigError: a value that a factor cannot have, or a combination of fewer than two factors.
     """
     first = changed(Cell(), reference)
     is_default = not factors and not together
@@ -204,11 +201,7 @@ def default_values() -> dict[str, tuple[str, ...]]:
 
 
 def changed(cell: Cell, changes: Iterable[tuple[str, str]]) -> Cell:
-    """Return the cell with other values of some factors.
-
-    Raises:
-        ConfigError: a factor cannot have one.
-    """
+    """Return the cell with other values of some factors."""
     for factor, text in changes:
         kind = type(getattr(cell, factor))
         known = [*_TEXTS.get(factor, ()), *(kind if issubclass(kind, StrEnum) else ())]

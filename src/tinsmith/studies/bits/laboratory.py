@@ -108,13 +108,7 @@ class _Bench:
 
 
 def compute(number: int, cell: Cell, base: OpenedBase, size: Size, folder: Path) -> Outcome:
-    """Compute one cell in this process, whose threads and instruction set are chosen already.
-
-    Raises:
-        BackendError: its arithmetic or device is not here.
-        ConfigError: its cache holds no whole context, or it is resumed after a step that there is not.
-        InputError: the model's context is too short for a completion.
-    """
+    """Compute one cell in this process, whose threads and instruction set are chosen already."""
     began = time.perf_counter()
     if cell.resume > size.steps:
         raise ConfigError("there is no such step", field="resume", value=cell.resume)

@@ -42,10 +42,6 @@ def serve(
     How many are let in rises and falls: now and then both limits are drawn anew, up to `batch` and `neighbours`, few as
     often as many. A place that is free is taken with probability one half at every step: by the next request that
     waits, or by a neighbour of random length.
-
-    Raises:
-        InputError: for a request that cannot be served.
-        BackendError: for weights whose logits are not finite.
     """
     rng = np.random.default_rng(seed)
     waiting = _ordered(len(wanted), load.order, rng)

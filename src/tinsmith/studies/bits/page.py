@@ -6,7 +6,6 @@ from collections.abc import Callable, Sequence
 from textwrap import wrap
 from typing import Final
 
-from markupsafe import Markup
 from rich import box
 from rich.table import Table as ConsoleTable
 from rich.text import Text
@@ -15,9 +14,9 @@ from tinsmith.pages.document import Document, Section, drawn, note, summary
 from tinsmith.pages.dots import Dots, Panel, dots_svg, log_dots_svg
 from tinsmith.pages.measures import Measure
 from tinsmith.pages.palette import series_mark
-from tinsmith.pages.tables import Cell, RowKind, Table, TableRow, column, plain, text
+from tinsmith.pages.tables import RowKind, Table, TableRow, plain, text
 from tinsmith.pages.wording import listed, magnitude, share_of
-from tinsmith.studies.bits.values import CellResult, Place, Sampled, Sweep, Verdict
+from tinsmith.studies.bits.values import Apart, CellResult, Place, Sampled, Sweep, Verdict
 
 _TICKS: Final = (1e-8, 1e-6, 1e-4, 1e-2, 1.0)
 _NAME: Final = 30
@@ -29,16 +28,69 @@ LEGEND: Final = (
     "seen: a fault on purpose that shows, equal and different: nothing is promised"
 )
 """Meaning of the columns of `sweep_table`."""
+_AGAINST: Final[Sequence[tuple[str, Callable[[Apart], str | None]]]] = (
+    ("Div_Index", lambda one: "none" if one.div_index is None else str(one.div_index)),
+    ("Avg_Std@top1_prob", lambda one: magnitude(one.avg_std_top1_prob)),
+    ("unequal bits", lambda one: share_of(one.unequal_bits)),
+    ("max |d|", lambda one: magnitude(one.max_difference)),
+    ("mean |d|", lambda one: magnitude(one.mean_difference)),
+    ("k3", lambda one: magnitude(one.kl_k3)),
+    ("flip rate", lambda one: magnitude(one.flip_rate)),
+)
+"""Columns of completions beside the reference cell's."""
 
 
 def sweep_page(sweep: Sweep) -> Document:
     """Return the page of a sweep."""
     computed = [cell for cell in sweep.cells if cell.trained is not None]
-    none = "Missing: no cell was computed."
-    bits = note("The larger figure of both temperatures; unique completions at each.")
-    sizes = note(
-        "The largest difference of a log-probability in nats, at either temperature; of the final weights the largest "
-        "|a - b| / |a| of a tensor."
+    routes = plain(
+        "Share of tokens that take another expert in some layer, the larger of both temperatures: than in the "
+        "reference cell, where both have the same token after the same tokens; and than by the cell's own trainer.",
+        ("Cell", "changed routes|from the reference", "changed routes|sampler from trainer"),
+        [
+            (
+                cell.title,
+                share_of(cell.worst(lambda one: one.against.unequal_routes)),
+                share_of(cell.worst(lambda one: one.trainer.unequal_routes)),
+            )
+            for cell in sweep.routed
+        ],
+    )
+    training = plain(
+        "A few steps of RL from each cell's own samples, against the reference cell. Steps count from 0.",
+        ("Cell", text("weights_sha256"), text("First difference"), "largest|of the final weights, relative"),
+        [
+            (
+                cell.title,
+                text(one.weights_sha256[:12], "equal" if one.equal else "another"),
+                text("nowhere" if one.first is None else _place(one.first)),
+                magnitude(one.weight_difference),
+            )
+            for cell in computed
+            if (one := cell.trained) is not None
+        ],
+    )
+    names = list((computed[0].peers or {}) if computed else ())
+    peers = plain(
+        "Sampler against trainer, of the same tokens in the same cell: train_rollout_logprob_abs_diff is slime's, "
+        "rollout_probs_diff and k3_kl verl's, gen_kl_error NeMo-RL's, mismatch_kl prime-rl's, bit_wise torchtitan's.",
+        ("Cell", *names),
+        [(cell.title, *(magnitude((cell.peers or {}).get(name)) for name in names)) for cell in computed],
+    )
+    cells = plain(
+        LEGEND,
+        ("Cell", text("Verdict"), text("Everything it was computed with")),
+        [
+            TableRow(
+                name=text(cell.title),
+                cells=(
+                    text(cell.verdict.value, cell.unavailable or ""),
+                    text("; ".join(f"{name}={value}" for name, value in cell.cell.items())),
+                ),
+                kind=RowKind.CHOSEN if cell.verdict.wrong else RowKind.PLAIN,
+            )
+            for cell in sweep.cells
+        ],
     )
     return Document(
         kind="Report of a sweep",
@@ -53,13 +105,12 @@ def sweep_page(sweep: Sweep) -> Document:
         ),
         sections=(
             summary(story(sweep)),
-            Section("bits", "Bits", (bits, drawn(_bits(computed), none))),
-            Section("sizes", "Sizes", (sizes, drawn(_sizes(computed), none))),
+            *_figures(computed),
             Section("sampling", "Sampling", [_sampling(sweep.cells)]),
-            *([Section("routes", "Routes", [_routes(sweep.routed)])] if sweep.routed else []),
-            Section("training", "Training", [_training(computed)]),
-            Section("peers", "Under the names of other stacks", [_peers(computed)], "Peers' names"),
-            Section("cells", "Cells", [_cells(sweep.cells)]),
+            *([Section("routes", "Routes", [routes])] if sweep.routed else []),
+            Section("training", "Training", [training]),
+            Section("peers", "Under the names of other stacks", [peers], "Peers' names"),
+            Section("cells", "Cells", [cells]),
         ),
     )
 
@@ -94,37 +145,33 @@ def sweep_table(sweep: Sweep) -> ConsoleTable:
 
 
 def story(sweep: Sweep) -> tuple[str, ...]:
-    """Say in sentences what the sweep shows; the page and the console begin with them."""
-    kept, broken, seen, unseen, absent = (
-        [cell for cell in sweep.cells if cell.verdict is verdict]
-        for verdict in (Verdict.KEPT, Verdict.BROKEN, Verdict.SEEN, Verdict.UNSEEN, Verdict.UNAVAILABLE)
+    """Say how many promises are kept, and where each broken one and each fault on purpose shows."""
+    by = {verdict: [cell for cell in sweep.cells if cell.verdict is verdict] for verdict in Verdict}
+    promised = len(by[Verdict.KEPT]) + len(by[Verdict.BROKEN])
+    found = [f"{len(by[Verdict.KEPT])} of {promised} cells that are promised to be equal are, bit for bit."] * bool(
+        promised
     )
-    promised = len(kept) + len(broken)
-    sentences = [
-        f"{len(kept)} of {promised} cells that are promised to be equal are, bit for bit: completions, "
-        "log-probabilities, gradients, weights."
-    ] * bool(promised)
-    sentences += [f"Broken: {cell.title}: {found(cell)}." for cell in broken]
-    sentences += [
-        _under_load(cell) for cell in sweep.cells if {"neighbours", "batch"} <= set(cell.changes) and cell.sampled
-    ]
+    found += [f"Broken: {cell.title}: {differences(cell)}." for cell in by[Verdict.BROKEN]]
+    found += [f"{cell.title} differs: {differences(cell)}." for cell in by[Verdict.DIFFERENT]]
     if sweep.routed:
-        moved = [
-            f"{cell.title} ({100 * (cell.unequal_routes or 0.0):.2g} %)" for cell in sweep.routed if cell.unequal_routes
-        ]
+        moved = [f"{cell.title} ({share_of(cell.unequal_routes)})" for cell in sweep.routed if cell.unequal_routes]
         total = len(sweep.routed)
-        still = f"In {total - len(moved)} of {total} cells every compared token takes the same experts"
-        sentences.append(f"{still}; not in {listed(moved)}." if moved else f"{still}.")
-    sentences += [f"{cell.title} is seen: {found(cell)}." for cell in seen]
-    sentences += [f"{cell.title} is not seen by anything." for cell in unseen]
-    if absent:
-        sentences.append(f"Not available here: {listed([cell.title for cell in absent])}.")
-    return tuple(sentences)
+        shown = f"; not in {listed(moved)}" if moved else ""
+        found.append(f"In {total - len(moved)} of {total} cells every compared token takes the same experts{shown}.")
+    found += [f"{cell.title} is seen: {differences(cell)}." for cell in by[Verdict.SEEN]]
+    found += [f"{cell.title} is not seen by anything." for cell in by[Verdict.UNSEEN]]
+    absent = by[Verdict.UNAVAILABLE]
+    return (*found, *([f"Not available here: {listed([cell.title for cell in absent])}."] if absent else []))
 
 
-def found(cell: CellResult) -> str:
+def differences(cell: CellResult) -> str:
     """Say where a cell differs from the reference cell."""
-    parts = [_unique(one) for one in cell.sampled if one.unique > 1]
+    parts = [
+        f"{one.unique} unique of {one.completions} completions at temperature {one.temperature:g}, {one.unique_bits} "
+        "patterns of bits"
+        for one in cell.sampled
+        if one.unique_bits > 1
+    ]
     if not parts and any(not one.against.same for one in cell.sampled):
         parts.append("sampled bits are not the reference's")
     if any(not one.trainer.same for one in cell.sampled):
@@ -134,51 +181,32 @@ def found(cell: CellResult) -> str:
     return "; ".join(parts) or "nothing"
 
 
-def _under_load(cell: CellResult) -> str:
-    patterns = " and ".join(str(one.unique_bits) for one in cell.sampled)
-    share = max(one.within.unequal_bits or 0.0 for one in cell.sampled)
-    load = f"up to {cell.cell['batch']} requests at once and {cell.cell['neighbours']} neighbours"
-    return (
-        f"{cell.title}, {load}: {', '.join(map(_unique, cell.sampled))}; {patterns} patterns of bits, "
-        f"{100 * share:.2g} % of tokens unequal."
-    )
-
-
-def _unique(one: Sampled) -> str:
-    return f"{one.unique} unique of {one.completions} completions at temperature {one.temperature:g}"
-
-
 def _place(place: Place) -> str:
     size = "" if place.size is None else f", |a - b| / |a| about {place.size:.2g}"
     extent = f"{place.tensors} of {place.of_tensors} tensors"
     return f"step {place.step}, {place.phase}, {place.tensor}{size} ({extent})"
 
 
-def _rows(cells: Sequence[CellResult]) -> tuple[list[str], list[CellResult]]:
-    """Return names and cells of a figure's rows: those that are kept are alike, and have one row."""
-    kept = [cell for cell in cells if cell.verdict is Verdict.KEPT]
-    rows = [cell for cell in cells if cell not in kept[1:]]
+def _figures(computed: Sequence[CellResult]) -> list[Section]:
+    """Return shares of tokens with other bits beside unique completions, and the largest differences.
+
+    Cells that are kept are alike, and have one row.
+    """
+    kept = [cell for cell in computed if cell.verdict is Verdict.KEPT]
+    cells = [cell for cell in computed if cell not in kept[1:]]
     alike = f"{len(kept)} cells, all kept"
-    return [alike if len(kept) > 1 and cell is kept[0] else "\n".join(wrap(cell.title, _NAME)) for cell in rows], rows
-
-
-def _bits(computed: Sequence[CellResult]) -> Markup | None:
-    """Draw shares of tokens with other bits, and the number of unique completions."""
-    names, cells = _rows(computed)
+    names = [alike if cell in kept and len(kept) > 1 else "\n".join(wrap(cell.title, _NAME)) for cell in cells]
 
     def dots(label: str, place: int, of: Callable[[CellResult], float | None]) -> Dots:
         values = [of(cell) for cell in cells]
         return Dots(label, series_mark(place), [None if one is None else Measure(float(one)) for one in values])
 
-    def worst(of: Callable[[Sampled], float | None]) -> Callable[[CellResult], float | None]:
-        return lambda cell: cell.worst(of)
-
     bits = Panel(
         title="Tokens with unequal bits, share",
         dots=[
-            dots("among the completions", 0, worst(lambda one: one.within.unequal_bits)),
-            dots("from the reference", 1, worst(lambda one: one.against.unequal_bits)),
-            dots("sampler from trainer", 2, worst(lambda one: one.trainer.unequal_bits)),
+            dots("among the completions", 0, lambda cell: cell.worst(lambda one: one.within.unequal_bits)),
+            dots("from the reference", 1, lambda cell: cell.worst(lambda one: one.against.unequal_bits)),
+            dots("sampler from trainer", 2, lambda cell: cell.worst(lambda one: one.trainer.unequal_bits)),
         ],
     )
     unique = Panel(
@@ -189,26 +217,23 @@ def _bits(computed: Sequence[CellResult]) -> Markup | None:
         ],
         high=float(max((one.unique for cell in cells for one in cell.sampled), default=1)),
     )
-    shown_values = "; ".join(f"{cell.title}: {cell.verdict}" for cell in cells)
-    return dots_svg("bits", f"Bits. {shown_values}.", names, [bits, unique])
-
-
-def _sizes(computed: Sequence[CellResult]) -> Markup | None:
-    """Draw the largest differences."""
-    names, cells = _rows(computed)
-    shown_values = "; ".join(f"{cell.title}: {magnitude(cell.worst(_against)) or 'none'} nats" for cell in cells)
-    return log_dots_svg(
-        "sizes",
-        f"Largest differences. {shown_values}.",
-        names,
-        [
-            ("from the reference", [cell.worst(_against) for cell in cells]),
-            ("sampler from trainer", [cell.worst(_trainer) for cell in cells]),
-            ("final weights, relative", [cell.trained and cell.trained.weight_difference for cell in cells]),
-        ],
-        _TICKS,
-        alarms=[row for row, cell in enumerate(cells) if cell.verdict.wrong],
+    values = [
+        ("from the reference", [cell.worst(_against) for cell in cells]),
+        ("sampler from trainer", [cell.worst(_trainer) for cell in cells]),
+        ("final weights, relative", [cell.trained and cell.trained.weight_difference for cell in cells]),
+    ]
+    verdicts = "; ".join(f"{cell.title}: {cell.verdict}" for cell in cells)
+    largest = "; ".join(f"{cell.title}: {magnitude(cell.worst(_against)) or 'none'} nats" for cell in cells)
+    wrong, none = [row for row, cell in enumerate(cells) if cell.verdict.wrong], "Missing: no cell was computed."
+    sizes = note(
+        "The largest difference of a log-probability in nats, at either temperature; of the final weights the largest "
+        "|a - b| / |a| of a tensor."
     )
+    svg = log_dots_svg("sizes", f"Largest differences. {largest}.", names, values, _TICKS, alarms=wrong)
+    return [
+        Section("bits", "Bits", [drawn(dots_svg("bits", f"Bits. {verdicts}.", names, [bits, unique]), none)]),
+        Section("sizes", "Sizes", [sizes, drawn(svg, none)]),
+    ]
 
 
 def _against(one: Sampled) -> float | None:
@@ -220,97 +245,21 @@ def _trainer(one: Sampled) -> float | None:
 
 
 def _sampling(cells: Sequence[CellResult]) -> Table:
-    heads = ("Cell", "unique", "patterns", "Div_Index", "Avg_Std@top1_prob", "unequal bits|among them", "unequal bits")
-    more = (column("max |d|"), column("mean |d|"), "k3", "flip rate")
-    caption = (
-        "Completions of one prompt, each a request of its own. Unique: by tokens; patterns: by tokens and "
-        "log-probability bits. The other columns are against the reference cell, where both have the same token after "
-        "the same tokens; d in nats."
-    )
     rows: list[Sequence[str | None] | TableRow] = []
     for place, title in enumerate(("Temperature 0", "Temperature 1, fixed seed")):
-        rows += [(title,), *(_sampled_row(cell, place) for cell in cells)]
-    return plain(caption, (*heads, *more), rows)
-
-
-def _sampled_row(cell: CellResult, place: int) -> Sequence[str | None] | TableRow:
-    if not cell.sampled:
-        return TableRow(name=text(cell.title), remark=f"not available here: {cell.unavailable}")
-    one = cell.sampled[place]
-    other = one.against
-    return (
-        cell.title,
-        f"{one.unique} of {one.completions}",
-        f"{one.unique_bits} of {one.completions}",
-        "none" if other.div_index is None else str(other.div_index),
-        magnitude(other.avg_std_top1_prob),
-        share_of(one.within.unequal_bits),
-        share_of(other.unequal_bits),
-        magnitude(other.max_difference),
-        magnitude(other.mean_difference),
-        magnitude(other.kl_k3),
-        magnitude(other.flip_rate),
-    )
-
-
-def _routes(cells: Sequence[CellResult]) -> Table:
+        rows.append((title,))
+        for cell in cells:
+            if not cell.sampled:
+                rows.append(TableRow(name=text(cell.title), remark=f"not available here: {cell.unavailable}"))
+                continue
+            one = cell.sampled[place]
+            counts = [f"{count} of {one.completions}" for count in (one.unique, one.unique_bits)]
+            figures = [read(one.against) for _, read in _AGAINST]
+            rows.append((cell.title, *counts, share_of(one.within.unequal_bits), *figures))
     return plain(
-        "Share of tokens that take another expert in some layer, the larger of both temperatures: than in the "
-        "reference cell, where both have the same token after the same tokens; and than by the cell's own trainer.",
-        ("Cell", "changed routes|from the reference", "changed routes|sampler from trainer"),
-        [
-            (
-                cell.title,
-                share_of(cell.worst(lambda one: one.against.unequal_routes)),
-                share_of(cell.worst(lambda one: one.trainer.unequal_routes)),
-            )
-            for cell in cells
-        ],
+        "Completions of one prompt, each a request of its own. Unique: by tokens; patterns: by tokens and "
+        "log-probability bits. The other columns are against the reference cell, where both have the same token after "
+        "the same tokens; d in nats.",
+        ("Cell", "unique", "patterns", "unequal bits|among them", *(head for head, _ in _AGAINST)),
+        rows,
     )
-
-
-def _training(cells: Sequence[CellResult]) -> Table:
-    rows = [(cell.title, cell.trained) for cell in cells if cell.trained is not None]
-    return plain(
-        "A few steps of RL from each cell's own samples, against the reference cell. Steps count from 0.",
-        ("Cell", text("weights_sha256"), text("First difference"), "largest|of the final weights, relative"),
-        [
-            (
-                title,
-                text(one.weights_sha256[:12], "equal" if one.equal else "another"),
-                text("nowhere" if one.first is None else _place(one.first)),
-                magnitude(one.weight_difference),
-            )
-            for title, one in rows
-        ],
-    )
-
-
-def _peers(cells: Sequence[CellResult]) -> Table:
-    names = list((cells[0].peers or {}) if cells else ())
-    return plain(
-        "Sampler against trainer, of the same tokens in the same cell: train_rollout_logprob_abs_diff is slime's, "
-        "rollout_probs_diff and k3_kl verl's, gen_kl_error NeMo-RL's, mismatch_kl prime-rl's, bit_wise torchtitan's.",
-        ("Cell", *names),
-        [(cell.title, *(magnitude((cell.peers or {}).get(name)) for name in names)) for cell in cells],
-    )
-
-
-def _cells(cells: Sequence[CellResult]) -> Table:
-    return plain(
-        "Kept: promised to be equal, and equal in every bit. Seen: a fault on purpose that shows. Equal, different: "
-        "nothing is promised. Not here: cannot be had on this machine or with this engine.",
-        ("Cell", text("Verdict"), text("Everything it was computed with")),
-        [
-            TableRow(
-                name=text(cell.title),
-                cells=(text(cell.verdict.value, cell.unavailable or ""), _computed_with(cell)),
-                kind=RowKind.CHOSEN if cell.verdict.wrong else RowKind.PLAIN,
-            )
-            for cell in cells
-        ],
-    )
-
-
-def _computed_with(cell: CellResult) -> Cell:
-    return text("; ".join(f"{name}={value}" for name, value in cell.cell.items()))

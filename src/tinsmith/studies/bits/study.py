@@ -13,7 +13,7 @@ from typing import Final
 
 import msgspec
 
-from tinsmith.lab.measurement import write_json
+from tinsmith.lab.study.files import write_json
 from tinsmith.models.published.sources import find_model
 from tinsmith.ops.processor import cpu_model
 from tinsmith.pages.page import document_html, write
@@ -50,10 +50,6 @@ def sweep(
         name: of the model, on the page.
         model: a folder or a built-in model.
         size: how much is computed in each cell.
-
-    Raises:
-        ConfigError: there is no such model, or `out` is no folder.
-        BackendError: the reference cell is not available here, or a child died.
     """
     find_model(model, field="--model")
     out.mkdir(parents=True, exist_ok=True)
@@ -114,11 +110,7 @@ def _outcomes(variations: Sequence[Variation], job: Job) -> Iterator[Outcome]:
 
 
 def _child(job: Job) -> Iterator[Outcome]:
-    """Yield outcomes of cells that share a process, as they come.
-
-    Raises:
-        BackendError: the process died.
-    """
+    """Yield outcomes of cells that share a process, as they come."""
     errors = Path(job.folder) / "stderr"
     with (
         errors.open("wb") as stderr,

@@ -137,11 +137,7 @@ def agreement(
     *,
     show: int = 0,
 ) -> Agreement:
-    """Let one policy write answers, and ask both at each of their tokens.
-
-    Raises:
-        BackendError: the server does not tell whole distributions, or every answer failed.
-    """
+    """Let one policy write answers, and ask both at each of their tokens."""
     groups = sample_groups(pair.writer(writer).client, subject, items, sampling)
     kept = [one for group in groups for one in group if isinstance(one, Rollout)]
     places = _places(pair, kept)
@@ -185,11 +181,7 @@ def _places(pair: Pair, rollouts: Sequence[Rollout[UserItem, UserAnswer]]) -> li
 
 
 def known(value: N | None) -> N:
-    """Return a figure that the server has to know.
-
-    Raises:
-        BackendError: it has none.
-    """
+    """Return a figure that the server has to know."""
     if value is None:
         raise BackendError("the server left out a figure of a distribution")
     return value

@@ -101,9 +101,6 @@ def corrected(pair: Pair, lines: Sequence[Line], rule: Rule, writing: Writing) -
 
     Each round lets the first go on to the end, and cuts at the first place that is to be corrected; so an answer takes
     one round more than it has corrections.
-
-    Raises:
-        BackendError: the server does not tell whole distributions.
     """
     every = [_Open(line) for line in lines]
     turn = 0

@@ -1,21 +1,31 @@
-"""A look through the microscope: agreement both ways, interventions and the negative control, as a value on disk."""
+"""A look through the microscope: agreement both ways, interventions and the negative control, kept in a file."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
 import msgspec
 
-from tinsmith.data.replacing import replacing
+from tinsmith.lab.experiment.experiment import Plan
+from tinsmith.lab.experiment.reopened import BASE, Reopened, plan_again, reopened
+from tinsmith.lab.live.progress import Say
 from tinsmith.lab.rollouts import Sampling
+from tinsmith.lab.runs.kinds import Kind
+from tinsmith.lab.schedule import subset
+from tinsmith.lab.service.facts import model_identity, weights_sha256
+from tinsmith.lab.study.files import made_once
 from tinsmith.lab.user_task.items import UserItem
+from tinsmith.lab.user_task.run_data import data_of_task
 from tinsmith.lab.user_task.scoring import Failed, score_group
 from tinsmith.lab.user_task.subject import UserSubject
+from tinsmith.renderers.choose import renderer_for
 from tinsmith.studies.microscope.agreement import Agreement, Decoding, Pair, Writer, agreement
 from tinsmith.studies.microscope.interventions import Corrected, Line, Rule, Writing, control_places, corrected
+from tinsmith.types.errors import ConfigError
 from tinsmith.types.seeds import derive
 
 SHOWN: Final = 6
@@ -68,14 +78,88 @@ class Looked(msgspec.Struct, frozen=True, kw_only=True):
         return next(one for one in self.interventions if (one.rule, one.decoding) == (rule, decoding))
 
 
+@dataclass(frozen=True, slots=True)
+class Side:
+    """A policy of a run that is there."""
+
+    folder: Path
+    when: str
+    """`base`, a step, or `final`."""
+
+    @classmethod
+    def of(cls, key: str, text: str) -> Side:
+        """Read DIR@WHEN."""
+        folder, _, when = text.rpartition("@")
+        if not folder:
+            raise ConfigError("name a run and when", field=key, value=text, allowed="DIR@base, DIR@STEP or DIR@final")
+        if not Path(folder).is_dir():
+            raise ConfigError("there is no such folder", field=key, value=folder)
+        return cls(Path(folder), when)
+
+    def __str__(self) -> str:
+        """Return it as it was asked for."""
+        return f"{self.folder}@{self.when}"
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """Amounts of a look, and what returns plans of runs."""
+
+    samples: int
+    threshold: float
+    plan_of: Callable[[str, Mapping[str, str]], Plan]
+
+
+def looked_at(asked: Look, sides: tuple[Side, Side], file: Path, say: Say) -> Looked:
+    """Look for the second policy in the first, or read an earlier look at the very same ones."""
+    with ExitStack() as servers:
+        opened: dict[Path, Reopened] = {}
+        for side in sides:
+            folder = side.folder.resolve()
+            if folder not in opened:
+                plan = plan_again(side.folder, (Kind.TASK, Kind.TASK_SFT), asked.plan_of)
+                opened[folder] = servers.enter_context(reopened(plan, side.folder, say))
+        first, second = (opened[side.folder.resolve()] for side in sides)
+        plan, data = second.plan, data_of_task(second.plan)
+        if data.task.talk is not None:
+            what = "a conversation of several turns is not looked at: corrections are of one reply"
+            raise ConfigError(what, field="task", value=data.opened.name)
+        names = (_name(first, sides[0].when), _name(second, sides[1].when))
+        settings = LookSettings(
+            samples=asked.samples,
+            max_tokens=plan.settings.max_tokens,
+            temperature=plan.settings.temperature,
+            threshold=asked.threshold,
+            seed=plan.settings.seed,
+            data=data.split.sha256,
+        )
+
+        def make() -> Looked:
+            tokenizers = [one.tokenizer() for one in (first, second)]
+            if tokenizers[0].get_vocab() != tokenizers[1].get_vocab():
+                raise ConfigError("the two do not have the same tokens", field="first", value=names[0])
+            subject = UserSubject(task=data.task, split=data.split, renderer=renderer_for(tokenizers[1]))
+            items = subset(data.split.held_out or data.split.train, plan.settings.eval_items, lambda one: one.unit)
+            policies = first.policy(sides[0].when), second.policy(sides[1].when)
+            pair = Pair(*policies, spelled=lambda token: str(tokenizers[1].decode([token])))
+            return look(pair, subject, items, settings, names)
+
+        return made_once(file, (names, settings), Looked, make)
+
+
+def _name(one: Reopened, when: str) -> str:
+    """Return the name of a policy, whatever folder it lies in: its base's fingerprint, or its weights' hash."""
+    if when == BASE:
+        known = model_identity(one.connection, one.materials.model_name) or {}
+        return f"base {known.get('fingerprint', one.materials.model_name)}"
+    path = one.policy(when).model
+    return weights_sha256(one.connection, path) or path
+
+
 def look(
     pair: Pair, subject: UserSubject, items: Sequence[UserItem], settings: LookSettings, names: tuple[str, str]
 ) -> Looked:
-    """Look at two policies.
-
-    Raises:
-        BackendError: the server does not tell whole distributions, or failed.
-    """
+    """Look at two policies."""
     itself = Pair(pair.second, pair.second, pair.spelled)
 
     def seen(of: Pair, writer: Writer, decoding: Decoding, show: int) -> Agreement:
@@ -90,30 +174,6 @@ def look(
         ),
         control=tuple(seen(itself, Writer.SECOND, decoding, 0) for decoding in Decoding),
     )
-
-
-def saved(file: Path, names: tuple[str, str], settings: LookSettings) -> Looked | None:
-    """Return an earlier look at these policies with these settings; None: there is none."""
-    if not file.is_file():
-        return None
-    try:
-        found = msgspec.json.decode(file.read_bytes(), type=_Saved)
-    except msgspec.DecodeError:
-        return None
-    same = (found.looked.first, found.looked.second) == names and found.settings == settings
-    return found.looked if same else None
-
-
-def save(file: Path, settings: LookSettings, looked: Looked) -> None:
-    """Write a look; the file appears whole or not at all."""
-    file.parent.mkdir(parents=True, exist_ok=True)
-    with replacing(file) as part:
-        part.write_bytes(msgspec.json.encode(_Saved(settings, looked)) + b"\n")
-
-
-class _Saved(msgspec.Struct, frozen=True):
-    settings: LookSettings
-    looked: Looked
 
 
 def _sampling(settings: LookSettings, decoding: Decoding) -> Sampling:

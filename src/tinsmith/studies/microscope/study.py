@@ -1,187 +1,329 @@
-"""`microscope`: what RL changed of a model, token by token, over seeds; or any two policies of finished runs."""
+"""Tokens that training changes, one by one, and whether those few explain what it gains.
+
+    tinsmith run microscope [size=smallest | at=small] [task=FILE.py] [key=value ...]
+    tinsmith run microscope second=DIR@final [first=DIR@base]
+
+Each run of GRPO is looked for in its base; or any two policies of runs that are there are looked at.
+"""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
 from dataclasses import replace
+from fractions import Fraction
+from functools import partial
 from pathlib import Path
 from typing import Final
 
 from tinsmith.lab.experiment.estimate import pace_of
 from tinsmith.lab.experiment.experiment import Plan
+from tinsmith.lab.experiment.key_text import unreadable
 from tinsmith.lab.experiment.model_pace import Lengths, Pace
-from tinsmith.lab.experiment.plan import make_plan
-from tinsmith.lab.experiment.reopened import BASE, FINAL, Reopened, plan_again, reopened
-from tinsmith.lab.live.progress import Say
+from tinsmith.lab.experiment.reopened import BASE, FINAL
 from tinsmith.lab.runs.kinds import Kind
 from tinsmith.lab.runs.reader import read_run
-from tinsmith.lab.schedule import subset
-from tinsmith.lab.service.facts import model_identity, weights_sha256
-from tinsmith.lab.study.cells import run_cells, sole_process
-from tinsmith.lab.study.driver import Outcome, RunCells, Stages, conduct_study, write_outcome
-from tinsmith.lab.study.report import sentences
-from tinsmith.lab.study.results import DRAWS, Draws, seconds_in
-from tinsmith.lab.study.task_study import OpenSource
-from tinsmith.lab.user_task.entry import UserTaskEntry
-from tinsmith.lab.user_task.subject import UserSubject
-from tinsmith.renderers.choose import renderer_for
-from tinsmith.studies.microscope.agreement import Pair, Writer
-from tinsmith.studies.microscope.looking import Looked, LookSettings, look, save, saved
-from tinsmith.studies.microscope.page import microscope_page
-from tinsmith.studies.microscope.results import Sight, record_of
-from tinsmith.studies.microscope.settings import MicroscopeSettings, Side, microscope_settings
+from tinsmith.lab.study.keys import GENERATOR, SUMS, StudyKey, count, numbers
+from tinsmith.lab.study.measures import BEFORE, Results
+from tinsmith.lab.study.record import Column, Panel, Shown
+from tinsmith.lab.study.sizes import Asked
+from tinsmith.lab.study.study import Arm, Beats, Expectation, Finding, Listing, OnRuns, PerItem, Points, Size, Study
+from tinsmith.lab.user_task.kinds import TASK_KINDS
+from tinsmith.lab.user_task.run_data import data_of_task
+from tinsmith.pages.document import Block, Fold, MarkedText, MarkedToken, Section, TokenMark, note
+from tinsmith.pages.measures import Measure as Figure
+from tinsmith.pages.measures import from_estimate
+from tinsmith.pages.wording import told
+from tinsmith.stats.estimates import Bootstrap
+from tinsmith.stats.intervals import percentile
+from tinsmith.stats.mean_runs import ByItem, MeanRuns
+from tinsmith.studies.microscope.agreement import Decoding, Fate, ItemLook, Writer
+from tinsmith.studies.microscope.interventions import Rule
+from tinsmith.studies.microscope.looking import Look, Looked, Side, looked_at
 from tinsmith.types.errors import ConfigError
 
-LOOKS: Final = "looks"
-"""The folder of the looks, in the study's own."""
-_OF_HABIT: Final = 0.14
-"""Corrections to a token by all three rules together: of a nano base on `crossroads`."""
-_PRETRAINED: Final = 1.4
-"""Corrections to a token by all three rules together: of SmolLM2 on sums."""
-_POLICIES: Final = 2
-"""Each reads every text."""
-PlanOf = Callable[[str, Mapping[str, str]], Plan]
+GRPO, FIRST, SECOND = "grpo", "first", "second"
+RULES: Final[Mapping[Rule, str]] = {
+    Rule.ORACLE: "the first, corrected where the two part",
+    Rule.RANDOM: "the first, corrected at as many drawn places",
+    Rule.UNCERTAIN: "the first, corrected where it is uncertain",
+}
+WRITES: Final[Mapping[Writer, str]] = {Writer.FIRST: "the first writes", Writer.SECOND: "the second writes"}
+REWARD: Final = PerItem("reward", "reward")
+SCORES: Final = (PerItem("greedy", "reward, greedy", is_greedy=True), PerItem("sampled", "reward, sampled"))
+_OF_HABIT, _PRETRAINED = 0.14, 1.4
+"""Corrections to a token by all three rules together: of a nano base on `crossroads`, of SmolLM2 on sums."""
+_RL: Final = TASK_KINDS[Kind.TASK].keys.known
+_SET: Final = frozenset(["kind", "seed", "base_url", "log_path", "stop_after", "behavior_if_log_dir_exists", "quiet"])
+_OF_SIDES: Final = frozenset([FIRST, SECOND, "out", "samples", "threshold", "dry_run", "size"])
 
 
-def run_microscope(
-    overrides: Mapping[str, str],
-    say: Say,
-    *,
-    open_source: OpenSource,
-    plan_of: PlanOf,
-    run: RunCells = run_cells,
-    draws: Draws = DRAWS,
-) -> Path:
-    """Run and look at what has not been, and write values, tables and page; return the study's folder.
+def with_arms(study: Study, asked: Asked) -> Study:
+    """Return the study of the policies that are asked for."""
+    text = asked.own["threshold"]
+    found = numbers("threshold", text, float)
+    if len(found) != 1 or not 0.0 <= found[0] < 100.0:
+        raise unreadable("threshold", text, "nats, 0 or more")
+    look = Look(count("samples", asked.own["samples"], 1), found[0], asked.plan_of)
+    if FIRST in asked.given or SECOND in asked.given:
+        return _of_sides(study, asked.given, look)
+    plan = asked.plan({} if asked.rate is None else {"learning_rate": float(str(asked.rate))})
 
-    Raises:
-        ConfigError, DataError: a key is wrong, a run cannot begin, or another process runs this study.
-        BackendError: a server did not start, or does not tell whole distributions.
-        LostError: a server was lost; the same call goes on.
+    def make(folder: Path, file: Path, say: Callable[[str], None]) -> Looked:
+        return looked_at(look, (Side(folder, BASE), Side(folder, FINAL)), file, say)
+
+    grpo = Arm(GRPO, "GRPO", is_aside=True, kind=Kind.TASK.value, learning_rate=plan.settings.learning_rate)
+    seen = OnRuns(folder="looks", name=GRPO, make=make, arm=GRPO)
+    return with_looks(study, look, seen, [grpo], plan.experiment.name, "GRPO")
+
+
+def _of_sides(study: Study, given: Mapping[str, str], look: Look) -> Study:
+    for key, value in given.items():
+        if key not in _OF_SIDES:
+            what, allowed = "nothing is trained where two policies are named", ", ".join(sorted(_OF_SIDES))
+            raise ConfigError(what, field=key, value=value, allowed=allowed)
+    if SECOND not in given:
+        raise ConfigError("a second policy is needed", field=SECOND, fix="second=DIR@final")
+    second = Side.of(SECOND, given[SECOND])
+    first = Side.of(FIRST, given.get(FIRST, f"{second.folder}@base"))
+    run = read_run(second.folder).config
+
+    def make(folder: Path, file: Path, say: Callable[[str], None]) -> Looked:
+        del folder
+        return looked_at(look, (first, second), file, say)
+
+    seen = OnRuns(folder="looks", name="two", make=make, there=second.folder)
+    sizes = {name: Size(seeds=[run.seed or 0]) for name in study.sizes}
+    found = with_looks(replace(study, sizes=sizes), look, seen, [], run.task.name, str(second))
+    return replace(found, warnings=[f"{second} is looked for in {first}: two servers, some minutes"])
+
+
+def with_looks(study: Study, look: Look, on: OnRuns, runs: Sequence[Arm], task: str, second: str) -> Study:
+    """Return the study with its arms: the first as it writes, under each correction, and the second."""
+    keys = {"samples": look.samples, "threshold": look.threshold}
+    by_rule = [Arm(rule.value, label, on=on, values=partial(_values, rule)) for rule, label in RULES.items()]
+    arms = [
+        *runs,
+        Arm.of(FIRST, "the first", keys, on=on, values=partial(_values, Writer.FIRST), is_aside=True),
+        *by_rule,
+        Arm(SECOND, "the second", on=on, values=partial(_values, Writer.SECOND)),
+    ]
+    return replace(
+        study,
+        title=f"The microscope on {task}",
+        arms=arms,
+        notes=(f"The second policy is {second}.", *study.notes),
+        pace=partial(_minutes, samples=look.samples),
+    )
+
+
+def _values(of: Rule | Writer, look: Looked, at: int, greedy: bool) -> ByItem:
+    """Return what items earn: of the first, before, and of it under a rule, or of the second."""
+    decoding = Decoding.GREEDY if greedy else Decoding.SAMPLED
+    who = Writer.FIRST if at == BEFORE else of
+    found = look.intervention(who, decoding) if isinstance(who, Rule) else look.agreement(who, decoding)
+    return _means(found.earned)
+
+
+def _means(rewards: Mapping[str, Sequence[float]]) -> dict[str, Fraction]:
+    """Return each item's mean reward, exactly as its decimals say."""
+    some = {item: [Fraction(repr(value)) for value in values] for item, values in rewards.items() if values}
+    return {item: sum(values, Fraction()) / len(values) for item, values in some.items()}
+
+
+def agreed(looks: Sequence[Looked], writer: Writer, decoding: Decoding, draws: Bootstrap) -> dict[str, Figure | None]:
+    """Return the fate of the tokens that one policy wrote in one way."""
+    seen = [one.agreement(writer, decoding) for one in looks]
+    every = [one for each in seen for one in each.items]
+    changed = sum(one.changed for one in every)
+
+    def mean(of: Callable[[ItemLook], Fraction]) -> MeanRuns:
+        return MeanRuns.of("mean", [{one.item: of(one) for one in each.items} for each in seen])
+
+    def share(of: Callable[[ItemLook], int]) -> Figure:
+        return from_estimate(mean(lambda one: Fraction(of(one), one.tokens)).estimate(draws))
+
+    def ratio() -> Figure | None:
+        """(H where they part / tokens there) / (H elsewhere / tokens there): sums over the same items and seeds."""
+        parts = [
+            mean(lambda one: Fraction(one.entropy_changed)),
+            mean(lambda one: Fraction(one.tokens - one.changed)),
+            mean(lambda one: Fraction(one.changed)),
+            mean(lambda one: Fraction(one.entropy_same)),
+        ]
+        values, rows = [one.mean() for one in parts], [one.draws(draws, "first") for one in parts]
+        if not values[2] * values[3]:
+            return None
+        ends = percentile((rows[0] * rows[1]) / (rows[2] * rows[3]), draws.level)
+        value = values[0] * values[1] / (values[2] * values[3])
+        return Figure(value) if ends is None else Figure(value, ends.low, ends.high)
+
+    return {
+        "tokens": Figure(sum(one.tokens for one in every)),
+        "unshifted": share(lambda one: one.tokens - one.changed),
+        "reranked": share(lambda one: one.reranked),
+        "shifted": share(lambda one: one.shifted),
+        "mean rank": Figure(sum(one.ranks for one in every) / changed) if changed else None,
+        "entropy ratio": ratio() if changed else None,
+        "earned": from_estimate(MeanRuns.of("earned", [_means(each.earned) for each in seen]).estimate(draws)),
+        "failures": Figure(sum(each.failures for each in seen)),
+    }
+
+
+def corrected(looks: Sequence[Looked], rule: Rule, decoding: Decoding, draws: Bootstrap) -> dict[str, Figure | None]:
+    """Return what the first earns under correction, and how much of the second's gain that is."""
+    seen = [one.intervention(rule, decoding) for one in looks]
+    ends = [[_means(one.agreement(writer, decoding).earned) for one in looks] for writer in Writer]
+    start, mine, goal = (
+        MeanRuns.of("earned", some) for some in (ends[0], [_means(one.earned) for one in seen], ends[1])
+    )
+    return {
+        "earned": from_estimate(mine.estimate(draws)),
+        "recovered": recovered(start, mine, goal, draws),
+        "taken": Figure(sum(one.taken for one in seen) / sum(one.tokens for one in seen)),
+        "failures": Figure(sum(one.failures for one in seen)),
+    }
+
+
+def recovered(start: MeanRuns, mine: MeanRuns, goal: MeanRuns, draws: Bootstrap) -> Figure | None:
+    """Return (mine - start) / (goal - start), items and seeds of all three drawn together.
+
+    None where the interval of the gain reaches zero: a share of what may be nothing says nothing.
     """
-    settings = microscope_settings(overrides, open_source)
-    if settings.sides is not None:
-        return _two(settings, settings.sides, say, plan_of, draws)
-
-    def conduct(stages: Stages) -> Outcome:
-        tuned = stages.tune(settings.study, settings.study.arms)
-        stages.report(tuned)
-        (arm,) = tuned.values()
-        sights: list[Sight] = []
-        for cell in arm.cells:
-            plan = make_plan(cell.experiment, cell.overrides)
-            file = settings.study.out / LOOKS / f"{cell.folder.name}.json"
-            say(f"{cell.folder.name}: looked at")
-            with reopened(plan, cell.folder, say) as there:
-                looked = _looked(settings, there, there, (BASE, FINAL), file)
-            sights.append(Sight(run=read_run(cell.folder), looked=looked, file=file))
-        return outcome_of(settings, sights, draws)
-
-    def minutes(plan: Plan) -> float | None:
-        return _minutes(plan, settings.samples)
-
-    return conduct_study(settings.study, say, conduct, pace=minutes, run=run)
+    gain = goal.mean() - start.mean()
+    first, middle, last = (one.draws(draws, "first") for one in (start, mine, goal))
+    gains = percentile(last - first, draws.level)
+    if gain <= 0.0 or (gains is not None and gains.low <= 0.0):
+        return None
+    with_gain = last - first > 0.0
+    ends = percentile((middle - first)[with_gain] / (last - first)[with_gain], draws.level)
+    value = (mine.mean() - start.mean()) / gain
+    return Figure(value) if ends is None else Figure(value, ends.low, ends.high)
 
 
-def outcome_of(settings: MicroscopeSettings, sights: Sequence[Sight], draws: Draws) -> Outcome:
-    """Return all that the study has to show.
-
-    Raises:
-        DataError: two runs were not looked at on the same items.
-    """
-    record = record_of(settings, sights, draws)
-    seconds = {"training": seconds_in([one.run for one in sights])}
-    page = microscope_page(record, [one.looked for one in sights], seconds)
-    return Outcome(found=record, sentences=sentences(record), seconds=seconds, page=page)
+def lowest_of_control(looks: Sequence[Looked]) -> float:
+    """Return the lowest share of unshifted tokens in any answer of the second against itself."""
+    every = [item for one in looks for seen in one.control for item in seen.items]
+    return float(min((Fraction(item.tokens - item.changed, item.tokens) for item in every), default=Fraction(1)))
 
 
-def _two(settings: MicroscopeSettings, sides: tuple[Side, Side], say: Say, plan_of: PlanOf, draws: Draws) -> Path:
-    """Look at two policies that are there."""
-    out = settings.study.out
-    if settings.study.dry_run:
-        say(f"{sides[1]} is looked for in {sides[0]}: two servers, some minutes")
-        return out
-    kinds = (Kind.TASK, Kind.TASK_SFT)
-    with sole_process(out), ExitStack() as servers:
-        opened: dict[Path, Reopened] = {}
-        for side in sides:
-            folder = side.folder.resolve()
-            if folder not in opened:
-                plan = plan_again(side.folder, kinds, plan_of)
-                opened[folder] = servers.enter_context(reopened(plan, side.folder, say))
-        first, second = (opened[side.folder.resolve()] for side in sides)
-        file = out / LOOKS / "two.json"
-        looked = _looked(settings, first, second, (sides[0].when, sides[1].when), file)
-        sight = Sight(run=read_run(sides[1].folder), looked=looked, file=file)
-        outcome = outcome_of(settings, [sight], draws)
-        write_outcome(out, outcome)
-    for sentence in outcome.sentences:
-        say(sentence)
-    return out
+def _seen(results: Results) -> tuple[Looked, ...]:
+    return results.arms[SECOND].made
 
 
-def _looked(
-    settings: MicroscopeSettings, first: Reopened, second: Reopened, when: tuple[str, str], file: Path
-) -> Looked:
-    """Look, or read an earlier look at the very same policies.
+def bounded(
+    read: Callable[[Sequence[Looked], Bootstrap], Figure | None], least: float, most: float
+) -> Callable[[Results], Finding]:
+    """Expect a figure between two bounds, whatever its interval."""
+    asked = f"at least {least:g}" if most == math.inf else f"at most {most:g}"
 
-    Raises:
-        ConfigError: their tokens or their task do not go together, or the task has several turns.
-    """
-    plan = second.plan
-    entry = plan.experiment.subject
-    assert isinstance(entry, UserTaskEntry), "other kinds are refused before"
-    data = entry.run_data(plan, print)
-    if data.task.talk is not None:
-        raise ConfigError(
-            "a conversation of several turns is not looked at: corrections are of one reply",
-            field="task",
-            value=data.opened.name,
+    def check(results: Results) -> Finding:
+        value = read(_seen(results), results.draws.tables)
+        shown = "nothing to measure" if value is None else told(value)
+        return Finding(value is not None and least <= value.value <= most, f"{shown}; asked {asked}")
+
+    return check
+
+
+def _of_second(name: str) -> Callable[[Sequence[Looked], Bootstrap], Figure | None]:
+    return lambda looks, draws: agreed(looks, Writer.SECOND, Decoding.GREEDY, draws)[name]
+
+
+def _recovery(rule: Rule, decoding: Decoding) -> Callable[[Sequence[Looked], Bootstrap], Figure | None]:
+    return lambda looks, draws: corrected(looks, rule, decoding, draws)["recovered"]
+
+
+FINDINGS: Final = (
+    Expectation("unshifted tokens", bounded(_of_second("unshifted"), 0.95, math.inf)),
+    Expectation("shifted tokens", bounded(_of_second("shifted"), 0.0, 0.005)),
+    Expectation("entropy ratio", bounded(_of_second("entropy ratio"), 3.0, math.inf)),
+    *(
+        Expectation(f"the oracle's share of the gain, {each}", bounded(_recovery(Rule.ORACLE, each), 0.8, math.inf))
+        for each in Decoding
+    ),
+    *(
+        Expectation(
+            f"the drawn places' share of the gain, {each}", bounded(_recovery(Rule.RANDOM, each), -math.inf, 0.25)
         )
-    names = (_name(first, when[0]), _name(second, when[1]))
-    asked = LookSettings(
-        samples=settings.samples,
-        max_tokens=plan.settings.max_tokens,
-        temperature=plan.settings.temperature,
-        threshold=settings.threshold,
-        seed=plan.settings.seed,
-        data=data.split.sha256,
-    )
-    before = saved(file, names, asked)
-    if before is not None:
-        return before
-    policies = first.policy(when[0]), second.policy(when[1])
-    tokenizers = [one.tokenizer() for one in (first, second)]
-    if tokenizers[0].get_vocab() != tokenizers[1].get_vocab():
-        raise ConfigError("the two do not have the same tokens", field="first", value=names[0])
-    renderer = renderer_for(tokenizers[1])
-    items = subset(data.split.held_out or data.split.train, plan.settings.eval_items, lambda one: one.unit)
-    found = look(
-        Pair(*policies, spelled=lambda token: str(tokenizers[1].decode([token]))),
-        UserSubject(task=data.task, split=data.split, renderer=renderer),
-        items,
-        asked,
-        names,
-    )
-    save(file, asked, found)
-    return found
+        for each in Decoding
+    ),
+    Expectation("unshifted against itself", bounded(lambda looks, _: Figure(lowest_of_control(looks)), 1.0, math.inf)),
+)
+"""Of the literature."""
 
 
-def _name(one: Reopened, when: str) -> str:
-    """Return the name of a policy, whatever folder it lies in: its base's fingerprint, or its weights' hash."""
-    if when == BASE:
-        told = model_identity(one.connection, one.materials.model_name) or {}
-        return f"base {told.get('fingerprint', one.materials.model_name)}"
-    path = one.policy(when).model
-    return weights_sha256(one.connection, path) or path
+def _agreement(results: Results) -> list[list[Shown]]:
+    looks, draws = _seen(results), results.draws.tables
+    return [
+        [f"{WRITES[writer]}|{decoding}", *agreed(looks, writer, decoding, draws).values()]
+        for writer in Writer
+        for decoding in Decoding
+    ]
+
+
+def _corrections(results: Results) -> list[list[Shown]]:
+    looks, draws = _seen(results), results.draws.tables
+    return [
+        [f"{RULES[rule]}|{decoding}", *corrected(looks, rule, decoding, draws).values()]
+        for decoding in Decoding
+        for rule in Rule
+    ]
+
+
+def _rewards(results: Results) -> tuple[list[str], list[Panel]]:
+    """Return what the first earns, under each correction, and what the second earns, as a picture has them."""
+    arms = [arm for arm in results.arms.values() if arm.arm.on is not None]
+    panels = [
+        Panel(title=one.label, before=(), after=tuple(results.after(arm.arm.name, one) for arm in arms))
+        for one in SCORES
+    ]
+    return [arm.arm.label for arm in arms], panels
+
+
+def _control(results: Results) -> str:
+    return (
+        "The share of unshifted tokens hangs on who writes and how; against itself the second's is "
+        f"{lowest_of_control(_seen(results)):.3f} in every answer."
+    )
+
+
+_MARKS: Final = {Fate.UNSHIFTED: TokenMark.NONE, Fate.RERANKED: TokenMark.FIRST, Fate.SHIFTED: TokenMark.SECOND}
+
+
+def _texts(results: Results) -> list[Section]:
+    """Return answers of the first seed, coloured by token."""
+    blocks: list[Block] = [
+        note(
+            "Held-out items of the first seed. Not marked: both would take this token. Underlined once: the second "
+            "would take another that the first has among its five most probable. Twice: one that it has not. Point at "
+            "a token for its figures."
+        )
+    ]
+    for decoding in Decoding:
+        for writer in reversed(Writer):
+            texts = [
+                MarkedText(
+                    item,
+                    [
+                        MarkedToken(
+                            one.text,
+                            _MARKS[one.fate],
+                            f"{one.fate.value}: the second's {one.instead!r} has rank {one.rank} in the first, whose "
+                            f"entropy is {one.entropy:.3f} nats",
+                        )
+                        for one in places
+                    ],
+                )
+                for item, places in _seen(results)[0].agreement(writer, decoding).shown.items()
+            ]
+            opened = (writer, decoding) == (Writer.SECOND, Decoding.GREEDY)
+            blocks.append(Fold(f"{WRITES[writer]}, {decoding}".capitalize(), texts, opened=opened))
+    return [Section("tokens", "Tokens", blocks)]
 
 
 def _minutes(plan: Plan, samples: int) -> float | None:
     """Return how long a run and the look at it take."""
-    entry = plan.experiment.subject
-    assert isinstance(entry, UserTaskEntry)
-    data, pace = entry.run_data(plan, print), pace_of(plan)
+    data, pace = data_of_task(plan), pace_of(plan)
     run = data.minutes()
     if run is None or pace is None:
         return None
@@ -195,9 +337,70 @@ def look_seconds(lengths: Lengths, samples: int, pace: Pace, *, pretrained: bool
     prompt, answer = lengths.prompt, lengths.answer
     answers = lengths.examined * (1 + samples)
     written = prompt * pace.read + answer * pace.written
-    told = _POLICIES * (prompt + answer) * pace.read
+    spread = 2 * (prompt + answer) * pace.read  # both read every text
     # A correction goes on from the prompt and half of the answer, and both say what they think of the whole.
-    corrected = prompt * pace.read + answer / 2 * (pace.read + pace.written) + told
+    again = prompt * pace.read + answer / 2 * (pace.read + pace.written) + spread
     corrections = (_PRETRAINED if pretrained else _OF_HABIT) * answer
     looks = len(Writer) + 1  # each that writes, and the second against itself
-    return answers * (looks * (written + told) + corrections * corrected)
+    return answers * (looks * (written + spread) + corrections * again)
+
+
+study = Study(
+    name="microscope",
+    question="Which tokens of an answer does RL change, and do those few explain what it gains?",
+    task="crossroads",
+    arms=(),
+    complete=with_arms,
+    own=(
+        StudyKey("task", "crossroads", "What is trained on: a packaged task, or FILE.py."),
+        GENERATOR,
+        StudyKey(FIRST, "", "Instead of training: DIR@base, DIR@STEP or DIR@final of a run."),
+        StudyKey(SECOND, "", "The other policy, which is looked for in the first."),
+        StudyKey("samples", "4", "Answers to an item, where sampled."),
+        StudyKey("threshold", "0.7", "Nats above which the first counts as uncertain."),
+    ),
+    passes=_RL - _SET,
+    fixed=_SET,
+    keys={"split_seed": 0},
+    sizes={
+        "smallest": Size(seeds=[1], samples=2, steps=40, held_out_items=24, practice=200),
+        "nano": Size(practice=400),
+        # A small pretrained model has read no demonstrations of crossroads: sums, of which it solves some.
+        "small": Size(seeds=[1], samples=2, steps=24, groups_per_batch=8, learning_rate=3e-4, eval_items=24).on(SUMS),
+    },
+    score=REWARD,
+    effort=lambda arm: 0 if arm.arm.name == FIRST else arm.examples,
+    claims=tuple(
+        Beats(*pair, on=score)
+        for score in SCORES
+        for pair in ((SECOND, FIRST), (Rule.ORACLE.value, FIRST), (Rule.ORACLE.value, Rule.RANDOM.value))
+    ),
+    source="arXiv:2605.06241",
+    expectations=FINDINGS,
+    tables=(
+        Listing(
+            "Agreement",
+            "Shares of an answer's tokens, means over answers, items and seeds. Entropy ratio: the mean entropy of the "
+            "first where the two part, over that elsewhere.",
+            (
+                *(Column(head="tokens", form="d"), "unshifted", "reranked", Column(head="shifted", form=".4f")),
+                *(Column(head=one, form=".2f", missing="none") for one in ("mean rank", "entropy ratio")),
+                *("reward|of the writer", Column(head="failed|answers", form="d")),
+            ),
+            _agreement,
+        ),
+        Listing(
+            "Corrections",
+            "The first writes and is corrected by the second. Recovered: of what the second earns more than the first, "
+            "where that is shown to be more.",
+            (
+                *("reward", Column(head="recovered", missing="no gain shown")),
+                *("corrected|share of tokens", Column(head="failed|answers", form="d")),
+            ),
+            _corrections,
+        ),
+    ),
+    pictures=(Points(_rewards),),
+    sections=_texts,
+    notes=(_control, "Every share is a mean over answers, so that how long answers are decides how small it can be."),
+)

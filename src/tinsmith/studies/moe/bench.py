@@ -83,12 +83,7 @@ class MeasuredBase:
 
 
 def measured_base(model: str, out: Path, amounts: Amounts, say: Say) -> MeasuredBase:
-    """Open the mixture, train it if that is asked for, and write it below `out`, where all sides read it.
-
-    Raises:
-        ConfigError: it is no mixture, or its context is too short.
-        CheckpointError: its weights are damaged.
-    """
+    """Open the mixture, train it if that is asked for, and write it below `out`, where all sides read it."""
     opened = open_base(model, seed=amounts.seed)
     config, weights = opened.config, dict(opened.weights)
     if config.mixture is None:
@@ -181,11 +176,7 @@ def _datums(sentences: Sequence[IntArray]) -> list[Datum]:
 
 
 def measured(model: str, out: Path, amounts: Amounts, sides: Sequence[Side], say: Say) -> Wander:
-    """Compute everything that is asked for; the mixture is written below `out`.
-
-    Raises:
-        ConfigError, CheckpointError: there is no such mixture.
-    """
+    """Compute everything that is asked for; the mixture is written below `out`."""
     base = measured_base(model, out, amounts, say)
     bench = _Bench(amounts, base, drawn_texts(amounts, base), say)
     for side in sides:

@@ -1,4 +1,4 @@
-"""The page of `moe/wander`, and its sentences: changes with the batch, for each arithmetic, and in an RL step."""
+"""The page of `moe/wander`: changes with the batch, for each arithmetic, and in an RL step."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tinsmith.pages.measures import Measure
 from tinsmith.pages.palette import series_mark
 from tinsmith.pages.tables import Cell, Table, flattened, plain, text
 from tinsmith.pages.wording import magnitude, share_of
-from tinsmith.studies.moe.values import Compared, Engine, Greedy, Row, Side, StepRatios, Wander, wander_json
+from tinsmith.studies.moe.values import Compared, Engine, StepRatios, Wander, wander_json
 
 QUESTION: Final = "Do a mixture's routes, log-probabilities and RL steps depend on who else is in the batch?"
 LIMITS: Final = (
@@ -21,22 +21,64 @@ LIMITS: Final = (
     "Rewards are coins: the angles are those of a gradient with small advantages, not of a task.",
     "One machine's CPU kernels: a GPU's choose other tiles for other batches, and change more.",
 )
+_LOSSES: Final = {"importance_sampling": "importance sampling", "ppo": "PPO", "cispo": "CISPO"}
 _COMPARED: Final = (
     *("changed|routes, of tokens", "share|95 % interval", "texts|with one", "unequal|bits, of log-probabilities"),
     *("largest|nats", "mean|nats"),
 )
+_NONE: Final = "Missing: nothing was computed."
 
 
 def wander_page(done: Wander) -> Document:
     """Return the page."""
-    none = "Missing: nothing was computed."
+    settings = wander_json(done)["settings"]
+    assert isinstance(settings, dict)
     routes = note(
         "Tokens that take another expert in some layer than when their text is computed by itself; lines are 95 % "
         "intervals over texts."
     )
-    logprobs = note("The largest difference of a token's log-probability, nats.")
-    settings = wander_json(done)["settings"]
-    assert isinstance(settings, dict)
+    rows = plain(
+        "Beside the same arithmetic's forward pass of each text by itself. Forward: whole texts, as a trainer computes "
+        "them. Decode: token by token over a cache, as a sampler does.",
+        ("Arithmetic", text("Way"), "At once", *_COMPARED),
+        [(str(row.side), text(str(row.way)), str(row.batch), *_compared(row.compared)) for row in done.rows],
+    )
+    distances = plain(
+        "Each text by itself, beside canonical arithmetic on the same weights; canonical bf16 beside canonical fp32, "
+        "so that its row is what rounding the weights does.",
+        ("Arithmetic", *_COMPARED),
+        [(str(row.side), *_compared(row.compared)) for row in done.distances],
+    )
+    greedy = plain(
+        "The most probable text of each prompt, computed together, beside that computed by itself.",
+        ("Arithmetic", "At once", "parted", "first|token that differs, median"),
+        [
+            (
+                *(str(one.side), str(one.batch), f"{one.parted} of {one.texts}"),
+                str(one.first[len(one.first) // 2]) if one.first else None,
+            )
+            for one in done.greedy
+        ],
+    )
+    ways = [row.name for row in done.rows]
+    largest = [row.compared.max_logprob_difference for row in done.rows]
+    mean = [row.compared.mean_logprob_difference for row in done.rows]
+    shares = [Measure(*(100 * one for one in (row.compared.share, *row.compared.interval))) for row in done.rows]
+    parted = [Measure(one.parted / one.texts) for one in done.greedy]
+    angles = [
+        *((label, [one.angle_degrees[loss] for one in done.steps]) for loss, label in _LOSSES.items()),
+        ("all of it by that arithmetic", [one.whole_angle_degrees for one in done.steps]),
+    ]
+    unit, ticks = "Largest difference of a log-probability, nats", (1e-8, 1e-6, 1e-4, 1e-2, 1.0)
+    named = [f"{one.side}, {one.batch} at once" for one in (*done.greedy, *done.steps)]
+    parts, steps = named[: len(done.greedy)], named[len(done.greedy) :]
+    pictures = (
+        _dots("routes", "Tokens with changed routes, per cent", ways, shares, 0.1),
+        log_dots_svg("logprobs", f"{unit}.", ways, (("largest", largest), ("mean", mean)), ticks, unit=unit),
+        _dots("greedy", "Greedy texts that part from their own by themselves, share", parts, parted, 1.0),
+        log_dots_svg("angles", "Degrees.", steps, angles, (1e-6, 1e-4, 1e-2, 1.0, 90.0), unit="Degrees"),
+    )
+    first, second, third, fourth = (drawn(one, _NONE) for one in pictures)
     return Document(
         kind="Report of a study",
         title=f"Do the routes of {done.model} wander?",
@@ -44,113 +86,46 @@ def wander_page(done: Wander) -> Document:
         facts=(("Mixture", done.fingerprint[:16]), *flattened(settings), *done.machine.items()),
         sections=(
             summary(wander_story(done), limits=LIMITS),
-            Section("routes", "Routes", (routes, drawn(_routes(done.rows), none), _rows(done.rows))),
-            Section(
-                "logprobs",
-                "Log-probabilities",
-                (logprobs, drawn(_logprobs(done.rows), none), _distances(done.distances)),
-            ),
-            Section("greedy", "Greedy texts", (drawn(_parting(done.greedy), none), _greedy(done.greedy))),
-            Section("step", "One RL step", (drawn(_angles(done.steps), none), _steps(done.steps))),
+            Section("routes", "Routes", (routes, first, rows)),
+            Section("logprobs", "Log-probabilities", (second, distances)),
+            Section("greedy", "Greedy texts", (third, greedy)),
+            Section("step", "One RL step", (fourth, _steps(done.steps))),
         ),
     )
 
 
 def wander_story(done: Wander) -> tuple[str, ...]:
-    """Return the conclusions, in plain words."""
-    by_side: dict[Side, list[Row]] = {}
-    for row in done.rows:
-        by_side.setdefault(row.side, []).append(row)
-    own = [row for row in done.rows if row.side.engine is Engine.CANONICAL]
-    sentences: list[str] = []
-    if own:
-        moved = any(row.compared.is_moved for row in own)
-        sentences.append(
-            f"Canonical: {sum(row.compared.changed_routes for row in own)} of "
-            f"{sum(row.compared.tokens for row in own):,} routed tokens take another expert in any of {len(own)} "
-            "batches, forward or decoding; "
-            + ("SOMETHING MOVED." if moved else "every log-probability has the same bits.")
+    """Return a sentence for each arithmetic: its largest changes in any batch, and those of an RL step."""
+    found: list[str] = []
+    for side in dict.fromkeys(row.side for row in done.rows):
+        some = [row for row in done.rows if row.side == side]
+        worst = max(some, key=lambda row: (row.compared.share, row.compared.tokens))
+        nats = max(row.compared.max_logprob_difference for row in some)
+        one, moved = worst.compared, any(row.compared.is_moved for row in some)
+        ends = " to ".join(f"{100 * end:.2f}" for end in one.interval)
+        broken = " SOMETHING MOVED." if moved and side.engine is Engine.CANONICAL else ""
+        found.append(
+            f"{side}: {one.changed_routes} of {one.tokens:,} tokens ({100 * one.share:.2f} %, {ends}) take another "
+            f"expert at most ({worst.way}, {worst.batch} at once); log-probabilities move by up to {nats:.2g} "
+            f"nats.{broken}"
         )
-    for side, rows in by_side.items():
-        if side.engine is not Engine.CANONICAL:
-            worst = max(rows, key=lambda row: (row.compared.share, row.compared.tokens))
-            most = max(row.compared.max_logprob_difference for row in rows)
-            sentences.append(f"{side}: {_of_routes(worst)}; log-probabilities move by up to {most:.2g} nats.")
-    steps = {
-        side: [one for one in done.steps if one.side == side] for side in dict.fromkeys(s.side for s in done.steps)
-    }
-    worst_steps = [max(some, key=lambda one: max(one.angle_degrees.values())) for some in steps.values()]
-    return (*sentences, *map(_of_step, worst_steps))
+    for side in dict.fromkeys(one.side for one in done.steps):
+        step = max((one for one in done.steps if one.side == side), key=lambda one: max(one.angle_degrees.values()))
+        angles = ", ".join(f"{_LOSSES[loss]} {angle:.2g}" for loss, angle in step.angle_degrees.items())
+        whole = magnitude(step.whole_angle_degrees) or "not computed"
+        found.append(
+            f"One RL step, {side}, sampled {step.batch} at once: {step.unequal_routes} of {step.tokens:,} tokens are "
+            f"trained through other experts; ratios lie in {step.least_ratio:.3g} to {step.largest_ratio:.3g}; they "
+            f"turn the gradient by (degrees) {angles}, throughout {whole}."
+        )
+    return tuple(found)
 
 
-def _of_routes(worst: Row) -> str:
-    one = worst.compared
-    low, high = (100 * end for end in one.interval)
-    if one.changed_routes == 0:
-        return f"no route of {one.tokens:,} tokens changes in any batch (at most {high:.2g} %)"
-    how = f"{worst.batch} at once" if worst.batch > 1 else "by itself over a cache"
-    return (
-        f"{one.changed_routes} of {one.tokens:,} tokens ({100 * one.share:.2f} %, {low:.2f} to {high:.2f}) take "
-        f"another expert when a text is computed {how} ({worst.way}) instead of by itself, whole"
-    )
-
-
-def _of_step(one: StepRatios) -> str:
-    name = f"One RL step, {one.side}, sampled {one.batch} at once"
-    if one.ratios_not_one == 0.0 and one.unequal_routes == 0:
-        return f"{name}: every importance ratio is exactly 1, every route the trainer's."
-    angles = ", ".join(f"{loss} {angle:.2g}" for loss, angle in one.angle_degrees.items())
-    whole = one.whole_angle_degrees
-    turned = "" if whole is None else f"; computed by that arithmetic throughout, the gradient turns by {whole:.2g}"
-    return (
-        f"{name}: {one.unequal_routes} of {one.tokens:,} tokens are trained through other experts than they were drawn "
-        f"from; ratios lie in {one.least_ratio:.3g} to {one.largest_ratio:.3g}, PPO clips "
-        f"{100 * one.clipped.get('ppo', 0.0):.2g} %; the ratios alone turn the gradient by (degrees) {angles}{turned}."
-    )
-
-
-def _routes(rows: Sequence[Row]) -> Markup | None:
-    shown = [Measure(*(100 * one for one in (row.compared.share, *row.compared.interval))) for row in rows]
-    most = max((one.high or 0.0 for one in shown), default=1.0)
-    panel = Panel(
-        title="Tokens with changed routes, per cent", dots=[Dots("changed", series_mark(0), shown)], high=max(most, 0.1)
-    )
-    shown_values = "; ".join(f"{row.name}: {row.compared.changed_routes}" for row in rows)
-    return dots_svg("routes", f"Changed routes. {shown_values}.", [row.name for row in rows], [panel])
-
-
-def _logprobs(rows: Sequence[Row]) -> Markup | None:
-    largest = [row.compared.max_logprob_difference for row in rows]
-    shown_values = "; ".join(f"{row.name}: {value:.2g}" for row, value in zip(rows, largest, strict=True))
-    dots = (("largest", largest), ("mean", [row.compared.mean_logprob_difference for row in rows]))
-    unit, names = "Largest difference, nats", [row.name for row in rows]
-    return log_dots_svg("logprobs", f"{unit}. {shown_values}.", names, dots, (1e-8, 1e-6, 1e-4, 1e-2, 1.0), unit=unit)
-
-
-def _angles(steps: Sequence[StepRatios]) -> Markup | None:
-    names = [f"{one.side}, {one.batch} at once" for one in steps]
-    labels = ("by the ratios, importance sampling", "PPO", "CISPO")
-    losses = ("importance_sampling", "ppo", "cispo")
-    shown_values = "; ".join(
-        f"{name}: {one.angle_degrees[losses[0]]:.2g}" for name, one in zip(names, steps, strict=True)
-    )
-    dots = [
-        *((label, [one.angle_degrees[loss] for one in steps]) for label, loss in zip(labels, losses, strict=True)),
-        ("all of it by that arithmetic", [one.whole_angle_degrees for one in steps]),
-    ]
-    return log_dots_svg(
-        "angles", f"Degrees. {shown_values}.", names, dots, (1e-6, 1e-4, 1e-2, 1.0, 90.0), unit="Degrees"
-    )
-
-
-def _parting(greedy: Sequence[Greedy]) -> Markup | None:
-    names = [f"{one.side}, {one.batch} at once" for one in greedy]
-    panel = Panel(
-        title="Greedy texts that part from their own by themselves, share",
-        dots=[Dots("parted", series_mark(1), [Measure(one.parted / one.texts) for one in greedy])],
-    )
-    shown_values = "; ".join(f"{name}: {one.parted}" for name, one in zip(names, greedy, strict=True))
-    return dots_svg("greedy", f"Parted texts. {shown_values}.", names, [panel])
+def _dots(name: str, title: str, rows: Sequence[str], values: Sequence[Measure], high: float) -> Markup | None:
+    most = max((one.value if one.high is None else one.high for one in values), default=high)
+    panel = Panel(title=title, dots=[Dots(name, series_mark(0), values)], high=max(most, high))
+    said = "; ".join(f"{row}: {one.value:.2g}" for row, one in zip(rows, values, strict=True))
+    return dots_svg(name, f"{title}. {said}.", rows, [panel])
 
 
 def _compared(one: Compared) -> tuple[str | Cell | None, ...]:
@@ -165,65 +140,21 @@ def _compared(one: Compared) -> tuple[str | Cell | None, ...]:
     )
 
 
-def _rows(rows: Sequence[Row]) -> Table:
-    return plain(
-        "Beside the same arithmetic's forward pass of each text by itself. Forward: whole texts, as a trainer computes "
-        "them. Decode: token by token over a cache, as a sampler does.",
-        ("Arithmetic", text("Way"), "At once", *_COMPARED),
-        [(str(row.side), text(str(row.way)), str(row.batch), *_compared(row.compared)) for row in rows],
-    )
-
-
-def _distances(rows: Sequence[Row]) -> Table:
-    return plain(
-        "Each text by itself, beside canonical arithmetic on the same weights; canonical bf16 beside canonical fp32, "
-        "so that its row is what rounding the weights does.",
-        ("Arithmetic", *_COMPARED),
-        [(str(row.side), *_compared(row.compared)) for row in rows],
-    )
-
-
-def _greedy(greedy: Sequence[Greedy]) -> Table:
-    return plain(
-        "The most probable text of each prompt, computed together, beside that computed by itself.",
-        ("Arithmetic", "At once", "parted", "first|token that differs, median"),
-        [
-            (
-                str(one.side),
-                str(one.batch),
-                f"{one.parted} of {one.texts}",
-                str(one.first[len(one.first) // 2]) if one.first else None,
-            )
-            for one in greedy
-        ],
-    )
-
-
 def _steps(steps: Sequence[StepRatios]) -> Table:
-    heads = (
-        "Arithmetic",
-        "At once",
-        "unequal|routes",
-        "ratios|not 1",
-        "ratios|from, to",
-        "clipped|PPO",
-        "clipped|CISPO",
-    )
-    heads += ("degrees|importance sampling", "degrees|PPO", "degrees|CISPO", "degrees|throughout")
     return plain(
         "On policy: every ratio should be 1. The angle of each loss is between its gradient with these ratios and that "
         "with ratios of 1, both by canonical arithmetic; the last one is of the gradient of importance sampling as the "
         "arithmetic computes it throughout.",
-        heads,
+        (
+            *("Arithmetic", "At once", "unequal|routes", "ratios|not 1", "ratios|from, to", "clipped|PPO"),
+            *("clipped|CISPO", *(f"degrees|{label}" for label in _LOSSES.values()), "degrees|throughout"),
+        ),
         [
             (
-                str(one.side),
-                str(one.batch),
-                f"{one.unequal_routes} of {one.tokens:,}",
-                share_of(one.ratios_not_one),
-                f"{one.least_ratio:.4g}, {one.largest_ratio:.4g}",
+                *(str(one.side), str(one.batch), f"{one.unequal_routes} of {one.tokens:,}"),
+                *(share_of(one.ratios_not_one), f"{one.least_ratio:.4g}, {one.largest_ratio:.4g}"),
                 *(share_of(one.clipped[loss]) for loss in ("ppo", "cispo")),
-                *(magnitude(one.angle_degrees[loss]) for loss in ("importance_sampling", "ppo", "cispo")),
+                *(magnitude(one.angle_degrees[loss]) for loss in _LOSSES),
                 magnitude(one.whole_angle_degrees),
             )
             for one in steps

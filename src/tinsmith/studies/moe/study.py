@@ -6,7 +6,8 @@ from pathlib import Path
 from typing import Final
 
 from tinsmith.lab.live.progress import Say
-from tinsmith.lab.measurement import Measure, at_least, write_json, write_text
+from tinsmith.lab.measurement import Measure, at_least
+from tinsmith.lab.study.files import write_json, write_text
 from tinsmith.studies.moe.values import Amounts, Dtype, Engine, Side, wander_json
 from tinsmith.types.errors import ConfigError
 
@@ -46,9 +47,6 @@ def wander(
         sides: Whose arithmetic.
         seed: Of weights, prompts, texts and rewards.
         dry_run: Only say what is computed.
-
-    Raises:
-        ConfigError: a value that is not allowed.
     """
     at_least(0, base_steps=base_steps, seed=seed)
     at_least(1, prompts=prompts)

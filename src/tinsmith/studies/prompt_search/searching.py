@@ -1,181 +1,120 @@
-"""One search on the base of a finished run, and what the prompt that it found earns on held-out questions, on disk."""
+"""One search on the base of a finished run, and what the prompt that it found earns on held-out questions."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from enum import StrEnum
 from fractions import Fraction
 from pathlib import Path
 
 import msgspec
 
-from tinsmith.data.replacing import replacing
-from tinsmith.lab.experiment.reopened import Reopened
+from tinsmith.lab.experiment.experiment import Plan
+from tinsmith.lab.experiment.reopened import Reopened, plan_again, reopened
+from tinsmith.lab.live.progress import Say
 from tinsmith.lab.prompt_search.asked_task import AskedTask
-from tinsmith.lab.prompt_search.document import AskedModel, Document, Grammar, Proposer
-from tinsmith.lab.prompt_search.search import Search, Searched, SearchSettings
+from tinsmith.lab.prompt_search.document import AskedModel, Document, Grammar
+from tinsmith.lab.prompt_search.search import Search, Searched, SearchSettings, halves_of
+from tinsmith.lab.runs.kinds import Kind
 from tinsmith.lab.schedule import subset
-from tinsmith.lab.service.asked_policy import AskedPolicy, Draw
-from tinsmith.lab.user_task.entry import UserTaskEntry
-from tinsmith.lab.user_task.items import UserItem
+from tinsmith.lab.service.asked_policy import Draw
+from tinsmith.lab.study.files import made_once
 from tinsmith.lab.user_task.kinds import TaskFrame
+from tinsmith.lab.user_task.run_data import data_of_task
 from tinsmith.renderers.choose import renderer_for
-from tinsmith.renderers.renderer import Message, Renderer, Role
-from tinsmith.studies.prompt_search.settings import PromptSettings, ProposedBy
-from tinsmith.types.errors import ConfigError
+from tinsmith.renderers.renderer import Message, Role
 from tinsmith.types.seeds import derive
 
 _PROPOSAL_TOKENS = 120
 
 
-class Examined(msgspec.Struct, frozen=True, kw_only=True):
-    """Rewards of held-out items under a prompt, by name: means of an item's answers."""
+class ProposedBy(StrEnum):
+    """Proposers of edits."""
 
-    sampled: dict[str, str]
-    greedy: dict[str, str]
-    """As exact fractions."""
+    GRAMMAR = "grammar"
+    MODEL = "model"
 
-    def by_item(self, *, greedy: bool = False) -> dict[str, Fraction]:
-        """Return them as the records of a run do."""
-        found = self.greedy if greedy else self.sampled
-        return {name: Fraction(value) for name, value in found.items()}
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Searching:
+    """Settings of searches: each has its run's seed."""
+
+    written: Document
+    """By hand: the beginning of the task's prompts."""
+    bank: tuple[str, ...]
+    proposer: ProposedBy
+    search: SearchSettings
+    plan_of: Callable[[str, Mapping[str, str]], Plan]
 
 
 class Found(msgspec.Struct, frozen=True, kw_only=True):
-    """A search, and its test."""
+    """A search, and its test: means of held-out items' answers under both prompts, by name, as exact fractions."""
 
     searched: Searched
-    start: Examined
-    found: Examined
+    start: tuple[dict[str, str], dict[str, str]]
+    """Sampled, and greedily."""
+    found: tuple[dict[str, str], dict[str, str]]
     unreadable: int
     """Lines of a model's proposals that were no edit."""
 
-
-class _Asked(msgspec.Struct, frozen=True, kw_only=True):
-    settings: SearchSettings
-    proposer: str
-    base: str
-    start: Document
-    bank: tuple[str, ...]
+    def earned(self, *, at_start: bool, greedy: bool) -> dict[str, Fraction]:
+        """Return what items earn under the first prompt, or the one that was found."""
+        values = (self.start if at_start else self.found)[greedy]
+        return {name: Fraction(value) for name, value in values.items()}
 
 
-class _Saved(msgspec.Struct, frozen=True):
-    asked: _Asked
-    result: Found
+def searched_on(asked: Searching, folder: Path, file: Path, say: Say) -> Found:
+    """Search on the base of a run, or read what was found of it before with the same settings."""
+    with reopened(plan_again(folder, (Kind.TASK,), asked.plan_of), folder, say) as there:
+        search = msgspec.structs.replace(asked.search, seed=derive(there.plan.settings.seed, "search"))
+        key = (search, asked.proposer, there.materials.model_name, asked.written, asked.bank)
+        return made_once(file, key, Found, lambda: _search(asked, search, there))
 
 
-@dataclass(frozen=True, slots=True)
-class _Here:
-    """The opened base."""
-
-    base: AskedPolicy
-    renderer: Renderer
-    stop: Sequence[int]
-    temperature: float
-
-    def write(self, prompt: str, seed: int) -> str:
-        """Return what the base writes when it is asked for edits."""
-        said = (Message(role=Role.USER, content=prompt),)
-        asked = Draw(prompt=tuple(self.renderer.build_generation_prompt(said)), seed=seed, max_tokens=_PROPOSAL_TOKENS)
-        (tokens,) = self.base.drawn([asked], temperature=self.temperature, stop=self.stop)
-        return self.renderer.parse_response(tokens).message.content
-
-
-def searched_on(settings: PromptSettings, there: Reopened, file: Path) -> Found:
-    """Search on the base of a run, or read what was found of it before with the same settings.
-
-    Raises:
-        ConfigError: the task has too few items.
-        BackendError: every answer failed.
-    """
-    plan = there.plan
-    search = msgspec.structs.replace(settings.search, seed=derive(plan.settings.seed, "search"))
-    asked = _Asked(
-        settings=search,
-        proposer=settings.proposer.value,
-        base=there.materials.model_name,
-        start=settings.task.written,
-        bank=settings.task.bank,
-    )
-    before = _saved(file, asked)
-    if before is not None:
-        return before
-    entry, frame = plan.experiment.subject, plan.frame
-    assert isinstance(entry, UserTaskEntry)
+def _search(asked: Searching, settings: SearchSettings, there: Reopened) -> Found:
+    plan, frame = there.plan, there.plan.frame
     assert isinstance(frame, TaskFrame)
-    data = entry.run_data(plan, print)
-    renderer = renderer_for(there.tokenizer())
-    here = _Here(there.base(), renderer, tuple(renderer.stop_sequences()), plan.settings.temperature)
+    data, renderer, base = data_of_task(plan), renderer_for(there.tokenizer()), there.base()
+    temperature, stop = plan.settings.temperature, tuple(renderer.stop_sequences())
     test = subset(data.split.held_out or data.split.train, plan.settings.eval_items, lambda one: one.unit)
-    train, selection = halves(data.split.train, search.seed)
+    train, selection = halves_of({one.prompt_id: one.unit for one in data.split.train}, settings.seed)
+
+    def write(prompt: str, seed: int) -> str:
+        """Return what the base writes when it is asked for edits."""
+        message = (Message(role=Role.USER, content=prompt),)
+        draw = Draw(prompt=tuple(renderer.build_generation_prompt(message)), seed=seed, max_tokens=_PROPOSAL_TOKENS)
+        (tokens,) = base.drawn([draw], temperature=temperature, stop=stop)
+        return renderer.parse_response(tokens).message.content
 
     def score(samples: int) -> AskedTask:
         return AskedTask(
-            client=here.base.client,
+            client=base.client,
             task=data.task,
             renderer=renderer,
-            start=settings.task.written,
+            start=asked.written,
             items={one.prompt_id: one for one in (*data.split.train, *test)},
             samples=samples,
-            temperature=plan.settings.temperature,
+            temperature=temperature,
             max_tokens=plan.settings.max_tokens,
         )
 
-    model = AskedModel(here.write)
-    proposer: Proposer = Grammar(settings.task.bank) if settings.proposer is ProposedBy.GRAMMAR else model
+    model = AskedModel(write)
     searched = Search(
         train=train,
         selection=selection,
         prompts={one.prompt_id: one.prompt for one in data.split.train},
         score=score(1),
-        proposer=proposer,
-        settings=search,
-    ).run(settings.task.written)
+        proposer=Grammar(asked.bank) if asked.proposer is ProposedBy.GRAMMAR else model,
+        settings=settings,
+    ).run(asked.written)
     examine, names = score(frame.eval_samples), [one.prompt_id for one in test]
     seed = derive(plan.settings.seed, "evaluation")  # that of the run's own evaluations
-    start = _examined(examine, searched.start, names, seed)
-    found = Found(
-        searched=searched,
-        start=start,
-        found=start if searched.found == searched.start else _examined(examine, searched.found, names, seed),
-        unreadable=model.unreadable,
-    )
-    file.parent.mkdir(parents=True, exist_ok=True)
-    with replacing(file) as part:
-        part.write_bytes(msgspec.json.encode(_Saved(asked, found)) + b"\n")
-    return found
 
+    def examined(document: Document) -> tuple[dict[str, str], dict[str, str]]:
+        sampled, greedy = (examine(document, names, seed, greedy=one) for one in (False, True))
+        return {name: str(one) for name, one in sampled.items()}, {name: str(one) for name, one in greedy.items()}
 
-def halves(items: Sequence[UserItem], seed: int) -> tuple[list[str], list[str]]:
-    """Return the names of the items that edits are tried on, and of those that the gate draws of; units stay together.
-
-    Raises:
-        ConfigError: there are too few.
-    """
-    units = sorted({one.unit for one in items}, key=lambda name: derive(seed, "selection", name))
-    chosen = set(units[: len(units) // 2])
-    parts = [[one.prompt_id for one in items if (one.unit in chosen) is side] for side in (False, True)]
-    if not all(parts):
-        raise ConfigError(
-            "there are too few items to try edits on some and to select by others",
-            field="items",
-            value=len(items),
-            allowed="2 or more",
-        )
-    return parts[0], parts[1]
-
-
-def _examined(ask: AskedTask, document: Document, names: Sequence[str], seed: int) -> Examined:
-    both = [ask(document, names, seed, greedy=greedy) for greedy in (False, True)]
-    sampled, greedy = ({name: str(value) for name, value in one.items()} for one in both)
-    return Examined(sampled=sampled, greedy=greedy)
-
-
-def _saved(file: Path, asked: _Asked) -> Found | None:
-    if not file.is_file():
-        return None
-    try:
-        read = msgspec.json.decode(file.read_bytes(), type=_Saved)
-    except msgspec.DecodeError:
-        return None
-    return read.result if read.asked == asked else None
+    start = examined(searched.start)
+    found = start if searched.found == searched.start else examined(searched.found)
+    return Found(searched=searched, start=start, found=found, unreadable=model.unreadable)

@@ -1,306 +1,275 @@
-"""`prompt_search`: a search for a better prompt for the base, beside RL from the prompt that was written by hand."""
+"""A search for a better prompt for the base, beside RL from the prompt that was written by hand.
+
+    tinsmith run prompt_search [size=smallest | at=small] [proposer=model] [key=value ...]
+
+Each search has the base, questions and right answers of a run of RL; the controls have those of another question.
+"""
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Final
 
-from tinsmith.lab.experiment.plan import make_plan
-from tinsmith.lab.experiment.reopened import reopened
+import msgspec
+
 from tinsmith.lab.live.progress import Say
 from tinsmith.lab.prompt_search.document import Document
-from tinsmith.lab.prompt_search.search_rows import SearchRow, prompt_tables, step_folds
-from tinsmith.lab.study.arm_gains import Arms, corrected, gain_of
-from tinsmith.lab.study.arms import Cell
-from tinsmith.lab.study.cells import run_cells
-from tinsmith.lab.study.driver import Outcome, RunCells, Stages, Tuned, conduct_study
-from tinsmith.lab.study.record import Expected, Panel, StudyRecord
-from tinsmith.lab.study.report import page_of_study, sentences
-from tinsmith.lab.study.results import DRAWS, Draws, hashes_in, seconds_in
-from tinsmith.lab.study.task_arms import parity_of, read_runs
-from tinsmith.lab.study.task_study import OpenSource, minutes_of
-from tinsmith.pages.document import Document as Page
-from tinsmith.pages.document import Section, note
-from tinsmith.pages.wording import counted, signed
-from tinsmith.stats.gate.claim import CheckName, Claim, Training, Verdict
-from tinsmith.stats.gate.claim import Finding as Check
-from tinsmith.stats.gate.claims import MeanBeats, MeanLearned, judge_beats, judge_learned
-from tinsmith.stats.mean_runs import MeanRuns
-from tinsmith.studies.prompt_search.searching import Found, searched_on
-from tinsmith.studies.prompt_search.settings import (
-    BASE_OF,
-    LABELS,
-    PROMPT,
-    PROMPT_SHUFFLED,
-    QUESTION,
-    RL,
-    RL_SHUFFLED,
-    PromptSettings,
-    prompt_settings,
+from tinsmith.lab.prompt_search.search import SearchSettings
+from tinsmith.lab.prompt_search.search_rows import SEARCH_HEADS, STEP_HEADS, search_cells, step_rows
+from tinsmith.lab.study.checks import no_gain
+from tinsmith.lab.study.keys import StudyKey, count
+from tinsmith.lab.study.measures import BEFORE, ArmRuns, Results
+from tinsmith.lab.study.record import Shown
+from tinsmith.lab.study.sizes import Asked
+from tinsmith.lab.study.study import (
+    UNTRAINED,
+    Arm,
+    Beats,
+    Expectation,
+    Finding,
+    Learned,
+    Listing,
+    OnRuns,
+    PerItem,
+    Size,
+    Study,
 )
+from tinsmith.pages.wording import counted, signed
+from tinsmith.stats.gate.claim import CheckName, Verdict
+from tinsmith.stats.gate.claim import Finding as Check
+from tinsmith.stats.mean_runs import ByItem
+from tinsmith.studies.prompt_search import task as handbook
+from tinsmith.studies.prompt_search.searching import Found, ProposedBy, Searching, searched_on
+from tinsmith.types.errors import ConfigError
 
-SEARCHES: Final = "searches"
-"""The folder of the searches, in the study's own."""
-SCORE: Final = "reward"
+RL, RL_SHUFFLED, PROMPT, PROMPT_SHUFFLED = "rl", "rl_shuffled", "prompt", "prompt_shuffled"
+SEARCHES: Final = {PROMPT: (RL, "prompt searched"), PROMPT_SHUFFLED: (RL_SHUFFLED, "prompt searched, shuffled answers")}
+"""Arm whose base, questions and right answers each search has, and its label."""
 WRITTEN: Final = "the prompt written by hand"
-SearchOn = Callable[[PromptSettings, Cell, Path, Say], Found]
+SCORE: Final = PerItem("reward", "reward")
+INSTRUCTIONS: Final = (
+    "Follow every instruction exactly.",
+    "Read the whole request before you answer.",
+    "Check each instruction once more before you finish.",
+    "Write only the answer, and nothing before or after it.",
+    "Keep the answer short.",
+    "Answer in two or three sentences.",
+    "Answer in one sentence.",
+    "Use each word that you are asked to use.",
+    "If a number of words or lines is given, count them.",
+    "Do not use commas.",
+    "Write in small letters.",
+    "Write plain text without any marks.",
+    "Do not repeat the request.",
+    "Repeat the request before you answer.",
+    "You are a careful assistant.",
+    "You are a poet.",
+    "Write as much as you can.",
+    "Think step by step.",
+)
+"""Lines that a prompt for following instructions may begin with: some are often written there, some do no good."""
+TASKS: Final[dict[str, tuple[Document, tuple[str, ...]]]] = {
+    handbook.NAME: (handbook.WRITTEN, handbook.BANK),
+    "instructions": ((), INSTRUCTIONS),
+}
+"""The prompt written by hand, and lines to choose from, by task."""
+AMOUNTS: Final = {
+    "search_steps": ("steps", "Steps of the search."),
+    "batch": ("batch", "Training questions that edits are tried on."),
+    "candidates": ("candidates", "Edits that are proposed in a step."),
+    "most_edits": ("most_edits", "Made at once in the first step; falls."),
+    "gate": ("gate", "Questions of selection that the gate draws."),
+}
+"""Field of the search's settings by key, with the help of the key."""
+Search = Callable[[Searching, Path, Path, Say], Found]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PromptRecord(StudyRecord):
-    """Values of the study."""
-
-    task: str
-    written: Document
-    searches: tuple[SearchRow, ...]
-    controls: tuple[Claim, ...]
-    """Claims that something was learned from shuffled answers: none may be allowed."""
-    same_before: bool
-    """True if the hand-written prompt earns in every search what the run's own first evaluation says, by item."""
-    files: Mapping[str, str]
-    """SHA-256 of each search's results."""
-
-
-def run_prompt_search(
-    given: Mapping[str, str],
-    say: Say,
-    *,
-    open_source: OpenSource,
-    run: RunCells = run_cells,
-    search: SearchOn | None = None,
-    draws: Draws = DRAWS,
-) -> Path:
-    """Run and search what has not been, and write values, tables and page; return the study's folder.
-
-    Raises:
-        ConfigError, DataError: a key is wrong, a run cannot begin, or another process runs this study.
-        BackendError: a server did not start, or every answer failed.
-        LostError: a server was lost; the same call goes on.
-    """
-    settings = prompt_settings(given, open_source)
-    folder = settings.study.out / SEARCHES
-    search_on = search or _search_on
-
-    def conduct(stages: Stages) -> Outcome:
-        tuned = stages.tune(settings.study, settings.study.arms)
-        stages.report(tuned)
-        found: dict[str, list[Found]] = {}
-        files: list[Path] = []
-        for name, of in BASE_OF.items():
-            for cell in tuned[of].cells:
-                files.append(folder / f"{name}-seed={cell.overrides['seed']}.json")
-                found.setdefault(name, []).append(search_on(settings, cell, files[-1], say))
-        hashes = {file.stem: hashlib.sha256(file.read_bytes()).hexdigest() for file in files if file.is_file()}
-        measured = _Measured.of(settings, tuned, found, draws)
-        record = measured.record(hashes)
-        seconds = {one.words: seconds_in([each.run for each in one.reads]) for one in measured.arms.reads.values()}
-        page = _with_searches(page_of_study(record, seconds), record, found)
-        return Outcome(found=record, sentences=sentences(record), seconds=seconds, page=page)
-
-    return conduct_study(settings.study, say, conduct, pace=minutes_of, run=run)
-
-
-def _search_on(settings: PromptSettings, cell: Cell, file: Path, say: Say) -> Found:
-    say(f"{file.stem}: searched")
-    with reopened(make_plan(cell.experiment, cell.overrides), cell.folder, say) as there:
-        return searched_on(settings, there, file)
-
-
-@dataclass(frozen=True, slots=True)
-class _Measured:
-    """Finished runs, and the searches on their bases by name, one a seed."""
-
-    settings: PromptSettings
-    arms: Arms
-    searches: Mapping[str, Sequence[Found]]
-    ends: Mapping[str, tuple[MeanRuns, MeanRuns]]
-    """Rewards of held-out items before and after, by the name of the arm."""
-    draws: Draws
-
-    @classmethod
-    def of(
-        cls, settings: PromptSettings, tuned: Tuned, searches: Mapping[str, Sequence[Found]], draws: Draws
-    ) -> _Measured:
-        """Read the finished runs.
-
-        Raises:
-            DataError: a run was not evaluated, or not on the items that the others were.
-        """
-        reads = {name: read_runs(one.arm.words, [cell.folder for cell in one.cells]) for name, one in tuned.items()}
-        arms = Arms(reads, settings.task.unit)
-        ends = {name: (arms.at(name, 0), arms.at(name, -1)) for name in reads}
-        for name, some in searches.items():
-            before = MeanRuns.of(WRITTEN, [one.start.by_item() for one in some])
-            after = MeanRuns.of(LABELS[name], [one.found.by_item() for one in some])
-            ends[name] = (arms.clustered(before), arms.clustered(after))
-        return cls(settings, arms, searches, ends, draws)
-
-    def record(self, files: Mapping[str, str]) -> PromptRecord:
-        """Return the values that are kept."""
-        study, run = self.settings.study, self.arms.reads[RL].reads[0].run
-        gains = [
-            gain_of((name, LABELS[name]), self.ends[name], _greedy(some), self.draws.tables)
-            for name, some in self.searches.items()
-        ]
-        every = corrected([*gains, *self.arms.gains(self.draws.tables)])
-        record = PromptRecord(
-            data=run.config.data.fingerprint,
-            num_items=self.ends[PROMPT][0].num_items,
-            seeds=study.seeds,
-            tuning_seed=study.tuning_seed,
-            settings=self.settings.deciding(),
-            rates={},
-            hashes=hashes_in([one.run for each in self.arms.reads.values() for one in each.reads]),
-            title="Prompt search",
-            question=QUESTION,
-            source="",
-            score=SCORE,
-            arms=tuple(one.words for one in every),
-            gains=every,
-            more_gains=(),
-            expectations=(),
-            figures={},
-            tables=(),
-            panels=(
-                Panel(
-                    title=f"{SCORE}, held out",
-                    before=tuple(one.before for one in every),
-                    after=tuple(one.after for one in every),
-                ),
-            ),
-            curves=(),
-            beats=self._beats(run.config.data.fingerprint),
-            learned=self._learned({PROMPT: PROMPT_SHUFFLED, RL: RL_SHUFFLED}),
-            notes=(),
-            task=run.config.task.name,
-            written=self.settings.task.written,
-            searches=tuple(
-                SearchRow.of(name, seed, one.searched)
-                for name, some in self.searches.items()
-                for seed, one in zip(study.seeds, some, strict=True)
-            ),
-            controls=self._learned({PROMPT_SHUFFLED: PROMPT_SHUFFLED}),
-            same_before=all(self.ends[name][0].by_seed == self.ends[of][0].by_seed for name, of in BASE_OF.items()),
-            files=files,
+def with_arms(study: Study, asked: Asked, *, search: Search = searched_on) -> Study:
+    """Return the study with its searches."""
+    task, proposer = asked.own["task"], asked.own["proposer"]
+    for key, value, allowed in (("task", task, list(TASKS)), ("proposer", proposer, list(ProposedBy))):
+        if value not in allowed:
+            raise ConfigError("there is no such choice", field=key, value=value, allowed=", ".join(allowed))
+    written, bank = TASKS[task]
+    amounts = {name: count(key, asked.own[key], 1) for key, (name, _) in AMOUNTS.items()}
+    settings = Searching(
+        written=written,
+        bank=bank,
+        proposer=ProposedBy(proposer),
+        search=SearchSettings(**amounts),
+        plan_of=asked.plan_of,
+    )
+    keys = {key: value for key, value in msgspec.structs.asdict(settings.search).items() if key != "seed"}
+    searched = [
+        Arm.of(
+            name,
+            label,
+            {"proposer": proposer, **keys},
+            on=OnRuns(folder="searches", name=name, arm=of, before=WRITTEN, make=partial(search, settings)),
+            values=_earned,
         )
-        return replace(record, expectations=_expectations(record), notes=_notes(record))
-
-    def _beats(self, data: str) -> tuple[Claim, ...]:
-        """Judge the searched prompt against the hand-written one, and against RL, both ways; answers are examples."""
-        (before, prompt), rl = self.ends[PROMPT], self.ends[RL][1]
-        settings = self.arms.reads[RL].reads[0].run.config.settings
-        rewarded = 1
-        for key in ("steps", "groups_per_batch", "group_size"):
-            value = settings.get(key, 1)
-            rewarded *= value if isinstance(value, int) else 1
-        mine = Training(data, max(one.searched.answered for one in self.searches[PROMPT]))
-        untrained, theirs, parity = Training(data, 0), Training(data, rewarded), parity_of([self.arms.reads[RL]])
-        pairs = ((prompt, before, mine, untrained), (prompt, rl, mine, theirs), (rl, prompt, theirs, mine))
-        claims = [
-            MeanBeats(
-                first=first,
-                second=second,
-                metric=SCORE,
-                same_models=second is before,
-                training=(own, other),
-                parity=parity,
-            )
-            for first, second, own, other in pairs
-        ]
-        return judge_beats(claims, self.draws.claims)
-
-    def _learned(self, controls: Mapping[str, str]) -> tuple[Claim, ...]:
-        """Judge that something was learned, beside a search or a run by shuffled answers."""
-        rl = self.arms.reads[RL]
-        known = (rl.baseline(one.name, "total") for one in rl.reads[0].task.baselines)
-        baselines = tuple(self.arms.clustered(values) for values in known if values is not None)
-        claims = [
-            MeanLearned(
-                system=self.ends[name][1],
-                metric=SCORE,
-                before=self.ends[name][0],
-                baselines=baselines,
-                control=self.ends[control][1],
-                parity=parity_of([rl]),
-            )
-            for name, control in controls.items()
-        ]
-        return judge_learned(claims, self.draws.claims)
-
-
-def _greedy(found: Sequence[Found]) -> tuple[float, float]:
-    before = MeanRuns.of("greedy", [one.start.by_item(greedy=True) for one in found])
-    return before.mean(), MeanRuns.of("greedy", [one.found.by_item(greedy=True) for one in found]).mean()
-
-
-def _expectations(found: PromptRecord) -> tuple[Expected, ...]:
-    """Return what a search should come to, and whether it did."""
-    gains = {one.name: one for one in found.gains}
-    over_written, over_rl, below_rl = found.beats
-    allowed = [one.first for one in found.controls if one.verdict is Verdict.ALLOWED]
-    is_below = any(one.name is CheckName.DIFFERENCE and one.finding is Check.PASSED for one in below_rl.checks)
-    control = gains[PROMPT_SHUFFLED]
-    changed = sum(one.found != found.written for one in found.searches)
-    lost = sum(one.after < one.before for one in found.searches)
-    again, rejected = sum(one.again for one in found.searches), sum(one.rejected for one in found.searches)
-    told = (
-        (
-            "the search raises what the prompt written by hand earns",
-            over_written.verdict is Verdict.ALLOWED,
-            f"{signed(over_written.value)} over it",
-        ),
-        (
-            "the searched prompt reaches RL from the prompt written by hand",
-            not is_below,
-            f"{signed(over_rl.value)} over RL",
-        ),
-        ("nothing may be claimed from shuffled answers", not allowed, f"{len(allowed)} claims allowed"),
-        (
-            "a search by shuffled answers raises nothing",
-            not (control.holds and control.gain.value > 0.0),
-            f"{signed(control.gain.value)} beside {signed(gains[PROMPT].gain.value)}",
-        ),
-        (
-            "no search ends lower on the questions of selection than it began",
-            not lost,
-            f"{lost} of {counted(len(found.searches), 'search', 'searches')}; {changed} found another prompt",
-        ),
-        ("refused edits are never proposed again", not again, f"{again} of {rejected}"),
-        (
-            "the hand-written prompt earns in a search what it earns in the run's first evaluation, item by item",
-            found.same_before,
-            "in every search" if found.same_before else "not in every search",
-        ),
-    )
-    return tuple(Expected(text=text, met=met, figures=figures) for text, met, figures in told)
-
-
-def _notes(found: PromptRecord) -> tuple[str, ...]:
-    put, accepted = sum(one.put for one in found.searches), sum(one.accepted for one in found.searches)
-    return (f"The gate was asked {put} times and let edits through {accepted} times.",)
-
-
-def _with_searches(page: Page, found: PromptRecord, searches: Mapping[str, Sequence[Found]]) -> Page:
-    """Return the page with the prompts and steps of the searches after the gains; `searches` by name, one a seed."""
-    caption = (
-        "Every search: what the prompt earns on all questions of selection, one answer each. Put: steps in which "
-        "something helped on the batch and went to the gate. Answers: how many the search asked for in all."
-    )
-    steps = note(
-        "Each step tries edits on some training questions, takes the best few of those that helped, and asks the gate: "
-        "questions of selection, drawn anew each time, the same ones under both prompts. Only what earns strictly more "
-        "passes; what does not is never proposed again."
-    )
-    named = [
-        (f"{LABELS[name]}, seed {seed}", one.searched)
-        for name, each in searches.items()
-        for seed, one in zip(found.seeds, each, strict=True)
+        for name, (of, label) in SEARCHES.items()
     ]
-    tables = prompt_tables(found.searches, LABELS, (WRITTEN, found.written), caption=caption)
-    own = (Section("prompts", "Prompts", tables), Section("steps", "Steps", (steps, *step_folds(named))))
-    place = 1 + [one.anchor for one in page.sections].index("gains")
-    sections = (*page.sections[:place], *own, *page.sections[place:])
-    return replace(page, facts=(("Task", found.task), *page.facts), sections=sections)
+    return replace(study, arms=[*searched, *study.arms], clusters=partial(_unit, task), tables=_tables(written))
+
+
+def _unit(task: str, item: str) -> str:
+    """Return what is drawn together: all questions about a sign of the handbook."""
+    return item.split("-")[0] if task == handbook.NAME else item
+
+
+def _earned(found: Found, at: int, greedy: bool) -> ByItem:
+    return found.earned(at_start=at == BEFORE, greedy=greedy)
+
+
+def rewarded(arm: ArmRuns) -> int:
+    """Return how many answers an arm was rewarded for."""
+    if arm.made:
+        return max(one.searched.answered for one in arm.made)
+    return arm.setting("steps", 1) * arm.setting("groups_per_batch", 1) * arm.setting("group_size", 1)
+
+
+def searches(results: Results) -> list[tuple[str, Found]]:
+    """Return every search with its name on the page."""
+    return [
+        (f"{label}, seed {read.run.config.seed}", one)
+        for name, (_, label) in SEARCHES.items()
+        for arm in [results.arms[name]]
+        for read, one in zip(arm.read.reads, arm.made, strict=True)
+    ]
+
+
+def _tables(written: Document) -> tuple[Listing, ...]:
+    def rows(results: Results) -> list[list[Shown]]:
+        begin: list[Shown] = [WRITTEN, *[None] * (len(SEARCH_HEADS) - 1), " / ".join(written) or "none"]
+        return [begin, *([name, *search_cells(one.searched)] for name, one in searches(results))]
+
+    return (
+        Listing(
+            "Searches",
+            "What the prompt earns on all questions of selection, one answer each. Put: steps in which something "
+            "helped on the batch and went to the gate. Asked: answers of the search in all. Lines: before each "
+            "question.",
+            SEARCH_HEADS,
+            rows,
+            names="Search",
+        ),
+        Listing(
+            "Steps",
+            "Each step tries edits on some training questions, takes the best few of those that helped, and asks the "
+            "gate: questions of selection, drawn anew each time, the same ones under both prompts. Only what earns "
+            "strictly more passes; what does not is never proposed again.",
+            STEP_HEADS,
+            lambda results: step_rows((name, one.searched) for name, one in searches(results)),
+            names="Step",
+        ),
+    )
+
+
+def is_raised(results: Results) -> Finding:
+    """Expect that the gate allows the searched prompt above the one written by hand."""
+    claim = results.beats[0]
+    return Finding(claim.verdict is Verdict.ALLOWED, f"{signed(claim.value)} over it")
+
+
+def reaches_rl(results: Results) -> Finding:
+    """Expect that RL is not shown to end above the searched prompt."""
+    _, over_rl, below_rl = results.beats
+    is_below = any(one.name is CheckName.DIFFERENCE and one.finding is Check.PASSED for one in below_rl.checks)
+    return Finding(not is_below, f"{signed(over_rl.value)} over RL")
+
+
+def no_claim_of_control(results: Results) -> Finding:
+    """Expect that nothing is claimed from shuffled answers."""
+    control = results.arms[PROMPT_SHUFFLED].arm.label
+    allowed = [one for one in results.learned if one.first == control and one.verdict is Verdict.ALLOWED]
+    return Finding(not allowed, f"{len(allowed)} claims allowed")
+
+
+def none_lost(results: Results) -> Finding:
+    """Expect that no search ends lower on the questions of selection than it began."""
+    every = [one.searched for _, one in searches(results)]
+    lost, changed = sum(one.after < one.before for one in every), sum(one.found != one.start for one in every)
+    return Finding(not lost, f"{lost} of {counted(len(every), 'search', 'searches')}; {changed} found another prompt")
+
+
+def none_again(results: Results) -> Finding:
+    """Expect that refused edits are never proposed again."""
+    every = [one.searched for _, one in searches(results)]
+    again, rejected = sum(one.again for one in every), sum(len(one.rejected) for one in every)
+    return Finding(not again, f"{again} of {rejected}")
+
+
+def same_before(results: Results) -> Finding:
+    """Expect that the hand-written prompt earns in every search what the run's first evaluation says, item by item."""
+    pairs = [
+        [results.arms[one].per_item(SCORE, BEFORE).by_seed for one in (name, of)] for name, (of, _) in SEARCHES.items()
+    ]
+    met = all(mine == other for mine, other in pairs)
+    return Finding(met, "in every search" if met else "not in every search")
+
+
+def _asked_of_the_gate(results: Results) -> str:
+    every = [one for _, one in searches(results)]
+    accepted = sum(one.searched.accepted for one in every)
+    return f"The gate was asked {sum(one.searched.put for one in every)} times and let edits through {accepted} times."
+
+
+_USUAL: Final = SearchSettings()
+study = Study(
+    name="prompt_search",
+    question="Does a search for a better prompt reach what RL reaches, with the model as it is?",
+    task=handbook.NAME,
+    arms=(Arm(RL, "RL"), Arm(RL_SHUFFLED, "RL, shuffled answers", shuffle_labels=True)),
+    complete=with_arms,
+    own=(
+        StudyKey("task", handbook.NAME, f"What is asked: {' or '.join(TASKS)} (at=small)."),
+        StudyKey("proposer", ProposedBy.GRAMMAR.value, "Who proposes: grammar, or model."),
+        *(StudyKey(key, str(getattr(_USUAL, name)), words) for key, (name, words) in AMOUNTS.items()),
+    ),
+    keys={"save_every": 0},
+    sizes={
+        "smallest": Size(
+            seeds=[1],
+            learning_rate=2e-3,
+            steps=4,
+            eval_every=4,
+            eval_items=24,
+            base_steps=200,
+            search_steps=3,
+            batch=8,
+            candidates=6,
+            gate=16,
+        ),
+        "nano": Size(learning_rate=2e-3, steps=60, eval_every=20),
+        "small": Size(seeds=[1], task="instructions", at="small", learning_rate=3e-4, watch_forgetting=False).on(
+            {
+                **{"steps": 20, "eval_every": 20, "eval_items": 40, "eval_samples": 2},
+                **{"search_steps": 8, "batch": 12, "candidates": 5, "gate": 24},
+            }
+        ),
+    },
+    score=SCORE,
+    effort=rewarded,
+    claims=(
+        *(Beats(PROMPT, UNTRAINED), Beats(PROMPT, RL), Beats(RL, PROMPT)),
+        *(Learned(PROMPT, PROMPT_SHUFFLED), Learned(RL, RL_SHUFFLED)),
+        Learned(PROMPT_SHUFFLED, PROMPT_SHUFFLED, family="controls"),
+    ),
+    expectations=(
+        Expectation("the search raises what the prompt written by hand earns", is_raised),
+        Expectation("the searched prompt reaches RL from the prompt written by hand", reaches_rl),
+        Expectation("nothing may be claimed from shuffled answers", no_claim_of_control),
+        Expectation("a search by shuffled answers raises nothing", no_gain(PROMPT_SHUFFLED)),
+        Expectation("no search ends lower on the questions of selection than it began", none_lost),
+        Expectation("refused edits are never proposed again", none_again),
+        Expectation(
+            "the hand-written prompt earns in a search what it earns in the run's first evaluation, item by item",
+            same_before,
+        ),
+    ),
+    notes=(_asked_of_the_gate,),
+)

@@ -63,12 +63,7 @@ class _Watched(TrainSteps):
 
 
 def hidden_states(model: str, texts: Sequence[str], say: Callable[[str], None]) -> HiddenStates:
-    """Return the states of a model, which is named as for `tinsmith serve`, over texts without a template.
-
-    Raises:
-        ConfigError: there is no such model.
-        DataError: a text that has no token.
-    """
+    """Return the states of a model, which is named as for `tinsmith serve`, over texts without a template."""
     base = open_base(model)
     tokenizer = tokenizer_of(model)
     tokens = [np.array(tokenizer.encode(text, add_special_tokens=False), np.int64) for text in texts]

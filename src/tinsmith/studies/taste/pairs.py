@@ -58,12 +58,7 @@ _Time = tuple[int, int]
 
 
 def draw_pairs(corpus: Corpus, settings: PairSettings) -> Sides:
-    """Return the pairs of a corpus, by side.
-
-    Raises:
-        ConfigError: the years leave nothing to train on or to test.
-        DataError: the corpus has no months or fields, or no closed window.
-    """
+    """Return the pairs of a corpus, by side."""
     rated = rated_papers(corpus, settings.match, settings.text, settings.window)
     years = split_years(rated.last_year, settings)
     train = _by_time(rated, settings, 0, years.train_before)
@@ -89,11 +84,7 @@ def draw_pairs(corpus: Corpus, settings: PairSettings) -> Sides:
 
 
 def split_years(last_year: int, settings: PairSettings) -> Years:
-    """Return the years of the split; what is not told hangs on the last year whose windows are closed.
-
-    Raises:
-        ConfigError: training would go on into the test.
-    """
+    """Return the years of the split; what is not told hangs on the last year whose windows are closed."""
     before = min(settings.test_before or last_year + 1, last_year + 1)
     begin = settings.test_from or before - _TEST_YEARS
     years = Years(settings.train_before or begin, begin, before)

@@ -62,11 +62,7 @@ class RatedPapers:
 
 
 def rated_papers(corpus: Corpus, match: Match, text: Text, window: int) -> RatedPapers:
-    """Read a corpus's papers with title (and abstract, where it is shown) and a closed window.
-
-    Raises:
-        DataError: the corpus has no dates or no fields to match by, or ends before any window does.
-    """
+    """Read a corpus's papers with title (and abstract, where it is shown) and a closed window."""
     frame = corpus.papers("id", "title", "abstract", "year", "date", "field", "concepts")
     _require(corpus, match, frame["date" if match is Match.MONTH else "field"].null_count())
     years = frame["year"].to_numpy().astype(np.int64)

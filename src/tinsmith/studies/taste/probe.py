@@ -15,7 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tinsmith.lab.live.progress import Say
-from tinsmith.lab.measurement import Measure, at_least, write_json
+from tinsmith.lab.measurement import Measure, at_least
+from tinsmith.lab.study.files import write_json
 from tinsmith.studies.taste.settings import PairSettings, Side
 from tinsmith.studies.taste.task import CARD, require_corpus
 from tinsmith.types.errors import ConfigError
@@ -75,9 +76,6 @@ def probe(
         test_pairs: Most pairs of the later years.
         dry_run: Only say how many pairs it is.
         drawn: See PairSettings.
-
-    Raises:
-        ConfigError: no corpus, or a value that is not allowed.
     """
     at_least(1, validation_pairs=validation_pairs)
     counts = {"pairs": pairs, "validation_pairs": validation_pairs, "test_pairs": test_pairs}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Final
 
 from tinsmith.lab.user_task.task import Answered, Section
@@ -14,61 +13,29 @@ VALID: Final = "valid"
 _GAPS: Final = ((1, 4), (5, 9), (10, 19), (20, 49), (50, None))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Swapped:
-    """How pairs that were asked in both orders were answered; the shares are over these pairs."""
-
-    pairs: int
-    right_in_both: int
-    wrong_in_both: int
-    """The same paper is named in both orders, and it is the wrong one."""
-    always_first: int
-    always_second: int
-    unreadable: int
-    """At least one of the two answers names no paper."""
-
-    @property
-    def same_paper(self) -> int:
-        """Pairs of which the same paper is named in both orders."""
-        return self.right_in_both + self.wrong_in_both
-
-
-def swapped(answers: Sequence[Answered]) -> Swapped:
-    """Count what became of the answers when the papers changed places."""
+def under_swapping(answers: Sequence[Answered]) -> str | list[dict[str, object]]:
+    """Count what became of the answers when the papers changed places, of the pairs asked in both orders."""
     by_pair: dict[str, dict[str, Mapping[str, float]]] = {}
     for one in answers:
         by_pair.setdefault(str(one.item["pair"]), {})[str(one.item["order"])] = one.metrics
     both = [(each["ab"], each["ba"]) for each in by_pair.values() if len(each) == 2]
     read = [each for each in both if each[0][VALID] and each[1][VALID]]
+    if not both:
+        return "No pair was asked in both orders."
 
     def count(name: str, value: float) -> int:
         return sum(one[name] == value == other[name] for one, other in read)
 
-    return Swapped(
-        pairs=len(both),
-        right_in_both=count(RIGHT, 1.0),
-        wrong_in_both=count(RIGHT, 0.0),
-        always_first=count(FIRST, 1.0),
-        always_second=count(FIRST, 0.0),
-        unreadable=len(both) - len(read),
-    )
-
-
-def under_swapping(answers: Sequence[Answered]) -> str | list[dict[str, object]]:
-    """Make the rows of the page's table."""
-    found = swapped(answers)
-    if not found.pairs:
-        return "No pair was asked in both orders."
-    told = {
-        "right in both orders": found.right_in_both,
-        "the same paper named in both": found.same_paper,
-        "always the first": found.always_first,
-        "always the second": found.always_second,
-        "an answer that cannot be read": found.unreadable,
+    counts = {
+        "right in both orders": count(RIGHT, 1.0),
+        "the same paper named in both": count(RIGHT, 1.0) + count(RIGHT, 0.0),
+        "always the first": count(FIRST, 1.0),
+        "always the second": count(FIRST, 0.0),
+        "an answer that cannot be read": len(both) - len(read),
     }
     return [
-        {"of pairs asked in both orders": name, "pairs": count, "share": _share(count, found.pairs)}
-        for name, count in told.items()
+        {"of pairs asked in both orders": name, "pairs": found, "share": _share(found, len(both))}
+        for name, found in counts.items()
     ]
 
 

@@ -57,11 +57,7 @@ class Side(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PairSettings:
-    """Which pairs are made of a corpus, and how they are split by time.
-
-    Raises:
-        ConfigError: a value that is out of range.
-    """
+    """Which pairs are made of a corpus, and how they are split by time."""
 
     match: Match = Match.MONTH
     """Common to a pair: month, or year_field."""
@@ -113,22 +109,14 @@ class PairSettings:
 
 
 def pair_settings(**values: Value) -> PairSettings:
-    """Return the settings whose choices are given as text.
-
-    Raises:
-        ConfigError: a value that is not allowed.
-    """
+    """Return the settings whose choices are given as text."""
     choices: dict[str, type[StrEnum]] = {"match": Match, "text": Text, "length": Length, "preference": Preference}
     read = {key: one_of(key, choices[key], str(value)) for key, value in values.items() if key in choices}
     return PairSettings(**cast(Any, {**values, **read}))
 
 
 def one_of(key: str, kind: type[Choice], value: str) -> Choice:
-    """Return the choice that a key's value names.
-
-    Raises:
-        ConfigError: there is no such choice.
-    """
+    """Return the choice that a key's value names."""
     try:
         return kind(value)
     except ValueError:

@@ -155,11 +155,7 @@ def showings(
 
 
 def require_rules(pairs: Sequence[PreferencePair]) -> None:
-    """Check that rules alone can judge.
-
-    Raises:
-        DataError: a criterion is prose, or a rule that cannot be read; with the pair.
-    """
+    """Check that rules alone can judge."""
     for pair in pairs:
         try:
             RuleJudge(pair.task.criteria)

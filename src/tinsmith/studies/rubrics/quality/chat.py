@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import os
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from tinsmith.lab.judge.answers import Answered, Question, rating_question
 from tinsmith.lab.judge.chat_judge import BlockingJudge
 from tinsmith.lab.judge.preferences import Comparison, Place, Preference, preference_question
-from tinsmith.lab.judge.prices import tokens_in
+from tinsmith.lab.judge.prices import PriceTable, estimate_questions, estimate_spent, tokens_in
+from tinsmith.lab.judge.prices import shown as dollars
 from tinsmith.lab.judge.prompting import JudgeRequest
+from tinsmith.lab.judge.records import RULES
+from tinsmith.lab.judge.settings import ChatSettings
 from tinsmith.lab.judge.verdicts import FailureCause, Judged, JudgeFailure, Spent
 from tinsmith.studies.rubrics.quality.answers import (
     Answers,
@@ -19,10 +25,14 @@ from tinsmith.studies.rubrics.quality.answers import (
     all_rules,
     criterion_verdicts,
     pairs_of,
+    require_rules,
     rule_verdicts,
+    showings,
 )
+from tinsmith.studies.rubrics.quality.pairs import PairSet, builtin_pairs, drawn_pairs, foreign_rubrics, read_pairs
 from tinsmith.studies.rubrics.quality.statistics import CriterionVerdicts
 from tinsmith.types.errors import LostError
+from tinsmith.types.fingerprints import sha256_of
 
 
 def questions_of(shown: Sequence[Showing]) -> tuple[Question[Preference], ...]:
@@ -51,11 +61,7 @@ def ratings_of(shown: Sequence[Showing]) -> tuple[JudgeRequest, ...]:
 
 
 def answered_by_chat(shown: Sequence[Showing], judge: BlockingJudge) -> Answers:
-    """Put every showing to a judge behind an endpoint, in both orders; criteria in prose are rated by it as well.
-
-    Raises:
-        LostError: the judge refuses the first question and the last, or no pair got all its answers.
-    """
+    """Put every showing to a judge behind an endpoint, in both orders; criteria in prose are rated by it as well."""
     questions = questions_of(shown)
     # A wrong key or model is told after two calls, not after thousands; one may be refused for what it says.
     first, last = judge.ask_all([questions[0], questions[-1]])
@@ -141,3 +147,66 @@ def _once(
 def _texts(question: Question[Any], value: object) -> Spent:
     written = len(question.form.text(value).encode())
     return Spent(calls=1, prompt_tokens=tokens_in(question.prompt.size), completion_tokens=tokens_in(written))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Drawn:
+    """Pairs that are judged, by whom, and what that costs."""
+
+    source: PairSet
+    file: str | None
+    """Name of the file they are from; None: the built-in ones."""
+    shown: tuple[Showing, ...]
+    settings: Mapping[str, object]
+    """All that decides the answers but for the judge's own mind."""
+    sha256: str
+    num_pairs: int
+    seed: int
+    chat: ChatSettings | None
+    prices: PriceTable
+
+    @property
+    def judge(self) -> str:
+        """The judge's name."""
+        return RULES if self.chat is None else self.chat.judge_model
+
+    def forecast(self) -> tuple[str, ...]:
+        """Return what it takes: nothing retried, nothing found in the cache."""
+        conditions = len(self.shown) // self.num_pairs
+        first = f"{self.num_pairs} pairs under {conditions} conditions, judge {self.judge}"
+        if self.chat is None:
+            return (f"{first}: no call, no key, no network",)
+        spent = estimate_questions(questions_of(self.shown))
+        spent += estimate_spent(ratings_of(self.shown), response_tokens=0)
+        return (
+            f"{first}: {spent.calls:,} calls, both orders of each pair; about {spent.prompt_tokens:,} tokens read, "
+            f"{spent.completion_tokens:,} written, {dollars(self.prices.dollars(self.judge, spent))}",
+            "what is in the cache is not asked again",
+        )
+
+
+def drawn(file: Path | None, limit: int | None, seed: int, chat: ChatSettings | None, prices: PriceTable) -> Drawn:
+    """Draw the pairs that are judged."""
+    source = builtin_pairs() if file is None else read_pairs(file)
+    pairs = drawn_pairs(source.pairs, limit, seed=seed)
+    settings: dict[str, object] = {"judge_model": RULES, "seed": seed, "limit": limit}
+    if chat is None:
+        require_rules(pairs)
+    else:
+        settings |= {
+            "judge_model": chat.judge_model,
+            "judge_temperature": chat.judge_temperature,
+            "judge_max_tokens": chat.judge_max_tokens or None,
+            "judge_base_url": chat.judge_base_url or os.environ.get("OPENAI_BASE_URL"),
+        }
+    return Drawn(
+        source=source,
+        file=None if file is None else file.name,
+        shown=showings(pairs, foreign_rubrics(pairs, seed=seed), seed=seed),
+        settings=settings,
+        sha256=sha256_of(pairs),
+        num_pairs=len(pairs),
+        seed=seed,
+        chat=chat,
+        prices=prices,
+    )

@@ -55,9 +55,6 @@ def pair_of(record: Mapping[str, object]) -> PreferencePair | None:
 
     The rubrics stand in any form that a rubric task may have. A record without `pair_id` is named by a
     hash of its content.
-
-    Raises:
-        DataError: a field is missing or not of its kind, or both responses are the same.
     """
     chosen, rejected = (_response(record, name) for name in ("chosen", "rejected"))
     if chosen == rejected:
@@ -73,13 +70,7 @@ def pair_of(record: Mapping[str, object]) -> PreferencePair | None:
 
 
 def read_pairs(path: Path) -> PairSet:
-    """Read a file of preference pairs: JSON Lines, or one JSON array.
-
-    Raises:
-        ConfigError: no such file, or its name has another ending.
-        DataError: the file is damaged, a record is no pair (with its line), an id stands twice, or
-            there is no pair with a rubric.
-    """
+    """Read a file of preference pairs: JSON Lines, or one JSON array."""
     checked_file(path, ENDINGS)
     return read_pairs_text(path.read_bytes(), path.name)
 

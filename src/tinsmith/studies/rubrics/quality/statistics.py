@@ -156,11 +156,7 @@ class RubricQuality:
 
 
 def rubric_quality(judged: Sequence[JudgedPair], verdicts: Sequence[CriterionVerdicts], *, seed: int) -> RubricQuality:
-    """Compute what a rubric adds.
-
-    Raises:
-        DataError: there is no pair, or pairs differ in their conditions.
-    """
+    """Compute what a rubric adds."""
     if not judged:
         raise DataError("no pair was judged under every condition", field="pairs", value=0)
     conditions = [condition for condition in Condition if condition in judged[0].right]

@@ -61,9 +61,6 @@ def rubric_quality(
         dry_run: Only say what the run would take.
         judge_model: rules, or a model of an OpenAI-compatible endpoint.
         judge: See ChatSettings.
-
-    Raises:
-        ConfigError: a key that this judge does not use, or a value that is not allowed.
     """
     if limit is not None:
         at_least(1, limit=limit)
@@ -87,7 +84,8 @@ def rubric_quality(
     folder = log_path or Path("runs") / folder_name(NAME, changes)
 
     def measure(say: Say) -> Path:
-        from tinsmith.studies.rubrics.quality.measuring import drawn, measured
+        from tinsmith.studies.rubrics.quality.chat import drawn
+        from tinsmith.studies.rubrics.quality.measuring import measured
 
         pairs = drawn(data_path, limit, seed, chat, load_prices(prices))
         for line in pairs.forecast():
@@ -102,11 +100,7 @@ def rubric_quality(
 
 
 def _require_free(folder: Path, *, delete: bool) -> None:
-    """Check that a run may be written there, before a call is paid for.
-
-    Raises:
-        ConfigError: such a run is there and is to stay, or something else is.
-    """
+    """Check that a run may be written there, before a call is paid for."""
     if not folder.exists() or (folder.is_dir() and not any(folder.iterdir())):
         return
     ours = _name_in(folder / CONFIG) == NAME
