@@ -31,6 +31,7 @@ class StockKernels(OneByOne):
 
     arithmetic: Arithmetic = Arithmetic.FAST
     reads_bf16: bool = False
+    reads_packed: bool = False
 
     def __init__(self, device: torch.device) -> None:
         self.device: torch.device = device
