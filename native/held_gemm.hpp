@@ -10,12 +10,14 @@ namespace {
 using tinsmith::Held;
 using tinsmith::Record;
 
+// Rows and tiles that fit the registers with the codes and scales of the tiles; and up to how many rows it is faster to
+// widen anew for each such run of rows than to keep what was widened.
 #if defined(TINSMITH_AVX512)
-constexpr int kHeldRows = 4, kHeldVectors = 4;
+constexpr int kHeldRows = 4, kHeldVectors = 4, kFewHeld = 12;
 #elif defined(TINSMITH_AVX2) || defined(TINSMITH_NEON)
-constexpr int kHeldRows = 2, kHeldVectors = 2;
+constexpr int kHeldRows = 2, kHeldVectors = 2, kFewHeld = 2;
 #else
-constexpr int kHeldRows = 1, kHeldVectors = 1;
+constexpr int kHeldRows = 1, kHeldVectors = 1, kFewHeld = 1;
 #endif
 
 // The values of sixteen columns, k by k: of a group of k that share a scale, then eight at a time.
@@ -185,11 +187,13 @@ static void turn_strip(const Gemm& g, int64_t n, int width, int vectors, float* 
 // Rows [m0, m1) and columns [n0, n1); n0 is a multiple of 16.
 template <typename T>
 static void gemm_held(const Gemm& g, int64_t m0, int64_t m1, int64_t n0, int64_t n1) {
-  const int rows = (int)(m1 - m0);
   for (int64_t first = n0 / 16; 16 * first < n1;) {
     const bool wide = first % kHeldVectors == 0 && 16 * (first + kHeldVectors - 1) < n1;
-    if (wide) few_held_rows<T, kHeldVectors>(g, m0, rows, first);
-    else few_held_rows<T, 1>(g, m0, rows, first);
+    for (int64_t m = m0; m < m1; m += kHeldRows) {
+      const int rows = m1 - m < kHeldRows ? (int)(m1 - m) : kHeldRows;
+      if (wide) few_held_rows<T, kHeldVectors>(g, m, rows, first);
+      else few_held_rows<T, 1>(g, m, rows, first);
+    }
     first += wide ? kHeldVectors : 1;
   }
 }
@@ -197,7 +201,7 @@ static void gemm_held(const Gemm& g, int64_t m0, int64_t m1, int64_t n0, int64_t
 // As gemm_block, of floats or of packed matrices; columns begin at a strip.
 static void gemm_any(const Gemm& g, int64_t m0, int64_t m1, int64_t n0, int64_t n1, float* scratch) {
   if (!g.held) return gemm_block(g, m0, m1, n0, n1, scratch);
-  if (!g.num_held && m1 - m0 <= kHeldRows && m1 > m0 && g.a_cs == 1 && !g.segments && g.onto != Onto::Chain)
+  if (!g.num_held && m1 - m0 <= kFewHeld && m1 > m0 && g.a_cs == 1 && !g.segments && g.onto != Onto::Chain)
     return tinsmith::with_type(g.held->type, [&](auto type) { gemm_held<decltype(type)>(g, m0, m1, n0, n1); });
   for (int64_t n = n0; n < n1; n += kStrip) {
     const int width = n1 - n < kStrip ? (int)(n1 - n) : kStrip, vectors = (width + 15) / 16;

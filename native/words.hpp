@@ -25,7 +25,6 @@ template <int Bits, int Zero> TS_INLINE V16 number(W16 a) {
   const __m512i low = _mm512_and_si512(a.v, _mm512_set1_epi32((1 << Bits) - 1));
   return {_mm512_cvtepi32_ps(_mm512_sub_epi32(low, _mm512_set1_epi32(Zero)))};
 }
-TS_INLINE V16 look_up(W16 a, const float* sixteen) { return {_mm512_permutexvar_ps(a.v, _mm512_loadu_ps(sixteen))}; }
 TS_INLINE V16 signed_bytes(const uint8_t* p) {
   return {_mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_loadu_si128((const __m128i*)p)))};
 }
@@ -59,12 +58,6 @@ template <int Bits, int Zero> TS_INLINE __m256 number_8(__m256i a) {
   return _mm256_cvtepi32_ps(_mm256_sub_epi32(low, _mm256_set1_epi32(Zero)));
 }
 template <int Bits, int Zero> TS_INLINE V16 number(W16 a) { TS_BOTH((number_8<Bits, Zero>(a.lo)), (number_8<Bits, Zero>(a.hi))); }
-TS_INLINE __m256 look_up_8(__m256i a, const float* sixteen) {
-  const __m256 low = _mm256_permutevar8x32_ps(_mm256_loadu_ps(sixteen), a);
-  const __m256 high = _mm256_permutevar8x32_ps(_mm256_loadu_ps(sixteen + 8), a);
-  return _mm256_blendv_ps(low, high, _mm256_castsi256_ps(_mm256_slli_epi32(a, 28)));
-}
-TS_INLINE V16 look_up(W16 a, const float* sixteen) { TS_BOTH(look_up_8(a.lo, sixteen), look_up_8(a.hi, sixteen)); }
 TS_INLINE __m256 signed_8(const uint8_t* p) {
   return _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_loadl_epi64((const __m128i*)p)));
 }
@@ -87,7 +80,6 @@ template <int N> TS_INLINE W16 down(W16 a) { TS_EACH(a.x[i] >> N); }
 template <int N> TS_INLINE W16 up(W16 a) { TS_EACH(a.x[i] << N); }
 template <int Mask> TS_INLINE W16 blend(W16 a, W16 b) { TS_EACH((Mask & a.x[i]) | (~(uint32_t)Mask & b.x[i])); }
 template <int Bits, int Zero> TS_INLINE V16 number(W16 a) { TS_FLOATS((float)((int)(a.x[i] & ((1u << Bits) - 1)) - Zero)); }
-TS_INLINE V16 look_up(W16 a, const float* sixteen) { TS_FLOATS(sixteen[a.x[i] & 15]); }
 TS_INLINE V16 signed_bytes(const uint8_t* p) { TS_FLOATS((float)(int8_t)p[i]); }
 TS_INLINE V16 float_bits(W16 a) { TS_FLOATS(canon::float_of(a.x[i])); }
 // Finite halves: the exponent is rebased by a product, which is exact for subnormal ones too.
