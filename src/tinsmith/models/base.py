@@ -117,8 +117,8 @@ def open_base(name: str, *, seed: int | None = None, hold: Hold = Hold.FP32) -> 
         CheckpointError: the weights are damaged.
     """
     stored = stored_base(name, seed=seed, hold=hold)
-    published = hold is Hold.PUBLISHED and isinstance(stored.weights, RowsInTurn)
-    weights = stored.weights.kept() if published else dict(stored.weights)
+    found = stored.weights
+    weights = found.kept() if hold is Hold.PUBLISHED and isinstance(found, RowsInTurn) else dict(found)
     identity = identify(name, stored.config, weights, seed=stored.seed)
     return OpenedBase(identity=identity, config=stored.config, weights=weights, folder=stored.folder)
 

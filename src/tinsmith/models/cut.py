@@ -34,7 +34,8 @@ def cut(decoder: Decoder, *, layers: int, vocab: int, positions: int) -> Decoder
         rows = config.vocab_size
         embedding = Weight(embedding.rows(0, rows) if isinstance(embedding, Packed) else embedding.value[:rows])
         head = _narrow(head, config.vocab_size)
-    stands_for[id(decoder.embedding)] = embedding
+    if isinstance(embedding, Weight):
+        stands_for[id(decoder.embedding)] = embedding
     for old, new in zip(decoder.head.base, head.base, strict=True):
         if isinstance(old, Weight) and isinstance(new, Weight):
             stands_for[id(old)] = new
