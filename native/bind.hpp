@@ -56,6 +56,7 @@ void parallel_rows(int64_t rows, int64_t cost_per_row, const Body& body) {
   else parallel(rows, body);
 }
 
+void bind_held(nb::module_& m);
 void bind_products(nb::module_& m);
 void bind_rows(nb::module_& m);
 void bind_attention(nb::module_& m);

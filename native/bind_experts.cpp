@@ -128,11 +128,11 @@ void mixture(const In& x, const InLong& places, const InLong& bounds, const In& 
       }
       float* const both = kept ? row_of(std::get<0>(*kept), begin) : gate_up.data();
       float* const gated = kept ? row_of(std::get<1>(*kept), begin) : inner.data();
-      forward_linear(M, own.data(), up.of(e), H, 2 * I, on_up, both,
+      forward_linear(M, own.data(), up.of(e), on_up, both,
                      kept ? row_of(std::get<3>(*kept), begin) : xa.data(),
                      kept ? row_of(std::get<5>(*kept), begin) : nullptr);
       kernels().silu_gate(both, I, gated, 0, M);
-      forward_linear(M, gated, down.of(e), I, H, on_down, all + begin * H,
+      forward_linear(M, gated, down.of(e), on_down, all + begin * H,
                      kept ? row_of(std::get<4>(*kept), begin) : xa.data(),
                      kept ? row_of(std::get<6>(*kept), begin) : nullptr);
     };
@@ -186,13 +186,13 @@ void mixture_backward(const In& dy, const In& x, const InLong& places, const InL
         for (int64_t h = 0; h < H; h++) d_out[(size_t)(m * H + h)] = d_out[(size_t)(m * H + h)] * weight;
       }
       d_inner.resize((size_t)(M * I));
-      backward_linear(M, row_of(inner, begin), d_out.data(), down.of(e), I, H, low_down[(size_t)e],
+      backward_linear(M, row_of(inner, begin), d_out.data(), down.of(e), low_down[(size_t)e],
                       grads_down[(size_t)e], row_of(xa_down, begin), row_of(direction_down, begin), cuts.data(), count,
                       d_inner.data(), spare);
       d_both.resize((size_t)(M * 2 * I));
       kernels().silu_gate_backward(row_of(gate_up, begin), d_inner.data(), I, d_both.data(), 0, M);
       pairs.gather(e, x.data(), H, own);
-      backward_linear(M, own.data(), d_both.data(), up.of(e), H, 2 * I, low_up[(size_t)e], grads_up[(size_t)e],
+      backward_linear(M, own.data(), d_both.data(), up.of(e), low_up[(size_t)e], grads_up[(size_t)e],
                       row_of(xa_up, begin), row_of(direction_up, begin), cuts.data(), count, d_own.get() + begin * H,
                       spare);
     };
@@ -203,7 +203,9 @@ void mixture_backward(const In& dy, const In& x, const InLong& places, const InL
 }  // namespace
 
 void bind_experts(nb::module_& m) {
-  nb::class_<Matrices>(m, "Matrices").def(nb::init<std::vector<In>>(), nb::arg("all"));
+  nb::class_<Matrices>(m, "Matrices")
+      .def(nb::init<std::vector<In>>(), nb::arg("all"))
+      .def(nb::init<std::vector<std::vector<Packed>>>(), nb::arg("packed"));
   m.def("mixture", &mixture, nb::arg("x"), nb::arg("places"), nb::arg("bounds"), nb::arg("weights"), nb::arg("up"),
         nb::arg("down"), nb::arg("low_up"), nb::arg("low_down"), nb::arg("y"), nb::arg("kept").none() = nb::none(),
         NoGil());

@@ -1,22 +1,34 @@
 // Matrix products and column chains, split over threads by rows or columns of the output.
 #include "bind.hpp"
+#include "packing.hpp"
 #include "tree_sum.hpp"
 
 namespace tinsmith {
 namespace {
 
-void run(const Gemm& g) {
+// Products of the same rows with one matrix or several; the work of all is split together.
+void run(const std::vector<Gemm>& all) {
   const KernelTable& t = kernels();
-  const int64_t threads = num_threads();
-  const int64_t strips = (g.N + t.strip - 1) / t.strip, row_tiles = (g.M + 5) / 6;
+  const int64_t threads = num_threads(), M = all[0].M, K = all[0].K, row_tiles = (M + 5) / 6;
+  int64_t strips = 0, N = 0;
+  for (const Gemm& g : all) {
+    strips += (g.N + t.strip - 1) / t.strip;
+    N += g.N;
+  }
   const auto rows = [&](int64_t b, int64_t e) {
-    t.gemm(g, 6 * b, e * 6 < g.M ? e * 6 : g.M, 0, g.N, scratch(t.gemm_scratch(g.K)));
+    for (const Gemm& g : all) t.gemm(g, 6 * b, e * 6 < M ? e * 6 : M, 0, g.N, scratch(t.gemm_scratch(K)));
   };
   const auto columns = [&](int64_t b, int64_t e) {
-    t.gemm(g, 0, g.M, b * t.strip, e * t.strip < g.N ? e * t.strip : g.N, scratch(t.gemm_scratch(g.K)));
+    for (const Gemm& g : all) {
+      const int64_t own = (g.N + t.strip - 1) / t.strip, to = (e < own ? e : own) * t.strip;
+      if (b < own && e > 0)
+        t.gemm(g, 0, M, (b > 0 ? b : 0) * t.strip, to < g.N ? to : g.N, scratch(t.gemm_scratch(K)));
+      b -= own;
+      e -= own;
+    }
   };
   // Worth waking threads for: about 40 us of arithmetic, or of reading B where the rows are few.
-  if (g.M * g.N * g.K < 4000000 && g.N * g.K < 500000) parallel(1, [&](int64_t, int64_t) { rows(0, row_tiles); });
+  if (M * N * K < 4000000 && N * K < 500000) parallel(1, [&](int64_t, int64_t) { rows(0, row_tiles); });
   else if (strips >= 8 * threads || (strips >= threads && strips % threads == 0)) parallel(strips, columns);
   else if (row_tiles >= 4 * threads || row_tiles > strips) parallel(row_tiles, rows);
   else parallel(strips, columns);
@@ -38,7 +50,47 @@ void gemm(const In& a, const In& b, const Out& c, bool add, const std::optional<
     require(g.num_segments >= 0 && g.segments[0] >= 0 && g.segments[g.num_segments] <= K,
             "gemm: segments lie within k");
   }
-  run(g);
+  run({g});
+}
+
+// c = a . [the matrices side by side]; each is the transpose of what was published.
+void held_product(const In& a, const std::vector<const Packed*>& parts, const Out& c) {
+  require_rows(a, "held_product: rows of a are contiguous");
+  require_rows(c, "held_product: rows of c are contiguous");
+  require(!parts.empty() && a.shape(0) == c.shape(0), "held_product: shapes are [M, K] . [K, N] -> [M, N]");
+  const int64_t M = (int64_t)a.shape(0), K = (int64_t)a.shape(1);
+  std::vector<Gemm> all;
+  int64_t N = 0;
+  for (const Packed* part : parts) {
+    const Held& held = part->held();
+    require(held.K == K, "held_product: all read the same rows");
+    Gemm g{M, held.N, K, a.data(), a.stride(0), 1, nullptr, 0, 1, c.data() + N, c.stride(0), Onto::Store, nullptr, 0};
+    g.held = &held;
+    all.push_back(g);
+    N += held.N;
+  }
+  require((int64_t)c.shape(1) == N, "held_product: shapes are [M, K] . [K, N] -> [M, N]");
+  if (M > 0) run(all);
+}
+
+// c = a . [the matrices below one another, as they were published].
+void held_product_turned(const In& a, const std::vector<const Packed*>& parts, const Out& c) {
+  require_rows(a, "held_product_turned: rows of a are contiguous");
+  require_rows(c, "held_product_turned: rows of c are contiguous");
+  require(!parts.empty() && a.shape(0) == c.shape(0), "held_product_turned: shapes are [M, N] . [N, K] -> [M, K]");
+  std::vector<Held> below;
+  int64_t N = 0;
+  for (const Packed* part : parts) {
+    below.push_back(part->held());
+    N += part->held().N;
+    require((int64_t)c.shape(1) == part->held().K, "held_product_turned: all have the same columns");
+  }
+  require((int64_t)a.shape(1) == N, "held_product_turned: shapes are [M, N] . [N, K] -> [M, K]");
+  Gemm g{(int64_t)a.shape(0), (int64_t)c.shape(1), N, a.data(), a.stride(0), 1, nullptr, 0, 1, c.data(), c.stride(0),
+         Onto::Store, nullptr, 0};
+  g.held = below.data();
+  g.num_held = (int64_t)below.size();
+  if (g.M > 0) run({g});
 }
 
 void column_chain(const In& x, const std::optional<In>& y, const InLong& segments, const Out& acc) {
@@ -103,6 +155,8 @@ void embed_backward(const InLong& ids, const In& dy, const InLong& segments, con
 void bind_products(nb::module_& m) {
   m.def("gemm", &gemm, nb::arg("a"), nb::arg("b"), nb::arg("c"), nb::arg("add") = false,
         nb::arg("segments").none() = nb::none(), NoGil());
+  m.def("held_product", &held_product, nb::arg("a"), nb::arg("parts"), nb::arg("c"), NoGil());
+  m.def("held_product_turned", &held_product_turned, nb::arg("a"), nb::arg("parts"), nb::arg("c"), NoGil());
   m.def("column_chain", &column_chain, nb::arg("x"), nb::arg("y").none(), nb::arg("segments"), nb::arg("acc"), NoGil());
   m.def("embed_backward", &embed_backward, nb::arg("ids"), nb::arg("dy"), nb::arg("segments"), nb::arg("into"),
         NoGil());

@@ -6,27 +6,55 @@
 #include <nanobind/stl/tuple.h>
 
 #include "bind.hpp"
+#include "packing.hpp"
 
 namespace tinsmith {
 
-// Matrices of one shape with contiguous rows, one an expert; checked once, and kept alive.
+// The base of one linear step: floats [in, out], or packed matrices side by side.
+struct Base {
+  int64_t in, out;
+  const float* floats = nullptr;
+  std::vector<Held> held{};
+};
+
+// Bases of one shape, one an expert; checked once, and kept alive.
 class Matrices {
  public:
   explicit Matrices(std::vector<In> all) : all_(std::move(all)) {
     require(!all_.empty(), "Matrices: at least one");
     for (const In& each : all_) {
       require_dense(each, "Matrices: each is contiguous");
-      require(each.ndim() == 2 && each.shape(0) == all_[0].shape(0) && each.shape(1) == all_[0].shape(1),
-              "Matrices: all have one shape");
+      require(each.ndim() == 2, "Matrices: each has two dimensions");
+      bases_.push_back({(int64_t)each.shape(0), (int64_t)each.shape(1), each.data()});
     }
+    require_one_shape();
   }
-  int64_t count() const { return (int64_t)all_.size(); }
-  int64_t in() const { return (int64_t)all_[0].shape(0); }
-  int64_t out() const { return (int64_t)all_[0].shape(1); }
-  const float* of(int64_t expert) const { return all_[(size_t)expert].data(); }
+  explicit Matrices(std::vector<std::vector<Packed>> all) : packed_(std::move(all)) {
+    require(!packed_.empty(), "Matrices: at least one");
+    for (const std::vector<Packed>& each : packed_) {
+      require(!each.empty(), "Matrices: at least one for each expert");
+      Base base{each[0].held().K, 0};
+      for (const Packed& part : each) {
+        require(part.held().K == base.in, "Matrices: an expert's read the same rows");
+        base.out += part.held().N;
+        base.held.push_back(part.held());
+      }
+      bases_.push_back(base);
+    }
+    require_one_shape();
+  }
+  int64_t count() const { return (int64_t)bases_.size(); }
+  int64_t in() const { return bases_[0].in; }
+  int64_t out() const { return bases_[0].out; }
+  const Base& of(int64_t expert) const { return bases_[(size_t)expert]; }
 
  private:
+  void require_one_shape() const {
+    for (const Base& each : bases_) require(each.in == in() && each.out == out(), "Matrices: all have one shape");
+  }
   std::vector<In> all_;
+  std::vector<std::vector<Packed>> packed_;
+  std::vector<Base> bases_;
 };
 
 // A [in, ranks], B of each target and its columns, the scaling, and of DoRA the gain and the norm by column.
@@ -74,13 +102,34 @@ inline void multiply(const Gemm& g) {
   t.gemm(g, 0, g.M, 0, g.N, scratch(t.gemm_scratch(g.K)));
 }
 
+// y = x . base
+inline void multiply_base(int64_t rows, const float* x, const Base& base, float* y) {
+  const int64_t in = base.in, out = base.out;
+  if (base.floats) return multiply({rows, out, in, x, in, 1, base.floats, out, 1, y, out, Onto::Store, nullptr, 0});
+  for (const Held& held : base.held) {
+    Gemm g{rows, held.N, in, x, in, 1, nullptr, 0, 1, y, out, Onto::Store, nullptr, 0};
+    g.held = &held;
+    multiply(g);
+    y += held.N;
+  }
+}
+
+// dx = dy . the transposed base
+inline void multiply_base_turned(int64_t rows, const float* dy, const Base& base, float* dx) {
+  Gemm g{rows, base.in, base.out, dy, base.out, 1, base.floats, 1, base.out, dx, base.in, Onto::Store, nullptr, 0};
+  g.held = base.held.empty() ? nullptr : base.held.data();
+  g.num_held = (int64_t)base.held.size();
+  multiply(g);
+}
+
 inline int64_t ranks_of(const Low& low) { return low ? (int64_t)std::get<0>(*low).shape(1) : 0; }
 
 // y = x . base with the adapter beside it, `rows` contiguous rows; `xa` is where [rows, ranks] go, and `direction`, if
 // given, what DoRA's magnitudes are the factors of.
-inline void forward_linear(int64_t rows, const float* x, const float* base, int64_t in, int64_t out, const Low& low,
-                           float* y, float* xa, float* direction) {
-  multiply({rows, out, in, x, in, 1, base, out, 1, y, out, Onto::Store, nullptr, 0});
+inline void forward_linear(int64_t rows, const float* x, const Base& base, const Low& low, float* y, float* xa,
+                           float* direction) {
+  const int64_t in = base.in, out = base.out;
+  multiply_base(rows, x, base, y);
   if (!low) return;
   const auto& [a, bs, columns, scaling, gain, norm] = *low;
   const int64_t ranks = ranks_of(low);
@@ -106,9 +155,10 @@ struct BackwardScratch {
 };
 
 // dx, and the gradients of all that is trained, a chain for each of `count` segments of the rows; see forward_linear.
-inline void backward_linear(int64_t rows, const float* x, const float* dy, const float* base, int64_t in, int64_t out,
-                            const Low& low, const Grads& grads, const float* xa, const float* direction,
-                            const int64_t* segments, int64_t count, float* dx, BackwardScratch& own) {
+inline void backward_linear(int64_t rows, const float* x, const float* dy, const Base& base, const Low& low,
+                            const Grads& grads, const float* xa, const float* direction, const int64_t* segments,
+                            int64_t count, float* dx, BackwardScratch& own) {
+  const int64_t in = base.in, out = base.out;
   const auto& [d_base, d_a, d_bs, d_magnitude] = grads;
   if (low && std::get<4>(*low)) {
     if (d_magnitude && direction)
@@ -118,7 +168,7 @@ inline void backward_linear(int64_t rows, const float* x, const float* dy, const
     dy = own.scaled.data();
   }
   if (d_base) multiply({in, out, rows, x, 1, in, dy, out, 1, d_base->data(), out, Onto::Add, segments, count});
-  multiply({rows, in, out, dy, out, 1, base, 1, out, dx, in, Onto::Store, nullptr, 0});
+  multiply_base_turned(rows, dy, base, dx);
   if (!low) return;
   const auto& [a, bs, columns, scaling, gain, norm] = *low;
   const int64_t ranks = ranks_of(low);

@@ -38,12 +38,12 @@ struct Ending {
   int64_t earlier_rs = 0, slot = 0;
 };
 
-// MR rows by NV vectors over k in [0, K). `tail` lanes of the last vector exist in C (16: all).
-template <int MR, int NV, bool UnitA>
-TS_INLINE void tile(int64_t K, const float* A, int64_t a_rs, int64_t a_cs, const float* B, int64_t b_rs, float* C,
-                    int64_t c_rs, const Ending& end, int tail) {
-  V16 acc[MR][NV];
 #define TS_NOW __attribute__((always_inline))
+
+// MR rows by NV vectors, of which walk(sums) adds up one chain. `tail` lanes of the last vector exist in C (16: all).
+template <int MR, int NV, typename Walk>
+TS_INLINE void tile(const Walk& walk, float* C, int64_t c_rs, const Ending& end, int tail) {
+  V16 acc[MR][NV];
   const auto each = [&](const auto& of) TS_NOW {
 #pragma GCC unroll 8
     for (int m = 0; m < MR; m++)
@@ -54,32 +54,7 @@ TS_INLINE void tile(int64_t K, const float* A, int64_t a_rs, int64_t a_cs, const
     each([&](V16& sum, const float* c, bool part, int, int) TS_NOW { sum = part ? load_first(c, tail) : load(c); });
   else
     each([&](V16& sum, const float*, bool, int, int) TS_NOW { sum = zero16(); });
-  const int64_t step = UnitA ? 1 : a_cs;
-  for (int64_t k = 0; k < K; k++) {
-    if constexpr (NV > 4) {
-      V16 a[MR];
-#pragma GCC unroll 8
-      for (int m = 0; m < MR; m++) a[m] = set1(A[m * a_rs]);
-#pragma GCC unroll 24
-      for (int v = 0; v < NV; v++) {
-        const V16 b = load(B + 16 * v);
-#pragma GCC unroll 8
-        for (int m = 0; m < MR; m++) acc[m][v] = fma(a[m], b, acc[m][v]);
-      }
-    } else {
-      V16 b[NV];
-#pragma GCC unroll 4
-      for (int v = 0; v < NV; v++) b[v] = load(B + 16 * v);
-#pragma GCC unroll 8
-      for (int m = 0; m < MR; m++) {
-        const V16 a = set1(A[m * a_rs]);
-#pragma GCC unroll 4
-        for (int v = 0; v < NV; v++) acc[m][v] = fma(a, b[v], acc[m][v]);
-      }
-    }
-    A += step;
-    B += b_rs;
-  }
+  walk(acc);
   const float* earlier = end.earlier;
   for (int i = 0; i < end.merged; i++, earlier -= end.slot)
     each([&](V16& sum, const float*, bool, int m, int v) TS_NOW {
@@ -93,7 +68,42 @@ TS_INLINE void tile(int64_t K, const float* A, int64_t a_rs, int64_t a_cs, const
     if (part) store_first(c, sum, tail);
     else store(c, sum);
   });
-#undef TS_NOW
+}
+
+// The same over k in [0, K) of B as floats.
+template <int MR, int NV, bool UnitA>
+TS_INLINE void tile(int64_t K, const float* A, int64_t a_rs, int64_t a_cs, const float* B, int64_t b_rs, float* C,
+                    int64_t c_rs, const Ending& end, int tail) {
+  const int64_t step = UnitA ? 1 : a_cs;
+  const auto walk = [=](V16(&acc)[MR][NV]) TS_NOW {
+    const float *from = A, *row = B;
+    for (int64_t k = 0; k < K; k++) {
+      if constexpr (NV > 4) {
+        V16 a[MR];
+#pragma GCC unroll 8
+        for (int m = 0; m < MR; m++) a[m] = set1(from[m * a_rs]);
+#pragma GCC unroll 24
+        for (int v = 0; v < NV; v++) {
+          const V16 b = load(row + 16 * v);
+#pragma GCC unroll 8
+          for (int m = 0; m < MR; m++) acc[m][v] = fma(a[m], b, acc[m][v]);
+        }
+      } else {
+        V16 b[NV];
+#pragma GCC unroll 4
+        for (int v = 0; v < NV; v++) b[v] = load(row + 16 * v);
+#pragma GCC unroll 8
+        for (int m = 0; m < MR; m++) {
+          const V16 a = set1(from[m * a_rs]);
+#pragma GCC unroll 4
+          for (int v = 0; v < NV; v++) acc[m][v] = fma(a, b[v], acc[m][v]);
+        }
+      }
+      from += step;
+      row += b_rs;
+    }
+  };
+  tile<MR, NV>(walk, C, c_rs, end, tail);
 }
 
 template <int NV, bool UnitA>
@@ -229,7 +239,7 @@ static int64_t few_rows(const Gemm& g, int64_t m0, int64_t m1, int64_t n0, int64
 }
 #endif
 
-// Rows [m0, m1) and columns [n0, n1); scratch holds K * kStrip floats.
+// Rows [m0, m1) and columns [n0, n1); scratch holds gemm_scratch(K) floats.
 static void gemm_block(const Gemm& g, int64_t m0, int64_t m1, int64_t n0, int64_t n1, float* scratch) {
 #if defined(TINSMITH_AVX512)
   if (m1 - m0 <= kFewRows && m1 > m0 && g.b_cs == 1 && g.a_cs == 1 && g.segments == nullptr)

@@ -1,7 +1,7 @@
 // Gathers the kernels of this translation unit's ISA into a table.
 #pragma once
 #include "attention.hpp"
-#include "gemm.hpp"
+#include "held_gemm.hpp"
 #include "mixture.hpp"
 #include "rows.hpp"
 
@@ -9,8 +9,9 @@ static tinsmith::KernelTable kernel_table(const char* name) {
   tinsmith::KernelTable t{};
   t.name = name;
   t.strip = kStrip;
-  t.gemm = gemm_block;
+  t.gemm = gemm_any;
   t.gemm_scratch = gemm_scratch;
+  t.widen = widen_tile;
   t.column_chain = column_chain;
   t.attention = attention;
   t.attention_scratch = attention_scratch;

@@ -9,6 +9,7 @@ NB_MODULE(_native, m) {
   m.def("isa", [] { return std::string(kernels().name); });
   m.def("set_num_threads", &set_num_threads, nb::arg("n"));
   m.def("num_threads", &num_threads);
+  bind_held(m);
   bind_products(m);
   bind_rows(m);
   bind_attention(m);

@@ -2,6 +2,8 @@
 #pragma once
 #include <cstdint>
 
+#include "held.hpp"
+
 namespace tinsmith {
 
 // Terms of one chain of a product without segments. A chain strays by about the square root of its length: with 128 a
@@ -26,6 +28,8 @@ struct Gemm {
   Onto onto;
   const int64_t* segments;             // or nullptr; else num_segments + 1 boundaries in k, a chain each
   int64_t num_segments;
+  const Held* held = nullptr;          // B, if it is packed
+  int64_t num_held = 0;                // how many below one another; 0: one, beside which nothing lies
 };
 
 // Paged causal attention. A page holds 16 keys: K as [heads, d, 16], V as [heads, 16, d_pad].
@@ -67,6 +71,8 @@ struct KernelTable {
   int64_t strip;  // columns a packed strip of B holds
   void (*gemm)(const Gemm&, int64_t m0, int64_t m1, int64_t n0, int64_t n1, float* scratch);
   int64_t (*gemm_scratch)(int64_t K);
+  // to[k * to_rs + i] = column i of a tile's sixteen, widened, for k in [k0, k1).
+  void (*widen)(const Held&, int64_t tile, int64_t k0, int64_t k1, float* to, int64_t to_rs);
   void (*column_chain)(const float* x, const float* y, int64_t rs_x, int64_t rs_y, const int64_t* segments,
                        int64_t num_segments, float* acc, int64_t n0, int64_t n1);
   void (*attention)(const Attention&, int64_t seq, int64_t kv_head, int64_t row0, int64_t row1, float* scratch);

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 
@@ -58,8 +58,9 @@ def write_gguf(
     tokenizer: bool = True,
     more: Mapping[str, int | str | float] | None = None,
     rope_factors: Sequence[float] = (),
+    encode: Callable[[np.ndarray, Type], np.ndarray] = gguf.quantize,
 ) -> None:
-    """Write a model; its matrices as `type`, everything else as F32."""
+    """Write a model; its matrices as `type`, by `encode`, everything else as F32."""
     known = {Family.MISTRAL: "llama", Family.QWEN3_MOE: "qwen3moe"}
     arch = architecture or known.get(config.family, config.family.value)
     writer = gguf.GGUFWriter(path, arch)
@@ -100,7 +101,7 @@ def write_gguf(
             values = _permuted(values, heads[which])
         router = name.endswith("mlp.gate.weight")
         kind = type if values.ndim >= 2 and not router else Type.F32
-        quantised = gguf.quantize(np.ascontiguousarray(values), kind)
+        quantised = (gguf.quantize if kind is Type.F32 else encode)(np.ascontiguousarray(values), kind)
         writer.add_tensor(_file_name(name), quantised, raw_dtype=kind)
     writer.write_header_to_file()
     writer.write_kv_data_to_file()

@@ -90,7 +90,7 @@ def generate(sequences: Sequences, task: dict[str, Any]) -> int:
 def main() -> None:
     llama.llama_log_set(quiet, ctypes.c_void_p(0))
     llama.llama_backend_init()
-    file = f"{sys.argv[1]}/f32.gguf".encode()
+    file = (sys.argv[1] if sys.argv[1].endswith(".gguf") else f"{sys.argv[1]}/f32.gguf").encode()
     model = llama.llama_model_load_from_file(file, llama.llama_model_default_params())
 
     def work(task: dict[str, Any]) -> Measured:

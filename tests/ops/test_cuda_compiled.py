@@ -73,7 +73,6 @@ EXCUSED = {
     "ops/stock.py": "fast",
     "ops/stock_attention.py": "fast",
     "ops/noise.py": "fast",
-    "ops/bf16_products.py": "fast",
     "ops/routing.py": "the routes of fast, and sums of whole numbers",
     "engine/checks/deviations.py": "wrong on purpose",
     "models/merge.py": "fp64, a distance between two models",

@@ -24,6 +24,13 @@ State = Annotated[
 MicroBatch = Annotated[
     int, typer.Option(min=0, help="Most units of gradient computed at once; changes no bit. 0: by memory.")
 ]
+HoldName = Annotated[
+    Literal["published", "fp32"],
+    typer.Option(
+        help="How a base lies in memory: as its file has it (bf16, F16, Q4_0 to Q8_0, Q4_K to Q6_K), or widened to "
+        "fp32, which takes more; changes no bit."
+    ),
+]
 DeviationName = Annotated[
     Literal["none", "merged_adapter", "stock_silu", "shared_rng", "reordered_gradient"],
     typer.Option(help="A deliberate fault, to see that the checks find it."),
@@ -82,6 +89,7 @@ def serve(
     seed: Annotated[int, typer.Option(help="Seeds that requests leave open are derived from it.")] = 0,
     state: State = None,
     micro_batch: MicroBatch = 0,
+    hold: HoldName = "published",
     deviation: DeviationName = "none",
     gradient_unit: GradientUnitName = "tree",
     workers: Workers = 0,
@@ -112,6 +120,7 @@ def serve(
     from tinsmith.types.arithmetic import Arithmetic
     from tinsmith.types.deviation import Deviation
     from tinsmith.types.gradient import GradientUnit
+    from tinsmith.types.hold import Hold
     from tinsmith.types.home import state_folder
 
     gc.enable()
@@ -128,6 +137,7 @@ def serve(
             arithmetic=Arithmetic(arithmetic),
             seed=seed,
             micro_batch=micro_batch,
+            hold=Hold(hold),
             deviation=Deviation(deviation),
             gradient_unit=GradientUnit(gradient_unit),
             max_body=max_body,

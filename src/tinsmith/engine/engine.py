@@ -25,7 +25,6 @@ from tinsmith.models.adapter import create_adapter
 from tinsmith.models.base import OpenedBase, open_base
 from tinsmith.models.build import build_decoder
 from tinsmith.models.decoder import Decoder
-from tinsmith.models.slots import views
 from tinsmith.models.stages import held_bytes
 from tinsmith.ops.kernels import Kernels
 from tinsmith.ops.select import select
@@ -34,6 +33,7 @@ from tinsmith.types.arithmetic import Arithmetic
 from tinsmith.types.deviation import Deviation
 from tinsmith.types.errors import BackendError, ConfigError
 from tinsmith.types.gradient import GradientUnit
+from tinsmith.types.hold import Hold
 from tinsmith.types.sampling import SampleRequest, SampleResult
 
 if TYPE_CHECKING:
@@ -54,6 +54,7 @@ class Engine(Bases):
         micro_batches: MicroBatches | None = None,
         deviation: Deviation = Deviation.NONE,
         gradient_unit: GradientUnit = GradientUnit.TREE,
+        hold: Hold = Hold.PUBLISHED,
         kept: CertificateStore | None = None,
         say: Callable[[str], None] | None = None,
     ) -> None:
@@ -62,7 +63,7 @@ class Engine(Bases):
         torch is left one thread on CPU where the native kernels compute: they have threads of their own. A `deviation`
         makes a negative control of the engine: its certificate does not refuse, it warns. A certificate is taken from
         `kept` where it is there, and put there where it is not; without, and for a deviation, each model is checked
-        now. What is being done is `told`, a line each.
+        now. `hold` is how their matrices lie in memory: it changes no bit. What is being done is `told`, a line each.
 
         Raises:
             ConfigError, CheckpointError: a model cannot be loaded, or there is nothing to deviate from.
@@ -89,7 +90,7 @@ class Engine(Bases):
         self._opened: dict[str, OpenedBase] = {}
         for name, source in models.items():
             say(f"reading the weights of {name}" + (f" from {source}" if source != name else ""))
-            self._opened[name] = open_base(source, seed=seed)
+            self._opened[name] = open_base(source, seed=seed, hold=hold if self.kernels.reads_packed else Hold.FP32)
         self._require_room()
         self._decoders: dict[tuple[str, bool], Decoder] = {}
         self._samplers: dict[str, Sampler] = {}
@@ -108,7 +109,7 @@ class Engine(Bases):
             decoder = build_decoder(base.config, base.weights, self.kernels, quantised=quantised)
             self._decoders[key] = decoder
             if not quantised:  # what was read lies in the decoder now, and is held once
-                self._opened[name] = replace(base, weights=views(decoder.slots))
+                self._opened[name] = replace(base, weights=decoder.published())
         return self._decoders[key]
 
     def create_session(

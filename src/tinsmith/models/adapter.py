@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 
 import torch
 
+from tinsmith.models.build import build_decoder
 from tinsmith.models.config import DecoderConfig
 from tinsmith.models.decoder import HEAD_PLACE, Decoder, Place, Site
 from tinsmith.models.names import ROUTER
@@ -140,7 +141,7 @@ def create_adapter(decoder: Decoder, spec: AdapterSpec, *, targets: Collection[s
     if len(decoder.layers) < decoder.config.num_layers:
         check_spread(spec.kind)
     if spec.kind is AdapterKind.FULL:
-        adapter = Adapter(spec, copy_decoder(decoder, decoder.held))
+        adapter = Adapter(spec, _whole_copy(decoder))
         adapter.slots = adapter.decoder.slots
     else:
         adapter = Adapter(spec, decoder)
@@ -250,9 +251,17 @@ def copy(adapter: Adapter, clone: Callable[[Weight], Weight]) -> Adapter:
     return Adapter(adapter.spec, adapter.decoder, low, slots)
 
 
+def _whole_copy(decoder: Decoder) -> Decoder:
+    """A copy in full precision, to be trained."""
+    if not decoder.packed:
+        return copy_decoder(decoder, decoder.held)
+    return build_decoder(decoder.config, decoder.published().as_fp32(), decoder.kernels)
+
+
 def copy_decoder(decoder: Decoder, clone: Callable[[Weight], Weight]) -> Decoder:
     """Copy a full-precision decoder's weights by `clone`, each once."""
     known: dict[int, Weight] = {}
+    assert isinstance(decoder.embedding, Weight), "in full precision"
 
     def once(weight: Weight) -> Weight:
         return known.setdefault(id(weight), clone(weight))

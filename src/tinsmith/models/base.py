@@ -15,6 +15,7 @@ from tinsmith.models.folders.folder_config import read_config
 from tinsmith.models.gguf.file import read_gguf
 from tinsmith.models.gguf.model import read_decoder, stored_model
 from tinsmith.models.gguf.tokenizer import tokenizer_folder
+from tinsmith.models.in_turn import RowsInTurn
 from tinsmith.models.initial_weights import drawn_weights
 from tinsmith.models.presets import PRESETS
 from tinsmith.models.published.packaged import PREFIX
@@ -22,6 +23,7 @@ from tinsmith.models.published.sources import Kind, Source, find_model
 from tinsmith.renderers.tokenizer import load_tokenizer, preset_tokenizer
 from tinsmith.types.errors import CheckpointError, ConfigError
 from tinsmith.types.fingerprints import sha256_of
+from tinsmith.types.hold import Hold
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -52,7 +54,7 @@ class OpenedBase:
     identity: BaseModel
     config: DecoderConfig
     weights: Mapping[str, Tensor]
-    """fp32, by published name."""
+    """fp32, by published name; or what is widened to it whenever it is asked for."""
     folder: Path | None
     """Folder of its tokenizer; None for a built-in model, whose tokenizer is built in too."""
 
@@ -80,8 +82,10 @@ def identify(name: str, config: DecoderConfig, weights: Mapping[str, Tensor], *,
     return BaseModel(name=name, fingerprint=weights_fingerprint(weights), config_sha256=sha256_of(config), seed=seed)
 
 
-def stored_base(name: str, *, seed: int | None = None) -> StoredBase:
+def stored_base(name: str, *, seed: int | None = None, hold: Hold = Hold.FP32) -> StoredBase:
     """Find the model that `name` leads to; a built-in one is drawn from `seed` (default 0). No weights are read yet.
+
+    `hold` says how a decoder that is built of its weights may have them.
 
     Raises:
         ConfigError: there is no such model, or it is not supported.
@@ -101,18 +105,20 @@ def stored_base(name: str, *, seed: int | None = None) -> StoredBase:
         config = read_config(source.path)
         weights = stored_weights(source.path, config)
         folder = source.path
+    weights = weights if hold is Hold.PUBLISHED else weights.as_fp32()
     return StoredBase(name=name, config=config, weights=weights, folder=folder)
 
 
-def open_base(name: str, *, seed: int | None = None) -> OpenedBase:
+def open_base(name: str, *, seed: int | None = None, hold: Hold = Hold.FP32) -> OpenedBase:
     """Read the model that `name` leads to; a built-in one is drawn from `seed` (default 0).
 
     Raises:
         ConfigError: there is no such model, or it is not supported.
         CheckpointError: the weights are damaged.
     """
-    stored = stored_base(name, seed=seed)
-    weights = dict(stored.weights)
+    stored = stored_base(name, seed=seed, hold=hold)
+    found = stored.weights
+    weights = found.kept() if hold is Hold.PUBLISHED and isinstance(found, RowsInTurn) else dict(found)
     identity = identify(name, stored.config, weights, seed=stored.seed)
     return OpenedBase(identity=identity, config=stored.config, weights=weights, folder=stored.folder)
 

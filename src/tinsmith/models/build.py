@@ -11,7 +11,7 @@ from torch import Tensor
 
 from tinsmith.models.config import DecoderConfig
 from tinsmith.models.decoder import Decoder, Layer
-from tinsmith.models.in_turn import in_blocks
+from tinsmith.models.in_turn import RowsInTurn, in_blocks
 from tinsmith.models.names import EMBEDDING, FINAL_NORM, HEAD, ROUTER, expected_tensors, mlp_names
 from tinsmith.models.rotary import inverse_frequencies
 from tinsmith.models.slots import Slot
@@ -20,6 +20,7 @@ from tinsmith.ops.experts import Mlp
 from tinsmith.ops.functions import Weight
 from tinsmith.ops.kernels import Kernels
 from tinsmith.ops.linear import Linear, Nf4Base
+from tinsmith.ops.packed import Packed
 
 
 def build_decoder(
@@ -32,7 +33,8 @@ def build_decoder(
 ) -> Decoder:
     """Make a decoder of fp32 copies of `weights` (names of `expected_tensors`), each read when it is its turn.
 
-    Where the kernels widen bf16 in registers, a matrix whose values are all bf16 values is held as bf16: the same bits.
+    Where the kernels read packed matrices, those that `weights` have so stay as they were published: the same bits.
+    Where they widen bf16 in registers, a matrix whose values are all bf16 values is held as bf16: the same bits.
 
     With `quantised`, every linear weight but the head and the routers is held as NF4 with double quantisation,
     embedding and head as bf16 (QLoRA, arXiv:2305.14314 sec. 3), all rounded here, deterministically; norms, biases and
@@ -42,7 +44,8 @@ def build_decoder(
     """
     own = range(config.num_layers) if layers is None else layers
     outer = _Builder(config, weights, kernels, quantised=quantised)
-    embedding, final_norm = outer.none(0, config.hidden_size), outer.none(0)
+    embedding: Weight | Packed = outer.none(0, config.hidden_size)
+    final_norm = outer.none(0)
     head = Linear((outer.none(config.hidden_size, 0),), config.hidden_size, widths=())
     if own.start == 0:
         embedding = outer.embedding()
@@ -60,6 +63,7 @@ def build_decoder(
         rope=kernels.rope(inverse_frequencies(config), config.max_positions),
         slots=(*inner.slots, *outer.slots),
         first=own.start,
+        packed=inner.kept | outer.kept,
     )
 
 
@@ -77,6 +81,17 @@ class _Builder:
         self.wide = torch.bfloat16 if quantised else torch.float32
         """Of embedding and head, the wide matrices that NF4 leaves alone."""
         self.slots: list[Slot] = []
+        self.kept: dict[str, Packed] = {}
+
+    def packed(self, *names: str) -> list[Packed]:
+        """Matrices as they were published; none unless all of them can be held so."""
+        if self.quantised or not self.kernels.reads_packed or not isinstance(self.weights, RowsInTurn):
+            return []
+        found = {name: one for name in names if (one := self.weights.packed(name)) is not None}
+        if len(found) < len(names):
+            return []
+        self.kept |= found
+        return list(found.values())
 
     def tensor(self, name: str) -> Tensor:
         return self.weights[name].detach().to(device=self.kernels.device, dtype=torch.float32)
@@ -97,8 +112,10 @@ class _Builder:
         self.slots.append(Slot(name, weight))
         return weight
 
-    def embedding(self) -> Weight:
+    def embedding(self) -> Weight | Packed:
         """Kept in its published orientation."""
+        for packed in self.packed(EMBEDDING):
+            return packed
         vocab, hidden = self.shapes[EMBEDDING]
         value = torch.empty(vocab, hidden, dtype=self.wide, device=self.kernels.device)
         for begin, rows in in_blocks(self.weights, EMBEDDING, (vocab, hidden)):
@@ -107,13 +124,16 @@ class _Builder:
         self.slots.append(Slot(EMBEDDING, weight))
         return weight
 
-    def head(self, embedding: Weight) -> Linear:
+    def head(self, embedding: Weight | Packed) -> Linear:
         """A matrix of its own; or a copy of the embedding, which is read for it where another stage has it."""
         hidden, vocab = self.config.hidden_size, self.config.vocab_size
-        if self.config.tied and len(embedding.value):
+        name = EMBEDDING if self.config.tied else HEAD
+        base: tuple[Packed, ...] = (embedding,) if self.config.tied and isinstance(embedding, Packed) else ()
+        if base := base or tuple(self.packed(name)):
+            return Linear(base, in_size=hidden, widths=(vocab,))
+        if self.config.tied and isinstance(embedding, Weight) and len(embedding.value):
             weight = Weight(embedding.value.t().contiguous())
         else:
-            name = EMBEDDING if self.config.tied else HEAD
             value = torch.empty(hidden, vocab, dtype=self.wide, device=self.kernels.device)
             for begin, rows in in_blocks(self.weights, name, (vocab, hidden)):
                 value[:, begin : begin + len(rows)] = rows.detach().t()
@@ -131,8 +151,10 @@ class _Builder:
         in_size = self.shapes[f"{names[0]}.weight"][1]
         sizes = [self.shapes[f"{name}.weight"][0] for name in names]
         bounds = np.concatenate([[0], np.cumsum(sizes)]).tolist()
-        base: tuple[Weight, ...] | tuple[Nf4Base, ...]
-        if self.quantised if quantised is None else quantised:
+        base: tuple[Weight, ...] | tuple[Nf4Base, ...] | tuple[Packed, ...]
+        if packed := self.packed(*(f"{name}.weight" for name in names)):
+            base = tuple(packed)
+        elif self.quantised if quantised is None else quantised:
             base = tuple(self.nf4(self.tensor(f"{name}.weight"), name) for name in names)
         else:
             beside = torch.empty(in_size, sum(sizes), device=self.kernels.device)

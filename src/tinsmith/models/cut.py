@@ -10,14 +10,15 @@ from dataclasses import replace
 from tinsmith.models.decoder import Decoder, Layer
 from tinsmith.models.slots import Slot
 from tinsmith.ops.functions import Weight
-from tinsmith.ops.linear import Linear, Nf4Base
+from tinsmith.ops.linear import Linear
+from tinsmith.ops.packed import Packed
 
 
 def cut(decoder: Decoder, *, layers: int, vocab: int, positions: int) -> Decoder:
     """Return the first `layers` layers of `decoder`, for the first `vocab` tokens and `positions` positions.
 
-    Layers and norms are shared with the decoder, the embedding is a view; only a narrower head is a copy. Each limit
-    counts only where the decoder has more.
+    Layers and norms are shared with the decoder, the embedding is a view; only a narrower head is a copy, and of what
+    is held as published both are. Each limit counts only where the decoder has more.
     """
     config = replace(
         decoder.config,
@@ -30,9 +31,11 @@ def cut(decoder: Decoder, *, layers: int, vocab: int, positions: int) -> Decoder
     stands_for = {id(weight): weight for layer in kept for weight in _weights(layer)}
     stands_for[id(decoder.final_norm)] = decoder.final_norm
     if config.vocab_size < decoder.config.vocab_size:
-        embedding = Weight(embedding.value[: config.vocab_size])
+        rows = config.vocab_size
+        embedding = Weight(embedding.rows(0, rows) if isinstance(embedding, Packed) else embedding.value[:rows])
         head = _narrow(head, config.vocab_size)
-    stands_for[id(decoder.embedding)] = embedding
+    if isinstance(embedding, Weight):
+        stands_for[id(decoder.embedding)] = embedding
     for old, new in zip(decoder.head.base, head.base, strict=True):
         if isinstance(old, Weight) and isinstance(new, Weight):
             stands_for[id(old)] = new
@@ -46,7 +49,7 @@ def cut(decoder: Decoder, *, layers: int, vocab: int, positions: int) -> Decoder
         for slot in decoder.slots
         if id(slot.weight) in stands_for
     )
-    return replace(decoder, config=config, embedding=embedding, layers=kept, head=head, slots=slots)
+    return replace(decoder, config=config, embedding=embedding, layers=kept, head=head, slots=slots, packed={})
 
 
 def _first_layers(layers: tuple[Layer, ...], count: int) -> tuple[Layer, ...]:
@@ -60,13 +63,14 @@ def _first_layers(layers: tuple[Layer, ...], count: int) -> tuple[Layer, ...]:
 
 def _narrow(head: Linear, vocab: int) -> Linear:
     (base,) = head.base
-    assert isinstance(base, Weight), "a head is never held as NF4"
-    return replace(head, base=(Weight(base.value[:, :vocab].contiguous()),), widths=(vocab,))
+    assert isinstance(base, (Weight, Packed)), "a head is never held as NF4"
+    kept = base.rows(0, vocab).t() if isinstance(base, Packed) else base.value[:, :vocab]
+    return replace(head, base=(Weight(kept.contiguous()),), widths=(vocab,))
 
 
 def _weights(layer: Layer) -> list[Weight]:
     linears = layer.linears(0).values()
     maybe = [layer.input_norm, layer.post_norm, layer.q_norm, layer.k_norm]
     maybe += [linear.bias for linear in linears]
-    maybe += [base for linear in linears for base in linear.base if not isinstance(base, Nf4Base)]
+    maybe += [base for linear in linears for base in linear.base if isinstance(base, Weight)]
     return [weight for weight in maybe if weight is not None]

@@ -8,7 +8,7 @@ computes is `steps.py`'s business, and how, `ops`'.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Protocol
 
@@ -16,11 +16,13 @@ import torch
 from torch import Tensor
 
 from tinsmith.models.config import DecoderConfig
-from tinsmith.models.slots import Slot
+from tinsmith.models.in_turn import RowsInTurn, held_as_published
+from tinsmith.models.slots import Slot, views
 from tinsmith.ops.experts import Mlp
 from tinsmith.ops.functions import Weight
 from tinsmith.ops.kernels import HeadShape, Kernels, Rope
 from tinsmith.ops.linear import Linear, LowRank, refresh_norm
+from tinsmith.ops.packed import Packed
 from tinsmith.ops.routing import Routing
 
 
@@ -113,7 +115,7 @@ class Layer:
 class Steps(Protocol):
     """Implementation of each step: recorded for training, or over a cache for sampling."""
 
-    def embed(self, table: Weight, ids: Tensor) -> Tensor:
+    def embed(self, table: Weight | Packed, ids: Tensor) -> Tensor:
         """Rows of the embedding."""
         ...
 
@@ -148,19 +150,21 @@ class Decoder:
 
     config: DecoderConfig
     kernels: Kernels
-    embedding: Weight
+    embedding: Weight | Packed
     """[V, H]; no rows in a stage that does not begin the model."""
     layers: tuple[Layer, ...]
     final_norm: Weight
     """[H]; empty in a stage that does not end the model."""
     head: Linear
-    """[H, V]; a tied head is a copy of the embedding, refreshed after every change of it. No columns in a stage that
-    does not end the model."""
+    """[H, V]; a tied head is a copy of the embedding, refreshed after every change of it, or the embedding itself where
+    that is held as published. No columns in a stage that does not end the model."""
     rope: Rope
     slots: tuple[Slot, ...]
     """Every published tensor held in full precision; a tied head has none of its own."""
     first: int = 0
     """The number of its first layer in the model."""
+    packed: Mapping[str, Packed] = field(default_factory=dict[str, Packed])
+    """Every published matrix held as it was published."""
 
     @property
     def shape(self) -> HeadShape:
@@ -236,8 +240,12 @@ class Decoder:
         """A copy of one of its weights in full precision, to be trained."""
         return Weight(weight.value.to(torch.float32, copy=True))
 
+    def published(self) -> RowsInTurn:
+        """Its published tensors, each once: fp32 ones on the weights' memory, others widened when asked for."""
+        return held_as_published({**views(self.slots), **self.packed})
+
     def refresh_tied_head(self) -> None:
         """Copy the embedding into a tied head."""
         head = self.head.base[0]
-        if self.config.tied and isinstance(head, Weight):
+        if self.config.tied and isinstance(head, Weight) and isinstance(self.embedding, Weight):
             head.value.copy_(self.embedding.value.t())

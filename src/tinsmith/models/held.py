@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 from tinsmith.models.decoder import HEAD_PLACE, Decoder
-from tinsmith.ops.linear import Linear, Nf4Base
+from tinsmith.ops.functions import Weight
+from tinsmith.ops.linear import Linear
 
 _FP32 = 4
 
@@ -44,13 +46,14 @@ def held_base(decoder: Decoder) -> HeldBase:
     layers = {place: one for place, one in decoder.linears().items() if place != HEAD_PLACE}
     mine = {id(base) for linear in layers.values() for base in linear.base}
     others = {id(slot.weight): slot.weight for slot in decoder.slots if id(slot.weight) not in mine}
+    packed = [one for one in decoder.packed.values() if id(one) not in mine]
     return HeldBase(
         linears=sum(_bytes(linear) for linear in layers.values()),
-        others=sum(weight.value.nbytes for weight in others.values()),
+        others=sum(weight.value.nbytes for weight in others.values()) + sum(one.nbytes for one in packed),
         linear_weights=sum(linear.in_size * linear.out_size for linear in layers.values()),
-        other_weights=sum(weight.value.numel() for weight in others.values()),
+        other_weights=sum(weight.value.numel() for weight in others.values()) + sum(math.prod(p.shape) for p in packed),
     )
 
 
 def _bytes(linear: Linear) -> int:
-    return sum(base.num_bytes if isinstance(base, Nf4Base) else base.value.nbytes for base in linear.base)
+    return sum(base.value.nbytes if isinstance(base, Weight) else base.nbytes for base in linear.base)

@@ -8,6 +8,7 @@ from typing import Final, TypeVar
 import numpy as np
 from torch import Tensor
 
+from tinsmith.ops.packed import Packed
 from tinsmith.types.errors import CheckpointError
 
 _T = TypeVar("_T")
@@ -49,11 +50,17 @@ class RowsInTurn(InTurn[Tensor]):
         read_rows: Callable[[str, int, int], Tensor],
         *,
         place_of: Callable[[str], str],
+        packed: Callable[[str], Packed | None] | None = None,
     ) -> None:
-        """Read through these functions; `place_of` returns the file of a tensor, for errors."""
+        """Read through these functions; `place_of` returns the file of a tensor, for errors.
+
+        `packed` returns a matrix as its file has it, and None of a tensor that is not held so.
+        """
         super().__init__(names, lambda name: require_finite(read(name), name, place_of(name)))
+        self._read_one = read
         self._read_rows = read_rows
         self._place_of = place_of
+        self._packed = packed
 
     def read_rows(self, name: str, begin: int, end: int) -> Tensor:
         """Return rows begin .. end of a matrix.
@@ -62,6 +69,39 @@ class RowsInTurn(InTurn[Tensor]):
             CheckpointError: they hold NaN or infinity.
         """
         return require_finite(self._read_rows(name, begin, end), name, self._place_of(name))
+
+    def packed(self, name: str) -> Packed | None:
+        """Return a matrix as its file has it, unchecked; None where it is not held so."""
+        return None if self._packed is None else self._packed(name)
+
+    def as_fp32(self) -> RowsInTurn:
+        """Return the same tensors, of which none is held as its file has it."""
+        return RowsInTurn(self._names, self._read_one, self._read_rows, place_of=self._place_of)
+
+    def kept(self) -> RowsInTurn:
+        """Return the same tensors in memory: matrices as their file has them where they can be, others as fp32."""
+        held = {name: self.packed(name) or self._read_one(name) for name in self}
+        return held_as_published(held, place_of=self._place_of)
+
+
+def held_as_published(
+    held: Mapping[str, Packed | Tensor], *, place_of: Callable[[str], str] = lambda name: name
+) -> RowsInTurn:
+    """Return tensors in memory as fp32, of which matrices are widened whenever they are asked for."""
+
+    def rows(name: str, begin: int, end: int) -> Tensor:
+        one = held[name]
+        return one.rows(begin, end) if isinstance(one, Packed) else one[begin:end]
+
+    def whole(name: str) -> Tensor:
+        one = held[name]
+        return one.widened() if isinstance(one, Packed) else one
+
+    def packed(name: str) -> Packed | None:
+        one = held[name]
+        return one if isinstance(one, Packed) else None
+
+    return RowsInTurn(held, whole, rows, place_of=place_of, packed=packed)
 
 
 def require_finite(tensor: Tensor, name: str, place: str) -> Tensor:

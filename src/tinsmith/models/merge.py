@@ -16,7 +16,7 @@ from torch import Tensor
 from tinsmith.models.adapter import Adapter, target_names
 from tinsmith.models.config import DecoderConfig
 from tinsmith.models.decoder import HEAD_PLACE, Decoder
-from tinsmith.models.names import expected_tensors
+from tinsmith.models.names import EMBEDDING, expected_tensors
 from tinsmith.models.steps import LowRanks, TrainSteps
 from tinsmith.ops.forest import Forest
 from tinsmith.ops.kernels import Kernels
@@ -38,6 +38,8 @@ def merged_weights(adapter: Adapter) -> dict[str, Tensor]:
     """Return fp32 weights under published names that compute alone what base and adapter do."""
     decoder = adapter.decoder
     merged = {slot.name: slot.value for slot in decoder.slots}
+    if EMBEDDING in decoder.packed:
+        merged[EMBEDDING] = decoder.packed[EMBEDDING].widened()
     for place, linear in decoder.linears().items():
         if place == HEAD_PLACE and merged_config(adapter).tied:
             continue

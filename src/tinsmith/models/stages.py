@@ -19,6 +19,7 @@ from tinsmith.models.names import EMBEDDING, FINAL_NORM, HEAD, ROUTER, expected_
 from tinsmith.ops.functions import Weight
 from tinsmith.ops.linear import Linear
 from tinsmith.ops.nf4 import BLOCK, GROUP
+from tinsmith.ops.packed import Packed
 from tinsmith.types.errors import ConfigError
 from tinsmith.types.seeds import derive, uniform
 
@@ -94,14 +95,14 @@ def standing_alone(stage: Decoder) -> Decoder:
         return Weight(torch.from_numpy(values).to(device))
 
     embedding, final_norm, head = stage.embedding, stage.final_norm, stage.head
-    if not len(embedding.value):
+    if isinstance(embedding, Weight) and not len(embedding.value):
         embedding = drawn(rows, config.hidden_size)
     if not head.out_size:
         config = replace(config, vocab_size=rows)
-        embedding = Weight(embedding.value[:rows])
+        embedding = Weight(embedding.rows(0, rows) if isinstance(embedding, Packed) else embedding.value[:rows])
         final_norm = Weight(torch.ones(config.hidden_size, device=device))
         head = Linear((drawn(config.hidden_size, rows),), config.hidden_size, widths=(rows,))
-    return replace(stage, config=config, embedding=embedding, final_norm=final_norm, head=head, slots=())
+    return replace(stage, config=config, embedding=embedding, final_norm=final_norm, head=head, slots=(), packed={})
 
 
 def _layer_bytes(config: DecoderConfig, *, quantised: bool) -> list[int]:

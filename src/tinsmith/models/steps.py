@@ -17,11 +17,12 @@ from tinsmith.models.decoder import HEAD_PLACE, Decoder, Layer, Place, Site
 from tinsmith.models.routes import RouteRecord
 from tinsmith.ops.experts import ExpertParts
 from tinsmith.ops.forest import Forest, Reads
-from tinsmith.ops.functions import AddRmsNorm, Attention, Embed, Rotate, SiluGate, Weight
+from tinsmith.ops.functions import AddRmsNorm, Attention, Embed, Rotate, SiluGate, Weight, embedded
 from tinsmith.ops.head import HeadLogprobs
 from tinsmith.ops.kernels import HeadGains, HeadShape, Kernels, Rope
 from tinsmith.ops.linear import Linear, LinearStep, LowRank, Run, forward
 from tinsmith.ops.mixture import MixtureRun, MixtureStep, mixed
+from tinsmith.ops.packed import Packed
 from tinsmith.ops.paging import Pages, Rows
 from tinsmith.ops.routing import Routing
 
@@ -39,7 +40,7 @@ class TrainSteps:
     routed: RouteRecord | None = None
     """Told of the routes of every mixture."""
 
-    def embed(self, table: Weight, ids: Tensor) -> Tensor:
+    def embed(self, table: Weight | Packed, ids: Tensor) -> Tensor:
         anchor = torch.empty(0, requires_grad=True)
         return Embed.apply(anchor, self.kernels, table, ids, self.forest)  # pyright: ignore[reportReturnType]
 
@@ -86,8 +87,8 @@ class SampleSteps:
     routed: RouteRecord | None = None
     """Told of the routes of every mixture."""
 
-    def embed(self, table: Weight, ids: Tensor) -> Tensor:
-        return self.kernels.embed(table.value, ids)
+    def embed(self, table: Weight | Packed, ids: Tensor) -> Tensor:
+        return embedded(self.kernels, table, ids)
 
     def add_norm(self, x: Tensor, delta: Tensor | None, gain: Weight, eps: float) -> tuple[Tensor, Tensor]:
         total, y, _ = self.kernels.add_rms_norm(x, delta, gain.value, eps)

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from tinsmith.ops.functions import Weight
 from tinsmith.ops.linear import Linear, LowRank
+from tinsmith.ops.packed import Packed
 
 
 @dataclass(slots=True, eq=False, weakref_slot=True)
@@ -28,11 +29,9 @@ PartsOf = Callable[[int], ExpertParts]
 
 def held_whole(experts: Sequence[Mlp]) -> bool:
     """True if all experts can be computed in one call: their bases are not decoded for each product."""
-    return all(
-        isinstance(linear.base[0], Weight) and linear.bias is None
-        for expert in experts
-        for linear in (expert.gate_up, expert.down)
-    )
+    linears = [linear for expert in experts for linear in (expert.gate_up, expert.down)]
+    kinds = {type(linear.base[0]) for linear in linears}
+    return kinds in ({Weight}, {Packed}) and all(linear.bias is None for linear in linears)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -16,6 +16,7 @@ from torch.autograd.function import FunctionCtx
 
 from tinsmith.ops.forest import Forest
 from tinsmith.ops.kernels import HeadGains, HeadShape, Kernels, Rope
+from tinsmith.ops.packed import Packed
 from tinsmith.ops.paging import Pages
 
 
@@ -39,20 +40,27 @@ class _Ctx(FunctionCtx):
     saved: tuple[Any, ...]
 
 
+def embedded(kernels: Kernels, table: Weight | Packed, ids: Tensor) -> Tensor:
+    """Rows of an embedding by token id, as fp32."""
+    return table.take(ids) if isinstance(table, Packed) else kernels.embed(table.value, ids)
+
+
 class Embed(torch.autograd.Function):
     """Rows of the embedding by token id."""
 
     @staticmethod
-    def forward(ctx: _Ctx, anchor: Tensor, kernels: Kernels, table: Weight, ids: Tensor, forest: Forest) -> Tensor:
+    def forward(
+        ctx: _Ctx, anchor: Tensor, kernels: Kernels, table: Weight | Packed, ids: Tensor, forest: Forest
+    ) -> Tensor:
         del anchor  # requires grad, so that autograd records what follows
         ctx.kernels, ctx.saved = kernels, (table, ids, forest)
-        return kernels.embed(table.value, ids)
+        return embedded(kernels, table, ids)
 
     @staticmethod
     def backward(ctx: _Ctx, *grads: Tensor) -> tuple[None, ...]:
         (dy,) = grads
         table, ids, forest = ctx.saved
-        if table.grad is not None:
+        if isinstance(table, Weight) and table.grad is not None:
             ctx.kernels.embed_backward(ids, dy.contiguous(), forest.units, table.grad)
         return (None,) * 5
 

@@ -70,6 +70,9 @@ class Kernels(Protocol):
     reads_bf16: bool
     """True if a product widens bf16 weights in registers, so that holding them so costs nothing."""
 
+    reads_packed: bool
+    """True if a base is held as published: the native kernels widen it (`ops/packed.py`)."""
+
     def gemm(self, a: Tensor, b: Tensor, *, into: Tensor | None = None) -> Tensor:
         """A [M, K] . b [K, N], a chain per 128 of k, added by the tree over their index; with `into`, added to it.
 

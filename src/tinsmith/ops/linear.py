@@ -16,6 +16,7 @@ from torch import Tensor
 from tinsmith.ops.functions import Weight, _Ctx  # pyright: ignore[reportPrivateUsage]
 from tinsmith.ops.kernels import Kernels, Nf4Matrix
 from tinsmith.ops.nf4 import DYNAMIC_LEVELS, GROUP
+from tinsmith.ops.packed import Packed
 
 
 @dataclass(slots=True, eq=False)
@@ -41,7 +42,7 @@ class Nf4Base:
         return levels
 
     @property
-    def num_bytes(self) -> int:
+    def nbytes(self) -> int:
         """Bytes in memory."""
         parts = (self.codes, self.absmax_codes, self.absmax_scales, self.offset)
         return sum(part.nbytes for part in parts)
@@ -56,8 +57,8 @@ def _dynamic_levels(device: torch.device) -> Tensor:
 class Linear:
     """One matrix (or several beside one another that read the same rows) and its bias."""
 
-    base: tuple[Weight, ...] | tuple[Nf4Base, ...]
-    """One Weight [in, out], fp32 or bf16, or one Nf4Base per original matrix, in column order."""
+    base: tuple[Weight, ...] | tuple[Nf4Base, ...] | tuple[Packed, ...]
+    """One Weight [in, out], fp32 or bf16, or one Nf4Base or Packed per original matrix, in column order."""
     in_size: int
     widths: tuple[int, ...]
     """Output columns of each original matrix, in order."""
@@ -73,14 +74,23 @@ class Linear:
         first = self.base[0]
         if isinstance(first, Weight):
             return kernels.gemm(x, first.value)
+        if isinstance(first, Packed):
+            return Packed.product(x, self.packed)
         return kernels.nf4_product(
             x, [Nf4Matrix(b.codes, b.absmax, b.out_size) for b in self.base if isinstance(b, Nf4Base)]
         )
 
-    def transposed(self, kernels: Kernels) -> Tensor:
-        """The base as [out, in]: fp32, or bf16 where it is held so."""
+    def product_turned(self, kernels: Kernels, dy: Tensor) -> Tensor:
+        """The product of rows dy [rows, out] with the transposed base as it is held."""
         first = self.base[0]
-        return first.value.t() if isinstance(first, Weight) else self.weight(kernels).t()
+        if isinstance(first, Packed):
+            return Packed.product_turned(dy, self.packed)
+        return kernels.gemm(dy, (first.value if isinstance(first, Weight) else self.weight(kernels)).t())
+
+    @property
+    def packed(self) -> list[Packed]:
+        """Its matrices that are held as published."""
+        return [base for base in self.base if isinstance(base, Packed)]
 
     def weight(self, kernels: Kernels) -> Tensor:
         """The base as fp32 [in, out]."""
@@ -91,7 +101,7 @@ class Linear:
             kernels.nf4_transposed(b.codes, b.absmax, b.out_size, b.in_size)
             for b in self.base
             if isinstance(b, Nf4Base)
-        ]
+        ] or [b.widened().t().contiguous() for b in self.packed]
         return parts[0] if len(parts) == 1 else torch.cat(parts, dim=1)
 
 
@@ -225,7 +235,7 @@ def backward(
     first = linear.base[0]
     if isinstance(first, Weight) and first.grad is not None:
         kernels.grad_gemm(x, dy, segments, first.grad)
-    dx = kernels.gemm(dy, linear.transposed(kernels))
+    dx = linear.product_turned(kernels, dy)
     if low is not None and kept.xa is not None:
         dxa = torch.empty_like(kept.xa)
         for b, (r0, r1), (c0, c1) in zip(low.b, low.rank_slices(), low.columns, strict=True):

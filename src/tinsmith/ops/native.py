@@ -23,6 +23,7 @@ from tinsmith.ops.forest import Forest
 from tinsmith.ops.functions import Weight
 from tinsmith.ops.kernels import AdamStep, Draws, HeadGains, HeadShape, Nf4Matrix, Rope
 from tinsmith.ops.linear import Linear, LowRank
+from tinsmith.ops.packed import Packed
 from tinsmith.ops.paging import Pages, Rows
 from tinsmith.ops.routing import Dealt, Routes, Routing
 from tinsmith.types.arithmetic import Arithmetic
@@ -40,8 +41,10 @@ def _maybe(x: Tensor | None) -> NDArray[np.generic] | None:
 
 
 def _held(linears: Iterable[Linear]) -> Matrices:
-    bases = [linear.base[0] for linear in linears]
-    return native.Matrices([_view(base.value) for base in bases if isinstance(base, Weight)])
+    bases = [linear.base for linear in linears]
+    if isinstance(bases[0][0], Packed):
+        return native.Matrices([[one.held for one in base if isinstance(one, Packed)] for base in bases])
+    return native.Matrices([_view(base[0].value) for base in bases if isinstance(base[0], Weight)])
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,6 +116,7 @@ class NativeKernels:
     arithmetic: Arithmetic = Arithmetic.CANONICAL
     device: torch.device = torch.device("cpu")
     reads_bf16: bool = False
+    reads_packed: bool = True
 
     def __init__(self) -> None:
         require()

@@ -31,6 +31,7 @@ class StockKernels(OneByOne):
 
     arithmetic: Arithmetic = Arithmetic.FAST
     reads_bf16: bool = False
+    reads_packed: bool = False
 
     def __init__(self, device: torch.device) -> None:
         self.device: torch.device = device
@@ -336,3 +337,12 @@ def _rotated(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
     """Pairs (i, i + half) turned, as in transformers' rotate_half."""
     x1, x2 = x.chunk(2, dim=-1)
     return torch.cat([x1 * cos - x2 * sin, x2 * cos + x1 * sin], dim=-1)
+
+
+class Bf16Products(StockKernels):
+    """The same with the operands of every product rounded to bf16, as on most accelerators; everything else in fp32."""
+
+    def gemm(self, a: Tensor, b: Tensor, *, into: Tensor | None = None) -> Tensor:
+        """`mm` in bf16."""
+        product = torch.mm(a.bfloat16(), b.bfloat16()).float()
+        return product if into is None else into.add_(product)

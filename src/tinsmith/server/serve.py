@@ -41,6 +41,7 @@ from tinsmith.types.arithmetic import Arithmetic
 from tinsmith.types.deviation import Deviation
 from tinsmith.types.errors import ConfigError, TinsmithError
 from tinsmith.types.gradient import GradientUnit
+from tinsmith.types.hold import Hold
 from tinsmith.types.home import certificates_folder
 
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
@@ -60,6 +61,8 @@ class ServeSettings:
     seed: int = 0
     micro_batch: int = 0
     """Most units of gradient computed at once; 0: as many as memory allows. Changes no bit."""
+    hold: Hold = Hold.PUBLISHED
+    """Form of a base's matrices in memory. Changes no bit."""
     deviation: Deviation = Deviation.NONE
     """Deliberate deviation of the server."""
     gradient_unit: GradientUnit = GradientUnit.TREE
@@ -123,6 +126,7 @@ def serve(settings: ServeSettings) -> None:
         micro_batches=MicroBatches(units=settings.micro_batch) if settings.micro_batch else None,
         deviation=settings.deviation,
         gradient_unit=settings.gradient_unit,
+        hold=settings.hold,
         kept=CertificateStore(certificates_folder()),
         say=_tell,
     )
@@ -150,6 +154,7 @@ def _serve_with_workers(
             arithmetic=settings.arithmetic,
             gradient_unit=settings.gradient_unit,
             micro_batch=settings.micro_batch,
+            hold=settings.hold,
             shards=where.shards,
         ),
         workers.lost,

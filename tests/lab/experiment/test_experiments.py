@@ -242,6 +242,7 @@ def test_every_key_that_decides_results_changes_the_identity(key: str, value: st
         ("base_url", "http://127.0.0.1:1"),
         ("threads", "3"),
         ("micro_batch", "1"),
+        ("hold", "fp32"),
         ("workers", "2"),
         ("stop_after", "2"),
         ("behavior_if_log_dir_exists", "resume"),

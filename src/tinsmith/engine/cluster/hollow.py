@@ -63,6 +63,7 @@ class _Shapes:
     def __init__(self, kernels: Kernels) -> None:
         self.device = torch.device("meta")
         self.reads_bf16 = kernels.reads_bf16
+        self.reads_packed = False
         self._kernels = kernels
 
     def rope(self, frequencies: FloatArray, positions: int) -> Rope:

@@ -24,6 +24,7 @@ from tinsmith.ops.kernels import Kernels
 from tinsmith.ops.select import select
 from tinsmith.types.arithmetic import Arithmetic
 from tinsmith.types.fingerprints import sha256_of
+from tinsmith.types.hold import Hold
 from tinsmith.types.source import source_sha256
 
 
@@ -61,6 +62,7 @@ class Shard:
         count: int,
         arithmetic: Arithmetic = Arithmetic.CANONICAL,
         seed: int = 0,
+        hold: Hold = Hold.PUBLISHED,
         kept: CertificateStore | None = None,
     ) -> None:
         """Find `models` (served name -> folder or built-in name), and be number `index` of `count` shares of them.
@@ -81,7 +83,7 @@ class Shard:
         self.identities: dict[str, BaseModel] = {}
         self.certificates: dict[str, Certificate] = {}
         for name, source in models.items():
-            self.stored[name] = stored_base(source, seed=seed)
+            self.stored[name] = stored_base(source, seed=seed, hold=hold)
             self.identities[name] = self.stored[name].identity()
             if arithmetic is not Arithmetic.FAST:
                 self.certificates[name] = self._certificate(name, kept)

@@ -37,6 +37,7 @@ def circumstances(plan: Plan, materials: Materials) -> dict[str, object]:
         "device": where.device,
         "threads": _threads(where.threads) if here else None,
         "micro_batch": where.micro_batch if here else None,
+        "hold": where.hold.value if here else None,
         "workers": where.workers if here else None,
         "shards": where.shards if here else None,
         "isa": _isa() if here else None,

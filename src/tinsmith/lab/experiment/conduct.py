@@ -83,6 +83,7 @@ def embedded_settings(plan: Plan, models: Mapping[str, str], folder: Path) -> Em
         state=folder / STATE,
         threads=where.threads,
         micro_batch=where.micro_batch,
+        hold=where.hold.value,
         workers=where.workers,
         shards=where.shards,
         deviation=plan.deviation.value,

@@ -21,6 +21,7 @@ from tinsmith.types.arithmetic import Arithmetic
 from tinsmith.types.deviation import Deviation
 from tinsmith.types.errors import ConfigError
 from tinsmith.types.gradient import GradientUnit
+from tinsmith.types.hold import Hold
 from tinsmith.types.shards import check_shards
 
 
@@ -48,6 +49,9 @@ class Circumstances:
     """Threads of the kernels; 0: one for each core the server finds."""
     micro_batch: int = 0
     """Most units of gradient that an embedded server computes at once; 0: as many as memory allows."""
+    hold: Hold = Hold.PUBLISHED
+    """How the base lies in an embedded server's memory: as its file has it (`published`), or widened to `fp32`, which
+    takes more. Changes no bit."""
     workers: int = 0
     """Processes that compute for the run's own server, on a Ray of its own; 0: it computes itself. Changes no bit."""
     shards: int = 1

@@ -88,6 +88,8 @@ class EmbeddedSettings:
     """Of the kernels; 0: as many as the server finds."""
     micro_batch: int = 0
     """Most units of gradient computed at once; 0: as many as memory allows. Changes no bit."""
+    hold: str = "published"
+    """Form of a base in memory (`types.hold`). Changes no bit."""
     workers: int = 0
     """Processes that compute for it; 0: it computes itself. Changes no bit."""
     shards: int = 1
@@ -204,6 +206,7 @@ def _command(settings: EmbeddedSettings) -> list[str]:
         "--device": settings.device,
         "--seed": settings.seed,
         "--micro-batch": settings.micro_batch,
+        "--hold": settings.hold,
         "--deviation": settings.deviation,
         "--gradient-unit": settings.gradient_unit,
         "--workers": settings.workers or None,

@@ -8,8 +8,9 @@ from __future__ import annotations
 import json
 import shutil
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import TypeVar
 
 import numpy as np
 import torch
@@ -23,9 +24,12 @@ from tinsmith.models.folders.stored import WEIGHTS, StoredTensor, check_shapes, 
 from tinsmith.models.in_turn import InTurn, RowsInTurn, require_finite
 from tinsmith.models.mixtures.fused import fused_parts, unfused
 from tinsmith.models.names import EMBEDDING, HEAD, expected_tensors
+from tinsmith.ops.packed import Packed, packable
 from tinsmith.types.disk import writing
 from tinsmith.types.errors import CheckpointError, ConfigError
 from tinsmith.types.fingerprints import tensors_sha256
+
+_T = TypeVar("_T")
 
 _ROWS_AT_ONCE = 4096
 _DTYPES = {"F32": "float32", "BF16": "bfloat16", "F16": "float16"}
@@ -40,7 +44,7 @@ def read_weights(path: Path, config: DecoderConfig) -> dict[str, torch.Tensor]:
     return dict(stored_weights(path, config))
 
 
-def stored_weights(path: Path, config: DecoderConfig) -> Mapping[str, torch.Tensor]:
+def stored_weights(path: Path, config: DecoderConfig) -> RowsInTurn:
     """Return a folder's weights, each read when it is asked for, as fp32 under Hugging Face names, as `config` needs.
 
     Names and shapes are checked before anything is loaded. A head stored beside the embedding it is
@@ -69,12 +73,20 @@ def stored_weights(path: Path, config: DecoderConfig) -> Mapping[str, torch.Tens
     if config.tied and HEAD in stored:
         _check_tied_head(stored)
 
-    def read(name: str) -> torch.Tensor:
+    def read_as(name: str, of: Callable[[torch.Tensor], _T]) -> _T:
         with opened(stored[name].file) as handle:
             part = parts.get(name)
-            tensor = handle.get_tensor(name) if part is None else part.rows(handle)
-            # A copy, because safetensors hands out views of the file's pages.
-            return tensor.to(torch.float32, copy=True)
+            return of(handle.get_tensor(name) if part is None else part.rows(handle))
+
+    def read(name: str) -> torch.Tensor:
+        # A copy, because safetensors hands out views of the file's pages.
+        return read_as(name, lambda tensor: tensor.to(torch.float32, copy=True))
+
+    def packed(name: str) -> Packed | None:
+        kind, shape = stored[name].dtype, needed[name]
+        if not packable(kind, shape):
+            return None
+        return read_as(name, lambda tensor: Packed(kind, _halves(tensor), (shape[0], shape[1])))
 
     def read_rows(name: str, begin: int, end: int) -> torch.Tensor:
         with opened(stored[name].file) as handle:
@@ -82,7 +94,7 @@ def stored_weights(path: Path, config: DecoderConfig) -> Mapping[str, torch.Tens
             rows = handle.get_slice(name)[begin:end] if part is None else part.rows(handle, begin, end)
             return rows.to(torch.float32, copy=True)
 
-    return RowsInTurn(needed, read, read_rows, place_of=lambda name: str(stored[name].file))
+    return RowsInTurn(needed, read, read_rows, place_of=lambda name: str(stored[name].file), packed=packed)
 
 
 def write_folder(
@@ -128,6 +140,11 @@ def weights_fingerprint(weights: Mapping[str, torch.Tensor]) -> str:
         return weights[name].detach().to("cpu", torch.float32).numpy()
 
     return tensors_sha256(InTurn(weights, array))
+
+
+def _halves(tensor: torch.Tensor) -> NDArray[np.generic]:
+    """The bits of 16-bit floats; numpy has no bf16."""
+    return tensor.contiguous().view(torch.int16).numpy()
 
 
 def _check_dtypes(stored: Mapping[str, StoredTensor]) -> None:

@@ -136,6 +136,23 @@ def rows_of(file: GgufFile, name: str, begin: int, end: int) -> NDArray[np.float
     return values
 
 
+def stored_rows(file: GgufFile, name: str, begin: int, end: int) -> NDArray[np.uint8]:
+    """Return rows begin .. end of a matrix as the file has them, (rows, bytes of a row), numbered as in `rows_of`.
+
+    Raises:
+        CheckpointError: the file was cut short since its header was read.
+    """
+    tensor = file.tensors[name]
+    row_bytes = tensor.num_bytes // math.prod(tensor.shape[:-1])
+    size = (end - begin) * row_bytes
+    with file.path.open("rb") as opened:
+        opened.seek(tensor.offset + begin * row_bytes)
+        stored = opened.read(size)
+    if len(stored) < size:
+        raise _damaged(file.path, "it is cut short", name)
+    return np.frombuffer(stored, np.uint8).reshape(end - begin, row_bytes)
+
+
 def _decoded(stored: NDArray[np.uint8], tensor: GgufTensor) -> NDArray[np.float32]:
     """Decode blocks in rows of a length that suits the library; each block is decoded by itself."""
     if tensor.type in (GGMLQuantizationType.F32, GGMLQuantizationType.F16):

@@ -11,13 +11,15 @@ Source: ggml's docs/gguf.md; `LlamaModel.permute` of llama.cpp's conversion scri
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tinsmith.models.config import DecoderConfig, Family
 from tinsmith.models.names import EMBEDDING, FINAL_NORM, HEAD, expected_tensors
+
+_T = TypeVar("_T", bound=np.generic)
 
 ARCHITECTURES: Final = {
     "llama": Family.LLAMA,
@@ -71,8 +73,8 @@ def rotated_heads(name: str, config: DecoderConfig) -> int:
     return config.num_kv_heads if ".k_proj." in name else 0
 
 
-def halved(rows: NDArray[np.float32], num_heads: int) -> NDArray[np.float32]:
-    """Return a llama file's q or k rows in the published order."""
+def halved(rows: NDArray[_T], num_heads: int) -> NDArray[_T]:
+    """Return a llama file's q or k rows, values or bytes, in the published order."""
     pairs = rows.reshape(num_heads, rows.shape[0] // num_heads // 2, 2, -1)
     return np.ascontiguousarray(pairs.swapaxes(1, 2)).reshape(rows.shape)
 

@@ -12,10 +12,11 @@ from numpy.typing import NDArray
 from tinsmith.models.config import DecoderConfig
 from tinsmith.models.folders.stored import check_shapes
 from tinsmith.models.gguf.config import parse_gguf_config
-from tinsmith.models.gguf.file import GgufFile, rows_of, tensors_of
+from tinsmith.models.gguf.file import GgufFile, rows_of, stored_rows, tensors_of
 from tinsmith.models.gguf.layout import ROPE_FACTORS, FilePlace, file_places, halved, rotated_heads
 from tinsmith.models.in_turn import RowsInTurn
 from tinsmith.models.names import expected_tensors
+from tinsmith.ops.packed import Packed, packable
 
 
 def read_decoder(file: GgufFile) -> DecoderConfig:
@@ -37,7 +38,7 @@ def read_model(file: GgufFile) -> tuple[DecoderConfig, dict[str, torch.Tensor]]:
     return config, dict(weights)
 
 
-def stored_model(file: GgufFile) -> tuple[DecoderConfig, Mapping[str, torch.Tensor]]:
+def stored_model(file: GgufFile) -> tuple[DecoderConfig, RowsInTurn]:
     """Return the decoder of a file and its weights, each decoded when it is asked for.
 
     Names and shapes are checked before any weight is decoded.
@@ -67,7 +68,18 @@ def stored_model(file: GgufFile) -> tuple[DecoderConfig, Mapping[str, torch.Tens
         first = 0 if place.expert is None else place.expert * expected[name][0]
         return torch.from_numpy(rows_of(there, place.name, first + begin, first + end))
 
-    return config, RowsInTurn(expected, read, read_rows, place_of=lambda name: f"{file.path}, {places[name].name}")
+    def packed(name: str) -> Packed | None:
+        place, shape = places[name], expected[name]
+        kind = file.tensors[place.name].type.name
+        if not packable(kind, shape):
+            return None
+        first = 0 if place.expert is None else place.expert * shape[0]
+        stored, heads = stored_rows(there, place.name, first, first + shape[0]), rotated_heads(name, config)
+        return Packed(kind, halved(stored, heads) if heads else stored, (shape[0], shape[1]))
+
+    return config, RowsInTurn(
+        expected, read, read_rows, place_of=lambda name: f"{file.path}, {places[name].name}", packed=packed
+    )
 
 
 def _found_shapes(file: GgufFile, places: Mapping[str, FilePlace]) -> dict[str, tuple[int, ...]]:

@@ -57,6 +57,7 @@ class CudaKernels(OneByOne):
 
     arithmetic: Arithmetic = Arithmetic.CANONICAL
     reads_bf16: bool = True
+    reads_packed: bool = False
 
     def __init__(self, backend: Backend) -> None:
         self.backend = backend

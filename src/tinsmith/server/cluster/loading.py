@@ -34,6 +34,7 @@ def load_engine(settings: WorkerSettings, earlier: Sequence[EarlierShard]) -> En
         seed=settings.seed,
         micro_batches=how,
         gradient_unit=settings.gradient_unit,
+        hold=settings.hold,
         kept=CertificateStore(certificates_folder()),
     )
 
@@ -52,6 +53,7 @@ def load_shard(settings: WorkerSettings, index: int) -> Shard:
         count=settings.shards,
         arithmetic=settings.arithmetic,
         seed=settings.seed,
+        hold=settings.hold,
         kept=CertificateStore(certificates_folder()),
     )
     give_back_freed_memory()

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from tinsmith.types.arithmetic import Arithmetic
 from tinsmith.types.gradient import GradientUnit
+from tinsmith.types.hold import Hold
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -19,5 +20,7 @@ class WorkerSettings:
     gradient_unit: GradientUnit = GradientUnit.TREE
     micro_batch: int = 0
     """Most units of gradient computed at once; 0: as many as memory allows."""
+    hold: Hold = Hold.PUBLISHED
+    """Form of a base's matrices in memory. Changes no bit."""
     shards: int = 1
     """Processes that a worker is made of: each holds a share of every base."""

@@ -32,10 +32,10 @@ from tinsmith.models.base import OpenedBase, open_base
 from tinsmith.models.build import build_decoder
 from tinsmith.models.decoder import Decoder
 from tinsmith.models.slots import load, values
-from tinsmith.ops.bf16_products import Bf16Products
 from tinsmith.ops.extension import configure
 from tinsmith.ops.kernels import Kernels
 from tinsmith.ops.select import select
+from tinsmith.ops.stock import Bf16Products
 from tinsmith.studies.bits.cells import AdapterUse, Cell, Dtype, changed
 from tinsmith.studies.bits.load import Load, random_tokens, serve
 from tinsmith.studies.bits.values import TEMPERATURES, Completion, Job, Marks, Outcome, Size

@@ -15,12 +15,12 @@ from tinsmith.models.config import DecoderConfig
 from tinsmith.models.decoder import HEAD_PLACE, Decoder
 from tinsmith.models.routes import RouteRecord
 from tinsmith.models.steps import SampleSteps, TrainSteps
-from tinsmith.ops.bf16_products import Bf16Products
 from tinsmith.ops.forest import Forest
 from tinsmith.ops.kernels import Kernels
 from tinsmith.ops.paging import Rows
 from tinsmith.ops.routing import Routes
 from tinsmith.ops.select import select
+from tinsmith.ops.stock import Bf16Products
 from tinsmith.studies.moe.values import Dtype, Engine, Experts, Floats, Seen, Side, Text
 from tinsmith.types.arithmetic import Arithmetic
 from tinsmith.types.datum import IntArray

@@ -1,0 +1,82 @@
+// Packed matrices as Python holds them: what they are, and their values as fp32.
+#include <nanobind/stl/tuple.h>
+
+#include "bind.hpp"
+#include "packing.hpp"
+
+namespace tinsmith {
+namespace {
+
+using Bytes = Array<const uint8_t>;
+
+HeldType named(const std::string& name) {
+  for (size_t i = 0; i < held_types().size(); i++)
+    if (held_types()[i].name == name) return (HeldType)i;
+  throw std::invalid_argument("Packed: no such type: " + name);
+}
+
+void make(Packed* self, const std::string& type, const Bytes& stored, int64_t rows, int64_t columns) {
+  require_dense(stored, "Packed: bytes are contiguous");
+  const HeldType which = named(type);
+  const HeldTypeFacts& facts = held_types()[(size_t)which];
+  require(columns % facts.block == 0 && (int64_t)stored.size() == rows * (columns / facts.block) * facts.bytes,
+          "Packed: as many bytes as the rows take");
+  nb::gil_scoped_release nogil;
+  new (self) Packed(which, stored.data(), rows, columns);
+}
+
+// out [rows, columns]: rows first .. first + the rows of `out`, as fp32.
+void widen(const Packed& packed, int64_t first, const Out& out) {
+  const Held& held = packed.held();
+  require_rows(out, "widen: rows are contiguous");
+  const int64_t rows = (int64_t)out.shape(0), last = first + rows;
+  require(first >= 0 && last <= held.N && (int64_t)out.shape(1) == held.K, "widen: some rows of the matrix");
+  const int64_t tile0 = first / 16, tiles = rows ? (last - 1) / 16 + 1 - tile0 : 0;
+  parallel_rows(tiles, held.K * 8, [&](int64_t begin, int64_t end) {
+    float* columns = scratch(held.K * 16);
+    for (int64_t tile = tile0 + begin; tile < tile0 + end; tile++) {
+      kernels().widen(held, tile, 0, held.K, columns, 16);
+      for (int64_t n = std::max(first, 16 * tile); n < std::min(last, 16 * tile + 16); n++) {
+        float* row = out.data() + (n - first) * out.stride(0);
+        for (int64_t k = 0; k < held.K; k++) row[k] = columns[16 * k + n % 16];
+      }
+    }
+  });
+}
+
+// out[i] = row ids[i] of the matrix as fp32.
+void take(const Packed& packed, const InLong& ids, const Out& out) {
+  const Held& held = packed.held();
+  require_rows(out, "take: rows are contiguous");
+  const int64_t count = (int64_t)ids.size();
+  require((int64_t)out.shape(0) == count && (int64_t)out.shape(1) == held.K, "take: a row for each id");
+  for (int64_t i = 0; i < count; i++) require(ids.data()[i] >= 0 && ids.data()[i] < held.N, "take: id");
+  parallel_rows(count, held.K * 4, [&](int64_t begin, int64_t end) {
+    float* columns = scratch(held.K * 16);
+    for (int64_t i = begin; i < end; i++) {
+      const int64_t n = ids.data()[i];
+      kernels().widen(held, n / 16, 0, held.K, columns, 16);
+      for (int64_t k = 0; k < held.K; k++) out.data()[i * out.stride(0) + k] = columns[16 * k + n % 16];
+    }
+  });
+}
+
+}  // namespace
+
+void bind_held(nb::module_& m) {
+  m.def("held_types", [] {
+    std::vector<std::tuple<std::string, int64_t, int64_t>> all;
+    for (const HeldTypeFacts& each : held_types()) all.emplace_back(each.name, each.block, each.bytes);
+    return all;
+  });
+  nb::class_<Packed>(m, "Packed")
+      .def("__init__", &make, nb::arg("type"), nb::arg("stored"), nb::arg("rows"), nb::arg("columns"))
+      .def_prop_ro("type", [](const Packed& p) { return held_types()[(size_t)p.held().type].name; })
+      .def_prop_ro("rows", [](const Packed& p) { return p.held().N; })
+      .def_prop_ro("columns", [](const Packed& p) { return p.held().K; })
+      .def_prop_ro("nbytes", &Packed::size)
+      .def("widen", &widen, nb::arg("first"), nb::arg("out"), NoGil())
+      .def("take", &take, nb::arg("ids"), nb::arg("out"), NoGil());
+}
+
+}  // namespace tinsmith

@@ -1,0 +1,215 @@
+// Products with packed matrices, widened in registers where rows are few, and else a strip at a time.
+#pragma once
+#include <type_traits>
+
+#include "gemm.hpp"
+#include "words.hpp"
+
+namespace {
+
+using tinsmith::Held;
+using tinsmith::Record;
+
+// Rows and tiles that fit the registers with the codes and scales of the tiles; and up to how many rows it is faster to
+// widen anew for each such run of rows than to keep what was widened.
+#if defined(TINSMITH_AVX512)
+constexpr int kHeldRows = 4, kHeldVectors = 4, kFewHeld = 12;
+#elif defined(TINSMITH_AVX2) || defined(TINSMITH_NEON)
+constexpr int kHeldRows = 2, kHeldVectors = 2, kFewHeld = 2;
+#else
+constexpr int kHeldRows = 1, kHeldVectors = 1, kFewHeld = 1;
+#endif
+
+// The values of sixteen columns, k by k: of a group of k that share a scale, then eight at a time.
+template <typename T>
+struct Unpacked {
+  using R = Record<T>;
+  V16 scale, shift;
+  W16 low, high;
+  const uint8_t* at;
+
+  // `in` is the first k of a group, within its block.
+  TS_INLINE Unpacked group(const uint8_t* record, int in) {
+    Unpacked u;
+    u.scale = fp16s(record);
+    if constexpr (T::steps) {
+      const uint8_t* step = record + R::steps + 16 * (in / T::every);
+      u.scale = u.scale * (T::signed_steps ? signed_bytes(step) : number<8, 0>(words_of_bytes(step)));
+    }
+    if constexpr (T::shifted) {
+      u.shift = fp16s(record + R::m);
+      if constexpr (T::steps)
+        u.shift = u.shift * number<8, 0>(words_of_bytes(record + R::steps_of_m + 16 * (in / T::every)));
+      if constexpr (T::sign < 0) u.shift = u.shift * set1(-1.0f);
+    }
+    return u;
+  }
+  inline __attribute__((always_inline)) void eight(const uint8_t* record, int in) {
+    at = record + R::low + in / 8 * R::low_of_eight;
+    if constexpr (T::bits < 8) low = words(at);
+    const uint8_t* above = record + R::high + in / 8 * R::high_of_eight;
+    if constexpr (T::bits == 5) high = up<4>(words_of_bytes(above));
+    if constexpr (T::bits == 6) high = up<4>(words_of_halves(above));
+  }
+  inline __attribute__((always_inline)) V16 next() {
+    V16 code;
+    if constexpr (T::bits == 8) {
+      code = signed_bytes(at);
+      at += 16;
+    } else if constexpr (T::bits == 4) {
+      code = number<4, T::zero>(low);
+    } else {
+      code = number<T::bits, T::zero>(blend<15>(low, high));
+    }
+    if constexpr (T::bits < 8) low = down<4>(low);
+    if constexpr (T::bits == 5 || T::bits == 6) high = down<T::bits - 4>(high);
+    if constexpr (T::shifted) return fma(code, scale, shift);
+    else return code * scale;
+  }
+};
+template <typename T>
+TS_INLINE V16 wide(const uint8_t* record) {
+  if constexpr (std::is_same_v<T, tinsmith::Fp16s>) return fp16s(record);
+  else return float_bits(up<16>(words_of_halves(record)));
+}
+
+// Where `tiles` tiles that lie beside one another in a panel have a run of k.
+template <typename T>
+struct Place {
+  const uint8_t* first;
+  int64_t apart;  // bytes from a block to the next
+  Place(const Held& held, int64_t tile)
+      : first(held.first<T>(tile)), apart(held.beside(tile) * (int64_t)Record<T>::size) {}
+};
+
+// Calls each(k, values) for k in [k0, k1), both multiples of eight where codes are.
+template <typename T, int NV, typename Each>
+TS_INLINE void walk_held(const Place<T>& place, int64_t k0, int64_t k1, const Each& each) {
+  constexpr int size = Record<T>::size;
+  V16 b[NV];
+  if constexpr (Record<T>::wide) {
+    for (int64_t k = k0; k < k1; k++) {
+#pragma GCC unroll 4
+      for (int v = 0; v < NV; v++) b[v] = wide<T>(place.first + k * place.apart + v * size);
+      each(k, b);
+    }
+  } else {
+    for (int64_t k = k0, next; k < k1; k = next) {
+      next = (k / T::every + 1) * T::every < k1 ? (k / T::every + 1) * T::every : k1;
+      const uint8_t* record = place.first + k / T::block * place.apart;
+      const int in = (int)(k % T::block);
+      Unpacked<T> u[NV];
+#pragma GCC unroll 4
+      for (int v = 0; v < NV; v++) u[v] = Unpacked<T>::group(record + v * size, in);
+      for (int e = 0; e < next - k; e += 8) {
+#pragma GCC unroll 4
+        for (int v = 0; v < NV; v++) u[v].eight(record + v * size, in + e);
+#pragma GCC unroll 8
+        for (int j = 0; j < 8; j++) {
+#pragma GCC unroll 4
+          for (int v = 0; v < NV; v++) b[v] = u[v].next();
+          each(k + e + j, b);
+        }
+      }
+    }
+  }
+}
+
+// Rows m0 .. m0 + MR by NV tiles from `first` on, widened as they are read.
+template <typename T, int MR, int NV>
+static __attribute__((noinline)) void few_held(const Gemm& g, int64_t m0, int64_t first) {
+  const Place<T> place(*g.held, first);
+  const float* A = g.A + m0 * g.a_rs;
+  const int64_t left = g.N - 16 * (first + NV - 1);
+  const auto product = [&](int64_t k0, int64_t k1, float* to, int64_t to_rs, const Ending& end, int last) TS_NOW {
+    const auto walk = [&](V16(&acc)[MR][NV]) TS_NOW {
+      walk_held<T, NV>(place, k0, k1, [&](int64_t k, const V16(&b)[NV]) TS_NOW {
+#pragma GCC unroll 8
+        for (int m = 0; m < MR; m++) {
+          const V16 a = set1(A[m * g.a_rs + k]);
+#pragma GCC unroll 4
+          for (int v = 0; v < NV; v++) acc[m][v] = fma(a, b[v], acc[m][v]);
+        }
+      });
+    };
+    tile<MR, NV>(walk, to, to_rs, end, last);
+  };
+  sum_chains<MR * NV * 16>(g, 16 * NV, left < 16 ? (int)left : 16, g.C + m0 * g.c_rs + 16 * first, product);
+}
+
+template <typename T, int NV>
+static void few_held_rows(const Gemm& g, int64_t m0, int rows, int64_t first) {
+  switch (rows) {
+    case 1: few_held<T, 1, NV>(g, m0, first); break;
+#if !defined(TINSMITH_SCALAR)
+    case 2: few_held<T, 2, NV>(g, m0, first); break;
+#endif
+#if defined(TINSMITH_AVX512)
+    case 3: few_held<T, 3, NV>(g, m0, first); break;
+    case 4: few_held<T, 4, NV>(g, m0, first); break;
+#endif
+  }
+}
+
+template <typename T>
+TS_INLINE void widen_run(const Held& held, int64_t tile, int64_t k0, int64_t k1, float* to, int64_t to_rs) {
+  walk_held<T, 1>(Place<T>(held, tile), k0, k1, [&](int64_t k, const V16(&b)[1]) TS_NOW {
+    store(to + (k - k0) * to_rs, b[0]);
+  });
+}
+
+static void widen_tile(const Held& held, int64_t tile, int64_t k0, int64_t k1, float* to, int64_t to_rs) {
+  tinsmith::with_type(held.type, [&](auto type) { widen_run<decltype(type)>(held, tile, k0, k1, to, to_rs); });
+}
+
+// Columns [n, n + width) of the transpose: k of the packed matrices is n here, and their columns are k.
+static void turn_strip(const Gemm& g, int64_t n, int width, int vectors, float* packed) {
+  const int row = 16 * vectors;
+  alignas(64) float block[16 * 16], turned[16 * 16];
+  for (int64_t h = 0; h < g.num_held; packed += g.held[h++].N * row) {
+    const Held& held = g.held[h];
+    for (int64_t tile = 0; tile < held.tiles(); tile++)
+      for (int i = 0; i < row; i += 16) {
+        const int there = width - i < 16 ? width - i : 16;
+        for (int j = 16 * there; j < 256; j++) block[j] = 0.0f;
+        widen_tile(held, tile, n + i, n + i + there, block, 16);
+        float* to = packed + 16 * tile * row + i;
+        if (16 * tile + 16 <= held.N) {
+          transpose16(block, 16, to, row);
+          continue;
+        }
+        transpose16(block, 16, turned, 16);
+        for (int64_t c = 0; 16 * tile + c < held.N; c++) store(to + c * row, load(turned + 16 * c));
+      }
+  }
+}
+
+// Rows [m0, m1) and columns [n0, n1); n0 is a multiple of 16.
+template <typename T>
+static void gemm_held(const Gemm& g, int64_t m0, int64_t m1, int64_t n0, int64_t n1) {
+  for (int64_t first = n0 / 16; 16 * first < n1;) {
+    const bool wide = first % kHeldVectors == 0 && 16 * (first + kHeldVectors - 1) < n1;
+    for (int64_t m = m0; m < m1; m += kHeldRows) {
+      const int rows = m1 - m < kHeldRows ? (int)(m1 - m) : kHeldRows;
+      if (wide) few_held_rows<T, kHeldVectors>(g, m, rows, first);
+      else few_held_rows<T, 1>(g, m, rows, first);
+    }
+    first += wide ? kHeldVectors : 1;
+  }
+}
+
+// As gemm_block, of floats or of packed matrices; columns begin at a strip.
+static void gemm_any(const Gemm& g, int64_t m0, int64_t m1, int64_t n0, int64_t n1, float* scratch) {
+  if (!g.held) return gemm_block(g, m0, m1, n0, n1, scratch);
+  if (!g.num_held && m1 - m0 <= kFewHeld && m1 > m0 && g.a_cs == 1 && !g.segments && g.onto != Onto::Chain)
+    return tinsmith::with_type(g.held->type, [&](auto type) { gemm_held<decltype(type)>(g, m0, m1, n0, n1); });
+  for (int64_t n = n0; n < n1; n += kStrip) {
+    const int width = n1 - n < kStrip ? (int)(n1 - n) : kStrip, vectors = (width + 15) / 16;
+    if (g.num_held) turn_strip(g, n, width, vectors, scratch);
+    else
+      for (int v = 0; v < vectors; v++) widen_tile(*g.held, n / 16 + v, 0, g.K, scratch + 16 * v, 16 * vectors);
+    strip_rows(g, m0, m1, n, vectors, width - 16 * (vectors - 1), scratch, 16 * vectors);
+  }
+}
+
+}  // namespace

@@ -1,0 +1,75 @@
+// Packing: every block of a file's rows taken apart, and laid beside those of fifteen other rows.
+#include "packing.hpp"
+
+#include <cstdlib>
+#include <cstring>
+#include <new>
+#include <stdexcept>
+
+#include "pool.hpp"
+
+namespace tinsmith {
+namespace {
+
+// Column c of a record that is zero so far, from one block.
+template <typename T>
+void put(const uint8_t* block, int c, uint8_t* record) {
+  using R = Record<T>;
+  if constexpr (R::wide) {
+    memcpy(record + 2 * c, block, 2);
+    return;
+  }
+  memcpy(record + 2 * c, block + T::d, 2);
+  if constexpr (T::shifted) memcpy(record + R::m + 2 * c, block + T::m, 2);
+  for (int g = 0; T::steps && g < R::groups; g++) {
+    record[R::steps + 16 * g + c] = (uint8_t)T::step(block, g);
+    if constexpr (T::shifted) record[R::steps_of_m + 16 * g + c] = (uint8_t)T::step_of_m(block, g);
+  }
+  for (int k = 0; k < T::block; k++) {
+    const int code = T::code(block, k), j = k % 8;
+    uint8_t* low = record + R::low + k / 8 * R::low_of_eight;
+    if constexpr (T::bits == 8) {
+      low[16 * j + c] = (uint8_t)code;
+    } else {
+      low[4 * c + j / 2] |= (uint8_t)((code & 15) << 4 * (j % 2));
+      constexpr int above = T::bits - 4;
+      if constexpr (above > 0)
+        record[R::high + k / 8 * R::high_of_eight + above * c + above * j / 8] |= (uint8_t)((code >> 4) << above * j % 8);
+    }
+  }
+}
+
+}  // namespace
+
+const std::vector<HeldTypeFacts>& held_types() {
+  static const std::vector<HeldTypeFacts> all{{"BF16", Bf16s::block, Bf16s::bytes}, {"F16", Fp16s::block, Fp16s::bytes},
+#define TS_FACTS(T) {#T, T::block, T::bytes}
+                                              TS_FACTS(Q8_0), TS_FACTS(Q4_0), TS_FACTS(Q4_1), TS_FACTS(Q5_0),
+                                              TS_FACTS(Q5_1), TS_FACTS(Q4_K), TS_FACTS(Q5_K), TS_FACTS(Q6_K)};
+#undef TS_FACTS
+  return all;
+}
+
+Packed::Packed(HeldType type, const uint8_t* stored, int64_t N, int64_t K) {
+  with_type(type, [&](auto of) {
+    using T = decltype(of);
+    if (N <= 0 || K <= 0 || K % T::block) throw std::invalid_argument("Packed: rows are whole blocks");
+    const int64_t blocks = K / T::block, tiles = (N + 15) / 16;
+    size_ = tiles * blocks * Record<T>::size;
+    data_.reset(static_cast<uint8_t*>(std::aligned_alloc(64, (size_t)((size_ + 63) / 64 * 64))), std::free);
+    if (!data_) throw std::bad_alloc();
+    held_ = {type, N, K, data_.get()};
+    parallel(tiles, [&](int64_t begin, int64_t end) {
+      for (int64_t tile = begin; tile < end; tile++) {
+        uint8_t* record = data_.get() + (held_.template first<T>(tile) - held_.data);
+        for (int64_t b = 0; b < blocks; b++, record += held_.beside(tile) * (int64_t)Record<T>::size) {
+          memset(record, 0, Record<T>::size);
+          for (int c = 0; c < 16 && 16 * tile + c < N; c++)
+            put<T>(stored + ((16 * tile + c) * blocks + b) * T::bytes, c, record);
+        }
+      }
+    });
+  });
+}
+
+}  // namespace tinsmith

@@ -1,0 +1,77 @@
+"""Matrices held as they were published, bf16 to 4 bits, and widened by the native kernels wherever they are read.
+
+A value is what the file's own rule makes of it, bit for bit, so that a product is that of the fp32 matrix.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from functools import cache
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from tinsmith.ops.extension import native
+
+if TYPE_CHECKING:
+    from tinsmith import _native
+
+
+@cache
+def packed_types() -> Mapping[str, int]:
+    """Weights in a block of each type that is held as published, spelled as GGUF files do; none without kernels."""
+    return {} if native is None else {name: block for name, block, _ in native.held_types()}  # pyright: ignore[reportUnnecessaryComparison]
+
+
+class Packed:
+    """A published matrix (out, in) in the kernels' layout: bits are those of its file."""
+
+    __slots__ = ("held", "shape")
+
+    def __init__(self, type: str, stored: NDArray[np.generic], shape: tuple[int, int]) -> None:
+        """Pack rows of whole blocks, as the file has them."""
+        self.held: _native.Packed = native.Packed(type, stored.reshape(-1).view(np.uint8), *shape)
+        self.shape = shape
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes in memory."""
+        return self.held.nbytes
+
+    def rows(self, begin: int, end: int) -> Tensor:
+        """Rows begin .. end as fp32."""
+        out = torch.empty(end - begin, self.shape[1])
+        self.held.widen(begin, out.numpy())
+        return out
+
+    def widened(self) -> Tensor:
+        """All of it as fp32, (out, in)."""
+        return self.rows(0, self.shape[0])
+
+    def take(self, ids: Tensor) -> Tensor:
+        """The rows of these numbers as fp32."""
+        out = torch.empty(len(ids), self.shape[1])
+        self.held.take(ids.numpy(), out.numpy())
+        return out
+
+    @staticmethod
+    def product(x: Tensor, parts: Sequence[Packed]) -> Tensor:
+        """The product of rows x with the transposes of matrices that read the same rows, side by side."""
+        y = torch.empty(len(x), sum(part.shape[0] for part in parts))
+        native.held_product(x.detach().numpy(), [part.held for part in parts], y.numpy())
+        return y
+
+    @staticmethod
+    def product_turned(dy: Tensor, parts: Sequence[Packed]) -> Tensor:
+        """The product of rows dy with the same matrices as published, below one another."""
+        dx = torch.empty(len(dy), parts[0].shape[1])
+        native.held_product_turned(dy.detach().numpy(), [part.held for part in parts], dx.numpy())
+        return dx
+
+
+def packable(type: str, shape: Collection[int]) -> bool:
+    """True if a tensor of this type and shape is a matrix that can be held as published."""
+    return len(shape) == 2 and type in packed_types()
