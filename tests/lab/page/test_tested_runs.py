@@ -114,6 +114,22 @@ def test_figures_of_the_test_are_shown_for_every_run_and_over_runs(found: RunsCo
     assert mean.value == 0.125
 
 
+def test_a_metric_that_one_arm_lacks_is_compared_between_the_others(tmp_path: Path) -> None:
+    caved = {"seed": (10, 14), "alone": (0, 0), "gated": (3, 5)}
+    folders = [
+        write(tmp_path / f"{arm}-{seed}", arm, seed, count, right=0 if arm == "alone" else RIGHT)
+        for arm, counts in caved.items()
+        for seed, count in enumerate(counts)
+    ]
+    found = study_of_runs(folders, FEW)
+    rows = rows_of(found, "Metrics against each other")
+    assert {name for name in rows if name.startswith("caved")} == {"caved: arm=gated|against arm=seed"}
+    first = rows["first: arm=gated|against arm=alone"][3]
+    assert isinstance(first, Measure)
+    assert first.value == pytest.approx(RIGHT / NUM_ITEMS)
+    assert found.record.figures["arm-1"]["caved"] is None
+
+
 def test_a_run_without_a_test_is_left_out_where_others_have_one(found: RunsCompared) -> None:
     assert [one.seeds for one in found.same.arms] == [(0, 1), (0, 1)]
     assert any("killed" in note and "tested" in note for note in found.same.notes)
