@@ -94,12 +94,16 @@ def _study(named: dict[str, TaskArm], same: SameTask) -> Study:
     first = next(iter(named.values()))
     task, config = first.reads[0].task, first.reads[0].run.config
     of_all = set[str].intersection(*(set(one.sampled[-1].rewards) for arm in named.values() for one in arm.reads))
-    metrics = [PerItem(name, name, f"metric/{name}") for name in task.metrics]
-    apart = [
-        one if one.metric in of_all else Measure(one.name, f"{one.label}|after", partial(_end, one))
-        for one in (*(PerItem(name, name, name) for name in first.reads[0].terms), *metrics)
-    ]
     several = all(len(one.sampled) > 1 for arm in named.values() for one in arm.reads)
+    metrics = [PerItem(name, name, name) for name in first.reads[0].terms]
+    metrics += [PerItem(name, name, f"metric/{name}") for name in task.metrics]
+    apart = [
+        one
+        if several and one.metric in of_all
+        else Measure(f"end {one.name}", f"{one.label}|after", partial(_end, one))
+        for one in metrics
+    ]
+    figures = {label: key for arm in named.values() for label, key in arm.reads[0].task.figures.items()}
     one_judge = len({arm.judge for arm in named.values()}) == 1
     runs = sum(len(arm.reads) for arm in named.values())
     return Study(
@@ -123,7 +127,7 @@ def _study(named: dict[str, TaskArm], same: SameTask) -> Study:
             ),
             *([Table("Terms and metrics", "Over seeds and items, sampled.", apart)] if apart else []),
             *([_metrics_compared(named, metrics)] if metrics and len(named) > 1 else []),
-            *([_figures(named, task.figures)] if task.figures else []),
+            *([_figures(named, figures)] if figures else []),
             Listing(
                 "What differs",
                 "Settings, and keys of the task, that are not the same for all arms.",
@@ -215,7 +219,9 @@ def _metrics_compared(named: Mapping[str, TaskArm], metrics: Sequence[PerItem]) 
         found = [_pairs(named, results, one, f"{one.label}: ") for one in metrics]
         return [row_with_ratio(gap, draws) for gap in gaps([pair for some in found for pair in some], draws)]
 
-    return Listing("Metrics against each other", f"Arms, each against those before it. {HOW}", MORE_HEADS, rows)
+    return Listing(
+        "Terms and metrics against each other", f"Arms, each against those before it. {HOW}", MORE_HEADS, rows
+    )
 
 
 def _figures(named: Mapping[str, TaskArm], figures: Mapping[str, str]) -> Listing:
