@@ -80,7 +80,7 @@ def rows_of(found: RunsCompared, title: str) -> dict[str, Sequence[Shown]]:
 
 def test_a_share_of_some_items_is_a_mean_of_each_seeds_own(found: RunsCompared) -> None:
     caved = rows_of(found, "Terms and metrics")
-    value = caved["arm=gated"][4]
+    value = caved["arm=gated"][1]
     assert isinstance(value, Measure)
     assert value.value == pytest.approx((3 + 5) / 2 / RIGHT)
     assert value.low is not None
@@ -89,7 +89,7 @@ def test_a_share_of_some_items_is_a_mean_of_each_seeds_own(found: RunsCompared) 
 
 
 def test_two_shares_are_compared_as_a_difference_and_a_ratio(found: RunsCompared) -> None:
-    row = rows_of(found, "Metrics against each other")["caved: arm=gated|against arm=seed"]
+    row = rows_of(found, "Terms and metrics against each other")["caved: arm=gated|against arm=seed"]
     items, start, end, gap, _, moved, finding, ratio, error = row
     assert (items, moved, finding) == ("34", "0 / 11", "less")
     assert isinstance(start, Measure)
@@ -111,6 +111,22 @@ def test_figures_of_the_test_are_shown_for_every_run_and_over_runs(found: RunsCo
     mean = rows["arm=gated|mean over runs"][0]
     assert isinstance(mean, Measure)
     assert mean.value == 0.125
+
+
+def test_a_metric_that_one_arm_lacks_is_compared_between_the_others(tmp_path: Path) -> None:
+    caved = {"seed": (10, 14), "alone": (0, 0), "gated": (3, 5)}
+    folders = [
+        write(tmp_path / f"{arm}-{seed}", arm, seed, count, right=0 if arm == "alone" else RIGHT)
+        for arm, counts in caved.items()
+        for seed, count in enumerate(counts)
+    ]
+    found = study_of_runs(folders, FEW)
+    rows = rows_of(found, "Terms and metrics against each other")
+    assert {name for name in rows if name.startswith("caved")} == {"caved: arm=gated|against arm=seed"}
+    first = rows["first: arm=gated|against arm=alone"][3]
+    assert isinstance(first, Measure)
+    assert first.value == pytest.approx(RIGHT / NUM_ITEMS)
+    assert found.record.figures["arm-1"]["end caved"] is None
 
 
 def test_a_run_without_a_test_is_left_out_where_others_have_one(found: RunsCompared) -> None:

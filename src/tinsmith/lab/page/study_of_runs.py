@@ -15,7 +15,7 @@ from tinsmith.lab.page.judged import cost_words, failed_words
 from tinsmith.lab.page.same_task import SameTask, TaskArm, arms_on_one_task
 from tinsmith.lab.results.run_map import status_words, steps_words
 from tinsmith.lab.study.conduct import recorded
-from tinsmith.lab.study.measures import AFTER, BEFORE, ArmRuns, Results, estimated, measure_study
+from tinsmith.lab.study.measures import AFTER, BEFORE, ArmRuns, Results, estimated, item_score, measure_study
 from tinsmith.lab.study.record import (
     DRAWS,
     Column,
@@ -102,11 +102,17 @@ def _unit(read: ArmRead, item: str) -> str:
 def _study(named: dict[str, TaskArm], same: SameTask) -> Study:
     first = next(iter(named.values()))
     task, config = first.reads[0].task, first.reads[0].run.config
-    terms = [(name, name) for name in first.reads[0].terms]
-    measured = set[str].intersection(*(set(one.sampled[-1].rewards) for arm in named.values() for one in arm.reads))
-    metrics = [(f"metric/{name}", name) for name in task.metrics if f"metric/{name}" in measured]
-    apart = [PerItem(name, label, metric=name) for name, label in (*terms, *metrics)]
+    of_all = set[str].intersection(*(set(one.sampled[-1].rewards) for arm in named.values() for one in arm.reads))
     several = all(len(one.sampled) > 1 for arm in named.values() for one in arm.reads)
+    metrics = [PerItem(name, name, name) for name in first.reads[0].terms]
+    metrics += [PerItem(name, name, f"metric/{name}") for name in task.metrics]
+    apart = [
+        one
+        if several and one.metric in of_all
+        else Measure(f"end {one.name}", f"{one.label}|after", partial(_end, one))
+        for one in metrics
+    ]
+    figures = {label: key for arm in named.values() for label, key in arm.reads[0].task.figures.items()}
     one_judge = len({arm.judge for arm in named.values()}) == 1
     runs = sum(len(arm.reads) for arm in named.values())
     return Study(
@@ -129,8 +135,8 @@ def _study(named: dict[str, TaskArm], same: SameTask) -> Study:
                 partial(_against, named),
             ),
             *([Table("Terms and metrics", "Over seeds and items, sampled.", apart)] if apart else []),
-            *([_metrics_compared(named, [label for _, label in metrics])] if metrics and len(named) > 1 else []),
-            *([_figures(named, task.figures)] if task.figures else []),
+            *([_metrics_compared(named, metrics)] if metrics and len(named) > 1 else []),
+            *([_figures(named, figures)] if figures else []),
             Listing(
                 "What differs",
                 "Settings, and keys of the task, that are not the same for all arms.",
@@ -140,7 +146,11 @@ def _study(named: dict[str, TaskArm], same: SameTask) -> Study:
             ),
             Listing("Runs", "", _RUNS, _runs, names="Run"),
         ),
-        pictures=(Curve(name="score", label=first.reads[0].score, read=_over_steps) if several else Points(_ends),),
+        pictures=(
+            Curve(name="score", label=first.reads[0].score, read=_over_steps)
+            if several
+            else Points(partial(_ends, metrics)),
+        ),
         notes=_notes(same),
     )
 
@@ -195,8 +205,9 @@ _JUDGED = (
 
 def _pairs(named: Mapping[str, TaskArm], results: Results, metric: PerItem, label: str = "") -> list[Pair]:
     """Return every arm with those before it, in a metric that is named before the arm."""
-    arms = list(results.arms.items())
-    ends = {name: arm.per_item(metric) for name, arm in arms}
+    known = {name: _end(metric, arm) for name, arm in results.arms.items()}
+    ends = {name: one for name, one in known.items() if one is not None}
+    arms = [(name, results.arms[name]) for name in ends]
     return [
         Pair(name=f"{label}{arm.arm.label}", against=other.arm.label, first=ends[before], second=ends[name])
         for place, (name, arm) in enumerate(arms)
@@ -205,13 +216,21 @@ def _pairs(named: Mapping[str, TaskArm], results: Results, metric: PerItem, labe
     ]
 
 
-def _metrics_compared(named: Mapping[str, TaskArm], metrics: Sequence[str]) -> Listing:
+def _end(metric: PerItem, arm: ArmRuns) -> MeanRuns | None:
+    """Return a metric at the last evaluation; None where a run has none."""
+    has = all(metric.metric in one.sampled[-1].rewards for one in arm.read.reads)
+    return arm.per_item(metric) if has else None
+
+
+def _metrics_compared(named: Mapping[str, TaskArm], metrics: Sequence[PerItem]) -> Listing:
     def rows(results: Results) -> list[list[Shown]]:
         draws = results.draws.tables
-        found = [_pairs(named, results, PerItem(one, one, f"metric/{one}"), f"{one}: ") for one in metrics]
+        found = [_pairs(named, results, one, f"{one.label}: ") for one in metrics]
         return [row_with_ratio(gap, draws) for gap in gaps([pair for some in found for pair in some], draws)]
 
-    return Listing("Metrics against each other", f"Arms, each against those before it. {HOW}", MORE_HEADS, rows)
+    return Listing(
+        "Terms and metrics against each other", f"Arms, each against those before it. {HOW}", MORE_HEADS, rows
+    )
 
 
 def _figures(named: Mapping[str, TaskArm], figures: Mapping[str, str]) -> Listing:
@@ -261,14 +280,14 @@ def _over_steps(arm: ArmRuns) -> dict[int, Figure | float | None]:
     return {step: estimated(one, DRAWS) for step, one in values.items()}
 
 
-def _ends(results: Results) -> tuple[list[str], list[Panel]]:
+def _ends(metrics: Sequence[PerItem], results: Results) -> tuple[list[str], list[Panel]]:
     """Return the score and all metrics of arms that were evaluated once."""
-    measures = [results.study.score, *(one for t in results.study.tables if isinstance(t, Table) for one in t.measures)]
-    apart = [one for one in measures if isinstance(one, PerItem)]
-    ends = [tuple(results.after(name, one) for name in results.arms) for one in apart]
-    return list(results.reported), [
-        Panel(title=one.label, before=(), after=some) for one, some in zip(apart, ends, strict=True)
-    ]
+    panels: list[Panel] = []
+    for one in (item_score(results.study.score), *metrics):
+        ends = [_end(one, arm) for arm in results.arms.values()]
+        after = tuple(None if end is None else estimated(end, results.draws) for end in ends)
+        panels.append(Panel(title=one.label, before=(), after=after))
+    return list(results.reported), panels
 
 
 def _with_baselines(record: StudyRecord, results: Results) -> StudyRecord:
