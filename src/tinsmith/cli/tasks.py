@@ -11,7 +11,7 @@ from tinsmith.lab.runs.kinds import Kind
 from tinsmith.types.errors import ConfigError
 
 if TYPE_CHECKING:
-    from tinsmith.lab.user_task.functions import FunctionTask
+    from tinsmith.lab.user_task.source import TaskSource
 
 Preset = Mapping[str, str]
 
@@ -30,7 +30,7 @@ class TaskEntry:
     presets: Mapping[str, Preset] = field(default_factory=dict[str, Preset])
     """Named ways to run it, `NAME/PRESET`, and the keys that each changes, its own and those of every run."""
 
-    def open(self, name: str, part: str, preset: str, given: Mapping[str, str]) -> FunctionTask:
+    def open(self, name: str, part: str, preset: str, given: Mapping[str, str]) -> TaskSource:
         """Return the task as it is named; its keys may depend on those that are given."""
         from importlib import import_module
 

@@ -16,7 +16,7 @@ from tinsmith.lab.labels.contracts import THREE_KEY, TWO_KEY, Contract
 from tinsmith.lab.labels.paper import Item
 from tinsmith.lab.papers.frame import task_asked
 from tinsmith.lab.user_task.opening import open_task
-from tinsmith.lab.user_task.source import TaskValue
+from tinsmith.lab.user_task.source import task_value
 from tinsmith.lab.user_task.step_reward import Asked, Scored, StepReward
 from tinsmith.lab.user_task.task import Task
 from tinsmith.types.errors import ConfigError
@@ -108,7 +108,7 @@ def test_what_there_is_not_is_refused_by_its_name(
 
 def test_it_is_planned_as_any_task_and_its_experiments_by_their_own_kinds() -> None:
     task = replace(tinsmith.Labels("disruption"), items=[item("neutral")], held_out=0.0)
-    assert open_task(TaskValue(task), {"steps": "3"}).frame.kind.value == "task"
+    assert open_task(task_value(task), {"steps": "3"}).frame.kind.value == "task"
     plan = make_plan(find("remedy/exp6"), {"contract": "four_key", "reward.window": "64"})
     assert plan.own["contract"] == task_asked(plan).contract.form == "four_key"
     assert (plan.own["reward"], dict(plan.reward_settings)) == ("macro_f1", {"window": 64.0})

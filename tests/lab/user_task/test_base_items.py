@@ -10,7 +10,7 @@ import pytest
 
 from tinsmith.lab.user_task.base import recipe_of, task_conversations
 from tinsmith.lab.user_task.items import items_of_base
-from tinsmith.lab.user_task.source import TaskValue
+from tinsmith.lab.user_task.source import task_value
 from tinsmith.lab.user_task.task import Task
 from tinsmith.types.errors import ConfigError, DataError
 
@@ -50,8 +50,8 @@ def test_it_reads_items_of_its_own_with_their_own_prompts(tmp_path: Path) -> Non
 
 
 def test_they_are_part_of_what_a_task_is_and_nothing_where_they_are_unsaid() -> None:
-    unsaid = TaskValue(task()).sha256
-    first, second = (TaskValue(task(base_items=READ)).sha256, TaskValue(task(base_items=READ[1:])).sha256)
+    unsaid = task_value(task()).sha256
+    first, second = (task_value(task(base_items=READ)).sha256, task_value(task(base_items=READ[1:])).sha256)
     assert len({str(one) for one in (unsaid, first, second)}) == 3
 
 

@@ -14,7 +14,7 @@ from tinsmith import Asked, Failed, Scored, StepReward, Task, judged
 from tinsmith.lab.user_task.judged import JudgedReward
 from tinsmith.lab.user_task.opening import open_task
 from tinsmith.lab.user_task.scoring import Earned, score_step
-from tinsmith.lab.user_task.source import TaskValue
+from tinsmith.lab.user_task.source import task_value
 from tinsmith.types.errors import ConfigError, JudgeError
 
 PAGE = Path(__file__).parents[3] / "docs" / "your-task.md"
@@ -96,21 +96,21 @@ def test_baselines_beside_a_reward_of_a_step_are_refused() -> None:
 
 def test_a_judged_task_has_the_judges_keys_and_others_do_not() -> None:
     task = Task(items=["x", "y"], prompt="{item}", reward=judged(lambda _: ["It is kind."], str))
-    assert open_task(TaskValue(task), {"judge_model": "judge-1"}).resolved()["judge_model"] == "judge-1"
+    assert open_task(task_value(task), {"judge_model": "judge-1"}).resolved()["judge_model"] == "judge-1"
     plain = Task(items=["x", "y"], prompt="{item}", reward=lambda _item, _text: 1.0)
     with pytest.raises(ConfigError) as refused:
-        open_task(TaskValue(plain), {"judge_model": "judge-1"})
+        open_task(task_value(plain), {"judge_model": "judge-1"})
     assert refused.value.field == "judge_model"
 
 
 def test_numbers_by_size_of_model_are_the_sizes_alone() -> None:
     keys = {"max_tokens": 9, "small": {"steps": 7}, "nano": {"steps": 5}}
     task = Task(items=["x", "y"], prompt="{item}", reward=lambda _item, _text: 1.0, keys=keys)
-    assert {at: open_task(TaskValue(task), {"at": at}).settings.steps for at in ("nano", "small")} == {
+    assert {at: open_task(task_value(task), {"at": at}).settings.steps for at in ("nano", "small")} == {
         "nano": 5,
         "small": 7,
     }
-    assert open_task(TaskValue(task), {"at": "seed"}).settings.max_tokens == 9
+    assert open_task(task_value(task), {"at": "seed"}).settings.max_tokens == 9
 
 
 def test_a_judge_that_fails_on_everything_ends_the_step() -> None:

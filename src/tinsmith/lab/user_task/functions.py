@@ -8,7 +8,7 @@ import hashlib
 import inspect
 import sys
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from importlib import metadata
 from pathlib import Path
 from threading import Lock
@@ -17,9 +17,9 @@ from typing import Any, Final
 from tinsmith.lab.experiment.at import At
 from tinsmith.lab.user_task.argument_keys import argument_keys
 from tinsmith.lab.user_task.loading import load_module
-from tinsmith.lab.user_task.source import OwnKey
+from tinsmith.lab.user_task.source import TaskSource
 from tinsmith.lab.user_task.task import Task, Value
-from tinsmith.types.errors import ConfigError, TinsmithError
+from tinsmith.types.errors import ConfigError
 
 MakesTask = Callable[..., Task]
 _SIZE: Final = "at"
@@ -29,42 +29,6 @@ _PARSING: Final = Lock()
 """CPython 3.11 cannot make two syntax trees at once."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FunctionTask:
-    """A task by its function: see TaskSource."""
-
-    function: MakesTask
-    found_at: str
-    """Opens it on a command line."""
-    keys: tuple[OwnKey, ...]
-    folder: Path
-    sha256: Mapping[str, str]
-    bound: Mapping[str, Value] = field(default_factory=dict[str, Value])
-    """Arguments that its name decides, which are no keys."""
-    preset: Mapping[str, str] | None = None
-    """Other defaults of its keys and of those of every run; a task with a preset goes by the preset's name."""
-
-    @property
-    def title(self) -> str:
-        """Name of a run whose task has none."""
-        return self.function.__name__
-
-    def make(self, values: Mapping[str, Value]) -> Task:
-        """Return the task with these values of its keys."""
-        task = self.function(
-            **self.bound, **{key.name: key.argument(values[key.name]) for key in self.keys if key.name in values}
-        )
-        if self.preset is None:
-            return task
-        own = {key.name for key in self.keys}
-        shared = {key: value for key, value in self.preset.items() if key not in own}
-        return replace(task, name=self.found_at, keys={**task.keys, **shared})
-
-    def told(self, error: TinsmithError) -> TinsmithError:
-        """Return an error of the task as it is."""
-        return error
-
-
 def function_task(
     function: MakesTask,
     *,
@@ -72,7 +36,7 @@ def function_task(
     bound: Mapping[str, Value] | None = None,
     preset: Mapping[str, str] | None = None,
     given: Mapping[str, str] | None = None,
-) -> FunctionTask:
+) -> TaskSource:
     """Return the source of a task by its function, in this package or in a file of a user's.
 
     Args:
@@ -93,14 +57,22 @@ def function_task(
     keys = {key.name: key for key in argument_keys(function, file, asked) if key.name not in bound}
     if preset:
         keys = {key: replace(one, default=one.read(preset.get(key))) for key, one in keys.items()}
-    return FunctionTask(
-        function=function,
+    digest = reached_sha256(function)
+
+    def made(arguments: Mapping[str, object]) -> Task:
+        task = function(**bound, **arguments)
+        if preset is None:  # a task with a preset goes by the preset's name
+            return task
+        shared = {key: value for key, value in preset.items() if key not in keys}
+        return replace(task, name=found_at, keys={**task.keys, **shared})
+
+    return TaskSource(
+        title=name,
         found_at=found_at or (name if is_ours else f"{file}:{name}"),
-        keys=tuple(keys.values()),
+        code=lambda: {name if is_ours else f"{file.name}:{name}": digest},
+        made=made,
         folder=Path() if is_ours else file.parent,
-        sha256={name if is_ours else f"{file.name}:{name}": reached_sha256(function)},
-        bound=bound,
-        preset=preset,
+        keys=tuple(keys.values()),
     )
 
 
@@ -167,7 +139,7 @@ def _names(node: ast.stmt) -> list[str]:
             return []
 
 
-def function_in_file(path: Path, name: str) -> FunctionTask:
+def function_in_file(path: Path, name: str) -> TaskSource:
     """Return the source of a task that is a function of a user's file."""
     path = path.absolute()
     module, _ = load_module(path)

@@ -11,70 +11,21 @@ import inspect
 import sys
 from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from types import CodeType, ModuleType
-from typing import Any, Final
+from typing import Final, cast
 
 from tinsmith.lab.user_task.argument_keys import argument_keys
 from tinsmith.lab.user_task.calls import Raised, attempt, mistake_in_file
-from tinsmith.lab.user_task.source import OwnKey
-from tinsmith.lab.user_task.task import Task, Value
-from tinsmith.types.errors import ConfigError, TinsmithError
+from tinsmith.lab.user_task.source import TaskSource
+from tinsmith.lab.user_task.task import Task
+from tinsmith.types.errors import ConfigError
 
 ENTRY: Final = "task"
 """What a file has to define."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TaskFile:
-    """A file with a task in it: see TaskSource."""
-
-    path: Path
-    """Absolute."""
-    sha256: Mapping[str, str]
-    """Of its bytes, and of those of the modules beside it that it imports, by name."""
-    keys: tuple[OwnKey, ...]
-    _entry: Task | Callable[..., Any]
-
-    @property
-    def title(self) -> str:
-        """See TaskSource."""
-        return self.path.stem
-
-    @property
-    def found_at(self) -> str:
-        """See TaskSource."""
-        return str(self.path)
-
-    @property
-    def folder(self) -> Path:
-        """See TaskSource."""
-        return self.path.parent
-
-    def make(self, values: Mapping[str, Value]) -> Task:
-        """Return the task with these values of its own keys."""
-        if isinstance(self._entry, Task):
-            return self._entry
-        entry = self._entry
-        with _beside(self.path.parent):
-            made = attempt(
-                lambda: entry(**{key.name: key.argument(values[key.name]) for key in self.keys if key.name in values})
-            )
-        if isinstance(made, Raised):
-            raise mistake_in_file(made, self.path)
-        if not isinstance(made, Task):
-            raise ConfigError(
-                f"{self.path.name}: {ENTRY}() returns no tinsmith.Task", field=ENTRY, value=type(made).__name__
-            )
-        return made
-
-    def told(self, error: TinsmithError) -> TinsmithError:
-        """See TaskSource."""
-        return error.located_at(self.path.name)
-
-
-def load_file(path: Path, entry_name: str = ENTRY) -> TaskFile:
+def load_file(path: Path, entry_name: str = ENTRY) -> TaskSource:
     """Load a task's file; what it prints is printed."""
     path = path.absolute()
     module, digests = load_module(path)
@@ -87,7 +38,29 @@ def load_file(path: Path, entry_name: str = ENTRY) -> TaskFile:
             allowed=f"{ENTRY} = Task(...), or a function {ENTRY}(key=default, ...) that returns one",
         )
     keys = () if isinstance(entry, Task) else argument_keys(entry, path)
-    return TaskFile(path=path, sha256=digests, keys=keys, _entry=entry)
+
+    def made(arguments: Mapping[str, object]) -> Task:
+        if isinstance(entry, Task):
+            return entry
+        with _beside(path.parent):
+            found = attempt(lambda: cast("Callable[..., object]", entry)(**arguments))
+        if isinstance(found, Raised):
+            raise mistake_in_file(found, path)
+        if not isinstance(found, Task):
+            raise ConfigError(
+                f"{path.name}: {ENTRY}() returns no tinsmith.Task", field=ENTRY, value=type(found).__name__
+            )
+        return found
+
+    return TaskSource(
+        title=path.stem,
+        found_at=str(path),
+        code=lambda: digests,
+        made=made,
+        folder=path.parent,
+        keys=keys,
+        file=path.name,
+    )
 
 
 def load_module(path: Path) -> tuple[ModuleType, dict[str, str]]:

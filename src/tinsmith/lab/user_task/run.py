@@ -22,7 +22,7 @@ from tinsmith.lab.study.files import PAGE, STUDY_JSON, load_study
 from tinsmith.lab.study.study import Study
 from tinsmith.lab.user_task.loading import load_file
 from tinsmith.lab.user_task.opening import open_task
-from tinsmith.lab.user_task.source import TaskValue
+from tinsmith.lab.user_task.source import task_value
 from tinsmith.lab.user_task.task import Task
 from tinsmith.types.errors import ConfigError
 from tinsmith.types.visible import visible
@@ -78,7 +78,7 @@ def run(task: Task | Study | str | Path, **changes: object) -> TaskRun | StudyRu
     if study is not None:
         return _study(study, overrides)
     assert not isinstance(task, Study), "it was run"
-    source = TaskValue(task) if isinstance(task, Task) else load_file(Path(task))
+    source = task_value(task) if isinstance(task, Task) else load_file(Path(task))
     plan = with_default_log_path(open_task(source, overrides))
     require_possible(plan)
 

@@ -1,13 +1,12 @@
-"""Where a task comes from: a file, a value in Python, or whatever else has a name, keys of its own and an identity."""
+"""Sources of tasks: a file, a function or a value in Python, with keys of its own and an identity."""
 
 from __future__ import annotations
 
 import hashlib
 import inspect
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, Protocol
 
 from tinsmith.lab.experiment.key_text import OwnKey, Value
 from tinsmith.lab.user_task.items import items_of_base
@@ -18,82 +17,46 @@ from tinsmith.types.errors import ConfigError, TinsmithError
 from tinsmith.types.fingerprints import sha256_of
 
 
-class TaskSource(Protocol):
-    """See the module."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskSource:
+    """Where a task comes from, its keys, and the identity of its code."""
 
-    @property
-    def title(self) -> str:
-        """What a run is called whose task has no name."""
-        ...
-
-    @property
-    def found_at(self) -> str | None:
-        """What `tinsmith run` opens it by, in full; None: it was handed over, and cannot be opened again."""
-        ...
-
-    @property
-    def folder(self) -> Path:
-        """Where data files are looked for."""
-        ...
-
-    @property
-    def keys(self) -> tuple[OwnKey, ...]:
-        """Its own keys."""
-        ...
+    title: str
+    """Name of a run whose task has none."""
+    found_at: str | None
+    """Opens it on a command line, in full; None: it was handed over, and cannot be opened again."""
+    code: Callable[[], Mapping[str, str]]
+    """Returns the identity of its code, by name of what was hashed."""
+    made: Callable[[Mapping[str, object]], Task]
+    """Returns the task with these arguments."""
+    folder: Path = Path()
+    """Where data files are looked for."""
+    keys: tuple[OwnKey, ...] = ()
+    file: str = ""
+    """Name of the file that an error of the task lies in."""
 
     @property
     def sha256(self) -> Mapping[str, str]:
-        """The identity of its code, by name of what was hashed."""
-        ...
+        """The identity of its code."""
+        return self.code()
 
     def make(self, values: Mapping[str, Value]) -> Task:
-        """Return the task with these values of its own keys.
-
-        Raises:
-            ConfigError: there is none.
-        """
-        ...
+        """Return the task with these values of its own keys."""
+        return self.made({key.name: key.argument(values[key.name]) for key in self.keys if key.name in values})
 
     def told(self, error: TinsmithError) -> TinsmithError:
         """Return an error that lies in the task, and says where."""
-        ...
+        return error.located_at(self.file) if self.file else error
 
 
-@dataclass(frozen=True, slots=True)
-class TaskValue:
-    """A task that was handed over in Python; data files are looked for in the current folder."""
-
-    task: Task
-    found_at: Final = None
-    keys: Final = ()
-
-    @property
-    def title(self) -> str:
-        """See TaskSource; the name says that it has no file."""
-        return f"python/{self.task.name or 'task'}"
-
-    @property
-    def folder(self) -> Path:
-        """See TaskSource."""
-        return Path()
-
-    @property
-    def sha256(self) -> Mapping[str, str]:
-        """See TaskSource.
-
-        Raises:
-            ConfigError: a function has no source that could be read, so that nobody could say later what ran.
-        """
-        return {"python": hashlib.sha256(sha256_of(_sources(self.task)).encode()).hexdigest()}
-
-    def make(self, values: Mapping[str, Value]) -> Task:
-        """See TaskSource."""
-        del values
-        return self.task
-
-    def told(self, error: TinsmithError) -> TinsmithError:
-        """See TaskSource."""
-        return error
+def task_value(task: Task) -> TaskSource:
+    """Return the source of a task that was handed over in Python; its name says that it has no file."""
+    return TaskSource(
+        title=f"python/{task.name or 'task'}",
+        found_at=None,
+        code=lambda: {"python": hashlib.sha256(sha256_of(_sources(task)).encode()).hexdigest()},
+        made=lambda _: task,
+    )
 
 
 def _sources(task: Task) -> dict[str, object]:
