@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 import msgspec
 import tinker
 
+from tinsmith.lab.course import Course
 from tinsmith.lab.experiment.experiment import Plan
 from tinsmith.lab.experiment.going_on import going_on
 from tinsmith.lab.experiment.manifest import (
@@ -253,7 +254,7 @@ def open_run(
         service=service,
         trainer=trainer,
         model_name=materials.model_name,
-        course=materials.run_data.course(tokenizer, folder, connection),
+        course=cast("Course[Any, Any]", materials.run_data.course(tokenizer, folder, connection)),
         settings=settings,
         folder=folder,
         teller=Teller(

@@ -53,7 +53,7 @@ def labels(
     """
     lines = tuple(line.strip() for line in prompt_lines.splitlines() if line.strip())
     asked = make_task(task, prompt=prompt, contract=contract, with_metadata=with_metadata)
-    return _task(replace(asked, prompt_lines=lines), reward, shuffle_labels=shuffle_labels, **settings)
+    return _task(replace(asked, prompt_lines=lines), reward, shuffle_labels=shuffle_labels, data=None, **settings)
 
 
 def joint(
@@ -74,7 +74,7 @@ def joint(
     shuffle_labels: Shuffle the training papers' pairs of labels among them: the negative control.
     """
     asked = make_joint_task(prompt=prompt, contract=contract, with_metadata=with_metadata)
-    return _task(asked, reward, shuffle_labels=shuffle_labels, **settings)
+    return _task(asked, reward, shuffle_labels=shuffle_labels, data=None, **settings)
 
 
 def Labels(  # a value, as Task is
@@ -112,7 +112,7 @@ def Labels(  # a value, as Task is
     return replace(made, run=None, identity={**made.identity, "reward": canonical_json([reward, settings])})
 
 
-def _task(asked: LabelTask, reward: str, *, shuffle_labels: bool, data: Path | None = None, **settings: object) -> Task:
+def _task(asked: LabelTask, reward: str, *, shuffle_labels: bool, data: Path | None, **settings: object) -> Task:
     contract = asked.contract
 
     def demonstrated(item: Item, rng: Random) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import MappingProxyType
 from typing import Final
 
 from tinsmith.lab.experiment.experiment import Experiment, Values
@@ -26,14 +27,26 @@ JOINT: Final = UserTaskEntry(
 )
 """Both labels in one answer; its runs are compared with those on one of them."""
 
+_NONE: Final[Values] = MappingProxyType({})
+
 
 def _root(name: str, question: str, subject: UserTaskEntry, delta: Values) -> Experiment:
     return Experiment(name=name, question=question, subject=subject, parent=None, delta=delta)
 
 
-def _of(parent: Experiment, name: str, question: str, delta: Values, **sized: Values) -> Experiment:
+def _of(
+    parent: Experiment, name: str, question: str, delta: Values, *, at_small: Values = _NONE, at_seed: Values = _NONE
+) -> Experiment:
     """Return an experiment that changes something in its parent."""
-    return Experiment(name=name, question=question, subject=parent.subject, parent=parent, delta=delta, **sized)
+    return Experiment(
+        name=name,
+        question=question,
+        subject=parent.subject,
+        parent=parent,
+        delta=delta,
+        at_small=at_small,
+        at_seed=at_seed,
+    )
 
 
 # fmt: off
