@@ -45,11 +45,7 @@ _TOKENS_PER_SECOND: Final = 14_000
 def build_base(
     recipe: BaseRecipe, conversations: Sequence[Conversation], out: Path, *, say: Progress | None = None
 ) -> None:
-    """Build the base from these conversations into `out`, a Hugging Face folder that appears whole or not at all.
-
-    Raises:
-        DataError: there are too few conversations.
-    """
+    """Build the base from these conversations into `out`, a Hugging Face folder that appears whole or not at all."""
     if len(conversations) < recipe.batch_size:
         raise DataError(
             "there are too few papers to train a base model on",
@@ -82,11 +78,7 @@ def build_base(
 
 
 def cached_base(recipe: BaseRecipe, conversations: Sequence[Conversation], say: Callable[[str], None]) -> Path:
-    """Return the folder of the base of this recipe and these conversations, built where it is not below TINSMITH_HOME.
-
-    Raises:
-        DataError: there are too few conversations.
-    """
+    """Return the folder of the base of a recipe and conversations, built where it is not below TINSMITH_HOME."""
     key = sha256_of({"version": VERSION, "recipe": recipe, "read": conversations})
     place = home() / "bases" / key[:16]
 

@@ -140,11 +140,7 @@ class Environments(Protocol[I, A_co]):
         ...
 
     def environments(self, item: I, count: int, seed: int) -> Sequence[Environment]:
-        """Return `count` conversations about an item; whatever they draw comes from the seed.
-
-        Raises:
-            DataError: a prompt leaks; the run must stop.
-        """
+        """Return `count` conversations about an item; whatever they draw comes from the seed."""
         ...
 
     def text(self, tokens: Sequence[int]) -> str:
@@ -203,12 +199,7 @@ class _Live(Generic[I]):
 def sample_groups(
     client: tinker.SamplingClient, subject: Environments[I, A], items: Sequence[I], sampling: Sampling
 ) -> list[list[Rollout[I, A] | Failure[I]]]:
-    """Sample a group for every item, all at once; the order is that of the items, however they come back.
-
-    Raises:
-        BackendError: every one of them failed.
-        DataError: a prompt leaks.
-    """
+    """Sample a group for every item, all at once; the order is that of the items, however they come back."""
     groups = [
         _begin(subject, item, sampling.samples, derive(sampling.seed, "group", place))
         for place, item in enumerate(items)

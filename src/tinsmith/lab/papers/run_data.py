@@ -24,7 +24,7 @@ from tinsmith.lab.live.progress import Say
 from tinsmith.lab.papers.base import PaperBaseRecipe
 from tinsmith.lab.papers.forecast import forecast
 from tinsmith.lab.papers.frame import on_papers, task_asked
-from tinsmith.lab.papers.worlds import nano_base, papers_of, slice_identity, slice_in
+from tinsmith.lab.papers.worlds import nano_base, papers_of, slice_identity
 from tinsmith.lab.rewards.label_reward import LabelReward, make_label_reward
 from tinsmith.lab.runs.files import BASELINES
 from tinsmith.lab.runs.folder import RunFolder
@@ -137,11 +137,6 @@ class PaperData:
             reward=reward,
         )
         return label_course(study, plan.settings)
-
-
-def named_slice(plan: Plan, say: Say) -> Slice:
-    """Return the slice that a plan names; that of the synthetic world where it names none."""
-    return slice_in(plan.circumstances.data, task_asked(plan), say)
 
 
 def copy_baselines(source: Slice, folder: RunFolder) -> None:

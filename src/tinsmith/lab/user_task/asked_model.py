@@ -61,11 +61,7 @@ def loaded_beside(plan: Plan, model: Model) -> dict[str, str]:
 
 
 def open_model(plan: Plan, model: Model, connection: Connection, own: PreTrainedTokenizerBase) -> AskedModel:
-    """Return a task's model as the run's server has it; `own` is the tokenizer of the model that is trained.
-
-    Raises:
-        ConfigError: the server has no such model.
-    """
+    """Return a task's model as the run's server has it; `own` is the tokenizer of the model that is trained."""
     trained = served_name(plan.circumstances.model_name, plan.circumstances.base_url)
     beside = loaded_beside(plan, model)
     name = model.key if beside else trained if model.name == ITSELF else model.name

@@ -46,21 +46,13 @@ def recipe_of(task: Task) -> TaskBaseRecipe:
 
 
 def task_base(task: Task, items: Sequence[UserItem], recipe: TaskBaseRecipe, say: Callable[[str], None]) -> Path:
-    """Return the folder of the nano base for a task; built where it is not cached.
-
-    Raises:
-        ConfigError: the task demonstrates nothing, or that fails.
-    """
+    """Return the folder of the nano base for a task; built where it is not cached."""
     _require_demonstrations(task)
     return cached_base(recipe, task_conversations(task, items, recipe), say)
 
 
 def base_minutes(task: Task, items: Sequence[UserItem]) -> float:
-    """Return about how long building it takes on two cores, from the first of what it would read.
-
-    Raises:
-        ConfigError: the task demonstrates nothing, or that fails.
-    """
+    """Return about how long building it takes on two cores, from the first of what it would read."""
     _require_demonstrations(task)
     recipe = recipe_of(task)
     first = task_conversations(task, items, replace(recipe, count=recipe.batch_size))
@@ -78,11 +70,7 @@ def _require_demonstrations(task: Task) -> None:
 
 
 def task_conversations(task: Task, items: Sequence[UserItem], recipe: TaskBaseRecipe) -> list[Conversation]:
-    """Return what the base reads: conversations about training items.
-
-    Raises:
-        ConfigError: a demonstration fails.
-    """
+    """Return what the base reads: conversations about training items."""
     return [
         _conversation(task, items[place % len(items)], derive(recipe.seed, "demonstration", place))
         for place in range(recipe.count)

@@ -14,11 +14,7 @@ _NAME: Final = re.compile(r"[a-z][a-z0-9_]*")
 
 
 def require_callable(what: str, function: object, count: int) -> None:
-    """Check that something can be called with so many arguments.
-
-    Raises:
-        ConfigError: it cannot; it says where the function stands, if that is known.
-    """
+    """Check that something can be called with so many arguments."""
     arguments = {1: "one argument", 2: "two arguments", 3: "three arguments"}[count]
     if not callable(function):
         raise ConfigError("this has to be a function", field=what, value=function, allowed=f"of {arguments}")
@@ -40,11 +36,7 @@ def require_callable(what: str, function: object, count: int) -> None:
 
 
 def require_name(what: str, name: object) -> None:
-    """Check the name of a term or a metric, which becomes part of a metric's key.
-
-    Raises:
-        ConfigError: it cannot be one.
-    """
+    """Check the name of a term or a metric, which becomes part of a metric's key."""
     if isinstance(name, str) and _NAME.fullmatch(name) and name not in ("total", "names"):
         return
     raise ConfigError(
@@ -56,11 +48,7 @@ def require_name(what: str, name: object) -> None:
 
 
 def require_share(what: str, share: float) -> None:
-    """Check a share of the items.
-
-    Raises:
-        ConfigError: it is none, or all of them.
-    """
+    """Check a share of the items."""
     if isinstance(share, bool) or not 0.0 <= share < 1.0:
         raise ConfigError(
             "this is a share of the items, and some are left to train on",
@@ -71,11 +59,7 @@ def require_share(what: str, share: float) -> None:
 
 
 def require_base_steps(steps: object, *, demonstrated: bool) -> None:
-    """Check how long a task's base is trained.
-
-    Raises:
-        ConfigError: it is no number of steps, or there is nothing that those steps would read.
-    """
+    """Check how long a task's base is trained."""
     if not isinstance(steps, int) or isinstance(steps, bool) or steps < 0:
         raise ConfigError(
             "this is a number of steps",
@@ -93,11 +77,7 @@ def require_base_steps(steps: object, *, demonstrated: bool) -> None:
 
 
 def require_step_reward(reward: StepReward, baselines: Iterable[str]) -> None:
-    """Check the names of a step reward's terms, and that no answers without a model are to be scored by it.
-
-    Raises:
-        ConfigError: a name cannot be one, or there are baselines.
-    """
+    """Check the names of a step reward's terms, and that no answers without a model are to be scored by it."""
     for name in reward.terms:
         require_name("reward", name)
     if named := ", ".join(baselines):

@@ -26,11 +26,7 @@ class Examined(StrEnum):
 
 
 def chosen_items(task: Task, split: UserSplit, *, examined: Examined, shuffle_labels: bool, seed: int) -> UserSplit:
-    """Return the items that one run trains on and is evaluated on; units stay together.
-
-    Raises:
-        ConfigError: there are too few items, or a conversation of several turns is to be shuffled.
-    """
+    """Return the items that one run trains on and is evaluated on; units stay together."""
     if examined is Examined.VALIDATION:
         split = _validation(split, seed)
     if not shuffle_labels:

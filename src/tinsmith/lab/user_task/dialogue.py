@@ -70,11 +70,7 @@ class Dialogue:
 
 
 def converse(task: Task, item: object, seed: int = 0) -> Dialogue:
-    """Begin a conversation about an item, to be had by hand: `say` takes replies, and `earned` scores it at its end.
-
-    Raises:
-        DataError: it cannot be asked about.
-    """
+    """Begin a conversation about an item, to be had by hand: `say` takes replies, and `earned` scores it at its end."""
     return Dialogue(task=task, item=named_item(task, item), seed=seed)
 
 
@@ -121,9 +117,6 @@ def right_example(task: Task, one: UserItem, renderer: Renderer) -> Example:
     """Return what supervised training reads about an item: replies are learned, and what the task says to each is read.
 
     Its tokens are those that sampling would have come by.
-
-    Raises:
-        TaskError: the task's `answer` or `reply` fails, gives no text, or ends before the answer does.
     """
     assert task.answer is not None, "a task that says no answer is refused before"
     first, *others = _replies(attempt(task.answer, one.item), one)

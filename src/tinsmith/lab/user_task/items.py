@@ -58,11 +58,7 @@ class UserSplit:
 
 
 def split_items(task: Task, folder: Path, seed: int) -> UserSplit:
-    """Read a task's items and hold some of them out; data files are looked for in `folder`.
-
-    Raises:
-        DataError: items cannot be read, have the same name, or are on both sides.
-    """
+    """Read a task's items and hold some of them out; data files are looked for in `folder`."""
     split = _trained_on(task, folder, seed)
     if not task.tested:
         return split
@@ -103,11 +99,7 @@ def _trained_on(task: Task, folder: Path, seed: int) -> UserSplit:
 
 
 def items_of_base(task: Task, folder: Path) -> tuple[UserItem, ...] | None:
-    """Read what the small base reads demonstrations of; None: the items to train on.
-
-    Raises:
-        DataError: they cannot be read, have the same name, or there are none.
-    """
+    """Read what the small base reads demonstrations of; None: the items to train on."""
     if task.base_items is None:
         return None
     return _some(_read(task, task.base_items, folder, "base_items")[0])
@@ -194,11 +186,7 @@ def _lines(file: Path, what: str) -> list[Any]:
 
 
 def named_item(task: Task, item: object, where: str = "item") -> UserItem:
-    """Return an item with its name and its prompt.
-
-    Raises:
-        DataError: it has no name, or cannot be asked about.
-    """
+    """Return an item with its name and its prompt."""
     try:
         name = sha256_of(item)[:12]
     except DataError as error:

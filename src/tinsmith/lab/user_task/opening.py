@@ -30,11 +30,7 @@ _QUESTION: Final = "What does the model learn of this task?"
 
 
 def open_task(source: TaskSource, overrides: Mapping[str, str]) -> Plan:
-    """Return the plan of a source's task, with `key=value` changes as they stand on a command line.
-
-    Raises:
-        ConfigError: a mistake in the task or in a key.
-    """
+    """Return the plan of a source's task, with `key=value` changes as they stand on a command line."""
     own = {key.name for key in source.keys}
     for key in overrides:
         if key not in _EVERY_KEY | own:
@@ -92,11 +88,7 @@ class TaskHelp:
 
 
 def task_help(source: TaskSource, overrides: Mapping[str, str]) -> TaskHelp:
-    """Return the keys of a source's task; its own ones as they stand on a command line.
-
-    Raises:
-        ConfigError: a mistake in the task.
-    """
+    """Return the keys of a source's task; its own ones as they stand on a command line."""
     experiment, values, _ = _experiment(source, overrides)
     shared = key_help(experiment)
     mine = [
@@ -153,11 +145,7 @@ def _sized(task: Task, at: At) -> Mapping[str, Value]:
 
 
 def _settings(source: TaskSource, kinds: Mapping[Kind, KindEntry], given: Mapping[str, Value]) -> dict[str, Value]:
-    """Return the values that a task gives to keys of every run.
-
-    Raises:
-        ConfigError: there is no such key, or it only says where and how fast to run.
-    """
+    """Return the values that a task gives to keys of every run."""
     circumstances = next(iter(kinds.values())).keys.circumstances - {"model_name"}
     types = {key: kind for each in kinds.values() for key, kind in each.keys.kinds.items()}
     allowed = frozenset(types) - circumstances - _NOT_IN_FILE

@@ -170,11 +170,7 @@ class TaskData:
         return [f"{told}; reward: {' + '.join(self.task.terms)}", *self.task.notes, *cost]
 
     def forecast(self) -> list[str]:
-        """Return what the run would take: lines for a person; nothing is built.
-
-        Raises:
-            ConfigError: it names no model, and there is nothing to build one from.
-        """
+        """Return what the run would take: lines for a person; nothing is built."""
         plan, where, lines = self.plan, self.plan.circumstances, self.before()
         if self.opened.own_keys:
             values = (f"{key}={shown_value(one)}" for key, one in self.opened.own_keys.items())
@@ -305,11 +301,7 @@ def _baseline(task: Task, answer: Callable[[Any], str | Sequence[str]], items: S
 
 
 def task_data(plan: Plan, opened: OpenedTask) -> TaskData:
-    """Read a task's items for a plan.
-
-    Raises:
-        DataError: they cannot be read, or are on both sides.
-    """
+    """Read a task's items for a plan."""
     frame = plan.frame
     assert isinstance(frame, TaskFrame)
     seed = plan.settings.seed if frame.split_seed < 0 else frame.split_seed

@@ -40,11 +40,7 @@ class Earned:
 
 
 def score_step(task: Task, answers: Sequence[Asked]) -> list[Earned | Failed]:
-    """Score all answers of a step by a task's reward of whole steps, and by its metrics.
-
-    Raises:
-        JudgeError: its judge failed on every one of them.
-    """
+    """Score all answers of a step by a task's reward of whole steps, and by its metrics."""
     reward = task.reward
     assert isinstance(reward, StepReward)
     found = attempt(lambda: list(reward(answers)))

@@ -173,11 +173,7 @@ class UserSubject(Subject[UserItem, UserAnswer]):
         return self.renderer.parse_response(tokens).message.content
 
     def read(self, trajectories: Sequence[Trajectory[UserItem]]) -> list[UserAnswer | Unread]:
-        """Have the user's rewards score every group; a state that these enter is put back until `score`.
-
-        Raises:
-            TaskError: there is no reward for any of them.
-        """
+        """Have the user's rewards score every group; a state that these enter is put back until `score`."""
         played = [cast(UserEnvironment, one.environment) for one in trajectories]
         reward = self._reward
         before = json.dumps(None if reward is None else reward.state())
@@ -226,19 +222,11 @@ class UserSubject(Subject[UserItem, UserAnswer]):
         return {f"{split}/{name}": value for name, value in found.items()}
 
     def example(self, item: UserItem) -> Example:
-        """See Subject.
-
-        Raises:
-            TaskError: the task's `answer` fails, or gives no texts.
-        """
+        """See Subject."""
         return right_example(self.task, item, self.renderer)
 
     def options(self, item: UserItem) -> list[tuple[int, ...]]:
-        """See Subject.
-
-        Raises:
-            TaskError: the task's `options` fails, or gives no texts.
-        """
+        """See Subject."""
         if self.task.options is None:
             return []
         said = attempt(self.task.options, item.item)
@@ -249,11 +237,7 @@ class UserSubject(Subject[UserItem, UserAnswer]):
         return [self._reply(item, one) for one in said]
 
     def probe(self, rollout: UserRollout) -> Probe:
-        """See Subject.
-
-        Raises:
-            TaskError: the task's functions fail, or give no two answers of which one is right.
-        """
+        """See Subject."""
         probed, item = self.task.probed, rollout.item.item
         assert probed is not None, "a task that is not probed is refused before"
         said, gold = attempt(probed.options, item), attempt(probed.gold, item)

@@ -137,9 +137,6 @@ class Turns:
     """What the model is told after its replies.
 
     All conversations of a group have one seed: whoever draws, draws by it, and a reward draws the same again.
-
-    Raises:
-        ConfigError: a part of it cannot be what it is.
     """
 
     reply: Callable[[Any, Sequence[Any], int], str | Ask | None]
@@ -160,11 +157,7 @@ class Turns:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Task:
-    """What a run is about.
-
-    Raises:
-        ConfigError: a part of it cannot be what it is.
-    """
+    """What a run is about."""
 
     items: Items
     """What is asked about: a list, an iterator, or the name of a JSONL file beside the task's file."""
