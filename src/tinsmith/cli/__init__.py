@@ -16,6 +16,7 @@ from typing import Annotated, Literal, NoReturn
 import typer
 
 from tinsmith.cli.analyse.command import app as analyse_app
+from tinsmith.cli.audit import audit
 from tinsmith.cli.base import app as base_app
 from tinsmith.cli.conform import conform
 from tinsmith.cli.data.command import app as data_app
@@ -44,6 +45,7 @@ app.command(add_help_option=False)(run)
 app.command()(new)
 app.command()(report)
 app.command()(replay)
+app.command()(audit)
 app.command()(diff)
 app.command()(sweep)
 app.command()(doctor)

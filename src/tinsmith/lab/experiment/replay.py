@@ -58,24 +58,15 @@ def replay(
 
     `plan_of` makes a plan of a name, or of what else a run was opened by, and `key=value` changes.
     """
-    run = read_run(folder)
-    subject = subjects[run.config.kind]
-    manifest = RunFolder(folder).read_json(MANIFEST)
+    run, manifest = read_run(folder), RunFolder(folder).read_json(MANIFEST)
     steps = _steps(run, manifest, steps)
-    around = cast(Json, manifest.get("circumstances") or {})
-    changes = changes_of(run, around, subject, steps)
-    plan = plan_of(str(around.get("task") or run.config.title), changes)
-    run_data = plan.experiment.subject.run_data(plan, say)
-    # What changed of its data or code is told before a base is built.
-    known = Materials(run_data=run_data, model_name="", models={})
-    _require_identity(Prepared(plan, known), manifest, say)
-    materials = with_model(plan, run_data, say)
+    plan, materials = remake(run, manifest, subjects, plan_of, steps, say)
     fresh = out or Path(tempfile.mkdtemp(prefix=f"{folder.name}-replay-", dir=folder.parent))
     plan = replace(plan, circumstances=replace(plan.circumstances, log_path=fresh))
     try:
         conduct(plan, say=say, materials=materials, like=manifest)
         found = compare_runs((folder, fresh), steps=steps)
-        seconds = [_seconds(each, steps) for each in (run, read_run(fresh))]
+        seconds = [seconds_of(each, steps) for each in (run, read_run(fresh))]
     except BaseException:
         if out is None:
             shutil.rmtree(fresh, ignore_errors=True)
@@ -85,6 +76,29 @@ def replay(
     return Replayed(
         comparison=found, folder=fresh if fresh.exists() else None, original_s=seconds[0], replay_s=seconds[1]
     )
+
+
+def remake(
+    run: Run,
+    manifest: Json,
+    subjects: Mapping[Kind, SubjectEntry],
+    plan_of: Callable[[str, Mapping[str, str]], Plan],
+    steps: int | None,
+    say: Say,
+) -> tuple[Plan, Materials]:
+    """Return a run's plan, which stops after so many steps, and what it runs on, both made again.
+
+    Raises:
+        ConfigError, DataError: as `replay`.
+    """
+    subject = subjects[run.config.kind]
+    around = cast(Json, manifest.get("circumstances") or {})
+    changes = changes_of(run, around, subject, steps)
+    plan = plan_of(str(around.get("task") or run.config.title), changes)
+    run_data = plan.experiment.subject.run_data(plan, say)
+    # What changed of its data or code is told before a base is built.
+    _require_identity(Prepared(plan, Materials(run_data=run_data, model_name="", models={})), manifest, say)
+    return plan, with_model(plan, run_data, say)
 
 
 def _steps(run: Run, manifest: Json, asked: int | None) -> int | None:
@@ -158,5 +172,6 @@ def _require_identity(prepared: Prepared, manifest: Json, say: Say) -> None:
         say(f"warning: {each.name} was {str(each.first)[:16]}, and is {str(each.second)[:16]} now")
 
 
-def _seconds(run: Run, steps: int | None) -> float:
+def seconds_of(run: Run, steps: int | None) -> float:
+    """Return what a run's steps took, of the first so many (None: of all)."""
     return sum(row.get("step_s") or 0.0 for row in run.timings if steps is None or (row.get("step") or 0.0) < steps)

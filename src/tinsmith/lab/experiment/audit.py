@@ -1,0 +1,225 @@
+"""Audit of a run: what its folder says of itself, and drawn steps computed again from the nearest checkpoint.
+
+Whoever doubts a run need not run all of it. Files are held against the hashes in the manifest, every checkpoint against
+the trace; then steps that the auditor's seed draws are sampled, rewarded and trained once more, and compared bit for
+bit. A step is reached from the newest checkpoint before it, so that the steps between are computed and compared too.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any, cast
+
+import numpy as np
+
+from tinsmith.engine.checkpoint_files import ADAPTER, read
+from tinsmith.engine.tinker_paths import TinkerPath
+from tinsmith.lab.difference.runs import Comparison, compare_runs
+from tinsmith.lab.difference.timeline import Timeline, decode, timeline
+from tinsmith.lab.experiment.conduct import conduct
+from tinsmith.lab.experiment.experiment import Plan, SubjectEntry
+from tinsmith.lab.experiment.manifest import Json
+from tinsmith.lab.experiment.replay import remake, seconds_of
+from tinsmith.lab.live.progress import Say
+from tinsmith.lab.runs.existing_run import IfExists
+from tinsmith.lab.runs.files import CHECKPOINTS, GROWING, MANIFEST, METRICS, STATE, TRACE
+from tinsmith.lab.runs.folder import Mark, RunFolder
+from tinsmith.lab.runs.kinds import Kind, Status
+from tinsmith.lab.runs.reader import read_run
+from tinsmith.lab.runs.records import Run
+from tinsmith.lab.service.saved_state import damage
+from tinsmith.types.errors import DataError
+from tinsmith.types.fingerprints import sha256_of
+from tinsmith.types.seeds import derive
+from tinsmith.types.sketches import digest
+
+_GRADIENT = "optim/grad_norm"
+"""The metric of a step that changed the weights; one whose rewards were all equal changes none."""
+SHARES = (0.01, 0.05, 0.2)
+"""Shares of forged steps of which it is said how probably they are found."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Segment:
+    """Steps that were computed again: from a checkpoint to the last one drawn that it is the nearest of."""
+
+    since: int
+    until: int
+    """The last of its steps."""
+    comparison: Comparison
+    original_s: float
+    """What its steps took then."""
+    audit_s: float
+
+    @property
+    def steps(self) -> int:
+        """Number of steps that were computed."""
+        return self.until - self.since + 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Audited:
+    """An audit and what it found."""
+
+    seed: int
+    of_steps: int
+    """Steps of training that the run came to."""
+    drawn: tuple[int, ...]
+    faults: tuple[str, ...]
+    """What in the folder contradicts itself; found without computing a step."""
+    segments: tuple[Segment, ...]
+    whole_s: float
+    """What the whole run took then."""
+
+    @property
+    def passed(self) -> bool:
+        """True if nothing contradicts itself and every step was equal."""
+        return not self.faults and all(each.comparison.equal for each in self.segments)
+
+    def chance(self, share: float) -> float:
+        """Return how probably a drawn step is a forged one, where this share of all steps (at least one) is forged.
+
+        Hypergeometric, without replacement: 1 - C(n - f, k) / C(n, k) for k drawn of n steps with f forged.
+        """
+        forged = min(self.of_steps, max(1, round(share * self.of_steps)))
+        missed = 1.0
+        for i in range(len(self.drawn)):
+            missed *= max(0, self.of_steps - forged - i) / (self.of_steps - i)
+        return 1.0 - missed
+
+
+def audit(
+    folder: Path,
+    subjects: Mapping[Kind, SubjectEntry],
+    plan_of: Callable[[str, Mapping[str, str]], Plan],
+    *,
+    steps: int,
+    seed: int,
+    say: Say,
+) -> Audited:
+    """Check a run's folder, and compute `steps` drawn steps of it again; nothing in the folder changes.
+
+    Raises:
+        ConfigError: the run cannot be made again here.
+        DataError: there is no run, or no step of it.
+        LostError: the server of the audit was lost.
+    """
+    run, manifest = read_run(folder), RunFolder(folder).read_json(MANIFEST)
+    done = _trained_steps(run)
+    marks = [mark for mark in RunFolder(folder).marks() if mark.here]
+    drawn = tuple(sorted(sorted(range(done), key=lambda step: derive(seed, "audit", step))[:steps]))
+    faults = tuple(_faults(folder, manifest, marks, done))
+    whole = {mark.step: mark for mark in marks if damage(folder / STATE, [mark.state_path, *_best(mark)]) is None}
+    segments: list[Segment] = []
+    for since, until in _spans(drawn, sorted(whole)):
+        say(f"steps {since} to {until} are computed again")
+        plan, materials = remake(run, manifest, subjects, plan_of, until + 1, say)
+        with tempfile.TemporaryDirectory(prefix="tinsmith-audit-") as temporary:
+            fresh = Path(temporary) / "run"
+            _cut_copy(folder, fresh, whole.get(since))
+            around = replace(plan.circumstances, log_path=fresh, behavior_if_log_dir_exists=IfExists.RESUME, quiet=True)
+            conduct(replace(plan, circumstances=around), say=say, materials=materials, like=manifest)
+            segments.append(
+                Segment(
+                    since=since,
+                    until=until,
+                    comparison=compare_runs((folder, fresh), steps=until + 1),
+                    original_s=seconds_of(run, until + 1) - seconds_of(run, since),
+                    audit_s=seconds_of(read_run(fresh), until + 1) - seconds_of(run, since),
+                )
+            )
+    return Audited(
+        seed=seed, of_steps=done, drawn=drawn, faults=faults, segments=tuple(segments), whole_s=seconds_of(run, None)
+    )
+
+
+def _trained_steps(run: Run) -> int:
+    done = 0 if run.last_step is None else run.last_step + 1
+    if run.config.steps is not None:
+        done = min(done, run.config.steps)  # after them stands the test
+    if done == 0:
+        raise DataError(f"{run.folder} has no finished step: there is nothing to check")
+    return done
+
+
+def _spans(drawn: tuple[int, ...], marks: list[int]) -> list[tuple[int, int]]:
+    """Return the steps to compute as first and last: from the newest checkpoint that a drawn step has before it."""
+    spans: dict[int, int] = {}
+    for step in drawn:
+        spans[max((mark for mark in marks if mark <= step), default=0)] = step
+    return sorted(spans.items())
+
+
+def _faults(folder: Path, manifest: Json, marks: list[Mark], done: int) -> Iterator[str]:
+    """Say where the folder contradicts itself: its files and the manifest, its steps, its checkpoints and the trace."""
+    said = cast(Json, manifest.get("hashes") or {})
+    for name, found in RunFolder(folder).hashes().items():
+        if said and said.get(name) != found:
+            yield f"{name.removesuffix('_sha256')}.jsonl is not the file that the manifest names"
+    if said and "trace_sha256" in said and not (folder / TRACE).exists():
+        yield f"{TRACE} is missing"
+    trace, metrics = timeline(folder / TRACE, None), timeline(folder / METRICS, None)
+    for step in range(done):
+        if step not in metrics:
+            yield f"{METRICS} has no line of step {step}"
+        elif trace and step not in trace and _GRADIENT in decode(metrics[step][-1]):
+            yield f"{TRACE} has no line of step {step}"
+    paths = {mark.state_path: mark.step for mark in marks}
+    selected = cast(Json, manifest.get("selected") or {})
+    if isinstance(final := selected.get("final_path"), str):
+        paths[final] = done
+    for path, step in paths.items():
+        yield from _unlike_trace(folder / STATE, path, step, trace)
+
+
+def _unlike_trace(state: Path, path: str, step: int, trace: Timeline) -> Iterator[str]:
+    """Say what is wrong with a checkpoint: damaged, or a tensor that is not the trace's of the step before."""
+    if (what := damage(state, [path])) is not None:
+        yield what
+        return
+    last = max((each for each in trace if each < step), default=None)
+    marks = cast(Mapping[str, Any], {} if last is None else decode(trace[last][-1]).get("weights"))
+    tensors = read(TinkerPath.parse(path).folder(state)).tensors(ADAPTER) if marks else {}
+    for name in sorted(tensors):
+        flat = tensors[name].contiguous().numpy().ravel() + np.float32(0)
+        if name in marks and marks[name]["sha256"] != digest(flat):
+            yield f"{path}: {name} is not what the trace has after step {last}"
+            return
+
+
+def _cut_copy(folder: Path, fresh: Path, mark: Mark | None) -> None:
+    """Copy a run's folder as it was when a checkpoint was saved; with None there is nothing yet."""
+    if mark is None:
+        return
+    fresh.mkdir()
+    for each in sorted(folder.iterdir()):
+        if each.is_file() and each.name not in (CHECKPOINTS, *GROWING):
+            shutil.copyfile(each, fresh / each.name)
+    copied = RunFolder(fresh)
+    copied.write_json(MANIFEST, {**copied.read_json(MANIFEST), "status": Status.INTERRUPTED.value})
+    for name in GROWING:
+        lines = [line for step in timeline(folder / name, mark.step).values() for line in step]
+        (fresh / name).write_bytes(b"".join(lines))
+    # Its lengths are those of the copy: a line of an earlier step may have been forged.
+    lengths = {name: (fresh / name).stat().st_size for name in GROWING}
+    line = {**asdict(mark), "lengths": lengths}
+    (fresh / CHECKPOINTS).write_text(json.dumps({**line, "sha256": sha256_of(line)}) + "\n", encoding="utf-8")
+    wanted = {TinkerPath.parse(path).folder(folder / STATE) for path in (mark.state_path, *_best(mark))}
+    weights = {each for each in (folder / STATE).rglob("*") if (each / "checkpoint.json").is_file()}
+
+    def unneeded(parent: str, names: list[str]) -> set[str]:
+        return {name for name in names if Path(parent) / name in weights - wanted or name.endswith(".lock")}
+
+    shutil.copytree(folder / STATE, fresh / STATE, ignore=unneeded)
+
+
+def _best(mark: Mark) -> list[str]:
+    """Return where the best policy so far is saved."""
+    best = cast(Json, mark.kept.get("best") or {})
+    path = best.get("sampler_path")
+    return [path] if isinstance(path, str) and path else []
