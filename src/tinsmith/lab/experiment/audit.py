@@ -19,10 +19,10 @@ import numpy as np
 
 from tinsmith.engine.checkpoint_files import ADAPTER, read
 from tinsmith.engine.tinker_paths import TinkerPath
+from tinsmith.lab.difference.rollouts import Timeline, decode, timeline
 from tinsmith.lab.difference.runs import Comparison, compare_runs
-from tinsmith.lab.difference.timeline import Timeline, decode, timeline
 from tinsmith.lab.experiment.conduct import conduct
-from tinsmith.lab.experiment.experiment import Plan, SubjectEntry
+from tinsmith.lab.experiment.experiment import Plan
 from tinsmith.lab.experiment.manifest import Json
 from tinsmith.lab.experiment.replay import remake, seconds_of
 from tinsmith.lab.live.progress import Say
@@ -33,6 +33,7 @@ from tinsmith.lab.runs.kinds import Kind, Status
 from tinsmith.lab.runs.reader import read_run
 from tinsmith.lab.runs.records import Run
 from tinsmith.lab.service.saved_state import damage
+from tinsmith.lab.user_task.entry import UserTaskEntry
 from tinsmith.types.errors import DataError
 from tinsmith.types.fingerprints import sha256_of
 from tinsmith.types.seeds import derive
@@ -95,7 +96,7 @@ class Audited:
 
 def audit(
     folder: Path,
-    subjects: Mapping[Kind, SubjectEntry],
+    subjects: Mapping[Kind, UserTaskEntry],
     plan_of: Callable[[str, Mapping[str, str]], Plan],
     *,
     steps: int,

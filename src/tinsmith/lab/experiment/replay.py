@@ -81,7 +81,7 @@ def replay(
 def remake(
     run: Run,
     manifest: Json,
-    subjects: Mapping[Kind, SubjectEntry],
+    subjects: Mapping[Kind, UserTaskEntry],
     plan_of: Callable[[str, Mapping[str, str]], Plan],
     steps: int | None,
     say: Say,
