@@ -43,7 +43,7 @@ def audit(
 
 
 def _lines(done: Audited) -> list[str]:
-    from tinsmith.lab.difference.words import comparison_lines
+    from tinsmith.lab.difference.runs import comparison_lines
     from tinsmith.lab.experiment.audit import SHARES
 
     lines = [f"drawn by seed {done.seed}: {_listed(done.drawn)} of {done.of_steps} steps"]
@@ -70,7 +70,7 @@ def _listed(steps: tuple[int, ...]) -> str:
 
 
 def _values(done: Audited) -> dict[str, object]:
-    from tinsmith.lab.difference.words import comparison_json
+    from tinsmith.lab.difference.runs import comparison_json
     from tinsmith.lab.experiment.audit import SHARES
 
     return {
