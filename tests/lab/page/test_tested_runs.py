@@ -134,6 +134,13 @@ def test_a_run_without_a_test_is_left_out_where_others_have_one(found: RunsCompa
     assert any("killed" in note and "tested" in note for note in found.same.notes)
 
 
+def test_one_item_gives_a_page_without_an_interval(tmp_path: Path) -> None:
+    folder = write(tmp_path / "run", "gated", 0, 3)
+    lines = [one for one in (folder / "rollouts.jsonl").read_text().splitlines() if '"W000"' in one]
+    (folder / "rollouts.jsonl").write_text("\n".join(lines) + "\n")
+    assert "no interval from one unit" in Words(page_of(folder)).text
+
+
 def test_the_page_of_a_run_has_its_test_beside_the_evaluations(tmp_path: Path) -> None:
     folder = write(tmp_path / "run", "gated", 0, 3)
     text = Words(page_of(folder)).text

@@ -58,8 +58,8 @@ class Gap:
     """Corrected by Holm, unless the pair is primary."""
     up: int
     down: int
-    error: float
-    """Standard deviation of the difference over the resamples."""
+    error: float | None
+    """Standard deviation of the difference over the resamples; None of one unit."""
 
     @property
     def holds(self) -> bool:
@@ -93,7 +93,11 @@ class Gap:
 def row_with_ratio(gap: Gap, draws: Bootstrap) -> list[Shown]:
     """Return cells of a table with MORE_HEADS."""
     ratio = mean_ratio(gap.pair.second, gap.pair.first, draws)
-    return [*gap.row, None if ratio is None else from_estimate(ratio), Measure(gap.error)]
+    return [
+        *gap.row,
+        None if ratio is None else from_estimate(ratio),
+        None if gap.error is None else Measure(gap.error),
+    ]
 
 
 def gaps(pairs: Sequence[Pair], draws: Bootstrap) -> list[Gap]:
@@ -116,7 +120,7 @@ def gaps(pairs: Sequence[Pair], draws: Bootstrap) -> list[Gap]:
                 p_value=gap.p_value,
                 up=sum(after[item] > before[item] for item in both),
                 down=sum(after[item] < before[item] for item in both),
-                error=float(np.nanstd(gap.draws, ddof=1)),
+                error=None if gap.interval is None else float(np.nanstd(gap.draws)),
             )
         )
     family = [one.p_value for one in made if not one.pair.is_primary]
