@@ -11,7 +11,7 @@ from sentences import missing
 from tinsmith.cli import main
 from tinsmith.pages.console import VisibleConsole
 from tinsmith.studies.disruption.comparison import compare_labels
-from tinsmith.studies.disruption.summary import summary_table
+from tinsmith.studies.disruption.comparison import console as table_of_labels
 
 pytestmark = pytest.mark.whole
 
@@ -27,7 +27,7 @@ def run(*arguments: str) -> int:
 def test_the_table_fits_80_columns_and_has_the_baselines_below(tmp_path: Path) -> None:
     folders = [write_run(tmp_path / key, LADDER[key]) for key in ("exp4", "exp5", "sft")]
     console = Console(width=80, file=io.StringIO(), record=True)
-    console.print(summary_table(compare_labels(folders)))
+    console.print(table_of_labels(compare_labels(folders)))
     text = console.export_text()
     assert max(map(len, text.splitlines())) <= 80
     for words in ("ladder/exp5@1", "disruptive 9", "Metadata only", "210 papers"):

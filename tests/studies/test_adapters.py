@@ -249,7 +249,7 @@ def test_a_study_is_told_as_values_table_and_page_and_again_with_the_same_bytes(
     assert texts[0] == texts[1]
     found = json.loads(texts[0])
     assert found["chosen"] == {"LoRA": 4e-4, "QDoRA": 4e-4}
-    scores, cost = ({row[0].split("|")[0]: row[1] for row in table["rows"]} for table in found["tables"])
+    scores, cost = ({row[0].split("|")[0]: row[1] for row in reversed(table["rows"])} for table in found["tables"])
     assert scores["LoRA"][-2:] == [None, None]
     gap, p_value = scores["QDoRA"][-2:]
     assert gap["low"] <= gap["value"] <= gap["high"]

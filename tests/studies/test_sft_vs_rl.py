@@ -191,7 +191,7 @@ def test_arms_see_the_same_papers_and_the_last_one_takes_as_much_compute(whole: 
     assert sft[5] < then[5] < rl[5]
     # To the nearest step, of prompts that are not equally long.
     assert abs(more[5] - rl[5]) < 0.75 * sft[5]
-    assert "SFT + logit offset" in table(whole, "Scores")
+    assert "SFT with offsets" in table(whole, "Scores")
     seconds = json.loads((whole / SECONDS_JSON).read_text())
     assert seconds["zero-shot"]["training"] == 0.0 < seconds["RL from base"]["training"]
 
@@ -202,7 +202,7 @@ def test_the_page_says_what_the_gate_says_and_loads_nothing(whole: Path) -> None
     assert "https://" not in page
     assert sft_vs_rl.question in page
     first = read(whole)["beats"][0]
-    assert (first["first"], first["second"], first["metric"]) == ("RL from base", "SFT + logit offset", "macro_f1")
+    assert (first["first"], first["second"], first["metric"]) == ("RL from base", "SFT with offsets", "macro_f1")
     assert len(table(whole, "Equivalence")) == 4
 
 

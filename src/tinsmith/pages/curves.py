@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-SMALL_WIDTH, SMALL_HEIGHT = 4.2, 2.1
-"""Inches of one of many figures alike."""
 LEGEND_WIDTH = 84
 """Characters that fit above a figure, 7 of them for every line's sample."""
 MOST_POINTS = 1000
@@ -73,8 +71,6 @@ class Chart:
     """All values lie in [0, 1]."""
     limits: Sequence[Limit] = ()
     flags: Sequence[Flag] = ()
-    small: bool = False
-    """One of many alike: smaller, and the page has the legend once for all of them."""
 
 
 def chart_svg(chart: Chart) -> Markup | None:
@@ -101,18 +97,15 @@ def chart_svg(chart: Chart) -> Markup | None:
         axes.set_xlabel(chart.axis)
         if chart.unit:
             axes.set_ylabel(chart.unit)
-        if not chart.small:
-            figure.legend(
-                *axes.get_legend_handles_labels(),
-                loc="outside upper left",
-                ncols=legend_columns([line.label for line in lines]),
-                handlelength=2.4,
-                columnspacing=1.2,
-                borderpad=0.1,
-            )
+        figure.legend(
+            *axes.get_legend_handles_labels(),
+            loc="outside upper left",
+            ncols=legend_columns([line.label for line in lines]),
+            handlelength=2.4,
+            columnspacing=1.2,
+            borderpad=0.1,
+        )
 
-    if chart.small:
-        return draw(chart.name, chart.label, paint, width=SMALL_WIDTH, height=SMALL_HEIGHT)
     return draw(chart.name, chart.label, paint)
 
 

@@ -114,8 +114,6 @@ class Size(StrEnum):
     """Width of figures beside each other."""
 
     WHOLE = ""
-    SMALL = "small"
-    """Many alike, without a legend."""
     HALF = "half"
     """A single one that needs no more."""
 
@@ -126,50 +124,6 @@ class Plates:
 
     plates: Sequence[Plate]
     size: Size = Size.WHOLE
-
-
-@dataclass(frozen=True, slots=True)
-class Label:
-    """The name of a class, and the slot of its colour and shape."""
-
-    name: str
-    slot: int
-
-
-@dataclass(frozen=True, slots=True)
-class Legend:
-    """The classes of figures that have no legend of their own."""
-
-    labels: Sequence[Label]
-    invalid: bool = True
-    """Answers that are none have a line too."""
-
-
-@dataclass(frozen=True, slots=True)
-class MatrixCell:
-    """One cell; `share` is of the papers with the row's true label, 0 where there are none."""
-
-    count: int
-    share: float
-    diagonal: bool
-    invalid: bool
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Matrix:
-    """One confusion matrix: `rows` (K,) of K + 1 cells each."""
-
-    caption: str
-    labels: tuple[Label, ...]
-    rows: tuple[tuple[MatrixCell, ...], ...]
-    num_items: int
-
-
-@dataclass(frozen=True, slots=True)
-class Matrices:
-    """Confusion matrices beside each other."""
-
-    matrices: Sequence[Matrix]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -183,7 +137,6 @@ class ClaimRow:
     p_holm: str
     num_items: str
     scope: str
-    note: str
     reasons: tuple[str, ...]
     passed: tuple[str, ...]
     """Checks that a refused claim passes."""
@@ -200,29 +153,6 @@ class ClaimTable:
     def allowed(self) -> int:
         """Number of claims that hold."""
         return sum(row.allowed for row in self.rows)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MapRow:
-    """One experiment."""
-
-    depth: int
-    """Number of its forebears on the page."""
-    name: str
-    kind: str
-    question: str
-    parent: str
-    delta: tuple[tuple[str, str], ...]
-    overrides: tuple[tuple[str, str], ...]
-    seeds: str
-    status: str
-
-
-@dataclass(frozen=True, slots=True)
-class RunMap:
-    """Experiments with what each changes of its parent."""
-
-    rows: Sequence[MapRow]
 
 
 @dataclass(frozen=True, slots=True)
@@ -297,8 +227,8 @@ class Browser:
 
 
 Block = (
-    Words | Heading | Story | Bullets | Verbatim | MarkedText | Ruling | Drawing | Plates | Legend | Matrices
-    | ClaimTable | RunMap | Facts | Values | Table | Callout | Fold | Example | Browser
+    Words | Heading | Story | Bullets | Verbatim | MarkedText | Ruling | Drawing | Plates
+    | ClaimTable | Facts | Values | Table | Callout | Fold | Example | Browser
 )  # fmt: skip
 """Content of a section; the template has a macro for each class."""
 

@@ -42,8 +42,6 @@ class Panel:
     """Right end of the axis; 1 where it is None."""
     low: float = 0.0
     """Left end."""
-    level: bool = False
-    """All dots of a row lie on one line, as at most one of them has a value."""
 
 
 def dots_svg(
@@ -52,7 +50,7 @@ def dots_svg(
     """Draw panels side by side over the same rows; None where there is no value at all."""
     if not any(m is not None for panel in panels for dots in panel.dots for m in dots.values):
         return None
-    most = max(1 if panel.level else len(panel.dots) for panel in panels)
+    most = max(len(panel.dots) for panel in panels)
     row = ROW + 0.1 * max(most - 1, 0)
     height = 0.95 + row * len(rows)
 
@@ -122,7 +120,7 @@ def _panel(axes: Axes, panel: Panel, rows: Sequence[str]) -> None:
 
     count = len(panel.dots)
     for place, dots in enumerate(panel.dots):
-        shift = 0.0 if panel.level else (place - (count - 1) / 2) * (0.62 / max(count, 1))
+        shift = (place - (count - 1) / 2) * (0.62 / max(count, 1))
         for row, measure in enumerate(dots.values):
             if measure is None or not math.isfinite(measure.value):
                 continue

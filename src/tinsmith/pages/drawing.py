@@ -92,6 +92,9 @@ def _inline(svg: str, name: str, label: str) -> str:
     svg = svg[svg.index("<svg") :].strip()
     svg = re.sub(r"\s*<(metadata|style)\b.*?</\1>", "", svg, flags=re.DOTALL)
     svg = re.sub(r"<!--.*?-->\s*", "", svg, flags=re.DOTALL)
+    # matplotlib hashes clips by corners that its layout solver may give in other last bits.
+    for place, clip in enumerate(dict.fromkeys(re.findall(r'<clipPath id="([^"]+)"', svg))):
+        svg = svg.replace(clip, f"clip{place}")
     svg = re.sub(r'\bid="([^"]+)"', rf'id="{name}-\1"', svg)
     svg = re.sub(r'(xlink:href|href)="#([^"]+)"', rf'\1="#{name}-\2"', svg)
     svg = re.sub(r"url\(#([^)]+)\)", rf"url(#{name}-\1)", svg)

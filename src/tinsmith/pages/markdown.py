@@ -20,12 +20,9 @@ from tinsmith.pages.document import (
     Fold,
     Heading,
     MarkedText,
-    Matrices,
-    Matrix,
     Plates,
     Reply,
     Ruling,
-    RunMap,
     Story,
     Values,
     Verbatim,
@@ -83,17 +80,13 @@ def _block(block: Block) -> str:
 
 
 def _shown(block: Block) -> str:
-    """Return answers, matrices and experiments; a browser is nothing without its script."""
+    """Return answers; a browser is nothing without its script."""
     match block:
         case MarkedText(title=title, tokens=tokens):
             return f"{escaped(title)}\n\n{verbatim(''.join(one.text for one in tokens))}"
         case Example(title=title, before=before, replies=replies):
             parts = [f"#### {escaped(title)}", *map(_block, before), *map(_reply, replies)]
             return "\n\n".join(part for part in parts if part)
-        case Matrices(matrices=matrices):
-            return "\n\n".join(map(_matrix, matrices))
-        case RunMap():
-            return _run_map(block)
         case _:
             return ""
 
@@ -113,31 +106,6 @@ def _reply(reply: Reply) -> str:
         for one in reply.judgements
     )
     return "\n\n".join(part for part in (f"{head}:", verbatim(reply.text), judged) if part)
-
-
-def _matrix(one: Matrix) -> str:
-    rows = [
-        [escaped(label.name), *(f"{100 * cell.share:.0f} % ({cell.count:,})" for cell in row)]
-        for label, row in zip(one.labels, one.rows, strict=True)
-    ]
-    heads = ["true label", *(escaped(label.name) for label in one.labels), "invalid"]
-    return f"{escaped(one.caption)}\n\n{table_lines(heads, rows)}"
-
-
-def _run_map(block: RunMap) -> str:
-    rows = [
-        [
-            f"{row.name} ({row.kind})",
-            row.question or "not stated",
-            row.parent or "none",
-            "; ".join(f"{key} = {value}" for key, value in (*row.delta, *row.overrides)) or "nothing: a beginning",
-            row.seeds,
-            row.status,
-        ]
-        for row in block.rows
-    ]
-    heads = ("Experiment", "Question", "Parent", "What it changes", "Seeds", "Status")
-    return table_lines(heads, [[escaped(cell) for cell in row] for row in rows])
 
 
 def _pairs(pairs: Sequence[tuple[str, str]]) -> str:
@@ -187,7 +155,5 @@ def _figures(row: ClaimRow) -> list[str]:
         why += f" Passed: {'; '.join(row.passed)}."
     if row.scope:
         why += f" (It is about {row.scope}.)"
-    if row.note:
-        why += f" {row.note}"
     difference = f"{row.difference} ({row.interval})" if row.interval else row.difference
     return [escaped(one) for one in (difference, row.p_holm, row.num_items, why)]

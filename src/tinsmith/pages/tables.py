@@ -25,8 +25,6 @@ class Cell:
     number: bool = False
     missing: bool = False
     """The text says why there is no value."""
-    label: int | None = None
-    """The place of the class it stands for: it gets that class's colour and shape."""
     tags: tuple[str, ...] = ()
     """Numbers of alarms."""
 
@@ -61,9 +59,9 @@ class Table:
     rows: tuple[TableRow, ...]
 
 
-def text(value: str, under: str = "", *, label: int | None = None) -> Cell:
+def text(value: str, under: str = "") -> Cell:
     """Return a cell of words."""
-    return Cell(text=value, under=under, label=label)
+    return Cell(text=value, under=under)
 
 
 def absent(why: str = "missing") -> Cell:
@@ -99,9 +97,9 @@ def whole(value: int | None, why: str = "missing") -> Cell:
     return absent(why) if value is None else Cell(text=f"{value:,}", number=True)
 
 
-def column(name: str, under: str = "", *, label: int | None = None) -> Cell:
+def column(name: str, under: str = "") -> Cell:
     """Return the head of a column of numbers."""
-    return Cell(text=name, under=under, number=True, label=label)
+    return Cell(text=name, under=under, number=True)
 
 
 def plain(

@@ -21,7 +21,7 @@ from tinsmith.lab.papers.kinds import LABEL_KINDS, NOTEBOOK
 from tinsmith.lab.runs.files import MANIFEST, STATE, TRACE
 from tinsmith.lab.runs.kinds import Kind
 from tinsmith.lab.study.keys import FEWEST_RATES, StudyKey, count, learning_rates, require_a_score
-from tinsmith.lab.study.labelled import CAPTION, HEADS
+from tinsmith.lab.study.labelled import CAPTION
 from tinsmith.lab.study.measures import Results
 from tinsmith.lab.study.record import Column, Shown, as_measure
 from tinsmith.lab.study.sizes import Asked
@@ -53,6 +53,7 @@ RATES: Final = "0.0005,0.001,0.002,0.004,0.008"
 SMALL_RATES: Final = "0.0001,0.0002,0.0004,0.0008,0.0016"
 _OWN_RATES: Final = "rates."
 _SET: Final = frozenset(["learning_rate", "seed", "adapter", "log_path", "stop_after", "behavior_if_log_dir_exists"])
+_ABOVE: Final = Column(head="macro-F1|above LoRA", form="+.3f", missing="the reference")
 _MAGNITUDE: Final = ".lora_magnitude_vector"
 
 
@@ -228,7 +229,7 @@ study = Study(
         Listing(
             "Scores",
             f"{CAPTION} Above LoRA: on the same papers, with p corrected by Holm over the adapters.",
-            (*HEADS, Column(head="macro-F1|above LoRA", form="+.3f", missing="the reference"), "p|Holm"),
+            lambda results: (*results.labelled.heads, _ABOVE, Column(head="p|Holm", missing="")),
             scored,
         ),
         Listing(

@@ -179,7 +179,7 @@ CEILING: Final = "no macro-F1 lies above the best that is possible"
 def below_the_best(results: Results) -> Finding:
     """Expect that no system's interval lies above the best possible score of a planted world."""
     best = known_policies()[0].macro_f1
-    found = {label: results.labelled.scores(name).macro_f1 for name, label in results.labelled.labels.items()}
+    found = {label: results.labelled.scores(name)["macro_f1"] for name, label in results.labelled.labels.items()}
     above = [label for label, one in found.items() if one.low is not None and one.low > best]
     highest = max(found, key=lambda label: found[label].value)
     return Finding(not above, f"best possible {best:.3f}, {highest} has {found[highest].value:.3f}")

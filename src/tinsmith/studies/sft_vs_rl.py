@@ -16,11 +16,12 @@ from typing import Final
 from tinsmith.lab.experiment.at import At
 from tinsmith.lab.papers.kinds import LABEL_KINDS
 from tinsmith.lab.prompt_search.search import SearchSettings
+from tinsmith.lab.results.arms import OFFSETS
 from tinsmith.lab.runs.kinds import Kind
 from tinsmith.lab.runs.records import Split
 from tinsmith.lab.study.checks import first_claim, no_label_learned
 from tinsmith.lab.study.keys import StudyKey, count, learning_rates, require_a_score
-from tinsmith.lab.study.labelled import CAPTION, HEADS, standings_of
+from tinsmith.lab.study.labelled import CAPTION, standings_of
 from tinsmith.lab.study.record import Column
 from tinsmith.lab.study.sizes import Asked
 from tinsmith.lab.study.study import (
@@ -238,7 +239,7 @@ study = Study(
     fixed=_SET,
     sizes={"nano": Size()},
     score=PRIMARY,
-    ways=(Way(OFFSET, "SFT + logit offset", SFT, Split.TEST_OFFSET),),
+    ways=(Way(OFFSET, f"SFT{OFFSETS}", SFT, Split.TEST_OFFSET),),
     expectations=(
         Expectation("RL from base beats SFT with logit offsets", first_claim),
         Expectation("on shuffled labels nothing is learned", no_label_learned(*UNLEARNED)),
@@ -247,9 +248,10 @@ study = Study(
         Listing(
             "Scores",
             f"{CAPTION} A decision with offsets is neither sampled nor greedy.",
-            HEADS,
+            lambda results: results.labelled.heads,
             lambda results: results.labelled.rows(),
         ),
+        standings_of(SFT, RL, MORE, THEN),
         Listing(
             "Equivalence",
             "Two one-sided tests at 0.05 with a margin of one point: the 90 % interval must lie within it.",
@@ -267,6 +269,5 @@ study = Study(
         "None of what was learned from shuffled labels may be allowed; SFT then RL is held against RL's control.",
         "SFT then RL takes SFT's chosen rate in its supervised steps, and tries RL's in the others; what was trained "
         "on shuffled labels takes the rate of the arm it controls.",
-        standings_of(SFT, RL, MORE, THEN),
     ),
 )

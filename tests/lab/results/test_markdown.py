@@ -14,17 +14,11 @@ from tinsmith.pages.document import (
     Bullets,
     Document,
     Example,
-    Label,
-    MapRow,
     MarkedText,
     MarkedToken,
-    Matrices,
-    Matrix,
-    MatrixCell,
     Plate,
     Plates,
     Reply,
-    RunMap,
     Section,
     Verbatim,
 )
@@ -35,8 +29,6 @@ pytestmark = pytest.mark.whole
 
 
 def test_every_kind_of_block_has_its_words_and_figures() -> None:
-    label = Label("one", 0)
-    cell = MatrixCell(count=1234, share=0.5, diagonal=True, invalid=False)
     table = Table(
         caption="",
         heads=(text("k"), text("v")),
@@ -50,10 +42,8 @@ def test_every_kind_of_block_has_its_words_and_figures() -> None:
         Bullets(["one_two", "x < y"]),
         table,
         Plates([Plate("Reward", "a note", Markup('<svg aria-label="1 &lt; 2"><text>no</text></svg>'))]),
-        Matrices([Matrix(caption="m", labels=(label,), rows=((cell, cell),), num_items=2)]),
         Example("item", [Verbatim("asked")], [Reply(title="Step 1", text="```", right=True, remark="reward 1")]),
         MarkedText("tokens", [MarkedToken("a"), MarkedToken("b")]),
-        RunMap([_ROW]),
     )
     page = Document(kind="no", title="A & B", facts=(), sections=[Section("s", "S", blocks)])
     lines = document_markdown(page).splitlines()
@@ -65,26 +55,11 @@ def test_every_kind_of_block_has_its_words_and_figures() -> None:
         "| **all** |  |",
         "| c | not known |",
         r"- Reward: a note 1 \< 2",
-        "| one | 50 % (1,234) | 50 % (1,234) |",
         "Step 1, right, reward 1:",
         "````",
         "ab",
-        "| exp (RL) | not stated | none | lr = 1 | 1, 2 | finished |",
     ):
         assert line in lines, line
-
-
-_ROW = MapRow(
-    depth=0,
-    name="exp",
-    kind="RL",
-    question="",
-    parent="",
-    delta=(("lr", "1"),),
-    overrides=(),
-    seeds="1, 2",
-    status="finished",
-)
 
 
 def test_rows_are_as_wide_as_the_head() -> None:

@@ -12,9 +12,9 @@ from pages_of import compared, page_of, report_of
 
 from golden_pages import assert_golden
 from sentences import missing
+from tinsmith.lab.results.browser import embedded
 from tinsmith.pages.page import document_html
-from tinsmith.studies.disruption.browser import embedded
-from tinsmith.studies.disruption.comparison import compare_labels, comparison_document
+from tinsmith.studies.disruption.comparison import compare_labels, page_of_labels
 from tinsmith.types.errors import ConfigError
 
 pytestmark = pytest.mark.whole
@@ -90,14 +90,14 @@ def test_the_same_folder_gives_the_same_bytes(exp5: Path, html: str) -> None:
     assert not [file for file in exp5.iterdir() if file.name.startswith(".")]
 
 
-def test_a_page_says_what_happened_in_words(html: str) -> None:
+def test_a_page_has_scores_alarms_failures_and_settings(html: str) -> None:
     text = Page(html).text
     for words in (
-        "This run asks \u201cDoes paying threefold for a correct 'disruptive' keep the class alive?\u201d",
-        "it collapsed into disruptive; 1 alarm was raised at step 60.",
+        "Does paying threefold for a correct 'disruptive' keep the class alive?",
+        "it collapsed into disruptive; 1 alarm, the first at step 60.",
         "disruptive: predicted_share is 0.97 at step 60, limit 0.75",
-        "evidence is missing on shuffled labels",
-        "left out: the papers have no known cause: not a synthetic world",
+        "no run on shuffled labels was scored on these items",
+        "the papers have no known cause: not a synthetic world",
         "TimeoutError: no answer within 60 s",
         "ladder/exp4",
         "reward.class_weights = {disruptive: 3}",
@@ -107,8 +107,8 @@ def test_a_page_says_what_happened_in_words(html: str) -> None:
 
 def test_a_reward_that_reacts_and_lenient_scores_are_shown(tmp_path: Path) -> None:
     text = Page(page_of(write_run(tmp_path / "run", LADDER["exp6"]))).text
-    assert "What a right answer is worth" in text
-    assert "Read leniently (thoughts, fences and text around the JSON forgiven)" in text
+    assert "Reward of a right answer" in text
+    assert "read leniently" in text
     assert "Price of a class" not in text
 
 
@@ -140,9 +140,8 @@ def test_a_folder_with_little_in_it_still_has_a_page_that_says_what_is_missing(t
     if left:
         (folder / "metrics.jsonl").write_text('{"step": 0, "train/reward/total": 0.5}\n{"step": 1')
     text = Page(page_of(folder)).text
-    assert "It was not evaluated" in text
-    assert "how it ended is not known, as it has no manifest" in text
-    assert missing(text, "rollouts.jsonl", "validation", "tinsmith data baselines") == []
+    assert missing(text, "was not evaluated", "manifest.json is missing", "rollouts.jsonl", "validation") == []
+    assert missing(text, "baselines.json is missing") == []
     assert ("metrics.jsonl stops in the middle of a line" in text) == bool(left)
 
 
@@ -158,7 +157,7 @@ def test_an_interrupted_run_is_shown_by_its_validation(tmp_path: Path) -> None:
     (folder / "rollouts.jsonl").write_bytes(b"".join(kept))
     os.truncate(folder / "rollouts.jsonl", (folder / "rollouts.jsonl").stat().st_size - 5)
     text = Page(page_of(folder)).text
-    assert missing(text, "45 of 60 steps", "seed 0", "90 validation papers") == []
+    assert missing(text, "45 of 60 steps", "validation, sampled, 90 papers") == []
     assert "No claim is judged" in text
 
 
@@ -176,7 +175,7 @@ def test_other_labels_get_a_page_too(tmp_path: Path) -> None:
         (folder / name).write_text(text, encoding="utf-8")
     html = page_of(folder)
     assert "conventional" in Page(html).text
-    assert "could not be read" not in html
+    assert "cannot be" not in html
 
 
 def test_a_comparison_tells_scores_collapse_control_and_claims(tmp_path: Path) -> None:
@@ -189,13 +188,13 @@ def test_a_comparison_tells_scores_collapse_control_and_claims(tmp_path: Path) -
         write_run(tmp_path / str(i), replace(story, num_test=150, steps=20, eval_every=10))
         for i, story in enumerate(stories)
     ]
-    compared = compare_labels(folders)
-    html = document_html(comparison_document(compared))
+    found = compare_labels(folders)
+    html = document_html(page_of_labels(found))
     page = Page(html)
     assert len(page.ids) == len(set(page.ids))
     assert page.scripts == []
     assert "script-src &#39;none&#39;" in html
-    assert [arm.name for arm in compared.arms] == [
+    assert [arm.name for arm in found.arms] == [
         "ladder/exp4@1",
         "ladder/exp5@1",
         "control/exact_gradient@1",
@@ -203,11 +202,13 @@ def test_a_comparison_tells_scores_collapse_control_and_claims(tmp_path: Path) -
         "control/shuffled_labels@1",
         "sft/lora@1",
     ]
-    assert missing(page.text, "8 runs", "5 experiments", "1 experiment") == []
-    assert "to the estimate from samples" in page.text
-    assert re.search(r"ladder/exp5@1 \w+ disruptive to 9", page.text)
-    assert "which is not above chance" in page.text
-    assert html == document_html(comparison_document(compared))
+    assert {one.label for one in found.lost if one.arm == "ladder/exp5@1"} >= {"consolidating"}
+    assert missing(page.text, "Comparison of 8 runs", "to the estimate from samples", "not above chance") == []
+    for arm in found.arms:
+        for one in found.results.labelled.scored[arm.name].values():
+            for name, measure in one.measures.items():
+                assert f"{measure.value:.3f}" in page.text, (arm.name, name)
+    assert html == document_html(page_of_labels(found))
     assert_golden("comparison", html)
 
 
@@ -221,5 +222,5 @@ def test_pages_say_how_the_baselines_are_compared(tmp_path: Path) -> None:
     assert "compared unpaired" in page_of(second)
     keep_answers(second, spoilt_every=5)
     assert "Baselines are compared paper by paper." in page_of(second)
-    mixed = document_html(comparison_document(compare_labels([first, second])))
-    assert "compared paper by paper where their answers were kept" in mixed
+    mixed = compare_labels([first, second]).record.notes
+    assert any(note.startswith("Where their answers to these papers were not kept") for note in mixed)

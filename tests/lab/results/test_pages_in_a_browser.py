@@ -7,7 +7,7 @@ from headless import needs_browser, opened
 from pages_of import report_of
 
 from tinsmith.pages.page import document_html
-from tinsmith.studies.disruption.comparison import compare_labels, comparison_document
+from tinsmith.studies.disruption.comparison import compare_labels, page_of_labels
 
 pytestmark = needs_browser
 
@@ -106,7 +106,7 @@ def test_what_nothing_matches_is_said(page: Path, tmp_path: Path) -> None:
 def test_a_comparison_opens_without_an_error(tmp_path: Path) -> None:
     folders = [write_run(tmp_path / key, LADDER[key]) for key in ("exp4", "sft")]
     file = tmp_path / "compare.html"
-    file.write_text(document_html(comparison_document(compare_labels(folders))), encoding="utf-8")
+    file.write_text(document_html(page_of_labels(compare_labels(folders))), encoding="utf-8")
     seen = opened(file, tmp_path)
     assert seen.console == ()
     assert seen.asked == ()

@@ -28,15 +28,14 @@ from tinsmith.lab.labels.task import make_joint_task
 from tinsmith.lab.nano_base import cached_base
 from tinsmith.lab.papers.base import PaperBaseRecipe, paper_conversations
 from tinsmith.lab.papers.worlds import WorldRecipe, world_slice
+from tinsmith.lab.results.two_labels import last_of_both, members_of
 from tinsmith.lab.runs.files import CHECKPOINTS, MANIFEST, METRICS, ROLLOUTS
 from tinsmith.lab.runs.reader import read_run
 from tinsmith.lab.runs.records import Split as Answers
 from tinsmith.lab.service.connect import Connection, EmbeddedSettings, open_connection
 from tinsmith.pages.page import document_html
-from tinsmith.stats.gate.claim import ClaimKind
 from tinsmith.stats.rates import Metric
-from tinsmith.studies.disruption.comparison import compare_labels, comparison_document
-from tinsmith.studies.disruption.joint.gathering import read_joint_run
+from tinsmith.studies.disruption.comparison import compare_labels, page_of_labels
 from tinsmith.types.errors import ConfigError, DataError
 
 # The SDK leaves sockets to the garbage collector.
@@ -161,15 +160,14 @@ def test_rollouts_have_gold_and_predicted_of_both_labels(whole: Path, place: Pla
 
 def test_the_page_has_both_labels_beside_their_baselines(whole: Path) -> None:
     page = page_of(whole)
-    assert "could not be read" not in page
-    read = read_joint_run(read_run(whole))
-    assert read.notes == ()
-    tested = read.last(Answers.TEST)
+    members = members_of(read_run(whole))
+    assert all(one.run.notes == one.gathered.notes == () for one in members.values())
+    tested = last_of_both(members, Answers.TEST)
     assert tested is not None
     last = lines(whole, METRICS)[-1]
     assert tested.exact_match == last["test/exact_match"]
     assert f'<td class="number">{tested.exact_match:.3f}' in page
-    for name, alone in read.tasks.items():
+    for name, alone in members.items():
         assert alone.run.baselines is not None
         assert alone.run.baselines.target == name
         text = next(one for one in alone.run.baselines.scores if one.baseline == "text")
@@ -197,27 +195,24 @@ def test_runs_on_both_labels_are_compared_for_one_of_them(
     last = lines(whole, METRICS)[-1]
     assert answers.confusions()[0].score(Metric.MACRO_F1) == last["test/novelty/macro_f1"]
     # Two labels are held against one, the control against its parent; the control is that of both labels.
-    held = {
-        (one.first.partition("@")[0], one.second.partition("@")[0])
-        for one in compared.judged
-        if one.kind is ClaimKind.BEATS
-    }
+    held = {(one.first.partition("@")[0], one.second.partition("@")[0]) for one in compared.results.beats}
     assert held == {(NAME, "remedy/exp6"), ("joint/shuffled_labels", NAME)}
-    assert not any("that of remedy" in one.note for one in compared.judged)
-    html = document_html(comparison_document(compared))
+    assert not any("that of remedy" in note for note in compared.record.notes)
+    html = document_html(page_of_labels(compared))
     assert "joint/disruption_novelty@1" in html
-    assert html == document_html(comparison_document(compare_labels(folders, Subject.NOVELTY)))
+    assert html == document_html(page_of_labels(compare_labels(folders, Subject.NOVELTY)))
 
     with pytest.raises(ConfigError, match="--task disruption or novelty"):
         compare_labels([whole, other])
     with pytest.raises(ConfigError, match="another label"):
         compare_labels(folders, Subject.DISRUPTION)
     without_one = compare_labels([whole, other, shuffled], Subject.DISRUPTION)
-    assert without_one.baselines is not None
-    assert without_one.baselines.target == "disruption"
-    assert not any("novelty" in note for note in without_one.notes)
+    report = without_one.arms[0].first.baselines
+    assert report is not None
+    assert report.target == "disruption"
+    assert not any("nothing on the task" in note for note in without_one.record.notes)
     failed = {arm.name: arm.members[0].gathered.failures for arm in without_one.arms}
-    assert failed[arms[NAME].name] == read_joint_run(read_run(whole)).failures
+    assert failed[arms[NAME].name] == members_of(read_run(whole))["novelty"].gathered.failures
     for arguments in ([str(whole), "--task", "novelty"], [*map(str, folders), "--task", "cd"]):
         with pytest.raises(SystemExit) as caught:
             main(["report", *arguments])

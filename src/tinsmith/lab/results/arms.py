@@ -1,4 +1,4 @@
-"""Arms of a comparison: the runs of one experiment, one a seed, whose answers are looked at together."""
+"""Arms on labels: runs of one experiment that differ by the seed alone, and the answers of all their seeds."""
 
 from __future__ import annotations
 
@@ -16,17 +16,19 @@ from tinsmith.stats.runs import Runs
 
 SHUFFLED = frozenset({"control/shuffled_labels", "joint/shuffled_labels"})
 EXACT = "control/exact_gradient"
-"""Names of the controls that the report looks for."""
+"""Names of the controls."""
+OFFSETS = " with offsets"
+"""Ends the name of an arm whose decisions have logit offsets."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Member:
-    """One run of an arm, and what its rollouts say."""
+    """One run of an arm, and the answers in its rollouts."""
 
     run: Run
     gathered: Gathered
     two_labels: bool = False
-    """Whether the run answers for another label too, of which nothing is said here."""
+    """True if the run answers for another label too, of which nothing is said here."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,17 +57,17 @@ class Arm:
 
     @property
     def kind(self) -> Kind:
-        """How its runs learn."""
+        """The loop its runs learn by."""
         return self.first.config.kind
 
     @property
     def shuffled(self) -> bool:
-        """Whether it is a control on shuffled labels."""
+        """True of a control on shuffled labels."""
         return self.experiment in SHUFFLED
 
     @property
     def two_labels(self) -> bool:
-        """Whether its runs answer for another label too."""
+        """True if its runs answer for another label too."""
         return self.members[0].two_labels
 
     @property
@@ -78,11 +80,6 @@ class Arm:
         seeds = [m.run.config.seed for m in (self.counted(split) if split else self.members)]
         return ", ".join("unknown" if seed is None else str(seed) for seed in seeds)
 
-    def seed_words(self, split: Split | None = None) -> str:
-        """Return the same as `seed 1` or `seeds 1, 2`."""
-        members = self.counted(split) if split else self.members
-        return f"seed{'' if len(members) == 1 else 's'} {self.seeds(split)}"
-
     def counted(self, split: Split) -> tuple[Member, ...]:
         """Return the members whose answers count: those that have any, one a seed, as a seed again says nothing new."""
         found: dict[int | str, Member] = {}
@@ -93,27 +90,19 @@ class Arm:
         return tuple(found.values())
 
     def answers(self, split: Split = Split.TEST) -> Runs | None:
-        """Return the last answers on a split, a row a seed, to the papers that every seed answered.
-
-        None where no run of the arm has answers there, or the seeds share no paper.
+        """Return the last answers on a split, a row a seed, to the papers that every seed answered; None without any.
 
         Raises:
             DataError: the seeds disagree about a paper's true label.
         """
         found = [one for m in self.counted(split) if (one := m.gathered.last(split)) is not None]
         by_run = [{answer.item for answer in one.answers} for one in found]
-        if not found or not set[str].intersection(*by_run):
-            return None
-        return combine(self.name, found)
+        return combine(self.name, found) if found and set[str].intersection(*by_run) else None
 
     def parity(self) -> ParityRecord | None:
         """Return sampler against trainer over all training steps of all seeds; None where never compared."""
-        seen = [
-            value
-            for member in self.members
-            for row in member.run.metrics.values()
-            if (value := row.get("optim/unequal_logprob_bits")) is not None
-        ]
+        rows = [row for member in self.members for row in member.run.metrics.values()]
+        seen = [value for row in rows if (value := row.get("optim/unequal_logprob_bits")) is not None]
         return ParityRecord(steps=len(seen), unequal_bits=int(sum(seen))) if seen else None
 
 
@@ -142,24 +131,37 @@ def alike_but_for_seeds(runs: Iterable[Run]) -> tuple[tuple[str, tuple[Run, ...]
     )
 
 
-def _key(run: Run) -> str:
-    """Return what runs of one arm have in common: all that was asked for but the seed."""
-    config = run.config
-    asked = (
-        config.title,
-        config.kind,
-        seedless(config.overrides),
-        seedless(config.settings),
-        config.task.name,
-        config.model_name,
-        config.data.fingerprint,
-    )
-    return json.dumps(asked, sort_keys=True)
-
-
 def seedless(settings: Mapping[str, object]) -> dict[str, object]:
     """Return settings but for the seed, in which runs of one arm differ."""
     return {key: value for key, value in settings.items() if key != "seed"}
+
+
+def by_descent(arms: Sequence[Arm]) -> tuple[tuple[int, Arm], ...]:
+    """Return arms, each experiment below its parent, with the number of its forebears among them."""
+    placed: list[tuple[int, Arm]] = []
+    names = {arm.experiment for arm in arms}
+
+    def place(arm: Arm, depth: int) -> None:
+        if any(arm is other for _, other in placed):
+            return
+        placed.append((depth, arm))
+        for child in arms:
+            if child.parent == arm.experiment and child.experiment != arm.experiment:
+                place(child, depth + 1)
+
+    for arm in arms:
+        if arm.parent is None or arm.parent not in names:
+            place(arm, 0)
+    for arm in arms:  # what is left has a parent that is its own descendant
+        place(arm, 0)
+    return tuple(placed)
+
+
+def _key(run: Run) -> str:
+    """Return all that was asked for of a run but the seed."""
+    config = run.config
+    asked = (config.title, config.kind, seedless(config.overrides), seedless(config.settings))
+    return json.dumps((*asked, config.task.name, config.model_name, config.data.fingerprint), sort_keys=True)
 
 
 def _names(groups: Sequence[Sequence[Run]]) -> list[str]:
@@ -167,23 +169,16 @@ def _names(groups: Sequence[Sequence[Run]]) -> list[str]:
     firsts = [group[0].config for group in groups]
     named: list[str] = []
     for config in firsts:
-        alike = [_told_apart(other) for other in firsts if other.title == config.title]
-        own = _told_apart(config)
-        differing = [key for key in own if any(other.get(key) != own[key] for other in alike)]
-        told = ", ".join(f"{key}={shown(own[key])}" for key in differing)
-        named.append(f"{config.title} ({told})" if told else config.title)
+        alike = [_distinguishing(other) for other in firsts if other.title == config.title]
+        own = _distinguishing(config)
+        keys = [key for key in own if any(other.get(key) != own[key] for other in alike)]
+        listed = ", ".join(f"{key}={shown(own[key])}" for key in keys)
+        named.append(f"{config.title} ({listed})" if listed else config.title)
     # Whatever is still alike gets a number.
     places = [named[: place + 1].count(name) for place, name in enumerate(named)]
     return [f"{name} [{place}]" if named.count(name) > 1 else name for name, place in zip(named, places, strict=True)]
 
 
-def _told_apart(config: Config) -> dict[str, object]:
-    """Return all by which two arms of one title can be told apart."""
-    return {
-        **seedless(config.settings),
-        **seedless(config.overrides),
-        "kind": config.kind.value,
-        "model": config.model_name,
-        "papers": config.data.name,
-        "slice": config.data.fingerprint[:8],
-    }
+def _distinguishing(config: Config) -> dict[str, object]:
+    own = {"kind": config.kind.value, "model": config.model_name, "papers": config.data.name}
+    return {**seedless(config.settings), **seedless(config.overrides), **own, "slice": config.data.fingerprint[:8]}

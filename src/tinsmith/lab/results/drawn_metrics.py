@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -17,9 +17,6 @@ from tinsmith.stats.monitors.alarms import AlarmKind
 NO_EXAMINATION = "Missing: there was no examination."
 BLACK = Mark(INK, "-", "o")
 """Of a line that stands alone, or for the sum of the others."""
-
-Source = Callable[[str, str, Mark], Line]
-"""Returns a metric as a line, from its key, its name and its mark."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,11 +32,6 @@ class Drawn:
     """Instead: a metric of every class, by its key up to the class."""
     invalid: str = ""
     """Beside the classes: the key of the share of answers that are none."""
-    marks: Sequence[int | None] = ()
-    """The places of the lines' marks, None for black; in order where empty. A line with a mark of its own is drawn
-    also where it lies on another one."""
-    told: str = ""
-    """What a screen reader hears that the figure shows; the title where empty."""
     missing: str = NO_EXAMINATION
     """Says what there is not; empty: the figure is left out."""
     unit: str = ""
@@ -72,16 +64,10 @@ GRADIENT: Final = Drawn(
 """Gradient norm by optimizer step."""
 
 
-def series(run: Run, key: str) -> tuple[tuple[int, ...], tuple[float, ...]]:
-    """Return the steps that have a value of `key`, and the values."""
-    found = [(step, value) for step, row in run.metrics.items() if (value := row.get(key)) is not None]
-    return tuple(step for step, _ in found), tuple(value for _, value in found)
-
-
 def line(run: Run, key: str, label: str, mark: Mark) -> Line:
-    """Return one metric as a line."""
-    steps, values = series(run, key)
-    return Line(label=label, mark=mark, steps=steps, values=values)
+    """Return one metric as a line, over the steps that have it."""
+    found = {step: value for step, row in run.metrics.items() if (value := row.get(key)) is not None}
+    return Line(label=label, mark=mark, steps=list(found), values=list(found.values()))
 
 
 def flags_of(run: Run, *kinds: AlarmKind) -> tuple[Flag, ...]:
@@ -105,49 +91,38 @@ def drawn_plates(run: Run, figures: Sequence[Drawn], prefix: str = "") -> list[P
 
 def drawn_plate(run: Run, drawn: Drawn, prefix: str = "") -> Plate | None:
     """Draw a figure of one run; None where it has nothing to show and no word for that."""
-
-    def source(key: str, label: str, mark: Mark) -> Line:
-        return line(run, key, label, mark)
-
-    lines = lines_of(drawn, source, run.labels)
+    lines = _lines(run, drawn)
     if not drawn.missing and not any(one.steps for one in lines):
         return None
     return chart_plate(drawn, lines, prefix=prefix, flags=flags_of(run, *drawn.alarms))
 
 
-def lines_of(drawn: Drawn, source: Source, labels: Sequence[str] = ()) -> list[Line]:
-    """Return the lines of a figure, those of a class in its colour."""
+def _lines(run: Run, drawn: Drawn) -> list[Line]:
+    """Return the lines of a figure, those of a class in its colour; of equal ones the first."""
     if drawn.by_class:
-        found = [
-            source(f"{drawn.by_class}/{label}", label, class_mark(label, place)) for place, label in enumerate(labels)
-        ]
-        return [*found, *([source(drawn.invalid, "invalid", INVALID_MARK)] if drawn.invalid else [])]
-    if drawn.marks:
-        marks = [BLACK if place is None else series_mark(place) for place in drawn.marks]
-        return [source(*named, mark) for named, mark in zip(drawn.lines, marks, strict=True)]
+        classes = enumerate(run.labels)
+        found = [line(run, f"{drawn.by_class}/{name}", name, class_mark(name, place)) for place, name in classes]
+        return [*found, *([line(run, drawn.invalid, "invalid", INVALID_MARK)] if drawn.invalid else [])]
     lines: list[Line] = []
     for key, label in drawn.lines:
-        one = source(key, label, series_mark(len(lines)) if len(drawn.lines) > 1 else BLACK)
+        one = line(run, key, label, series_mark(len(lines)) if len(drawn.lines) > 1 else BLACK)
         # A reward is the pass rate where no task has a tree; added up otherwise, its last bits may differ.
         if one.steps and not any(_same(one, other) for other in lines):
             lines.append(one)
     return lines
 
 
-def chart_plate(
-    drawn: Drawn, lines: Sequence[Line], *, prefix: str = "", flags: Sequence[Flag] = (), small: bool = False
-) -> Plate:
+def chart_plate(drawn: Drawn, lines: Sequence[Line], *, prefix: str = "", flags: Sequence[Flag] = ()) -> Plate:
     """Draw lines, or say what is missing."""
     svg = chart_svg(
         Chart(
             name=f"{prefix}{drawn.name}",
-            label=f"{drawn.told or drawn.title}{'' if small else ' over steps'}: {last_values(lines)}.",
+            label=f"{drawn.title} over steps: {last_values(lines)}.",
             lines=lines,
             shares=drawn.shares,
             unit=drawn.unit,
             limits=() if drawn.limit is None else (drawn.limit,),
             flags=flags,
-            small=small,
         )
     )
     if svg is None:

@@ -10,6 +10,7 @@ import heapq
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from itertools import islice, zip_longest
 
 from tinsmith.lab.labels.contracts import Outcome
 from tinsmith.lab.runs.reader import read_rollouts
@@ -166,20 +167,15 @@ class _Chooser:
         entry = (-place, -self._count, rollout)
         if len(heap) < SHOWN:
             heapq.heappush(heap, entry)
-        elif entry > heap[0]:
-            heapq.heapreplace(heap, entry)
+        else:
+            heapq.heappushpop(heap, entry)
 
     def chosen(self) -> tuple[RolloutRecord, ...]:
         """Return the choice, by split in their fixed order, then step, paper and sample."""
         queues = [sorted(self.kinds[kind], reverse=True) for kind in sorted(self.kinds)]
-        taken: list[RolloutRecord] = []
-        turn = 0
-        while len(taken) < SHOWN and any(turn < len(queue) for queue in queues):
-            taken += [queue[turn][2] for queue in queues if turn < len(queue)]
-            turn += 1
+        turns = (one[2] for turn in zip_longest(*queues) for one in turn if one is not None)
         order = {split.value: place for place, split in enumerate(Split)}
+        last = len(order)
         return tuple(
-            sorted(
-                taken[:SHOWN], key=lambda one: (order.get(one.split, len(order)), one.step, one.prompt_id, one.sample)
-            )
+            sorted(islice(turns, SHOWN), key=lambda r: (order.get(r.split, last), r.step, r.prompt_id, r.sample))
         )

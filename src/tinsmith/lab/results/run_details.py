@@ -4,15 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from statistics import median
-from types import MappingProxyType
-from typing import Final
 
 from tinsmith.lab.results.run_map import status_words, steps_words
 from tinsmith.lab.runs.records import Config, Run
 from tinsmith.pages.document import Block, Callout, Document, Fold, Pairs, Section, Values, Words, missing, summary
 from tinsmith.pages.tables import Cell, Table, TableRow, column, flattened, number, text, whole
-
-NOTHING_MORE: Final[Mapping[str, Mapping[str, object]]] = MappingProxyType({})
 
 
 def run_document(
@@ -26,7 +22,6 @@ def run_document(
     limits: Sequence[str] = (),
     top: Sequence[Block] = (),
     alarms: str | None = "Alarms",
-    more: Mapping[str, Mapping[str, object]] = NOTHING_MORE,
 ) -> Document:
     """Return the page of one run.
 
@@ -40,12 +35,10 @@ def run_document(
         limits: what cannot be said.
         top: what ends the summary.
         alarms: the title of their table in the summary; None: they stand elsewhere.
-        more: headed values at the end of the details.
     """
     found = None if alarms is None else alarms_table(run)
     raised = None if found is None else Callout(alarms or "", [found], alarm=True)
     seed = "not stated" if run.config.seed is None else str(run.config.seed)
-    values = [*details(run), *((title, flattened(found)) for title, found in more.items())]
     return Document(
         kind=kind,
         title=run.config.title,
@@ -60,7 +53,7 @@ def run_document(
         sections=(
             summary(story, raised, *top, limits=limits, notes=notes),
             *sections,
-            Section("details", "Details", [_fold(*each, place) for place, each in enumerate(values)]),
+            Section("details", "Details", [_fold(*each, place) for place, each in enumerate(details(run))]),
         ),
     )
 

@@ -1,14 +1,11 @@
-"""The run map, generated: every experiment with its question, its parent and only what it changes."""
+"""Words of a run's page and of a comparison: how far a run came, and on which papers it is."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
-from tinsmith.lab.results.arms import Arm
 from tinsmith.lab.runs.kinds import Status
 from tinsmith.lab.runs.records import Run
-from tinsmith.pages.document import MapRow, RunMap
-from tinsmith.pages.tables import shown
 
 STATUS_WORDS: Mapping[str, str] = {
     Status.FINISHED: "finished",
@@ -16,37 +13,6 @@ STATUS_WORDS: Mapping[str, str] = {
     Status.LOST: "stopped because its server or judge was lost; it can be resumed",
     Status.RUNNING: "still running, or killed without notice",
 }
-
-
-def run_map(arms: Sequence[Arm]) -> RunMap:
-    """Return the map of a page, each experiment below its parent where that is there."""
-    return RunMap([_row(arm, depth) for depth, arm in _placed(arms)])
-
-
-def by_descent(arms: Sequence[Arm]) -> tuple[Arm, ...]:
-    """Return arms in the order of the run map."""
-    return tuple(arm for _, arm in _placed(arms))
-
-
-def _placed(arms: Sequence[Arm]) -> list[tuple[int, Arm]]:
-    """Return arms with how many of their forebears are among them."""
-    placed: list[tuple[int, Arm]] = []
-    names = {arm.experiment for arm in arms}
-
-    def place(arm: Arm, depth: int) -> None:
-        if any(arm is other for _, other in placed):
-            return
-        placed.append((depth, arm))
-        for child in arms:
-            if child.parent == arm.experiment and child.experiment != arm.experiment:
-                place(child, depth + 1)
-
-    for arm in arms:
-        if arm.parent is None or arm.parent not in names:
-            place(arm, 0)
-    for arm in arms:  # what is left has a parent that is its own descendant
-        place(arm, 0)
-    return placed
 
 
 def status_words(run: Run) -> str:
@@ -75,19 +41,3 @@ def papers_words(run: Run) -> str:
         if count is not None
     ]
     return f"{name}: {', '.join(sizes)}" if sizes else name
-
-
-def _row(arm: Arm, depth: int) -> MapRow:
-    config = arm.first.config
-    statuses = sorted({status_words(member.run) for member in arm.members})
-    return MapRow(
-        depth=depth,
-        name=arm.name,
-        kind=arm.kind.words,
-        question=config.question,
-        parent=config.parent or "",
-        delta=tuple((key, shown(value)) for key, value in config.delta.items()),
-        overrides=tuple((key, shown(value)) for key, value in sorted(config.overrides.items()) if key != "seed"),
-        seeds=arm.seeds(),
-        status="; ".join(statuses),
-    )

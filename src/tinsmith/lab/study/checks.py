@@ -140,7 +140,7 @@ def no_label_learned(*arms: str) -> Check:
     def check(results: Results) -> Finding:
         found = results.labelled
         there = [name for name in arms if name in found.arms]
-        scores = {found.labels[name]: found.scores(name).balanced_accuracy for name in there}
+        scores = {found.labels[name]: found.scores(name)["balanced_accuracy"] for name in there}
         chance = 1.0 / len(found.arms[there[0]].labels)
         above = any(one.low is not None and one.low > chance for one in scores.values())
         claimed = [one for one in results.learned if one.first in scores and one.verdict is Verdict.ALLOWED]

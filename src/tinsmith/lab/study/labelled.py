@@ -6,21 +6,18 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
+from tinsmith.data.baselines.report import Baseline
 from tinsmith.lab.results.arms import Arm
-from tinsmith.lab.results.baseline_rivals import metadata_of
-from tinsmith.lab.results.comparison_figures import arm_line
-from tinsmith.lab.results.judging import training_of
-from tinsmith.lab.results.snapshot import baseline_systems
-from tinsmith.lab.results.standings import standing_words, standings
-from tinsmith.lab.runs.records import Run, Split
+from tinsmith.lab.results.label_tables import panels_of, score_heads, score_rows
+from tinsmith.lab.results.rivals import rival_named, standing_rows
+from tinsmith.lab.results.systems import Scored, measures_of, systems_of
+from tinsmith.lab.runs.kinds import Kind
+from tinsmith.lab.runs.records import Config, Split
 from tinsmith.lab.study.arms import Cell
-from tinsmith.lab.study.record import CurveRecord, Draws, Panel, Shown
-from tinsmith.lab.study.study import Beats, Learned, OnLabels, Study, in_families
-from tinsmith.pages.measures import Measure, from_estimate
+from tinsmith.lab.study.record import Column, CurveRecord, Draws, Panel, Shown
+from tinsmith.lab.study.study import Beats, Learned, Listing, OnLabels, Study, in_families, named_baseline
 from tinsmith.pages.measures import Measure as Figure
-from tinsmith.pages.palette import series_mark
-from tinsmith.pages.wording import counted
-from tinsmith.stats.estimates import Bootstrap, Difference, difference, estimate
+from tinsmith.stats.estimates import Difference, difference
 from tinsmith.stats.evaluation import combine
 from tinsmith.stats.gate.claim import Claim, Training
 from tinsmith.stats.gate.claims import Beats as BeatsEvidence
@@ -35,32 +32,16 @@ if TYPE_CHECKING:
     from tinsmith.lab.study.driver import TunedArm
     from tinsmith.lab.study.measures import Results
 
-HEADS: Final = (
-    *("label_match|chosen", "macro-F1|chosen", "min recall|chosen", "macro-F1|lowest and highest seed"),
-    *("macro-F1|last", "min recall|last", "macro-F1|greedy", "min recall|greedy"),
-)
 CAPTION: Final = (
-    "The test split. Chosen by validation, sampled: means over seeds, 95 % intervals over seeds and papers. Last: "
-    "every arm after its last step, sampled."
+    "The test split, or the last validation where it was not reached. Means over seeds with 95 % intervals over seeds "
+    "and papers; of one seed, over papers. Sampled: at the training temperature. Selected: by validation."
 )
-_PROGRESS: Final = {
+PROGRESS: Final = {
     "eval/macro_f1": "macro-F1",
     "eval_greedy/macro_f1": "macro-F1, greedy",
     "eval/min_class_recall": "smallest recall",
 }
 """Metrics of the validation split that are drawn over the steps."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Scores:
-    """Answers of all seeds to the test split, scored: means, with intervals over seeds and papers."""
-
-    label_match: Measure
-    macro_f1: Measure
-    balanced_accuracy: Measure
-    min_class_recall: Measure
-    by_seed: tuple[float, ...]
-    """Macro-F1."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,11 +58,31 @@ class Labelled:
     """Data and number of examples that each system was trained on."""
     cells: Mapping[str, Sequence[Cell]]
     """Runs by arm."""
+    scored: Scored
+    """Scores by the label of an arm on the page, and split."""
     draws: Draws
 
     @classmethod
+    def read(cls, arms: Mapping[str, Arm], systems: Mapping[str, tuple[Runs, Arm]], draws: Draws) -> Labelled:
+        """Collect it from runs that no study made; `systems` are answers by the name on the page, with their arm."""
+        return cls(
+            arms=arms,
+            rates=dict.fromkeys(arms),
+            systems={name: runs for name, (runs, _) in systems.items()},
+            labels={name: name for name in systems},
+            training={name: training_of(arm) for name, (_, arm) in systems.items()},
+            cells={},
+            scored={name: systems_of(arm, draws.tables) for name, arm in arms.items()},
+            draws=draws,
+        )
+
+    @classmethod
     def of(cls, study: Study, tuned: Mapping[str, TunedArm], draws: Draws) -> Labelled:
-        """Collect it from the arms' runs."""
+        """Collect it from the arms' runs.
+
+        Raises:
+            DataError: a run has no answers to the test split, or they are not to the same papers.
+        """
         arms = {name: one.read() for name, one in tuned.items()}
         systems: dict[str, Runs] = {}
         labels: dict[str, str] = {}
@@ -102,6 +103,7 @@ class Labelled:
             labels=labels,
             training=training,
             cells={name: one.cells for name, one in tuned.items()},
+            scored={arm.name: systems_of(arm, draws.tables) for arm in arms.values()},
             draws=draws,
         )
 
@@ -109,9 +111,9 @@ class Labelled:
         """Return how far one system scores above another, over seeds and papers."""
         return difference(self.systems[first], self.systems[second], metric, self.draws.claims)
 
-    def scores(self, name: str) -> Scores:
-        """Return the scores of a system's answers to the test split."""
-        return scores(self.systems[name], self.draws.tables)
+    def scores(self, name: str) -> Mapping[str, Figure]:
+        """Return the scores of a system's answers to the test split, by their names in metrics.jsonl."""
+        return measures_of(self.systems[name], draws=self.draws.tables)
 
     @property
     def parity(self) -> ParityRecord | None:
@@ -135,13 +137,20 @@ class Labelled:
         return (one.first if isinstance(one, Beats) else one.arm) in self.systems
 
     def _beats(self, one: Beats, score: OnLabels) -> BeatsEvidence:
-        mine, theirs = self.training[one.first], self.training[one.second]
+        first, baseline = self.systems[one.first], named_baseline(one.second)
+        mine = self.training[one.first]
+        if baseline is None:
+            second, theirs = self.systems[one.second], self.training[one.second]
+        else:
+            second = rival_named(baseline, self._arm(one.first).first, first)
+            theirs = Training(self._arm(one.first).first.config.data.fingerprint, None)
+        assert second is not None, "the slice has this baseline"
         return BeatsEvidence(
-            first=self.systems[one.first],
-            second=self.systems[one.second],
+            first=first,
+            second=second,
             metric=_metric(one.on or score),
             training=None if mine is None or theirs is None else (mine, theirs),
-            parity=self.parity,
+            parity=self._parity(one.first),
         )
 
     def _learned(self, one: Learned, score: OnLabels) -> LearnedEvidence:
@@ -149,10 +158,17 @@ class Labelled:
         return LearnedEvidence(
             system=system,
             metric=_metric(one.on or score),
-            metadata=metadata_of(next(iter(self.arms.values())).first, system),
-            control=self.systems[one.control] if one.control else None,
-            parity=self.parity,
+            metadata=rival_named(Baseline.METADATA, self._arm(one.arm).first, system),
+            control=_with_true_labels(self.systems[one.control], system) if one.control else None,
+            parity=self._parity(one.arm),
         )
+
+    def _arm(self, name: str) -> Arm:
+        return self.arms.get(name) or next(iter(self.arms.values()))
+
+    def _parity(self, name: str) -> ParityRecord | None:
+        """Return an arm's own record; that of all arms where it samples nothing, as they share an engine."""
+        return self._arm(name).parity() or self.parity
 
     def equivalences(self, pairs: Sequence[tuple[str, str, Metric]], margin: float) -> list[list[Shown]]:
         """Return which systems are as good as each other: the 90 % interval, two one-sided tests, within a margin."""
@@ -167,63 +183,32 @@ class Labelled:
             rows.append([name, shown, "equivalent" if is_met else "not shown"])
         return rows
 
+    @property
+    def heads(self) -> tuple[str, ...]:
+        """Heads of the table of scores."""
+        return score_heads(next(iter(self.arms.values())).labels)
+
     def rows(self, own: Callable[[str], Sequence[Shown]] = lambda _: ()) -> list[list[Shown]]:
-        """Return the scores of the slice's baselines and of every system; `own` returns further cells of a system."""
-        first = next(iter(self.arms.values())).first
-        found: list[list[Shown]] = []
-        width = len(own(next(iter(self.systems))))
-        for name, figures in baselines_of(first):
-            known = [figures.get(key) for key in ("label_match", "macro_f1", "min_class_recall")]
-            found.append([name, *known, *["n/a"] * (len(HEADS) - 3 + width)])
-        for name in self.systems:
-            one = self.scores(name)
-            seeds = f"{min(one.by_seed):.3f}\u2013{max(one.by_seed):.3f}"
-            others = [*self._other(name, Split.TEST_LAST, Split.TEST), *self._other(name, Split.TEST_GREEDY)]
-            head = [self._named(name), one.label_match, one.macro_f1, one.min_class_recall, seeds]
-            found.append([*head, *others, *own(name)])
-        return found
-
-    def _named(self, name: str) -> str:
-        if name not in self.arms:
-            return self.labels[name]
-        arm, rate = self.arms[name], self.rates[name]
-        rated = "" if rate is None else f", rate {rate:g}"
-        return f"{arm.name}|{arm.first.config.steps or 0} steps{rated}, {counted(len(arm.members), 'seed')}"
-
-    def _other(self, name: str, *splits: Split) -> list[Shown]:
-        if name not in self.arms:
-            return ["n/a", "n/a"]
-        found = scores(answers(self.arms[name], *splits), self.draws.tables)
-        return [found.macro_f1, found.min_class_recall]
+        """Return the scores of every arm and of the slice's baselines; `own` returns further cells of an arm."""
+        names = {arm.name: name for name, arm in self.arms.items()}
+        rates = {arm.name: self.rates[name] for name, arm in self.arms.items()}
+        rows = score_rows(list(self.arms.values()), self.scored, lambda label: own(names[label]))
+        for row in rows:
+            label, _, what = str(row[0]).partition("|")
+            if rates.get(label) is not None:
+                row[0] = f"{label}|{what}, rate {rates[label]:g}"
+        return rows
 
     def panels(self) -> tuple[list[str], list[Panel]]:
-        """Return macro-F1 and the smallest recall of every system and baseline, as a picture has them."""
-        baselines = baselines_of(next(iter(self.arms.values())).first)
-        known = [self.scores(name) for name in self.systems]
-        rows = [*(self.labels[name] for name in self.systems), *(name for name, _ in baselines)]
-        values: dict[str, list[Figure | None]] = {
-            "macro-F1": [*(one.macro_f1 for one in known), *(one.get("macro_f1") for _, one in baselines)],
-            "smallest recall": [
-                *(one.min_class_recall for one in known),
-                *(one.get("min_class_recall") for _, one in baselines),
-            ],
-        }
-        return rows, [Panel(title=title, before=(), after=tuple(some)) for title, some in values.items()]
+        """Return the picture of scores of every system and baseline."""
+        return panels_of(list(self.arms.values()), self.scored)
 
     def progress(self, names: Sequence[str]) -> list[CurveRecord]:
         """Return validation scores of arms over their steps, with bands from the lowest seed to the highest."""
-        found: list[CurveRecord] = []
-        for metric, title in _PROGRESS.items():
-            lines: list[tuple[str, tuple[int, ...], tuple[Figure, ...]]] = []
-            for name in names:
-                line = arm_line(self.arms[name], metric, self.labels[name], series_mark(0))
-                low, high = line.low or [None] * len(line.values), line.high or [None] * len(line.values)
-                figures = tuple(Figure(*one) for one in zip(line.values, low, high, strict=True))
-                lines.append((self.labels[name], tuple(line.steps), figures))
-            label = f"{title}, validation"
-            name = metric.replace("/", "-")
-            found.append(CurveRecord(name=name, label=label, axis="step", shares=True, lines=tuple(lines)))
-        return found
+        return [
+            curve(f"{title}, validation", metric, {self.labels[name]: (self.arms[name], metric) for name in names})
+            for metric, title in PROGRESS.items()
+        ]
 
     def settings(self) -> dict[str, object]:
         """Return the settings that decided the results: of all runs, and what arms have of their own."""
@@ -248,26 +233,51 @@ def answers(arm: Arm, *splits: Split) -> Runs:
     return combine(arm.name, there)
 
 
-def scores(runs: Runs, draws: Bootstrap) -> Scores:
-    """Score a system's answers, with intervals."""
-
-    def of(metric: Metric) -> Measure:
-        return from_estimate(estimate(runs, metric, draws))
-
-    return Scores(
-        label_match=of(Metric.LABEL_MATCH),
-        macro_f1=of(Metric.MACRO_F1),
-        balanced_accuracy=of(Metric.BALANCED_ACCURACY),
-        min_class_recall=of(Metric.MIN_CLASS_RECALL),
-        by_seed=tuple(one.score(Metric.MACRO_F1) for one in runs.confusions()),
-    )
+def training_of(arm: Arm) -> Training | None:
+    """Return what each run of an arm was trained on, and how many papers it saw; None where that is not stated."""
+    found = {_training(member.run.config) for member in arm.members}
+    return found.pop() if len(found) == 1 else None
 
 
-def baselines_of(run: Run) -> tuple[tuple[str, Mapping[str, Measure]], ...]:
-    """Return the scores of a run's slice's baselines, by name; empty where there are none."""
-    if run.baselines is None:
-        return ()
-    return tuple((one.name, dict(one.measures)) for one in baseline_systems(run.baselines))
+def _training(config: Config) -> Training | None:
+    def asked(key: str) -> int | None:
+        value = config.settings.get(key)
+        return value if isinstance(value, int) else None
+
+    steps, before = config.steps, asked("sft_steps") or 0
+    batch = asked("batch_size" if config.kind is Kind.SFT else "groups_per_batch")
+    batch_before = asked("sft_batch_size") if before else 0
+    if steps == 0:
+        return Training(config.data.fingerprint, 0)
+    if steps is None or batch is None or batch_before is None:
+        return None
+    return Training(config.data.fingerprint, (steps - before) * batch + before * batch_before)
+
+
+def _with_true_labels(control: Runs, first: Runs) -> Runs:
+    """Return the control's answers against the true labels: its own may be the shuffled ones."""
+    there = set(control.items)
+    items = [item for item in first.items if item in there]
+    return Runs(control.name, first.labels, tuple(items), first.on(items).golds, control.on(items).predicted)
+
+
+def over_steps(arm: Arm, key: str) -> dict[int, Figure]:
+    """Return a metric's mean over an arm's seeds, with the lowest and the highest, at the steps that all have."""
+    rows = [member.run.metrics for member in arm.members]
+    found: dict[int, Figure] = {}
+    for step in rows[0]:
+        values = [value for each in rows if (value := each.get(step, {}).get(key)) is not None]
+        if len(values) == len(rows):
+            ends = (min(values), max(values)) if len(values) > 1 else (None, None)
+            found[step] = Figure(sum(values) / len(values), *ends)
+    return found
+
+
+def curve(label: str, name: str, lines: Mapping[str, tuple[Arm, str]], *, shares: bool = True) -> CurveRecord:
+    """Return metrics of arms over their steps, by the names of the lines."""
+    values = {label: over_steps(*one) for label, one in lines.items()}
+    drawn = tuple((label, tuple(one), tuple(one.values())) for label, one in values.items())
+    return CurveRecord(name=name.replace("/", "-"), label=label, axis="step", shares=shares, lines=drawn)
 
 
 def _metric(on: object) -> Metric:
@@ -275,11 +285,13 @@ def _metric(on: object) -> Metric:
     return on.metric
 
 
-def standings_of(*arms: str) -> Callable[[Results], str]:
-    """Return a note of a sentence for each arm: above, below or indistinguishable from the baselines of its slice."""
+def standings_of(*arms: str) -> Listing:
+    """Return the table of where arms, or all, stand against the baselines of their slice."""
 
-    def note(results: Results) -> str:
+    def rows(results: Results) -> list[list[Shown]]:
         found = results.labelled
-        return standing_words(standings([found.arms[name] for name in arms], found.draws.claims))
+        return standing_rows([found.arms[name] for name in arms or found.arms], found.draws.claims)
 
-    return note
+    caption = "macro-F1 on the test split, sampled, less a baseline's: a difference without any gate."
+    heads = ("Baseline", Column(head="difference|95 % interval", form="+.3f"), "Finding")
+    return Listing("Against the baselines", caption, heads, rows)

@@ -226,7 +226,7 @@ class Results:
     def num_items(self) -> int:
         """Number of held-out items."""
         if self.labels is not None:
-            return next(iter(self.labels.systems.values())).num_items
+            return max((one.num_items for one in self.labels.systems.values()), default=0)
         return len(next(iter(self.arms.values())).read.reads[0].task.items)
 
     def figure(self, arm: str, measure: str) -> Figure:

@@ -10,7 +10,6 @@ from typing import Final, cast
 
 import msgspec
 
-from tinsmith.lab.results.judging import BOOTSTRAP as CLAIMS
 from tinsmith.lab.runs.records import Run
 from tinsmith.pages.document import Reply
 from tinsmith.pages.measures import BOOTSTRAP, Measure
@@ -21,6 +20,7 @@ from tinsmith.stats.gate.claim import Claim
 from tinsmith.stats.significance import ALPHA
 from tinsmith.types.errors import DataError
 
+CLAIMS: Final = Bootstrap()
 _TRAINING: Final = ("sample_s", "score_s", "train_s")
 """Parts of a step that are training; evaluations and saving are left out, as in the FLOPs."""
 Shown = Figure | str | None

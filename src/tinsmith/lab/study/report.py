@@ -9,7 +9,6 @@ from markupsafe import Markup
 
 from tinsmith.lab.page.examples import prompt_block
 from tinsmith.lab.results.claim_tables import claims_table
-from tinsmith.lab.results.judging import of_claim
 from tinsmith.lab.study.keys import FEWEST_RATES
 from tinsmith.lab.study.record import (
     ArmGain,
@@ -47,14 +46,19 @@ _GATE = (
 
 
 def sentences(found: StudyRecord) -> tuple[str, ...]:
-    """Return what may be said: expectations first, then every arm, the claims, and the limits of all of it."""
+    """Return what may be said: expectations first, then every arm, the claims, and the limits of all of it.
+
+    Where nothing was expected and no gain is measured, notes lead: they hold the scores.
+    """
+    lead = () if found.expectations or found.gains else found.notes
     return (
+        *lead,
         *_expectations(found.expectations, len(found.seeds)),
         *(f"{_capital(one.words)}: {found.score} {gain_words(one)}." for one in found.gains),
         *(f"{_capital(one.words)}: {more.score} {gain_words(one)}." for more in found.more_gains for one in more.gains),
         *_claims("ends above another", found.beats),
         *_claims("learned something that nothing simpler explains", found.learned),
-        *found.notes,
+        *(() if lead else found.notes),
         *_limits(found),
     )
 
@@ -120,40 +124,54 @@ def _limits(study: StudyRecord) -> list[str]:
 
 def page_of_study(found: StudyRecord, seconds: Mapping[str, Seconds], more: Sequence[Section] = ()) -> Document:
     """Return the page of a study; `seconds` by the labels of the arms, `more` after the tables."""
-    gains = [(found.score, found.gains), *((one.score, one.gains) for one in found.more_gains)]
-    sections = [Section(_name(one.title), one.title, _table_blocks(one)) for one in found.tables if not one.is_folded]
-    folded = [Fold(one.title, _table_blocks(one)) for one in found.tables if one.is_folded]
     facts = (
         ("Items", found.data[:16]),
         ("Held out", f"{found.num_items:,} items"),
         ("Seeds", ", ".join(map(str, found.seeds))),
         ("Settings chosen on seed", str(found.tuning_seed)),
     )
-    beside = [*_panels(found), *map(_curve, found.curves[:1] if not found.panels else ())]
     return Document(
         kind="Report of a study",
         title=found.title,
         question=found.question,
         facts=facts,
         sections=(
-            Section("summary", "Summary", [Story(sentences(found)), *beside]),
-            *([Section("expected", "Expectations", (_expected(found),))] if found.expectations else []),
-            *([Section("gains", "Gains", [_gains(*one) for one in gains])] if found.gains else []),
-            *sections,
-            *more,
-            *_curves(found.curves if found.panels else found.curves[1:], folded),
-            *([Section("answers", "Answers", example_blocks(found))] if found.examples else []),
-            *(
-                [Section("rates", "Learning rates", (Drawing(_rates_figure(found.rates)), _rates(found)))]
-                if found.rates
-                else []
-            ),
-            Section("claims", "Claims", _claim_blocks(found)),
+            Section("summary", "Summary", [Story(sentences(found)), *pictures(found)]),
+            *result_sections(found, more=more),
             _seconds(seconds),
             _hashes(found.hashes),
             _settings(found),
         ),
     )
+
+
+def pictures(found: StudyRecord, name: str = "arms") -> list[Block]:
+    """Return the picture beside the sentences."""
+    return [*_panels(found, name), *map(_curve, found.curves[:1] if not found.panels else ())]
+
+
+def result_sections(found: StudyRecord, prefix: str = "", more: Sequence[Section] = ()) -> list[Section]:
+    """Return all that was measured; `prefix` begins the titles of one of several studies on a page."""
+    gains = [(found.score, found.gains), *((one.score, one.gains) for one in found.more_gains)]
+    folded = [Fold(one.title, _table_blocks(one)) for one in found.tables if one.is_folded]
+    rates = (Drawing(_rates_figure(found.rates)), _rates(found)) if found.rates else ()
+    tables = [(one.title, _table_blocks(one)) for one in found.tables if not one.is_folded]
+    before: list[tuple[str, Sequence[Block]]] = [
+        ("Expectations", (_expected(found),) if found.expectations else ()),
+        ("Gains", [_gains(*one) for one in gains] if found.gains else ()),
+        *tables,
+    ]
+    after: list[tuple[str, Sequence[Block]]] = [
+        ("Training curves", [*map(_curve, found.curves if found.panels else found.curves[1:]), *folded]),
+        ("Answers", example_blocks(found) if found.examples else ()),
+        ("Learning rates", rates),
+        ("Claims", _claim_blocks(found)),
+    ]
+    parts = [
+        [Section(_name(f"{prefix}{title}"), f"{prefix}{title}", blocks) for title, blocks in some if blocks]
+        for some in (before, after)
+    ]
+    return [*parts[0], *more, *parts[1]]
 
 
 def kept_markdown(page: KeptPage) -> str:
@@ -252,7 +270,7 @@ def _figure(value: float, form: str) -> str:
     return shown[1:] if form.startswith("+") and float(shown) == 0.0 else shown
 
 
-def _panels(found: StudyRecord) -> list[Block]:
+def _panels(found: StudyRecord, name: str) -> list[Block]:
     if not found.panels:
         return []
     panels: list[Panel] = []
@@ -264,18 +282,13 @@ def _panels(found: StudyRecord) -> list[Block]:
     rows = found.panel_rows or found.arms
     first = zip(rows, found.panels[0].after, strict=True)
     told = "; ".join(f"{label} {'missing' if one is None else f'{one.value:.3f}'}" for label, one in first)
-    svg = dots_svg("arms", f"{found.panels[0].title}: {told}.", list(rows), panels, width=7.6)
+    svg = dots_svg(name, f"{found.panels[0].title}: {told}.", list(rows), panels, width=7.6)
     return [drawn(svg, "Missing: nothing was evaluated.")]
 
 
 def _ends(panel: PanelRecord) -> list[float]:
     figures = [one for one in (*panel.before, *panel.after) if one is not None]
     return [0.0, *(end for one in figures for end in (one.value, one.low, one.high) if end is not None)]
-
-
-def _curves(curves: Sequence[CurveRecord], folded: Sequence[Block]) -> list[Section]:
-    blocks = [*map(_curve, curves), *folded]
-    return [Section("curves", "Training curves", blocks)] if blocks else []
 
 
 def _curve(curve: CurveRecord) -> Block:
@@ -332,9 +345,7 @@ def _claim_blocks(found: StudyRecord) -> list[Block]:
         ("Something was learned that nothing simpler explains", found.learned),
     )
     shown = [(title, claims, listed(list(dict.fromkeys(one.metric for one in claims)))) for title, claims in tables]
-    folds = [
-        Fold(title, [claims_table(list(map(of_claim, claims)), metrics)]) for title, claims, metrics in shown if claims
-    ]
+    folds = [Fold(title, [claims_table(claims, metrics)]) for title, claims, metrics in shown if claims]
     return [note(_GATE), *folds]
 
 

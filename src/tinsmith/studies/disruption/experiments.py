@@ -13,15 +13,15 @@ from tinsmith.lab.user_task.entry import UserTaskEntry
 LABELS: Final = UserTaskEntry(
     kinds=LABEL_KINDS,
     page_at="studies.disruption.page:label_document",
-    compare_at="studies.disruption.summary:compared_labels",
+    compare_at="studies.disruption.comparison:compared_labels",
     function=labels,
     experiments_at="studies.disruption.experiments:LABEL_EXPERIMENTS",
 )
 """One label of a paper."""
 JOINT: Final = UserTaskEntry(
     kinds=JOINT_KINDS,
-    page_at="studies.disruption.joint.page:joint_document",
-    compare_at="studies.disruption.summary:compared_labels",
+    page_at="studies.disruption.page:label_document",
+    compare_at="studies.disruption.comparison:compared_labels",
     function=joint,
     experiments_at="studies.disruption.experiments:JOINT_EXPERIMENTS",
 )

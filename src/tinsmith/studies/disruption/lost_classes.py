@@ -9,16 +9,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
 
 from tinsmith.lab.labels.task import TASKS
 from tinsmith.lab.results.arms import EXACT, Arm
+from tinsmith.lab.results.systems import last_is_selected
 from tinsmith.lab.rewards.optima import reward_optimum
 from tinsmith.lab.rewards.registry import REWARDS, make_reward
 from tinsmith.lab.runs.kinds import Kind
 from tinsmith.lab.runs.records import Split
-from tinsmith.pages.tables import Table, TableRow, column, number, text
+from tinsmith.pages.measures import Measure
 from tinsmith.pages.wording import percent
 from tinsmith.stats.incentives.policies import Optimum
 from tinsmith.stats.incentives.posteriors import Posteriors
@@ -29,6 +31,10 @@ from tinsmith.types.errors import TinsmithError
 
 LOST = Limits().min_recall
 """A class with a smaller recall is lost: the collapse monitor's limit."""
+HEADS: Final = (
+    *("Class", "recall", "share", "informative groups"),
+    *("Optimum of the reward", "Exact gradient", "So it was lost"),
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,49 +67,45 @@ def lost_classes(arms: Sequence[Arm]) -> tuple[LostClass, ...]:
         recalls, shares = (mean_of(end, ClassMetric.RECALL), mean_of(end, ClassMetric.PREDICTED_SHARE))
         lost = [k for k in range(len(arm.labels)) if recalls[k] < LOST]
         optimum = _optimum(arm, arms) if lost else ""
-        for k in lost:
-            found.append(_judge(arm, arms, k, float(recalls[k]), float(shares[k]), optimum))
+        for k, label in ((k, arm.labels[k]) for k in lost):
+            kept, exact = _exact(arm, arms, label)
+            text = optimum if isinstance(optimum, str) else f"gives it {percent(_said(optimum, k))} of the answers"
+            found.append(
+                LostClass(
+                    arm=arm.name,
+                    label=label,
+                    recall=float(recalls[k]),
+                    share=float(shares[k]),
+                    informative=_informative(arm, label),
+                    optimum=text,
+                    exact=exact,
+                    conclusion=_conclude(kept, optimum, k),
+                )
+            )
     return tuple(found)
 
 
-def lost_table(lost: Sequence[LostClass]) -> Table | None:
-    """Return lost classes with what the two witnesses say; None where none is lost."""
-    if not lost:
-        return None
-    return Table(
-        caption="",
-        heads=(
-            text("Run"),
-            text("Class"),
-            column("recall"),
-            column("share"),
-            column("informative groups"),
-            text("The reward's optimum"),
-            text("Exact gradient"),
-            text("So it was lost"),
-        ),
-        rows=tuple(
-            TableRow(
-                name=text(one.arm),
-                cells=(
-                    text(one.label),
-                    number(one.recall),
-                    number(one.share),
-                    number(one.informative),
-                    text(one.optimum),
-                    text(one.exact),
-                    text(one.conclusion),
-                ),
-            )
-            for one in lost
-        ),
-    )
+def lost_rows(lost: Sequence[LostClass]) -> list[list[Measure | str | None]]:
+    """Return the rows of a table with HEADS: lost classes with what the two witnesses say."""
+    return [
+        [
+            one.arm,
+            one.label,
+            *map(Measure, (one.recall, one.share)),
+            informative,
+            one.optimum,
+            one.exact,
+            one.conclusion,
+        ]
+        for one in lost
+        for informative in [None if one.informative is None else Measure(one.informative)]
+    ]
 
 
 def final_answers(arm: Arm) -> Runs | None:
     """Return an arm's sampled answers at the end: of its last checkpoint, or of its last validation."""
     for split in (Split.TEST_LAST, Split.TEST, Split.EVAL):
-        if split is Split.TEST and not _last_was_selected(arm):
+        if split is Split.TEST and not last_is_selected(arm):
             continue
         found = arm.answers(split)
         if found is not None:
@@ -114,32 +116,6 @@ def final_answers(arm: Arm) -> Runs | None:
 def mean_of(runs: Runs, metric: ClassMetric) -> FloatArray:
     """Return a score of every class, (K,), mean over seeds."""
     return CLASS_SCORES[metric](runs.counts().astype(np.float64)).mean(axis=0)
-
-
-def _last_was_selected(arm: Arm) -> bool:
-    """Whether the test of the selected checkpoint is also that of the last one, in every run."""
-    return all(
-        member.run.manifest is not None
-        and member.run.manifest.selected is not None
-        and member.run.manifest.selected.step == member.run.last_step
-        for member in arm.members
-    )
-
-
-def _judge(arm: Arm, arms: Sequence[Arm], k: int, recall: float, share: float, optimum: Optimum | str) -> LostClass:
-    label = arm.labels[k]
-    kept, exact = _exact(arm, arms, label)
-    told = optimum if isinstance(optimum, str) else f"gives it {percent(_said(optimum, k))} of the answers"
-    return LostClass(
-        arm=arm.name,
-        label=label,
-        recall=recall,
-        share=share,
-        informative=_informative(arm, label),
-        optimum=told,
-        exact=exact,
-        conclusion=_conclude(kept, optimum, k),
-    )
 
 
 def _said(optimum: Optimum, k: int) -> float:

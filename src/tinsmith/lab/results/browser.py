@@ -1,4 +1,4 @@
-"""What the rollout browser of a page holds, as JSON that can stand inside HTML whatever a model wrote."""
+"""Rollouts of a page's browser, as JSON that can stand inside HTML whatever a model wrote."""
 
 from __future__ import annotations
 
@@ -15,21 +15,8 @@ from tinsmith.pages.wording import counted
 
 LONGEST = 4000
 """Characters of one text; what is longer is cut."""
-COLUMNS = (
-    "step",
-    "split",
-    "prompt_id",
-    "sample",
-    "gold",
-    "predicted",
-    "outcome",
-    "confidence",
-    "total",
-    "advantage",
-    "terms",
-    "text",
-    "failure",
-)
+_BEFORE = ("step", "split", "prompt_id", "sample", "gold", "predicted", "outcome", "confidence", "total", "advantage")
+COLUMNS = (*_BEFORE, "terms", "text", "failure")
 
 
 def browser(gathered: Gathered, labels: Sequence[str]) -> Browser | None:
@@ -39,7 +26,7 @@ def browser(gathered: Gathered, labels: Sequence[str]) -> Browser | None:
     payload = {
         "labels": list(labels),
         "slots": [class_slot(label, place) for place, label in enumerate(labels)],
-        "splits": {split.value: _split_words(split) for split in Split},
+        "splits": {one.value: f"{'test, ' * one.value.startswith('test')}{SPLIT_WORDS[one]}" for one in Split},
         "columns": COLUMNS,
         "rows": [_row(one) for one in gathered.shown],
     }
@@ -63,23 +50,4 @@ def embedded(value: object) -> str:
 def _row(one: RolloutRecord) -> list[object]:
     text = one.text if len(one.text) <= LONGEST else one.text[:LONGEST] + " [cut]"
     failure = [one.failure.where, one.failure.what[:LONGEST]] if one.failure else None
-    return [
-        one.step,
-        one.split,
-        one.prompt_id,
-        one.sample,
-        one.gold,
-        one.predicted,
-        one.outcome,
-        one.confidence,
-        one.total,
-        one.advantage,
-        one.terms,
-        text,
-        failure,
-    ]
-
-
-def _split_words(split: Split) -> str:
-    words = SPLIT_WORDS[split]
-    return f"test, {words}" if split.value.startswith("test") else words
+    return [*(getattr(one, name) for name in _BEFORE), one.terms, text, failure]

@@ -1,0 +1,120 @@
+"""Sentences about runs on labels: scores, collapse, the control; and what could not be read or compared."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from tinsmith.lab.results.arms import Arm
+from tinsmith.lab.results.gathering import disagreements
+from tinsmith.lab.results.rivals import BASELINE_WORDS, RIVALS, is_paired
+from tinsmith.lab.results.systems import Scored, System
+from tinsmith.lab.runs.records import Split
+from tinsmith.pages.wording import counted, listed, percent, told
+from tinsmith.stats.monitors.alarms import AlarmKind
+from tinsmith.stats.runs import Runs
+
+_SCORES: Final = {"macro_f1": "macro-F1", "label_match": "label_match", "min_class_recall": "smallest recall"}
+
+
+def sentences_of(arms: Sequence[Arm], scored: Scored) -> list[str]:
+    """Return what happened: the scores of each arm and its alarms, and the control."""
+    found = [sentence for arm in arms for sentence in (_scores(arm, scored[arm.name]), _collapse(arm)) if sentence]
+    return [*found, *(_control(arms, scored) if len(arms) > 1 else [])]
+
+
+def _scores(arm: Arm, systems: Mapping[Split, System]) -> str:
+    first = next(iter(systems.values()), None)
+    if first is None:
+        return f"{arm.name} was not evaluated."
+    figures = [f"{name} {told(first.measures[key])}" for key, name in _SCORES.items() if key in first.measures]
+    shares = {label: one.value for label in arm.labels if (one := first.measures.get(f"predicted_share/{label}"))}
+    top = max(shares, key=shares.__getitem__, default=None)
+    most = "" if top is None else f"; {percent(shares[top])} of the answers are {top}"
+    greedy = next((systems[one] for one in (Split.TEST_GREEDY, Split.EVAL_GREEDY) if one in systems), None)
+    macro = greedy.measures.get("macro_f1") if greedy else None
+    greedily = f"; greedily macro-F1 {told(macro)}" if macro else ""
+    papers = "" if first.num_items is None else f", {counted(first.num_items, 'paper')}"
+    return f"{arm.name}, {first.name}{papers}: {listed(figures) or 'scores are missing'}{most}{greedily}."
+
+
+def _collapse(arm: Arm) -> str:
+    alarms = [one for member in arm.members for one in member.run.alarms]
+    if not alarms:
+        return ""
+    ruling = sorted({one.label for one in alarms if one.kind == AlarmKind.SHARE and one.label})
+    parts = [f"it collapsed into {listed(ruling)}"] if ruling else []
+    unread = sorted({one.step for one in alarms if one.kind == AlarmKind.UNREAD and one.step is not None})
+    if unread:
+        steps = listed([f"step {step}" for step in unread])
+        parts.append(f"hardly any answer could be read at {steps}: a low score there is one of form")
+    first = min((one.step for one in alarms if one.step is not None), default=None)
+    raised = f"{counted(len(alarms), 'alarm')}{'' if first is None else f', the first at step {first}'}"
+    return f"{arm.name}: {'; '.join([*parts, raised])}."
+
+
+def _control(arms: Sequence[Arm], scored: Scored) -> list[str]:
+    found: list[str] = []
+    for arm in (one for one in arms if one.shuffled and Split.TEST in scored[one.name]):
+        accuracy = scored[arm.name][Split.TEST].measures.get("balanced_accuracy")
+        if accuracy is not None:
+            above = accuracy.low is not None and accuracy.low > 1 / len(arm.labels)
+            words = "above chance, so that something is wrong" if above else "not above chance"
+            found.append(f"Trained on shuffled labels, {arm.name} has balanced accuracy {told(accuracy)}: {words}.")
+    return found or ["No run was trained on shuffled labels: without that control no claim of something learned holds."]
+
+
+def notes_of(arms: Sequence[Arm], systems: Mapping[str, Runs]) -> list[str]:
+    """Return how baselines are compared, what is not alike, and what could not be read."""
+    return list(dict.fromkeys([*_pairing(arms, systems), *_again(arms), *_differing(arms), *_unreadable(arms)]))
+
+
+def _pairing(arms: Sequence[Arm], systems: Mapping[str, Runs]) -> list[str]:
+    answered = [(arm.first, systems[arm.name]) for arm in arms if arm.name in systems and arm.first.baselines]
+    paired = [
+        is_paired(score, run, answers)
+        for run, answers in answered
+        for score in (run.baselines.scores if run.baselines else ())
+        if score.baseline in RIVALS
+    ]
+    if not paired or all(paired):
+        return ["Baselines are compared paper by paper."] if paired else []
+    some = "Where their answers to these papers were not kept, baselines" if any(paired) else "Baselines"
+    return [f"{some} are compared unpaired, which widens the interval."]
+
+
+def _again(arms: Sequence[Arm]) -> list[str]:
+    """Return runs that are a seed once more, so that they do not count as another one."""
+    notes: list[str] = []
+    for arm in arms:
+        for seed in sorted({one.run.config.seed for one in arm.counted(Split.TEST) if one.run.config.seed is not None}):
+            there = [member.run.folder.name for member in arm.members if member.run.config.seed == seed]
+            if len(there) > 1:
+                others = listed(there[1:])
+                notes.append(f"{arm.name}: seed {seed} is there {len(there)} times, and counts once: not {others}.")
+    return notes
+
+
+def _differing(arms: Sequence[Arm]) -> list[str]:
+    runs = [member.run for arm in arms for member in arm.members]
+    values = {
+        "slices; baselines are those of the first": {run.config.data.fingerprint for run in runs},
+        "base models": {run.config.model_name for run in runs},
+        "tasks": {(run.config.task.name, run.labels) for run in runs},
+    }
+    return [f"The runs have {len(some)} different {name}." for name, some in values.items() if len(some) > 1]
+
+
+def _unreadable(arms: Sequence[Arm]) -> list[str]:
+    """Return what could not be read of each run, metrics that its answers do not bear out, and absent baselines."""
+    found: list[str] = []
+    for member_of, member in [(arm, member) for arm in arms for member in arm.members]:
+        name = f"{member_of.name}, seed {member.run.config.seed}: " if len(arms) > 1 else ""
+        notes = (*member.run.notes, *member.gathered.notes, *disagreements(member.run, member.gathered))
+        found += [f"{name}{note}" for note in notes]
+    report = next((arm.first.baselines for arm in arms if arm.first.baselines), None)
+    left_out = report.left_out if report else {}
+    return [
+        *found,
+        *(f"{BASELINE_WORDS[one][0]} is left out: {left_out[one]}." for one in BASELINE_WORDS if one in left_out),
+    ]

@@ -1,0 +1,150 @@
+"""Figures of systems that label papers: an arm on a split, with intervals over seeds and papers, and baselines."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from tinsmith.data.baselines.report import TargetReport
+from tinsmith.lab.results.arms import Arm
+from tinsmith.lab.results.rivals import BASELINE_WORDS
+from tinsmith.lab.runs.records import SPLIT_WORDS, Split
+from tinsmith.pages.measures import BOOTSTRAP, Measure, Measures, from_figure, from_row
+from tinsmith.stats.estimates import Bootstrap
+from tinsmith.stats.intervals import percentile, wilson
+from tinsmith.stats.rates import CLASS_SCORES, SCORES, ClassMetric, FloatArray, Metric
+from tinsmith.stats.resampling import resampled_counts, resampled_seeds
+from tinsmith.stats.runs import Runs
+
+TESTS: Final = (Split.TEST, Split.TEST_GREEDY, Split.TEST_OFFSET, Split.TEST_LAST, Split.TEST_LAST_GREEDY)
+EVALUATIONS: Final = (Split.EVAL, Split.EVAL_GREEDY)
+_LAST: Final = (Split.TEST_LAST, Split.TEST_LAST_GREEDY)
+_METRICS: Final = tuple(metric for metric in Metric if metric is not Metric.G_MEAN)
+_BY_CLASS: Final = (ClassMetric.RECALL, ClassMetric.PREDICTED_SHARE)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class System:
+    """A checkpoint, sampled or greedy, or a baseline."""
+
+    name: str
+    what: str
+    num_items: int | None
+    measures: Measures
+
+
+Scored = Mapping[str, Mapping[Split, System]]
+"""By arm and split."""
+
+
+def systems_of(arm: Arm, draws: Bootstrap = BOOTSTRAP) -> dict[Split, System]:
+    """Return an arm's systems on the test split, or those of its last validation where it has none."""
+    found = {split: one for split in TESTS if (one := _system(arm, split, draws)) is not None}
+    return found or {split: one for split in EVALUATIONS if (one := _system(arm, split, draws)) is not None}
+
+
+def last_is_selected(arm: Arm) -> bool:
+    """Return true if every run selected its last checkpoint."""
+    manifests = [(member.run.manifest, member.run.last_step) for member in arm.members]
+    return all(one is not None and one.selected is not None and one.selected.step == last for one, last in manifests)
+
+
+def _system(arm: Arm, split: Split, draws: Bootstrap) -> System | None:
+    if split in _LAST and last_is_selected(arm):
+        return None
+    what = _checkpoint(arm, split)
+    answers = arm.answers(split)
+    if answers is not None:
+        found = measures_of(answers, _parsed(arm, split, answers), draws)
+        return System(name=SPLIT_WORDS[split], what=what, num_items=answers.num_items, measures=found)
+    for row in reversed(list(arm.first.metrics.values())):
+        found = from_row(row, split)
+        if found and len(arm.members) == 1:
+            what = f"{what}; its rollouts are missing, so there are no intervals"
+            return System(name=SPLIT_WORDS[split], what=what, num_items=None, measures=found)
+    return None
+
+
+def _checkpoint(arm: Arm, split: Split) -> str:
+    counted = arm.counted(split) or arm.members
+    seeds = f"seed{'' if len(counted) == 1 else 's'} {arm.seeds(split) or arm.seeds()}"
+    manifest = arm.first.manifest
+    if len(arm.members) > 1:
+        return f"{seeds}{_range(arm, split)}"
+    if split in (*_LAST, *EVALUATIONS):
+        return f"{seeds}, step {arm.first.last_step}"
+    if manifest is None or manifest.selected is None:
+        return f"{seeds}; the manifest does not say which step was selected"
+    last = "; also the last one" if last_is_selected(arm) else ""
+    return f"{seeds}, step {manifest.selected.step}, selected by {manifest.selected.by or 'an unnamed rule'}{last}"
+
+
+def _range(arm: Arm, split: Split) -> str:
+    """Return the macro-F1 of the lowest and the highest seed."""
+    answers = arm.answers(split)
+    values = [one.score(Metric.MACRO_F1) for one in answers.confusions()] if answers else []
+    return f", macro-F1 {min(values):.3f} to {max(values):.3f}" if values else ""
+
+
+def measures_of(runs: Runs, parsed: Runs | None = None, draws: Bootstrap = BOOTSTRAP) -> dict[str, Measure]:
+    """Return the figures of answers by their names in metrics.jsonl; `parsed` says which are JSON.
+
+    Means over seeds, with percentile intervals over seeds and papers; shares of the papers of one seed have Wilson's.
+    """
+
+    def measured(of: Runs, score: Callable[[FloatArray], FloatArray], *, share: bool = False) -> Measure:
+        value = float(score(of.counts().astype(np.float64)).mean())
+        drawn = counts if of is runs else _resampled(of, draws)
+        ends = percentile(resampled_seeds(score(drawn), seed=draws.seed, system="first"), draws.level)
+        if share and (of.num_seeds == 1 or (value in (0.0, 1.0) and ends is not None and ends.low == ends.high)):
+            ends = wilson(round(value * of.num_items), of.num_items)
+        return Measure(value) if ends is None else Measure(value, ends.low, ends.high)
+
+    counts = _resampled(runs, draws)
+    shares = (Metric.LABEL_MATCH, Metric.INVALID_RATE)
+    found = {metric.value: measured(runs, SCORES[metric], share=metric in shares) for metric in _METRICS}
+    for kind in _BY_CLASS:
+        for k, label in enumerate(runs.labels):
+            found[f"{kind.value}/{label}"] = measured(runs, _of_class(kind, k))
+    found["format_strict_ok"] = measured(runs, lambda some: 1.0 - SCORES[Metric.INVALID_RATE](some), share=True)
+    if parsed is not None:
+        found["parse_ok"] = measured(parsed, SCORES[Metric.LABEL_MATCH], share=True)
+    return {name: one for name, one in found.items() if not math.isnan(one.value)}
+
+
+def _of_class(kind: ClassMetric, k: int) -> Callable[[FloatArray], FloatArray]:
+    return lambda counts: CLASS_SCORES[kind](counts)[..., k]
+
+
+def _resampled(runs: Runs, draws: Bootstrap) -> FloatArray:
+    return resampled_counts(runs.golds, runs.predicted, len(runs.labels), draws=draws.draws, seed=draws.seed)
+
+
+def _parsed(arm: Arm, split: Split, answers: Runs) -> Runs:
+    """Return which answers are JSON, as if JSON were the only label."""
+    found = [one for m in arm.counted(split) if (one := m.gathered.last(split)) is not None]
+    by_seed = [{one.item: one.parse_ok for one in each.answers} for each in found]
+    rows = [["json" if each[item] else None for item in answers.items] for each in by_seed]
+    return Runs.of(arm.name, ("json",), answers.items, ["json"] * answers.num_items, rows)
+
+
+def baseline_systems(report: TargetReport | None) -> list[System]:
+    """Return the baselines of a slice."""
+    found: list[System] = []
+    for score in report.scores if report else ():
+        name, what = BASELINE_WORDS[score.baseline]
+        recalls = {f"recall/{label}": from_figure(one) for label, one in score.recall.items()}
+        measures = {
+            "label_match": from_figure(score.accuracy),
+            "macro_f1": from_figure(score.macro_f1),
+            "min_class_recall": from_figure(score.min_class_recall),
+            **recalls,
+        }
+        if recalls:
+            measures["balanced_accuracy"] = Measure(math.fsum(one.value for one in recalls.values()) / len(recalls))
+        found.append(System(name=name, what=what, num_items=score.n, measures=measures))
+    return found

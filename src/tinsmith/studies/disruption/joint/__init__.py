@@ -1,1 +1,0 @@
-"""Both labels of a paper in one answer."""

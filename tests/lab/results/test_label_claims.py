@@ -1,0 +1,179 @@
+"""Claims about runs on labels: what is put to the gate, with which evidence, and what comes of it."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from fake_runs import LADDER, Story, seeds_of, write_run
+from kept_answers import keep_answers
+
+from tinsmith.data.baselines.answers import BASELINE_ANSWERS
+from tinsmith.data.baselines.report import Baseline
+from tinsmith.lab.results.arms import Arm, arms_of
+from tinsmith.lab.results.rivals import rival, rival_named, standing_rows, unpaired
+from tinsmith.lab.runs.reader import read_run
+from tinsmith.lab.runs.records import Split
+from tinsmith.lab.study.record import Draws
+from tinsmith.stats.estimates import Bootstrap
+from tinsmith.stats.gate.claim import CheckName, Claim, Finding, Verdict
+from tinsmith.studies.disruption.comparison import LabelRuns, compare_labels
+
+pytestmark = pytest.mark.whole
+
+DRAWS = Draws(claims=Bootstrap(draws=2000))
+
+
+def compared(folder: Path, *stories: Story) -> LabelRuns:
+    return compare_labels([write_run(folder / str(i), story) for i, story in enumerate(stories)], draws=DRAWS)
+
+
+def arms(folder: Path, *stories: Story) -> tuple[Arm, ...]:
+    return arms_of(read_run(write_run(folder / str(place), story)) for place, story in enumerate(stories))
+
+
+def claim(found: LabelRuns, first: str, second: str = "") -> Claim:
+    claims = found.results.beats if second else found.results.learned
+    (one,) = [one for one in claims if one.first == first and second in ("", one.second)]
+    return one
+
+
+def test_seeds_of_one_experiment_are_one_arm(tmp_path: Path) -> None:
+    found = arms(tmp_path, *seeds_of(LADDER["exp6"], 2, 0, 1), LADDER["sft"])
+    assert [(arm.name, arm.seeds()) for arm in found] == [("remedy/exp6@1", "0, 1, 2"), ("sft/lora@1", "0")]
+    answers = found[0].answers()
+    assert answers is not None
+    assert (answers.num_seeds, answers.num_items) == (3, 210)
+
+
+def test_a_seed_that_was_run_twice_is_one_seed(tmp_path: Path) -> None:
+    found = compared(tmp_path, *seeds_of(LADDER["exp6"], 0, 1), *seeds_of(LADDER["exp6"], 0, 0))
+    answers = found.results.labelled.systems["remedy/exp6@1"]
+    assert answers.num_seeds == 2
+    assert (found.arms[0].seeds(), found.arms[0].seeds(Split.TEST)) == ("0, 0, 0, 1", "0, 1")
+    assert any("seed 0" in note and "3 times" in note for note in found.record.notes)
+
+
+def test_runs_that_differ_by_more_than_the_seed_are_arms_apart(tmp_path: Path) -> None:
+    found = arms(tmp_path, LADDER["exp6"], replace(LADDER["exp6"], steps=80))
+    assert [arm.name for arm in found] == ["remedy/exp6@1 (steps=60)", "remedy/exp6@1 (steps=80)"]
+
+
+def test_a_remedy_that_is_better_in_every_respect_may_be_claimed(tmp_path: Path) -> None:
+    stories = [LADDER[key] for key in ("exp4", "exp6", "sft", "shuffled")]
+    found = compared(tmp_path, *(replace(story, num_test=900) for story in stories))
+    allowed = claim(found, "remedy/exp6@1", "ladder/exp4@1")
+    assert allowed.verdict is Verdict.ALLOWED, allowed.reasons
+    assert allowed.interval is not None
+    assert allowed.interval.low > 0
+    assert (len(allowed.checks), len(claim(found, "remedy/exp6@1").checks)) == (5, 6)
+    refused = [one for one in found.results.beats if one.first == "control/shuffled_labels@1"]
+    assert [one.second for one in refused] == ["remedy/exp6@1", "sft/lora@1"]
+    assert all(one.verdict is Verdict.REFUSED for one in refused)
+    notes = [note for note in found.record.notes if note.startswith("The control on shuffled labels of")]
+    assert notes == ["The control on shuffled labels of ladder/exp4@1 is that of remedy/exp6."]
+
+
+def test_without_a_control_one_may_beat_another_and_nothing_is_learned(tmp_path: Path) -> None:
+    found = compared(tmp_path, *(replace(LADDER[key], num_test=900) for key in ("exp4", "exp6")))
+    assert claim(found, "remedy/exp6@1", "ladder/exp4@1").verdict is Verdict.ALLOWED
+    learned = claim(found, "remedy/exp6@1")
+    assert learned.verdict is Verdict.REFUSED
+    assert [one.name for one in learned.checks if one.finding is Finding.MISSING] == [CheckName.CONTROL]
+
+
+def test_sft_is_also_to_be_beaten_with_its_offsets(tmp_path: Path) -> None:
+    found = compared(tmp_path, LADDER["exp6"], replace(LADDER["sft"], name="sft/lora_offset", offset=True))
+    assert [one.second for one in found.results.beats] == ["sft/lora_offset@1", "sft/lora_offset@1 with offsets"]
+
+
+def test_arms_that_cannot_be_compared_are_refused_with_the_reason(tmp_path: Path) -> None:
+    elsewhere = compared(tmp_path / "a", LADDER["exp6"], replace(LADDER["sft"], papers="X"))
+    assert elsewhere.results.beats == ()
+    assert any("no test paper in common" in note for note in elsewhere.record.notes)
+    folders = [write_run(tmp_path / "b" / key, LADDER[key]) for key in ("exp6", "sft")]
+    (folders[1] / "rollouts.jsonl").unlink()
+    untested = compare_labels(folders, draws=DRAWS)
+    assert untested.results.beats == ()
+    assert any("sft/lora@1 has no answers on the test split" in note for note in untested.record.notes)
+
+
+def test_training_for_longer_is_no_fair_way_to_beat_another(tmp_path: Path) -> None:
+    longer = replace(LADDER["exp6"], steps=80, num_test=900)
+    one = claim(compared(tmp_path, longer, replace(LADDER["exp4"], num_test=900)), "remedy/exp6@1", "ladder/exp4@1")
+    assert [check.name for check in one.checks if not check.passed] == [CheckName.TRAINING]
+
+
+def test_one_run_alone_is_held_against_the_baselines_of_its_slice(tmp_path: Path) -> None:
+    found = compared(tmp_path, replace(LADDER["exp6"], num_test=900))
+    assert [one.second for one in found.results.beats] == ["Constant", "Metadata only", "TF-IDF"]
+    assert all(one.verdict is Verdict.ALLOWED for one in found.results.beats)
+    missing = [one.name for one in claim(found, "remedy/exp6@1").checks if one.finding is Finding.MISSING]
+    assert missing == [CheckName.CONTROL]
+
+
+def test_each_arm_but_the_control_stands_against_three_baselines(tmp_path: Path) -> None:
+    found = standing_rows(
+        arms(tmp_path, *(LADDER[name] for name in ("exp5", "exp6", "shuffled"))), Bootstrap(draws=200)
+    )
+    assert [(one[0], one[1]) for one in found] == [
+        (arm, baseline)
+        for arm in ("ladder/exp5@1", "remedy/exp6@1")
+        for baseline in ("Constant", "Metadata only", "TF-IDF")
+    ]
+    # Exp5 answers one class nearly always, as the constant does: below whatever reads, above nothing by much.
+    assert [one[3] for one in found[1:4]] == ["below", "below", "above"]
+
+
+@pytest.mark.parametrize("baseline", [Baseline.MAJORITY, Baseline.METADATA, Baseline.TEXT])
+def test_an_unpaired_baseline_has_the_confusion_of_the_report(tmp_path: Path, baseline: Baseline) -> None:
+    (arm,) = arms(tmp_path, LADDER["exp6"])
+    answers, report = arm.answers(), arm.first.baselines
+    assert answers is not None
+    assert report is not None
+    (score,) = [one for one in report.scores if one.baseline is baseline]
+    dealt = unpaired(score, answers)
+    counts = dealt.counts()[0]
+    expected = np.array([[row[b] for b in report.classes] for row in score.confusion.values()])
+    assert np.abs(counts[:, :3] - expected).max() < 1
+    assert counts.sum() == 210
+    assert (dealt.predicted == unpaired(score, answers).predicted).all()
+
+
+def test_kept_answers_make_the_comparison_with_a_baseline_paired(tmp_path: Path) -> None:
+    story = replace(LADDER["exp6"], num_test=300)
+    folders = [write_run(tmp_path / name, story) for name in ("kept", "alone")]
+    for folder in folders:
+        keep_answers(folder)
+    (folders[1] / BASELINE_ANSWERS).unlink()
+    kept, alone = (compare_labels([folder], draws=DRAWS) for folder in folders)
+    paired, loose = (claim(one, "remedy/exp6@1", "Metadata only") for one in (kept, alone))
+    assert paired.interval is not None
+    assert loose.interval is not None
+    assert paired.value == pytest.approx(loose.value)
+    # The baseline errs where the run does: what is common to both cancels in a paired difference.
+    assert paired.interval.high - paired.interval.low < 0.6 * (loose.interval.high - loose.interval.low)
+    assert paired.interval.above(0.0)
+    assert not loose.interval.above(0.0)
+    learned = [claim(one, "remedy/exp6@1").checks for one in (kept, alone)]
+    findings = [one.finding for checks in learned for one in checks if one.name is CheckName.METADATA]
+    assert findings == [Finding.PASSED, Finding.FAILED]
+    assert ["compared unpaired" in " ".join(one.record.notes) for one in (kept, alone)] == [False, True]
+
+
+def test_a_baselines_own_answers_come_out_as_they_were_kept(tmp_path: Path) -> None:
+    expected = keep_answers(write_run(tmp_path / "run", LADDER["exp6"]))
+    (arm,) = arms_of([read_run(tmp_path / "run")])
+    answers, report = arm.answers(), arm.first.baselines
+    assert answers is not None
+    assert report is not None
+    own = rival_named(Baseline.METADATA, arm.first, answers)
+    assert own is not None
+    assert {i: own.labels[c] for i, c in zip(own.items, own.predicted[0], strict=True)} == expected
+    # A paper that the baseline never answered makes all of it unpaired, and so do answers that are not there.
+    scores = {score.baseline: score for score in report.scores}
+    del expected[answers.items[0]]
+    fewer = replace(arm.first, baseline_answers={Baseline.METADATA: expected})
+    for name in (Baseline.METADATA, Baseline.TEXT):
+        dealt = unpaired(scores[name], answers).predicted
+        assert (rival(scores[name], fewer, answers).predicted == dealt).all()
