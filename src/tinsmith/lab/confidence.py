@@ -121,11 +121,7 @@ def shaped_groups(
     prefixes: Prefixes,
     seed: int,
 ) -> tuple[list[ScoredGroup[I, A]], dict[str, float]]:
-    """Return the groups with `penalty` times <c, w> taken off each advantage, and what that says and costs.
-
-    Raises:
-        ConfigError: the subject says neither where reasoning ends nor which answers there are.
-    """
+    """Return the groups with `penalty` times <c, w> taken off each advantage, and what that says and costs."""
     compared = [one for group in groups for one in group.compared]
     if not compared:
         return list(groups), {}
@@ -152,11 +148,7 @@ def shaped_groups(
 def watched_confidence(
     trainer: tinker.TrainingClient, subject: Subject[I, Any], groups: Sequence[Sequence[AnyRollout]], seed: int
 ) -> dict[str, float]:
-    """Return `watch/confidence...` of the first reply to each of at most 48 prompts, with both controls.
-
-    Raises:
-        ConfigError: see `shaped_groups`.
-    """
+    """Return `watch/confidence...` of the first reply to each of at most 48 prompts, with both controls."""
     probes = [subject.probe(group[0]) for group in groups if group][:WATCHED]
     if not probes:
         return {}

@@ -27,11 +27,7 @@ def force_options(
     groups: Sequence[Sequence[Rollout[I, A] | Failure[I]]],
     seed: int,
 ) -> list[list[Rollout[I, A] | Failure[I]]]:
-    """Return the groups, each with its item's options behind what was sampled.
-
-    Raises:
-        ConfigError: an item has no options, or a conversation goes on after the first reply.
-    """
+    """Return the groups, each with its item's options behind what was sampled."""
     played = [one for place, group in enumerate(groups) for one in _played(subject, group, place, seed)]
     pending = [client.compute_logprobs(types.ModelInput.from_ints(one.sequence())) for one in played]
     scored = [_with_logprobs(one, future.result(WAIT_SECONDS)) for one, future in zip(played, pending, strict=True)]

@@ -48,11 +48,7 @@ class Ratio:
 
 
 def ratio_of(text: str) -> Ratio | None:
-    """Read `A:B`; None: `none`, and every batch is of main items.
-
-    Raises:
-        ConfigError: it is neither.
-    """
+    """Read `A:B`; None: `none`, and every batch is of main items."""
     if text == NONE:
         return None
     found = _RATIO.fullmatch(text)

@@ -95,9 +95,6 @@ def update_policy(
     With `exact` every prompt's exact gradient joins its rollouts in the same optimizer step, whether or not its group
     was left out. With a loss on what the environment answers, conversations of groups that were left out join too;
     what the model wrote in them has no advantage.
-
-    Raises:
-        TinkerError: the server failed.
     """
     foresees = settings.env_loss_coef > 0.0
     taught = [group for group in groups if group.learned or exact is not None or foresees]

@@ -56,12 +56,7 @@ class Chosen:
 
 
 def select(run: Run[I, A], settings: SparseSettings, step: int) -> dict[str, float]:
-    """Take one step on rollouts that were drawn before the first; return its metrics.
-
-    Raises:
-        BackendError: the server does not tell whole distributions.
-        ConfigError: nothing is left to train on.
-    """
+    """Take one step on rollouts that were drawn before the first; return its metrics."""
     told: dict[str, float] = {}
     if run.offline is None:
         with run.timed("sample_s"):

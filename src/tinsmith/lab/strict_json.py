@@ -44,10 +44,6 @@ JsonValue: TypeAlias = "JsonObject | JsonNumber | list[JsonValue] | str | bool |
 def read_json(text: str) -> JsonValue:
     """Read one JSON value, with nothing but JSON's white space around it.
 
-    Raises:
-        NotJsonError: for anything else: trailing text, NaN, an infinity, a control character or a
-            lone surrogate in a string, nesting deeper than MAX_NESTING, a byte order mark.
-
     >>> read_json('{"a": 1, "a": [true]}').keys
     ('a', 'a')
     """

@@ -58,11 +58,7 @@ _MAGNITUDE: Final = ".lora_magnitude_vector"
 
 
 def with_arms(study: Study, asked: Asked) -> Study:
-    """Return the study of the adapters that are asked for, each with its learning rates.
-
-    Raises:
-        ConfigError: they cannot be compared, or too few rates would be tried.
-    """
+    """Return the study of the adapters that are asked for, each with its learning rates."""
     given = asked.given
     require_a_score(given)
     if "steps" in given:

@@ -32,11 +32,7 @@ class TaskEnv:
         return tinker.ModelInput.from_ints(list(self.seen)), list(self.conversation.renderer.stop_sequences())
 
     async def step(self, action: list[int], *, extra: Mapping[str, object] | None = None) -> cookbook.StepResult:
-        """Take a reply; what the task says follows it. A group's rewards come at its end.
-
-        Raises:
-            TaskError: a function of the task fails.
-        """
+        """Take a reply; what the task says follows it. A group's rewards come at its end."""
         del extra  # a reply that was cut off is known by its tokens
         # A task's own model may need the loop that this runs in.
         heard = await asyncio.to_thread(self.conversation.step(action).observation)
@@ -67,11 +63,7 @@ class TaskGroup:
     async def compute_group_rewards(
         self, trajectory_group: list[object], env_group: Sequence[object]
     ) -> list[tuple[float, dict[str, float | int]]]:
-        """Return the reward of each conversation, and its terms.
-
-        Raises:
-            TaskError: one of them has none.
-        """
+        """Return the reward of each conversation, and its terms."""
         del trajectory_group
         played = [one.conversation for one in env_group if isinstance(one, TaskEnv)]
         found = await asyncio.to_thread(earned, self.of.task, played)

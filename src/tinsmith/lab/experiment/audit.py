@@ -103,13 +103,7 @@ def audit(
     seed: int,
     say: Say,
 ) -> Audited:
-    """Check a run's folder, and compute `steps` drawn steps of it again; nothing in the folder changes.
-
-    Raises:
-        ConfigError: the run cannot be made again here.
-        DataError: there is no run, or no step of it.
-        LostError: the server of the audit was lost.
-    """
+    """Check a run's folder, and compute `steps` drawn steps of it again; nothing in the folder changes."""
     run, manifest = read_run(folder), RunFolder(folder).read_json(MANIFEST)
     done = _trained_steps(run)
     marks = [mark for mark in RunFolder(folder).marks() if mark.here]

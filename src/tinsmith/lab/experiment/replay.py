@@ -86,11 +86,7 @@ def remake(
     steps: int | None,
     say: Say,
 ) -> tuple[Plan, Materials]:
-    """Return a run's plan, which stops after so many steps, and what it runs on, both made again.
-
-    Raises:
-        ConfigError, DataError: as `replay`.
-    """
+    """Return a run's plan, which stops after so many steps, and what it runs on, both made again."""
     subject = subjects[run.config.kind]
     around = cast(Json, manifest.get("circumstances") or {})
     changes = changes_of(run, around, subject, steps)

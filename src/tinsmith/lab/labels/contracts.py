@@ -150,9 +150,6 @@ class Contract:
             justification: why; left out where the form has none.
             signals: what in the paper speaks for it; likewise.
 
-        Raises:
-            ContractError: a label is none of its subject's, or a text has a lone surrogate.
-
         >>> TWO_KEY.answer_text("neutral", Confidence.LOW)
         '{"disruption_label": "neutral", "confidence": "low"}'
         >>> THREE_KEY.answer_text(("disruptive", "novel"), Confidence.LOW)

@@ -20,11 +20,7 @@ _BEGINS: Final = re.compile(rf"- |\d+\. |{_KEY.pattern}")
 
 
 def messages(task: Task, paper: Paper) -> tuple[Message, ...]:
-    """Return the conversation before the first answer: a system message, if the prompt has one, and the user's.
-
-    Raises:
-        InputError: the paper's text has lone surrogates.
-    """
+    """Return the conversation before the first answer: a system message, if the prompt has one, and the user's."""
     prompt = task.loaded_prompt()
     user = Message(role=Role.USER, content=prompt.user.fill(shown(paper)))
     if prompt.system is None:

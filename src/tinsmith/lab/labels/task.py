@@ -104,9 +104,6 @@ TASKS: Final[Mapping[str, Task]] = MappingProxyType(
 def make_task(name: str, *, prompt: str = "plain", contract: str = "four_key", with_metadata: bool = True) -> Task:
     """Return a task about one subject from names, as they stand in an experiment or on a command line.
 
-    Raises:
-        ConfigError: one of the names is unknown.
-
     >>> make_task("disruption", contract="two_key").labels
     ('disruptive', 'consolidating', 'neutral')
     """
@@ -117,9 +114,6 @@ def make_task(name: str, *, prompt: str = "plain", contract: str = "four_key", w
 
 def make_joint_task(*, prompt: str = "plain", contract: str = "three_key", with_metadata: bool = True) -> Task:
     """Return the task that asks for both labels in one answer.
-
-    Raises:
-        ConfigError: one of the names is unknown.
 
     >>> make_joint_task().contract.keys
     ('disruption_label', 'novelty_label', 'confidence')

@@ -22,11 +22,6 @@ def compare(folders: Sequence[Path], subjects: Subjects, task: str | None = None
         folders: of the runs.
         subjects: what runs can be on.
         task: the label that is compared; runs on two labels take part with what they say of it.
-
-    Raises:
-        DataError: a folder holds no run.
-        ConfigError: the same folder twice, subjects that are not compared with each other, or a task where there is
-            no choice of one.
     """
     if len({folder.resolve() for folder in folders}) != len(folders):
         raise ConfigError(

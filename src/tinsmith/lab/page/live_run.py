@@ -13,12 +13,7 @@ from tinsmith.lab.runs.existing_run import holds_run
 
 
 def conduct_with_page(plan: Plan, say: Say) -> tuple[Conducted, Path | None]:
-    """Run a plan to its end, or to where it is to stop; return its page too where it came to its end.
-
-    Raises:
-        ConfigError, DataError: it cannot begin.
-        LostError: the server was lost, or what scores its answers.
-    """
+    """Run a plan to its end, or to where it is to stop; return its page too where it came to its end."""
     folder, subject = plan.circumstances.log_path, plan.experiment.subject
     assert folder is not None, "a plan that is run has a folder"
     troubles: set[str] = set()

@@ -22,9 +22,6 @@ def markdown_report(page: Document, folders: Sequence[Path]) -> str:
     Args:
         page: as `tinsmith report` draws it; its browser of rollouts is left out.
         folders: of the runs on it; each adds a table over the steps, the command that repeats it, and its hashes.
-
-    Raises:
-        DataError: a folder holds no run.
     """
     runs = [read_run(folder) for folder in folders]
     parts = [document_markdown(page).rstrip("\n"), *(_over_the_steps(run) for run in runs)]

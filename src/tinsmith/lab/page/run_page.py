@@ -55,11 +55,7 @@ FEW: Final = 12
 
 
 def run_page(folder: Path, subject: UserTaskEntry) -> Document:
-    """Return the page of the run in `folder`; the same folder, the same page.
-
-    Raises:
-        DataError: there is no run in `folder`.
-    """
+    """Return the page of the run in `folder`; the same folder, the same page."""
     run = read_run(folder)
     document = subject.page(run)
     if run.manifest is not None and run.manifest.status == Status.INTERRUPTED:
@@ -76,11 +72,7 @@ def _interrupted(run: Run) -> str:
 
 
 def subject_of(folder: Path, subjects: Subjects) -> UserTaskEntry:
-    """Return what the run in `folder` is on.
-
-    Raises:
-        DataError: there is no run in `folder`.
-    """
+    """Return what the run in `folder` is on."""
     return subjects[read_run(folder).config.kind]
 
 

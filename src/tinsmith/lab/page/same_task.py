@@ -56,12 +56,7 @@ class SameTask:
 
 
 def arms_on_one_task(folders: Sequence[Path]) -> SameTask:
-    """Read runs on one task.
-
-    Raises:
-        DataError: a folder holds no run.
-        ConfigError: they are not on the same task, or were not evaluated on the same items.
-    """
+    """Read runs on one task."""
     reads = [with_best_text(read_task_run(read_run(folder))) for folder in folders]
     _require_same_task([one.run for one in reads])
     tested = any(Split.TEST in one.tests for one in reads)

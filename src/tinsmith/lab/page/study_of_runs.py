@@ -54,12 +54,7 @@ class RunsCompared:
 
 
 def study_of_runs(folders: Sequence[Path], draws: Draws = DRAWS) -> RunsCompared:
-    """Measure runs on one task beside each other; the first arm is the one that others are compared with.
-
-    Raises:
-        DataError: a folder holds no run.
-        ConfigError: they are not on the same task, or were not evaluated on the same items.
-    """
+    """Measure runs on one task beside each other; the first arm is the one that others are compared with."""
     same = arms_on_one_task(folders)
     named = {f"arm-{place}": one for place, one in enumerate(same.arms)}
     study = _study(named, same)
@@ -85,12 +80,7 @@ def study_of_runs(folders: Sequence[Path], draws: Draws = DRAWS) -> RunsCompared
 
 
 def compared_tasks(folders: Sequence[Path]) -> Comparison:
-    """Compare runs on one task.
-
-    Raises:
-        DataError: a folder holds no run.
-        ConfigError: they cannot be compared.
-    """
+    """Compare runs on one task."""
     found = study_of_runs(folders)
     return Comparison(_page(found), _console(found), sentences(found.record))
 

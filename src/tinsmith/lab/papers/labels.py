@@ -96,9 +96,6 @@ def Labels(  # a value, as Task is
         with_metadata: whether the prompt shows year and citations.
         reward: what an answer earns, by a name that `tinsmith analyse incentives` knows.
         settings: of the reward.
-
-    Raises:
-        ConfigError: there is no such label, prompt, contract, reward or setting.
     """
     if len(subjects) == 1:
         asked = make_task(subjects[0], prompt=prompt, contract=contract or "two_key", with_metadata=with_metadata)

@@ -108,11 +108,7 @@ class LabelReward(StepReward):
 
 
 def make_label_reward(name: str, task: Task, **settings: object) -> LabelReward:
-    """Return the reward that pays for every subject of a task by the same entry of REWARDS, at its start.
-
-    Raises:
-        ConfigError: an unknown reward or setting, or a value that is not allowed.
-    """
+    """Return the reward that pays for every subject of a task by the same entry of REWARDS, at its start."""
     return LabelReward(task, [make_reward(name, one, **settings) for one in task.alone])
 
 

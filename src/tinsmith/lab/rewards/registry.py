@@ -77,9 +77,6 @@ def make_reward(name: str, task: Task, **settings: object) -> Reward:
     term (labels left out: 1). Settings of the others: the fields of their objective, and `window`, `prior` and
     `first_shares` of Memory, the last two as mappings from every label to its share (default: all equal).
 
-    Raises:
-        ConfigError: an unknown reward or setting, or a value that is not allowed.
-
     >>> from tinsmith.lab.labels.task import TASKS
     >>> make_reward("exp5", TASKS["disruption"]).per_label()[0].tolist()
     [3.05, -0.55, -0.55]

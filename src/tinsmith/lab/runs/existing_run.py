@@ -31,11 +31,7 @@ def holds_run(path: Path) -> bool:
 
 
 def settle(path: Path, if_exists: IfExists) -> IfExists:
-    """Return what to do with the run in a folder: RAISE, RESUME or DELETE; asked at the terminal for ASK.
-
-    Raises:
-        ConfigError: it is to be asked, and there is no terminal.
-    """
+    """Return what to do with the run in a folder: RAISE, RESUME or DELETE; asked at the terminal for ASK."""
     if if_exists is IfExists.RESUME_INTERRUPTED:
         return IfExists.RESUME if _was_interrupted(path) else IfExists.RAISE
     if if_exists is not IfExists.ASK or not holds_run(path):
@@ -54,11 +50,7 @@ def settle(path: Path, if_exists: IfExists) -> IfExists:
 
 
 def require_room(path: Path, if_exists: IfExists) -> None:
-    """Check that a run may begin in a folder, or go on there.
-
-    Raises:
-        ConfigError: a run is there and is to stay, or something that is no run.
-    """
+    """Check that a run may begin in a folder, or go on there."""
     if holds_run(path):
         if if_exists is IfExists.RAISE:
             raise _already_there(path, "this folder holds a run already")

@@ -59,9 +59,6 @@ class RunFolder:
         """Open a folder for a run; return it and the checkpoint to go on from, if there is one.
 
         `say` (default: standard error) gets a line for every checkpoint that is passed over, and why.
-
-        Raises:
-            ConfigError: a run is there and is to stay, it is a run of something else, or no run at all.
         """
         there = holds_run(path)
         if there:
@@ -123,11 +120,7 @@ class RunFolder:
         self._write(name, text.encode())
 
     def read_json(self, name: str) -> dict[str, object]:
-        """Return a whole file's object; empty where there is none.
-
-        Raises:
-            DataError: it is none.
-        """
+        """Return a whole file's object; empty where there is none."""
         file = self.path / name
         if not file.exists():
             return {}

@@ -26,11 +26,7 @@ S = TypeVar("S", bound=msgspec.Struct)
 
 
 def read_run(folder: Path) -> Run:
-    """Read everything of a run but its rollouts.
-
-    Raises:
-        DataError: there is no run in `folder`, or its `config.json` is damaged.
-    """
+    """Read everything of a run but its rollouts."""
     notes: list[str] = []
     config = _config(folder)
     baselines, answers = (None, {})

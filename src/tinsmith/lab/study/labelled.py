@@ -78,11 +78,7 @@ class Labelled:
 
     @classmethod
     def of(cls, study: Study, tuned: Mapping[str, TunedArm], draws: Draws) -> Labelled:
-        """Collect it from the arms' runs.
-
-        Raises:
-            DataError: a run has no answers to the test split, or they are not to the same papers.
-        """
+        """Collect it from the arms' runs."""
         arms = {name: one.read() for name, one in tuned.items()}
         systems: dict[str, Runs] = {}
         labels: dict[str, str] = {}

@@ -44,11 +44,7 @@ class Challenger:
         return replace(stance, with_evidence=quote is not None, grounded=grounded), quote
 
     def challenge(self, item: Item, answered: str | None, answer: str, seed: int) -> str | Ask:
-        """Return what A hears after its first answer, which is `answer` and has the label `answered`; or who is asked.
-
-        Raises:
-            DataError: it says more than it may.
-        """
+        """Return what A hears after its first answer, which is `answer` and has the label `answered`; or who is asked."""
         stance, quote = self.stance(item, answered, seed)
 
         def heard(challenge: str) -> str:
@@ -100,9 +96,6 @@ def check_challenge(item: Item, answered: str | None, stance: Stance, challenge:
     other label, in the null arm none; a label that the model itself has said may be repeated, and words quoted letter
     by letter from the record may be any. Which arm it is nobody can say: scripts use the same words in all, and a
     model that challenges is told what to argue for, not whether that is true.
-
-    Raises:
-        DataError: it holds more than it may; names the paper and what was found.
     """
     paper = item.paper
     check_text(item, challenge)

@@ -53,11 +53,7 @@ class Quote:
 
 @dataclass(frozen=True, slots=True)
 class Cues:
-    """The cues of every label.
-
-    Raises:
-        ConfigError: a cue has no words, or more than PIECE.
-    """
+    """The cues of every label."""
 
     by_label: Mapping[str, tuple[Cue, ...]]
     _by_first_word: Mapping[str, tuple[tuple[str, Cue], ...]] = field(init=False, repr=False, compare=False)
@@ -165,9 +161,6 @@ def learned_cues(items: Sequence[Item], labels: Sequence[str], *, per_label: int
         labels: the labels in their order.
         per_label: at most so many words a label.
         least: words of fewer papers are left out.
-
-    Raises:
-        DataError: a label has no paper.
     """
     used: dict[str, Counter[str]] = {label: Counter() for label in labels}
     papers = Counter(item.gold for item in items)

@@ -266,11 +266,7 @@ DEBATE_REWARDS: Final[Mapping[str, DebateReward]] = MappingProxyType(
 
 
 def debate_reward(name: str) -> DebateReward:
-    """Return a reward by its name.
-
-    Raises:
-        ConfigError: there is no such reward.
-    """
+    """Return a reward by its name."""
     if name not in DEBATE_REWARDS:
         allowed = ", ".join(DEBATE_REWARDS)
         raise ConfigError("there is no such reward", field="reward", value=name, allowed=allowed)

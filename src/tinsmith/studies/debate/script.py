@@ -67,9 +67,6 @@ class Script:
 
         It is told what to argue for and not whether that is true: the same words stand in the
         truthful and the misleading arm.
-
-        Raises:
-            ConfigError: this script is for scripted challengers only.
         """
         if stance.label is None:
             section = "doubt"
@@ -86,11 +83,7 @@ class Script:
 
 @cache
 def load_script(name: str) -> Script:
-    """Read a script.
-
-    Raises:
-        ConfigError: there is no such script, or its file is not as it must be.
-    """
+    """Read a script."""
     if name not in SCRIPTS:
         raise ConfigError("there is no such script", field="script", value=name, allowed=", ".join(SCRIPTS))
     sections, sha256 = read_sections(f"{name}.md", _SECTIONS, "tinsmith.studies.debate")

@@ -67,11 +67,7 @@ class Stance:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Arms:
-    """The shares of the arms, and of the challenges with a label those that quote words.
-
-    Raises:
-        ConfigError: a share is negative, or the arms' do not sum to 1.
-    """
+    """The shares of the arms, and of the challenges with a label those that quote words."""
 
     truthful: float = 0.25
     misleading: float = 0.5

@@ -242,12 +242,7 @@ FIGURES: Final[Mapping[str, Reckoned]] = MappingProxyType(
 
 
 def figures(debated: Sequence[Debated], num_labels: int, *, level: float = 0.95) -> Figures:
-    """Return FIGURES of some conversations.
-
-    Raises:
-        ConfigError: the level is not strictly between 0 and 1.
-        DataError: fewer than two labels.
-    """
+    """Return FIGURES of some conversations."""
     checked_level(level)
     if num_labels < 2:
         raise DataError("a revision needs another label", field="num_labels", value=num_labels)

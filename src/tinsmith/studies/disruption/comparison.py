@@ -86,10 +86,6 @@ def compare_labels(folders: Sequence[Path], task: Subject | None = None, draws: 
         folders: of the runs.
         task: the label that is compared; runs on two labels take part with what they say of it.
         draws: how intervals are drawn.
-
-    Raises:
-        DataError: a folder holds no run.
-        ConfigError: a run on two labels and no task, or one on another label than the task.
     """
     return measured([_member(folder, task) for folder in folders], draws)
 
@@ -196,12 +192,7 @@ def _curves(arms: Sequence[Arm]) -> list[CurveRecord]:
 
 
 def compared_labels(folders: Sequence[Path], task: str | None) -> Comparison:
-    """Compare runs on labels; see SubjectEntry.
-
-    Raises:
-        DataError: a folder holds no run.
-        ConfigError: there is no such label, or the runs are not on it.
-    """
+    """Compare runs on labels; see SubjectEntry."""
     if task is not None and task not in tuple(Subject):
         what, allowed = "there is no such choice of a label", " or ".join(Subject)
         raise ConfigError(what, field="--task", value=task, allowed=allowed)

@@ -44,11 +44,7 @@ def task_names() -> list[str]:
 
 
 def require_task(name: str) -> None:
-    """Check that a generator can be trained on.
-
-    Raises:
-        ConfigError: there is none of this name, or its items would not be the same again.
-    """
+    """Check that a generator can be trained on."""
     names = task_names()
     if name not in names:
         near = difflib.get_close_matches(name, names, n=3, cutoff=0.4)
@@ -69,11 +65,7 @@ def require_task(name: str) -> None:
 
 
 def generator_keys(given: Mapping[str, str]) -> list[OwnKey]:
-    """Return the key that names a generator, and the settings of the generator that is named.
-
-    Raises:
-        ConfigError: reasoning_gym is not installed, or there is no such generator.
-    """
+    """Return the key that names a generator, and the settings of the generator that is named."""
     installed_version("reasoning-gym")
     name = given.get("task", FIRST)
     require_task(name)
@@ -100,11 +92,7 @@ def config_keys(name: str) -> tuple[OwnKey, ...]:
 
 
 def dataset(name: str, values: Mapping[str, Value], *, seed: int, size: int) -> Generator:
-    """Return a generator of `size` items from a seed.
-
-    Raises:
-        ConfigError: it does not take these settings.
-    """
+    """Return a generator of `size` items from a seed."""
     from reasoning_gym import create_dataset
 
     defaults = _fields(_config_type(name))

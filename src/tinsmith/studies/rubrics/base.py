@@ -113,9 +113,6 @@ def demonstrations(count: int, *, seed: int, obeying: float = 0.2) -> tuple[Demo
 
     A share `obeying` does what is asked. Of the others, a half answers some instruction or other
     with other words, and a half rambles.
-
-    Raises:
-        ConfigError: `obeying` is no share, or `count` is below 0.
     """
     if count < 0:
         raise ConfigError("at least none", field="count", value=count)

@@ -50,13 +50,7 @@ class RubricDataset:
 
 
 def read_dataset(path: Path) -> RubricDataset:
-    """Read a file of rubric tasks; the end of its name says which form it has.
-
-    Raises:
-        ConfigError: no such file, or its name has another ending.
-        DataError: the file is damaged (with line and column where it is text), a record is no
-            rubric task (with its line or row), an id stands twice, or there is no task at all.
-    """
+    """Read a file of rubric tasks; the end of its name says which form it has."""
     ending = checked_file(path, (*_TEXTS, *_TABLES))
     if ending in _TABLES:
         return _gathered(_rows(path, ending), path.name, "row", 0)

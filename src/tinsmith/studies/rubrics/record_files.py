@@ -40,11 +40,7 @@ class JsonRecords:
 
 
 def decode(data: bytes, name: str) -> str:
-    """Return the text of a UTF-8 file, with or without a byte order mark.
-
-    Raises:
-        DataError: the bytes are not UTF-8; with line and column of the first that is not.
-    """
+    """Return the text of a UTF-8 file, with or without a byte order mark."""
     try:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -53,12 +49,7 @@ def decode(data: bytes, name: str) -> str:
 
 
 def read_records(text: str, name: str) -> JsonRecords:
-    """Read every record of a JSON or JSONL text; `name` is how errors call the file.
-
-    Raises:
-        DataError: the text is damaged otherwise than by control characters in strings, a key is
-            repeated in an object, a number is not JSON, or a record is no object.
-    """
+    """Read every record of a JSON or JSONL text; `name` is how errors call the file."""
     records: list[JsonRecord] = []
     control = line = counted = 0
     for begin, end, value in _values(text, name):
@@ -73,11 +64,7 @@ def read_records(text: str, name: str) -> JsonRecords:
 
 
 def checked_file(path: Path, endings: Sequence[str]) -> str:
-    """Return the end of a file's name.
-
-    Raises:
-        ConfigError: no such file, or its name ends otherwise.
-    """
+    """Return the end of a file's name."""
     ending = path.suffix.lower()
     if not path.is_file():
         raise ConfigError("no such file", field="data_path", value=str(path))
@@ -97,11 +84,7 @@ def gathered(
     place: str = "line",
     fix: str,
 ) -> tuple[dict[str, T], int]:
-    """Return what `read` makes of records, by id in their order, and how many have no rubric.
-
-    Raises:
-        DataError: `read` does, with the line or row; an id occurs twice, or nothing has a rubric.
-    """
+    """Return what `read` makes of records, by id in their order, and how many have no rubric."""
     found: dict[str, T] = {}
     lines: dict[str, int] = {}
     without = 0

@@ -31,10 +31,6 @@ def split_tasks(tasks: Sequence[RubricTask], *, train_ratio: float = 0.9, data_s
     """Deal tasks out; a ratio below 1 leaves at least one task on either side.
 
     Equal tasks in any order give the same split.
-
-    Raises:
-        ConfigError: `train_ratio` is not in (0, 1].
-        DataError: a task id stands twice, or there are too few tasks for two sides.
     """
     if not 0 < train_ratio <= 1:
         raise ConfigError("a share of the tasks", field="train_ratio", value=train_ratio, allowed="0 < r <= 1")

@@ -76,9 +76,6 @@ def task_of(record: Mapping[str, object]) -> RubricTask | None:
     """Return the task of one record; None where it has no rubric at all.
 
     Rubrics without text are skipped. A record without `task_id` is named by a hash of its content.
-
-    Raises:
-        DataError: a field is missing or not of its kind, two forms of rubrics are given, or no weight is above 0.
     """
     prompt = _text(record.get("prompt"), "prompt")
     if not prompt.strip():
@@ -223,9 +220,6 @@ _BRANCH_KEYS: Final = ("name", "strategy", "critical", "children")
 
 def tree_of(value: object) -> Node:
     """Return the tree that a JSON value describes.
-
-    Raises:
-        DataError: it is no such tree, or has more than MAX_DEPTH levels; `field` is the node.
 
     >>> tree_of({"children": [{"criterion": "is short", "critical": True}]}).children[0].critical
     True
