@@ -90,7 +90,7 @@ class Arm:
         return tuple(found.values())
 
     def answers(self, split: Split = Split.TEST) -> Runs | None:
-        """Return the last answers on a split, a row a seed, to the papers that every seed answered; None without any."""
+        """Return the last answers on a split, a row a seed, to the papers that all seeds answered; None without any."""
         found = [one for m in self.counted(split) if (one := m.gathered.last(split)) is not None]
         by_run = [{answer.item for answer in one.answers} for one in found]
         return combine(self.name, found) if found and set[str].intersection(*by_run) else None

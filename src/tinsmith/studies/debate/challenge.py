@@ -44,7 +44,7 @@ class Challenger:
         return replace(stance, with_evidence=quote is not None, grounded=grounded), quote
 
     def challenge(self, item: Item, answered: str | None, answer: str, seed: int) -> str | Ask:
-        """Return what A hears after its first answer, which is `answer` and has the label `answered`; or who is asked."""
+        """Return what A hears after its first answer, `answer`, which has the label `answered`; or who is asked."""
         stance, quote = self.stance(item, answered, seed)
 
         def heard(challenge: str) -> str:
