@@ -35,6 +35,7 @@ MISTAKES = (
     ("run", "rubric_quality", "limit=x"),
     ("report", "nowhere"),
     ("replay", "nowhere"),
+    ("audit", "nowhere"),
     ("diff", "nowhere", "there"),
     ("export", "nowhere", "--to", "peft", "--out", "x"),
     ("serve", "--model", "a=nowhere"),

@@ -327,7 +327,7 @@ def test_a_forecast_goes_by_the_papers_that_are_named(made: Made) -> None:
     usual, short = (minutes(make_plan(find("remedy/exp6"), place)) for place in ({}, {"data": str(made.data)}))
     assert usual is not None
     assert short is not None
-    assert short < usual / 2  # a planted paper has some ten words
+    assert short < 0.7 * usual  # a planted paper has some ten words; answers are as long
 
 
 def test_a_dry_run_says_what_it_would_take_and_writes_nothing(tmp_path: Path) -> None:
