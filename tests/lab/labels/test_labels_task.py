@@ -14,6 +14,8 @@ from tinsmith.lab.experiment.plan import make_plan
 from tinsmith.lab.labels.answers import Answer, Confidence
 from tinsmith.lab.labels.contracts import THREE_KEY, TWO_KEY, Contract
 from tinsmith.lab.labels.paper import Item
+from tinsmith.lab.labels.task import make_joint_task, make_task
+from tinsmith.lab.papers import worlds
 from tinsmith.lab.papers.frame import task_asked
 from tinsmith.lab.user_task.opening import open_task
 from tinsmith.lab.user_task.source import task_value
@@ -112,3 +114,14 @@ def test_it_is_planned_as_any_task_and_its_experiments_by_their_own_kinds() -> N
     plan = make_plan(find("remedy/exp6"), {"contract": "four_key", "reward.window": "64"})
     assert plan.own["contract"] == task_asked(plan).contract.form == "four_key"
     assert (plan.own["reward"], dict(plan.reward_settings)) == ("macro_f1", {"window": 64.0})
+
+
+@pytest.mark.parametrize("subjects", [("disruption",), ("novelty",), ("disruption", "novelty")])
+def test_a_synthetic_world_is_cut_for_the_labels_that_are_asked_for(
+    subjects: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cut: list[worlds.WorldRecipe] = []
+    monkeypatch.setattr(worlds, "world_slice", lambda recipe, say: cut.append(recipe))
+    task = make_task(subjects[0]) if len(subjects) == 1 else make_joint_task()
+    worlds.slice_in(None, task, lambda _: None)
+    assert [recipe.task.value for recipe in cut] == [subjects[0] if len(subjects) == 1 else "joint"]

@@ -83,10 +83,11 @@ def _build_world(recipe: WorldRecipe, folder: Path, say: Say) -> None:
 
 
 def slice_in(where: Path | None, task: LabTask, say: Say) -> Slice:
-    """Return the slice of a folder; that of a synthetic world where none is named."""
+    """Return the slice of a folder; where none is named, that of a synthetic world, cut for the task's labels."""
     if where is not None:
         return open_slice(where, say)
-    return world_slice(WorldRecipe() if len(task.subjects) == 1 else JOINT_WORLD, say)
+    alone = len(task.subjects) == 1
+    return world_slice(WorldRecipe(task=Task(task.subjects[0].value)) if alone else JOINT_WORLD, say)
 
 
 def open_slice(folder: Path, say: Say) -> Slice:
