@@ -121,7 +121,7 @@ def test_a_synthetic_world_is_cut_for_the_labels_that_are_asked_for(
     subjects: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     cut: list[worlds.WorldRecipe] = []
-    monkeypatch.setattr(worlds, "world_slice", lambda recipe, say: cut.append(recipe))
+    monkeypatch.setattr(worlds, "world_slice", lambda recipe, _: cut.append(recipe))
     task = make_task(subjects[0]) if len(subjects) == 1 else make_joint_task()
     worlds.slice_in(None, task, lambda _: None)
     assert [recipe.task.value for recipe in cut] == [subjects[0] if len(subjects) == 1 else "joint"]
