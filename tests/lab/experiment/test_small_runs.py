@@ -87,7 +87,7 @@ def test_a_ladder_run_says_first_that_nothing_can_be_read_and_looks_at_what_it_w
     assert [row["step"] for row in lines(out, TIMINGS) if "forecast_s" in row] == [0, 1]
     page = report_of(out).read_text(encoding="utf-8")
     assert "could be read" in page
-    assert "5 test papers" in page
+    assert "5 papers" in page
 
 
 def test_a_run_on_rubrics_goes_from_end_to_end(deep: Path, tmp_path: Path) -> None:
