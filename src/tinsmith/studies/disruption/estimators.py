@@ -95,6 +95,7 @@ class PaperClassifier(ClassifierMixin, BaseEstimator):
     device: str | None = None
     threads: int | None = None
     micro_batch: int | None = None
+    hold: str | None = None
     workers: int | None = None
     shards: int | None = None
     verbose: bool = False
