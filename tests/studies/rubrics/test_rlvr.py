@@ -366,7 +366,7 @@ def test_what_a_response_orders_the_judge_to_do_stands_in_its_fence(
 ) -> None:
     def says(self: UserEnvironment, tokens: object) -> Over:
         del tokens
-        self.replies.append(INJECTION)
+        self.replies = (*self.replies, INJECTION)
         return Over()
 
     monkeypatch.setattr(UserEnvironment, "step", says)

@@ -173,7 +173,7 @@ def test_a_pair_without_every_answer_is_left_out_of_all_and_counted(tmp_path: Pa
     }
     page = (folder / "report.html").read_text()
     assert "1 pair of 16" in page
-    assert "bad answer 2" in page
+    assert "answers that never came: bad answer" in page
 
 
 # One pair without a control: four choices and two ratings.

@@ -90,7 +90,7 @@ def quality_page(run: QualityRun) -> Document:
         ("money", dollars(run.pairs.prices.dollars(run.pairs.judge, once))),
         ("pairs without a rubric in the file", f"{run.pairs.source.without_rubrics:,}"),
         ("pairs without verdicts on their criteria", f"{run.answers.unrated:,}"),
-        *((f"answers that never came: {cause.value}", f"{count:,}") for cause, count in run.answers.failures),
+        *((f"answers that never came: {why.replace('_', ' ')}", f"{count:,}") for why, count in run.answers.failures),
     ]
     cost = "What asking everything once takes; what this run really sent is in spent.json."
     return Document(
