@@ -208,13 +208,13 @@ class _Model(msgspec.Struct):
 
 
 class _Capabilities(msgspec.Struct):
-    """What of a server's capabilities is told."""
+    """Capabilities of a server that are shown."""
 
     supported_models: list[_Model] = []
 
 
 class _Unready(msgspec.Struct):
-    """What a server says that cannot compute."""
+    """Reason that a server gives for not being able to compute."""
 
     reason: str = "it does not say why"
 

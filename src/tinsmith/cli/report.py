@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 PageFormat = Literal["html", "md"]
-"""What a report is written as, and how its file's name ends."""
+"""Format of a report, and the ending of its file's name."""
 
 
 def report(

@@ -51,7 +51,7 @@ class Examined:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Course(Generic[I, A]):
-    """See the module."""
+    """Evaluations and tests of a run, and what they are made on."""
 
     subject: Subject[I, A]
     settings: CommonSettings

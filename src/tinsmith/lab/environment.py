@@ -50,7 +50,7 @@ class Over:
     """The conversation is over."""
 
     def observation(self) -> None:
-        """See Move."""
+        """Return None: nothing follows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,10 +60,10 @@ class OneReply:
     prompt: tuple[int, ...]
 
     def first(self) -> tuple[int, ...]:
-        """See Environment."""
+        """Return the first observation."""
         return self.prompt
 
     def step(self, tokens: Sequence[int]) -> Over:
-        """See Environment."""
+        """End the conversation."""
         del tokens
         return Over()

@@ -84,7 +84,7 @@ class Watched(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommonSettings:
-    """What SFT and RL share."""
+    """Settings that SFT and RL share."""
 
     steps: int
     """Steps of training, 1 or more; with kind=sft also 0: the base is only evaluated."""

@@ -70,7 +70,7 @@ class SectionRecord:
 
 
 class Subject(Environments[I, A], Protocol[I, A]):
-    """See the module."""
+    """Items, conversations and rewards of a run, as the loop uses them."""
 
     def items(self, split: Split) -> Sequence[I]:
         """Return a split's items; of the test's there may be none."""

@@ -15,7 +15,7 @@ from tinsmith.types.errors import ConfigError
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bootstrap:
-    """How an interval is drawn."""
+    """Settings of an interval's draws."""
 
     draws: int = 10_000
     level: float = 0.95

@@ -170,11 +170,11 @@ _MEANS = (Metric.MACRO_F1, Metric.BALANCED_ACCURACY)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Agreement:
-    """How often all labels of an answer are right."""
+    """Shares of answers whose labels are all right."""
 
     exact_match: Estimate
     independent: Estimate
-    """What independent tasks with the same shares of right answers would give."""
+    """Share expected of independent tasks with the same shares of right answers."""
     difference: Estimate
     """The first minus the second: the covariance of being right, for two tasks."""
 
@@ -192,7 +192,7 @@ class Evaluations:
 
     @property
     def num_items(self) -> int:
-        """How many items were answered."""
+        """Number of items that were answered."""
         return len(self._right())
 
     @property

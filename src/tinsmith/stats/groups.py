@@ -200,7 +200,7 @@ def kept_groups(deviations: Sequence[float], top_p: float) -> tuple[bool, ...]:
 
 @dataclass(slots=True, kw_only=True)
 class FlatRewards:
-    """Whether the variance of rewards within groups has gone: below a tenth of what it was first, ten steps running."""
+    """True if the variance of rewards within groups has gone: below a tenth of what it was first, ten steps running."""
 
     first: tuple[float, ...] = ()
     """Mean variances of the first steps."""

@@ -57,7 +57,7 @@ STD_FLOOR: Final = 1e-3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Information:
-    """What N answers, one to each of N prompts, say; nats, of a whole answer or a token."""
+    """Information in N answers, one to each of N prompts; nats, of a whole answer or a token."""
 
     mutual: float
     """I(X; Z): mean of matched less marginal; at most log N, however much more an answer tells."""

@@ -42,7 +42,7 @@ class TensorMark:
     norm: float | None
     """L2 norm; None where a value is not finite."""
     sketch: tuple[float, ...] | None
-    """See the module; None where a value is not finite."""
+    """Eight projections of the tensor's values; None where a value is not finite."""
 
 
 def distance(a: Sequence[float], b: Sequence[float]) -> float:

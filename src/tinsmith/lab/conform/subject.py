@@ -243,7 +243,7 @@ class Check:
 
     @property
     def source(self) -> str:
-        """Where it is written what a server does; the check's docstring says it."""
+        """Source of the expected behaviour; the check's docstring names it."""
         found = _SOURCE.search(inspect.getdoc(self.answer) or "")
         assert found is not None, f"{self.name}: its docstring names no source"
         return " ".join(found[1].split())

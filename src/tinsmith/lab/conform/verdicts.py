@@ -15,7 +15,7 @@ from google.protobuf.message import Error as ProtobufError
 
 
 class Word(StrEnum):
-    """What a server does with what it was asked for."""
+    """Outcome of a check: the server's treatment of a request."""
 
     HONOURED = "honoured"
     """It computes what the documentation says."""

@@ -120,7 +120,7 @@ class _Group:
 
 @dataclass(slots=True, eq=False, kw_only=True)
 class CookbookEnvironment:
-    """See Environment; one of the cookbook's."""
+    """Conversation in one of the cookbook's environments."""
 
     group: _Group
     env: Env
@@ -202,7 +202,7 @@ class CookbookEnvironment:
 
 @dataclass(frozen=True, slots=True)
 class CookbookMove:
-    """See Move."""
+    """`Move` of a cookbook environment."""
 
     environment: CookbookEnvironment
     found: Future[StepLike]
@@ -230,7 +230,7 @@ def _tokens_of(observation: tinker.ModelInput) -> list[int]:
 
 @dataclass(slots=True, kw_only=True)
 class CookbookSubject(Subject[CookbookItem, Earned]):
-    """See Subject; its methods are described there. Groups have the size that the dataset gives them."""
+    """A cookbook dataset as a `Subject`, which describes its methods; groups have the dataset's size."""
 
     decode: Callable[[Sequence[int]], str]
     """A reply as text, for the files of a run: `tokenizer.decode`, say."""
@@ -244,15 +244,13 @@ class CookbookSubject(Subject[CookbookItem, Earned]):
     _open: list[_Group] = field(default_factory=list[_Group])
 
     def items(self, split: Split) -> Sequence[CookbookItem]:
-        """See Subject."""
         return {Split.TRAIN: self.train, Split.VALIDATION: self.held_out, Split.TEST: self.test}[split]
 
     def stop(self) -> Stop:
-        """See Subject."""
         return self.stop_condition
 
     def environments(self, item: CookbookItem, count: int, seed: int) -> Sequence[Environment]:
-        """See Subject. What a cookbook environment draws is its own affair: nobody tells it a seed."""
+        """Make environments; a cookbook environment draws for itself and takes no seed."""
         del seed
         envs: list[Env] = list(self.loop.start(_awaited(item.builder.make_envs())).result(WAIT_SECONDS))
         group = _Group(item.builder, envs)
@@ -276,11 +274,10 @@ class CookbookSubject(Subject[CookbookItem, Earned]):
         ]
 
     def text(self, tokens: Sequence[int]) -> str:
-        """See Subject."""
         return self.decode(tokens)
 
     def read(self, trajectories: Sequence[Ran[CookbookItem]]) -> list[Earned | Unread]:
-        """See Subject. Groups are rewarded side by side, each over those of its conversations that came to an end."""
+        """Score groups. They are rewarded side by side, each over those of its conversations that came to an end."""
         members: dict[int, list[int]] = {}
         environments: list[CookbookEnvironment] = []
         for place, ran in enumerate(trajectories):
@@ -316,11 +313,9 @@ class CookbookSubject(Subject[CookbookItem, Earned]):
         return found
 
     def train_figures(self, groups: Sequence[ScoredGroup[CookbookItem, Earned]]) -> dict[str, float]:
-        """See Subject."""
         return _told([one.rollout.answer for group in groups for one in group.scored], "train")
 
     def facts(self, rollout: CookbookRollout) -> Line:
-        """See Subject."""
         return {
             "turns": [{"role": "assistant", "tokens": list(turn.tokens), "text": turn.text} for turn in rollout.turns],
             "rewards": list(rollout.answer.steps),
@@ -329,7 +324,6 @@ class CookbookSubject(Subject[CookbookItem, Earned]):
         }
 
     def item_facts(self, item: CookbookItem) -> Line:
-        """See Subject."""
         return {"tags": item.tags}
 
     def close(self) -> None:

@@ -10,7 +10,7 @@ from typing import cast
 from tinsmith.types.sketches import distance
 
 ABSENT = "absent"
-"""What stands for a value that one of the records does not have."""
+"""Placeholder for a value that one of the records lacks."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,7 +36,7 @@ def unequal_fields(first: Mapping[str, object], second: Mapping[str, object]) ->
 
 
 def same(a: object, b: object) -> bool:
-    """Whether two values of JSON are written alike: 1 is not 1.0, and 0.0 is not -0.0."""
+    """True if two values of JSON are written alike: 1 is not 1.0, and 0.0 is not -0.0."""
     return type(a) is type(b) and repr(a) == repr(b)
 
 

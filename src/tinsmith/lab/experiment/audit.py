@@ -54,7 +54,7 @@ class Segment:
     """The last of its steps."""
     comparison: Comparison
     original_s: float
-    """What its steps took then."""
+    """Seconds of its steps in the original run."""
     audit_s: float
 
     @property
@@ -72,10 +72,10 @@ class Audited:
     """Steps of training that the run came to."""
     drawn: tuple[int, ...]
     faults: tuple[str, ...]
-    """What in the folder contradicts itself; found without computing a step."""
+    """Contradictions within the folder; found without computing a step."""
     segments: tuple[Segment, ...]
     whole_s: float
-    """What the whole run took then."""
+    """Seconds of the whole original run."""
 
     @property
     def passed(self) -> bool:

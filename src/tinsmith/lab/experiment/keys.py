@@ -50,7 +50,7 @@ class Circumstances:
     micro_batch: int = 0
     """Most units of gradient that an embedded server computes at once; 0: as many as memory allows."""
     hold: Hold = Hold.PUBLISHED
-    """How the base lies in an embedded server's memory: as its file has it (`published`), or widened to `fp32`, which
+    """Form of the base in an embedded server's memory: as its file has it (`published`), or widened to `fp32`, which
     takes more. Changes no bit."""
     workers: int = 0
     """Processes that compute for the run's own server, on a Ray of its own; 0: it computes itself. Changes no bit."""

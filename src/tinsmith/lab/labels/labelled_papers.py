@@ -46,7 +46,7 @@ PaperRollout = Rollout[Item, Answer]
 
 @dataclass(slots=True)
 class LabelledPapers(Subject[Item, Answer]):
-    """See Subject; its methods are described there."""
+    """Labels of papers as a `Subject`; its methods are described there."""
 
     task: Task
     papers: Papers
@@ -57,7 +57,6 @@ class LabelledPapers(Subject[Item, Answer]):
     _prompts: dict[str, tuple[int, ...]] = field(default_factory=dict[str, tuple[int, ...]])
 
     def items(self, split: Split) -> Sequence[Item]:
-        """See Subject."""
         return self.papers.of(split)
 
     def prompt(self, item: Item) -> tuple[int, ...]:
@@ -69,24 +68,21 @@ class LabelledPapers(Subject[Item, Answer]):
         return self._prompts[key]
 
     def stop(self) -> Sequence[int]:
-        """See Subject."""
         return self.renderer.stop_sequences()
 
     def environments(self, item: Item, count: int, seed: int) -> Sequence[OneReply]:
-        """See Subject; nothing is drawn."""
+        """Make conversations of one reply; nothing is drawn."""
         del seed
         return [OneReply(self.prompt(item))] * count
 
     def text(self, tokens: Sequence[int]) -> str:
-        """See Subject."""
         return self.renderer.parse_response(tokens).message.content
 
     def read(self, trajectories: Sequence[Trajectory[Item]]) -> list[Answer]:
-        """See Subject: what the contract reads in the last reply."""
+        """Read the last reply by the contract."""
         return [self.task.contract.parse(one.text) for one in trajectories]
 
     def score(self, rollouts: Sequence[PaperRollout]) -> list[LabelTerms]:
-        """See Subject."""
         assert self.reward is not None, "nothing is rewarded"
         items, answers = [one.item for one in rollouts], [one.answer for one in rollouts]
         terms = self.reward.score(items, answers)
@@ -94,7 +90,6 @@ class LabelledPapers(Subject[Item, Answer]):
         return terms
 
     def figures(self, groups: Sequence[Sequence[PaperRollout | Failure[Item]]], split: str) -> dict[str, float]:
-        """See Subject."""
         return self.evaluations(groups).metrics(split)
 
     def evaluations(self, groups: Sequence[Sequence[PaperRollout | Failure[Item]]]) -> Evaluations:
@@ -108,7 +103,6 @@ class LabelledPapers(Subject[Item, Answer]):
         )
 
     def train_figures(self, groups: Sequence[ScoredGroup[Item, Answer]]) -> dict[str, float]:
-        """See Subject."""
         task = self.task
         rollouts = [one.rollout for group in groups for one in group.scored]
         metrics: dict[str, float] = {}
@@ -133,30 +127,25 @@ class LabelledPapers(Subject[Item, Answer]):
         return metrics
 
     def facts(self, rollout: PaperRollout) -> Line:
-        """See Subject."""
         return self.task.facts(rollout.item.golds, rollout.answer)
 
     def item_facts(self, item: Item) -> Line:
-        """See Subject."""
         return {"gold": self.task.by_subject(item.golds)}
 
     def example(self, item: Item) -> Example:
-        """See Subject; confidence is not known, and the answer says medium."""
+        """Return the right answer; confidence is not known, and the answer says medium."""
         answer = self.task.contract.answer_text(item.golds, Confidence.MEDIUM)
         reply = Message(role=Role.ASSISTANT, content=answer)
         tokens, weights = self.renderer.build_supervised_example((*prompt_messages(self.task, item), reply))
         return Example.after(sum(weight == 0.0 for weight in weights), tokens)
 
     def trace(self) -> Mapping[str, float]:
-        """See Subject."""
         return {} if self.reward is None else {f"reward/{key}": one for key, one in self.reward.trace().items()}
 
     def state(self) -> object:
-        """See Subject."""
         return None if self.reward is None else self.reward.state()
 
     def restore(self, state: object) -> None:
-        """See Subject."""
         if self.reward is not None:
             self.reward.restore(state)
 

@@ -14,7 +14,7 @@ from tinsmith.renderers.renderer import Message, Role
 UNKNOWN: Final = "unknown"
 """What a prompt says where the record has nothing."""
 _KEY: Final = re.compile(r'["{]')
-"""How a line of an answer begins; nothing of it is wrapped."""
+"""Beginning of a line of an answer; nothing of it is wrapped."""
 _BEGINS: Final = re.compile(rf"- |\d+\. |{_KEY.pattern}")
 """The same, or an entry of a list."""
 

@@ -59,7 +59,7 @@ _RECENT: Final = 20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Standing:
-    """Where a run stands after a step."""
+    """State of a run after a step."""
 
     step: int
     """The step that was just recorded."""
@@ -76,5 +76,5 @@ class Standing:
 
     @property
     def left(self) -> str:
-        """How long it will still take, in words."""
+        """Remaining time, in words."""
         return f"{duration(self.seconds_left)} left"

@@ -69,7 +69,7 @@ class Gap:
 
     @property
     def finding(self) -> str:
-        """What it shows, in a word or two."""
+        """Finding, in a word or two."""
         return ("more" if self.found.value > 0 else "less") if self.holds else "cannot tell"
 
     @property

@@ -29,7 +29,7 @@ from tinsmith.types.errors import DataError
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Spent:
-    """What training took, but for the seconds: the mean of an arm's seeds."""
+    """Compute spent on training, without the seconds: the mean of an arm's seeds."""
 
     papers: float
     """Labelled papers that a step looked at, again where it came again."""

@@ -10,7 +10,7 @@ from tinsmith.lab.labels.task import Task
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AskedOfPapers:
-    """What a run asks of its papers, and what answers earn."""
+    """Question that a run puts about its papers, and the reward of answers."""
 
     asked: Task
     reward: str

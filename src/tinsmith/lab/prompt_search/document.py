@@ -126,7 +126,7 @@ class Wish:
 
 
 class Proposer(Protocol):
-    """See the module."""
+    """Source of proposed edits of a prompt."""
 
     def __call__(self, wish: Wish) -> Sequence[Edit]:
         """Return different edits that can be made, none of them rejected before; at most as many as wished."""
@@ -158,7 +158,6 @@ class Grammar:
     bank: tuple[str, ...]
 
     def __call__(self, wish: Wish) -> tuple[Edit, ...]:
-        """See Proposer."""
         random = Random(derive(wish.seed, "edits"))
         every = replace(wish, count=2**31)
         left = [list(possible(edits, every)) for edits in self._every(wish.document)]
@@ -194,7 +193,6 @@ class AskedModel:
     """Lines that were no edit, or one that could not be made."""
 
     def __call__(self, wish: Wish) -> tuple[Edit, ...]:
-        """See Proposer."""
         lines = self.ask(self.prompt(wish), derive(wish.seed, "asked")).splitlines()
         lines = [line for line in lines if line.strip()]
         read = [edit for line in lines if (edit := read_edit(line)) is not None]

@@ -21,7 +21,7 @@ BLACK = Mark(INK, "-", "o")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Drawn:
-    """See the module."""
+    """Series of a run's metrics to draw."""
 
     name: str
     title: str

@@ -24,7 +24,7 @@ class RewardState(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     batches: int
     """Updates so far."""
     confusion: Cells
-    """See ShareTable.cells; empty for a reward that does not react."""
+    """Cells of the share table; empty for a reward that does not react."""
     duals: tuple[float, ...]
     """One per label, for a reward that has them."""
 
@@ -42,7 +42,7 @@ class RewardState(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Memory:
-    """How the confusion is remembered, and where it starts."""
+    """Memory of the confusion, and its start."""
 
     prior: tuple[float, ...]
     """pi: the share of papers of each label."""

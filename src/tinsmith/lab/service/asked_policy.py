@@ -49,7 +49,7 @@ class Draw:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AskedPolicy:
-    """See the module."""
+    """Policy that a server answers for."""
 
     connection: Connection
     client: tinker.SamplingClient

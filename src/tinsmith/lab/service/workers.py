@@ -100,7 +100,7 @@ _EVERY_SECONDS: Final = 2.0
 
 @dataclass(slots=True)
 class WorkerWatch:
-    """What is known of the workers so far."""
+    """State of the workers as last observed."""
 
     ask: Callable[[], Workers | None]
     say: Callable[[str], None]

@@ -98,7 +98,7 @@ def arguments(cell: Cell, threads: int) -> list[str]:
 
 
 def _ended(cell: Cell, say: Say) -> bool:
-    """Whether a cell's folder holds this very run, finished."""
+    """True if a cell's folder holds this very run, finished."""
     manifest = RunFolder(cell.folder).read_json(MANIFEST)
     if not manifest:
         return False

@@ -118,7 +118,7 @@ def run_study(
 
 @dataclass(frozen=True, slots=True)
 class _Made:
-    """What was made on an arm's runs, one a run."""
+    """Files made on an arm's runs, one a run."""
 
     folders: Sequence[Path]
     files: Sequence[Path]

@@ -44,7 +44,7 @@ SUMS: Final[Mapping[str, str]] = MappingProxyType(
         "max_tokens": "24",
     }
 )
-"""What a small pretrained model solves now and then, and learns to solve more often: sums of two or three numbers."""
+"""Sums of two or three numbers: a small pretrained model solves them now and then, and learns to do so more often."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

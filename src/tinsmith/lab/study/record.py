@@ -29,7 +29,7 @@ Shown = Figure | str | None
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Draws:
-    """How the intervals of a study are drawn."""
+    """Settings of the draws behind a study's intervals."""
 
     claims: Bootstrap = CLAIMS
     tables: Bootstrap = BOOTSTRAP
@@ -40,7 +40,7 @@ DRAWS: Final = Draws()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Seconds:
-    """How long a run of an arm took, as this machine was then: a mean over its seeds."""
+    """Seconds of a run of an arm on this machine: a mean over its seeds."""
 
     a_step: float | None
     """Of the update in one step; None: nothing was trained."""
@@ -64,7 +64,7 @@ class Tried:
 
     @property
     def like_the_chosen(self) -> bool:
-        """Whether validation does not tell it from the chosen one."""
+        """True if validation does not tell it from the chosen one."""
         return self.behind is not None and self.behind.low is not None and self.behind.low <= 0.0
 
 
@@ -85,12 +85,12 @@ class ArmGain:
 
     @property
     def holds(self) -> bool:
-        """Whether the gain's interval leaves out 0, and its corrected test refuses 0."""
+        """True if the gain's interval excludes 0, and its corrected test rejects 0."""
         low, high = self.gain.low, self.gain.high
         return low is not None and high is not None and not low <= 0.0 <= high and self.p_holm <= ALPHA
 
     def within(self, margin: float) -> bool:
-        """Whether the whole interval of the gain lies within a margin around 0."""
+        """True if the whole interval of the gain lies within a margin around 0."""
         low, high = self.gain.low, self.gain.high
         return low is not None and high is not None and -margin <= low and high <= margin
 
@@ -209,7 +209,7 @@ class StudyRecord:
     seeds: tuple[int, ...]
     tuning_seed: int
     settings: Mapping[str, object]
-    """What decides the results, but for papers and base."""
+    """Settings that decide the results, but for papers and base."""
     rates: Mapping[str, tuple[Tried, ...]]
     """Learning rates that were tried, by the name of the arm's row."""
     hashes: Mapping[str, Mapping[str, str | None]]

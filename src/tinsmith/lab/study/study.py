@@ -69,7 +69,7 @@ class OnRuns:
     make: Callable[[Path, Path, Say], Any]
     """Makes it of the run in a folder, or reads it from its file."""
     arm: str = ""
-    """Whose runs they are; empty: the run in `there`."""
+    """Arm whose runs they are; empty: the run in `there`."""
     there: Path | None = None
     before: str = "the base"
     """Names what it begins with."""

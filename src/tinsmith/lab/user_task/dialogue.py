@@ -31,7 +31,7 @@ class Dialogue:
     read: tuple[Any, ...] = ()
     """The same, as `parse` reads them."""
     heard: tuple[str, ...] = ()
-    """What the model was told between them."""
+    """Texts of the environment between them."""
     failed: Failed | None = None
     is_over: bool = False
 

@@ -161,7 +161,7 @@ class Judging:
     trained: Places = field(default_factory=Places)
     """Verdicts on training answers."""
     texts: Counter[str] = field(default_factory=Counter[str])
-    """How often each text was written."""
+    """Number of times that each text was written."""
 
     def take(self, one: TaskRollout, places: Places) -> None:
         """Count the verdicts on an answer."""

@@ -19,7 +19,7 @@ from tinsmith.types.fingerprints import sha256_of
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskSource:
-    """Where a task comes from, its keys, and the identity of its code."""
+    """Origin of a task, its keys, and the identity of its code."""
 
     title: str
     """Name of a run whose task has none."""
@@ -30,7 +30,7 @@ class TaskSource:
     made: Callable[[Mapping[str, object]], Task]
     """Returns the task with these arguments."""
     folder: Path = Path()
-    """Where data files are looked for."""
+    """Folder in which data files are searched."""
     keys: tuple[OwnKey, ...] = ()
     file: str = ""
     """Name of the file that an error of the task lies in."""

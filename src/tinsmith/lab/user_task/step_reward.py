@@ -23,7 +23,7 @@ class Asked:
     seed: int = 0
     """That of the group, as `Turns.reply` was given it."""
     heard: tuple[str, ...] = ()
-    """What the model was told between its replies."""
+    """Texts of the environment between the model's replies."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,7 +33,7 @@ class Scored:
     terms: Mapping[str, float]
     record: Mapping[str, object] = field(default_factory=dict[str, object])
     metrics: Mapping[str, float | None] = field(default_factory=dict[str, float | None])
-    """What is measured of it and not rewarded; None, or not there: it is not among those that are asked."""
+    """Metrics that are not rewarded; one that is None or missing does not apply to this answer."""
 
     @property
     def total(self) -> float:

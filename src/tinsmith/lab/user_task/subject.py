@@ -46,7 +46,7 @@ UserRollout = Rollout[UserItem, UserAnswer]
 
 @dataclass(slots=True, eq=False, kw_only=True)
 class UserEnvironment(Dialogue):
-    """See Environment; a conversation in tokens."""
+    """Conversation in tokens: an `Environment`."""
 
     prompt: tuple[int, ...]
     renderer: Renderer
@@ -54,11 +54,11 @@ class UserEnvironment(Dialogue):
     model: AskedModel | None = None
 
     def first(self) -> tuple[int, ...]:
-        """See Environment."""
+        """Return the prompt's tokens."""
         return self.prompt
 
     def step(self, tokens: Sequence[int]) -> Over | Instruction | Awaited:
-        """See Environment; what the user's function raises ends the conversation, and is kept for its reading."""
+        """Take a reply; what the user's function raises ends the conversation, and is kept for its reading."""
         said = self.say(self.renderer.parse_response(tokens).message.content)
         if isinstance(said, Ask):
             assert self.model is not None, "a task's model is opened with its run"
@@ -74,7 +74,7 @@ class UserEnvironment(Dialogue):
 
 @dataclass(slots=True)
 class Awaited:
-    """See Move; what the model is told comes from another one, which may still be at it."""
+    """`Move` whose text comes from another model, which may still be computing it."""
 
     environment: UserEnvironment
     tokens: tuple[int, ...]
@@ -83,36 +83,34 @@ class Awaited:
     _told: Instruction | None = None
 
     def observation(self) -> tuple[int, ...] | None:
-        """See Move; waits."""
+        """Return the observation; waits for it."""
         said = self.environment.tell(attempt(self.then, self.answer()))
         self._told = None if said is None else self.environment.instruction(self.tokens, said)
         return None if self._told is None else self._told.tokens
 
     def own_words(self) -> tuple[bool, ...]:
-        """See Answering."""
         return () if self._told is None else self._told.mine
 
 
 @dataclass(frozen=True, slots=True)
 class Instruction:
-    """See Move; what the model is told after a reply."""
+    """`Move` with the text that follows a reply."""
 
     tokens: tuple[int, ...]
     mine: tuple[bool, ...]
     """Which of them are what the task says, and not the template around it."""
 
     def observation(self) -> tuple[int, ...]:
-        """See Move."""
+        """Return the observation after the reply."""
         return self.tokens
 
     def own_words(self) -> tuple[bool, ...]:
-        """See Answering."""
         return self.mine
 
 
 @dataclass(slots=True, kw_only=True)
 class UserSubject(Subject[UserItem, UserAnswer]):
-    """See Subject; its methods are described there."""
+    """A task as a `Subject`; its methods are described there."""
 
     task: Task
     split: UserSplit
@@ -132,19 +130,15 @@ class UserSubject(Subject[UserItem, UserAnswer]):
         return self.split.train if split is Split.TRAIN else self.split.tested
 
     def unit(self, item: UserItem) -> str:
-        """See Subject."""
         return item.unit
 
     def aside(self, item: UserItem) -> bool:
-        """See Subject."""
         return item.aside
 
     def stop(self) -> Sequence[int]:
-        """See Subject."""
         return self.renderer.stop_sequences()
 
     def environments(self, item: UserItem, count: int, seed: int) -> Sequence[Environment]:
-        """See Subject."""
         return self.conversations(item, count, seed)
 
     def conversations(self, item: UserItem, count: int, seed: int) -> list[UserEnvironment]:
@@ -169,7 +163,6 @@ class UserSubject(Subject[UserItem, UserAnswer]):
         ]
 
     def text(self, tokens: Sequence[int]) -> str:
-        """See Subject."""
         return self.renderer.parse_response(tokens).message.content
 
     def read(self, trajectories: Sequence[Trajectory[UserItem]]) -> list[UserAnswer | Unread]:
@@ -203,7 +196,7 @@ class UserSubject(Subject[UserItem, UserAnswer]):
         return [NamedTerms(values=one.terms, total=one.total) for one in (each.answer.earned for each in rollouts)]
 
     def figures(self, groups: Sequence[Sequence[UserRollout | Failure[UserItem]]], split: str) -> dict[str, float]:
-        """See Subject; an item with several answers counts once in rewards and metrics."""
+        """Return the figures of an evaluation; an item with several answers counts once in rewards and metrics."""
         by_item = [[one for one in group if isinstance(one, Rollout)] for group in groups]
         kept = [one for group in by_item for one in group]
         own = (
@@ -222,11 +215,9 @@ class UserSubject(Subject[UserItem, UserAnswer]):
         return {f"{split}/{name}": value for name, value in found.items()}
 
     def example(self, item: UserItem) -> Example:
-        """See Subject."""
         return right_example(self.task, item, self.renderer)
 
     def options(self, item: UserItem) -> list[tuple[int, ...]]:
-        """See Subject."""
         if self.task.options is None:
             return []
         said = attempt(self.task.options, item.item)
@@ -237,7 +228,6 @@ class UserSubject(Subject[UserItem, UserAnswer]):
         return [self._reply(item, one) for one in said]
 
     def probe(self, rollout: UserRollout) -> Probe:
-        """See Subject."""
         probed, item = self.task.probed, rollout.item.item
         assert probed is not None, "a task that is not probed is refused before"
         said, gold = attempt(probed.options, item), attempt(probed.gold, item)
@@ -283,7 +273,6 @@ class UserSubject(Subject[UserItem, UserAnswer]):
         return tuple(tokens[sum(weight == 0.0 for weight in weights) :])
 
     def train_figures(self, groups: Sequence[ScoredGroup[UserItem, UserAnswer]]) -> dict[str, float]:
-        """See Subject."""
         found = _means([self._measured([one.rollout for one in group.scored]) for group in groups])
         if self._reward is not None:
             every = [[*(one.rollout for one in group.scored), *group.failures] for group in groups]
@@ -323,7 +312,7 @@ class UserSubject(Subject[UserItem, UserAnswer]):
         return told
 
     def facts(self, rollout: UserRollout) -> Line:
-        """See Subject; the turns of a conversation of several stand one by one."""
+        """Return the fields of a rollout's line; the turns of a conversation of several stand one by one."""
         one = rollout.answer.earned
         if self._reward is not None and one.scored is not None:
             facts: Line = dict(self._reward.line(one.scored))
@@ -339,7 +328,7 @@ class UserSubject(Subject[UserItem, UserAnswer]):
         return facts
 
     def sections(self, rollouts: Mapping[str, Sequence[UserRollout]]) -> list[SectionRecord]:
-        """See Subject; one that fails says why in its place."""
+        """Read the conversations; one that fails has the cause in its place."""
         answered = [
             Answered(
                 item=one.item.item,

@@ -50,7 +50,7 @@ class OfConversation:
 Reward = Callable[[Item, Any], Number] | OfGroup | OfConversation
 """What (item, answer) earns. The answer is the model's last reply: its text, or what `parse` made of it."""
 Metric = Callable[[Item, Any], Number | None] | OfGroup | OfConversation
-"""What is measured of (item, answer); None: it is not among those that are asked, and in no mean."""
+"""Metric of (item, answer); None: it does not apply, and is in no mean."""
 
 
 def of_group(function: Callable[[Item, Sequence[Any]], Sequence[Number]]) -> OfGroup:
@@ -76,7 +76,7 @@ class Answered:
     total: float
     """The sum of the terms."""
     record: Mapping[str, object] = field(default_factory=dict[str, object])
-    """What a reward of a whole step says of it beside the terms."""
+    """Further fields that a reward of a whole step records."""
     split: str = "eval"
     """The evaluation: of the tested items `test`, `test_greedy` and those of the controls."""
 
@@ -134,7 +134,7 @@ class Ask:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Turns:
-    """What the model is told after its replies.
+    """Texts that follow the model's replies.
 
     All conversations of a group have one seed: whoever draws, draws by it, and a reward draws the same again.
     """
@@ -157,7 +157,7 @@ class Turns:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Task:
-    """What a run is about."""
+    """Items, prompt and reward of a run."""
 
     items: Items
     """What is asked about: a list, an iterator, or the name of a JSONL file beside the task's file."""
@@ -179,7 +179,7 @@ class Task:
     """What is never trained on, but evaluated: a share, drawn by item id and the run's seed; a function of the item;
     or items of their own."""
     tested: Items = ()
-    """What the trained model is evaluated on once, at the end; pages and `sections` are then about these."""
+    """Items of the one evaluation at the end; pages and `sections` are then about these."""
     controls: Mapping[str, Task] = field(default_factory=dict[str, Any])
     """The tested items asked otherwise, by the split's name (`test_...`): Tasks with other `turns` and `reward`."""
     item_id: Callable[[Item], str] | None = None
@@ -215,7 +215,7 @@ class Task:
     )
     """Answers that need no model, by name; they are scored on the held-out items and stand on the page."""
     metrics: Mapping[str, Metric] = field(default_factory=dict[str, Metric])
-    """What is measured of an answer, like a reward, and not rewarded; None where it does not apply."""
+    """Metrics of an answer, written like a reward and not rewarded; None where one does not apply."""
     figures: Mapping[str, str] = field(default_factory=dict[str, str])
     """Figures of a run's end that its page and comparisons show: names in `metrics.jsonl`, by label."""
     sections: Mapping[str, Section] = field(default_factory=dict[str, Section])
@@ -231,7 +231,7 @@ class Task:
     """Facts that decide results beside the task's own file, by name, such as versions of packages: a run is resumed and
     replayed only where it is the same."""
     run: PaperRun | None = None
-    """How runs of the experiments on labels are made, which have files and figures of their own."""
+    """Maker of the runs of experiments on labels, which have files and figures of their own."""
     name: str = ""
     """Empty: the file's name."""
     question: str = ""
@@ -289,7 +289,7 @@ class Task:
 
     @property
     def talk(self) -> Turns | None:
-        """What is said between the replies, whichever way it was given; None: there is one reply."""
+        """Turns, whichever way they were given; None: there is one reply."""
         reply = self.reply
         if reply is None:
             return self.turns

@@ -153,7 +153,7 @@ class CountRange:
 
     @property
     def certain(self) -> bool:
-        """Whether one count is left."""
+        """True if one count is left."""
         return self.low == self.high
 
     def __str__(self) -> str:
@@ -169,7 +169,7 @@ class Columns:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """What the columns of sizes and counts stand for."""
+        """Classes that the columns of sizes and counts stand for."""
         return (*self.sized, " + ".join(self.lumped)) if self.lumped else self.sized
 
 
@@ -184,7 +184,7 @@ class SolvedLine:
     """Answers by label."""
     invalid: CountRange
     f1_checked: bool
-    """Whether a printed macro-F1 took part; it does where few enough counts are open."""
+    """True if a printed macro-F1 took part; it does where few enough counts are open."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,10 +206,10 @@ class Recovery:
     """All solutions, in ascending n and sizes; `truncated` where there are more than were listed."""
 
     columns: tuple[str, ...]
-    """What the columns of sizes and counts stand for; a lump is named "a + b"."""
+    """Classes that the columns of sizes and counts stand for; a lump is named "a + b"."""
     solutions: tuple[Solution, ...]
     truncated: bool
     tried: tuple[int, int]
     """The smallest and largest n that was tried."""
     reasons: tuple[str, ...]
-    """Where there is no solution: rates that alone rule n out, if there are any."""
+    """Rates that alone rule n out, where there is no solution."""

@@ -54,12 +54,12 @@ WINDOW: Final = 5
 _LEFT: Final = 0.5
 """Of the entropy of the first steps; below it answers are alike."""
 _SOLVED: Final = 0.5
-"""Where so many conversations succeed, few answers are needed, and nobody is bored."""
+"""Share of successes above which few answers are needed, so that nobody is bored."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Heard:
-    """What happened in one step."""
+    """Counts of one step."""
 
     commands: tuple[str, ...]
     answers: tuple[str, ...]
@@ -69,7 +69,7 @@ class Heard:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Boredom:
-    """What a run's first and last steps were like."""
+    """Averages of a run's first and last steps."""
 
     entropy_first: float
     """Of the environment's answers, in nats."""

@@ -228,7 +228,7 @@ def _beaten(
 
 
 class _Evidence(Protocol[System]):
-    """What `Learned` and `MeanLearned` are."""
+    """Either kind of claim to have learned: `Learned` or `MeanLearned`."""
 
     @property
     def metric(self) -> str: ...

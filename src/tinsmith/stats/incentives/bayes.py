@@ -30,7 +30,7 @@ _SETTLED = 1e-7
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Rest:
-    """Where the ascent ended.
+    """End point of an ascent.
 
     `gap` is what the best rule would earn above this policy at the rewards `matrix` it now gets,
     per answer, divided by the spread of those rewards: 0 where nothing is left to gain.
@@ -77,7 +77,7 @@ def ascend(posteriors: Posteriors, functional: Functional, start: FloatArray, st
 
 
 def rests_at(posteriors: Posteriors, functional: Functional, label: int) -> bool:
-    """Whether always answering `label` is a fixed point: once there, the reward pays no other answer more.
+    """True if always answering `label` is a fixed point: once there, the reward pays no other answer more.
 
     A reward with duals is asked again until it pays the same twice, at most PATIENCE times.
     """

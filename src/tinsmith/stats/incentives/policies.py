@@ -197,7 +197,7 @@ class Sensitivity:
 
     @property
     def width(self) -> float:
-        """How many times larger the upper end of the window is; close to 1 is a knife-edge."""
+        """Ratio of the window's upper end to its lower end; close to 1 is a knife-edge."""
         low, high = self.window
         return high / low if low > 0.0 and math.isfinite(high) else math.inf
 

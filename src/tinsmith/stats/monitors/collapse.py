@@ -23,7 +23,7 @@ from tinsmith.types.errors import CheckpointError, DataError
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Signals:
-    """What one evaluation says; None for what was not measured."""
+    """Figures of one evaluation; None for one that was not measured."""
 
     step: int
     confusion: Confusion

@@ -108,7 +108,7 @@ DETERMINISM_STEPS = 20
 GROUPS = 30
 """... and the fewest groups in them to judge by."""
 LEAST_EXPECTED = 0.2
-"""Where chance would leave fewer groups mixed than that, the task is nearly solved, or hardly ever."""
+"""Share of mixed groups expected by chance below which the task is nearly solved, or hardly ever."""
 
 
 class _DeterminismState(msgspec.Struct, frozen=True, kw_only=True):

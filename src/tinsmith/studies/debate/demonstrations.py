@@ -33,7 +33,7 @@ _SIGNAL = 2
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Habits:
-    """How often a demonstration's second answer has the first one's label, or the challenge's; else any."""
+    """Shares of demonstrations whose second answer has the first one's label, or the challenge's; else any."""
 
     keeping: float = 0.4
     following: float = 0.3

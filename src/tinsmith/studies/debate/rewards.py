@@ -41,7 +41,7 @@ from tinsmith.types.errors import ConfigError
 
 @dataclass(frozen=True, slots=True)
 class Reasons:
-    """What an answer says beside its label."""
+    """Contents of an answer beside its label."""
 
     justification: str
     signals: tuple[str, ...]

@@ -14,10 +14,10 @@ from tinsmith.studies.instructions.draws import Kwargs, data
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Topic:
-    """See the first line of this file; sentences have `{topic}` where it is named."""
+    """Sentences of an instruction, with `{topic}` where it is named."""
 
     names: tuple[str, ...]
-    """What it is called: first as the request does, then by single things that it is about."""
+    """Names of the topic: first the request's own, then single things that it is about."""
     openings: tuple[str, ...]
     facts: tuple[str, ...]
     languages: Mapping[str, str]

@@ -30,7 +30,7 @@ def _unquoted(texts: str) -> tuple[str, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """How many: at least, at most, between, exactly."""
+    """Bounds on a count: at least, at most, between, exactly."""
 
     least: int | None = None
     most: int | None = None

@@ -25,7 +25,7 @@ from tinsmith.types.errors import DataError
 
 
 class Unit(enum.StrEnum):
-    """What a length is counted in."""
+    """Unit of a length."""
 
     WORDS = "words"
     CHARACTERS = "characters"  # those of the space around the response aside
@@ -79,7 +79,7 @@ class IsList(Rule):
 
 
 class Look(enum.StrEnum):
-    """What can be seen without counting; the value is the text form."""
+    """Property of a text that needs no count; the value is the text form."""
 
     HEADING = "has a heading"
     LOWER = "is in lower case"
