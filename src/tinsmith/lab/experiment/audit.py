@@ -152,11 +152,11 @@ def _spans(drawn: tuple[int, ...], marks: list[int]) -> list[tuple[int, int]]:
 
 def _faults(folder: Path, manifest: Json, marks: list[Mark], done: int) -> Iterator[str]:
     """Say where the folder contradicts itself: its files and the manifest, its steps, its checkpoints and the trace."""
-    said = cast(Json, manifest.get("hashes") or {})
+    stated = cast(Json, manifest.get("hashes") or {})
     for name, found in RunFolder(folder).hashes().items():
-        if said and said.get(name) != found:
+        if stated and stated.get(name) != found:
             yield f"{name.removesuffix('_sha256')}.jsonl is not the file that the manifest names"
-    if said and "trace_sha256" in said and not (folder / TRACE).exists():
+    if "trace_sha256" in stated and not (folder / TRACE).exists():
         yield f"{TRACE} is missing"
     trace, metrics = timeline(folder / TRACE, None), timeline(folder / METRICS, None)
     for step in range(done):
