@@ -11,10 +11,10 @@ DOCS := .venv-docs
 SOURCES := pyproject.toml CMakeLists.txt $(wildcard native/*.cpp native/*.hpp)
 export OMP_WAIT_POLICY := PASSIVE
 
-.PHONY: quickstart real real-model test test-fast check docs conformance-cookbook conformance-clients conformance-newest bench bench-real clean
+.PHONY: quickstart real real-model test test-fast check docs lock conformance-cookbook conformance-clients conformance-newest bench bench-real clean
 
 quickstart: $(STAMP)
-	$(BIN)/python examples/quickstart.py
+	$(BIN)/tinsmith quickstart
 
 # The same study on real papers, and how their slice is cut. DATA: a folder with papers.jsonl.gz and edges.tsv.gz;
 # without one, hep-th is fetched once.
@@ -28,7 +28,7 @@ real: $(STAMP)
 	$(BIN)/tinsmith data slice out/real/corpus $(SLICE) --out out/real/slice --force
 	$(BIN)/tinsmith data baselines out/real/slice
 	$(BIN)/tinsmith data card out/real/slice
-	$(BIN)/python examples/quickstart.py out/real/runs data=out/real/slice
+	$(BIN)/tinsmith quickstart data=out/real/slice --out out/real/runs
 
 # What RL teaches a pretrained model of 135M parameters; with DATA=FOLDER, as above, also of pairs of its papers.
 real-model: $(STAMP)
@@ -51,6 +51,11 @@ check: $(STAMP)
 	$(BIN)/pyright
 	$(BIN)/lint-imports
 	$(BIN)/python scripts/check_sizes.py
+
+# uv.lock anew, after a change of the dependencies; by the public index, whatever this machine is set to.
+lock: $(STAMP)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check 'uv>=0.9'
+	$(BIN)/uv lock --no-config --default-index https://pypi.org/simple
 
 # The documentation as a site in build/site; a link or an anchor that leads nowhere fails it.
 docs: $(DOCS)/.installed

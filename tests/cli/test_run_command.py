@@ -171,3 +171,14 @@ def test_a_study_that_another_process_runs_is_left_alone(run: Run, tmp_path: Pat
     assert [each.name for each in tmp_path.iterdir()] == ["out"]
     with sole_process(out):
         pass
+
+
+def test_a_quickstart_refuses_an_unknown_key_before_it_makes_anything(
+    run: Run, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    del run  # its empty folder
+    with pytest.raises(SystemExit) as caught:
+        main(["quickstart", "stpes=3"])
+    assert caught.value.code == 2
+    assert "stpes" in capsys.readouterr().err
+    assert not any(tmp_path.iterdir())

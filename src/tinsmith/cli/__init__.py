@@ -22,6 +22,7 @@ from tinsmith.cli.conform import conform
 from tinsmith.cli.data.command import app as data_app
 from tinsmith.cli.diff import diff, replay
 from tinsmith.cli.doctor import doctor
+from tinsmith.cli.quickstart import quickstart
 from tinsmith.cli.report import report
 from tinsmith.cli.run import INTERRUPTED, TERMINATED, new, run
 from tinsmith.cli.serve import serve
@@ -35,12 +36,12 @@ app = typer.Typer(
     name="tinsmith",
     help="Post-training that can be run again: bit for bit, on your own machine.",
     no_args_is_help=True,
-    add_completion=False,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
 )
 app.add_typer(data_app)
 app.add_typer(base_app)
+app.command()(quickstart)
 app.command(add_help_option=False)(run)
 app.command()(new)
 app.command()(report)

@@ -47,7 +47,7 @@ def run(
         from tinsmith.server.parent_watch import ParentWatch
 
         ParentWatch()
-    overrides = _overrides(changes or [])
+    overrides = changed_keys(changes or [])
     if wants_help:
         _keys(name, overrides)
         return
@@ -171,7 +171,12 @@ def _print_wrapped(text: str) -> None:
     print(wrapped(text, terminal_width()))
 
 
-def _overrides(changes: list[str]) -> dict[str, str]:
+def changed_keys(changes: list[str]) -> dict[str, str]:
+    """Return key=value texts by key.
+
+    Raises:
+        ConfigError: one is not key=value, or a key is given twice.
+    """
     from tinsmith.types.errors import ConfigError
 
     overrides: dict[str, str] = {}

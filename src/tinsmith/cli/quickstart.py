@@ -1,0 +1,47 @@
+"""The verb `tinsmith quickstart`: papers, a base model, SFT and three rewards, and one page that says what happened."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from tinsmith.types.visible import visible
+
+
+def quickstart(
+    changes: Annotated[
+        list[str] | None, typer.Argument(metavar="key=value ...", help="Keys that every run takes, as data=SLICE.")
+    ] = None,
+    out: Annotated[Path, typer.Option(metavar="DIR", help="Where the runs and compare.html go.")] = Path(
+        "out/quickstart"
+    ),
+) -> None:
+    """Run the study in small: a base model, SFT, three rewards and a control, and one page that compares them.
+
+    Without data=SLICE a synthetic world of 30,000 papers is built, whose labels come from its citation graph.
+    With ray=local, or the address of a Ray, the runs are that Ray's tasks.
+    """
+    from tinsmith.cli.columns import open_console
+    from tinsmith.cli.run import changed_keys
+    from tinsmith.lab.page.comparison import COMPARISON
+    from tinsmith.lab.study.on_ray import run_side_by_side
+    from tinsmith.pages.page import document_html, write
+    from tinsmith.studies.disruption.experiments import CONTROL, LABELS, QUICKSTART
+
+    began = time.perf_counter()
+
+    def say(message: str) -> None:
+        print(visible(f"[{time.perf_counter() - began:4.0f} s] {message}"), flush=True)
+
+    folders = run_side_by_side((*QUICKSTART, CONTROL), out, changed_keys(changes or []), say)
+    say("comparing")
+    compared = LABELS.compare(folders, None)
+    page = out / COMPARISON
+    write(document_html(compared.page), page)
+    open_console().print(compared.table)
+    for sentence in compared.sentences:
+        print(visible(sentence))
+    say(f"wrote {page}: open it in a browser")
