@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import platform
+import subprocess
+import sys
 from functools import cache
 from pathlib import Path
 from typing import Final
@@ -16,7 +18,7 @@ _VARYING: Final = ("processor", "cpu MHz", "core id", "apicid", "initial apicid"
 
 def cpu_model() -> str:
     """Return the CPU's name as the system tells it; empty where it tells none."""
-    return _lines().get("model name") or platform.processor()
+    return _lines().get("model name") or _lines().get("machdep.cpu.brand_string") or platform.processor()
 
 
 def cpu_flags() -> tuple[str, ...]:
@@ -42,8 +44,11 @@ def cpu_identity() -> tuple[str, ...]:
 def _lines() -> dict[str, str]:
     """Return what the system says of the first processor, by name; nothing where it says nothing."""
     try:
-        text = Path("/proc/cpuinfo").read_text(encoding="utf-8")
-    except OSError:
+        if sys.platform == "darwin":
+            text = subprocess.check_output(["/usr/sbin/sysctl", "machdep.cpu", "hw.optional"], text=True)
+        else:
+            text = Path("/proc/cpuinfo").read_text(encoding="utf-8")
+    except (OSError, subprocess.CalledProcessError):
         return {}
     first = text.strip().split("\n\n")[0].splitlines()
     return {name.strip(): told.strip() for name, _, told in (line.partition(":") for line in first)}

@@ -11,6 +11,7 @@ import os
 import resource
 import signal
 import socket
+import sys
 
 from tinsmith.renderers.templates import Render, compiled
 from tinsmith.types.errors import InputError
@@ -20,14 +21,15 @@ CPU_S = 1
 WALL_S = 30.0
 """Seconds that one text may take where a machine is busy otherwise; what has no end computes for too long before."""
 MEMORY = 1 << 29
-"""Bytes of addresses that the process may have."""
+"""Bytes of addresses that the process may have; not on macOS, where every process has more from its start."""
 TEXT, REFUSAL = b"+", b"-"
 """With which an answer begins."""
 
 
 def serve(control: socket.socket) -> None:
     """Compile the template that `control` sends first; then render into every socket that it sends."""
-    resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
+    if sys.platform != "darwin":
+        resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for who started this
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for the copies

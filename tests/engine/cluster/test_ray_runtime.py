@@ -48,6 +48,13 @@ def test_without_ray_it_is_said_how_to_install_it(monkeypatch: pytest.MonkeyPatc
     assert caught.value.fix == 'pip install "tinsmith[ray]"'
 
 
+def test_where_left_processes_cannot_be_found_no_ray_is_started(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "platform", "darwin")
+    with pytest.raises(ConfigError, match="Linux") as caught:
+        start_local(1)
+    assert (caught.value.field, caught.value.value) == ("ray", "local")
+
+
 @pytest.mark.parametrize("address", ["", "here", "ray://host:10001", "host:", ":6379", "host:port"])
 def test_what_is_no_address_is_refused_before_ray_is_asked(address: str) -> None:
     with pytest.raises(ConfigError) as caught:

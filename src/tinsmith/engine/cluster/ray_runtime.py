@@ -103,10 +103,17 @@ def start_local(num_cpus: int, object_store_bytes: int = LEAST_OBJECT_STORE) -> 
     processes for that of the process. Where it cannot start and Ray does not say so, this process ends: exit code 3.
 
     Raises:
-        ConfigError: Ray is not installed.
+        ConfigError: Ray is not installed, or this system does not tell whose processes are whose.
         BackendError: this process is part of a Ray already.
         LostError: Ray did not start.
     """
+    if sys.platform != "linux":
+        raise ConfigError(
+            "a Ray of its own is started on Linux only, where what it leaves behind can be found and ended",
+            field="ray",
+            value="local",
+            allowed="the address of a Ray that runs already; without workers, one process computes everything",
+        )
     os.environ |= {"RAY_AUTH_MODE": "token", **_LOOPBACK_ONLY}
     os.environ.setdefault("RAY_AUTH_TOKEN", secrets.token_hex(32))  # Ray keeps the first it sees
     os.environ.setdefault(*_AS_NICE)
