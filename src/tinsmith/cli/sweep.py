@@ -11,7 +11,7 @@ import typer
 from tinsmith.types.visible import visible
 
 if TYPE_CHECKING:
-    from tinsmith.studies.bits.values import CellResult
+    from tinsmith.studies.bits.measures import CellResult
 
 
 def sweep(
@@ -36,7 +36,7 @@ def sweep(
     """Vary what may change bits, and say what does: exit 1 if a promise is broken or a deliberate fault is not seen."""
     import json
 
-    from tinsmith.studies.bits.cells import plan
+    from tinsmith.studies.bits.cells import Size, plan
 
     name, _, path = model.partition("=")
     planned = plan(
@@ -47,7 +47,6 @@ def sweep(
     from tinsmith.cli.columns import open_console
     from tinsmith.studies.bits import study
     from tinsmith.studies.bits.page import LEGEND, story, sweep_table
-    from tinsmith.studies.bits.values import Size
 
     done_cells = 0
 

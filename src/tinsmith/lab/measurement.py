@@ -37,9 +37,7 @@ def keys_of(measurement: Measurement) -> StudyKeys:
             texts, names = words_of(settings), [key.name for key in own]
             further = [one for one in fields(settings) if one.name not in names]
             of_name = [one for one in further if one.name.startswith(f"{each.name}_")]
-            own += [
-                StudyKey(one.name, shown_value(default_of(one)), texts.get(one.name, "")) for one in of_name or further
-            ]
+            own += [StudyKey(one.name, _shown(default_of(one)), texts.get(one.name, "")) for one in of_name or further]
         else:
             own.append(StudyKey(each.name, _shown(each.default), described.get(each.name, "")))
     _, _, more = doc.partition("\n\nArgs:")[0].partition("\n\n")

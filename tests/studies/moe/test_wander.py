@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,17 +15,17 @@ import torch
 
 from tinsmith.engine.sampler import Sampler
 from tinsmith.engine.sequences import Policy
+from tinsmith.lab.measurement import asked, keys_of
 from tinsmith.models.base import open_base
 from tinsmith.models.folders.folder import write_folder
 from tinsmith.models.initial_weights import initial_weights
 from tinsmith.models.presets import PRESETS
 from tinsmith.pages.tables import Table
-from tinsmith.studies.moe.bench import MeasuredBase, drawn_texts, measured_base
+from tinsmith.studies.moe.bench import MeasuredBase, drawn_texts, is_moved, measured_base
 from tinsmith.studies.moe.ours import Ours, our_decoder
 from tinsmith.studies.moe.page import wander_page, wander_story
 from tinsmith.studies.moe.step import (
-    ExactStep,
-    OwnGradient,
+    OnPolicy,
     angle,
     changed_routes,
     coin_advantages,
@@ -32,24 +33,9 @@ from tinsmith.studies.moe.step import (
     greedy_parted,
     step_ratios,
 )
+from tinsmith.studies.moe.study import wander
 from tinsmith.studies.moe.theirs import Theirs
-from tinsmith.studies.moe.values import (
-    Amounts,
-    Compared,
-    Dtype,
-    Engine,
-    Greedy,
-    Row,
-    Seen,
-    Side,
-    StepRatios,
-    Text,
-    Wander,
-    Way,
-    batched,
-    wander_json,
-)
-from tinsmith.types.datum import LossName
+from tinsmith.studies.moe.values import Amounts, Dtype, Engine, Seen, Side, Text, batched
 from tinsmith.types.errors import ConfigError
 from tinsmith.types.sampling import SampleRequest, SamplingParams
 
@@ -118,9 +104,9 @@ def test_transformers_is_asked_about_the_same_tokens(dtype: Dtype, base: Measure
     beside = batched(canonical.forward, texts, 1)
     for seen in (batched(theirs.forward, texts, 3), batched(theirs.decode, texts, 3), batched(theirs.decode, texts, 1)):
         found = compared(seen, beside)
-        assert found.max_logprob_difference <= limit
-        assert found.changed_routes <= most
-        assert found.tokens == sum(len(text.tokens) - 1 for text in texts)
+        assert found["max_logprob_difference"] <= limit
+        assert found["changed_routes"] <= most
+        assert found["tokens"] == sum(len(text.tokens) - 1 for text in texts)
     if dtype is Dtype.FP32:
         prompts = [text.prompt for text in texts]
         together = batched(partial(theirs.greedy, tokens=5), prompts, 3)
@@ -131,7 +117,7 @@ def test_transformers_is_asked_about_the_same_tokens(dtype: Dtype, base: Measure
 def test_the_gradient_of_transformers_is_ours(base: MeasuredBase, texts: list[Text], ours: Ours) -> None:
     advantages = [0.5, -0.5, 1.0, -1.0]
     sampled = [seen.logprobs + np.float32(0.01) for seen in batched(ours.forward, texts, 4)]
-    own, _ = OwnGradient(ours.decoder)(texts, sampled, advantages, LossName.IMPORTANCE_SAMPLING)
+    own, _ = OnPolicy(ours.decoder, texts, advantages, sampled).gradient(sampled)
     theirs = Theirs(base.folder, Dtype.FP32).gradient(texts, sampled, advantages, 3)
     assert set(theirs) == set(own)
     norm = math.sqrt(sum(float((own[name] ** 2).sum()) for name in own))
@@ -140,21 +126,23 @@ def test_the_gradient_of_transformers_is_ours(base: MeasuredBase, texts: list[Te
     assert apart <= 1e-4 * norm
 
 
-def test_a_step_without_a_difference_has_ratios_of_one(texts: list[Text], ours: Ours) -> None:
+def _on_policy(ours: Ours, texts: list[Text]) -> tuple[list[Seen], OnPolicy]:
     seen = batched(ours.forward, texts, 4)
-    advantages = [1.0, -1.0, 0.5, -0.5]
-    exact = ExactStep.of(ours.decoder, texts, seen, advantages)
-    still = step_ratios(CANONICAL, 4, texts, advantages, sampler=seen, trainer=seen, exact=exact, whole=exact.gradient)
-    assert (still.ratios_not_one, still.least_ratio, still.largest_ratio) == (0.0, 1.0, 1.0)
-    assert (still.unequal_routes, still.whole_angle_degrees) == (0, 0.0)
-    assert set(still.angle_degrees.values()) == {0.0}
-    assert set(still.clipped.values()) == {0.0}
+    return seen, OnPolicy(ours.decoder, texts, [1.0, -1.0, 0.5, -0.5], [one.logprobs for one in seen])
+
+
+def test_a_step_without_a_difference_has_ratios_of_one(texts: list[Text], ours: Ours) -> None:
+    seen, exact = _on_policy(ours, texts)
+    gradient, _ = exact.gradient(exact.logprobs)
+    still = step_ratios(exact, gradient, sampler=seen, trainer=seen, whole=gradient)
+    assert (still["ratios_not_one"], still["least_ratio"], still["largest_ratio"]) == (0.0, 1.0, 1.0)
+    assert (still["unequal_routes"], still["whole_angle_degrees"]) == (0, 0.0)
+    assert set(still["angle_degrees"].values()) == {0.0}
+    assert set(still["clipped"].values()) == {0.0}
 
 
 def test_a_step_whose_sampler_differs_is_seen(texts: list[Text], ours: Ours) -> None:
-    seen = batched(ours.forward, texts, 4)
-    advantages = [1.0, -1.0, 0.5, -0.5]
-    exact = ExactStep.of(ours.decoder, texts, seen, advantages)
+    seen, exact = _on_policy(ours, texts)
     other = [
         Seen(
             logprobs=one.logprobs + np.float32([-0.5, 0.0, 0.3, 0.0, -2.0]),
@@ -162,15 +150,15 @@ def test_a_step_whose_sampler_differs_is_seen(texts: list[Text], ours: Ours) -> 
         )
         for one in seen
     ]
-    found = step_ratios(CANONICAL, 4, texts, advantages, sampler=other, trainer=seen, exact=exact, whole=None)
-    assert found.unequal_routes == 4
-    assert found.ratios_not_one == 0.6
-    assert found.largest_ratio == pytest.approx(math.exp(2.0), rel=1e-5)
-    assert found.least_ratio == pytest.approx(math.exp(-0.3), rel=1e-5)
-    assert found.clipped["ppo"] == pytest.approx(0.3)  # a threshold on the side of the advantage
-    assert found.clipped["cispo"] == pytest.approx(0.2)  # above 4
-    assert all(1.0 < each < 90.0 for each in found.angle_degrees.values())
-    assert found.whole_angle_degrees is None
+    gradient, _ = exact.gradient(exact.logprobs)
+    found = step_ratios(exact, gradient, sampler=other, trainer=seen, whole=gradient)
+    assert found["unequal_routes"] == 4
+    assert found["ratios_not_one"] == 0.6
+    assert found["largest_ratio"] == pytest.approx(math.exp(2.0), rel=1e-5)
+    assert found["least_ratio"] == pytest.approx(math.exp(-0.3), rel=1e-5)
+    assert found["clipped"]["ppo"] == pytest.approx(0.3)  # a threshold on the side of the advantage
+    assert found["clipped"]["cispo"] == pytest.approx(0.2)  # above 4
+    assert all(1.0 < each < 90.0 for each in found["angle_degrees"].values())
 
 
 def test_angles() -> None:
@@ -200,22 +188,23 @@ def test_changed_routes_are_counted_by_token_and_text() -> None:
     one = [_seen([]), _seen([1, 4], 0.25), _seen([])]
     found = compared(one, [_seen([]), _seen([]), _seen([])])
     assert changed_routes(one[1], _seen([])).tolist() == [False, True, False, False, True, False]
-    assert (found.changed_routes, found.tokens) == (2, 18)
-    assert (found.changed_texts, found.texts) == (1, 3)
-    assert found.unequal_logprob_bits == pytest.approx(1 / 3)
-    assert found.max_logprob_difference == 0.25
-    assert found.interval[0] == 0.0
-    assert found.share < found.interval[1] <= 2 / 6
+    assert (found["changed_routes"], found["tokens"]) == (2, 18)
+    assert (found["changed_texts"], found["texts"]) == (1, 3)
+    assert found["unequal_logprob_bits"] == pytest.approx(1 / 3)
+    assert found["max_logprob_difference"] == 0.25
+    assert found["interval"][0] == 0.0
+    assert found["share"] < found["interval"][1] <= 2 / 6
     none = compared([_seen([])], [_seen([])])
-    assert (none.share, none.interval[0]) == (0.0, 0.0)
-    assert none.interval[1] > 0.1
+    assert (none["share"], none["interval"][0]) == (0.0, 0.0)
+    assert none["interval"][1] > 0.1
+    assert (is_moved(found), is_moved(none)) == (True, False)
+    assert is_moved({**none, "unequal_logprob_bits": 0.5})
 
 
 def test_greedy_texts_part_where_they_first_differ() -> None:
     alone = [np.array([1, 2, 3]), np.array([4, 5, 6]), np.array([7, 8, 9])]
     together = [np.array([1, 2, 3]), np.array([4, 0, 6]), np.array([0, 8, 0])]
-    found = greedy_parted(CANONICAL, 3, together, alone)
-    assert (found.parted, found.texts, found.first) == (2, 3, (0, 1))
+    assert greedy_parted(together, alone) == {"texts": 3, "parted": 2, "first": [0, 1]}
 
 
 def test_a_dense_model_is_refused(tmp_path: Path) -> None:
@@ -236,61 +225,42 @@ def test_the_base_is_the_same_again(base: MeasuredBase, tmp_path: Path) -> None:
     assert open_base(str(again.folder)).identity.fingerprint == base.fingerprint
 
 
-# What is told
-
-
-def _compared(changed: int, largest: float) -> Compared:
-    return Compared(
-        tokens=200,
-        changed_routes=changed,
-        share=changed / 200,
-        interval=(changed / 400, changed / 100),
-        texts=8,
-        changed_texts=min(changed, 8),
-        unequal_logprob_bits=float(largest > 0),
-        max_logprob_difference=largest,
-        mean_logprob_difference=largest / 10,
-    )
-
-
-def _wander(canonical: Compared, other: Compared) -> Wander:
-    sides = ((Engine.CANONICAL, canonical), (Engine.TRANSFORMERS, other))
-    return Wander(
-        model="tinsmith/moe-nano",
-        fingerprint="f" * 64,
-        settings=replace(SMALL, batches=(4,)),
-        machine={"cpu": "one"},
-        rows=tuple(
-            Row(side=Side(engine, Dtype.BF16), way=way, batch=batch, compared=each)
-            for engine, each in sides
-            for way, batch in ((Way.DECODE, 1), (Way.FORWARD, 4))
-        ),
-        distances=(Row(side=Side(Engine.TRANSFORMERS, Dtype.BF16), compared=other),),
-        greedy=(Greedy(side=Side(Engine.TRANSFORMERS, Dtype.BF16), batch=4, texts=8, parted=2, first=(3, 9)),),
-        steps=tuple(
-            StepRatios(
-                side=Side(engine, Dtype.BF16),
-                batch=4,
-                tokens=200,
-                unequal_routes=each.changed_routes,
-                ratios_not_one=each.unequal_logprob_bits,
-                least_ratio=1.0 - each.max_logprob_difference,
-                largest_ratio=1.0 + each.max_logprob_difference,
-                clipped={"ppo": 0.01, "cispo": 0.0},
-                angle_degrees={"importance_sampling": 3.0, "ppo": 4.0, "cispo": 3.0},
-                whole_angle_degrees=7.0,
-            )
-            for engine, each in sides
-        ),
-    )
+def _wander(canonical: int, other: int) -> dict[str, Any]:
+    """Values of a measurement: tokens that changed their routes, of 200, on each side."""
+    sides = {"canonical": canonical, "transformers": other}
+    compared = {
+        engine: {
+            **{"arithmetic": engine, "dtype": "bf16", "changed_routes": changed, "tokens": 200, "share": changed / 200},
+            **{"interval": (changed / 400, changed / 100), "changed_texts": min(changed, 8), "texts": 8},
+            **{"unequal_logprob_bits": 0.0, "max_logprob_difference": 0.12, "mean_logprob_difference": 0.01},
+        }
+        for engine, changed in sides.items()
+    }
+    step: dict[str, Any] = {
+        **{"tokens": 200, "unequal_routes": 3, "ratios_not_one": 0.5, "least_ratio": 0.9, "largest_ratio": 1.1},
+        **{"clipped": {"ppo": 0.01, "cispo": 0.0}, "whole_angle_degrees": 7.0},
+        "angle_degrees": {"importance_sampling": 3.0, "ppo": 4.0, "cispo": 3.0},
+    }
+    named = {"arithmetic": "transformers", "dtype": "bf16", "batch": 4}
+    return {
+        **{"model": "tinsmith/moe-nano", "fingerprint": "f" * 64, "settings": {"seed": 0}, "machine": {"cpu": "one"}},
+        "rows": [
+            {**one, "way": way, "batch": batch}
+            for one in compared.values()
+            for way, batch in (("decode", 1), ("forward", 4))
+        ],
+        "from_canonical": [compared["transformers"]],
+        "greedy": [{**named, "texts": 8, "parted": 2, "first": [3, 9]}],
+        "rl_step": [{**named, **step}],
+    }
 
 
 def test_the_page_has_counts_with_intervals() -> None:
-    done = _wander(_compared(0, 0.0), _compared(3, 0.12))
+    done = _wander(0, 3)
     story = " ".join(wander_story(done))
     assert "transformers bf16: 3 of 200 tokens (1.50 %, 0.75 to 3.00)" in story
     assert "MOVED" not in story
-    assert wander_json(done)["ok"] is True
+    assert "MOVED" in " ".join(wander_story(_wander(1, 0)))
     tables = [one for section in wander_page(done).sections for one in section.blocks if isinstance(one, Table)]
     routes, distances, greedy, steps = [[cell.text for cell in one.rows[-1].cells] for one in tables]
     assert routes[:4] == ["forward", "4", "3 of 200", "1.5 %"]
@@ -299,7 +269,37 @@ def test_the_page_has_counts_with_intervals() -> None:
     assert steps[-4:] == ["3", "4", "3", "7"]
 
 
-def test_a_canonical_row_that_moves_is_not_ok() -> None:
-    done = _wander(_compared(0, 1e-9), _compared(0, 0.0))
-    assert wander_json(done)["ok"] is False
-    assert "MOVED" in " ".join(wander_story(done))
+def test_every_key_has_a_default_and_words() -> None:
+    keys = {key.name: key.default for key in keys_of(wander).own}
+    assert (keys["batches"], keys["sides"]) == ("8,32", "canonical,fast,transformers")
+    assert (keys["model"], keys["dry_run"]) == ("tinsmith/moe-nano", "false")
+    assert all(key.words for key in keys_of(wander).own)
+
+
+def test_sides_are_computed_in_their_own_order() -> None:
+    said: list[str] = []
+    asked(wander, {"sides": "transformers,canonical", "dry_run": "true"})(said.append)
+    assert said[0].endswith("by canonical fp32, canonical bf16, transformers fp32, transformers bf16")
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("batches", "1,4"),
+        ("batches", "4,4"),
+        ("batches", "four"),
+        ("sides", "canonical,vllm"),
+        ("sides", ""),
+        ("sides", "fast,fast"),
+        ("samples", "1"),
+        ("tokens", "0"),
+        ("base_steps", "-1"),
+        ("dry_run", "perhaps"),
+        ("promts", "4"),
+    ],
+)
+def test_what_is_not_allowed_is_refused_by_name(key: str, value: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        asked(wander, {key: value})
+    assert caught.value.field == key
+    assert len(str(caught.value).splitlines()) <= 5

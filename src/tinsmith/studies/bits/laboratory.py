@@ -7,6 +7,7 @@ cell. There is no engine around it and no certificate: what a cell shows is meas
 
 from __future__ import annotations
 
+import math
 import sys
 import time
 from collections.abc import Sequence
@@ -23,7 +24,7 @@ from tinsmith.engine.checkpoints import load_session, read, save
 from tinsmith.engine.checks.deviations import merged, parts_of
 from tinsmith.engine.parts import Parts
 from tinsmith.engine.sampler import Sampler, SamplerLimits
-from tinsmith.engine.sequences import Policy
+from tinsmith.engine.sequences import Group, Policy
 from tinsmith.engine.trace import StepTrace, Trace
 from tinsmith.engine.training import TrainingSession
 from tinsmith.engine.unit_gradients import MicroBatches
@@ -36,22 +37,23 @@ from tinsmith.ops.extension import configure
 from tinsmith.ops.kernels import Kernels
 from tinsmith.ops.select import select
 from tinsmith.ops.stock import Bf16Products
-from tinsmith.studies.bits.cells import AdapterUse, Cell, Dtype, changed
-from tinsmith.studies.bits.load import Load, random_tokens, serve
-from tinsmith.studies.bits.values import TEMPERATURES, Completion, Job, Marks, Outcome, Size
+from tinsmith.studies.bits.cells import TEMPERATURES, Cell, Completion, Job, Outcome, Size, changed
 from tinsmith.types.adapters import AdapterSpec
 from tinsmith.types.arithmetic import Arithmetic, Isa
-from tinsmith.types.datum import AdamParams, Datum, DatumOutput, LossName
+from tinsmith.types.datum import AdamParams, Datum, IntArray, LossName
 from tinsmith.types.errors import ConfigError, TinsmithError
 from tinsmith.types.fingerprints import tensors_sha256
-from tinsmith.types.sampling import SampledSequence, SampleRequest, SamplingParams
-from tinsmith.types.seeds import derive, uniform
+from tinsmith.types.sampling import SampleRequest, SampleResult, SamplingParams
+from tinsmith.types.seeds import derive, random_bits, uniform
 
 _B_BOUND: Final = 0.02
 """Of the adapter's B, so that the adapter changes every log-probability."""
-
 _ROLLOUT: Final = 16
 """Tokens of a training rollout."""
+_TURN: Final = 1 / 16
+"""Chance at a step that other limits are drawn."""
+_NEIGHBOUR: Final = 24
+"""Most tokens of a neighbour's prompt, and of what is sampled for it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,7 +68,7 @@ class _Bench:
 
     def decoder(self) -> Decoder:
         weights = self.base.weights
-        if self.cell.dtype is Dtype.BF16_WEIGHTS:
+        if self.cell.dtype == "bf16_weights":
             weights = {name: tensor.bfloat16().float() for name, tensor in weights.items()}
         return build_decoder(self.base.config, weights, self.kernels)
 
@@ -88,23 +90,15 @@ class _Bench:
         session.trace = Trace(self.kernels)
         return session
 
-    def policy(self, adapter: Adapter) -> Policy:
-        if self.cell.adapter is AdapterUse.MERGED:
-            return merged(adapter)
-        return self.parts.policy_of(adapter)
-
-    def sampler(self) -> Sampler:
-        least = pages_for(self.base.config.max_positions) + 1
-        pages = {"default": None, "least": least}
+    def served(self, adapter: Adapter, requests: Sequence[SampleRequest], *seed: str | int) -> list[SampleResult]:
         word = self.cell.cache
+        pages = {"default": None, "least": pages_for(self.base.config.max_positions) + 1}
         limits = SamplerLimits(
             cache_pages=pages[word] if word in pages else int(word), prefill_tokens=self.cell.prefill
         )
-        return Sampler(self.base.config, self.parts.sampling(self.kernels), limits=limits)
-
-    @property
-    def load(self) -> Load:
-        return Load(batch=self.cell.batch, neighbours=self.cell.neighbours, order=self.cell.order)
+        sampler = Sampler(self.base.config, self.parts.sampling(self.kernels), limits=limits)
+        policy = merged(adapter) if self.cell.adapter == "merged" else self.parts.policy_of(adapter)
+        return serve(sampler, policy, requests, self.cell, seed=derive(0, "sweep", "load", *seed))
 
 
 def compute(number: int, cell: Cell, base: OpenedBase, size: Size, folder: Path) -> Outcome:
@@ -113,7 +107,7 @@ def compute(number: int, cell: Cell, base: OpenedBase, size: Size, folder: Path)
     if cell.resume > size.steps:
         raise ConfigError("there is no such step", field="resume", value=cell.resume)
     kernels: Kernels = select(cell.arithmetic, cell.device)
-    if cell.dtype is Dtype.BF16:
+    if cell.dtype == "bf16":
         kernels = Bf16Products(kernels.device)
     bench = _Bench(base=base, cell=cell, size=size, parts=parts_of(cell.deviation), kernels=kernels)
     session = bench.session()
@@ -123,54 +117,45 @@ def compute(number: int, cell: Cell, base: OpenedBase, size: Size, folder: Path)
     file = folder / f"weights-{number}.npz"
     with file.open("wb") as out:
         np.savez(out, **weights)  # pyright: ignore[reportArgumentType]
+    device = torch.cuda.get_device_name(kernels.device) if kernels.device.type == "cuda" else "cpu"
     return Outcome(
         number=number,
         completions=completions,
-        steps=tuple(Marks(gradient=one.gradient, weights=one.weights) for one in steps),
+        steps=tuple((one.gradient, one.weights) for one in steps),
         weights_sha256=tensors_sha256(weights),
         weights_file=str(file),
         seconds=time.perf_counter() - began,
-        machine={"torch": str(torch.__version__), "device": _device(kernels)},
+        machine={"torch": str(torch.__version__), "device": device},
     )
-
-
-def _device(kernels: Kernels) -> str:
-    cuda = kernels.device.type == "cuda"
-    return torch.cuda.get_device_name(kernels.device) if cuda else "cpu"
 
 
 def _completions(bench: _Bench, session: TrainingSession, temperature: float) -> tuple[Completion, ...]:
     """Many completions of one prompt with one seed, each a request of its own."""
-    size, vocab = bench.size, bench.base.config.vocab_size
-    prompt = random_tokens(derive(0, "sweep", "prompt"), size.prompt, vocab)
+    size, before = bench.size, bench.size.prompt - 1
+    prompt = random_tokens(derive(0, "sweep", "prompt"), size.prompt, bench.base.config.vocab_size)
     params = SamplingParams(
         seed=derive(bench.cell.seed, "sweep", "completion"), max_tokens=size.tokens, temperature=temperature, stop=()
     )
     request = SampleRequest(prompt=prompt, params=params, topk_logprobs=1)
-    seed = derive(0, "sweep", "load", int(temperature))
-    results = serve(bench.sampler(), bench.policy(session.adapter), [request] * size.completions, bench.load, seed=seed)
+    results = bench.served(session.adapter, [request] * size.completions, int(temperature))
     sequences = [result.sequences[0] for result in results]
-    data = [_scored(np.concatenate([prompt, one.tokens])) for one in sequences]
-    outputs = session.forward(data, LossName.CROSS_ENTROPY).outputs
-    return tuple(_completion(one, output, size.prompt) for one, output in zip(sequences, outputs, strict=True))
-
-
-def _scored(sequence: np.ndarray[tuple[int, ...], np.dtype[np.int32]]) -> Datum:
-    return Datum(tokens=sequence[:-1], inputs={"target_tokens": sequence[1:]})
-
-
-def _completion(one: SampledSequence, output: DatumOutput, prompt: int) -> Completion:
-    assert one.top is not None
-    before = prompt - 1
-    return Completion(
-        tokens=tuple(one.tokens.tolist()),
-        logprobs=tuple(one.logprobs.tolist()),
-        scored=tuple(output.logprobs[before:].tolist()),
-        top_tokens=tuple(one.top.tokens[:, 0].tolist()),
-        top_logprobs=tuple(one.top.logprobs[:, 0].tolist()),
-        routes=() if one.routes is None else tuple(one.routes[before:].tolist()),
-        routed=() if output.routes is None else tuple(output.routes[before:].tolist()),
-    )
+    texts = [np.concatenate([prompt, one.tokens]) for one in sequences]
+    data = [Datum(tokens=text[:-1], inputs={"target_tokens": text[1:]}) for text in texts]
+    found: list[Completion] = []
+    for one, output in zip(sequences, session.forward(data, LossName.CROSS_ENTROPY).outputs, strict=True):
+        assert one.top is not None
+        found.append(
+            Completion(
+                tokens=tuple(one.tokens.tolist()),
+                logprobs=tuple(one.logprobs.tolist()),
+                scored=tuple(output.logprobs[before:].tolist()),
+                top_tokens=tuple(one.top.tokens[:, 0].tolist()),
+                top_logprobs=tuple(one.top.logprobs[:, 0].tolist()),
+                routes=() if one.routes is None else tuple(one.routes[before:].tolist()),
+                routed=() if output.routes is None else tuple(output.routes[before:].tolist()),
+            )
+        )
+    return tuple(found)
 
 
 def _trained(bench: _Bench, session: TrainingSession, checkpoint: Path) -> tuple[TrainingSession, Sequence[StepTrace]]:
@@ -191,59 +176,112 @@ def _trained(bench: _Bench, session: TrainingSession, checkpoint: Path) -> tuple
 
 def _rollouts(bench: _Bench, session: TrainingSession, step: int) -> list[Datum]:
     vocab, root = bench.base.config.vocab_size, derive(bench.cell.seed, "sweep", "rollout", step)
-    prompts = [
-        random_tokens(derive(0, "sweep", "training", step, i), 10 + 3 * i, vocab) for i in range(bench.size.prompts)
-    ]
     requests = [
         SampleRequest(
-            prompt=prompt, params=SamplingParams(seed=derive(root, i), max_tokens=_ROLLOUT, stop=()), num_samples=2
+            prompt=random_tokens(derive(0, "sweep", "training", step, i), 10 + 3 * i, vocab),
+            params=SamplingParams(seed=derive(root, i), max_tokens=_ROLLOUT, stop=()),
+            num_samples=2,
         )
-        for i, prompt in enumerate(prompts)
+        for i in range(bench.size.prompts)
     ]
-    policy = bench.policy(session.adapter.snapshot())
-    load = bench.load
-    results = serve(bench.sampler(), policy, requests, load, seed=derive(0, "sweep", "load", "training", step))
-    return [
-        _rewarded(prompt, one, 1.0 - 2.0 * sample)
-        for prompt, result in zip(prompts, results, strict=True)
-        for sample, one in enumerate(result.sequences)
-    ]
+    found: list[Datum] = []
+    results = bench.served(session.adapter.snapshot(), requests, "training", step)
+    for request, result in zip(requests, results, strict=True):
+        for sample, one in enumerate(result.sequences):
+            whole, before = np.concatenate([request.prompt, one.tokens]), len(request.prompt) - 1
+            logprobs, advantages = (np.zeros(len(whole) - 1, np.float32) for _ in range(2))
+            logprobs[before:] = one.logprobs
+            advantages[before:] = 1.0 - 2.0 * sample
+            inputs = {"target_tokens": whole[1:], "logprobs": logprobs, "advantages": advantages}
+            found.append(Datum(tokens=whole[:-1], inputs=inputs))
+    return found
 
 
-def _rewarded(prompt: np.ndarray[tuple[int, ...], np.dtype[np.int32]], one: SampledSequence, advantage: float) -> Datum:
-    whole = np.concatenate([prompt, one.tokens])
-    logprobs, advantages = (np.zeros(len(whole) - 1, np.float32) for _ in range(2))
-    logprobs[len(prompt) - 1 :] = one.logprobs
-    advantages[len(prompt) - 1 :] = advantage
-    inputs = {"target_tokens": whole[1:], "logprobs": logprobs, "advantages": advantages}
-    return Datum(tokens=whole[:-1], inputs=inputs)
+def serve(
+    sampler: Sampler, policy: Policy, wanted: Sequence[SampleRequest], load: Cell, *, seed: int
+) -> list[SampleResult]:
+    """Serve requests under a load that comes and goes, and return their results in the order given.
+
+    Who arrives when is drawn from the seed, so that a load can be had again; none of it may change an answer. How many
+    are let in rises and falls: now and then both limits are drawn anew, up to `batch` and `neighbours`, few as often as
+    many. A place that is free is taken with probability one half at every step: by the next request that waits, or by a
+    neighbour of random length.
+    """
+    rng = np.random.default_rng(seed)
+    waiting = list(range(len(wanted)))
+    _reorder(waiting, load, rng)
+    groups: dict[int, Group] = {}
+    others: list[Group] = []
+    drawn, most = 0, (0, 0)
+    while waiting or any(not group.ended for group in groups.values()):
+        others = [group for group in others if not group.ended]
+        if most == (0, 0) or rng.random() < _TURN:
+            most = (_few_or_many(rng, load.batch), _few_or_many(rng, load.neighbours + 1) - 1)
+        places = most[0] - sum(not group.ended for group in groups.values())
+        coming = [True] * min(int(rng.binomial(max(places, 0), 0.5)), len(waiting))
+        coming += [False] * int(rng.binomial(max(most[1] - len(others), 0), 0.5))
+        _reorder(coming, load, rng)
+        for ours in coming:
+            if ours:
+                index = waiting.pop(0)
+                groups[index] = sampler.submit(wanted[index], policy)
+            else:
+                others.append(sampler.submit(_neighbour(rng, drawn, sampler.config.vocab_size), policy))
+                drawn += 1
+        sampler.step()
+    for group in others:
+        sampler.cancel(group)
+    results: list[SampleResult] = []
+    for _, group in sorted(groups.items()):
+        if group.failure is not None:
+            raise group.failure
+        assert group.result is not None
+        results.append(group.result)
+    return results
+
+
+def random_tokens(seed: int, count: int, vocab_size: int) -> IntArray:
+    """Draw token ids, the same on every machine."""
+    return (random_bits(seed, count) % np.uint64(vocab_size)).astype(np.int32)
+
+
+def _few_or_many(rng: np.random.Generator, most: int) -> int:
+    """Draw from 1 to `most`, each power of two as likely as another."""
+    return min(most, int(2.0 ** (rng.random() * math.log2(most + 1))))
+
+
+def _reorder(coming: list[int] | list[bool], load: Cell, rng: np.random.Generator) -> None:
+    if load.order == "reversed":
+        coming.reverse()
+    if load.order == "shuffled":
+        rng.shuffle(coming)
+
+
+def _neighbour(rng: np.random.Generator, number: int, vocab_size: int) -> SampleRequest:
+    prompt, tokens = (int(length) for length in rng.integers(1, _NEIGHBOUR + 1, 2))
+    seed = derive(0, "sweep", "neighbour", number)
+    params = SamplingParams(seed=seed, max_tokens=tokens, stop=())
+    return SampleRequest(prompt=random_tokens(seed, prompt, vocab_size), params=params)
 
 
 def main() -> None:
     """Serve one job."""
-    job = msgspec.json.decode(sys.stdin.buffer.read(), type=Job)
-    cells = [(number, changed(Cell(), texts.items())) for number, texts in job.cells]
-    base = open_base(job.model)
+    model, size, asked, folder = msgspec.json.decode(sys.stdin.buffer.read(), type=Job)
+    cells = [(number, changed(Cell(), texts.items())) for number, texts in asked]
+    base = open_base(model)
     for number, cell in cells:
-        sys.stdout.buffer.write(msgspec.json.encode(_answer(number, cell, base, job)) + b"\n")
+        try:
+            if cell.arithmetic is Arithmetic.FAST:
+                torch.set_num_threads(cell.threads)
+            else:
+                configure(threads=cell.threads, isa=None if cell.isa == "best" else Isa(cell.isa))
+                torch.set_num_threads(1)
+                torch.set_flush_denormal(False)
+            outcome = compute(number, cell, base, size, Path(folder))
+        except TinsmithError as error:
+            outcome = Outcome(number=number, unavailable=str(error).splitlines()[0])
+        sys.stdout.buffer.write(msgspec.json.encode(outcome) + b"\n")
         sys.stdout.buffer.flush()
-
-
-def _answer(number: int, cell: Cell, base: OpenedBase, job: Job) -> Outcome:
-    try:
-        _set_up(cell)
-        return compute(number, cell, base, job.size, Path(job.folder))
-    except TinsmithError as error:
-        return Outcome(number=number, unavailable=str(error).splitlines()[0])
-
-
-def _set_up(cell: Cell) -> None:
-    if cell.arithmetic is Arithmetic.FAST:
-        torch.set_num_threads(cell.threads)
-        return
-    configure(threads=cell.threads, isa=None if cell.isa == "best" else Isa(cell.isa))
-    torch.set_num_threads(1)
-    torch.set_flush_denormal(False)
 
 
 if __name__ == "__main__":

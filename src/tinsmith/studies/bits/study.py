@@ -17,10 +17,9 @@ from tinsmith.lab.study.files import write_json
 from tinsmith.models.published.sources import find_model
 from tinsmith.ops.processor import cpu_model
 from tinsmith.pages.page import document_html, write
-from tinsmith.studies.bits.cells import Cell, Expected, Variation, cannot, cell_texts, expected
-from tinsmith.studies.bits.measures import peers, sampled, trained
+from tinsmith.studies.bits.cells import Cell, Job, Outcome, Size, Variation, cannot, cell_texts, promised
+from tinsmith.studies.bits.measures import CellResult, Sweep, Verdict, peers, sampled, trained
 from tinsmith.studies.bits.page import sweep_page
-from tinsmith.studies.bits.values import CellResult, Job, Outcome, Size, Sweep, Verdict
 from tinsmith.types.errors import BackendError
 from tinsmith.types.version import VERSION
 
@@ -30,6 +29,12 @@ SWEEP_PAGE: Final = "sweep.html"
 _CHILD: Final = "tinsmith.studies.bits.laboratory"
 _SLEEPING: Final = {"OMP_WAIT_POLICY": "PASSIVE"}
 """Idle threads of torch sleep: where cores are shared, those that spin take minutes from the others."""
+_VERDICTS: Final = {
+    True: (Verdict.BROKEN, Verdict.KEPT),
+    False: (Verdict.SEEN, Verdict.UNSEEN),
+    None: (Verdict.DIFFERENT, Verdict.EQUAL),
+}
+"""By what is promised: of a cell that differs, and of one that is equal."""
 
 
 def sweep(
@@ -57,9 +62,8 @@ def sweep(
     results: dict[int, CellResult] = {}
     with tempfile.TemporaryDirectory(prefix="tinsmith-sweep-") as scratch:
         reference: Outcome | None = None
-        for outcome in _outcomes(variations, Job(model=model, size=size, cells=(), folder=scratch)):
-            if reference is None:
-                reference = _required(outcome)
+        for outcome in _outcomes(variations, model, size, Path(scratch)):
+            reference = reference or _required(outcome)
             result = results[outcome.number] = _result(variations, outcome, reference)
             say(result)
     done = Sweep(
@@ -92,8 +96,8 @@ def _required(outcome: Outcome) -> Outcome:
     return outcome
 
 
-def _outcomes(variations: Sequence[Variation], job: Job) -> Iterator[Outcome]:
-    """Yield every cell's outcome, the reference cell's first; `job` has no cells yet."""
+def _outcomes(variations: Sequence[Variation], model: str, size: Size, folder: Path) -> Iterator[Outcome]:
+    """Yield every cell's outcome, the reference cell's first."""
     groups: dict[object, list[tuple[int, Cell]]] = {}
     absent: list[Outcome] = []
     for number, variation in enumerate(variations):
@@ -105,13 +109,13 @@ def _outcomes(variations: Sequence[Variation], job: Job) -> Iterator[Outcome]:
     if absent and absent[0].number == 0:
         _required(absent[0])
     for cells in groups.values():
-        yield from _child(replace(job, cells=tuple((number, cell_texts(cell)) for number, cell in cells)))
+        yield from _child((model, size, tuple((number, cell_texts(cell)) for number, cell in cells), str(folder)))
     yield from absent
 
 
 def _child(job: Job) -> Iterator[Outcome]:
     """Yield outcomes of cells that share a process, as they come."""
-    errors = Path(job.folder) / "stderr"
+    errors = Path(job[-1]) / "stderr"
     with (
         errors.open("wb") as stderr,
         subprocess.Popen(
@@ -148,18 +152,9 @@ def _result(variations: Sequence[Variation], outcome: Outcome, reference: Outcom
     if outcome.unavailable is not None:
         return bare
     samples, steps = sampled(outcome, reference), trained(outcome, reference)
-    equal = steps.equal and all(each.one and each.against.same for each in samples)
-    verdict = _verdict(expected(variations[0].cell, variation.cell), equal, is_first=outcome.number == 0)
+    verdict = _VERDICTS[promised(variations[0].cell, variation.cell)][
+        steps.equal and all(each.one and each.against.same for each in samples)
+    ]
+    if outcome.number == 0 and verdict is not Verdict.BROKEN:
+        verdict = Verdict.REFERENCE
     return replace(bare, sampled=samples, trained=steps, peers=peers(outcome), verdict=verdict)
-
-
-def _verdict(wanted: Expected, equal: bool, *, is_first: bool) -> Verdict:
-    if is_first:
-        return Verdict.BROKEN if wanted is Expected.EQUAL and not equal else Verdict.REFERENCE
-    match wanted:
-        case Expected.EQUAL:
-            return Verdict.KEPT if equal else Verdict.BROKEN
-        case Expected.DIFFERENT:
-            return Verdict.UNSEEN if equal else Verdict.SEEN
-        case Expected.OPEN:
-            return Verdict.EQUAL if equal else Verdict.DIFFERENT

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import platform
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 import torch
@@ -30,31 +30,9 @@ from tinsmith.ops.native import NativeKernels
 from tinsmith.ops.processor import cpu_model
 from tinsmith.renderers.corpus import builtin_corpus
 from tinsmith.studies.moe.ours import Ours, our_decoder
-from tinsmith.studies.moe.step import (
-    ExactStep,
-    Gradient,
-    OwnGradient,
-    coin_advantages,
-    compared,
-    greedy_parted,
-    step_ratios,
-)
+from tinsmith.studies.moe.step import Figures, OnPolicy, coin_advantages, compared, greedy_parted, step_ratios
 from tinsmith.studies.moe.theirs import Theirs
-from tinsmith.studies.moe.values import (
-    Amounts,
-    Computes,
-    Dtype,
-    Engine,
-    Greedy,
-    Row,
-    Seen,
-    Side,
-    StepRatios,
-    Text,
-    Wander,
-    Way,
-    batched,
-)
+from tinsmith.studies.moe.values import Amounts, Dtype, Engine, Seen, Side, Text, batched
 from tinsmith.types.adapters import AdapterKind, AdapterSpec
 from tinsmith.types.datum import AdamParams, Datum, IntArray, LossName
 from tinsmith.types.errors import ConfigError
@@ -154,9 +132,16 @@ def _trained(
     session = TrainingSession(create_adapter(decoder, AdapterSpec(kind=AdapterKind.FULL)))
     sentences = _sentences(model, amounts.seed, "training", _BATCH * amounts.base_steps)
     for step in range(amounts.base_steps):
-        loss = session.forward_backward(
-            _datums(sentences[_BATCH * step : _BATCH * (step + 1)]), LossName.CROSS_ENTROPY
-        ).metrics["loss:sum"]
+        some = sentences[_BATCH * step : _BATCH * (step + 1)]
+        weight = 1.0 / sum(len(tokens) - 1 for tokens in some)
+        data = [
+            Datum(
+                tokens=tokens[:-1],
+                inputs={"target_tokens": tokens[1:], "weights": np.full(len(tokens) - 1, weight, np.float32)},
+            )
+            for tokens in some
+        ]
+        loss = session.forward_backward(data, LossName.CROSS_ENTROPY).metrics["loss:sum"]
         left = (amounts.base_steps - step) / amounts.base_steps
         session.optim_step(AdamParams(learning_rate=_RATE * left, eps=1e-8, grad_clip_norm=1.0))
         if step == 0 or (step + 1) % 40 == 0 or step + 1 == amounts.base_steps:
@@ -164,28 +149,18 @@ def _trained(
     return values(session.adapter.decoder.slots)
 
 
-def _datums(sentences: Sequence[IntArray]) -> list[Datum]:
-    total = sum(len(tokens) - 1 for tokens in sentences)
-    return [
-        Datum(
-            tokens=tokens[:-1],
-            inputs={"target_tokens": tokens[1:], "weights": np.full(len(tokens) - 1, 1.0 / total, np.float32)},
-        )
-        for tokens in sentences
-    ]
-
-
-def measured(model: str, out: Path, amounts: Amounts, sides: Sequence[Side], say: Say) -> Wander:
-    """Compute everything that is asked for; the mixture is written below `out`."""
+def measured(model: str, out: Path, amounts: Amounts, sides: Sequence[Side], say: Say) -> dict[str, Any]:
+    """Return the values of `wander.json`: a row for each arithmetic, way and batch; the mixture lies below `out`."""
     base = measured_base(model, out, amounts, say)
     bench = _Bench(amounts, base, drawn_texts(amounts, base), say)
     for side in sides:
         bench.measure(side)
-    return Wander(
-        model=model,
-        fingerprint=base.fingerprint,
-        settings=amounts,
-        machine={
+    return {
+        "ok": not any(is_moved(row) for row in bench.rows["rows"] if row["arithmetic"] == Engine.CANONICAL),
+        "model": model,
+        "fingerprint": base.fingerprint,
+        "settings": asdict(amounts),
+        "machine": {
             "cpu": cpu_model(),
             "threads": str(torch.get_num_threads()),
             "python": platform.python_version(),
@@ -193,11 +168,8 @@ def measured(model: str, out: Path, amounts: Amounts, sides: Sequence[Side], say
             "transformers": str(transformers.__version__),
             "tinsmith": VERSION,
         },
-        rows=tuple(bench.rows),
-        distances=tuple(bench.distances),
-        greedy=tuple(bench.greedy),
-        steps=tuple(bench.steps),
-    )
+        **bench.rows,
+    }
 
 
 @dataclass(slots=True)
@@ -208,77 +180,68 @@ class _Bench:
     base: MeasuredBase
     texts: Sequence[Text]
     say: Say
-    rows: list[Row] = field(default_factory=list[Row])
-    distances: list[Row] = field(default_factory=list[Row])
-    greedy: list[Greedy] = field(default_factory=list[Greedy])
-    steps: list[StepRatios] = field(default_factory=list[StepRatios])
-    _canonical: dict[Dtype, list[Seen]] = field(default_factory=dict[Dtype, list[Seen]])
-    _exact: dict[Dtype, ExactStep] = field(default_factory=dict[Dtype, ExactStep])
+    rows: dict[str, list[Figures]] = field(
+        default_factory=lambda: {name: [] for name in ("rows", "from_canonical", "greedy", "rl_step")}
+    )
+    _exact: dict[Dtype, tuple[list[Seen], OnPolicy]] = field(default_factory=dict[Dtype, tuple[list[Seen], OnPolicy]])
 
     def measure(self, side: Side) -> None:
         """Compute the texts in every way, and say what each showed."""
         computes = self._computes(side)
         alone = batched(computes.forward, self.texts, 1)
+        named = {"arithmetic": side.engine.value, "dtype": side.dtype.value}
         if side != Side(Engine.CANONICAL, Dtype.FP32):
             # Canonical bf16 stands beside canonical fp32: what rounding the weights does.
             beside = Dtype.FP32 if side.engine is Engine.CANONICAL else side.dtype
-            self.distances.append(Row(side=side, compared=compared(alone, self._of_canonical(beside))))
+            self.rows["from_canonical"].append({**named, **compared(alone, self._canonical(beside)[0])})
         one_each = slice(None, None, self.amounts.samples)  # of each prompt: one by one is slow
-        self._row(side, Way.DECODE, 1, batched(computes.decode, self.texts[one_each], 1), alone[one_each])
+        self._row(side, "decode", 1, batched(computes.decode, self.texts[one_each], 1), alone[one_each])
         prompts = [text.prompt for text in self.texts[one_each]]
         greedy = partial(computes.greedy, tokens=self.amounts.tokens)
         one_by_one = batched(greedy, prompts, 1)
         for batch in self.amounts.batches:
             trainer = batched(computes.forward, self.texts, batch)
-            self._row(side, Way.FORWARD, batch, trainer, alone)
+            self._row(side, "forward", batch, trainer, alone)
             sampler = batched(computes.decode, self.texts, batch)
-            self._row(side, Way.DECODE, batch, sampler, alone)
-            self.greedy.append(greedy_parted(side, batch, batched(greedy, prompts, batch), one_by_one))
+            self._row(side, "decode", batch, sampler, alone)
+            together = batched(greedy, prompts, batch)
+            self.rows["greedy"].append({**named, "batch": batch, **greedy_parted(together, one_by_one)})
             if batch == max(self.amounts.batches):
-                self._step(side, batch, computes, sampler, trainer)
+                exact = self._canonical(side.dtype)[1]
+                sampled = [each.logprobs for each in sampler]
+                if isinstance(computes, Theirs):
+                    whole = computes.gradient(self.texts, sampled, exact.advantages, batch)
+                else:
+                    whole, _ = replace(exact, decoder=computes.decoder).gradient(sampled)
+                still, _ = exact.gradient(exact.logprobs)
+                step = step_ratios(exact, still, sampler=sampler, trainer=trainer, whole=whole)
+                self.rows["rl_step"].append({**named, "batch": batch, **step})
 
-    def _row(self, side: Side, way: Way, batch: int, seen: Sequence[Seen], alone: Sequence[Seen]) -> None:
+    def _row(self, side: Side, way: str, batch: int, seen: Sequence[Seen], alone: Sequence[Seen]) -> None:
+        """Beside the same arithmetic's forward pass of each text by itself."""
         found = compared(seen, alone)
-        self.rows.append(Row(side=side, way=way, batch=batch, compared=found))
+        row = {"arithmetic": side.engine.value, "dtype": side.dtype.value, "way": way, "batch": batch, **found}
+        self.rows["rows"].append(row)
         self.say(
-            f"{side} {way} {batch}: {found.changed_routes} of {found.tokens:,} routes, "
-            f"{found.max_logprob_difference:.2g} nats"
+            f"{side} {way} {batch}: {found['changed_routes']} of {found['tokens']:,} routes, "
+            f"{found['max_logprob_difference']:.2g} nats"
         )
 
-    def _step(
-        self, side: Side, batch: int, computes: Computes, sampler: Sequence[Seen], trainer: Sequence[Seen]
-    ) -> None:
-        advantages = coin_advantages(len(self.texts), self.amounts.samples, self.amounts.seed)
-        if side.dtype not in self._exact:
-            decoder = our_decoder(Side(Engine.CANONICAL, side.dtype), self.base.config, self.base.weights)
-            self._exact[side.dtype] = ExactStep.of(decoder, self.texts, self._of_canonical(side.dtype), advantages)
-        sampled = [each.logprobs for each in sampler]
-        whole: Gradient | None = None
-        if isinstance(computes, Theirs):
-            whole = computes.gradient(self.texts, sampled, advantages, batch)
-        elif isinstance(computes, Ours):
-            own = OwnGradient(computes.decoder)
-            whole, _ = own(self.texts, sampled, advantages, LossName.IMPORTANCE_SAMPLING)
-        self.steps.append(
-            step_ratios(
-                side,
-                batch,
-                self.texts,
-                advantages,
-                sampler=sampler,
-                trainer=trainer,
-                exact=self._exact[side.dtype],
-                whole=whole,
-            )
-        )
-
-    def _of_canonical(self, dtype: Dtype) -> list[Seen]:
-        if dtype not in self._canonical:
+    def _canonical(self, dtype: Dtype) -> tuple[list[Seen], OnPolicy]:
+        """Return what canonical shows of the texts, and its RL step."""
+        if dtype not in self._exact:
             decoder = our_decoder(Side(Engine.CANONICAL, dtype), self.base.config, self.base.weights)
-            self._canonical[dtype] = Ours(decoder).forward(self.texts)
-        return self._canonical[dtype]
+            seen = Ours(decoder).forward(self.texts)
+            advantages = coin_advantages(len(self.texts), self.amounts.samples, self.amounts.seed)
+            self._exact[dtype] = seen, OnPolicy(decoder, self.texts, advantages, [each.logprobs for each in seen])
+        return self._exact[dtype]
 
-    def _computes(self, side: Side) -> Computes:
+    def _computes(self, side: Side) -> Theirs | Ours:
         if side.engine is Engine.TRANSFORMERS:
             return Theirs(self.base.folder, side.dtype)
         return Ours(our_decoder(side, self.base.config, self.base.weights))
+
+
+def is_moved(row: Mapping[str, Any]) -> bool:
+    """Return True if a route or a log-probability is another."""
+    return row["changed_routes"] > 0 or row["unequal_logprob_bits"] > 0.0

@@ -60,7 +60,7 @@ class Ours:
     decoder: Decoder
 
     def forward(self, texts: Sequence[Text]) -> list[Seen]:
-        """See `Computes`."""
+        """Compute whole texts, as a trainer does."""
         lengths = [len(text.tokens) - 1 for text in texts]
         recorder = _Recorder()
         steps = TrainSteps(self.decoder.kernels, Forest.whole(lengths), routed=recorder)
@@ -75,7 +75,7 @@ class Ours:
         ]
 
     def decode(self, texts: Sequence[Text]) -> list[Seen]:
-        """See `Computes`."""
+        """Compute texts token by token over a cache, as a sampler does."""
         tokens = len(texts[0].completion)
         cached = _Cached(self.decoder, [text.prompt for text in texts], tokens)
         logprobs: list[Floats] = []
@@ -88,7 +88,7 @@ class Ours:
         return [Seen(logprobs=by_text[i], experts=np.concatenate(cached.experts[i])) for i in range(len(texts))]
 
     def greedy(self, prompts: Sequence[IntArray], tokens: int) -> list[IntArray]:
-        """See `Computes`; of equals the lower token."""
+        """Draw the most probable token after each, `tokens` times; of equals the lower one."""
         cached = _Cached(self.decoder, prompts, tokens)
         drawn: list[IntArray] = []
         for step in range(tokens):

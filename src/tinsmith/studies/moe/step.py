@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,7 +18,7 @@ from tinsmith.engine.training import TrainingSession
 from tinsmith.models.adapter import create_adapter
 from tinsmith.models.decoder import Decoder
 from tinsmith.stats.intervals import wilson
-from tinsmith.studies.moe.values import Compared, Floats, Greedy, Seen, Side, StepRatios, Text
+from tinsmith.studies.moe.values import Floats, Seen, Text
 from tinsmith.types.adapters import AdapterKind, AdapterSpec
 from tinsmith.types.datum import Datum, IntArray, LossName
 from tinsmith.types.seeds import derive
@@ -27,29 +27,32 @@ _RESAMPLES: Final = 2000
 LOSSES: Final = (LossName.IMPORTANCE_SAMPLING, LossName.PPO, LossName.CISPO)
 Gradient = Mapping[str, Tensor]
 """By published name."""
+Figures = dict[str, Any]
+"""Of a row of `wander.json`."""
 
 
-def compared(one: Sequence[Seen], other: Sequence[Seen]) -> Compared:
-    """Compare two computations of the same texts.
+def compared(one: Sequence[Seen], other: Sequence[Seen]) -> Figures:
+    """Compare two computations of the same texts: tokens that take another expert in some layer, and differences.
 
-    The interval is a bootstrap's over texts, as a changed route changes what later tokens of its text read; where no
-    route changed, Wilson's over tokens.
+    Routes are of all tokens but each text's last, log-probabilities of the completions'. The 95 % interval of the share
+    is a bootstrap's over texts, as a changed route changes what later tokens of its text read; where no route changed,
+    Wilson's over tokens.
     """
     changed = np.array([int(changed_routes(a, b).sum()) for a, b in zip(one, other, strict=True)], np.int64)
     tokens = np.array([len(each.experts) for each in one], np.int64)
     p, q = (np.concatenate([each.logprobs for each in side]) for side in (one, other))
     moved = np.abs(p.astype(np.float64) - q.astype(np.float64))
-    return Compared(
-        changed_routes=int(changed.sum()),
-        tokens=int(tokens.sum()),
-        share=int(changed.sum()) / int(tokens.sum()),
-        interval=_interval(changed, tokens),
-        changed_texts=int(np.count_nonzero(changed)),
-        texts=len(changed),
-        unequal_logprob_bits=float(np.mean(p.view(np.uint32) != q.view(np.uint32))),
-        max_logprob_difference=float(moved.max()),
-        mean_logprob_difference=float(moved.mean()),
-    )
+    return {
+        "changed_routes": int(changed.sum()),
+        "tokens": int(tokens.sum()),
+        "share": int(changed.sum()) / int(tokens.sum()),
+        "interval": _interval(changed, tokens),
+        "changed_texts": int(np.count_nonzero(changed)),
+        "texts": len(changed),
+        "unequal_logprob_bits": float(np.mean(p.view(np.uint32) != q.view(np.uint32))),
+        "max_logprob_difference": float(moved.max()),
+        "mean_logprob_difference": float(moved.mean()),
+    }
 
 
 def changed_routes(one: Seen, other: Seen) -> NDArray[np.bool_]:
@@ -57,10 +60,10 @@ def changed_routes(one: Seen, other: Seen) -> NDArray[np.bool_]:
     return (one.experts != other.experts).any(axis=(1, 2))
 
 
-def greedy_parted(side: Side, batch: int, together: Sequence[IntArray], alone: Sequence[IntArray]) -> Greedy:
-    """Say where texts of a batch part from the same prompts' by themselves."""
+def greedy_parted(together: Sequence[IntArray], alone: Sequence[IntArray]) -> Figures:
+    """Say where texts of a batch part from the same prompts' by themselves: the first positions, ascending, from 0."""
     first = [int(np.flatnonzero(a != b)[0]) for a, b in zip(together, alone, strict=True) if not np.array_equal(a, b)]
-    return Greedy(side=side, batch=batch, texts=len(alone), parted=len(first), first=tuple(sorted(first)))
+    return {"texts": len(alone), "parted": len(first), "first": sorted(first)}
 
 
 def _interval(changed: NDArray[np.int64], tokens: NDArray[np.int64]) -> tuple[float, float]:
@@ -82,78 +85,60 @@ def coin_advantages(count: int, group: int, seed: int) -> list[float]:
 
 
 @dataclass(frozen=True, slots=True)
-class OwnGradient:
-    """The gradient of a loss on all weights of one of our decoders, by its own kernels."""
+class OnPolicy:
+    """An RL step by one of our decoders; `logprobs` are from its own forward pass, so all ratios are 1."""
 
     decoder: Decoder
+    texts: Sequence[Text]
+    advantages: Sequence[float]
+    logprobs: Sequence[Floats]
 
-    def __call__(
-        self, texts: Sequence[Text], sampled: Sequence[Floats], advantages: Sequence[float], loss: LossName
+    def gradient(
+        self, sampled: Sequence[Floats], loss: LossName = LossName.IMPORTANCE_SAMPLING
     ) -> tuple[dict[str, Tensor], Mapping[str, float]]:
-        """Return it, and the loss's metrics; `sampled` are the log-probabilities at sampling."""
+        """Return a loss's gradient on all weights, and its metrics; `sampled` are log-probabilities at sampling."""
         session = TrainingSession(create_adapter(self.decoder, AdapterSpec(kind=AdapterKind.FULL)))
-        data = [
-            _datum(text, logprobs, advantage)
-            for text, logprobs, advantage in zip(texts, sampled, advantages, strict=True)
-        ]
+        data: list[Datum] = []
+        for text, logprobs, advantage in zip(self.texts, sampled, self.advantages, strict=True):
+            tokens, before = text.tokens, len(text.prompt) - 1
+            whole, advantages = (np.zeros(len(tokens) - 1, np.float32) for _ in range(2))
+            whole[before:] = logprobs
+            advantages[before:] = advantage
+            inputs = {"target_tokens": tokens[1:], "logprobs": whole, "advantages": advantages}
+            data.append(Datum(tokens=tokens[:-1], inputs=inputs))
         metrics = session.forward_backward(data, loss).metrics
         return {name: grad.clone() for name, grad in session.optimizer.gradient().items()}, metrics
 
 
 def step_ratios(
-    side: Side,
-    batch: int,
-    texts: Sequence[Text],
-    advantages: Sequence[float],
-    *,
-    sampler: Sequence[Seen],
-    trainer: Sequence[Seen],
-    exact: ExactStep,
-    whole: Gradient | None,
-) -> StepRatios:
-    """Measure a step whose sampler and trainer are told; `whole` is that arithmetic's own gradient of it."""
+    exact: OnPolicy, still: Gradient, *, sampler: Sequence[Seen], trainer: Sequence[Seen], whole: Gradient
+) -> Figures:
+    """Measure an RL step on policy: sampled in a batch by decoding, trained on whole texts by the same arithmetic.
+
+    The angle of each loss is between its gradient with these ratios and `still`, with all ratios 1, both by canonical
+    arithmetic; that of `whole` is of the gradient of importance sampling as this arithmetic computes all of it.
+    """
     moved = [
         (p.logprobs.astype(np.float64) - q.logprobs.astype(np.float64)) for p, q in zip(trainer, sampler, strict=True)
     ]
     ratios = np.exp(np.concatenate(moved))
     # The same ratios, met by canonical's trainer: what it says, less the difference of the two.
     given = [(own.astype(np.float64) - d).astype(np.float32) for own, d in zip(exact.logprobs, moved, strict=True)]
-    angles: dict[str, float] = {}
-    clipped: dict[str, float] = {}
-    for loss in LOSSES:
-        gradient, metrics = exact.own(texts, given, advantages, loss)
-        angles[loss.value] = angle(gradient, exact.gradient)
-        if loss is not LossName.IMPORTANCE_SAMPLING:
-            share = metrics["clipped_low:sum"] + metrics["clipped_high:sum"]
-            clipped[loss.value] = share / len(ratios)
-    return StepRatios(
-        side=side,
-        batch=batch,
-        tokens=sum(len(each.experts) for each in sampler),
-        unequal_routes=sum(int(changed_routes(p, q).sum()) for p, q in zip(trainer, sampler, strict=True)),
-        ratios_not_one=float(np.mean(ratios != 1.0)),
-        least_ratio=float(ratios.min()),
-        largest_ratio=float(ratios.max()),
-        clipped=clipped,
-        angle_degrees=angles,
-        whole_angle_degrees=None if whole is None else angle(whole, exact.gradient),
-    )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ExactStep:
-    """The step by canonical arithmetic, whose ratios are 1."""
-
-    own: OwnGradient
-    logprobs: Sequence[Floats]
-    gradient: Gradient
-
-    @staticmethod
-    def of(decoder: Decoder, texts: Sequence[Text], seen: Sequence[Seen], advantages: Sequence[float]) -> ExactStep:
-        """Compute it; `seen` is canonical's own forward pass."""
-        own, logprobs = OwnGradient(decoder), [each.logprobs for each in seen]
-        gradient, _ = own(texts, logprobs, advantages, LossName.IMPORTANCE_SAMPLING)
-        return ExactStep(own=own, logprobs=logprobs, gradient=gradient)
+    by_loss = {loss: exact.gradient(given, loss) for loss in LOSSES}
+    return {
+        "tokens": sum(len(each.experts) for each in sampler),
+        "unequal_routes": sum(int(changed_routes(p, q).sum()) for p, q in zip(trainer, sampler, strict=True)),
+        "ratios_not_one": float(np.mean(ratios != 1.0)),
+        "least_ratio": float(ratios.min()),
+        "largest_ratio": float(ratios.max()),
+        "clipped": {
+            loss.value: (metrics["clipped_low:sum"] + metrics["clipped_high:sum"]) / len(ratios)
+            for loss, (_, metrics) in by_loss.items()
+            if loss is not LossName.IMPORTANCE_SAMPLING
+        },
+        "angle_degrees": {loss.value: angle(gradient, still) for loss, (gradient, _) in by_loss.items()},
+        "whole_angle_degrees": angle(whole, still),
+    }
 
 
 def angle(one: Gradient, other: Gradient) -> float:
@@ -161,28 +146,12 @@ def angle(one: Gradient, other: Gradient) -> float:
     names = sorted(other)
     if all(bool((one[name] == other[name]).all()) for name in names):
         return 0.0
-    norms = [math.sqrt(math.fsum(_dot(each[name], each[name]) for name in names)) for each in (one, other)]
+
+    def dot(a: Gradient, b: Gradient) -> float:
+        return math.fsum(float((a[name].double() * b[name].double()).sum()) for name in names)
+
+    norms = [math.sqrt(dot(each, each)) for each in (one, other)]
     if min(norms) == 0.0:
         return 90.0
-    product = math.fsum(_dot(one[name], other[name]) for name in names)
-    cosine = product / (norms[0] * norms[1])
+    cosine = dot(one, other) / (norms[0] * norms[1])
     return math.degrees(math.acos(max(-1.0, min(1.0, cosine))))
-
-
-def _dot(a: Tensor, b: Tensor) -> float:
-    return float((a.double() * b.double()).sum())
-
-
-def _datum(text: Text, logprobs: Floats, advantage: float) -> Datum:
-    before = len(text.prompt) - 1
-    tokens = text.tokens
-
-    def padded(values: Floats | float) -> Floats:
-        whole = np.zeros(len(tokens) - 1, np.float32)
-        whole[before:] = values
-        return whole
-
-    return Datum(
-        tokens=tokens[:-1],
-        inputs={"target_tokens": tokens[1:], "logprobs": padded(logprobs), "advantages": padded(advantage)},
-    )

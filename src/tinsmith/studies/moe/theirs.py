@@ -61,7 +61,7 @@ class Theirs:
         ]
 
     def decode(self, texts: Sequence[Text]) -> list[Seen]:
-        """See `Computes`; padded on the left, as `generate` wants it."""
+        """Compute texts token by token, padded on the left, as `generate` wants it."""
         forced = _Forced(np.stack([text.completion for text in texts]))
         with self._listening() as heard:
             self._generate([text.prompt for text in texts], forced.tokens.shape[1], [forced])
@@ -79,7 +79,7 @@ class Theirs:
         ]
 
     def greedy(self, prompts: Sequence[IntArray], tokens: int) -> list[IntArray]:
-        """See `Computes`."""
+        """Draw the most probable token after each, `tokens` times."""
         return self._generate(prompts, tokens, [])
 
     def gradient(
