@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,6 +12,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import settings
+
+from warm import cold, warm
 
 if TYPE_CHECKING:
     from small_slice import Made
@@ -50,6 +53,23 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         named = item.fixturenames if isinstance(item, pytest.Function) else ()
         if not OF_WHOLES.isdisjoint(named):
             item.add_marker(pytest.mark.whole)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def warm_servers() -> Iterator[None]:
+    """Start servers out of a process that has their libraries, where the system can hand over a child."""
+    if sys.platform != "linux":
+        yield
+        return
+    with warm():
+        yield
+
+
+@pytest.fixture
+def cold_servers() -> Iterator[None]:
+    """Let each server load its libraries itself."""
+    with cold():
+        yield
 
 
 @pytest.fixture(scope="session")

@@ -10,22 +10,19 @@ import torch
 from mixtures import CONFIGS, forked, mixture_adapter, scored
 
 from oracles import buffers_sha256
-from tinsmith.engine.sampler import Sampler, SamplerLimits
+from tinsmith.engine.sampler import Sampler
 from tinsmith.engine.sequences import Policy
 from tinsmith.engine.training import TrainingSession
 from tinsmith.engine.unit_gradients import MicroBatches
-from tinsmith.models.adapter import Adapter
 from tinsmith.models.config import DecoderConfig
 from tinsmith.ops.extension import configure
 from tinsmith.types.adapters import AdapterKind
 from tinsmith.types.datum import AdamParams, LossName
-from tinsmith.types.gradient import GradientUnit
 from tinsmith.types.sampling import SampleRequest, SampleResult, SamplingParams
 
 pytestmark = pytest.mark.whole
 
 EACH = pytest.mark.parametrize("config", CONFIGS.values(), ids=list(CONFIGS))
-KINDS = pytest.mark.parametrize("kind", list(AdapterKind))
 
 
 def _requests(config: DecoderConfig, count: int) -> list[SampleRequest]:
@@ -40,43 +37,12 @@ def _requests(config: DecoderConfig, count: int) -> list[SampleRequest]:
     ]
 
 
-def _sampled(adapter: Adapter, asked: list[SampleRequest], limits: SamplerLimits) -> list[SampleResult]:
-    sampler = Sampler(adapter.decoder.config, adapter.decoder.kernels, limits=limits)
-    return sampler.sample(asked, [Policy(adapter.decoder, adapter.low)] * len(asked))
-
-
 def _bits(results: list[SampleResult]) -> bytes:
     return b"".join(s.tokens.tobytes() + s.logprobs.tobytes() for r in results for s in r.sequences)
 
 
 @EACH
-@KINDS
-def test_what_is_sampled_the_trainer_scores_bit_for_bit(config: DecoderConfig, kind: AdapterKind) -> None:
-    adapter = mixture_adapter(config, kind)
-    asked = _requests(config, 10)
-    seen: set[bytes] = set()
-    tokens = 0
-    for threads, limits, micro_batches, unit in (
-        (1, SamplerLimits(), MicroBatches(), GradientUnit.TREE),
-        (2, SamplerLimits(max_samples=7, prefill_tokens=50), MicroBatches(units=1), GradientUnit.DATUM),
-    ):
-        configure(threads=threads)
-        results = _sampled(adapter, asked, limits)
-        seen.add(_bits(results))
-        pairs = [(r, s) for r, result in zip(asked, results, strict=True) for s in result.sequences]
-        session = TrainingSession(adapter, micro_batches, unit)
-        data = [scored(np.concatenate([r.prompt, s.tokens])) for r, s in pairs]
-        outputs = session.forward(data, LossName.CROSS_ENTROPY).outputs
-        for (request, sequence), output in zip(pairs, outputs, strict=True):
-            own = output.logprobs[len(request.prompt) - 1 :]
-            assert own.tobytes() == sequence.logprobs.tobytes()
-            tokens += len(own)
-    assert len(seen) == 1
-    assert tokens >= 500
-
-
-@EACH
-@KINDS
+@pytest.mark.parametrize("kind", list(AdapterKind))
 def test_a_gradient_has_one_hash_however_it_is_computed(config: DecoderConfig, kind: AdapterKind) -> None:
     data = forked(config, 1)
     hashes: set[str] = set()

@@ -46,7 +46,7 @@ def test_a_sampled_token_has_the_trainers_bits_and_routes(config: DecoderConfig,
     seen: set[bytes] = set()
     for threads, limits, micro_batches, unit in (
         (1, SamplerLimits(max_samples=64), MicroBatches(), GradientUnit.TREE),
-        (2, SamplerLimits(max_samples=8, prefill_tokens=50), MicroBatches(rows=300), GradientUnit.DATUM),
+        (2, SamplerLimits(max_samples=7, prefill_tokens=50), MicroBatches(units=1), GradientUnit.DATUM),
     ):
         configure(threads=threads)
         sampler = Sampler(config, adapter.decoder.kernels, limits=limits)

@@ -22,14 +22,14 @@ LEAST_PAGES = CONFIG.max_positions // 16 + 1
 
 
 def requests(rng: np.random.Generator) -> list[SampleRequest]:
-    """64 ragged prompts of 1 to 90 tokens, groups of 1 to 8, 5 to 60 new tokens."""
+    """28 ragged prompts of 1 to 90 tokens, groups of 1 to 8, 5 to 60 new tokens."""
     return [
         SampleRequest(
             prompt=tokens(rng, int(rng.integers(1, 91))),
             params=SamplingParams(seed=i, max_tokens=int(rng.integers(5, 61)), stop=()),
             num_samples=int(rng.choice([1, 2, 8])),
         )
-        for i in range(64)
+        for i in range(28)
     ]
 
 

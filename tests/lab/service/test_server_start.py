@@ -20,7 +20,7 @@ from tinsmith.lab.service.connect import EmbeddedServer, EmbeddedSettings
 from tinsmith.lab.service.start import Stillness
 from tinsmith.types.errors import BackendError, LostError
 
-pytestmark = pytest.mark.whole
+pytestmark = [pytest.mark.whole, pytest.mark.usefixtures("cold_servers")]
 
 NEVER_UP = """
 import os, signal

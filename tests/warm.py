@@ -1,0 +1,120 @@
+"""Starts of `tinsmith serve` out of a process that has its libraries already: loading them is most of a start.
+
+What is started is a process of its own and a child of the test's, with its own environment and streams. Only that
+it has loaded nothing itself sets it apart: where that is what is tested, `cold` is asked for.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import socket
+import struct
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, ClassVar
+
+SUBREAPER = 36
+"""prctl's number for: who has lost its parent is mine."""
+SERVE = [sys.executable, "-m", "tinsmith", "serve"]
+OWN = ("TINSMITH_", "TINKER_", "PYTEST_")
+"""Beginnings of the variables that are read when they are needed, not when a library is loaded."""
+
+
+class Starter:
+    """The process that servers are forked from."""
+
+    def __init__(self) -> None:
+        self._control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self.environment = loaded(os.environ)
+        self._libc = ctypes.CDLL(None)
+        program = str(Path(__file__).with_name("warm_start.py"))
+        with theirs:
+            self._process = COLD(
+                [sys.executable, program, str(theirs.fileno())],
+                pass_fds=(theirs.fileno(),),
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+            )
+
+    def start(self, request: Mapping[str, object], streams: list[int]) -> int:
+        """Return the id of a new child of this process."""
+        self._libc.prctl(SUBREAPER, 1)
+        try:
+            socket.send_fds(self._control, [json.dumps(request).encode()], streams)
+            (pid,) = struct.unpack("i", self._control.recv(4))
+        finally:
+            self._libc.prctl(SUBREAPER, 0)
+        return int(pid)
+
+    def close(self) -> None:
+        self._control.close()
+        self._process.wait()
+
+
+def loaded(environment: Mapping[str, str]) -> dict[str, str]:
+    """Return the variables that libraries may read when they are loaded."""
+    return {name: value for name, value in environment.items() if not name.startswith(OWN)}
+
+
+COLD = subprocess.Popen
+
+
+class WarmPopen(COLD[Any]):
+    """A Popen that starts servers out of the process that has their libraries."""
+
+    starter: ClassVar[Starter | None] = None
+
+    def _execute_child(self, args: Any, executable: Any, preexec_fn: Any, close_fds: Any, *rest: Any) -> None:
+        pass_fds, directory, given, _, _, shell, *ends = rest
+        read, own_write, own_read, write, own_errors, errors, _, gid, gids, uid, umask, session, group = ends
+        environment = dict(os.environ if given is None else given)
+        usual = executable is None and preexec_fn is None and not shell and not pass_fds
+        usual = usual and gid is None and gids is None and uid is None and umask < 0 and isinstance(args, list)
+        if not usual or args[:4] != SERVE or loaded(environment) != (starter := _starter()).environment:
+            super()._execute_child(args, executable, preexec_fn, close_fds, *rest)  # type: ignore[misc]
+            return
+        request = {
+            "words": args[3:],
+            "directory": os.fspath(directory or Path.cwd()),
+            "environment": environment,
+            "session": bool(session),
+            "group": -1 if group is None else group,
+        }
+        streams = [own if own != -1 else usual_one for usual_one, own in enumerate((read, write, errors))]
+        self.pid = starter.start(request, streams)
+        self._child_created = True
+        self._close_pipe_fds(read, own_write, own_read, write, own_errors, errors)  # type: ignore[attr-defined]
+
+
+def _starter() -> Starter:
+    if WarmPopen.starter is None:
+        WarmPopen.starter = Starter()
+    return WarmPopen.starter
+
+
+@contextmanager
+def warm() -> Iterator[None]:
+    """Let servers be started so."""
+    subprocess.Popen = WarmPopen  # type: ignore[misc]
+    try:
+        yield
+    finally:
+        subprocess.Popen = COLD  # type: ignore[misc]
+        if WarmPopen.starter is not None:
+            WarmPopen.starter.close()
+            WarmPopen.starter = None
+
+
+@contextmanager
+def cold() -> Iterator[None]:
+    """Let every process load its libraries itself."""
+    before, subprocess.Popen = subprocess.Popen, COLD  # type: ignore[misc]
+    try:
+        yield
+    finally:
+        subprocess.Popen = before  # type: ignore[misc]
