@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -12,8 +13,9 @@ from torch import Tensor
 from torch.nn import functional
 
 from tinsmith.engine.checks.certificate import Certificate, certify
+from tinsmith.engine.checks.checked_ops import Check, attention, choice, products
 from tinsmith.engine.checks.deviations import StockSilu, merged
-from tinsmith.engine.parts import Parts
+from tinsmith.engine.parts import SOUND, Parts
 from tinsmith.models.build import build_decoder
 from tinsmith.models.config import DecoderConfig
 from tinsmith.models.decoder import Decoder
@@ -131,6 +133,11 @@ LARGE = replace(PRESETS["nano"], hidden_size=512, intermediate_size=1536, num_la
 """Matrices large enough for several threads whatever the number of rows."""
 
 
+def first_broken(checks: Callable[[Decoder, Parts], Iterator[Check]], decoder: Decoder) -> Check:
+    """Return the first of these checks that gives several patterns; the other checks are not made."""
+    return next(check for check in checks(decoder, SOUND) if check.patterns != 1)
+
+
 @pytest.fixture(scope="module")
 def certificate() -> Certificate:
     return certify(decoder_of(NativeKernels()))
@@ -191,20 +198,17 @@ def test_a_fault_that_only_shows_on_large_products_is_found(config: DecoderConfi
     kernels = Faulty(shows)
     try:
         kernels.set_threads(3)
-        with pytest.raises(DeterminismError, match=op):
-            certify(decoder_of(kernels, config))
+        assert first_broken(products, decoder_of(kernels, config)).op.startswith(op)
     finally:
         configure()
 
 
 def test_a_fault_that_only_shows_on_a_wide_vocabulary_is_found() -> None:
-    with pytest.raises(DeterminismError, match="choice and logprob"):
-        certify(decoder_of(WideLogprobs(), WIDE))
+    assert first_broken(choice, decoder_of(WideLogprobs(), WIDE)).op == "choice and logprob"
 
 
 def test_a_fault_that_only_shows_on_long_sequences_is_found() -> None:
-    with pytest.raises(DeterminismError, match="attention on 4 heads"):
-        certify(decoder_of(LongKeys()))
+    assert first_broken(attention, decoder_of(LongKeys())).shape.startswith("4 heads")
 
 
 def test_a_deep_model_costs_no_more_than_a_shallow_one() -> None:
