@@ -13,7 +13,7 @@ import socket
 import struct
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, ClassVar
@@ -98,7 +98,7 @@ def _starter() -> Starter:
 
 
 @contextmanager
-def warm() -> Iterator[None]:
+def warm() -> Generator[None]:
     """Let servers be started so."""
     subprocess.Popen = WarmPopen  # type: ignore[misc]
     try:
@@ -111,7 +111,7 @@ def warm() -> Iterator[None]:
 
 
 @contextmanager
-def cold() -> Iterator[None]:
+def cold() -> Generator[None]:
     """Let every process load its libraries itself."""
     before, subprocess.Popen = subprocess.Popen, COLD  # type: ignore[misc]
     try:
