@@ -9,6 +9,7 @@ cores, as many tests wait for a server or a worker that they have started.
 
 from __future__ import annotations
 
+import os
 import re
 import signal
 import subprocess
@@ -96,13 +97,19 @@ def begin(group: Group, options: list[str], scratch: Path) -> Running:
     return Running(group, process, output, time.monotonic())
 
 
-def end(done: Running) -> Counter[str]:
-    """Print what a group said; return how its tests ended. One that says nothing of its tests has failed."""
+def computed() -> float:
+    """Return the CPU seconds of the groups that have ended, and of the processes that they waited for."""
+    times = os.times()
+    return times.children_user + times.children_system
+
+
+def end(done: Running, cpu: float) -> Counter[str]:
+    """Print what a group said and took; return how its tests ended. One that says nothing of its tests has failed."""
     done.output.seek(0)
     text = done.output.read().decode(errors="replace")
     done.output.close()
     seconds = time.monotonic() - done.begun
-    print(f"== {done.group.name}: {seconds:.0f} s\n{text.rstrip()}", flush=True)
+    print(f"== {done.group.name}: {seconds:.0f} s, {cpu:.0f} CPU-s\n{text.rstrip()}", flush=True)
     summaries = [line for line in text.splitlines() if _COUNTED.search(line)]
     found = _COUNTED.findall(summaries[-1]) if summaries else []
     counted = Counter({what.rstrip("s") if what == "errors" else what: int(n) for n, what in found})
@@ -120,7 +127,7 @@ def await_end(running: list[Running]) -> None:
             each.process.wait(timeout=30)
         except subprocess.TimeoutExpired:
             each.process.kill()
-        end(each)
+        end(each, 0.0)
 
 
 def main() -> int:
@@ -142,15 +149,17 @@ def main() -> int:
                 while waiting and len(running) < at_once:
                     running.append(begin(waiting.pop(0), options, Path(name)))
                 time.sleep(0.1)
-                for each in [one for one in running if one.process.poll() is not None]:
-                    running.remove(each)
-                    total += end(each)
+                for each in list(running):
+                    before = computed()
+                    if each.process.poll() is not None:
+                        running.remove(each)
+                        total += end(each, computed() - before)
         finally:
             await_end(running)
     minutes, seconds = divmod(round(time.monotonic() - begun), 60)
     bad = total["failed"] + total["error"]
     others = ", ".join(f"{n} {what}" for what, n in total.items() if what not in ("passed", "failed"))
-    print(f"== all, in {minutes}:{seconds:02} min{', ' if others else ''}{others}")
+    print(f"== all, in {minutes}:{seconds:02} min, {computed() / 60:.1f} CPU-min{', ' if others else ''}{others}")
     print(f"{total['passed']} passed, {bad} failed")
     return 1 if bad or not total["passed"] else 0
 

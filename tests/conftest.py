@@ -7,10 +7,13 @@ import re
 import sys
 import tempfile
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import certifi
 import pytest
+import typer.main
 from hypothesis import settings
 
 from warm import cold, warm
@@ -22,6 +25,18 @@ if TYPE_CHECKING:
 
 # Servers put their tokenizers there; read when huggingface_hub is imported, here and in the servers.
 os.environ["HF_HUB_CACHE"] = str(Path(tempfile.gettempdir()) / "tinsmith-tests-hub")
+
+# Nobody outside is asked: one authority is enough, and each HTTP client would read all of them (0.04 s).
+AUTHORITY = Path(tempfile.gettempdir()) / "tinsmith-tests-authority.pem"
+if not AUTHORITY.exists():
+    first, mark, _ = Path(certifi.where()).read_text(encoding="ascii").partition("-----END CERTIFICATE-----\n")
+    part = AUTHORITY.with_suffix(f".{os.getpid()}")
+    part.write_text(first + mark, encoding="ascii")
+    part.replace(AUTHORITY)
+os.environ["SSL_CERT_FILE"] = str(AUTHORITY)
+
+# The commands of `tinsmith` are read from their functions once a process, not at each call (0.05 s).
+typer.main.get_command = cache(typer.main.get_command)
 
 # A busy machine is no finding, and an example that only one machine drew is none that another can look at.
 settings.register_profile("same", deadline=None, derandomize=True, database=None)
