@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import re
 import sys
@@ -63,11 +64,13 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark what asks for a whole."""
+    """Mark what asks for a whole. What was imported stays, and the garbage collector looks at it no more."""
     for item in items:
         named = item.fixturenames if isinstance(item, pytest.Function) else ()
         if not OF_WHOLES.isdisjoint(named):
             item.add_marker(pytest.mark.whole)
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(scope="session", autouse=True)
