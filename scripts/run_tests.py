@@ -30,15 +30,16 @@ NO_TESTS = 5
 """pytest's exit code where no test was chosen."""
 
 GROUPS: dict[str, tuple[str, ...]] = {
-    "laboratory": ("tests/lab",),
-    "engine": ("tests/engine",),
     "models, data": ("tests",),
-    "user tasks": ("tests/lab/user_task", "tests/lab/results", "tests/lab/service"),
-    "service": ("tests/server", "tests/conformance"),
+    "engine": ("tests/engine",),
+    "server": ("tests/server",),
+    "laboratory": ("tests/lab",),
+    "conformance": ("tests/conformance",),
     "disruption, debate": ("tests/studies/disruption", "tests/studies/debate", "tests/studies/learning"),
-    "rubrics": ("tests/studies/rubrics",),
-    "studies": ("tests/studies",),
     "workers, golden": ("tests/engine/cluster", "tests/golden"),
+    "user tasks": ("tests/lab/user_task", "tests/lab/results", "tests/lab/service"),
+    "studies": ("tests/studies",),
+    "rubrics": ("tests/studies/rubrics",),
 }
 """By name, the folders of each, the largest group first; a file is in the group that names the nearest folder above it.
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import tempfile
 import threading
 from collections.abc import Mapping
 from concurrent.futures import Future
@@ -17,11 +18,14 @@ import uvicorn
 from openai import OpenAI
 
 from running import HANG_S
+from tinsmith.engine.checks.certificate_store import CertificateStore
 from tinsmith.engine.engine import Engine
 from tinsmith.server.app import build_app
 from tinsmith.server.service import Service
 
 MODEL, KEY = "tinsmith/nano", "tml-openai-test"
+KEPT = CertificateStore(Path(tempfile.gettempdir()) / "tinsmith-tests-certificates")
+"""What was found to hold on this machine, with this source; to find it is tested in tests/engine/checks."""
 
 
 @dataclass(frozen=True)
@@ -48,7 +52,7 @@ def start(state: Path, models: Mapping[str, str] = MappingProxyType({MODEL: MODE
     ready: Future[tuple[Service, uvicorn.Server]] = Future()
 
     async def main() -> None:
-        service = Service(Engine(models), state, seed=0, max_queue=4096)
+        service = Service(Engine(models, kept=KEPT), state, seed=0, max_queue=4096)
         app = build_app(service, key=KEY, max_body=1 << 24)
         server = uvicorn.Server(uvicorn.Config(app, log_level="warning", access_log=False))
         ready.set_result((service, server))

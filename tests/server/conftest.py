@@ -1,4 +1,4 @@
-"""A state folder and a store on it; the service on a loopback port, with a client of OpenAI's."""
+"""A state folder and a store on it; an engine; the service on a loopback port, with a client of OpenAI's."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ import pytest
 from openai import OpenAI
 from stored import NOW
 
-from loopback import Running, start, stop
+from loopback import KEPT, MODEL, Running, start, stop
+from tinsmith.engine.engine import Engine
 from tinsmith.server.database.store import Store
 
 
@@ -23,6 +24,11 @@ def state(tmp_path: Path) -> Path:
 def store(state: Path) -> Iterator[Store]:
     with Store(state, clock=lambda: NOW) as store:
         yield store
+
+
+@pytest.fixture(scope="module")
+def engine() -> Engine:
+    return Engine({MODEL: MODEL}, kept=KEPT)
 
 
 @pytest.fixture(scope="module")

@@ -226,11 +226,6 @@ OF_NOBODY = {
 """Routes on which there is nothing of a key's, and why."""
 
 
-@pytest.fixture(scope="module")
-def engine() -> Engine:
-    return Engine({NANO: NANO})
-
-
 async def furnish(tenant: Tenant) -> Things:
     """Make one of everything."""
     session = await tenant.session()

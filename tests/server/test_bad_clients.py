@@ -26,11 +26,6 @@ NUM_REQUESTS, NUM_STREAMS = 500, 64
 Message = MutableMapping[str, Any]
 
 
-@pytest.fixture(scope="module")
-def engine() -> Engine:
-    return Engine({NANO: NANO})
-
-
 def test_no_bad_request_breaks_the_server(engine: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async def script(tenants: Tenants) -> None:
         alice = tenants["alice"]

@@ -29,11 +29,6 @@ NANO = "tinsmith/nano"
 Script = Callable[[Service, "Client"], Awaitable[None]]
 
 
-@pytest.fixture(scope="module")
-def engine() -> Engine:
-    return Engine({NANO: NANO})
-
-
 class Client:
     """Speaks to a service as the SDK does, without a socket."""
 

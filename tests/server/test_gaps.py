@@ -24,11 +24,6 @@ NANO = "tinsmith/nano"
 Script = Callable[[Service], Awaitable[None]]
 
 
-@pytest.fixture(scope="module")
-def engine() -> Engine:
-    return Engine({NANO: NANO})
-
-
 def serve(engine: Engine, state: Path, script: Script) -> None:
     async def live() -> None:
         service = Service(engine, state, seed=0, max_queue=16)

@@ -5,16 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from tenants import NANO, Tenants, let, sample
+from tenants import Tenants, let, sample
 
 from tinsmith.engine.engine import Engine
 from tinsmith.server import presence, samplers
 from tinsmith.server.lanes import SAMPLING_BLOCK
-
-
-@pytest.fixture(scope="module")
-def engine() -> Engine:
-    return Engine({NANO: NANO})
 
 
 def test_a_key_has_so_many_sessions_until_they_end(

@@ -135,11 +135,6 @@ def test_a_file_with_a_mistake_changes_nothing_when_it_is_read_again(tmp_path: P
     assert found.name == "carol"
 
 
-@pytest.fixture(scope="module")
-def engine() -> Engine:
-    return Engine({NANO: NANO})
-
-
 @pytest.mark.whole
 def test_a_key_that_is_taken_away_is_refused_from_then_on(engine: Engine, tmp_path: Path) -> None:
     async def script(tenants: Tenants) -> None:

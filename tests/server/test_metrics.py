@@ -21,11 +21,6 @@ _LINE = re.compile(
 )
 
 
-@pytest.fixture(scope="module")
-def engine() -> Engine:
-    return Engine({NANO: NANO})
-
-
 async def values(tenant: Tenant) -> dict[str, float]:
     answer = await tenant.http.get("/metrics")
     assert answer.status_code == 200

@@ -20,11 +20,6 @@ from tinsmith.types.sampling import SampleRequest, SamplingParams
 NANO = "tinsmith/nano"
 
 
-@pytest.fixture(scope="module")
-def engine() -> Engine:
-    return Engine({NANO: NANO})
-
-
 def _serve(engine: Engine, state: Path, script: Callable[[Service], Awaitable[None]]) -> None:
     async def live() -> None:
         service = Service(engine, state, seed=0, max_queue=16)
