@@ -73,6 +73,10 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     gc.freeze()
 
 
+def pytest_sessionfinish() -> None:
+    gc.unfreeze()  # libraries complain of what is not collected at the end
+
+
 @pytest.fixture(scope="session", autouse=True)
 def warm_servers() -> Iterator[None]:
     """Start servers out of a process that has their libraries, where the system can hand over a child."""
