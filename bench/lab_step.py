@@ -35,11 +35,11 @@ from tinsmith.lab.experiment.experiment import Plan
 from tinsmith.lab.experiment.materials import Materials, gather
 from tinsmith.lab.experiment.plan import make_plan
 from tinsmith.lab.grouping import score_groups
+from tinsmith.lab.labels.leaks import messages
 from tinsmith.lab.labels.paper import Item
-from tinsmith.lab.labels.prompting import messages
-from tinsmith.lab.papers.frame import on_papers, task_asked
+from tinsmith.lab.labels.rewards import make_reward
+from tinsmith.lab.papers.labels import on_papers, task_asked
 from tinsmith.lab.policy import update_policy
-from tinsmith.lab.rewards.registry import make_reward
 from tinsmith.lab.rollout_metrics import rollout_metrics
 from tinsmith.lab.rollouts import Sampling, sample_groups
 from tinsmith.lab.runs.existing_run import IfExists

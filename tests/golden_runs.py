@@ -19,8 +19,7 @@ from tinsmith.data.sources.world.spec import Preset
 from tinsmith.lab.experiment.conduct import conduct
 from tinsmith.lab.experiment.plan import make_plan
 from tinsmith.lab.labels.task import make_task
-from tinsmith.lab.papers.base import PaperBaseRecipe
-from tinsmith.lab.papers.worlds import WorldRecipe, nano_base, papers_of, world_slice
+from tinsmith.lab.papers.worlds import PaperBaseRecipe, WorldRecipe, nano_base, papers_of, world_slice
 from tinsmith.lab.rl import train
 
 WORLD = WorldRecipe(preset=Preset.TINY, seed=0, per_class=60, caps=Caps(train=120, validation=12, test=12))

@@ -16,22 +16,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import tinsmith.lab.labels
-from tinsmith.lab.labels.answers import Answer, Confidence, Outcome
-from tinsmith.lab.labels.contracts import CONTRACTS, Contract, Form
-from tinsmith.lab.labels.leaks import check_prompt, check_text
+from tinsmith.lab.labels.contracts import CONTRACTS, Answer, Confidence, Contract, Form, Outcome
+from tinsmith.lab.labels.leaks import check_prompt, check_text, messages, shown
 from tinsmith.lab.labels.paper import Item, Paper
 from tinsmith.lab.labels.prompt_files import JOINT_PROMPTS, PROMPTS
-from tinsmith.lab.labels.prompting import messages, shown
+from tinsmith.lab.labels.rewards import REWARDS, RewardState, make_reward
 from tinsmith.lab.labels.task import TASKS, Task, make_task
-from tinsmith.lab.rewards.registry import REWARDS, make_reward
-from tinsmith.lab.rewards.reward import RewardState
-from tinsmith.lab.rewards.terms import Terms
 from tinsmith.studies import debate
 from tinsmith.studies.debate.script import SCRIPTS
 from tinsmith.types.errors import ConfigError
 
 REWARD_NAMES = list(REWARDS)
 TASK_NAMES = list(TASKS)
+ALONE = [name for name, one in CONTRACTS.items() if len(one.subjects) == 1]
 PROMPT_TASKS = [
     make_task(name, prompt=prompt, contract=form, with_metadata=told)
     for name in TASKS
@@ -100,7 +97,7 @@ def test_per_label_agrees_with_score_in_any_state(name: str, task_name: str) -> 
 def test_every_outcome_has_a_reward_and_only_the_label_changes_the_task_term(name: str) -> None:
     task = TASKS["disruption"]
     reward = make_reward(name, task)
-    table = REWARDS[name].table
+    table = REWARDS[name]
     answers = answers_of(task.contract)
     assert {answer.outcome for answer in answers} == set(Outcome) - {Outcome.BAD_VALUE}
     for gold in task.labels:
@@ -115,7 +112,7 @@ def test_every_outcome_has_a_reward_and_only_the_label_changes_the_task_term(nam
             assert terms.total == pytest.approx(terms.parse + terms.contract + terms.task + terms.think)
             thought = replace(answer, has_think=True)
             [worse] = reward.score([gold], [thought])
-            assert worse == replace(terms, think=-1.0)
+            assert worse.values == {**terms.values, "think": -1.0}
 
 
 @pytest.mark.parametrize("name", REWARD_NAMES)
@@ -125,7 +122,7 @@ def test_a_right_answer_beats_the_same_answer_where_it_is_wrong(name: str) -> No
         for k in range(3):
             assert all(matrix[k, k] > matrix[y, k] for y in range(3) if y != k)
         # At the start a valid wrong answer is no worse than one outside the contract.
-        assert matrix.min() >= REWARDS[name].table.invalid
+        assert matrix.min() >= REWARDS[name].invalid
 
 
 @pytest.mark.parametrize("name", REWARD_NAMES)
@@ -171,10 +168,6 @@ def test_settings_are_listed_and_all_of_them_are_taken(name: str) -> None:
         make_reward(name, task, **{setting: shares if by_label else 1.0})
 
 
-def test_terms_have_the_four_names() -> None:
-    assert Terms.names() == ("parse", "contract", "task", "think")
-
-
 # --- contracts
 
 
@@ -196,12 +189,24 @@ def plain_values(contract: Contract) -> st.SearchStrategy[object]:
     return st.fixed_dictionaries(exact) | loose | value
 
 
+def schema(contract: Contract) -> dict[str, object]:
+    """The JSON Schema of an answer: all that `parse` demands but that no key may be there twice."""
+    text = {"type": "string"}
+    values = {
+        **{one.label_key: {**text, "enum": list(one.labels)} for one in contract.subjects},
+        "label_justification": text,
+        "evidence_signals": {"type": "array", "items": text},
+        "confidence": {**text, "enum": [one.value for one in Confidence]},
+    }
+    shown = {"properties": {key: values[key] for key in contract.keys}, "required": list(contract.keys)}
+    return {"type": "object", **shown, "additionalProperties": False}
+
+
 @pytest.mark.whole
-@pytest.mark.parametrize("name", list(CONTRACTS))
+@pytest.mark.parametrize("name", ALONE)
 def test_the_schema_and_the_parser_agree(name: str) -> None:
     contract = CONTRACTS[name]
-    jsonschema.Draft202012Validator.check_schema(contract.schema())
-    validator = jsonschema.Draft202012Validator(contract.schema())
+    validator = jsonschema.Draft202012Validator(schema(contract))
 
     @given(plain_values(contract))
     @settings(max_examples=200)
@@ -213,7 +218,7 @@ def test_the_schema_and_the_parser_agree(name: str) -> None:
     agree()
 
 
-@pytest.mark.parametrize("name", list(CONTRACTS))
+@pytest.mark.parametrize("name", ALONE)
 def test_what_a_contract_writes_it_reads(name: str) -> None:
     contract = CONTRACTS[name]
     assert contract.name == name
@@ -226,7 +231,7 @@ def test_what_a_contract_writes_it_reads(name: str) -> None:
             assert "\n" not in text
 
 
-@pytest.mark.parametrize("name", list(CONTRACTS))
+@pytest.mark.parametrize("name", ALONE)
 def test_every_fault_is_reached_and_none_has_a_label(name: str) -> None:
     answers = answers_of(CONTRACTS[name])
     assert [answer.outcome for answer in answers] == [

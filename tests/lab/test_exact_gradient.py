@@ -13,11 +13,16 @@ from small_study import PAPERS, TASK, open_run, study_of
 
 from tinsmith.lab.grouping import score_groups
 from tinsmith.lab.labels.contracts import Answer
-from tinsmith.lab.labels.exact import LabelGradient, label_weights
 from tinsmith.lab.labels.paper import Item
-from tinsmith.lab.labels.scores import label_logprobs, label_probabilities, trained_label_logprobs
+from tinsmith.lab.labels.rewards import make_reward
+from tinsmith.lab.labels.scores import (
+    LabelGradient,
+    label_logprobs,
+    label_probabilities,
+    label_weights,
+    trained_label_logprobs,
+)
 from tinsmith.lab.policy import adam
-from tinsmith.lab.rewards.registry import make_reward
 from tinsmith.lab.rl import train
 from tinsmith.lab.rollouts import WAIT_SECONDS, Failure, Rollout
 from tinsmith.lab.runs.files import METRICS, ROLLOUTS

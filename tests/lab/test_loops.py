@@ -16,7 +16,7 @@ from tinsmith.lab import rollouts as rollouts_module
 from tinsmith.lab.grouping import score_groups
 from tinsmith.lab.labels.contracts import Answer
 from tinsmith.lab.labels.paper import Item
-from tinsmith.lab.rewards.registry import make_reward
+from tinsmith.lab.labels.rewards import make_reward
 from tinsmith.lab.rollouts import Failure, Rollout, Sampling, Turn, sample_groups
 from tinsmith.lab.run import Finished, Run
 from tinsmith.lab.runs.existing_run import IfExists

@@ -14,7 +14,7 @@ from small_study import open_run, train
 from tinsmith.cli.registered import SUBJECTS, find
 from tinsmith.lab.experiment.fingerprints import plan_fingerprint
 from tinsmith.lab.experiment.plan import make_plan
-from tinsmith.lab.results.gathering import gather
+from tinsmith.lab.results.arms import gather
 from tinsmith.lab.run import Finished, Run
 from tinsmith.lab.runs.existing_run import IfExists
 from tinsmith.lab.runs.files import METRICS, ROLLOUTS, TRACE

@@ -13,7 +13,7 @@ from tinsmith.lab.rollouts import Rollout, Turn
 from tinsmith.lab.service.asked_policy import AskedPolicy, Spread
 from tinsmith.lab.settings import Pushed, SparseSettings
 from tinsmith.lab.sparse import KL_TOKENS, Chosen, datum_of, gated_rollouts, kept_rollouts
-from tinsmith.lab.subject import NamedTerms
+from tinsmith.lab.user_task.step_reward import NamedTerms
 from tinsmith.types.errors import ConfigError
 
 SETTINGS = SparseSettings(steps=3, learning_rate=1e-3, kept_items=2)

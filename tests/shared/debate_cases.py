@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from tinsmith.lab.labels.answers import Confidence
-from tinsmith.lab.labels.contracts import FOUR_KEY
+from tinsmith.lab.labels.contracts import FOUR_KEY, Confidence
 from tinsmith.lab.labels.paper import Item, Paper
 from tinsmith.lab.labels.task import make_task
 from tinsmith.lab.user_task.dialogue import Dialogue, converse

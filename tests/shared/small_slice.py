@@ -9,8 +9,7 @@ from tinsmith.data.slices.reader import Slice
 from tinsmith.data.slices.settings import Caps
 from tinsmith.data.sources.world.spec import Preset
 from tinsmith.lab.labels.task import make_task
-from tinsmith.lab.papers.base import PaperBaseRecipe
-from tinsmith.lab.papers.worlds import WorldRecipe, nano_base, papers_of, world_slice
+from tinsmith.lab.papers.worlds import PaperBaseRecipe, WorldRecipe, nano_base, papers_of, world_slice
 
 WORLD = WorldRecipe(preset=Preset.TINY, per_class=60, caps=Caps(train=120, validation=12, test=12))
 BASE = PaperBaseRecipe(vocab_size=512, steps=30, batch_size=8, warm_up=5)

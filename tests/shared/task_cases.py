@@ -6,8 +6,7 @@ from typing import Any
 
 from tinsmith.data.labels import Disruption, Novelty
 from tinsmith.data.slices.rows import PaperRow
-from tinsmith.lab.labels.answers import Answer, Confidence
-from tinsmith.lab.labels.contracts import TWO_KEY
+from tinsmith.lab.labels.contracts import TWO_KEY, Answer, Confidence
 from tinsmith.lab.labels.paper import Item, Paper
 
 D, C, N = TWO_KEY.labels

@@ -23,7 +23,7 @@ from tinsmith.stats.incentives.bayes import (
 from tinsmith.stats.incentives.policies import Optimum, reacting_optimum, sensitivity, table_optimum
 from tinsmith.stats.incentives.posteriors import Policy, Posteriors
 from tinsmith.stats.rates import ClassMetric, Metric
-from tinsmith.studies.disruption.worked_example import worked_example
+from tinsmith.studies.disruption.published_tables import worked_example
 from tinsmith.types.errors import ConfigError, DataError
 
 EYE = np.eye(3)

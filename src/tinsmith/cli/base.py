@@ -39,9 +39,16 @@ def build(
     """Build the nano base: it mostly answers in the required form, and knows nothing of the labels."""
     from tinsmith.lab.experiment.at import At
     from tinsmith.lab.labels.task import make_task
-    from tinsmith.lab.papers.base import PaperBaseRecipe, build_paper_base
     from tinsmith.lab.papers.kinds import LABEL_KINDS
-    from tinsmith.lab.papers.worlds import WorldRecipe, nano_base, open_slice, papers_of, world_slice
+    from tinsmith.lab.papers.worlds import (
+        PaperBaseRecipe,
+        WorldRecipe,
+        build_paper_base,
+        nano_base,
+        open_slice,
+        papers_of,
+        world_slice,
+    )
     from tinsmith.lab.runs.kinds import Kind
 
     def say(message: str) -> None:

@@ -40,25 +40,6 @@ class Split(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class NamedTerms:
-    """A reward whose terms have names that only the subject knows; each is an attribute too."""
-
-    values: Mapping[str, float]
-    total: float
-
-    def names(self) -> tuple[str, ...]:
-        """See Terms."""
-        return tuple(self.values)
-
-    def __getattr__(self, name: str) -> float:
-        """Return a term."""
-        try:
-            return self.values[name]
-        except KeyError:
-            raise AttributeError(name) from None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class SectionRecord:
     """A section of a page: a text or a table; or why there is none."""
 

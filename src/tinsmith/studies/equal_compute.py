@@ -16,11 +16,10 @@ from tinsmith.lab.experiment.places import SMALL_MODEL
 from tinsmith.lab.experiment.plan import make_plan
 from tinsmith.lab.labels.labelled_papers import LabelledPapers
 from tinsmith.lab.live.progress import Say
-from tinsmith.lab.papers.base import PaperBaseRecipe
-from tinsmith.lab.papers.compute_spent import Accountant, Cost, Spent, mean_spent
-from tinsmith.lab.papers.frame import task_asked
-from tinsmith.lab.papers.run_data import LabelCourse, data_of, label_course
-from tinsmith.lab.papers.worlds import WorldRecipe, nano_base, open_slice, papers_of, world_slice
+from tinsmith.lab.papers.compute_spent import Accountant, Cost, LabelCourse, Spent, mean_spent
+from tinsmith.lab.papers.labels import task_asked
+from tinsmith.lab.papers.run_data import data_of, label_course
+from tinsmith.lab.papers.worlds import PaperBaseRecipe, WorldRecipe, nano_base, open_slice, papers_of, world_slice
 from tinsmith.lab.prompt_search.search import SearchSettings
 from tinsmith.lab.prompt_search.search_rows import SEARCH_HEADS, STEP_HEADS, search_cells, step_rows
 from tinsmith.lab.settings import SftSettings

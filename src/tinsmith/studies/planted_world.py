@@ -7,30 +7,44 @@ stand in exactly these shares, in a drawn order; every other word is noise, and 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from types import MappingProxyType
 from typing import Final
 
 import numpy as np
+import polars as pl
 
-from tinsmith.data.labels import Disruption
+from tinsmith.data.baselines.fitting import run_baselines
+from tinsmith.data.labels import SEED_CUT, Disruption, Thresholds
+from tinsmith.data.slices.card import (
+    SIDECAR,
+    SLICE,
+    CorpusReference,
+    SliceCard,
+    SplitCard,
+    split_file,
+    write_slice_card,
+)
 from tinsmith.data.slices.reader import Slice
 from tinsmith.data.slices.rows import PaperRow, encode_row
-from tinsmith.data.slices.splits import Split
-from tinsmith.lab.labels.subjects import Subject
+from tinsmith.data.slices.settings import SliceSettings, Task
+from tinsmith.data.slices.splits import Split, ids_sha256
+from tinsmith.lab.labels.contracts import Subject
 from tinsmith.lab.live.progress import Say
-from tinsmith.lab.papers.base import PaperBaseRecipe
-from tinsmith.lab.papers.planted_slices import Planted, planted
+from tinsmith.lab.papers.worlds import PaperBaseRecipe
 from tinsmith.lab.study.measures import Results
 from tinsmith.lab.study.record import Shown
 from tinsmith.lab.study.study import Finding, Listing
+from tinsmith.models.staging import one_writer, present, staged
 from tinsmith.pages.measures import Measure as Figure
 from tinsmith.stats.gate.claim import Verdict
 from tinsmith.stats.incentives.bayes import best_deterministic, best_policy
 from tinsmith.stats.incentives.posteriors import Policy, Posteriors
 from tinsmith.stats.rates import Metric
-from tinsmith.types.fingerprints import sha256_of
+from tinsmith.types.fingerprints import file_sha256, sha256_of
+from tinsmith.types.home import home
 from tinsmith.types.seeds import derive, random_bits
 from tinsmith.types.version import VERSION
 
@@ -92,13 +106,7 @@ def kinds(count: int, seed: int, atoms: Atoms = ATOMS) -> list[tuple[int, str]]:
 
 
 def planted_slice(recipe: PlantedRecipe, say: Say) -> Slice:
-    """Return the slice of a planted world, with its baselines; built where it is not cached."""
-    made = _planted(recipe)
-    written = [encode_row(row).decode() for split in Split for row in made.rows[split]]
-    return planted(sha256_of({"version": VERSION, "planted": written}), lambda: made, say)
-
-
-def _planted(recipe: PlantedRecipe) -> Planted:
+    """Return the slice of a planted world as if it had been cut from a corpus, with its baselines; cached."""
     rows: dict[Split, list[PaperRow]] = {}
     causes: dict[Split, list[str]] = {}
     for split in Split:
@@ -107,12 +115,65 @@ def _planted(recipe: PlantedRecipe) -> Planted:
             _row(f"{split.value}-{place}", atom, label, recipe.seed) for place, (atom, label) in enumerate(drawn)
         ]
         causes[split] = [list(ATOMS)[atom] for atom, _ in drawn]
-    return Planted(
-        rows=rows,
-        causes=causes,
-        rule="planted: drawn with the shares of the one word that a text repeats",
-        fingerprint=sha256_of({"recipe": recipe, "atoms": ATOMS}),
+    written = [encode_row(row).decode() for split in Split for row in rows[split]]
+    place = home() / "worlds" / sha256_of({"version": VERSION, "planted": written})[:16]
+    with one_writer(place):
+        if not present(place).is_dir():
+            say("building a planted world")
+            with staged(place) as folder:
+                _write(rows, causes, sha256_of({"recipe": recipe, "atoms": ATOMS}), folder)
+                run_baselines(Slice.open(folder))
+    return Slice.open(present(place))
+
+
+def _write(
+    rows: Mapping[Split, Sequence[PaperRow]], causes: Mapping[Split, Sequence[str]], fingerprint: str, folder: Path
+) -> None:
+    cards: dict[Split, SplitCard] = {}
+    frames: list[pl.DataFrame] = []
+    for split, some in rows.items():
+        file = folder / split_file(split)
+        file.write_bytes(b"".join(encode_row(row) for row in some))
+        labels = [None if row.disruption_label is None else row.disruption_label.value for row in some]
+        cards[split] = SplitCard(
+            rows=len(some),
+            disruption={label: labels.count(label) for label in LABELS},
+            novelty={},
+            ids_sha256=ids_sha256([row.openalex_id for row in some]),
+            rows_sha256=file_sha256(file),
+        )
+        frames.append(
+            pl.DataFrame(
+                {
+                    "id": [row.openalex_id for row in some],
+                    "split": [split.value] * len(some),
+                    "cause": list(causes[split]),
+                    "disruption_label": labels,
+                    "novelty_label": pl.Series([None] * len(some), dtype=pl.String),
+                }
+            )
+        )
+    pl.concat(frames).write_parquet(folder / SIDECAR)
+    card = SliceCard(
+        settings=SliceSettings(task=Task.DISRUPTION, thresholds=Thresholds(cut=SEED_CUT), per_class=None),
+        disruption_rule="planted: drawn with the shares of the one word that a text repeats",
+        novelty_rule="there are no labels of novelty",
+        citations_from="source",
+        corpus=CorpusReference(
+            fingerprint=fingerprint,
+            source="planted",
+            papers=sum(card.rows for card in cards.values()),
+            edges=0,
+            metrics={},
+            metrics_fingerprint="",
+        ),
+        removed={},
+        pool={label: sum(card.disruption[label] for card in cards.values()) for label in LABELS},
+        oversampled={},
+        splits=dict(cards),
+        legacy_sha256=None,
     )
+    write_slice_card(card.sealed(), folder / SLICE)
 
 
 def _row(name: str, atom: int, label: str, seed: int) -> PaperRow:

@@ -18,10 +18,10 @@ from tinsmith.data.slices.reader import Slice
 from tinsmith.lab.experiment.plan import make_plan
 from tinsmith.lab.experiment.reopened import reopened
 from tinsmith.lab.labels.labelled_papers import LabelledPapers
-from tinsmith.lab.labels.prompting import bank_of
+from tinsmith.lab.labels.leaks import bank_of
 from tinsmith.lab.live.progress import Say
 from tinsmith.lab.papers.compute_spent import Cost, Ledger, Spent
-from tinsmith.lab.papers.frame import task_asked
+from tinsmith.lab.papers.labels import task_asked
 from tinsmith.lab.papers.run_data import data_of
 from tinsmith.lab.prompt_search.asked_papers import AskedPapers
 from tinsmith.lab.prompt_search.document import Document, Grammar
@@ -123,7 +123,7 @@ def search_prompt(asked: SearchAsked, say: Say) -> FoundPrompt:
                 last=_LAST_GATES * search.gate,
             ).run(())
         write_text(msgspec.json.encode(_Took(time.perf_counter() - began)).decode(), asked.beside)
-        return FoundPrompt(searched=searched, spent=ledger.spent())
+        return FoundPrompt(searched=searched, spent=ledger.spent)
 
     return made_once(asked.file, wanted, FoundPrompt, make)
 

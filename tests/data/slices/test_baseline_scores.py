@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from sklearn.metrics import accuracy_score, f1_score, recall_score
 
 from tinsmith.data.baselines.scores_by_row import figures, interval, prior_figures, resampled
-from tinsmith.lab.rewards.objectives import ShareTable
+from tinsmith.lab.labels.objectives import ShareTable
 from tinsmith.stats.confusion import Confusion
 from tinsmith.stats.rates import Metric
 

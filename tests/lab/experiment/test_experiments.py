@@ -15,8 +15,8 @@ from tinsmith.lab.experiment.experiment import Experiment, Plan
 from tinsmith.lab.experiment.fingerprints import fingerprints_of, plan_fingerprint
 from tinsmith.lab.experiment.plan import make_plan, with_default_log_path
 from tinsmith.lab.experiment.refusals import require_possible
-from tinsmith.lab.papers.frame import on_papers, task_asked
-from tinsmith.lab.rewards.registry import make_reward
+from tinsmith.lab.labels.rewards import make_reward
+from tinsmith.lab.papers.labels import on_papers, task_asked
 from tinsmith.lab.runs.kinds import Kind
 from tinsmith.lab.settings import RlSettings, SftSettings
 from tinsmith.types.errors import BackendError, ConfigError

@@ -17,7 +17,7 @@ from tinsmith.lab.experiment.model_pace import MEASURED_PARAMETERS, Lengths, mac
 from tinsmith.lab.experiment.places import SMALL_MODEL
 from tinsmith.lab.experiment.plan import make_plan
 from tinsmith.lab.papers.estimate import minutes
-from tinsmith.lab.papers.frame import task_asked
+from tinsmith.lab.papers.labels import task_asked
 from tinsmith.lab.runs.kinds import Kind
 from tinsmith.lab.settings import RlSettings, Watched
 from tinsmith.lab.study.sizes import cells_of

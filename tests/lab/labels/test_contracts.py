@@ -11,17 +11,19 @@ from hypothesis import strategies as st
 from task_cases import C, D, N
 
 from cpu_limit import guarded
-from tinsmith.lab.labels.answers import Answer, Confidence, Outcome
 from tinsmith.lab.labels.contracts import (
     CONTRACTS,
     FOUR_KEY,
     NOVELTY_TWO_KEY,
     TWO_KEY,
+    Answer,
+    Confidence,
+    Outcome,
+    Subject,
     contract_for,
     outer_object,
     without_think,
 )
-from tinsmith.lab.labels.subjects import Subject
 from tinsmith.types.errors import ConfigError, ContractError
 
 GOOD = f'{{"disruption_label": "{N}", "confidence": "high"}}'

@@ -8,8 +8,8 @@ import pytest
 from task_cases import row
 
 from tinsmith.data.slices.rows import PaperRow
+from tinsmith.lab.labels.contracts import Subject
 from tinsmith.lab.labels.paper import Paper, items_of
-from tinsmith.lab.labels.subjects import Subject
 from tinsmith.lab.labels.task import TASKS
 from tinsmith.types.errors import DataError
 

@@ -11,12 +11,11 @@ from task_cases import paper
 import tinsmith
 from tinsmith.cli.registered import find
 from tinsmith.lab.experiment.plan import make_plan
-from tinsmith.lab.labels.answers import Answer, Confidence
-from tinsmith.lab.labels.contracts import THREE_KEY, TWO_KEY, Contract
+from tinsmith.lab.labels.contracts import THREE_KEY, TWO_KEY, Answer, Confidence, Contract
 from tinsmith.lab.labels.paper import Item
 from tinsmith.lab.labels.task import make_joint_task, make_task
 from tinsmith.lab.papers import worlds
-from tinsmith.lab.papers.frame import task_asked
+from tinsmith.lab.papers.labels import task_asked
 from tinsmith.lab.user_task.opening import open_task
 from tinsmith.lab.user_task.source import task_value
 from tinsmith.lab.user_task.step_reward import Asked, Scored, StepReward

@@ -7,11 +7,9 @@ from dataclasses import replace
 import pytest
 from task_cases import item, paper
 
-from tinsmith.lab.labels.contracts import NOVELTY_TWO_KEY, TWO_KEY
-from tinsmith.lab.labels.leaks import check_prompt
+from tinsmith.lab.labels.contracts import NOVELTY_TWO_KEY, TWO_KEY, Subject
+from tinsmith.lab.labels.leaks import check_prompt, messages
 from tinsmith.lab.labels.prompt_files import PROMPTS, load_prompt, parse_sections
-from tinsmith.lab.labels.prompting import messages
-from tinsmith.lab.labels.subjects import Subject
 from tinsmith.lab.labels.task import TASKS, Task, make_task
 from tinsmith.renderers.renderer import Role
 from tinsmith.types.errors import ConfigError
@@ -103,9 +101,8 @@ def test_a_broken_file_is_named(text: str, match: str) -> None:
 
 def test_sections_and_braces() -> None:
     sections = parse_sections("\n# system\n\na {{b}} {labels}\n\n# user\n{abstract}!\n", "x.md")
-    assert sections["system"].fill({"labels": "{abstract}"}) == "a {b} {abstract}"
-    assert sections["user"].fill({"abstract": ""}) == "!"
-    assert sections["system"].placeholders == {"labels"}
+    assert sections["system"].format_map({"labels": "{abstract}"}) == "a {b} {abstract}"
+    assert sections["user"].format_map({"abstract": ""}) == "!"
 
 
 def test_unknown_names_and_foreign_contracts() -> None:

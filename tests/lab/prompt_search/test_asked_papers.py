@@ -11,10 +11,10 @@ import pytest
 import tinker
 from tinker import types
 
-from tinsmith.lab.labels.answers import Confidence
+from tinsmith.lab.labels.contracts import Confidence
 from tinsmith.lab.labels.labelled_papers import LabelledPapers, Papers
+from tinsmith.lab.labels.leaks import bank_of
 from tinsmith.lab.labels.paper import Item, Paper
-from tinsmith.lab.labels.prompting import bank_of
 from tinsmith.lab.labels.task import Task, make_task
 from tinsmith.lab.papers.compute_spent import Cost, Ledger
 from tinsmith.lab.prompt_search.asked_papers import AskedPapers, paid
@@ -123,11 +123,11 @@ def test_every_paper_and_token_is_counted() -> None:
         by_hand.read(len(said))
         for _ in range(3):
             by_hand.sampled(len(answer), len(said))
-    spent = ask.ledger.spent()
+    spent = ask.ledger.spent
     assert (spent.papers, spent.updates, spent.tokens_trained) == (3, 0, 0)
     assert spent.tokens_read == sum(map(len, reader.asked))
     assert spent.tokens_sampled == 3 * sum(map(len, answers))
-    assert spent.flops == by_hand.flops
+    assert spent.flops == by_hand.spent.flops
 
 
 def test_a_document_that_does_not_fit_is_not_asked_and_earns_nothing() -> None:
@@ -155,7 +155,7 @@ def test_a_search_finds_the_line_that_helps_and_asks_only_what_it_counts() -> No
     ).run(())
     assert HINT in found.found
     assert found.after > found.before + 0.3
-    assert found.answered == ask.ledger.papers == len(reader.asked)
+    assert found.answered == ask.ledger.spent.papers == len(reader.asked)
 
 
 def test_one_paper_cannot_be_halved() -> None:

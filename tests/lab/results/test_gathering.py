@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from fake_runs import LADDER, write_run
 
-from tinsmith.lab.results.gathering import SHOWN, Cause, disagreements, gather
+from tinsmith.lab.results.arms import SHOWN, Cause, gather
 from tinsmith.lab.runs.reader import read_run
 from tinsmith.lab.runs.records import Split
 
@@ -13,7 +13,7 @@ from tinsmith.lab.runs.records import Split
 def test_evaluations_from_rollouts_agree_with_the_metrics_that_training_wrote(tmp_path: Path) -> None:
     run = read_run(write_run(tmp_path / "run", LADDER["exp5"]))
     gathered = gather(run)
-    assert disagreements(run, gathered) == ()
+    assert gathered.disagreements() == ()
     assert set(gathered.evaluations) == {
         *((split, step) for split in ("eval", "eval_greedy") for step in (0, 20, 40, 60)),
         ("test", 60),
@@ -31,7 +31,7 @@ def test_metrics_that_the_rollouts_do_not_bear_out_are_told(tmp_path: Path) -> N
     other = '"gold": "neutral", "predicted": "disruptive"'
     file.write_text(text.replace('"gold": "neutral", "predicted": "neutral"', other), "utf-8")
     run = read_run(folder)
-    told = disagreements(run, gather(run))
+    told = gather(run).disagreements()
     assert any(sentence.startswith("test/label_match at step 60 is") for sentence in told)
 
 

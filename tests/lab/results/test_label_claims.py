@@ -11,7 +11,7 @@ from kept_answers import keep_answers
 from tinsmith.data.baselines.answers import BASELINE_ANSWERS
 from tinsmith.data.baselines.report import Baseline
 from tinsmith.lab.results.arms import Arm, arms_of
-from tinsmith.lab.results.rivals import rival, rival_named, standing_rows, unpaired
+from tinsmith.lab.results.systems import rival, rival_named, standing_rows, unpaired
 from tinsmith.lab.runs.reader import read_run
 from tinsmith.lab.runs.records import Split
 from tinsmith.lab.study.record import Draws

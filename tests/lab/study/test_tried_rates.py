@@ -11,7 +11,7 @@ import pytest
 from fake_runs import BALANCED, LABELS, NO_DISRUPTIVE, Story, write_run
 from sklearn.metrics import f1_score
 
-from tinsmith.lab.results.gathering import gather
+from tinsmith.lab.results.arms import gather
 from tinsmith.lab.runs.files import MANIFEST
 from tinsmith.lab.runs.reader import read_run
 from tinsmith.lab.runs.records import Split
@@ -46,7 +46,7 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[float, Path]:
     found: dict[float, Path] = {}
     for place, (rate, end) in enumerate(ENDS.items()):
         found[rate] = write_run(out / str(rate), replace(STORY, end=end, seed=place))
-        evaluation = gather(read_run(found[rate])).at(Split.EVAL, STORY.steps)
+        evaluation = gather(read_run(found[rate])).evaluations.get((Split.EVAL, STORY.steps))
         assert evaluation is not None
         score = {"value": evaluation.metrics()["eval/macro_f1"], "tie_break": 0.0}
         _put(found[rate], score=score)

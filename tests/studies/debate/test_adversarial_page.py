@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 from small_study import PAPERS
 
-from tinsmith.lab.labels.answers import Confidence
-from tinsmith.lab.labels.contracts import FOUR_KEY
+from tinsmith.lab.labels.contracts import FOUR_KEY, Confidence
 from tinsmith.lab.rollouts import WAIT_SECONDS
 from tinsmith.lab.runs.files import METRICS
 from tinsmith.lab.service.connect import Connection

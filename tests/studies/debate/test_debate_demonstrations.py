@@ -8,7 +8,7 @@ import pytest
 from debate_cases import ABSTRACT, BRIEF, TASK, C, D, N, item, items
 
 from tinsmith.lab.labels.contracts import TWO_KEY, Contract
-from tinsmith.lab.labels.prompting import messages
+from tinsmith.lab.labels.leaks import messages
 from tinsmith.renderers.renderer import Message, Role
 from tinsmith.studies.debate.demonstrations import Habits, demonstrations
 from tinsmith.studies.debate.rewards import literal_signals, reasons_of

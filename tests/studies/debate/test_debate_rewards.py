@@ -8,7 +8,7 @@ from itertools import product
 import pytest
 from debate_cases import ABSTRACT, C, D, N, answer, exchange
 
-from tinsmith.lab.labels.answers import Confidence
+from tinsmith.lab.labels.contracts import Confidence
 from tinsmith.lab.user_task.step_reward import Scored
 from tinsmith.studies.debate.rewards import (
     DEBATE_REWARDS,

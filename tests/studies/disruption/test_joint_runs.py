@@ -22,13 +22,13 @@ from tinsmith.data.sources.world.spec import Preset
 from tinsmith.lab.experiment.conduct import conduct
 from tinsmith.lab.experiment.experiment import Plan
 from tinsmith.lab.experiment.plan import make_plan
+from tinsmith.lab.labels.contracts import Subject
 from tinsmith.lab.labels.paper import Paper, items_of
-from tinsmith.lab.labels.subjects import Subject
 from tinsmith.lab.labels.task import make_joint_task
 from tinsmith.lab.nano_base import cached_base
-from tinsmith.lab.papers.base import PaperBaseRecipe, paper_conversations
-from tinsmith.lab.papers.worlds import WorldRecipe, world_slice
-from tinsmith.lab.results.two_labels import last_of_both, members_of
+from tinsmith.lab.papers.worlds import PaperBaseRecipe, WorldRecipe, paper_conversations, world_slice
+from tinsmith.lab.results.arms import members_of
+from tinsmith.lab.results.label_tables import last_of_both
 from tinsmith.lab.runs.files import CHECKPOINTS, MANIFEST, METRICS, ROLLOUTS
 from tinsmith.lab.runs.reader import read_run
 from tinsmith.lab.runs.records import Split as Answers
@@ -161,7 +161,7 @@ def test_rollouts_have_gold_and_predicted_of_both_labels(whole: Path, place: Pla
 def test_the_page_has_both_labels_beside_their_baselines(whole: Path) -> None:
     page = page_of(whole)
     members = members_of(read_run(whole))
-    assert all(one.run.notes == one.gathered.notes == () for one in members.values())
+    assert all(one.run.notes == one.notes == () for one in members.values())
     tested = last_of_both(members, Answers.TEST)
     assert tested is not None
     last = lines(whole, METRICS)[-1]
@@ -211,8 +211,8 @@ def test_runs_on_both_labels_are_compared_for_one_of_them(
     assert report is not None
     assert report.target == "disruption"
     assert not any("nothing on the task" in note for note in without_one.record.notes)
-    failed = {arm.name: arm.members[0].gathered.failures for arm in without_one.arms}
-    assert failed[arms[NAME].name] == members_of(read_run(whole))["novelty"].gathered.failures
+    failed = {arm.name: arm.members[0].failures for arm in without_one.arms}
+    assert failed[arms[NAME].name] == members_of(read_run(whole))["novelty"].failures
     for arguments in ([str(whole), "--task", "novelty"], [*map(str, folders), "--task", "cd"]):
         with pytest.raises(SystemExit) as caught:
             main(["report", *arguments])

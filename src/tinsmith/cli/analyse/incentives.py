@@ -7,10 +7,8 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
+from tinsmith.lab.labels.rewards import REWARDS, Reward, make_reward, reward_optimum
 from tinsmith.lab.labels.task import TASKS, Task
-from tinsmith.lab.rewards.optima import reward_optimum
-from tinsmith.lab.rewards.registry import REWARDS, make_reward
-from tinsmith.lab.rewards.reward import Reward
 from tinsmith.stats.incentives.bayes import best_deterministic, best_policy
 from tinsmith.stats.incentives.policies import Optimum, Sensitivity, sensitivity, table_optimum
 from tinsmith.stats.incentives.posteriors import Policy, Posteriors

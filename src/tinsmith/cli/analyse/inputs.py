@@ -8,10 +8,10 @@ from pathlib import Path
 
 import numpy as np
 
-from tinsmith.lab.labels.subjects import Subject
+from tinsmith.lab.labels.contracts import Subject
 from tinsmith.stats.incentives.posteriors import Posteriors
 from tinsmith.stats.rates import FloatArray
-from tinsmith.studies.disruption.worked_example import worked_example
+from tinsmith.studies.disruption.published_tables import worked_example
 from tinsmith.types.errors import ConfigError, DataError
 from tinsmith.types.json_text import parse_json
 

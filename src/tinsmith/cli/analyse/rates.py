@@ -8,7 +8,7 @@ from decimal import Decimal
 from pathlib import Path
 
 from tinsmith.cli.analyse.inputs import json_of, split_labels, texts_of
-from tinsmith.lab.labels.subjects import Subject
+from tinsmith.lab.labels.contracts import Subject
 from tinsmith.stats.consistency.reported import ReportedTable
 from tinsmith.types.errors import ConfigError, DataError
 

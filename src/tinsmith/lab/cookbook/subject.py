@@ -29,11 +29,11 @@ from tinsmith.lab.cookbook.types import (
 )
 from tinsmith.lab.environment import Environment
 from tinsmith.lab.grouping import ScoredGroup
-from tinsmith.lab.rewards.terms import rounded_sum
 from tinsmith.lab.rollout_metrics import Line
 from tinsmith.lab.rollouts import WAIT_SECONDS, Failure, Rollout, Turn, Unread
 from tinsmith.lab.rollouts import Trajectory as Ran
-from tinsmith.lab.subject import NamedTerms, Split, Subject
+from tinsmith.lab.subject import Split, Subject
+from tinsmith.lab.user_task.step_reward import NamedTerms, rounded_sum
 from tinsmith.types.errors import ConfigError, InputError
 
 T = TypeVar("T")

@@ -1,4 +1,4 @@
-"""The contract of an answer: which keys its JSON object has, and how a text is held against it.
+"""The contract of an answer: what is asked about, which keys its JSON object has, and how a text is held against it.
 
 Decided here, once: the text is one JSON object with exactly the contract's keys, each once, in any
 order; labels and confidence are matched as they are written, case included; white space around the
@@ -12,14 +12,14 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from types import MappingProxyType
 from typing import Final
 
-from tinsmith.lab.labels.answers import Answer, Confidence, Outcome
-from tinsmith.lab.labels.subjects import Subject
-from tinsmith.lab.strict_json import JsonObject, JsonValue, NotJsonError, read_json
+from tinsmith.data.labels import Disruption, Novelty
+from tinsmith.data.slices.rows import PaperRow
+from tinsmith.lab.strict_json import JsonObject, NotJsonError, read_json
 from tinsmith.types.errors import ConfigError, ContractError
 
 CONFIDENCE_KEY: Final = "confidence"
@@ -30,6 +30,113 @@ JOINT: Final = "joint"
 _FENCE: Final = "```"
 _THINK: Final = re.compile(r"</?think\b", re.IGNORECASE)
 _THINK_TAG: Final = re.compile(r"<(/?)think\b[^<>]{0,80}>", re.IGNORECASE)
+
+
+class Subject(StrEnum):
+    """What a task asks about."""
+
+    DISRUPTION = "disruption"
+    """What later papers do with it; the label comes from its CD index."""
+    NOVELTY = "novelty"
+    """How unusual the pairs of journals are that it cites."""
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """The labels in their fixed order, in which every matrix and share of this floor stands."""
+        classes = tuple(Disruption) if self is Subject.DISRUPTION else tuple(Novelty)
+        return tuple(label.value for label in classes)
+
+    @property
+    def label_key(self) -> str:
+        """The key of the label, in a slice's row and in an answer."""
+        return f"{self.value}_label"
+
+    def gold(self, row: PaperRow) -> str | None:
+        """Return the row's label; None where it has none."""
+        label = row.disruption_label if self is Subject.DISRUPTION else row.novelty_label
+        return None if label is None else label.value
+
+
+class Confidence(StrEnum):
+    """How sure the model says it is."""
+
+    LOW = "low"
+    MEDIUM = "medium"
+    HIGH = "high"
+
+
+class Outcome(StrEnum):
+    """Outcome of a strict reading. The first that applies, in this order."""
+
+    OK = "ok"
+    EMPTY = "empty"
+    """Nothing but white space."""
+    THINK = "think"
+    """A think tag stands in it, whatever else does."""
+    FENCED = "fenced"
+    """Three backticks stand in it, and it is not JSON."""
+    NOT_JSON = "not_json"
+    NOT_OBJECT = "not_object"
+    """JSON, but a list, a string, a number, true, false or null."""
+    BAD_KEYS = "bad_keys"
+    """A key is missing, too many, or there twice."""
+    BAD_LABEL = "bad_label"
+    BAD_CONFIDENCE = "bad_confidence"
+    BAD_VALUE = "bad_value"
+    """A justification that is no string, or signals that are no list of strings."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """One text as its contract reads it: a label for each subject that was asked about. All are valid, or none is."""
+
+    outcome: Outcome
+    parse_ok: bool
+    """The text is one JSON value."""
+    labels: tuple[str, ...] | None
+    """In the order of the subjects; where the text satisfies the contract, even with a think tag inside a string."""
+    confidence: Confidence | None
+    has_think: bool
+    has_fence: bool
+    lenient_labels: tuple[str, ...] | None
+    """The labels after thoughts, fences and outer text were taken off; `labels` where there are such."""
+
+    @property
+    def payload_ok(self) -> bool:
+        """True if the text satisfies the contract; a think tag inside a string does not matter."""
+        return self.labels is not None
+
+    @property
+    def predicted_labels(self) -> tuple[str, ...] | None:
+        """The labels of an answer without any fault; what a strict evaluation counts."""
+        return self.labels if self.outcome is Outcome.OK else None
+
+    @property
+    def label(self) -> str | None:
+        """`labels` of an answer about one subject."""
+        return _only(self.labels)
+
+    @property
+    def predicted(self) -> str | None:
+        """`predicted_labels` of an answer about one subject."""
+        return _only(self.predicted_labels)
+
+    @property
+    def lenient(self) -> str | None:
+        """`lenient_labels` of an answer about one subject."""
+        return _only(self.lenient_labels)
+
+    def alone(self, place: int) -> Answer:
+        """Return what it says of the subject at `place`, as if nothing else had been asked."""
+        labels, lenient = (each and (each[place],) for each in (self.labels, self.lenient_labels))
+        return replace(self, labels=labels, lenient_labels=lenient)
+
+
+def _only(labels: tuple[str, ...] | None) -> str | None:
+    if labels is None:
+        return None
+    (label,) = labels
+    return label
 
 
 class Form(StrEnum):
@@ -44,20 +151,8 @@ class Form(StrEnum):
     THREE_KEY = "three_key"
     """As two keys, with the labels of two subjects."""
 
-    @property
-    def with_reasons(self) -> bool:
-        """True if justification and signals are asked for."""
-        return self in (Form.FOUR_KEY, Form.FIVE_KEY)
 
-
-@dataclass(frozen=True, slots=True)
-class _Reading:
-    """A text held against the keys only."""
-
-    parse_ok: bool
-    outcome: Outcome
-    labels: tuple[str, ...] | None = None
-    confidence: Confidence | None = None
+_Found = tuple[Outcome, tuple[str, ...] | None, Confidence | None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,53 +181,56 @@ class Contract:
     @property
     def keys(self) -> tuple[str, ...]:
         """The keys in the order in which they are shown and written."""
-        reasons = (JUSTIFICATION_KEY, SIGNALS_KEY) if self.form.with_reasons else ()
+        reasons = (JUSTIFICATION_KEY, SIGNALS_KEY) if self._has_reasons else ()
         return (*(subject.label_key for subject in self.subjects), *reasons, CONFIDENCE_KEY)
+
+    @property
+    def _has_reasons(self) -> bool:
+        return self.form in (Form.FOUR_KEY, Form.FIVE_KEY)
 
     def parse(self, text: str) -> Answer:
         """Read an answer. Never raises, whatever the text; takes time linear in its length."""
-        reading = self._read(text)
-        think = _THINK.search(text) is not None
-        fence = not reading.parse_ok and _FENCE in text
-        outcome, lenient = reading.outcome, reading.labels
+        outcome, labels, confidence = self._read(text)
+        parse_ok, think = outcome is not Outcome.NOT_JSON, _THINK.search(text) is not None
+        fence, lenient = not parse_ok and _FENCE in text, labels
         if not text.strip():
             outcome = Outcome.EMPTY
         elif think or fence:
             outcome = Outcome.THINK if think else Outcome.FENCED
         if lenient is None and (inner := outer_object(text)) is not None:
-            lenient = self._read(inner).labels
+            lenient = self._read(inner)[1]
         return Answer(
             outcome=outcome,
-            parse_ok=reading.parse_ok,
-            labels=reading.labels,
-            confidence=reading.confidence,
+            parse_ok=parse_ok,
+            labels=labels,
+            confidence=confidence,
             has_think=think,
             has_fence=fence,
             lenient_labels=lenient,
         )
 
-    def _read(self, text: str) -> _Reading:
+    def _read(self, text: str) -> _Found:
+        """Hold a text against the keys only."""
         try:
             value = read_json(text)
         except NotJsonError:
-            return _Reading(False, Outcome.NOT_JSON)
+            return Outcome.NOT_JSON, None, None
         if not isinstance(value, JsonObject):
-            return _Reading(True, Outcome.NOT_OBJECT)
+            return Outcome.NOT_OBJECT, None, None
         if sorted(value.keys) != sorted(self.keys):
-            return _Reading(True, Outcome.BAD_KEYS)
+            return Outcome.BAD_KEYS, None, None
         values = dict(value.pairs)
-        labels: list[str] = []
-        for subject in self.subjects:
-            label = values[subject.label_key]
-            if not isinstance(label, str) or label not in subject.labels:
-                return _Reading(True, Outcome.BAD_LABEL)
-            labels.append(label)
+        labels = tuple(str(values[subject.label_key]) for subject in self.subjects)
+        if not all(values[s.label_key] in s.labels for s in self.subjects):
+            return Outcome.BAD_LABEL, None, None
         confidence = values[CONFIDENCE_KEY]
         if not isinstance(confidence, str) or confidence not in tuple(Confidence):
-            return _Reading(True, Outcome.BAD_CONFIDENCE)
-        if self.form.with_reasons and not _reasons_ok(values):
-            return _Reading(True, Outcome.BAD_VALUE)
-        return _Reading(True, Outcome.OK, tuple(labels), Confidence(confidence))
+            return Outcome.BAD_CONFIDENCE, None, None
+        if self._has_reasons:
+            reason, signals = values[JUSTIFICATION_KEY], values[SIGNALS_KEY]
+            if not (isinstance(reason, str) and isinstance(signals, list) and all(isinstance(s, str) for s in signals)):
+                return Outcome.BAD_VALUE, None, None
+        return Outcome.OK, labels, Confidence(confidence)
 
     def answer_text(
         self,
@@ -172,30 +270,6 @@ class Contract:
                 allowed=", ".join(subject.labels),
             )
         return text
-
-    def schema(self) -> dict[str, object]:
-        """Return the JSON Schema (2020-12) of an answer, for people and for constrained sampling.
-
-        It says all that `parse` demands but that no key may be there twice.
-        """
-        values: dict[str, object] = {
-            **{subject.label_key: {"type": "string", "enum": list(subject.labels)} for subject in self.subjects},
-            JUSTIFICATION_KEY: {"type": "string"},
-            SIGNALS_KEY: {"type": "array", "items": {"type": "string"}},
-            CONFIDENCE_KEY: {"type": "string", "enum": [one.value for one in Confidence]},
-        }
-        return {
-            "$schema": "https://json-schema.org/draft/2020-12/schema",
-            "type": "object",
-            "properties": {key: values[key] for key in self.keys},
-            "required": list(self.keys),
-            "additionalProperties": False,
-        }
-
-
-def _reasons_ok(values: Mapping[str, JsonValue]) -> bool:
-    reason, signals = values[JUSTIFICATION_KEY], values[SIGNALS_KEY]
-    return isinstance(reason, str) and isinstance(signals, list) and all(isinstance(each, str) for each in signals)
 
 
 def without_think(text: str) -> str:
@@ -241,11 +315,10 @@ NOVELTY_FOUR_KEY: Final = Contract(subjects=(Subject.NOVELTY,), form=Form.FOUR_K
 NOVELTY_TWO_KEY: Final = Contract(subjects=(Subject.NOVELTY,), form=Form.TWO_KEY)
 FIVE_KEY: Final = Contract(subjects=tuple(Subject), form=Form.FIVE_KEY)
 THREE_KEY: Final = Contract(subjects=tuple(Subject), form=Form.THREE_KEY)
-_EVERY: Final = {one.name: one for one in (FOUR_KEY, TWO_KEY, NOVELTY_FOUR_KEY, NOVELTY_TWO_KEY, FIVE_KEY, THREE_KEY)}
 CONTRACTS: Final[Mapping[str, Contract]] = MappingProxyType(
-    {name: one for name, one in _EVERY.items() if one.about != JOINT}
+    {one.name: one for one in (FOUR_KEY, TWO_KEY, NOVELTY_FOUR_KEY, NOVELTY_TWO_KEY, FIVE_KEY, THREE_KEY)}
 )
-"""Every contract about one subject by its name, `subject/form`."""
+"""Every contract by its name, `subject/form` or `joint/form`."""
 
 
 def contract_for(about: str, form: str) -> Contract:
@@ -254,7 +327,7 @@ def contract_for(about: str, form: str) -> Contract:
     >>> contract_for(Subject.DISRUPTION, "two_key") is TWO_KEY
     True
     """
-    if (name := f"{about}/{form}") not in _EVERY:
-        allowed = ", ".join(one.form for one in _EVERY.values() if one.about == about)
+    if (name := f"{about}/{form}") not in CONTRACTS:
+        allowed = ", ".join(one.form for one in CONTRACTS.values() if one.about == about)
         raise ConfigError("there is no such contract", field="contract", value=form, allowed=allowed)
-    return _EVERY[name]
+    return CONTRACTS[name]

@@ -13,14 +13,15 @@ from typing import TYPE_CHECKING
 from tinsmith.lab.datums import Example
 from tinsmith.lab.environment import OneReply
 from tinsmith.lab.grouping import ScoredGroup
-from tinsmith.lab.labels.answers import Answer, Confidence, Outcome
+from tinsmith.lab.labels.contracts import Answer, Confidence, Outcome
 from tinsmith.lab.labels.leaks import prompt_messages
 from tinsmith.lab.labels.paper import Item
+from tinsmith.lab.labels.rewards import LabelReward
 from tinsmith.lab.labels.task import Task
-from tinsmith.lab.rewards.label_reward import LabelReward, LabelTerms
 from tinsmith.lab.rollout_metrics import Line, share
 from tinsmith.lab.rollouts import Failure, Rollout, Trajectory
 from tinsmith.lab.subject import Split, Subject
+from tinsmith.lab.user_task.step_reward import NamedTerms
 from tinsmith.renderers.renderer import Message, Renderer, Role
 from tinsmith.stats.evaluation import Answered, Evaluation, Evaluations
 
@@ -82,7 +83,7 @@ class LabelledPapers(Subject[Item, Answer]):
         """Read the last reply by the contract."""
         return [self.task.contract.parse(one.text) for one in trajectories]
 
-    def score(self, rollouts: Sequence[PaperRollout]) -> list[LabelTerms]:
+    def score(self, rollouts: Sequence[PaperRollout]) -> list[NamedTerms]:
         assert self.reward is not None, "nothing is rewarded"
         items, answers = [one.item for one in rollouts], [one.answer for one in rollouts]
         terms = self.reward.score(items, answers)

@@ -1,19 +1,21 @@
-"""Leak check: stops a run whose prompt holds what the model is to find out, the gold label or a score behind it.
+"""Messages that a model reads about a paper, and the leak check.
 
-Three checks on every prompt that is rendered. It consists of the prompt file's words and the paper's own fields,
-nothing else. None of the paper's own scores stands in it, as a long number anywhere or as a shorter one behind a
-caption ("CD index: 0.31"); another number is no leak, and papers of the field itself speak of such scores. The paper's
-own label does not stand behind its key. Label names alone are no leak: the instruction names them.
+It stops a run whose prompt holds what the model is to find out, the gold label or a score behind it. Three checks on
+every prompt that is rendered. It consists of the prompt file's words and the paper's own fields, nothing else. None of
+the paper's own scores stands in it, as a long number anywhere or as a shorter one behind a caption ("CD index: 0.31");
+another number is no leak, and papers of the field itself speak of such scores. The paper's own label does not stand
+behind its key. Label names alone are no leak: the instruction names them.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Final
 
 from tinsmith.lab.labels.paper import Item, Paper
-from tinsmith.lab.labels.prompting import messages, shown
+from tinsmith.lab.labels.prompt_files import PROMPTS
 from tinsmith.lab.labels.task import Task
 from tinsmith.renderers.renderer import Message, Role
 from tinsmith.types.errors import DataError
@@ -37,6 +39,13 @@ _NUMBER: Final = re.compile(r"(?<![\w.])(\d?\.\d{4,18})((?:[eE][+-]?\d{1,3})?)(?
 _FIX: Final = (
     "write its id into a file, a line each, and cut the slice again: tinsmith data slice CORPUS --leave-out FILE"
 )
+
+UNKNOWN: Final = "unknown"
+"""What a prompt says where the record has nothing."""
+_KEY: Final = re.compile(r'["{]')
+"""Beginning of a line of an answer; nothing of it is wrapped."""
+_BEGINS: Final = re.compile(rf"- |\d+\. |{_KEY.pattern}")
+"""The same, or an entry of a list."""
 
 
 def prompt_messages(task: Task, item: Item) -> tuple[Message, ...]:
@@ -74,7 +83,7 @@ def check_text(item: Item, text: str) -> None:
 
 def _check_words(task: Task, paper: Paper, messages: Sequence[Message]) -> None:
     prompt = task.loaded_prompt()
-    allowed = {Role.USER: prompt.user.fill(shown(paper))}
+    allowed = {Role.USER: prompt.user.format_map(shown(paper))}
     if prompt.system is not None:
         allowed = {Role.SYSTEM: prompt.system, **allowed}
     if tuple(message.role for message in messages) != tuple(allowed):
@@ -133,3 +142,52 @@ def _leak(paper: Paper, marker: str) -> DataError:
         allowed="the prompt file's words and the paper's title, abstract, year, citations, field",
         fix=_FIX,
     )
+
+
+def messages(task: Task, paper: Paper) -> tuple[Message, ...]:
+    """Return the conversation before the first answer: a system message, if the prompt has one, and the user's."""
+    prompt = task.loaded_prompt()
+    user = Message(role=Role.USER, content=prompt.user.format_map(shown(paper)))
+    if prompt.system is None:
+        return (user,)
+    return (Message(role=Role.SYSTEM, content=prompt.system), user)
+
+
+def shown(paper: Paper) -> dict[str, str]:
+    """Return the text of every placeholder that a paper fills."""
+    return {
+        "title": paper.title,
+        "abstract": paper.abstract,
+        "year": UNKNOWN if paper.year is None else str(paper.year),
+        "citations": UNKNOWN if paper.citations is None else str(paper.citations),
+        "field": paper.field or UNKNOWN,
+        "concepts": ", ".join(paper.concepts) or UNKNOWN,
+    }
+
+
+def bank_of(task: Task) -> tuple[str, ...]:
+    """Return every line that a prompt file of a task about one subject has and the task's own has not, each once.
+
+    >>> from tinsmith.lab.labels.task import make_task
+    >>> bank_of(make_task("disruption", prompt="brief", contract="two_key"))[-1][:18]
+    '{"disruption_label'
+    """
+    own = set(_lines(task.loaded_prompt().system))
+    found = dict.fromkeys(
+        line for name in PROMPTS for line in _lines(replace(task, prompt=name, prompt_lines=()).loaded_prompt().system)
+    )
+    return tuple(line for line in found if line not in own)
+
+
+def _lines(text: str | None) -> list[str]:
+    """Undo the wrapping: a line ends with its paragraph, its sentence's or its list's entry."""
+    found: list[str] = []
+    for paragraph in (text or "").split("\n\n"):
+        ended = True
+        for part in filter(None, map(str.strip, paragraph.split("\n"))):
+            if ended or _BEGINS.match(part) or _KEY.match(found[-1]):
+                found.append(part)
+            else:
+                found[-1] += f" {part}"
+            ended = part.endswith((".", ":", "?"))
+    return found

@@ -58,6 +58,12 @@ def paper_of(row: PaperRow) -> Paper:
     )
 
 
+def scores_of(row: PaperRow) -> tuple[float, ...]:
+    """Return the scores behind a row's labels."""
+    scores = (row.cd_index, row.novelty_score, row.conventionality_score)
+    return tuple(score for score in scores if score is not None)
+
+
 def items_of(rows: Iterable[PaperRow], task: Task) -> list[Item]:
     """Return one item a row, in order."""
     return [_item(row, task) for row in rows]
@@ -76,6 +82,4 @@ def _item(row: PaperRow, task: Task) -> Item:
                 fix=f"cut the slice for this task: tinsmith data slice CORPUS --task {task.name}",
             )
         golds.append(gold)
-    scores = (row.cd_index, row.novelty_score, row.conventionality_score)
-    hidden = tuple(score for score in scores if score is not None)
-    return Item(paper=paper_of(row), golds=tuple(golds), hidden=hidden)
+    return Item(paper=paper_of(row), golds=tuple(golds), hidden=scores_of(row))

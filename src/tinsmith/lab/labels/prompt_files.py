@@ -17,9 +17,7 @@ from string import Formatter
 from types import MappingProxyType
 from typing import Final
 
-from tinsmith.lab.labels.answers import Confidence
-from tinsmith.lab.labels.contracts import Contract
-from tinsmith.lab.labels.subjects import Subject
+from tinsmith.lab.labels.contracts import Confidence, Contract, Subject
 from tinsmith.types.errors import ConfigError
 from tinsmith.types.fingerprints import sha256_of
 
@@ -30,54 +28,20 @@ JOINT_PROMPTS: Final = ("plain", "brief")
 
 SHOWN_OF_A_PAPER: Final = frozenset({"title", "abstract", "year", "citations", "field", "concepts"})
 """The placeholders a paper fills; the only things of a paper that a prompt may hold."""
-_SAID_BY_THE_CONTRACT: Final = frozenset({"labels", "label_key", "confidences", "example"})
-_SAID_BY_A_JOINT_CONTRACT: Final = frozenset(
-    {f"{subject}_{what}" for subject in Subject for what in ("labels", "key")} | {"confidences"}
-)
 
 
 def _sections(said: frozenset[str]) -> Mapping[str, frozenset[str]]:
-    return MappingProxyType(
-        {
-            "system": said | {"answer"},
-            "user": SHOWN_OF_A_PAPER,
-            "user_without_metadata": SHOWN_OF_A_PAPER - {"year", "citations"},
-            "answer": said,
-        }
-    )
+    metadata = {"year", "citations"}
+    users = {"user": SHOWN_OF_A_PAPER, "user_without_metadata": SHOWN_OF_A_PAPER - metadata}
+    return MappingProxyType({"system": said | {"answer"}, **users, "answer": said})
 
 
-_SECTIONS: Final = _sections(_SAID_BY_THE_CONTRACT)
-"""Every section by its name, with the placeholders it may have."""
-_JOINT_SECTIONS: Final = _sections(_SAID_BY_A_JOINT_CONTRACT)
-
+_SECTIONS: Final = _sections(frozenset({"labels", "label_key", "confidences", "example"}))
+"""Every section by its name, with the placeholders it may have; the contract fills what a paper does not."""
+_JOINT_SECTIONS: Final = _sections(
+    frozenset({"confidences", *(f"{s}_{k}" for s in Subject for k in ("labels", "key"))})
+)
 _SECTION: Final = re.compile(r"^# (\w+)[ \t]*$", re.MULTILINE)
-
-
-@dataclass(frozen=True, slots=True)
-class Piece:
-    """Words of a file, then at most one placeholder."""
-
-    words: str
-    placeholder: str | None
-
-
-@dataclass(frozen=True, slots=True)
-class Template:
-    """The text of a section as words and placeholders."""
-
-    pieces: tuple[Piece, ...]
-
-    @property
-    def placeholders(self) -> frozenset[str]:
-        """The names of the placeholders."""
-        return frozenset(p.placeholder for p in self.pieces if p.placeholder is not None)
-
-    def fill(self, values: Mapping[str, str]) -> str:
-        """Return the text; values are put in as they are, braces and all."""
-        return "".join(
-            piece.words + ("" if piece.placeholder is None else values[piece.placeholder]) for piece in self.pieces
-        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,7 +49,8 @@ class Prompt:
     """What a task says to a model, the contract's part filled in, the paper's part open."""
 
     system: str | None
-    user: Template
+    user: str
+    """What `str.format_map` fills in: values are put in as they are, braces and all."""
     sha256: str
     """Over the bytes of the files that took part, the sections that are said, and the contract's words."""
 
@@ -99,12 +64,10 @@ def load_prompt(name: str, contract: Contract, *, with_metadata: bool, lines: tu
     if name not in known:
         raise ConfigError("no such prompt", field="prompt", value=name, allowed=", ".join(known))
     loaded = _load(name, contract, with_metadata)
-    return loaded if not lines else _after(lines, loaded)
-
-
-def _after(lines: tuple[str, ...], prompt: Prompt) -> Prompt:
-    head = Piece("".join(f"{line}\n" for line in lines), None)
-    return replace(prompt, user=Template((head, *prompt.user.pieces)), sha256=sha256_of([prompt.sha256, list(lines)]))
+    if not lines:
+        return loaded
+    head = "".join(f"{line}\n" for line in lines).replace("{", "{{").replace("}", "}}")
+    return replace(loaded, user=head + loaded.user, sha256=sha256_of([loaded.sha256, list(lines)]))
 
 
 @cache
@@ -119,7 +82,7 @@ def _load(name: str, contract: Contract, with_metadata: bool) -> Prompt:
     if system is not None:
         said = _said_by(contract)
         answers, answer_sha256 = read_sections(f"answers/{contract.form}.md", allowed)
-        filled = system.fill({**said, "answer": answers["answer"].fill(said)})
+        filled = system.format_map({**said, "answer": answers["answer"].format_map(said)})
     identity = [sha256, answer_sha256, part, contract.name, filled]
     return Prompt(system=filled, user=sections[part], sha256=sha256_of(identity))
 
@@ -144,13 +107,13 @@ def _listed(words: tuple[str, ...]) -> str:
 
 def read_sections(
     path: str, allowed: Mapping[str, frozenset[str]] = _SECTIONS, package: str = "tinsmith.lab.labels"
-) -> tuple[dict[str, Template], str]:
+) -> tuple[dict[str, str], str]:
     """Return the sections of a file of a package's prompts folder, and the SHA-256 of its bytes."""
     content = files(package).joinpath("prompts", *path.split("/")).read_bytes()
     return parse_sections(content.decode(), path, allowed), hashlib.sha256(content).hexdigest()
 
 
-def parse_sections(text: str, path: str, allowed: Mapping[str, frozenset[str]] = _SECTIONS) -> dict[str, Template]:
+def parse_sections(text: str, path: str, allowed: Mapping[str, frozenset[str]] = _SECTIONS) -> dict[str, str]:
     """Cut a prompt file into its sections; `allowed`: every section, with the placeholders it may have."""
     before, *rest = _SECTION.split(text)
     names = rest[::2]
@@ -163,9 +126,9 @@ def parse_sections(text: str, path: str, allowed: Mapping[str, frozenset[str]] =
             fix="begin each section with a line `# name`, each name once",
         )
     bodies = rest[1::2]
-    sections = {n: _template(b.strip("\n"), path) for n, b in zip(names, bodies, strict=True)}
-    for name, template in sections.items():
-        if unknown := sorted(template.placeholders - allowed[name]):
+    sections = {n: b.strip("\n") for n, b in zip(names, bodies, strict=True)}
+    for name, body in sections.items():
+        if unknown := sorted(_placeholders(body, path) - allowed[name]):
             raise ConfigError(
                 f"prompts/{path}: section {name} asks for what it must not have",
                 field="placeholder",
@@ -175,14 +138,15 @@ def parse_sections(text: str, path: str, allowed: Mapping[str, frozenset[str]] =
     return sections
 
 
-def _template(body: str, path: str) -> Template:
-    pieces: list[Piece] = []
+def _placeholders(body: str, path: str) -> set[str]:
+    found: set[str] = set()
     try:
         parsed = list(Formatter().parse(body))
     except ValueError as error:
         raise ConfigError(f"prompts/{path}: {error}", fix="write a brace as {{ or }}") from None
-    for words, name, spec, conversion in parsed:
-        if name is not None and (spec or conversion or not name.isidentifier()):
-            raise ConfigError(f"prompts/{path}: a placeholder is a bare name", field="placeholder", value=name)
-        pieces.append(Piece(words, name))
-    return Template(tuple(pieces))
+    for _, name, spec, conversion in parsed:
+        if name is not None:
+            if spec or conversion or not name.isidentifier():
+                raise ConfigError(f"prompts/{path}: a placeholder is a bare name", field="placeholder", value=name)
+            found.add(name)
+    return found

@@ -7,10 +7,8 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Final, TypeVar
 
-from tinsmith.lab.labels.answers import Answer
-from tinsmith.lab.labels.contracts import FOUR_KEY, JOINT, NOVELTY_FOUR_KEY, Contract, contract_for
+from tinsmith.lab.labels.contracts import FOUR_KEY, JOINT, NOVELTY_FOUR_KEY, Answer, Contract, Subject, contract_for
 from tinsmith.lab.labels.prompt_files import Prompt, load_prompt
-from tinsmith.lab.labels.subjects import Subject
 from tinsmith.types.errors import CheckpointError, ConfigError
 from tinsmith.types.fingerprints import LATER
 

@@ -9,15 +9,15 @@ from typing import cast
 import msgspec
 
 from tinsmith.lab.grouping import ScoredGroup
-from tinsmith.lab.labels.answers import Answer
+from tinsmith.lab.labels.contracts import Answer, Subject
 from tinsmith.lab.labels.labelled_papers import LabelledPapers, PaperRollout
 from tinsmith.lab.labels.paper import Item
+from tinsmith.lab.labels.rewards import paid_alone
 from tinsmith.lab.labels.scores import information
-from tinsmith.lab.labels.subjects import Subject
 from tinsmith.lab.live.watch import Examinee, Judged, Score, Watch
-from tinsmith.lab.rewards.label_reward import LabelTerms
 from tinsmith.lab.rollouts import Failure
 from tinsmith.lab.settings import Selection
+from tinsmith.lab.user_task.step_reward import NamedTerms
 from tinsmith.stats.estimates import Bootstrap
 from tinsmith.stats.evaluation import Evaluation, Evaluations
 from tinsmith.stats.groups import Group, census
@@ -29,10 +29,7 @@ DRAWS = 1000
 """Resamples behind the interval of balanced accuracy; the test split's own are drawn in the report."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WatchState:
-    """All that a resumed run must know."""
-
+class _State(msgspec.Struct, frozen=True, kw_only=True):
     monitor: MonitorState
     rewards: tuple[float, ...]
 
@@ -42,39 +39,25 @@ class _OneWatch:
     """Collapse in what is answered about one subject."""
 
     labels: tuple[str, ...]
-    monitor: CollapseMonitor = field(init=False)
-    _rewards: list[float] = field(default_factory=list[float])
-
-    def __post_init__(self) -> None:
-        self.monitor = CollapseMonitor(self.labels)
-
-    def state(self) -> object:
-        """Return it as plain JSON values."""
-        state = WatchState(monitor=self.monitor.state(), rewards=tuple(self._rewards))
-        return msgspec.to_builtins(state)
-
-    def restore(self, value: object) -> None:
-        """Go on from what `state` returned."""
-        state = msgspec.convert(value, WatchState)
-        self.monitor.restore(state.monitor)
-        self._rewards = list(state.rewards)
+    monitor: CollapseMonitor
+    rewards: list[float] = field(default_factory=list[float])
+    """Since the last evaluation."""
 
     def saw(self, step: int, seen: Sequence[Group], read: Sequence[bool]) -> tuple[Alarm, ...]:
         """Take a training step's groups in, and which of its answers could be read; return the alarms that begin."""
-        self._rewards += [reward for group in seen for reward in group.rewards]
+        self.rewards += [reward for group in seen for reward in group.rewards]
         begun = self.monitor.observe_answers(step, sum(read), len(read))
         return (*begun, *self.monitor.observe_groups(step, census(self.labels, seen)))
 
     def saw_evaluation(self, step: int, evaluation: Evaluation, label_information: float) -> tuple[Alarm, ...]:
         """Take an evaluation on the validation split in; return the alarms that begin with it."""
-        estimates = evaluation.estimates(Bootstrap(draws=DRAWS))
-        reward = sum(self._rewards) / len(self._rewards) if self._rewards else None
-        self._rewards.clear()
+        reward = sum(self.rewards) / len(self.rewards) if self.rewards else None
+        self.rewards = []
         return self.monitor.observe_evaluation(
             Signals(
                 step=step,
                 confusion=evaluation.confusion(),
-                balanced_accuracy=estimates[Metric.BALANCED_ACCURACY.value].interval,
+                balanced_accuracy=evaluation.estimates(Bootstrap(draws=DRAWS))[Metric.BALANCED_ACCURACY.value].interval,
                 label_information=label_information,
                 train_reward=reward,
             )
@@ -90,7 +73,8 @@ class LabelWatch(Watch[Item, Answer]):
     _watches: tuple[_OneWatch, ...] = field(init=False)
 
     def __post_init__(self) -> None:
-        self._watches = tuple(_OneWatch(subject.labels) for subject in self.study.task.subjects)
+        subjects = self.study.task.subjects
+        self._watches = tuple(_OneWatch(one.labels, CollapseMonitor(one.labels)) for one in subjects)
 
     def saw(self, step: int, groups: Sequence[ScoredGroup[Item, Answer]]) -> list[Alarm]:
         """See Watch."""
@@ -101,7 +85,7 @@ class LabelWatch(Watch[Item, Answer]):
             for group in groups:
                 gold = group.item.golds[place]
                 said = [one.rollout.answer.alone(place).predicted for one in group.scored]
-                paid = [cast(LabelTerms, one.terms).alone(subject) for one in group.scored]
+                paid = [paid_alone(cast(NamedTerms, one.terms), subject) for one in group.scored]
                 seen.append(Group(gold=gold, rewards=tuple(paid), right=tuple(label == gold for label in said)))
                 read += [label is not None for label in said]
             begun += self._named(subject, watch.saw(step, seen, read))
@@ -132,12 +116,15 @@ class LabelWatch(Watch[Item, Answer]):
 
     def state(self) -> object:
         """See Watch."""
-        return self.study.task.by_subject([watch.state() for watch in self._watches])
+        states = [_State(monitor=one.monitor.state(), rewards=tuple(one.rewards)) for one in self._watches]
+        return self.study.task.by_subject([msgspec.to_builtins(one) for one in states])
 
     def restore(self, state: object) -> None:
         """See Watch."""
         for watch, kept in zip(self._watches, self.study.task.one_a_subject(state), strict=True):
-            watch.restore(kept)
+            found = msgspec.convert(kept, _State)
+            watch.monitor.restore(found.monitor)
+            watch.rewards = list(found.rewards)
 
     def _by_subject(self) -> list[tuple[Subject, _OneWatch]]:
         return list(zip(self.study.task.subjects, self._watches, strict=True))

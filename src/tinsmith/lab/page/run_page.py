@@ -19,18 +19,18 @@ from tinsmith.lab.page.judged import (
     judged_sentences,
     with_best_text,
 )
-from tinsmith.lab.results.drawn_metrics import (
+from tinsmith.lab.results.run_details import (
     GRADIENT,
     GROUPS,
     NO_EXAMINATION,
     Drawn,
     chart_plate,
     drawn_plates,
+    failures_table,
     flags_of,
+    run_document,
+    steps_words,
 )
-from tinsmith.lab.results.failed_rollouts import failures_table
-from tinsmith.lab.results.run_details import run_document
-from tinsmith.lab.results.run_map import steps_words
 from tinsmith.lab.runs.kinds import Kind, Status
 from tinsmith.lab.runs.reader import read_run
 from tinsmith.lab.runs.records import SPLIT_WORDS, Run, Split

@@ -13,7 +13,7 @@ from tinsmith.lab.page.compared import Comparison
 from tinsmith.lab.page.gaps import HEADS, HOW, MORE_HEADS, Pair, gaps, row_with_ratio
 from tinsmith.lab.page.judged import cost_words, failed_words
 from tinsmith.lab.page.same_task import SameTask, TaskArm, arms_on_one_task
-from tinsmith.lab.results.run_map import status_words, steps_words
+from tinsmith.lab.results.run_details import status_words, steps_words
 from tinsmith.lab.study.conduct import recorded
 from tinsmith.lab.study.measures import AFTER, BEFORE, ArmRuns, Results, estimated, item_score, measure_study
 from tinsmith.lab.study.record import (

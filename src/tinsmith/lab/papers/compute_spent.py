@@ -12,34 +12,38 @@ prompt with its answer but for the last token. Examinations are left out: every 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 
 import msgspec
 
+from tinsmith.lab.course import Course
+from tinsmith.lab.labels.contracts import Answer
 from tinsmith.lab.labels.paper import Item
-from tinsmith.lab.papers.run_data import LabelCourse
 from tinsmith.lab.runs.files import ROLLOUTS
+from tinsmith.lab.runs.reader import json_lines
 from tinsmith.lab.schedule import batch
 from tinsmith.lab.settings import RlSettings, SftSettings
 from tinsmith.models.config import DecoderConfig
 from tinsmith.types.errors import DataError
 
+LabelCourse = Course[Item, Answer]
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+
+@dataclass(slots=True, kw_only=True)
 class Spent:
-    """Compute spent on training, without the seconds: the mean of an arm's seeds."""
+    """Compute spent on training, without the seconds: of a run, or the mean of an arm's seeds."""
 
-    papers: float
+    papers: float = 0
     """Labelled papers that a step looked at, again where it came again."""
-    updates: float
-    tokens_read: float
+    updates: float = 0
+    tokens_read: float = 0
     """Of prompts, once a group, to sample from."""
-    tokens_sampled: float
-    tokens_trained: float
+    tokens_sampled: float = 0
+    tokens_trained: float = 0
     """Positions of all sequences that a gradient was taken over."""
-    flops: float
+    flops: float = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,10 +69,6 @@ class Cost:
         seen = end * (end + 1) - before * (before + 1)
         return 2 * self.parameters * positions + 2 * width * seen
 
-    def trained(self, positions: int) -> int:
-        """Return the FLOPs of a sequence and its gradient."""
-        return 3 * self.forward(positions)
-
 
 class _Line(msgspec.Struct, frozen=True):
     """What a rollout's line says of its tokens."""
@@ -86,47 +86,30 @@ class Ledger:
     """Adds up; FLOPs as the module says."""
 
     cost: Cost
-    papers: int = 0
-    updates: int = 0
-    tokens_read: int = 0
-    tokens_sampled: int = 0
-    tokens_trained: int = 0
-    flops: int = 0
+    spent: Spent = field(default_factory=Spent)
 
     def read(self, positions: int) -> None:
         """Count a prompt that is read to sample from."""
-        self.tokens_read += positions
-        self.flops += self.cost.forward(positions)
+        self.spent.tokens_read += positions
+        self.spent.flops += self.cost.forward(positions)
 
     def sampled(self, positions: int, before: int) -> None:
         """Count an answer after a prompt of so many positions."""
-        self.tokens_sampled += positions
-        self.flops += self.cost.forward(positions, before)
+        self.spent.tokens_sampled += positions
+        self.spent.flops += self.cost.forward(positions, before)
 
     def trained(self, positions: int) -> None:
         """Count a sequence that a gradient is taken over."""
-        self.tokens_trained += positions
-        self.flops += self.cost.trained(positions)
-
-    def spent(self) -> Spent:
-        """Return the sums."""
-        return Spent(
-            papers=self.papers,
-            updates=self.updates,
-            tokens_read=self.tokens_read,
-            tokens_sampled=self.tokens_sampled,
-            tokens_trained=self.tokens_trained,
-            flops=self.flops,
-        )
+        self.spent.tokens_trained += positions
+        self.spent.flops += 3 * self.cost.forward(positions)
 
 
 @dataclass(slots=True)
 class Accountant:
-    """Counts runs of one base; the tokens of a paper are looked up once."""
+    """Counts runs of one base; the tokens of a paper's prompt and of its example are looked up once."""
 
     cost: Cost
-    _prompts: dict[str, int] = field(default_factory=dict[str, int])
-    _examples: dict[tuple[str, str], int] = field(default_factory=dict[tuple[str, str], int])
+    _tokens: dict[tuple[str, str], int] = field(default_factory=dict[tuple[str, str], int])
 
     def spent(self, folder: Path, course: LabelCourse) -> Spent:
         """Return what the run in a folder took."""
@@ -138,38 +121,38 @@ class Accountant:
             self._supervised(ledger, course, settings)
         else:
             raise DataError("these are not the settings of a training loop", field="settings", value=str(settings))
-        return ledger.spent()
+        return ledger.spent
 
     def a_step_of_sft(self, course: LabelCourse, settings: SftSettings) -> float:
         """Return the FLOPs of a supervised step: the mean over as many steps as the settings have."""
         ledger = Ledger(self.cost)
         self._supervised(ledger, course, settings)
-        return ledger.flops / settings.steps
+        return ledger.spent.flops / settings.steps
 
     def _supervised(self, ledger: Ledger, course: LabelCourse, settings: SftSettings) -> None:
         for step in range(settings.steps):
             items = batch(course.train_items, settings.batch_size, step, settings.seed)
             for item in items:
-                ledger.trained(self._length(course, item) - 1)
-            ledger.papers += len(items)
-            ledger.updates += 1
-
-    def _length(self, course: LabelCourse, item: Item) -> int:
-        key = (item.paper.id, item.gold)
-        if key not in self._examples:
-            self._examples[key] = len(course.subject.example(item).tokens)
-        return self._examples[key]
+                key = (item.paper.id, item.gold)
+                if key not in self._tokens:
+                    self._tokens[key] = len(course.subject.example(item).tokens)
+                ledger.trained(self._tokens[key] - 1)
+            ledger.spent.papers += len(items)
+            ledger.spent.updates += 1
 
     def _prompt(self, course: LabelCourse, item: Item) -> int:
-        if item.prompt_id not in self._prompts:
+        key = (item.prompt_id, "")
+        if key not in self._tokens:
             (environment,) = course.subject.environments(item, 1, 0)
-            self._prompts[item.prompt_id] = len(environment.first())
-        return self._prompts[item.prompt_id]
+            self._tokens[key] = len(environment.first())
+        return self._tokens[key]
 
     def _sampled(self, ledger: Ledger, course: LabelCourse, settings: RlSettings, folder: Path) -> None:
         prompts = {item.prompt_id: item for item in course.train_items}
         learned: set[int] = set()
-        for line in _train_lines(folder):
+        for line in json_lines(folder / ROLLOUTS, _Line, []):
+            if line.split != "train":
+                continue
             prompt = self._prompt(course, prompts[line.prompt_id])
             if line.sample == 0:  # the first of its group
                 ledger.read(prompt)
@@ -177,22 +160,13 @@ class Accountant:
             if line.advantage is not None:
                 ledger.trained(prompt + len(line.tokens) - 1)
                 learned.add(line.step)
-        if not ledger.tokens_sampled:
+        if not ledger.spent.tokens_sampled:
             raise DataError("a run of RL has no rollouts", field="cells", value=str(folder))
-        ledger.papers += (settings.steps - settings.sft_steps) * settings.groups_per_batch
-        ledger.updates += len(learned) * settings.num_substeps
+        ledger.spent.papers += (settings.steps - settings.sft_steps) * settings.groups_per_batch
+        ledger.spent.updates += len(learned) * settings.num_substeps
 
 
 def mean_spent(found: Sequence[Spent]) -> Spent:
     """Return the mean of several runs."""
     names = [each.name for each in fields(Spent)]
     return Spent(**{name: sum(getattr(one, name) for one in found) / len(found) for name in names})
-
-
-def _train_lines(folder: Path) -> Iterator[_Line]:
-    decoder = msgspec.json.Decoder(_Line)
-    with (folder / ROLLOUTS).open("rb") as lines:
-        for text in lines:
-            line = decoder.decode(text)
-            if line.split == "train":
-                yield line

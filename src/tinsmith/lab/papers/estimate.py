@@ -1,18 +1,29 @@
-"""Tokens and time that a run on papers would take, from a few measured rates."""
+"""Forecast of a run on papers: tokens, time, and what its reward makes optimal there, told before it is run.
+
+The posteriors are what the slice's own baseline tells of a paper: P(true label | what TF-IDF with metadata predicts),
+one kind of paper for each prediction. A model that reads better than the baseline has sharper ones.
+"""
 
 from __future__ import annotations
 
 from functools import lru_cache
 from pathlib import Path
 
+import numpy as np
+
+from tinsmith.data.baselines.report import Baseline, read_report
 from tinsmith.data.slices.reader import Slice
 from tinsmith.data.slices.splits import Split
 from tinsmith.lab.experiment.at import At
 from tinsmith.lab.experiment.estimate import RUN_MEGABYTES, pace_of, time_and_disk
 from tinsmith.lab.experiment.experiment import Plan
 from tinsmith.lab.experiment.model_pace import Lengths, run_seconds
-from tinsmith.lab.papers.frame import task_asked
+from tinsmith.lab.labels.rewards import make_reward, reward_optimum
+from tinsmith.lab.labels.task import Task
+from tinsmith.lab.papers.labels import on_papers, task_asked
 from tinsmith.lab.settings import RlSettings, SftSettings
+from tinsmith.stats.incentives.posteriors import Posteriors
+from tinsmith.stats.rates import ClassMetric, Metric
 
 PROMPT_TOKENS = {At.NANO: 150, At.SMALL: 237, At.SEED: 440}
 """Of a paper with the nano base's tokenizer and brief prompt, and with SmolLM2's and the short one; the source notes',
@@ -28,8 +39,8 @@ TEST_ITEMS = 500
 
 def forecast_lines(plan: Plan) -> list[str]:
     """Say how many tokens are trained on and looked at, and how long that takes."""
-    settings, at = plan.settings, plan.frame.at
-    length = _prompt_length(plan, None) + ANSWER_TOKENS[at]
+    settings = plan.settings
+    length = _prompt_length(plan, None) + ANSWER_TOKENS[plan.frame.at]
     if isinstance(settings, RlSettings):
         a_step = settings.group_size * settings.groups_per_batch
     else:
@@ -61,15 +72,45 @@ def minutes(plan: Plan, prompt_tokens: int | None = None) -> float | None:
     return run_seconds(plan.settings, lengths, pace) / 60
 
 
-@lru_cache
-def _prompt_tokens(folder: Path, at: At) -> int:
-    lengths = [len(row.title) + len(row.abstract or "") for row in Slice.open(folder).rows(Split.TRAIN)]
-    read = sum(lengths) / CHARACTERS_PER_TOKEN[at] / max(1, len(lengths))
-    return ASKING_TOKENS[at] + round(read)
-
-
 def _prompt_length(plan: Plan, known: int | None) -> int:
     at, data = plan.frame.at, plan.circumstances.data
     if known is not None:
         return known
     return PROMPT_TOKENS[at] if data is None else _prompt_tokens(data, at)
+
+
+@lru_cache
+def _prompt_tokens(folder: Path, at: At) -> int:
+    lengths = [len(row.title) + len(row.abstract or "") for row in Slice.open(folder).rows(Split.TRAIN)]
+    return ASKING_TOKENS[at] + round(sum(lengths) / CHARACTERS_PER_TOKEN[at] / max(1, len(lengths)))
+
+
+def best_policy_lines(plan: Plan, source: Slice) -> list[str]:
+    """Return which classes the best policy would drop; nothing of SFT, or where the slice has no such baselines."""
+    every = task_asked(plan).alone if plan.entry.named_reward else ()
+    lines = [(task, line) for task in every for line in _best_policy(task, plan, source)]
+    return [line if len(every) == 1 else f"{task.name}: {line}" for task, line in lines]
+
+
+def _best_policy(task: Task, plan: Plan, source: Slice) -> list[str]:
+    reward, report, labels = on_papers(plan).reward, read_report(source.folder), task.labels
+    targets = [] if report is None else [one for one in report.targets if one.target == task.name]
+    wanted = Baseline.BOTH if task.with_metadata else Baseline.TEXT
+    score = next((one for target in targets for one in target.scores if one.baseline is wanted), None)
+    if score is None:
+        return []
+    counts = np.array([[score.confusion[gold][said] for gold in labels] for said in labels], dtype=np.float64)
+    counts = counts[counts.sum(axis=1) > 0]
+    totals = counts.sum(axis=1)
+    posteriors = Posteriors.of(labels, counts / totals[:, None], totals)
+    optimum = reward_optimum(posteriors, lambda: make_reward(reward, task, **plan.reward_settings))
+    shares, recalls = map(optimum.policy.class_score, (ClassMetric.PREDICTED_SHARE, ClassMetric.RECALL))
+    told = ", ".join(
+        f"{label} {share:.2f} (recall {recall:.2f})"
+        for label, share, recall in zip(labels, shares, recalls, strict=True)
+    )
+    return [
+        f"the best policy under the reward {reward}, for a model that reads as well as {score.baseline.value}:",
+        f"  shares {told}; macro-F1 {optimum.policy.score(Metric.MACRO_F1):.3f}",
+        *(f"  warning: {warning}" for warning in optimum.warnings()),
+    ]

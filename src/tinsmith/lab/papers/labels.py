@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from random import Random
@@ -10,13 +10,12 @@ from typing import TYPE_CHECKING, Final
 
 from tinsmith.data.slices.splits import Split
 from tinsmith.lab.experiment.experiment import REWARD_PREFIX, Plan
-from tinsmith.lab.labels.contracts import Answer, Confidence
+from tinsmith.lab.labels.contracts import Confidence
 from tinsmith.lab.labels.leaks import prompt_messages
 from tinsmith.lab.labels.paper import Item
+from tinsmith.lab.labels.rewards import make_label_reward
 from tinsmith.lab.labels.task import Task as LabelTask
 from tinsmith.lab.labels.task import make_joint_task, make_task
-from tinsmith.lab.papers.frame import AskedOfPapers
-from tinsmith.lab.rewards.label_reward import make_label_reward
 from tinsmith.lab.settings import Selection
 from tinsmith.lab.user_task.task import Task
 from tinsmith.types.errors import ConfigError
@@ -53,7 +52,7 @@ def labels(
     """
     lines = tuple(line.strip() for line in prompt_lines.splitlines() if line.strip())
     asked = make_task(task, prompt=prompt, contract=contract, with_metadata=with_metadata)
-    return _task(replace(asked, prompt_lines=lines), reward, shuffle_labels=shuffle_labels, data=None, **settings)
+    return _task(replace(asked, prompt_lines=lines), reward, settings, shuffle_labels=shuffle_labels)
 
 
 def joint(
@@ -74,7 +73,7 @@ def joint(
     shuffle_labels: Shuffle the training papers' pairs of labels among them: the negative control.
     """
     asked = make_joint_task(prompt=prompt, contract=contract, with_metadata=with_metadata)
-    return _task(asked, reward, shuffle_labels=shuffle_labels, data=None, **settings)
+    return _task(asked, reward, settings, shuffle_labels=shuffle_labels)
 
 
 def Labels(  # a value, as Task is
@@ -104,12 +103,18 @@ def Labels(  # a value, as Task is
         if subjects != tuple(one.value for one in asked.subjects):
             known = ", ".join(asked.subjects)
             raise ConfigError("there are no such labels together", field="subjects", value=subjects, allowed=known)
-    given = {f"{REWARD_PREFIX}{key}": value for key, value in settings.items()}
-    made = _task(asked, reward, shuffle_labels=False, data=data, **given)
+    made = _task(asked, reward, settings, data=data)
     return replace(made, run=None, identity={**made.identity, "reward": canonical_json([reward, settings])})
 
 
-def _task(asked: LabelTask, reward: str, *, shuffle_labels: bool, data: Path | None, **settings: object) -> Task:
+def _task(
+    asked: LabelTask,
+    reward: str,
+    settings: Mapping[str, object],
+    *,
+    shuffle_labels: bool = False,
+    data: Path | None = None,
+) -> Task:
     contract = asked.contract
 
     def demonstrated(item: Item, rng: Random) -> str:
@@ -122,24 +127,16 @@ def _task(asked: LabelTask, reward: str, *, shuffle_labels: bool, data: Path | N
     return Task(
         items=PapersOf(asked, data, Split.TRAIN),
         held_out=PapersOf(asked, data, Split.VALIDATION),
-        item_id=_name,
+        item_id=lambda item: item.prompt_id,
         prompt=lambda item: [{"role": one.role, "content": one.content} for one in prompt_messages(asked, item)],
         parse=contract.parse,
         reward=make_label_reward(reward, asked, **given),
-        metrics={"exact_match": _is_right},
+        metrics={"exact_match": lambda item, answer: answer.predicted_labels == item.golds},
         answer=lambda item: contract.answer_text(item.golds, Confidence.MEDIUM),
         demonstrate=demonstrated,
         identity={"prompt_sha256": asked.prompt_sha256},
         run=PaperRun(asked=asked, reward=reward, shuffle_labels=shuffle_labels),
     )
-
-
-def _name(item: Item) -> str:
-    return item.prompt_id
-
-
-def _is_right(item: Item, answer: Answer) -> bool:
-    return answer.predicted_labels == item.golds
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,8 +156,12 @@ class PapersOf:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PaperRun(AskedOfPapers):
-    """Runs of the experiments on labels."""
+class PaperRun:
+    """Runs of the experiments on labels: the question that is put about papers, and the reward of answers."""
+
+    asked: LabelTask
+    reward: str
+    shuffle_labels: bool
 
     def check(self, plan: Plan) -> None:
         """Refuse to choose checkpoints of several labels by what they have no one figure for."""
@@ -186,3 +187,16 @@ class PaperRun(AskedOfPapers):
         from tinsmith.lab.papers.estimate import forecast_lines
 
         return forecast_lines(plan)
+
+
+def on_papers(plan: Plan) -> PaperRun:
+    """Return what a plan asks of its papers."""
+    task = plan.experiment.subject.task
+    assert task is not None
+    assert task.run is not None, "this experiment is not on papers"
+    return task.run
+
+
+def task_asked(plan: Plan) -> LabelTask:
+    """Return what is asked of a plan's papers."""
+    return on_papers(plan).asked

@@ -14,18 +14,15 @@ from tinsmith.data.baselines.answers import BASELINE_ANSWERS
 from tinsmith.data.slices.reader import Slice
 from tinsmith.lab.course import Course, Tested
 from tinsmith.lab.experiment.experiment import Plan
-from tinsmith.lab.labels.answers import Answer
-from tinsmith.lab.labels.exact import LabelGradient
 from tinsmith.lab.labels.labelled_papers import LabelledPapers, Papers
-from tinsmith.lab.labels.offset import tested_with_offset
-from tinsmith.lab.labels.paper import Item
+from tinsmith.lab.labels.rewards import make_label_reward
+from tinsmith.lab.labels.scores import LabelGradient, tested_with_offset
 from tinsmith.lab.labels.watch import LabelWatch
 from tinsmith.lab.live.progress import Say
-from tinsmith.lab.papers.base import PaperBaseRecipe
-from tinsmith.lab.papers.forecast import forecast
-from tinsmith.lab.papers.frame import on_papers, task_asked
-from tinsmith.lab.papers.worlds import nano_base, papers_of, slice_identity
-from tinsmith.lab.rewards.label_reward import LabelReward, make_label_reward
+from tinsmith.lab.papers.compute_spent import LabelCourse
+from tinsmith.lab.papers.estimate import best_policy_lines
+from tinsmith.lab.papers.labels import on_papers, task_asked
+from tinsmith.lab.papers.worlds import PaperBaseRecipe, nano_base, papers_of, slice_identity
 from tinsmith.lab.runs.files import BASELINES
 from tinsmith.lab.runs.folder import RunFolder
 from tinsmith.lab.runs.kinds import Kind
@@ -33,8 +30,6 @@ from tinsmith.lab.schedule import subset
 from tinsmith.lab.service.connect import Connection
 from tinsmith.lab.settings import CommonSettings, Gradient, RlSettings, SftSettings
 from tinsmith.renderers.choose import renderer_for
-
-LabelCourse = Course[Item, Answer]
 
 if TYPE_CHECKING:
     import tinker
@@ -105,47 +100,35 @@ class PaperData:
 
     def before(self) -> Sequence[str]:
         """Return what naming the commonest pair of labels would get, and what the reward makes optimal."""
-        lines = [] if len(task_asked(self.plan).subjects) == 1 else [self._commonest_pair()]
-        return lines if self.source is None else lines + forecast(self.plan, self.source)
-
-    def _commonest_pair(self) -> str:
-        pairs = Counter(item.golds for item in self.papers.train)
-        pair, count = max(pairs.items(), key=lambda each: (each[1], each[0]))
-        papers = len(self.papers.train)
-        return (
-            f"{papers} training papers with both labels; the commonest pair, {' and '.join(pair)}, has "
-            f"{count / papers:.3f} of them"
-        )
+        lines: list[str] = []
+        if len(task_asked(self.plan).subjects) > 1:
+            papers, pairs = len(self.papers.train), Counter(item.golds for item in self.papers.train)
+            pair, count = max(pairs.items(), key=lambda each: (each[1], each[0]))
+            has = f"the commonest pair, {' and '.join(pair)}, has {count / papers:.3f} of them"
+            lines.append(f"{papers} training papers with both labels; {has}")
+        return lines if self.source is None else lines + best_policy_lines(self.plan, self.source)
 
     def begin(self, folder: RunFolder) -> None:
-        """Copy the slice's baselines."""
-        if self.source is not None:
-            copy_baselines(self.source, folder)
+        """Copy the slice's baselines, and what they answer."""
+        for name in (BASELINE_ANSWERS, BASELINES):
+            if self.source is not None and (file := self.source.folder / name).exists():
+                fresh = folder.path / f".{name}.new"
+                shutil.copyfile(file, fresh)
+                os.replace(fresh, folder.path / name)
 
     def course(self, tokenizer: PreTrainedTokenizerBase, folder: RunFolder, connection: Connection) -> LabelCourse:
         """Return how it is trained on."""
         del folder, connection
-        plan = self.plan
-        reward: LabelReward | None = None
-        if plan.entry.named_reward:
-            reward = make_label_reward(on_papers(plan).reward, task_asked(plan), **plan.reward_settings)
+        plan, task = self.plan, task_asked(self.plan)
+        named = plan.entry.named_reward
         study = LabelledPapers(
-            task=task_asked(plan),
+            task=task,
             papers=self.papers,
             renderer=renderer_for(tokenizer),
             tokenizer=tokenizer,
-            reward=reward,
+            reward=make_label_reward(on_papers(plan).reward, task, **plan.reward_settings) if named else None,
         )
         return label_course(study, plan.settings)
-
-
-def copy_baselines(source: Slice, folder: RunFolder) -> None:
-    """Put a slice's baselines, and what they answer, into a run's folder."""
-    for name in (BASELINE_ANSWERS, BASELINES):
-        if (source.folder / name).exists():
-            fresh = folder.path / f".{name}.new"
-            shutil.copyfile(source.folder / name, fresh)
-            os.replace(fresh, folder.path / name)
 
 
 def data_of(plan: Plan, source: Slice) -> PaperData:
@@ -173,14 +156,8 @@ def label_course(study: LabelledPapers, settings: CommonSettings) -> LabelCourse
         return LabelGradient(study=study, paid=reward.per_label(), group_size=settings.group_size)
 
     def with_offset(chosen: tinker.SamplingClient, step: int) -> Tested:
-        metrics, lines = tested_with_offset(
-            chosen,
-            study,
-            subset(study.papers.validation, settings.eval_items),
-            subset(study.papers.test, settings.test_items),
-            step=step,
-        )
-        return Tested(metrics=metrics, lines=lines)
+        validation = subset(study.papers.validation, settings.eval_items)
+        return tested_with_offset(chosen, study, validation, subset(study.papers.test, settings.test_items), step)
 
     computed = isinstance(settings, RlSettings) and settings.gradient is Gradient.EXACT
     offset = isinstance(settings, SftSettings) and settings.logit_offset

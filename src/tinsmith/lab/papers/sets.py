@@ -16,7 +16,7 @@ from tinsmith.data.slices.reader import Slice
 from tinsmith.data.slices.rows import PaperRow
 from tinsmith.data.slices.splits import Split
 from tinsmith.lab.labels.labelled_papers import Papers
-from tinsmith.lab.labels.paper import Item, Paper, items_of, paper_of
+from tinsmith.lab.labels.paper import Item, Paper, items_of, paper_of, scores_of
 from tinsmith.lab.labels.task import Task
 from tinsmith.lab.papers.worlds import WorldRecipe, open_slice, shuffled, world_slice
 from tinsmith.types.errors import ConfigError, DataError
@@ -76,15 +76,12 @@ def labelled(papers: Sequence[AnyPaper], y: Sequence[str] | None, task: Task) ->
         raise DataError("no such label", field="y", value=wrong, allowed=", ".join(task.labels))
     if len(golds) != len(listed):
         raise DataError("every paper needs one label", field="y", value=len(golds), allowed=str(len(listed)))
-    return [
-        Item(paper=_paper(paper), golds=(gold,), hidden=_hidden(paper))
-        for paper, gold in zip(listed, golds, strict=True)
-    ]
+    return [_item(paper, gold) for paper, gold in zip(listed, golds, strict=True)]
 
 
 def unlabelled(papers: Sequence[AnyPaper], task: Task) -> list[Item]:
     """Return papers to ask about; their gold label is the task's first and means nothing."""
-    return [Item(paper=_paper(paper), golds=(task.labels[0],), hidden=_hidden(paper)) for paper in _listed(papers)]
+    return [_item(paper, task.labels[0]) for paper in _listed(papers)]
 
 
 def split_items(items: list[Item], held_out: float, seed: int, *, shuffle_seed: int | None) -> Papers:
@@ -103,9 +100,7 @@ def split_items(items: list[Item], held_out: float, seed: int, *, shuffle_seed: 
         [items[place] for place in sorted(places)]
         for places in (order[:count], order[count : 2 * count], order[2 * count :])
     )
-    if shuffle_seed is not None:
-        train = shuffled(train, shuffle_seed)
-    return Papers(train=train, validation=validation, test=test)
+    return Papers(train=shuffled(train, shuffle_seed), validation=validation, test=test)
 
 
 def items_identity(papers: Papers) -> dict[str, object]:
@@ -120,23 +115,16 @@ def _listed(papers: Sequence[AnyPaper]) -> list[AnyPaper]:
     return list(papers)
 
 
-def _hidden(paper: AnyPaper) -> tuple[float, ...]:
-    if not isinstance(paper, PaperRow):
-        return ()
-    scores = (paper.cd_index, paper.novelty_score, paper.conventionality_score)
-    return tuple(score for score in scores if score is not None)
+def _item(given: AnyPaper, gold: str) -> Item:
+    if isinstance(given, PaperRow):
+        return Item(paper=paper_of(given), golds=(gold,), hidden=scores_of(given))
+    return Item(paper=given if isinstance(given, Paper) else _paper(given), golds=(gold,))
 
 
-def _paper(paper: AnyPaper) -> Paper:
-    if isinstance(paper, PaperRow):
-        return paper_of(paper)
-    if isinstance(paper, Paper):
-        return paper
-    known = {each.name for each in fields(Paper)}
-    unknown = sorted(set(paper) - known)
-    if unknown:
-        allowed = ", ".join(sorted(known))
-        raise DataError("a paper has no such field", field=unknown[0], allowed=allowed)
+def _paper(paper: Mapping[str, object]) -> Paper:
+    known = sorted(each.name for each in fields(Paper))
+    if unknown := sorted(set(paper) - set(known)):
+        raise DataError("a paper has no such field", field=unknown[0], allowed=", ".join(known))
     try:
         made = msgspec.convert({"id": "", **paper}, Paper)
     except msgspec.ValidationError as error:

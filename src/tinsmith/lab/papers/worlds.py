@@ -6,8 +6,11 @@ one that was made from something else.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+
+import numpy as np
 
 from tinsmith.data.baselines.fitting import run_baselines
 from tinsmith.data.baselines.report import read_report
@@ -22,17 +25,75 @@ from tinsmith.data.slices.settings import Caps, SliceSettings, Task
 from tinsmith.data.slices.splits import Split
 from tinsmith.data.sources.synthetic import SyntheticSource
 from tinsmith.data.sources.world.spec import Preset
+from tinsmith.lab.base_recipe import BaseRecipe, Conversation, Progress, reading
+from tinsmith.lab.labels.contracts import Confidence
 from tinsmith.lab.labels.labelled_papers import Papers
+from tinsmith.lab.labels.leaks import prompt_messages
 from tinsmith.lab.labels.paper import Item, items_of
 from tinsmith.lab.labels.task import Task as LabTask
 from tinsmith.lab.live.progress import Say
-from tinsmith.lab.nano_base import cached_base
-from tinsmith.lab.papers.base import PaperBaseRecipe, paper_conversations
+from tinsmith.lab.nano_base import build_base, cached_base
 from tinsmith.models.staging import one_writer, present, staged
+from tinsmith.renderers.renderer import Message, Role
 from tinsmith.types.fingerprints import sha256_of
 from tinsmith.types.home import home
 from tinsmith.types.seeds import derive, random_bits
 from tinsmith.types.version import VERSION
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PaperBaseRecipe(BaseRecipe):
+    """How a base is built from papers: it reads abstracts, and after them answers that know nothing of the labels.
+
+    Labels are drawn uniformly at random, each apart where an answer has two, as in the source notes at step 0. A tenth
+    of the answers break the contract, so that there is something to learn about it too. After every second abstract it
+    is asked for words of it: a model that never had to look back at a text needs many more rollouts to find anything.
+    """
+
+    broken: float = 0.1
+    """Share of demonstrations that break the contract."""
+    reading_every: int = 2
+    """Every so many-th demonstration asks for words of the abstract instead of a label; 0: none."""
+
+
+def build_paper_base(
+    recipe: PaperBaseRecipe, tasks: Sequence[LabTask], items: Sequence[Item], out: Path, *, say: Progress | None = None
+) -> None:
+    """Build the base from these papers and write it to `out`; see `build_base`."""
+    build_base(recipe, paper_conversations(recipe, tasks, items), out, say=say)
+
+
+def paper_conversations(recipe: PaperBaseRecipe, tasks: Sequence[LabTask], items: Sequence[Item]) -> list[Conversation]:
+    """Make one conversation a paper: its prompt for a task, and an answer that has nothing to do with its labels.
+
+    The answer has random labels and a random confidence, or words of the abstract.
+    """
+    # A draw for each label, one for the confidence, one for breaking the contract.
+    width = max(len(task.subjects) for task in tasks) + 2
+    bits = random_bits(derive(recipe.seed, "answers"), width * len(items))
+    unit = (bits >> np.uint64(11)).astype(np.float64) * 2.0**-53
+    conversations: list[Conversation] = []
+    for i, item in enumerate(items):
+        task = tasks[i % len(tasks)]
+        *drawn, sure, broken = unit[width * i : width * (i + 1)].tolist()
+        said = tuple(
+            subject.labels[int(each * len(subject.labels))] for subject, each in zip(task.subjects, drawn, strict=True)
+        )
+        answer = task.contract.answer_text(said, tuple(Confidence)[int(sure * len(Confidence))])
+        if broken < recipe.broken:
+            answer = _broken(answer, " and ".join(said), broken / recipe.broken)
+        first = prompt_messages(task, item)
+        if recipe.reading_every and i % recipe.reading_every == 0:
+            first, answer = reading(first, item.paper.abstract, derive(recipe.seed, "words", i))
+        conversations.append((*first, Message(role=Role.ASSISTANT, content=answer)))
+    return conversations
+
+
+def _broken(answer: str, label: str, unit: float) -> str:
+    """An answer that breaks the contract in one of the ways that models do."""
+    fenced = f"```json\n{answer}\n```"
+    return (fenced, label, answer[:-1], f"The paper is {label}.")[int(unit * 4)]
+
 
 PER_CLASS = 2400
 CAPS = Caps(train=5000, validation=500, test=500)
@@ -101,11 +162,8 @@ def open_slice(folder: Path, say: Say) -> Slice:
 
 def papers_of(source: Slice, task: LabTask, *, shuffle_seed: int | None) -> Papers:
     """Return the items of each split; `shuffle_seed` shuffles the training labels among their papers."""
-    splits = {split: items_of(source.rows(split), task) for split in Split}
-    train = splits[Split.TRAIN]
-    if shuffle_seed is not None:
-        train = shuffled(train, shuffle_seed)
-    return Papers(train=train, validation=splits[Split.VALIDATION], test=splits[Split.TEST])
+    train, validation, test = (items_of(source.rows(split), task) for split in Split)
+    return Papers(train=shuffled(train, shuffle_seed), validation=validation, test=test)
 
 
 def nano_base(recipe: PaperBaseRecipe, task: LabTask, papers: Papers, say: Say) -> Path:
@@ -118,8 +176,13 @@ def slice_identity(source: Slice) -> dict[str, object]:
     return {"sha256": source.card.sha256, "rows": {split.value: source.card.splits[split].rows for split in Split}}
 
 
-def shuffled(items: list[Item], seed: int) -> list[Item]:
-    """Return the same papers in the same order, with their labels shuffled among them; two of a paper stay together."""
+def shuffled(items: list[Item], seed: int | None) -> list[Item]:
+    """Return the same papers in the same order, with their labels shuffled among them; two of a paper stay together.
+
+    None: the labels stay where they are.
+    """
+    if seed is None:
+        return items
     bits = random_bits(derive(seed, "shuffled labels"), len(items))
     places = sorted(range(len(items)), key=lambda place: int(bits[place]))
     return [replace(item, golds=items[other].golds) for item, other in zip(items, places, strict=True)]

@@ -72,7 +72,7 @@ class AskedPapers:
         for item, group in zip(asked, groups, strict=True):
             answered = [one for one in group if not isinstance(one, Failure)]
             prompt = len(study.prompt(item))
-            self.ledger.papers += 1
+            self.ledger.spent.papers += 1
             self.ledger.read(prompt)
             for one in answered:
                 self.ledger.sampled(len(one.tokens), prompt)

@@ -1,34 +1,226 @@
-"""Arms on labels: runs of one experiment that differ by the seed alone, and the answers of all their seeds."""
+"""Runs on labels: their rollouts, gone through once, and arms of runs that differ by the seed alone.
+
+A file of rollouts may be far larger than what a page can hold; nothing but the answers of evaluations and a choice to
+be shown is kept.
+"""
 
 from __future__ import annotations
 
+import heapq
 import json
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
+from itertools import islice, zip_longest
+from typing import Final
 
-from tinsmith.lab.results.gathering import Gathered, gather
+import msgspec
+
+from tinsmith.lab.labels.contracts import Outcome, Subject
 from tinsmith.lab.runs.kinds import Kind
-from tinsmith.lab.runs.records import Config, Run, Split
+from tinsmith.lab.runs.reader import read_baselines, read_rollouts
+from tinsmith.lab.runs.records import Config, RolloutRecord, Row, Run, Split
+from tinsmith.lab.strict_json import NotJsonError, read_json
 from tinsmith.pages.tables import shown
-from tinsmith.stats.evaluation import combine
+from tinsmith.stats.evaluation import Answered, Evaluation, combine
 from tinsmith.stats.parity import ParityRecord
+from tinsmith.stats.rates import Metric
 from tinsmith.stats.runs import Runs
+from tinsmith.types.errors import DataError
+from tinsmith.types.seeds import derive
 
 SHUFFLED = frozenset({"control/shuffled_labels", "joint/shuffled_labels"})
 EXACT = "control/exact_gradient"
 """Names of the controls."""
 OFFSETS = " with offsets"
 """Ends the name of an arm whose decisions have logit offsets."""
+SHOWN = 2000
+"""Most rollouts on one page."""
+_ROUNDING = 1e-9
+_UNPARSED: Final = (Outcome.EMPTY, Outcome.FENCED, Outcome.NOT_JSON)
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Cause:
+    """Why rollouts failed: where, what, and of which split."""
+
+    split: str
+    where: str
+    what: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Member:
-    """One run of an arm, and the answers in its rollouts."""
+    """One run of an arm, and what was found in its rollouts."""
 
     run: Run
-    gathered: Gathered
-    two_labels: bool = False
+    evaluations: Mapping[tuple[str, int], Evaluation]
+    """By split and step, those of training left out."""
+    failures: Mapping[Cause, int]
+    rollouts: int
+    """All of them, failed ones included."""
+    shown: tuple[RolloutRecord, ...]
+    """A choice of at most SHOWN: an equal part of every kind, see `_Chooser`."""
+    notes: tuple[str, ...]
+    two_labels: bool
     """True if the run answers for another label too, of which nothing is said here."""
+
+    def last(self, split: Split) -> Evaluation | None:
+        """Return the last evaluation on a split."""
+        steps = [step for name, step in self.evaluations if name == split]
+        return self.evaluations[split, max(steps)] if steps else None
+
+    def disagreements(self) -> tuple[str, ...]:
+        """Say where the metrics that training wrote are not what the rollouts give."""
+        found: list[str] = []
+        for (split, step), evaluation in self.evaluations.items():
+            # The test is written in the last line, whichever step's policy it is of.
+            line = step if split.startswith("eval") else self.run.last_step
+            row = self.run.metrics.get(line, {}) if line is not None else {}
+            confusion = evaluation.confusion()
+            for metric in (Metric.LABEL_MATCH, Metric.MACRO_F1):
+                told, counted = row.get(f"{split}/{metric}"), confusion.score(metric)
+                if told is not None and abs(told - counted) > _ROUNDING:
+                    here = f"{split}/{metric} at step {step} is {told:.4f} in metrics.jsonl"
+                    found.append(f"{here}, but the rollouts give {counted:.4f}.")
+        return tuple(found)
+
+
+def gather(run: Run, subject: str | None = None) -> Member:
+    """Read the rollouts of a run; with a `subject`, what answers about several labels say of this one."""
+    notes: list[str] = []
+    answers: dict[tuple[str, int], dict[str, Answered]] = {}
+    failures: Counter[Cause] = Counter()
+    chooser = _Chooser()
+    count = again = 0
+    for rollout in read_rollouts(run.folder, notes, subject):
+        count += 1
+        chooser.offer(rollout)
+        if rollout.failure is not None:
+            failures[Cause(rollout.split, rollout.failure.where, rollout.failure.what)] += 1
+        elif rollout.split != Split.TRAIN:
+            kept = answers.setdefault((rollout.split, rollout.step), {})
+            again += rollout.prompt_id in kept
+            kept.setdefault(rollout.prompt_id, _answered(rollout))
+    if again:
+        notes.append(f"{again} evaluation rollouts answer a paper again; the first answer is counted.")
+    evaluations: dict[tuple[str, int], Evaluation] = {}
+    for (split, step), kept in sorted(answers.items()):
+        # By paper, so that two files with the same answers give the same intervals.
+        ordered = tuple(kept[item] for item in sorted(kept))
+        try:
+            evaluations[split, step] = Evaluation(labels=run.labels, answers=ordered)
+        except DataError as error:
+            notes.append(f"The rollouts of {split} at step {step} cannot be scored: {error.what}.")
+    return Member(
+        run=run,
+        evaluations=evaluations,
+        failures=dict(sorted(failures.items())),
+        rollouts=count,
+        shown=chooser.chosen(),
+        notes=tuple(notes),
+        two_labels=subject is not None,
+    )
+
+
+def _answered(rollout: RolloutRecord) -> Answered:
+    # An outcome says whether an answer is JSON, but for a thought, which hides what else there is.
+    parse_ok = rollout.outcome in tuple(Outcome) and rollout.outcome not in _UNPARSED
+    if rollout.outcome == Outcome.THINK:
+        try:
+            read_json(rollout.text)
+        except NotJsonError:
+            parse_ok = False
+    return Answered(
+        item=rollout.prompt_id,
+        gold=rollout.gold,
+        predicted=rollout.predicted,
+        outcome=rollout.outcome,
+        parse_ok=parse_ok,
+        confidence=rollout.confidence,
+    )
+
+
+@dataclass(slots=True)
+class _Chooser:
+    """Chooses rollouts to show: in turn one of every kind, until there are SHOWN.
+
+    A kind is a split, a true label, and what came of it (the label answered, the fault, or the failure). Within a
+    kind a hash of the rollout's place decides, so that all steps occur and the same files give the same choice. Rare
+    kinds are therefore shown whole, and frequent ones in part.
+    """
+
+    kinds: dict[tuple[str, str, str], list[tuple[int, int, RolloutRecord]]] = field(
+        default_factory=dict[tuple[str, str, str], list[tuple[int, int, RolloutRecord]]]
+    )
+    _count: int = 0
+
+    def offer(self, rollout: RolloutRecord) -> None:
+        """Consider one rollout."""
+        came = "failure" if rollout.failure else rollout.predicted or f"invalid {rollout.outcome}"
+        heap = self.kinds.setdefault((rollout.split, rollout.gold, came), [])
+        place = derive(0, "shown", rollout.split, rollout.step, rollout.prompt_id, rollout.sample)
+        self._count += 1
+        # A heap of the negated hashes keeps the smallest; the count decides where two are equal.
+        entry = (-place, -self._count, rollout)
+        if len(heap) < SHOWN:
+            heapq.heappush(heap, entry)
+        else:
+            heapq.heappushpop(heap, entry)
+
+    def chosen(self) -> tuple[RolloutRecord, ...]:
+        """Return the choice, by split in their fixed order, then step, paper and sample."""
+        queues = [sorted(self.kinds[kind], reverse=True) for kind in sorted(self.kinds)]
+        turns = (one[2] for turn in zip_longest(*queues) for one in turn if one is not None)
+        order = {split.value: place for place, split in enumerate(Split)}
+        last = len(order)
+        return tuple(
+            sorted(islice(turns, SHOWN), key=lambda r: (order.get(r.split, last), r.step, r.prompt_id, r.sample))
+        )
+
+
+def members_of(run: Run) -> dict[str, Member]:
+    """Return what a run says of each of its labels."""
+    if run.config.kind is not Kind.JOINT:
+        return {run.config.task.name: gather(run)}
+    return {subject.value: label_alone(run, subject) for subject in Subject}
+
+
+def label_alone(run: Run, subject: Subject) -> Member:
+    """Return one label of a run on two, under the names of a run on it alone."""
+    name, notes = subject.value, list(run.notes)
+    task = msgspec.structs.replace(run.config.task, name=name, labels=subject.labels)
+    config = msgspec.structs.replace(run.config, kind=Kind.RL, task=task)
+    baselines, answers = read_baselines(run.folder, config, notes)
+    alarms = tuple(alarm for alarm in run.alarms if alarm.task == name)
+    view = replace(
+        run,
+        config=config,
+        manifest=run.manifest and msgspec.structs.replace(run.manifest, alarms=alarms),
+        metrics={step: _row(row, name) for step, row in run.metrics.items()},
+        baselines=baselines,
+        baseline_answers=answers,
+        notes=tuple(notes),
+    )
+    return gather(view, name)
+
+
+def _row(row: Row, task: str) -> Row:
+    """Return a step's metrics as they would be of one task: `eval/TASK/name` as `eval/name`, others' left out."""
+    others = {subject.value for subject in Subject}
+    kept: dict[str, float | None] = {}
+    for key, value in row.items():
+        group, _, rest = key.partition("/")
+        named, _, inner = rest.partition("/")
+        if group == "alarm":  # `alarm/KIND/TASK/label`
+            of, _, label = inner.partition("/")
+            if of == task:
+                kept["/".join(part for part in (group, named, label) if part)] = value
+        elif named == task:
+            kept[f"{group}/{inner}"] = value
+        elif named not in others and f"{group}/{task}/{rest}" not in row:
+            kept[key] = value
+    return kept
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,13 +277,13 @@ class Arm:
         found: dict[int | str, Member] = {}
         for place, member in enumerate(self.members):
             seed = member.run.config.seed
-            if member.gathered.last(split) is not None:
+            if member.last(split) is not None:
                 found.setdefault(f"unknown {place}" if seed is None else seed, member)
         return tuple(found.values())
 
     def answers(self, split: Split = Split.TEST) -> Runs | None:
         """Return the last answers on a split, a row a seed, to the papers that all seeds answered; None without any."""
-        found = [one for m in self.counted(split) if (one := m.gathered.last(split)) is not None]
+        found = [one for m in self.counted(split) if (one := m.last(split)) is not None]
         by_run = [{answer.item for answer in one.answers} for one in found]
         return combine(self.name, found) if found and set[str].intersection(*by_run) else None
 
@@ -104,27 +296,21 @@ class Arm:
 
 def arms_of(runs: Iterable[Run]) -> tuple[Arm, ...]:
     """Put runs that differ by their seed alone together; arms in the order they first occur, seeds ascending."""
-    return arms_of_members([Member(run=run, gathered=gather(run)) for run in runs])
+    return arms_of_members([gather(run) for run in runs])
 
 
-def arms_of_members(members: Sequence[Member]) -> tuple[Arm, ...]:
+def arms_of_members(members: Iterable[Member]) -> tuple[Arm, ...]:
     """Put runs that were read already together in the same way."""
-    by_folder = {member.run.folder: member for member in members}
-    return tuple(
-        Arm(name=name, members=tuple(by_folder[run.folder] for run in group))
-        for name, group in alike_but_for_seeds(member.run for member in members)
-    )
-
-
-def alike_but_for_seeds(runs: Iterable[Run]) -> tuple[tuple[str, tuple[Run, ...]], ...]:
-    """Return a name and its runs, seeds ascending, for each group that differs by the seed alone."""
-    groups: dict[str, list[Run]] = {}
-    for run in runs:
-        groups.setdefault(_key(run), []).append(run)
-    return tuple(
-        (name, tuple(sorted(group, key=lambda one: (one.config.seed or 0, str(one.folder)))))
-        for name, group in zip(_names(list(groups.values())), groups.values(), strict=True)
-    )
+    groups: dict[str, list[Member]] = {}
+    for member in members:
+        config = member.run.config
+        # All that was asked for of a run but the seed.
+        asked = (config.title, config.kind, seedless(config.overrides), seedless(config.settings))
+        key = json.dumps((*asked, config.task.name, config.model_name, config.data.fingerprint), sort_keys=True)
+        groups.setdefault(key, []).append(member)
+    found = [sorted(some, key=lambda one: (one.run.config.seed or 0, str(one.run.folder))) for some in groups.values()]
+    names = _names([group[0].run.config for group in found])
+    return tuple(Arm(name=name, members=tuple(group)) for name, group in zip(names, found, strict=True))
 
 
 def seedless(settings: Mapping[str, object]) -> dict[str, object]:
@@ -153,16 +339,8 @@ def by_descent(arms: Sequence[Arm]) -> tuple[tuple[int, Arm], ...]:
     return tuple(placed)
 
 
-def _key(run: Run) -> str:
-    """Return all that was asked for of a run but the seed."""
-    config = run.config
-    asked = (config.title, config.kind, seedless(config.overrides), seedless(config.settings))
-    return json.dumps((*asked, config.task.name, config.model_name, config.data.fingerprint), sort_keys=True)
-
-
-def _names(groups: Sequence[Sequence[Run]]) -> list[str]:
+def _names(firsts: Sequence[Config]) -> list[str]:
     """Return a name for each arm: its title, with what it differs in from others of that title."""
-    firsts = [group[0].config for group in groups]
     named: list[str] = []
     for config in firsts:
         alike = [_distinguishing(other) for other in firsts if other.title == config.title]

@@ -1,15 +1,17 @@
-"""Sentences about runs on labels: scores, collapse, the control; and what could not be read or compared."""
+"""Sentences and claims about runs on labels: scores, collapse, controls, pairs that can be compared or cannot."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from tinsmith.lab.results.arms import Arm
-from tinsmith.lab.results.gathering import disagreements
-from tinsmith.lab.results.rivals import BASELINE_WORDS, RIVALS, is_paired
-from tinsmith.lab.results.systems import Scored, System
+import numpy as np
+
+from tinsmith.lab.results.arms import OFFSETS, Arm
+from tinsmith.lab.results.systems import BASELINE_WORDS, RIVALS, Scored, System, is_paired
+from tinsmith.lab.runs.kinds import Kind
 from tinsmith.lab.runs.records import Split
+from tinsmith.lab.study.study import Beats, Learned, baseline
 from tinsmith.pages.wording import counted, listed, percent, told
 from tinsmith.stats.monitors.alarms import AlarmKind
 from tinsmith.stats.runs import Runs
@@ -110,7 +112,7 @@ def _unreadable(arms: Sequence[Arm]) -> list[str]:
     found: list[str] = []
     for member_of, member in [(arm, member) for arm in arms for member in arm.members]:
         name = f"{member_of.name}, seed {member.run.config.seed}: " if len(arms) > 1 else ""
-        notes = (*member.run.notes, *member.gathered.notes, *disagreements(member.run, member.gathered))
+        notes = (*member.run.notes, *member.notes, *member.disagreements())
         found += [f"{name}{note}" for note in notes]
     report = next((arm.first.baselines for arm in arms if arm.first.baselines), None)
     left_out = report.left_out if report else {}
@@ -118,3 +120,69 @@ def _unreadable(arms: Sequence[Arm]) -> list[str]:
         *found,
         *(f"{BASELINE_WORDS[one][0]} is left out: {left_out[one]}." for one in BASELINE_WORDS if one in left_out),
     ]
+
+
+_OTHER_GOLDS: Final = "the two have different true labels for the same papers"
+Claims = tuple[list[Beats | Learned], list[str]]
+"""With what a reader must know of them."""
+
+
+def claims_of(arms: Sequence[Arm], systems: Mapping[str, Runs]) -> Claims:
+    """Return what every RL arm is claimed to beat (its parent, SFT, one label alone), and that it learned something."""
+    if len(arms) == 1:
+        return _alone(arms[0], systems)
+    trained = [arm for arm in arms if arm.kind is Kind.RL]
+    claims: list[Beats | Learned] = []
+    notes: list[str] = []
+    for first in trained:
+        for second in arms:
+            on_one = not (first.shuffled or second.shuffled) and first.two_labels and not second.two_labels
+            if second is first or not (second.kind is Kind.SFT or second.experiment == first.parent or on_one):
+                continue
+            # SFT with offsets chosen for macro-F1 is the honest comparator: it has the same labels and the same aim.
+            ways = [second.name, *([f"{second.name}{OFFSETS}"] if f"{second.name}{OFFSETS}" in systems else [])]
+            for name in ways:
+                why = incomparable(first.name, name, systems)
+                if why:
+                    notes.append(f"Not claimed that {first.name} beats {name}: {why}.")
+                else:
+                    claims.append(Beats(first.name, name))
+    borrowed: dict[str, list[str]] = {}
+    for arm in (one for one in trained if one.name in systems):
+        control = _control_of(arm, arms, systems)
+        claims.append(Learned(arm.name, control.name if control else ""))
+        if control and control is not arm and control.parent != arm.experiment:
+            borrowed.setdefault(control.parent or control.name, []).append(arm.name)
+    notes += [f"The control on shuffled labels of {listed(some)} is that of {name}." for name, some in borrowed.items()]
+    return claims, notes
+
+
+def _alone(arm: Arm, systems: Mapping[str, Runs]) -> Claims:
+    """Return the claims that one run beats the baselines of its slice; what it learned takes a control, another run."""
+    if arm.first.baselines is None or arm.name not in systems:
+        return [], ["No claim is judged: that takes answers to the test split and the slice's baselines."]
+    known = [one.baseline for one in arm.first.baselines.scores if one.baseline in RIVALS]
+    return [*(Beats(arm.name, baseline(one)) for one in known), Learned(arm.name, "")], []
+
+
+def incomparable(first: str, second: str, systems: Mapping[str, Runs]) -> str:
+    """Return why two systems cannot be compared; empty where they can."""
+    missing = next((name for name in (first, second) if name not in systems), None)
+    if missing is not None:
+        return f"{missing} has no answers on the test split"
+    mine, theirs = systems[first], systems[second]
+    there = set(theirs.items)
+    items = [item for item in mine.items if item in there]
+    if mine.labels != theirs.labels:
+        return "the two do not answer the same question"
+    if not items:
+        return "the two have no test paper in common"
+    return "" if np.array_equal(mine.on(items).golds, theirs.on(items).golds) else _OTHER_GOLDS
+
+
+def _control_of(first: Arm, arms: Sequence[Arm], systems: Mapping[str, Runs]) -> Arm | None:
+    """Return the control on shuffled labels: that of `first` itself before any other's."""
+    controls = [arm for arm in arms if arm.shuffled and arm.two_labels == first.two_labels]
+    controls.sort(key=lambda arm: arm is not first and arm.parent != first.experiment)
+    fit = ("", _OTHER_GOLDS)
+    return next((arm for arm in controls if incomparable(first.name, arm.name, systems) in fit), None)

@@ -1,36 +1,52 @@
-"""Rows of tables about arms on labels: scores, evaluations, confusion, stated confidence, alarms, experiments."""
+"""Tables about arms on labels: scores, evaluations, confusion, stated confidence, alarms, experiments, both labels."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from math import fsum, prod
 from typing import Final
 
+from tinsmith.data.baselines.report import Baseline
+from tinsmith.lab.labels.contracts import Outcome
 from tinsmith.lab.results.arms import OFFSETS, Arm, Member, by_descent
-from tinsmith.lab.results.run_map import status_words, steps_words
-from tinsmith.lab.results.systems import EVALUATIONS, Scored, System, baseline_systems
-from tinsmith.lab.runs.records import SPLIT_WORDS, Run, Split
-from tinsmith.lab.study.record import Panel
-from tinsmith.pages.measures import Measure, from_evaluation
+from tinsmith.lab.results.run_details import status_words, steps_words
+from tinsmith.lab.results.systems import BASELINE_WORDS, EVALUATIONS, Scored, System, baseline_systems
+from tinsmith.lab.runs.records import SPLIT_WORDS, Split
+from tinsmith.lab.study.record import Panel, Shown
+from tinsmith.lab.study.study import Listing
+from tinsmith.pages.measures import BOOTSTRAP, Measure, from_estimate, from_evaluation
 from tinsmith.pages.tables import shown
-from tinsmith.stats.calibration import STATED, Calibration
-from tinsmith.stats.evaluation import Evaluation
+from tinsmith.stats.calibration import STATED
+from tinsmith.stats.evaluation import Answered, Evaluation, Evaluations
 from tinsmith.stats.intervals import wilson
 
-Shown = Measure | str | None
 Row = list[Shown]
 _BELOW: Final = "\u2192 "
 """Before an experiment, once for each of its forebears on the page."""
 _SHOWN: Final = (Split.TEST, Split.TEST_GREEDY, *EVALUATIONS)
 _PANELS: Final = {"macro_f1": "macro-F1", "min_class_recall": "smallest recall", "parse_ok": "JSON"}
 _FORM: Final = ("parse_ok", "format_strict_ok", "invalid_rate")
-ALARM_HEADS: Final = ("Run", "Message", "step", "value", "limit")
-EXPERIMENT_HEADS: Final = ("Question", "Parent", "Changes", "Set by hand", "Seeds", "Status")
-CONFIDENCE_HEADS: Final = (
-    *(head for word, stated in STATED.items() for head in (f"{word} ({stated:g})|share right", f"{word}|papers")),
-    *("states none", "ECE", "Brier", "NLL|nats"),
-)
-_UNREAD: Final = ("cannot be read", *[None] * (len(CONFIDENCE_HEADS) - 1))
-RUN_HEADS: Final = ("Arm", "seed", "Status", "Identity", "failed rollouts")
+_TESTS: Final = (Split.TEST, Split.TEST_GREEDY, Split.TEST_LAST, Split.TEST_LAST_GREEDY)
+
+
+def tables_of(arms: Sequence[Arm], scored: Scored) -> list[Listing]:
+    """Return what is shown of arms beside their scores, as far as there is anything to show."""
+    alone = len(arms) == 1
+    same = [arm for arm in arms if arm.labels == arms[0].labels]
+    return [
+        *(_evaluations(arms[0].members[0]) if alone else []),
+        *_confusion(same, scored),
+        *_confidence(same, scored),
+        *([] if alone and not arms[0].two_labels else _alarms(arms)),  # the page of a run has its own table of them
+        *_experiments(arms),
+        *([] if alone else _runs(arms)),
+    ]
+
+
+def listing(title: str, caption: str, heads: Sequence[str], rows: Sequence[Row], names: str) -> list[Listing]:
+    """Return a table of rows that are known, or none where there are no rows."""
+    return [Listing(title, caption, heads, lambda _: rows, names)] if rows else []
 
 
 def score_heads(labels: Sequence[str]) -> tuple[str, ...]:
@@ -101,42 +117,33 @@ def _lenient(arm: Arm, split: Split) -> dict[str, Measure]:
     return {key.removeprefix(prefix): Measure(one) for key, one in found if key.startswith(prefix) and one is not None}
 
 
-def step_heads(labels: Sequence[str]) -> tuple[str, ...]:
-    """Return the heads of the table of evaluations by step."""
-    by_class = [f"{kind}|{label}" for kind in ("share", "recall") for label in labels]
-    return ("n", "label_match", "macro-F1", "macro-F1|greedy", *by_class, "min recall", "label MI|nats", "parse_ok")
-
-
-def step_rows(member: Member) -> list[Row]:
+def _evaluations(member: Member) -> list[Listing]:
     """Return a run's evaluations on the validation split, sampled; values are those that training wrote."""
     run = member.run
     selected = run.manifest.selected.step if run.manifest and run.manifest.selected else None
-    by_class = [f"eval/{kind}/{label}" for kind in ("predicted_share", "recall") for label in run.labels]
+    classes = [(kind, label) for kind in ("predicted_share", "recall") for label in run.labels]
+    keys = ("eval/label_match", "eval/macro_f1", "eval_greedy/macro_f1", *(f"eval/{k}/{label}" for k, label in classes))
+    keys = (*keys, "eval/min_class_recall", "eval/label_mi", "eval/parse_ok")
+    by_class = [f"{kind.removeprefix('predicted_')}|{label}" for kind, label in classes]
+    heads = ("n", "label_match", "macro-F1", "macro-F1|greedy", *by_class, "min recall", "label MI|nats", "parse_ok")
     rows: list[Row] = []
-    for step in evaluated_steps(run):
-        metrics, evaluation = run.metrics[step], member.gathered.at(Split.EVAL, step)
+    for step, metrics in run.metrics.items():
+        if metrics.get("eval/label_match") is None:
+            continue
+        evaluation = member.evaluations.get((Split.EVAL, step))
         ends = from_evaluation(evaluation) if evaluation else {}
-        keys = ("eval/label_match", "eval/macro_f1", "eval_greedy/macro_f1", *by_class)
-        keys = (*keys, "eval/min_class_recall", "eval/label_mi", "eval/parse_ok")
         tags = ["selected"] if step == selected else []
         tags += [f"A{place}" for place, alarm in enumerate(run.alarms, start=1) if alarm.step == step]
-        cells = [_with_ends(metrics.get(key), ends.get(key.removeprefix("eval/"))) for key in keys]
-        rows.append([f"{step}|{', '.join(tags)}", f"{len(evaluation.answers):,}" if evaluation else None, *cells])
-    return rows
+        row: Row = [f"{step}|{', '.join(tags)}", f"{len(evaluation.answers):,}" if evaluation else None]
+        for key in keys:
+            value, found = metrics.get(key), ends.get(key.removeprefix("eval/"), Measure(0.0))
+            row.append(None if value is None else Measure(value, found.low, found.high))
+        rows.append(row)
+    caption = "Validation split, sampled: the policy before that update. A: number of an alarm."
+    return listing("Evaluations", caption, heads, rows, "Step")
 
 
-def evaluated_steps(run: Run) -> tuple[int, ...]:
-    """Return the steps at which the validation split was answered."""
-    return tuple(step for step, row in run.metrics.items() if row.get("eval/label_match") is not None)
-
-
-def _with_ends(value: float | None, ends: Measure | None) -> Measure | None:
-    if value is None:
-        return None
-    return Measure(value, ends.low, ends.high) if ends else Measure(value)
-
-
-def confusion_rows(arms: Sequence[Arm], scored: Scored) -> list[Row]:
+def _confusion(arms: Sequence[Arm], scored: Scored) -> list[Listing]:
     """Return a row for each true label: answers, with their share of the row; seeds together."""
     rows: list[Row] = []
     for arm in arms:
@@ -149,30 +156,34 @@ def confusion_rows(arms: Sequence[Arm], scored: Scored) -> list[Row]:
                 total = sum(row) or 1
                 name = f"{label}|{f'{arm.name}: ' if len(arms) > 1 else ''}{what}"
                 rows.append([name, *(f"{count:,} ({100 * count / total:.0f} %)" for count in row)])
-    return rows
+    caption = "Rows are true labels: answers, and their share of the row."
+    return listing("Confusion", caption, (*arms[0].labels, "invalid"), rows, "True label")
 
 
-def confidence_rows(arms: Sequence[Arm], scored: Scored) -> list[Row]:
+def _confidence(arms: Sequence[Arm], scored: Scored) -> list[Listing]:
     """Return how far stated confidence can be believed, for each run and split whose answers state any."""
+    levels = (head for word, said in STATED.items() for head in (f"{word} ({said:g})|share right", f"{word}|papers"))
+    heads = (*levels, "states none", "ECE", "Brier", "NLL|nats")
     rows: list[Row] = []
-    for arm, member in _members(arms):
-        for split in (one for one in scored[arm.name] if one in _SHOWN):
-            evaluation = member.gathered.last(split)
-            found = None if evaluation is None else stated(evaluation)
-            if found is None and evaluation is not None:
-                rows.append([f"{_run_name(arm, member)}|{SPLIT_WORDS[split]}", *_UNREAD])
-            elif found is not None and found.num_items:
-                levels = [cell for one in found.levels for cell in (_share(one.right, one.items), f"{one.items:,}")]
-                name = f"{_run_name(arm, member)}|{SPLIT_WORDS[split]}" if len(arms) > 1 else SPLIT_WORDS[split]
+    for arm in arms:
+        for member, split in ((m, one) for m in arm.members for one in scored[arm.name] if one in _SHOWN):
+            evaluation, run = member.last(split), f"{arm.name}, seed {member.run.config.seed}|"
+            if evaluation is None:
+                continue
+            if not {one.confidence for one in evaluation.answers if one.predicted is not None} <= {None, *STATED}:
+                rows.append([f"{run}{SPLIT_WORDS[split]}", "cannot be read", *[None] * (len(heads) - 1)])
+                continue
+            found = evaluation.calibration()
+            if found.num_items:
+                cells = [cell for one in found.levels for cell in (_share(one.right, one.items), f"{one.items:,}")]
                 errors = map(Measure, (found.ece, found.brier, found.nll))
-                rows.append([name, *levels, f"{found.left_out:,}", *errors])
-    return rows
-
-
-def stated(evaluation: Evaluation) -> Calibration | None:
-    """Return stated confidence against being right; None where a word is none of the three."""
-    words = {answer.confidence for answer in evaluation.answers if answer.predicted is not None}
-    return evaluation.calibration() if words <= {None, *STATED} else None
+                name = f"{run if len(arms) > 1 else ''}{SPLIT_WORDS[split]}"
+                rows.append([name, *cells, f"{found.left_out:,}", *errors])
+    caption = (
+        "Share of right answers by the confidence that was stated; the words are read as the probabilities in "
+        "brackets. Lower errors are better."
+    )
+    return listing("Stated confidence", caption, heads, rows, "Answers")
 
 
 def _share(right: int, items: int) -> Shown:
@@ -182,22 +193,24 @@ def _share(right: int, items: int) -> Shown:
     return Measure(right / items, ends.low, ends.high)
 
 
-def alarm_rows(arms: Sequence[Arm]) -> list[Row]:
-    """Return the alarms of the collapse monitors."""
-    return [
+def _alarms(arms: Sequence[Arm]) -> list[Listing]:
+    rows: list[Row] = [
         [
             f"A{place}",
-            _run_name(arm, member),
+            f"{arm.name}, seed {member.run.config.seed}",
             alarm.message or f"{alarm.kind} {alarm.label or ''}".strip(),
             None if alarm.step is None else f"{alarm.step:,}",
             *(None if one is None else Measure(one) for one in (alarm.value, alarm.threshold)),
         ]
-        for arm, member in _members(arms)
+        for arm in arms
+        for member in arm.members
         for place, alarm in enumerate(member.run.alarms, start=1)
     ]
+    heads = ("Run", "Message", "step", "value", "limit")
+    return listing("Alarms", "Of the collapse monitors.", heads, rows, "Alarm")
 
 
-def experiment_rows(arms: Sequence[Arm]) -> list[Row]:
+def _experiments(arms: Sequence[Arm]) -> list[Listing]:
     """Return every experiment with its question and only what it changes, below its parent where that is there."""
     rows: list[Row] = []
     for depth, arm in by_descent(arms):
@@ -209,27 +222,88 @@ def experiment_rows(arms: Sequence[Arm]) -> list[Row]:
         status = "; ".join(sorted({status_words(member.run) for member in arm.members}))
         told = (config.question or "not stated", config.parent or "none", changes or "nothing: a beginning", by_hand)
         rows.append([f"{_BELOW * depth}{arm.name}|{arm.kind.words}", *told, arm.seeds(), status])
-    return rows
+    heads = ("Question", "Parent", "Changes", "Set by hand", "Seeds", "Status")
+    return listing("Experiments", "Each below its parent.", heads, rows, "Experiment")
 
 
-def run_rows(arms: Sequence[Arm]) -> list[Row]:
+def _runs(arms: Sequence[Arm]) -> list[Listing]:
     """Return every run: how far it came, its identity, and the rollouts of it that failed."""
-    return [
+    rows: list[Row] = [
         [
             member.run.folder.name,
             arm.name,
             "unknown" if member.run.config.seed is None else str(member.run.config.seed),
             f"{status_words(member.run)}, {steps_words(member.run)}",
             member.run.config.identity_sha256[:16] or "missing",
-            f"{sum(member.gathered.failures.values()):,}",
+            f"{sum(member.failures.values()):,}",
         ]
-        for arm, member in _members(arms)
+        for arm in arms
+        for member in arm.members
     ]
+    return listing("Runs", "", ("Arm", "seed", "Status", "Identity", "failed rollouts"), rows, "Run")
 
 
-def _members(arms: Sequence[Arm]) -> Iterator[tuple[Arm, Member]]:
-    return ((arm, member) for arm in arms for member in arm.members)
+def last_of_both(members: Mapping[str, Member], split: Split) -> Evaluations | None:
+    """Return the last evaluation on a split, of all labels together."""
+    found = {name: one.evaluations for name, one in members.items()}
+    scored = set[tuple[str, int]].intersection(*(set(each) for each in found.values()))
+    steps = [step for name, step in scored if name == split]
+    return Evaluations({name: each[split, max(steps)] for name, each in found.items()}) if steps else None
 
 
-def _run_name(arm: Arm, member: Member) -> str:
-    return f"{arm.name}, seed {member.run.config.seed}"
+def both_rows(members: Mapping[str, Member]) -> list[Row]:
+    """Return how often all labels are right: of the run, of constants, of the prior and of the slice's baselines."""
+    tested = last_of_both(members, Split.TEST)
+    splits = _TESTS if tested is not None else EVALUATIONS
+    known = {split: one for split in splits if (one := last_of_both(members, split)) is not None}
+    rows: list[Row] = [
+        _scored(f"{SPLIT_WORDS[split][:1].upper()}{SPLIT_WORDS[split][1:]}", one) for split, one in known.items()
+    ]
+    first = next(iter(known.values()), None)
+    if first is not None:
+        blank = ["n/a"] * (2 + len(members))
+        golds = list(zip(*([answer.gold for answer in one.answers] for one in first.tasks.values()), strict=True))
+        # Chosen on the very papers it is scored on: no constant can be better.
+        labels, count = max(Counter(golds).items(), key=lambda each: (each[1], each[0]))
+        ends = wilson(count, len(golds))
+        right = Measure(count / len(golds), ends.low, ends.high)
+        name = f"Best constant pair|always {' and '.join(labels)}, chosen in hindsight"
+        rows.append([name, f"{len(golds):,}", right, *blank])
+        prior = None if tested is None else _prior(members, golds)
+        if prior is not None:
+            name = "Prior|a guess by the training shares, label by label; expected value"
+            rows.append([name, f"{len(golds):,}", Measure(prior), *blank])
+    for baseline in Baseline if tested is not None else ():
+        said = {name: one.run.baseline_answers.get(baseline, {}) for name, one in members.items()}
+        answered = {name: _answered(one, said[name]) for name, one in (tested.tasks if tested else {}).items()}
+        whole = {name: one for name, one in answered.items() if one is not None}
+        if len(whole) == len(members):
+            rows.append(_scored("|".join(BASELINE_WORDS[baseline]), Evaluations(whole)))
+    return rows
+
+
+def _scored(name: str, one: Evaluations) -> Row:
+    found = one.agreement(BOOTSTRAP)
+    alone = [each.estimates(BOOTSTRAP)["label_match"] for each in one.tasks.values()]
+    figures = (found.exact_match, found.independent, found.difference, *alone)
+    return [name, f"{one.num_items:,}", *map(from_estimate, figures)]
+
+
+def _prior(members: Mapping[str, Member], golds: list[tuple[str, ...]]) -> float | None:
+    """Return how often a guess by the training shares has all right; None: the shares are not known."""
+    reports = [one.run.baselines for one in members.values()]
+    shares = [{k: v / sum(one.train.values()) for k, v in one.train.items()} for one in reports if one]
+    if len(shares) < len(reports):
+        return None
+    return fsum(prod(each[one] for each, one in zip(shares, some, strict=True)) for some in golds) / len(golds)
+
+
+def _answered(tested: Evaluation, said: Mapping[str, str]) -> Evaluation | None:
+    """Return what a baseline answers to the papers that were tested; None where it left one out."""
+    if any(one.item not in said for one in tested.answers):
+        return None
+    answers = (
+        Answered(item=one.item, gold=one.gold, predicted=said[one.item], outcome=Outcome.OK.value, parse_ok=True)
+        for one in tested.answers
+    )
+    return Evaluation(tested.labels, tuple(answers))

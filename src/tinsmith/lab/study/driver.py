@@ -17,8 +17,7 @@ import msgspec
 from tinsmith.lab.experiment.experiment import Plan
 from tinsmith.lab.experiment.plan import make_plan
 from tinsmith.lab.live.progress import Say
-from tinsmith.lab.results.arms import Arm, Member
-from tinsmith.lab.results.gathering import gather
+from tinsmith.lab.results.arms import Arm, gather
 from tinsmith.lab.runs.reader import read_run
 from tinsmith.lab.study.arms import CELLS, Cell, Study, StudyArm
 from tinsmith.lab.study.cells import RunCells, run_cells, sole_process
@@ -54,7 +53,7 @@ class TunedArm:
     def read(self) -> Arm:
         """Read the reported runs."""
         runs = [read_run(cell.folder) for cell in self.cells]
-        return Arm(name=self.arm.words, members=tuple(Member(run=run, gathered=gather(run)) for run in runs))
+        return Arm(name=self.arm.words, members=tuple(map(gather, runs)))
 
 
 Tuned = Mapping[str, TunedArm]

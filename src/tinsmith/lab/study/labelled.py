@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Final
 from tinsmith.data.baselines.report import Baseline
 from tinsmith.lab.results.arms import Arm
 from tinsmith.lab.results.label_tables import panels_of, score_heads, score_rows
-from tinsmith.lab.results.rivals import rival_named, standing_rows
-from tinsmith.lab.results.systems import Scored, measures_of, systems_of
+from tinsmith.lab.results.systems import Scored, measures_of, rival_named, standing_rows, systems_of
 from tinsmith.lab.runs.kinds import Kind
 from tinsmith.lab.runs.records import Config, Split
 from tinsmith.lab.study.arms import Cell
@@ -219,10 +218,7 @@ class Labelled:
 
 def answers(arm: Arm, *splits: Split) -> Runs:
     """Return every seed's answers on the first of these splits that it has."""
-    found = [
-        next((one for split in splits if (one := member.gathered.last(split)) is not None), None)
-        for member in arm.members
-    ]
+    found = [next((one for split in splits if (one := member.last(split)) is not None), None) for member in arm.members]
     there = [one for one in found if one is not None]
     if len(there) < len(found):
         raise DataError(f"a run of {arm.name} has no answers to the test split", field="cells")

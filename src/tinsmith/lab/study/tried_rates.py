@@ -9,7 +9,7 @@ from typing import Final
 
 import msgspec
 
-from tinsmith.lab.results.gathering import gather
+from tinsmith.lab.results.arms import gather
 from tinsmith.lab.runs.files import MANIFEST
 from tinsmith.lab.runs.reader import read_run
 from tinsmith.lab.runs.records import Manifest, Selected, Split
@@ -112,7 +112,7 @@ def _selected(folder: Path) -> Selected | None:
 def _answers(folder: Path) -> tuple[Metric, Runs] | None:
     selected = _selected(folder)
     assert selected is not None, "it was read before"
-    evaluation = gather(read_run(folder)).at(Split.EVAL, selected.step)
+    evaluation = gather(read_run(folder)).evaluations.get((Split.EVAL, selected.step))
     return None if evaluation is None else (Metric(selected.by), evaluation.runs(folder.name))
 
 

@@ -15,7 +15,7 @@ from typing import Final
 import msgspec
 
 from tinsmith.lab.judge.records import CriteriaRecord, LedgerRecord, VerdictRecord, summed
-from tinsmith.lab.results.gathering import Cause
+from tinsmith.lab.results.arms import Cause
 from tinsmith.lab.runs.files import LEDGER, ROLLOUTS, TASKS
 from tinsmith.lab.runs.reader import json_lines, read_whole
 from tinsmith.lab.runs.records import FailureRecord, Run, Split

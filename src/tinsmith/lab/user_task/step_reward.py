@@ -98,3 +98,27 @@ class StepReward(ABC):
     def close(self) -> None:
         """Let go of what it holds open; the run is over, or lost."""
         return
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NamedTerms:
+    """A reward whose terms have names that only the subject knows; each is an attribute too."""
+
+    values: Mapping[str, float]
+    total: float
+
+    def names(self) -> tuple[str, ...]:
+        """See Terms."""
+        return tuple(self.values)
+
+    def __getattr__(self, name: str) -> float:
+        """Return a term."""
+        try:
+            return self.values[name]
+        except KeyError:
+            raise AttributeError(name) from None
+
+
+def rounded_sum(*terms: float) -> float:
+    """Return the exact sum, rounded to 12 decimals, so that 0.05 - 0.60 is -0.55; -0.0 becomes 0.0."""
+    return round(math.fsum(terms), 12) + 0.0

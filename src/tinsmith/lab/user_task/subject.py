@@ -19,13 +19,13 @@ from tinsmith.lab.grouping import ScoredGroup
 from tinsmith.lab.probe import Probe
 from tinsmith.lab.rollout_metrics import Line
 from tinsmith.lab.rollouts import Failure, Rollout, Trajectory, Unread
-from tinsmith.lab.subject import NamedTerms, SectionRecord, Split, Subject
+from tinsmith.lab.subject import SectionRecord, Split, Subject
 from tinsmith.lab.user_task.asked_model import AskedModel
 from tinsmith.lab.user_task.calls import Raised, attempt
 from tinsmith.lab.user_task.dialogue import Dialogue, earned, right_example
 from tinsmith.lab.user_task.items import UserItem, UserSplit
 from tinsmith.lab.user_task.scoring import Earned
-from tinsmith.lab.user_task.step_reward import Failed, Scored, StepReward
+from tinsmith.lab.user_task.step_reward import Failed, NamedTerms, Scored, StepReward
 from tinsmith.lab.user_task.task import Answered, Ask, Section, Task
 from tinsmith.renderers.renderer import Message, Renderer, Role
 from tinsmith.types.errors import TaskError

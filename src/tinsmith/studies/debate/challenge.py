@@ -8,9 +8,9 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from tinsmith.lab.judge.text_measures import words_of
+from tinsmith.lab.labels.contracts import Subject
 from tinsmith.lab.labels.leaks import check_text
 from tinsmith.lab.labels.paper import Item, Paper
-from tinsmith.lab.labels.subjects import Subject
 from tinsmith.lab.user_task.task import Ask
 from tinsmith.studies.debate.cues import WORLD_CUES, Cues, Quote, pieces_of
 from tinsmith.studies.debate.script import Script

@@ -13,9 +13,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tinsmith.lab.base_recipe import BaseRecipe, Conversation, reading
-from tinsmith.lab.labels.answers import Confidence
+from tinsmith.lab.labels.contracts import Confidence
+from tinsmith.lab.labels.leaks import messages
 from tinsmith.lab.labels.paper import Item, Paper
-from tinsmith.lab.labels.prompting import messages
 from tinsmith.lab.labels.task import Task
 from tinsmith.renderers.renderer import Message, Role
 from tinsmith.studies.debate.challenge import quoted_spans

@@ -19,7 +19,7 @@ from typing import Final
 from tinsmith.data.labels import Disruption
 from tinsmith.data.slices.rows import PaperRow
 from tinsmith.data.slices.splits import Split
-from tinsmith.lab.labels.subjects import Subject
+from tinsmith.lab.labels.contracts import Subject
 from tinsmith.studies.debate.cues import Cue, Cues
 from tinsmith.studies.debate.stance import Draws
 from tinsmith.types.fingerprints import sha256_of

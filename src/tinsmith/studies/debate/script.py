@@ -9,7 +9,7 @@ from types import MappingProxyType
 from typing import Final
 
 from tinsmith.lab.labels.paper import Paper
-from tinsmith.lab.labels.prompt_files import Template, read_sections
+from tinsmith.lab.labels.prompt_files import read_sections
 from tinsmith.renderers.renderer import Message, Role
 from tinsmith.studies.debate.stance import Stance
 from tinsmith.types.errors import ConfigError
@@ -40,7 +40,7 @@ class Script:
     """One prompt file; `sha256` is its identity."""
 
     name: str
-    sections: Mapping[str, Template]
+    sections: Mapping[str, str]
     sha256: str
 
     @property
@@ -55,12 +55,12 @@ class Script:
         else:
             section = "named" if quote is None else "quoted"
         said = {"label": stance.label or "", "quote": quote or ""}
-        wordings = self.sections[section].fill(said).split("\n")
+        wordings = self.sections[section].format_map(said).split("\n")
         return wordings[int(random_bits(seed, 1)[0]) % len(wordings)]
 
     def message(self, challenge: str) -> Message:
         """Return what the model hears: the challenge, and the request to answer again."""
-        return Message(role=Role.USER, content=f"{challenge}\n{self.sections['again'].fill({})}")
+        return Message(role=Role.USER, content=f"{challenge}\n{self.sections['again'].format_map({})}")
 
     def request(self, stance: Stance, paper: Paper, answer: str) -> Message:
         """Return what a model is asked that is to challenge an answer.
@@ -78,7 +78,7 @@ class Script:
             )
         record = {"title": paper.title, "abstract": paper.abstract}
         said = {**record, "answer": answer, "label": stance.label or ""}
-        return Message(role=Role.USER, content=self.sections[section].fill(said))
+        return Message(role=Role.USER, content=self.sections[section].format_map(said))
 
 
 @cache

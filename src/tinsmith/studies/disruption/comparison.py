@@ -9,64 +9,34 @@ from typing import Final
 
 from rich.table import Table as ConsoleTable
 
-from tinsmith.lab.labels.subjects import Subject
+from tinsmith.lab.labels.contracts import Subject
 from tinsmith.lab.page.compared import Comparison
-from tinsmith.lab.results.arms import OFFSETS, Arm, Member, arms_of_members, by_descent
-from tinsmith.lab.results.label_claims import claims_of
-from tinsmith.lab.results.label_notes import notes_of, sentences_of
-from tinsmith.lab.results.label_tables import (
-    ALARM_HEADS,
-    CONFIDENCE_HEADS,
-    EXPERIMENT_HEADS,
-    RUN_HEADS,
-    Row,
-    alarm_rows,
-    baselines_of,
-    confidence_rows,
-    confusion_rows,
-    experiment_rows,
-    panels_of,
-    run_rows,
-    score_heads,
-    score_rows,
-    step_heads,
-    step_rows,
-)
-from tinsmith.lab.results.run_map import papers_words
-from tinsmith.lab.results.systems import Scored, System
-from tinsmith.lab.results.two_labels import label_alone, members_of
+from tinsmith.lab.results.arms import OFFSETS, Arm, Member, arms_of_members, by_descent, label_alone, members_of
+from tinsmith.lab.results.label_notes import claims_of, notes_of, sentences_of
+from tinsmith.lab.results.label_tables import baselines_of, listing, panels_of, score_heads, score_rows, tables_of
+from tinsmith.lab.results.run_details import papers_words
+from tinsmith.lab.results.systems import System
 from tinsmith.lab.runs.kinds import Kind
 from tinsmith.lab.runs.reader import read_run
 from tinsmith.lab.runs.records import Split
 from tinsmith.lab.study.conduct import recorded
 from tinsmith.lab.study.labelled import CAPTION, PROGRESS, Labelled, curve, standings_of
 from tinsmith.lab.study.measures import Results, measure_labels
-from tinsmith.lab.study.record import DRAWS, Column, CurveRecord, Draws, StudyRecord, seconds_in
+from tinsmith.lab.study.record import DRAWS, CurveRecord, Draws, StudyRecord, seconds_in
 from tinsmith.lab.study.report import page_of_study, sentences
 from tinsmith.lab.study.study import Arm as StudyArm
-from tinsmith.lab.study.study import Curves, Listing, OnLabels, Points, Size, Study
+from tinsmith.lab.study.study import Curves, OnLabels, Points, Size, Study
 from tinsmith.pages.console import console_table
 from tinsmith.pages.document import Document
 from tinsmith.pages.measures import Measure
 from tinsmith.pages.wording import counted, listed
 from tinsmith.stats.rates import Metric
-from tinsmith.studies.disruption.lost_classes import HEADS as LOST_HEADS
-from tinsmith.studies.disruption.lost_classes import LostClass, lost_classes, lost_rows
+from tinsmith.studies.disruption.lost_classes import LostClass, lost_classes, lost_table
 from tinsmith.types.errors import ConfigError, DataError
 
 SCORE: Final = OnLabels(Metric.MACRO_F1)
 """The score of every claim: named before any run, and the only one."""
 GROUPS: Final = "train/groups/informative"
-_LOST: Final = (
-    "Classes whose recall is below the collapse monitor's limit at the end of training. Optimum: what the reward makes "
-    "optimal on the greedy answers of the SFT run. Exact gradient: the control that trains on it, with the same reward."
-)
-_STEPS: Final = "Validation split, sampled: the policy before that update. A: number of an alarm."
-_CONFUSED: Final = "Rows are true labels: answers, and their share of the row."
-_STATED: Final = (
-    "Share of right answers by the confidence that was stated; the words are read as the probabilities in brackets. "
-    "Lower errors are better."
-)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,10 +85,12 @@ def measured(members: Sequence[Member], draws: Draws = DRAWS) -> LabelRuns:
             systems[name] = (replace(runs, name=name), arm)
     labels = Labelled.read({arm.name: arm for arm in arms}, systems, draws)
     scored = labels.scored
-    same = [arm for arm in arms if arm.labels == arms[0].labels]
+    names = arms[0].labels
+    same = [arm for arm in arms if arm.labels == names]
     claims, notes = claims_of(arms, labels.systems)
     lost = lost_classes(arms) if len(arms) > 1 else ()
-    said = [*sentences_of(arms, scored), *(_lost_words(one) for one in lost)]
+    told = [f"{one.arm} lost {one.label} (recall {one.recall:.3f}) {one.conclusion}." for one in lost]
+    said = [*sentences_of(arms, scored), *told]
     study = Study(
         name="labels",
         title=f"Comparison of {counted(sum(len(arm.members) for arm in arms), 'run')}",
@@ -128,7 +100,12 @@ def measured(members: Sequence[Member], draws: Draws = DRAWS) -> LabelRuns:
         sizes={"found": Size()},
         score=SCORE,
         claims=claims,
-        tables=_tables(arms, scored, lost),
+        tables=[
+            *listing("Scores", CAPTION, score_heads(names), score_rows(same, scored), "System"),
+            *([standings_of()] if len(arms) > 1 else []),
+            *lost_table(lost),
+            *tables_of(arms, scored),
+        ],
         pictures=(Points(lambda _: panels_of(same, scored)), Curves(lambda _: _curves(arms) if len(arms) > 1 else [])),
         notes=(*said, *notes, *unequal, *notes_of(arms, labels.systems)),
     )
@@ -148,33 +125,6 @@ def _agreeing(arm: Arm, notes: list[str]) -> Arm:
         notes.append(f"{error.what}: of {arm.name} only {arm.first.folder.name} counts.")
         return replace(arm, members=arm.members[:1])
     return arm
-
-
-def _lost_words(one: LostClass) -> str:
-    return f"{one.arm} lost {one.label} (recall {one.recall:.3f}) {one.conclusion}."
-
-
-def _tables(arms: Sequence[Arm], scored: Scored, lost: Sequence[LostClass]) -> list[Listing]:
-    first, alone = arms[0], len(arms) == 1
-    same = [arm for arm in arms if arm.labels == first.labels]
-    steps = step_rows(first.members[0]) if alone else []
-    alarms = [] if alone and not first.two_labels else alarm_rows(arms)  # the page of a run has its own table
-    tables = (
-        ("Scores", CAPTION, score_heads(first.labels), score_rows(same, scored), "System"),
-        ("Lost classes", _LOST, LOST_HEADS, lost_rows(lost), "Arm"),
-        ("Evaluations", _STEPS, step_heads(first.labels), steps, "Step"),
-        ("Confusion", _CONFUSED, (*first.labels, "invalid"), confusion_rows(same, scored), "True label"),
-        ("Stated confidence", _STATED, CONFIDENCE_HEADS, confidence_rows(same, scored), "Answers"),
-        ("Alarms", "Of the collapse monitors.", ALARM_HEADS, alarms, "Alarm"),
-        ("Experiments", "Each below its parent.", EXPERIMENT_HEADS, experiment_rows(arms), "Experiment"),
-        ("Runs", "", RUN_HEADS, [] if alone else run_rows(arms), "Run"),
-    )
-    scores, *others = [_listing(*one) for one in tables if one[3]]
-    return [scores, *others] if alone else [scores, standings_of(), *others]
-
-
-def _listing(title: str, caption: str, heads: Sequence[str | Column], rows: Sequence[Row], names: str) -> Listing:
-    return Listing(title, caption, heads, lambda _: rows, names)
 
 
 def _curves(arms: Sequence[Arm]) -> list[CurveRecord]:

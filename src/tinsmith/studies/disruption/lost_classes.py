@@ -13,13 +13,14 @@ from typing import Final
 
 import numpy as np
 
+from tinsmith.lab.labels.rewards import REWARDS, make_reward, reward_optimum
 from tinsmith.lab.labels.task import TASKS
 from tinsmith.lab.results.arms import EXACT, Arm
+from tinsmith.lab.results.label_tables import Row, listing
 from tinsmith.lab.results.systems import last_is_selected
-from tinsmith.lab.rewards.optima import reward_optimum
-from tinsmith.lab.rewards.registry import REWARDS, make_reward
 from tinsmith.lab.runs.kinds import Kind
 from tinsmith.lab.runs.records import Split
+from tinsmith.lab.study.study import Listing
 from tinsmith.pages.measures import Measure
 from tinsmith.pages.wording import percent
 from tinsmith.stats.incentives.policies import Optimum
@@ -31,53 +32,50 @@ from tinsmith.types.errors import TinsmithError
 
 LOST = Limits().min_recall
 """A class with a smaller recall is lost: the collapse monitor's limit."""
-HEADS: Final = (
-    *("Class", "recall", "share", "informative groups"),
-    *("Optimum of the reward", "Exact gradient", "So it was lost"),
+_CAPTION: Final = (
+    "Classes whose recall is below the collapse monitor's limit at the end of training. Optimum: what the reward makes "
+    "optimal on the greedy answers of the SFT run. Exact gradient: the control that trains on it, with the same reward."
 )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LostClass:
-    """A class that an arm hardly ever recognises at the end of training."""
+    """A class that an arm hardly ever recognises at the end of training: figures of the last checkpoint, sampled."""
 
     arm: str
     label: str
     recall: float
-    """Mean over seeds, last checkpoint, sampled."""
     share: float
     """Of all answers."""
     informative: float | None
     """Share of its groups that carried a gradient, mean over the last tenth of the steps."""
     optimum: str
-    """What the analyser says."""
     exact: str
-    """What the control says."""
+    """What the two witnesses say."""
     conclusion: str
-    """What it was lost to."""
 
 
 def lost_classes(arms: Sequence[Arm]) -> tuple[LostClass, ...]:
     """Return every lost class of every RL arm, the control on the exact gradient itself left out."""
     found: list[LostClass] = []
-    for arm in arms:
+    for arm in (one for one in arms if one.kind is Kind.RL and one.experiment != EXACT):
         end = final_answers(arm)
-        if arm.kind is not Kind.RL or arm.experiment == EXACT or end is None:
+        if end is None:
             continue
         recalls, shares = (mean_of(end, ClassMetric.RECALL), mean_of(end, ClassMetric.PREDICTED_SHARE))
         lost = [k for k in range(len(arm.labels)) if recalls[k] < LOST]
         optimum = _optimum(arm, arms) if lost else ""
-        for k, label in ((k, arm.labels[k]) for k in lost):
-            kept, exact = _exact(arm, arms, label)
-            text = optimum if isinstance(optimum, str) else f"gives it {percent(_said(optimum, k))} of the answers"
+        for k in lost:
+            kept, exact = _exact(arm, arms, arm.labels[k])
+            given = 0.0 if isinstance(optimum, str) else optimum.policy.class_score(ClassMetric.PREDICTED_SHARE)[k]
             found.append(
                 LostClass(
                     arm=arm.name,
-                    label=label,
+                    label=arm.labels[k],
                     recall=float(recalls[k]),
                     share=float(shares[k]),
-                    informative=_informative(arm, label),
-                    optimum=text,
+                    informative=_informative(arm, arm.labels[k]),
+                    optimum=optimum if isinstance(optimum, str) else f"gives it {percent(given)} of the answers",
                     exact=exact,
                     conclusion=_conclude(kept, optimum, k),
                 )
@@ -85,21 +83,23 @@ def lost_classes(arms: Sequence[Arm]) -> tuple[LostClass, ...]:
     return tuple(found)
 
 
-def lost_rows(lost: Sequence[LostClass]) -> list[list[Measure | str | None]]:
-    """Return the rows of a table with HEADS: lost classes with what the two witnesses say."""
-    return [
-        [
-            one.arm,
-            one.label,
-            *map(Measure, (one.recall, one.share)),
-            informative,
-            one.optimum,
-            one.exact,
-            one.conclusion,
-        ]
-        for one in lost
-        for informative in [None if one.informative is None else Measure(one.informative)]
-    ]
+def lost_table(lost: Sequence[LostClass]) -> list[Listing]:
+    """Return the table of lost classes with what the two witnesses say; none where none was lost."""
+    heads = (
+        "Class",
+        "recall",
+        "share",
+        "informative groups",
+        "Optimum of the reward",
+        "Exact gradient",
+        "So it was lost",
+    )
+    rows: list[Row] = []
+    for one in lost:
+        shares = (one.recall, one.share, one.informative)
+        figures = (None if share is None else Measure(share) for share in shares)
+        rows.append([one.arm, one.label, *figures, one.optimum, one.exact, one.conclusion])
+    return listing("Lost classes", _CAPTION, heads, rows, "Arm")
 
 
 def final_answers(arm: Arm) -> Runs | None:
@@ -118,10 +118,6 @@ def mean_of(runs: Runs, metric: ClassMetric) -> FloatArray:
     return CLASS_SCORES[metric](runs.counts().astype(np.float64)).mean(axis=0)
 
 
-def _said(optimum: Optimum, k: int) -> float:
-    return float(optimum.policy.class_score(ClassMetric.PREDICTED_SHARE)[k])
-
-
 def _conclude(kept: bool | None, optimum: Optimum | str, k: int) -> str:
     """Return what the two witnesses say together; the control decides where there is one."""
     if kept is True:
@@ -136,7 +132,7 @@ def _conclude(kept: bool | None, optimum: Optimum | str, k: int) -> str:
     if optimum.ruling and label not in optimum.ruling:
         return (
             f"mostly to the reward, as far as the SFT model's answers tell: its optimum answers "
-            f"{optimum.ruling[0]} and leaves it {percent(_said(optimum, k))}"
+            f"{optimum.ruling[0]} and leaves it {percent(optimum.policy.class_score(ClassMetric.PREDICTED_SHARE)[k])}"
         )
     return (
         "probably to the estimate from samples: the reward's optimum would keep it "
@@ -173,13 +169,11 @@ def _optimum(arm: Arm, arms: Sequence[Arm]) -> Optimum | str:
     posteriors = next((found for one in arms if (found := sft_posteriors(one, arm)) is not None), None)
     if posteriors is None:
         return "missing: no SFT run on these papers"
-    config = arm.first.config
-    settings = dict(config.reward or {})
+    settings, task = dict(arm.first.config.reward or {}), TASKS.get(arm.first.config.task.name)
     name = settings.pop("name", None)
-    if name not in REWARDS or config.task.name not in TASKS:
+    if name not in REWARDS or task is None:
         return f"missing: the reward {name!r} is not known here"
     try:
-        task = TASKS[config.task.name]
         return reward_optimum(posteriors, lambda: make_reward(str(name), task, **settings))
     except TinsmithError as error:
         return f"missing: {error.what}"
@@ -187,11 +181,8 @@ def _optimum(arm: Arm, arms: Sequence[Arm]) -> Optimum | str:
 
 def sft_posteriors(sft: Arm, arm: Arm) -> Posteriors | None:
     """Return P(true label | the SFT model's greedy answer), weighted by how often it gives each; None if unknown."""
-    if sft.kind is not Kind.SFT or sft.labels != arm.labels:
-        return None
-    if sft.first.config.data.fingerprint != arm.first.config.data.fingerprint:
-        return None
-    answers = sft.answers(Split.TEST_GREEDY) or sft.answers(Split.TEST)
+    same = sft.labels == arm.labels and sft.first.config.data.fingerprint == arm.first.config.data.fingerprint
+    answers = (sft.answers(Split.TEST_GREEDY) or sft.answers(Split.TEST)) if same and sft.kind is Kind.SFT else None
     if answers is None:
         return None
     counts = answers.counts().sum(axis=0)[:, :-1].astype(np.float64)

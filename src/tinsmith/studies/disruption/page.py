@@ -2,27 +2,39 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import json
 from functools import partial
 from typing import Final
 
-from tinsmith.lab.results.arms import Member
-from tinsmith.lab.results.browser import browser
-from tinsmith.lab.results.drawn_metrics import GRADIENT, Drawn, drawn_plates
-from tinsmith.lab.results.failed_rollouts import failures_table
-from tinsmith.lab.results.gathering import Gathered
-from tinsmith.lab.results.run_details import failures_section, run_document
-from tinsmith.lab.results.run_map import papers_words
-from tinsmith.lab.results.two_labels import BOTH_HEADS, both_rows, members_of
+from markupsafe import Markup
+
+from tinsmith.lab.results.arms import SHOWN, Member, members_of
+from tinsmith.lab.results.label_tables import both_rows
+from tinsmith.lab.results.run_details import (
+    GRADIENT,
+    Drawn,
+    drawn_plates,
+    failures_section,
+    failures_table,
+    papers_words,
+    run_document,
+)
 from tinsmith.lab.runs.kinds import Kind
-from tinsmith.lab.runs.records import Run
+from tinsmith.lab.runs.records import SPLIT_WORDS, RolloutRecord, Run, Split
 from tinsmith.lab.study.report import pictures, result_sections, sentences, shown_table
 from tinsmith.pages.curves import Limit
-from tinsmith.pages.document import Document, Pairs, Plates, Section, kept, missing, note
+from tinsmith.pages.document import Block, Browser, Document, Pairs, Plates, Section, kept, missing, note
+from tinsmith.pages.palette import class_slot
+from tinsmith.pages.wording import counted
 from tinsmith.stats.monitors.alarms import AlarmKind, Limits
 from tinsmith.studies.disruption.comparison import LabelRuns, measured
 
 _LIMITS: Final = Limits()
+_LONGEST: Final = 4000
+"""Characters of a text in the browser; what is longer is cut."""
+_COLUMNS: Final = (
+    *("step", "split", "prompt_id", "sample", "gold", "predicted", "outcome", "confidence", "total", "advantage"),
+)
 _NEVER: Final = "Missing: nothing was evaluated."
 _BOTH: Final = (
     "If independent: the product of the shares of right answers for either label; the difference is above zero where "
@@ -121,7 +133,8 @@ def label_document(run: Run) -> Document:
     two = len(members) > 1
     prefixes = {name: f"{name.capitalize()}: " if two else "" for name in members}
     lines = [f"{prefixes[name]}{line}" for name, one in found.items() for line in sentences(one.record)]
-    gathered = next(iter(members.values())).gathered
+    first, rows = next(iter(members.values())), both_rows(members) if two else []
+    heads = ("n", "both right", "if independent", "difference", *(f"label_match|{name}" for name in members))
     return run_document(
         run,
         kind="Report of one run",
@@ -131,19 +144,21 @@ def label_document(run: Run) -> Document:
         alarms=None if two else "Alarms of the collapse monitor",
         top=() if two else pictures(next(iter(found.values())).record),
         sections=(
-            *([_both(members)] if two else []),
+            *(
+                [
+                    Section(
+                        "both", "Both labels", [shown_table(_BOTH, "System", heads, rows) if rows else missing(_NEVER)]
+                    )
+                ]
+                if two
+                else []
+            ),
             *(section for name, one in found.items() for section in _of_label(one, prefixes[name])),
             Section("training", "Training", [Plates(drawn_plates(run, (_rewards(run), *_OF_RUN)))]),
-            failures_section(failures_table(gathered.failures)),
-            *([] if two else [_rollouts(run, gathered)]),
+            failures_section(failures_table(first.failures)),
+            *([] if two else [Section("rollouts", "Rollouts", [browser(first)])]),
         ),
     )
-
-
-def _both(members: Mapping[str, Member]) -> Section:
-    rows = both_rows(members)
-    heads = (*BOTH_HEADS, *(f"label_match|{name}" for name in members))
-    return Section("both", "Both labels", [shown_table(_BOTH, "System", heads, rows) if rows else missing(_NEVER)])
 
 
 def _of_label(found: LabelRuns, prefix: str) -> list[Section]:
@@ -156,9 +171,39 @@ def _of_label(found: LabelRuns, prefix: str) -> list[Section]:
     return [Section(f"{name}steps", title, kept(*picture, flags, curves)), *result_sections(found.record, prefix)]
 
 
-def _rollouts(run: Run, gathered: Gathered) -> Section:
-    found = browser(gathered, run.labels) or missing("Missing: rollouts.jsonl has no readable line.")
-    return Section("rollouts", "Rollouts", [found])
+def browser(found: Member) -> Browser | Block:
+    """Return the rollouts of a run, to look through."""
+    if not found.shown:
+        return missing("Missing: rollouts.jsonl has no readable line.")
+    labels = found.run.labels
+    payload = {
+        "labels": list(labels),
+        "slots": [class_slot(label, place) for place, label in enumerate(labels)],
+        "splits": {one.value: f"{'test, ' * one.value.startswith('test')}{SPLIT_WORDS[one]}" for one in Split},
+        "columns": (*_COLUMNS, "terms", "text", "failure"),
+        "rows": [_row(one) for one in found.shown],
+    }
+    rule = f"All {counted(found.rollouts, 'rollout')} of the run are here."
+    if found.rollouts > len(found.shown):
+        rule = (
+            f"{len(found.shown):,} of the run's {found.rollouts:,} rollouts are here (at most {SHOWN:,}): in "
+            "turn one of every split, true label and result, within each by a hash of its place, so that rare "
+            "results are complete and frequent ones are a sample. Shares among them are not those of the run."
+        )
+    return Browser(data=Markup(embedded(payload)), rule=rule, shown=len(found.shown))
+
+
+def embedded(value: object) -> str:
+    """Return JSON in which nothing can end a script element or begin a comment, an entity or a line."""
+    text = json.dumps(value, ensure_ascii=True, separators=(",", ":"), allow_nan=False)
+    # Inside JSON these can only stand in strings, where an escape means the same.
+    return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
+
+
+def _row(one: RolloutRecord) -> list[object]:
+    text = one.text if len(one.text) <= _LONGEST else one.text[:_LONGEST] + " [cut]"
+    failure = [one.failure.where, one.failure.what[:_LONGEST]] if one.failure else None
+    return [*(getattr(one, name) for name in _COLUMNS), one.terms, text, failure]
 
 
 def _facts(run: Run) -> Pairs:

@@ -8,8 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+import numpy as np
+
 from tinsmith.data.labels import Disruption
 from tinsmith.stats.consistency.reported import ReportedTable
+from tinsmith.stats.incentives.posteriors import Posteriors
 from tinsmith.stats.rates import ClassMetric, Metric
 
 LABELS = tuple(label.value for label in Disruption)
@@ -56,3 +59,15 @@ def seed_exp5(n: int | None = None) -> ReportedTable:
 
 def _lines(printed: Mapping[str, str], keys: tuple[str, ...]) -> Mapping[str, Mapping[str, str]]:
     return {name: dict(zip(keys, rates.split(), strict=True)) for name, rates in printed.items()}
+
+
+_KINDS = ((0.36, 0.38, 0.26), (0.36, 0.26, 0.38), (0.31, 0.40, 0.29))
+"""Probabilities of disruptive, consolidating, neutral; the fourth kind makes all priors 1/3."""
+
+
+def worked_example() -> Posteriors:
+    """Return the four kinds, equally frequent."""
+    kinds = np.array(_KINDS)
+    last = 4.0 / 3.0 - kinds.sum(axis=0)
+    labels = (Disruption.DISRUPTIVE, Disruption.CONSOLIDATING, Disruption.NEUTRAL)
+    return Posteriors.of([label.value for label in labels], np.vstack([kinds, last]))

@@ -22,6 +22,12 @@ from tinsmith.types.errors import ConfigError
 Matrix = list[list[float]]
 """[K][K]: task term of answer k (inner) about a paper of label y (outer)."""
 Cells = tuple[tuple[float, ...], ...]
+Shares = tuple[float, ...]
+"""One per label."""
+_RIGHT: Final = 1.6
+_WRONG: Final = -0.6
+"""The spread of the strong table: +1.0 and -0.6."""
+_PRECISE: Final = Context(prec=30)
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,33 +38,6 @@ class ShareTable:
     """
 
     cells: Cells
-
-    @classmethod
-    def counted(cls, num_labels: int, pairs: Sequence[tuple[int, int | None]]) -> ShareTable | None:
-        """Count pairs (truth, prediction or None for an invalid answer); None where there are none."""
-        if not pairs:
-            return None
-        counts = [[0] * (num_labels + 1) for _ in range(num_labels)]
-        for truth, predicted in pairs:
-            counts[truth][num_labels if predicted is None else predicted] += 1
-        return cls(tuple(tuple(count / len(pairs) for count in row) for row in counts))
-
-    @classmethod
-    def independent(cls, truths: Sequence[float], predictions: Sequence[float]) -> ShareTable:
-        """Return the table in which predictions do not depend on the truth; no invalid answers."""
-        return cls(tuple((*(truth * p for p in predictions), 0.0) for truth in truths))
-
-    def mixed_with(self, other: ShareTable, weight: float) -> ShareTable:
-        """Return (1 - weight) * self + weight * other."""
-        rows = zip(self.cells, other.cells, strict=True)
-        return ShareTable(
-            tuple(tuple((1.0 - weight) * a + weight * b for a, b in zip(*row, strict=True)) for row in rows)
-        )
-
-    @property
-    def size(self) -> int:
-        """The number K of labels."""
-        return len(self.cells)
 
     def truth(self, y: int) -> float:
         """Return the share of papers of label y."""
@@ -85,17 +64,7 @@ class ShareTable:
 
     def macro_f1(self) -> float:
         """Return the mean F1 of all labels."""
-        return math.fsum(self.f1(k) for k in range(self.size)) / self.size
-
-
-@dataclass(frozen=True, slots=True)
-class View:
-    """State that an objective reads."""
-
-    shares: ShareTable
-    prior: tuple[float, ...]
-    """pi, one per label."""
-    duals: tuple[float, ...]
+        return math.fsum(map(self.f1, range(len(self.cells)))) / len(self.cells)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,18 +79,19 @@ class Objective:
             if field.name == "floor" and value <= 0.0:
                 raise ConfigError("a floor must be above zero", field="floor", value=value)
 
-    def task_terms(self, view: View) -> Matrix:
+    def task_terms(self, shares: ShareTable, prior: Shares, duals: Shares) -> Matrix:
         """Return the task term of every answer about every label."""
         raise NotImplementedError
 
-    def first_duals(self, size: int) -> tuple[float, ...]:
+    def first_duals(self, size: int) -> Shares:
         """Return the duals at the start: none, or one per label."""
         del size
         return ()
 
-    def next_duals(self, view: View) -> tuple[float, ...]:
-        """Return the duals after a batch; `view` has its confusion and the duals before it."""
-        return view.duals
+    def next_duals(self, shares: ShareTable, duals: Shares) -> Shares:
+        """Return the duals after a batch, from the confusion with it and the duals before it."""
+        del shares
+        return duals
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -143,9 +113,10 @@ class MacroF1Influence(Objective):
         if self.low > self.high:
             raise ConfigError("the lower clip is above the upper one", field="low", value=self.low)
 
-    def task_terms(self, view: View) -> Matrix:
+    def task_terms(self, shares: ShareTable, prior: Shares, duals: Shares) -> Matrix:
         """Return clipped slopes."""
-        shares, labels = view.shares, range(view.shares.size)
+        del prior, duals
+        labels = range(len(shares.cells))
         half = [0.5 * self.scale / max(shares.truth(k) + shares.said(k), self.floor) for k in labels]
         f1 = [shares.f1(k) for k in labels]
         return [[min(max(half[k] * (2.0 * (y == k) - f1[k]), self.low), self.high) for k in labels] for y in labels]
@@ -161,15 +132,16 @@ class PriorMatching(Objective):
     strength: float = 1.0
     floor: float = 1e-3
 
-    def task_terms(self, view: View) -> Matrix:
+    def task_terms(self, shares: ShareTable, prior: Shares, duals: Shares) -> Matrix:
         """Return accuracy less each label's excess."""
-        labels = range(view.shares.size)
+        del duals
         offsets: list[float] = []
-        for k in labels:
-            said = view.shares.said_if_valid(k)
-            share = view.prior[k] if said is None else max(said, self.floor)
-            offsets.append(self.strength * _log(share / view.prior[k]))
-        return [[(_RIGHT if y == k else 0.0) + _WRONG - offsets[k] for k in labels] for y in labels]
+        for k, expected in enumerate(prior):
+            said = shares.said_if_valid(k)
+            share = expected if said is None else max(said, self.floor)
+            # ln(x) rounded from 30 digits: `math.log` has other last bits on other machines.
+            offsets.append(self.strength * float(_PRECISE.ln(Decimal(share / expected))))
+        return [[one - offset for one, offset in zip(row, offsets, strict=True)] for row in _accuracy(len(prior))]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -183,21 +155,20 @@ class MinRecallDual(Objective):
     rate: float = 0.02
     ceiling: float = 5.0
 
-    def task_terms(self, view: View) -> Matrix:
+    def task_terms(self, shares: ShareTable, prior: Shares, duals: Shares) -> Matrix:
         """Return accuracy weighted by the duals."""
-        size = view.shares.size
-        right = [_RIGHT * (1.0 + view.duals[y] / (size * view.prior[y])) + _WRONG for y in range(size)]
-        return [[right[y] if y == k else _WRONG for k in range(size)] for y in range(size)]
+        size = len(shares.cells)
+        return diagonal([_RIGHT * (1.0 + duals[y] / (size * prior[y])) + _WRONG for y in range(size)], _WRONG)
 
-    def first_duals(self, size: int) -> tuple[float, ...]:
+    def first_duals(self, size: int) -> Shares:
         """Return zeros: plain accuracy."""
         return (0.0,) * size
 
-    def next_duals(self, view: View) -> tuple[float, ...]:
+    def next_duals(self, shares: ShareTable, duals: Shares) -> Shares:
         """Take one step; a label without papers so far keeps its dual."""
-        recalls = [view.shares.recall(y) for y in range(len(view.duals))]
+        recalls = [shares.recall(y) for y in range(len(duals))]
         steps = [0.0 if recall is None else self.rate * (self.tau - recall) for recall in recalls]
-        return tuple(min(max(dual + step, 0.0), self.ceiling) for dual, step in zip(view.duals, steps, strict=True))
+        return tuple(min(max(dual + step, 0.0), self.ceiling) for dual, step in zip(duals, steps, strict=True))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -209,11 +180,12 @@ class GMeanInfluence(Objective):
 
     floor: float = 0.06
 
-    def task_terms(self, view: View) -> Matrix:
+    def task_terms(self, shares: ShareTable, prior: Shares, duals: Shares) -> Matrix:
         """Return slopes on the diagonal."""
-        size = view.shares.size
-        least = [max(view.shares.recall(y) or 0.0, self.floor) for y in range(size)]
-        return _diagonal([_RIGHT / size / least[y] / (size * view.prior[y]) for y in range(size)])
+        del duals
+        size = len(shares.cells)
+        least = [max(shares.recall(y) or 0.0, self.floor) for y in range(size)]
+        return diagonal([_RIGHT / size / least[y] / (size * prior[y]) for y in range(size)])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -225,23 +197,18 @@ class InverseShare(Objective):
 
     floor: float = 0.1
 
-    def task_terms(self, view: View) -> Matrix:
+    def task_terms(self, shares: ShareTable, prior: Shares, duals: Shares) -> Matrix:
         """Return inverse shares on the diagonal."""
-        size = view.shares.size
-        said = [view.shares.said_if_valid(k) for k in range(size)]
-        return _diagonal([1.0 / (size * max(1.0 / size if q is None else q, self.floor)) for q in said])
+        del prior, duals
+        size = len(shares.cells)
+        said = [shares.said_if_valid(k) for k in range(size)]
+        return diagonal([1.0 / (size * max(1.0 / size if q is None else q, self.floor)) for q in said])
 
 
-_RIGHT: Final = 1.6
-_WRONG: Final = -0.6
-"""The spread of STRONG: +1.0 and -0.6."""
-_PRECISE: Final = Context(prec=30)
+def diagonal(right: Sequence[float], wrong: float = 0.0) -> Matrix:
+    """Return the terms of right answers by label, with that of all wrong ones."""
+    return [[one if y == k else wrong for k in range(len(right))] for y, one in enumerate(right)]
 
 
-def _diagonal(right: Sequence[float]) -> Matrix:
-    return [[one if y == k else 0.0 for k in range(len(right))] for y, one in enumerate(right)]
-
-
-def _log(x: float) -> float:
-    """Return ln(x) rounded from 30 digits; `math.log` has other last bits on other machines."""
-    return float(_PRECISE.ln(Decimal(x)))
+def _accuracy(size: int) -> Matrix:
+    return [[(_RIGHT if y == k else 0.0) + _WRONG for k in range(size)] for y in range(size)]

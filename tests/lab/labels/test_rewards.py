@@ -8,12 +8,10 @@ import math
 import pytest
 from task_cases import INVALID, THOUGHT, UNPARSED, C, D, N, said
 
-from tinsmith.lab.labels.answers import Answer
-from tinsmith.lab.labels.contracts import FOUR_KEY, NOVELTY_TWO_KEY
+from tinsmith.lab.labels.contracts import FOUR_KEY, NOVELTY_TWO_KEY, Answer
+from tinsmith.lab.labels.rewards import RewardState, make_reward
 from tinsmith.lab.labels.task import TASKS
-from tinsmith.lab.rewards.registry import make_reward
-from tinsmith.lab.rewards.reward import RewardState
-from tinsmith.lab.rewards.terms import Terms
+from tinsmith.lab.user_task.step_reward import rounded_sum
 from tinsmith.types.errors import CheckpointError, ConfigError, DataError
 
 TASK = TASKS["disruption"]
@@ -56,19 +54,19 @@ def test_a_think_tag_within_a_valid_answer_costs_one_and_nothing_else() -> None:
         )
     )
     [terms] = make_reward("strong", TASK).score([D], [answer])
-    assert terms == Terms(parse=0.0, contract=0.05, task=1.0, think=-1.0)
+    assert terms.values == {"parse": 0.0, "contract": 0.05, "task": 1.0, "think": -1.0}
     assert terms.total == 0.05
 
 
 def test_terms_are_named_and_add_up() -> None:
-    assert Terms.names() == ("parse", "contract", "task", "think")
     [terms] = make_reward("strong", TASK).score([C], [said(D)])
-    assert terms == Terms(contract=0.05, task=-0.6)
+    assert terms.names() == ("parse", "contract", "task", "think")
+    assert terms.values == {"parse": 0.0, "contract": 0.05, "task": -0.6, "think": 0.0}
     [terms] = make_reward("soft", TASK).score([C], [INVALID])
-    assert terms == Terms(contract=-0.5)
+    assert tuple(terms.values.values()) == (0.0, -0.5, 0.0, 0.0)
     [terms] = make_reward("soft", TASK).score([C], [UNPARSED])
-    assert terms == Terms(parse=-1.0)
-    assert math.copysign(1.0, Terms(contract=0.25, task=-0.25).total) == 1.0
+    assert tuple(terms.values.values()) == (-1.0, 0.0, 0.0, 0.0)
+    assert math.copysign(1.0, rounded_sum(0.25, -0.25)) == 1.0
 
 
 def test_class_weights_multiply_the_correct_task_term() -> None:

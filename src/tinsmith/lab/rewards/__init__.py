@@ -1,1 +1,0 @@
-"""Rewards of labels, by the answer and by the set of answers."""
