@@ -7,7 +7,7 @@ import numpy as np
 
 from tinsmith.data.baselines.answers import BASELINE_ANSWERS, AnswersRow, write_answers
 from tinsmith.data.baselines.report import Baseline
-from tinsmith.lab.results.arms import arms_of
+from tinsmith.lab.results.arms import arms_of, gather
 from tinsmith.lab.runs.reader import read_run
 from tinsmith.stats.runs import Runs
 from tinsmith.types.fingerprints import file_sha256
@@ -18,7 +18,7 @@ def keep_answers(folder: Path, *, spoilt_every: int = 10) -> dict[str, str]:
 
     The constant stays constant. The report gets the confusion matrices of these answers, and names their file.
     """
-    (arm,) = arms_of([read_run(folder)])
+    (arm,) = arms_of([gather(read_run(folder))])
     answers = arm.answers()
     assert answers is not None
     codes = _codes(answers, spoilt_every)

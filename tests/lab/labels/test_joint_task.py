@@ -10,17 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from task_cases import paper, row
 
-from tinsmith.lab.labels.contracts import (
-    FIVE_KEY,
-    FOUR_KEY,
-    NOVELTY_TWO_KEY,
-    THREE_KEY,
-    TWO_KEY,
-    Answer,
-    Confidence,
-    Outcome,
-    Subject,
-)
+from tinsmith.lab.labels.contracts import FIVE_KEY, FOUR_KEY, THREE_KEY, TWO_KEY, Answer, Confidence, Outcome, Subject
 from tinsmith.lab.labels.leaks import check_prompt, messages
 from tinsmith.lab.labels.paper import Item, items_of
 from tinsmith.lab.labels.rewards import make_label_reward, paid_alone
@@ -68,26 +58,6 @@ def test_one_fault_voids_both_labels(changed: dict[str, Any], outcome: Outcome) 
     assert answer.outcome is outcome
     assert answer.labels is answer.predicted_labels is answer.lenient_labels is None
     assert all(answer.alone(place).label is None for place in (0, 1))
-
-
-def test_half_an_answer_is_none_and_one_tasks_answer_is_no_joint_one() -> None:
-    for contract in (TWO_KEY, NOVELTY_TWO_KEY):
-        text = contract.answer_text(contract.labels[0], Confidence.LOW)
-        assert THREE_KEY.parse(text).outcome is Outcome.BAD_KEYS
-        assert contract.parse(THREE_KEY.answer_text(GOLDS, Confidence.LOW)).outcome is (Outcome.BAD_KEYS)
-
-
-def test_thoughts_and_fences_are_faults_and_read_leniently() -> None:
-    text = THREE_KEY.answer_text(GOLDS, Confidence.LOW)
-    for wrapped, outcome in (
-        (f"```json\n{text}\n```", Outcome.FENCED),
-        (f"<think>hm</think>{text}", Outcome.THINK),
-        ("  \n", Outcome.EMPTY),
-        (f"Here: {text}", Outcome.NOT_JSON),
-    ):
-        answer = THREE_KEY.parse(wrapped)
-        assert (answer.outcome, answer.predicted_labels) == (outcome, None)
-        assert answer.lenient_labels == (None if outcome is Outcome.EMPTY else GOLDS)
 
 
 @given(st.text(max_size=60) | st.sampled_from(["{}", "[1]", '{"disruption_label": "neutral"}']))

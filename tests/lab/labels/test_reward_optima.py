@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from task_cases import per_label_at
 
-from tinsmith.lab.labels.rewards import make_reward, per_label_at
+from tinsmith.lab.labels.rewards import make_reward
 from tinsmith.lab.labels.task import TASKS
 
 POSTERIORS = np.array([[0.36, 0.38, 0.26], [0.36, 0.26, 0.38], [0.31, 0.40, 0.29], [0.3033, 0.2933, 0.4033]])

@@ -8,13 +8,13 @@ import math
 import msgspec
 import numpy as np
 import pytest
-from task_cases import INVALID, THOUGHT, UNPARSED, C, D, N, said
+from task_cases import INVALID, THOUGHT, UNPARSED, C, D, N, per_label_at, said
 
 from tinsmith.lab.labels.contracts import Answer
 from tinsmith.lab.labels.objectives import MacroF1Influence, ShareTable
-from tinsmith.lab.labels.rewards import REWARDS, Reward, RewardState, make_reward, per_label_at
+from tinsmith.lab.labels.rewards import REWARDS, Reward, RewardState, make_reward
 from tinsmith.lab.labels.task import TASKS
-from tinsmith.types.errors import CheckpointError, ConfigError, DataError
+from tinsmith.types.errors import CheckpointError, ConfigError
 
 TASK = TASKS["disruption"]
 REACTING = [name for name, kind in REWARDS.items() if kind.objective is not None]
@@ -266,6 +266,13 @@ def test_the_trace_names_recalls_shares_and_duals() -> None:
         ("macro_f1", {"lambda": 1.0}, "allowed: scale, low, high, floor, window, prior"),
         ("dual", {"strength": 1.0}, "allowed: tau, rate, ceiling"),
         ("g_mean", {"class_weights": {}}, "no such setting"),
+        ("exp5", {"weights": 3}, "allowed: class_weights"),
+        ("exp5", {"class_weights": 3}, "this needs one number for every label"),
+        ("exp5", {"class_weights": {"novel": 3.0}}, "this needs one number for every label"),
+        ("exp5", {"class_weights": {D: "3"}}, "finite number"),
+        ("exp5", {"class_weights": {D: True}}, "finite number"),
+        ("exp5", {"class_weights": {D: math.inf}}, "finite number"),
+        ("exp5", {"window": 512}, "no such setting"),
         ("macro_f1", {"scale": math.nan}, "finite"),
         ("macro_f1", {"scale": "1"}, "finite"),
         ("macro_f1", {"window": 0.5}, "window"),
@@ -292,9 +299,3 @@ def test_a_state_of_another_shape_is_refused() -> None:
     ):
         with pytest.raises(CheckpointError, match="shape"):
             reward.restore(damaged)
-
-
-@pytest.mark.parametrize("bad", [np.ones((2, 2)), np.ones(3), -BALANCED, BALANCED * np.nan])
-def test_a_confusion_that_is_none_is_refused(bad: np.ndarray) -> None:
-    with pytest.raises(DataError, match="confusion"):
-        per_label_at(make_reward("macro_f1", TASK), bad)

@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 from tinsmith.cli import main
-from tinsmith.lab.difference.runs import Comparison, Phase, compare_runs, comparison_json, comparison_lines
+from tinsmith.lab.difference.rollouts import RolloutDifference
+from tinsmith.lab.difference.runs import Comparison, Difference, Phase, compare_runs, comparison_json, comparison_lines
 from tinsmith.types.errors import DataError
 
 STEPS = 3
@@ -80,6 +81,13 @@ def compared(tmp_path: Path, change: Callable[[Files], object], *, steps: int | 
     return compare_runs(pair, steps=steps)
 
 
+def in_rollouts(tmp_path: Path, change: Callable[[Files], object]) -> tuple[Difference, RolloutDifference]:
+    found = compared(tmp_path, change).first
+    assert found is not None
+    assert found.rollout is not None
+    return found, found.rollout
+
+
 def train(contents: Files, step: int) -> list[dict[str, Any]]:
     return [line for line in contents["rollouts.jsonl"] if (line["step"], line["split"]) == (step, "train")]
 
@@ -118,11 +126,8 @@ def test_one_bit_of_one_logprob_is_a_difference_in_sampling(tmp_path: Path) -> N
         one[1] = ulp(one[1])
         train(two, 2)[0]["tokens"][0] = 1  # later: not the first
 
-    found = compared(tmp_path, changed).first
-    assert found is not None
-    assert found.rollout is not None
+    found, first = in_rollouts(tmp_path, changed)
     assert (found.step, found.phase) == (1, Phase.SAMPLE)
-    first = found.rollout
     place = (first.split, first.prompt_id, first.sample, first.field, first.token)
     assert place == ("train", "p2", 0, "logprobs", 1)
     assert (first.rollouts, first.of_rollouts, first.tokens, first.of_tokens) == (1, 4, 1, 16)
@@ -137,10 +142,7 @@ def test_after_another_token_logprobs_are_not_set_against_each_other(tmp_path: P
         one["logprobs"] = [-0.5, -9.0, -9.0]
         other["logprobs"][0] = -0.625
 
-    found = compared(tmp_path, changed).first
-    assert found is not None
-    assert found.rollout is not None
-    first = found.rollout
+    _, first = in_rollouts(tmp_path, changed)
     assert (first.sample, first.field, first.token) == (1, "tokens", 1)
     assert (first.first, first.second) == (6, 60)
     assert (first.rollouts, first.tokens, first.max_logprob) == (2, 3 + 1, 0.125)
@@ -172,10 +174,7 @@ def test_rollouts_of_other_prompts_or_in_another_order(tmp_path: Path) -> None:
     def other(two: Files) -> None:
         train(two, 1)[0]["prompt_id"] = "p7"
 
-    found = compared(tmp_path, other).first
-    assert found is not None
-    assert found.rollout is not None
-    first = found.rollout
+    found, first = in_rollouts(tmp_path, other)
     assert (found.phase, first.field, first.prompt_id) == (Phase.SAMPLE, "rollout", "p1")
     assert (first.first, first.second, first.rollouts) == ("there", "absent", 2)
 
@@ -184,10 +183,8 @@ def test_rollouts_of_other_prompts_or_in_another_order(tmp_path: Path) -> None:
         lines[2], lines[3] = lines[3], lines[2]
 
     (tmp_path / "order").mkdir()
-    found = compared(tmp_path / "order", order).first
-    assert found is not None
-    assert found.rollout is not None
-    assert (found.phase, found.rollout.field) == (Phase.SAMPLE, "order")
+    found, first = in_rollouts(tmp_path / "order", order)
+    assert (found.phase, first.field) == (Phase.SAMPLE, "order")
 
 
 def test_a_failed_rollout_is_a_difference_in_sampling(tmp_path: Path) -> None:
@@ -197,10 +194,8 @@ def test_a_failed_rollout_is_a_difference_in_sampling(tmp_path: Path) -> None:
         line.clear()
         line |= {**place, "failure": {"where": "sample", "what": "TimeoutError"}}
 
-    found = compared(tmp_path, changed).first
-    assert found is not None
-    assert found.rollout is not None
-    assert (found.phase, found.rollout.tokens) == (Phase.SAMPLE, 4)
+    found, first = in_rollouts(tmp_path, changed)
+    assert (found.phase, first.tokens) == (Phase.SAMPLE, 4)
 
 
 def test_the_same_answers_with_other_rewards(tmp_path: Path) -> None:
@@ -209,11 +204,8 @@ def test_the_same_answers_with_other_rewards(tmp_path: Path) -> None:
             line["terms"] = {"parse": 0.5, "task": 3.0}
             line["total"] = 3.5
 
-    found = compared(tmp_path, changed).first
-    assert found is not None
-    assert found.rollout is not None
+    found, first = in_rollouts(tmp_path, changed)
     assert (found.step, found.phase) == (2, Phase.REWARD)
-    first = found.rollout
     assert (first.prompt_id, first.sample, first.field) == ("p1", 1, "terms.task")
     assert (first.first, first.second) == (1.0, 3.0)
     assert (first.rollouts, first.of_rollouts, first.tokens) == (3, 4, 0)

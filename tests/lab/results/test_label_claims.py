@@ -10,7 +10,7 @@ from kept_answers import keep_answers
 
 from tinsmith.data.baselines.answers import BASELINE_ANSWERS
 from tinsmith.data.baselines.report import Baseline
-from tinsmith.lab.results.arms import Arm, arms_of
+from tinsmith.lab.results.arms import Arm, arms_of, gather
 from tinsmith.lab.results.systems import rival, rival_named, standing_rows, unpaired
 from tinsmith.lab.runs.reader import read_run
 from tinsmith.lab.runs.records import Split
@@ -29,7 +29,7 @@ def compared(folder: Path, *stories: Story) -> LabelRuns:
 
 
 def arms(folder: Path, *stories: Story) -> tuple[Arm, ...]:
-    return arms_of(read_run(write_run(folder / str(place), story)) for place, story in enumerate(stories))
+    return arms_of(gather(read_run(write_run(folder / str(place), story))) for place, story in enumerate(stories))
 
 
 def claim(found: LabelRuns, first: str, second: str = "") -> Claim:
@@ -163,7 +163,7 @@ def test_kept_answers_make_the_comparison_with_a_baseline_paired(tmp_path: Path)
 
 def test_a_baselines_own_answers_come_out_as_they_were_kept(tmp_path: Path) -> None:
     expected = keep_answers(write_run(tmp_path / "run", LADDER["exp6"]))
-    (arm,) = arms_of([read_run(tmp_path / "run")])
+    (arm,) = arms_of([gather(read_run(tmp_path / "run"))])
     answers, report = arm.answers(), arm.first.baselines
     assert answers is not None
     assert report is not None

@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 from fake_runs import LADDER, NO_DISRUPTIVE, Story, write_run
 
-from tinsmith.lab.results.arms import Arm, arms_of
+from tinsmith.lab.results.arms import Arm, arms_of, gather
 from tinsmith.lab.runs.reader import read_run
 from tinsmith.studies.disruption.lost_classes import lost_classes, sft_posteriors
 
@@ -12,7 +12,7 @@ pytestmark = pytest.mark.whole
 
 
 def arms(folder: Path, *stories: Story) -> tuple[Arm, ...]:
-    return arms_of(read_run(write_run(folder / str(place), story)) for place, story in enumerate(stories))
+    return arms_of(gather(read_run(write_run(folder / str(place), story))) for place, story in enumerate(stories))
 
 
 def test_an_arm_that_keeps_all_its_classes_lost_none(tmp_path: Path) -> None:

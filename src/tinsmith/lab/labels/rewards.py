@@ -310,26 +310,6 @@ def _number(key: str, value: object) -> float:
     return float(value)
 
 
-def per_label_at(reward: Reward, confusion: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return the matrix r[y, k] that a reward would pay if its confusion were this one; duals stay as they are.
-
-    Args:
-        reward: any reward over K labels; one that does not react pays the same for all.
-        confusion: shares [K, K], rows the truth, columns the predictions; or [K, K + 1] with the
-            invalid answers last.
-    """
-    size = len(reward.labels)
-    table = np.asarray(confusion, np.float64)
-    if table.shape == (size, size):
-        table = np.hstack([table, np.zeros((size, 1))])
-    if table.shape != (size, size + 1) or not np.all((table >= 0) & np.isfinite(table)):
-        shape, allowed = np.asarray(confusion).shape, f"[{size}, {size}] or [{size}, {size + 1}], shares >= 0"
-        raise DataError(
-            "a confusion has one row and one column a label", field="confusion", value=shape, allowed=allowed
-        )
-    return reward.per_label(tuple(map(tuple, table.tolist())))
-
-
 def reward_optimum(posteriors: Posteriors, make: Callable[[], Reward]) -> Optimum:
     """Return the optimum of a reward that `make` gives at its start; tables exactly, others followed."""
     reward = make()
@@ -341,13 +321,12 @@ def reward_optimum(posteriors: Posteriors, make: Callable[[], Reward]) -> Optimu
 def _followed(reward: Reward) -> Callable[[NDArray[np.float64]], NDArray[np.float64]]:
     """Return what a reward pays as a function of the confusion shares [K, K]; duals take one step a call."""
     duals, objective = reward.state().duals, reward.objective
-    if objective is None or not duals:
-        return lambda shares: per_label_at(reward, shares)
 
     def stepping(shares: NDArray[np.float64]) -> NDArray[np.float64]:
         nonlocal duals
         cells = tuple((*row, 0.0) for row in shares.tolist())
-        duals = objective.next_duals(ShareTable(cells), duals)
+        if objective is not None:
+            duals = objective.next_duals(ShareTable(cells), duals)
         return reward.per_label(cells, duals)
 
     return stepping

@@ -9,8 +9,8 @@ from __future__ import annotations
 import heapq
 import json
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from itertools import islice, zip_longest
 from typing import Final
 
@@ -60,7 +60,7 @@ class Member:
     rollouts: int
     """All of them, failed ones included."""
     shown: tuple[RolloutRecord, ...]
-    """A choice of at most SHOWN: an equal part of every kind, see `_Chooser`."""
+    """A choice of at most SHOWN, by split in their fixed order, then step, paper and sample; see `_chosen`."""
     notes: tuple[str, ...]
     two_labels: bool
     """True if the run answers for another label too, of which nothing is said here."""
@@ -91,11 +91,17 @@ def gather(run: Run, subject: str | None = None) -> Member:
     notes: list[str] = []
     answers: dict[tuple[str, int], dict[str, Answered]] = {}
     failures: Counter[Cause] = Counter()
-    chooser = _Chooser()
+    kinds: dict[tuple[str, str, str], list[tuple[int, int, RolloutRecord]]] = {}
     count = again = 0
     for rollout in read_rollouts(run.folder, notes, subject):
         count += 1
-        chooser.offer(rollout)
+        # A kind is a split, a true label, and what came of it: the label answered, the fault, or the failure.
+        came = "failure" if rollout.failure else rollout.predicted or f"invalid {rollout.outcome}"
+        heap = kinds.setdefault((rollout.split, rollout.gold, came), [])
+        # Within a kind a hash of the place decides, so that all steps occur and the same files give the same choice: a
+        # heap of the negated hashes keeps the smallest, and the count decides where two are equal.
+        place = derive(0, "shown", rollout.split, rollout.step, rollout.prompt_id, rollout.sample)
+        (heapq.heappush if len(heap) < SHOWN else heapq.heappushpop)(heap, (-place, -count, rollout))
         if rollout.failure is not None:
             failures[Cause(rollout.split, rollout.failure.where, rollout.failure.what)] += 1
         elif rollout.split != Split.TRAIN:
@@ -112,12 +118,15 @@ def gather(run: Run, subject: str | None = None) -> Member:
             evaluations[split, step] = Evaluation(labels=run.labels, answers=ordered)
         except DataError as error:
             notes.append(f"The rollouts of {split} at step {step} cannot be scored: {error.what}.")
+    order = {split.value: place for place, split in enumerate(Split)}
     return Member(
         run=run,
         evaluations=evaluations,
         failures=dict(sorted(failures.items())),
         rollouts=count,
-        shown=chooser.chosen(),
+        shown=tuple(
+            sorted(_chosen(kinds), key=lambda r: (order.get(r.split, len(order)), r.step, r.prompt_id, r.sample))
+        ),
         notes=tuple(notes),
         two_labels=subject is not None,
     )
@@ -141,42 +150,10 @@ def _answered(rollout: RolloutRecord) -> Answered:
     )
 
 
-@dataclass(slots=True)
-class _Chooser:
-    """Chooses rollouts to show: in turn one of every kind, until there are SHOWN.
-
-    A kind is a split, a true label, and what came of it (the label answered, the fault, or the failure). Within a
-    kind a hash of the rollout's place decides, so that all steps occur and the same files give the same choice. Rare
-    kinds are therefore shown whole, and frequent ones in part.
-    """
-
-    kinds: dict[tuple[str, str, str], list[tuple[int, int, RolloutRecord]]] = field(
-        default_factory=dict[tuple[str, str, str], list[tuple[int, int, RolloutRecord]]]
-    )
-    _count: int = 0
-
-    def offer(self, rollout: RolloutRecord) -> None:
-        """Consider one rollout."""
-        came = "failure" if rollout.failure else rollout.predicted or f"invalid {rollout.outcome}"
-        heap = self.kinds.setdefault((rollout.split, rollout.gold, came), [])
-        place = derive(0, "shown", rollout.split, rollout.step, rollout.prompt_id, rollout.sample)
-        self._count += 1
-        # A heap of the negated hashes keeps the smallest; the count decides where two are equal.
-        entry = (-place, -self._count, rollout)
-        if len(heap) < SHOWN:
-            heapq.heappush(heap, entry)
-        else:
-            heapq.heappushpop(heap, entry)
-
-    def chosen(self) -> tuple[RolloutRecord, ...]:
-        """Return the choice, by split in their fixed order, then step, paper and sample."""
-        queues = [sorted(self.kinds[kind], reverse=True) for kind in sorted(self.kinds)]
-        turns = (one[2] for turn in zip_longest(*queues) for one in turn if one is not None)
-        order = {split.value: place for place, split in enumerate(Split)}
-        last = len(order)
-        return tuple(
-            sorted(islice(turns, SHOWN), key=lambda r: (order.get(r.split, last), r.step, r.prompt_id, r.sample))
-        )
+def _chosen(kinds: Mapping[tuple[str, str, str], Sequence[tuple[int, int, RolloutRecord]]]) -> Iterator[RolloutRecord]:
+    """Choose rollouts to show, in turn one of every kind until there are SHOWN: rare kinds whole, frequent in part."""
+    queues = [sorted(kinds[kind], reverse=True) for kind in sorted(kinds)]
+    return islice((one[2] for turn in zip_longest(*queues) for one in turn if one is not None), SHOWN)
 
 
 def members_of(run: Run) -> dict[str, Member]:
@@ -294,13 +271,8 @@ class Arm:
         return ParityRecord(steps=len(seen), unequal_bits=int(sum(seen))) if seen else None
 
 
-def arms_of(runs: Iterable[Run]) -> tuple[Arm, ...]:
+def arms_of(members: Iterable[Member]) -> tuple[Arm, ...]:
     """Put runs that differ by their seed alone together; arms in the order they first occur, seeds ascending."""
-    return arms_of_members([gather(run) for run in runs])
-
-
-def arms_of_members(members: Iterable[Member]) -> tuple[Arm, ...]:
-    """Put runs that were read already together in the same way."""
     groups: dict[str, list[Member]] = {}
     for member in members:
         config = member.run.config

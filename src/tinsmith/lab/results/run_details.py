@@ -12,19 +12,7 @@ from tinsmith.lab.results.arms import Cause
 from tinsmith.lab.runs.kinds import Kind, Status
 from tinsmith.lab.runs.records import Config, Run
 from tinsmith.pages.curves import Chart, Flag, Limit, Line, chart_svg, smoothing
-from tinsmith.pages.document import (
-    Block,
-    Callout,
-    Document,
-    Fold,
-    Pairs,
-    Plate,
-    Section,
-    Values,
-    Words,
-    missing,
-    summary,
-)
+from tinsmith.pages.document import Block, Callout, Document, Fold, Pairs, Plate, Section, Values, missing, summary
 from tinsmith.pages.palette import INK, INVALID_MARK, Mark, class_mark, series_mark
 from tinsmith.pages.tables import Cell, Table, TableRow, column, flattened, number, text, whole
 from tinsmith.stats.monitors.alarms import AlarmKind
@@ -107,18 +95,9 @@ def run_document(
         sections=(
             summary(story, raised, *top, limits=limits, notes=notes),
             *sections,
-            Section("details", "Details", [_fold(*each, place) for place, each in enumerate(details(run))]),
+            Section("details", "Details", _details(run)),
         ),
     )
-
-
-def _fold(title: str, pairs: Pairs, place: int) -> Fold:
-    return Fold(title, [Values(pairs) if pairs else missing("Missing.")], opened=place == 0)
-
-
-def failures_section(failures: Table | None, what: str = "rollout") -> Section:
-    """Return the section of what came to nothing."""
-    return Section("failures", "Failures", [failures or Words(f"No {what} failed.")])
 
 
 def alarms_table(run: Run) -> Table | None:
@@ -143,7 +122,7 @@ def alarms_table(run: Run) -> Table | None:
     )
 
 
-def details(run: Run) -> list[tuple[str, list[tuple[str, str]]]]:
+def _details(run: Run) -> list[Fold]:
     """Return the headed lists of names and values at the end of a run's page."""
     config, manifest = run.config, run.manifest
     data = config.data
@@ -163,7 +142,9 @@ def details(run: Run) -> list[tuple[str, list[tuple[str, str]]]]:
         ("Median seconds of a step", _timings(run)),
         ("Checkpoints", {f"step {one.step}": one.state_path for one in run.checkpoints}),
     ]
-    return [(title, flattened(values)) for title, values in sections]
+    told = [(title, flattened(values)) for title, values in sections]
+    folded = [(title, [Values(pairs) if pairs else missing("Missing.")]) for title, pairs in told]
+    return [Fold(title, blocks, opened=place == 0) for place, (title, blocks) in enumerate(folded)]
 
 
 def _fields(record: object) -> dict[str, object]:
@@ -251,20 +232,13 @@ def flags_of(run: Run, *kinds: AlarmKind) -> tuple[Flag, ...]:
 
 
 def drawn_plates(run: Run, figures: Sequence[Drawn], prefix: str = "") -> list[Plate]:
-    """Return the figures that a run has, in their order; `prefix` begins the ids of one of several tasks on a page."""
-    return [
-        plate
-        for drawn in figures
-        if drawn.only in (None, run.config.kind) and (plate := drawn_plate(run, drawn, prefix)) is not None
-    ]
+    """Return the figures that a run has, in their order; `prefix` begins the ids of one of several tasks on a page.
 
-
-def drawn_plate(run: Run, drawn: Drawn, prefix: str = "") -> Plate | None:
-    """Draw a figure of one run; None where it has nothing to show and no word for that."""
-    lines = _lines(run, drawn)
-    if not drawn.missing and not any(one.steps for one in lines):
-        return None
-    return chart_plate(drawn, lines, prefix=prefix, flags=flags_of(run, *drawn.alarms))
+    One that has nothing to show, and no word for that, is left out.
+    """
+    found = [(one, _lines(run, one)) for one in figures if one.only in (None, run.config.kind)]
+    shown = [(one, lines) for one, lines in found if one.missing or any(line.steps for line in lines)]
+    return [chart_plate(one, lines, prefix=prefix, flags=flags_of(run, *one.alarms)) for one, lines in shown]
 
 
 def _lines(run: Run, drawn: Drawn) -> list[Line]:
@@ -284,10 +258,12 @@ def _lines(run: Run, drawn: Drawn) -> list[Line]:
 
 def chart_plate(drawn: Drawn, lines: Sequence[Line], *, prefix: str = "", flags: Sequence[Flag] = ()) -> Plate:
     """Draw lines, or say what is missing."""
+    # For a screen reader.
+    ends = [f"{one.label} from {one.values[0]:.3f} to {one.values[-1]:.3f}" for one in lines if one.values]
     svg = chart_svg(
         Chart(
             name=f"{prefix}{drawn.name}",
-            label=f"{drawn.title} over steps: {last_values(lines)}.",
+            label=f"{drawn.title} over steps: {', '.join(ends)}.",
             lines=lines,
             shares=drawn.shares,
             unit=drawn.unit,
@@ -302,28 +278,19 @@ def chart_plate(drawn: Drawn, lines: Sequence[Line], *, prefix: str = "", flags:
     return Plate(drawn.title, drawn.note + thick, svg)
 
 
-def last_values(lines: Sequence[Line]) -> str:
-    """Say the first and last value of every line, for a screen reader."""
-    told = [f"{one.label} from {one.values[0]:.3f} to {one.values[-1]:.3f}" for one in lines if one.values]
-    return ", ".join(told)
-
-
 def _same(one: Line, other: Line) -> bool:
     return list(one.steps) == list(other.steps) and all(
         math.isclose(a, b, rel_tol=1e-9) for a, b in zip(one.values, other.values, strict=True)
     )
 
 
-def failures_table(failures: Mapping[Cause, int], *, what: str = "rollout", where: str = "score") -> Table | None:
-    """Return how many failed for each cause, in the order given; None where none did.
-
-    `what` they are called on the page, and `where` what they are left out of.
-    """
+def failures_table(failures: Mapping[Cause, int], where: str = "score") -> Table | None:
+    """Return how many rollouts failed for each cause, which are in no `where`; None where none did."""
     if not failures:
         return None
     return Table(
-        caption=f"A failed {what} has no reward and is in no {where}.",
-        heads=(text("Where"), text("What happened"), text("Split"), column(f"{what}s")),
+        caption=f"A failed rollout has no reward and is in no {where}.",
+        heads=(text("Where"), text("What happened"), text("Split"), column("rollouts")),
         rows=tuple(
             TableRow(
                 name=text(cause.where or "not stated"),

@@ -11,7 +11,7 @@ from rich.table import Table as ConsoleTable
 
 from tinsmith.lab.labels.contracts import Subject
 from tinsmith.lab.page.compared import Comparison
-from tinsmith.lab.results.arms import OFFSETS, Arm, Member, arms_of_members, by_descent, label_alone, members_of
+from tinsmith.lab.results.arms import OFFSETS, Arm, Member, arms_of, by_descent, label_alone, members_of
 from tinsmith.lab.results.label_notes import claims_of, notes_of, sentences_of
 from tinsmith.lab.results.label_tables import baselines_of, listing, panels_of, score_heads, score_rows, tables_of
 from tinsmith.lab.results.run_details import papers_words
@@ -77,7 +77,7 @@ def _member(folder: Path, task: Subject | None) -> Member:
 def measured(members: Sequence[Member], draws: Draws = DRAWS) -> LabelRuns:
     """Measure runs on one label as a study of as many arms."""
     unequal: list[str] = []
-    arms = tuple(_agreeing(arm, unequal) for _, arm in by_descent(arms_of_members(members)))
+    arms = tuple(_agreeing(arm, unequal) for _, arm in by_descent(arms_of(members)))
     systems = {arm.name: (runs, arm) for arm in arms if (runs := arm.answers()) is not None}
     for arm in arms:
         if (runs := arm.answers(Split.TEST_OFFSET)) is not None:

@@ -52,6 +52,12 @@ if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
 
+_OWN: Final = {"held_out", "verbose", "reward_settings"}
+"""Parameters that are no keys of `tinsmith run`."""
+Strings = NDArray[np.str_]
+Floats = NDArray[np.float64]
+
+
 @dataclass(slots=True, kw_only=True)
 class Policy:
     """The chosen checkpoint of one run; close it when it is no longer asked."""
@@ -100,39 +106,25 @@ class Policy:
     @contextmanager
     def _asked(self) -> Generator[tuple[tinker.SamplingClient, LabelledPapers], None, None]:
         try:
-            client = self._open()
-            self.tokenizer = tokenizer = self.tokenizer or self._find_tokenizer(client)
+            if self._client is None:
+                self.connection = self.connection or open_connection(self.base_url, self.embedded)
+                made = self.connection.client.create_sampling_client(model_path=self.sampler_path)
+                self._client = ready(made, WAIT_SECONDS)
+            if self.tokenizer is None:
+                source = next(iter(self.embedded.models.values()), None)
+                self.tokenizer = self._client.get_tokenizer() if source is None else tokenizer_of(source)
             yield (
-                client,
+                self._client,
                 LabelledPapers(
                     task=self.task,
                     papers=Papers(train=(), validation=(), test=()),
-                    renderer=renderer_for(tokenizer),
-                    tokenizer=tokenizer,
+                    renderer=renderer_for(self.tokenizer),
+                    tokenizer=self.tokenizer,
                 ),
             )
         except (tinker.TinkerError, BackendError, TimeoutError) as error:
             self.close()
             raise LostError(f"the model cannot be asked: {error}".splitlines()[0]) from error
-
-    def _find_tokenizer(self, client: tinker.SamplingClient) -> PreTrainedTokenizerBase:
-        for source in self.embedded.models.values():
-            return tokenizer_of(source)
-        return client.get_tokenizer()
-
-    def _open(self) -> tinker.SamplingClient:
-        if self._client is None:
-            self.connection = self.connection or open_connection(self.base_url, self.embedded)
-            made = self.connection.client.create_sampling_client(model_path=self.sampler_path)
-            self._client = ready(made, WAIT_SECONDS)
-        return self._client
-
-
-_OWN: Final = {"held_out", "verbose", "reward_settings"}
-"""Parameters that are no keys of `tinsmith run`."""
-
-Strings = NDArray[np.str_]
-Floats = NDArray[np.float64]
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -280,10 +272,12 @@ class PaperClassifier(ClassifierMixin, BaseEstimator):
 
         Without `y` the labels are those of the rows.
         """
-        policy = self._fitted()
-        golds = [item.gold for item in labelled(papers, y, policy.task)]
+        task = self.fitted_task()
+        golds = [item.gold for item in labelled(papers, y, task)]
         predicted = [str(label) for label in self.predict(papers)]
-        return Confusion.of(policy.task.labels, golds, predicted).score(_metric(metric))
+        if metric not in tuple(Metric):
+            raise ConfigError("there is no such score", field="metric", value=metric, allowed=", ".join(Metric))
+        return Confusion.of(task.labels, golds, predicted).score(Metric(metric))
 
     def fitted_task(self) -> Task:
         """Return the task that this fitted model answers."""
@@ -413,11 +407,3 @@ def _release(policy: Policy | None, temporary: Path | None) -> None:
         policy.close()
     if temporary is not None:
         shutil.rmtree(temporary, ignore_errors=True)
-
-
-def _metric(name: str) -> Metric:
-    try:
-        return Metric(name)
-    except ValueError:
-        allowed = ", ".join(Metric)
-        raise ConfigError("there is no such score", field="metric", value=name, allowed=allowed) from None

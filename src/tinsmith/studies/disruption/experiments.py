@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from types import MappingProxyType
 from typing import Final
 
@@ -10,20 +11,17 @@ from tinsmith.lab.papers.kinds import JOINT_KINDS, LABEL_KINDS, NOTEBOOK
 from tinsmith.lab.papers.labels import joint, labels
 from tinsmith.lab.user_task.entry import UserTaskEntry
 
+_HERE: Final = "studies.disruption"
 LABELS: Final = UserTaskEntry(
     kinds=LABEL_KINDS,
-    page_at="studies.disruption.page:label_document",
-    compare_at="studies.disruption.comparison:compared_labels",
+    page_at=f"{_HERE}.page:label_document",
+    compare_at=f"{_HERE}.comparison:compared_labels",
     function=labels,
-    experiments_at="studies.disruption.experiments:LABEL_EXPERIMENTS",
+    experiments_at=f"{_HERE}.experiments:LABEL_EXPERIMENTS",
 )
 """One label of a paper."""
-JOINT: Final = UserTaskEntry(
-    kinds=JOINT_KINDS,
-    page_at="studies.disruption.page:label_document",
-    compare_at="studies.disruption.comparison:compared_labels",
-    function=joint,
-    experiments_at="studies.disruption.experiments:JOINT_EXPERIMENTS",
+JOINT: Final = replace(
+    LABELS, kinds=JOINT_KINDS, function=joint, experiments_at=f"{_HERE}.experiments:JOINT_EXPERIMENTS"
 )
 """Both labels in one answer; its runs are compared with those on one of them."""
 
@@ -38,15 +36,7 @@ def _of(
     parent: Experiment, name: str, question: str, delta: Values, *, at_small: Values = _NONE, at_seed: Values = _NONE
 ) -> Experiment:
     """Return an experiment that changes something in its parent."""
-    return Experiment(
-        name=name,
-        question=question,
-        subject=parent.subject,
-        parent=parent,
-        delta=delta,
-        at_small=at_small,
-        at_seed=at_seed,
-    )
+    return replace(parent, name=name, question=question, parent=parent, delta=delta, at_small=at_small, at_seed=at_seed)
 
 
 # fmt: off

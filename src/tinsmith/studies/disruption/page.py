@@ -10,20 +10,12 @@ from markupsafe import Markup
 
 from tinsmith.lab.results.arms import SHOWN, Member, members_of
 from tinsmith.lab.results.label_tables import both_rows
-from tinsmith.lab.results.run_details import (
-    GRADIENT,
-    Drawn,
-    drawn_plates,
-    failures_section,
-    failures_table,
-    papers_words,
-    run_document,
-)
+from tinsmith.lab.results.run_details import GRADIENT, Drawn, drawn_plates, failures_table, papers_words, run_document
 from tinsmith.lab.runs.kinds import Kind
 from tinsmith.lab.runs.records import SPLIT_WORDS, RolloutRecord, Run, Split
 from tinsmith.lab.study.report import pictures, result_sections, sentences, shown_table
 from tinsmith.pages.curves import Limit
-from tinsmith.pages.document import Block, Browser, Document, Pairs, Plates, Section, kept, missing, note
+from tinsmith.pages.document import Block, Browser, Document, Pairs, Plates, Section, Words, kept, missing, note
 from tinsmith.pages.palette import class_slot
 from tinsmith.pages.wording import counted
 from tinsmith.stats.monitors.alarms import AlarmKind, Limits
@@ -155,7 +147,7 @@ def label_document(run: Run) -> Document:
             ),
             *(section for name, one in found.items() for section in _of_label(one, prefixes[name])),
             Section("training", "Training", [Plates(drawn_plates(run, (_rewards(run), *_OF_RUN)))]),
-            failures_section(failures_table(first.failures)),
+            Section("failures", "Failures", [failures_table(first.failures) or Words("No rollout failed.")]),
             *([] if two else [Section("rollouts", "Rollouts", [browser(first)])]),
         ),
     )
