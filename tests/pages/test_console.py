@@ -10,8 +10,8 @@ from rich.table import Table
 from sentences import missing
 from tinsmith.cli import main
 from tinsmith.pages.console import VisibleConsole
-from tinsmith.studies.disruption.comparison import compare_labels
-from tinsmith.studies.disruption.comparison import console as table_of_labels
+from tinsmith.studies.disruption.page import compare_labels
+from tinsmith.studies.disruption.page import console as table_of_labels
 
 pytestmark = pytest.mark.whole
 

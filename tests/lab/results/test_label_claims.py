@@ -17,7 +17,7 @@ from tinsmith.lab.runs.records import Split
 from tinsmith.lab.study.record import Draws
 from tinsmith.stats.estimates import Bootstrap
 from tinsmith.stats.gate.claim import CheckName, Claim, Finding, Verdict
-from tinsmith.studies.disruption.comparison import LabelRuns, compare_labels
+from tinsmith.studies.disruption.page import LabelRuns, compare_labels
 
 pytestmark = pytest.mark.whole
 

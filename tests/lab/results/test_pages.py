@@ -13,8 +13,7 @@ from pages_of import compared, page_of, report_of
 from golden_pages import assert_golden
 from sentences import missing
 from tinsmith.pages.page import document_html
-from tinsmith.studies.disruption.comparison import compare_labels, page_of_labels
-from tinsmith.studies.disruption.page import embedded
+from tinsmith.studies.disruption.page import compare_labels, embedded, page_of_labels
 from tinsmith.types.errors import ConfigError
 
 pytestmark = pytest.mark.whole

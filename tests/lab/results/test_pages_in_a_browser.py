@@ -7,7 +7,7 @@ from headless import needs_browser, opened
 from pages_of import report_of
 
 from tinsmith.pages.page import document_html
-from tinsmith.studies.disruption.comparison import compare_labels, page_of_labels
+from tinsmith.studies.disruption.page import compare_labels, page_of_labels
 
 pytestmark = needs_browser
 

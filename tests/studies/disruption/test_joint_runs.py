@@ -35,7 +35,7 @@ from tinsmith.lab.runs.records import Split as Answers
 from tinsmith.lab.service.connect import Connection, EmbeddedSettings, open_connection
 from tinsmith.pages.page import document_html
 from tinsmith.stats.rates import Metric
-from tinsmith.studies.disruption.comparison import compare_labels, page_of_labels
+from tinsmith.studies.disruption.page import compare_labels, page_of_labels
 from tinsmith.types.errors import ConfigError, DataError
 
 # The SDK leaves sockets to the garbage collector.

@@ -15,7 +15,7 @@ _HERE: Final = "studies.disruption"
 LABELS: Final = UserTaskEntry(
     kinds=LABEL_KINDS,
     page_at=f"{_HERE}.page:label_document",
-    compare_at=f"{_HERE}.comparison:compared_labels",
+    compare_at=f"{_HERE}.page:compared_labels",
     function=labels,
     experiments_at=f"{_HERE}.experiments:LABEL_EXPERIMENTS",
 )

@@ -1,25 +1,218 @@
-"""The page of a run on one or two labels: its scores, claims and evaluations as a study of one arm, and rollouts."""
+"""Pages of runs on labels: beside each other as a study that nobody declared, and of one run as a study of one arm."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
+from pathlib import Path
 from typing import Final
 
 from markupsafe import Markup
+from rich.table import Table as ConsoleTable
 
-from tinsmith.lab.results.arms import SHOWN, Member, members_of
-from tinsmith.lab.results.label_tables import both_rows
+from tinsmith.lab.labels.contracts import Subject
+from tinsmith.lab.page.compared import Comparison
+from tinsmith.lab.results.arms import OFFSETS, SHOWN, Arm, Member, arms_of, by_descent, label_alone, members_of
+from tinsmith.lab.results.label_notes import claims_of, notes_of, sentences_of
+from tinsmith.lab.results.label_tables import (
+    baselines_of,
+    both_rows,
+    listing,
+    panels_of,
+    score_heads,
+    score_rows,
+    tables_of,
+)
 from tinsmith.lab.results.run_details import GRADIENT, Drawn, drawn_plates, failures_table, papers_words, run_document
+from tinsmith.lab.results.systems import System
 from tinsmith.lab.runs.kinds import Kind
+from tinsmith.lab.runs.reader import read_run
 from tinsmith.lab.runs.records import SPLIT_WORDS, RolloutRecord, Run, Split
-from tinsmith.lab.study.report import pictures, result_sections, sentences, shown_table
+from tinsmith.lab.study.conduct import recorded
+from tinsmith.lab.study.labelled import CAPTION, PROGRESS, Labelled, curve, standings_of
+from tinsmith.lab.study.measures import Results, measure_labels
+from tinsmith.lab.study.record import DRAWS, CurveRecord, Draws, StudyRecord, seconds_in
+from tinsmith.lab.study.report import page_of_study, pictures, result_sections, sentences, shown_table
+from tinsmith.lab.study.study import Arm as StudyArm
+from tinsmith.lab.study.study import Curves, OnLabels, Points, Size, Study
+from tinsmith.pages.console import console_table
 from tinsmith.pages.curves import Limit
 from tinsmith.pages.document import Block, Browser, Document, Pairs, Plates, Section, Words, kept, missing, note
+from tinsmith.pages.measures import Measure
 from tinsmith.pages.palette import class_slot
-from tinsmith.pages.wording import counted
+from tinsmith.pages.wording import counted, listed
 from tinsmith.stats.monitors.alarms import AlarmKind, Limits
-from tinsmith.studies.disruption.comparison import LabelRuns, measured
+from tinsmith.stats.rates import Metric
+from tinsmith.studies.disruption.lost_classes import LostClass, lost_classes, lost_table
+from tinsmith.types.errors import ConfigError, DataError
+
+SCORE: Final = OnLabels(Metric.MACRO_F1)
+"""The score of every claim: named before any run, and the only one."""
+GROUPS: Final = "train/groups/informative"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LabelRuns:
+    """Runs on one label, measured as a study is."""
+
+    arms: tuple[Arm, ...]
+    lost: tuple[LostClass, ...]
+    results: Results
+    record: StudyRecord
+
+
+def compare_labels(folders: Sequence[Path], task: Subject | None = None, draws: Draws = DRAWS) -> LabelRuns:
+    """Read runs, put seeds together, and judge the claims.
+
+    Args:
+        folders: of the runs.
+        task: the label that is compared; runs on two labels take part with what they say of it.
+        draws: how intervals are drawn.
+    """
+    return measured([_member(folder, task) for folder in folders], draws)
+
+
+def _member(folder: Path, task: Subject | None) -> Member:
+    run = read_run(folder)
+    if run.config.kind is Kind.JOINT:
+        if task is not None:
+            return label_alone(run, task)
+        what, allowed = "a run on two labels is compared for one of them", f"--task {' or '.join(Subject)}"
+        raise ConfigError(what, field="DIR", value=str(folder), allowed=allowed)
+    if task is not None and run.config.task.name != task.value:
+        allowed = f"runs on {task.value}, or on both labels"
+        raise ConfigError("a run on another label", field="DIR", value=str(folder), allowed=allowed)
+    (member,) = members_of(run).values()
+    return member
+
+
+def measured(members: Sequence[Member], draws: Draws = DRAWS) -> LabelRuns:
+    """Measure runs on one label as a study of as many arms."""
+    unequal: list[str] = []
+    arms = tuple(_agreeing(arm, unequal) for _, arm in by_descent(arms_of(members)))
+    systems = {arm.name: (runs, arm) for arm in arms if (runs := arm.answers()) is not None}
+    for arm in arms:
+        if (runs := arm.answers(Split.TEST_OFFSET)) is not None:
+            name = f"{arm.name}{OFFSETS}"
+            systems[name] = (replace(runs, name=name), arm)
+    labels = Labelled.read({arm.name: arm for arm in arms}, systems, draws)
+    scored = labels.scored
+    names = arms[0].labels
+    same = [arm for arm in arms if arm.labels == names]
+    claims, notes = claims_of(arms, labels.systems)
+    lost = lost_classes(arms) if len(arms) > 1 else ()
+    told = [f"{one.arm} lost {one.label} (recall {one.recall:.3f}) {one.conclusion}." for one in lost]
+    said = [*sentences_of(arms, scored), *told]
+    study = Study(
+        name="labels",
+        title=f"Comparison of {counted(sum(len(arm.members) for arm in arms), 'run')}",
+        question=listed([arm.name for arm in arms]),
+        task=None,
+        arms=[StudyArm(arm.name, arm.name) for arm in arms],
+        sizes={"found": Size()},
+        score=SCORE,
+        claims=claims,
+        tables=[
+            *listing("Scores", CAPTION, score_heads(names), score_rows(same, scored), "System"),
+            *([standings_of()] if len(arms) > 1 else []),
+            *lost_table(lost),
+            *tables_of(arms, scored),
+        ],
+        pictures=(Points(lambda _: panels_of(same, scored)), Curves(lambda _: _curves(arms) if len(arms) > 1 else [])),
+        notes=(*said, *notes, *unequal, *notes_of(arms, labels.systems)),
+    )
+    results = measure_labels(study, labels)
+    fewest = min(arms, key=lambda arm: len(arm.members))
+    seeds = tuple(member.run.config.seed or 0 for member in fewest.members)
+    record = recorded(results, seeds=seeds, tuning_seed=0, settings=labels.settings(), rates={})
+    return LabelRuns(arms=arms, lost=lost, results=results, record=record)
+
+
+def _agreeing(arm: Arm, notes: list[str]) -> Arm:
+    """Return an arm; its first run alone, where its seeds disagree about a paper's true label."""
+    try:
+        for split in Split:
+            arm.answers(split)
+    except DataError as error:
+        notes.append(f"{error.what}: of {arm.name} only {arm.first.folder.name} counts.")
+        return replace(arm, members=arm.members[:1])
+    return arm
+
+
+def _curves(arms: Sequence[Arm]) -> list[CurveRecord]:
+    """Return scores with a line for each arm; then, of each arm, shares of its answers and informative groups."""
+    known = {**PROGRESS, GROUPS: "informative groups"}
+    found = [curve(title, key, {arm.name: (arm, key) for arm in arms}) for key, title in known.items()]
+    for place, arm in enumerate(arms):
+        shares = {label: (arm, f"eval/predicted_share/{label}") for label in arm.labels}
+        informative = {label: (arm, f"{GROUPS}/{label}") for label in arm.labels}
+        found.append(
+            curve(f"{arm.name}: answers", f"shares-{place}", {**shares, "invalid": (arm, "eval/invalid_rate")})
+        )
+        found.append(curve(f"{arm.name}: informative groups", f"groups-{place}", informative))
+    return [one for one in found if any(steps for _, steps, _ in one.lines)]
+
+
+def compared_labels(folders: Sequence[Path], task: str | None) -> Comparison:
+    """Compare runs on labels; see SubjectEntry."""
+    if task is not None and task not in tuple(Subject):
+        what, allowed = "there is no such choice of a label", " or ".join(Subject)
+        raise ConfigError(what, field="--task", value=task, allowed=allowed)
+    found = compare_labels(folders, None if task is None else Subject(task))
+    return Comparison(page_of_labels(found), console(found), sentences(found.record))
+
+
+def page_of_labels(found: LabelRuns) -> Document:
+    """Return the page of a comparison."""
+    runs = {arm.name: [member.run for member in arm.members] for arm in found.arms}
+    every = [run for some in runs.values() for run in some]
+    facts = (
+        ("Runs", str(len(every))),
+        ("Experiments", str(len(found.arms))),
+        ("Models", listed(sorted({run.config.model_name or "not stated" for run in every}))),
+        ("Tasks", listed(sorted({run.config.task.name or "not stated" for run in every}))),
+        ("Papers", listed(sorted({papers_words(run) for run in every}))),
+    )
+    page = page_of_study(found.record, {name: seconds_in(some) for name, some in runs.items()})
+    return replace(page, kind="Report of several runs", facts=facts)
+
+
+def console(found: LabelRuns) -> ConsoleTable:
+    """Return the test scores of every arm, sampled and greedy, above those of the baselines, in 80 columns."""
+    sizes = {one.num_items for one in found.results.labelled.systems.values()}
+    papers = f", {sizes.pop():,} papers" if len(sizes) == 1 else ""
+    return console_table(
+        f"Test split{papers}: label_match, macro-F1 with 95 % interval and greedy",
+        ("match", "macro-F1", "greedy", "min recall", "most said", "JSON"),
+        [_line(arm, found.results.labelled.scored[arm.name]) for arm in found.arms],
+        [(one.name, *_figures(one.measures, "")) for one in baselines_of(found.arms)],
+    )
+
+
+def _line(arm: Arm, systems: Mapping[Split, System]) -> Sequence[str]:
+    one, greedy = systems.get(Split.TEST), systems.get(Split.TEST_GREEDY)
+    name = f"{arm.name}{f', {len(arm.members)} seeds' if len(arm.members) > 1 else ''}"
+    if one is None:
+        return name, *["missing"] * 6
+    shares = {label: one.measures[f"predicted_share/{label}"].value for label in arm.labels}
+    top = max(shares, key=shares.__getitem__)
+    greedily = _figure(greedy.measures.get("macro_f1") if greedy else None)
+    form = _figure(one.measures.get("parse_ok"))
+    return (name, *_figures(one.measures, greedily), f"{top} {100 * shares[top]:.0f} %", form)
+
+
+def _figures(found: Mapping[str, Measure], greedy: str) -> tuple[str, str, str, str]:
+    macro = found.get("macro_f1")
+    ends = "" if macro is None or macro.low is None or macro.high is None else f" {macro.low:.2f}-{macro.high:.2f}"
+    match, smallest = (_figure(found.get(key)) for key in ("label_match", "min_class_recall"))
+    return match, f"{_figure(macro)}{ends}", greedy, smallest
+
+
+def _figure(measure: Measure | None) -> str:
+    return "missing" if measure is None else f"{measure.value:.3f}"
+
 
 _LIMITS: Final = Limits()
 _LONGEST: Final = 4000
