@@ -19,7 +19,7 @@ from tinsmith.lab.rollouts import Failure
 from tinsmith.lab.settings import Selection
 from tinsmith.lab.user_task.step_reward import NamedTerms
 from tinsmith.stats.estimates import Bootstrap
-from tinsmith.stats.evaluation import Evaluation, Evaluations
+from tinsmith.stats.evaluation import Evaluations
 from tinsmith.stats.groups import Group, census
 from tinsmith.stats.monitors.alarms import Alarm
 from tinsmith.stats.monitors.collapse import CollapseMonitor, MonitorState, Signals
@@ -38,30 +38,9 @@ class _State(msgspec.Struct, frozen=True, kw_only=True):
 class _OneWatch:
     """Collapse in what is answered about one subject."""
 
-    labels: tuple[str, ...]
     monitor: CollapseMonitor
     rewards: list[float] = field(default_factory=list[float])
     """Since the last evaluation."""
-
-    def saw(self, step: int, seen: Sequence[Group], read: Sequence[bool]) -> tuple[Alarm, ...]:
-        """Take a training step's groups in, and which of its answers could be read; return the alarms that begin."""
-        self.rewards += [reward for group in seen for reward in group.rewards]
-        begun = self.monitor.observe_answers(step, sum(read), len(read))
-        return (*begun, *self.monitor.observe_groups(step, census(self.labels, seen)))
-
-    def saw_evaluation(self, step: int, evaluation: Evaluation, label_information: float) -> tuple[Alarm, ...]:
-        """Take an evaluation on the validation split in; return the alarms that begin with it."""
-        reward = sum(self.rewards) / len(self.rewards) if self.rewards else None
-        self.rewards = []
-        return self.monitor.observe_evaluation(
-            Signals(
-                step=step,
-                confusion=evaluation.confusion(),
-                balanced_accuracy=evaluation.estimates(Bootstrap(draws=DRAWS))[Metric.BALANCED_ACCURACY.value].interval,
-                label_information=label_information,
-                train_reward=reward,
-            )
-        )
 
 
 @dataclass(slots=True)
@@ -73,8 +52,7 @@ class LabelWatch(Watch[Item, Answer]):
     _watches: tuple[_OneWatch, ...] = field(init=False)
 
     def __post_init__(self) -> None:
-        subjects = self.study.task.subjects
-        self._watches = tuple(_OneWatch(one.labels, CollapseMonitor(one.labels)) for one in subjects)
+        self._watches = tuple(_OneWatch(CollapseMonitor(one.labels)) for one in self.study.task.subjects)
 
     def saw(self, step: int, groups: Sequence[ScoredGroup[Item, Answer]]) -> list[Alarm]:
         """See Watch."""
@@ -88,7 +66,9 @@ class LabelWatch(Watch[Item, Answer]):
                 paid = [paid_alone(cast(NamedTerms, one.terms), subject) for one in group.scored]
                 seen.append(Group(gold=gold, rewards=tuple(paid), right=tuple(label == gold for label in said)))
                 read += [label is not None for label in said]
-            begun += self._named(subject, watch.saw(step, seen, read))
+            watch.rewards += [reward for group in seen for reward in group.rewards]
+            begun += self._named(subject, watch.monitor.observe_answers(step, sum(read), len(read)))
+            begun += self._named(subject, watch.monitor.observe_groups(step, census(subject.labels, seen)))
         return begun
 
     def judge(
@@ -98,13 +78,21 @@ class LabelWatch(Watch[Item, Answer]):
         del metrics
         task, evaluation = self.study.task, self.study.evaluations(groups)
         told = information(policy.trainer, self.study, [group[0].item for group in groups])
+        begun: list[Alarm] = []
+        for name, watch in self._by_subject():
+            alone = evaluation.tasks[name]
+            signals = Signals(
+                step=policy.step,
+                confusion=alone.confusion(),
+                balanced_accuracy=alone.estimates(Bootstrap(draws=DRAWS))[Metric.BALANCED_ACCURACY.value].interval,
+                label_information=told[name],
+                train_reward=sum(watch.rewards) / len(watch.rewards) if watch.rewards else None,
+            )
+            watch.rewards = []
+            begun += self._named(name, watch.monitor.observe_evaluation(signals))
         return Judged(
             score=score(evaluation, policy.step, self.select_by),
-            alarms=[
-                alarm
-                for name, watch in self._by_subject()
-                for alarm in self._named(name, watch.saw_evaluation(policy.step, evaluation.tasks[name], told[name]))
-            ],
+            alarms=begun,
             metrics={f"{task.under('eval', subject)}/label_mi": told[subject] for subject in task.subjects},
         )
 
