@@ -45,8 +45,8 @@ void widen(const Packed& packed, int64_t first, const Out& out) {
 }
 
 // out[i] = row ids[i] of the matrix as fp32.
-void take(const Packed& packed, const InLong& ids, const Out& out) {
-  const Held& held = packed.held();
+void take(const Packed* packed, const InLong& ids, const Out& out) {
+  const Held& held = packed->held();
   require_rows(out, "take: rows are contiguous");
   const int64_t count = (int64_t)ids.size();
   require((int64_t)out.shape(0) == count && (int64_t)out.shape(1) == held.K, "take: a row for each id");
@@ -76,7 +76,7 @@ void bind_held(nb::module_& m) {
       .def_prop_ro("columns", [](const Packed& p) { return p.held().K; })
       .def_prop_ro("nbytes", &Packed::size)
       .def("widen", &widen, nb::arg("first"), nb::arg("out"), NoGil())
-      .def("take", &take, nb::arg("ids"), nb::arg("out"), NoGil());
+      .def("take", recordable(&take), nb::arg("ids"), nb::arg("out"), NoGil());
 }
 
 }  // namespace tinsmith

@@ -7,7 +7,7 @@ norm is a constant in backward).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 
 import torch
@@ -122,6 +122,11 @@ class LowRank:
     """DoRA: norm of each row of W + scaling B A, [out]; made once per weight version."""
     gain: Tensor | None = None
     """DoRA: magnitude / norm, [out]; 0 for a row of zeros."""
+    factors: Tensor = field(init=False)
+    """`scaling` for each column of `a`."""
+
+    def __post_init__(self) -> None:
+        self.factors = torch.full((self.a.value.shape[1],), self.scaling, device=self.a.value.device)
 
     def rank_slices(self) -> list[tuple[int, int]]:
         """Columns of `a` that belong to each target."""
@@ -201,7 +206,7 @@ def forward_and_save(
         part = y[run.begin : run.end]
         if low is not None:
             xa = kernels.gemm(x[run.begin : run.end], low.a.value)
-            xa *= low.scaling
+            kernels.scale_bias(xa, low.factors, None)
             for b, (r0, r1), (c0, c1) in zip(low.b, low.rank_slices(), low.columns, strict=True):
                 kernels.gemm(xa[:, r0:r1], b.value, into=part[:, c0:c1])
             if keep:
