@@ -16,7 +16,7 @@ from torch import Tensor
 from tinsmith.ops.functions import Weight, _Ctx  # pyright: ignore[reportPrivateUsage]
 from tinsmith.ops.kernels import Kernels, Nf4Matrix
 from tinsmith.ops.nf4 import DYNAMIC_LEVELS, GROUP
-from tinsmith.ops.packed import Packed
+from tinsmith.ops.packed import NF4, Packed
 
 
 @dataclass(slots=True, eq=False)
@@ -86,6 +86,12 @@ class Linear:
         if isinstance(first, Packed):
             return Packed.product_turned(dy, self.packed)
         return kernels.gemm(dy, (first.value if isinstance(first, Weight) else self.weight(kernels)).t())
+
+    @property
+    def is_nf4(self) -> bool:
+        """True if the base is held as NF4."""
+        first = self.base[0]
+        return isinstance(first, Nf4Base) or (isinstance(first, Packed) and first.type == NF4)
 
     @property
     def packed(self) -> list[Packed]:
