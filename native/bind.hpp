@@ -12,6 +12,7 @@
 
 #include "dispatch.hpp"
 #include "pool.hpp"
+#include "tape.hpp"
 
 namespace nb = nanobind;
 
@@ -52,7 +53,7 @@ T* pointer(const std::optional<Array<T>>& a) {
 // Rows of work big enough to be worth waking threads for: `cost` is about one nanosecond per unit.
 template <typename Body>
 void parallel_rows(int64_t rows, int64_t cost_per_row, const Body& body) {
-  if (rows * cost_per_row < 60000) parallel(1, [&](int64_t, int64_t) { body(int64_t{0}, rows); });
+  if (rows * cost_per_row < (Awake::any() ? 15000 : 60000)) parallel(1, [&](int64_t, int64_t) { body(int64_t{0}, rows); });
   else parallel(rows, body);
 }
 

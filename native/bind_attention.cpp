@@ -207,11 +207,11 @@ void attention_backward(const In& qkv, int64_t heads, int64_t kv_heads, const In
 }  // namespace
 
 void bind_attention(nb::module_& m) {
-  m.def("store_keys", &store_keys, nb::arg("qkv"), nb::arg("heads"), nb::arg("kv_heads"), nb::arg("table"),
+  m.def("store_keys", recordable(&store_keys), nb::arg("qkv"), nb::arg("heads"), nb::arg("kv_heads"), nb::arg("table"),
         nb::arg("row_begin"), nb::arg("first_pos"), nb::arg("k_pages"), nb::arg("v_pages"), NoGil());
   m.def("store_slots", &store_slots, nb::arg("qkv"), nb::arg("heads"), nb::arg("kv_heads"), nb::arg("slots"),
         nb::arg("k_pages"), nb::arg("v_pages"), NoGil());
-  m.def("attention", &attention, nb::arg("qkv"), nb::arg("heads"), nb::arg("kv_heads"), nb::arg("k_pages"),
+  m.def("attention", recordable(&attention), nb::arg("qkv"), nb::arg("heads"), nb::arg("kv_heads"), nb::arg("k_pages"),
         nb::arg("v_pages"), nb::arg("table"), nb::arg("row_begin"), nb::arg("first_pos"), nb::arg("scale"),
         nb::arg("out"), nb::arg("row_max").none(), nb::arg("row_sum").none(), NoGil());
   m.def("attention_backward", &attention_backward, nb::arg("qkv"), nb::arg("heads"), nb::arg("kv_heads"),

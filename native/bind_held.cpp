@@ -25,6 +25,14 @@ void make(Packed* self, const std::string& type, const Bytes& stored, int64_t ro
   new (self) Packed(which, stored.data(), rows, columns);
 }
 
+void scale(Packed* self, const Bytes& codes, const In& scales, float offset, const In& levels) {
+  require_dense(codes, "Packed: codes are contiguous");
+  require_dense(scales, "Packed: scales are contiguous");
+  require(levels.size() == 256, "Packed: a level for each code");
+  self->scale({codes.data(), codes.data() + codes.size()}, {scales.data(), scales.data() + scales.size()}, offset,
+              {levels.data(), [levels](const float*) {}});
+}
+
 // out [rows, columns]: rows first .. first + the rows of `out`, as fp32.
 void widen(const Packed& packed, int64_t first, const Out& out) {
   const Held& held = packed.held();
@@ -45,8 +53,8 @@ void widen(const Packed& packed, int64_t first, const Out& out) {
 }
 
 // out[i] = row ids[i] of the matrix as fp32.
-void take(const Packed& packed, const InLong& ids, const Out& out) {
-  const Held& held = packed.held();
+void take(const Packed* packed, const InLong& ids, const Out& out) {
+  const Held& held = packed->held();
   require_rows(out, "take: rows are contiguous");
   const int64_t count = (int64_t)ids.size();
   require((int64_t)out.shape(0) == count && (int64_t)out.shape(1) == held.K, "take: a row for each id");
@@ -71,12 +79,13 @@ void bind_held(nb::module_& m) {
   });
   nb::class_<Packed>(m, "Packed")
       .def("__init__", &make, nb::arg("type"), nb::arg("stored"), nb::arg("rows"), nb::arg("columns"))
+      .def("scale", &scale, nb::arg("codes"), nb::arg("scales"), nb::arg("offset"), nb::arg("levels"))
       .def_prop_ro("type", [](const Packed& p) { return held_types()[(size_t)p.held().type].name; })
       .def_prop_ro("rows", [](const Packed& p) { return p.held().N; })
       .def_prop_ro("columns", [](const Packed& p) { return p.held().K; })
       .def_prop_ro("nbytes", &Packed::size)
       .def("widen", &widen, nb::arg("first"), nb::arg("out"), NoGil())
-      .def("take", &take, nb::arg("ids"), nb::arg("out"), NoGil());
+      .def("take", recordable(&take), nb::arg("ids"), nb::arg("out"), NoGil());
 }
 
 }  // namespace tinsmith

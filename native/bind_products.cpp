@@ -1,4 +1,6 @@
 // Matrix products and column chains, split over threads by rows or columns of the output.
+#include <algorithm>
+
 #include "bind.hpp"
 #include "packing.hpp"
 #include "tree_sum.hpp"
@@ -27,8 +29,9 @@ void run(const std::vector<Gemm>& all) {
       e -= own;
     }
   };
-  // Worth waking threads for: about 40 us of arithmetic, or of reading B where the rows are few.
-  if (M * N * K < 4000000 && N * K < 500000) parallel(1, [&](int64_t, int64_t) { rows(0, row_tiles); });
+  // Worth waking threads for: about 40 us of arithmetic, or of reading B where the rows are few; a quarter while they wait.
+  const int64_t least = Awake::any() ? 125000 : 500000;
+  if (M * N * K < 8 * least && N * K < least) parallel(1, [&](int64_t, int64_t) { rows(0, row_tiles); });
   else if (strips >= 8 * threads || (strips >= threads && strips % threads == 0)) parallel(strips, columns);
   else if (row_tiles >= 4 * threads || row_tiles > strips) parallel(row_tiles, rows);
   else parallel(strips, columns);
@@ -110,6 +113,18 @@ void column_chain(const In& x, const std::optional<In>& y, const InLong& segment
   });
 }
 
+// out[i] = row ids[i] of the table.
+void embed(const In& table, const InLong& ids, const Out& out) {
+  require_dense(table, "embed: the table is contiguous");
+  require_dense(out, "embed: out is contiguous");
+  const int64_t H = (int64_t)table.shape(1), V = (int64_t)table.shape(0), count = (int64_t)ids.size();
+  require(out.ndim() == 2 && (int64_t)out.shape(0) == count && (int64_t)out.shape(1) == H, "embed: shapes");
+  for (int64_t i = 0; i < count; i++) require(ids.data()[i] >= 0 && ids.data()[i] < V, "embed: id");
+  parallel_rows(count, H / 8 + 1, [&](int64_t b, int64_t e) {
+    for (int64_t i = b; i < e; i++) std::copy_n(table.data() + ids.data()[i] * H, H, out.data() + i * H);
+  });
+}
+
 // Rows of dy with one id are summed in row order within a segment; the tree sum of these over segments is added to
 // that id's row of `into`.
 void embed_backward(const InLong& ids, const In& dy, const InLong& segments, const Out& into) {
@@ -153,11 +168,12 @@ void embed_backward(const InLong& ids, const In& dy, const InLong& segments, con
 }  // namespace
 
 void bind_products(nb::module_& m) {
-  m.def("gemm", &gemm, nb::arg("a"), nb::arg("b"), nb::arg("c"), nb::arg("add") = false,
+  m.def("gemm", recordable(&gemm), nb::arg("a"), nb::arg("b"), nb::arg("c"), nb::arg("add") = false,
         nb::arg("segments").none() = nb::none(), NoGil());
-  m.def("held_product", &held_product, nb::arg("a"), nb::arg("parts"), nb::arg("c"), NoGil());
+  m.def("held_product", recordable(&held_product), nb::arg("a"), nb::arg("parts"), nb::arg("c"), NoGil());
   m.def("held_product_turned", &held_product_turned, nb::arg("a"), nb::arg("parts"), nb::arg("c"), NoGil());
   m.def("column_chain", &column_chain, nb::arg("x"), nb::arg("y").none(), nb::arg("segments"), nb::arg("acc"), NoGil());
+  m.def("embed", recordable(&embed), nb::arg("table"), nb::arg("ids"), nb::arg("out"), NoGil());
   m.def("embed_backward", &embed_backward, nb::arg("ids"), nb::arg("dy"), nb::arg("segments"), nb::arg("into"),
         NoGil());
 }

@@ -141,17 +141,17 @@ void scale_bias(const Out& y, const std::optional<In>& scale, const std::optiona
 }  // namespace
 
 void bind_rows(nb::module_& m) {
-  m.def("add_rms_norm", &add_rms_norm, nb::arg("x"), nb::arg("delta").none(), nb::arg("gain"), nb::arg("eps"),
+  m.def("add_rms_norm", recordable(&add_rms_norm), nb::arg("x"), nb::arg("delta").none(), nb::arg("gain"), nb::arg("eps"),
         nb::arg("sum").none(), nb::arg("y"), nb::arg("inv_rms"), NoGil());
   m.def("rms_norm_backward", &rms_norm_backward, nb::arg("x"), nb::arg("gain"), nb::arg("inv_rms"),
         nb::arg("d_sum").none(), nb::arg("dy"), nb::arg("dx"), nb::arg("xhat").none(), NoGil());
-  m.def("rotate", &rotate, nb::arg("x"), nb::arg("y"), nb::arg("positions"), nb::arg("cos"), nb::arg("sin"),
+  m.def("rotate", recordable(&rotate), nb::arg("x"), nb::arg("y"), nb::arg("positions"), nb::arg("cos"), nb::arg("sin"),
         nb::arg("heads"), nb::arg("kv_heads"), nb::arg("q_gain").none(), nb::arg("k_gain").none(), nb::arg("eps"),
         NoGil());
   m.def("rotate_backward", &rotate_backward, nb::arg("x"), nb::arg("dy"), nb::arg("dx"), nb::arg("positions"),
         nb::arg("cos"), nb::arg("sin"), nb::arg("heads"), nb::arg("kv_heads"), nb::arg("q_gain").none(),
         nb::arg("k_gain").none(), nb::arg("eps"), nb::arg("dgain_q").none(), nb::arg("dgain_k").none(), NoGil());
-  m.def("silu_gate", &silu_gate, nb::arg("gate_up"), nb::arg("y"), NoGil());
+  m.def("silu_gate", recordable(&silu_gate), nb::arg("gate_up"), nb::arg("y"), NoGil());
   m.def("silu_gate_backward", &silu_gate_backward, nb::arg("gate_up"), nb::arg("dy"), nb::arg("d_gate_up"), NoGil());
   m.def("row_stats", &row_stats, nb::arg("logits"), nb::arg("temperature"), nb::arg("row_max"), nb::arg("log_sum"),
         NoGil());
@@ -159,7 +159,7 @@ void bind_rows(nb::module_& m) {
         nb::arg("temperature"), nb::arg("row_max"), nb::arg("log_sum"), nb::arg("out"), NoGil());
   m.def("logprob_backward", &logprob_backward, nb::arg("logits"), nb::arg("reads"), nb::arg("targets"), nb::arg("g"),
         nb::arg("row_max"), nb::arg("log_sum"), nb::arg("d_logits"), NoGil());
-  m.def("scale_bias", &scale_bias, nb::arg("y"), nb::arg("scale").none(), nb::arg("bias").none(), NoGil());
+  m.def("scale_bias", recordable(&scale_bias), nb::arg("y"), nb::arg("scale").none(), nb::arg("bias").none(), NoGil());
 }
 
 }  // namespace tinsmith

@@ -4,7 +4,8 @@
 // lanes are columns of the product: a record is one block of k for sixteen columns, and up to four tiles' records of one
 // block (a panel) follow each other, block after block. Codes keep their bits; a value is scale * (code - zero), or that
 // plus a shift. Scales are products of fp16 and small integers and no product with a code has more than 24 bits, so that
-// all but the last addition is exact: one fused step gives the bits of the file's two.
+// all but the last addition is exact: one fused step gives the bits of the file's two. NF4's codes are numbers of levels
+// (arXiv:2305.14314), and its scales are coded themselves and lie apart (Absmax): a value is one product, rounded once.
 #pragma once
 #include <cstdint>
 
@@ -12,15 +13,14 @@ namespace tinsmith {
 
 constexpr int64_t kPanelTiles = 4;
 
-enum class HeldType { BF16, F16, Q8_0, Q4_0, Q4_1, Q5_0, Q5_1, Q4_K, Q5_K, Q6_K };
-constexpr int kHeldTypes = 10;
+enum class HeldType { BF16, F16, Q8_0, Q4_0, Q4_1, Q5_0, Q5_1, Q4_K, Q5_K, Q6_K, NF4 };
 
 // What each type says of itself. `block` weights take `bytes` in a file and are `bits` wide each; every `every` of them
 // share a scale, an fp16 `d` of the block, times an integer of its own where there are `steps`; `shifted` adds an fp16
 // `m` alike (`sign` times it). code(), step() and step_of_m() read a block of the file.
 struct Plain {
   static constexpr int block = 32, every = 32, zero = 0, sign = 1, d = 0, m = 2;
-  static constexpr bool shifted = false, steps = false, signed_steps = false;
+  static constexpr bool shifted = false, steps = false, signed_steps = false, levels = false;
   static int step(const uint8_t*, int) { return 0; }
   static int step_of_m(const uint8_t*, int) { return 0; }
 };
@@ -78,13 +78,19 @@ struct Q6_K : Plain {
   static int step(const uint8_t* b, int g) { return b[192 + g]; }
 };
 
+struct Nf4 : Plain {  // as `ops/nf4.py` lays its blocks out
+  static constexpr int block = 64, every = 64, bytes = 32, bits = 4;
+  static constexpr bool levels = true;
+  static int code(const uint8_t* b, int k) { return b[k / 2] >> (k % 2 ? 0 : 4) & 15; }
+};
+
 // Where a record's parts begin: d, m and steps for sixteen columns, then planes of codes. Of codes of 4 to 6 bits eight
 // k of a column share a word of low halves, and a byte or two of the bits above; wider ones lie column beside column.
 template <typename T>
 struct Record {
   static constexpr bool wide = T::bits == 16;
   static constexpr int groups = T::block / T::every;
-  static constexpr int m = wide ? 0 : 32, steps = m + (T::shifted ? 32 : 0);
+  static constexpr int m = wide || T::levels ? 0 : 32, steps = m + (T::shifted ? 32 : 0);
   static constexpr int steps_of_m = steps + (T::steps ? 16 * groups : 0);
   static constexpr int low = steps_of_m + (T::steps && T::shifted ? 16 * groups : 0);
   static constexpr int low_of_eight = T::bits >= 8 ? 16 * T::bits : 64;  // bytes that eight k take
@@ -93,11 +99,19 @@ struct Record {
   static constexpr int size = high + T::block * high_of_eight / 8;
 };
 
+// The scales of NF4's blocks, row by row: level[code] * scale + offset, two roundings; 256 blocks share a scale.
+struct Absmax {
+  const uint8_t* codes;
+  const float *scales, *levels;
+  float offset;
+};
+
 // One packed matrix.
 struct Held {
   HeldType type;
   int64_t N, K;  // columns of the product (the file's rows), and k
   const uint8_t* data;
+  Absmax absmax;  // of NF4
 
 #define TS_HERE __attribute__((always_inline)) inline  // no instruction set lends it to another
   TS_HERE int64_t tiles() const { return (N + 15) / 16; }
@@ -127,7 +141,8 @@ auto with_type(HeldType type, const Body& body) {
     case HeldType::Q5_1: return body(Q5_1{});
     case HeldType::Q4_K: return body(Q4_K{});
     case HeldType::Q5_K: return body(Q5_K{});
-    default: return body(Q6_K{});
+    case HeldType::Q6_K: return body(Q6_K{});
+    default: return body(Nf4{});
   }
 }
 

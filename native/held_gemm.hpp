@@ -31,7 +31,7 @@ struct Unpacked {
   // `in` is the first k of a group, within its block.
   TS_INLINE Unpacked group(const uint8_t* record, int in) {
     Unpacked u;
-    u.scale = fp16s(record);
+    if constexpr (!T::levels) u.scale = fp16s(record);
     if constexpr (T::steps) {
       const uint8_t* step = record + R::steps + 16 * (in / T::every);
       u.scale = u.scale * (T::signed_steps ? signed_bytes(step) : number<8, 0>(words_of_bytes(step)));
@@ -56,6 +56,8 @@ struct Unpacked {
     if constexpr (T::bits == 8) {
       code = signed_bytes(at);
       at += 16;
+    } else if constexpr (T::levels) {
+      code = level(low);
     } else if constexpr (T::bits == 4) {
       code = number<4, T::zero>(low);
     } else {
@@ -76,11 +78,25 @@ TS_INLINE V16 wide(const uint8_t* record) {
 // Where `tiles` tiles that lie beside one another in a panel have a run of k.
 template <typename T>
 struct Place {
+  const Held& held;
+  int64_t tile;
   const uint8_t* first;
   int64_t apart;  // bytes from a block to the next
   Place(const Held& held, int64_t tile)
-      : first(held.first<T>(tile)), apart(held.beside(tile) * (int64_t)Record<T>::size) {}
+      : held(held), tile(tile), first(held.first<T>(tile)), apart(held.beside(tile) * (int64_t)Record<T>::size) {}
 };
+
+// The scales of sixteen columns' blocks; 0 beyond the last column.
+TS_INLINE V16 absmax_of(const Held& held, int64_t tile, int64_t block) {
+  const tinsmith::Absmax& a = held.absmax;
+  const int64_t blocks = held.K / tinsmith::Nf4::block, left = held.N - 16 * tile;
+  float scale[16] = {};
+  for (int64_t c = 0, at = 16 * tile * blocks + block; c < (left < 16 ? left : 16); c++, at += blocks) {
+    const float coded = a.levels[a.codes[at]] * a.scales[at / 256];
+    scale[c] = coded + a.offset;
+  }
+  return load(scale);
+}
 
 // Calls each(k, values) for k in [k0, k1), both multiples of eight where codes are.
 template <typename T, int NV, typename Each>
@@ -100,7 +116,10 @@ TS_INLINE void walk_held(const Place<T>& place, int64_t k0, int64_t k1, const Ea
       const int in = (int)(k % T::block);
       Unpacked<T> u[NV];
 #pragma GCC unroll 4
-      for (int v = 0; v < NV; v++) u[v] = Unpacked<T>::group(record + v * size, in);
+      for (int v = 0; v < NV; v++) {
+        u[v] = Unpacked<T>::group(record + v * size, in);
+        if constexpr (T::levels) u[v].scale = absmax_of(place.held, place.tile + v, k / T::block);
+      }
       for (int e = 0; e < next - k; e += 8) {
 #pragma GCC unroll 4
         for (int v = 0; v < NV; v++) u[v].eight(record + v * size, in + e);

@@ -7,6 +7,11 @@ NB_MODULE(_native, m) {
   m.def("supported_isas", &supported_isas);
   m.def("use_isa", &use_isa, nb::arg("name"));
   m.def("isa", [] { return std::string(kernels().name); });
+  nb::class_<Tape>(m, "Tape")
+      .def(nb::init<>())
+      .def("begin", &Tape::begin)
+      .def("end", &Tape::end)
+      .def("replay", &Tape::replay, NoGil());
   m.def("set_num_threads", &set_num_threads, nb::arg("n"));
   m.def("num_threads", &num_threads);
   bind_held(m);

@@ -8,25 +8,6 @@ constexpr std::int64_t kBlock = 64;  // weights that share one absmax
 constexpr std::int64_t kPairs = kBlock / 2;
 constexpr std::int64_t kRows = 32;  // two cache lines of wt
 
-constexpr float kLevels[16] = {
-    -1.0f,
-    -0.6961928009986877f,
-    -0.5250730514526367f,
-    -0.39491748809814453f,
-    -0.28444138169288635f,
-    -0.18477343022823334f,
-    -0.09105003625154495f,
-    0.0f,
-    0.07958029955625534f,
-    0.16093020141124725f,
-    0.24611230194568634f,
-    0.33791524171829224f,
-    0.44070982933044434f,
-    0.5626170039176941f,
-    0.7229568362236023f,
-    1.0f,
-};
-
 // Writes kRows rows by kBlock columns; `codes` and `absmax` stand at the tile's first weight and
 // block, `wt` at its first element. The columns of every row are exactly one block.
 void decode_tile(const std::uint8_t* codes, const float* absmax, std::int64_t out, std::int64_t in,
@@ -43,8 +24,8 @@ void decode_tile(const std::uint8_t* codes, const float* absmax, std::int64_t ou
     float first[kRows];
     float second[kRows];
     for (std::int64_t row = 0; row < kRows; ++row) {
-      first[row] = kLevels[pairs[pair][row] >> 4];
-      second[row] = kLevels[pairs[pair][row] & 15];
+      first[row] = kNf4Levels[pairs[pair][row] >> 4];
+      second[row] = kNf4Levels[pairs[pair][row] & 15];
     }
     float* to = wt + 2 * pair * out;
     for (std::int64_t row = 0; row < kRows; ++row) {
@@ -63,7 +44,7 @@ void decode_row(const std::uint8_t* codes, const float* absmax, std::int64_t out
   for (std::int64_t i = 0; i < in; ++i) {
     const std::int64_t at = o * in + i;
     const int code = at % 2 == 0 ? codes[at / 2] >> 4 : codes[at / 2] & 15;
-    wt[i * out + o] = kLevels[code] * absmax[at / kBlock];
+    wt[i * out + o] = kNf4Levels[code] * absmax[at / kBlock];
   }
 }
 

@@ -5,6 +5,7 @@
 #include <cstring>
 #include <new>
 #include <stdexcept>
+#include <utility>
 
 #include "pool.hpp"
 
@@ -19,7 +20,7 @@ void put(const uint8_t* block, int c, uint8_t* record) {
     memcpy(record + 2 * c, block, 2);
     return;
   }
-  memcpy(record + 2 * c, block + T::d, 2);
+  if constexpr (!T::levels) memcpy(record + 2 * c, block + T::d, 2);
   if constexpr (T::shifted) memcpy(record + R::m + 2 * c, block + T::m, 2);
   for (int g = 0; T::steps && g < R::groups; g++) {
     record[R::steps + 16 * g + c] = (uint8_t)T::step(block, g);
@@ -45,7 +46,8 @@ const std::vector<HeldTypeFacts>& held_types() {
   static const std::vector<HeldTypeFacts> all{{"BF16", Bf16s::block, Bf16s::bytes}, {"F16", Fp16s::block, Fp16s::bytes},
 #define TS_FACTS(T) {#T, T::block, T::bytes}
                                               TS_FACTS(Q8_0), TS_FACTS(Q4_0), TS_FACTS(Q4_1), TS_FACTS(Q5_0),
-                                              TS_FACTS(Q5_1), TS_FACTS(Q4_K), TS_FACTS(Q5_K), TS_FACTS(Q6_K)};
+                                              TS_FACTS(Q5_1), TS_FACTS(Q4_K), TS_FACTS(Q5_K), TS_FACTS(Q6_K),
+                                              {"NF4", Nf4::block, Nf4::bytes}};
 #undef TS_FACTS
   return all;
 }
@@ -58,7 +60,7 @@ Packed::Packed(HeldType type, const uint8_t* stored, int64_t N, int64_t K) {
     size_ = tiles * blocks * Record<T>::size;
     data_.reset(static_cast<uint8_t*>(std::aligned_alloc(64, (size_t)((size_ + 63) / 64 * 64))), std::free);
     if (!data_) throw std::bad_alloc();
-    held_ = {type, N, K, data_.get()};
+    held_ = {type, N, K, data_.get(), {}};
     parallel(tiles, [&](int64_t begin, int64_t end) {
       for (int64_t tile = begin; tile < end; tile++) {
         uint8_t* record = data_.get() + (held_.template first<T>(tile) - held_.data);
@@ -70,6 +72,15 @@ Packed::Packed(HeldType type, const uint8_t* stored, int64_t N, int64_t K) {
       }
     });
   });
+}
+
+void Packed::scale(std::vector<uint8_t> codes, std::vector<float> scales, float offset, std::shared_ptr<const float> levels) {
+  const size_t blocks = (size_t)(held_.N * held_.K / Nf4::block);
+  if (held_.type != HeldType::NF4 || codes.size() != blocks || scales.size() != (blocks + 255) / 256)
+    throw std::invalid_argument("Packed: a code for each block, a scale for 256");
+  absmax_ = std::make_shared<Scales>(Scales{std::move(codes), std::move(scales), std::move(levels)});
+  held_.absmax = {absmax_->codes.data(), absmax_->scales.data(), absmax_->levels.get(), offset};
+  size_ += (int64_t)(absmax_->codes.size() + 4 * absmax_->scales.size() + 4);
 }
 
 }  // namespace tinsmith

@@ -1,5 +1,7 @@
-// The thread pool: condition variables, no spinning, restarted after a fork.
+// The thread pool: condition variables, restarted after a fork.
 #include "pool.hpp"
+
+#include "tape.hpp"
 
 #include <pthread.h>
 
@@ -19,6 +21,26 @@
 
 namespace tinsmith {
 namespace {
+
+std::atomic<int> awake{0};
+
+inline void pause() {
+#if defined(__SSE__)
+  _mm_pause();
+#elif defined(__aarch64__)
+  asm volatile("yield");
+#endif
+}
+
+// Looks for what another thread is about to do; false where that takes longer than waking up.
+template <typename Condition>
+bool soon(const Condition& holds) {
+  for (int i = 0; i < 1500 && awake.load(std::memory_order_relaxed) > 0; i++) {
+    if (holds()) return true;
+    pause();
+  }
+  return false;
+}
 
 // IEEE defaults (round to nearest, denormals kept) while alive.
 class FloatDefaults {
@@ -62,6 +84,7 @@ class Pool {
     }
     wake_.notify_all();
     take(body);
+    soon([this] { return inside_.load() == 0; });
     std::unique_lock<std::mutex> lock(mutex_);
     open_ = false;
     done_.wait(lock, [this] { return inside_ == 0; });
@@ -87,8 +110,9 @@ class Pool {
   }
   void work() {
     uint64_t seen = 0;
-    std::unique_lock<std::mutex> lock(mutex_);
     for (;;) {
+      soon([&] { return stop_ || generation_ != seen; });
+      std::unique_lock<std::mutex> lock(mutex_);
       wake_.wait(lock, [&] { return stop_ || generation_ != seen; });
       if (stop_) return;
       seen = generation_;
@@ -109,9 +133,10 @@ class Pool {
   const std::function<void(int64_t, int64_t)>* body_ = nullptr;
   int64_t count_ = 0, chunk_ = 1;
   std::atomic<int64_t> next_{0};
-  int inside_ = 0;
-  uint64_t generation_ = 0;
-  bool open_ = false, stop_ = false;
+  std::atomic<int> inside_{0};
+  std::atomic<uint64_t> generation_{0};
+  bool open_ = false;
+  std::atomic<bool> stop_{false};
   std::exception_ptr error_;
 };
 
@@ -124,11 +149,13 @@ int wanted = 1;
 void forget_after_fork() {
   entry = new std::mutex;
   pool = nullptr;
+  awake = 0;
 }
 
 }  // namespace
 
 void parallel(int64_t count, const std::function<void(int64_t, int64_t)>& body) {
+  Tape::note_work();
   if (count <= 0) return;
   std::lock_guard<std::mutex> lock(*entry);
   if (wanted == 1 || count == 1) {
@@ -144,6 +171,10 @@ void parallel(int64_t count, const std::function<void(int64_t, int64_t)>& body) 
   }
   pool->run(count, body);
 }
+
+Awake::Awake() { awake.fetch_add(1); }
+Awake::~Awake() { awake.fetch_sub(1); }
+bool Awake::any() { return awake.load(std::memory_order_relaxed) > 0; }
 
 int num_threads() {
   std::lock_guard<std::mutex> lock(*entry);

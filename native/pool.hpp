@@ -10,6 +10,17 @@ namespace tinsmith {
 // thread takes which run never changes a result. Denormals and rounding are the IEEE defaults inside, whatever the caller set.
 void parallel(int64_t count, const std::function<void(int64_t, int64_t)>& body);
 
+// While one lives, threads that wait for the next `parallel` look for it for some microseconds before they sleep: waking
+// one takes longer than what a step of a few rows gives it to do.
+class Awake {
+ public:
+  Awake();
+  ~Awake();
+  Awake(const Awake&) = delete;
+  Awake& operator=(const Awake&) = delete;
+  static bool any();
+};
+
 int num_threads();
 void set_num_threads(int n);
 

@@ -1,5 +1,6 @@
 // Sixteen words of 32 bits beside the sixteen floats of v16.hpp: what packed weights are taken apart with. Nothing rounds.
 #pragma once
+#include "nf4.hpp"
 #include "v16.hpp"
 
 namespace {
@@ -25,6 +26,8 @@ template <int Bits, int Zero> TS_INLINE V16 number(W16 a) {
   const __m512i low = _mm512_and_si512(a.v, _mm512_set1_epi32((1 << Bits) - 1));
   return {_mm512_cvtepi32_ps(_mm512_sub_epi32(low, _mm512_set1_epi32(Zero)))};
 }
+// NF4's level of the low four bits.
+TS_INLINE V16 level(W16 a) { return {_mm512_permutexvar_ps(a.v, _mm512_load_ps(tinsmith::kNf4Levels))}; }
 TS_INLINE V16 signed_bytes(const uint8_t* p) {
   return {_mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_loadu_si128((const __m128i*)p)))};
 }
@@ -58,6 +61,12 @@ template <int Bits, int Zero> TS_INLINE __m256 number_8(__m256i a) {
   return _mm256_cvtepi32_ps(_mm256_sub_epi32(low, _mm256_set1_epi32(Zero)));
 }
 template <int Bits, int Zero> TS_INLINE V16 number(W16 a) { TS_BOTH((number_8<Bits, Zero>(a.lo)), (number_8<Bits, Zero>(a.hi))); }
+TS_INLINE __m256 level_8(__m256i a) {
+  const __m256 low = _mm256_permutevar8x32_ps(_mm256_load_ps(tinsmith::kNf4Levels), a);
+  const __m256 high = _mm256_permutevar8x32_ps(_mm256_load_ps(tinsmith::kNf4Levels + 8), a);
+  return _mm256_blendv_ps(low, high, _mm256_castsi256_ps(_mm256_slli_epi32(a, 28)));
+}
+TS_INLINE V16 level(W16 a) { TS_BOTH(level_8(a.lo), level_8(a.hi)); }
 TS_INLINE __m256 signed_8(const uint8_t* p) {
   return _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_loadl_epi64((const __m128i*)p)));
 }
@@ -80,6 +89,7 @@ template <int N> TS_INLINE W16 down(W16 a) { TS_EACH(a.x[i] >> N); }
 template <int N> TS_INLINE W16 up(W16 a) { TS_EACH(a.x[i] << N); }
 template <int Mask> TS_INLINE W16 blend(W16 a, W16 b) { TS_EACH((Mask & a.x[i]) | (~(uint32_t)Mask & b.x[i])); }
 template <int Bits, int Zero> TS_INLINE V16 number(W16 a) { TS_FLOATS((float)((int)(a.x[i] & ((1u << Bits) - 1)) - Zero)); }
+TS_INLINE V16 level(W16 a) { TS_FLOATS(tinsmith::kNf4Levels[a.x[i] & 15]); }
 TS_INLINE V16 signed_bytes(const uint8_t* p) { TS_FLOATS((float)(int8_t)p[i]); }
 TS_INLINE V16 float_bits(W16 a) { TS_FLOATS(canon::float_of(a.x[i])); }
 // Finite halves: the exponent is rebased by a product, which is exact for subnormal ones too.

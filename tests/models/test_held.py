@@ -17,6 +17,7 @@ from tinsmith.models.presets import PRESETS
 from tinsmith.ops import nf4
 from tinsmith.ops.linear import Nf4Base
 from tinsmith.ops.native import NativeKernels
+from tinsmith.ops.packed import Packed
 
 pytestmark = pytest.mark.whole
 
@@ -61,11 +62,12 @@ def test_even_where_the_vocabulary_is_large_a_base_takes_three_tenths(name: str,
 
 def test_embedding_and_tied_head_are_the_same_rounded_numbers(quantised: Decoder) -> None:
     rounded = WEIGHTS["model.embed_tokens.weight"].bfloat16()
-    assert quantised.embedding.value.dtype is torch.bfloat16
-    assert torch.equal(quantised.embedding.value, rounded)
+    assert isinstance(quantised.embedding, Packed)
+    assert quantised.embedding.type == "BF16"
+    assert quantised.head.base == (quantised.embedding,)
     assert torch.equal(quantised.head.weight(quantised.kernels), rounded.float().t())
     ids = torch.tensor([3, 0, 3])
-    assert torch.equal(quantised.kernels.embed(quantised.embedding.value, ids), rounded[ids].float())
+    assert torch.equal(quantised.embedding.take(ids), rounded[ids].float())
 
 
 def test_as_much_as_bitsandbytes_with_double_quantisation(quantised: Decoder) -> None:
@@ -85,12 +87,13 @@ def test_as_much_as_bitsandbytes_with_double_quantisation(quantised: Decoder) ->
 
 def test_scales_are_held_as_codes_and_decode_to_the_same_bits(quantised: Decoder) -> None:
     linears = {place: one for place, one in quantised.linears().items() if place != HEAD_PLACE}
-    held = [base for linear in linears.values() for base in linear.base]
     weights = [nf4.quantise(WEIGHTS[name].numpy()) for name in LINEARS]
-    expected = sorted(nf4.block_absmax(weight).tobytes() for weight in weights)
-    found: list[bytes] = []
-    for base in held:
-        assert isinstance(base, Nf4Base)
-        assert base.absmax_codes.dtype == torch.uint8
-        found.append(np.ascontiguousarray(base.absmax.numpy()).tobytes())
+    expected = sorted(nf4.dequantise(weight).tobytes() for weight in weights)
+    found, kinds = list[bytes](), set[type]()
+    for linear in linears.values():
+        assert linear.is_nf4
+        kinds |= {type(base) for base in linear.base}
+        whole = linear.weight(quantised.kernels).t().split(list(linear.widths))
+        found += [np.ascontiguousarray(part.numpy()).tobytes() for part in whole]
     assert sorted(found) == expected
+    assert kinds == {Packed, Nf4Base}, "rows that are whole blocks, and rows that are not"

@@ -20,8 +20,10 @@ from tinsmith.models.names import EMBEDDING, expected_tensors
 from tinsmith.models.presets import PRESETS
 from tinsmith.models.slots import values
 from tinsmith.models.stages import cut_layers, held_bytes
+from tinsmith.ops.functions import Weight
 from tinsmith.ops.linear import Nf4Base
 from tinsmith.ops.native import NativeKernels
+from tinsmith.ops.packed import Packed
 from tinsmith.types.errors import ConfigError
 
 NANO = PRESETS["nano"]
@@ -66,8 +68,8 @@ def test_the_bytes_are_those_that_are_held(config: DecoderConfig, quantised: boo
     for layers in cut_layers(config, 3, quantised=quantised):
         stage = build_decoder(config, weights, NativeKernels(), quantised=quantised, layers=layers)
         held = held_base(stage).whole
-        if config.tied and stage.head.out_size:
-            held += stage.head.base[0].value.nbytes  # pyright: ignore[reportAttributeAccessIssue]
+        if config.tied and isinstance(copy := stage.head.base[0], Weight):
+            held += copy.value.nbytes
         assert held == held_bytes(config, layers, quantised=quantised)
 
 
@@ -95,7 +97,10 @@ def test_a_stage_reads_its_own_tensors_once_and_holds_what_the_whole_does(
     assert list(linears) == list(whole.linears())
     for place, linear in whole.linears().items():
         for ours, theirs in zip(linears[place].base, linear.base, strict=True):
-            if isinstance(ours, Nf4Base):
+            if isinstance(ours, Packed):
+                assert ours.type == theirs.type  # pyright: ignore[reportAttributeAccessIssue]
+                assert torch.equal(ours.widened(), theirs.widened())  # pyright: ignore[reportAttributeAccessIssue]
+            elif isinstance(ours, Nf4Base):
                 assert torch.equal(ours.codes, theirs.codes)  # pyright: ignore[reportAttributeAccessIssue]
                 assert torch.equal(ours.absmax, theirs.absmax)  # pyright: ignore[reportAttributeAccessIssue]
             else:

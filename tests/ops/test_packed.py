@@ -15,12 +15,13 @@ import torch
 from gguf import GGMLQuantizationType
 from published_blocks import random_blocks
 
+from tinsmith.ops import nf4
 from tinsmith.ops.extension import configure, module
 from tinsmith.ops.native import NativeKernels
-from tinsmith.ops.packed import Packed, packed_types
+from tinsmith.ops.packed import NF4, Packed, packed_nf4, packed_types
 from tinsmith.types.arithmetic import Isa
 
-TYPES = sorted(packed_types())
+TYPES = sorted((*packed_types(), NF4))
 OUTS = (1, 16, 17, 64, 70, 130)
 """Columns of a product: less than a tile of 16, a panel of 64 and more, with and without some left over."""
 ROWS = (1, 2, 3, 4, 5, 7, 13, 49)
@@ -29,6 +30,9 @@ ROWS = (1, 2, 3, 4, 5, 7, 13, 49)
 
 def pair(type: str, out: int, inner: int, seed: int = 0) -> tuple[Packed, torch.Tensor]:
     """A packed matrix, and the same as fp32."""
+    if type == NF4:
+        weight = nf4.quantise(np.random.default_rng(seed).normal(size=(out, inner)).astype(np.float32))
+        return packed_nf4(weight), torch.from_numpy(nf4.dequantise(weight))
     rows = random_blocks(type, out, inner, seed)
     values = gguf.dequantize(rows, GGMLQuantizationType[type]).astype(np.float32).reshape(out, inner)
     return Packed(type, rows, (out, inner)), torch.from_numpy(values)
@@ -36,7 +40,7 @@ def pair(type: str, out: int, inner: int, seed: int = 0) -> tuple[Packed, torch.
 
 def inners(type: str) -> tuple[int, ...]:
     """Lengths of a row: a block and several; where a block is one weight, any."""
-    block = packed_types()[type]
+    block = {**packed_types(), NF4: nf4.BLOCK}[type]
     return (1, 7, 130, 200) if block == 1 else (block, 3 * block)
 
 
@@ -107,7 +111,7 @@ def test_matrices_of_several_types_are_computed_side_by_side(kernels: NativeKern
         assert unequal(y[:, begin:end], kernels.gemm(x, values.t().contiguous())) == 0
 
 
-@pytest.mark.parametrize("type", TYPES)
+@pytest.mark.parametrize("type", sorted(packed_types()))
 def test_a_packed_matrix_takes_the_bytes_of_its_file(type: str) -> None:
     rows = random_blocks(type, 128, 512, 0)
     # Of a K type the eight scales and shifts of 6 bits each take a byte.

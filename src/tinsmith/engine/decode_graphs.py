@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from tinsmith.engine.cache import PagePool
+from tinsmith.models.config import DecoderConfig
 from tinsmith.models.decoder import Decoder
 from tinsmith.models.steps import LowRanks, SampleSteps
 from tinsmith.ops.kernels import Kernels, Recorded
@@ -21,8 +22,10 @@ from tinsmith.ops.paging import Rows
 
 MOST_ROWS: Final = 256
 """Rows of the widest graph; a step of more has work enough to hide its launches."""
+MOST_BYTES: Final = 16 << 20
+"""Activations of the widest graph where each number of rows has one of its own."""
 _POLICIES: Final = 4
-"""Models with adapters whose graphs are kept; each keeps its weights."""
+"""Models with adapters whose graphs are kept, each with its weights; and graphs, where each number of rows has one."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -32,31 +35,36 @@ class _Graph:
     decoder: Decoder
     inputs: Tensor
     steps: SampleSteps
-    recorded: Recorded
+    recorded: Recorded | None
+    """None: its step cannot be recorded."""
 
 
 @dataclass(slots=True)
 class DecodeGraphs:
-    """The graphs of one sampler."""
+    """The graphs of one sampler. A step is recorded once its shape has come twice running."""
 
     kernels: Kernels
     pool: PagePool
-    _records: bool = True
     _graphs: dict[tuple[int, ...], _Graph] = field(default_factory=dict[tuple[int, ...], _Graph])
     """By model, adapter, rows and columns of the page table; the one that was used last comes last."""
+    _latest: tuple[int, ...] = ()
 
     def hidden(self, decoder: Decoder, low: LowRanks, rows: Rows, ids: Tensor) -> Tensor | None:
         """Return the last hidden rows of one token a sequence, until the next step; None where none is recorded."""
         count, width = rows.table.shape
-        if not self._records or len(ids) != count or count > MOST_ROWS:
+        if len(ids) != count or count > self._most_rows(decoder.config):
             return None
-        size = (1 << (count - 1).bit_length(), 1 << (width - 1).bit_length())
+        size = (1 << (count - 1).bit_length() if self.kernels.pads_steps else count, 1 << (width - 1).bit_length())
         key = (id(decoder), id(low), *size)
-        graph = self._graphs.pop(key, None) or self._record(decoder, low, *size)
+        latest, self._latest = self._latest, key
+        graph = self._graphs.pop(key, None)
         if graph is None:
-            self._records = False
-            return None
+            if latest != key:
+                return None
+            graph = self._record(decoder, low, *size)
         self._graphs[key] = graph
+        if graph.recorded is None:
+            return None
         own = np.zeros((2, size[0]), np.int64)
         own[0, :count], own[1, :count] = ids.numpy(), rows.first_pos.numpy()
         table = np.full(size, self.pool.spare, np.int32)
@@ -66,9 +74,22 @@ class DecodeGraphs:
         graph.recorded.replay()
         return graph.recorded.out[:count]
 
-    def _record(self, decoder: Decoder, low: LowRanks, count: int, width: int) -> _Graph | None:
-        kept = list(dict.fromkeys(key[:2] for key in reversed(self._graphs)))[: _POLICIES - 1]
-        self._graphs = {key: graph for key, graph in self._graphs.items() if key[:2] in [*kept, (id(decoder), id(low))]}
+    def _most_rows(self, config: DecoderConfig) -> int:
+        if self.kernels.pads_steps:
+            return MOST_ROWS
+        floats = 5 * config.hidden_size + 3 * config.q_size + 4 * config.kv_size + 3 * config.intermediate_size
+        return min(MOST_ROWS, MOST_BYTES // (4 * floats * config.num_layers))
+
+    def _forget(self, policy: tuple[int, ...]) -> None:
+        """Make room for a graph of this model and adapter."""
+        if self.kernels.pads_steps:
+            kept = [*list(dict.fromkeys(key[:2] for key in reversed(self._graphs)))[: _POLICIES - 1], policy]
+            self._graphs = {key: graph for key, graph in self._graphs.items() if key[:2] in kept}
+        while not self.kernels.pads_steps and len(self._graphs) >= _POLICIES:
+            del self._graphs[next(iter(self._graphs))]
+
+    def _record(self, decoder: Decoder, low: LowRanks, count: int, width: int) -> _Graph:
+        self._forget((id(decoder), id(low)))
         device = self.kernels.device
         inputs = torch.zeros(16 * count + 4 * count * width, dtype=torch.uint8, device=device)
         ids, first_pos = inputs[: 16 * count].view(torch.int64).view(2, count)
@@ -77,5 +98,4 @@ class DecodeGraphs:
         begin = torch.arange(count + 1, device=device)
         rows = Rows(row_begin=begin, first_pos=first_pos, positions=first_pos, table=table)
         steps = SampleSteps(self.kernels, rows, self.pool.layers, ((0, count, low),))
-        recorded = self.kernels.recorded(lambda: decoder.hidden(steps, ids))
-        return None if recorded is None else _Graph(decoder, inputs, steps, recorded)
+        return _Graph(decoder, inputs, steps, self.kernels.recorded(lambda: decoder.hidden(steps, ids)))

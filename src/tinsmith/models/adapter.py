@@ -18,7 +18,7 @@ from tinsmith.models.decoder import HEAD_PLACE, Decoder, Place, Site
 from tinsmith.models.names import ROUTER
 from tinsmith.models.slots import Slot
 from tinsmith.ops.functions import Weight
-from tinsmith.ops.linear import Linear, LowRank, Nf4Base
+from tinsmith.ops.linear import Linear, LowRank
 from tinsmith.types.adapters import AdapterKind, AdapterSpec
 from tinsmith.types.errors import ConfigError
 from tinsmith.types.seeds import derive, uniform
@@ -174,7 +174,7 @@ def target_names(place: Place) -> tuple[str, ...]:
 
 def is_quantised(decoder: Decoder) -> bool:
     """True if the decoder holds linear weights as NF4."""
-    return any(isinstance(base, Nf4Base) for linear in decoder.linears().values() for base in linear.base)
+    return any(linear.is_nf4 for linear in decoder.linears().values())
 
 
 def _wanted(spec: AdapterSpec, site: Site) -> bool:

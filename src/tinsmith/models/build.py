@@ -20,7 +20,7 @@ from tinsmith.ops.experts import Mlp
 from tinsmith.ops.functions import Weight
 from tinsmith.ops.kernels import Kernels
 from tinsmith.ops.linear import Linear, Nf4Base
-from tinsmith.ops.packed import Packed
+from tinsmith.ops.packed import Packed, packed_nf4
 
 
 def build_decoder(
@@ -93,6 +93,17 @@ class _Builder:
         self.kept |= found
         return list(found.values())
 
+    def halves(self, name: str) -> list[Packed]:
+        """A wide matrix beside NF4, in bf16; none where bf16 is not what it is held as, or not widened in registers."""
+        if not (self.quantised and self.kernels.reads_packed):
+            return []
+        count, width = self.shapes[name]
+        rows = torch.empty(count, width, dtype=self.wide)
+        for begin, some in in_blocks(self.weights, name, (count, width)):
+            rows[begin : begin + len(some)] = some.detach()
+        self.kept[name] = Packed("BF16", rows.view(torch.int16).numpy(), (count, width))
+        return [self.kept[name]]
+
     def tensor(self, name: str) -> Tensor:
         return self.weights[name].detach().to(device=self.kernels.device, dtype=torch.float32)
 
@@ -114,7 +125,7 @@ class _Builder:
 
     def embedding(self) -> Weight | Packed:
         """Kept in its published orientation."""
-        for packed in self.packed(EMBEDDING):
+        for packed in self.packed(EMBEDDING) or self.halves(EMBEDDING):
             return packed
         vocab, hidden = self.shapes[EMBEDDING]
         value = torch.empty(vocab, hidden, dtype=self.wide, device=self.kernels.device)
@@ -129,7 +140,7 @@ class _Builder:
         hidden, vocab = self.config.hidden_size, self.config.vocab_size
         name = EMBEDDING if self.config.tied else HEAD
         base: tuple[Packed, ...] = (embedding,) if self.config.tied and isinstance(embedding, Packed) else ()
-        if base := base or tuple(self.packed(name)):
+        if base := base or tuple(self.packed(name) or self.halves(name)):
             return Linear(base, in_size=hidden, widths=(vocab,))
         if self.config.tied and isinstance(embedding, Weight) and len(embedding.value):
             weight = Weight(embedding.value.t().contiguous())
@@ -152,10 +163,13 @@ class _Builder:
         sizes = [self.shapes[f"{name}.weight"][0] for name in names]
         bounds = np.concatenate([[0], np.cumsum(sizes)]).tolist()
         base: tuple[Weight, ...] | tuple[Nf4Base, ...] | tuple[Packed, ...]
+        quantised = self.quantised if quantised is None else quantised
         if packed := self.packed(*(f"{name}.weight" for name in names)):
             base = tuple(packed)
-        elif self.quantised if quantised is None else quantised:
-            base = tuple(self.nf4(self.tensor(f"{name}.weight"), name) for name in names)
+        elif quantised and self.kernels.reads_packed and in_size % nf4.BLOCK == 0:
+            base = tuple(packed_nf4(self.nf4(name)) for name in names)
+        elif quantised:
+            base = tuple(self.nf4_base(name) for name in names)
         else:
             beside = torch.empty(in_size, sum(sizes), device=self.kernels.device)
             for i, name in enumerate(names):
@@ -172,16 +186,21 @@ class _Builder:
             self.slots += [Slot(f"{name}.bias", bias, (bounds[i], bounds[i + 1])) for i, name in enumerate(names)]
         return Linear(base, in_size=in_size, widths=tuple(sizes), bias=bias)
 
-    def nf4(self, weight: Tensor, name: str) -> Nf4Base:
-        packed = nf4.to_parts(nf4.quantise(weight.cpu().contiguous().numpy(), name=name))
-        held = {key: torch.from_numpy(part.copy()).to(self.kernels.device) for key, part in packed.items()}
+    def nf4(self, name: str) -> nf4.Nf4Tensor:
+        return nf4.quantise(self.tensor(f"{name}.weight").cpu().contiguous().numpy(), name=name)
+
+    def nf4_base(self, name: str) -> Nf4Base:
+        quantised = self.nf4(name)
+        held = {
+            key: torch.from_numpy(part.copy()).to(self.kernels.device) for key, part in nf4.to_parts(quantised).items()
+        }
         return Nf4Base(
             codes=held["codes"],
             absmax_codes=held["absmax_codes"],
             absmax_scales=held["absmax_scales"],
             offset=held["offset"],
-            out_size=weight.shape[0],
-            in_size=weight.shape[1],
+            out_size=quantised.shape[0],
+            in_size=quantised.shape[1],
         )
 
     def layer(self, index: int) -> Layer:

@@ -73,6 +73,9 @@ class Kernels(Protocol):
     reads_packed: bool
     """True if a base is held as published: the native kernels widen it (`ops/packed.py`)."""
 
+    pads_steps: bool
+    """True if steps are recorded for powers of two of rows: to record one takes long there, and a row costs little."""
+
     def gemm(self, a: Tensor, b: Tensor, *, into: Tensor | None = None) -> Tensor:
         """A [M, K] . b [K, N], a chain per 128 of k, added by the tree over their index; with `into`, added to it.
 

@@ -7,7 +7,7 @@ norm is a constant in backward).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 
 import torch
@@ -16,7 +16,7 @@ from torch import Tensor
 from tinsmith.ops.functions import Weight, _Ctx  # pyright: ignore[reportPrivateUsage]
 from tinsmith.ops.kernels import Kernels, Nf4Matrix
 from tinsmith.ops.nf4 import DYNAMIC_LEVELS, GROUP
-from tinsmith.ops.packed import Packed
+from tinsmith.ops.packed import NF4, Packed
 
 
 @dataclass(slots=True, eq=False)
@@ -88,6 +88,12 @@ class Linear:
         return kernels.gemm(dy, (first.value if isinstance(first, Weight) else self.weight(kernels)).t())
 
     @property
+    def is_nf4(self) -> bool:
+        """True if the base is held as NF4."""
+        first = self.base[0]
+        return isinstance(first, Nf4Base) or (isinstance(first, Packed) and first.type == NF4)
+
+    @property
     def packed(self) -> list[Packed]:
         """Its matrices that are held as published."""
         return [base for base in self.base if isinstance(base, Packed)]
@@ -122,6 +128,11 @@ class LowRank:
     """DoRA: norm of each row of W + scaling B A, [out]; made once per weight version."""
     gain: Tensor | None = None
     """DoRA: magnitude / norm, [out]; 0 for a row of zeros."""
+    factors: Tensor = field(init=False)
+    """`scaling` for each column of `a`."""
+
+    def __post_init__(self) -> None:
+        self.factors = torch.full((self.a.value.shape[1],), self.scaling, device=self.a.value.device)
 
     def rank_slices(self) -> list[tuple[int, int]]:
         """Columns of `a` that belong to each target."""
@@ -201,7 +212,7 @@ def forward_and_save(
         part = y[run.begin : run.end]
         if low is not None:
             xa = kernels.gemm(x[run.begin : run.end], low.a.value)
-            xa *= low.scaling
+            kernels.scale_bias(xa, low.factors, None)
             for b, (r0, r1), (c0, c1) in zip(low.b, low.rank_slices(), low.columns, strict=True):
                 kernels.gemm(xa[:, r0:r1], b.value, into=part[:, c0:c1])
             if keep:

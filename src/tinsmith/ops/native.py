@@ -9,19 +9,21 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from operator import is_
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Final
 from weakref import WeakKeyDictionary
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
+from torch._ops import OpOverload
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from tinsmith.ops.experts import ExpertParts, MixtureActivations, Mlp, PartsOf
 from tinsmith.ops.extension import native, require
 from tinsmith.ops.forest import Forest
 from tinsmith.ops.functions import Weight
-from tinsmith.ops.kernels import AdamStep, Draws, HeadGains, HeadShape, Nf4Matrix, Rope
+from tinsmith.ops.kernels import AdamStep, Draws, HeadGains, HeadShape, Nf4Matrix, Recorded, Rope
 from tinsmith.ops.linear import Linear, LowRank
 from tinsmith.ops.packed import Packed
 from tinsmith.ops.paging import Pages, Rows
@@ -30,6 +32,14 @@ from tinsmith.types.arithmetic import Arithmetic
 
 if TYPE_CHECKING:
     from tinsmith._native import Grads, In, Low, Matrices, MixtureArrays
+
+
+_ATEN = torch.ops.aten
+_MEMORY: Final = frozenset((
+    _ATEN.empty.memory_format, _ATEN.empty_like.default, _ATEN.detach.default, _ATEN.slice.Tensor, _ATEN.view.default,
+    _ATEN.t.default, _ATEN.alias.default,
+))  # fmt: skip
+"""Operations of torch on memory alone: it makes some, or looks at it otherwise."""
 
 
 def _view(x: Tensor) -> NDArray[np.generic]:
@@ -110,6 +120,24 @@ def _grads(linear: Linear, low: LowRank | None) -> Grads:
     return base, _maybe(low.a.grad), [_maybe(b.grad) for b in low.b], _maybe(magnitude)
 
 
+class _NotNative(TorchDispatchMode):
+    """Looks for what torch computes by itself, which no tape has."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.found = False
+
+    def __torch_dispatch__(
+        self,
+        func: OpOverload[..., Any],
+        types: object,
+        args: tuple[Any, ...] = (),
+        kwargs: dict[str, Any] | None = None,
+    ) -> object:
+        self.found |= func not in _MEMORY
+        return func(*args, **(kwargs or {}))
+
+
 class NativeKernels:
     """Every floating-point reduction is one chain in a logical order; see `docs/ops.md`."""
 
@@ -117,6 +145,7 @@ class NativeKernels:
     device: torch.device = torch.device("cpu")
     reads_bf16: bool = False
     reads_packed: bool = True
+    pads_steps: bool = False
 
     def __init__(self) -> None:
         require()
@@ -139,7 +168,11 @@ class NativeKernels:
         native.column_chain(_view(x), _maybe(y), _view(segments), _view(into))
 
     def embed(self, table: Tensor, ids: Tensor) -> Tensor:
-        return table.detach()[ids].float()
+        if table.dtype != torch.float32:
+            return table.detach()[ids].float()
+        out = torch.empty(len(ids), table.shape[1])
+        native.embed(_view(table), _view(ids), out.numpy())
+        return out
 
     def embed_backward(self, ids: Tensor, dy: Tensor, segments: Tensor, into: Tensor) -> None:
         native.embed_backward(_view(ids), _view(dy), _view(segments), _view(into))
@@ -413,8 +446,15 @@ class NativeKernels:
     def free_bytes(self) -> None:
         return None
 
-    def recorded(self, compute: Callable[[], Tensor]) -> None:
-        del compute
+    def recorded(self, compute: Callable[[], Tensor]) -> Recorded | None:
+        tape, others = native.Tape(), _NotNative()
+        with others:
+            tape.begin()
+            try:
+                out = compute()
+            finally:
+                is_complete = tape.end()
+        return Recorded(out, tape.replay) if is_complete and not others.found else None
 
     def threads(self) -> int:
         return native.num_threads()

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from functools import cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 import torch
@@ -15,26 +15,32 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from tinsmith.ops.extension import native
+from tinsmith.ops.nf4 import DYNAMIC_LEVELS, Nf4Tensor
 
 if TYPE_CHECKING:
     from tinsmith import _native
 
 
+NF4: Final = "NF4"
+"""Not a type of files: a base is quantised to it when it is opened."""
+
+
 @cache
 def packed_types() -> Mapping[str, int]:
     """Weights in a block of each type that is held as published, spelled as GGUF files do; none without kernels."""
-    return {} if native is None else {name: block for name, block, _ in native.held_types()}  # pyright: ignore[reportUnnecessaryComparison]
+    types = [] if native is None else native.held_types()  # pyright: ignore[reportUnnecessaryComparison]
+    return {name: block for name, block, _ in types if name != NF4}
 
 
 class Packed:
     """A published matrix (out, in) in the kernels' layout: bits are those of its file."""
 
-    __slots__ = ("held", "shape")
+    __slots__ = ("held", "shape", "type")
 
     def __init__(self, type: str, stored: NDArray[np.generic], shape: tuple[int, int]) -> None:
         """Pack rows of whole blocks, as the file has them."""
         self.held: _native.Packed = native.Packed(type, stored.reshape(-1).view(np.uint8), *shape)
-        self.shape = shape
+        self.shape, self.type = shape, type
 
     @property
     def nbytes(self) -> int:
@@ -75,3 +81,10 @@ class Packed:
 def packable(type: str, shape: Collection[int]) -> bool:
     """True if a tensor of this type and shape is a matrix that can be held as published."""
     return len(shape) == 2 and type in packed_types()
+
+
+def packed_nf4(weight: Nf4Tensor) -> Packed:
+    """A quantised matrix whose rows are whole blocks, with the bits of `nf4.dequantise`."""
+    packed = Packed(NF4, weight.codes, weight.shape)
+    packed.held.scale(weight.absmax_codes, weight.absmax_scales, float(weight.offset), DYNAMIC_LEVELS)
+    return packed

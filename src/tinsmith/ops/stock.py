@@ -32,6 +32,7 @@ class StockKernels(OneByOne):
     arithmetic: Arithmetic = Arithmetic.FAST
     reads_bf16: bool = False
     reads_packed: bool = False
+    pads_steps: bool = True
 
     def __init__(self, device: torch.device) -> None:
         self.device: torch.device = device

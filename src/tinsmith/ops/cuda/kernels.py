@@ -58,6 +58,7 @@ class CudaKernels(OneByOne):
     arithmetic: Arithmetic = Arithmetic.CANONICAL
     reads_bf16: bool = True
     reads_packed: bool = False
+    pads_steps: bool = True
 
     def __init__(self, backend: Backend) -> None:
         self.backend = backend

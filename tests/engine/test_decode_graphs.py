@@ -1,0 +1,138 @@
+"""Steps of decoding recorded on the CPU: the same bits as call by call, of every adapter and number of rows."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from oracles import LLAMA, OLMOE, QWEN2, QWEN3, disturb, small_decoder
+from tinsmith.engine.decode_graphs import DecodeGraphs
+from tinsmith.engine.sampler import Sampler
+from tinsmith.engine.sequences import Policy
+from tinsmith.models.adapter import create_adapter
+from tinsmith.models.config import DecoderConfig
+from tinsmith.ops.kernels import Recorded
+from tinsmith.ops.native import NativeKernels
+from tinsmith.types.adapters import AdapterKind, AdapterSpec
+from tinsmith.types.sampling import SampleRequest, SamplingParams
+
+pytestmark = pytest.mark.whole
+
+MODELS = {"llama": LLAMA, "biased": QWEN2, "normed": QWEN3}
+COUNTS = (1, 3, 8)
+
+
+class Counted:
+    """The recorded steps of a run, and how often each was made again."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, *, records: bool = True) -> None:
+        self.recorded = self.refused = self.replayed = 0
+        record = NativeKernels.recorded
+
+        def recorded(kernels: NativeKernels, compute: object) -> Recorded | None:
+            found = record(kernels, compute) if records else None  # pyright: ignore[reportArgumentType]
+            if found is None:
+                self.refused += 1
+                return None
+            self.recorded += 1
+            return Recorded(found.out, lambda: self._replay(found))
+
+        monkeypatch.setattr(NativeKernels, "recorded", recorded)
+
+    def _replay(self, found: Recorded) -> None:
+        self.replayed += 1
+        found.replay()
+
+
+def sampled(config: DecoderConfig, kind: AdapterKind | None) -> list[bytes]:
+    decoder = small_decoder(config, quantised=kind is not None and kind.quantised)
+    policy = Policy(decoder, {})
+    if kind is not None:
+        adapter = create_adapter(decoder, AdapterSpec(kind=kind, rank=4, seed=1))
+        disturb(adapter, 2)
+        policy = Policy(adapter.decoder, adapter.low)
+    draw = np.random.default_rng(3)
+    found: list[bytes] = []
+    for count in COUNTS:
+        prompt = draw.integers(1, config.vocab_size, 9).astype(np.int32)
+        params = SamplingParams(seed=count, max_tokens=30, stop=())
+        request = SampleRequest(prompt=prompt, params=params, num_samples=count)
+        (result,) = Sampler(config, decoder.kernels).sample([request], [policy])
+        found += [one.tokens.tobytes() + one.logprobs.tobytes() for one in result.sequences]
+    return found
+
+
+@pytest.mark.parametrize("model", sorted(MODELS))
+@pytest.mark.parametrize("kind", [None, AdapterKind.LORA, AdapterKind.DORA, AdapterKind.FULL])
+def test_a_recorded_step_has_the_bits_of_one_that_is_not(
+    model: str, kind: AdapterKind | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patch:
+        counted = Counted(patch)
+        with_graphs = sampled(MODELS[model], kind)
+    assert counted.recorded >= len(COUNTS)
+    assert counted.replayed > 20 * len(COUNTS)
+    Counted(monkeypatch, records=False)
+    assert sampled(MODELS[model], kind) == with_graphs
+
+
+def test_threads_change_no_bit_of_a_recorded_step() -> None:
+    kernels, found = NativeKernels(), list[list[bytes]]()
+    before = kernels.threads()
+    try:
+        for threads in (1, 2, 5):
+            kernels.set_threads(threads)
+            found.append(sampled(LLAMA, AdapterKind.LORA))
+    finally:
+        kernels.set_threads(before)
+    assert found[0] == found[1] == found[2]
+
+
+def test_a_mixture_is_not_recorded(monkeypatch: pytest.MonkeyPatch) -> None:
+    counted = Counted(monkeypatch)
+    sampled(OLMOE, None)
+    assert counted.recorded == 0
+
+
+def test_what_torch_computes_by_itself_cannot_be_recorded() -> None:
+    kernels, x, gain = NativeKernels(), torch.ones(2, 8), torch.ones(8)
+
+    def normed() -> Tensor:
+        return kernels.add_rms_norm(x, None, gain, 1e-5)[1]
+
+    recorded = kernels.recorded(normed)
+    assert recorded is not None
+    x.mul_(3.0)
+    before = recorded.out.clone()
+    x.copy_(torch.arange(16.0).view(2, 8))
+    recorded.replay()
+    assert torch.equal(recorded.out, normed())
+    assert not torch.equal(recorded.out, before)
+    assert kernels.recorded(lambda: normed() * 2.0) is None
+    assert kernels.recorded(lambda: x * 2.0) is None
+
+
+def test_a_kernel_that_no_tape_has_cannot_be_recorded() -> None:
+    kernels, x = NativeKernels(), torch.ones(2, 8)
+    assert kernels.recorded(lambda: kernels.row_entropies(x)) is None
+
+
+def test_a_call_that_fails_ends_the_recording() -> None:
+    kernels, table, ids = NativeKernels(), torch.ones(3, 4), torch.tensor([5])
+    with pytest.raises(ValueError, match="embed: id"):
+        kernels.recorded(lambda: kernels.embed(table, ids))
+    ids.fill_(2)
+    assert kernels.recorded(lambda: kernels.embed(table, ids)) is not None
+
+
+def test_the_graphs_of_a_sampler_are_few() -> None:
+    decoder = small_decoder(LLAMA, quantised=False)
+    sampler = Sampler(LLAMA, decoder.kernels)
+    for count in range(1, 9):
+        params = SamplingParams(seed=count, max_tokens=6, stop=())
+        request = SampleRequest(prompt=np.arange(1, 5, dtype=np.int32), params=params, num_samples=count)
+        sampler.sample([request], [Policy(decoder, {})])
+    graphs: DecodeGraphs = sampler._graphs  # pyright: ignore[reportPrivateUsage]
+    assert len(graphs._graphs) <= 4  # pyright: ignore[reportPrivateUsage]
