@@ -95,7 +95,7 @@ def test_every_step_is_equal_and_the_folder_stays_as_it_is(original: Path) -> No
 
 
 def test_a_draw_follows_from_its_seed_and_says_how_probably_it_finds_a_forged_step() -> None:
-    done = Audited(seed=1, of_steps=100, drawn=(5, 50, 70), faults=(), segments=(), whole_s=1.0)
+    done = Audited(seed=1, of_steps=100, drawn=(5, 50, 70), faults=(), segments=(), whole_s=1.0, cpu_s=1.0)
     assert done.chance(0.01) == pytest.approx(0.03)
     assert done.chance(0.2) == pytest.approx(1 - 80 * 79 * 78 / (100 * 99 * 98))
     assert done.chance(1.0) == 1.0

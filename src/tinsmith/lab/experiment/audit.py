@@ -8,6 +8,7 @@ bit. A step is reached from the newest checkpoint before it, so that the steps b
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
@@ -21,19 +22,26 @@ from tinsmith.engine.checkpoint_files import ADAPTER, read
 from tinsmith.engine.tinker_paths import TinkerPath
 from tinsmith.lab.difference.rollouts import Timeline, decode, timeline
 from tinsmith.lab.difference.runs import Comparison, compare_runs
-from tinsmith.lab.experiment.conduct import conduct
+from tinsmith.lab.experiment.conduct import conduct, embedded_settings
 from tinsmith.lab.experiment.experiment import Plan
+from tinsmith.lab.experiment.keys import Circumstances
 from tinsmith.lab.experiment.manifest import Json
+from tinsmith.lab.experiment.materials import Materials
+from tinsmith.lab.experiment.named_model import SERVED_NAME, is_loaded_here
 from tinsmith.lab.experiment.replay import remake, seconds_of
+from tinsmith.lab.judge.endpoint import OPENAI_URL
+from tinsmith.lab.judge.records import RULES
 from tinsmith.lab.live.progress import Say
 from tinsmith.lab.runs.existing_run import IfExists
 from tinsmith.lab.runs.files import CHECKPOINTS, GROWING, MANIFEST, METRICS, STATE, TRACE
-from tinsmith.lab.runs.folder import Mark, RunFolder
+from tinsmith.lab.runs.folder import Mark, RunFolder, best_of
 from tinsmith.lab.runs.kinds import Kind, Status
 from tinsmith.lab.runs.reader import read_run
 from tinsmith.lab.runs.records import Run
+from tinsmith.lab.service.connect import open_connection
 from tinsmith.lab.service.saved_state import damage
 from tinsmith.lab.user_task.entry import UserTaskEntry
+from tinsmith.lab.user_task.run_data import TaskData
 from tinsmith.types.errors import DataError
 from tinsmith.types.fingerprints import sha256_of
 from tinsmith.types.seeds import derive
@@ -76,6 +84,8 @@ class Audited:
     segments: tuple[Segment, ...]
     whole_s: float
     """Seconds of the whole original run."""
+    cpu_s: float
+    """Processor time of the audit, its server's included."""
 
     @property
     def passed(self) -> bool:
@@ -102,35 +112,88 @@ def audit(
     steps: int,
     seed: int,
     say: Say,
+    here: Mapping[str, str] | None = None,
 ) -> Audited:
-    """Check a run's folder, and compute `steps` drawn steps of it again; nothing in the folder changes."""
+    """Check a run's folder, and compute `steps` drawn steps of it again; nothing in the folder changes.
+
+    `here` are keys that say where and how to compute; a run of a GPU is computed on this machine's CPU without them.
+    """
+    began = _cpu_seconds()
     run, manifest = read_run(folder), RunFolder(folder).read_json(MANIFEST)
     done = _trained_steps(run)
     marks = [mark for mark in RunFolder(folder).marks() if mark.here]
     drawn = tuple(sorted(sorted(range(done), key=lambda step: derive(seed, "audit", step))[:steps]))
     faults = tuple(_faults(folder, manifest, marks, done))
-    whole = {mark.step: mark for mark in marks if damage(folder / STATE, [mark.state_path, *_best(mark)]) is None}
-    segments: list[Segment] = []
-    for since, until in _spans(drawn, sorted(whole)):
-        say(f"steps {since} to {until} are computed again")
-        plan, materials = remake(run, manifest, subjects, plan_of, until + 1, say)
-        with tempfile.TemporaryDirectory(prefix="tinsmith-audit-") as temporary:
-            fresh = Path(temporary) / "run"
-            _cut_copy(folder, fresh, whole.get(since))
-            around = replace(plan.circumstances, log_path=fresh, behavior_if_log_dir_exists=IfExists.RESUME, quiet=True)
-            conduct(replace(plan, circumstances=around), say=say, materials=materials, like=manifest)
-            segments.append(
-                Segment(
+    segments: tuple[Segment, ...] = ()
+    if drawn:
+        whole = {mark.step: mark for mark in marks if damage(folder / STATE, [mark.state_path, *best_of(mark)]) is None}
+        keys = {"device": "cpu", **_unasked(manifest), **(here or {})}
+        plan, materials = remake(run, manifest, subjects, plan_of, done, say, keys)
+        if isinstance(materials.run_data, TaskData):
+            materials = replace(materials, run_data=replace(materials.run_data, recorded=folder))
+        spans = [(whole.get(since), until) for since, until in _spans(drawn, sorted(whole))]
+        segments = tuple(_computed(run, plan, materials, manifest, spans, say))
+    return Audited(
+        seed=seed,
+        of_steps=done,
+        drawn=drawn,
+        faults=faults,
+        segments=segments,
+        whole_s=seconds_of(run, None),
+        cpu_s=_cpu_seconds() - began,
+    )
+
+
+def _unasked(manifest: Json) -> Mapping[str, str]:
+    """Return the keys under which a run with a judge elsewhere needs no key of that: its verdicts are in the record."""
+    identity, around = (cast(Json, manifest.get(part) or {}) for part in ("identity", "circumstances"))
+    frame = cast(Json, identity.get("frame") or {})
+    named, model = frame.get("judge_model"), around.get("model_name")
+    if named in (None, RULES, SERVED_NAME, model) or around.get("judge_base_url") or around.get("base_url"):
+        return {}
+    return {} if is_loaded_here(str(named), Circumstances()) else {"judge_base_url": OPENAI_URL}
+
+
+def _cpu_seconds() -> float:
+    """Return the processor time of this process and of those that it started and that ended."""
+    return sum(os.times()[:4])
+
+
+def _computed(
+    run: Run, plan: Plan, materials: Materials, manifest: Json, spans: list[tuple[Mark | None, int]], say: Say
+) -> Iterator[Segment]:
+    """Compute steps again from their checkpoints, all on one server, and compare them."""
+    with tempfile.TemporaryDirectory(prefix="tinsmith-audit-") as temporary:
+        place = Path(temporary)
+        (place / STATE).mkdir()
+        settings = embedded_settings(plan, materials.models, place)
+        connection = open_connection(plan.circumstances.base_url, settings)
+        try:
+            for mark, until in spans:
+                since = 0 if mark is None else mark.step
+                say(f"steps {since} to {until} are computed again")
+                fresh = place / f"from-{since}"
+                around = replace(
+                    plan.circumstances,
+                    log_path=fresh,
+                    behavior_if_log_dir_exists=IfExists.RESUME,
+                    stop_after=until + 1,
+                    quiet=True,
+                )
+                if mark is not None:
+                    _cut_copy(run.folder, fresh, place / STATE, mark)
+                conduct(
+                    replace(plan, circumstances=around), say=say, materials=materials, like=manifest, through=connection
+                )
+                yield Segment(
                     since=since,
                     until=until,
-                    comparison=compare_runs((folder, fresh), steps=until + 1),
+                    comparison=compare_runs((run.folder, fresh), steps=until + 1),
                     original_s=seconds_of(run, until + 1) - seconds_of(run, since),
                     audit_s=seconds_of(read_run(fresh), until + 1) - seconds_of(run, since),
                 )
-            )
-    return Audited(
-        seed=seed, of_steps=done, drawn=drawn, faults=faults, segments=tuple(segments), whole_s=seconds_of(run, None)
-    )
+        finally:
+            connection.close()
 
 
 def _trained_steps(run: Run) -> int:
@@ -158,6 +221,12 @@ def _faults(folder: Path, manifest: Json, marks: list[Mark], done: int) -> Itera
             yield f"{name.removesuffix('_sha256')}.jsonl is not the file that the manifest names"
     if "trace_sha256" in stated and not (folder / TRACE).exists():
         yield f"{TRACE} is missing"
+    links, now = cast(list[str], manifest.get("trace_links") or []), RunFolder(folder).links(TRACE)
+    if links and links != now:
+        line = 1 + next((at for at, pair in enumerate(zip(links, now, strict=False)) if pair[0] != pair[1]), len(now))
+        yield f"{TRACE}: line {line} is the first that is not the one of the chain in the manifest"
+    elif links and not str(stated.get("trace_sha256", "")).startswith(links[-1]):
+        yield f"{MANIFEST}: the chain of {TRACE} does not end in its SHA-256"
     trace, metrics = timeline(folder / TRACE, None), timeline(folder / METRICS, None)
     for step in range(done):
         if step not in metrics:
@@ -187,11 +256,13 @@ def _unlike_trace(state: Path, path: str, step: int, trace: Timeline) -> Iterato
             return
 
 
-def _cut_copy(folder: Path, fresh: Path, mark: Mark | None) -> None:
-    """Copy a run's folder as it was when a checkpoint was saved; with None there is nothing yet."""
-    if mark is None:
-        return
+def _cut_copy(folder: Path, fresh: Path, state: Path, mark: Mark) -> None:
+    """Copy a run's folder as it was when a checkpoint was saved, and the checkpoint into a server's state.
+
+    There the checkpoint has a name that no session of the server gets.
+    """
     fresh.mkdir()
+    (fresh / STATE).symlink_to(state, target_is_directory=True)
     for each in sorted(folder.iterdir()):
         if each.is_file() and each.name not in (CHECKPOINTS, *GROWING):
             shutil.copyfile(each, fresh / each.name)
@@ -200,21 +271,16 @@ def _cut_copy(folder: Path, fresh: Path, mark: Mark | None) -> None:
     for name in GROWING:
         lines = [line for step in timeline(folder / name, mark.step).values() for line in step]
         (fresh / name).write_bytes(b"".join(lines))
+    renamed: dict[str, str] = {}
+    for path in (mark.state_path, *best_of(mark)):
+        old = TinkerPath.parse(path)
+        new = replace(old, session=f"recorded-{old.session}")
+        shutil.copytree(old.folder(folder / STATE), new.folder(state), dirs_exist_ok=True)
+        renamed[path] = str(new)
+    kept = dict(mark.kept)
+    if best := best_of(mark):
+        kept["best"] = {**cast(Json, mark.kept["best"]), "sampler_path": renamed[best[0]]}
     # Its lengths are those of the copy: a line of an earlier step may have been forged.
     lengths = {name: (fresh / name).stat().st_size for name in GROWING}
-    line = {**asdict(mark), "lengths": lengths}
+    line = {**asdict(mark), "state_path": renamed[mark.state_path], "kept": kept, "lengths": lengths}
     (fresh / CHECKPOINTS).write_text(json.dumps({**line, "sha256": sha256_of(line)}) + "\n", encoding="utf-8")
-    wanted = {TinkerPath.parse(path).folder(folder / STATE) for path in (mark.state_path, *_best(mark))}
-    weights = {each for each in (folder / STATE).rglob("*") if (each / "checkpoint.json").is_file()}
-
-    def unneeded(parent: str, names: list[str]) -> set[str]:
-        return {name for name in names if Path(parent) / name in weights - wanted or name.endswith(".lock")}
-
-    shutil.copytree(folder / STATE, fresh / STATE, ignore=unneeded)
-
-
-def _best(mark: Mark) -> list[str]:
-    """Return where the best policy so far is saved."""
-    best = cast(Json, mark.kept.get("best") or {})
-    path = best.get("sampler_path")
-    return [path] if isinstance(path, str) and path else []
