@@ -56,10 +56,15 @@ def _lines(done: Audited) -> list[str]:
         lines.append("files, checkpoints and trace: nothing contradicts itself")
     for each in done.segments:
         found = comparison_lines(each.comparison)
-        if each.comparison.equal:
+        if each.element is not None and each.comparison.equal:
+            lines.append(f"steps {each.since} to {each.until}: equal, but a checkpoint is not what they lead to")
+        elif each.equal:
             lines.append(f"steps {each.since} to {each.until}: equal, bit for bit")
         else:
             lines += [f"steps {each.since} to {each.until}: {found[0]}", *found[1:]]
+        lines += [] if each.element is None else [f"  {each.element}"]
+    if done.segments and done.recorded_judge is not None:
+        lines.append(f"taken from the record and not asked again: the verdicts of the judge {done.recorded_judge}")
     spent = sum(each.audit_s for each in done.segments)
     computed = sum(each.steps for each in done.segments)
     lines.append(
@@ -93,9 +98,12 @@ def _values(done: Audited) -> dict[str, object]:
                 "original_s": each.original_s,
                 "audit_s": each.audit_s,
                 **comparison_json(each.comparison),
+                "equal": each.equal,
+                "element": each.element,
             }
             for each in done.segments
         ],
+        "recorded_judge": done.recorded_judge,
         "whole_s": done.whole_s,
         "cpu_s": done.cpu_s,
         "chance": {str(share): done.chance(share) for share in SHARES},

@@ -86,11 +86,12 @@ def _origin(folder: Path, with_data: bool) -> Origin:
     from tinsmith.cli.tasks import TASKS
     from tinsmith.lab.bundle.contents import Origin
     from tinsmith.lab.bundle.origin import data_of, source_of_file
+    from tinsmith.lab.experiment.circumstances import located
     from tinsmith.lab.runs.reader import read_run
     from tinsmith.types.source import PACKAGE
 
     run = read_run(folder)
-    around = run.manifest.circumstances if run.manifest else {}
+    around = located({} if run.manifest is None else {"circumstances": run.manifest.circumstances}, folder)
     task = str(around.get("task") or "")
     file, colon, _ = task.partition(".py")
     if colon and Path(f"{file}.py").is_file():
@@ -103,4 +104,4 @@ def _origin(folder: Path, with_data: bool) -> Origin:
         found = None if module is None else find_spec(module)
         origin = None if found is None or found.origin is None else Path(found.origin)
         source = {} if origin is None else {f"source/tinsmith/{origin.relative_to(PACKAGE).as_posix()}": origin}
-    return Origin(source=source, data=data_of(run, SUBJECTS, plan_of) if with_data else {})
+    return Origin(source=source, data=data_of(run, around, SUBJECTS, plan_of) if with_data else {})

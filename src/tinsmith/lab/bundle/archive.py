@@ -16,13 +16,16 @@ from typing import Final
 from tinsmith.data.replacing import replacing
 from tinsmith.types.errors import DataError
 
+CRATE: Final = "ro-crate-metadata.json"
+"""What a bundle says of itself; it also tells somebody's run from one of one's own."""
+
 Content = bytes | Path
 """What a file of an archive holds, or where that lies."""
 
 _TIME: Final = (1980, 1, 1, 0, 0, 0)
 _MODE: Final = (stat.S_IFREG | 0o644) << 16
-_DENSE: Final = (".safetensors", ".parquet", ".png")
-"""Endings of files that are stored as they are: to compress them gains next to nothing."""
+_DENSE: Final = (".parquet", ".png")
+"""Endings of files that are compressed already."""
 
 MOST_FILES: Final = 100_000
 MOST_BYTES: Final = 64 << 30
@@ -62,6 +65,8 @@ def unpack(file: Path, folder: Path) -> None:
         with zipfile.ZipFile(file) as archive:
             entries = archive.infolist()
             _require_sound(file, entries)
+            if CRATE not in archive.namelist():
+                raise DataError(f"{file} is no file of `tinsmith pack`", field=CRATE, value="missing")
             folder.mkdir(parents=True, exist_ok=True)
             try:
                 for entry in entries:

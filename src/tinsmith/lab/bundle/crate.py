@@ -12,14 +12,13 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Final, cast
 
-from tinsmith.lab.bundle.archive import Content
+from tinsmith.lab.bundle.archive import CRATE, Content
 from tinsmith.lab.experiment.manifest import Json
 from tinsmith.lab.runs.kinds import Kind
 from tinsmith.lab.runs.records import Config, Manifest
 from tinsmith.types.fingerprints import file_sha256
 from tinsmith.types.version import VERSION
 
-CRATE: Final = "ro-crate-metadata.json"
 CARD: Final = "README.md"
 DATA_CARD: Final = "DATA.md"
 CITATION: Final = "CITATION.cff"
@@ -151,7 +150,13 @@ def crate(title: str, question: str, files: Mapping[str, Content], identity: str
     people = [
         {"@id": f"#author-{number}", "@type": "Person", "name": name} for number, name in enumerate(said.authors, 1)
     ]
-    engine = {"@id": "#tinsmith", "@type": "SoftwareApplication", "name": "tinsmith", "softwareVersion": VERSION}
+    engine = {
+        "@id": "#tinsmith",
+        "@type": "SoftwareApplication",
+        "name": "tinsmith",
+        "version": VERSION,
+        "url": f"pkg:pypi/tinsmith@{VERSION}",
+    }
     action = {
         "@id": "#run",
         "@type": "CreateAction",

@@ -28,14 +28,15 @@ def source_of_file(file: Path) -> dict[str, Path]:
 
 
 def data_of(
-    run: Run, subjects: Mapping[Kind, UserTaskEntry], plan_of: Callable[[str, Mapping[str, str]], Plan]
+    run: Run, around: Json, subjects: Mapping[Kind, UserTaskEntry], plan_of: Callable[[str, Mapping[str, str]], Plan]
 ) -> dict[str, Path]:
     """Return a run's data files by their names in a bundle; none where the package or the task's source makes them.
+
+    `around` are its circumstances, with paths in full.
 
     Raises:
         DataError: a file is no longer there.
     """
-    around = cast(Json, {} if run.manifest is None else run.manifest.circumstances)
     found: dict[str, Path] = {}
     if isinstance(place := around.get("data_folder"), str):
         if not Path(place).is_dir():

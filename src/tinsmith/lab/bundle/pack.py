@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import cast
 
-from tinsmith.lab.bundle.archive import Content, write_archive
+from tinsmith.lab.bundle.archive import CRATE, Content, write_archive
 from tinsmith.lab.bundle.contents import Kept, OriginOf, run_files, study_files
-from tinsmith.lab.bundle.crate import CRATE, Statement, crate, texts_of_run, texts_of_study
+from tinsmith.lab.bundle.crate import Statement, crate, texts_of_run, texts_of_study
 from tinsmith.lab.bundle.private import machine_folders, require_public
 from tinsmith.lab.experiment.manifest import Json
 from tinsmith.lab.runs.reader import read_run

@@ -18,7 +18,7 @@ from typing import Any, cast
 
 import numpy as np
 
-from tinsmith.engine.checkpoint_files import ADAPTER, read
+from tinsmith.engine.checkpoint_files import ADAPTER, OPTIMIZER, read
 from tinsmith.engine.tinker_paths import TinkerPath
 from tinsmith.lab.difference.rollouts import Timeline, decode, timeline
 from tinsmith.lab.difference.runs import Comparison, compare_runs
@@ -64,6 +64,13 @@ class Segment:
     original_s: float
     """Seconds of its steps in the original run."""
     audit_s: float
+    element: str | None = None
+    """The first element in which a checkpoint differs from the one that was computed, with both values."""
+
+    @property
+    def equal(self) -> bool:
+        """True if every step and every checkpoint on the way is."""
+        return self.comparison.equal and self.element is None
 
     @property
     def steps(self) -> int:
@@ -82,6 +89,8 @@ class Audited:
     faults: tuple[str, ...]
     """Contradictions within the folder; found without computing a step."""
     segments: tuple[Segment, ...]
+    recorded_judge: str | None
+    """The judge elsewhere whose verdicts were taken from the record; None: there is none."""
     whole_s: float
     """Seconds of the whole original run."""
     cpu_s: float
@@ -90,7 +99,7 @@ class Audited:
     @property
     def passed(self) -> bool:
         """True if nothing contradicts itself and every step was equal."""
-        return not self.faults and all(each.comparison.equal for each in self.segments)
+        return not self.faults and all(each.equal for each in self.segments)
 
     def chance(self, share: float) -> float:
         """Return how probably a drawn step is a forged one, where this share of all steps (at least one) is forged.
@@ -125,9 +134,13 @@ def audit(
     drawn = tuple(sorted(sorted(range(done), key=lambda step: derive(seed, "audit", step))[:steps]))
     faults = tuple(_faults(folder, manifest, marks, done))
     segments: tuple[Segment, ...] = ()
+    judge = _judge_elsewhere(manifest)
     if drawn:
         whole = {mark.step: mark for mark in marks if damage(folder / STATE, [mark.state_path, *best_of(mark)]) is None}
-        keys = {"device": "cpu", **_unasked(manifest), **(here or {})}
+        around = cast(Json, manifest.get("circumstances") or {})
+        # A judge that is not asked needs an address and no key.
+        address = {} if judge is None else {"judge_base_url": str(around.get("judge_base_url") or OPENAI_URL)}
+        keys = {"device": "cpu", **address, **(here or {})}
         plan, materials = remake(run, manifest, subjects, plan_of, done, say, keys)
         if isinstance(materials.run_data, TaskData):
             materials = replace(materials, run_data=replace(materials.run_data, recorded=folder))
@@ -139,19 +152,20 @@ def audit(
         drawn=drawn,
         faults=faults,
         segments=segments,
+        recorded_judge=judge,
         whole_s=seconds_of(run, None),
         cpu_s=_cpu_seconds() - began,
     )
 
 
-def _unasked(manifest: Json) -> Mapping[str, str]:
-    """Return the keys under which a run with a judge elsewhere needs no key of that: its verdicts are in the record."""
+def _judge_elsewhere(manifest: Json) -> str | None:
+    """Return the judge that a run asked over the network, whose verdicts are taken from the record; None: none."""
     identity, around = (cast(Json, manifest.get(part) or {}) for part in ("identity", "circumstances"))
-    frame = cast(Json, identity.get("frame") or {})
-    named, model = frame.get("judge_model"), around.get("model_name")
-    if named in (None, RULES, SERVED_NAME, model) or around.get("judge_base_url") or around.get("base_url"):
-        return {}
-    return {} if is_loaded_here(str(named), Circumstances()) else {"judge_base_url": OPENAI_URL}
+    named = cast(Json, identity.get("frame") or {}).get("judge_model")
+    if named in (None, RULES, SERVED_NAME, around.get("model_name")):
+        return None
+    own = not around.get("judge_base_url") and (around.get("base_url") or is_loaded_here(str(named), Circumstances()))
+    return None if own else str(named)
 
 
 def _cpu_seconds() -> float:
@@ -182,18 +196,46 @@ def _computed(
                 )
                 if mark is not None:
                     _cut_copy(run.folder, fresh, place / STATE, mark)
-                conduct(
-                    replace(plan, circumstances=around), say=say, materials=materials, like=manifest, through=connection
-                )
+                again = replace(plan, circumstances=around)
+                conduct(again, say=_silent, materials=materials, like=manifest, through=connection)
                 yield Segment(
                     since=since,
                     until=until,
                     comparison=compare_runs((run.folder, fresh), steps=until + 1),
                     original_s=seconds_of(run, until + 1) - seconds_of(run, since),
                     audit_s=seconds_of(read_run(fresh), until + 1) - seconds_of(run, since),
+                    element=next(_unequal_elements(run.folder, fresh, since), None),
                 )
         finally:
             connection.close()
+
+
+def _silent(message: str) -> None:
+    del message
+
+
+def _unequal_elements(folder: Path, fresh: Path, since: int) -> Iterator[str]:
+    """Say in which element each checkpoint after a step differs from the one that was computed again."""
+    before = {mark.step: mark for mark in RunFolder(folder).marks() if mark.here}
+    for mark in RunFolder(fresh).marks():
+        old = before.get(mark.step)
+        if mark.step <= since or old is None or damage(folder / STATE, [old.state_path]) is not None:
+            continue
+        kept, made = (
+            read(TinkerPath.parse(path).folder(each / STATE))
+            for each, path in ((folder, old.state_path), (fresh, mark.state_path))
+        )
+        for file in (ADAPTER, OPTIMIZER):
+            one, two = kept.tensors(file), made.tensors(file)
+            for name in sorted({*one, *two}):
+                if name not in one or name not in two or one[name].shape != two[name].shape:
+                    yield f"{old.state_path}: {name} is not in both, or has another shape"
+                    continue
+                a, b = (each[name].contiguous().numpy() for each in (one, two))
+                places = np.argwhere(a.view(np.int32) != b.view(np.int32))
+                if len(places):
+                    at = tuple(map(int, places[0]))
+                    yield f"{old.state_path}: {name}{list(at)} is {a[at]!s}, and {b[at]!s} computed again"
 
 
 def _trained_steps(run: Run) -> int:

@@ -20,7 +20,7 @@ from tinsmith.ops.cuda.nvrtc import compiler
 from tinsmith.ops.extension import native, physical_cores
 from tinsmith.ops.processor import cpu_flags, cpu_model
 from tinsmith.types.arithmetic import Arithmetic
-from tinsmith.types.errors import BackendError
+from tinsmith.types.errors import BackendError, DataError
 from tinsmith.types.fingerprints import file_sha256
 from tinsmith.types.source import PACKAGE
 
@@ -101,8 +101,11 @@ def located(manifest: Mapping[str, object], folder: Path) -> dict[str, object]:
     def full(value: object) -> object:
         if isinstance(value, Mapping):
             return {name: full(each) for name, each in cast(Mapping[str, object], value).items()}
-        is_here = isinstance(value, str) and value.startswith(HERE)
-        return str(folder.absolute() / value) if is_here else value
+        if not isinstance(value, str) or not value.startswith(HERE):
+            return value
+        if ".." in Path(value).parts:
+            raise DataError("a path in this manifest leaves the run's folder", field="circumstances", value=value)
+        return str(folder.absolute() / value)
 
     around = cast(Mapping[str, object], manifest.get("circumstances") or {})
     return {name: full(value) for name, value in around.items()}

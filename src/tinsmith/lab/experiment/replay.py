@@ -13,6 +13,7 @@ from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Final, cast
 
+from tinsmith.lab.bundle.archive import CRATE
 from tinsmith.lab.difference.runs import Comparison, compare_runs
 from tinsmith.lab.experiment.circumstances import located
 from tinsmith.lab.experiment.conduct import conduct
@@ -148,6 +149,15 @@ def changes_of(
     where |= {"base_url": around["base_url"], "device": around["device"], "stop_after": steps, **here}
     if "model_name" not in here:
         where["model_name"] = _model(around)
+    for key in ("base_url", "judge_base_url"):
+        if where.get(key) and key not in here and (run.folder / CRATE).exists():
+            # A key of whoever checks the run would go wherever somebody else's file says.
+            raise ConfigError(
+                "this run asked a server, whose address was written by whoever packed it",
+                field=key,
+                value=where[key],
+                fix=f"if you trust it, name it yourself: {key}=URL",
+            )
     given = {key: _text(value) for key, value in {**config.overrides, **where}.items()}
     return {key: text for key, text in given.items() if text is not None}
 
