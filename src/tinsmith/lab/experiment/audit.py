@@ -204,7 +204,7 @@ def _computed(
                     comparison=compare_runs((run.folder, fresh), steps=until + 1),
                     original_s=seconds_of(run, until + 1) - seconds_of(run, since),
                     audit_s=seconds_of(read_run(fresh), until + 1) - seconds_of(run, since),
-                    element=next(_unequal_elements(run.folder, fresh, since), None),
+                    element=next(_unequal_elements(run.folder, fresh, place / STATE, since), None),
                 )
         finally:
             connection.close()
@@ -214,7 +214,7 @@ def _silent(message: str) -> None:
     del message
 
 
-def _unequal_elements(folder: Path, fresh: Path, since: int) -> Iterator[str]:
+def _unequal_elements(folder: Path, fresh: Path, state: Path, since: int) -> Iterator[str]:
     """Say in which element each checkpoint after a step differs from the one that was computed again."""
     before = {mark.step: mark for mark in RunFolder(folder).marks() if mark.here}
     for mark in RunFolder(fresh).marks():
@@ -222,8 +222,8 @@ def _unequal_elements(folder: Path, fresh: Path, since: int) -> Iterator[str]:
         if mark.step <= since or old is None or damage(folder / STATE, [old.state_path]) is not None:
             continue
         kept, made = (
-            read(TinkerPath.parse(path).folder(each / STATE))
-            for each, path in ((folder, old.state_path), (fresh, mark.state_path))
+            read(TinkerPath.parse(path).folder(each))
+            for each, path in ((folder / STATE, old.state_path), (state, mark.state_path))
         )
         for file in (ADAPTER, OPTIMIZER):
             one, two = kept.tensors(file), made.tensors(file)
