@@ -190,7 +190,7 @@ def test_a_moment_of_the_optimizer_that_was_forged_and_signed_again_is_named_wit
     assert segment.comparison.equal
     assert segment.element is not None
     assert name in segment.element
-    assert f"[0, 0] is {forged}, and {before} computed again" in segment.element
+    assert f"[0, 0] is {forged!s}, and {before!s} computed again" in segment.element
     assert not done.passed
 
 
