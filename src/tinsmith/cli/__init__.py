@@ -22,6 +22,7 @@ from tinsmith.cli.conform import conform
 from tinsmith.cli.data.command import app as data_app
 from tinsmith.cli.diff import diff, replay
 from tinsmith.cli.doctor import doctor
+from tinsmith.cli.pack import pack, unpack
 from tinsmith.cli.quickstart import quickstart
 from tinsmith.cli.report import report
 from tinsmith.cli.run import INTERRUPTED, TERMINATED, new, run
@@ -47,6 +48,8 @@ app.command()(new)
 app.command()(report)
 app.command()(replay)
 app.command()(audit)
+app.command()(pack)
+app.command()(unpack)
 app.command()(diff)
 app.command()(sweep)
 app.command()(doctor)

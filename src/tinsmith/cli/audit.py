@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import secrets
 import sys
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from tinsmith.cli.named_folders import HereKeys, Run, here_keys, run_folders
 from tinsmith.types.visible import visible
 
 if TYPE_CHECKING:
@@ -17,7 +18,8 @@ if TYPE_CHECKING:
 
 
 def audit(
-    folder: Annotated[Path, typer.Argument(metavar="DIR", help="The folder of a run.")],
+    folder: Run,
+    changes: HereKeys = None,
     steps: Annotated[int, typer.Option(min=0, metavar="N", help="Steps to draw; 0: files and checkpoints alone.")] = 3,
     seed: Annotated[
         int | None, typer.Option(metavar="S", help="Random seed of the draw. Default: one that nobody could foresee.")
@@ -25,17 +27,19 @@ def audit(
     as_json: Annotated[bool, typer.Option("--json", help="Print all that was found as JSON.")] = False,
 ) -> None:
     """Check a run without running all of it: exit 0 where everything holds, 1 where something is not as it says."""
-    from tinsmith.cli.named_folders import require_runs
+    with run_folders([folder]) as (place,):  # before what is heavy is imported
+        gc.disable()  # what is imported stays: to look for garbage in it takes a sixth of the time
+        from tinsmith.cli.registered import SUBJECTS, plan_of
+        from tinsmith.lab.experiment.audit import audit as run
 
-    require_runs([folder])  # before what is heavy is imported
-    from tinsmith.cli.registered import SUBJECTS, plan_of
-    from tinsmith.lab.experiment.audit import audit as run
+        gc.enable()
+        gc.freeze()
 
-    def say(message: str) -> None:
-        print(visible(message), file=sys.stderr)
+        def say(message: str) -> None:
+            print(visible(message), file=sys.stderr)
 
-    drawn_by = secrets.randbits(32) if seed is None else seed
-    done = run(folder, SUBJECTS, plan_of, steps=steps, seed=drawn_by, say=say)
+        drawn_by = secrets.randbits(32) if seed is None else seed
+        done = run(place, SUBJECTS, plan_of, steps=steps, seed=drawn_by, say=say, here=here_keys(changes))
     for line in [json.dumps(_values(done), indent=1, ensure_ascii=False)] if as_json else _lines(done):
         print(visible(line))
     if not done.passed:
@@ -52,13 +56,21 @@ def _lines(done: Audited) -> list[str]:
         lines.append("files, checkpoints and trace: nothing contradicts itself")
     for each in done.segments:
         found = comparison_lines(each.comparison)
-        if each.comparison.equal:
+        if each.element is not None and each.comparison.equal:
+            lines.append(f"steps {each.since} to {each.until}: equal, but a checkpoint is not what they lead to")
+        elif each.equal:
             lines.append(f"steps {each.since} to {each.until}: equal, bit for bit")
         else:
             lines += [f"steps {each.since} to {each.until}: {found[0]}", *found[1:]]
+        lines += [] if each.element is None else [f"  {each.element}"]
+    if done.segments and done.recorded_judge is not None:
+        lines.append(f"taken from the record and not asked again: the verdicts of the judge {done.recorded_judge}")
     spent = sum(each.audit_s for each in done.segments)
     computed = sum(each.steps for each in done.segments)
-    lines.append(f"computed: {computed} steps in {spent:.1f} s; the whole run took {done.whole_s:.1f} s")
+    lines.append(
+        f"computed: {computed} steps in {spent:.1f} s ({done.cpu_s:.1f} CPU-seconds with everything around them); "
+        f"the whole run took {done.whole_s:.1f} s"
+    )
     if done.drawn:
         chances = ", ".join(f"{share:.0%} forged: {done.chance(share):.0%}" for share in SHARES)
         lines.append(f"a forged step would have been among those drawn: {chances}")
@@ -86,9 +98,13 @@ def _values(done: Audited) -> dict[str, object]:
                 "original_s": each.original_s,
                 "audit_s": each.audit_s,
                 **comparison_json(each.comparison),
+                "equal": each.equal,
+                "element": each.element,
             }
             for each in done.segments
         ],
+        "recorded_judge": done.recorded_judge,
         "whole_s": done.whole_s,
+        "cpu_s": done.cpu_s,
         "chance": {str(share): done.chance(share) for share in SHARES},
     }

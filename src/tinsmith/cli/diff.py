@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from tinsmith.cli.named_folders import HereKeys, Run, here_keys, run_folders
 from tinsmith.types.visible import visible
 
 if TYPE_CHECKING:
@@ -16,15 +17,13 @@ if TYPE_CHECKING:
 AsJson = Annotated[bool, typer.Option("--json", help="Print all that was found as JSON.")]
 
 
-def diff(
-    first: Annotated[Path, typer.Argument(metavar="DIR", help="The folder of a run.")],
-    second: Annotated[Path, typer.Argument(metavar="DIR", help="The folder of another.")],
-    as_json: AsJson = False,
-) -> None:
+def diff(first: Run, second: Run, as_json: AsJson = False) -> None:
     """Say whether two runs are equal bit for bit (exit 0), or where they first differ, and by how much (exit 1)."""
+    from tinsmith.lab.bundle.archive import folders_of
     from tinsmith.lab.difference.runs import compare_runs
 
-    found = compare_runs((first, second))
+    with folders_of((first, second)) as folders:
+        found = compare_runs((folders[0], folders[1]))
     tell(found, as_json=as_json)
     if not found.equal:
         raise typer.Exit(code=1)
@@ -44,7 +43,8 @@ def tell(found: Comparison, *, as_json: bool, **more: object) -> None:
 
 
 def replay(
-    folder: Annotated[Path, typer.Argument(metavar="DIR", help="The folder of a run.")],
+    folder: Run,
+    changes: HereKeys = None,
     steps: Annotated[int | None, typer.Option(min=1, metavar="N", help="Run only the first N steps.")] = None,
     out: Annotated[
         Path | None, typer.Option(metavar="DIR", help="Keep the replay here. Default: beside, and kept if it differs.")
@@ -52,16 +52,15 @@ def replay(
     as_json: AsJson = False,
 ) -> None:
     """Run a run again from its manifest and compare: exit 0 where it is equal bit for bit, 1 where it is not."""
-    from tinsmith.cli.named_folders import require_runs
+    with run_folders([folder]) as (place,):  # before what is heavy is imported
+        from tinsmith.cli.registered import SUBJECTS, plan_of
+        from tinsmith.lab.experiment.replay import replay as run
 
-    require_runs([folder])  # before what is heavy is imported
-    from tinsmith.cli.registered import SUBJECTS, plan_of
-    from tinsmith.lab.experiment.replay import replay as run
+        def say(message: str) -> None:
+            print(visible(message), file=sys.stderr)
 
-    def say(message: str) -> None:
-        print(visible(message), file=sys.stderr)
-
-    done = run(folder, SUBJECTS, plan_of, steps=steps, out=out, say=say)
+        here, beside = here_keys(changes), folder.absolute().parent
+        done = run(place, SUBJECTS, plan_of, steps=steps, out=out, say=say, here=here, beside=beside)
     kept = None if done.folder is None else str(done.folder)
     seconds = {"original_s": done.original_s, "replay_s": done.replay_s}
     tell(done.comparison, as_json=as_json, replay=kept, **seconds)

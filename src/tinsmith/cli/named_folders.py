@@ -2,10 +2,48 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Annotated
 
-from tinsmith.types.errors import CheckpointError, DataError
+import typer
+
+from tinsmith.types.errors import CheckpointError, ConfigError, DataError
+
+Run = Annotated[
+    Path, typer.Argument(metavar="RUN", help="The folder of a run, or the file that `tinsmith pack` made of it.")
+]
+HereKeys = Annotated[
+    list[str] | None,
+    typer.Argument(
+        metavar="[key=value ...]",
+        help="Where and how fast to compute here: model_name=PATH, data=DIR, task=FILE.py, device=cuda, threads=2.",
+    ),
+]
+
+
+def here_keys(changes: Sequence[str] | None) -> dict[str, str]:
+    """Return `key=value` arguments as keys."""
+    found: dict[str, str] = {}
+    for each in changes or ():
+        key, equals, value = each.partition("=")
+        if not equals:
+            raise ConfigError(
+                "this is no key=value", field="argument", value=each, allowed="device=cuda, data=DIR, ..."
+            )
+        found[key] = value
+    return found
+
+
+@contextmanager
+def run_folders(named: Sequence[Path]) -> Generator[list[Path], None, None]:
+    """Give the folders of runs that are named by folder, or by the file that each was packed into."""
+    from tinsmith.lab.bundle.archive import folders_of
+
+    with folders_of(named) as folders:
+        require_runs(folders)
+        yield folders
 
 
 def require_runs(folders: Sequence[Path]) -> None:

@@ -21,14 +21,16 @@ def report(
     folders: Annotated[
         list[Path],
         typer.Argument(
-            metavar="DIR...", help="Folders of runs, which are compared where there are several; or that of a study."
+            metavar="RUN...",
+            help="Folders of runs, or files of `tinsmith pack`: several are compared; or that of a study.",
         ),
     ],
     out: Annotated[
         Path | None,
         typer.Option(
             metavar="FILE",
-            help="Default: report.html (or .md) in the run's folder; compare.html (or .md) here for several runs.",
+            help="Default: report.html (or .md) in the run's folder, NAME.html here for a packed run NAME.zip; "
+            "compare.html (or .md) here for several runs.",
         ),
     ] = None,
     task: Annotated[
@@ -47,6 +49,14 @@ def report(
     ] = "html",
 ) -> None:
     """Say what happened: a page about one run, or one that compares several, with the seeds of an experiment pooled."""
+    from tinsmith.lab.bundle.archive import folders_of
+
+    packed = len(folders) == 1 and folders[0].is_file()
+    with folders_of(folders) as places:
+        _report(places, Path(f"{folders[0].stem}.{to}") if packed and out is None else out, task, to)
+
+
+def _report(folders: list[Path], out: Path | None, task: str | None, to: PageFormat) -> None:
     from tinsmith.cli.columns import open_console
     from tinsmith.cli.named_folders import require_runs
     from tinsmith.lab.study.files import holds_study

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from small_slice import Made
 
@@ -32,6 +33,9 @@ FIRST_STEP = next(
     seed for seed in range(99) if derive(seed, "audit", 0) < min(derive(seed, "audit", i) for i in (1, 2, 3))
 )
 """A random seed that draws step 0."""
+SECOND_STEP = next(
+    seed for seed in range(99) if derive(seed, "audit", 1) < min(derive(seed, "audit", i) for i in (0, 2, 3))
+)
 KEYS = {
     "steps": str(STEPS), "gradient": "exact", "groups_per_batch": "4", "group_size": "2", "lora_rank": "4",
     "eval_every": "0", "save_every": "2", "eval_items": "4", "max_tokens": "8", "learning_rate": "2e-3",
@@ -78,10 +82,26 @@ def _gradient(line: dict[str, Any]) -> None:
     next(iter(line["gradient"].values()))["sha256"] = "0" * 16
 
 
+def forged_tensor(weights: Path, file: str) -> tuple[str, np.float32, np.float32]:
+    """Forge the first value of a checkpoint's first matrix, and its hashes; return its name and both values."""
+    tensors = read_fp32(weights / file)
+    name = min(each for each in tensors if tensors[each].ndim == 2)
+    before = tensors[name].numpy()[0, 0]
+    tensors[name][0, 0] += 1.0
+    write_tensors(weights / file, tensors)
+    marker = weights / checkpoint_files.MARKER
+    said = json.loads(marker.read_text())
+    del said["sha256"]
+    said["files"][file] = file_sha256(weights / file)
+    marker.write_text(json.dumps({**said, "sha256": sha256_of(said)}))
+    return name, before, tensors[name].numpy()[0, 0]
+
+
 def signed_again(folder: Path) -> None:
     """What a forger would do: the manifest names the forged files."""
     manifest = json.loads((folder / MANIFEST).read_text())
     manifest["hashes"] |= RunFolder(folder).hashes()
+    manifest["trace_links"] = RunFolder(folder).links(TRACE)
     (folder / MANIFEST).write_text(json.dumps(manifest))
 
 
@@ -95,7 +115,9 @@ def test_every_step_is_equal_and_the_folder_stays_as_it_is(original: Path) -> No
 
 
 def test_a_draw_follows_from_its_seed_and_says_how_probably_it_finds_a_forged_step() -> None:
-    done = Audited(seed=1, of_steps=100, drawn=(5, 50, 70), faults=(), segments=(), whole_s=1.0)
+    done = Audited(
+        seed=1, of_steps=100, drawn=(5, 50, 70), faults=(), segments=(), recorded_judge=None, whole_s=1.0, cpu_s=1.0
+    )
     assert done.chance(0.01) == pytest.approx(0.03)
     assert done.chance(0.2) == pytest.approx(1 - 80 * 79 * 78 / (100 * 99 * 98))
     assert done.chance(1.0) == 1.0
@@ -107,8 +129,11 @@ def test_a_draw_follows_from_its_seed_and_says_how_probably_it_finds_a_forged_st
         (line_changed(ROLLOUTS, 3, lambda line: line.update(text="forged")), "rollouts.jsonl"),
         (line_changed(METRICS, 1, lambda line: line.update({"optim/loss": 0.5})), "metrics.jsonl"),
         (line_changed(TRACE, 0, _gradient), "trace.jsonl"),
+        (line_changed(TRACE, 0, _gradient), "trace.jsonl: line 1 is the first"),
         (lines_moved(TRACE, 0, 2, 3), "trace.jsonl has no line of step 1"),
-        (lines_moved(TRACE, 1, 0, 2, 3), "trace.jsonl is not the file"),
+        (lines_moved(TRACE, 0, 2, 3), "trace.jsonl: line 2 is the first"),
+        (lines_moved(TRACE, 0, 1, 3, 2), "trace.jsonl: line 3 is the first"),
+        (lines_moved(TRACE, 0, 1, 2), "trace.jsonl: line 4 is the first"),
     ],
 )
 def test_a_forged_file_is_not_the_one_that_the_manifest_names(
@@ -147,18 +172,26 @@ def test_a_value_that_was_forged_and_signed_again_is_found_where_its_step_is_dra
 def test_a_checkpoint_with_a_forged_weight_is_named_though_it_was_signed_again(original: Path, tmp_path: Path) -> None:
     folder = Path(shutil.copytree(original, tmp_path / "forged"))
     (weights,) = folder.rglob("weights/step-000002")
-    tensors = read_fp32(weights / checkpoint_files.ADAPTER)
-    name = min(tensors)
-    tensors[name].view(-1)[0] += 1.0
-    write_tensors(weights / checkpoint_files.ADAPTER, tensors)
-    marker = weights / checkpoint_files.MARKER
-    said = json.loads(marker.read_text())
-    del said["sha256"]
-    said["files"][checkpoint_files.ADAPTER] = file_sha256(weights / checkpoint_files.ADAPTER)
-    marker.write_text(json.dumps({**said, "sha256": sha256_of(said)}))
+    name, _, _ = forged_tensor(weights, checkpoint_files.ADAPTER)
     (fault,) = audited(folder, 0).faults
     assert name in fault
     assert "after step 1" in fault
+
+
+def test_a_moment_of_the_optimizer_that_was_forged_and_signed_again_is_named_with_both_values(
+    original: Path, tmp_path: Path
+) -> None:
+    folder = Path(shutil.copytree(original, tmp_path / "forged"))
+    (weights,) = folder.rglob("weights/step-000002")
+    name, before, forged = forged_tensor(weights, checkpoint_files.OPTIMIZER)
+    done = audited(folder, 1, seed=SECOND_STEP)
+    assert (done.drawn, done.faults) == ((1,), ())
+    (segment,) = done.segments
+    assert segment.comparison.equal
+    assert segment.element is not None
+    assert name in segment.element
+    assert f"[0, 0] is {forged!s}, and {before!s} computed again" in segment.element
+    assert not done.passed
 
 
 def test_the_command_ends_with_1_where_something_is_forged(

@@ -8,6 +8,7 @@ bit. A step is reached from the newest checkpoint before it, so that the steps b
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
@@ -17,23 +18,30 @@ from typing import Any, cast
 
 import numpy as np
 
-from tinsmith.engine.checkpoint_files import ADAPTER, read
+from tinsmith.engine.checkpoint_files import ADAPTER, OPTIMIZER, read
 from tinsmith.engine.tinker_paths import TinkerPath
 from tinsmith.lab.difference.rollouts import Timeline, decode, timeline
 from tinsmith.lab.difference.runs import Comparison, compare_runs
-from tinsmith.lab.experiment.conduct import conduct
+from tinsmith.lab.experiment.conduct import conduct, embedded_settings
 from tinsmith.lab.experiment.experiment import Plan
+from tinsmith.lab.experiment.keys import Circumstances
 from tinsmith.lab.experiment.manifest import Json
+from tinsmith.lab.experiment.materials import Materials
+from tinsmith.lab.experiment.named_model import SERVED_NAME, is_loaded_here
 from tinsmith.lab.experiment.replay import remake, seconds_of
+from tinsmith.lab.judge.endpoint import OPENAI_URL
+from tinsmith.lab.judge.records import RULES
 from tinsmith.lab.live.progress import Say
 from tinsmith.lab.runs.existing_run import IfExists
 from tinsmith.lab.runs.files import CHECKPOINTS, GROWING, MANIFEST, METRICS, STATE, TRACE
-from tinsmith.lab.runs.folder import Mark, RunFolder
+from tinsmith.lab.runs.folder import Mark, RunFolder, best_of
 from tinsmith.lab.runs.kinds import Kind, Status
 from tinsmith.lab.runs.reader import read_run
 from tinsmith.lab.runs.records import Run
+from tinsmith.lab.service.connect import open_connection
 from tinsmith.lab.service.saved_state import damage
 from tinsmith.lab.user_task.entry import UserTaskEntry
+from tinsmith.lab.user_task.run_data import TaskData
 from tinsmith.types.errors import DataError
 from tinsmith.types.fingerprints import sha256_of
 from tinsmith.types.seeds import derive
@@ -56,6 +64,13 @@ class Segment:
     original_s: float
     """Seconds of its steps in the original run."""
     audit_s: float
+    element: str | None = None
+    """The first element in which a checkpoint differs from the one that was computed, with both values."""
+
+    @property
+    def equal(self) -> bool:
+        """True if every step and every checkpoint on the way is."""
+        return self.comparison.equal and self.element is None
 
     @property
     def steps(self) -> int:
@@ -74,13 +89,17 @@ class Audited:
     faults: tuple[str, ...]
     """Contradictions within the folder; found without computing a step."""
     segments: tuple[Segment, ...]
+    recorded_judge: str | None
+    """The judge elsewhere whose verdicts were taken from the record; None: there is none."""
     whole_s: float
     """Seconds of the whole original run."""
+    cpu_s: float
+    """Processor time of the audit, its server's included."""
 
     @property
     def passed(self) -> bool:
         """True if nothing contradicts itself and every step was equal."""
-        return not self.faults and all(each.comparison.equal for each in self.segments)
+        return not self.faults and all(each.equal for each in self.segments)
 
     def chance(self, share: float) -> float:
         """Return how probably a drawn step is a forged one, where this share of all steps (at least one) is forged.
@@ -102,35 +121,121 @@ def audit(
     steps: int,
     seed: int,
     say: Say,
+    here: Mapping[str, str] | None = None,
 ) -> Audited:
-    """Check a run's folder, and compute `steps` drawn steps of it again; nothing in the folder changes."""
+    """Check a run's folder, and compute `steps` drawn steps of it again; nothing in the folder changes.
+
+    `here` are keys that say where and how to compute; a run of a GPU is computed on this machine's CPU without them.
+    """
+    began = _cpu_seconds()
     run, manifest = read_run(folder), RunFolder(folder).read_json(MANIFEST)
     done = _trained_steps(run)
     marks = [mark for mark in RunFolder(folder).marks() if mark.here]
     drawn = tuple(sorted(sorted(range(done), key=lambda step: derive(seed, "audit", step))[:steps]))
     faults = tuple(_faults(folder, manifest, marks, done))
-    whole = {mark.step: mark for mark in marks if damage(folder / STATE, [mark.state_path, *_best(mark)]) is None}
-    segments: list[Segment] = []
-    for since, until in _spans(drawn, sorted(whole)):
-        say(f"steps {since} to {until} are computed again")
-        plan, materials = remake(run, manifest, subjects, plan_of, until + 1, say)
-        with tempfile.TemporaryDirectory(prefix="tinsmith-audit-") as temporary:
-            fresh = Path(temporary) / "run"
-            _cut_copy(folder, fresh, whole.get(since))
-            around = replace(plan.circumstances, log_path=fresh, behavior_if_log_dir_exists=IfExists.RESUME, quiet=True)
-            conduct(replace(plan, circumstances=around), say=say, materials=materials, like=manifest)
-            segments.append(
-                Segment(
+    segments: tuple[Segment, ...] = ()
+    judge = _judge_elsewhere(manifest)
+    if drawn:
+        whole = {mark.step: mark for mark in marks if damage(folder / STATE, [mark.state_path, *best_of(mark)]) is None}
+        around = cast(Json, manifest.get("circumstances") or {})
+        # A judge that is not asked needs an address and no key.
+        address = {} if judge is None else {"judge_base_url": str(around.get("judge_base_url") or OPENAI_URL)}
+        keys = {"device": "cpu", **address, **(here or {})}
+        plan, materials = remake(run, manifest, subjects, plan_of, done, say, keys)
+        if isinstance(materials.run_data, TaskData):
+            materials = replace(materials, run_data=replace(materials.run_data, recorded=folder))
+        spans = [(whole.get(since), until) for since, until in _spans(drawn, sorted(whole))]
+        segments = tuple(_computed(run, plan, materials, manifest, spans, say))
+    return Audited(
+        seed=seed,
+        of_steps=done,
+        drawn=drawn,
+        faults=faults,
+        segments=segments,
+        recorded_judge=judge,
+        whole_s=seconds_of(run, None),
+        cpu_s=_cpu_seconds() - began,
+    )
+
+
+def _judge_elsewhere(manifest: Json) -> str | None:
+    """Return the judge that a run asked over the network, whose verdicts are taken from the record; None: none."""
+    identity, around = (cast(Json, manifest.get(part) or {}) for part in ("identity", "circumstances"))
+    named = cast(Json, identity.get("frame") or {}).get("judge_model")
+    if named in (None, RULES, SERVED_NAME, around.get("model_name")):
+        return None
+    own = not around.get("judge_base_url") and (around.get("base_url") or is_loaded_here(str(named), Circumstances()))
+    return None if own else str(named)
+
+
+def _cpu_seconds() -> float:
+    """Return the processor time of this process and of those that it started and that ended."""
+    return sum(os.times()[:4])
+
+
+def _computed(
+    run: Run, plan: Plan, materials: Materials, manifest: Json, spans: list[tuple[Mark | None, int]], say: Say
+) -> Iterator[Segment]:
+    """Compute steps again from their checkpoints, all on one server, and compare them."""
+    with tempfile.TemporaryDirectory(prefix="tinsmith-audit-") as temporary:
+        place = Path(temporary)
+        (place / STATE).mkdir()
+        settings = embedded_settings(plan, materials.models, place)
+        connection = open_connection(plan.circumstances.base_url, settings)
+        try:
+            for mark, until in spans:
+                since = 0 if mark is None else mark.step
+                say(f"steps {since} to {until} are computed again")
+                fresh = place / f"from-{since}"
+                around = replace(
+                    plan.circumstances,
+                    log_path=fresh,
+                    behavior_if_log_dir_exists=IfExists.RESUME,
+                    stop_after=until + 1,
+                    quiet=True,
+                )
+                if mark is not None:
+                    _cut_copy(run.folder, fresh, place / STATE, mark)
+                again = replace(plan, circumstances=around)
+                conduct(again, say=_silent, materials=materials, like=manifest, through=connection)
+                yield Segment(
                     since=since,
                     until=until,
-                    comparison=compare_runs((folder, fresh), steps=until + 1),
+                    comparison=compare_runs((run.folder, fresh), steps=until + 1),
                     original_s=seconds_of(run, until + 1) - seconds_of(run, since),
                     audit_s=seconds_of(read_run(fresh), until + 1) - seconds_of(run, since),
+                    element=next(_unequal_elements(run.folder, fresh, place / STATE, since), None),
                 )
-            )
-    return Audited(
-        seed=seed, of_steps=done, drawn=drawn, faults=faults, segments=tuple(segments), whole_s=seconds_of(run, None)
-    )
+        finally:
+            connection.close()
+
+
+def _silent(message: str) -> None:
+    del message
+
+
+def _unequal_elements(folder: Path, fresh: Path, state: Path, since: int) -> Iterator[str]:
+    """Say in which element each checkpoint after a step differs from the one that was computed again."""
+    before = {mark.step: mark for mark in RunFolder(folder).marks() if mark.here}
+    for mark in RunFolder(fresh).marks():
+        old = before.get(mark.step)
+        if mark.step <= since or old is None or damage(folder / STATE, [old.state_path]) is not None:
+            continue
+        kept, made = (
+            read(TinkerPath.parse(path).folder(each))
+            for each, path in ((folder / STATE, old.state_path), (state, mark.state_path))
+        )
+        for file in (ADAPTER, OPTIMIZER):
+            one, two = kept.tensors(file), made.tensors(file)
+            for name in sorted({*one, *two}):
+                if name not in one or name not in two or one[name].shape != two[name].shape:
+                    yield f"{old.state_path}: {name} is not in both, or has another shape"
+                    continue
+                a, b = (each[name].contiguous().numpy() for each in (one, two))
+                places = np.argwhere(a.view(np.int32) != b.view(np.int32))
+                if len(places):
+                    at = tuple(map(int, places[0]))
+                    yield f"{old.state_path}: {name}{list(at)} is {a[at]!s}, and {b[at]!s} computed again"
 
 
 def _trained_steps(run: Run) -> int:
@@ -158,6 +263,12 @@ def _faults(folder: Path, manifest: Json, marks: list[Mark], done: int) -> Itera
             yield f"{name.removesuffix('_sha256')}.jsonl is not the file that the manifest names"
     if "trace_sha256" in stated and not (folder / TRACE).exists():
         yield f"{TRACE} is missing"
+    links, now = cast(list[str], manifest.get("trace_links") or []), RunFolder(folder).links(TRACE)
+    if links and links != now:
+        line = 1 + next((at for at, pair in enumerate(zip(links, now, strict=False)) if pair[0] != pair[1]), len(now))
+        yield f"{TRACE}: line {line} is the first that is not the one of the chain in the manifest"
+    elif links and not str(stated.get("trace_sha256", "")).startswith(links[-1]):
+        yield f"{MANIFEST}: the chain of {TRACE} does not end in its SHA-256"
     trace, metrics = timeline(folder / TRACE, None), timeline(folder / METRICS, None)
     for step in range(done):
         if step not in metrics:
@@ -187,11 +298,13 @@ def _unlike_trace(state: Path, path: str, step: int, trace: Timeline) -> Iterato
             return
 
 
-def _cut_copy(folder: Path, fresh: Path, mark: Mark | None) -> None:
-    """Copy a run's folder as it was when a checkpoint was saved; with None there is nothing yet."""
-    if mark is None:
-        return
+def _cut_copy(folder: Path, fresh: Path, state: Path, mark: Mark) -> None:
+    """Copy a run's folder as it was when a checkpoint was saved, and the checkpoint into a server's state.
+
+    There the checkpoint has a name that no session of the server gets.
+    """
     fresh.mkdir()
+    (fresh / STATE).symlink_to(state, target_is_directory=True)
     for each in sorted(folder.iterdir()):
         if each.is_file() and each.name not in (CHECKPOINTS, *GROWING):
             shutil.copyfile(each, fresh / each.name)
@@ -200,21 +313,16 @@ def _cut_copy(folder: Path, fresh: Path, mark: Mark | None) -> None:
     for name in GROWING:
         lines = [line for step in timeline(folder / name, mark.step).values() for line in step]
         (fresh / name).write_bytes(b"".join(lines))
+    renamed: dict[str, str] = {}
+    for path in (mark.state_path, *best_of(mark)):
+        old = TinkerPath.parse(path)
+        new = replace(old, session=f"recorded-{old.session}")
+        shutil.copytree(old.folder(folder / STATE), new.folder(state), dirs_exist_ok=True)
+        renamed[path] = str(new)
+    kept = dict(mark.kept)
+    if best := best_of(mark):
+        kept["best"] = {**cast(Json, mark.kept["best"]), "sampler_path": renamed[best[0]]}
     # Its lengths are those of the copy: a line of an earlier step may have been forged.
     lengths = {name: (fresh / name).stat().st_size for name in GROWING}
-    line = {**asdict(mark), "lengths": lengths}
+    line = {**asdict(mark), "state_path": renamed[mark.state_path], "kept": kept, "lengths": lengths}
     (fresh / CHECKPOINTS).write_text(json.dumps({**line, "sha256": sha256_of(line)}) + "\n", encoding="utf-8")
-    wanted = {TinkerPath.parse(path).folder(folder / STATE) for path in (mark.state_path, *_best(mark))}
-    weights = {each for each in (folder / STATE).rglob("*") if (each / "checkpoint.json").is_file()}
-
-    def unneeded(parent: str, names: list[str]) -> set[str]:
-        return {name for name in names if Path(parent) / name in weights - wanted or name.endswith(".lock")}
-
-    shutil.copytree(folder / STATE, fresh / STATE, ignore=unneeded)
-
-
-def _best(mark: Mark) -> list[str]:
-    """Return where the best policy so far is saved."""
-    best = cast(Json, mark.kept.get("best") or {})
-    path = best.get("sampler_path")
-    return [path] if isinstance(path, str) and path else []

@@ -8,9 +8,10 @@ from __future__ import annotations
 import importlib.metadata
 import os
 import platform
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Final
+from typing import Final, cast
 
 from tinsmith.lab.experiment.experiment import Plan
 from tinsmith.lab.experiment.materials import Materials
@@ -19,10 +20,12 @@ from tinsmith.ops.cuda.nvrtc import compiler
 from tinsmith.ops.extension import native, physical_cores
 from tinsmith.ops.processor import cpu_flags, cpu_model
 from tinsmith.types.arithmetic import Arithmetic
-from tinsmith.types.errors import BackendError
+from tinsmith.types.errors import BackendError, DataError
 from tinsmith.types.fingerprints import file_sha256
 from tinsmith.types.source import PACKAGE
 
+HERE: Final = "./"
+"""What a path begins with that is relative to the run's folder, as in the manifest of a bundle."""
 LIBRARIES: Final = ("torch", "numpy", "transformers", "tokenizers", "tinker")
 
 
@@ -90,3 +93,19 @@ def library_version(name: str) -> str | None:
         return importlib.metadata.version(name)
     except importlib.metadata.PackageNotFoundError:
         return None
+
+
+def located(manifest: Mapping[str, object], folder: Path) -> dict[str, object]:
+    """Return a manifest's circumstances; paths that are relative to the run's folder in full."""
+
+    def full(value: object) -> object:
+        if isinstance(value, Mapping):
+            return {name: full(each) for name, each in cast(Mapping[str, object], value).items()}
+        if not isinstance(value, str) or not value.startswith(HERE):
+            return value
+        if ".." in Path(value).parts:
+            raise DataError("a path in this manifest leaves the run's folder", field="circumstances", value=value)
+        return str(folder.absolute() / value)
+
+    around = cast(Mapping[str, object], manifest.get("circumstances") or {})
+    return {name: full(value) for name, value in around.items()}

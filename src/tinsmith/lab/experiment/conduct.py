@@ -37,7 +37,7 @@ from tinsmith.lab.rl import train
 from tinsmith.lab.rollouts import WAIT_SECONDS
 from tinsmith.lab.run import BestStep, Finished, Reached, Run
 from tinsmith.lab.runs.existing_run import IfExists, settle
-from tinsmith.lab.runs.files import MANIFEST, STATE
+from tinsmith.lab.runs.files import MANIFEST, STATE, TRACE
 from tinsmith.lab.runs.folder import Mark, RunFolder
 from tinsmith.lab.runs.kinds import Status
 from tinsmith.lab.service.connect import Connection, EmbeddedSettings, open_connection
@@ -99,14 +99,16 @@ def conduct(
     materials: Materials | None = None,
     like: Json | None = None,
     reached: Reached | None = None,
+    through: Connection | None = None,
 ) -> Conducted:
     """Run an experiment to its end, and leave its folder; one to resume that came to its end stays as it is.
 
     Without `materials` they are gathered from what the plan names. `like` is an earlier run's manifest, and refuses
-    another model than that. `reached` is told where the run stands after each evaluation.
+    another model than that. `reached` is told where the run stands after each evaluation. `through` is an open
+    connection to train through, which stays open.
     """
-    done = conduct_and_stay(plan, say=say, materials=materials, like=like, reached=reached)
-    if done.connection is not None:
+    done = conduct_and_stay(plan, say=say, materials=materials, like=like, reached=reached, through=through)
+    if done.connection is not None and through is None:
         done.connection.close()
     return done
 
@@ -118,11 +120,12 @@ def conduct_and_stay(
     materials: Materials | None = None,
     like: Json | None = None,
     reached: Reached | None = None,
+    through: Connection | None = None,
 ) -> Conducted:
     """Do what `conduct` does, but leave the connection open for whoever asks the trained model, and closes it."""
     interrupts = Interrupts()
     with interrupts.noticed():
-        return _begun(plan, say, materials, like, reached, interrupts)
+        return _begun(plan, say, materials, like, reached, interrupts, through)
 
 
 def _begun(
@@ -132,6 +135,7 @@ def _begun(
     like: Json | None,
     reached: Reached | None,
     interrupts: Interrupts,
+    through: Connection | None,
 ) -> Conducted:
     where = plan.circumstances
     if where.log_path is None:
@@ -151,7 +155,7 @@ def _begun(
     folder, mark = RunFolder.begin(where.log_path, prepared.config(), if_exists=if_exists)
     embedded = embedded_settings(plan, materials.models, where.log_path)
     try:
-        connection = open_connection(where.base_url, embedded)
+        connection = through or open_connection(where.base_url, embedded)
     except (BackendError, LostError, KeyboardInterrupt):
         if if_exists is not IfExists.RESUME:
             folder.abandon()  # nothing was run: the next command finds the folder free
@@ -325,7 +329,7 @@ def _ended(
     plan: Plan, folder: RunFolder, finished: Finished | None, alarms: tuple[Alarm, ...], connection: Connection
 ) -> dict[str, object]:
     """Return what a manifest says of a run's end: how, what came out, and the hashes a repeated run has to give."""
-    told = {"alarms": [asdict(alarm) for alarm in alarms]}
+    told = {"alarms": [asdict(alarm) for alarm in alarms], "trace_links": folder.links(TRACE)}
     if finished is None:
         return {"status": Status.INTERRUPTED.value, **told, "hashes": folder.hashes()}
     return {

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, cast
 
+from tinsmith.lab.experiment.circumstances import located
 from tinsmith.lab.experiment.conduct import embedded_settings
 from tinsmith.lab.experiment.experiment import Plan
 from tinsmith.lab.experiment.materials import Materials, gather
@@ -98,6 +99,6 @@ def plan_again(folder: Path, kinds: Sequence[Kind], plan_of: Callable[[str, Mapp
             allowed=", ".join(kinds),
         )
     manifest = RunFolder(folder).read_json(MANIFEST)
-    around = cast("Mapping[str, object]", manifest.get("circumstances") or {})
+    around = located(manifest, folder)
     entry = plan_of(str(around.get("task") or run.config.title), {}).experiment.subject
-    return plan_of(str(around.get("task") or run.config.title), changes_of(run, around, entry, None))
+    return plan_of(str(around.get("task") or run.config.title), changes_of(run, around, entry, None, {}))

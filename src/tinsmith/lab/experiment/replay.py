@@ -13,7 +13,9 @@ from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Final, cast
 
+from tinsmith.lab.bundle.archive import CRATE
 from tinsmith.lab.difference.runs import Comparison, compare_runs
+from tinsmith.lab.experiment.circumstances import located
 from tinsmith.lab.experiment.conduct import conduct
 from tinsmith.lab.experiment.experiment import Plan
 from tinsmith.lab.experiment.manifest import Json, Prepared, changed_identity
@@ -53,15 +55,18 @@ def replay(
     steps: int | None,
     out: Path | None,
     say: Say,
+    here: Mapping[str, str] | None = None,
+    beside: Path | None = None,
 ) -> Replayed:
-    """Run `folder`'s run again: `steps` of it, or as far as it came.
+    """Run `folder`'s run again: `steps` of it, or as far as it came; `here` are other keys of where and how fast.
 
-    `plan_of` makes a plan of a name, or of what else a run was opened by, and `key=value` changes.
+    Without `out` the replay lies in a new folder in `beside`, by default beside the run. `plan_of` makes a
+    plan of a name, or of what else a run was opened by, and `key=value` changes.
     """
     run, manifest = read_run(folder), RunFolder(folder).read_json(MANIFEST)
     steps = _steps(run, manifest, steps)
-    plan, materials = remake(run, manifest, subjects, plan_of, steps, say)
-    fresh = out or Path(tempfile.mkdtemp(prefix=f"{folder.name}-replay-", dir=folder.parent))
+    plan, materials = remake(run, manifest, subjects, plan_of, steps, say, here or {})
+    fresh = out or Path(tempfile.mkdtemp(prefix=f"{folder.name}-replay-", dir=beside or folder.parent))
     plan = replace(plan, circumstances=replace(plan.circumstances, log_path=fresh))
     try:
         conduct(plan, say=say, materials=materials, like=manifest)
@@ -85,12 +90,17 @@ def remake(
     plan_of: Callable[[str, Mapping[str, str]], Plan],
     steps: int | None,
     say: Say,
+    here: Mapping[str, str],
 ) -> tuple[Plan, Materials]:
-    """Return a run's plan, which stops after so many steps, and what it runs on, both made again."""
+    """Return a run's plan, which stops after so many steps, and what it runs on, both made again.
+
+    `here` are keys of where and how fast to run that are others now; `task` is where its file lies.
+    """
     subject = subjects[run.config.kind]
-    around = cast(Json, manifest.get("circumstances") or {})
-    changes = changes_of(run, around, subject, steps)
-    plan = plan_of(str(around.get("task") or run.config.title), changes)
+    around = located(manifest, run.folder)
+    opened_by = here.get("task") or around.get("task") or run.config.title
+    keys = {key: value for key, value in here.items() if key != "task"}
+    plan = plan_of(str(opened_by), changes_of(run, around, subject, steps, keys))
     run_data = plan.experiment.subject.run_data(plan, say)
     # What changed of its data or code is told before a base is built.
     _require_identity(Prepared(plan, Materials(run_data=run_data, model_name="", models={})), manifest, say)
@@ -107,7 +117,9 @@ def _steps(run: Run, manifest: Json, asked: int | None) -> int | None:
     return None if manifest.get("status") == Status.FINISHED.value else done
 
 
-def changes_of(run: Run, around: Json, subject: UserTaskEntry, steps: int | None) -> dict[str, str]:
+def changes_of(
+    run: Run, around: Json, subject: UserTaskEntry, steps: int | None, here: Mapping[str, str]
+) -> dict[str, str]:
     """Return the keys that make the run's plan once more, as they stand on a command line."""
     config = run.config
     keys = subject.kinds[config.kind].keys
@@ -134,8 +146,18 @@ def changes_of(run: Run, around: Json, subject: UserTaskEntry, steps: int | None
     elif "data" in keys.known:
         where = {"data": around["data"]}
     where |= {key: value for key, value in cast(Json, around.get("files") or {}).items() if value}
-    where |= {"base_url": around["base_url"], "device": around["device"]}
-    where |= {"model_name": _model(around), "stop_after": steps}
+    where |= {"base_url": around["base_url"], "device": around["device"], "stop_after": steps, **here}
+    if "model_name" not in here:
+        where["model_name"] = _model(around)
+    for key in ("base_url", "judge_base_url"):
+        if where.get(key) and key not in here and (run.folder / CRATE).exists():
+            # A key of whoever checks the run would go wherever somebody else's file says.
+            raise ConfigError(
+                "this run asked a server, whose address was written by whoever packed it",
+                field=key,
+                value=where[key],
+                fix=f"if you trust it, name it yourself: {key}=URL",
+            )
     given = {key: _text(value) for key, value in {**config.overrides, **where}.items()}
     return {key: text for key, text in given.items() if text is not None}
 
@@ -146,7 +168,12 @@ def _model(around: Json) -> object:
     if named is None or around["base_url"] is not None:
         return named
     if not is_here(str(found)):
-        raise ConfigError("the run's model is no longer there", field="model_name", value=found)
+        raise ConfigError(
+            "the run's model is no longer there",
+            field="model_name",
+            value=found,
+            fix="say where it is: model_name=PATH",
+        )
     return found
 
 

@@ -7,6 +7,7 @@ that. A checkpoint that is damaged is passed over, and the one before it is take
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import shutil
@@ -15,7 +16,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, cast
+from typing import IO, Final, cast
 
 import msgspec
 
@@ -27,6 +28,9 @@ from tinsmith.types.errors import ConfigError, DataError
 from tinsmith.types.fingerprints import file_sha256, sha256_of
 from tinsmith.types.json_text import parse_json
 from tinsmith.types.visible import visible
+
+_LINK: Final = 16
+"""Hexadecimal digits of a link."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,6 +110,24 @@ class RunFolder:
     def marks(self) -> list[Mark]:
         """Return the checkpoints whose lines are whole, in order; one cut off by a kill or damaged is left out."""
         return [mark for mark in map(_parsed, self._mark_lines()) if mark is not None]
+
+    def lines_of(self, marks: Sequence[Mark]) -> list[bytes]:
+        """Return the lines of these checkpoints as they are."""
+        return [line + b"\n" for line in self._mark_lines() if _parsed(line) in marks]
+
+    def links(self, name: str) -> list[str]:
+        """Return a chain of hashes over a growing file: of each line the SHA-256 of the file up to its end, cut short.
+
+        So the last one begins the file's own SHA-256, and the first that is another names the line that was changed.
+        """
+        whole, found = hashlib.sha256(), list[str]()
+        if not (self.path / name).exists():
+            return found
+        with (self.path / name).open("rb") as lines:
+            for line in lines:
+                whole.update(line)
+                found.append(whole.hexdigest()[:_LINK])
+        return found
 
     def read_lines(self, name: str) -> list[dict[str, object]]:
         """Return the lines of a growing file."""
@@ -192,7 +214,7 @@ class RunFolder:
             file = self.path / name
             if mark.lengths.get(name, 0) > (file.stat().st_size if file.exists() else 0):
                 return f"{name} is shorter than it was then"
-        return damage(self.path / STATE, [mark.state_path, *_best(mark)]) if mark.here else None
+        return damage(self.path / STATE, [mark.state_path, *best_of(mark)]) if mark.here else None
 
     def _mark_lines(self) -> list[bytes]:
         """Return the lines that were written to their end."""
@@ -243,7 +265,7 @@ def _parsed(line: bytes) -> Mark | None:
         return None
 
 
-def _best(mark: Mark) -> list[str]:
+def best_of(mark: Mark) -> list[str]:
     """Return where the best policy so far is saved: the end of the run samples from it."""
     best = cast(Mapping[str, object], mark.kept.get("best") or {})
     path = best.get("sampler_path")

@@ -15,6 +15,7 @@ from tinsmith.lab.experiment.named_model import SERVED_NAME, is_loaded_here
 from tinsmith.lab.judge.answers import VerdictCache
 from tinsmith.lab.judge.chat_judge import BlockingJudge
 from tinsmith.lab.judge.endpoint import OPENAI_URL, checked_url
+from tinsmith.lab.judge.recorded import RecordedJudge
 from tinsmith.lab.judge.records import RULES
 from tinsmith.lab.judge.rules.rule_text import Judge, RuleJudge, RulesOnly
 from tinsmith.lab.judge.settings import ChatSettings, JudgeCalls
@@ -64,8 +65,8 @@ def require_judge(plan: Plan, reward: JudgedReward, split: UserSplit) -> None:
     _require_server(plan)
 
 
-def open_judge(plan: Plan, reward: JudgedReward, connection: Connection) -> Judge:
-    """Return the judge; whoever opened it closes it."""
+def open_judge(plan: Plan, reward: JudgedReward, connection: Connection, recorded: Path | None) -> Judge:
+    """Return the judge; whoever opened it closes it. One elsewhere is not asked where a folder's record answers."""
     frame, asking = parts_of(plan)
     named = frame.judge_model
     if named == RULES:
@@ -75,6 +76,8 @@ def open_judge(plan: Plan, reward: JudgedReward, connection: Connection) -> Judg
         name = JUDGE_NAME if is_own(plan) else named
         settings = _settings(plan, name, f"{connection.base_url}/v1", _identity(connection, name))
         key = connection.key or os.environ.get("TINKER_API_KEY")
+    elif recorded is not None:
+        return RecordedJudge(recorded)
     else:
         base_url = asking.judge_base_url or os.environ.get("OPENAI_BASE_URL")
         # A name means one model at one address only: elsewhere the cache must not answer for it.

@@ -73,7 +73,7 @@ def load_module(path: Path) -> tuple[ModuleType, dict[str, str]]:
             fix=f"tinsmith new {path.name} writes one to begin with",
         )
     source = path.read_bytes()
-    modules = _modules_beside(path, source)
+    modules = modules_beside(path, source)
     with _beside(path.parent):
         for name in modules:
             sys.modules.pop(name, None)
@@ -110,7 +110,7 @@ def _beside(folder: Path) -> Generator[None, None, None]:
         sys.dont_write_bytecode = writes
 
 
-def _modules_beside(path: Path, source: bytes) -> dict[str, Path]:
+def modules_beside(path: Path, source: bytes) -> dict[str, Path]:
     """Return the modules beside the file that it imports, and those that they import, by name."""
     found: dict[str, Path] = {}
     left = [source]

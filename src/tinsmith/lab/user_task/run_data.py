@@ -60,6 +60,8 @@ class TaskData:
     """What this run trains on and is evaluated on."""
     every: UserSplit
     """All that the task has, each item with its own right answer."""
+    recorded: Path | None = None
+    """Folder of a run whose record answers for a judge elsewhere; None: the judge is asked."""
 
     @property
     def task(self) -> Task:
@@ -275,7 +277,8 @@ class TaskData:
             dollars = prices.dollars(parts_of(self.plan)[0].judge_model, judging.spent)
             folder.append(LEDGER, [ledger_line(judging, dollars)])
 
-        return replace(self.task, reward=self.judged.opened(open_judge(self.plan, self.judged, connection), paid))
+        judge = open_judge(self.plan, self.judged, connection, self.recorded)
+        return replace(self.task, reward=self.judged.opened(judge, paid))
 
 
 def _shown(items: Sequence[UserItem]) -> list[dict[str, str]]:

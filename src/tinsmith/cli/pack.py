@@ -1,0 +1,107 @@
+"""The verbs `tinsmith pack` and `tinsmith unpack`: a run or a study as one file that others can check."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+
+if TYPE_CHECKING:
+    from tinsmith.lab.bundle.contents import Origin
+
+_LISTED = 5
+"""Files that are named when a bundle was written, the largest."""
+
+
+def pack(
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="The folder of a run or a study.")],
+    out: Annotated[Path, typer.Option(metavar="FILE.zip", help="The file to write.")],
+    checkpoints: Annotated[
+        Literal["all", "last"],
+        typer.Option(help="all: any step can be checked from one near it. last: the adapter that the run ended with."),
+    ] = "last",
+    data: Annotated[
+        str | None,
+        typer.Option(metavar="LICENCE", help="Pack the data too; LICENCE says under which they may be given."),
+    ] = None,
+    license: Annotated[
+        str, typer.Option(metavar="LICENCE", help="The licence of the adapter and the record, as the hub names it.")
+    ] = "other",
+    author: Annotated[list[str] | None, typer.Option(metavar="NAME", help="Who made it. Repeatable.")] = None,
+    date: Annotated[
+        str | None, typer.Option(metavar="YYYY-MM-DD", help="Of publication. Default: when its manifest was written.")
+    ] = None,
+) -> None:
+    """Write a run or a study with all that it takes to check it into one file, and nothing of this machine."""
+    from tinsmith.cli.named_folders import require_runs
+    from tinsmith.lab.study.files import holds_study
+
+    if not holds_study(folder):
+        require_runs([folder])  # before what is heavy is imported
+    from tinsmith.lab.bundle.contents import Kept
+    from tinsmith.lab.bundle.crate import Statement
+    from tinsmith.lab.bundle.pack import pack as run
+
+    said = Statement(
+        authors=tuple(author or ["the authors of this run"]),
+        license=license,
+        data_license=data,
+        date=_date(folder) if date is None else date,
+    )
+    done = run(folder, out, kept=Kept(checkpoints), said=said, origin_of=lambda each: _origin(each, data is not None))
+    print(f"wrote {done.file}: {len(done.sizes)} files, {done.file.stat().st_size / 1e6:.1f} MB")
+    for name in sorted(done.sizes, key=lambda each: (-done.sizes[each], each))[:_LISTED]:
+        print(f"  {done.sizes[name] / 1e6:8.1f} MB {name}")
+    print(f"SHA-256, to be published beside it: {done.sha256}")
+
+
+def unpack(
+    file: Annotated[Path, typer.Argument(metavar="FILE.zip", help="A file that `tinsmith pack` wrote.")],
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="A new or an empty folder.")],
+) -> None:
+    """Unpack a run or a study; DIR is its folder then, and every command takes it."""
+    from tinsmith.lab.bundle.archive import unpack as run
+
+    run(file, folder)
+    print(f"unpacked into {folder}")
+
+
+def _date(folder: Path) -> str:
+    """Return when a run's manifest, or a study's record, was written."""
+    from datetime import UTC, datetime
+
+    from tinsmith.lab.runs.files import MANIFEST
+    from tinsmith.lab.study.files import STUDY_JSON
+
+    file = next(each for each in (folder / STUDY_JSON, folder / MANIFEST, folder) if each.exists())
+    return datetime.fromtimestamp(file.stat().st_mtime, UTC).date().isoformat()
+
+
+def _origin(folder: Path, with_data: bool) -> Origin:
+    """Return the files that a run was made of: its task's source, and its data where they are to go along."""
+    from importlib.util import find_spec
+
+    from tinsmith.cli.registered import EXPERIMENTS, SUBJECTS, plan_of
+    from tinsmith.cli.tasks import TASKS
+    from tinsmith.lab.bundle.contents import Origin
+    from tinsmith.lab.bundle.origin import data_of, source_of_file
+    from tinsmith.lab.experiment.circumstances import located
+    from tinsmith.lab.runs.reader import read_run
+    from tinsmith.types.source import PACKAGE
+
+    run = read_run(folder)
+    around = located({} if run.manifest is None else {"circumstances": run.manifest.circumstances}, folder)
+    task = str(around.get("task") or "")
+    file, colon, _ = task.partition(".py")
+    if colon and Path(f"{file}.py").is_file():
+        source = source_of_file(Path(f"{file}.py"))
+    else:
+        head = task.partition(":")[0].partition("/")[0]
+        module = f"tinsmith.studies.{TASKS[head].where.partition(':')[0]}" if head in TASKS else None
+        if module is None and run.config.name in EXPERIMENTS:
+            module = "tinsmith.studies.disruption.experiments"
+        found = None if module is None else find_spec(module)
+        origin = None if found is None or found.origin is None else Path(found.origin)
+        source = {} if origin is None else {f"source/tinsmith/{origin.relative_to(PACKAGE).as_posix()}": origin}
+    return Origin(source=source, data=data_of(run, around, SUBJECTS, plan_of) if with_data else {})

@@ -1,0 +1,103 @@
+"""Archives of strangers: what would leave the folder, or fill the disk, is refused before anything is unpacked."""
+
+from __future__ import annotations
+
+import stat
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tinsmith.lab.bundle import archive
+from tinsmith.lab.bundle.archive import CRATE, folders_of, unpack, write_archive
+from tinsmith.types.errors import DataError
+
+
+def _named(*names: str) -> Callable[[zipfile.ZipFile], None]:
+    def make(file: zipfile.ZipFile) -> None:
+        for name in names:
+            file.writestr(zipfile.ZipInfo(name), "text")
+
+    return make
+
+
+def _link(file: zipfile.ZipFile) -> None:
+    entry = zipfile.ZipInfo("link")
+    entry.create_system, entry.external_attr = 3, (stat.S_IFLNK | 0o777) << 16
+    file.writestr(entry, "/etc/passwd")
+
+
+def _bomb(file: zipfile.ZipFile) -> None:
+    file.writestr("zeros", bytes(80 << 20), zipfile.ZIP_DEFLATED)
+
+
+def _other_method(file: zipfile.ZipFile) -> None:
+    file.writestr("a", "text", zipfile.ZIP_BZIP2)
+
+
+@pytest.mark.filterwarnings("ignore:Duplicate name")
+@pytest.mark.parametrize(
+    ("make", "found"),
+    [
+        (_named("a", "../b"), "does not lie in its folder"),
+        (_named("/b"), "does not lie in its folder"),
+        (_named("a//b"), "does not lie in its folder"),
+        (_named("./b"), "does not lie in its folder"),
+        (_named("a\\b"), "does not lie in its folder"),
+        (_named("C:b"), "does not lie in its folder"),
+        (_named("a\x07"), "does not lie in its folder"),
+        (_named("a", "a"), "is there twice"),
+        (_named("a", "A"), "is there twice"),
+        (_named("a", "a/b"), "a file and a folder"),
+        (_named("a/"), "is no plain file"),
+        (_link, "is no plain file"),
+        (_bomb, "unpacks to"),
+        (_other_method, "compressed in another way"),
+        (_named("config.json"), "no file of `tinsmith pack`"),
+    ],
+)
+def test_what_is_no_plain_file_in_its_folder_is_refused_and_leaves_nothing(
+    tmp_path: Path, make: Callable[[zipfile.ZipFile], None], found: str
+) -> None:
+    with zipfile.ZipFile(tmp_path / "file.zip", "w") as file:
+        make(file)
+    with pytest.raises(DataError, match=found):
+        unpack(tmp_path / "file.zip", tmp_path / "out")
+    assert [each.name for each in tmp_path.iterdir()] == ["file.zip"]
+
+
+def test_more_files_than_there_may_be_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(archive, "MOST_FILES", 2)
+    write_archive({"a": b"", "b": b"", CRATE: b""}, tmp_path / "file.zip")
+    with pytest.raises(DataError, match="3 files"):
+        unpack(tmp_path / "file.zip", tmp_path / "out")
+
+
+@pytest.mark.parametrize("cut", [0, 45, 100, 150])
+def test_a_damaged_archive_is_refused_and_leaves_nothing(tmp_path: Path, cut: int) -> None:
+    write_archive({"a": bytes(range(256)) * 4, CRATE: b"text"}, tmp_path / "file.zip")
+    content = bytearray((tmp_path / "file.zip").read_bytes())
+    content[cut] ^= 0xFF
+    (tmp_path / "file.zip").write_bytes(content if cut else content[:200])
+    with pytest.raises(DataError, match="cannot be unpacked"):
+        unpack(tmp_path / "file.zip", tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+def test_equal_files_give_equal_bytes_in_any_order_and_from_memory_or_disk(tmp_path: Path) -> None:
+    (tmp_path / "b").write_bytes(b"text" * 99)
+    write_archive({"x/b.txt": tmp_path / "b", "a.png": b"1", CRATE: b""}, tmp_path / "one.zip")
+    write_archive({CRATE: b"", "a.png": b"1", "x/b.txt": b"text" * 99}, tmp_path / "two.zip")
+    unpack(tmp_path / "one.zip", tmp_path / "out")
+    assert (tmp_path / "out/x/b.txt").read_bytes() == b"text" * 99
+    assert (tmp_path / "one.zip").read_bytes() == (tmp_path / "two.zip").read_bytes()
+
+
+def test_an_archive_is_a_folder_as_long_as_it_is_read(tmp_path: Path) -> None:
+    write_archive({"config.json": b"{}", CRATE: b""}, tmp_path / "run.zip")
+    with folders_of([tmp_path, tmp_path / "run.zip"]) as (one, two):
+        assert one == tmp_path
+        assert two.name == "run"
+        assert (two / "config.json").read_bytes() == b"{}"
+    assert not two.exists()

@@ -1,0 +1,39 @@
+"""A judge that answers from a run's record."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from tinsmith.lab.judge.prompting import JudgeRequest
+from tinsmith.lab.judge.recorded import RecordedJudge
+from tinsmith.lab.judge.verdicts import FailureCause, Judged, JudgeFailure
+
+
+def _written(file: Path, *lines: object) -> None:
+    file.write_text("".join(json.dumps(line) + "\n" for line in lines))
+
+
+def test_verdicts_are_those_of_the_record_and_an_unknown_response_has_none(tmp_path: Path) -> None:
+    _written(
+        tmp_path / "tasks.jsonl",
+        {"task_id": "one", "criteria": ["short", "polite"]},
+        {"task_id": "two", "criteria": ["true"]},
+    )
+    _written(
+        tmp_path / "rollouts.jsonl",
+        {"prompt_id": "one", "text": "yes", "verdicts": [{"passed": True, "rationale": "is"}, {"passed": False}]},
+        {"prompt_id": "two", "failure": {"where": "judge", "what": "timed_out: no answer in 60 s"}},
+    )
+    judge = RecordedJudge(tmp_path)
+    asked = [("yes", ("short", "polite")), ("no", ("short", "polite")), ("yes", ("true",))]
+    known, unknown, failed = judge.judge_all(
+        [JudgeRequest(task="", response=text, criteria=criteria) for text, criteria in asked]
+    )
+    assert isinstance(known, Judged)
+    assert [(one.passed, one.rationale) for one in known.verdicts] == [(True, "is"), (False, "")]
+    assert known.spent.calls == 0
+    assert isinstance(unknown, Judged)
+    assert not any(one.passed for one in unknown.verdicts)
+    assert isinstance(failed, JudgeFailure)
+    assert (failed.cause, failed.detail) == (FailureCause.TIMED_OUT, "no answer in 60 s")
