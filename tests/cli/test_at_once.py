@@ -15,33 +15,46 @@ import pytest
 HEAVY = ("torch", "sklearn", "scipy", "matplotlib", "transformers", "tinker", "pandas", "polars", "httpx")
 
 ANSWERED = (("--help",), ("run",), ("run", "--help"), ("run", "remedy/exp6", "--help"))
-MISTAKES = (
-    ("runn",),
-    ("run", "WRONG"),
-    ("run", "remedy/exp6", "stepz=3"),
-    ("run", "remedy/exp6", "learning_rate=abc"),
-    ("run", "remedy/exp6", "reward=gold"),
-    ("run", "remedy/exp6", "adapter=full", "lora_alpha=8"),
-    ("run", "remedy/exp6", "data=nowhere"),
-    ("run", "remedy/exp6", "model_name=nowhere"),
-    ("run", "remedy/exp6", "at=seed"),
-    ("run", "remedy/exp6", "at=seed", "dry_run=true"),
-    ("run", "remedy/exp6", "log_path=taken"),
-    ("run", "remedy/exp6", "log_path=other"),
-    ("run", "remedy/exp6", "base_url=http://127.0.0.1:9", "learning_rate=1", "model_name=x"),
-    ("run", "rlvr", "data_path=nowhere"),
-    ("run", "study/adapters", "stepz=3"),
-    ("run", "study/sft_vs_rl", "stepz=3"),
-    ("run", "rubric_quality", "limit=x"),
-    ("report", "nowhere"),
-    ("replay", "nowhere"),
-    ("audit", "nowhere"),
-    ("diff", "nowhere", "there"),
-    ("export", "nowhere", "--to", "peft", "--out", "x"),
-    ("serve", "--model", "a=nowhere"),
-    ("data", "baselines", "nowhere"),
-    ("sweep", "x=1", "--out", "x"),
-)
+MISTAKES = {
+    ("runn",): "",
+    ("run", "WRONG"): "",
+    ("run", "remedy/exp6", "learning_rate=abc"): "",
+    ("run", "remedy/exp6", "adapter=full", "lora_alpha=8"): "",
+    ("run", "remedy/exp6", "at=seed", "dry_run=true"): "",
+    ("run", "remedy/exp6", "log_path=taken"): "",
+    ("run", "remedy/exp6", "log_path=other"): "",
+    ("run", "remedy/exp6", "base_url=http://127.0.0.1:9", "learning_rate=1", "model_name=x"): "",
+    ("run", "rlvr", "data_path=nowhere"): "",
+    ("run", "study/adapters", "stepz=3"): "",
+    ("run", "study/sft_vs_rl", "stepz=3"): "",
+    ("run", "rubric_quality", "limit=x"): "",
+    ("report", "nowhere"): "",
+    ("replay", "nowhere"): "",
+    ("audit", "nowhere"): "",
+    ("diff", "nowhere", "there"): "",
+    ("export", "nowhere", "--to", "peft", "--out", "x"): "",
+    ("serve", "--model", "a=nowhere"): "",
+    ("data", "baselines", "nowhere"): "",
+    ("sweep", "x=1", "--out", "x"): "",
+    ("run", "ladder/exp44"): "ladder/exp4",
+    ("run", "ladder/exp4", "stepz=3"): "perhaps steps",
+    ("run", "ladder/exp4", "steps=three"): "a whole number",
+    ("run", "ladder/exp4", "batch_size=3"): "rl does not use this key",
+    ("run", "ladder/exp4", "steps", "3"): "a change must be written as key=value",
+    ("run", "ladder/exp4", "steps=3", "steps=4"): "given twice",
+    ("run", "ladder/exp4", "data=nowhere"): "nowhere is not a slice",
+    ("run", "ladder/exp4", "at=seed"): "none is named",
+    ("run", "ladder/exp4", "at=seed", "model_name=tinsmith/nano", "data=nowhere"): "nowhere is not",
+    ("run", "ladder/exp4", "model_name=nowhere"): "there is no such model",
+    ("run", "ladder/exp4", "device=tpu"): "canonical on cpu",
+    ("run", "ladder/exp4", "reward=gold"): "there is no such reward",
+    ("run", "study/sft_vs_rl", "rl_rate=1e-3"): "perhaps rl_rates",
+    ("run", "study/sft_vs_rl", "kl_penalty_coef=0.1"): "no such key",
+    ("run", "study/adapters", "adapters=lora,qdora", "rates.dora=1,2,3,4,5"): "cannot be compared",
+    ("run", "study/adapters", "log_path=x"): "seeds, out",
+    ("run", "rubric_quality", "limt=3"): "perhaps limit",
+}
+"""What is asked, and words of the answer."""
 
 PROGRAM = """
 import contextlib, io, json, sys
@@ -74,7 +87,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def answers(place: Path) -> Mapping[tuple[str, ...], dict[str, Any]]:
     """Everything that one fresh process answers, in turn: what one command loads the next would be blamed for."""
     asked = (*ANSWERED, *MISTAKES)
-    environment = {**os.environ, "TINSMITH_HOME": str(place / "home")}
+    environment = {**os.environ, "TINSMITH_HOME": str(place / "home"), "COLUMNS": "200"}
     environment.pop("TINKER_API_KEY", None)
     environment.pop("TINKER_CREDENTIAL_CMD", None)
     done = subprocess.run(
@@ -105,4 +118,6 @@ def test_a_mistake_is_told_in_five_lines_before_anything_heavy_is_loaded_or_writ
     answer = answers[asked]
     assert (answer["code"], answer["heavy"]) == (2, [])
     assert 1 <= len(answer["err"].splitlines()) <= 5
+    assert answer["out"] == ""
+    assert MISTAKES[asked] in answer["err"]
     assert {each.name for each in place.iterdir()} == {"taken", "other"}

@@ -123,42 +123,6 @@ def test_a_study_takes_each_of_its_keys_with_its_default(name: str) -> None:
     assert len({key.name for key in keys.own}) == len(keys.own)
     keys.require({key.name: key.default for key in keys.own})
     keys.require(dict.fromkeys(keys.passed_on, ""))
-    assert keys.runs_keys({key.name: "" for key in keys.own} | {"steps_": "1"}) == {"steps_": "1"}
-
-
-@pytest.mark.parametrize(
-    ("arguments", "told"),
-    [
-        (("ladder/exp44",), "ladder/exp4"),
-        (("ladder/exp4", "stepz=3"), "perhaps steps"),
-        (("ladder/exp4", "steps=three"), "a whole number"),
-        (("ladder/exp4", "batch_size=3"), "rl does not use this key"),
-        (("ladder/exp4", "steps", "3"), "a change must be written as key=value"),
-        (("ladder/exp4", "steps=3", "steps=4"), "given twice"),
-        (("ladder/exp4", "data=nowhere"), "nowhere is not a slice"),
-        (("ladder/exp4", "at=seed"), "none is named"),
-        (("ladder/exp4", "at=seed", "model_name=tinsmith/nano", "data=nowhere"), "nowhere is not"),
-        (("ladder/exp4", "model_name=nowhere"), "there is no such model"),
-        (("ladder/exp4", "device=tpu"), "canonical on cpu"),
-        (("ladder/exp4", "reward=gold"), "there is no such reward"),
-        (("study/sft_vs_rl", "rl_rate=1e-3"), "perhaps rl_rates"),
-        (("study/sft_vs_rl", "kl_penalty_coef=0.1"), "no such key"),
-        (("study/sft_vs_rl", "dry_run=flase"), "true or false"),
-        (("study/adapters", "adapters=lora,qdora", "rates.dora=1,2,3,4,5"), "cannot be compared"),
-        (("study/adapters", "log_path=x"), "seeds, out"),
-        (("rubric_quality", "limt=3"), "perhaps limit"),
-    ],
-)
-def test_a_mistake_takes_five_lines_and_exit_code_2(
-    run: Run, tmp_path: Path, arguments: tuple[str, ...], told: str
-) -> None:
-    ran = run(*arguments)
-    assert ran.code == 2
-    assert told in ran.err
-    assert ran.out == ""
-    assert len(ran.err.splitlines()) <= 5
-    assert "Traceback" not in ran.err
-    assert not any(tmp_path.iterdir())
 
 
 @pytest.mark.parametrize("name", ["study/adapters", "study/sft_vs_rl"])

@@ -10,14 +10,13 @@ import msgspec
 import pytest
 from made_studies import MADE, Maker
 
-from tinsmith.cli.registered import DECLARED, STUDIES, source_of
+from tinsmith.cli.registered import STUDIES, source_of
 from tinsmith.lab.study.conduct import run_study
 from tinsmith.lab.study.files import SECONDS_JSON, STUDY_JSON, TABLES
 from tinsmith.lab.study.record import Draws, Seconds, StudyRecord
 from tinsmith.lab.study.report import page_of_study
-from tinsmith.lab.study.sizes import asked_of, cells_of, completed, keys_of, named_source, usual_size
+from tinsmith.lab.study.sizes import cells_of, keys_of, planned, usual_size
 from tinsmith.lab.study.study import Study
-from tinsmith.lab.user_task.source import TaskSource
 from tinsmith.pages.markdown import document_markdown
 from tinsmith.stats.estimates import Bootstrap
 from tinsmith.stats.gate.claim import CheckName, Verdict
@@ -26,7 +25,7 @@ from tinsmith.types.errors import ConfigError
 FEW = Draws(claims=Bootstrap(draws=100), tables=Bootstrap(draws=100))
 
 
-@pytest.fixture(scope="module", params=[name for name in DECLARED if name in MADE])
+@pytest.fixture(scope="module", params=MADE)
 def name(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
@@ -37,20 +36,15 @@ def study(name: str) -> Study:
 
 
 @pytest.fixture(scope="module")
-def source(study: Study) -> TaskSource | None:
-    return named_source(study, {}, source_of)
+def whole(study: Study) -> Study:
+    return planned(study, {}, source_of)[0]
 
 
 @pytest.fixture(scope="module")
-def whole(study: Study, source: TaskSource | None) -> Study:
-    return completed(study, asked_of(study, {}, source))
-
-
-@pytest.fixture(scope="module")
-def folder(study: Study, source: TaskSource | None, name: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def folder(study: Study, name: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp(name) / "out"
     given = {**MADE[name].keys, "out": str(out)}
-    return run_study(study, given, _silent, source=source, run=Maker(MADE[name]), draws=FEW)
+    return run_study(study, given, _silent, open_source=source_of, run=Maker(MADE[name]), draws=FEW)
 
 
 @pytest.fixture(scope="module")
@@ -77,16 +71,14 @@ def test_it_is_registered_with_its_question_and_says_its_keys(study: Study, name
 def test_every_size_has_cells_of_its_own_folders_and_a_tuning_seed_apart(study: Study) -> None:
     for size in study.sizes:
         given = {"at": "small"} if size == "small" else {"size": size}
-        cells = cells_of(study, given, named_source(study, given, source_of))
+        cells = cells_of(study, given, source_of)
         made = [cell for arm in cells.arms for cell in cells.reported(arm, next(iter(arm.rates), None))]
         assert len({cell.folder for cell in made}) == len(made) == len(cells.arms) * len(cells.seeds)
         assert cells.tuning_seed not in cells.seeds
 
 
-def test_what_is_given_goes_before_the_size_and_mistakes_are_refused_by_their_key(
-    study: Study, source: TaskSource | None
-) -> None:
-    given = cells_of(study, {"steps": "9", "max_tokens": "5"}, source)
+def test_what_is_given_goes_before_the_size_and_mistakes_are_refused_by_their_key(study: Study) -> None:
+    given = cells_of(study, {"steps": "9", "max_tokens": "5"}, source_of)
     own = {"0", *(str(value) for arm in study.arms for key, value in arm.keys.items() if key == "steps")}
     assert "9" in {arm.keys["steps"] for arm in given.arms if arm.keys.get("steps") not in own}
     assert {arm.keys["max_tokens"] for arm in given.arms} == {"5"}
@@ -94,7 +86,7 @@ def test_what_is_given_goes_before_the_size_and_mistakes_are_refused_by_their_ke
     wrong = [("size", "huge"), ("seed", "1"), ("stepz", "3"), ("seeds", "1,1"), ("tuning_seed", "1")]
     for key, value in [*wrong, *((key, "1") for key in sorted(set_by_all))]:
         with pytest.raises(ConfigError) as refused:
-            cells_of(study, {key: value}, source)
+            cells_of(study, {key: value}, source_of)
         assert refused.value.field == key
 
 
@@ -121,13 +113,12 @@ def test_a_page_follows_from_the_kept_values_alone(folder: Path, values: StudyRe
     assert all(one.figures for one in values.expectations)
 
 
-def test_no_arm_is_said_to_beat_another_where_all_are_alike(
-    study: Study, source: TaskSource | None, tmp_path: Path
-) -> None:
+def test_no_arm_is_said_to_beat_another_where_all_are_alike(study: Study, tmp_path: Path) -> None:
     made = MADE[study.name]
     alike = replace(next(iter(made.arms.values())), right=(0.25, 0.25))
     given = {**made.keys, "out": str(tmp_path / "out")}
-    out = run_study(study, given, _silent, source=source, run=Maker(made, dict.fromkeys(made.arms, alike)), draws=FEW)
+    maker = Maker(made, dict.fromkeys(made.arms, alike))
+    out = run_study(study, given, _silent, open_source=source_of, run=maker, draws=FEW)
     found = msgspec.json.decode((out / STUDY_JSON).read_bytes(), type=StudyRecord)
     assert not [one.words for one in found.beats if one.verdict is Verdict.ALLOWED]
 

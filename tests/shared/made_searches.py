@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -10,12 +9,13 @@ from pathlib import Path
 from random import Random
 
 import msgspec
+from made_studies import made_folder
 
 from tinsmith.lab.experiment.plan import make_plan
 from tinsmith.lab.live.progress import Say
 from tinsmith.lab.prompt_search.document import Document, Grammar
 from tinsmith.lab.prompt_search.search import Search
-from tinsmith.lab.study.arms import Cell
+from tinsmith.lab.study.sizes import Cell
 from tinsmith.studies.prompt_search import task as handbook
 from tinsmith.studies.prompt_search.searching import Found, Searching
 from tinsmith.studies.prompt_search.task import WRITTEN, done_under, held_out, right
@@ -84,43 +84,24 @@ class Maker:
                 self._make(cell)
 
     def _make(self, cell: Cell) -> None:
-        plan, name = make_plan(cell.experiment, cell.overrides), cell.folder.name
-        settings = plan.settings
-        cell.folder.mkdir(parents=True)
-        config = {
-            "name": plan.experiment.name,
-            "kind": plan.frame.kind.value,
-            "settings": {"steps": settings.steps, "seed": settings.seed, "groups_per_batch": 8, "group_size": 8},
-            "task": {"name": "handbook"},
-            "data": {"fingerprint": "f" * 64, "train": len(TRAIN), "test": len(HELD)},
-        }
-        hashes = {f"{kind}_sha256": f"{name}-{kind}" for kind in ("weights", "rollouts", "metrics")}
+        settings, name = make_plan(cell.experiment, cell.overrides).settings, cell.folder.name
         task = {
             "terms": ["right"],
             "items": [{"id": item, "prompt": item, "unit": item} for item in HELD],
             "baselines": [{"name": "always A", "by_item": dict.fromkeys(HELD, 0.25)}],
         }
-        told = {"status": "finished", "hashes": hashes}
-        for file, value in (("config", config), ("manifest", told), ("task", task)):
-            (cell.folder / f"{file}.json").write_text(json.dumps(value))
-        rows = [{"step": step, "optim/unequal_logprob_bits": 0} for step in range(settings.steps)]
-        _lines(cell.folder, "metrics", rows)
-        _lines(cell.folder, "timings", [{"step": 1, "train_s": 2.0, "step_s": 3.0}])
-        before = searched_before(settings.seed)
         chance = self.after[name.split("-rate")[0]]
         after = {
             item: [derive(settings.seed, item, sample) % 1000 < 1000 * chance for sample in range(4)] for item in HELD
         }
-        _lines(
-            cell.folder,
-            "rollouts",
-            [
-                line
-                for step, rights in ((0, before), (settings.steps, after))
-                for split, count in (("eval", 4), ("eval_greedy", 1))
-                for line in _rollouts(step, split, count, rights)
-            ],
-        )
+        rollouts = [
+            line
+            for step, rights in ((0, searched_before(settings.seed)), (settings.steps, after))
+            for split, count in (("eval", 4), ("eval_greedy", 1))
+            for line in _rollouts(step, split, count, rights)
+        ]
+        metrics = [{"step": step, "optim/unequal_logprob_bits": 0} for step in range(settings.steps)]
+        made_folder(cell, task, rollouts, metrics, {"groups_per_batch": 8, "group_size": 8})
 
 
 def searched_before(seed: int) -> dict[str, list[bool]]:
@@ -144,8 +125,3 @@ def _rollouts(step: int, split: str, count: int, rights: Mapping[str, Sequence[b
         for item in HELD
         for sample in range(count)
     ]
-
-
-def _lines(folder: Path, name: str, rows: Sequence[object]) -> None:
-    text = "".join(json.dumps(row) + "\n" for row in rows)
-    (folder / f"{name}.jsonl").write_text(text)

@@ -7,16 +7,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import import_module
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from tinsmith.cli.registered import source_of
 from tinsmith.lab.experiment.plan import make_plan
 from tinsmith.lab.interleave import NONE, ratio_of
 from tinsmith.lab.live.progress import Say
-from tinsmith.lab.study.arms import Cell
 from tinsmith.lab.study.conduct import run_study
 from tinsmith.lab.study.record import Draws
-from tinsmith.lab.study.sizes import named_source
+from tinsmith.lab.study.sizes import Cell
 from tinsmith.ops.confidence import FRACTIONS
 from tinsmith.stats.estimates import Bootstrap
 from tinsmith.types.seeds import derive, random_bits
@@ -60,9 +59,32 @@ class MadeStudy:
     samples: int = 4
 
 
-def _lines(folder: Path, name: str, rows: Sequence[object]) -> None:
-    text = "".join(json.dumps(row) + "\n" for row in rows)
-    (folder / f"{name}.jsonl").write_text(text)
+def made_folder(
+    cell: Cell,
+    task: Mapping[str, object],
+    rollouts: Sequence[object],
+    metrics: Sequence[object],
+    settings: Mapping[str, object],
+) -> None:
+    """Write the folder of a finished run on a task whose `task.json` has the items that are held out."""
+    plan, name, items = make_plan(cell.experiment, cell.overrides), cell.folder.name, cast(list[Any], task["items"])
+    cell.folder.mkdir(parents=True)
+    config = {
+        "name": plan.experiment.name,
+        "question": "What does it learn?",
+        "kind": plan.frame.kind.value,
+        "settings": {"steps": plan.settings.steps, "seed": plan.settings.seed, **settings},
+        "task": {"name": plan.experiment.name},
+        "model_name": "made",
+        "data": {"fingerprint": "f" * 64, "train": len(items), "test": len(items)},
+    }
+    hashes = {f"{kind}_sha256": f"{name}-{kind}" for kind in ("weights", "rollouts", "metrics")}
+    values = {"config": config, "manifest": {"status": "finished", "hashes": hashes}, "task": task}
+    for file, value in values.items():
+        (cell.folder / f"{file}.json").write_text(json.dumps(value))
+    timings = [{"step": 1, "train_s": 2.0, "step_s": 3.0}]
+    for file, rows in {"metrics": metrics, "timings": timings, "rollouts": rollouts}.items():
+        (cell.folder / f"{file}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
 
 
 @dataclass(frozen=True)
@@ -85,9 +107,7 @@ class Maker:
         arm = arms[name.split("-rate")[0].split("-seed")[0].removesuffix("-validation")]
         settings: Any = plan.settings
         items = self.study.items
-        cell.folder.mkdir(parents=True)
-        asked = {"steps": settings.steps, "seed": settings.seed}
-        asked |= {key: one for key in ("group_size", "groups_per_batch") if (one := getattr(settings, key, None))}
+        asked = {key: one for key in ("group_size", "groups_per_batch") if (one := getattr(settings, key, None))}
         by_item = dict.fromkeys(items, self.study.baseline)
         task = {
             "terms": [self.study.term],
@@ -95,29 +115,17 @@ class Maker:
             "items": [{"id": item, "prompt": item, "unit": item} for item in items],
             "baselines": [{"name": "base line", "by_item": by_item, "metrics": dict.fromkeys(arm.metrics, by_item)}],
         }
-        config = {
-            "name": plan.experiment.name,
-            "kind": plan.frame.kind.value,
-            "settings": asked,
-            "task": {"name": plan.experiment.name},
-            "data": {"fingerprint": "f" * 64, "train": 360, "test": len(items)},
-        }
-        hashes = {f"{kind}_sha256": f"{name}-{kind}" for kind in ("weights", "rollouts", "metrics")}
-        told = {"status": "finished", "hashes": hashes}
-        for file, value in (("config", config), ("manifest", told), ("task", task)):
-            (cell.folder / f"{file}.json").write_text(json.dumps(value))
         steps = sorted(
             {*(range(0, settings.steps, settings.eval_every) if settings.eval_every else ()), settings.steps}
         )
-        _lines(cell.folder, "metrics", _metrics(arm, settings, steps))
-        _lines(cell.folder, "timings", [{"step": 1, "train_s": 2.0, "step_s": 3.0}])
         examined = [
             line
             for step in steps
             for split, count in (("eval", self.study.samples), ("eval_greedy", 1))
             for line in self._answers(arm, settings, step, split, count)
         ]
-        _lines(cell.folder, "rollouts", [*_trained(arm, settings, items, self.study.term), *examined])
+        rollouts = [*_trained(arm, settings, items, self.study.term), *examined]
+        made_folder(cell, task, rollouts, _metrics(arm, settings, steps), asked)
 
     def _answers(self, arm: MadeArm, settings: Any, step: int, split: str, count: int) -> list[object]:
         share = step / settings.steps if settings.steps else 0.0
@@ -352,7 +360,7 @@ def studied(name: str, out: Path, arms: Mapping[str, MadeArm] | None = None) -> 
     draws = Draws(claims=few, tables=few)
     given = {**made.study.keys, "out": str(out)}
     study = import_module(f"tinsmith.studies.{name}").study
-    run_study(study, given, _silent, source=named_source(study, given, source_of), run=made, draws=draws)
+    run_study(study, given, _silent, open_source=source_of, run=made, draws=draws)
     return figures_in(out)
 
 

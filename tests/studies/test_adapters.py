@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-import subprocess
-import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -14,6 +12,7 @@ from typing import Any
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
+from sent_cells import Sent
 from small_slice import Made
 
 from tinsmith.cli.registered import find
@@ -25,13 +24,11 @@ from tinsmith.lab.experiment.plan import make_plan
 from tinsmith.lab.live.progress import Say
 from tinsmith.lab.papers.kinds import NOTEBOOK
 from tinsmith.lab.runs.files import CONFIG, MANIFEST, STATE
-from tinsmith.lab.study.arms import Cell, Study, StudyArm
 from tinsmith.lab.study.cells import run_cells
 from tinsmith.lab.study.conduct import run_study
 from tinsmith.lab.study.files import PAGE, SECONDS_JSON, STUDY_JSON, TABLES
 from tinsmith.lab.study.record import Draws
-from tinsmith.lab.study.sizes import cells_of
-from tinsmith.lab.study.tried_rates import chosen, read_tried
+from tinsmith.lab.study.sizes import Cell, StudyArm, StudyCells, cells_of
 from tinsmith.models.adapter import Adapter
 from tinsmith.models.base import open_base
 from tinsmith.models.build import build_decoder
@@ -71,15 +68,15 @@ def _silent(message: str) -> None:
     del message
 
 
-def settings(**changes: str) -> Study:
+def settings(**changes: str) -> StudyCells:
     return cells_of(study, {"out": "x", **changes})
 
 
-def tuning(study: Study) -> list[Cell]:
+def tuning(study: StudyCells) -> list[Cell]:
     return [cell for arm in study.arms for cell in study.tuning(arm).values()]
 
 
-def arm(study: Study, name: str) -> StudyArm:
+def arm(study: StudyCells, name: str) -> StudyArm:
     return next(one for one in study.arms if one.name == name)
 
 
@@ -183,20 +180,6 @@ def test_a_dry_run_says_how_many_runs_and_writes_nothing(tmp_path: Path) -> None
         run_study(study, {"out": str(out), "dry_run": "true", "stepz": "1"}, lines.append)
 
 
-# How it chooses
-
-
-def test_the_rate_is_chosen_by_validation_and_the_smaller_of_equals(tmp_path: Path) -> None:
-    told = settings(out=str(tmp_path), rates="1,2,3,4,5")
-    folders = {rate: cell.folder for rate, cell in told.tuning(arm(told, LORA)).items()}
-    scores = {1.0: (0.3, 0.9), 2.0: (0.5, 0.1), 3.0: (0.5, 0.2), 4.0: (0.5, 0.2), 5.0: (0.4, 0.4)}
-    for rate, (value, tie_break) in scores.items():
-        folders[rate].mkdir(parents=True)
-        selected = {"step": 3, "score": {"value": value, "tie_break": tie_break}}
-        (folders[rate] / MANIFEST).write_text(json.dumps({"selected": selected}))
-    assert chosen(read_tried(folders)).rate == 3.0
-
-
 # What it reads: one run of each adapter stands for all of its cells
 
 
@@ -279,33 +262,21 @@ def another_base(base: Path, folder: Path) -> Path:
     return folder
 
 
-def test_a_cell_that_came_to_its_end_is_not_run_again(
-    ran: Mapping[str, Cell], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    commands: list[Sequence[str]] = []
-
-    class Noted:
-        def __init__(self, command: Sequence[str], **_: object) -> None:
-            commands.append(command)
-
-        def wait(self) -> int:
-            return 0
-
-    monkeypatch.setattr(subprocess, "Popen", Noted)
-    cell = ran["qdora"]
-    run_cells([cell], _silent)
-    assert commands == []
+def test_a_cell_that_came_to_its_end_is_not_run_again(ran: Mapping[str, Cell], tmp_path: Path) -> None:
+    cell, sent = ran["qdora"], Sent()
+    run_cells([cell], _silent, send=sent, cores=(1,))
     changed = {**cell.overrides, "seed": "9"}
     with pytest.raises(ConfigError, match="this folder holds another run") as caught:
-        run_cells([Cell(experiment=cell.experiment, overrides=changed, folder=cell.folder)], _silent)
+        run_cells([Cell(experiment=cell.experiment, overrides=changed, folder=cell.folder)], _silent, send=sent)
     assert len(str(caught.value).splitlines()) <= 4
     other = another_base(Path(cell.overrides["model_name"]), tmp_path / "other")
     rebased = {**cell.overrides, "model_name": str(other)}
     with pytest.raises(ConfigError, match="trained on another base"):
-        run_cells([Cell(experiment=cell.experiment, overrides=rebased, folder=cell.folder)], _silent)
-    assert commands == []
-    run_cells([Cell(experiment=cell.experiment, overrides=changed, folder=tmp_path / "new")], _silent)
-    assert [command[:5] for command in commands] == [[sys.executable, "-m", "tinsmith", "run", "sft/qdora"]]
+        run_cells([Cell(experiment=cell.experiment, overrides=rebased, folder=cell.folder)], _silent, send=sent)
+    assert sent.arguments == []
+    new = Cell(experiment=cell.experiment, overrides=changed, folder=tmp_path / "new")
+    run_cells([new], _silent, send=sent, cores=(1,))
+    assert [arguments[0] for arguments in sent.arguments] == ["sft/qdora"]
 
 
 def test_a_trained_qdora_exports_to_peft_on_the_dequantised_base(ran: Mapping[str, Cell], tmp_path: Path) -> None:

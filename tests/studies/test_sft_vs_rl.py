@@ -26,15 +26,15 @@ from tinsmith.lab.papers import run_data as paper_data
 from tinsmith.lab.papers.compute_spent import Cost
 from tinsmith.lab.papers.estimate import minutes
 from tinsmith.lab.papers.worlds import nano_base, papers_of
-from tinsmith.lab.study.arms import Cell
 from tinsmith.lab.study.conduct import run_study
 from tinsmith.lab.study.files import PAGE, SECONDS_JSON, STUDY_JSON
 from tinsmith.lab.study.record import Draws
-from tinsmith.lab.study.sizes import cells_of
+from tinsmith.lab.study.sizes import Cell, cells_of
 from tinsmith.models.folders.folder_config import read_config
 from tinsmith.models.names import expected_tensors
 from tinsmith.stats.estimates import Bootstrap
-from tinsmith.studies import searched_prompt
+from tinsmith.studies import equal_compute
+from tinsmith.studies.equal_compute import FoundPrompt, SearchAsked, search_prompt
 from tinsmith.studies.planted_world import (
     ATOMS,
     LABELS,
@@ -45,7 +45,6 @@ from tinsmith.studies.planted_world import (
     planted_slice,
     posteriors,
 )
-from tinsmith.studies.searched_prompt import FoundPrompt, SearchAsked, search_prompt
 from tinsmith.studies.sft_vs_rl import PROMPT, PROMPT_SHUFFLED
 from tinsmith.studies.sft_vs_rl import study as sft_vs_rl
 from tinsmith.types.errors import ConfigError
@@ -138,7 +137,7 @@ def study(
 
     own = {"data": str(made.data), "model_name": str(made.base), "out": str(out)}
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(searched_prompt, "search_prompt", search)
+        patch.setattr(equal_compute, "search_prompt", search)
         return run_study(sft_vs_rl, {**SMALLEST, **own, **more}, _silent, run=run, draws=DRAWS)
 
 

@@ -12,11 +12,10 @@ from small_slice import Made
 from tinsmith.cli.registered import plan_of, source_of
 from tinsmith.lab.experiment.conduct import conduct
 from tinsmith.lab.live.progress import Say
-from tinsmith.lab.study.arms import Cell, StudyArm
 from tinsmith.lab.study.conduct import run_study
 from tinsmith.lab.study.files import TABLES
 from tinsmith.lab.study.record import Draws
-from tinsmith.lab.study.sizes import cells_of, keys_of, named_source
+from tinsmith.lab.study.sizes import Cell, StudyArm, cells_of, keys_of
 from tinsmith.stats.estimates import Bootstrap
 from tinsmith.studies.sparse_select import GOOD, GRPO, SPARSE, TENTH, study
 from tinsmith.types.errors import ConfigError
@@ -52,7 +51,7 @@ TINY = {
 
 
 def arms(**given: str) -> dict[str, StudyArm]:
-    return {arm.name: arm for arm in cells_of(study, given, named_source(study, given, source_of)).arms}
+    return {arm.name: arm for arm in cells_of(study, given, source_of).arms}
 
 
 def test_arms_draw_as_many_rollouts_as_grpo_or_a_tenth() -> None:
@@ -65,12 +64,10 @@ def test_arms_draw_as_many_rollouts_as_grpo_or_a_tenth() -> None:
 
 
 def test_a_pretrained_model_is_asked_for_sums_and_the_same_numbers_stand_for_no_other_task() -> None:
-    sums = arms(at="small")[GRPO].opened
-    assert sums is not None
-    assert (sums.found_at, sums.keys["config.max_terms"]) == ("reasoning_gym", "3")
+    sums = arms(at="small")[GRPO]
+    assert (sums.found_at, sums.task_keys["config.max_terms"]) == ("reasoning_gym", "3")
     roads = arms(at="small", task="crossroads")[GRPO]
-    assert roads.opened is not None
-    assert not roads.opened.keys
+    assert not roads.task_keys
     assert "max_tokens" not in roads.keys
 
 
@@ -78,7 +75,7 @@ def test_rates_and_steps_of_both_methods_are_apart() -> None:
     made = arms(learning_rate="2e-3", steps="30", sparse_rates="5e-4")
     assert (made[GRPO].rates, made[SPARSE].rates) == ((2e-3,), (5e-4,))
     assert (made[GRPO].keys["steps"], made[TENTH].keys["steps"]) == ("30", "60")
-    several = cells_of(study, {}, named_source(study, {}, source_of))
+    several = cells_of(study, {}, source_of)
     tried = {arm.name: len(several.tuning(arm)) for arm in several.arms}
     assert tried == {GRPO: 0, SPARSE: 4, TENTH: 4, GOOD: 4}
     (cell, *_) = several.tuning(several.arms[1]).values()
@@ -107,9 +104,8 @@ def test_the_keys_of_both_methods_may_be_given() -> None:
 
 def in_process(cells: Sequence[Cell], say: Say) -> None:
     for cell in cells:
-        assert cell.opened is not None
-        given = {**cell.opened.keys, **cell.overrides, "log_path": str(cell.folder), "threads": "1"}
-        conduct(plan_of(cell.opened.found_at, given), say=say)
+        given = {**cell.task_keys, **cell.overrides, "log_path": str(cell.folder), "threads": "1"}
+        conduct(plan_of(cell.found_at, given), say=say)
 
 
 @pytest.fixture(scope="module")
@@ -118,8 +114,7 @@ def folder(made: Made, tmp_path_factory: pytest.TempPathFactory) -> Path:
     (place / "odd.py").write_text(TASK)
     given = {"task": str(place / "odd.py"), "out": str(place / "out"), **TINY, "model_name": str(made.base)}
     few = Draws(claims=Bootstrap(draws=100), tables=Bootstrap(draws=100))
-    source = named_source(study, given, source_of)
-    return run_study(study, given, print, source=source, run=in_process, draws=few)
+    return run_study(study, given, print, open_source=source_of, run=in_process, draws=few)
 
 
 def test_a_table_says_how_many_rollouts_each_arm_drew_and_what_share_of_tokens_was_pushed(folder: Path) -> None:

@@ -27,7 +27,9 @@ def quickstart(
     from tinsmith.cli.columns import open_console
     from tinsmith.cli.run import changed_keys
     from tinsmith.lab.page.comparison import COMPARISON
-    from tinsmith.lab.study.on_ray import run_side_by_side
+    from tinsmith.lab.study.cells import runner
+    from tinsmith.lab.study.keys import CLUSTER_KEYS, asked_cluster
+    from tinsmith.lab.study.sizes import Cell
     from tinsmith.pages.page import document_html, write
     from tinsmith.studies.disruption.experiments import CONTROL, LABELS, QUICKSTART
 
@@ -36,9 +38,14 @@ def quickstart(
     def say(message: str) -> None:
         print(visible(f"[{time.perf_counter() - began:4.0f} s] {message}"), flush=True)
 
-    folders = run_side_by_side((*QUICKSTART, CONTROL), out, changed_keys(changes or []), say)
+    given = changed_keys(changes or [])
+    own = {key: value for key, value in given.items() if all(key != one.name for one in CLUSTER_KEYS)}
+    experiments = (*QUICKSTART, CONTROL)
+    cells = [Cell(experiment=one, overrides=own, folder=out / one.name.replace("/", "-")) for one in experiments]
+    with runner(asked_cluster(given)) as run:
+        run(cells, say)
     say("comparing")
-    compared = LABELS.compare(folders, None)
+    compared = LABELS.compare([cell.folder for cell in cells], None)
     page = out / COMPARISON
     write(document_html(compared.page), page)
     open_console().print(compared.table)

@@ -8,19 +8,18 @@ from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from tinsmith.cli.tasks import TASKS
 from tinsmith.lab.experiment.experiment import Experiment, Plan
-from tinsmith.lab.live.progress import Say
 from tinsmith.lab.runs.kinds import Kind
-from tinsmith.lab.study.keys import StudyKeys
 from tinsmith.lab.user_task.entry import JUDGED_TASK, USER_TASK, UserTaskEntry
 from tinsmith.studies.disruption.experiments import JOINT, LABELS
 from tinsmith.types.errors import ConfigError
 
 if TYPE_CHECKING:
-    from tinsmith.lab.measurement import Measure, Measurement
+    from tinsmith.lab.live.progress import Say
+    from tinsmith.lab.study.keys import StudyKeys
     from tinsmith.lab.study.study import Study
     from tinsmith.lab.user_task.source import TaskSource
 
@@ -76,21 +75,49 @@ def plan_of(name: str, overrides: Mapping[str, str]) -> Plan:
     return make_plan(find(name), overrides) if source is None else open_task(source, overrides)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class StudyEntry:
     """A run that is more than one run, or none; `tinsmith run NAME key=value ...` runs it."""
 
     name: str
     question: str
-    keys: StudyKeys | Callable[[], StudyKeys]
-    """Or what returns them, where that imports the study."""
-    read: Callable[[Mapping[str, str]], object]
-    """Reads `key=value` texts; raises ConfigError for what is not allowed."""
-    run: Callable[[Mapping[str, str], Say], Path]
+    where: str | Study
+    """MODULE:NAME below `tinsmith.studies`, imported when its keys are asked for or it is run."""
+
+    def value(self) -> Study | Callable[..., Any]:
+        """Return the study; or a measurement, whose arguments are its keys."""
+        if not isinstance(self.where, str):
+            return self.where
+        module, _, name = self.where.partition(":")
+        found = getattr(import_module(f"tinsmith.studies.{module}"), name)
+        return found[self.name] if isinstance(found, Mapping) else found
 
     def all_keys(self) -> StudyKeys:
-        """Return the study's keys."""
-        return self.keys() if callable(self.keys) else self.keys
+        """Return its keys."""
+        from tinsmith.lab import measurement
+        from tinsmith.lab.study import sizes
+
+        value = self.value()
+        return measurement.keys_of(value) if callable(value) else sizes.keys_of(value)
+
+    def read(self, given: Mapping[str, str]) -> object:
+        """Read `key=value` texts, of which a mistake is refused, and return what would be run."""
+        from tinsmith.lab import measurement
+        from tinsmith.lab.study import sizes
+
+        value = self.value()
+        return measurement.asked(value, given) if callable(value) else sizes.cells_of(value, given, source_of)
+
+    def run(self, given: Mapping[str, str], say: Say) -> Path:
+        """Run it, and return its folder."""
+        from tinsmith.lab import measurement
+
+        value = self.value()
+        if callable(value):
+            return measurement.asked(value, given)(say)
+        from tinsmith.lab.study.conduct import run_study
+
+        return run_study(value, given, say, open_source=source_of)
 
 
 def study_named(name: str) -> StudyEntry | None:
@@ -100,128 +127,53 @@ def study_named(name: str) -> StudyEntry | None:
     from tinsmith.lab.study.files import load_study
 
     found = load_study(Path(name))
-    return None if found is None else _declared(found.name, found.question, lambda: found)
+    return None if found is None else StudyEntry(found.name, found.question, found)
 
 
-def _module_study(name: str) -> Callable[[], Study]:
-    def value() -> Study:
-        if name in LEARNING:
-            presets: Mapping[str, Study] = import_module("tinsmith.studies.learning").presets
-            return presets[name]
-        found: Study = import_module(f"tinsmith.studies.{_IN_FOLDERS.get(name, name.removeprefix('study/'))}").study
-        return found
-
-    return value
-
-
-def _declared(name: str, question: str, value: Callable[[], Study]) -> StudyEntry:
-    """Return a study that is a value, whose module is imported when its keys are asked for or it is run."""
-
-    def keys() -> StudyKeys:
-        from tinsmith.lab.study.sizes import keys_of
-
-        return keys_of(value())
-
-    def read(given: Mapping[str, str]) -> object:
-        from tinsmith.lab.study.sizes import cells_of, named_source
-
-        return cells_of(value(), given, named_source(value(), given, source_of), source_of)
-
-    def run(given: Mapping[str, str], say: Say) -> Path:
-        from tinsmith.lab.study.conduct import run_study
-        from tinsmith.lab.study.sizes import named_source
-
-        source = named_source(value(), given, source_of)
-        return run_study(value(), given, say, source=source, open_source=source_of)
-
-    return StudyEntry(name=name, question=question, keys=keys, read=read, run=run)
-
-
-def _measured(name: str, question: str, function: str) -> StudyEntry:
-    """Return a measurement by its function, MODULE:NAME, whose arguments are its keys."""
-    module, _, function_name = function.partition(":")
-
-    def measurement() -> Measurement:
-        return getattr(import_module(f"tinsmith.studies.{module}"), function_name)
-
-    def keys() -> StudyKeys:
-        from tinsmith.lab.measurement import keys_of
-
-        return keys_of(measurement())
-
-    def read(given: Mapping[str, str]) -> Measure:
-        from tinsmith.lab.measurement import asked
-
-        return asked(measurement(), given)
-
-    return StudyEntry(name=name, question=question, keys=keys, read=read, run=lambda given, say: read(given)(say))
-
-
-LEARNING: Final[Mapping[str, str]] = MappingProxyType(
+_QUESTIONS: Final = {
+    "study/learning": (
+        "What do supervised training, RL, and one after the other teach of a task, at equal effort? task=FILE.py or "
+        "a packaged one"
+    ),
+    "study/taste": "What do SFT, RL, and one after the other teach of which of two papers is cited more?",
+    "study/instructions": "What do SFT, RL, and one after the other teach of following instructions?",
+    "study/reasoning": "What do SFT, RL, and one after the other teach of a generated puzzle? generator=NAME",
+    "confidence": "Is a model sure of its answer before it has reasoned, and does a reward for rising confidence help?",
+    "dead_groups": "Can RL mend a model that fails, where it always fails at the same questions, and where by chance?",
+    "environment_loss": (
+        "Does a loss on what the environment answers make RL faster, and from which weight does it bore?"
+    ),
+    "exploration": (
+        "Does exploration between batches of a task teach an agent its surroundings, at no cost to the task?"
+    ),
+    "microscope": "Which tokens of an answer does RL change, and do those few explain what it gains?",
+    "pass_at_k": "Does RL make a model solve questions that its base never solves, however often it is asked?",
+    "prompt_search": "Does a search for a better prompt reach what RL reaches, with the model as it is?",
+    "sparse_select": "Does training at a few uncertain tokens of rollouts that the base drew once do what GRPO does?",
+    "study/adapters": (
+        "What do four bits and a trained magnitude cost and gain, each adapter at the rate that suits it?"
+    ),
+    "study/sft_vs_rl": "Does RL teach a small model to tell labels better than SFT does, with nothing else unequal?",
+    "template_collapse": (
+        "Do answers stop depending on what was asked while they vary as before, and does a filter prevent it?"
+    ),
+    "rubric_quality": (
+        "What does a rubric add to a weak judge's accuracy on preference pairs, and do these pairs show it?"
+    ),
+    "taste/probe": "What does a base model hold of it before any training, read off its hidden states by a line?",
+    "moe/wander": "Do a mixture's routes, log-probabilities and RL steps depend on who else is in the batch?",
+}
+_WHERE: Final = {
+    **dict.fromkeys(("study/learning", "study/taste", "study/instructions", "study/reasoning"), "learning:presets"),
+    **{"microscope": "microscope.study:study", "prompt_search": "prompt_search.study:study"},
+    **{"rubric_quality": "rubrics.quality.study:rubric_quality", "taste/probe": "taste.probe:probe"},
+    "moe/wander": "moe.study:wander",
+}
+"""Of studies that are no value `study` of a module that is called as they are."""
+STUDIES: Final[Mapping[str, StudyEntry]] = MappingProxyType(
     {
-        "study/learning": (
-            "What do supervised training, RL, and one after the other teach of a task, at equal effort? task=FILE.py "
-            "or a packaged one"
-        ),
-        "study/taste": "What do SFT, RL, and one after the other teach of which of two papers is cited more?",
-        "study/instructions": "What do SFT, RL, and one after the other teach of following instructions?",
-        "study/reasoning": "What do SFT, RL, and one after the other teach of a generated puzzle? generator=NAME",
+        name: StudyEntry(name, question, _WHERE.get(name) or f"{name.removeprefix('study/')}:study")
+        for name, question in _QUESTIONS.items()
     }
 )
-"""Questions of one study on several tasks."""
-_IN_FOLDERS: Final = {"microscope": "microscope.study", "prompt_search": "prompt_search.study"}
-"""Modules of studies that have a folder."""
-DECLARED: Final[Mapping[str, str]] = MappingProxyType(
-    {
-        **LEARNING,
-        "confidence": (
-            "Is a model sure of its answer before it has reasoned, and does a reward for rising confidence help?"
-        ),
-        "dead_groups": (
-            "Can RL mend a model that fails, where it always fails at the same questions, and where by chance?"
-        ),
-        "environment_loss": (
-            "Does a loss on what the environment answers make RL faster, and from which weight does it bore?"
-        ),
-        "exploration": (
-            "Does exploration between batches of a task teach an agent its surroundings, at no cost to the task?"
-        ),
-        "microscope": "Which tokens of an answer does RL change, and do those few explain what it gains?",
-        "pass_at_k": "Does RL make a model solve questions that its base never solves, however often it is asked?",
-        "prompt_search": "Does a search for a better prompt reach what RL reaches, with the model as it is?",
-        "sparse_select": (
-            "Does training at a few uncertain tokens of rollouts that the base drew once do what GRPO does?"
-        ),
-        "study/adapters": (
-            "What do four bits and a trained magnitude cost and gain, each adapter at the rate that suits it?"
-        ),
-        "study/sft_vs_rl": (
-            "Does RL teach a small model to tell labels better than SFT does, with nothing else unequal?"
-        ),
-        "template_collapse": (
-            "Do answers stop depending on what was asked while they vary as before, and does a filter prevent it?"
-        ),
-    }
-)
-"""Questions of the studies that are values, by name; `study/` is no part of a module's name."""
-_STUDIES: Final = (
-    *(_declared(name, question, _module_study(name)) for name, question in DECLARED.items()),
-    _measured(
-        "rubric_quality",
-        "What does a rubric add to a weak judge's accuracy on preference pairs, and do these pairs show it?",
-        "rubrics.quality.study:rubric_quality",
-    ),
-    _measured(
-        "taste/probe",
-        "What does a base model hold of it before any training, read off its hidden states by a line?",
-        "taste.probe:probe",
-    ),
-    _measured(
-        "moe/wander",
-        "Do a mixture's routes, log-probabilities and RL steps depend on who else is in the batch?",
-        "moe.study:wander",
-    ),
-)
-
-STUDIES: Final[Mapping[str, StudyEntry]] = MappingProxyType({one.name: one for one in _STUDIES})
 """Every study by its name."""

@@ -11,6 +11,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from statistics import fmean
 from typing import Final, cast
 
 import msgspec
@@ -178,11 +179,11 @@ def gradient_of(folders: Sequence[Path]) -> tuple[Shown, Shown, Shown]:
     parts = [_squares(decoder.decode(line).gradient) for line in lines]
     if not parts:
         return "not reported", "has none", "has none"
-    direction = _mean([math.sqrt(other) for _, other in parts])
+    direction = Figure(fmean(math.sqrt(other) for _, other in parts))
     if not any(magnitude for magnitude, _ in parts):
         return direction, "has none", "has none"
     shares = [one / (one + other) for one, other in parts if one + other > 0.0]
-    return direction, _mean([math.sqrt(magnitude) for magnitude, _ in parts]), _mean(shares)
+    return direction, Figure(fmean(math.sqrt(one) for one, _ in parts)), Figure(fmean(shares))
 
 
 def _squares(gradient: Mapping[str, _Mark]) -> tuple[float, float]:
@@ -191,10 +192,6 @@ def _squares(gradient: Mapping[str, _Mark]) -> tuple[float, float]:
     magnitudes = [norm**2 for name, norm in norms.items() if name.endswith(_MAGNITUDE)]
     others = [norm**2 for name, norm in norms.items() if not name.endswith(_MAGNITUDE)]
     return math.fsum(magnitudes), math.fsum(others)
-
-
-def _mean(values: Sequence[float]) -> Figure:
-    return Figure(math.fsum(values) / len(values))
 
 
 study = Study(

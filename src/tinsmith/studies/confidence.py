@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from fractions import Fraction
+from statistics import fmean
 from typing import Final
 
 from tinsmith.lab.study.checks import Check, allowed, near_zero, no_gain
@@ -44,11 +45,6 @@ HARD = PerItem("hard", "right, hard split", where=lambda item: split_of(item) ==
 EASY = PerItem("easy", "right, easy split", where=lambda item: split_of(item) == "easy")
 
 
-def mean(values: tuple[float, ...]) -> float:
-    """Return the mean over the runs."""
-    return math.fsum(values) / len(values)
-
-
 def watched(name: str, at: int = -1) -> Callable[[ArmRuns], tuple[float, ...]]:
     """Return a figure of confidence at an evaluation, one a run."""
     return lambda arm: arm.per_run(f"{_WATCH}/{name}", at)
@@ -66,37 +62,37 @@ def flawed(at: int) -> Callable[[ArmRuns], float | None]:
 
 def tokens(name: str) -> Callable[[ArmRuns], float]:
     """Return the tokens of training that a run took: a mean over the runs."""
-    return lambda arm: math.fsum(arm.in_training(name)) / len(arm.read.reads)
+    return lambda arm: math.fsum(arm.in_training(name)) / len(arm.reads)
 
 
 def sampled(arm: ArmRuns) -> float:
     """Return the tokens of training's rollouts."""
     rollouts = arm.setting("group_size", 8) * arm.setting("groups_per_batch", 8)
-    return rollouts * math.fsum(arm.in_training("train/tokens/answer")) / len(arm.read.reads)
+    return rollouts * math.fsum(arm.in_training("train/tokens/answer")) / len(arm.reads)
 
 
 def along(results: Results) -> list[list[Shown]]:
     """Return the last evaluation along the reasoning: means over the runs, a row for each arm and fraction."""
     rows: list[list[Shown]] = []
     for arm in results.arms.values():
-        said = all(f"{_WATCH}/rho_said" in one.run.metrics.get(arm.step(-1), {}) for one in arm.read.reads)
+        said = all(f"{_WATCH}/rho_said" in one.run.metrics.get(arm.step(-1), {}) for one in arm.reads)
         for fraction in FRACTIONS:
             gold, own, certainty = (f"{name}_{fraction:.1f}" for name in ("gold", "said", "certainty"))
-            figures = [Figure(mean(watched(gold)(arm))), None, Figure(mean(watched(certainty)(arm)))]
-            figures[1] = Figure(mean(watched(own)(arm))) if said else None
+            figures = [Figure(fmean(watched(gold)(arm))), None, Figure(fmean(watched(certainty)(arm)))]
+            figures[1] = Figure(fmean(watched(own)(arm))) if said else None
             rows.append([arm.arm.label, f"{fraction:.1f}", *figures])
     return rows
 
 
 def gold_along(arm: ArmRuns) -> Mapping[int, float]:
     """Return the right answer's probability by the percentage of the reasoning."""
-    return {round(100 * one): mean(watched(f"gold_{one:.1f}")(arm)) for one in FRACTIONS}
+    return {round(100 * one): fmean(watched(f"gold_{one:.1f}")(arm)) for one in FRACTIONS}
 
 
 def hard_by_step(arm: ArmRuns) -> Mapping[int, float]:
     """Return the right answers on the hard split by step."""
-    places = range(arm.before, len(arm.read.steps))
-    return {arm.read.steps[place]: arm.per_item(HARD, place or BEFORE).mean() for place in places}
+    places = range(arm.before, len(arm.steps))
+    return {arm.steps[place]: arm.per_item(HARD, place or BEFORE).mean() for place in places}
 
 
 def by_seed(found: MeanRuns) -> list[float]:
@@ -119,7 +115,7 @@ def higher_rho(results: Results) -> Finding:
     shaped, plain = (results.arms[name].per_run(f"{_WATCH}/rho") for name in ("shaped", "plain"))
     gap, interval = mean_over_seeds([a - b for a, b in zip(shaped, plain, strict=True)])
     above = interval is not None and interval.low > 0.0
-    return Finding(above, f"{mean(shaped):.2f}, without {mean(plain):.2f}, difference {gap:+.2f} {interval or ''}")
+    return Finding(above, f"{fmean(shaped):.2f}, without {fmean(plain):.2f}, difference {gap:+.2f} {interval or ''}")
 
 
 def premature(arm: str, below: float = 0.4) -> Check:
@@ -140,38 +136,24 @@ study = Study(
     task=countdown,
     arms=(
         Arm("plain", "GRPO"),
-        Arm.of("shaped", "GRPO, shaped", PENALTY),
-        Arm.of("mixed", "prefixes shuffled", {**PENALTY, "confidence_prefixes": "shuffled"}),
-        Arm.of("noise", "shuffled labels", {**PENALTY, "shuffle_labels": True}),
+        Arm("shaped", "GRPO, shaped", PENALTY),
+        Arm("mixed", "prefixes shuffled", {**PENALTY, "confidence_prefixes": "shuffled"}),
+        Arm("noise", "shuffled labels", {**PENALTY, "shuffle_labels": True}),
     ),
     keys={"watch": "confidence", "save_every": 0},
     # Nano: on seed 0, which is not reported, every answer tries after 24 steps. At `at=small` the first steps of a run
     # teach both ways to answer by example, as no base of its own did.
     sizes={
         "smallest": Size(
+            "learning_rate=0.001 base_steps=60 groups_per_batch=2 steps=2 eval_every=2 eval_items=16 eval_samples=1",
             seeds=[1],
-            learning_rate=1e-3,
-            base_steps=60,
-            groups_per_batch=2,
-            steps=2,
-            eval_every=2,
-            eval_items=16,
-            eval_samples=1,
         ),
         "nano": Size(learning_rate=1e-3, groups_per_batch=8, steps=24, eval_every=12, eval_items=64, eval_samples=2),
         "small": Size(
+            "at=small learning_rate=0.0003 steps=48 eval_every=24 eval_items=32 eval_samples=2 "
+            "watch_forgetting=false as_base=true sft_steps=24 sft_learning_rate=0.0003",
             seeds=[1],
             before=1,
-            at="small",
-            learning_rate=3e-4,
-            steps=48,
-            eval_every=24,
-            eval_items=32,
-            eval_samples=2,
-            watch_forgetting=False,
-            as_base=True,
-            sft_steps=24,
-            sft_learning_rate=3e-4,
         ),
     },
     score=HARD,

@@ -10,8 +10,8 @@ right door of every sign a quarter of the time. Both are right a quarter of the 
 
 from __future__ import annotations
 
-import math
 from random import Random
+from statistics import fmean
 from typing import Final
 
 from tinsmith.lab.study.checks import allowed, no_gain, predicted, rises, within
@@ -106,8 +106,7 @@ def census(arm: ArmRuns) -> GroupCensus:
 
 def right_before(arm: ArmRuns) -> float:
     """Return the share of right answers before training."""
-    rewards = [float(one) for group in arm.samples(at=BEFORE) for one in group]
-    return math.fsum(rewards) / len(rewards)
+    return fmean(float(one) for group in arm.samples(at=BEFORE) for one in group)
 
 
 def index(arm: ArmRuns) -> float | None:
@@ -119,7 +118,7 @@ def index(arm: ArmRuns) -> float | None:
 def informative(arm: ArmRuns) -> float | None:
     """Return the share of training groups whose rewards differ."""
     shares = arm.in_training("train/groups/informative")
-    return math.fsum(shares) / len(shares) if shares else None
+    return fmean(shares) if shares else None
 
 
 MIXED = PerItem("mixed", "groups of both kinds", of=lambda group: float(len(set(group)) > 1))
@@ -136,10 +135,7 @@ study = Study(
         Arm(
             "examples",
             "always fails, 8 steps by example",
-            fails="always",
-            sft_steps=8,
-            sft_batch_size=8,
-            sft_learning_rate=2e-3,
+            "fails=always sft_steps=8 sft_batch_size=8 sft_learning_rate=0.002",
         ),
         Arm("shuffled", "by chance, shuffled labels", fails="chance", shuffle_labels=True),
     ),
@@ -151,18 +147,11 @@ study = Study(
         "nano": Size(learning_rate=2e-3, steps=60, eval_every=20, eval_samples=8),
         # Here the first steps of a run teach the model to fail, as no base of its own did.
         "small": Size(
+            "at=small learning_rate=0.0003 steps=40 eval_every=24 eval_samples=4 watch_forgetting=false "
+            "locked=true sft_steps=24 sft_learning_rate=0.0003",
             seeds=[1],
             without=("hotter", "examples"),
             before=1,
-            at="small",
-            learning_rate=3e-4,
-            steps=40,
-            eval_every=24,
-            eval_samples=4,
-            watch_forgetting=False,
-            locked=True,
-            sft_steps=24,
-            sft_learning_rate=3e-4,
         ),
     },
     score=PerItem("right", "right"),

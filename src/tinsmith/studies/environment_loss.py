@@ -8,9 +8,9 @@ tokens against the mean of the model's own, in one forward pass.
 
 from __future__ import annotations
 
-import math
 from collections import defaultdict
 from collections.abc import Callable
+from statistics import fmean
 from typing import Final
 
 from tinsmith.lab.study.checks import difference, higher
@@ -89,7 +89,7 @@ def of_boredom(read: Callable[[Boredom], float]) -> Callable[[ArmRuns], float | 
 
     def mean(arm: ArmRuns) -> float | None:
         found = [read(one) for one in bored(arm)]
-        return math.fsum(found) / len(found) if found else None
+        return fmean(found) if found else None
 
     return mean
 
@@ -101,7 +101,7 @@ def fell(arm: ArmRuns) -> list[float]:
 
 def mean_nll(at: int) -> Callable[[ArmRuns], float]:
     """Return the nats a token of what the shell answers: a mean over the runs."""
-    return lambda arm: math.fsum(arm.per_run(_NLL, at)) / len(arm.read.reads)
+    return lambda arm: fmean(arm.per_run(_NLL, at))
 
 
 def each(values: list[int | None]) -> str:
@@ -141,7 +141,7 @@ def foresees(results: Results) -> Finding:
 def bores(results: Results) -> Finding:
     """Expect the alarm in at least half of the runs more than without the loss."""
     raised, beside = (sum(one.alarm is not None for one in bored(results.arms[name])) for name in (HIGH, NONE))
-    runs = len(results.arms[HIGH].read.reads)
+    runs = len(results.arms[HIGH].reads)
     return Finding(2 * (raised - beside) >= runs, f"alarms in {raised} of {runs} runs, in {beside} at 0")
 
 
@@ -166,27 +166,15 @@ study = Study(
     keys={"save_every": 0, "watch": "environment", "group_size": 8},
     sizes={
         "smallest": Size(
+            "learning_rate=0.0006 steps=10 groups_per_batch=4 eval_every=10 eval_items=24 eval_samples=2 "
+            "base_steps=300",
             seeds=[1],
-            learning_rate=6e-4,
-            steps=10,
-            groups_per_batch=4,
-            eval_every=10,
-            eval_items=24,
-            eval_samples=2,
-            base_steps=300,
         ),
         "nano": Size(learning_rate=6e-4, steps=50, groups_per_batch=8, eval_every=50, eval_items=48, eval_samples=4),
         "small": Size(
+            "learning_rate=0.0003 steps=20 groups_per_batch=4 eval_every=20 eval_items=24 eval_samples=2 "
+            "max_tokens=12 explain=true watch_forgetting=false",
             seeds=[1],
-            learning_rate=3e-4,
-            steps=20,
-            groups_per_batch=4,
-            eval_every=20,
-            eval_items=24,
-            eval_samples=2,
-            max_tokens=12,
-            explain=True,
-            watch_forgetting=False,
         ),
     },
     score=RIGHT,

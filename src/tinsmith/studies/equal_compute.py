@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final
+from typing import Final, cast
 
+import msgspec
 from transformers import PreTrainedTokenizerBase
 
 from tinsmith.data.slices.reader import Slice
@@ -14,30 +16,132 @@ from tinsmith.lab.experiment.at import At
 from tinsmith.lab.experiment.key_text import truth
 from tinsmith.lab.experiment.places import SMALL_MODEL
 from tinsmith.lab.experiment.plan import make_plan
+from tinsmith.lab.experiment.reopened import reopened
 from tinsmith.lab.labels.labelled_papers import LabelledPapers
+from tinsmith.lab.labels.leaks import bank_of
 from tinsmith.lab.live.progress import Say
-from tinsmith.lab.papers.compute_spent import Accountant, Cost, LabelCourse, Spent, mean_spent
+from tinsmith.lab.papers.compute_spent import Accountant, Cost, LabelCourse, Ledger, Spent, mean_spent
 from tinsmith.lab.papers.labels import task_asked
 from tinsmith.lab.papers.run_data import data_of, label_course
 from tinsmith.lab.papers.worlds import PaperBaseRecipe, WorldRecipe, nano_base, open_slice, papers_of, world_slice
-from tinsmith.lab.prompt_search.search import SearchSettings
+from tinsmith.lab.prompt_search.asked_papers import AskedPapers
+from tinsmith.lab.prompt_search.document import Document, Grammar
+from tinsmith.lab.prompt_search.search import Search, Searched, SearchSettings, halves_of
 from tinsmith.lab.prompt_search.search_rows import SEARCH_HEADS, STEP_HEADS, search_cells, step_rows
+from tinsmith.lab.runs.files import MANIFEST
+from tinsmith.lab.runs.folder import RunFolder
 from tinsmith.lab.settings import SftSettings
-from tinsmith.lab.study.arms import Cell
-from tinsmith.lab.study.driver import Stage
+from tinsmith.lab.study.conduct import Stage
+from tinsmith.lab.study.files import made_once, write_text
 from tinsmith.lab.study.keys import count
 from tinsmith.lab.study.measures import Results
 from tinsmith.lab.study.record import Shown
-from tinsmith.lab.study.sizes import Asked
+from tinsmith.lab.study.sizes import Asked, Cell
 from tinsmith.lab.study.study import Listing
 from tinsmith.models.base import read_shape, tokenizer_of
 from tinsmith.renderers.choose import renderer_for
-from tinsmith.studies import searched_prompt
 from tinsmith.studies.disruption.experiments import REMEDY_EXP6
 from tinsmith.studies.planted_world import PLANTED_BASE, PlantedRecipe, planted_slice
-from tinsmith.studies.searched_prompt import FoundPrompt, SearchAsked
 from tinsmith.types.errors import ConfigError
-from tinsmith.types.fingerprints import file_sha256
+from tinsmith.types.fingerprints import file_sha256, sha256_of
+from tinsmith.types.seeds import derive
+
+_LAST_GATES: Final = 4
+"""The last gate draws as many papers as so many others."""
+
+
+class FoundPrompt(msgspec.Struct, frozen=True, kw_only=True):
+    """What a search found and took."""
+
+    searched: Searched
+    spent: Spent
+
+    @property
+    def lines(self) -> Document:
+        """What stands before every paper; none where the prompt stays as it is."""
+        return self.searched.found
+
+
+class _Took(msgspec.Struct, frozen=True):
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SearchAsked:
+    """One search: on whose base and papers, how, and where what it finds is kept."""
+
+    settings: SearchSettings
+    samples: int
+    """Answers to each paper."""
+    shuffled: bool
+    """Whether by shuffled labels: the negative control."""
+    cell: Cell
+    """A finished run of the base, whose seed is the search's."""
+    source: Slice
+    tokenizer: PreTrainedTokenizerBase
+    cost: Cost
+    file: Path
+
+    @property
+    def beside(self) -> Path:
+        """Where it says how long it took."""
+        return self.file.with_suffix(".seconds")
+
+    def seconds(self) -> float:
+        """Return how long it took; 0 where that is not known."""
+        if not self.beside.is_file():
+            return 0.0
+        return msgspec.json.decode(self.beside.read_bytes(), type=_Took).seconds
+
+
+def search_prompt(asked: SearchAsked, say: Say) -> FoundPrompt:
+    """Search on the base of a run, or read what was found before with the same settings."""
+    shuffle = {"shuffle_labels": "true"} if asked.shuffled else {}
+    plan = make_plan(asked.cell.experiment, {**asked.cell.overrides, **shuffle})
+    task = task_asked(plan)
+    bank = bank_of(task)
+    search = msgspec.structs.replace(asked.settings, seed=derive(plan.settings.seed, "search"))
+    data = data_of(plan, asked.source)
+    base = _base_of(asked.cell)
+    wanted = (search, asked.samples, asked.shuffled, base, str(data.data["sha256"]), bank)
+    began = time.perf_counter()
+
+    def make() -> FoundPrompt:
+        with reopened(plan, asked.cell.folder, say) as there:
+            say(f"{asked.file.stem}: a prompt is searched")
+            renderer, tokenizer = renderer_for(asked.tokenizer), asked.tokenizer
+            study = LabelledPapers(task=task, papers=data.papers, renderer=renderer, tokenizer=tokenizer)
+            ledger = Ledger(asked.cost)
+            score = AskedPapers(
+                client=there.base().client,
+                study=study,
+                samples=asked.samples,
+                temperature=plan.settings.temperature,
+                max_tokens=plan.settings.max_tokens,
+                positions=asked.cost.config.max_positions,
+                ledger=ledger,
+            )
+            train, selection = halves_of({one.prompt_id: one.prompt_id for one in data.papers.train}, search.seed)
+            searched = Search(
+                train=train,
+                selection=selection,
+                prompts=score.prompts,
+                score=score,
+                proposer=Grammar(bank),
+                settings=search,
+                last=_LAST_GATES * search.gate,
+            ).run(())
+        write_text(msgspec.json.encode(_Took(time.perf_counter() - began)).decode(), asked.beside)
+        return FoundPrompt(searched=searched, spent=ledger.spent)
+
+    return made_once(asked.file, wanted, FoundPrompt, make)
+
+
+def _base_of(cell: Cell) -> str:
+    """Return the SHA-256 of what the run's server said of its model."""
+    identity = RunFolder(cell.folder).read_json(MANIFEST).get("identity") or {}
+    return sha256_of(cast("Mapping[str, object]", identity).get("model"))
+
 
 SEARCHES: Final = "searches"
 """The folder of the prompts that were found, in the study's own."""
@@ -123,8 +227,8 @@ class Materials:
         """Return how many supervised steps take as many FLOPs as one run of RL at its rate."""
         cells, tuned = stage.cells, stage.tuned[rl]
         seed = cells.tuning_seed if tuned.tried else cells.seeds[0]
-        (cell,) = stage.run([cells.cell(tuned.arm, stage.rate(rl), seed)])
-        course = self.course(cells.cell(stage.tuned[sft].arm, stage.rate(sft), seed))
+        (cell,) = stage.run([cells.cell(tuned, stage.rate(rl), seed)])
+        course = self.course(cells.cell(stage.tuned[sft], stage.rate(sft), seed))
         assert isinstance(course.settings, SftSettings)
         steps = round(self.spent(cell).flops / self.accountant.a_step_of_sft(course, course.settings))
         stage.say(f"RL took as many FLOPs as {steps} supervised steps")
@@ -146,7 +250,7 @@ class Materials:
                 cost=self.accountant.cost,
                 file=stage.cells.out / SEARCHES / f"{name}-seed={seed}.json",
             )
-            found = searched_prompt.search_prompt(asked, stage.say)
+            found = search_prompt(asked, stage.say)
             self.searches.setdefault(name, []).append((asked, found))
             if found.lines:
                 lines[seed] = "\n".join(found.lines)
@@ -182,11 +286,11 @@ class Materials:
 def spent_rows(results: Results, made: Materials, reference: str) -> list[list[Shown]]:
     """Return what the training of every arm took, beside a reference."""
     found: dict[str, Spent] = {}
-    for name, cells in results.labelled.cells.items():
+    for name, arm in results.labelled.tuned.items():
         if name in made.searches:
             found[name] = mean_spent([one.spent for _, one in made.searches[name]])
-        elif results.labelled.rates[name] is not None:
-            found[name] = mean_spent([made.spent(cell) for cell in cells])
+        elif arm.rate is not None:
+            found[name] = mean_spent([made.spent(cell) for cell in arm.cells])
     base, rows = found[reference], list[list[Shown]]()
     for name, one in found.items():
         counts = (one.papers, one.updates, one.tokens_read, one.tokens_sampled, one.tokens_trained)

@@ -77,28 +77,15 @@ study = Study(
     # 66 steps hold whole rounds of every ratio, 12 of all but 10:1; all arms take as many.
     sizes={
         "smallest": Size(
+            "learning_rate=0.0006 eval_items=24 steps=12 group_size=4 groups_per_batch=2 eval_every=12 "
+            "eval_samples=1 base_steps=200",
             seeds=[1],
-            learning_rate=6e-4,
-            eval_items=24,
-            steps=12,
-            group_size=4,
-            groups_per_batch=2,
-            eval_every=12,
-            eval_samples=1,
-            base_steps=200,
         ),
         "nano": Size(learning_rate=6e-4, steps=66, group_size=8, groups_per_batch=4, eval_every=66, eval_samples=2),
         "small": Size(
+            "learning_rate=0.0003 steps=22 group_size=8 groups_per_batch=4 eval_every=22 eval_samples=1 "
+            "max_tokens=12 explain=true watch_forgetting=false",
             seeds=[1],
-            learning_rate=3e-4,
-            steps=22,
-            group_size=8,
-            groups_per_batch=4,
-            eval_every=22,
-            eval_samples=1,
-            max_tokens=12,
-            explain=True,
-            watch_forgetting=False,
         ),
     },
     score=COVERED,

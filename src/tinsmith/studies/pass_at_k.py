@@ -124,7 +124,7 @@ def swaps(results: Results) -> list[list[Shown]]:
             label = f"{results.arms[name].arm.label}|{HOPS[hops]}"
             counts = [(len(b), len(a), len((s := swapped(a, b)).gained), len(s.lost), s.test.p_value) for a, b in pairs]
             total = [sum(one[place] for one in counts) for place in range(4)]
-            seeds = [str(one.run.config.seed) for one in results.arms[name].read.reads]
+            seeds = [str(one.run.config.seed) for one in results.arms[name].reads]
             every = [*counts, (*total, swapped_over_seeds(pairs))]
             for seed, (*some, p_value) in zip([*seeds, "all"], every, strict=True):
                 rows.append([label, seed, *(f"{value:,}" for value in some), f"{p_value:.2g}"])
@@ -185,14 +185,9 @@ study = Study(
         "smallest": Size(seeds=[1], steps=8, groups_per_batch=4, held_out_items=12, eval_samples=16, base_steps=500),
         "nano": Size(steps=60, groups_per_batch=8, held_out_items=40, eval_samples=64),
         "small": Size(
+            "steps=20 groups_per_batch=4 held_out_items=12 eval_samples=16 max_tokens=12 explain=true "
+            "watch_forgetting=false",
             seeds=[1],
-            steps=20,
-            groups_per_batch=4,
-            held_out_items=12,
-            eval_samples=16,
-            max_tokens=12,
-            explain=True,
-            watch_forgetting=False,
         ),
     },
     score=passed(1),

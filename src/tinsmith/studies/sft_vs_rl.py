@@ -177,23 +177,23 @@ def with_arms(study: Study, asked: Asked) -> Study:
     by_others = ", shuffled labels"
     arms = [
         Arm(ZERO, "zero-shot", experiment=CONTROL_ZERO_SHOT),
-        Arm.of(SFT, "SFT", {**taught, "learning_rate": rates[SFT]}, experiment=offset),
-        Arm.of(RL, "RL from base", {**by_reward, "learning_rate": rates[RL]}, experiment=REMEDY_EXP6),
-        Arm.of(
+        Arm(SFT, "SFT", {**taught, "learning_rate": rates[SFT]}, experiment=offset),
+        Arm(RL, "RL from base", {**by_reward, "learning_rate": rates[RL]}, experiment=REMEDY_EXP6),
+        Arm(
             MORE,
             "SFT with RL's compute",
             {**more, **by_example, "learning_rate": rates[SFT]},
             experiment=offset,
             after=lambda stage: looks(made.equal_steps(stage, SFT, RL)),
         ),
-        Arm.of(THEN, "SFT then RL", {**by_reward, **before, "learning_rate": rates[RL]}, experiment=REMEDY_SFT_THEN_RL),
-        Arm.of(SFT_SHUFFLED, f"SFT{by_others}", {**taught, **shuffled, "learning_rate": tuned(SFT)}, experiment=offset),
-        Arm.of(RL_SHUFFLED, f"RL{by_others}", {**by_reward, "learning_rate": tuned(RL)}, experiment=unlearned),
+        Arm(THEN, "SFT then RL", {**by_reward, **before, "learning_rate": rates[RL]}, experiment=REMEDY_SFT_THEN_RL),
+        Arm(SFT_SHUFFLED, f"SFT{by_others}", {**taught, **shuffled, "learning_rate": tuned(SFT)}, experiment=offset),
+        Arm(RL_SHUFFLED, f"RL{by_others}", {**by_reward, "learning_rate": tuned(RL)}, experiment=unlearned),
     ]
     if search is not None:
         for name, label, keys in ((PROMPT, "", {}), (PROMPT_SHUFFLED, by_others, shuffled)):
             after = partial(made.searched, name, ZERO, is_shuffled=bool(keys))
-            arms.append(Arm.of(name, f"prompt searched{label}", keys, experiment=CONTROL_ZERO_SHOT, after=after))
+            arms.append(Arm(name, f"prompt searched{label}", keys, experiment=CONTROL_ZERO_SHOT, after=after))
     return replace(
         study,
         arms=arms,

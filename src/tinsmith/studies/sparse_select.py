@@ -66,7 +66,7 @@ def with_arms(study: Study, asked: Asked) -> Study:
 
     def sparse(name: str, label: str, pushed: Pushed) -> Arm:
         keys = {"kind": Kind.TASK_SPARSE.value, "steps": steps, "learning_rate": rates, "pushed": pushed.value}
-        return Arm.of(name, label, {**keys, **drawn_keys(budget[name], items)})
+        return Arm(name, label, {**keys, **drawn_keys(budget[name], items)})
 
     def effort(arm: ArmRuns) -> int:
         return budget[arm.arm.name]
@@ -90,7 +90,7 @@ class _Line(msgspec.Struct, frozen=True):
 
 def drawn(arm: ArmRuns) -> tuple[float, float]:
     """Return how many rollouts a run drew to train on, and their tokens, a mean over seeds."""
-    runs = [list(json_lines(one.run.folder / ROLLOUTS, _Line, [])) for one in arm.read.reads]
+    runs = [list(json_lines(one.run.folder / ROLLOUTS, _Line, [])) for one in arm.reads]
     lengths = [[len(line.tokens) for line in lines if line.split == Split.TRAIN] for lines in runs]
     return float(np.mean([len(one) for one in lengths])), float(np.mean([sum(one) for one in lengths]))
 
@@ -171,6 +171,7 @@ study = Study(
         "nano": Size(practice=400),
         # A small pretrained model has read no demonstrations of crossroads: sums, as for the microscope.
         "small": Size(
+            SUMS,
             seeds=[1],
             steps=24,
             groups_per_batch=8,
@@ -178,7 +179,7 @@ study = Study(
             sparse_steps=24,
             sparse_rates="1e-4",
             eval_items=60,
-        ).on(SUMS),
+        ),
     },
     score=REWARD,
     claims=(

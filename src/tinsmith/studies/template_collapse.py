@@ -14,6 +14,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from random import Random
+from statistics import fmean
 from typing import Final
 
 from tinsmith.lab.study.checks import near_zero
@@ -129,13 +130,13 @@ def moved(metric: str) -> Callable[[ArmRuns], list[float]]:
 def groups(arm: ArmRuns) -> float:
     """Return how many groups a run trains on."""
     left_out = arm.in_training("train/groups/left_out")
-    return (arm.setting("groups_per_batch", 8) * len(left_out) - math.fsum(left_out)) / len(arm.read.reads)
+    return (arm.setting("groups_per_batch", 8) * len(left_out) - math.fsum(left_out)) / len(arm.reads)
 
 
 def stopped_at(arm: ArmRuns) -> float | None:
     """Return the mean step of the runs that stopped before their end."""
     ends = arm.in_training("train/stopped_at")
-    return math.fsum(ends) / len(ends) if ends else None
+    return fmean(ends) if ends else None
 
 
 def collapses(arm: str, *, expected: bool) -> Callable[[Results], Finding]:
@@ -176,9 +177,9 @@ study = Study(
     task=reasons,
     arms=(
         Arm("plain", "RL"),
-        Arm.of("bonus", "RL, entropy bonus", BONUS),
-        Arm.of("filtered", "bonus, groups filtered", {**BONUS, "snr_filter": 0.9}),
-        Arm.of("stopped", "bonus, stopped early", {**BONUS, "early_stop": True}),
+        Arm("bonus", "RL, entropy bonus", BONUS),
+        Arm("filtered", "bonus, groups filtered", {**BONUS, "snr_filter": 0.9}),
+        Arm("stopped", "bonus, stopped early", {**BONUS, "early_stop": True}),
         Arm("shuffled", "RL, shuffled labels", shuffle_labels=True),
     ),
     keys={"split_seed": 0, "save_every": 0, "watch": "mutual_information"},
@@ -190,17 +191,10 @@ study = Study(
         ),
         "nano": Size(learning_rate=2e-3, steps=40, eval_every=20, eval_items=64, eval_samples=1),
         "small": Size(
+            "at=small learning_rate=0.0003 steps=72 eval_every=24 eval_items=32 eval_samples=2 "
+            "watch_forgetting=false sft_steps=24 sft_learning_rate=0.0003",
             seeds=[1],
             before=1,
-            at="small",
-            learning_rate=3e-4,
-            steps=72,
-            eval_every=24,
-            eval_items=32,
-            eval_samples=2,
-            watch_forgetting=False,
-            sft_steps=24,
-            sft_learning_rate=3e-4,
         ),
     },
     score=PerItem("right", "right"),
@@ -226,9 +220,7 @@ study = Study(
             (
                 Measure("information", "I(X; Z)|change", moved(INFORMATION), "+.3f"),
                 Measure("given", "H(Z given X)|change", moved(GIVEN), "+.3f"),
-                Measure(
-                    "retrieval", "retrieval|at the end", lambda a: math.fsum(a.per_run(RETRIEVAL)) / len(a.read.reads)
-                ),
+                Measure("retrieval", "retrieval|at the end", lambda arm: fmean(arm.per_run(RETRIEVAL))),
                 Measure("groups", "updates|a run", groups, "d"),
                 Measure("stopped", "stopped", lambda arm: arm.runs_with("train/stopped_at"), "d"),
                 Measure("stopped_at", "stopped at", stopped_at, "d", "ran to its end"),

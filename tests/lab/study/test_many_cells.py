@@ -9,12 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from tinsmith.engine.cluster.ray_runtime import Node
 from tinsmith.lab.live.progress import Say
-from tinsmith.lab.study import many_cells
-from tinsmith.lab.study.arms import Cell
-from tinsmith.lab.study.many_cells import TRIES, Share, run_cells_on
-from tinsmith.lab.study.node_cell import Ended, NodeCell, Refused
+from tinsmith.lab.study import cells as module
+from tinsmith.lab.study.cells import TRIES, run_cells, shared_cores
+from tinsmith.lab.study.node_cell import OTHER_SOURCE, UNSEEN, Ended, NodeCell
+from tinsmith.lab.study.sizes import Cell
 from tinsmith.studies.disruption.experiments import SFT_LORA
 from tinsmith.types.errors import BackendError, ConfigError, LostError
 
@@ -23,22 +22,14 @@ DONE = Ended(node="one")
 GONE = LostError("its task was lost")
 
 
-def node(cores: int, name: str = "one") -> Node:
-    return Node(id=name, name=name, cores=cores, memory=1 << 30)
-
-
 @dataclass
 class Fake:
     """Machines that answer as they are told, the cell that was sent last first."""
 
     answers: dict[str, list[Answer]] = field(default_factory=dict[str, list[Answer]])
-    cores: Sequence[int] = (2,)
     sent: list[NodeCell] = field(default_factory=list[NodeCell])
     most: int = 0
     _open: list[tuple[Future[Ended], NodeCell]] = field(default_factory=list[tuple[Future[Ended], NodeCell]])
-
-    def nodes(self) -> Sequence[Node]:
-        return [node(cores, f"node{i}") for i, cores in enumerate(self.cores)]
 
     def send(self, cell: NodeCell) -> Future[Ended]:
         assert Path(cell.sign).read_text() == cell.token
@@ -64,7 +55,7 @@ def cells(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[Cell]:
         del say
         return list(cells)
 
-    monkeypatch.setattr(many_cells, "prepared", all_wait)
+    monkeypatch.setattr(module, "prepared", all_wait)
     return [Cell(experiment=SFT_LORA, overrides={"seed": name}, folder=tmp_path / "cells" / name) for name in "abcd"]
 
 
@@ -72,13 +63,13 @@ def cells(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[Cell]:
 def run(monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[str]]:
     """Run cells on fake machines; where the driver would wait, one of them ends."""
 
-    def run(machines: Fake, cells: Sequence[Cell], most: int = 0) -> list[str]:
+    def run(machines: Fake, cells: Sequence[Cell], most: int = 0, cores: Sequence[int] = (2,)) -> list[str]:
         def wait(running: dict[Future[Ended], object], **_: object) -> object:
             machines.end_one()
             return {future for future in running if future.done()}, set[object]()
 
-        monkeypatch.setattr(many_cells, "wait", wait)
-        run_cells_on(machines, cells, told.append, most=most)
+        monkeypatch.setattr(module, "wait", wait)
+        run_cells(cells, told.append, send=machines.send, cores=cores, most=most)
         return told
 
     told: list[str] = []
@@ -101,20 +92,20 @@ def run(monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[str]]:
 def test_cores_are_shared_among_the_cells_that_run_at_once(
     cores: Sequence[int], cells: int, most: int, at_once: int, threads: int
 ) -> None:
-    assert Share.of([node(each) for each in cores], cells, most) == Share(at_once, threads)
+    assert shared_cores(cores, cells, most) == (at_once, threads)
 
 
 def test_a_cluster_without_cores_is_refused() -> None:
     with pytest.raises(BackendError):
-        Share.of([node(0)], 1, 0)
+        shared_cores([0], 1, 0)
 
 
 @pytest.mark.parametrize(("most", "at_once"), [(0, 3), (2, 2), (1, 1)])
 def test_every_cell_is_run_and_no_more_at_once_than_may(
     cells: list[Cell], run: Callable[..., list[str]], most: int, at_once: int
 ) -> None:
-    machines = Fake(cores=(3,))
-    told = run(machines, cells, most)
+    machines = Fake()
+    told = run(machines, cells, most, cores=(3,))
     assert sorted(cell.name for cell in machines.sent) == ["a", "b", "c", "d"]
     assert machines.most == at_once
     assert len(told) == len(cells)
@@ -146,8 +137,8 @@ def test_what_is_lost_each_time_keeps_no_other_from_its_end(cells: list[Cell], r
     ("failed", "told"),
     [
         (Ended(node="one", code=2, said=("tinsmith: no", "  field: x")), "tinsmith: no field: x"),
-        (Ended(node="blind", refused=Refused.UNSEEN), "blind"),
-        (Ended(node="old", refused=Refused.OTHER_SOURCE), "old"),
+        (Ended(node="blind", refused=UNSEEN), "blind"),
+        (Ended(node="old", refused=OTHER_SOURCE), "old"),
         (ConfigError("its node cannot run it"), "cannot run it"),
     ],
 )
@@ -164,10 +155,17 @@ def test_what_fails_is_not_sent_again_and_is_told_at_the_end(
     assert {cell.name for cell in machines.sent} == {*"abcd"}
 
 
-def test_where_nothing_waits_no_machine_is_asked(
-    cells: list[Cell], run: Callable[..., list[str]], monkeypatch: pytest.MonkeyPatch
+def test_a_cell_that_is_lost_here_can_be_resumed_by_the_same_command(
+    cells: list[Cell], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    machines = Fake(cores=())
-    monkeypatch.setattr(many_cells, "prepared", lambda _cells, _say: [])
-    assert run(machines, cells) == []
-    assert machines.sent == []
+    ran: list[str] = []
+
+    def lost(cell: NodeCell) -> Ended:
+        ran.append(cell.name)
+        return Ended(node="here", code=3 if cell.name == "b" else 0)
+
+    monkeypatch.setattr(module, "run_cell", lost)
+    with pytest.raises(LostError) as caught:
+        run_cells(cells, lambda _: None)
+    assert caught.value.value == "b"
+    assert sorted(ran) == ["a", "b", "c", "d"]

@@ -13,7 +13,7 @@ from typing import IO
 import pytest
 
 from tinsmith.lab.study import node_cell
-from tinsmith.lab.study.node_cell import Ended, NodeCell, Refused, run_cell
+from tinsmith.lab.study.node_cell import OTHER_SOURCE, UNSEEN, Ended, NodeCell, run_cell
 
 
 def sent_from(folder: Path) -> NodeCell:
@@ -34,16 +34,16 @@ def test_a_node_that_does_not_see_the_folder_does_not_begin(cell: NodeCell, tmp_
         replace(cell, sign="elsewhere"),
         replace(cell, here=str(tmp_path / "elsewhere")),
     ):
-        assert run_cell(unseen).refused is Refused.UNSEEN
+        assert run_cell(unseen).refused == UNSEEN
 
 
 def test_a_node_with_another_source_does_not_begin(cell: NodeCell) -> None:
-    assert run_cell(replace(cell, source="0" * 64)).refused is Refused.OTHER_SOURCE
+    assert run_cell(replace(cell, source="0" * 64)).refused == OTHER_SOURCE
 
 
 def test_what_a_run_says_last_is_brought_back(cell: NodeCell) -> None:
     ended = run_cell(cell)
-    assert (ended.code, ended.refused) == (2, None)
+    assert (ended.code, ended.refused) == (2, "")
     assert any("steps" in line for line in ended.said)
     assert len(ended.said) <= 5
 

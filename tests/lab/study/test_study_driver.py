@@ -1,17 +1,19 @@
-"""A study's value and its driver: which runs it is made of, in which order they come, and what is said before."""
+"""Runs of a study: which there are, in which order they come, what is said before, and on which cluster they run."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from tinsmith.cli.registered import STUDIES
 from tinsmith.lab.live.progress import Say
-from tinsmith.lab.study.arms import Cell
-from tinsmith.lab.study.driver import Outcome, Stages, Study, StudyArm, conduct_study
+from tinsmith.lab.study.conduct import Stage, forecast, tried_on_labels, tune
+from tinsmith.lab.study.keys import asked_cluster
+from tinsmith.lab.study.sizes import Cell, StudyArm, StudyCells
 from tinsmith.studies.disruption.experiments import CONTROL_ZERO_SHOT, REMEDY_EXP6, SFT_LORA
+from tinsmith.types.errors import ConfigError
 
 SFT = StudyArm("sft", "SFT", SFT_LORA, (1e-3, 2e-3, 4e-3))
 GIVEN = StudyArm("given", "RL", REMEDY_EXP6, (2e-3,), {"steps": "7"})
@@ -19,8 +21,8 @@ BASE = StudyArm("base", "the base", CONTROL_ZERO_SHOT)
 
 
 @pytest.fixture
-def study(tmp_path: Path) -> Study:
-    return Study(
+def study(tmp_path: Path) -> StudyCells:
+    return StudyCells(
         name="study/made",
         question="Which?",
         arms=(SFT, GIVEN, BASE),
@@ -30,7 +32,7 @@ def study(tmp_path: Path) -> Study:
     )
 
 
-def test_every_run_has_a_folder_and_keys_of_its_own(study: Study) -> None:
+def test_every_run_has_a_folder_and_keys_of_its_own(study: StudyCells) -> None:
     cells = [
         *(cell for arm in study.arms for cell in study.tuning(arm).values()),
         *study.reported(SFT, 2e-3),
@@ -52,7 +54,7 @@ def test_every_run_has_a_folder_and_keys_of_its_own(study: Study) -> None:
     assert "learning_rate" not in cells[-1].overrides
 
 
-def test_an_arm_with_one_rate_is_not_tuned_and_each_is_reported_with_every_seed(study: Study) -> None:
+def test_an_arm_with_one_rate_is_not_tuned_and_each_is_reported_with_every_seed(study: StudyCells) -> None:
     ran: list[list[str]] = []
     said: list[str] = []
 
@@ -60,25 +62,46 @@ def test_an_arm_with_one_rate_is_not_tuned_and_each_is_reported_with_every_seed(
         del say
         ran.append([cell.folder.name for cell in cells])
 
-    stages = Stages(run, said.append)
-    tuned = stages.tune(study, (GIVEN, BASE))
+    tuned = tune(Stage(cells=study, tuned={}, run_cells=run, say=said.append), (GIVEN, BASE), tried_on_labels)
     assert ran == [[]]
     assert [(one.rate, one.tried) for one in tuned.values()] == [(2e-3, ()), (None, ())]
-    stages.report(tuned)
-    assert ran[1] == ["given-rate=0.002-seed=1", "given-rate=0.002-seed=2", "base-seed=1", "base-seed=2"]
+    reported = [cell.folder.name for one in tuned.values() for cell in one.cells]
+    assert reported == ["given-rate=0.002-seed=1", "given-rate=0.002-seed=2", "base-seed=1", "base-seed=2"]
     assert said == []
 
 
-def test_a_forecast_names_the_arms_and_builds_nothing(study: Study) -> None:
-    said: list[str] = []
-
-    def conduct(stages: Stages) -> Outcome:
-        raise AssertionError(stages)
-
-    later = StudyArm("later", "later", SFT_LORA, (1e-3, 2e-3))
-    conduct_study(replace(study, dry_run=True), said.append, conduct, later=(later,), pace=lambda _: None)
+def test_a_forecast_names_the_arms_and_builds_nothing(study: StudyCells) -> None:
+    said = forecast(study, (StudyArm("later", "later", SFT_LORA, (1e-3, 2e-3)),), lambda _: None)
     assert [line.partition(":")[0] for line in said[:5]] == ["study/made", "SFT", "RL", "the base", "later"]
     assert said[1].endswith("0.001, 0.002, 0.004")
     assert said[5].startswith("5 runs to choose rates on seed 0, 8 ")
     assert said[6].startswith("13 runs in ")
     assert not study.out.exists()
+
+
+@pytest.mark.parametrize("name", ["study/adapters", "study/sft_vs_rl", "study/reasoning"])
+def test_every_study_of_runs_can_be_given_a_cluster_that_its_runs_do_not_know(name: str) -> None:
+    given = {"generator": "chain_sum"} if name == "study/reasoning" else {}
+    plain, there = (STUDIES[name].read({**given, **more}) for more in ({}, {"ray": "local", "cells_at_once": "2"}))
+    assert isinstance(plain, StudyCells)
+    assert isinstance(there, StudyCells)
+    assert (plain.cluster, there.cluster) == (None, ("local", 2))
+    assert there.shared == plain.shared
+
+
+@pytest.mark.parametrize(
+    ("given", "field"),
+    [
+        ({"cells_at_once": "2"}, "cells_at_once"),
+        ({"ray": "local", "cells_at_once": "-1"}, "cells_at_once"),
+        ({"ray": "local", "cells_at_once": "many"}, "cells_at_once"),
+        ({"ray": "local", "device": "cuda"}, "device"),
+    ],
+)
+def test_a_cluster_that_cannot_be_had_is_refused_by_its_key(given: dict[str, str], field: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        asked_cluster(given)
+    assert caught.value.field == field
+    with pytest.raises(ConfigError) as caught:
+        STUDIES["rubric_quality"].read({"ray": "local"})
+    assert caught.value.field == "ray"

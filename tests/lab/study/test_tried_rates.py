@@ -15,15 +15,9 @@ from tinsmith.lab.results.arms import gather
 from tinsmith.lab.runs.files import MANIFEST
 from tinsmith.lab.runs.reader import read_run
 from tinsmith.lab.runs.records import Split
-from tinsmith.lab.study.tried_rates import (
-    LIKE_IT,
-    Tried,
-    chance_words,
-    chosen,
-    held_against_chosen,
-    rate_words,
-    read_tried,
-)
+from tinsmith.lab.study.conduct import chosen, tried_on_labels
+from tinsmith.lab.study.record import Tried
+from tinsmith.lab.study.report import LIKE_IT, chance_words, rate_words
 from tinsmith.pages.measures import Measure
 from tinsmith.types.errors import DataError
 
@@ -60,7 +54,7 @@ def _put(folder: Path, **changes: object) -> None:
 
 
 def test_a_rate_as_good_as_the_chosen_one_is_told_from_a_worse_one(folders: dict[float, Path]) -> None:
-    tried = held_against_chosen(read_tried(folders), folders)
+    tried = tried_on_labels(folders)
     best = chosen(tried)
     assert best.rate in (1e-3, 2e-3)
     assert best.behind is None
@@ -98,5 +92,4 @@ def test_nothing_is_said_where_every_other_rate_is_worse_or_unknown() -> None:
 def test_a_run_without_a_chosen_checkpoint_is_refused(tmp_path: Path) -> None:
     write_run(tmp_path / "run", STORY)
     with pytest.raises(DataError, match="chose no checkpoint"):
-        read_tried({1e-3: tmp_path / "run"})
-    assert held_against_chosen((), {}) == ()
+        tried_on_labels({1e-3: tmp_path / "run"})

@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
+
+from made_studies import made_folder
 
 from tinsmith.lab.experiment.plan import make_plan
 from tinsmith.lab.live.progress import Say
-from tinsmith.lab.study.arms import Cell
+from tinsmith.lab.study.sizes import Cell
 from tinsmith.types.seeds import random_bits
 
 TASK = """\
@@ -57,10 +58,7 @@ class Maker:
                 self._make(cell)
 
     def _make(self, cell: Cell) -> None:
-        plan = make_plan(cell.experiment, cell.overrides)
-        settings = plan.settings
-        cell.folder.mkdir(parents=True)
-        name = cell.folder.name
+        settings, name = make_plan(cell.experiment, cell.overrides).settings, cell.folder.name
         end = next(self.shares[key] for key in self.shares if name.startswith(key))
         steps = sorted({*range(0, settings.steps, settings.eval_every), settings.steps})
         rollouts = [
@@ -69,31 +67,19 @@ class Maker:
             for split, count in (("eval", 2), ("eval_greedy", 1))
             for line in _rollouts(step, split, count, 0.25 if step == 0 else end, settings.seed)
         ]
-        _write(
-            cell.folder / "config.json",
-            {
-                "name": plan.experiment.name,
-                "question": "What does it learn?",
-                "kind": plan.frame.kind.value,
-                "identity_sha256": "0" * 64,
-                "settings": {"steps": settings.steps, "seed": settings.seed},
-                "overrides": {},
-                "task": {"name": "made"},
-                "reward": {"name": "right + form"},
-                "model_name": "made",
-                "data": {"fingerprint": "f" * 64, "train": 12, "test": 12},
-            },
-        )
-        hashes = {f"{kind}_sha256": f"{name}-{kind}" for kind in ("weights", "rollouts", "metrics")}
-        _write(cell.folder / "manifest.json", {"status": "finished", "hashes": hashes})
-        _write(cell.folder / "task.json", _task())
-        _lines(cell.folder / "rollouts.jsonl", rollouts)
-        _lines(cell.folder / "metrics.jsonl", [{"step": step, "optim/unequal_logprob_bits": 0} for step in steps[1:]])
-        _lines(cell.folder / "timings.jsonl", [{"step": 1, "train_s": 2.0, "step_s": 3.0}])
+        says_a = {item: float(item.endswith("a")) for item, _ in HELD}
+        by_item = {item: value + 0.1 for item, value in says_a.items()}
+        task = {
+            "terms": ["right", "form"],
+            "metrics": ["right"],
+            "items": [{"id": item, "prompt": f"Which? {pair}", "unit": pair} for item, pair in HELD],
+            "baselines": [{"name": "always a", "by_item": by_item, "metrics": {"right": says_a}}],
+        }
+        made_folder(cell, task, rollouts, [{"step": step, "optim/unequal_logprob_bits": 0} for step in steps[1:]], {})
         if self.general:
             drop = 0.5 if name.startswith("sft") else 0.1
             texts = [{"name": f"text {at}", "tokens": 9, "before": -2.0, "after": -2.0 - drop} for at in range(5)]
-            _write(cell.folder / "general.json", {"texts": texts})
+            (cell.folder / "general.json").write_text(json.dumps({"texts": texts}))
 
 
 def _rollouts(step: int, split: str, count: int, share: float, seed: int) -> list[dict[str, Any]]:
@@ -102,42 +88,8 @@ def _rollouts(step: int, split: str, count: int, share: float, seed: int) -> lis
         bits = [int(one) for one in random_bits(seed * 1000 + place, count)]
         for sample in range(count):
             right = float(bits[sample] % 1000 < 1000 * share)
-            other = {"a": "b", "b": "a"}[item[-1]]
-            found.append(
-                {
-                    "step": step,
-                    "split": split,
-                    "prompt_id": item,
-                    "sample": sample,
-                    "text": item[-1] if right else other,
-                    "outcome": "ok",
-                    "terms": {"right": right, "form": 0.1},
-                    "total": right + 0.1,
-                    "metrics": {"right": right},
-                }
-            )
+            text = item[-1] if right else {"a": "b", "b": "a"}[item[-1]]
+            line = {"step": step, "split": split, "prompt_id": item, "sample": sample, "text": text, "outcome": "ok"}
+            scored = {"terms": {"right": right, "form": 0.1}, "total": right + 0.1, "metrics": {"right": right}}
+            found.append({**line, **scored})
     return found
-
-
-def _task() -> dict[str, Any]:
-    says_a = {item: float(item.endswith("a")) for item, _ in HELD}
-    return {
-        "terms": ["right", "form"],
-        "metrics": ["right"],
-        "items": [{"id": item, "prompt": f"Which? {pair}", "unit": pair} for item, pair in HELD],
-        "baselines": [
-            {
-                "name": "always a",
-                "by_item": {item: value + 0.1 for item, value in says_a.items()},
-                "metrics": {"right": says_a},
-            }
-        ],
-    }
-
-
-def _write(file: Path, value: object) -> None:
-    file.write_text(json.dumps(value))
-
-
-def _lines(file: Path, rows: Sequence[object]) -> None:
-    file.write_text("".join(json.dumps(row) + "\n" for row in rows))

@@ -12,17 +12,15 @@ from tinsmith.cli import main
 from tinsmith.cli.registered import source_of
 from tinsmith.lab.experiment.plan import make_plan
 from tinsmith.lab.settings import RlSettings, SftSettings
-from tinsmith.lab.study.arms import Cell, StudyArm
-from tinsmith.lab.study.arms import Study as StudyCells
 from tinsmith.lab.study.conduct import run_study
 from tinsmith.lab.study.files import PAGE, STUDY_JSON, TABLES
 from tinsmith.lab.study.record import Draws, Shown, StudyRecord
-from tinsmith.lab.study.sizes import asked_of, cells_of, completed, later_arms, named_source
+from tinsmith.lab.study.sizes import Cell, StudyArm, StudyCells, cells_of, later_arms, planned
 from tinsmith.lab.user_task.run_data import TaskData
 from tinsmith.pages.measures import Measure
 from tinsmith.stats.estimates import Bootstrap
 from tinsmith.stats.gate.claim import CheckName, Claim, Finding
-from tinsmith.studies.effort import CONTROLS, LABELS, Effort, method_of
+from tinsmith.studies.learning import CONTROLS, LABELS, Effort, method_of
 from tinsmith.studies.learning import study as learning
 from tinsmith.types.errors import ConfigError
 
@@ -40,13 +38,12 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def cells(**given: str) -> StudyCells:
     asked = {"task": "made.py", **given}
-    return cells_of(learning, asked, named_source(learning, asked, source_of))
+    return cells_of(learning, asked, source_of)
 
 
 def every_arm(**given: str) -> dict[str, StudyArm]:
     keys = {"task": "made.py", **given}
-    asked = asked_of(learning, keys, named_source(learning, keys, source_of))
-    whole = completed(learning, asked)
+    whole, asked = planned(learning, keys, source_of)
     later = later_arms(whole, asked, {"sft": 4e-3, "rl": 8e-3}, {})
     return {arm.name: arm for arm in (*cells(**given).arms, *later)}
 
@@ -59,8 +56,7 @@ def every_cell(**given: str) -> dict[str, Cell]:
 def ran(out: str, shares: Shares = SHARES, *, general: bool = True, **keys: str) -> tuple[StudyRecord, Maker]:
     maker = Maker(shares, [], general=general)
     given = {"task": "made.py", "out": out, "score": "right", **keys}
-    source = named_source(learning, given, source_of)
-    folder = run_study(learning, given, lambda _: None, source=source, run=maker, draws=DRAWS)
+    folder = run_study(learning, given, lambda _: None, open_source=source_of, run=maker, draws=DRAWS)
     return msgspec.json.decode((folder / STUDY_JSON).read_bytes(), type=StudyRecord), maker
 
 
@@ -177,7 +173,7 @@ def test_a_dry_run_says_how_many_runs_and_writes_nothing(tmp_path: Path) -> None
     lines: list[str] = []
     given = {"task": "made.py", "dry_run": "true", "model_name": "x", "sizes": "4,8", "rl_rates": "1e-3,2e-3"}
     given |= {"sft_rates": "1e-3"}
-    assert run_study(learning, given, lines.append, source=source_of("made.py", {})) == Path("runs/study-learning-made")
+    assert run_study(learning, given, lines.append, open_source=source_of) == Path("runs/study-learning-made")
     # RL, two rates, one seed; four trained arms on all items and on two numbers of them, three seeds.
     assert "2 runs" in lines[-2]
     assert "36 to report" in lines[-2]

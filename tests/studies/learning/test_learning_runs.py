@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import importlib.util
-import subprocess
-import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from made_runs import TASK
+from sent_cells import Sent
 from small_slice import Made
 
 from tinsmith.cli.registered import source_of
@@ -18,16 +17,11 @@ from tinsmith.lab.experiment.conduct import conduct
 from tinsmith.lab.experiment.plan import make_plan
 from tinsmith.lab.runs.files import MANIFEST, METRICS, ROLLOUTS, TRACE
 from tinsmith.lab.runs.folder import RunFolder
-from tinsmith.lab.study.arms import Cell
-from tinsmith.lab.study.cells import run_cells
-from tinsmith.lab.study.cluster_keys import AskedCluster
-from tinsmith.lab.study.measures import ArmRuns
-from tinsmith.lab.study.on_ray import runner
-from tinsmith.lab.study.sizes import asked_of, completed, first_cells, later_arms, named_source
+from tinsmith.lab.study.cells import run_cells, runner
+from tinsmith.lab.study.measures import ArmRuns, parity_of, read_runs
+from tinsmith.lab.study.sizes import Cell, first_cells, later_arms, planned
 from tinsmith.lab.study.study import Arm, PerItem
-from tinsmith.lab.study.task_arms import ArmRead, parity_of, read_runs
-from tinsmith.studies.effort import LABELS
-from tinsmith.studies.learning import study
+from tinsmith.studies.learning import LABELS, study
 from tinsmith.types.errors import ConfigError
 
 # The SDK leaves sockets to the garbage collector.
@@ -61,8 +55,7 @@ def ran(made: Made, tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, Ce
     file.write_text(TASK.replace('0.1 * (text in ("a", "b"))', "len(text) / 100"))
     given = {"task": str(file), "out": str(folder / "out"), "arms": ",".join(LABELS), **SMALL}
     given["model_name"] = str(made.base)
-    asked = asked_of(study, given, named_source(study, given, source_of))
-    whole = completed(study, asked)
+    whole, asked = planned(study, given, source_of)
     arms = {arm.name: arm for arm in later_arms(whole, asked, {"sft": 1e-3, "rl": 1e-3}, {})}
     cells = {name: first_cells(whole, asked).reported(arms[name], 1e-3)[0] for name in (THEN, SHUFFLED)}
     for cell in cells.values():
@@ -72,41 +65,40 @@ def ran(made: Made, tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, Ce
 
 
 @pytest.fixture(scope="module")
-def reads(ran: Mapping[str, Cell]) -> Mapping[str, ArmRead]:
-    return {name: read_runs(name, [cell.folder]) for name, cell in ran.items()}
+def arms(ran: Mapping[str, Cell]) -> Mapping[str, ArmRuns]:
+    return {name: ArmRuns(Arm(name, name), read_runs([cell.folder])) for name, cell in ran.items()}
 
 
-def test_a_run_leaves_all_that_the_study_reads(reads: Mapping[str, ArmRead]) -> None:
-    read = reads[THEN]
-    assert read.steps == (0, 2)
-    arm = ArmRuns(Arm(THEN, THEN), read, lambda item: read.clusters.get(item, item))
+def test_a_run_leaves_all_that_the_study_reads(arms: Mapping[str, ArmRuns]) -> None:
+    arm = arms[THEN]
+    assert arm.steps == (0, 2)
     for name in ("total", "right", "form", "metric/right"):
         for greedy in (False, True):
             found = arm.at_step(PerItem(name, name, name), 2, greedy=greedy)
             assert found.num_items == 4
             assert len(set(found.clusters.values())) in (2, 4)
-    assert set(read.clusters.values()) <= {str(pair) for pair in range(6, 12)}
+    assert set(arm.reads[0].units.values()) <= {str(pair) for pair in range(6, 12)}
     baseline = arm.baseline("always a", "metric/right")
     assert baseline is not None
     assert set(baseline.pooled().values()) <= {0, 1}
-    general = read.general()
+    general = arm.general()
     assert general is not None
     before, after = general
     assert before.items == after.items
     assert before.mean() != after.mean()
 
 
-def test_sampler_and_trainer_are_compared_where_anything_is_sampled(reads: Mapping[str, ArmRead]) -> None:
-    seen = parity_of(reads.values())
+def test_sampler_and_trainer_are_compared_where_anything_is_sampled(arms: Mapping[str, ArmRuns]) -> None:
+    seen = parity_of(arms.values())
     assert seen is not None
     assert (seen.steps, seen.unequal_bits) == (1, 0)
-    assert parity_of([reads[SHUFFLED]]) is None
+    assert parity_of([arms[SHUFFLED]]) is None
 
 
-def test_all_arms_are_evaluated_on_the_same_items(reads: Mapping[str, ArmRead]) -> None:
-    items = [{one.id for one in read.reads[0].task.items} for read in reads.values()]
+def test_all_arms_are_evaluated_on_the_same_items(arms: Mapping[str, ArmRuns]) -> None:
+    items = [{one.id for one in arm.reads[0].task.items} for arm in arms.values()]
     assert items[0] == items[1]
-    data = {read.reads[0].run.config.data.fingerprint for read in reads.values()}
+    data = {arm.reads[0].run.config.data.fingerprint for arm in arms.values()}
     assert len(data) == 2  # the control's answers belong to other items
 
 
@@ -116,7 +108,7 @@ def test_cells_that_ran_at_once_on_a_ray_equal_those_that_ran_one_after_another(
 ) -> None:
     there = {name: replace(cell, folder=tmp_path / name) for name, cell in ran.items()}
     said: list[str] = []
-    with runner(AskedCluster(address="local", at_once=2), run_cells) as run:
+    with runner(("local", 2)) as run:
         run(list(there.values()), said.append)
     assert len(said) == len(there)
     for name, cell in ran.items():
@@ -127,27 +119,13 @@ def test_cells_that_ran_at_once_on_a_ray_equal_those_that_ran_one_after_another(
             assert manifests[0][part] == manifests[1][part]
 
 
-def test_a_run_that_came_to_its_end_is_not_run_again(
-    ran: Mapping[str, Cell], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    commands: list[Sequence[str]] = []
-
-    class Noted:
-        def __init__(self, command: Sequence[str], **_: object) -> None:
-            commands.append(command)
-
-        def wait(self) -> int:
-            return 0
-
-    monkeypatch.setattr(subprocess, "Popen", Noted)
-    cell = ran[THEN]
-    run_cells([cell], _silent)
-    assert commands == []
+def test_a_run_that_came_to_its_end_is_not_run_again(ran: Mapping[str, Cell], tmp_path: Path) -> None:
+    cell, sent = ran[THEN], Sent()
+    run_cells([cell], _silent, send=sent)
     with pytest.raises(ConfigError, match="another run"):
-        run_cells([replace(cell, overrides={**cell.overrides, "seed": "9"})], _silent)
-    assert commands == []
-    run_cells([replace(cell, folder=tmp_path / "new")], _silent)
-    (command,) = commands
-    assert command[:4] == [sys.executable, "-m", "tinsmith", "run"]
-    assert command[4].endswith("made.py")
-    assert {"sft_steps=1", "behavior_if_log_dir_exists=resume"} <= set(command)
+        run_cells([replace(cell, overrides={**cell.overrides, "seed": "9"})], _silent, send=sent)
+    assert sent.arguments == []
+    run_cells([replace(cell, folder=tmp_path / "new")], _silent, send=sent, cores=(1,))
+    (arguments,) = sent.arguments
+    assert arguments[0].endswith("made.py")
+    assert {"sft_steps=1", "behavior_if_log_dir_exists=resume"} <= set(arguments)

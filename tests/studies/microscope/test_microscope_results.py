@@ -14,7 +14,6 @@ from tinsmith.lab.experiment.model_pace import NANO_PACE, Lengths
 from tinsmith.lab.study.measures import ArmRuns, Results, measure_study
 from tinsmith.lab.study.record import Draws
 from tinsmith.lab.study.study import OnRuns
-from tinsmith.lab.study.task_arms import ArmRead
 from tinsmith.pages.measures import Measure
 from tinsmith.stats.estimates import Bootstrap
 from tinsmith.stats.gate.claim import Verdict
@@ -132,9 +131,8 @@ def results(looks: int, tables: Bootstrap, claims: Bootstrap, *, unequal: int | 
     )
     on = OnRuns(folder="looks", name="grpo", make=lambda *_: None, arm="grpo")
     study = with_looks(microscope, Look(1, 0.7, cast(Any, None)), on, (), "made", "GRPO")
-    read = ArmRead(words="", reads=reads)
     seen = tuple(looked() for _ in range(looks))
-    arms = {arm.name: ArmRuns(arm, read, str, made=seen) for arm in study.arms}
+    arms = {arm.name: ArmRuns(arm, reads, str, made=seen) for arm in study.arms}
     return measure_study(study, arms, Draws(claims=claims, tables=tables))
 
 

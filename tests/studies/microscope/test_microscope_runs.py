@@ -13,11 +13,10 @@ from small_slice import Made
 from tinsmith.cli.registered import plan_of, source_of
 from tinsmith.lab.experiment.conduct import conduct
 from tinsmith.lab.live.progress import Say
-from tinsmith.lab.study.arms import Cell
 from tinsmith.lab.study.conduct import run_study
 from tinsmith.lab.study.files import PAGE, TABLES
 from tinsmith.lab.study.record import Draws
-from tinsmith.lab.study.sizes import cells_of, named_source
+from tinsmith.lab.study.sizes import Cell, cells_of
 from tinsmith.stats.estimates import Bootstrap
 from tinsmith.studies.microscope.study import study as microscope
 from tinsmith.types.errors import ConfigError
@@ -44,14 +43,13 @@ DRAWS = Draws(claims=Bootstrap(draws=100), tables=Bootstrap(draws=100))
 
 def in_process(cells: Sequence[Cell], say: Say) -> None:
     for cell in cells:
-        assert cell.opened is not None
-        given = {**cell.opened.keys, **cell.overrides, "log_path": str(cell.folder), "threads": "1"}
-        conduct(plan_of(cell.opened.found_at, given), say=say)
+        given = {**cell.task_keys, **cell.overrides, "log_path": str(cell.folder), "threads": "1"}
+        conduct(plan_of(cell.found_at, given), say=say)
 
 
 def study(given: Mapping[str, str], said: list[str] | None = None) -> Path:
-    source, say = named_source(microscope, given, source_of), ([] if said is None else said).append
-    return run_study(microscope, given, say, source=source, open_source=source_of, run=in_process, draws=DRAWS)
+    say = ([] if said is None else said).append
+    return run_study(microscope, given, say, open_source=source_of, run=in_process, draws=DRAWS)
 
 
 def rows(values: Mapping[str, Any], table: int) -> dict[str, list[float | None]]:
@@ -123,16 +121,15 @@ def test_a_checkpoint_against_itself_has_nothing_to_correct(folder: Path, tmp_pa
 )
 def test_a_mistake_is_refused_by_its_key(given: Mapping[str, str], field: str) -> None:
     with pytest.raises(ConfigError) as refused:
-        cells_of(microscope, given, named_source(microscope, given, source_of), source_of)
+        cells_of(microscope, given, source_of)
     assert refused.value.field == field
 
 
 def test_another_task_has_none_of_what_stands_for_the_usual_one() -> None:
     def opened(**given: str) -> tuple[str, Mapping[str, str]]:
-        arm = cells_of(microscope, given, named_source(microscope, given, source_of)).arms[0]
-        assert arm.opened is not None
+        arm = cells_of(microscope, given, source_of).arms[0]
         assert ("max_tokens" in arm.keys) is (given.get("task") is None)
-        return arm.opened.found_at, arm.opened.keys
+        return arm.found_at, arm.task_keys
 
     assert opened(at="small", task="crossroads") == ("crossroads", {})
     assert opened(task="reasoning_gym", generator="basic_arithmetic")[1]["task"] == "basic_arithmetic"

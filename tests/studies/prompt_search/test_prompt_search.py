@@ -16,7 +16,6 @@ from tinsmith.cli.registered import STUDIES, source_of
 from tinsmith.lab.prompt_search.search import halves_of
 from tinsmith.lab.study.conduct import run_study
 from tinsmith.lab.study.record import Draws
-from tinsmith.lab.study.sizes import named_source
 from tinsmith.stats.estimates import Bootstrap
 from tinsmith.studies.prompt_search.study import Search, with_arms
 from tinsmith.studies.prompt_search.study import study as prompt_search
@@ -32,12 +31,9 @@ def _silent(message: str) -> None:
 
 
 def found(out: Path, after: Mapping[str, float], search: Search = searched, **given: str) -> dict[str, Any]:
-    one, source = (
-        replace(prompt_search, complete=partial(with_arms, search=search)),
-        named_source(prompt_search, {}, source_of),
-    )
+    one = replace(prompt_search, complete=partial(with_arms, search=search))
     given = {"out": str(out), **given}
-    run_study(one, given, _silent, source=source, open_source=source_of, run=Maker(after), draws=DRAWS)
+    run_study(one, given, _silent, open_source=source_of, run=Maker(after), draws=DRAWS)
     return json.loads((out / "study.json").read_text())
 
 

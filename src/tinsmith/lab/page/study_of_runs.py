@@ -30,7 +30,6 @@ from tinsmith.lab.study.record import (
 )
 from tinsmith.lab.study.report import page_of_study, sentences
 from tinsmith.lab.study.study import Arm, Beats, Curve, Listing, Measure, PerItem, Points, Reading, Size, Study, Table
-from tinsmith.lab.study.task_arms import ArmRead
 from tinsmith.lab.user_task.records import Judging, TaskRunRecords
 from tinsmith.lab.user_task.task import Task
 from tinsmith.pages.console import console_table
@@ -60,10 +59,7 @@ def study_of_runs(folders: Sequence[Path], draws: Draws = DRAWS) -> RunsCompared
     study = _study(named, same)
     arms = {
         name: ArmRuns(
-            next(one for one in study.arms if one.name == name),
-            (read := ArmRead(words=arm.label, reads=arm.reads)),
-            partial(_unit, read),
-            seeds_draw_items=same.seeds_draw_items,
+            next(one for one in study.arms if one.name == name), arm.reads, seeds_draw_items=same.seeds_draw_items
         )
         for name, arm in named.items()
     }
@@ -83,10 +79,6 @@ def compared_tasks(folders: Sequence[Path]) -> Comparison:
     """Compare runs on one task."""
     found = study_of_runs(folders)
     return Comparison(_page(found), _console(found), sentences(found.record))
-
-
-def _unit(read: ArmRead, item: str) -> str:
-    return read.clusters.get(item, item)
 
 
 def _study(named: dict[str, TaskArm], same: SameTask) -> Study:
@@ -153,7 +145,7 @@ def _not_run() -> Task:
 def _mean_of(metric: PerItem, at: int, *, greedy: bool = False) -> Measure:
     def read(arm: ArmRuns) -> Reading:
         step = arm.step(at)
-        exams = [one.greedy if greedy else one.sampled for one in arm.read.reads]
+        exams = [one.greedy if greedy else one.sampled for one in arm.reads]
         if not all(any(one.step == step for one in some) for some in exams):
             return None
         return arm.per_item(metric, at, greedy=greedy)
@@ -163,17 +155,17 @@ def _mean_of(metric: PerItem, at: int, *, greedy: bool = False) -> Measure:
 
 
 def _distinct(arm: ArmRuns) -> Reading:
-    texts = [one.sampled[-1].texts for one in arm.read.reads]
+    texts = [one.sampled[-1].texts for one in arm.reads]
     return [len(one) / one.total() for one in texts]
 
 
 _ARM_MEASURES = (
-    Measure("seeds", "seeds", lambda arm: ", ".join(str(one.run.config.seed) for one in arm.read.reads)),
+    Measure("seeds", "seeds", lambda arm: ", ".join(str(one.run.config.seed) for one in arm.reads)),
     _mean_of(REWARD, BEFORE),
     _mean_of(REWARD, AFTER),
     _mean_of(REWARD, AFTER, greedy=True),
     Measure("distinct", "distinct texts|share, last", _distinct),
-    Measure("alarms", "alarms", lambda arm: sum(len(one.run.alarms) for one in arm.read.reads), form="d"),
+    Measure("alarms", "alarms", lambda arm: sum(len(one.run.alarms) for one in arm.reads), form="d"),
 )
 
 
@@ -183,7 +175,7 @@ def _measures(arm: TaskArm) -> tuple[Measure, ...]:
 
 
 def _told(of: Callable[[Judging], str]) -> Callable[[ArmRuns], str]:
-    return lambda arm: "; ".join(dict.fromkeys(of(one.judging) for one in arm.read.reads if one.judging))
+    return lambda arm: "; ".join(dict.fromkeys(of(one.judging) for one in arm.reads if one.judging))
 
 
 _JUDGED = (
@@ -208,7 +200,7 @@ def _pairs(named: Mapping[str, TaskArm], results: Results, metric: PerItem, labe
 
 def _end(metric: PerItem, arm: ArmRuns) -> MeanRuns | None:
     """Return a metric at the last evaluation; None where a run has none."""
-    has = all(metric.metric in one.sampled[-1].rewards for one in arm.read.reads)
+    has = all(metric.metric in one.sampled[-1].rewards for one in arm.reads)
     return arm.per_item(metric) if has else None
 
 
@@ -256,7 +248,7 @@ def _against(named: Mapping[str, TaskArm], results: Results) -> list[list[Shown]
     arms = list(results.arms.items())
     ends = {name: arm.per_item(REWARD) for name, arm in arms}
     pairs = _pairs(named, results, REWARD)
-    for one in dict.fromkeys(each.name for _, arm in arms for each in arm.read.reads[0].task.baselines):
+    for one in dict.fromkeys(each.name for _, arm in arms for each in arm.reads[0].task.baselines):
         for name, arm in arms:
             known = arm.baseline(one)
             if known is not None:
@@ -266,7 +258,7 @@ def _against(named: Mapping[str, TaskArm], results: Results) -> list[list[Shown]
 
 
 def _over_steps(arm: ArmRuns) -> dict[int, Figure | float | None]:
-    values = {step: arm.at_step(REWARD, step) for step in arm.read.steps}
+    values = {step: arm.at_step(REWARD, step) for step in arm.steps}
     return {step: estimated(one, DRAWS) for step, one in values.items()}
 
 
@@ -288,7 +280,7 @@ def _with_baselines(record: StudyRecord, results: Results) -> StudyRecord:
     steps = [step for _, places, _ in curve.lines for step in places]
     first = next(iter(results.arms.values()))
     lines = list(curve.lines)
-    for one in first.read.reads[0].task.baselines:
+    for one in first.reads[0].task.baselines:
         known = first.baseline(one.name)
         if known is not None:
             ends = tuple(sorted({min(steps), max(steps)}))
@@ -315,7 +307,7 @@ _RUNS = ("Arm", "seed", "score|first", "score|last", _GAIN, "score|last, greedy"
 def _runs(results: Results) -> list[list[Shown]]:
     rows: list[list[Shown]] = []
     for arm in results.arms.values():
-        for read in arm.read.reads:
+        for read in arm.reads:
             run = read.run
             ends = [MeanRuns.of("", [exam.by_item()], read.units) for exam in (read.sampled[0], read.sampled[-1])]
             gain = mean_difference(ends[1], ends[0], results.draws.tables, same_models=True)
@@ -376,10 +368,10 @@ def _console(found: RunsCompared) -> ConsoleTable:
         figures = [record.figures[name][key] for key in ("sampled 0", "sampled -1", "greedy -1")]
         gap = "" if name == first else _signed(found.results.gap(name, first, REWARD))
         means = (f"{one.value:.3f}" if isinstance(one, Figure) else "missing" for one in figures)
-        rows.append((arm.arm.label, str(len(arm.read.reads)), *means, gap))
+        rows.append((arm.arm.label, str(len(arm.reads)), *means, gap))
     baselines = [
         (one.name, "", "", "failed" if known is None else f"{known.mean():.3f}", "", "")
-        for one in arms[first].read.reads[0].task.baselines
+        for one in arms[first].reads[0].task.baselines
         for known in [arms[first].baseline(one.name)]
     ]
     title = f"Mean {record.score} on the evaluated items, sampled, seeds together"

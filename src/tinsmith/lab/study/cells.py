@@ -1,40 +1,50 @@
-"""The cells of a study: several runs on the same papers and the same base, of which each may be there already.
+"""Cells of a study that have not come to their end, run several at once, on this machine or on those of a cluster.
 
-Each is one `tinsmith run` in a process and with a server of its own, as many at once as there are cores; what they find
-does not depend on that. A run that is there already and is the same is not run again; one that was interrupted goes on.
+Each is one `tinsmith run` in a process and with a server of its own; what they find does not depend on how many run at
+once, or where. A run that is there already and is the same is not run again; one that was interrupted goes on.
 """
 
 from __future__ import annotations
 
 import fcntl
-import subprocess
-import sys
-import time
+import secrets
+from collections import deque
 from collections.abc import Callable, Generator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
+from typing import Any, Final
 
+from tinsmith.engine.cluster.ray_runtime import LEAST_OBJECT_STORE, join, start_local
 from tinsmith.lab.experiment.manifest import Prepared, require_same_base, require_same_run
 from tinsmith.lab.experiment.materials import gather
 from tinsmith.lab.experiment.plan import make_plan
-from tinsmith.lab.live.progress import Say
+from tinsmith.lab.live.progress import Say, duration
 from tinsmith.lab.runs.existing_run import IfExists
 from tinsmith.lab.runs.files import MANIFEST
 from tinsmith.lab.runs.folder import RunFolder
 from tinsmith.lab.runs.kinds import Status
-from tinsmith.lab.study.arms import Cell
+from tinsmith.lab.study.node_cell import Ended, NodeCell, run_cell
+from tinsmith.lab.study.sizes import Cell
 from tinsmith.ops.extension import physical_cores
-from tinsmith.types.errors import ConfigError, LostError
+from tinsmith.types.errors import BackendError, ConfigError, LostError
 
-_LOCK = ".lock"
-
+_LOCK: Final = ".lock"
+LOST: Final = 3
+"""Exit code of a run that lost its server or its judge, and can be resumed."""
+TRIES: Final = 3
+"""How often a cell is sent to a cluster at most: a task that is lost is run again twice."""
+LOCAL: Final = "local"
+"""A Ray that is started on this machine for the study."""
 RunCells = Callable[[Sequence[Cell], Say], None]
 """Runs cells that have not come to their end yet."""
+Send = Callable[[NodeCell], Future[Ended]]
+"""Has a cell run on a cluster, when as many cores are free as it has threads.
 
-LOST = 3
-"""Exit code of a run that lost its server or its judge, and can be resumed."""
+The future raises LostError where its task was lost, ConfigError where it could not begin.
+"""
 
 
 @contextmanager
@@ -45,36 +55,29 @@ def sole_process(out: Path) -> Generator[None, None, None]:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
-            raise ConfigError(
-                "another process is running this study",
-                field="out",
-                value=str(out),
-                fix="wait until it ends, or name another folder",
-            ) from None
+            what, fix = "another process is running this study", "wait until it ends, or name another folder"
+            raise ConfigError(what, field="out", value=str(out), fix=fix) from None
         yield
 
 
-def run_cells(cells: Sequence[Cell], say: Say) -> None:
-    """Run every cell that has not come to its end yet."""
+def run_cells(
+    cells: Sequence[Cell], say: Say, *, send: Send | None = None, cores: Sequence[int] = (), most: int = 0
+) -> None:
+    """Run every cell that has not come to its end yet; one that fails keeps no other from its end.
+
+    Args:
+        cells: of one study.
+        say: takes lines of progress.
+        send: has a cell run on a cluster; None: they run here.
+        cores: of the cluster's nodes.
+        most: cells at once; 0: as many as there are cores.
+    """
     waiting = prepared(cells, say)
     if not waiting:
         return
-    at_once = min(len(waiting), physical_cores())
-    threads = max(1, physical_cores() // at_once)
-
-    def run(cell: Cell) -> None:
-        began = time.perf_counter()
-        _run(cell, threads)
-        say(f"{cell.folder.name}: {time.perf_counter() - began:.0f} s")
-
-    with ThreadPoolExecutor(at_once) as pool:
-        running = [pool.submit(run, cell) for cell in waiting]
-        try:
-            for one in running:
-                one.result()
-        except BaseException:
-            pool.shutdown(cancel_futures=True)
-            raise
+    at_once, threads = shared_cores(cores if send else [physical_cores()], len(waiting), most)
+    with _signed(waiting, threads) as signed, ThreadPoolExecutor(at_once) as pool:
+        _run(signed, send or partial(pool.submit, run_cell), at_once, TRIES if send else 1, say)
 
 
 def prepared(cells: Sequence[Cell], say: Say) -> list[Cell]:
@@ -86,19 +89,8 @@ def prepared(cells: Sequence[Cell], say: Say) -> list[Cell]:
     return waiting
 
 
-def arguments(cell: Cell, threads: int) -> list[str]:
-    """Return what stands after `tinsmith run`; with so many threads, unless the study was given a number of them."""
-    changes = {
-        "threads": str(threads),
-        **cell.overrides,
-        "log_path": str(cell.folder),
-        "behavior_if_log_dir_exists": IfExists.RESUME.value,
-    }
-    return replace(cell, overrides=changes).command
-
-
 def _ended(cell: Cell, say: Say) -> bool:
-    """True if a cell's folder holds this very run, finished."""
+    """Return True if a cell's folder holds this very run, finished."""
     manifest = RunFolder(cell.folder).read_json(MANIFEST)
     if not manifest:
         return False
@@ -108,34 +100,132 @@ def _ended(cell: Cell, say: Say) -> bool:
         require_same_run(manifest, prepared)
         require_same_base(manifest, prepared.materials)
     except ConfigError as error:
-        raise ConfigError(
-            f"{cell.folder.name}: {error.what}",
-            field=error.field,
-            value=error.value,
-            allowed=error.allowed,
-            fix="another folder for the study, or delete that of this run",
-        ) from None
+        what, fix = f"{cell.folder.name}: {error.what}", "another folder for the study, or delete that of this run"
+        raise ConfigError(what, field=error.field, value=error.value, allowed=error.allowed, fix=fix) from None
     return manifest.get("status") == Status.FINISHED.value
 
 
-def _run(cell: Cell, threads: int) -> None:
-    command = [sys.executable, "-m", "tinsmith", "run", *arguments(cell, threads)]
-    run = subprocess.Popen(command, stdout=subprocess.DEVNULL)
+def shared_cores(nodes: Sequence[int], cells: int, most: int) -> tuple[int, int]:
+    """Return how many cells run at once, at most `most` (0: any number), and the threads of each."""
+    cores = [one for one in nodes if one > 0]
+    if not cores:
+        raise BackendError("no node of this cluster has a core to give away", field="ray")
+    at_once = min(cells, sum(cores), most or cells)
+    return at_once, max(1, min(cores) // -(-at_once // len(cores)))
+
+
+@contextmanager
+def _signed(cells: Sequence[Cell], threads: int) -> Generator[list[NodeCell], None, None]:
+    """Put a sign beside the folder of each, and take it away at the end."""
+    token = secrets.token_hex(16)
+    signs = [cell.folder.with_name(f".{cell.folder.name}.running") for cell in cells]
     try:
-        code = run.wait()
-    except KeyboardInterrupt:
-        run.wait()  # it was interrupted too, and puts its server and its folder in order
-        raise
-    if code == LOST:
-        raise LostError(
-            f"{cell.experiment.name} lost its server",
-            field="log_path",
-            value=str(cell.folder),
-            fix="the same command goes on from the last checkpoint",
+        for sign in signs:
+            sign.parent.mkdir(parents=True, exist_ok=True)
+            sign.write_text(token)
+        yield [
+            NodeCell(
+                name=cell.folder.name,
+                arguments=tuple(_arguments(cell, threads)),
+                threads=threads,
+                here=str(Path.cwd()),
+                sign=str(sign),
+                token=token,
+            )
+            for cell, sign in zip(cells, signs, strict=True)
+        ]
+    finally:
+        for sign in signs:
+            sign.unlink(missing_ok=True)
+
+
+def _arguments(cell: Cell, threads: int) -> list[str]:
+    """Return what stands after `tinsmith run`; with so many threads, unless the study was given a number of them."""
+    where = {"log_path": str(cell.folder), "behavior_if_log_dir_exists": IfExists.RESUME.value}
+    return replace(cell, overrides={"threads": str(threads), **cell.overrides, **where}).command
+
+
+def _run(cells: Sequence[NodeCell], send: Send, at_once: int, tries: int, say: Say) -> None:
+    queue, sent = deque(cells), dict.fromkeys((cell.name for cell in cells), 0)
+    running: dict[Future[Ended], NodeCell] = {}
+    failed: dict[str, str] = {}
+    all_lost = True
+    while queue or running:
+        while queue and len(running) < at_once:
+            cell = queue.popleft()
+            sent[cell.name] += 1
+            running[send(cell)] = cell
+        done, _ = wait(running, return_when=FIRST_COMPLETED)
+        for future in done:
+            cell = running.pop(future)
+            why, is_lost = _failure(future, cell.name, say)
+            if is_lost and sent[cell.name] < tries:
+                say(f"{cell.name}: {why}; it is run again")
+                queue.appendleft(cell)
+            elif why:
+                say(f"{cell.name}: {why}")
+                failed[cell.name] = why
+                all_lost &= is_lost
+    if failed:
+        name, why = next(iter(failed.items()))
+        raise (LostError if all_lost else ConfigError)(
+            f"{len(failed)} of {len(cells)} cells did not come to their end; {name}: {why}",
+            field="cells",
+            value=", ".join(failed),
+            fix="the same command goes on with them" if all_lost else "see the lines above",
         )
-    if code != 0:
-        raise ConfigError(
-            f"{cell.experiment.name} stopped with exit code {code}; its own message is above",
-            field="log_path",
-            value=str(cell.folder),
-        )
+
+
+def _failure(future: Future[Ended], name: str, say: Say) -> tuple[str, bool]:
+    """Return why a cell did not come to its end, empty if it did; and whether it may elsewhere, or later."""
+    try:
+        ended = future.result()
+    except (LostError, ConfigError) as error:
+        return error.what, isinstance(error, LostError)
+    if ended.refused:
+        return f"node {ended.node} cannot run it: {ended.refused}", False
+    if ended.code == 0:
+        say(f"{name}: {duration(ended.seconds)} on {ended.node}")
+        return "", False
+    last = f": {' '.join(line.strip() for line in ended.said)}" if ended.said else ""
+    how = f"signal {-ended.code}" if ended.code < 0 else f"exit code {ended.code}"
+    return f"stopped with {how} on {ended.node}{last}", ended.code == LOST or ended.code < 0
+
+
+@contextmanager
+def runner(cluster: tuple[str, int] | None, here: RunCells = run_cells) -> Generator[RunCells, None, None]:
+    """Return what runs cells: on the Ray that is asked for, which is started here or joined, else `here`."""
+    if cluster is None:
+        yield here
+        return
+    address, most = cluster
+    ray = start_local(physical_cores(), LEAST_OBJECT_STORE) if address == LOCAL else join(address)
+    try:
+        yield partial(run_cells, send=_sent, cores=[node.cores for node in ray.nodes()], most=most)
+    finally:
+        ray.close()  # tasks that still run end with it
+
+
+def _sent(cell: NodeCell) -> Future[Ended]:
+    """Send a cell as a task, which Ray does not run again by itself."""
+    import ray
+
+    task: Any = ray.remote(run_cell).options(
+        name=cell.name, num_cpus=cell.threads, max_retries=0, scheduling_strategy="SPREAD"
+    )
+    ended = Future[Ended]()
+    task.remote(cell).future().add_done_callback(partial(_pass_on, ended))
+    return ended
+
+
+def _pass_on(ended: Future[Ended], theirs: Future[Ended]) -> None:
+    """End our future as Ray's ended, with an error of ours."""
+    from ray import exceptions
+
+    try:
+        ended.set_result(theirs.result())
+    except (exceptions.RayTaskError, exceptions.RuntimeEnvSetupError, exceptions.TaskUnschedulableError) as error:
+        last = (str(error).strip().splitlines() or [type(error).__name__])[-1]
+        ended.set_exception(ConfigError(f"its node cannot run it: {last}"))
+    except exceptions.RayError as error:
+        ended.set_exception(LostError(f"its task was lost: {type(error).__name__}"))

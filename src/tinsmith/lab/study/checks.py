@@ -16,32 +16,22 @@ Check = Callable[[Results], Finding]
 
 def rises(arm: str) -> Check:
     """Expect an arm's gain above 0: its interval leaves out 0, and its corrected test refuses it."""
+    return lambda results: _gained(results, arm)
 
-    def check(results: Results) -> Finding:
-        one = results.gains[arm]
-        return Finding(one.holds and one.gain.value > 0, gain_words(one))
 
-    return check
+def _gained(results: Results, arm: str) -> Finding:
+    one = results.gains[arm]
+    return Finding(one.holds and one.gain.value > 0, gain_words(one))
 
 
 def no_gain(arm: str) -> Check:
     """Expect that an arm, such as a control, is not shown to gain."""
-
-    def check(results: Results) -> Finding:
-        found = rises(arm)(results)
-        return Finding(not found.met, found.figures)
-
-    return check
+    return lambda results: Finding(not (found := _gained(results, arm)).met, found.figures)
 
 
 def within(arm: str, margin: float) -> Check:
     """Expect the whole interval of an arm's gain within a margin around 0."""
-
-    def check(results: Results) -> Finding:
-        one = results.gains[arm]
-        return Finding(one.within(margin), gain_words(one))
-
-    return check
+    return lambda results: Finding((one := results.gains[arm]).within(margin), gain_words(one))
 
 
 def allowed(*arms: str, over: str) -> Check:
@@ -57,70 +47,57 @@ def allowed(*arms: str, over: str) -> Check:
     return check
 
 
-def higher(first: str, second: str, measure: PerItem, *, times: float = 1.0) -> Check:
-    """Expect one arm to end above another, so many times as high, with the difference's interval above 0."""
+def _beside(
+    first: str, second: str, measure: PerItem, is_met: Callable[[Figure], bool], times: float | None = None
+) -> Check:
+    """Return the check of a difference, with both values beside it."""
 
     def check(results: Results) -> Finding:
         mine, other = results.after(first, measure), results.after(second, measure)
         gap = results.gap(first, second, measure)
-        above = gap.low is not None and gap.low > 0.0
-        ratio = f", {mine.value / other.value:.2f} times" if times != 1.0 and other.value else ""
-        shown = f"{mine.value:.3f} beside {other.value:.3f}{ratio}, {difference(gap)}"
-        return Finding(above and mine.value >= times * other.value, shown)
+        ratio = f", {mine.value / other.value:.2f} times" if times not in (None, 1.0) and other.value else ""
+        enough = times is None or mine.value >= times * other.value
+        return Finding(is_met(gap) and enough, f"{mine.value:.3f} beside {other.value:.3f}{ratio}, {difference(gap)}")
 
     return check
+
+
+def higher(first: str, second: str, measure: PerItem, *, times: float = 1.0) -> Check:
+    """Expect one arm to end above another, so many times as high, with the difference's interval above 0."""
+    return _beside(first, second, measure, lambda gap: gap.low is not None and gap.low > 0.0, times)
 
 
 def lower(first: str, second: str, measure: PerItem) -> Check:
     """Expect one arm to end below another, with the difference's whole interval."""
+    return _beside(first, second, measure, lambda gap: gap.high is not None and gap.high < 0.0)
 
-    def check(results: Results) -> Finding:
-        mine, other = results.after(first, measure), results.after(second, measure)
-        gap = results.gap(first, second, measure)
-        shown = f"{mine.value:.3f} beside {other.value:.3f}, {difference(gap)}"
-        return Finding(gap.high is not None and gap.high < 0.0, shown)
 
-    return check
+def _of(read: Callable[[Results], Figure], is_met: Callable[[Figure], bool]) -> Check:
+    """Return the check of a difference that is read."""
+    return lambda results: Finding(is_met(one := read(results)), difference(one))
 
 
 def not_lower(first: str, second: str, measure: PerItem, *, margin: float) -> Check:
     """Expect the whole interval of a difference above a margin below 0."""
-
-    def check(results: Results) -> Finding:
-        gap = results.gap(first, second, measure)
-        return Finding(gap.low is not None and gap.low > -margin, difference(gap))
-
-    return check
+    return _of(lambda found: found.gap(first, second, measure), lambda gap: gap.low is not None and gap.low > -margin)
 
 
 def not_higher(first: str, second: str, measure: PerItem) -> Check:
     """Expect that an arm, such as a control, is not shown to end above another."""
-
-    def check(results: Results) -> Finding:
-        gap = results.gap(first, second, measure)
-        return Finding(gap.low is None or gap.low <= 0.0, difference(gap))
-
-    return check
+    return _of(lambda found: found.gap(first, second, measure), lambda gap: gap.low is None or gap.low <= 0.0)
 
 
 def falls(arm: str, measure: str) -> Check:
     """Expect a measure of change below 0 with its whole interval."""
-
-    def check(results: Results) -> Finding:
-        one = results.figure(arm, measure)
-        return Finding(one.high is not None and one.high < 0.0, difference(one))
-
-    return check
+    return _of(lambda found: found.figure(arm, measure), lambda one: one.high is not None and one.high < 0.0)
 
 
 def near_zero(arm: str, measure: str) -> Check:
     """Expect that a measure, such as a control's, is not told from 0 by its interval."""
-
-    def check(results: Results) -> Finding:
-        one = results.figure(arm, measure)
-        return Finding(one.low is None or one.high is None or one.low <= 0.0 <= one.high, difference(one))
-
-    return check
+    return _of(
+        lambda found: found.figure(arm, measure),
+        lambda one: one.low is None or one.high is None or one.low <= 0.0 <= one.high,
+    )
 
 
 def predicted(arm: str, observed: str, expected: str) -> Check:

@@ -1,22 +1,43 @@
-"""Runs what of a study has not been run, and writes what came out: one function for every study."""
+"""Studies run: what has not been run is, stage by stage, and what came out is measured and written.
+
+Rates are tried on one seed and chosen by validation alone; then every arm is trained at its own rate with every seed,
+none of which chose it, and tested. Runs that came to their end stay: the same call goes on where it was stopped.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
+from typing import Any, Final
 
+import msgspec
+
+from tinsmith.lab.experiment.estimate import time_and_disk
 from tinsmith.lab.experiment.experiment import Plan
+from tinsmith.lab.experiment.plan import make_plan
 from tinsmith.lab.live.progress import Say
 from tinsmith.lab.papers.estimate import minutes
-from tinsmith.lab.study.arms import Study as StudyCells
-from tinsmith.lab.study.cells import run_cells
-from tinsmith.lab.study.driver import Outcome, RunCells, Stage, Stages, Tuned, conduct_study
+from tinsmith.lab.results.arms import gather
+from tinsmith.lab.runs.files import MANIFEST
+from tinsmith.lab.runs.reader import read_run
+from tinsmith.lab.runs.records import Manifest, Selected, Split
+from tinsmith.lab.study.cells import RunCells, run_cells, runner, sole_process
+from tinsmith.lab.study.files import PAGE, SECONDS_JSON, STUDY_JSON, TABLES, write_json, write_text
 from tinsmith.lab.study.labelled import Labelled
-from tinsmith.lab.study.measures import BEFORE, ArmRuns, Results, estimated, item_score, measure_labels, measure_study
+from tinsmith.lab.study.measures import (
+    BEFORE,
+    ArmRuns,
+    Results,
+    ends_of,
+    estimated,
+    item_score,
+    measure_labels,
+    measure_study,
+    read_runs,
+)
 from tinsmith.lab.study.record import (
     DRAWS,
     Column,
@@ -24,25 +45,27 @@ from tinsmith.lab.study.record import (
     Draws,
     Expected,
     GainsRecord,
-    Panel,
+    Seconds,
     Shown,
     StudyRecord,
     TableRecord,
-    hashes_in,
+    Tried,
+    as_measure,
     seconds_in,
 )
 from tinsmith.lab.study.report import page_of_study, sentences
-from tinsmith.lab.study.rows import reported_arms
 from tinsmith.lab.study.sizes import (
+    CELLS,
     Asked,
+    Cell,
     OpenSource,
+    StudyArm,
+    StudyCells,
     as_text,
-    asked_of,
-    completed,
     first_cells,
     later_arms,
     no_source,
-    settings_of,
+    planned,
 )
 from tinsmith.lab.study.study import (
     BeforeAfter,
@@ -55,14 +78,54 @@ from tinsmith.lab.study.study import (
     PerItem,
     Points,
     Study,
-    Table,
 )
-from tinsmith.lab.study.task_arms import read_runs
-from tinsmith.lab.study.tried_rates import Tried, tried_on_tasks
+from tinsmith.lab.user_task.records import read_task_run
 from tinsmith.lab.user_task.run_data import data_of_task
-from tinsmith.lab.user_task.source import TaskSource
+from tinsmith.pages.document import Document
+from tinsmith.pages.markdown import document_markdown
+from tinsmith.pages.measures import BOOTSTRAP
 from tinsmith.pages.measures import Measure as Figure
+from tinsmith.pages.page import document_html
+from tinsmith.stats.estimates import difference
+from tinsmith.stats.mean_runs import MeanRuns, mean_difference
+from tinsmith.stats.rates import Metric
+from tinsmith.stats.runs import Runs
+from tinsmith.types.errors import DataError
 from tinsmith.types.fingerprints import file_sha256
+
+_MEGABYTES: Final = 8
+"""Of one run, most of it rollouts and checkpoints."""
+_START_MINUTES: Final = 0.15
+"""Of one run, to start its server and load what it needs."""
+ReadTried = Callable[[Mapping[float, Path]], tuple[Tried, ...]]
+"""Reads what finished runs scored on validation, by rate."""
+Tuned = Mapping[str, StudyArm]
+"""Arms at the rates that were chosen for them, by name, in the order of the page."""
+Heads = Sequence[str | Column]
+Made = Mapping[OnRuns, tuple[Sequence[Path], Sequence[Path], tuple[Any, ...]]]
+"""Folders of runs, files made on each of them, and what these hold."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stage:
+    """The tuned arms of a study, which decide on later ones."""
+
+    cells: StudyCells
+    tuned: Tuned
+    run_cells: RunCells
+    say: Say
+    """Takes lines of progress."""
+
+    def rate(self, arm: str) -> float:
+        """Return the learning rate that was chosen for an arm."""
+        rate = self.tuned[arm].rate
+        assert rate is not None, "it is trained"
+        return rate
+
+    def run(self, cells: Sequence[Cell]) -> Sequence[Cell]:
+        """Run cells that have not come to their end, and return them."""
+        self.run_cells(cells, self.say)
+        return cells
 
 
 def run_study(
@@ -70,7 +133,6 @@ def run_study(
     given: Mapping[str, str],
     say: Say,
     *,
-    source: TaskSource | None = None,
     open_source: OpenSource = no_source,
     run: RunCells = run_cells,
     draws: Draws = DRAWS,
@@ -81,53 +143,152 @@ def run_study(
         study: the study.
         given: `key=value` changes.
         say: takes lines of progress.
-        source: where the task comes from, if not from the study's own function.
         open_source: opens tasks by name.
         run: runs cells where no cluster was asked for.
         draws: how intervals are drawn.
     """
-    asked = asked_of(study, given, source, open_source)
-    study = completed(study, asked)
+    study, asked = planned(study, given, open_source)
     cells = first_cells(study, asked)
-
-    def conduct(stages: Stages) -> Outcome:
-        found = {} if study.materials is None else study.materials(asked, say)
-        placed = replace(cells, shared={**cells.shared, **found})
-        tuned = _tuned(study, asked, placed, stages)
-        stages.report(tuned)
-        made = _made(study, placed, tuned, say)
-        results = _results(study, asked, tuned, made, draws)
-        record = record_of(results, placed, tuned, [file for one in made.values() for file in one.files])
-        labels = {name: one.arm.words for name, one in tuned.items()}
-        seconds = {labels[name]: seconds_in(runs) for name, runs in results.runs.items() if name in tuned}
-        for name in tuned:
-            training = None if study.took is None else study.took(name)
-            if training is not None:
-                seconds[labels[name]] = replace(seconds[labels[name]], training=training)
-        page = page_of_study(record, seconds, () if study.sections is None else study.sections(results))
-        return Outcome(found=record, sentences=sentences(record), seconds=seconds, page=page)
-
-    for line in study.warnings:
+    usual = {one.name: one.rates[0] for one in cells.arms if one.rates}
+    on_labels = isinstance(study.score, OnLabels)
+    lines = forecast(cells, later_arms(study, asked, usual, {}), study.pace or (minutes if on_labels else _minutes))
+    for line in (*study.warnings, *(lines if cells.dry_run else lines[-1:])):
         say(line)
-    later = later_arms(study, asked, {one.name: one.rates[0] for one in cells.arms if one.rates}, {})
-    if isinstance(study.score, OnLabels):
-        return conduct_study(cells, say, conduct, later=later, pace=study.pace or minutes, run=run)
-    tried = partial(tried_on_tasks, score=study.score.metric)
-    return conduct_study(cells, say, conduct, later=later, pace=study.pace or _minutes, read_tried=tried, run=run)
+    if cells.dry_run:
+        return cells.out
+    with sole_process(cells.out), runner(cells.cluster, run) as run_there:
+        found = {} if study.materials is None else study.materials(asked, say)
+        cells = replace(cells, shared={**cells.shared, **found})
+        tuned = _tuned(study, asked, Stage(cells=cells, tuned={}, run_cells=run_there, say=say))
+        run_there([cell for one in tuned.values() for cell in one.cells], say)
+        made = _made(study, cells, tuned, say)
+        results = _results(study, asked, tuned, made, draws)
+        record = _record(results, cells, tuned, [file for _, files, _ in made.values() for file in files])
+        seconds = {tuned[name].label: seconds_in(runs) for name, runs in results.runs.items() if name in tuned}
+        for name, one in tuned.items():
+            if study.took is not None and (training := study.took(name)) is not None:
+                seconds[one.label] = replace(seconds[one.label], training=training)
+        page = page_of_study(record, seconds, () if study.sections is None else study.sections(results))
+        told = sentences(record)
+        _write(cells.out, record, told, seconds, page)
+    for sentence in told:
+        say(sentence)
+    return cells.out
 
 
-@dataclass(frozen=True, slots=True)
-class _Made:
-    """Files made on an arm's runs, one a run."""
+def forecast(cells: StudyCells, later: Sequence[StudyArm], pace: Callable[[Plan], float | None]) -> list[str]:
+    """Return what a study would take, arm by arm, by the minutes of a run; nothing is built."""
+    arms = [*cells.arms, *later]
+    tuning, reported = sum(len(cells.tuning(arm)) for arm in arms), len(arms) * len(cells.seeds)
+    taken: float | None = 0.0
+    for arm in arms:
+        cell = cells.reported(arm, next(iter(arm.rates), None))[0]
+        each = pace(make_plan(cell.experiment, cell.overrides))
+        times = len(cells.seeds) + len(cells.tuning(arm))
+        taken = None if each is None or taken is None else taken + times * (each + _START_MINUTES)
+    runs = tuning + reported
+    rates = [", ".join(f"{rate:g}" for rate in arm.rates) if len(arm.rates) > 1 else "" for arm in arms]
+    return [
+        f"{cells.name}: {cells.question}",
+        *(
+            f"{arm.label}: {arm.experiment.name}{f', learning rates {tried}' if tried else ''}"
+            for arm, tried in zip(arms, rates, strict=True)
+        ),
+        f"{tuning} runs to choose rates on seed {cells.tuning_seed}, {reported} to report",
+        f"{runs} runs in {cells.out / CELLS}: {time_and_disk(taken, runs * _MEGABYTES)}",
+    ]
 
-    folders: Sequence[Path]
-    files: Sequence[Path]
-    found: tuple[Any, ...]
+
+def _minutes(plan: Plan) -> float | None:
+    return data_of_task(plan).minutes()
 
 
-def _made(study: Study, cells: StudyCells, tuned: Tuned, say: Say) -> dict[OnRuns, _Made]:
+def _tuned(study: Study, asked: Asked, stage: Stage) -> Tuned:
+    """Tune the arms that hang on none, then those that these decide on; return all in the order of the study."""
+    cells, score = stage.cells, study.score
+    read = tried_on_labels if isinstance(score, OnLabels) else partial(tried_on_tasks, score=score.metric)
+    first = tune(stage, cells.arms, read)
+    stage = replace(stage, tuned=first)
+    computed = {arm.name: arm.after(stage) for arm in study.arms if arm.after is not None}
+    rates = {name: one.rate for name, one in first.items() if one.rate is not None}
+    tuned = {**first, **tune(stage, later_arms(study, asked, rates, computed), read)}
+    return {arm.name: tuned[arm.name] for arm in study.arms if arm.name in tuned}
+
+
+def tune(stage: Stage, arms: Sequence[StudyArm], read_tried: ReadTried) -> dict[str, StudyArm]:
+    """Try the rates of arms, and choose."""
+    cells = {arm.name: stage.cells.tuning(arm) for arm in arms}
+    stage.run([cell for some in cells.values() for cell in some.values()])
+    found: dict[str, StudyArm] = {}
+    for arm in arms:
+        folders = {rate: cell.folder for rate, cell in cells[arm.name].items()}
+        tried = read_tried(folders) if folders else ()
+        rate = chosen(tried).rate if tried else next(iter(arm.rates), None)
+        if tried:
+            stage.say(f"{arm.label}: learning rate {rate:g}, by validation")
+        found[arm.name] = replace(arm, rate=rate, tried=tried, cells=stage.cells.reported(arm, rate))
+    return found
+
+
+def chosen(tried: Sequence[Tried]) -> Tried:
+    """Return the rate whose checkpoint was best on validation; the smaller one of two that were equal."""
+    return max(tried, key=lambda one: (one.validation, one.tie_break, -one.rate))
+
+
+def tried_on_labels(folders: Mapping[float, Path]) -> tuple[Tried, ...]:
+    """Return what finished runs on labels scored on validation, by rate, and what each is behind the chosen one."""
+    tried: list[Tried] = []
+    for rate, folder in folders.items():
+        score = (selected := _selected(folder)) and selected.score
+        if not score:
+            raise DataError(f"{folder} chose no checkpoint", field="selected")
+        tried.append(Tried(rate=rate, validation=score.value, tie_break=score.tie_break))
+    answers = {rate: _answers(folder) for rate, folder in folders.items()}
+    best = answers[chosen(tried).rate]
+    return tuple(
+        one
+        if best is None or second is None or second is best
+        else replace(one, behind=as_measure(difference(best[1], second[1], best[0], BOOTSTRAP)))
+        for one in tried
+        for second in [answers[one.rate]]
+    )
+
+
+def _selected(folder: Path) -> Selected | None:
+    return msgspec.json.decode((folder / MANIFEST).read_bytes(), type=Manifest).selected
+
+
+def _answers(folder: Path) -> tuple[Metric, Runs] | None:
+    selected = _selected(folder)
+    evaluation = None if selected is None else gather(read_run(folder)).evaluations.get((Split.EVAL, selected.step))
+    return None if selected is None or evaluation is None else (Metric(selected.by), evaluation.runs(folder.name))
+
+
+def tried_on_tasks(folders: Mapping[float, Path], score: str) -> tuple[Tried, ...]:
+    """Return what finished runs earned on their validation part, by rate, and what each is behind the best."""
+    found = {rate: _scored(folder, score) for rate, folder in folders.items()}
+    best = max(found, key=lambda rate: (*(one.mean() for one in found[rate]), -rate))
+    tried: list[Tried] = []
+    for rate, (sampled, greedy) in found.items():
+        behind = None if rate == best else as_measure(mean_difference(found[best][0], sampled, BOOTSTRAP))
+        tried.append(Tried(rate=rate, validation=sampled.mean(), tie_break=greedy.mean(), behind=behind))
+    return tuple(tried)
+
+
+def _scored(folder: Path, score: str) -> list[MeanRuns]:
+    read = read_task_run(read_run(folder))
+    last = [
+        next((one for one in exams if one.step == read.sampled[-1].step), None) for exams in (read.sampled, read.greedy)
+    ]
+    values = [{} if one is None else one.by_item(score) for one in last]
+    if not all(values):
+        raise DataError("a run has no score to choose by", field="cells", value=str(folder))
+    return [MeanRuns.of(folder.name, [one], read.units) for one in values]
+
+
+def _made(study: Study, cells: StudyCells, tuned: Tuned, say: Say) -> Made:
     """Make what arms without runs stand on, once for all arms that share it."""
-    made: dict[OnRuns, _Made] = {}
+    made: dict[OnRuns, tuple[Sequence[Path], Sequence[Path], tuple[Any, ...]]] = {}
     for on in dict.fromkeys(arm.on for arm in study.arms if arm.on is not None):
         folders = [on.there] if on.there is not None else [cell.folder for cell in tuned[on.arm].cells]
         files = [cells.out / on.folder / f"{on.name}-seed={seed}.json" for seed in cells.seeds]
@@ -135,47 +296,26 @@ def _made(study: Study, cells: StudyCells, tuned: Tuned, say: Say) -> dict[OnRun
         for folder, file in zip(folders, files, strict=True):
             say(f"{on.folder}: {file.stem}")
             found.append(on.make(folder, file, say))
-        made[on] = _Made(folders, files, tuple(found))
+        made[on] = folders, files, tuple(found)
     return made
 
 
-def _results(study: Study, asked: Asked, tuned: Tuned, made: Mapping[OnRuns, _Made], draws: Draws) -> Results:
+def _results(study: Study, asked: Asked, tuned: Tuned, made: Made, draws: Draws) -> Results:
     if isinstance(study.score, OnLabels):
         return measure_labels(study, Labelled.of(study, tuned, draws))
-    before = study.sizes[asked.size].before
     runs: dict[str, ArmRuns] = {}
     for arm in study.arms:
-        if arm.on is None and arm.name not in tuned:
-            continue
-        folders = [cell.folder for cell in tuned[arm.name].cells] if arm.on is None else made[arm.on].folders
-        read = read_runs(arm.label, folders)
-        found = () if arm.on is None else made[arm.on].found
-        runs[arm.name] = ArmRuns(arm, read, study.clusters or partial(_unit, read.clusters), before, made=found)
+        if arm.on is not None or arm.name in tuned:
+            folders = [cell.folder for cell in tuned[arm.name].cells] if arm.on is None else made[arm.on][0]
+            found = () if arm.on is None else made[arm.on][2]
+            before = study.sizes[asked.size].before
+            runs[arm.name] = ArmRuns(arm, read_runs(folders), study.clusters, before, made=found)
     return measure_study(study, runs, draws)
 
 
-def _tuned(study: Study, asked: Asked, cells: StudyCells, stages: Stages) -> Tuned:
-    """Tune the arms that hang on none, then those that these decide on; return all in the order of the study."""
-    first = stages.tune(cells, cells.arms)
-    stage = Stage(cells=cells, tuned=first, stages=stages)
-    computed = {arm.name: arm.after(stage) for arm in study.arms if arm.after is not None}
-    rates = {name: one.rate for name, one in first.items() if one.rate is not None}
-    tuned = {**first, **stages.tune(cells, later_arms(study, asked, rates, computed))}
-    return {arm.name: tuned[arm.name] for arm in study.arms if arm.name in tuned}
-
-
-def _minutes(plan: Plan) -> float | None:
-    return data_of_task(plan).minutes()
-
-
-def _unit(units: Mapping[str, str], item: str) -> str:
-    return units.get(item, item)
-
-
-def record_of(results: Results, cells: StudyCells, tuned: Tuned, files: Sequence[Path] = ()) -> StudyRecord:
+def _record(results: Results, cells: StudyCells, tuned: Tuned, files: Sequence[Path]) -> StudyRecord:
     """Return the values that are kept of a study's results; `files` are hashed too."""
-    rates = {name: one.rate for name, one in tuned.items()}
-    settings = settings_of(cells, [one.arm for one in tuned.values()], rates)
+    settings = cells.settings(list(tuned.values()))
     for arm in results.study.arms:
         settings |= {f"{arm.name}.{key}": as_text(str(value)) for key, value in arm.keys.items() if arm.on is not None}
     record = recorded(
@@ -183,27 +323,37 @@ def record_of(results: Results, cells: StudyCells, tuned: Tuned, files: Sequence
         seeds=cells.seeds,
         tuning_seed=cells.tuning_seed,
         settings=settings if results.labels is None else results.labels.settings(),
-        rates={one.arm.words: one.tried for one in tuned.values() if one.tried},
-        chosen={one.arm.words: one.rate for one in tuned.values() if one.tried and one.rate is not None},
+        rates={one.label: one.tried for one in tuned.values() if one.tried},
+        chosen={one.label: one.rate for one in tuned.values() if one.tried and one.rate is not None},
     )
     hashed = {file.stem: {"file_sha256": file_sha256(file)} for file in files}
     return replace(record, hashes={**record.hashes, **hashed})
+
+
+def _write(out: Path, record: StudyRecord, told: Sequence[str], seconds: Mapping[str, Seconds], page: Document) -> None:
+    write_json({**msgspec.to_builtins(record), "sentences": told}, out / STUDY_JSON, sort_keys=True)
+    write_json(msgspec.to_builtins(seconds), out / SECONDS_JSON, sort_keys=True)
+    write_text(document_markdown(page), out / TABLES)
+    write_text(document_html(page), out / PAGE)
 
 
 def recorded(
     results: Results,
     *,
     seeds: tuple[int, ...],
-    tuning_seed: int,
     settings: Mapping[str, object],
-    rates: Mapping[str, tuple[Tried, ...]],
+    tuning_seed: int = 0,
+    rates: Mapping[str, tuple[Tried, ...]] = MappingProxyType({}),
     chosen: Mapping[str, float] = MappingProxyType({}),
 ) -> StudyRecord:
     """Return the values that are kept of measured runs; see StudyRecord for what is given."""
     study, runs = results.study, [run for some in results.runs.values() for run in some]
-    drawn = [one.read(results) for one in study.pictures if isinstance(one, Points)]
-    lines = [line for one in study.pictures if isinstance(one, Curves) for line in one.read(results)]
-    curves = [one for one in study.pictures if isinstance(one, Curve)]
+    pictures, score = study.pictures, study.score
+    drawn = [one.read(results) for one in pictures if isinstance(one, Points)]
+    measures = [one.measures or [item_score(score)] for one in pictures if isinstance(one, BeforeAfter)]
+    curves = [one for one in pictures if isinstance(one, Curve)]
+    lines = [line for one in pictures if isinstance(one, Curves) for line in one.read(results)]
+    checked = [(one.text, one.check(results)) for one in study.expectations]
     return StudyRecord(
         data=runs[0].config.data.fingerprint,
         num_items=results.num_items,
@@ -212,27 +362,18 @@ def recorded(
         settings=settings,
         rates=rates,
         chosen=chosen,
-        hashes=hashes_in(runs),
+        hashes={run.folder.name: dict(run.manifest.hashes) if run.manifest else {} for run in runs},
         title=study.heading,
         question=study.question,
         source=study.source,
-        score=study.score.label,
+        score=score.label,
         arms=results.reported,
         gains=tuple(results.gains.values()),
         more_gains=tuple(GainsRecord(score=score, gains=gains) for score, gains in results.more_gains.items()),
-        expectations=tuple(
-            Expected(text=one.text, met=found.met, figures=found.figures)
-            for one in study.expectations
-            for found in (one.check(results),)
-        ),
+        expectations=tuple(Expected(text=text, met=one.met, figures=one.figures) for text, one in checked),
         figures=results.figures,
-        tables=(*(_table(results, one) for one in study.tables), *_listed(results, curves)),
-        panels=tuple(
-            [
-                *(panel for one in study.pictures if isinstance(one, BeforeAfter) for panel in _panels(results, one)),
-                *(panel for _, panels in drawn for panel in panels),
-            ]
-        ),
+        tables=tuple(_tables(results, [one for one in curves if one.is_listed])),
+        panels=(*(ends_of(results, one) for some in measures for one in some), *(p for _, some in drawn for p in some)),
         panel_rows=tuple(row for rows, _ in drawn for row in rows),
         curves=(*(_curve(results, one) for one in curves if one.is_drawn), *lines),
         beats=results.beats,
@@ -242,75 +383,59 @@ def recorded(
     )
 
 
-def _table(results: Results, table: Table | Listing) -> TableRecord:
-    if isinstance(table, Listing):
-        heads = table.heads(results) if callable(table.heads) else table.heads
-        columns = tuple(head if isinstance(head, Column) else Column(head=head) for head in heads)
-        rows = tuple((str(name), tuple(cells)) for name, *cells in table.rows(results))
-        return TableRecord(title=table.title, caption=table.caption, columns=columns, rows=rows, names=table.names)
-    made = [_columns(results, one) for one in table.measures]
-    rows = tuple(
-        (arm.arm.label, tuple(cell for _, cells in made for cell in cells[name])) for name, arm in results.arms.items()
-    )
-    columns = tuple(column for some, _ in made for column in some)
-    return TableRecord(title=table.title, caption=table.caption, columns=columns, rows=rows, note=table.note)
+def _tables(results: Results, curves: list[Curve]) -> Iterator[TableRecord]:
+    """Return the study's tables, and one of all curves' figures by arm and place on the axis."""
+    for one in results.study.tables:
+        if isinstance(one, Listing):
+            heads = one.heads(results) if callable(one.heads) else one.heads
+            yield replace(_table(one.title, one.caption, heads, one.rows(results)), names=one.names)
+        else:
+            yield replace(_table(one.title, one.caption, *_by_arm(results, one.measures)), note=one.note)
+    rows: list[list[Shown]] = []
+    for arm in results.reported_arms.values() if curves else ():
+        read = [one.read(arm) for one in curves]
+        rows += [[arm.arm.label, str(at), *(_as_figure(some.get(at)) for some in read)] for at in sorted(read[0])]
+    if curves:
+        heads = [curves[0].axis, *(one.label for one in curves)]
+        yield replace(_table("The figures", "Means over seeds.", heads, rows), is_folded=True)
 
 
-def _columns(results: Results, one: Measure | PerItem) -> tuple[list[Column], dict[str, list[Shown]]]:
-    if isinstance(one, Measure):
-        column = Column(head=one.label, form=one.form, missing=one.missing)
-        return [column], {name: [figures[one.name]] for name, figures in results.figures.items()}
-    heads = [Column(head=f"{one.label}|before"), Column(head=f"{one.label}|after")]
-    cells: dict[str, list[Shown]] = {
-        name: [estimated(arm.per_item(one, BEFORE), results.draws), results.after(name, one)]
-        for name, arm in results.arms.items()
-    }
-    second = results.study.against
-    if second in results.arms:
-        heads.append(Column(head=f"{one.label}|above {results.arms[second].arm.label}", form="+.3f", missing="itself"))
-        for name, row in cells.items():
-            row.append(None if name == second else results.gap(name, second, one))
-    return heads, cells
+def _table(title: str, caption: str, heads: Heads, rows: Sequence[Sequence[Shown]]) -> TableRecord:
+    columns = tuple(head if isinstance(head, Column) else Column(head=head) for head in heads)
+    cells = tuple((str(name), tuple(cells)) for name, *cells in rows)
+    return TableRecord(title=title, caption=caption, columns=columns, rows=cells)
 
 
-def _listed(results: Results, curves: list[Curve]) -> list[TableRecord]:
-    """Return one table of all curves' figures by arm and place on the axis."""
-    listed = [one for one in curves if one.is_listed]
-    if not listed:
-        return []
-    rows: list[tuple[str, tuple[Shown, ...]]] = []
-    for arm in reported_arms(results).values():
-        read = [one.read(arm) for one in listed]
-        rows += [
-            (arm.arm.label, (str(place), *(_as_figure(some.get(place)) for some in read))) for place in sorted(read[0])
-        ]
-    columns = (Column(head=listed[0].axis), *(Column(head=one.label) for one in listed))
-    caption = "Means over seeds."
-    return [TableRecord(title="The figures", caption=caption, columns=columns, rows=tuple(rows), is_folded=True)]
+def _by_arm(results: Results, measures: Sequence[Measure | PerItem]) -> tuple[list[Column], list[list[Shown]]]:
+    """Return heads and a row for each arm, of figures; and of values of items before, after, and above another arm."""
+    heads: list[Column] = []
+    rows: dict[str, list[Shown]] = {name: [arm.arm.label] for name, arm in results.arms.items()}
+    second = results.arms.get(results.study.against)
+    for one in measures:
+        if isinstance(one, Measure):
+            heads.append(Column(head=one.label, form=one.form, missing=one.missing))
+        else:
+            heads += [Column(head=f"{one.label}|before"), Column(head=f"{one.label}|after")]
+            if second is not None:
+                heads.append(Column(head=f"{one.label}|above {second.arm.label}", form="+.3f", missing="itself"))
+        for name, row in rows.items():
+            if isinstance(one, Measure):
+                row.append(results.figures[name][one.name])
+            else:
+                row += [estimated(results.arms[name].per_item(one, BEFORE), results.draws), results.after(name, one)]
+                if second is not None:
+                    other = second.arm.name
+                    row.append(None if name == other else results.gap(name, other, one))
+    return heads, list(rows.values())
 
 
 def _as_figure(value: Figure | float | None) -> Figure | None:
     return Figure(float(value)) if isinstance(value, int | float) else value
 
 
-def _panels(results: Results, picture: BeforeAfter) -> list[Panel]:
-    arms = reported_arms(results).values()
-    return [
-        Panel(
-            title=one.label,
-            before=tuple(
-                estimated(arm.per_item(one, BEFORE), results.draws) if results.gains else None for arm in arms
-            ),
-            after=tuple(results.after(arm.arm.name, one) for arm in arms),
-        )
-        for one in picture.measures or [item_score(results.study.score)]
-    ]
-
-
 def _curve(results: Results, curve: Curve) -> CurveRecord:
     lines: list[tuple[str, tuple[int, ...], tuple[Figure, ...]]] = []
-    for arm in reported_arms(results).values():
-        found = {place: _as_figure(value) for place, value in curve.read(arm).items()}
-        known = {place: value for place, value in found.items() if value is not None}
+    for arm in results.reported_arms.values():
+        known = {place: one for place, value in curve.read(arm).items() if (one := _as_figure(value)) is not None}
         lines.append((arm.arm.label, tuple(known), tuple(known.values())))
     return CurveRecord(name=curve.name, label=curve.label, axis=curve.axis, shares=curve.shares, lines=tuple(lines))

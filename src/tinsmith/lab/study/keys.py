@@ -1,12 +1,10 @@
-"""Which keys a study has of its own, which keys of its runs it passes on, and how its lists of numbers are read."""
+"""Keys of studies: their own, those of their runs that they pass on, and readers of seeds, rates and numbers."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from itertools import pairwise
-from types import MappingProxyType
 from typing import Final, TypeVar
 
 from tinsmith.lab.experiment.key_text import unknown_key, unreadable
@@ -29,21 +27,16 @@ class StudyKey:
     words: str
 
 
-TUNING_SEED: Final = StudyKey("tuning_seed", "0", "By which rates are chosen; none of the others.")
 DRY_RUN: Final = StudyKey("dry_run", "false", "Only say how many runs it is, and how long.")
-
-
-GENERATOR: Final = StudyKey("generator", "", "With task=reasoning_gym: which of its tasks.")
-SUMS: Final[Mapping[str, str]] = MappingProxyType(
-    {
-        "task": "reasoning_gym",
-        "config.max_terms": "3",
-        "config.min_digits": "1",
-        "config.max_digits": "2",
-        "read": "number",
-        "max_tokens": "24",
-    }
+RAY: Final = StudyKey(
+    "ray", "", "Where its runs run: local starts a Ray here, HOST:PORT or auto joins a cluster; else here, without one."
 )
+CELLS_AT_ONCE: Final = StudyKey(
+    "cells_at_once", "0", "With ray: runs at once at most; 0: one for each core of the cluster."
+)
+CLUSTER_KEYS: Final = (RAY, CELLS_AT_ONCE)
+GENERATOR: Final = StudyKey("generator", "", "With task=reasoning_gym: which of its tasks.")
+SUMS: Final = "task=reasoning_gym config.max_terms=3 config.min_digits=1 config.max_digits=2 read=number max_tokens=24"
 """Sums of two or three numbers: a small pretrained model solves them now and then, and learns to do so more often."""
 
 
@@ -67,23 +60,13 @@ class StudyKeys:
         """Return the default of one of its own keys."""
         return next(key.default for key in self.own if key.name == name)
 
-    def value(self, given: Mapping[str, str], name: str) -> str:
-        """Return what is given for one of its own keys, else its default."""
-        return given.get(name, self.default(name))
-
-    def runs_keys(self, given: Mapping[str, str]) -> dict[str, str]:
-        """Return what is given for all runs."""
-        own = {key.name for key in self.own}
-        return {key: value for key, value in given.items() if key not in own}
-
     def require(self, given: Mapping[str, str]) -> None:
         """Check that every key is one of them."""
         known = {key.name for key in self.own} | self.passed_on
         for key, value in given.items():
             if key in self.set_by_study:
-                raise ConfigError(
-                    "the study sets this key itself for each run", field=key, value=value, allowed=self.instead
-                )
+                what = "the study sets this key itself for each run"
+                raise ConfigError(what, field=key, value=value, allowed=self.instead)
             if key not in known and not key.startswith(self.prefixes):
                 raise unknown_key(key, value, known, self.prefixes)
 
@@ -91,12 +74,9 @@ class StudyKeys:
 def require_a_score(given: Mapping[str, str]) -> None:
     """Check that runs choose their checkpoints by a score, by which rates are then chosen too."""
     if given.get("select_by") == Selection.LAST.value:
-        raise ConfigError(
-            "a study chooses rates by the score of the chosen checkpoint",
-            field="select_by",
-            value=given["select_by"],
-            allowed=", ".join(one for one in Selection if one is not Selection.LAST),
-        )
+        what = "a study chooses rates by the score of the chosen checkpoint"
+        allowed = ", ".join(one for one in Selection if one is not Selection.LAST)
+        raise ConfigError(what, field="select_by", value=given["select_by"], allowed=allowed)
 
 
 def numbers(key: str, text: str, kind: type[N]) -> list[N]:
@@ -118,14 +98,9 @@ def count(key: str, text: str, least: int) -> int:
 def learning_rates(key: str, text: str, *, least: int = 1) -> tuple[float, ...]:
     """Read learning rates to choose from, from the lowest to the highest."""
     found = sorted(numbers(key, text, float))
-    rising = all(low < high for low, high in pairwise(found))
-    if len(found) < least or not rising or not all(0 < one < math.inf for one in found):
-        raise ConfigError(
-            "a list of learning rates is needed",
-            field=key,
-            value=text,
-            allowed=f"{least} or more different ones, above 0, with commas between them",
-        )
+    if len(set(found)) < max(len(found), least) or not all(0 < one < math.inf for one in found):
+        allowed = f"{least} or more different ones, above 0, with commas between them"
+        raise ConfigError("a list of learning rates is needed", field=key, value=text, allowed=allowed)
     return tuple(found)
 
 
@@ -133,19 +108,26 @@ def seeds_apart(text: str, tuning: str, *, least: int = 1) -> tuple[tuple[int, .
     """Read `seeds`, which are reported, and `tuning_seed`, by which learning rates are chosen."""
     found, first = numbers("seeds", text, int), numbers("tuning_seed", tuning, int)
     if len(set(found)) < max(len(found), least) or min(found) < 0:
-        raise ConfigError(
-            "a comparison over seeds needs several of them",
-            field="seeds",
-            value=text,
-            allowed=f"{least} or more different ones, 0 or more, with commas between them",
-        )
+        allowed = f"{least} or more different ones, 0 or more, with commas between them"
+        raise ConfigError("a comparison over seeds needs several of them", field="seeds", value=text, allowed=allowed)
     if len(first) != 1 or first[0] < 0:
         raise ConfigError("one seed is needed to choose rates by", field="tuning_seed", value=tuning)
     if first[0] in found:
-        raise ConfigError(
-            "the seed that chose the rates cannot be reported",
-            field="tuning_seed",
-            value=first[0],
-            allowed=f"none of {text}",
-        )
+        what = "the seed that chose the rates cannot be reported"
+        raise ConfigError(what, field="tuning_seed", value=first[0], allowed=f"none of {text}")
     return tuple(found), first[0]
+
+
+def asked_cluster(given: Mapping[str, str]) -> tuple[str, int] | None:
+    """Read a cluster's address, and most runs at once (0: one for each core); None: no cluster is asked for."""
+    address, at_once = given.get(RAY.name, ""), given.get(CELLS_AT_ONCE.name)
+    most = 0 if at_once is None else count(CELLS_AT_ONCE.name, at_once, 0)
+    if not address:
+        if at_once is not None:
+            what, fix = "this is for the runs on a cluster, and none is named", "ray=local or ray=ADDRESS"
+            raise ConfigError(what, field=CELLS_AT_ONCE.name, value=at_once, fix=fix)
+        return None
+    if (device := given.get("device", "cpu")) != "cpu":
+        what = "runs on a cluster share out its processors, and no other device"
+        raise ConfigError(what, field="device", value=device, allowed="cpu")
+    return address, most

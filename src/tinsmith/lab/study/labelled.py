@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Final
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
 
 from tinsmith.data.baselines.report import Baseline
-from tinsmith.lab.results.arms import Arm
+from tinsmith.lab.results.arms import Arm, gather
 from tinsmith.lab.results.label_tables import panels_of, score_heads, score_rows
 from tinsmith.lab.results.systems import Scored, measures_of, rival_named, standing_rows, systems_of
 from tinsmith.lab.runs.kinds import Kind
+from tinsmith.lab.runs.reader import read_run
 from tinsmith.lab.runs.records import Config, Split
-from tinsmith.lab.study.arms import Cell
 from tinsmith.lab.study.record import Column, CurveRecord, Draws, Panel, Shown
-from tinsmith.lab.study.study import Beats, Learned, Listing, OnLabels, Study, in_families, named_baseline
+from tinsmith.lab.study.study import Beats, Learned, Listing, OnLabels, Study, named_baseline
 from tinsmith.pages.measures import Measure as Figure
-from tinsmith.stats.estimates import Difference, difference
+from tinsmith.stats.estimates import Bootstrap, Difference, difference
 from tinsmith.stats.evaluation import combine
 from tinsmith.stats.gate.claim import Claim, Training
 from tinsmith.stats.gate.claims import Beats as BeatsEvidence
@@ -28,8 +29,8 @@ from tinsmith.stats.runs import Runs
 from tinsmith.types.errors import DataError
 
 if TYPE_CHECKING:
-    from tinsmith.lab.study.driver import TunedArm
     from tinsmith.lab.study.measures import Results
+    from tinsmith.lab.study.sizes import StudyArm
 
 CAPTION: Final = (
     "The test split, or the last validation where it was not reached. Means over seeds with 95 % intervals over seeds "
@@ -48,59 +49,47 @@ class Labelled:
     """Finished runs of a study on labels."""
 
     arms: Mapping[str, Arm]
-    rates: Mapping[str, float | None]
     systems: Mapping[str, Runs]
     """Answers to the test split, of the arms and the further ways to decide, by name."""
-    labels: Mapping[str, str]
-    """On the page, by name."""
     training: Mapping[str, Training | None]
     """Data and number of examples that each system was trained on."""
-    cells: Mapping[str, Sequence[Cell]]
-    """Runs by arm."""
     scored: Scored
     """Scores by the label of an arm on the page, and split."""
     draws: Draws
+    tuned: Mapping[str, StudyArm] = field(default_factory=dict[str, "StudyArm"])
+    """Of a study, by name."""
 
     @classmethod
     def read(cls, arms: Mapping[str, Arm], systems: Mapping[str, tuple[Runs, Arm]], draws: Draws) -> Labelled:
-        """Collect it from runs that no study made; `systems` are answers by the name on the page, with their arm."""
+        """Collect it from runs; `systems` are answers by name, with their arm."""
         return cls(
             arms=arms,
-            rates=dict.fromkeys(arms),
             systems={name: runs for name, (runs, _) in systems.items()},
-            labels={name: name for name in systems},
             training={name: training_of(arm) for name, (_, arm) in systems.items()},
-            cells={},
-            scored={name: systems_of(arm, draws.tables) for name, arm in arms.items()},
+            scored={arm.name: systems_of(arm, draws.tables) for arm in arms.values()},
             draws=draws,
         )
 
     @classmethod
-    def of(cls, study: Study, tuned: Mapping[str, TunedArm], draws: Draws) -> Labelled:
+    def of(cls, study: Study, tuned: Mapping[str, StudyArm], draws: Draws) -> Labelled:
         """Collect it from the arms' runs."""
-        arms = {name: one.read() for name, one in tuned.items()}
-        systems: dict[str, Runs] = {}
-        labels: dict[str, str] = {}
-        training: dict[str, Training | None] = {}
-        for name, arm in arms.items():
-            systems[name], labels[name], training[name] = answers(arm, Split.TEST), arm.name, training_of(arm)
-            papers = None if study.papers is None else study.papers(name)
-            if papers is not None:
-                training[name] = Training(arm.first.config.data.fingerprint, papers)
-            for way in study.ways:
-                if way.arm == name:
-                    systems[way.name] = replace(answers(arm, way.split), name=way.label)
-                    labels[way.name], training[way.name] = way.label, training[name]
-        return cls(
-            arms=arms,
-            rates={name: one.rate for name, one in tuned.items()},
-            systems=systems,
-            labels=labels,
-            training=training,
-            cells={name: one.cells for name, one in tuned.items()},
-            scored={arm.name: systems_of(arm, draws.tables) for arm in arms.values()},
-            draws=draws,
-        )
+        arms: dict[str, Arm] = {}
+        for name, one in tuned.items():
+            runs = [read_run(cell.folder) for cell in one.cells]
+            arms[name] = Arm(name=one.label, members=tuple(map(gather, runs)))
+        systems = {name: (answers(arm, Split.TEST), arm) for name, arm in arms.items()}
+        for way in study.ways:
+            systems[way.name] = replace(answers(arms[way.arm], way.split), name=way.label), arms[way.arm]
+        found = cls.read(arms, systems, draws)
+        papers = {name: None if study.papers is None else study.papers(name) for name in arms}
+        data = {name: arm.first.config.data.fingerprint for name, arm in arms.items()}
+        looked_at = {name: Training(data[name], number) for name, number in papers.items() if number is not None}
+        return replace(found, tuned=tuned, training={**found.training, **looked_at})
+
+    @property
+    def labels(self) -> Mapping[str, str]:
+        """Names of the systems on the page."""
+        return {name: runs.name for name, runs in self.systems.items()}
 
     def difference(self, first: str, second: str, metric: Metric) -> Difference:
         """Return how far one system scores above another, over seeds and papers."""
@@ -110,35 +99,21 @@ class Labelled:
         """Return the scores of a system's answers to the test split, by their names in metrics.jsonl."""
         return measures_of(self.systems[name], draws=self.draws.tables)
 
-    @property
-    def parity(self) -> ParityRecord | None:
-        """Sampler against trainer over all steps that sample; of SFT, which samples nothing, it says the same."""
-        known = [record for arm in self.arms.values() if (record := arm.parity()) is not None]
-        steps, unequal = sum(one.steps for one in known), sum(one.unequal_bits for one in known)
-        return ParityRecord(steps=steps, unequal_bits=unequal) if known else None
-
     def judged(self, study: Study) -> tuple[tuple[Claim, ...], tuple[Claim, ...]]:
         """Put the study's claims to the gate, family by family."""
-        claims = [] if study.claims is None or callable(study.claims) else list(study.claims)
         assert isinstance(study.score, OnLabels), "the study is on labels"
-        score, draws, there = study.score, self.draws.claims, [one for one in claims if self._has(one)]
-        beats, learned = [one for one in there if isinstance(one, Beats)], [o for o in there if isinstance(o, Learned)]
-        return (
-            in_families(beats, lambda some: judge_beats([self._beats(one, score) for one in some], draws)),
-            in_families(learned, lambda some: judge_learned([self._learned(one, score) for one in some], draws)),
-        )
+        claims = [] if study.claims is None or callable(study.claims) else study.claims
+        there = [one for one in claims if (one.first if isinstance(one, Beats) else one.arm) in self.systems]
+        beats, learned = partial(self._beats, study.score), partial(self._learned, study.score)
+        return judged(there, beats, learned, self.draws.claims)
 
-    def _has(self, one: Beats | Learned) -> bool:
-        return (one.first if isinstance(one, Beats) else one.arm) in self.systems
-
-    def _beats(self, one: Beats, score: OnLabels) -> BeatsEvidence:
+    def _beats(self, score: OnLabels, one: Beats) -> BeatsEvidence:
         first, baseline = self.systems[one.first], named_baseline(one.second)
-        mine = self.training[one.first]
+        mine, run = self.training[one.first], self._arm(one.first).first
         if baseline is None:
             second, theirs = self.systems[one.second], self.training[one.second]
         else:
-            second = rival_named(baseline, self._arm(one.first).first, first)
-            theirs = Training(self._arm(one.first).first.config.data.fingerprint, None)
+            second, theirs = rival_named(baseline, run, first), Training(run.config.data.fingerprint, None)
         assert second is not None, "the slice has this baseline"
         return BeatsEvidence(
             first=first,
@@ -148,13 +123,19 @@ class Labelled:
             parity=self._parity(one.first),
         )
 
-    def _learned(self, one: Learned, score: OnLabels) -> LearnedEvidence:
+    def _learned(self, score: OnLabels, one: Learned) -> LearnedEvidence:
         system = self.systems[one.arm]
+        control = self.systems[one.control] if one.control else None
+        if control is not None:  # against the true labels: its own may be the shuffled ones
+            there = set(control.items)
+            items = [item for item in system.items if item in there]
+            golds = system.on(items).golds
+            control = Runs(control.name, system.labels, tuple(items), golds, control.on(items).predicted)
         return LearnedEvidence(
             system=system,
             metric=_metric(one.on or score),
             metadata=rival_named(Baseline.METADATA, self._arm(one.arm).first, system),
-            control=_with_true_labels(self.systems[one.control], system) if one.control else None,
+            control=control,
             parity=self._parity(one.arm),
         )
 
@@ -162,8 +143,11 @@ class Labelled:
         return self.arms.get(name) or next(iter(self.arms.values()))
 
     def _parity(self, name: str) -> ParityRecord | None:
-        """Return an arm's own record; that of all arms where it samples nothing, as they share an engine."""
-        return self._arm(name).parity() or self.parity
+        """Return sampler against trainer of an arm; of all arms where it samples nothing, as they share an engine."""
+        own = self._arm(name).parity()
+        known = [record for arm in self.arms.values() if (record := arm.parity()) is not None]
+        steps, unequal = sum(one.steps for one in known), sum(one.unequal_bits for one in known)
+        return own or (ParityRecord(steps=steps, unequal_bits=unequal) if known else None)
 
     def equivalences(self, pairs: Sequence[tuple[str, str, Metric]], margin: float) -> list[list[Shown]]:
         """Return which systems are as good as each other: the 90 % interval, two one-sided tests, within a margin."""
@@ -186,7 +170,7 @@ class Labelled:
     def rows(self, own: Callable[[str], Sequence[Shown]] = lambda _: ()) -> list[list[Shown]]:
         """Return the scores of every arm and of the slice's baselines; `own` returns further cells of an arm."""
         names = {arm.name: name for name, arm in self.arms.items()}
-        rates = {arm.name: self.rates[name] for name, arm in self.arms.items()}
+        rates = {one.label: one.rate for one in self.tuned.values()}
         rows = score_rows(list(self.arms.values()), self.scored, lambda label: own(names[label]))
         for row in rows:
             label, _, what = str(row[0]).partition("|")
@@ -216,13 +200,12 @@ class Labelled:
         return found
 
 
-def answers(arm: Arm, *splits: Split) -> Runs:
-    """Return every seed's answers on the first of these splits that it has."""
-    found = [next((one for split in splits if (one := member.last(split)) is not None), None) for member in arm.members]
-    there = [one for one in found if one is not None]
-    if len(there) < len(found):
+def answers(arm: Arm, split: Split) -> Runs:
+    """Return every seed's answers on a split."""
+    found = [one for member in arm.members if (one := member.last(split)) is not None]
+    if len(found) < len(arm.members):
         raise DataError(f"a run of {arm.name} has no answers to the test split", field="cells")
-    return combine(arm.name, there)
+    return combine(arm.name, found)
 
 
 def training_of(arm: Arm) -> Training | None:
@@ -232,13 +215,10 @@ def training_of(arm: Arm) -> Training | None:
 
 
 def _training(config: Config) -> Training | None:
-    def asked(key: str) -> int | None:
-        value = config.settings.get(key)
-        return value if isinstance(value, int) else None
-
-    steps, before = config.steps, asked("sft_steps") or 0
-    batch = asked("batch_size" if config.kind is Kind.SFT else "groups_per_batch")
-    batch_before = asked("sft_batch_size") if before else 0
+    asked = {key: value for key, value in config.settings.items() if isinstance(value, int)}
+    steps, before = config.steps, asked.get("sft_steps", 0)
+    batch = asked.get("batch_size" if config.kind is Kind.SFT else "groups_per_batch")
+    batch_before = asked.get("sft_batch_size") if before else 0
     if steps == 0:
         return Training(config.data.fingerprint, 0)
     if steps is None or batch is None or batch_before is None:
@@ -246,30 +226,37 @@ def _training(config: Config) -> Training | None:
     return Training(config.data.fingerprint, (steps - before) * batch + before * batch_before)
 
 
-def _with_true_labels(control: Runs, first: Runs) -> Runs:
-    """Return the control's answers against the true labels: its own may be the shuffled ones."""
-    there = set(control.items)
-    items = [item for item in first.items if item in there]
-    return Runs(control.name, first.labels, tuple(items), first.on(items).golds, control.on(items).predicted)
+def curve(label: str, name: str, lines: Mapping[str, tuple[Arm, str]]) -> CurveRecord:
+    """Return metrics of arms over their steps, by name of the line: means over seeds, with the lowest and highest."""
+    drawn: list[tuple[str, tuple[int, ...], tuple[Figure, ...]]] = []
+    for line, (arm, key) in lines.items():
+        rows = [member.run.metrics for member in arm.members]
+        known = {
+            step: [value for each in rows if (value := each.get(step, {}).get(key)) is not None] for step in rows[0]
+        }
+        found = {
+            step: Figure(sum(some) / len(some), *((min(some), max(some)) if len(some) > 1 else ()))
+            for step, some in known.items()
+            if len(some) == len(rows)
+        }
+        drawn.append((line, tuple(found), tuple(found.values())))
+    return CurveRecord(name=name.replace("/", "-"), label=label, axis="step", shares=True, lines=tuple(drawn))
 
 
-def over_steps(arm: Arm, key: str) -> dict[int, Figure]:
-    """Return a metric's mean over an arm's seeds, with the lowest and the highest, at the steps that all have."""
-    rows = [member.run.metrics for member in arm.members]
-    found: dict[int, Figure] = {}
-    for step in rows[0]:
-        values = [value for each in rows if (value := each.get(step, {}).get(key)) is not None]
-        if len(values) == len(rows):
-            ends = (min(values), max(values)) if len(values) > 1 else (None, None)
-            found[step] = Figure(sum(values) / len(values), *ends)
-    return found
-
-
-def curve(label: str, name: str, lines: Mapping[str, tuple[Arm, str]], *, shares: bool = True) -> CurveRecord:
-    """Return metrics of arms over their steps, by the names of the lines."""
-    values = {label: over_steps(*one) for label, one in lines.items()}
-    drawn = tuple((label, tuple(one), tuple(one.values())) for label, one in values.items())
-    return CurveRecord(name=name.replace("/", "-"), label=label, axis="step", shares=shares, lines=drawn)
+def judged(
+    claims: Sequence[Beats | Learned],
+    beats: Callable[[Beats], object],
+    learned: Callable[[Learned], object],
+    draws: Bootstrap,
+) -> tuple[tuple[Claim, ...], tuple[Claim, ...]]:
+    """Judge claims by the evidence for each, and correct every family by itself."""
+    found: list[tuple[Claim, ...]] = []
+    gates: tuple[tuple[type, Any, Any], ...] = ((Beats, judge_beats, beats), (Learned, judge_learned, learned))
+    for kind, gate, evidence in gates:
+        mine = [one for one in claims if isinstance(one, kind)]
+        some = [[evidence(one) for one in mine if one.family == name] for name in dict.fromkeys(o.family for o in mine)]
+        found.append(tuple(claim for family in some for claim in gate(family, draws)))
+    return found[0], found[1]
 
 
 def _metric(on: object) -> Metric:

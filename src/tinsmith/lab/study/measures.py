@@ -6,35 +6,35 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from tinsmith.lab.runs.files import ROLLOUTS
-from tinsmith.lab.runs.reader import json_lines
+import msgspec
+
+from tinsmith.lab.runs.files import GENERAL, ROLLOUTS
+from tinsmith.lab.runs.reader import json_lines, read_run
 from tinsmith.lab.runs.records import Run, Split
-from tinsmith.lab.study.labelled import Labelled
-from tinsmith.lab.study.record import ArmGain, Draws, as_measure
+from tinsmith.lab.study.labelled import Labelled, judged
+from tinsmith.lab.study.record import ArmGain, Draws, Panel, as_measure
 from tinsmith.lab.study.study import (
     UNTRAINED,
     Arm,
     Beats,
     Learned,
-    Listing,
     Measure,
     OnLabels,
     PerItem,
     Samples,
     Study,
-    in_families,
+    Table,
     named_baseline,
 )
-from tinsmith.lab.study.task_arms import ArmRead, parity_of
-from tinsmith.lab.user_task.records import TaskRollout
+from tinsmith.lab.user_task.records import TaskRollout, TaskRunRecords, read_task_run
 from tinsmith.pages.measures import Measure as Figure
 from tinsmith.pages.measures import from_estimate
-from tinsmith.stats.estimates import Bootstrap
 from tinsmith.stats.gate.claim import Claim, Training
-from tinsmith.stats.gate.claims import MeanBeats, MeanLearned, judge_beats, judge_learned
+from tinsmith.stats.gate.claims import MeanBeats, MeanLearned
 from tinsmith.stats.intervals import mean_over_seeds
 from tinsmith.stats.mean_runs import MeanRuns, mean_difference
 from tinsmith.stats.parity import ParityRecord
@@ -49,11 +49,12 @@ Answers = Mapping[str, Sequence[TaskRollout]]
 
 @dataclass(frozen=True, slots=True)
 class ArmRuns:
-    """Finished runs of an arm, one a seed, as measures read them."""
+    """Finished runs of an arm, one a seed and evaluated on the same items, as measures read them."""
 
     arm: Arm
-    read: ArmRead
-    clusters: Callable[[str], str]
+    reads: tuple[TaskRunRecords, ...]
+    clusters: Callable[[str], str] | None = None
+    """Names what an item is learned with; None: the task's units."""
     before: int = 0
     seeds_draw_items: bool = False
     """True if seeds hold out other items: then a seed's mean is one value, paired with the same seed's of others."""
@@ -61,9 +62,15 @@ class ArmRuns:
     """Of an arm that stands on other runs: what was made of each."""
     _answers: dict[int, tuple[Answers, ...]] = field(default_factory=dict[int, tuple[Answers, ...]])
 
+    @property
+    def steps(self) -> tuple[int, ...]:
+        """Steps at which every run was evaluated."""
+        found = [{one.step for one in read.sampled} for read in self.reads]
+        return tuple(sorted(found[0].intersection(*found[1:])))
+
     def step(self, at: int) -> int:
         """Return the step of an evaluation."""
-        return self.read.steps[self.before if at == BEFORE else at]
+        return self.steps[self.before if at == BEFORE else at]
 
     def per_item(self, one: PerItem, at: int = AFTER, *, greedy: bool = False) -> MeanRuns:
         """Return a measure's values at an evaluation, by seed and item."""
@@ -78,7 +85,7 @@ class ArmRuns:
         if one.answers is not None:
             made = [{item: one.answers(some) for item, some in each.items()} for each in self._answers_at(step)]
         else:
-            combine, runs = one.of or mean, self.read.reads
+            combine, runs = one.of or mean, self.reads
             exams = [next((e for e in (r.greedy if greedy else r.sampled) if e.step == step), None) for r in runs]
             found = [exam.rewards for exam in exams if exam is not None]
             if len(found) < len(exams):
@@ -88,14 +95,13 @@ class ArmRuns:
             made = [{item: Fraction(combine(some)) for item, some in each[one.metric].items()} for each in found]
             if any(len(each[one.metric]) < len(each["total"]) for each in found) and not self.seeds_draw_items:
                 asked = set[str].intersection(*(set(each["total"]) for each in found))
-                clusters = {item: self.clusters(item) for item in asked}
-                return MeanRuns.some(self.arm.label, made, [one for one in asked if where(one)], clusters)
+                return MeanRuns.some(self.arm.label, made, [one for one in asked if where(one)], self._clusters(asked))
         made = [{item: value for item, value in each.items() if where(item)} for each in made]
         return self._together(self.arm.label, made)
 
     def baseline(self, name: str, metric: str = "total") -> MeanRuns | None:
         """Return what a baseline of the task earns; None where that is not known."""
-        tasks = [one.task.baselines for one in self.read.reads]
+        tasks = [one.task.baselines for one in self.reads]
         known = [each.exact(metric) for some in tasks for each in some if each.name == name]
         if not all(known) or len(known) < len(tasks):
             return None
@@ -103,9 +109,13 @@ class ArmRuns:
 
     def _together(self, name: str, by_seed: Sequence[Mapping[str, Fraction]]) -> MeanRuns:
         if self.seeds_draw_items:
-            seeds = [str(one.run.config.seed) for one in self.read.reads]
+            seeds = [str(one.run.config.seed) for one in self.reads]
             return MeanRuns.of(name, [{seed: mean(list(v.values())) for seed, v in zip(seeds, by_seed, strict=True)}])
-        return MeanRuns.of(name, by_seed, {item: self.clusters(item) for each in by_seed for item in each})
+        return MeanRuns.of(name, by_seed, self._clusters({item for each in by_seed for item in each}))
+
+    def _clusters(self, items: Iterable[str]) -> dict[str, str]:
+        units = self.reads[0].units if self.clusters is None else {}
+        return {item: units.get(item, item) if self.clusters is None else self.clusters(item) for item in items}
 
     def answers(self, at: int = AFTER) -> tuple[Answers, ...]:
         """Return every item's sampled answers at an evaluation, a mapping for each seed."""
@@ -113,17 +123,23 @@ class ArmRuns:
 
     def _answers_at(self, step: int) -> tuple[Answers, ...]:
         if step not in self._answers:
-            self._answers[step] = tuple(_answers(one.run.folder / ROLLOUTS, step) for one in self.read.reads)
-            for one, found in zip(self.read.reads, self._answers[step], strict=True):
-                lost = next((item.id for item in one.task.items if item.id not in found), None)
+            made: list[dict[str, list[TaskRollout]]] = []
+            for read in self.reads:
+                found: dict[str, list[TaskRollout]] = {}
+                for line in json_lines(read.run.folder / ROLLOUTS, TaskRollout, []):
+                    if (line.split, line.step) == (Split.EVAL, step) and line.failure is None:
+                        found.setdefault(line.prompt_id, []).append(line)
+                lost = next((item.id for item in read.task.items if item.id not in found), None)
                 if lost is not None:
                     raise DataError("every answer to an item failed", field="cells", value=f"{self.arm.label}: {lost}")
+                made.append(found)
+            self._answers[step] = tuple(made)
         return self._answers[step]
 
     def samples(self, at: int = AFTER, metric: str = "total") -> list[Samples]:
         """Return the values of every item's answers, of all seeds."""
         step = self.step(at)
-        exams = [next(e for e in one.sampled if e.step == step) for one in self.read.reads]
+        exams = [next(e for e in one.sampled if e.step == step) for one in self.reads]
         return [samples for exam in exams for samples in exam.rewards[metric].values()]
 
     def per_run(self, metric: str, at: int = AFTER) -> tuple[float, ...]:
@@ -131,7 +147,7 @@ class ArmRuns:
         return tuple(self._metric(metric, self.step(at)))
 
     def _metric(self, metric: str, step: int) -> list[float]:
-        found = [one.run.metrics.get(step, {}).get(metric) for one in self.read.reads]
+        found = [one.run.metrics.get(step, {}).get(metric) for one in self.reads]
         there = [value for value in found if value is not None]
         if len(there) < len(found):
             raise DataError("a run did not measure this", field=metric, value=self.arm.label)
@@ -139,32 +155,26 @@ class ArmRuns:
 
     def over_steps(self, metric: str) -> dict[int, float]:
         """Return the mean of an evaluation's metric over the runs, by step."""
-        steps = self.read.steps[self.before :]
+        steps = self.steps[self.before :]
         return {step: math.fsum(found) / len(found) for step in steps if (found := self._metric(metric, step))}
 
     def in_training(self, metric: str) -> list[float]:
         """Return a metric of all steps of all runs that have it."""
-        rows = [row for one in self.read.reads for row in one.run.metrics.values()]
+        rows = [row for one in self.reads for row in one.run.metrics.values()]
         return [value for row in rows if (value := row.get(metric)) is not None]
 
     def runs_with(self, metric: str) -> int:
         """Return the number of runs that have a metric in some step, such as an alarm."""
-        return sum(any(metric in row for row in one.run.metrics.values()) for one in self.read.reads)
+        return sum(any(metric in row for row in one.run.metrics.values()) for one in self.reads)
 
     def trained_on(self) -> tuple[tuple[TaskRollout, ...], ...]:
         """Return the rollouts of training that did not fail, for each run."""
-        return tuple(
-            tuple(
-                line
-                for line in json_lines(one.run.folder / ROLLOUTS, TaskRollout, [])
-                if line.split == Split.TRAIN and line.failure is None
-            )
-            for one in self.read.reads
-        )
+        runs = [json_lines(one.run.folder / ROLLOUTS, TaskRollout, []) for one in self.reads]
+        return tuple(tuple(one for one in run if one.split == Split.TRAIN and one.failure is None) for run in runs)
 
     def setting(self, key: str, default: int = 0) -> int:
         """Return a number among the settings of the runs."""
-        return int(str(self.read.reads[0].run.config.settings.get(key, default)))
+        return int(str(self.reads[0].run.config.settings.get(key, default)))
 
     @property
     def examples(self) -> int:
@@ -173,10 +183,53 @@ class ArmRuns:
         batch = self.setting("groups_per_batch") or self.setting("batch_size", 1)
         return (steps - shown) * batch + shown * self.setting("sft_batch_size", batch)
 
+    def general(self) -> tuple[MeanRuns, MeanRuns] | None:
+        """Return how well the base and the trained models foresee each general text; None where none was read."""
+        files = [read.run.folder / GENERAL for read in self.reads]
+        found = [
+            msgspec.json.decode(file.read_bytes(), type=_Generals).texts if file.is_file() else () for file in files
+        ]
+        if not all(found):
+            return None
+        before = [{one.name: Fraction(repr(one.before)) for one in texts} for texts in found]
+        after = [{one.name: Fraction(repr(one.after)) for one in texts} for texts in found]
+        return MeanRuns.of(self.arm.label, before), MeanRuns.of(self.arm.label, after)
 
-def examples_of(arm: ArmRuns) -> int:
-    """Return the number of items that an arm trains on."""
-    return arm.examples
+
+class _General(msgspec.Struct, frozen=True):
+    name: str
+    before: float
+    after: float
+
+
+class _Generals(msgspec.Struct, frozen=True):
+    texts: tuple[_General, ...] = ()
+
+
+def read_runs(folders: Sequence[Path]) -> tuple[TaskRunRecords, ...]:
+    """Read the runs of an arm, which are evaluated on the same items."""
+    reads = tuple(read_task_run(read_run(folder)) for folder in folders)
+    for read in reads:
+        if not read.sampled:
+            raise DataError("a run was never evaluated", field="cells", value=str(read.run.folder))
+        if _items(read) != _items(reads[0]):
+            what, fix = "runs of one study are evaluated on the same items", "hold items out by a rule, not by the seed"
+            raise DataError(what, field="cells", value=str(read.run.folder), fix=fix)
+    return reads
+
+
+def _items(read: TaskRunRecords) -> set[tuple[str, str]]:
+    return {(one.id, one.prompt) for one in read.task.items}
+
+
+def parity_of(arms: Iterable[ArmRuns]) -> ParityRecord | None:
+    """Return sampler against trainer over every step that samples, of all runs; None where they were never compared.
+
+    Supervised steps sample nothing: what the other runs of a study say of its engine holds for them too.
+    """
+    known = {one.reads[0].run.folder: one for one in arms}.values()
+    seen = [value for one in known for value in one.in_training("optim/unequal_logprob_bits")]
+    return ParityRecord(steps=len(seen), unequal_bits=int(sum(seen))) if seen else None
 
 
 def mean(samples: Samples) -> Fraction:
@@ -191,11 +244,13 @@ class Results:
     study: Study
     arms: Mapping[str, ArmRuns]
     draws: Draws
-    gains: Mapping[str, ArmGain]
+    gains: Mapping[str, ArmGain] = field(default_factory=dict[str, ArmGain])
     """By arm; empty where runs were evaluated at their end only."""
-    more_gains: Mapping[str, tuple[ArmGain, ...]]
+    more_gains: Mapping[str, tuple[ArmGain, ...]] = field(default_factory=dict[str, tuple[ArmGain, ...]])
     """By the label of a further score."""
-    figures: Mapping[str, Mapping[str, Figure | str | None]]
+    figures: Mapping[str, Mapping[str, Figure | str | None]] = field(
+        default_factory=dict[str, Mapping[str, Figure | str | None]]
+    )
     """By arm, then by measure."""
     beats: tuple[Claim, ...]
     learned: tuple[Claim, ...]
@@ -209,25 +264,30 @@ class Results:
         return self.labels
 
     @property
+    def reported_arms(self) -> Mapping[str, ArmRuns]:
+        """Arms that have gains and claims."""
+        return {name: arm for name, arm in self.arms.items() if not arm.arm.is_aside}
+
+    @property
     def runs(self) -> Mapping[str, Sequence[Run]]:
         """Finished runs, by arm."""
         if self.labels is not None:
             return {name: [one.run for one in arm.members] for name, arm in self.labels.arms.items()}
-        return {name: [one.run for one in arm.read.reads] for name, arm in self.arms.items()}
+        return {name: [one.run for one in arm.reads] for name, arm in self.arms.items()}
 
     @property
     def reported(self) -> tuple[str, ...]:
         """Labels of the arms, but for those that are read aside."""
         if self.labels is not None:
             return tuple(arm.name for arm in self.labels.arms.values())
-        return tuple(arm.arm.label for arm in self.arms.values() if not arm.arm.is_aside)
+        return tuple(arm.arm.label for arm in self.reported_arms.values())
 
     @property
     def num_items(self) -> int:
         """Number of held-out items."""
         if self.labels is not None:
             return max((one.num_items for one in self.labels.systems.values()), default=0)
-        return len(next(iter(self.arms.values())).read.reads[0].task.items)
+        return len(next(iter(self.arms.values())).reads[0].task.items)
 
     def figure(self, arm: str, measure: str) -> Figure:
         """Return a figure of an arm."""
@@ -246,91 +306,73 @@ class Results:
         return as_measure(mean_difference(mine, other, self.draws.tables))
 
 
-def gain_of(
-    named: tuple[str, str], sampled: tuple[MeanRuns, MeanRuns], greedy: tuple[float, float], draws: Bootstrap
-) -> ArmGain:
-    """Return a gain that is corrected for nothing.
-
-    Args:
-        named: the arm's name, and what it is called on the page.
-        sampled: what items earned before and after, by the same runs.
-        greedy: the means where the likeliest answer was taken.
-        draws: how intervals are drawn.
-    """
-    before, after = sampled
-    gap = mean_difference(after, before, draws, same_models=True)
-    return ArmGain(
-        name=named[0],
-        words=named[1],
-        before=from_estimate(before.estimate(draws)),
-        after=from_estimate(after.estimate(draws)),
-        gain=as_measure(gap),
-        p_value=gap.p_value,
-        p_holm=gap.p_value,
-        greedy_before=greedy[0],
-        greedy_after=greedy[1],
-    )
-
-
-def corrected(gains: Sequence[ArmGain]) -> tuple[ArmGain, ...]:
-    """Return gains as one family, by Holm."""
-    p_holm = holm([one.p_value for one in gains])
-    return tuple(replace(one, p_holm=p) for one, p in zip(gains, p_holm, strict=True))
-
-
 def estimated(values: MeanRuns, draws: Draws) -> Figure:
     """Return a mean with its interval over seeds and clusters."""
     return from_estimate(values.estimate(draws.tables))
 
 
+def gain_of(arm: ArmRuns, score: PerItem, draws: Draws, *, greedy: bool = False) -> ArmGain:
+    """Return an arm's gain in a score, which is corrected for nothing."""
+    before, after = (arm.per_item(score, at, greedy=greedy) for at in (BEFORE, AFTER))
+    gap = mean_difference(after, before, draws.tables, same_models=True)
+    greedily = [arm.per_item(score, at, greedy=True).mean() for at in (BEFORE, AFTER)]
+    return ArmGain(
+        name=arm.arm.name,
+        words=arm.arm.label,
+        before=estimated(before, draws),
+        after=estimated(after, draws),
+        gain=as_measure(gap),
+        p_value=gap.p_value,
+        p_holm=gap.p_value,
+        greedy_before=greedily[0],
+        greedy_after=greedily[1],
+    )
+
+
+def corrected(gains: Sequence[ArmGain]) -> tuple[ArmGain, ...]:
+    """Return gains as one family, by Holm."""
+    p_holm = holm([one.p_value for one in gains]) if gains else ()
+    return tuple(replace(one, p_holm=p) for one, p in zip(gains, p_holm, strict=True))
+
+
+def ends_of(results: Results, score: PerItem) -> Panel:
+    """Return every arm before and after training, as a picture has them."""
+    arms = results.reported_arms.items()
+    before = [estimated(arm.per_item(score, BEFORE), results.draws) if results.gains else None for _, arm in arms]
+    return Panel(title=score.label, before=tuple(before), after=tuple(results.after(name, score) for name, _ in arms))
+
+
 def measure_labels(study: Study, labels: Labelled) -> Results:
     """Put the claims of a study on labels to the gate."""
     beats, learned = labels.judged(study)
-    return Results(
-        study=study,
-        arms={},
-        draws=labels.draws,
-        gains={},
-        more_gains={},
-        figures={},
-        beats=beats,
-        learned=learned,
-        labels=labels,
-    )
+    return Results(study=study, arms={}, draws=labels.draws, beats=beats, learned=learned, labels=labels)
 
 
 def measure_study(study: Study, arms: Mapping[str, ArmRuns], draws: Draws) -> Results:
     """Measure finished runs, and put the study's claims to the gate."""
-    _require_same_items(arms)
-    measures = [
-        one
-        for table in study.tables
-        if not isinstance(table, Listing)
-        for one in table.measures
-        if isinstance(one, Measure)
-    ]
-    judged = [one for one in study.judged(arms) if _names(one) <= arms.keys() | {UNTRAINED}]
-    gate, score = _Gate(study, arms, draws), item_score(study.score)
-    told = {name: one for name, one in arms.items() if not one.arm.is_aside}
-    several = all(one.arm.on is not None or len(one.read.steps) > one.before + 1 for one in arms.values())
+    first = next(iter(arms.values())).reads[0]
+    for name, arm in arms.items():
+        if _items(arm.reads[0]) != _items(first):
+            raise DataError("arms of one study are evaluated on the same items", field="cells", value=name)
+    shown = [one for table in study.tables if isinstance(table, Table) for one in table.measures]
+    measures = [one for one in shown if isinstance(one, Measure)]
+    claims = [one for one in study.judged(arms) if _names(one) <= arms.keys()]
+    beats, learned = judged(claims, partial(_beats, study, arms), partial(_learned, study, arms), draws.claims)
+    several = all(one.arm.on is not None or len(one.steps) > one.before + 1 for one in arms.values())
+    told = [one for one in arms.values() if several and not one.arm.is_aside]
+    score = item_score(study.score)
     return Results(
         study=study,
         arms=arms,
         draws=draws,
-        gains={one.name: one for one in _gains(score, told, draws)} if several else {},
-        more_gains={one.label: _gains(one, told, draws) for one in study.scores} if several else {},
+        gains={one.name: one for one in corrected([gain_of(arm, score, draws) for arm in told])},
+        more_gains={
+            one.label: corrected([gain_of(arm, one, draws) for arm in told]) for one in study.scores if several
+        },
         figures={name: {one.name: figure_of(one, arm, draws) for one in measures} for name, arm in arms.items()},
-        beats=in_families([one for one in judged if isinstance(one, Beats)], gate.judge_beats),
-        learned=in_families([one for one in judged if isinstance(one, Learned)], gate.judge_learned),
+        beats=beats,
+        learned=learned,
     )
-
-
-def _require_same_items(arms: Mapping[str, ArmRuns]) -> None:
-    asked = {name: {(item.id, item.prompt) for item in one.read.reads[0].task.items} for name, one in arms.items()}
-    first = next(iter(asked.values()))
-    for name, items in asked.items():
-        if items != first:
-            raise DataError("arms of one study are evaluated on the same items", field="cells", value=name)
 
 
 def figure_of(measure: Measure, arm: ArmRuns, draws: Draws) -> Figure | str | None:
@@ -355,108 +397,54 @@ def item_score(score: PerItem | OnLabels) -> PerItem:
 def _names(one: Beats | Learned) -> set[str]:
     if isinstance(one, Learned):
         return {one.arm, one.control} - {""}
-    return {one.first} if named_baseline(one.second) is not None else {one.first, one.second}
+    return {one.first} if named_baseline(one.second) is not None else {one.first, one.second} - {UNTRAINED}
 
 
-def _gains(score: PerItem, arms: Mapping[str, ArmRuns], draws: Draws) -> tuple[ArmGain, ...]:
-    found = [
-        gain_of(
-            (name, arm.arm.label),
-            (arm.per_item(score, BEFORE), arm.per_item(score)),
-            (arm.per_item(score, BEFORE, greedy=True).mean(), arm.per_item(score, greedy=True).mean()),
-            draws.tables,
-        )
-        for name, arm in arms.items()
-    ]
-    return corrected(found)
+def _beats(study: Study, arms: Mapping[str, ArmRuns], one: Beats) -> MeanBeats:
+    """Return the evidence that one arm ends above another, itself before training, or a baseline."""
+    score, first, baseline = item_score(one.on or study.score), arms[one.first], named_baseline(one.second)
+    on, second = first.arm.on, arms.get(one.second, first)
+    if baseline is not None:
+        known = first.baseline(baseline, score.metric)
+        if known is None:
+            raise DataError("a baseline is not known", field="baseline", value=baseline)
+        ends = replace(known, name=f"the baseline {baseline}")
+    elif one.second == UNTRAINED:
+        ends = replace(second.per_item(score, BEFORE), name="the base" if on is None else on.before)
+    else:
+        ends = second.per_item(score)
+    is_arm = one.second in arms
+    return MeanBeats(
+        first=first.per_item(score),
+        second=ends,
+        metric=score.label,
+        same_models=one.second == UNTRAINED or (is_arm and on is not None and on is second.arm.on),
+        training=(_training(study, arms, one.first), _training(study, arms, one.second if is_arm else UNTRAINED)),
+        parity=parity_of([first, second]) or parity_of(arms.values()),
+    )
 
 
-@dataclass(frozen=True, slots=True)
-class _Gate:
-    """Evidence for the claims of a study."""
-
-    study: Study
-    arms: Mapping[str, ArmRuns]
-    draws: Draws
-
-    def judge_beats(self, claims: Sequence[Beats]) -> Sequence[Claim]:
-        """Judge a family of claims that arms end above others."""
-        return judge_beats([self.beats(one) for one in claims], self.draws.claims)
-
-    def judge_learned(self, claims: Sequence[Learned]) -> Sequence[Claim]:
-        """Judge a family of claims that arms learned something."""
-        return judge_learned([self.learned(one) for one in claims], self.draws.claims)
-
-    def beats(self, one: Beats) -> MeanBeats:
-        """Return the evidence that one arm ends above another."""
-        score, first = item_score(one.on or self.study.score), self.arms[one.first]
-        beaten = named_baseline(one.second)
-        if beaten is not None:
-            return self._beats_baseline(first, beaten, score)
-        untrained = one.second == UNTRAINED
-        second = first if untrained else self.arms[one.second]
-        ends = second.per_item(score, BEFORE if untrained else AFTER)
-        on = first.arm.on
-        return MeanBeats(
-            first=first.per_item(score),
-            second=replace(ends, name="the base" if on is None else on.before) if untrained else ends,
-            metric=score.label,
-            same_models=untrained or (on is not None and on is second.arm.on),
-            training=(self._training(one.first), self._training(one.second if not untrained else UNTRAINED)),
-            parity=self._parity([first, second]),
-        )
-
-    def _beats_baseline(self, first: ArmRuns, name: str, score: PerItem) -> MeanBeats:
-        found = first.baseline(name, score.metric)
-        if found is None:
-            raise DataError("a baseline is not known", field="baseline", value=name)
-        return MeanBeats(
-            first=first.per_item(score),
-            second=replace(found, name=f"the baseline {name}"),
-            metric=score.label,
-            training=(self._training(first.arm.name), self._training(UNTRAINED)),
-            parity=self._parity([first]),
-        )
-
-    def learned(self, one: Learned) -> MeanLearned:
-        """Return the evidence that an arm learned something."""
-        arm, score = self.arms[one.arm], item_score(one.on or self.study.score)
-        end = arm.per_item(score)
-        untrained = self.study.untrained
-        known = [arm.baseline(each.name, score.metric) for each in arm.read.reads[0].task.baselines]
-        return MeanLearned(
-            system=end,
-            metric=score.label,
-            before=self.arms[untrained].per_item(score) if untrained else arm.per_item(score, BEFORE),
-            baselines=tuple(
-                MeanRuns.of(each.name, [{item: row[item] for item in end.items} for row in each.by_seed], end.clusters)
-                for each in known
-                if each is not None
-            ),
-            control=self.arms[one.control].per_item(score) if one.control else None,
-            control_words=self.study.control_label,
-            parity=self._parity([arm]),
-        )
-
-    def _training(self, name: str) -> Training:
-        arm = self.arms[name or next(iter(self.arms))]
-        count = self.study.effort or examples_of
-        examples = 0 if name in (UNTRAINED, self.study.untrained) else count(arm)
-        return Training(arm.read.reads[0].run.config.data.fingerprint, examples)
-
-    def _parity(self, arms: Sequence[ArmRuns]) -> ParityRecord | None:
-        """Return sampler against trainer; what other runs say of the engine holds for those that sample nothing."""
-        return parity_of(_reads(arms)) or parity_of(_reads(self.arms.values()))
+def _learned(study: Study, arms: Mapping[str, ArmRuns], one: Learned) -> MeanLearned:
+    """Return the evidence that an arm learned something."""
+    arm, score = arms[one.arm], item_score(one.on or study.score)
+    end = arm.per_item(score)
+    known = [arm.baseline(each.name, score.metric) for each in arm.reads[0].task.baselines]
+    return MeanLearned(
+        system=end,
+        metric=score.label,
+        before=arms[study.untrained].per_item(score) if study.untrained else arm.per_item(score, BEFORE),
+        baselines=tuple(
+            MeanRuns.of(each.name, [{item: row[item] for item in end.items} for row in each.by_seed], end.clusters)
+            for each in known
+            if each is not None
+        ),
+        control=arms[one.control].per_item(score) if one.control else None,
+        control_words=study.control_label,
+        parity=parity_of([arm]) or parity_of(arms.values()),
+    )
 
 
-def _reads(arms: Iterable[ArmRuns]) -> list[ArmRead]:
-    """Return the runs that arms stand on, each once."""
-    return list({one.read.reads[0].run.folder: one.read for one in arms}.values())
-
-
-def _answers(file: Path, step: int) -> Answers:
-    found: dict[str, list[TaskRollout]] = {}
-    for line in json_lines(file, TaskRollout, []):
-        if (line.split, line.step) == (Split.EVAL, step) and line.failure is None:
-            found.setdefault(line.prompt_id, []).append(line)
-    return found
+def _training(study: Study, arms: Mapping[str, ArmRuns], name: str) -> Training:
+    arm, count = arms[name or next(iter(arms))], study.effort or (lambda one: one.examples)
+    examples = 0 if name in (UNTRAINED, study.untrained) else count(arm)
+    return Training(arm.reads[0].run.config.data.fingerprint, examples)

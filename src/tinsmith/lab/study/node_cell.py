@@ -1,4 +1,4 @@
-"""One cell of a study where a cluster sends it: a run in a process of its own on that node, in the cell's own folder.
+"""One cell of a study where it is sent: a run in a process of its own on that node, in the cell's own folder.
 
 Knows no Ray, and imports nothing heavy: the process that takes the task waits for the run and computes nothing.
 """
@@ -14,7 +14,6 @@ import time
 from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from enum import StrEnum
 from pathlib import Path
 from typing import IO, Final
 
@@ -24,15 +23,8 @@ _LAST: Final = 5
 """Lines of what a run says last that are kept: as many as an error has."""
 _OWN: Final = ("TINSMITH_", "OMP_")
 """How variables begin that say how tinsmith computes: those of the study hold on every node."""
-_RAY: Final = "RAY_"
-"""How variables begin that make a process part of a Ray: a run of its own is part of none."""
-
-
-class Refused(StrEnum):
-    """Why a node does not begin a cell."""
-
-    UNSEEN = "it does not see the study's folder: a study on several nodes needs one that they share"
-    OTHER_SOURCE = "it has another version of tinsmith"
+UNSEEN: Final = "it does not see the study's folder: a study on several nodes needs one that they share"
+OTHER_SOURCE: Final = "it has another version of tinsmith"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,38 +59,37 @@ class Ended:
     seconds: float = 0.0
     said: tuple[str, ...] = ()
     """Its last lines on standard error."""
-    refused: Refused | None = None
-    """Why it did not begin; None: it did."""
+    refused: str = ""
+    """Why it did not begin; empty: it did."""
 
 
 def run_cell(cell: NodeCell) -> Ended:
     """Run a cell to its end; where another process is at it still, when that has ended."""
     node = platform.node()
     if cell.source != source_sha256():
-        return Ended(node=node, refused=Refused.OTHER_SOURCE)
-    if not _sees(cell):
-        return Ended(node=node, refused=Refused.UNSEEN)
+        return Ended(node=node, refused=OTHER_SOURCE)
+    try:
+        is_seen = Path(cell.here).is_dir() and Path(cell.here, cell.sign).read_text() == cell.token
+    except OSError:
+        is_seen = False
+    if not is_seen:
+        return Ended(node=node, refused=UNSEEN)
     with Path(cell.here, cell.sign).open("r+") as sign:
         # A process whose node was given up may still write. The run holds the lock too, for as long as it lives.
         fcntl.flock(sign, fcntl.LOCK_EX)
         return _run(cell, node, sign)
 
 
-def _sees(cell: NodeCell) -> bool:
-    try:
-        return Path(cell.here).is_dir() and Path(cell.here, cell.sign).read_text() == cell.token
-    except OSError:
-        return False
-
-
 def _run(cell: NodeCell, node: str, lock: IO[str]) -> Ended:
     """Run it as a child that ends with this process: its standard input closes then."""
     began = time.perf_counter()
-    command = [sys.executable, "-m", "tinsmith", "run", "--exit-with-stdin", *cell.arguments]
+    # Ray tells its processes by variables what they are, which a run of its own is not, and gives a task as many
+    # threads of OpenMP as cores; a run that is not a task has the node's own number.
+    own = {k: v for k, v in os.environ.items() if not k.startswith("RAY_") and k != "OMP_NUM_THREADS"}
     run = subprocess.Popen(
-        command,
+        [sys.executable, "-m", "tinsmith", "run", "--exit-with-stdin", *cell.arguments],
         cwd=cell.here,
-        env=_environment(cell),
+        env={**own, **cell.environment},
         stdin=subprocess.PIPE,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
@@ -111,10 +102,3 @@ def _run(cell: NodeCell, node: str, lock: IO[str]) -> Ended:
         said = deque((line.rstrip() for line in run.stderr), maxlen=_LAST)
         code = run.wait()
     return Ended(node=node, code=code, seconds=time.perf_counter() - began, said=tuple(filter(None, said)))
-
-
-def _environment(cell: NodeCell) -> dict[str, str]:
-    """Return the node's own variables, but for those by which Ray tells its processes what they are."""
-    # Ray gives a task as many threads of OpenMP as cores; a run that is not a task has the node's own number.
-    own = {k: v for k, v in os.environ.items() if not k.startswith(_RAY) and k != "OMP_NUM_THREADS"}
-    return {**own, **cell.environment}

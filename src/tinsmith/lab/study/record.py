@@ -13,17 +13,15 @@ import msgspec
 from tinsmith.lab.runs.records import Run
 from tinsmith.pages.document import Reply
 from tinsmith.pages.measures import BOOTSTRAP, Measure
-from tinsmith.pages.measures import Measure as Figure
 from tinsmith.pages.wording import p_words, signed, told
 from tinsmith.stats.estimates import Bootstrap, Difference
 from tinsmith.stats.gate.claim import Claim
 from tinsmith.stats.significance import ALPHA
 from tinsmith.types.errors import DataError
 
-CLAIMS: Final = Bootstrap()
 _TRAINING: Final = ("sample_s", "score_s", "train_s")
 """Parts of a step that are training; evaluations and saving are left out, as in the FLOPs."""
-Shown = Figure | str | None
+Shown = Measure | str | None
 """A cell: a figure, words, or nothing known."""
 
 
@@ -31,7 +29,7 @@ Shown = Figure | str | None
 class Draws:
     """Settings of the draws behind a study's intervals."""
 
-    claims: Bootstrap = CLAIMS
+    claims: Bootstrap = Bootstrap()  # noqa: RUF009 - frozen
     tables: Bootstrap = BOOTSTRAP
 
 
@@ -45,9 +43,8 @@ class Seconds:
     a_step: float | None
     """Of the update in one step; None: nothing was trained."""
     training: float
-    """Of sampling, scoring and updates, over all steps."""
     run: float
-    """Of all steps with their examinations."""
+    """With evaluations."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,8 +56,7 @@ class Tried:
     """Score of its run's chosen checkpoint on the validation split, by what checkpoints are chosen by."""
     tie_break: float
     behind: Measure | None = None
-    """The chosen rate's score less this one's, on the same papers, with its 95 % interval over papers; None: it is the
-    chosen one, or no answers were kept."""
+    """The chosen rate's score less this one's, on the same items; None: it is the chosen one, or nothing was kept."""
 
     @property
     def like_the_chosen(self) -> bool:
@@ -95,11 +91,6 @@ class ArmGain:
         return low is not None and high is not None and -margin <= low and high <= margin
 
 
-def hashes_in(runs: Sequence[Run]) -> dict[str, dict[str, str | None]]:
-    """Return the same of runs."""
-    return {run.folder.name: dict(run.manifest.hashes) if run.manifest else {} for run in runs}
-
-
 def seconds_in(found: Sequence[Run]) -> Seconds:
     """Return how long runs took, a mean over them."""
     lines = [line for run in found for line in run.timings]
@@ -114,7 +105,7 @@ def seconds_in(found: Sequence[Run]) -> Seconds:
 
 def gain_words(one: ArmGain) -> str:
     """Say where an arm went."""
-    gain = f"{signed(one.gain.value)}"
+    gain = signed(one.gain.value)
     if one.gain.low is not None and one.gain.high is not None:
         gain += f" ({signed(one.gain.low)} to {signed(one.gain.high)}, Holm {p_words(one.p_holm)})"
     return f"from {one.before.value:.3f} to {told(one.after)}: {gain}"
@@ -122,9 +113,8 @@ def gain_words(one: ArmGain) -> str:
 
 def as_measure(gap: Difference) -> Measure:
     """Return a difference as a page shows it."""
-    if gap.interval is None:
-        return Measure(gap.value)
-    return Measure(gap.value, gap.interval.low, gap.interval.high)
+    ends = gap.interval
+    return Measure(gap.value) if ends is None else Measure(gap.value, ends.low, ends.high)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -133,7 +123,6 @@ class Column:
 
     head: str
     form: str = ".3f"
-    """As in Python's `format`."""
     missing: str = "not known"
 
 
@@ -144,7 +133,6 @@ class TableRecord:
     title: str
     caption: str
     columns: tuple[Column, ...]
-    """Beside the names."""
     rows: tuple[tuple[str, tuple[Shown, ...]], ...]
     note: str = ""
     is_folded: bool = False
@@ -157,9 +145,9 @@ class Panel:
     """A panel of the picture of arms before and after training."""
 
     title: str
-    before: tuple[Figure | None, ...]
+    before: tuple[Measure | None, ...]
     """Empty: the values are no ends of a training."""
-    after: tuple[Figure | None, ...]
+    after: tuple[Measure | None, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -170,12 +158,12 @@ class CurveRecord:
     label: str
     axis: str
     shares: bool
-    lines: tuple[tuple[str, tuple[int, ...], tuple[Figure, ...]], ...]
+    lines: tuple[tuple[str, tuple[int, ...], tuple[Measure, ...]], ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Expected:
-    """Something expected, and whether it was met."""
+    """An expectation, and whether it was met."""
 
     text: str
     met: bool
@@ -209,23 +197,19 @@ class StudyRecord:
     seeds: tuple[int, ...]
     tuning_seed: int
     settings: Mapping[str, object]
-    """Settings that decide the results, but for papers and base."""
     rates: Mapping[str, tuple[Tried, ...]]
-    """Learning rates that were tried, by the name of the arm's row."""
+    """That were tried, by the label of the arm."""
     hashes: Mapping[str, Mapping[str, str | None]]
-    """Of weights, rollouts, metrics and trace, by the folder of a reported run."""
+    """By the folder of a reported run."""
     title: str
     question: str
     source: str
     score: str
-    """Label of the score that arms are compared by."""
     arms: tuple[str, ...]
-    """Labels, in the order of the page."""
     gains: tuple[ArmGain, ...]
     more_gains: tuple[GainsRecord, ...]
     expectations: tuple[Expected, ...]
     figures: Mapping[str, Mapping[str, Shown]]
-    """By the name of the arm, then of the measure."""
     tables: tuple[TableRecord, ...]
     panels: tuple[Panel, ...]
     curves: tuple[CurveRecord, ...]
@@ -247,7 +231,6 @@ class KeptPage:
     results: StudyRecord
     seconds: Mapping[str, Seconds]
     remarks: Sequence[str] = ()
-    """Lines below the page, in Markdown."""
 
 
 def read_kept(text: str) -> KeptPage:

@@ -1,11 +1,9 @@
-"""What came out of a study, in sentences and as a page: the same for every study, from its values alone."""
+"""Sentences and page of a study: the same for every study, from its values alone."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING
-
-from markupsafe import Markup
+from typing import Final
 
 from tinsmith.lab.page.examples import prompt_block
 from tinsmith.lab.results.claim_tables import claims_table
@@ -24,21 +22,22 @@ from tinsmith.lab.study.record import (
     gain_words,
 )
 from tinsmith.lab.study.record import Panel as PanelRecord
-from tinsmith.lab.study.tried_rates import CAPTION, chance_words, rate_words
-from tinsmith.pages import drawing
 from tinsmith.pages.curves import Chart, Line, chart_svg
-from tinsmith.pages.document import Block, Document, Drawing, Example, Facts, Fold, Section, Story, drawn, note
+from tinsmith.pages.document import Block, Document, Example, Facts, Fold, Section, Story, drawn, note
 from tinsmith.pages.dots import Dots, Panel, dots_svg
 from tinsmith.pages.markdown import document_markdown
 from tinsmith.pages.measures import Measure as Figure
 from tinsmith.pages.palette import series_mark
-from tinsmith.pages.tables import Cell, Table, absent, column, measured, number, plain, shown, table_of, text
+from tinsmith.pages.tables import Cell, Table, absent, shown, table_of, text
 from tinsmith.pages.wording import counted, listed, p_words, signed
 from tinsmith.stats.gate.claim import ENOUGH_SEEDS, Claim, ClaimKind, Verdict
 
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure as Canvas
-
+LIKE_IT: Final = "not told apart"
+"""What stands below a rate that may be as good as the chosen one."""
+CAPTION: Final = (
+    f"{LIKE_IT[0].upper()}{LIKE_IT[1:]}: the 95 % interval of its difference from the chosen rate, on the same papers, "
+    "holds 0."
+)
 _GATE = (
     "Beats: on the same items, trained on no more of them. Learned: above the model before training, the task's "
     "baselines, and the control. Missing evidence refuses as a failed check does."
@@ -122,6 +121,19 @@ def _limits(study: StudyRecord) -> list[str]:
     return found
 
 
+def chance_words(by_name: Mapping[str, Sequence[Tried]]) -> str | None:
+    """Say for whom validation does not tell the chosen rate from others; None where it tells all of them apart."""
+    counts = {name: sum(one.like_the_chosen for one in tried) for name, tried in by_name.items()}
+    found = [f"{alike} of {len(by_name[name]) - 1} others for {name}" for name, alike in counts.items() if alike]
+    of = f"On validation the chosen rate is not told apart from {listed(found)}"
+    return f"{of}: which of these was chosen may be chance." if found else None
+
+
+def rate_words(tried: Tried, chosen_rate: float | None) -> str:
+    """Return what stands below a rate's score."""
+    return "chosen" if tried.rate == chosen_rate else LIKE_IT if tried.like_the_chosen else ""
+
+
 def page_of_study(found: StudyRecord, seconds: Mapping[str, Seconds], more: Sequence[Section] = ()) -> Document:
     """Return the page of a study; `seconds` by the labels of the arms, `more` after the tables."""
     facts = (
@@ -140,7 +152,7 @@ def page_of_study(found: StudyRecord, seconds: Mapping[str, Seconds], more: Sequ
             *result_sections(found, more=more),
             _seconds(seconds),
             _hashes(found.hashes),
-            _settings(found),
+            Section("settings", "Settings", (Facts(tuple((k, shown(v)) for k, v in sorted(found.settings.items()))),)),
         ),
     )
 
@@ -154,7 +166,6 @@ def result_sections(found: StudyRecord, prefix: str = "", more: Sequence[Section
     """Return all that was measured; `prefix` begins the titles of one of several studies on a page."""
     gains = [(found.score, found.gains), *((one.score, one.gains) for one in found.more_gains)]
     folded = [Fold(one.title, _table_blocks(one)) for one in found.tables if one.is_folded]
-    rates = (Drawing(_rates_figure(found.rates)), _rates(found)) if found.rates else ()
     tables = [(one.title, _table_blocks(one)) for one in found.tables if not one.is_folded]
     before: list[tuple[str, Sequence[Block]]] = [
         ("Expectations", (_expected(found),) if found.expectations else ()),
@@ -164,7 +175,7 @@ def result_sections(found: StudyRecord, prefix: str = "", more: Sequence[Section
     after: list[tuple[str, Sequence[Block]]] = [
         ("Training curves", [*map(_curve, found.curves if found.panels else found.curves[1:]), *folded]),
         ("Answers", example_blocks(found) if found.examples else ()),
-        ("Learning rates", rates),
+        ("Learning rates", _rates(found) if found.rates else ()),
         ("Claims", _claim_blocks(found)),
     ]
     parts = [
@@ -186,41 +197,21 @@ def _name(title: str) -> str:
 
 def _expected(found: StudyRecord) -> Table:
     caption = f"What {found.source} reports, and what came out here." if found.source else "Expected before the runs."
-    return table_of(
-        caption,
-        found.expectations,
-        ("Expected", lambda one: text(one.text)),
-        (text("Met"), lambda one: text("yes" if one.met else "no")),
-        (text("Figures"), lambda one: text(one.figures)),
-    )
+    rows = [(one.text, "yes" if one.met else "no", one.figures) for one in found.expectations]
+    return shown_table(caption, "Expected", ("Met", "Figures"), rows)
 
 
 def _gains(score: str, gains: Sequence[ArmGain]) -> Table:
-    """Return the arms before and after."""
     caption = (
         f"{_capital(score)}, held-out items, sampled: means over seeds and items, 95 % intervals over both; p "
         "corrected over the arms."
     )
-
-    def moved(one: ArmGain) -> Cell:
-        under = ""
-        if one.gain.low is not None and one.gain.high is not None:
-            under = f"{signed(one.gain.low)} to {signed(one.gain.high)}"
-        return Cell(text=signed(one.gain.value), under=under, number=True)
-
-    def greedy(one: ArmGain) -> Cell:
-        return Cell(text=f"{one.greedy_before:.3f} to {one.greedy_after:.3f}", number=True)
-
-    return table_of(
-        caption,
-        gains,
-        ("Arm", lambda one: text(one.words)),
-        ("before", lambda one: measured(one.before)),
-        ("after", lambda one: measured(one.after)),
-        ("gain|95 % interval", moved),
-        ("p|Holm", lambda one: Cell(text=p_words(one.p_holm).removeprefix("p "), number=True)),
-        (column("greedily", "before and after"), greedy),
-    )
+    rows: list[Sequence[Shown]] = []
+    for one in gains:
+        greedily = f"{one.greedy_before:.3f} to {one.greedy_after:.3f}"
+        rows.append((one.words, one.before, one.after, one.gain, p_words(one.p_holm).removeprefix("p "), greedily))
+    gain = Column(head="gain|95 % interval", form="+.3f")
+    return shown_table(caption, "Arm", ("before", "after", gain, "p|Holm", "greedily|before and after"), rows)
 
 
 def _table_blocks(record: TableRecord) -> list[Block]:
@@ -233,40 +224,30 @@ def shown_table(caption: str, names: str, columns: Sequence[str | Column], rows:
     """Return a table of figures and words: each row begins with its name, below which stands what follows a `|`."""
     heads = [one if isinstance(one, Column) else Column(head=one) for one in columns]
 
-    def cell(place: int, column: Column) -> Callable[[Sequence[Shown]], Cell]:
-        return lambda row: written(row[place], column)
-
-    def head(place: int, column: Column) -> str | Cell:
+    def column(place: int, one: Column) -> tuple[str | Cell, Callable[[Sequence[Shown]], Cell]]:
         # At the left where all its cells are words.
         is_text = all(isinstance(row[place], str) for row in rows)
-        return text(*column.head.split("|")) if is_text else column.head
+        return text(*one.head.split("|", 1)) if is_text else one.head, lambda row: _written(row[place], one)
 
-    return table_of(
-        caption,
-        rows,
-        (names, lambda row: text(*str(row[0]).split("|"))),
-        *((head(place, one), cell(place, one)) for place, one in enumerate(heads, start=1)),
-    )
+    first = (names, lambda row: text(*str(row[0]).split("|", 1)))
+    return table_of(caption, rows, first, *(column(place, one) for place, one in enumerate(heads, start=1)))
 
 
-def written(shown: Shown, column: Column) -> Cell:
+def _written(shown: Shown, column: Column) -> Cell:
     """Return a cell: a figure with its interval below it, or words."""
     if shown is None:
         return absent(column.missing)
     if isinstance(shown, str):
         return text(shown)
-    has_sign = column.form.startswith("+")
     ends = ""
     if shown.low is not None and shown.high is not None:
-        between = " to " if has_sign else "\u2013"
+        between = " to " if column.form.startswith("+") else "\u2013"
         ends = f"{_figure(shown.low, column.form)}{between}{_figure(shown.high, column.form)}"
     return Cell(text=_figure(shown.value, column.form), under=ends, number=True)
 
 
 def _figure(value: float, form: str) -> str:
-    if form == "d":
-        return f"{round(value):,}"
-    shown = format(value, form)
+    shown = f"{round(value):,}" if form == "d" else format(value, form)
     return shown[1:] if form.startswith("+") and float(shown) == 0.0 else shown
 
 
@@ -313,17 +294,37 @@ def _banded(figures: Sequence[Figure]) -> bool:
     return any(one.low is not None for one in figures)
 
 
-def _rates(found: StudyRecord) -> Table:
-    return table_of(
-        f"Score on a part of the training items, seed {found.tuning_seed}; what is held out was not used. {CAPTION}",
-        [(label, one) for label, tried in found.rates.items() for one in tried],
-        ("Arm", lambda row: text(row[0])),
-        ("rate", lambda row: Cell(text=f"{row[1].rate:g}", number=True)),
-        ("validation|sampled", lambda row: Cell(text=f"{row[1].validation:.3f}", number=True)),
-        ("validation|greedy", lambda row: Cell(text=f"{row[1].tie_break:.3f}", number=True)),
-        ("behind|95 % interval", lambda row: _behind(row[1])),
-        (text("Finding"), lambda row: text(rate_words(row[1], found.chosen.get(row[0])))),
+def _rates(found: StudyRecord) -> list[Block]:
+    """Return what each learning rate that was tried scored on validation."""
+    shown = [
+        (name, ", ".join(f"{one.validation:.3f} at {one.rate:g}" for one in some)) for name, some in found.rates.items()
+    ]
+    chart = Chart(
+        name="rates",
+        label=f"Validation score by learning rate. {'; '.join(f'{name}: {values}' for name, values in shown)}.",
+        lines=[
+            Line(
+                label=name,
+                mark=series_mark(place),
+                steps=list(range(1, len(some) + 1)),
+                values=[o.validation for o in some],
+            )
+            for place, (name, some) in enumerate(found.rates.items())
+        ],
+        axis="learning rate, the lowest first",
+        unit="validation score",
     )
+    caption = (
+        f"Score on a part of the training items, seed {found.tuning_seed}; what is held out was not used. {CAPTION}"
+    )
+    behind = Column(head="behind|95 % interval", form="+.3f", missing="")
+    rows: list[Sequence[Shown]] = []
+    for name, some in found.rates.items():
+        for one in some:
+            scores = (f"{one.rate:g}", f"{one.validation:.3f}", f"{one.tie_break:.3f}")
+            rows.append((name, *scores, one.behind, rate_words(one, found.chosen.get(name))))
+    heads = ("rate", "validation|sampled", "validation|greedy", behind, "Finding")
+    return [drawn(chart_svg(chart), ""), shown_table(caption, "Arm", heads, rows)]
 
 
 def example_blocks(found: StudyRecord) -> list[Block]:
@@ -333,10 +334,6 @@ def example_blocks(found: StudyRecord) -> list[Block]:
         "runs with the first seed. Before training all runs are one model; where they drew the same, it stands once."
     )
     return [chosen, *(Example(one.title, [prompt_block(one.prompt)], one.replies) for one in found.examples)]
-
-
-def _behind(tried: Tried) -> Cell:
-    return absent("") if tried.behind is None else written(tried.behind, Column(head="", form="+.3f"))
 
 
 def _claim_blocks(found: StudyRecord) -> list[Block]:
@@ -349,50 +346,22 @@ def _claim_blocks(found: StudyRecord) -> list[Block]:
     return [note(_GATE), *folds]
 
 
-def _rates_figure(tried: Mapping[str, Sequence[Tried]]) -> Markup:
-    """Draw what each learning rate scored on validation, by the name of the arm."""
-    told = "; ".join(
-        f"{name}: " + ", ".join(f"{each.validation:.3f} at {each.rate:g}" for each in rates)
-        for name, rates in tried.items()
-    )
-    return drawing.draw(
-        "rates", f"Validation score by learning rate. {told}.", lambda at: _rate_lines(at, tried), width=9.6
-    )
-
-
-def _rate_lines(figure: Canvas, tried: Mapping[str, Sequence[Tried]]) -> None:
-    axes = drawing.one(figure)
-    for place, (name, rates) in enumerate(tried.items()):
-        mark = series_mark(place)
-        axes.plot(
-            [each.rate for each in rates],
-            [each.validation for each in rates],
-            color=mark.color,
-            linestyle=mark.dash,
-            marker=mark.marker,
-            label=name,
-        )
-    axes.set_xscale("log")
-    every = sorted({each.rate for rates in tried.values() for each in rates})
-    axes.set_xticks(every, [f"{rate:g}" for rate in every])
-    axes.minorticks_off()
-    axes.set_xlabel("learning rate")
-    axes.set_ylabel("validation score")
-    figure.legend(*axes.get_legend_handles_labels(), loc="outside upper left", ncols=4)
-
-
 def _seconds(seconds: Mapping[str, Seconds]) -> Section:
     """Return how long the runs of each arm took, by its name on the page."""
-    table = table_of(
+    caption = (
         "Seconds of sampling, scoring and training in one run, a mean over seeds, as this machine was then, with "
-        "other runs beside it. No two runs of the study have these in common; all else on this page they have.",
-        seconds.items(),
-        ("Arm", lambda row: text(row[0])),
-        ("seconds", lambda row: number(row[1].training, digits=1)),
-        ("seconds|one update", lambda row: number(row[1].a_step, "not trained", digits=2)),
-        ("seconds|with examinations", lambda row: number(row[1].run, digits=0)),
+        "other runs beside it. No two runs of the study have these in common; all else on this page they have."
     )
-    return Section("seconds", "Seconds", (table,))
+    heads = (
+        Column(head="seconds", form=".1f"),
+        Column(head="seconds|one update", form=".2f", missing="not trained"),
+        Column(head="seconds|with examinations", form=".0f"),
+    )
+    rows = [
+        (label, Figure(one.training), None if one.a_step is None else Figure(one.a_step), Figure(one.run))
+        for label, one in seconds.items()
+    ]
+    return Section("seconds", "Seconds", (shown_table(caption, "Arm", heads, rows),))
 
 
 def _hashes(hashes: Mapping[str, Mapping[str, str | None]]) -> Section:
@@ -400,11 +369,4 @@ def _hashes(hashes: Mapping[str, Mapping[str, str | None]]) -> Section:
     known = {kind for each in hashes.values() for kind in each}
     kinds = ("weights", "rollouts", "metrics", "trace", *(["file"] if "file_sha256" in known else []))
     rows = [(run, *((hashes[run].get(f"{kind}_sha256") or "missing")[:16] for kind in kinds)) for run in sorted(hashes)]
-    table = plain("The first 16 digits of each SHA-256.", ("Run", *kinds), rows, words=True)
-    return Section("hashes", "Hashes", (table,))
-
-
-def _settings(study: StudyRecord) -> Section:
-    """Return what decided the results."""
-    pairs = tuple((key, shown(study.settings[key])) for key in sorted(study.settings))
-    return Section("settings", "Settings", (Facts(pairs),))
+    return Section("hashes", "Hashes", (shown_table("The first 16 digits of each SHA-256.", "Run", kinds, rows),))

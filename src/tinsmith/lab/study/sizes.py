@@ -1,19 +1,18 @@
-"""Cells of a study: its arms at the size that is asked for, with the keys that are given."""
+"""Runs of a study: its arms at the size that is asked for, with the keys that are given, over rates and seeds."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
 
 from tinsmith.lab.experiment.at import At
-from tinsmith.lab.experiment.experiment import Plan
+from tinsmith.lab.experiment.experiment import Experiment, Plan
+from tinsmith.lab.experiment.key_text import truth
 from tinsmith.lab.runs.kinds import Kind
-from tinsmith.lab.study.arms import Opened, StudyArm
-from tinsmith.lab.study.arms import Study as StudyCells
-from tinsmith.lab.study.cluster_keys import CLUSTER_KEYS
-from tinsmith.lab.study.keys import DRY_RUN, GENERATOR, StudyKey, StudyKeys
+from tinsmith.lab.study.keys import CLUSTER_KEYS, DRY_RUN, GENERATOR, StudyKey, StudyKeys, asked_cluster, seeds_apart
+from tinsmith.lab.study.record import Tried
 from tinsmith.lab.study.study import Arm, ArmValue, BySeed, Study, Tuned, Value
 from tinsmith.lab.user_task.chosen_items import Examined
 from tinsmith.lab.user_task.entry import UserTaskEntry
@@ -24,91 +23,117 @@ from tinsmith.lab.user_task.source import TaskSource
 from tinsmith.lab.user_task.task import Task
 from tinsmith.types.errors import ConfigError
 
+CELLS: Final = "cells"
+"""The folder of a study's runs, in the study's own."""
+SMALL: Final = "small"
+"""The size of a pretrained model, which `at=small` asks for."""
 _RL: Final = TASK_KINDS[Kind.TASK].keys.known
-_SFT: Final = TASK_KINDS[Kind.TASK_SFT].keys.known
 _BY_EXAMPLE: Final = frozenset(["sft_steps", "sft_learning_rate", "sft_batch_size", "batch_size"])
 _SET: Final = frozenset(
     [
-        "kind",
-        "learning_rate",
-        "seed",
-        "eval_every",
-        "save_every",
-        "examined",
-        "shuffle_labels",
-        "base_url",
-        "log_path",
-        "stop_after",
-        "behavior_if_log_dir_exists",
-        "quiet",
+        *("kind", "learning_rate", "seed", "eval_every", "save_every", "examined", "shuffle_labels", "base_url"),
+        *("log_path", "stop_after", "behavior_if_log_dir_exists", "quiet"),
     ]
 )
 """Keys of a run that a study sets itself."""
-SMALL: Final = "small"
-"""The size of a pretrained model, which `at=small` asks for."""
 _RATE: Final = "learning_rate"
 _TASK: Final = "task"
 _EVALUATE: Final = "evaluate"
 """The key by which a task has a validation part of its own."""
-
-
 OpenSource = Callable[[str, Mapping[str, str]], TaskSource | None]
 """Opens what a command line names, as the command does; None: it is no task."""
 
 
-def studied_source(given: Mapping[str, str], open_source: OpenSource, about: str) -> TaskSource:
-    """Return where the task comes from that `task` names.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cell:
+    """One run of a study."""
 
-    `about` says what wants one, for who names none.
-    """
-    named = given.get(_TASK, "")
-    asked = {key: value for key, value in given.items() if key != _TASK}
-    if GENERATOR.name in given:
-        asked[_TASK] = given[GENERATOR.name]
-    source = open_source(named, asked) if named else None
-    if source is None or source.found_at is None:
-        raise ConfigError(
-            about,
-            field=_TASK,
-            value=named,
-            allowed="FILE.py, or the name of a task that is kept",
-            fix="task=reasoning_gym generator=chain_sum",
+    experiment: Experiment
+    overrides: Mapping[str, str]
+    folder: Path
+    found_at: str = ""
+    """Opens the run's task, as experiments that are made of tasks are not registered; empty: the experiment is."""
+    task_keys: Mapping[str, str] = field(default_factory=dict[str, str])
+    """Of the task's source; the experiment has their values already."""
+
+    @property
+    def command(self) -> list[str]:
+        """What stands after `tinsmith run`, but for where and how fast."""
+        changes = {**self.task_keys, **self.overrides}
+        return [self.found_at or self.experiment.name, *(f"{key}={value}" for key, value in changes.items())]
+
+
+@dataclass(frozen=True, slots=True)
+class StudyArm:
+    """An arm as it is run; its runs differ by learning rate and seed alone."""
+
+    name: str
+    label: str
+    experiment: Experiment
+    rates: tuple[float, ...] = ()
+    """Ascending. Several are tried, one is taken as it is; none: nothing is trained."""
+    keys: Mapping[str, str] = field(default_factory=dict[str, str])
+    """That are the arm's own."""
+    found_at: str = ""
+    """See Cell."""
+    task_keys: Mapping[str, str] = field(default_factory=dict[str, str])
+    by_seed: Mapping[int, Mapping[str, str]] = field(default_factory=dict[int, Mapping[str, str]])
+    """Keys of single runs."""
+    tuned_as: StudyArm | None = None
+    """Is run in its place to choose a rate, where that is not the arm itself."""
+    rate: float | None = None
+    """The rate that was chosen; None: nothing is trained, or it is not yet."""
+    tried: tuple[Tried, ...] = ()
+    cells: Sequence[Cell] = ()
+    """Runs at the chosen rate, one a seed."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StudyCells:
+    """Arms, of which each is run with every seed, and what all runs have in common."""
+
+    name: str
+    question: str
+    arms: tuple[StudyArm, ...]
+    shared: Mapping[str, str]
+    """Keys of every run."""
+    out: Path = Path()
+    seeds: tuple[int, ...] = ()
+    tuning_seed: int = 0
+    """Of the runs by which rates are chosen; none of those that are reported."""
+    dry_run: bool = False
+    cluster: tuple[str, int] | None = None
+    """Address, and most cells at once; None: they run here."""
+
+    def cell(self, arm: StudyArm, rate: float | None, seed: int) -> Cell:
+        """Return an arm's run with a rate (None: nothing is trained) and a seed."""
+        rated = {} if rate is None else {_RATE: repr(rate)}
+        shown = "".join(f"-rate={value}" for value in rated.values())
+        return Cell(
+            experiment=arm.experiment,
+            overrides={**self.shared, **arm.keys, **arm.by_seed.get(seed, {}), **rated, "seed": str(seed)},
+            folder=self.out / CELLS / f"{arm.name}{shown}-seed={seed}",
+            found_at=arm.found_at,
+            task_keys=arm.task_keys,
         )
-    if GENERATOR.name in given and all(key.name != _TASK for key in source.keys):
-        raise ConfigError("this task is not one of several", field=GENERATOR.name, value=given[GENERATOR.name])
-    return source
 
+    def tuning(self, arm: StudyArm) -> dict[float, Cell]:
+        """Return the runs by which an arm's rate is chosen; none where there is only one to choose."""
+        rates = arm.rates if len(arm.rates) > 1 else ()
+        return {rate: self.cell(arm.tuned_as or arm, rate, self.tuning_seed) for rate in rates}
 
-def keys_of_source(source: TaskSource, given: Mapping[str, str]) -> dict[str, str]:
-    """Return what of a study's keys are the task's own."""
-    own = {key.name: given[key.name] for key in source.keys if key.name in given}
-    own.pop(_TASK, None)  # the study's
-    return {**own, _TASK: given[GENERATOR.name]} if GENERATOR.name in given else own
+    def reported(self, arm: StudyArm, rate: float | None) -> list[Cell]:
+        """Return an arm's runs at its rate, one a seed."""
+        return [self.cell(arm, rate, seed) for seed in self.seeds]
 
-
-def size_of(study: Study, given: Mapping[str, str]) -> str:
-    """Return the name of the size that is asked for."""
-    if given.get("at") == At.SMALL.value and SMALL in study.sizes and not (study.is_named and "size" in given):
-        return SMALL
-    asked = given.get("size", usual_size(study))
-    if asked not in _sizes(study):
-        raise ConfigError(
-            "there is no such size",
-            field="size",
-            value=asked,
-            allowed=", ".join(_sizes(study)),
-            fix="at=small for a pretrained model" if SMALL in study.sizes else "",
-        )
-    return asked
-
-
-def usual_size(study: Study) -> str:
-    """Return the size that is taken where none is asked for."""
-    return "nano" if "nano" in study.sizes else _sizes(study)[0]
-
-
-def _sizes(study: Study) -> list[str]:
-    return [name for name in study.sizes if name != SMALL] or list(study.sizes)
+    def settings(self, arms: Sequence[StudyArm]) -> dict[str, object]:
+        """Return the settings that decided the results: of all runs, and what arms have of their own."""
+        found: dict[str, object] = {key: value for key, value in self.shared.items() if key != "quiet"}
+        for arm in arms:
+            rate = {} if arm.rate is None else {_RATE: f"{arm.rate:g}"}
+            own = {**arm.keys, **arm.task_keys, **rate}
+            found |= {f"{arm.name}.{key}": value for key, value in own.items() if found.get(key) != value}
+        return found
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -137,9 +162,8 @@ class Asked:
         """Return the plan of a run of this kind, with keys in place of those asked for."""
         assert self.source is not None, "the study is of a task"
         known = TASK_KINDS[kind].keys.known | self.task_keys
-        texts = {key: as_text(value) for key, value in keys.items()}
         shared = {key: value for key, value in self.shared.items() if key in known}
-        return open_task(self.source, {**shared, "kind": kind.value, **texts})
+        return open_task(self.source, {**shared, "kind": kind.value, **_texts(keys, self.size, rated=True)})
 
     def plan_of(self, name: str, given: Mapping[str, str]) -> Plan:
         """Return the plan of a run on a task by its name."""
@@ -157,68 +181,59 @@ def opened_task(plan: Plan) -> Task:
     return entry.opened.task
 
 
-def as_text(value: Value) -> str:
-    """Return a value as it stands on a command line."""
-    return str(value).lower() if isinstance(value, bool) else str(value)
+def size_of(study: Study, given: Mapping[str, str]) -> str:
+    """Return the name of the size that is asked for."""
+    if given.get("at") == At.SMALL.value and SMALL in study.sizes and not (study.is_named and "size" in given):
+        return SMALL
+    asked = given.get("size", usual_size(study))
+    if asked not in _sizes(study):
+        fix = "at=small for a pretrained model" if SMALL in study.sizes else ""
+        allowed = ", ".join(_sizes(study))
+        raise ConfigError("there is no such size", field="size", value=asked, allowed=allowed, fix=fix)
+    return asked
+
+
+def usual_size(study: Study) -> str:
+    """Return the size that is taken where none is asked for."""
+    return "nano" if "nano" in study.sizes else _sizes(study)[0]
+
+
+def _sizes(study: Study) -> list[str]:
+    return [name for name in study.sizes if name != SMALL] or list(study.sizes)
 
 
 def keys_of(study: Study, source: TaskSource | None = None) -> StudyKeys:
     """Return the keys of a study: its own, the task's, and any key of a run that not every arm sets itself."""
-    opened = None if source is None and isinstance(study.task, str) else _source(study, source)
-    names = [] if opened is None else [key.name for key in opened.keys]
-    own_names = {key.name for key in study.own}
-    clash = next((name for name in names if name in own_names and name != _TASK), None)
-    if clash is not None:
-        raise ConfigError(
-            "the study has a key of this name, and cannot tell it from the task's",
-            field=clash,
-            fix="give the argument of task() another name",
-        )
-    own_runs = [arm for arm in study.arms if arm.on is None]
-    set_by_some = {key for arm in own_runs for key in arm.keys}
-    set_by_all = set.intersection(*(set(arm.keys) for arm in own_runs)) if own_runs else set[str]()
-    unsized = int(study.task is None)  # a study on labels has no sizes
+    if source is None and callable(study.task):
+        source = function_task(study.task)
+    names = [] if source is None else [key.name for key in source.keys]
+    own_names = [key.name for key in study.own]
+    for name in names:
+        if name in own_names and name != _TASK:
+            what = "the study has a key of this name, and cannot tell it from the task's"
+            raise ConfigError(what, field=name, fix="give the argument of task() another name")
+    own_runs = [set(arm.keys) for arm in study.arms if arm.on is None]
+    set_by_some, set_by_all = set[str]().union(*own_runs), set.intersection(*own_runs or [set[str]()])
     usual = [
         StudyKey("size", usual_size(study), f"How much is run: {', '.join(_sizes(study))}."),
         StudyKey("out", f"runs/{study.name.replace('_', '-')}", "The study's folder."),
         StudyKey("seeds", ",".join(map(str, study.sizes[usual_size(study)].seeds)), "That are reported."),
         StudyKey("tuning_seed", "0", "On which the study's settings were chosen."),
-    ][unsized:]
-    own = (*(key for key in usual if key.name not in own_names), *study.own, DRY_RUN, *CLUSTER_KEYS)
-    says = ["size", "seeds", "out", *(one.name for one in study.own)][unsized:]
-    instead = ", ".join(dict.fromkeys(says))
-    if study.task is None:
-        return StudyKeys(
-            own=own,
-            passed_on=study.passes,
-            prefixes=study.prefixes,
-            set_by_study=study.fixed,
-            instead=instead,
-            more="Any other key that its runs share may be given.",
-        )
-    passed = (_RL - _SET - _BY_EXAMPLE) | study.passes | {name for name in names if name not in set_by_some}
+    ]
+    says, set_here, passed = ["size", "seeds", "out", *own_names], _SET, _RL - _SET - _BY_EXAMPLE
+    more = "Any key of RL is one of every run that has it, and so are the task's; SFT looks at as many items a step."
+    if study.task is None:  # a study on labels has no sizes, and says which keys of its runs may be given
+        usual, says, set_here, passed = usual[1:], says[1:], frozenset[str](), frozenset[str]()
+        more = "Any other key that its runs share may be given."
+    passed |= study.passes | {name for name in names if name not in set_by_some}
     return StudyKeys(
-        own=own,
+        own=(*(key for key in usual if key.name not in own_names), *study.own, DRY_RUN, *CLUSTER_KEYS),
         passed_on=passed - set_by_all - study.fixed,
-        set_by_study=(_SET - study.passes) | study.fixed | set_by_all | (set_by_some & set(names)),
-        instead=instead,
-        more="Any key of RL is one of every run that has it, and so are the task's; SFT looks at as many items a step.",
+        prefixes=study.prefixes,
+        set_by_study=(set_here - study.passes) | study.fixed | set_by_all | (set_by_some & set(names)),
+        instead=", ".join(dict.fromkeys(says)),
+        more=more,
     )
-
-
-def _source(study: Study, source: TaskSource | None) -> TaskSource | None:
-    if source is not None or study.task is None:
-        return source
-    if isinstance(study.task, str):
-        raise ConfigError("a named task is opened by the command line alone", field=_TASK, value=study.task)
-    return function_task(study.task)
-
-
-def named_source(study: Study, given: Mapping[str, str], open_source: OpenSource) -> TaskSource | None:
-    """Return where the task of a study that names one comes from; None: the study has its task's function."""
-    if not study.is_named:
-        return None
-    return studied_source(_sized(study, given)[0], open_source, f"{study.name} is of runs on a task")
 
 
 def _sized(study: Study, given: Mapping[str, str]) -> tuple[dict[str, str], bool]:
@@ -231,10 +246,27 @@ def _sized(study: Study, given: Mapping[str, str]) -> tuple[dict[str, str], bool
     if not isinstance(study.task, str):
         return {**keys, **given}, True
     keys = {_TASK: study.task, **keys}
-    if "generator" in given or given.get(_TASK, keys[_TASK]) != keys[_TASK]:
+    if GENERATOR.name in given or given.get(_TASK, keys[_TASK]) != keys[_TASK]:
         own = {key.name for key in study.own} | {"steps"} | study.keys.keys()
         return {**{key: value for key, value in keys.items() if key in own}, **given}, False
     return {**keys, **given}, True
+
+
+def _source(study: Study, every: Mapping[str, str], open_source: OpenSource) -> TaskSource | None:
+    """Return where the task comes from: the study's function, or what `task` names."""
+    if study.task is None or not isinstance(study.task, str):
+        return None if study.task is None else function_task(study.task)
+    named = every.get(_TASK, "")
+    asked = {key: value for key, value in every.items() if key != _TASK}
+    if GENERATOR.name in every:
+        asked[_TASK] = every[GENERATOR.name]
+    source = open_source(named, asked) if named else None
+    if source is None or source.found_at is None:
+        allowed, fix = "FILE.py, or the name of a task that is kept", "task=reasoning_gym generator=chain_sum"
+        raise ConfigError(f"{study.name} is of runs on a task", field=_TASK, value=named, allowed=allowed, fix=fix)
+    if GENERATOR.name in every and all(key.name != _TASK for key in source.keys):
+        raise ConfigError("this task is not one of several", field=GENERATOR.name, value=every[GENERATOR.name])
+    return source
 
 
 def no_source(name: str, given: Mapping[str, str]) -> TaskSource | None:
@@ -242,53 +274,54 @@ def no_source(name: str, given: Mapping[str, str]) -> TaskSource | None:
     del name, given
 
 
-def asked_of(
-    study: Study, given: Mapping[str, str], source: TaskSource | None = None, open_source: OpenSource = no_source
-) -> Asked:
-    """Return what is asked of a study."""
-    source = _source(study, source)
+def planned(study: Study, given: Mapping[str, str], open_source: OpenSource = no_source) -> tuple[Study, Asked]:
+    """Return what is asked of a study, and the study with what hangs on that, such as its arms."""
+    every, sized = _sized(study, given)
+    source = _source(study, every, open_source)
     keys = keys_of(study, source)
     keys.require(given)
-    name = size_of(study, given)
-    every, sized = _sized(study, given)
     own_names = {key.name for key in keys.own}
-    own = {key.name: every.get(key.name, key.default) for key in keys.own}
     shared = {key: value for key, value in every.items() if key not in own_names and key != _RATE}
     if study.is_named and source is not None:
-        shared |= keys_of_source(source, every)
-    rate: ArmValue | None = {**study.keys, **(study.sizes[name].keys if sized else {})}.get(_RATE)
-    if _RATE in given:
-        rate = float(given[_RATE])
-    asked = Asked(size=name, source=source, given=given, own=own, shared=shared, rate=rate, open_source=open_source)
-    return asked if study.shared is None else replace(asked, shared=study.shared(asked))
+        shared |= {key.name: every[key.name] for key in source.keys if key.name in every and key.name != _TASK}
+        shared |= {_TASK: every[GENERATOR.name]} if GENERATOR.name in every else {}
+    size = size_of(study, given)
+    usual = {**study.keys, **(study.sizes[size].keys if sized else {})}.get(_RATE)
+    asked = Asked(
+        size=size,
+        source=source,
+        given=given,
+        own={key.name: every.get(key.name, key.default) for key in keys.own},
+        shared=shared,
+        rate=float(given[_RATE]) if _RATE in given else usual,
+        open_source=open_source,
+    )
+    asked = asked if study.shared is None else replace(asked, shared=study.shared(asked))
+    return (study if study.complete is None else replace(study.complete(study, asked), complete=None)), asked
 
 
-def completed(study: Study, asked: Asked) -> Study:
-    """Return a study with what hangs on the keys that are asked for."""
-    return study if study.complete is None else replace(study.complete(study, asked), complete=None)
-
-
-def cells_of(
-    study: Study, given: Mapping[str, str], source: TaskSource | None = None, open_source: OpenSource = no_source
-) -> StudyCells:
+def cells_of(study: Study, given: Mapping[str, str], open_source: OpenSource = no_source) -> StudyCells:
     """Return the runs of a study that no others decide on, as they are asked for."""
-    asked = asked_of(study, given, source, open_source)
-    return first_cells(completed(study, asked), asked)
+    return first_cells(*planned(study, given, open_source))
 
 
 def first_cells(study: Study, asked: Asked) -> StudyCells:
-    """Return the runs of a completed study that no others decide on."""
-    arms = [arm for arm in _arms(study, asked) if arm.on is None]
-    cells = StudyCells(
+    """Return the runs of a planned study that no others decide on."""
+    arms, own = [arm for arm in _arms(study, asked) if arm.on is None], asked.own
+    seeds = asked.given.get("seeds", ",".join(map(str, study.sizes[asked.size].seeds)))
+    reported, tuning_seed = seeds_apart(seeds, own["tuning_seed"], least=study.fewest_seeds)
+    shared = {key: one for key, one in asked.shared.items() if key not in asked.task_keys and _is_of_all(arms, key)}
+    return StudyCells(
         name=study.name,
         question=study.question,
         arms=tuple(_arm(asked, arm, arm.keys) for arm in arms if not arm.is_staged),
-        shared={key: one for key, one in asked.shared.items() if key not in asked.task_keys and _is_of_all(arms, key)},
+        shared={**shared, "quiet": "true"},
+        out=Path(own["out"] or _out(study, asked)),
+        seeds=reported,
+        tuning_seed=tuning_seed,
+        dry_run=truth("dry_run", own["dry_run"]),
+        cluster=asked_cluster(asked.given),
     )
-    given = {"seeds": ",".join(map(str, study.sizes[asked.size].seeds)), **asked.given}
-    if not asked.own["out"]:
-        given["out"] = _out(study, asked)
-    return cells.asked(keys_of(study, asked.source), given, fewest_seeds=study.fewest_seeds)
 
 
 def _out(study: Study, asked: Asked) -> str:
@@ -298,22 +331,15 @@ def _out(study: Study, asked: Asked) -> str:
 
 
 def later_arms(
-    study: Study, asked: Asked, rates: Mapping[str, float], keys: Mapping[str, Mapping[str, Value | BySeed]]
+    study: Study, asked: Asked, rates: Mapping[str, float], computed: Mapping[str, Mapping[str, Value | BySeed]]
 ) -> tuple[StudyArm, ...]:
-    """Return the arms that others decide on.
-
-    Args:
-        study: a completed study.
-        asked: what is asked of it.
-        rates: learning rates that are chosen, by arm.
-        keys: what `Arm.after` computed, by arm.
-    """
+    """Return the arms of a planned study that others decide on, by the rates they chose and what `after` computed."""
     found: list[StudyArm] = []
     for arm in _arms(study, asked):
         if arm.is_staged:
             own = {key: rates[one.arm] if isinstance(one, Tuned) else one for key, one in arm.keys.items()}
             by_seed: dict[int, dict[str, str]] = {}
-            for key, value in keys.get(arm.name, {}).items():
+            for key, value in computed.get(arm.name, {}).items():
                 if isinstance(value, Mapping):
                     for seed, text in value.items():
                         by_seed.setdefault(seed, {})[key] = text
@@ -336,36 +362,35 @@ def _kind(arm: Arm) -> Kind:
 
 
 def _arm(asked: Asked, arm: Arm, keys: Mapping[str, ArmValue]) -> StudyArm:
-    shared = asked.shared
-    kind, own = _kind(arm), _texts(keys, asked.size)
+    own = _texts(keys, asked.size)
     if arm.experiment is not None:
-        rates = _rates(keys.get(_RATE), asked.size)
-        return StudyArm(arm.name, arm.label, arm.experiment, rates, own)
+        return StudyArm(arm.name, arm.label, arm.experiment, _rates(keys.get(_RATE), asked.size), own)
+    kind, rates = _kind(arm), _rates(keys.get(_RATE, asked.rate), asked.size)
     known = TASK_KINDS[kind].keys.known | asked.task_keys
-    every = {**{key: value for key, value in shared.items() if key in known}, **own}
-    if kind is Kind.TASK_SFT and "groups_per_batch" in shared and "batch_size" not in own:
-        every["batch_size"] = shared["groups_per_batch"]  # it looks at as many items a step as one that is paid
-    rates = _rates(keys.get(_RATE, asked.rate), asked.size)
-    made = _made(asked, arm, arm.name, every, rates)
+    every = {**{key: value for key, value in asked.shared.items() if key in known}, **own}
+    if kind is Kind.TASK_SFT and "groups_per_batch" in asked.shared and "batch_size" not in own:
+        every["batch_size"] = asked.shared["groups_per_batch"]  # it looks at as many items a step as one that is paid
+    made = _of_task(asked, arm, arm.name, every, rates)
     if len(rates) < 2:
         return made
     part = _EVALUATE if _EVALUATE in asked.task_keys else "examined"
     apart = {**every, part: Examined.VALIDATION.value}
-    return replace(made, tuned_as=_made(asked, arm, f"{arm.name}-validation", apart, rates))
+    return replace(made, tuned_as=_of_task(asked, arm, f"{arm.name}-validation", apart, rates))
 
 
-def _made(asked: Asked, arm: Arm, name: str, every: Mapping[str, str], rates: tuple[float, ...]) -> StudyArm:
-    rated = {_RATE: repr(rates[0])} if rates else {}
+def _of_task(asked: Asked, arm: Arm, name: str, every: Mapping[str, str], rates: tuple[float, ...]) -> StudyArm:
     source, task_keys = asked.source, asked.task_keys
     assert source is not None, "the study is of a task"
     assert source.found_at is not None, "the task can be opened again"
+    rated = {_RATE: repr(rates[0])} if rates else {}
     return StudyArm(
         name=name,
-        words=arm.label,
+        label=arm.label,
         experiment=open_task(source, {**every, **rated}).experiment,
         rates=rates,
         keys={key: value for key, value in every.items() if key not in task_keys},
-        opened=Opened(found_at=source.found_at, keys={key: one for key, one in every.items() if key in task_keys}),
+        found_at=source.found_at,
+        task_keys={key: value for key, value in every.items() if key in task_keys},
     )
 
 
@@ -373,30 +398,20 @@ def _rates(value: ArmValue | None, size: str) -> tuple[float, ...]:
     found = value.get(size) if isinstance(value, Mapping) else value
     if found is None:
         return ()
-    return tuple(map(float, found)) if isinstance(found, Sequence) and not isinstance(found, str) else (_float(found),)
+    assert not isinstance(found, Tuned), "a rate that another arm chose is put in its place before"
+    return tuple(map(float, found)) if isinstance(found, Sequence) and not isinstance(found, str) else (float(found),)
 
 
-def _float(value: ArmValue) -> float:
-    assert isinstance(value, str | int | float)
-    return float(value)
-
-
-def _texts(keys: Mapping[str, ArmValue], size: str) -> dict[str, str]:
-    """Return keys as they stand on a command line, without the learning rate."""
+def _texts(keys: Mapping[str, ArmValue], size: str, *, rated: bool = False) -> dict[str, str]:
+    """Return keys as they stand on a command line, without the learning rate where it is not `rated`."""
     found = {key: value.get(size) if isinstance(value, Mapping) else value for key, value in keys.items()}
     return {
         key: as_text(value)
         for key, value in found.items()
-        if key != _RATE and isinstance(value, str | int | float | bool)
+        if (rated or key != _RATE) and isinstance(value, str | int | float | bool)
     }
 
 
-def settings_of(cells: StudyCells, arms: Sequence[StudyArm], rates: Mapping[str, float | None]) -> dict[str, object]:
-    """Return the settings that decided a study's results: of all runs, and what arms have of their own."""
-    shared: dict[str, object] = {key: value for key, value in cells.shared.items() if key != "quiet"}
-    for arm in arms:
-        rate = rates[arm.name]
-        opened = {} if arm.opened is None else arm.opened.keys
-        own = {**arm.keys, **opened, **({} if rate is None else {_RATE: f"{rate:g}"})}
-        shared |= {f"{arm.name}.{key}": value for key, value in own.items() if shared.get(key) != value}
-    return shared
+def as_text(value: Value) -> str:
+    """Return a value as it stands on a command line."""
+    return str(value).lower() if isinstance(value, bool) else str(value)

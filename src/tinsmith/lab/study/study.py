@@ -20,14 +20,12 @@ from tinsmith.lab.user_task.records import TaskRollout
 from tinsmith.lab.user_task.task import Task
 from tinsmith.pages.document import Section
 from tinsmith.pages.measures import Measure as Figure
-from tinsmith.stats.gate.claim import Claim
 from tinsmith.stats.mean_runs import ByItem, MeanRuns
 from tinsmith.stats.rates import Metric
 
 if TYPE_CHECKING:
-    from tinsmith.lab.study.driver import Stage
+    from tinsmith.lab.study.conduct import Stage
     from tinsmith.lab.study.measures import ArmRuns, Results
-    from tinsmith.lab.study.record import Column, CurveRecord, ExampleRecord, Panel
     from tinsmith.lab.study.sizes import Asked
 
 Value = str | int | float | bool
@@ -37,22 +35,17 @@ BySize = Mapping[str, Value]
 
 @dataclass(frozen=True, slots=True)
 class Tuned:
-    """In place of a value: the learning rate that validation chose for another arm."""
+    """In place of a value: the learning rate that validation chooses for another arm."""
 
     arm: str
 
 
-def tuned(arm: str) -> Tuned:
-    """Return, in place of a value, the learning rate that validation chooses for another arm."""
-    return Tuned(arm)
-
+tuned = Tuned
 
 ArmValue = Value | BySize | Sequence[float] | Tuned
 """Several numbers are learning rates, of which validation chooses one."""
 UNTRAINED: Final = ""
 """In place of an arm that is beaten: the same runs before their training."""
-
-
 BySeed = Mapping[int, str]
 """A value for single runs, by seed."""
 After = Callable[["Stage"], Mapping[str, Value | BySeed]]
@@ -63,7 +56,6 @@ class OnRuns:
     """Something made of finished runs, each kept in a file; arms may stand on it instead of on runs of their own."""
 
     folder: str
-    """In the study's own, of the files."""
     name: str
     """Of the files, before the seed."""
     make: Callable[[Path, Path, Say], Any]
@@ -75,18 +67,25 @@ class OnRuns:
     """Names what it begins with."""
 
 
+V = TypeVar("V", bound=object)
+
+
+def _keys(more: Mapping[str, V] | str) -> Mapping[str, V | str]:
+    return dict(one.split("=", 1) for one in more.split()) if isinstance(more, str) else more
+
+
 @dataclass(frozen=True, init=False)
 class Arm:
     """One way to train: keys of a run or of the task, on top of those of the size.
+
+    They may also stand together as on a command line, or in a mapping.
 
     >>> Arm("hotter", "temperature 3", temperature=3.0).keys
     {'temperature': 3.0}
     """
 
     name: str
-    """In the names of folders."""
     label: str
-    """On the page."""
     keys: Mapping[str, ArmValue]
     after: After | None
     """Computes keys from what other arms did, in place of those given here, which a forecast goes by."""
@@ -103,6 +102,8 @@ class Arm:
         self,
         name: str,
         label: str,
+        more: Mapping[str, ArmValue] | str = "",
+        /,
         *,
         after: After | None = None,
         experiment: Experiment | None = None,
@@ -111,28 +112,8 @@ class Arm:
         values: Callable[[Any, int, bool], ByItem] | None = None,
         **keys: ArmValue,
     ) -> None:
-        fields = {"name": name, "label": label, "keys": keys, "after": after, "on": on, "values": values}
-        fields |= {"experiment": experiment, "is_aside": is_aside}
-        for field_name, value in fields.items():
-            object.__setattr__(self, field_name, value)
-
-    @classmethod
-    def of(
-        cls,
-        name: str,
-        label: str,
-        keys: Mapping[str, ArmValue],
-        *,
-        after: After | None = None,
-        experiment: Experiment | None = None,
-        is_aside: bool = False,
-        on: OnRuns | None = None,
-        values: Callable[[Any, int, bool], ByItem] | None = None,
-    ) -> Arm:
-        """Return an arm with keys that are computed."""
-        made = cls(name, label, after=after, experiment=experiment, is_aside=is_aside, on=on, values=values)
-        object.__setattr__(made, "keys", keys)
-        return made
+        self.__dict__.update(name=name, label=label, keys={**_keys(more), **keys}, after=after, experiment=experiment)
+        self.__dict__.update(is_aside=is_aside, on=on, values=values)
 
     @property
     def is_staged(self) -> bool:
@@ -147,41 +128,36 @@ class Size:
     seeds: tuple[int, ...]
     keys: Mapping[str, Value]
     without: tuple[str, ...]
-    """Names of arms that are left out."""
     before: int
     """Place of the evaluation that counts as before training: 1 where the first steps only prepare the model."""
 
     def __init__(
-        self, *, seeds: Sequence[int] = (1, 2, 3, 4, 5), without: Sequence[str] = (), before: int = 0, **keys: Value
+        self,
+        more: Mapping[str, Value] | str = "",
+        /,
+        *,
+        seeds: Sequence[int] = (1, 2, 3, 4, 5),
+        without: Sequence[str] = (),
+        before: int = 0,
+        **keys: Value,
     ) -> None:
-        values = {"seeds": tuple(seeds), "without": tuple(without), "before": before, "keys": keys}
-        for name, value in values.items():
-            object.__setattr__(self, name, value)
-
-    def on(self, keys: Mapping[str, Value]) -> Size:
-        """Return it with further keys, whose names need be none of Python's."""
-        made = Size(seeds=self.seeds, without=self.without, before=self.before)
-        object.__setattr__(made, "keys", {**self.keys, **keys})
-        return made
-
-
-_BASELINE: Final = "baseline:"
+        self.__dict__.update(seeds=tuple(seeds), keys={**_keys(more), **keys}, without=tuple(without), before=before)
 
 
 def baseline(name: str) -> str:
     """Return, in place of an arm that is beaten, a baseline of the task."""
-    return f"{_BASELINE}{name}"
+    return f"baseline:{name}"
 
 
 def named_baseline(second: str) -> str | None:
     """Return the name of the baseline that stands in place of an arm; None: it is an arm."""
-    return second.removeprefix(_BASELINE) if second.startswith(_BASELINE) else None
+    return second.removeprefix("baseline:") if second.startswith("baseline:") else None
 
 
 Reading = MeanRuns | Sequence[float] | Figure | float | int | str | None
 """Values by item and seed, which get an interval over both; one a run, with an interval over runs; or what stands."""
 Samples = Sequence[Fraction]
-"""Values of the sampled answers to one item."""
+"""Of the sampled answers to one item."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -264,7 +240,7 @@ class OnLabels:
 
     @property
     def label(self) -> str:
-        """Its name on the page."""
+        """Name on the page."""
         return self.metric.value
 
 
@@ -300,15 +276,6 @@ class Learned:
     on: PerItem | OnLabels | None = None
     family: str = ""
     """Claims of one family are corrected together."""
-
-
-C = TypeVar("C", Beats, Learned)
-
-
-def in_families(claims: Sequence[C], judge: Callable[[Sequence[C]], Sequence[Claim]]) -> tuple[Claim, ...]:
-    """Judge claims family by family, of which each is corrected by itself."""
-    families = dict.fromkeys(one.family for one in claims)
-    return tuple(claim for name in families for claim in judge([one for one in claims if one.family == name]))
 
 
 @dataclass(frozen=True, slots=True)

@@ -104,7 +104,7 @@ def with_looks(study: Study, look: Look, on: OnRuns, runs: Sequence[Arm], task: 
     by_rule = [Arm(rule.value, label, on=on, values=partial(_values, rule)) for rule, label in RULES.items()]
     arms = [
         *runs,
-        Arm.of(FIRST, "the first", keys, on=on, values=partial(_values, Writer.FIRST), is_aside=True),
+        Arm(FIRST, "the first", keys, on=on, values=partial(_values, Writer.FIRST), is_aside=True),
         *by_rule,
         Arm(SECOND, "the second", on=on, values=partial(_values, Writer.SECOND)),
     ]
@@ -366,7 +366,7 @@ study = Study(
         "smallest": Size(seeds=[1], samples=2, steps=40, held_out_items=24, practice=200),
         "nano": Size(practice=400),
         # A small pretrained model has read no demonstrations of crossroads: sums, of which it solves some.
-        "small": Size(seeds=[1], samples=2, steps=24, groups_per_batch=8, learning_rate=3e-4, eval_items=24).on(SUMS),
+        "small": Size(SUMS, seeds=[1], samples=2, steps=24, groups_per_batch=8, learning_rate=3e-4, eval_items=24),
     },
     score=REWARD,
     effort=lambda arm: 0 if arm.arm.name == FIRST else arm.examples,

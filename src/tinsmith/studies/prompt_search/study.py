@@ -104,7 +104,7 @@ def with_arms(study: Study, asked: Asked, *, search: Search = searched_on) -> St
     )
     keys = {key: value for key, value in msgspec.structs.asdict(settings.search).items() if key != "seed"}
     searched = [
-        Arm.of(
+        Arm(
             name,
             label,
             {"proposer": proposer, **keys},
@@ -138,7 +138,7 @@ def searches(results: Results) -> list[tuple[str, Found]]:
         (f"{label}, seed {read.run.config.seed}", one)
         for name, (_, label) in SEARCHES.items()
         for arm in [results.arms[name]]
-        for read, one in zip(arm.read.reads, arm.made, strict=True)
+        for read, one in zip(arm.reads, arm.made, strict=True)
     ]
 
 
@@ -233,23 +233,18 @@ study = Study(
     keys={"save_every": 0},
     sizes={
         "smallest": Size(
+            "learning_rate=0.002 steps=4 eval_every=4 eval_items=24 base_steps=200 search_steps=3 batch=8 "
+            "candidates=6 gate=16",
             seeds=[1],
-            learning_rate=2e-3,
-            steps=4,
-            eval_every=4,
-            eval_items=24,
-            base_steps=200,
-            search_steps=3,
-            batch=8,
-            candidates=6,
-            gate=16,
         ),
         "nano": Size(learning_rate=2e-3, steps=60, eval_every=20),
-        "small": Size(seeds=[1], task="instructions", at="small", learning_rate=3e-4, watch_forgetting=False).on(
+        "small": Size(
             {
+                **{"task": "instructions", "at": "small", "learning_rate": 3e-4, "watch_forgetting": False},
                 **{"steps": 20, "eval_every": 20, "eval_items": 40, "eval_samples": 2},
                 **{"search_steps": 8, "batch": 12, "candidates": 5, "gate": 24},
-            }
+            },
+            seeds=[1],
         ),
     },
     score=SCORE,
