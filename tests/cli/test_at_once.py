@@ -15,7 +15,7 @@ import pytest
 HEAVY = ("torch", "sklearn", "scipy", "matplotlib", "transformers", "tinker", "pandas", "polars", "httpx")
 
 ANSWERED = (("--help",), ("run",), ("run", "--help"), ("run", "remedy/exp6", "--help"))
-MISTAKES = {
+MISTAKES: Mapping[tuple[str, ...], str] = {
     ("runn",): "",
     ("run", "WRONG"): "",
     ("run", "remedy/exp6", "learning_rate=abc"): "",

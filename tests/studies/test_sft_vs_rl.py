@@ -15,14 +15,13 @@ import pytest
 
 from running import KEY, Running
 from tinsmith.cli.registered import find
-from tinsmith.data.slices.reader import Slice
 from tinsmith.lab.experiment.conduct import conduct
 from tinsmith.lab.experiment.experiment import Plan
 from tinsmith.lab.experiment.plan import make_plan
 from tinsmith.lab.labels.paper import items_of
 from tinsmith.lab.labels.task import make_task
 from tinsmith.lab.live.progress import Say
-from tinsmith.lab.papers import run_data as paper_data
+from tinsmith.lab.papers import estimate
 from tinsmith.lab.papers.compute_spent import Cost
 from tinsmith.lab.papers.estimate import minutes
 from tinsmith.lab.papers.worlds import nano_base, papers_of
@@ -70,8 +69,8 @@ LINE = "Return JSON only."
 DRAWS = Draws(claims=Bootstrap(draws=200), tables=Bootstrap(draws=100))
 
 
-def _no_forecast(plan: Plan, source: Slice) -> list[str]:
-    del plan, source
+def _no_forecast(plan: Plan) -> list[str]:
+    del plan
     return []
 
 
@@ -94,7 +93,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Made]:
     patch = pytest.MonkeyPatch()
     patch.setenv("TINSMITH_HOME", str(tmp_path_factory.mktemp("home")))
     patch.setenv("TINKER_API_KEY", KEY)
-    patch.setattr(paper_data, "forecast", _no_forecast)  # it is told before each run, and is slow
+    patch.setattr(estimate, "forecast_lines", _no_forecast)  # it is told before each run, and is slow
     source = planted_slice(PlantedRecipe(train=120, validation=12, test=12), _silent)
     task = make_task("disruption", prompt="brief", contract="two_key", with_metadata=False)
     papers = papers_of(source, task, shuffle_seed=None)

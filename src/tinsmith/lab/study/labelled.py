@@ -251,7 +251,7 @@ def judged(
 ) -> tuple[tuple[Claim, ...], tuple[Claim, ...]]:
     """Judge claims by the evidence for each, and correct every family by itself."""
     found: list[tuple[Claim, ...]] = []
-    gates: tuple[tuple[type, Any, Any], ...] = ((Beats, judge_beats, beats), (Learned, judge_learned, learned))
+    gates: Sequence[Any] = ((Beats, judge_beats, beats), (Learned, judge_learned, learned))
     for kind, gate, evidence in gates:
         mine = [one for one in claims if isinstance(one, kind)]
         some = [[evidence(one) for one in mine if one.family == name] for name in dict.fromkeys(o.family for o in mine)]
