@@ -11,7 +11,7 @@ from tinsmith.pages.document import Document, Section, drawn, note, summary
 from tinsmith.pages.dots import Dots, Panel, dots_svg
 from tinsmith.pages.measures import Measure
 from tinsmith.pages.palette import series_mark
-from tinsmith.pages.tables import Cell, measured, plain, text
+from tinsmith.pages.tables import Cell, Table, measured, plain, text
 from tinsmith.pages.wording import counted, p_words, signed
 from tinsmith.stats.significance import ALPHA
 from tinsmith.studies.rubrics.quality.statistics import Finding
@@ -50,54 +50,7 @@ def quality_page(found: Found, data: Found, seed: int, money: str) -> Document:
             for label, value, one in zip(labels, values, accuracies, strict=True)
         ],
     )
-    gains = plain(
-        "On the same pairs. By pairs: McNemar's exact test and Tango's 95 % interval. By prompts, where several pairs "
-        "have one: flips of the sign of what each prompt's pairs gained in sum. Needed: units like these that show a "
-        "difference of this size four times out of five.",
-        ("Gain", "gain", "p", "only the first right", "only the second right", "moved", "needed", text("Finding")),
-        [
-            (
-                _name(one),
-                Cell(text=signed(one["gain"]), under=_ends(one), number=True),
-                *(_p(one), f"{one['helped']:,}", f"{one['hurt']:,}"),
-                f"{one['moved']:,} of {counted(one['units'], one['unit'])}",
-                "" if one["needed"] is None else f"{one['needed']:,}",
-                text(one["finding"]),
-            )
-            for one in _contrasts(found)
-        ],
-    )
-    places = plain(
-        "Every pair was asked in both orders, where the judge looks at places. p tests the pairs whose answer followed "
-        "the place, first against second.",
-        (
-            *("The judge", "answers A|share of all", "same|in both orders", "right|in both orders"),
-            *("always A", "always B", "p"),
-        ),
-        [
-            (
-                LABELS[one["condition"]],
-                f"{at['first_share']:.3f}",
-                *(f"{at[name]:,}" for name in ("same", "right_both", "always_first", "always_second")),
-                _p(at),
-            )
-            for one in accuracies
-            if (at := one["positions"]) is not None
-        ],
-    )
-    criteria = plain(
-        f"How often each criterion holds for one response alone, most frequent first, {_MOST_CRITERIA} at most; never: "
-        "it tells none apart. quality.json has all.",
-        ("Criterion", "pairs", "for the chosen", "for the rejected", text("Tells apart")),
-        [
-            (
-                one["criterion"],
-                *(f"{one[name]:,}" for name in ("pairs", "for_chosen", "for_rejected")),
-                text("never" if one["criterion"] in found["idle_criteria"] else ""),
-            )
-            for one in sorted(found["criteria"], key=lambda each: (-each["pairs"], each["criterion"]))[:_MOST_CRITERIA]
-        ],
-    )
+    gains, places, criteria = _tables(found)
     costs = plain(
         "What asking everything once takes; what this run really sent is in spent.json.",
         ("Cost", ""),
@@ -132,6 +85,59 @@ def quality_page(found: Found, data: Found, seed: int, money: str) -> Document:
             Section("cost", "Cost and failures", [costs]),
         ),
     )
+
+
+def _tables(found: Found) -> tuple[Table, Table, Table]:
+    """Return gains, effects of places, and criteria."""
+    gains = plain(
+        "On the same pairs. By pairs: McNemar's exact test and Tango's 95 % interval. By prompts, where several pairs "
+        "have one: flips of the sign of what each prompt's pairs gained in sum. Needed: units like these that show a "
+        "difference of this size four times out of five.",
+        ("Gain", "gain", "p", "only the first right", "only the second right", "moved", "needed", text("Finding")),
+        [
+            (
+                _name(one),
+                Cell(text=signed(one["gain"]), under=_ends(one), number=True),
+                *(_p(one), f"{one['helped']:,}", f"{one['hurt']:,}"),
+                f"{one['moved']:,} of {counted(one['units'], one['unit'])}",
+                "" if one["needed"] is None else f"{one['needed']:,}",
+                text(one["finding"]),
+            )
+            for one in _contrasts(found)
+        ],
+    )
+    places = plain(
+        "Every pair was asked in both orders, where the judge looks at places. p tests the pairs whose answer followed "
+        "the place, first against second.",
+        (
+            *("The judge", "answers A|share of all", "same|in both orders", "right|in both orders"),
+            *("always A", "always B", "p"),
+        ),
+        [
+            (
+                LABELS[one["condition"]],
+                f"{at['first_share']:.3f}",
+                *(f"{at[name]:,}" for name in ("same", "right_both", "always_first", "always_second")),
+                _p(at),
+            )
+            for one in found["accuracies"]
+            if (at := one["positions"]) is not None
+        ],
+    )
+    criteria = plain(
+        f"How often each criterion holds for one response alone, most frequent first, {_MOST_CRITERIA} at most; never: "
+        "it tells none apart. quality.json has all.",
+        ("Criterion", "pairs", "for the chosen", "for the rejected", text("Tells apart")),
+        [
+            (
+                one["criterion"],
+                *(f"{one[name]:,}" for name in ("pairs", "for_chosen", "for_rejected")),
+                text("never" if one["criterion"] in found["idle_criteria"] else ""),
+            )
+            for one in sorted(found["criteria"], key=lambda each: (-each["pairs"], each["criterion"]))[:_MOST_CRITERIA]
+        ],
+    )
+    return gains, places, criteria
 
 
 def quality_story(found: Found) -> tuple[str, ...]:
