@@ -28,7 +28,7 @@ def main(folder: Path) -> None:
             fitted = Fitted(lambda train=train: train, text)
             for baseline in Baseline:
                 one = accuracy(fitted.right(baseline, test))
-                print(f"  {baseline}: {one.accuracy:.4f} ({one.low:.4f} to {one.high:.4f})")
+                print(f"  {baseline}: {one['accuracy']:.4f} ({one['low']:.4f} to {one['high']:.4f})")
 
 
 if __name__ == "__main__":

@@ -17,10 +17,8 @@ from tinsmith.stats.sign_flips import clustered_interval, least_moved, paired_in
 from tinsmith.stats.significance import items_needed, mcnemar
 from tinsmith.studies.rubrics.quality.statistics import (
     Condition,
-    CriterionVerdicts,
     Finding,
     JudgedPair,
-    Unit,
     compare,
     discrimination,
     rubric_quality,
@@ -50,47 +48,47 @@ def clustered(*nets: Sequence[int]) -> list[JudgedPair]:
 
 def test_accuracies_gain_and_p_are_those_of_a_hand_computation() -> None:
     found = rubric_quality(pairs(14, 3, both=20, neither=13), (), seed=0)
-    assert [(each.right, each.n) for each in found.accuracies] == [(23, 50), (34, 50), (23, 50)]
-    gain = found.gain
-    assert (gain.helped, gain.hurt, gain.moved, gain.units) == (14, 3, 17, 50)
-    assert gain.gain == 11 / 50
+    assert [(each["right"], each["n"]) for each in found["accuracies"]] == [(23, 50), (34, 50), (23, 50)]
+    gain = found["gain"]
+    assert (gain["helped"], gain["hurt"], gain["moved"], gain["units"]) == (14, 3, 17, 50)
+    assert gain["gain"] == 11 / 50
     # 2 (1 + 17 + 136 + 680) / 2^17
-    assert gain.p_value == 2 * 834 / 2**17
-    assert gain.p_value == pytest.approx(binomtest(14, 17).pvalue, rel=1e-12)
-    assert (gain.finding, gain.unit, gain.needed) == (Finding.ADDS, Unit.PAIR, None)
-    wilson = found.accuracies[0].interval
+    assert gain["p_value"] == 2 * 834 / 2**17
+    assert gain["p_value"] == pytest.approx(binomtest(14, 17).pvalue, rel=1e-12)
+    assert (gain["finding"], gain["unit"], gain["needed"]) == (Finding.ADDS, "pair", None)
+    wilson = found["accuracies"][0]["interval"]
     known = binomtest(23, 50).proportion_ci(method="wilson")
-    assert (wilson.low, wilson.high) == pytest.approx((known.low, known.high))
-    assert found.control is not None
-    assert (found.control.gain, found.control.p_value) == (0.0, 1.0)
-    assert found.control.finding is Finding.CANNOT_TELL
-    assert found.beyond_control is not None
-    assert found.beyond_control.p_value == gain.p_value
+    assert (wilson["low"], wilson["high"]) == pytest.approx((known.low, known.high))
+    assert found["control"] is not None
+    assert (found["control"]["gain"], found["control"]["p_value"]) == (0.0, 1.0)
+    assert found["control"]["finding"] is Finding.CANNOT_TELL
+    assert found["beyond_control"] is not None
+    assert found["beyond_control"]["p_value"] == gain["p_value"]
 
 
 def test_a_rubric_that_misleads_takes_away() -> None:
     found = rubric_quality(pairs(1, 12), (), seed=0)
-    assert found.gain.finding is Finding.TAKES
-    assert found.gain.interval.high < 0
+    assert found["gain"]["finding"] is Finding.TAKES
+    assert found["gain"]["interval"]["high"] < 0
 
 
 @pytest.mark.parametrize(("helped", "enough"), [(0, False), (1, False), (5, False), (6, True)])
 def test_fewer_than_six_that_moved_can_never_tell(helped: int, enough: bool) -> None:
-    gain = rubric_quality(pairs(helped, 0, both=60 - helped), (), seed=0).gain
-    assert gain.enough is enough
-    assert (gain.finding is Finding.CANNOT_TELL) is not enough
-    assert (gain.needed is None) is (helped in (0, 6))
-    if gain.needed is not None:
-        assert gain.needed >= 6 * 60 / helped
+    gain = rubric_quality(pairs(helped, 0, both=60 - helped), (), seed=0)["gain"]
+    assert gain["enough"] is enough
+    assert (gain["finding"] is Finding.CANNOT_TELL) is not enough
+    assert (gain["needed"] is None) is (helped in (0, 6))
+    if gain["needed"] is not None:
+        assert gain["needed"] >= 6 * 60 / helped
     assert binomtest(5, 5).pvalue > 0.05 > binomtest(6, 6).pvalue
     assert least_moved(0.05) == 6
 
 
 def test_the_pairs_needed_are_those_of_the_power_formula() -> None:
-    gain = rubric_quality(pairs(8, 4, both=88), (), seed=0).gain
-    assert gain.finding is Finding.CANNOT_TELL
-    assert gain.needed == items_needed(0.04, discordance=0.12) == 589
-    assert rubric_quality(pairs(4, 4, both=5), (), seed=0).gain.needed is None
+    gain = rubric_quality(pairs(8, 4, both=88), (), seed=0)["gain"]
+    assert gain["finding"] is Finding.CANNOT_TELL
+    assert gain["needed"] == items_needed(0.04, discordance=0.12) == 589
+    assert rubric_quality(pairs(4, 4, both=5), (), seed=0)["gain"]["needed"] is None
 
 
 def test_the_interval_leaves_out_zero_where_the_exact_test_refuses_and_only_there() -> None:
@@ -153,17 +151,17 @@ def test_sign_flips_count_every_flip() -> None:
 
 def test_pairs_of_one_prompt_are_one_observation() -> None:
     whole = rubric_quality(clustered(*[[1] * 10] * 3), (), seed=0)
-    assert (whole.pairs, whole.prompts, whole.unit) == (30, 3, Unit.PROMPT)
-    gain = whole.gain
-    assert (gain.gain, gain.helped, gain.units, gain.moved) == (1.0, 30, 3, 3)
-    assert gain.p_value == 0.25  # as pairs it would be 2^-29
-    assert (gain.finding, gain.enough) == (Finding.CANNOT_TELL, False)
-    assert gain.interval.holds(0.0)
-    assert (whole.control, whole.beyond_control) == (None, None)
-    more = rubric_quality(clustered(*[[1, 1, 0], [1, -1, 0]] * 8), (), seed=0).gain
-    assert more.p_value == 2 * 2**-8
-    assert more.finding is Finding.ADDS
-    assert more.interval.low > 0
+    assert (whole["pairs"], whole["prompts"], whole["unit"]) == (30, 3, "prompt")
+    gain = whole["gain"]
+    assert (gain["gain"], gain["helped"], gain["units"], gain["moved"]) == (1.0, 30, 3, 3)
+    assert gain["p_value"] == 0.25  # as pairs it would be 2^-29
+    assert (gain["finding"], gain["enough"]) == (Finding.CANNOT_TELL, False)
+    assert gain["interval"]["low"] <= 0.0 <= gain["interval"]["high"]
+    assert (whole["control"], whole["beyond_control"]) == (None, None)
+    more = rubric_quality(clustered(*[[1, 1, 0], [1, -1, 0]] * 8), (), seed=0)["gain"]
+    assert more["p_value"] == 2 * 2**-8
+    assert more["finding"] is Finding.ADDS
+    assert more["interval"]["low"] > 0
 
 
 def test_a_clustered_interval_holds_the_gain_and_shrinks_with_prompts() -> None:
@@ -203,27 +201,27 @@ def test_places_are_counted_from_both_orders() -> None:
         pair("e", False, False, False),
         pair("f", False, True, True),
     ]
-    found = rubric_quality(judged, (), seed=0).accuracies[0].positions
+    found = rubric_quality(judged, (), seed=0)["accuracies"][0]["positions"]
     assert found is not None
-    assert (found.always_first, found.always_second, found.same, found.right_both) == (2, 1, 3, 2)
-    assert found.first_share == (2 * 2 + 3) / 12
-    assert found.p_value == 1.0
+    assert (found["always_first"], found["always_second"], found["same"], found["right_both"]) == (2, 1, 3, 2)
+    assert found["first_share"] == (2 * 2 + 3) / 12
+    assert found["p_value"] == 1.0
 
 
 def test_criteria_are_counted_over_the_pairs_that_have_them() -> None:
     verdicts = [
-        CriterionVerdicts(criterion=name, chosen=bool(a), rejected=bool(b))
+        (name, bool(a), bool(b))
         for name, a, b in [
             ("x", 1, 0), ("x", 0, 1), ("x", 1, 0), ("y", 1, 1), ("y", 0, 0), ("b", 0, 1),
         ]
     ]  # fmt: skip
     found = discrimination(verdicts)
-    assert [(c.criterion, c.pairs, c.for_chosen, c.for_rejected) for c in found] == [
+    assert [(c["criterion"], c["pairs"], c["for_chosen"], c["for_rejected"]) for c in found] == [
         ("b", 1, 0, 1),
         ("x", 3, 2, 1),
         ("y", 2, 0, 0),
     ]
-    assert rubric_quality(pairs(1, 0), verdicts, seed=0).idle == ("y",)
+    assert rubric_quality(pairs(1, 0), verdicts, seed=0)["idle_criteria"] == ["y"]
 
 
 def test_what_cannot_be_compared_is_refused() -> None:
@@ -233,4 +231,4 @@ def test_what_cannot_be_compared_is_refused() -> None:
         rubric_quality([*pairs(1, 0), *clustered([1])], (), seed=0)
     with pytest.raises(DataError):
         paired_interval(3, 3, 5)
-    assert compare(pairs(1, 0), OWN, WITHOUT, unit=Unit.PAIR, seed=0).gain == 1.0
+    assert compare(pairs(1, 0), OWN, WITHOUT, unit="pair", seed=0)["gain"] == 1.0

@@ -10,7 +10,6 @@ from tinsmith.lab.prompt_search.document import (
     Change,
     Document,
     Edit,
-    Example,
     Grammar,
     Wish,
     edited,
@@ -67,7 +66,7 @@ EVERY = 2 + 2 + 4 + 1
 
 
 def wish(seed: int = 0, count: int = 5, rejected: frozenset[Edit] = frozenset()) -> Wish:
-    worst = (Example(prompt="Which door?", earned=0.0),)
+    worst = (("Which door?", 0.0),)
     return Wish(document=("a", "b"), examples=worst, rejected=rejected, count=count, seed=seed)
 
 

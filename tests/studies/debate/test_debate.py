@@ -78,7 +78,6 @@ def test_every_figure_by_hand() -> None:
     assert caving.interval == wilson(2, 5)
     ends = wilson(1, 3)
     assert hit.interval == Interval(2 * ends.low - 1, 2 * ends.high - 1, 0.95)
-    assert str(caving) == "0.400 [0.118, 0.769] (n = 5)"
     assert found["brier_first"] is None
 
 

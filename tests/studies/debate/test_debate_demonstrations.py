@@ -10,9 +10,8 @@ from debate_cases import ABSTRACT, BRIEF, TASK, C, D, N, item, items
 from tinsmith.lab.labels.contracts import TWO_KEY, Contract
 from tinsmith.lab.labels.leaks import messages
 from tinsmith.renderers.renderer import Message, Role
-from tinsmith.studies.debate.demonstrations import Habits, demonstrations
+from tinsmith.studies.debate.demonstrations import demonstrations
 from tinsmith.studies.debate.rewards import literal_signals, reasons_of
-from tinsmith.types.errors import ConfigError
 
 MANY = demonstrations(items(900), TASK, BRIEF, seed=5)
 
@@ -66,11 +65,3 @@ def test_habits_are_kept_to() -> None:
     assert len(claims) / len(MANY) == pytest.approx(0.75, abs=0.04)
     followed = sum(labels(one)[1] == claimed(one) for one in claims) / len(claims)
     assert followed == pytest.approx(0.4 / 3 + 0.3 + 0.3 / 3, abs=0.05)
-    stubborn = demonstrations(items(20), TASK, BRIEF, seed=5, habits=Habits(keeping=1.0, following=0.0))
-    assert all(len(set(labels(one))) == 1 for one in stubborn)
-
-
-@pytest.mark.parametrize("bad", [{"keeping": 0.8}, {"null": -0.1}, {"evidence": 2.0}])
-def test_habits_that_are_none(bad: dict[str, float]) -> None:
-    with pytest.raises(ConfigError, match="shares are"):
-        Habits(**bad)

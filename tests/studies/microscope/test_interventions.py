@@ -9,8 +9,18 @@ import pytest
 from fake_policies import END, TablePolicy
 
 from tinsmith.lab.service.asked_policy import AskedPolicy
-from tinsmith.studies.microscope.agreement import Decoding, Fate, Pair, fate_of
-from tinsmith.studies.microscope.interventions import Corrected, Line, Rule, Writing, control_places, corrected
+from tinsmith.studies.microscope.policies import (
+    Corrected,
+    Decoding,
+    Fate,
+    Line,
+    Pair,
+    Rule,
+    Writing,
+    control_places,
+    corrected,
+    fate_of,
+)
 
 PROMPT = (6, 6)
 ENDS_AFTER = len(PROMPT) + 4

@@ -22,8 +22,8 @@ from tinsmith.models.initial_weights import initial_weights
 from tinsmith.models.presets import PRESETS
 from tinsmith.pages.tables import Table
 from tinsmith.studies.moe.bench import MeasuredBase, drawn_texts, is_moved, measured_base
-from tinsmith.studies.moe.ours import Ours, our_decoder
 from tinsmith.studies.moe.page import wander_page, wander_story
+from tinsmith.studies.moe.sides import Ours, Theirs, our_decoder
 from tinsmith.studies.moe.step import (
     OnPolicy,
     angle,
@@ -34,7 +34,6 @@ from tinsmith.studies.moe.step import (
     step_ratios,
 )
 from tinsmith.studies.moe.study import wander
-from tinsmith.studies.moe.theirs import Theirs
 from tinsmith.studies.moe.values import Amounts, Dtype, Engine, Seen, Side, Text, batched
 from tinsmith.types.errors import ConfigError
 from tinsmith.types.sampling import SampleRequest, SamplingParams

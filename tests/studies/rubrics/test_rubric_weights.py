@@ -12,7 +12,6 @@ import pytest
 from tinsmith.lab.judge.rules.rule_text import RuleJudge
 from tinsmith.lab.judge.tree import pass_rate, weighted_rate
 from tinsmith.studies.rubrics.dataset import read_dataset
-from tinsmith.studies.rubrics.quality.answers import rubric_score
 from tinsmith.studies.rubrics.rlvr import weight_lines
 from tinsmith.studies.rubrics.task import RubricTask, task_of
 from tinsmith.types.errors import DataError, InputError
@@ -100,6 +99,6 @@ def test_weights_are_said_before_a_run_and_enter_rules_too(tmp_path: Path) -> No
     assert "2 tasks" in line
     assert "2 rubrics with a negative weight" in line
     judge = RuleJudge(data.tasks[0].criteria)
-    assert [rubric_score(data.tasks[0], judge, text) for text in ("I am sorry.", "Fine.")] == [0.0, 1.0]
+    assert [data.tasks[0].score(judge.held(text)) for text in ("I am sorry.", "Fine.")] == [0.0, 1.0]
     file.write_text(json.dumps({"prompt": "p", "rubrics": ["a", {"criterion": "b", "weight": 1}]}))
     assert weight_lines(read_dataset(file)) == []

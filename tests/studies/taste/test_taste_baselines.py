@@ -16,8 +16,7 @@ from tinsmith.data.corpus_card import SourceDescription, SourceKind
 from tinsmith.data.corpus_writer import CorpusWriter
 from tinsmith.data.paper import Paper
 from tinsmith.studies.taste.baselines import Baseline, Fitted, favours_a
-from tinsmith.studies.taste.pairs import Pair, Sides, draw_pairs
-from tinsmith.studies.taste.papers import KNOWN, rated_papers
+from tinsmith.studies.taste.pairs import KNOWN, Pair, Sides, draw_pairs, rated_papers
 from tinsmith.studies.taste.settings import Match, PairSettings, Side, Text
 
 

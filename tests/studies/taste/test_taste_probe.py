@@ -78,18 +78,18 @@ def test_the_layer_that_holds_it_is_found_and_the_test_is_scored_with_it(sides: 
     noise = rng.normal(size=states.shape).astype(np.float32)
     found = HiddenStates("f", {Pooling.MEAN: noise, Pooling.LAST: states})
     choices, chosen, right = probed(found, sides)
-    assert (chosen.layer, chosen.pooling, chosen.validation) == (2, "last", 1.0)
+    assert (chosen["layer"], chosen["pooling"], chosen["validation"]) == (2, "last", 1.0)
     assert right.all()
     assert len(right) == len(sides[Side.TEST])
-    assert len(choices) == len({(one.layer, one.pooling, one.strength) for one in choices})
-    assert min(one.validation for one in choices) < 1
+    assert len(choices) == len({(one["layer"], one["pooling"], one["strength"]) for one in choices})
+    assert min(one["validation"] for one in choices) < 1
 
 
 def test_a_share_has_its_interval() -> None:
     one = accuracy(np.array([True] * 8 + [False] * 2))
-    assert (one.pairs, one.right, one.accuracy) == (10, 8, 0.8)
-    assert one.low == pytest.approx(0.4902, abs=1e-4)  # Wilson's, by hand
-    assert one.high == pytest.approx(0.9433, abs=1e-4)
+    assert (one["pairs"], one["right"], one["accuracy"]) == (10, 8, 0.8)
+    assert one["low"] == pytest.approx(0.4902, abs=1e-4)  # Wilson's, by hand
+    assert one["high"] == pytest.approx(0.9433, abs=1e-4)
 
 
 def test_a_probe_is_measured_beside_the_baselines_and_repeats(folder: Path, tmp_path: Path) -> None:

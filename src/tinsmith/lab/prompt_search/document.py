@@ -6,8 +6,9 @@ from collections.abc import Callable, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from itertools import combinations
 from random import Random
-from typing import Final, Protocol
+from typing import Final
 
 import msgspec
 
@@ -19,6 +20,8 @@ Document = tuple[str, ...]
 
 MOST_LINES: Final = 16
 """Of a document; nothing is added to one that has so many."""
+LONGEST_LINE: Final = 160
+"""Characters of a line that a model may propose."""
 
 
 class Change(StrEnum):
@@ -28,6 +31,10 @@ class Change(StrEnum):
     DELETE = "delete"
     REPLACE = "replace"
     SWAP = "swap"
+
+
+_BETWEEN: Final = {Change.ADD: "", Change.DELETE: "", Change.REPLACE: " => ", Change.SWAP: " <> "}
+"""Stands between the two lines of an edit in words."""
 
 
 class Edit(msgspec.Struct, frozen=True, order=True, kw_only=True):
@@ -41,15 +48,7 @@ class Edit(msgspec.Struct, frozen=True, order=True, kw_only=True):
 
     def __str__(self) -> str:
         """Return it in words."""
-        match self.change:
-            case Change.ADD:
-                return f"add: {self.line}"
-            case Change.DELETE:
-                return f"delete: {self.at}"
-            case Change.REPLACE:
-                return f"replace: {self.at} => {self.line}"
-            case Change.SWAP:
-                return f"swap: {self.at} <> {self.line}"
+        return f"{self.change}: {self.at}{_BETWEEN[self.change]}{self.line}"
 
     def applied(self, document: Document) -> Document | None:
         """Return the document after it; None where it cannot be made, or would make no document."""
@@ -101,36 +100,20 @@ def _head(document: Document) -> str:
     return "".join(f"{line}\n" for line in document)
 
 
-LONGEST_LINE: Final = 160
-"""Characters of a line that a model may propose."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Example:
-    """A question of the batch that was answered under the document of now."""
-
-    prompt: str
-    earned: float
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wish:
     """Request to a proposer."""
 
     document: Document
-    examples: Sequence[Example]
-    """Those that earned least first."""
+    examples: Sequence[tuple[str, float]]
+    """Questions that were answered under the document of now, and what they earned; those that earned least first."""
     rejected: AbstractSet[Edit]
     count: int
     seed: int
 
 
-class Proposer(Protocol):
-    """Source of proposed edits of a prompt."""
-
-    def __call__(self, wish: Wish) -> Sequence[Edit]:
-        """Return different edits that can be made, none of them rejected before; at most as many as wished."""
-        ...
+Proposer = Callable[[Wish], Sequence[Edit]]
+"""Returns different edits that can be made, none of them rejected before; at most as many as wished."""
 
 
 def possible(edits: Sequence[Edit], wish: Wish) -> tuple[Edit, ...]:
@@ -139,16 +122,12 @@ def possible(edits: Sequence[Edit], wish: Wish) -> tuple[Edit, ...]:
     A swap is the same whichever of its lines is named first.
     """
     kept: dict[Edit, None] = {}
-    for edit in map(_ordered, edits):
+    for edit in edits:
+        if edit.change is Change.SWAP and edit.line < edit.at:
+            edit = Edit(change=Change.SWAP, at=edit.line, line=edit.at)
         if edit not in wish.rejected and edit.applied(wish.document) is not None:
             kept.setdefault(edit)
     return tuple(kept)[: wish.count]
-
-
-def _ordered(edit: Edit) -> Edit:
-    if edit.change is Change.SWAP and edit.line < edit.at:
-        return Edit(change=Change.SWAP, at=edit.line, line=edit.at)
-    return edit
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,27 +137,20 @@ class Grammar:
     bank: tuple[str, ...]
 
     def __call__(self, wish: Wish) -> tuple[Edit, ...]:
-        random = Random(derive(wish.seed, "edits"))
-        every = replace(wish, count=2**31)
-        left = [list(possible(edits, every)) for edits in self._every(wish.document)]
-        drawn: list[Edit] = []
-        while len(drawn) < wish.count and (kinds := [edits for edits in left if edits]):
-            edits = random.choice(kinds)
-            drawn.append(edits.pop(random.randrange(len(edits))))
-        return tuple(drawn)
-
-    def _every(self, document: Document) -> list[list[Edit]]:
+        random, document = Random(derive(wish.seed, "edits")), wish.document
         new = [line for line in self.bank if line not in document]
-        return [
+        kinds = [
             [Edit(change=Change.ADD, line=line) for line in new],
             [Edit(change=Change.DELETE, at=at) for at in document],
             [Edit(change=Change.REPLACE, at=at, line=line) for at in document for line in new],
-            [
-                Edit(change=Change.SWAP, at=at, line=line)
-                for place, at in enumerate(document)
-                for line in document[place + 1 :]
-            ],
+            [Edit(change=Change.SWAP, at=at, line=line) for at, line in combinations(document, 2)],
         ]
+        left = [list(possible(edits, replace(wish, count=2**31))) for edits in kinds]
+        drawn: list[Edit] = []
+        while len(drawn) < wish.count and (some := [edits for edits in left if edits]):
+            edits = random.choice(some)
+            drawn.append(edits.pop(random.randrange(len(edits))))
+        return tuple(drawn)
 
 
 @dataclass(slots=True)
@@ -202,7 +174,7 @@ class AskedModel:
 
     def prompt(self, wish: Wish) -> str:
         """Return what it is asked."""
-        worst = [f"{one.prompt} (earned {one.earned:g})" for one in wish.examples[: self.shown]]
+        worst = [f"{prompt} (earned {earned:g})" for prompt, earned in wish.examples[: self.shown]]
         rejected = [f"- {edit}" for edit in sorted(wish.rejected)[-self.shown :]]
         return "\n".join(
             [
@@ -219,9 +191,6 @@ class AskedModel:
         )
 
 
-_PARTS: Final = {Change.REPLACE: "=>", Change.SWAP: "<>"}
-
-
 def read_edit(text: str) -> Edit | None:
     """Read an edit as `str` writes it; None where it is none.
 
@@ -233,11 +202,9 @@ def read_edit(text: str) -> Edit | None:
     if not colon or not rest or name not in tuple(Change) or len(text) > 2 * LONGEST_LINE:
         return None
     change = Change(name)
-    if change in _PARTS:
-        at, parted, line = (part.strip() for part in rest.partition(_PARTS[change]))
-        made = Edit(change=change, at=at, line=line) if at and parted and line else None
-    elif change is Change.ADD:
-        made = Edit(change=change, line=rest)
-    else:
-        made = Edit(change=change, at=rest)
-    return made if made is not None and len(made.line) <= LONGEST_LINE else None
+    at, line = (rest, "") if change is Change.DELETE else ("", rest)
+    if parts := _BETWEEN[change].strip():
+        at, _, line = (part.strip() for part in rest.partition(parts))
+        if not at or not line:
+            return None
+    return Edit(change=change, at=at, line=line) if len(line) <= LONGEST_LINE else None

@@ -8,29 +8,23 @@ the gate had. Source: SkillOpt, arXiv:2605.23904, whose gate asks the same quest
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from random import Random
-from typing import Final, Protocol
+from typing import Final
 
 import msgspec
 
-from tinsmith.lab.prompt_search.document import Document, Edit, Example, Proposer, Wish, edited
+from tinsmith.lab.prompt_search.document import Document, Edit, Proposer, Wish, edited
 from tinsmith.ops.exact import raised_cosine
 from tinsmith.types.errors import ConfigError
 from tinsmith.types.seeds import derive
 
 Earned = Mapping[str, Fraction]
 """Rewards of questions, by name; those that failed have none."""
-
-
-class Score(Protocol):
-    """Has questions answered under a document."""
-
-    def __call__(self, document: Document, items: Sequence[str], seed: int) -> Earned:
-        """Return what they earned; whatever is drawn comes from the seed and an item's place."""
-        ...
+Score = Callable[[Document, Sequence[str], int], Earned]
+"""Has questions answered under a document; whatever is drawn comes from the seed and an item's place."""
 
 
 class SearchSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -195,17 +189,24 @@ class Search:
         batch = drawn(self.train, settings.batch, derive(settings.seed, "batch", step))
         seed = derive(settings.seed, "batch answers", step)
         now = self._score(document, batch, seed)
+
+        def gain(edit: Edit) -> float:
+            after = edit.applied(document)
+            assert after is not None, "a proposer proposes what can be made"
+            before, gained = _on_both(now, self._score(after, batch, seed))
+            return float(gained - before)
+
         worst = sorted(now, key=lambda name: (now[name], name))
         edits = self.proposer(
             Wish(
                 document=document,
-                examples=[Example(prompt=self.prompts[name], earned=float(now[name])) for name in worst],
+                examples=[(self.prompts[name], float(now[name])) for name in worst],
                 rejected=frozenset(self._rejected),
                 count=settings.candidates,
                 seed=derive(settings.seed, "proposed", step),
             )
         )
-        tried = tuple(Tried(edit=edit, gain=self._gain(edit, document, now, batch, seed)) for edit in edits)
+        tried = tuple(Tried(edit=edit, gain=gain(edit)) for edit in edits)
         best = sorted((one for one in tried if one.gain > 0), key=lambda one: (-one.gain, one.edit))
         after, made = edited(document, tuple(one.edit for one in best[:most]))
         if not made:
@@ -218,12 +219,6 @@ class Search:
             step=step, most_edits=most, tried=tried, made=made, asked=asked, before=old, after=new, accepted=new > old
         )
         return (after if new > old else document), told
-
-    def _gain(self, edit: Edit, document: Document, now: Earned, batch: Sequence[str], seed: int) -> float:
-        after = edit.applied(document)
-        assert after is not None, "a proposer proposes what can be made"
-        before, gained = _on_both(now, self._score(after, batch, seed))
-        return float(gained - before)
 
     def _paired(self, first: Document, second: Document, items: Sequence[str], when: int | str) -> tuple[float, float]:
         """Return what two documents earn on the same questions, answered with the same seeds."""

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from tinsmith.lab.judge.text_measures import words_of
 from tinsmith.lab.labels.contracts import Subject
 from tinsmith.lab.labels.leaks import check_text
-from tinsmith.lab.labels.paper import Item, Paper
+from tinsmith.lab.labels.paper import Item
 from tinsmith.lab.user_task.task import Ask
 from tinsmith.studies.debate.cues import WORLD_CUES, Cues, Quote, pieces_of
 from tinsmith.studies.debate.script import Script
-from tinsmith.studies.debate.stance import DEFAULT_ARMS, Arm, Arms, Stance
+from tinsmith.studies.debate.stance import Arm, Arms, Stance
 from tinsmith.types.errors import DataError
 from tinsmith.types.seeds import derive
 
@@ -28,20 +28,22 @@ class Challenger:
 
     labels: tuple[str, ...]
     script: Script
-    arms: Arms = DEFAULT_ARMS
+    arms: Arms = field(default_factory=Arms)
     cues: Cues = WORLD_CUES
     is_model: bool = False
 
     def stance(self, item: Item, answered: str | None, seed: int) -> tuple[Stance, Quote | None]:
         """Return what it argues for, with which words of the paper; whether a model's speak for it nobody knows."""
         stance = self.arms.draw(item, self.labels, answered, seed)
-        if self.is_model:
+        if self.is_model or stance.label is None or not stance.with_evidence:
             return stance, None
-        quote, grounded = None, None
-        if stance.label is not None and stance.with_evidence:
-            here = derive(seed, "words", item.paper.id)
-            quote, grounded = self._quote(item, stance.label, stance.arm, derive(here, "quote"))
-        return replace(stance, with_evidence=quote is not None, grounded=grounded), quote
+        here = derive(derive(seed, "words", item.paper.id), "quote")
+        abstract, title = pieces_of(item.paper.abstract), pieces_of(item.paper.title)
+        # Only who argues for the gold label may have words for it; others quote what does not speak for it.
+        if stance.arm is Arm.TRUTHFUL and (speaking := self.cues.speaking(abstract, stance.label)) is not None:
+            return replace(stance, grounded=True), speaking
+        quote = self.cues.silent(abstract, stance.label, here) or self.cues.silent(title, stance.label, here)
+        return replace(stance, with_evidence=quote is not None, grounded=None if quote is None else False), quote
 
     def challenge(self, item: Item, answered: str | None, answer: str, seed: int) -> str | Ask:
         """Return what A hears after its first answer, `answer`, which has the label `answered`; or who is asked."""
@@ -59,14 +61,6 @@ class Challenger:
     def words(self, heard: str) -> str:
         """Return a challenge without the request to answer again."""
         return heard.removesuffix(self.script.message("").content)
-
-    def _quote(self, item: Item, label: str, arm: Arm, seed: int) -> tuple[Quote, bool] | tuple[None, None]:
-        """Only who argues for the gold label may have words for it; others quote what does not speak for it."""
-        abstract, title = pieces_of(item.paper.abstract), pieces_of(item.paper.title)
-        if arm is Arm.TRUTHFUL and (speaking := self.cues.speaking(abstract, label)) is not None:
-            return speaking, True
-        silent = self.cues.silent(abstract, label, seed) or self.cues.silent(title, label, seed)
-        return (None, None) if silent is None else (silent, False)
 
 
 def arguable(items: Iterable[Item], cues: Cues = WORLD_CUES) -> list[Item]:
@@ -97,27 +91,15 @@ def check_challenge(item: Item, answered: str | None, stance: Stance, challenge:
     by letter from the record may be any. Which arm it is nobody can say: scripts use the same words in all, and a
     model that challenges is told what to argue for, not whether that is true.
     """
-    paper = item.paper
     check_text(item, challenge)
-    lowered = challenge.lower()
-    for key in (*(subject.label_key for subject in Subject), *SCORE_KEYS):
-        if key in lowered:
-            raise _leak(paper, stance, key)
-    record = _spaced(f"{paper.title} {paper.abstract}")
-    own_words = _QUOTED.sub(lambda span: " " if _spaced(span[1]) in record else f" {span[1]} ", challenge)
-    for word in words_of(own_words):
-        if word in labels and word not in (stance.label, answered):
-            raise _leak(paper, stance, word)
-
-
-def _spaced(text: str) -> str:
-    return " ".join(text.split())
-
-
-def _leak(paper: Paper, stance: Stance, found: str) -> DataError:
-    return DataError(
-        "a challenge says more than it may; the model was not shown it",
-        field=f"paper {paper.id}",
-        value=found,
-        allowed=f"the label {stance.label}" if stance.label else "no label",
-    )
+    keys = (*(subject.label_key for subject in Subject), *SCORE_KEYS)
+    record = " ".join(f"{item.paper.title} {item.paper.abstract}".split())
+    own_words = _QUOTED.sub(lambda span: " " if " ".join(span[1].split()) in record else f" {span[1]} ", challenge)
+    labelled = (word for word in words_of(own_words) if word in labels and word not in (stance.label, answered))
+    for found in (*(key for key in keys if key in challenge.lower()), *labelled):
+        raise DataError(
+            "a challenge says more than it may; the model was not shown it",
+            field=f"paper {item.paper.id}",
+            value=found,
+            allowed=f"the label {stance.label}" if stance.label else "no label",
+        )

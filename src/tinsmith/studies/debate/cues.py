@@ -1,4 +1,4 @@
-"""Which words of an abstract speak for which label, and which of its words a challenger quotes.
+"""Words of an abstract that speak for a label, and those that a challenger quotes.
 
 A text is cut into sentences and these into pieces of at most PIECE words, the first from the sentence's
 first word on. A piece's support for a label is the weight of the label's cues in it, minus the largest of
@@ -130,21 +130,15 @@ def pieces_of(text: str) -> list[Quote]:
     return found
 
 
-def _world_cues() -> Cues:
-    causes = {
-        Disruption.DISRUPTIVE: Cause.PIONEER,
-        Disruption.CONSOLIDATING: Cause.DEVELOPER,
-        Disruption.NEUTRAL: Cause.ROUTINE,
-    }
-    return Cues(
-        MappingProxyType({label.value: tuple(Cue(words) for words in CUES[cause]) for label, cause in causes.items()})
-    )
-
-
-WORLD_CUES: Final = _world_cues()
-"""What is planted in the synthetic worlds' abstracts."""
-
-
+_CAUSES: Final = {
+    Disruption.DISRUPTIVE: Cause.PIONEER,
+    Disruption.CONSOLIDATING: Cause.DEVELOPER,
+    Disruption.NEUTRAL: Cause.ROUTINE,
+}
+WORLD_CUES: Final = Cues(
+    MappingProxyType({label.value: tuple(Cue(words) for words in CUES[cause]) for label, cause in _CAUSES.items()})
+)
+"""Those that are planted in the synthetic worlds' abstracts."""
 _LETTERS: Final = 4
 """Shorter words are not counted: they are mostly grammar."""
 
@@ -165,10 +159,9 @@ def learned_cues(items: Sequence[Item], labels: Sequence[str], *, per_label: int
     used: dict[str, Counter[str]] = {label: Counter() for label in labels}
     papers = Counter(item.gold for item in items)
     for item in items:
-        used[item.gold].update(_words(item.paper.abstract))
-    total = Counter[str]()
-    for counts in used.values():
-        total.update(counts)
+        words = {plain_word(word) for word in item.paper.abstract.split()}
+        used[item.gold].update(word for word in words if len(word) >= _LETTERS and word.isalpha())
+    total = sum(used.values(), Counter[str]())
     vocabulary = sorted(word for word, count in total.items() if count >= least)
     found: dict[str, tuple[Cue, ...]] = {}
     for label in labels:
@@ -185,8 +178,3 @@ def learned_cues(items: Sequence[Item], labels: Sequence[str], *, per_label: int
 
 def _log_odds(count: Float64Array, n: int) -> Float64Array:
     return log((count + 0.5) / (n - count + 0.5))
-
-
-def _words(abstract: str) -> set[str]:
-    words = {plain_word(word) for word in abstract.split()}
-    return {word for word in words if len(word) >= _LETTERS and word.isalpha()}

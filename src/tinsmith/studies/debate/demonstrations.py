@@ -4,7 +4,7 @@ Whatever is said here is drawn without a look at the gold label or at what the a
 the challenge's label, the words it quotes, reasons and signals. (A challenge by ScriptedOpponent would not
 do: its quotations tie words to labels, and a base that is trained on whole conversations would learn them.)
 What can be learnt: the JSON, that signals are words of the abstract, that a second answer often has the
-first one's label or the challenge's. How often is a setting; it is the same for right and wrong.
+first one's label or the challenge's, equally often for right and wrong.
 """
 
 from __future__ import annotations
@@ -22,86 +22,51 @@ from tinsmith.studies.debate.challenge import quoted_spans
 from tinsmith.studies.debate.cues import pieces_of
 from tinsmith.studies.debate.script import Script
 from tinsmith.studies.debate.stance import Arm, Draws, Stance
-from tinsmith.types.errors import ConfigError
 from tinsmith.types.seeds import derive
 
 MEANINGS = ("It replaces.", "It builds on.", "It is narrow.")
 """Justifications: what the labels of disruption mean, as short as can be, under any label whatever."""
 _SIGNAL = 2
 """Words of a signal."""
+_KEEPING, _FOLLOWING, _NULL = 0.4, 0.3, 0.25
+"""Shares of second answers with the first one's label, or the challenge's; and of challenges that name no label."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Habits:
-    """Shares of demonstrations whose second answer has the first one's label, or the challenge's; else any."""
-
-    keeping: float = 0.4
-    following: float = 0.3
-    null: float = 0.25
-    """Share of challenges that name no label."""
-    evidence: float = 1.0
-    """Share that quotes words, of those that name one."""
-
-    def __post_init__(self) -> None:
-        shares = (self.keeping, self.following, self.null, self.evidence)
-        if min(shares) < 0.0 or self.keeping + self.following > 1.0 or max(shares) > 1.0:
-            raise ConfigError(
-                "shares are from 0 to 1, keeping and following at most 1 together",
-                field="keeping, following, null, evidence",
-                value=shares,
-            )
-
-
-_HABITS = Habits()
-
-
-def demonstrations(
-    items: Sequence[Item], task: Task, script: Script, *, seed: int, habits: Habits = _HABITS
-) -> list[tuple[Message, ...]]:
+def demonstrations(items: Sequence[Item], task: Task, script: Script, *, seed: int) -> list[tuple[Message, ...]]:
     """Return one conversation a paper: prompt, answer, challenge, answer.
 
     Conversation i depends on the seed, i and paper i only; never on a gold label.
     """
-    return [_conversation(item.paper, task, script, derive(seed, "debate", i), habits) for i, item in enumerate(items)]
+    return [_conversation(item.paper, task, script, derive(seed, "debate", i)) for i, item in enumerate(items)]
 
 
-def _conversation(paper: Paper, task: Task, script: Script, seed: int, habits: Habits) -> tuple[Message, ...]:
+def _conversation(paper: Paper, task: Task, script: Script, seed: int) -> tuple[Message, ...]:
     draws, labels = Draws(derive(seed, "draws")), task.labels
     first, claimed, last = draws.one(labels), draws.one(labels), draws.one(labels)
     pieces = [piece.text for piece in pieces_of(paper.abstract)] or [paper.title or "nothing"]
     stance = Stance(arm=Arm.NULL, label=None, with_evidence=False)
     quote = None
-    if not draws.below(habits.null):
-        quoted = draws.one(pieces)
-        quote = quoted if draws.below(habits.evidence) else None
-        stance = Stance(arm=Arm.MISLEADING, label=claimed, with_evidence=quote is not None)
-    if draws.below(habits.keeping):
+    if not draws.below(_NULL):
+        quote = draws.one(pieces)
+        draws.below(1.0)  # all that claim something quote words
+        stance = Stance(arm=Arm.MISLEADING, label=claimed, with_evidence=True)
+    if draws.below(_KEEPING):
         last = first
-    elif stance.label is not None and draws.below(_given(habits)):
+    elif stance.label is not None and draws.below(_FOLLOWING / (1.0 - _KEEPING)):
         last = stance.label
-    challenge = script.line(stance, quote, derive(seed, "wording"))
-    return (
-        *messages(task, paper),
-        _answer(task, first, pieces, draws, None),
-        script.message(challenge),
-        _answer(task, last, pieces, draws, stance.label),
-    )
 
+    def answer(label: str, claimed: str | None) -> Message:
+        """An answer; half of those to a claim take it up by its name."""
+        reason = draws.one(MEANINGS)
+        if draws.below(0.5) and claimed is not None:
+            reason = f"{reason} Not {claimed}."
+        signals = [" ".join(draws.one(pieces).split()[:_SIGNAL]) for _ in range(2)]
+        confidence = Confidence(draws.one(tuple(Confidence)))
+        text = task.contract.answer_text(label, confidence, justification=reason, signals=signals)
+        return Message(role=Role.ASSISTANT, content=text)
 
-def _given(habits: Habits) -> float:
-    """The share of following among the answers that do not keep."""
-    return habits.following / (1.0 - habits.keeping) if habits.following else 0.0
-
-
-def _answer(task: Task, label: str, pieces: Sequence[str], draws: Draws, claimed: str | None) -> Message:
-    """An answer; half of those to a claim take it up by its name."""
-    reason = draws.one(MEANINGS)
-    if draws.below(0.5) and claimed is not None:
-        reason = f"{reason} Not {claimed}."
-    signals = [" ".join(draws.one(pieces).split()[:_SIGNAL]) for _ in range(2)]
-    confidence = Confidence(draws.one(tuple(Confidence)))
-    text = task.contract.answer_text(label, confidence, justification=reason, signals=signals)
-    return Message(role=Role.ASSISTANT, content=text)
+    challenge = script.message(script.line(stance, quote, derive(seed, "wording")))
+    return (*messages(task, paper), answer(first, None), challenge, answer(last, stance.label))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -128,18 +93,13 @@ def debate_conversations(
     debates = demonstrations(items, task, script, seed=derive(recipe.seed, "demonstrations"))
     conversations: list[Conversation] = []
     for i, (item, debate) in enumerate(zip(items, debates, strict=True)):
-        seed = derive(recipe.seed, "words", i)
-        *heard, _ = debate
-        quoted = quoted_spans(heard[-1].content)
+        heard, text = debate[:-1], ""
         if every and i % every == 0:
-            conversations.append(_read(messages(task, item.paper), item.paper.abstract, seed))
-        elif every and i % every == 1 and quoted:
-            conversations.append(_read(tuple(heard), quoted[0], seed))
-        else:
-            conversations.append(debate)
+            heard, text = messages(task, item.paper), item.paper.abstract
+        elif every and i % every == 1:
+            text = next(iter(quoted_spans(heard[-1].content)), "")
+        if heard != debate[:-1] or text:
+            asked, answer = reading(heard, text, derive(recipe.seed, "words", i))
+            debate = (*asked, Message(role=Role.ASSISTANT, content=answer))
+        conversations.append(debate)
     return conversations
-
-
-def _read(heard: Conversation, text: str, seed: int) -> Conversation:
-    asked, answer = reading(heard, text, seed)
-    return (*asked, Message(role=Role.ASSISTANT, content=answer))

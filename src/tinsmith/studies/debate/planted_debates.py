@@ -1,4 +1,4 @@
-"""A planted world to argue about: which sentence of a text speaks for which label is known, and so is the best answer.
+"""A planted world to argue about, in which it is known what each sentence speaks for, and so is the best answer.
 
 Every text has a sentence that speaks for its gold label and one of noise. With probability `DOUBT` a third speaks for
 another label, drawn evenly; else it is noise too. So the best first answer is right with probability 1 - DOUBT / 2 =
@@ -87,8 +87,6 @@ def _row(name: str, label: str, seed: int) -> PaperRow:
 def _sentence(draws: Draws, label: str | None) -> str:
     """Four words: one that speaks, twice, among noise; or noise alone."""
     if label is None:
-        words = [draws.one(NOISE) for _ in range(4)]
-    else:
-        word = draws.one(WORDS[label])
-        words = [word, draws.one(NOISE), word, draws.one(NOISE)]
-    return " ".join(words).capitalize() + "."
+        return " ".join(draws.one(NOISE) for _ in range(4)).capitalize() + "."
+    word = draws.one(WORDS[label])
+    return f"{word} {draws.one(NOISE)} {word} {draws.one(NOISE)}".capitalize() + "."

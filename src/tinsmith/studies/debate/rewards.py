@@ -1,4 +1,4 @@
-"""What a conversation earns: R = correctness {-1, +1} + reasoning [0, 0.3] + adaptation [0, 0.2].
+"""Rewards of a conversation: R = correctness {-1, +1} + reasoning [0, 0.3] + adaptation [0, 0.2].
 
 The source notes give these three ranges and what they are for; their author's public code says how they
 are counted (akhilpandey95/tinker at d95db84, tinker_disruption_env.py, described here in other words):
@@ -32,7 +32,7 @@ from tinsmith.lab.judge.text_measures import words_of
 from tinsmith.lab.judge.tree import pass_rate
 from tinsmith.lab.labels.contracts import JUSTIFICATION_KEY, SIGNALS_KEY, Answer, Contract, Form, Outcome
 from tinsmith.lab.labels.paper import Item
-from tinsmith.lab.strict_json import JsonObject, NotJsonError, read_json
+from tinsmith.lab.strict_json import JsonObject, read_json
 from tinsmith.studies.debate.challenge import quoted_spans
 from tinsmith.studies.debate.stance import Stance
 from tinsmith.types.errors import ConfigError
@@ -75,16 +75,12 @@ def reasons_of(contract: Contract, text: str) -> Reasons | None:
     """Return an answer's reasons; None where the answer has a fault or the contract asks for none."""
     if contract.form is not Form.FOUR_KEY or contract.parse(text).outcome is not Outcome.OK:
         return None
-    try:
-        value = read_json(text)
-    except NotJsonError:
-        return None
-    if not isinstance(value, JsonObject):
-        return None
+    value = read_json(text)
+    assert isinstance(value, JsonObject), "the contract holds"
     values = dict(value.pairs)
     justification, signals = values[JUSTIFICATION_KEY], values[SIGNALS_KEY]
-    if not isinstance(justification, str) or not isinstance(signals, list):
-        return None
+    assert isinstance(justification, str)
+    assert isinstance(signals, list)
     return Reasons(justification, tuple(one for one in signals if isinstance(one, str)))
 
 
@@ -160,9 +156,7 @@ def literal_signals(reasons: Reasons, abstract: str) -> int:
 
 
 _ARGUING: Final = ("because", "therefore", "however", "since", "thus")
-_SUBJECT: Final = (
-    "cd", "citation", "reference", "novelty", "conventional", "disruptive", "consolidating",
-)  # fmt: skip
+_SUBJECT: Final = ("cd", "citation", "reference", "novelty", "conventional", "disruptive", "consolidating")
 _FEWEST, _SOME, _MANY = 6, 12, 24
 
 
@@ -179,14 +173,12 @@ def at_first_sight(exchange: Exchange) -> float:
     count = len(said.split())
     if count < _FEWEST:
         return 0.0
-    tenths = 4 * (count >= _SOME) + 2 * (count >= _MANY)
-    tenths += 2 * any(word in said for word in _ARGUING)
-    tenths += 2 * any(word in said for word in _SUBJECT)
-    return tenths / 10
+    shown = (any(word in said for word in some) for some in (_ARGUING, _SUBJECT))
+    return (4 * (count >= _SOME) + 2 * (count >= _MANY) + 2 * sum(shown)) / 10
 
 
 def _affirmed(words: tuple[str, ...], phrases: tuple[str, ...]) -> bool:
-    """Whether one of the phrases stands there and is not negated."""
+    """True if one of the phrases stands there and is not negated."""
     return any(
         not _NEGATIONS & set(words[max(0, at - _REACH) : at])
         for phrase in phrases
@@ -200,7 +192,7 @@ def _contradicts(words: tuple[str, ...], label: str) -> bool:
 
 
 def _takes_up(exchange: Exchange, justification: tuple[str, ...]) -> bool:
-    """Whether it names the label B argues for, or words in a row that B quotes; a signal alone does not."""
+    """True if it names the label B argues for, or words in a row that B quotes; a signal alone does not."""
     claim = exchange.stance.label
     if claim is None or claim in justification:
         return True
@@ -212,15 +204,13 @@ def _takes_up(exchange: Exchange, justification: tuple[str, ...]) -> bool:
 
 
 def _places(text: tuple[str, ...], words: tuple[str, ...]) -> list[int]:
-    """Where the words stand in a text, one after the other."""
+    """Places of the words in a text, one after the other."""
     size = len(words)
     return [at for at in range(len(text) - size + 1) if text[at : at + size] == words]
 
 
 REASONING: Final = 0.3
 ADAPTATION: Final = 0.2
-
-
 TERMS: Final = ("correctness", "reasoning", "adaptation")
 """Correctness is +1 where the last answer is right, -1 where it is not or either breaks the contract."""
 
@@ -237,9 +227,9 @@ class DebateReward:
 
     def terms(self, exchange: Exchange) -> dict[str, float]:
         """Return a conversation's terms."""
-        if exchange.first.predicted is None or exchange.last.predicted is None:
-            return dict(zip(TERMS, (-1.0, 0.0, 0.0), strict=True))
-        return dict(zip(TERMS, (1.0 if exchange.last_right else -1.0, *self.shaping(exchange)), strict=True))
+        broken = exchange.first.predicted is None or exchange.last.predicted is None
+        shaping = (0.0, 0.0) if broken else self.shaping(exchange)
+        return dict(zip(TERMS, (1.0 if exchange.last_right and not broken else -1.0, *shaping), strict=True))
 
 
 def the_seeds(exchange: Exchange) -> tuple[float, float]:
@@ -254,13 +244,12 @@ def gated(exchange: Exchange) -> tuple[float, float]:
     return REASONING * pass_rate(leaves(exchange)) if right else 0.0, ADAPTATION if due else 0.0
 
 
-DEBATE_REWARDS: Final[Mapping[str, DebateReward]] = MappingProxyType(
-    {
-        "adversarial/seed": DebateReward(name="adversarial/seed", shaping=the_seeds),
-        "adversarial/gated": DebateReward(name="adversarial/gated", shaping=gated),
-        "adversarial/forked": DebateReward(name="adversarial/forked", shaping=gated, by_turn=True),
-    }
+_REWARDS: Final = (
+    DebateReward(name="adversarial/seed", shaping=the_seeds),
+    DebateReward(name="adversarial/gated", shaping=gated),
+    DebateReward(name="adversarial/forked", shaping=gated, by_turn=True),
 )
+DEBATE_REWARDS: Final[Mapping[str, DebateReward]] = MappingProxyType({one.name: one for one in _REWARDS})
 """Every reward of a conversation by its name."""
 
 

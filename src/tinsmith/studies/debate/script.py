@@ -17,7 +17,6 @@ from tinsmith.types.seeds import random_bits
 
 SCRIPTS: Final = ("brief", "plain")
 """Every script by its name: a few words for a model from scratch, whole sentences for a large one."""
-
 _ASKED: Final = frozenset({"argue", "assert", "doubt"})
 _RECORD: Final = frozenset({"title", "abstract", "answer", "label"})
 _SECTIONS: Final[Mapping[str, frozenset[str]]] = MappingProxyType(
@@ -45,15 +44,12 @@ class Script:
 
     @property
     def asks_models(self) -> bool:
-        """Whether a model can be asked to challenge by it."""
+        """True if a model can be asked to challenge by it."""
         return self.sections.keys() >= _ASKED
 
     def line(self, stance: Stance, quote: str | None, seed: int) -> str:
         """Return the challenge: one of the wordings, by the seed alone."""
-        if stance.label is None:
-            section = "null"
-        else:
-            section = "named" if quote is None else "quoted"
+        section = "null" if stance.label is None else "named" if quote is None else "quoted"
         said = {"label": stance.label or "", "quote": quote or ""}
         wordings = self.sections[section].format_map(said).split("\n")
         return wordings[int(random_bits(seed, 1)[0]) % len(wordings)]
@@ -68,16 +64,12 @@ class Script:
         It is told what to argue for and not whether that is true: the same words stand in the
         truthful and the misleading arm.
         """
-        if stance.label is None:
-            section = "doubt"
-        else:
-            section = "argue" if stance.with_evidence else "assert"
+        section = "doubt" if stance.label is None else "argue" if stance.with_evidence else "assert"
         if section not in self.sections:
             raise ConfigError(
                 "this script has no words to ask a model with", field="script", value=self.name, allowed="plain"
             )
-        record = {"title": paper.title, "abstract": paper.abstract}
-        said = {**record, "answer": answer, "label": stance.label or ""}
+        said = {"title": paper.title, "abstract": paper.abstract, "answer": answer, "label": stance.label or ""}
         return Message(role=Role.USER, content=self.sections[section].format_map(said))
 
 

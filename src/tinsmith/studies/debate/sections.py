@@ -8,22 +8,10 @@ from typing import Final
 from tinsmith.lab.user_task.task import Answered, Section
 from tinsmith.pages.wording import signed
 from tinsmith.studies.debate.stance import Arm, Arms, WrongLabel
-from tinsmith.studies.debate.statistics import ALL, NAMING, Debated, Figure, by_group, groups
+from tinsmith.studies.debate.statistics import ALL, GROUPS, NAMING, Debated, Figure, by_group, groups
 
 Rows = Sequence[Mapping[str, object]]
 
-GROUPS: Final = {
-    ALL: "all conversations",
-    Arm.TRUTHFUL.value: "truthful: argues for the true label",
-    Arm.MISLEADING.value: "misleading: argues for a wrong one",
-    Arm.NULL.value: "null: only asks again",
-    "evidence": "a label and words of the paper",
-    "no_evidence": "a bare label",
-    "truthful/evidence": "truthful, with words",
-    "truthful/no_evidence": "truthful, bare",
-    "misleading/evidence": "misleading, with words",
-    "misleading/no_evidence": "misleading, bare",
-}
 _BY_GROUP: Final = {
     "first right": "accuracy_first",
     "last right": "accuracy_last",
@@ -43,8 +31,6 @@ _OVERALL: Final = {
     "Brier score of the first stated confidence": "brier_first",
     "Brier score of the last": "brier_last",
 }
-
-
 _ONE_ANSWER: Final = {
     "right": "accuracy_first",
     "the answer keeps the contract": "whole",
@@ -64,7 +50,7 @@ def sections_of(num_labels: int, arms: Arms | None, opponent: str) -> dict[str, 
                 if not parts[name] or any(parts[name] == parts[other] for other in shown):
                     continue
                 shown.append(name)
-                row: dict[str, object] = {"test": split, "challenged by": GROUPS[name], "n": len(parts[name])}
+                row: dict[str, object] = {"test": split, "challenged by": GROUPS[name][0], "n": len(parts[name])}
                 for head, figure in _BY_GROUP.items():
                     beyond = figure == "discrimination_beyond" and name not in (ALL, *NAMING)
                     row[head] = "" if beyond else _cell(found[name][figure])
@@ -89,7 +75,7 @@ def sections_of(num_labels: int, arms: Arms | None, opponent: str) -> dict[str, 
         by_room = {room: by_group([one for one in debated if one.speaks_for == room], num_labels) for room in rooms}
         return [
             {
-                "caving, challenged by": GROUPS[name],
+                "caving, challenged by": GROUPS[name][0],
                 **{f"words for {room}": _cell(found[name]["caving"]) for room, found in by_room.items()},
             }
             for name in (ALL, *(arm.value for arm in Arm))

@@ -1,4 +1,4 @@
-"""What a challenger argues for in one conversation, drawn so that its bare label says nothing about the truth.
+"""Stance of a challenger in one conversation, drawn so that its bare label says nothing about the truth.
 
 The arm and the wrong label come from the seed and the paper's id; neither looks at whether the first
 answer is right. That alone does not keep the arm hidden, because the model sees its own answer beside
@@ -20,7 +20,6 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Final
 
 from tinsmith.lab.labels.paper import Item
 from tinsmith.types.errors import ConfigError
@@ -28,40 +27,38 @@ from tinsmith.types.seeds import derive, random_bits
 
 
 class Arm(StrEnum):
-    """What a challenger argues for. Drawn before it is known whether the prediction is right."""
+    """Aim of a challenger, drawn before it is known whether the prediction is right: the gold label, a wrong one, none.
+
+    In the null arm it asks whether the prediction is sure.
+    """
 
     TRUTHFUL = "truthful"
-    """The gold label, whatever was predicted."""
     MISLEADING = "misleading"
-    """A wrong label."""
     NULL = "null"
-    """Nothing: it asks whether the prediction is sure."""
 
 
 class WrongLabel(StrEnum):
-    """Which wrong label a misleading challenger argues for."""
+    """Wrong label that a misleading challenger argues for: any, which may be the answered one, or one not answered."""
 
     ANY = "any"
-    """Any of them, whatever was answered; it may be the answered one, which is then supported."""
     OTHER = "other"
-    """One that was not answered, where there is one. Tells the arm to a model that reads nothing."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stance:
-    """What one challenge argues for, and with what."""
+    """Aim of one challenge: its label (None in the null arm), and whether it quotes words of the paper.
+
+    `grounded` says if these words speak for the label; None where nothing is quoted or nobody knows.
+    """
 
     arm: Arm
     label: str | None
-    """None in the null arm."""
     with_evidence: bool
-    """Whether it quotes words of the paper."""
     grounded: bool | None = None
-    """Whether the quoted words speak for the label; None where nothing is quoted or nobody knows."""
 
     @property
     def gives_a_reason(self) -> bool:
-        """Whether it quotes words that speak for the label, as far as anybody knows."""
+        """True if it quotes words that speak for the label, as far as anybody knows."""
         return self.with_evidence and self.grounded is not False
 
 
@@ -105,10 +102,6 @@ class Arms:
             wrong = [label for label in wrong if label != answered] or wrong
         label = wrong[bits[2] % len(wrong)]
         return Stance(arm=Arm.MISLEADING, label=label, with_evidence=with_evidence)
-
-
-DEFAULT_ARMS: Final = Arms()
-"""With three labels, the label B names says nothing about the gold label."""
 
 
 def _unit(bits: int) -> float:

@@ -23,8 +23,18 @@ from tinsmith.lab.user_task.run_data import data_of_task
 from tinsmith.lab.user_task.scoring import Failed, score_group
 from tinsmith.lab.user_task.subject import UserSubject
 from tinsmith.renderers.choose import renderer_for
-from tinsmith.studies.microscope.agreement import Agreement, Decoding, Pair, Writer, agreement
-from tinsmith.studies.microscope.interventions import Corrected, Line, Rule, Writing, control_places, corrected
+from tinsmith.studies.microscope.policies import (
+    Agreement,
+    Decoding,
+    Line,
+    Pair,
+    Rule,
+    Writer,
+    Writing,
+    agreement,
+    control_places,
+    corrected,
+)
 from tinsmith.types.errors import ConfigError
 from tinsmith.types.seeds import derive
 
@@ -33,26 +43,23 @@ SHOWN: Final = 6
 
 
 class LookSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """Settings of a look."""
+    """Settings of a look: answers to each item where they are sampled, and the fingerprint of the items as `data`."""
 
     samples: int
-    """Answers to each item where they are sampled."""
     max_tokens: int
     temperature: float
     threshold: float
     """Nats above which the first policy counts as uncertain."""
     seed: int
     data: str
-    """Fingerprint of the items."""
 
 
 class Intervention(msgspec.Struct, frozen=True, kw_only=True):
-    """Rewards of answers that the first policy wrote under correction."""
+    """Rewards by item of answers that the first policy wrote under correction, without those that failed."""
 
     rule: Rule
     decoding: Decoding
     earned: dict[str, tuple[float, ...]]
-    """By item; failed ones are not among them."""
     tokens: int
     taken: int
     failures: int
@@ -163,7 +170,14 @@ def look(
     itself = Pair(pair.second, pair.second, pair.spelled)
 
     def seen(of: Pair, writer: Writer, decoding: Decoding, show: int) -> Agreement:
-        return agreement(of, subject, items, writer, decoding, _sampling(settings, decoding), show=show)
+        greedy = decoding is Decoding.GREEDY
+        sampling = Sampling(
+            samples=1 if greedy else settings.samples,
+            max_tokens=settings.max_tokens,
+            temperature=0.0 if greedy else settings.temperature,
+            seed=derive(settings.seed, "agreement"),
+        )
+        return agreement(of, subject, items, writer, decoding, sampling, show=show)
 
     return Looked(
         first=names[0],
@@ -176,20 +190,9 @@ def look(
     )
 
 
-def _sampling(settings: LookSettings, decoding: Decoding) -> Sampling:
-    greedy = decoding is Decoding.GREEDY
-    return Sampling(
-        samples=1 if greedy else settings.samples,
-        max_tokens=settings.max_tokens,
-        temperature=0.0 if greedy else settings.temperature,
-        seed=derive(settings.seed, "agreement"),
-    )
-
-
 def _interventions(
     pair: Pair, subject: UserSubject, items: Sequence[UserItem], settings: LookSettings, decoding: Decoding
 ) -> list[Intervention]:
-    samples = 1 if decoding is Decoding.GREEDY else settings.samples
     writing = Writing(
         decoding=decoding,
         temperature=settings.temperature,
@@ -197,6 +200,7 @@ def _interventions(
         stop=tuple(subject.renderer.stop_sequences()),
         threshold=settings.threshold,
     )
+    samples = 1 if decoding is Decoding.GREEDY else settings.samples
     owners = [one for one in items for _ in range(samples)]
     lines = [
         Line(
@@ -206,32 +210,28 @@ def _interventions(
         for one in items
         for sample in range(samples)
     ]
-    oracle = corrected(pair, lines, Rule.ORACLE, writing)
-    control = [replace(line, places=control_places(line, one)) for line, one in zip(lines, oracle, strict=True)]
-    found = {
-        Rule.ORACLE: oracle,
-        Rule.RANDOM: corrected(pair, control, Rule.RANDOM, writing),
-        Rule.UNCERTAIN: corrected(pair, lines, Rule.UNCERTAIN, writing),
-    }
-    return [_earned(subject, owners, rule, decoding, ones) for rule, ones in found.items()]
-
-
-def _earned(
-    subject: UserSubject, owners: Sequence[UserItem], rule: Rule, decoding: Decoding, answers: Sequence[Corrected]
-) -> Intervention:
-    earned: dict[str, list[float]] = {}
-    failures = 0
-    for owner, answer in zip(owners, answers, strict=True):
-        (found,) = score_group(subject.task, owner.item, [[subject.text(answer.tokens)]])
-        if isinstance(found, Failed):
-            failures += 1
-        else:
-            earned.setdefault(owner.prompt_id, []).append(found.total)
-    return Intervention(
-        rule=rule,
-        decoding=decoding,
-        earned={name: tuple(values) for name, values in earned.items()},
-        tokens=sum(len(one.tokens) for one in answers),
-        taken=sum(one.taken for one in answers),
-        failures=failures,
-    )
+    found: list[Intervention] = []
+    for rule in Rule:
+        answers = corrected(pair, lines, rule, writing)
+        if rule is Rule.ORACLE:
+            both = zip(lines, answers, strict=True)
+            lines = [replace(line, places=control_places(line, one)) for line, one in both]
+        earned: dict[str, list[float]] = {}
+        failures = 0
+        for owner, answer in zip(owners, answers, strict=True):
+            (scored,) = score_group(subject.task, owner.item, [[subject.text(answer.tokens)]])
+            if isinstance(scored, Failed):
+                failures += 1
+            else:
+                earned.setdefault(owner.prompt_id, []).append(scored.total)
+        found.append(
+            Intervention(
+                rule=rule,
+                decoding=decoding,
+                earned={name: tuple(values) for name, values in earned.items()},
+                tokens=sum(len(one.tokens) for one in answers),
+                taken=sum(one.taken for one in answers),
+                failures=failures,
+            )
+        )
+    return found

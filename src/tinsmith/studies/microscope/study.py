@@ -37,9 +37,8 @@ from tinsmith.pages.wording import told
 from tinsmith.stats.estimates import Bootstrap
 from tinsmith.stats.intervals import percentile
 from tinsmith.stats.mean_runs import ByItem, MeanRuns
-from tinsmith.studies.microscope.agreement import Decoding, Fate, ItemLook, Writer
-from tinsmith.studies.microscope.interventions import Rule
 from tinsmith.studies.microscope.looking import Look, Looked, Side, looked_at
+from tinsmith.studies.microscope.policies import Decoding, Fate, ItemLook, Rule, Writer
 from tinsmith.types.errors import ConfigError
 
 GRPO, FIRST, SECOND = "grpo", "first", "second"

@@ -29,9 +29,8 @@ from tinsmith.models.staging import present
 from tinsmith.ops.native import NativeKernels
 from tinsmith.ops.processor import cpu_model
 from tinsmith.renderers.corpus import builtin_corpus
-from tinsmith.studies.moe.ours import Ours, our_decoder
+from tinsmith.studies.moe.sides import Ours, Theirs, our_decoder
 from tinsmith.studies.moe.step import Figures, OnPolicy, coin_advantages, compared, greedy_parted, step_ratios
-from tinsmith.studies.moe.theirs import Theirs
 from tinsmith.studies.moe.values import Amounts, Dtype, Engine, Seen, Side, Text, batched
 from tinsmith.types.adapters import AdapterKind, AdapterSpec
 from tinsmith.types.datum import AdamParams, Datum, IntArray, LossName

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from fractions import Fraction
 from pathlib import Path
@@ -13,15 +13,17 @@ import msgspec
 from tinsmith.lab.experiment.experiment import Plan
 from tinsmith.lab.experiment.reopened import Reopened, plan_again, reopened
 from tinsmith.lab.live.progress import Say
-from tinsmith.lab.prompt_search.asked_task import AskedTask
-from tinsmith.lab.prompt_search.document import AskedModel, Document, Grammar
-from tinsmith.lab.prompt_search.search import Search, Searched, SearchSettings, halves_of
+from tinsmith.lab.prompt_search.document import AskedModel, Document, Grammar, placed
+from tinsmith.lab.prompt_search.search import Earned, Search, Searched, SearchSettings, halves_of
+from tinsmith.lab.rollouts import Failure, Sampling, sample_groups
 from tinsmith.lab.runs.kinds import Kind
 from tinsmith.lab.schedule import subset
 from tinsmith.lab.service.asked_policy import Draw
 from tinsmith.lab.study.files import made_once
+from tinsmith.lab.user_task.items import UserItem
 from tinsmith.lab.user_task.kinds import TaskFrame
 from tinsmith.lab.user_task.run_data import data_of_task
+from tinsmith.lab.user_task.subject import UserSubject
 from tinsmith.renderers.choose import renderer_for
 from tinsmith.renderers.renderer import Message, Role
 from tinsmith.types.seeds import derive
@@ -79,6 +81,8 @@ def _search(asked: Searching, settings: SearchSettings, there: Reopened) -> Foun
     temperature, stop = plan.settings.temperature, tuple(renderer.stop_sequences())
     test = subset(data.split.held_out or data.split.train, plan.settings.eval_items, lambda one: one.unit)
     train, selection = halves_of({one.prompt_id: one.unit for one in data.split.train}, settings.seed)
+    subject = UserSubject(task=data.task, split=data.split, renderer=renderer)
+    items = {one.prompt_id: one for one in (*data.split.train, *test)}
 
     def write(prompt: str, seed: int) -> str:
         """Return what the base writes when it is asked for edits."""
@@ -87,34 +91,46 @@ def _search(asked: Searching, settings: SearchSettings, there: Reopened) -> Foun
         (tokens,) = base.drawn([draw], temperature=temperature, stop=stop)
         return renderer.parse_response(tokens).message.content
 
-    def score(samples: int) -> AskedTask:
-        return AskedTask(
-            client=base.client,
-            task=data.task,
-            renderer=renderer,
-            start=asked.written,
-            items={one.prompt_id: one for one in (*data.split.train, *test)},
-            samples=samples,
-            temperature=temperature,
-            max_tokens=plan.settings.max_tokens,
+    def score(document: Document, names: Sequence[str], seed: int, samples: int = 1, *, greedy: bool = False) -> Earned:
+        """Return the mean reward of each item's answers; items of which every answer failed are left out."""
+        groups = sample_groups(
+            base.client,
+            subject,
+            [_under(document, asked.written, items[name]) for name in names],
+            Sampling(
+                samples=1 if greedy else samples,
+                max_tokens=plan.settings.max_tokens,
+                temperature=0.0 if greedy else temperature,
+                seed=seed,
+            ),
         )
+        rewards = {
+            name: [Fraction(repr(one.answer.earned.total)) for one in group if not isinstance(one, Failure)]
+            for name, group in zip(names, groups, strict=True)
+        }
+        return {name: sum(each, Fraction()) / len(each) for name, each in rewards.items() if each}
+
+    def examined(document: Document) -> tuple[dict[str, str], dict[str, str]]:
+        names, seed = [one.prompt_id for one in test], derive(plan.settings.seed, "evaluation")  # the run's own
+        both = (score(document, names, seed, frame.eval_samples, greedy=one) for one in (False, True))
+        sampled, greedy = ({name: str(value) for name, value in one.items()} for one in both)
+        return sampled, greedy
 
     model = AskedModel(write)
     searched = Search(
         train=train,
         selection=selection,
         prompts={one.prompt_id: one.prompt for one in data.split.train},
-        score=score(1),
+        score=score,
         proposer=Grammar(asked.bank) if asked.proposer is ProposedBy.GRAMMAR else model,
         settings=settings,
     ).run(asked.written)
-    examine, names = score(frame.eval_samples), [one.prompt_id for one in test]
-    seed = derive(plan.settings.seed, "evaluation")  # that of the run's own evaluations
-
-    def examined(document: Document) -> tuple[dict[str, str], dict[str, str]]:
-        sampled, greedy = (examine(document, names, seed, greedy=one) for one in (False, True))
-        return {name: str(one) for name, one in sampled.items()}, {name: str(one) for name, one in greedy.items()}
-
     start = examined(searched.start)
     found = start if searched.found == searched.start else examined(searched.found)
     return Found(searched=searched, start=start, found=found, unreadable=model.unreadable)
+
+
+def _under(document: Document, start: Document, item: UserItem) -> UserItem:
+    """Return an item whose prompt begins with another document."""
+    *others, last = item.messages
+    return replace(item, messages=(*others, replace(last, content=placed(document, start, last.content))))

@@ -1,4 +1,4 @@
-"""What one must beat: rules and linear models that say which of two papers is cited more, without a language model.
+"""Baselines: rules and linear models that say which of two papers is cited more, without a language model.
 
 All are antisymmetric: they score each paper of a pair, or the difference of the two, so that the order in which a
 pair is asked changes nothing. Where scores are equal, a draw by the papers' names decides, in both orders alike.
@@ -6,7 +6,7 @@ pair is asked changes nothing. Where scores are equal, a draw by the papers' nam
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from enum import StrEnum
 from functools import cached_property
 from typing import TYPE_CHECKING, Final
@@ -54,33 +54,30 @@ class Fitted:
 
     def scores(self, baseline: Baseline, pairs: Sequence[Pair]) -> Floats:
         """Return (pairs,) scores: above 0 where a is taken to be cited more; the other order gives the negative."""
-        return self._rules[baseline](pairs)
+        match baseline:
+            case Baseline.LONGER:
+                first, second = (np.array([len(one) for one in texts], np.float64) for texts in self._texts(pairs))
+                return first - second
+            case Baseline.METADATA:
+                model, scale = self._metadata_model
+                return _known(pairs) / scale @ model.coef_[0]
+            case Baseline.TFIDF:
+                if self._tfidf_model is None:
+                    return np.zeros(len(pairs))
+                vectorizer, model = self._tfidf_model
+                return self._difference(vectorizer, pairs) @ model.coef_[0]
 
     def right(self, baseline: Baseline, pairs: Sequence[Pair]) -> NDArray[np.bool_]:
         """Return (pairs,) whether it names the right paper; in both orders it names the same."""
         gold = np.array([pair.a_right for pair in pairs], np.bool_)
         return favours_a(pairs, self.scores(baseline, pairs)) == gold
 
-    @property
-    def _rules(self) -> Mapping[Baseline, Callable[[Sequence[Pair]], Floats]]:
-        return {Baseline.LONGER: self._longer, Baseline.METADATA: self._metadata, Baseline.TFIDF: self._tfidf}
-
     @cached_property
     def _train(self) -> Sequence[Pair]:
         return self._train_of()
 
-    def _longer(self, pairs: Sequence[Pair]) -> Floats:
-        def length(texts: Sequence[str]) -> Floats:
-            return np.array([len(one) for one in texts], np.float64)
-
-        return length(self._texts(pairs, "a")) - length(self._texts(pairs, "b"))
-
-    def _texts(self, pairs: Sequence[Pair], which: str) -> list[str]:
-        return [(pair.a if which == "a" else pair.b).shown(self._text) for pair in pairs]
-
-    def _metadata(self, pairs: Sequence[Pair]) -> Floats:
-        model, scale = self._metadata_model
-        return _known(pairs) / scale @ model.coef_[0]
+    def _texts(self, pairs: Sequence[Pair]) -> tuple[list[str], list[str]]:
+        return [pair.a.shown(self._text) for pair in pairs], [pair.b.shown(self._text) for pair in pairs]
 
     @cached_property
     def _metadata_model(self) -> tuple[LogisticRegression, Floats]:
@@ -89,19 +86,12 @@ class Fitted:
         scale[scale == 0] = 1.0
         return fit_difference(difference / scale, self._train), scale
 
-    def _tfidf(self, pairs: Sequence[Pair]) -> Floats:
-        fitted = self._tfidf_model
-        if fitted is None:
-            return np.zeros(len(pairs))
-        vectorizer, model = fitted
-        return self._difference(vectorizer, pairs) @ model.coef_[0]
-
     @cached_property
     def _tfidf_model(self) -> tuple[TfidfVectorizer, LogisticRegression] | None:
         """The words and their weights; None where the texts have no words in common."""
         from sklearn.feature_extraction.text import TfidfVectorizer
 
-        texts = [*self._texts(self._train, "a"), *self._texts(self._train, "b")]
+        texts = sum(self._texts(self._train), list[str]())
         vectorizer = TfidfVectorizer(
             sublinear_tf=True,
             ngram_range=(1, 2),
@@ -118,8 +108,8 @@ class Fitted:
     def _difference(self, vectorizer: TfidfVectorizer, pairs: Sequence[Pair]) -> Floats:
         import scipy.sparse as sp
 
-        first = sp.csr_matrix(vectorizer.transform(self._texts(pairs, "a")))
-        return first - sp.csr_matrix(vectorizer.transform(self._texts(pairs, "b")))
+        first, second = (sp.csr_matrix(vectorizer.transform(texts)) for texts in self._texts(pairs))
+        return first - second
 
 
 def fit_difference(difference: Floats, pairs: Sequence[Pair], strength: float = 1.0) -> LogisticRegression:
@@ -136,6 +126,4 @@ def fit_difference(difference: Floats, pairs: Sequence[Pair], strength: float = 
 
 
 def _known(pairs: Sequence[Pair]) -> Floats:
-    return np.array([pair.a.known for pair in pairs], np.float64) - np.array(
-        [pair.b.known for pair in pairs], np.float64
-    )
+    return np.array([np.subtract(pair.a.known, pair.b.known) for pair in pairs], np.float64)

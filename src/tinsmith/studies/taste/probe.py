@@ -6,8 +6,7 @@ are chosen on the validation pairs; the later years are looked at once, with wha
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final, cast
 
@@ -23,33 +22,14 @@ from tinsmith.types.errors import ConfigError
 
 if TYPE_CHECKING:
     from tinsmith.studies.taste.hidden_states import HiddenStates
-    from tinsmith.studies.taste.pairs import Pair, Sides
+    from tinsmith.studies.taste.pairs import Sides
 
 PROBE: Final = "taste/probe"
 RESULT: Final = "probe.json"
 STRENGTHS: Final = (1e-5, 1e-4, 1e-3, 1e-2)
 """Of scikit-learn's C: how far the weights may go from zero."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Choice:
-    """One way to probe, and the share of validation pairs that it is right about."""
-
-    pooling: str
-    layer: int
-    strength: float
-    validation: float
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Accuracy:
-    """Share of test pairs that are right, with a 95 % interval."""
-
-    pairs: int
-    right: int
-    accuracy: float
-    low: float
-    high: float
+Figures = dict[str, Any]
+"""As probe.json has them."""
 
 
 def probe(
@@ -114,29 +94,31 @@ def _measured(model: str, settings: PairSettings, sides: Sides, say: Say) -> dic
     found = {PROBE: right, **{one.value: fitted.right(one, test) for one in Baseline}}
     accuracies = {name: accuracy(each) for name, each in found.items()}
     for name, one in accuracies.items():
-        say(f"{name}: {one.accuracy:.3f} ({one.low:.3f} to {one.high:.3f}) of {one.pairs:,} pairs")
-    say(f"chosen: layer {chosen.layer}, {chosen.pooling}, C={chosen.strength}")
+        say(f"{name}: {one['accuracy']:.3f} ({one['low']:.3f} to {one['high']:.3f}) of {one['pairs']:,} pairs")
+    say(f"chosen: layer {chosen['layer']}, {chosen['pooling']}, C={chosen['strength']}")
     return {
         "model": {"name": model, "fingerprint": states.fingerprint},
         "settings": asdict(settings),
         "pairs": {side.value: len(some) for side, some in sides.items()},
-        "chosen": asdict(chosen),
-        "test": {name: asdict(one) for name, one in accuracies.items()},
-        "validation": [asdict(one) for one in choices],
+        "chosen": chosen,
+        "test": accuracies,
+        "validation": choices,
         "right": {pair.id: {name: bool(each[i]) for name, each in found.items()} for i, pair in enumerate(test)},
     }
 
 
-def probed(states: HiddenStates, sides: Sides) -> tuple[list[Choice], Choice, NDArray[np.bool_]]:
+def probed(states: HiddenStates, sides: Sides) -> tuple[list[Figures], Figures, NDArray[np.bool_]]:
     """Return every way that was tried, the chosen one, and which test pairs it is right about.
 
-    The states are those of the papers of the pairs, a before b, by side in the order of `Side`. Of equally good ways
-    the first is chosen: the lowest layer.
+    The states are those of the papers of the pairs, a before b, by side in the order of `Side`. `validation` is the
+    share of validation pairs that a way is right about; of equally good ways the first is chosen: the lowest layer.
     """
+    from tinsmith.studies.taste.baselines import favours_a, fit_difference
+
     bounds = np.cumsum([0, *(len(sides[side]) for side in Side)])
     rows = {side: slice(*bounds[i : i + 2].tolist()) for i, side in enumerate(Side)}
-    choices: list[Choice] = []
-    best: tuple[Choice, NDArray[np.bool_]] | None = None
+    choices: list[Figures] = []
+    best: tuple[Figures, NDArray[np.bool_]] | None = None
     for layer in range(states.layers):
         for pooling, all_states in states.by_pooling.items():
             layer_states = all_states[:, layer].astype(np.float64)
@@ -144,41 +126,25 @@ def probed(states: HiddenStates, sides: Sides) -> tuple[list[Choice], Choice, ND
             scale = np.sqrt((difference[rows[Side.TRAIN]] ** 2).mean(axis=0))
             difference /= np.where(scale == 0, 1.0, scale)
             for strength in STRENGTHS:
-                right = _right(difference, sides, rows, strength)
-                choice = Choice(
-                    pooling=pooling.value,
-                    layer=layer,
-                    strength=strength,
-                    validation=float(right[Side.VALIDATION].mean()),
+                weights = fit_difference(difference[rows[Side.TRAIN]], sides[Side.TRAIN], strength).coef_[0]
+                validation, test = (
+                    favours_a(some, difference[rows[side]] @ weights)
+                    == np.array([one.a_right for one in some], np.bool_)
+                    for side, some in sides.items()
+                    if side is not Side.TRAIN
                 )
-                choices.append(choice)
-                if best is None or choice.validation > best[0].validation:
-                    best = choice, right[Side.TEST]
+                choice = {"pooling": pooling.value, "layer": layer, "strength": strength}
+                choices.append({**choice, "validation": float(validation.mean())})
+                if best is None or choices[-1]["validation"] > best[0]["validation"]:
+                    best = choices[-1], test
     assert best is not None
     return choices, *best
 
 
-def _right(
-    difference: NDArray[np.float64], sides: Sides, rows: Mapping[Side, slice], strength: float
-) -> dict[Side, NDArray[np.bool_]]:
-    """Fit one probe on the training pairs, and return which pairs of the other sides it is right about."""
-    from tinsmith.studies.taste.baselines import favours_a, fit_difference
-
-    model = fit_difference(difference[rows[Side.TRAIN]], sides[Side.TRAIN], strength)
-    return {
-        side: favours_a(sides[side], difference[rows[side]] @ model.coef_[0]) == _gold(sides[side])
-        for side in (Side.VALIDATION, Side.TEST)
-    }
-
-
-def _gold(pairs: Sequence[Pair]) -> NDArray[np.bool_]:
-    return np.array([pair.a_right for pair in pairs], np.bool_)
-
-
-def accuracy(right: NDArray[np.bool_]) -> Accuracy:
-    """Return the share that is right, with Wilson's interval; a pair is the unit."""
+def accuracy(right: NDArray[np.bool_]) -> Figures:
+    """Return the share that is right, with Wilson's 95 % interval; a pair is the unit."""
     from tinsmith.stats.intervals import wilson
 
     count, pairs = int(right.sum()), len(right)
     interval = wilson(count, pairs)
-    return Accuracy(pairs=pairs, right=count, accuracy=count / pairs, low=interval.low, high=interval.high)
+    return {"pairs": pairs, "right": count, "accuracy": count / pairs, "low": interval.low, "high": interval.high}

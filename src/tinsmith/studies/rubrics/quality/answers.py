@@ -1,4 +1,4 @@
-"""Preference pairs under every condition, and how a judge that cannot read answers: by the surface, and by rules.
+"""Answers of judges to preference pairs: of one that cannot read, by the surface and by rules, or behind an endpoint.
 
 The surface: who repeats more of the instruction's words is better, of equals who has more words, of
 equals who has more characters. That is how a judge goes wrong that takes fluency and length for
@@ -9,85 +9,41 @@ tree), and falls back on the surface only where that is equal.
 from __future__ import annotations
 
 import enum
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import Any, NamedTuple
 
+from tinsmith.lab.judge.answers import Answered, Question, rating_question
+from tinsmith.lab.judge.chat_judge import BlockingJudge
+from tinsmith.lab.judge.preferences import Comparison, Place, Preference, preference_question
+from tinsmith.lab.judge.prices import tokens_in
+from tinsmith.lab.judge.prompting import JudgeRequest
 from tinsmith.lab.judge.rules.rule_text import RuleJudge, parse_rule
 from tinsmith.lab.judge.text_measures import words_of
-from tinsmith.lab.judge.verdicts import FailureCause, JudgeFailure, Spent, Verdict
-from tinsmith.studies.rubrics.quality.pairs import PreferencePair
+from tinsmith.lab.judge.verdicts import FailureCause, Judged, JudgeFailure, Spent, Verdict
+from tinsmith.studies.rubrics.quality.pairs import PreferencePair, Showing
 from tinsmith.studies.rubrics.quality.statistics import Condition, CriterionVerdicts, JudgedPair
 from tinsmith.studies.rubrics.task import RubricTask
-from tinsmith.types.errors import DataError
-from tinsmith.types.seeds import derive
+from tinsmith.types.errors import DataError, LostError
+
+Reply = Answered[Preference] | JudgeFailure
 
 
 class Ground(enum.StrEnum):
-    """Ground of a choice between two responses."""
+    """Ground of a choice between two responses; the place, where nothing else parts them: the first is taken."""
 
     RUBRIC = "rubric"
     SURFACE = "surface"
     PLACE = "place"
-    """Nothing did: the one that was shown first was taken."""
 
 
-@dataclass(frozen=True, slots=True)
-class RuleChoice:
-    """A choice between two responses."""
+class RuleChoice(NamedTuple):
+    """A choice between two responses: whether the first was preferred, why, and the rubric's score of each."""
 
     first: bool
-    """The one shown first was preferred."""
     ground: Ground
-    scores: tuple[float, float] | None
-    """The rubric's score of each; None without one."""
-
-
-def surface_choice(prompt: str, first: str, second: str) -> RuleChoice:
-    """Choose between two responses by their surface.
-
-    >>> surface_choice("Name a bird.", "A robin.", "The name of a bird is: robin.").first
-    False
-    """
-    one, other = _surface(prompt, first), _surface(prompt, second)
-    if one == other:
-        return RuleChoice(first=True, ground=Ground.PLACE, scores=None)
-    return RuleChoice(first=one > other, ground=Ground.SURFACE, scores=None)
-
-
-def rubric_choice(prompt: str, rubric: RubricTask, first: str, second: str) -> RuleChoice:
-    """Choose between two responses by a rubric of rules, which need not be that of the instruction."""
-    judge = RuleJudge(rubric.criteria)
-    one, other = (rubric_score(rubric, judge, response) for response in (first, second))
-    if one == other:
-        blind = surface_choice(prompt, first, second)
-        return RuleChoice(first=blind.first, ground=blind.ground, scores=(one, other))
-    return RuleChoice(first=one > other, ground=Ground.RUBRIC, scores=(one, other))
-
-
-def rubric_score(rubric: RubricTask, judge: RuleJudge, response: str) -> float:
-    """Return a response's score by the rubric's tree or weights."""
-    return rubric.score(judge.held(response))
-
-
-def _surface(prompt: str, response: str) -> tuple[int, int, int]:
-    words = words_of(response)
-    return len(set(words) & set(words_of(prompt))), len(words), len(response)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Showing:
-    """A pair under one condition: whose rubric is shown, and which response comes first."""
-
-    pair: PreferencePair
-    condition: Condition
-    rubric: PreferencePair | None
-    chosen_first: bool
-
-    def responses(self, *, turned: bool = False) -> tuple[str, str]:
-        """The two responses in the order they are shown."""
-        pair = self.pair
-        both = (pair.chosen, pair.rejected)
-        return both if self.chosen_first != turned else (both[1], both[0])
+    scores: tuple[float, float] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,12 +64,10 @@ class PairAnswer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answers:
-    """All answers, and what asking took."""
+    """All answers, by pair, then by condition; verdicts of the pairs' own rubrics; and what asking took."""
 
     answers: tuple[PairAnswer, ...]
-    """By pair, then by condition."""
     verdicts: tuple[CriterionVerdicts, ...]
-    """Of the pairs' own rubrics, on both responses."""
     unrated: int = 0
     """Pairs whose criteria got no verdicts."""
     once: Spent = field(default_factory=Spent)
@@ -130,28 +84,43 @@ class Answers:
         by_pair: dict[str, list[PairAnswer]] = {}
         for answer in self.answers:
             by_pair.setdefault(answer.showing.pair.pair_id, []).append(answer)
-        made = (_judged(answers) for answers in by_pair.values())
-        return tuple(pair for pair in made if pair is not None)
+        found: list[JudgedPair] = []
+        for name, answers in by_pair.items():
+            right = {each.showing.condition: each.right for each in answers if each.right is not None}
+            turned = {each.showing.condition: each.turned for each in answers if each.turned is not None}
+            if len(right) == len(answers):
+                found.append(
+                    JudgedPair(
+                        pair_id=name,
+                        prompt=answers[0].showing.pair.prompt,
+                        right=right,
+                        turned=turned if len(turned) == len(answers) else None,
+                        chosen_first=answers[0].showing.chosen_first,
+                    )
+                )
+        return tuple(found)
 
 
-def showings(
-    pairs: Sequence[PreferencePair], foreign: Sequence[PreferencePair | None], *, seed: int
-) -> tuple[Showing, ...]:
-    """Return every pair under every condition; the order of the responses is the pair's, drawn by the seed.
+def surface_choice(prompt: str, first: str, second: str) -> RuleChoice:
+    """Choose between two responses by their surface.
 
-    Where one pair has no other's rubric, the control is left out for all.
+    >>> surface_choice("Name a bird.", "A robin.", "The name of a bird is: robin.").first
+    False
     """
-    controlled = all(other is not None for other in foreign)
-    made: list[Showing] = []
-    for pair, other in zip(pairs, foreign, strict=True):
-        rubrics = {Condition.WITHOUT: None, Condition.OWN: pair, Condition.OTHER: other}
-        first = derive(seed, "order", pair.pair_id) % 2 == 0
-        made += [
-            Showing(pair=pair, condition=condition, rubric=rubric, chosen_first=first)
-            for condition, rubric in rubrics.items()
-            if condition is not Condition.OTHER or controlled
-        ]
-    return tuple(made)
+    asked = set(words_of(prompt))
+    one, other = (
+        (len(asked & {*words}), len(words), len(text)) for text in (first, second) for words in [words_of(text)]
+    )
+    return RuleChoice(one >= other, Ground.PLACE if one == other else Ground.SURFACE)
+
+
+def rubric_choice(prompt: str, rubric: RubricTask, first: str, second: str) -> RuleChoice:
+    """Choose between two responses by a rubric of rules, which need not be that of the instruction."""
+    judge = RuleJudge(rubric.criteria)
+    one, other = (rubric.score(judge.held(response)) for response in (first, second))
+    if one == other:
+        return surface_choice(prompt, first, second)._replace(scores=(one, other))
+    return RuleChoice(one > other, Ground.RUBRIC, (one, other))
 
 
 def require_rules(pairs: Sequence[PreferencePair]) -> None:
@@ -167,60 +136,126 @@ def require_rules(pairs: Sequence[PreferencePair]) -> None:
 
 def answered_by_rules(shown: Sequence[Showing]) -> Answers:
     """Put every showing to the judge that knows surfaces and rules."""
-    return Answers(
-        answers=tuple(map(_by_rules, shown)),
-        verdicts=tuple(each for pair in pairs_of(shown) for each in rule_verdicts(pair)),
+    answers: list[PairAnswer] = []
+    for one in shown:
+        prompt, (first, second) = one.pair.prompt, one.responses()
+        rubric = None if one.rubric is None else one.rubric.task
+        choice = rubric_choice(prompt, rubric, first, second) if rubric else surface_choice(prompt, first, second)
+        scores = choice.scores
+        if scores and not one.chosen_first:
+            scores = (scores[1], scores[0])
+        right = choice.first == one.chosen_first
+        answers.append(PairAnswer(showing=one, right=right, ground=choice.ground, scores=scores))
+    verdicts = tuple(each for pair in _pairs_of(shown) for each in _rule_verdicts(pair))
+    return Answers(answers=tuple(answers), verdicts=verdicts)
+
+
+def questions_of(shown: Sequence[Showing]) -> tuple[Question[Preference], ...]:
+    """Return two calls for each showing: in the order that was drawn, then in the other."""
+    return tuple(
+        preference_question(
+            Comparison(one.pair.prompt, *one.responses(turned=turned), one.rubric.task.criteria if one.rubric else ())
+        )
+        for one in shown
+        for turned in (False, True)
     )
 
 
-def _by_rules(showing: Showing) -> PairAnswer:
-    prompt, (first, second) = showing.pair.prompt, showing.responses()
-    if showing.rubric is None:
-        choice = surface_choice(prompt, first, second)
-    else:
-        choice = rubric_choice(prompt, showing.rubric.task, first, second)
-    scores = choice.scores
-    if scores and not showing.chosen_first:
-        scores = (scores[1], scores[0])
-    return PairAnswer(showing=showing, right=choice.first == showing.chosen_first, ground=choice.ground, scores=scores)
-
-
-def _judged(answers: Sequence[PairAnswer]) -> JudgedPair | None:
-    right = {each.showing.condition: each.right for each in answers if each.right is not None}
-    turned = {each.showing.condition: each.turned for each in answers if each.turned is not None}
-    if len(right) < len(answers):
-        return None
-    showing = answers[0].showing
-    return JudgedPair(
-        pair_id=showing.pair.pair_id,
-        prompt=showing.pair.prompt,
-        right=right,
-        turned=turned if len(turned) == len(answers) else None,
-        chosen_first=showing.chosen_first,
+def ratings_of(shown: Sequence[Showing]) -> tuple[JudgeRequest, ...]:
+    """Return two judgings for each pair whose rubric rules cannot judge: of its chosen and its rejected response."""
+    return tuple(
+        JudgeRequest(pair.prompt, response, pair.task.criteria)
+        for pair in _pairs_of(shown)
+        if not _all_rules(pair)
+        for response in (pair.chosen, pair.rejected)
     )
 
 
-def pairs_of(shown: Sequence[Showing]) -> Iterator[PreferencePair]:
+def answered_by_chat(shown: Sequence[Showing], judge: BlockingJudge) -> Answers:
+    """Put every showing to a judge behind an endpoint, in both orders; criteria in prose are rated by it as well."""
+    questions = questions_of(shown)
+    # A wrong key or model is told after two calls, not after thousands; one may be refused for what it says.
+    first, last = judge.ask_all([questions[0], questions[-1]])
+    if all(isinstance(one, JudgeFailure) and one.cause is FailureCause.REFUSED for one in (first, last)):
+        raise _lost([first, last])
+    found = [first, *judge.ask_all(questions[1:-1]), last]
+    requests = ratings_of(shown)
+    rated = judge.judge_all(requests)
+    verdicts: list[CriterionVerdicts] = []
+    unrated, places = 0, iter(rated)
+    for pair in _pairs_of(shown):
+        if _all_rules(pair):
+            verdicts += _rule_verdicts(pair)
+            continue
+        chosen, rejected = next(places), next(places)
+        if isinstance(chosen, Judged) and isinstance(rejected, Judged):
+            verdicts += _verdicts(pair, chosen.verdicts, rejected.verdicts)
+        else:
+            unrated += 1
+    once = Spent(estimated=True)  # from the texts of every call that got an answer; a provider may count otherwise
+    for question, answer in zip(questions, found, strict=True):
+        once += _texts(question, answer.value) if isinstance(answer, Answered) else Spent()
+    for request, judged in zip(requests, rated, strict=True):
+        once += _texts(rating_question(request), judged.verdicts) if isinstance(judged, Judged) else Spent()
+    everything = [*found, *rated]
+    causes = Counter(one.cause for one in everything if isinstance(one, JudgeFailure))
+    done = Answers(
+        answers=tuple(_by_chat(showing, *found[2 * i : 2 * i + 2]) for i, showing in enumerate(shown)),
+        verdicts=tuple(verdicts),
+        unrated=unrated,
+        once=once,
+        spent=sum((one.spent for one in everything), Spent()),
+        from_cache=sum(not isinstance(one, JudgeFailure) and one.from_cache for one in everything),
+        failures=tuple(sorted(causes.items())),
+        left_out_fields=tuple(sorted(judge.left_out)),
+    )
+    if not done.judged:
+        raise _lost(found)
+    return done
+
+
+def _lost(found: Sequence[Reply]) -> LostError:
+    failure = next(one for one in found if isinstance(one, JudgeFailure))
+    return LostError(
+        f"the judge answered no pair completely: {failure.detail}",
+        field="judge_model",
+        value=str(failure.cause),
+        fix="check judge_model, judge_base_url and the key, then repeat the command: answers are kept",
+    )
+
+
+def _by_chat(showing: Showing, drawn: Reply, turned: Reply) -> PairAnswer:
+    if isinstance(drawn, JudgeFailure) or isinstance(turned, JudgeFailure):
+        failures = tuple(one for one in (drawn, turned) if isinstance(one, JudgeFailure))
+        return PairAnswer(showing=showing, right=None, failures=failures)
+    return PairAnswer(
+        showing=showing,
+        right=(drawn.value.preferred is Place.FIRST) == showing.chosen_first,
+        turned=(turned.value.preferred is Place.FIRST) != showing.chosen_first,
+        rationales=(drawn.value.rationale, turned.value.rationale),
+    )
+
+
+def _texts(question: Question[Any], value: object) -> Spent:
+    written = len(question.form.text(value).encode())
+    return Spent(calls=1, prompt_tokens=tokens_in(question.prompt.size), completion_tokens=tokens_in(written))
+
+
+def _pairs_of(shown: Sequence[Showing]) -> Iterator[PreferencePair]:
     """Return each pair once."""
     return (showing.pair for showing in shown if showing.condition is Condition.OWN)
 
 
-def all_rules(pair: PreferencePair) -> bool:
+def _all_rules(pair: PreferencePair) -> bool:
     """Return True if no criterion is prose."""
     return all(parse_rule(criterion) is not None for criterion in pair.task.criteria)
 
 
-def rule_verdicts(pair: PreferencePair) -> list[CriterionVerdicts]:
-    """Return what rules say of both responses."""
+def _rule_verdicts(pair: PreferencePair) -> list[CriterionVerdicts]:
     judge = RuleJudge(pair.task.criteria)
-    return criterion_verdicts(pair, judge.judge(pair.chosen), judge.judge(pair.rejected))
+    return _verdicts(pair, judge.judge(pair.chosen), judge.judge(pair.rejected))
 
 
-def criterion_verdicts(
-    pair: PreferencePair, chosen: Sequence[Verdict], rejected: Sequence[Verdict]
-) -> list[CriterionVerdicts]:
-    """Return what was said of both responses, criterion by criterion."""
-    return [
-        CriterionVerdicts(criterion=criterion, chosen=one.passed, rejected=other.passed)
-        for criterion, one, other in zip(pair.task.criteria, chosen, rejected, strict=True)
-    ]
+def _verdicts(pair: PreferencePair, chosen: Sequence[Verdict], rejected: Sequence[Verdict]) -> list[CriterionVerdicts]:
+    both = zip(pair.task.criteria, chosen, rejected, strict=True)
+    return [(criterion, one.passed, other.passed) for criterion, one, other in both]

@@ -1,13 +1,14 @@
-"""Knows what a preference pair is, which files hold some, and whose rubric is shown instead of a pair's own."""
+"""Preference pairs: files that hold some, foreign rubrics for the control, and pairs under every condition."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib import resources
 from pathlib import Path
 from typing import Final
 
+from tinsmith.studies.rubrics.quality.statistics import Condition
 from tinsmith.studies.rubrics.record_files import checked_file, decode, gathered, read_records
 from tinsmith.studies.rubrics.task import RubricTask, is_text, task_of
 from tinsmith.types.errors import DataError
@@ -36,18 +37,25 @@ class PreferencePair:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PairSet:
-    """Preference pairs in the order of their ids, and what was passed over or mended on the way."""
+    """Preference pairs in the order of their ids, and how many were left out because they have no rubric."""
 
     pairs: tuple[PreferencePair, ...]
-    control_characters: int = 0
-    """Raw control characters inside strings, kept as they stood."""
     without_rubrics: int = 0
-    """Pairs left out because they have no rubric."""
 
-    @property
-    def sha256(self) -> str:
-        """Fingerprint of the pairs' content, whatever their order in the file."""
-        return sha256_of(self.pairs)
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Showing:
+    """A pair under one condition: whose rubric is shown, and which response comes first."""
+
+    pair: PreferencePair
+    condition: Condition
+    rubric: PreferencePair | None
+    chosen_first: bool
+
+    def responses(self, *, turned: bool = False) -> tuple[str, str]:
+        """The two responses in the order they are shown."""
+        both = (self.pair.chosen, self.pair.rejected)
+        return both if self.chosen_first != turned else (both[1], both[0])
 
 
 def pair_of(record: Mapping[str, object]) -> PreferencePair | None:
@@ -64,8 +72,7 @@ def pair_of(record: Mapping[str, object]) -> PreferencePair | None:
     if task is None:
         return None
     if pair_id is None or pair_id == "":
-        named = sha256_of((task.prompt, chosen, rejected, task.rubrics))[:16]
-        task = RubricTask(task_id=named, prompt=task.prompt, rubrics=task.rubrics, tree=task.tree)
+        task = replace(task, task_id=sha256_of((task.prompt, chosen, rejected, task.rubrics))[:16])
     return PreferencePair(pair_id=task.task_id, task=task, chosen=chosen, rejected=rejected)
 
 
@@ -87,19 +94,15 @@ def builtin_pairs() -> PairSet:
 
 def read_pairs_text(data: bytes, name: str) -> PairSet:
     """Read the bytes of a file of pairs; `name` is how errors call it."""
-    found = read_records(decode(data, name), name)
 
     def read(record: dict[str, object]) -> tuple[str, PreferencePair] | None:
         pair = pair_of(record)
         return None if pair is None else (pair.pair_id, pair)
 
     fix = "give each record prompt, chosen, rejected, and rubrics or 'rubric - 1. criterion'"
-    pairs, without = gathered(found.records, read, name=name, what="pair", fix=fix)
-    return PairSet(
-        pairs=tuple(pairs[pair_id] for pair_id in sorted(pairs)),
-        control_characters=found.control_characters,
-        without_rubrics=without,
-    )
+    records = read_records(decode(data, name), name).records
+    pairs, without = gathered(records, read, name=name, what="pair", fix=fix)
+    return PairSet(pairs=tuple(pair for _, pair in sorted(pairs.items())), without_rubrics=without)
 
 
 def drawn_pairs(pairs: Sequence[PreferencePair], limit: int | None, *, seed: int) -> tuple[PreferencePair, ...]:
@@ -114,16 +117,29 @@ def foreign_rubrics(pairs: Sequence[PreferencePair], *, seed: int) -> tuple[Pref
     The pairs stand in a circle in the order of the seed; each gets the rubric of the next one that has
     another instruction and other criteria. None where there is no such pair.
     """
-    circle = sorted(range(len(pairs)), key=lambda i: (derive(seed, "control", pairs[i].pair_id), pairs[i].pair_id))
-    found: dict[int, PreferencePair | None] = {}
-    for place, i in enumerate(circle):
-        others = (pairs[circle[(place + step) % len(circle)]] for step in range(1, len(circle)))
-        found[i] = next((one for one in others if _foreign(one, pairs[i])), None)
-    return tuple(found[i] for i in range(len(pairs)))
+    circle = sorted(pairs, key=lambda pair: (derive(seed, "control", pair.pair_id), pair.pair_id))
+    found: dict[str, PreferencePair | None] = {}
+    for place, pair in enumerate(circle):
+        others = (*circle[place + 1 :], *circle[:place])
+        is_foreign = (one.prompt != pair.prompt and {*one.task.criteria} != {*pair.task.criteria} for one in others)
+        found[pair.pair_id] = next((one for one, fits in zip(others, is_foreign, strict=True) if fits), None)
+    return tuple(found[pair.pair_id] for pair in pairs)
 
 
-def _foreign(other: PreferencePair, pair: PreferencePair) -> bool:
-    return other.prompt != pair.prompt and set(other.task.criteria) != set(pair.task.criteria)
+def showings(pairs: Sequence[PreferencePair], *, seed: int) -> tuple[Showing, ...]:
+    """Return every pair under every condition; the order of the responses is the pair's, drawn by the seed.
+
+    Where one pair has no other's rubric, the control is left out for all.
+    """
+    foreign = foreign_rubrics(pairs, seed=seed)
+    return tuple(
+        Showing(
+            pair=pair, condition=condition, rubric=rubric, chosen_first=derive(seed, "order", pair.pair_id) % 2 == 0
+        )
+        for pair, other in zip(pairs, foreign, strict=True)
+        for condition, rubric in zip(Condition, (None, pair, other), strict=True)
+        if condition is not Condition.OTHER or None not in foreign
+    )
 
 
 def _response(record: Mapping[str, object], name: str) -> str:

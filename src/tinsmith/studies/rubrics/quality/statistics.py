@@ -11,29 +11,27 @@ from __future__ import annotations
 import enum
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
 
-from tinsmith.stats.intervals import Interval, wilson
+from tinsmith.stats.intervals import wilson
 from tinsmith.stats.sign_flips import clustered_interval, least_moved, paired_interval, sign_flip_p
 from tinsmith.stats.significance import ALPHA, items_needed, mcnemar
 from tinsmith.types.errors import DataError
 
+Figures = dict[str, Any]
+"""As `quality.json` has them."""
+CriterionVerdicts = tuple[str, bool, bool]
+"""A criterion, and its verdicts on the chosen and on the rejected response of one pair."""
+
 
 class Condition(enum.StrEnum):
-    """Rubric that the judge sees beside the two responses."""
+    """Rubric that the judge sees beside the two responses; another pair's is the negative control."""
 
     WITHOUT = "without"
     OWN = "own"
     OTHER = "other"
-    """Another pair's rubric: the negative control."""
-
-
-class Unit(enum.StrEnum):
-    """Independent observation."""
-
-    PAIR = "pair"
-    PROMPT = "prompt"
 
 
 class Finding(enum.StrEnum):
@@ -57,187 +55,94 @@ class JudgedPair:
     """The order of `right`."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CriterionVerdicts:
-    """Verdicts of one criterion on the two responses of one pair."""
-
-    criterion: str
-    chosen: bool
-    rejected: bool
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Positions:
-    """Effect of the place of a response: each pair was asked in both orders."""
-
-    pairs: int
-    same: int
-    """Pairs with the same response preferred in both orders."""
-    always_first: int
-    always_second: int
-    right_both: int
-    p_value: float
-    """Exact McNemar test of `always_first` against `always_second`."""
-    first_share: float
-    """The share of all answers that are the first response; 0.5 without bias."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Accuracy:
-    """Share of pairs of which the judge prefers the better response under one condition."""
-
-    condition: Condition
-    value: float
-    """The share that is right."""
-    right: int
-    n: int
-    interval: Interval
-    """Wilson's, which takes the pairs for independent."""
-    positions: Positions | None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Contrast:
-    """The accuracy under one condition minus that under another, on the same pairs."""
-
-    first: Condition
-    second: Condition
-    gain: float
-    interval: Interval
-    helped: int
-    """Pairs that only the first has right."""
-    hurt: int
-    """Pairs that only the second has right."""
-    unit: Unit
-    units: int
-    moved: int
-    """Units that are not the same under both."""
-    p_value: float
-    """Exact, two-sided: McNemar's, or sign flips by prompt."""
-    finding: Finding
-    enough: bool
-    """So many moved that the test could show something."""
-    needed: int | None
-    """Units like these that would show this gain four times out of five, if the test is inconclusive."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CriterionCount:
-    """Counts of one criterion over the pairs that have it."""
-
-    criterion: str
-    pairs: int
-    for_chosen: int
-    """Holds for the chosen response alone."""
-    for_rejected: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RubricQuality:
-    """Accuracies, gains and criteria on these pairs."""
-
-    pairs: int
-    """Judged under every condition."""
-    prompts: int
-    unit: Unit
-    accuracies: tuple[Accuracy, ...]
-    gain: Contrast
-    """With its own rubric minus without: the question, named before any answer."""
-    control: Contrast | None
-    """With another pair's rubric minus without; None where there is no other."""
-    beyond_control: Contrast | None
-    """With its own minus with another pair's."""
-    criteria: tuple[CriterionCount, ...]
-
-    @property
-    def idle(self) -> tuple[str, ...]:
-        """Criteria that never tell chosen from rejected."""
-        return tuple(each.criterion for each in self.criteria if not each.for_chosen + each.for_rejected)
-
-
-def rubric_quality(judged: Sequence[JudgedPair], verdicts: Sequence[CriterionVerdicts], *, seed: int) -> RubricQuality:
-    """Compute what a rubric adds."""
+def rubric_quality(judged: Sequence[JudgedPair], verdicts: Iterable[CriterionVerdicts], *, seed: int) -> Figures:
+    """Compute what a rubric adds: the gain, with its own rubric minus without, is named before any answer."""
     if not judged:
         raise DataError("no pair was judged under every condition", field="pairs", value=0)
     conditions = [condition for condition in Condition if condition in judged[0].right]
     if any(set(pair.right) != set(conditions) for pair in judged):
         raise DataError("all pairs are judged under the same conditions", field="pairs")
     prompts = len({pair.prompt for pair in judged})
-    unit = Unit.PAIR if prompts == len(judged) else Unit.PROMPT
+    unit = "pair" if prompts == len(judged) else "prompt"
+    without, own, other = Condition
 
-    def contrast(first: Condition, second: Condition) -> Contrast | None:
-        if not {first, second} <= set(conditions):
-            return None
-        return compare(judged, first, second, unit=unit, seed=seed)
+    def contrast(first: Condition, second: Condition) -> Figures | None:
+        return compare(judged, first, second, unit=unit, seed=seed) if {first, second} <= set(conditions) else None
 
-    return RubricQuality(
-        pairs=len(judged),
-        prompts=prompts,
-        unit=unit,
-        accuracies=tuple(_accuracy(judged, condition) for condition in conditions),
-        gain=compare(judged, Condition.OWN, Condition.WITHOUT, unit=unit, seed=seed),
-        control=contrast(Condition.OTHER, Condition.WITHOUT),
-        beyond_control=contrast(Condition.OWN, Condition.OTHER),
-        criteria=discrimination(verdicts),
-    )
+    criteria = discrimination(verdicts)
+    return {
+        "pairs": len(judged),
+        "prompts": prompts,
+        "unit": unit,
+        "accuracies": [_accuracy(judged, condition) for condition in conditions],
+        "gain": compare(judged, own, without, unit=unit, seed=seed),
+        "control": contrast(other, without),
+        "beyond_control": contrast(own, other),
+        "criteria": criteria,
+        "idle_criteria": [one["criterion"] for one in criteria if not one["for_chosen"] + one["for_rejected"]],
+    }
 
 
-def compare(judged: Sequence[JudgedPair], first: Condition, second: Condition, *, unit: Unit, seed: int) -> Contrast:
-    """Compare two conditions on the same pairs."""
+def compare(judged: Sequence[JudgedPair], first: Condition, second: Condition, *, unit: str, seed: int) -> Figures:
+    """Compare two conditions on the same pairs.
+
+    Helped are pairs that only the first has right, hurt those that only the second has; moved are units that are not
+    the same under both: `enough` where so many moved that the test could show something. The exact two-sided p is
+    McNemar's, or of sign flips by prompt. Needed are units like these that would show this gain four times out of five.
+    """
+    alone = unit == "pair"
     changes: dict[str, list[int]] = {}
     for pair in judged:
-        name = pair.pair_id if unit is Unit.PAIR else pair.prompt
-        changes.setdefault(name, []).append(pair.right[first] - pair.right[second])
-    every = [change for _, found in sorted(changes.items()) for change in found]
+        changes.setdefault(pair.pair_id if alone else pair.prompt, []).append(pair.right[first] - pair.right[second])
+    groups = [found for _, found in sorted(changes.items())]
+    every, net = [change for found in groups for change in found], [sum(found) for found in groups]
     helped, hurt = every.count(1), every.count(-1)
-    net = [sum(found) for _, found in sorted(changes.items())]
-    sizes = [len(found) for _, found in sorted(changes.items())]
     moved, p_value = sum(each != 0 for each in net), sign_flip_p(net)
-    finding = Finding.ADDS if helped > hurt else Finding.TAKES
-    if p_value > ALPHA:
-        finding = Finding.CANNOT_TELL
-    alone = unit is Unit.PAIR
-    return Contrast(
-        first=first,
-        second=second,
-        gain=(helped - hurt) / len(judged),
-        interval=paired_interval(helped, hurt, len(judged)) if alone else clustered_interval(net, sizes, seed=seed),
-        helped=helped,
-        hurt=hurt,
-        unit=unit,
-        units=len(net),
-        moved=moved,
-        p_value=p_value,
-        finding=finding,
-        enough=moved >= least_moved(ALPHA),
-        needed=_needed(net, moved) if finding is Finding.CANNOT_TELL else None,
-    )
+    finding = Finding.CANNOT_TELL if p_value > ALPHA else Finding.ADDS if helped > hurt else Finding.TAKES
+    sizes = [len(found) for found in groups]
+    interval = paired_interval(helped, hurt, len(judged)) if alone else clustered_interval(net, sizes, seed=seed)
+    return {
+        "first": first,
+        "second": second,
+        "gain": (helped - hurt) / len(judged),
+        "interval": asdict(interval),
+        "helped": helped,
+        "hurt": hurt,
+        "unit": unit,
+        "units": len(net),
+        "moved": moved,
+        "p_value": p_value,
+        "finding": finding,
+        "enough": moved >= least_moved(ALPHA),
+        "needed": _needed(net, moved) if finding is Finding.CANNOT_TELL else None,
+    }
 
 
-def discrimination(verdicts: Sequence[CriterionVerdicts]) -> tuple[CriterionCount, ...]:
-    """Count how each criterion parts chosen from rejected, in the order of their texts."""
+def discrimination(verdicts: Iterable[CriterionVerdicts]) -> list[Figures]:
+    """Count how often each criterion holds for one response alone, in the order of their texts."""
     found: dict[str, list[int]] = {}
-    for each in verdicts:
-        found.setdefault(each.criterion, []).append(each.chosen - each.rejected)
-    return tuple(
-        CriterionCount(criterion=name, pairs=len(by), for_chosen=by.count(1), for_rejected=by.count(-1))
+    for criterion, chosen, rejected in verdicts:
+        found.setdefault(criterion, []).append(chosen - rejected)
+    return [
+        {"criterion": name, "pairs": len(by), "for_chosen": by.count(1), "for_rejected": by.count(-1)}
         for name, by in sorted(found.items())
-    )
+    ]
 
 
-def _accuracy(judged: Sequence[JudgedPair], condition: Condition) -> Accuracy:
+def _accuracy(judged: Sequence[JudgedPair], condition: Condition) -> Figures:
     right = sum(pair.right[condition] for pair in judged)
-    return Accuracy(
-        condition=condition,
-        value=right / len(judged),
-        right=right,
-        n=len(judged),
-        interval=wilson(right, len(judged)),
-        positions=_positions(judged, condition),
-    )
+    return {
+        "condition": condition,
+        "value": right / len(judged),
+        "right": right,
+        "n": len(judged),
+        "interval": asdict(wilson(right, len(judged))),
+        "positions": _positions(judged, condition),
+    }
 
 
-def _positions(judged: Sequence[JudgedPair], condition: Condition) -> Positions | None:
+def _positions(judged: Sequence[JudgedPair], condition: Condition) -> Figures | None:
+    """Effect of the place of a response, where each pair was asked in both orders; p by McNemar's exact test."""
     found = Counter[tuple[bool, bool]]()
     for pair in judged:
         if pair.turned is None:
@@ -247,15 +152,15 @@ def _positions(judged: Sequence[JudgedPair], condition: Condition) -> Positions 
         found[right == turned, right if right == turned else right == pair.chosen_first] += 1
     first, second = found[False, True], found[False, False]
     same = found[True, True] + found[True, False]
-    return Positions(
-        pairs=len(judged),
-        same=same,
-        always_first=first,
-        always_second=second,
-        right_both=found[True, True],
-        p_value=mcnemar(first, second).p_value,
-        first_share=(same + 2 * first) / (2 * len(judged)),
-    )
+    return {
+        "pairs": len(judged),
+        "same": same,
+        "always_first": first,
+        "always_second": second,
+        "right_both": found[True, True],
+        "p_value": mcnemar(first, second).p_value,
+        "first_share": (same + 2 * first) / (2 * len(judged)),
+    }
 
 
 def _needed(net: Sequence[int], moved: int) -> int | None:

@@ -84,8 +84,7 @@ def rubric_quality(
     folder = log_path or Path("runs") / folder_name(NAME, changes)
 
     def measure(say: Say) -> Path:
-        from tinsmith.studies.rubrics.quality.chat import drawn
-        from tinsmith.studies.rubrics.quality.measuring import measured
+        from tinsmith.studies.rubrics.quality.measuring import drawn, measured
 
         pairs = drawn(data_path, limit, seed, chat, load_prices(prices))
         for line in pairs.forecast():
@@ -103,7 +102,11 @@ def _require_free(folder: Path, *, delete: bool) -> None:
     """Check that a run may be written there, before a call is paid for."""
     if not folder.exists() or (folder.is_dir() and not any(folder.iterdir())):
         return
-    ours = _name_in(folder / CONFIG) == NAME
+    try:
+        config: Any = parse_json((folder / CONFIG).read_bytes())
+        ours = config["name"] == NAME
+    except (OSError, ValueError, TypeError, KeyError):
+        ours = False
     if ours and delete:
         return
     raise ConfigError(
@@ -113,11 +116,3 @@ def _require_free(folder: Path, *, delete: bool) -> None:
         allowed="an empty or new folder",
         fix="behavior_if_log_dir_exists=delete writes over it; paid answers stay in the cache" if ours else None,
     )
-
-
-def _name_in(config: Path) -> object:
-    try:
-        value = parse_json(config.read_bytes())
-    except (OSError, ValueError):
-        return None
-    return cast("dict[str, object]", value).get("name") if isinstance(value, dict) else None
