@@ -88,7 +88,7 @@ tinsmith audit DIR/RUN
 
 def _model_card(config: Config, manifest: Manifest, metrics: Mapping[str, float | None], said: Statement) -> str:
     named = str(manifest.circumstances.get("model_name") or config.model_name)
-    base = _HUB.get(named, named)
+    base = _HUB.get(config.model_name, named)  # as it was served, whichever of its names was given
     kind = "sft" if config.kind in _SUPERVISED else "reinforcement-learning"
     adapter = str(config.settings.get("adapter", "lora"))
     front = {"license": said.license, "library_name": "peft", "tags": ["tinsmith", adapter, kind]}
