@@ -26,6 +26,9 @@ TESTS = ROOT / "tests"
 APART = ("tests/clients", "tests/cookbook")
 """Need environments of their own, and have targets of their own."""
 
+SURROUNDINGS = {"OMP_NUM_THREADS": "1", "OMP_WAIT_POLICY": "PASSIVE"}
+"""Unless told otherwise: threads of libraries that spin while they wait take a fifth of the cores from the others."""
+
 NO_TESTS = 5
 """pytest's exit code where no test was chosen."""
 
@@ -91,6 +94,7 @@ def begin(group: Group, options: list[str], scratch: Path) -> Running:
     process = subprocess.Popen(
         [*command, made, *options, *group.files],
         cwd=ROOT,
+        env={**SURROUNDINGS, **os.environ},
         stdin=subprocess.DEVNULL,
         stdout=output,
         stderr=subprocess.STDOUT,

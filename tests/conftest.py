@@ -17,7 +17,7 @@ import pytest
 import typer.main
 from hypothesis import settings
 
-from warm import cold, warm
+from warm import CERTIFICATES, cold, warm
 
 if TYPE_CHECKING:
     from small_slice import Made
@@ -117,6 +117,8 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Made]:
     from small_slice import Made, build
 
     home = tmp_path_factory.mktemp("home")
+    CERTIFICATES.mkdir(exist_ok=True)
+    (home / "certificates").symlink_to(CERTIFICATES)
     patch = pytest.MonkeyPatch()
     patch.setenv("TINSMITH_HOME", str(home))
     source, base = build([])

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import socket
-import tempfile
 import threading
 from collections.abc import Mapping
 from concurrent.futures import Future
@@ -22,10 +21,10 @@ from tinsmith.engine.checks.certificate_store import CertificateStore
 from tinsmith.engine.engine import Engine
 from tinsmith.server.app import build_app
 from tinsmith.server.service import Service
+from warm import CERTIFICATES
 
 MODEL, KEY = "tinsmith/nano", "tml-openai-test"
-KEPT = CertificateStore(Path(tempfile.gettempdir()) / "tinsmith-tests-certificates")
-"""What was found to hold on this machine, with this source; to find it is tested in tests/engine/checks."""
+KEPT = CertificateStore(CERTIFICATES)
 
 
 @dataclass(frozen=True)

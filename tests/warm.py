@@ -13,6 +13,7 @@ import socket
 import struct
 import subprocess
 import sys
+import tempfile
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -23,6 +24,11 @@ SUBREAPER = 36
 SERVE = [sys.executable, "-m", "tinsmith", "serve"]
 OWN = ("TINSMITH_", "TINKER_", "PYTEST_")
 """Beginnings of the variables that are read when they are needed, not when a library is loaded."""
+
+CERTIFICATES = Path(tempfile.gettempdir()) / "tinsmith-tests-certificates"
+"""What was found to hold on this machine, with this source; to find it is tested in tests/engine/checks."""
+ONE_THREAD = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
+"""No child would have the threads that a library starts when it is loaded."""
 
 
 class Starter:
@@ -40,6 +46,7 @@ class Starter:
                 env={**os.environ, "OPENBLAS_NUM_THREADS": "1"},  # its threads would not be there in a child
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
+                env={**os.environ, **ONE_THREAD},
             )
 
     def start(self, request: Mapping[str, object], streams: list[int]) -> int:

@@ -16,6 +16,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from tinsmith.engine.checks.certificate_store import CertificateStore
 from tinsmith.engine.engine import Engine
 from tinsmith.engine.training import TrainingSession
 from tinsmith.lab.base_recipe import BaseRecipe, Conversation, Progress
@@ -32,7 +33,7 @@ from tinsmith.types.adapters import AdapterKind, AdapterSpec
 from tinsmith.types.datum import AdamParams, Datum, LossName
 from tinsmith.types.errors import DataError
 from tinsmith.types.fingerprints import sha256_of
-from tinsmith.types.home import home
+from tinsmith.types.home import certificates_folder, home
 from tinsmith.types.seeds import derive
 from tinsmith.types.version import VERSION
 
@@ -68,7 +69,7 @@ def build_base(
     ]
     with tempfile.TemporaryDirectory() as fresh:
         write_folder(Path(fresh), config, initial_weights(config, derive(recipe.seed, "weights")))
-        engine = Engine({_NAME: fresh})
+        engine = Engine({_NAME: fresh}, kept=CertificateStore(certificates_folder()))
         session = engine.create_session(_NAME, AdapterSpec(kind=AdapterKind.FULL))
     _pretrain(session, recipe, examples, say)
     with staged(out) as folder:

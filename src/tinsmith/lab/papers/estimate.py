@@ -6,7 +6,7 @@ one kind of paper for each prediction. A model that reads better than the baseli
 
 from __future__ import annotations
 
-from functools import lru_cache
+from functools import cache, lru_cache
 from pathlib import Path
 
 import numpy as np
@@ -93,24 +93,38 @@ def best_policy_lines(plan: Plan, source: Slice) -> list[str]:
 
 
 def _best_policy(task: Task, plan: Plan, source: Slice) -> list[str]:
-    reward, report, labels = on_papers(plan).reward, read_report(source.folder), task.labels
+    report, labels = read_report(source.folder), task.labels
     targets = [] if report is None else [one for one in report.targets if one.target == task.name]
     wanted = Baseline.BOTH if task.with_metadata else Baseline.TEXT
     score = next((one for target in targets for one in target.scores if one.baseline is wanted), None)
     if score is None:
         return []
-    counts = np.array([[score.confusion[gold][said] for gold in labels] for said in labels], dtype=np.float64)
+    table = tuple(tuple(score.confusion[gold][said] for gold in labels) for said in labels)
+    settings = tuple(sorted(plan.reward_settings.items()))
+    return list(_optimum(task, on_papers(plan).reward, settings, wanted, table))
+
+
+@cache
+def _optimum(
+    task: Task,
+    reward: str,
+    settings: tuple[tuple[str, float], ...],
+    reader: Baseline,
+    table: tuple[tuple[int, ...], ...],
+) -> tuple[str, ...]:
+    """Follow the reward once per process: it takes seconds, and a process's runs often share it."""
+    labels, counts = task.labels, np.array(table, dtype=np.float64)
     counts = counts[counts.sum(axis=1) > 0]
     totals = counts.sum(axis=1)
     posteriors = Posteriors.of(labels, counts / totals[:, None], totals)
-    optimum = reward_optimum(posteriors, lambda: make_reward(reward, task, **plan.reward_settings))
+    optimum = reward_optimum(posteriors, lambda: make_reward(reward, task, **dict(settings)))
     shares, recalls = map(optimum.policy.class_score, (ClassMetric.PREDICTED_SHARE, ClassMetric.RECALL))
     told = ", ".join(
         f"{label} {share:.2f} (recall {recall:.2f})"
         for label, share, recall in zip(labels, shares, recalls, strict=True)
     )
-    return [
-        f"the best policy under the reward {reward}, for a model that reads as well as {score.baseline.value}:",
+    return (
+        f"the best policy under the reward {reward}, for a model that reads as well as {reader.value}:",
         f"  shares {told}; macro-F1 {optimum.policy.score(Metric.MACRO_F1):.3f}",
         *(f"  warning: {warning}" for warning in optimum.warnings()),
-    ]
+    )
