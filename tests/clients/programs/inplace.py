@@ -5,8 +5,11 @@ from __future__ import annotations
 import sys
 
 import verifiers.v1 as vf
+from verifiers.v1 import graph
 from verifiers.v1.harnesses.null.harness import NullHarness
 from verifiers.v1.harnesses.utils.launch import CHAT_PROGRAM_SOURCE
+
+graph.RECORD_FLOAT_DECIMALS = None  # every digit that a trainer is given; `traces.jsonl` has four otherwise
 
 
 class Inplace(NullHarness):
