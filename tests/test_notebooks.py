@@ -60,7 +60,7 @@ def page_of(value: Any) -> str:
 def test_a_task_of_ones_own_is_run_and_shown(capfd: pytest.CaptureFixture[str]) -> None:
     done, metrics, rollouts = shown("own_task.ipynb")
     assert isinstance(done, TaskRun)
-    assert "Does it learn to add small numbers?" in page_of(done)
+    assert "Does it learn to answer in letters?" in page_of(done)
     assert metrics["step"].to_list() == [0, 1, 2, 3, 4]
     assert metrics.columns[0] == "step"
     assert rollouts.height == 8

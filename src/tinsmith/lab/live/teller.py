@@ -140,7 +140,11 @@ class Teller:
     _alarmed: set[str] = field(default_factory=set[str])
     _table: LiveTable | None = None
     _in_place: bool = False
-    """Each line takes the place of the one before: in a notebook, whose output is no terminal and can go back."""
+    """Each line takes the place of the one before: in a notebook, whose output is no terminal."""
+    _display: Any = None
+    """IPython's handle of the line that stands there."""
+    _out_of_ipython: bool = False
+    """A line was written that is left only by a line break."""
 
     def __post_init__(self) -> None:
         if not self.quiet and self.out.isatty():
@@ -167,7 +171,7 @@ class Teller:
         elif self._in_place:
             filled = _BAR_COLUMNS * step // max(1, self.steps)
             bar = f"[{'#' * filled}{'-' * (_BAR_COLUMNS - filled)}] {self._line(step, metrics)}"
-            print(f"\r{bar:<{_WIDE}}", end="", file=self.out, flush=True)
+            self._write_anew(bar)
         elif examined:
             print(self._line(step, metrics), file=self.out, flush=True)
 
@@ -195,7 +199,7 @@ class Teller:
         """The run is over."""
         if self._table is not None:
             self._table.close()
-        elif self._in_place and self._seconds and not self.quiet:
+        elif self._out_of_ipython:
             print(file=self.out)
         for sink in self.sinks:
             sink.close()
@@ -206,10 +210,24 @@ class Teller:
         else:
             print(self._next_line + visible(f"{self.name}: ALARM {words}"), file=self.out)
 
+    def _write_anew(self, line: str) -> None:
+        """Put a line in the place of the last one: IPython's display where it is there, or by going back."""
+        if self._display is None and not self._out_of_ipython:
+            try:
+                shown: Any = importlib.import_module("IPython.display")
+                self._display = shown.display({"text/plain": line}, raw=True, display_id=True)
+            except ImportError:
+                pass
+            self._out_of_ipython = self._display is None
+        elif self._display is not None:
+            self._display.update({"text/plain": line}, raw=True)
+        if self._out_of_ipython:
+            print(f"\r{line:<{_WIDE}}", end="", file=self.out, flush=True)
+
     @property
     def _next_line(self) -> str:
         """Characters that leave the line written in place."""
-        return "\n" if self._in_place and self._seconds else ""
+        return "\n" if self._out_of_ipython else ""
 
     def _line(self, step: int, metrics: Mapping[str, object]) -> str:
         shown = [f"{name} {value:.3f}" for name, key in _SHOWN if isinstance(value := metrics.get(key), float)]
