@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 import tinker
-from workbench import PROGRAMS, TALKER, Workbench, recipe
+from workbench import PROGRAMS, TALKER, VERIFIERS, Workbench, recipe
 
 from running import KEY, Running
 
@@ -32,11 +32,11 @@ class Evaluations:
         [(file, text), (_, shell)] = recipe("verifiers", server.url, TALKER)
         (self.bench.folder / file).write_text(text, encoding="utf-8")
         [_, arguments] = shell.replace("\\\n", "").strip().splitlines()
-        words = arguments.split()[2:-1]
+        command, *words, _ = arguments.split()
         words[words.index("null")] = HARNESS
         path = f"{PROGRAMS}:{self.bench.folder}"
         told = {"PYTHONPATH": path, "TINKER_API_KEY": KEY}
-        self.bench.command(server, "eval", *words, name, *more, **told)
+        self.bench.command(server, command, *words, name, *more, environment=VERIFIERS, **told)
         written = self.bench.folder / "outputs" / name / "traces.jsonl"
         episodes = [json.loads(line) for line in written.read_text("utf-8").splitlines()]
         traces = [trace for episode in episodes for trace in episode["traces"]]
@@ -47,6 +47,7 @@ class Evaluations:
 
 @pytest.fixture(scope="module")
 def evaluations(bench: Workbench) -> Evaluations:
+    VERIFIERS.require()
     return Evaluations(bench)
 
 

@@ -15,6 +15,7 @@ from foreign_programs import ROOT, SECONDS, Environment
 from running import KEY, NANO, Running
 
 CLIENTS = Environment(".venv-clients", "conformance-clients")
+VERIFIERS = Environment(".venv-verifiers", "conformance-clients")
 PROGRAMS = Path(__file__).parent / "programs"
 PAGE = ROOT / "docs" / "use-with.md"
 
@@ -53,11 +54,13 @@ class Workbench:
         printed = CLIENTS.run(command, folder=self.folder, told=told, seconds=seconds)
         return json.loads(printed.splitlines()[-1])
 
-    def command(self, server: Running, name: str, *arguments: str, **more: str) -> str:
+    def command(
+        self, server: Running, name: str, *arguments: str, environment: Environment = CLIENTS, **more: str
+    ) -> str:
         """Run a command that one of the clients installs, with `more` variables; return what it printed."""
-        script = str(CLIENTS.python.with_name(name))
+        script = str(environment.python.with_name(name))
         told = {**_told(server), **more}
-        return CLIENTS.run([script, *arguments], folder=self.folder, told=told)
+        return environment.run([script, *arguments], folder=self.folder, told=told)
 
     def recipe(self, server: Running, heading: str, *, model: str = NANO) -> str:
         """Run what docs/use-with.md has under a heading, as it stands there; return what it printed.

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import sys
-from typing import Any
 
 import verifiers.v1 as vf
-from verifiers.v1.harnesses.null.harness import PROGRAM_SOURCE, NullHarness
+from verifiers.v1 import graph
+from verifiers.v1.harnesses.null.harness import NullHarness
+from verifiers.v1.harnesses.utils.launch import CHAT_PROGRAM_SOURCE
+
+graph.RECORD_FLOAT_DECIMALS = None  # every digit that a trainer is given; `traces.jsonl` has four otherwise
 
 
 class Inplace(NullHarness):
@@ -18,17 +21,18 @@ class Inplace(NullHarness):
     async def launch(
         self,
         ctx: vf.ModelContext,
-        trace: Any,
+        trace: vf.Trace,
         runtime: vf.Runtime,
         endpoint: str,
         secret: str,
-        mcp_urls: Any,
-        data: Any,
+        mcp_urls: dict[str, str],
+        data: vf.TaskData,
+        tool_interception_url: str | None = None,
     ) -> vf.ProgramResult:
         """Run the program until it has an answer; it has no tools."""
-        del trace, mcp_urls
+        del trace, mcp_urls, tool_interception_url
         program = "program.py"
-        await runtime.write(program, PROGRAM_SOURCE.encode())
+        await runtime.write(program, CHAT_PROGRAM_SOURCE.encode())
         asked = [f"--base-url={endpoint}", f"--api-key={secret}", f"--model={ctx.model}", f"--prompt={data.prompt}"]
         return await runtime.run_program([sys.executable, program, *asked], {})
 

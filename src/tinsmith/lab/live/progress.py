@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -17,6 +18,11 @@ LONG_SECONDS: Final = 30.0
 """A wait that is shorter than this is not told of."""
 EVERY_SECONDS: Final = 30.0
 """Between two lines on one wait."""
+
+
+def in_notebook() -> bool:
+    """Return true in a kernel of Jupyter or marimo."""
+    return "ipykernel" in sys.modules or "marimo" in sys.modules
 
 
 def silent(answered: int, asked: int) -> None:

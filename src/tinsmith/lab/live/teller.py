@@ -19,7 +19,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from tinsmith.lab.live.progress import Progress, Standing, Wait
+from tinsmith.lab.live.progress import Progress, Standing, Wait, in_notebook
 from tinsmith.pages.console import VisibleConsole
 from tinsmith.stats.monitors.alarms import Alarm
 from tinsmith.types.errors import ConfigError
@@ -28,6 +28,8 @@ from tinsmith.types.visible import visible
 _ROWS: Final = 8
 """Evaluations that are shown, the latest ones."""
 _BAR_COLUMNS: Final = 30
+_WIDE: Final = 150
+"""Columns of a line in a notebook, so that it covers the line that was there."""
 
 
 class LiveTable:
@@ -137,10 +139,17 @@ class Teller:
     _seconds: list[float] = field(default_factory=list[float])
     _alarmed: set[str] = field(default_factory=set[str])
     _table: LiveTable | None = None
+    _in_place: bool = False
+    """Each line takes the place of the one before: in a notebook, whose output is no terminal."""
+    _display: Any = None
+    """IPython's handle of the line that stands there."""
+    _out_of_ipython: bool = False
+    """A line was written that is left only by a line break."""
 
     def __post_init__(self) -> None:
         if not self.quiet and self.out.isatty():
             self._table = LiveTable(self.name, _SHOWN, self.out)
+        self._in_place = self._table is None and in_notebook()
 
     def step(
         self, step: int, metrics: Mapping[str, object], timings: Mapping[str, float], alarms: Sequence[Alarm]
@@ -159,6 +168,10 @@ class Teller:
         examined = step >= self.steps or any(key.startswith("eval/") for key in metrics)
         if self._table is not None:
             self._table.show(self.standing(step), metrics, kept=examined)
+        elif self._in_place:
+            filled = _BAR_COLUMNS * step // max(1, self.steps)
+            bar = f"[{'#' * filled}{'-' * (_BAR_COLUMNS - filled)}] {self._line(step, metrics)}"
+            self._write_anew(bar)
         elif examined:
             print(self._line(step, metrics), file=self.out, flush=True)
 
@@ -171,7 +184,7 @@ class Teller:
         if self._table is not None:
             self._table.say(words)
         elif not self.quiet:
-            print(visible(f"{self.name}: {words}"), file=self.out, flush=True)
+            print(self._next_line + visible(f"{self.name}: {words}"), file=self.out, flush=True)
 
     def show_workers(self, words: str) -> None:
         """Show how the workers of the server stand, where there is a place for it."""
@@ -186,6 +199,8 @@ class Teller:
         """The run is over."""
         if self._table is not None:
             self._table.close()
+        elif self._out_of_ipython:
+            print(file=self.out)
         for sink in self.sinks:
             sink.close()
 
@@ -193,7 +208,26 @@ class Teller:
         if self._table is not None:
             self._table.alarm(words)
         else:
-            print(visible(f"{self.name}: ALARM {words}"), file=self.out)
+            print(self._next_line + visible(f"{self.name}: ALARM {words}"), file=self.out)
+
+    def _write_anew(self, line: str) -> None:
+        """Put a line in the place of the last one: IPython's display where it is there, or by going back."""
+        if self._display is None and not self._out_of_ipython:
+            try:
+                shown: Any = importlib.import_module("IPython.display")
+                self._display = shown.display({"text/plain": line}, raw=True, display_id=True)
+            except ImportError:
+                pass
+            self._out_of_ipython = self._display is None
+        elif self._display is not None:
+            self._display.update({"text/plain": line}, raw=True)
+        if self._out_of_ipython:
+            print(f"\r{line:<{_WIDE}}", end="", file=self.out, flush=True)
+
+    @property
+    def _next_line(self) -> str:
+        """Characters that leave the line written in place."""
+        return "\n" if self._out_of_ipython else ""
 
     def _line(self, step: int, metrics: Mapping[str, object]) -> str:
         shown = [f"{name} {value:.3f}" for name, key in _SHOWN if isinstance(value := metrics.get(key), float)]

@@ -19,6 +19,9 @@ from tinsmith.lab.labels.labelled_papers import Papers
 from tinsmith.lab.labels.paper import Item, Paper, items_of, paper_of, scores_of
 from tinsmith.lab.labels.task import Task
 from tinsmith.lab.papers.worlds import WorldRecipe, open_slice, shuffled, world_slice
+from tinsmith.pages.cards.slice import slice_page
+from tinsmith.pages.embedded import framed
+from tinsmith.pages.page import document_html
 from tinsmith.types.errors import ConfigError, DataError
 from tinsmith.types.fingerprints import sha256_of
 from tinsmith.types.seeds import derive, random_bits
@@ -45,6 +48,9 @@ class LoadedSlice:
     def __repr__(self) -> str:
         sizes = f"{len(self.train)} train, {len(self.validation)} validation, {len(self.test)} test"
         return f"LoadedSlice({str(self.source.folder)!r}: {sizes})"
+
+    def _repr_html_(self) -> str:
+        return framed(document_html(slice_page(self.source)))  # its card
 
 
 def load_slice(path: str | Path | None = None) -> LoadedSlice:

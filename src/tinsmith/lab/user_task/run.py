@@ -10,12 +10,14 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, overload
 
+import polars as pl
+
 from tinsmith.lab.experiment.key_help import shown_value
 from tinsmith.lab.experiment.key_text import truth
 from tinsmith.lab.experiment.plan import with_default_log_path
 from tinsmith.lab.experiment.refusals import require_possible
 from tinsmith.lab.page.live_run import conduct_with_page
-from tinsmith.lab.runs.files import METRICS
+from tinsmith.lab.runs.files import METRICS, ROLLOUTS
 from tinsmith.lab.runs.folder import RunFolder
 from tinsmith.lab.study.conduct import run_study
 from tinsmith.lab.study.files import PAGE, STUDY_JSON, load_study
@@ -24,6 +26,7 @@ from tinsmith.lab.user_task.loading import load_file
 from tinsmith.lab.user_task.opening import open_task
 from tinsmith.lab.user_task.source import task_value
 from tinsmith.lab.user_task.task import Task
+from tinsmith.pages.embedded import framed, table
 from tinsmith.types.errors import ConfigError
 from tinsmith.types.visible import visible
 
@@ -39,6 +42,18 @@ class TaskRun:
     """The last line of `metrics.jsonl`: `eval/reward/total` and so on, by name."""
     alarms: tuple[str, ...]
 
+    @property
+    def rollouts(self) -> pl.DataFrame:
+        """Every rollout as a row, as `rollouts.jsonl` has them; a field that a rollout lacks is null."""
+        return _frame(self.folder / ROLLOUTS)
+
+    def to_polars(self) -> pl.DataFrame:
+        """Return the metrics of every step, a row each; a metric that a step lacks is null."""
+        return _frame(self.folder / METRICS)
+
+    def _repr_html_(self) -> str:
+        return _page(self.report) or table(("metric", "last"), [(k, f"{v:.4g}") for k, v in self.metrics.items()])
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StudyRun:
@@ -49,6 +64,9 @@ class StudyRun:
     """The page."""
     values: Mapping[str, Any]
     """`study.json`."""
+
+    def _repr_html_(self) -> str:
+        return _page(self.report)
 
 
 @overload
@@ -101,3 +119,13 @@ def _study(study: Study, overrides: Mapping[str, str]) -> StudyRun:
     folder = run_study(study, overrides, lambda message: print(message, file=sys.stderr))
     values = json.loads((folder / STUDY_JSON).read_text(encoding="utf-8"))
     return StudyRun(folder=folder, report=folder / PAGE, values=MappingProxyType(values))
+
+
+def _frame(file: Path) -> pl.DataFrame:
+    """Read lines of JSON into a table whose columns are all fields that any of them has."""
+    return pl.read_ndjson(file, infer_schema_length=None)
+
+
+def _page(file: Path | None) -> str:
+    """Return a page for a notebook; empty where it is not there."""
+    return framed(file.read_text(encoding="utf-8")) if file is not None and file.exists() else ""

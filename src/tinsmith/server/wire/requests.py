@@ -143,6 +143,8 @@ class LoadWeights(Request):
     base_model: str | None = None
     optimizer_config: OptimizerSettings | None = None
     user_metadata: Metadata | None = None
+    weights_access_token: None = None
+    """Refused: there are no weights of other accounts here."""
 
     @model_validator(mode="after")
     def _one_target(self) -> Self:

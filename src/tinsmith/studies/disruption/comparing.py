@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from tinsmith.lab.papers.sets import AnyPaper, labelled
+from tinsmith.pages.embedded import table
 from tinsmith.stats.estimates import Bootstrap, Difference, Estimate, difference, estimate
 from tinsmith.stats.rates import ClassMetric, Metric
 from tinsmith.stats.runs import Runs
@@ -47,21 +48,27 @@ class SideBySide:
 
     def to_markdown(self) -> str:
         """Return a table to print."""
-        first = self.rows[0].name
-        lines = [
-            f"| {self.num_papers} papers | accuracy | macro-F1 | min recall | most said | macro-F1 above {first} | p |",
-            "|---|---|---|---|---|---|---|",
-        ]
+        heads, rows = self._cells()
+        return "\n".join(
+            f"| {' | '.join(cells)} |" if cells else "|---" * len(heads) + "|" for cells in (heads, (), *rows)
+        )
+
+    def _repr_html_(self) -> str:
+        return table(*self._cells())
+
+    def _cells(self) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
+        """Return headings, and the rows below them."""
+        above = f"macro-F1 above {self.rows[0].name}"
+        heads = (f"{self.num_papers} papers", "accuracy", "macro-F1", "min recall", "most said", above, "p")
+        cells: list[tuple[str, ...]] = []
         for row in self.rows:
             seeds = f" ({row.seeds} seeds)" if row.seeds > 1 else ""
             apart = row.difference
             gap = "" if apart is None else f"{apart.value:+.3f} {apart.interval or ''}".strip()
             p_value = "" if row.p_holm is None else f"{row.p_holm:.3f}"
-            lines.append(
-                f"| {row.name}{seeds} | {row.accuracy:.3f} | {row.macro_f1} | {row.min_class_recall:.3f} "
-                f"| {row.most_said} {100 * row.share:.0f} % | {gap} | {p_value} |"
-            )
-        return "\n".join(lines)
+            scores = f"{row.accuracy:.3f}", str(row.macro_f1), f"{row.min_class_recall:.3f}"
+            cells.append((f"{row.name}{seeds}", *scores, f"{row.most_said} {100 * row.share:.0f} %", gap, p_value))
+        return heads, cells
 
 
 def compare(
