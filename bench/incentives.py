@@ -28,7 +28,7 @@ import numpy as np
 
 from planted import LABELS, World, policy_of, posteriors, world
 from tinsmith.cli.registered import find
-from tinsmith.lab.experiment.conduct import conduct_and_stay, embedded_settings
+from tinsmith.lab.experiment.conduct import conduct, embedded_settings
 from tinsmith.lab.experiment.experiment import Plan
 from tinsmith.lab.experiment.materials import with_model
 from tinsmith.lab.experiment.plan import make_plan
@@ -199,7 +199,7 @@ class Bench:
         data = items_identity(papers)
         run_data = PaperData(plan=plan, papers=papers, data=data, source=None)
         materials = with_model(plan, run_data, _silent)
-        done = conduct_and_stay(plan, say=_silent, materials=materials)
+        done = conduct(plan, say=_silent, materials=materials, stays=True)
         assert done.finished is not None
         asked = Asked(
             task=task_asked(plan),

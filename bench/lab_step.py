@@ -34,13 +34,12 @@ from tinsmith.lab.experiment.conduct import embedded_settings, open_run
 from tinsmith.lab.experiment.experiment import Plan
 from tinsmith.lab.experiment.materials import Materials, gather
 from tinsmith.lab.experiment.plan import make_plan
-from tinsmith.lab.grouping import score_groups
+from tinsmith.lab.grouping import rollout_metrics, score_groups
 from tinsmith.lab.labels.leaks import messages
 from tinsmith.lab.labels.paper import Item
 from tinsmith.lab.labels.rewards import make_reward
 from tinsmith.lab.papers.labels import on_papers, task_asked
 from tinsmith.lab.policy import update_policy
-from tinsmith.lab.rollout_metrics import rollout_metrics
 from tinsmith.lab.rollouts import Sampling, sample_groups
 from tinsmith.lab.runs.existing_run import IfExists
 from tinsmith.lab.runs.folder import RunFolder

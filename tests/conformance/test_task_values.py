@@ -14,9 +14,9 @@ from taste_corpora import world, write
 from tinsmith.cli.registered import plan_of, source_of
 from tinsmith.cli.tasks import TASKS
 from tinsmith.lab.runs.kinds import Kind
+from tinsmith.lab.user_task.dialogue import Earned, score_group
+from tinsmith.lab.user_task.functions import TaskSource
 from tinsmith.lab.user_task.items import UserItem, UserSplit, items_of_base, split_items
-from tinsmith.lab.user_task.scoring import Earned, score_group
-from tinsmith.lab.user_task.source import TaskSource
 from tinsmith.lab.user_task.task import Task
 from tinsmith.types.errors import ConfigError
 

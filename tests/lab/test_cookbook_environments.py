@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
-import json
 import threading
 from collections.abc import Sequence
 from pathlib import Path
@@ -12,6 +11,7 @@ from typing import Any
 
 import pytest
 import tinker
+from own_task import lines
 from small_study import PAPERS
 from tinker import types
 
@@ -166,10 +166,6 @@ def trained(connection: Connection, folder: Path, tokenizer: Any) -> list[GuessG
     played = subject(tokenizer, items, held_out=items[:1], test=items[1:2])
     train(connection.client, "base", played, SETTINGS, folder, quiet=True)
     return groups
-
-
-def lines(folder: Path, name: str) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in (folder / name).read_text().splitlines()]
 
 
 # The cookbook's in our loop

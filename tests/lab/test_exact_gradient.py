@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from own_task import lines
 from small_study import PAPERS, TASK, open_run, study_of
 
 from tinsmith.lab.grouping import score_groups
@@ -44,10 +44,6 @@ EXACT = RlSettings(
     gradient=Gradient.EXACT,
     seed=1,
 )
-
-
-def lines(folder: Path, name: str) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in (folder / name).read_text().splitlines()]
 
 
 def trained(connection: Connection, folder: Path, settings: RlSettings, reward: str = "strong") -> list[dict[str, Any]]:

@@ -10,7 +10,7 @@ import pytest
 
 from tinsmith.cli.registered import plan_of
 from tinsmith.lab.course import Course
-from tinsmith.lab.interleave import Ratio, ratio_of
+from tinsmith.lab.schedule import Ratio, ratio_of
 from tinsmith.lab.settings import RlSettings, told_apart
 from tinsmith.lab.subject import Split
 from tinsmith.types.errors import ConfigError, DataError

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import tinker
+from own_task import lines
 from small_study import PAPERS, TASK, PaperRun, open_run, study_of, train
 
 from tinsmith.lab import rollouts as rollouts_module
@@ -50,10 +50,6 @@ SFT = SftSettings(
     max_tokens=24,
     logit_offset=True,
 )
-
-
-def lines(folder: Path, name: str) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in (folder / name).read_text().splitlines()]
 
 
 def run_once(connection: Connection, folder: Path, settings: CommonSettings, reward: str | None = "strong") -> Finished:

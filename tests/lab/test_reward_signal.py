@@ -17,7 +17,7 @@ from tinsmith.lab.live.watch import cross_scores
 from tinsmith.lab.runs.existing_run import IfExists
 from tinsmith.lab.runs.files import METRICS
 from tinsmith.lab.service.connect import Connection
-from tinsmith.lab.settings import LATER, RlSettings, Watched, told_apart
+from tinsmith.lab.settings import RlSettings, Watched, told_apart
 from tinsmith.stats.monitors.run_monitors import DeterminismMonitor
 from tinsmith.types.errors import ConfigError
 
@@ -53,7 +53,6 @@ def plain(connection: Connection, tmp_path_factory: pytest.TempPathFactory) -> l
 
 def test_defaults_take_no_part_in_what_runs_are_told_apart_by() -> None:
     new = {"watch", "force_options", "entropy_bonus", "snr_filter", "early_stop"}
-    assert new <= set(LATER)
     assert not new & told_apart(RL).keys()
     assert told_apart(replace(RL, snr_filter=0.9))["snr_filter"] == 0.9
 

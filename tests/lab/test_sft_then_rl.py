@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from own_task import lines
 from pages_of import report_of
 from small_study import open_run, train
 
 from tinsmith.cli.registered import SUBJECTS, find
-from tinsmith.lab.experiment.fingerprints import plan_fingerprint
-from tinsmith.lab.experiment.plan import make_plan
+from tinsmith.lab.experiment.plan import make_plan, plan_fingerprint
 from tinsmith.lab.results.arms import gather
 from tinsmith.lab.run import Finished, Run
 from tinsmith.lab.runs.existing_run import IfExists
@@ -48,10 +48,6 @@ def run(connection: Connection, folder: Path, settings: CommonSettings) -> Finis
     finished = train(opened)
     opened.folder.close()
     return finished
-
-
-def lines(folder: Path, name: str) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in (folder / name).read_text().splitlines()]
 
 
 @pytest.fixture(scope="module")

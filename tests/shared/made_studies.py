@@ -11,8 +11,8 @@ from typing import Any, Final, cast
 
 from tinsmith.cli.registered import source_of
 from tinsmith.lab.experiment.plan import make_plan
-from tinsmith.lab.interleave import NONE, ratio_of
 from tinsmith.lab.live.progress import Say
+from tinsmith.lab.schedule import NONE, ratio_of
 from tinsmith.lab.study.conduct import run_study
 from tinsmith.lab.study.record import Draws
 from tinsmith.lab.study.sizes import Cell

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -53,6 +54,7 @@ def task(start: int = 0):
     )
 '''
 
+NANO = "tinsmith/nano"
 KEYS = {
     "steps": "3",
     "group_size": "4",
@@ -65,6 +67,9 @@ KEYS = {
     "save_every": "1",
     "quiet": "true",
 }
+
+
+Run = Callable[..., "Ran"]
 
 
 @dataclass(frozen=True)
@@ -91,3 +96,8 @@ def lines(folder: Path, name: str) -> list[dict[str, Any]]:
 
 def whole(folder: Path, name: str) -> dict[str, Any]:
     return json.loads((folder / name).read_text())
+
+
+def silent(message: str) -> None:
+    """Say nothing."""
+    del message

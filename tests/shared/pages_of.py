@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from tinsmith.cli.registered import SUBJECTS
-from tinsmith.lab.page.compared import Comparison
-from tinsmith.lab.page.comparison import compare
+from tinsmith.lab.page.comparison import Comparison, compare
 from tinsmith.lab.page.run_page import run_page, subject_of
 from tinsmith.lab.runs.files import REPORT
 from tinsmith.pages.document import Document

@@ -20,9 +20,8 @@ from tinsmith.lab.runs.existing_run import IfExists
 from tinsmith.lab.runs.folder import RunFolder
 from tinsmith.lab.service.connect import Connection
 from tinsmith.lab.settings import RlSettings
-from tinsmith.lab.user_task.asked_model import AskedModel
 from tinsmith.lab.user_task.items import UserItem, split_items
-from tinsmith.lab.user_task.subject import UserAnswer, UserSubject
+from tinsmith.lab.user_task.subject import AskedModel, UserAnswer, UserSubject
 from tinsmith.lab.user_task.task import Model
 from tinsmith.renderers.choose import renderer_for
 from tinsmith.studies.debate.challenge import Challenger

@@ -23,7 +23,7 @@ from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 
 from tinsmith.engine.engine import Engine
-from tinsmith.lab.experiment.circumstances import LIBRARIES, library_version
+from tinsmith.lab.experiment.manifest import LIBRARIES, library_version
 from tinsmith.lab.service.facts import answer_of
 from tinsmith.lab.service.workers import ENDPOINT, read_workers
 from tinsmith.models.presets import PRESETS

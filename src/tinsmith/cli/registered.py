@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from tinsmith.lab.live.progress import Say
     from tinsmith.lab.study.keys import StudyKeys
     from tinsmith.lab.study.study import Study
-    from tinsmith.lab.user_task.source import TaskSource
+    from tinsmith.lab.user_task.functions import TaskSource
 
 _SUBJECTS: Final[tuple[UserTaskEntry, ...]] = (LABELS, JOINT, USER_TASK, JUDGED_TASK)
 
@@ -58,7 +58,7 @@ def source_of(name: str, given: Mapping[str, str]) -> TaskSource | None:
 
         return function_in_file(Path(file), function)
     if name.endswith(".py"):
-        from tinsmith.lab.user_task.loading import load_file
+        from tinsmith.lab.user_task.functions import load_file
 
         return load_file(Path(name))
     named, _, part = name.partition(":")
@@ -69,7 +69,7 @@ def source_of(name: str, given: Mapping[str, str]) -> TaskSource | None:
 def plan_of(name: str, overrides: Mapping[str, str]) -> Plan:
     """Return the plan of an experiment, or of a task of one's own, with `key=value` changes."""
     from tinsmith.lab.experiment.plan import make_plan
-    from tinsmith.lab.user_task.opening import open_task
+    from tinsmith.lab.user_task.entry import open_task
 
     source = source_of(name, overrides)
     return make_plan(find(name), overrides) if source is None else open_task(source, overrides)

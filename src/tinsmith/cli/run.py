@@ -58,15 +58,15 @@ def run(
         _study(study, overrides)
         return
     from tinsmith.cli.registered import plan_of
+    from tinsmith.lab.experiment.materials import require_possible
     from tinsmith.lab.experiment.plan import with_default_log_path
-    from tinsmith.lab.experiment.refusals import require_possible
 
     plan = with_default_log_path(plan_of(name, overrides))
     require_possible(plan)  # a mistake is told before what is heavy is imported
     try:
         _conduct(plan)
     except KeyboardInterrupt as interrupt:
-        from tinsmith.lab.experiment.going_on import how_to_go_on
+        from tinsmith.lab.experiment.conduct import how_to_go_on
 
         print(f"\ntinsmith: interrupted; {how_to_go_on(plan)}", file=sys.stderr)
         terminated = interrupt.args == (signal.SIGTERM,)
@@ -80,7 +80,7 @@ def _conduct(plan: Plan) -> None:
         for line in dry_run(plan):
             _print_wrapped(line)
         return
-    from tinsmith.lab.page.live_run import conduct_with_page
+    from tinsmith.lab.page.live_page import conduct_with_page
 
     def say(message: str) -> None:
         if not plan.circumstances.quiet:
@@ -123,10 +123,9 @@ def _keys(name: str, given: Mapping[str, str]) -> None:
         return
     source = source_of(name, given)
     if source is not None:
-        from tinsmith.lab.user_task.opening import task_help
+        from tinsmith.lab.user_task.entry import task_help
 
-        task = task_help(source, given)
-        _key_table(f"{task.name}: {task.question}", task.keys)
+        _key_table(*task_help(source, given))
         return
     from tinsmith.lab.experiment.key_help import key_help
 

@@ -11,7 +11,7 @@ from tinsmith.lab.runs.kinds import Kind
 from tinsmith.types.errors import ConfigError
 
 if TYPE_CHECKING:
-    from tinsmith.lab.user_task.source import TaskSource
+    from tinsmith.lab.user_task.functions import TaskSource
 
 Preset = Mapping[str, str]
 

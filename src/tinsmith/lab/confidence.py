@@ -17,10 +17,9 @@ import tinker
 
 from tinsmith.lab.datums import answer_datum
 from tinsmith.lab.grouping import ScoredGroup
-from tinsmith.lab.probe import Probe
 from tinsmith.lab.rollouts import WAIT_SECONDS, A, AnyRollout, I
 from tinsmith.lab.settings import Prefixes
-from tinsmith.lab.subject import Subject
+from tinsmith.lab.subject import Probe, Subject
 from tinsmith.ops.confidence import FRACTIONS, forced_choice, premature, self_certainty
 from tinsmith.stats.calibration import spearman
 from tinsmith.types.seeds import derive

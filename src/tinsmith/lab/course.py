@@ -10,14 +10,15 @@ from typing import Any, Generic, cast
 import tinker
 
 from tinsmith.lab.confidence import watched_confidence
+from tinsmith.lab.grouping import Line, examined_lines
 from tinsmith.lab.live.progress import Progress, silent
 from tinsmith.lab.live.watch import Examinee, Judged, Score, Watch, watched_information
 from tinsmith.lab.policy import ExactGradient, told_drift, told_foresight
-from tinsmith.lab.rollout_metrics import Line, examined_lines
 from tinsmith.lab.rollouts import A, Failure, I, Rollout, Sampling, sample_groups
+from tinsmith.lab.runs.records import SectionRecord
 from tinsmith.lab.schedule import subset
 from tinsmith.lab.settings import CommonSettings, Selection, Watched
-from tinsmith.lab.subject import SectionRecord, Split, Subject
+from tinsmith.lab.subject import Split, Subject
 from tinsmith.types.seeds import derive
 
 

@@ -8,12 +8,11 @@ import re
 import types
 from collections.abc import Callable, Mapping
 from dataclasses import fields
-from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any, Final, cast, get_args, get_origin, get_type_hints
 
-from tinsmith.lab.experiment.key_help import default_of, shown_value, words_of
-from tinsmith.lab.experiment.key_text import truth, unreadable
+from tinsmith.lab.experiment.key_help import default_of, words_of
+from tinsmith.lab.experiment.key_text import converted, shown_value
 from tinsmith.lab.live.progress import Say
 from tinsmith.lab.study.keys import StudyKey, StudyKeys
 from tinsmith.types.errors import ConfigError
@@ -61,14 +60,7 @@ def read(key: str, text: str, hint: object) -> object:
     if get_origin(hint) is tuple:
         kind = get_args(hint)[0]
         return tuple(read(key, part, kind) for part in text.split(","))
-    kind = cast(type, hint)
-    if kind is bool:
-        return truth(key, text)
-    try:
-        return kind(text)
-    except ValueError:
-        allowed = "a number" if kind is float else "a whole number"
-        raise unreadable(key, text, ", ".join(kind) if issubclass(kind, StrEnum) else allowed) from None
+    return converted(key, text, hint)
 
 
 def at_least(lowest: float, **values: float) -> None:

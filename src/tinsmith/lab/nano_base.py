@@ -20,7 +20,7 @@ from tinsmith.engine.checks.certificate_store import CertificateStore
 from tinsmith.engine.engine import Engine
 from tinsmith.engine.training import TrainingSession
 from tinsmith.lab.base_recipe import BaseRecipe, Conversation, Progress
-from tinsmith.lab.experiment.named_model import CARD
+from tinsmith.lab.experiment.materials import CARD
 from tinsmith.lab.schedule import batch
 from tinsmith.models.folders.folder import write_folder
 from tinsmith.models.initial_weights import initial_weights

@@ -18,12 +18,11 @@ from numpy.typing import NDArray
 from tinker import types
 
 from tinsmith.lab.datums import answered_logprobs, known_logprobs, policy_datum
-from tinsmith.lab.grouping import Scored, ScoredGroup
+from tinsmith.lab.grouping import Scored, ScoredGroup, Terms
 from tinsmith.lab.live.watch import expert_metrics, route_metrics
 from tinsmith.lab.rollouts import WAIT_SECONDS, A, AnyRollout, I, I_contra
 from tinsmith.lab.service.official_client import grad_norm_of, loss_of, text_logprobs
 from tinsmith.lab.settings import CommonSettings, RlSettings, Schedule
-from tinsmith.lab.terms import Terms
 from tinsmith.ops.exact import mean, raised_cosine
 
 ADAM_EPS = 1e-8

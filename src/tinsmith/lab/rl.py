@@ -10,17 +10,15 @@ trainer are the same model and `optim/kl_sample_train` is 0.0 where the server k
 from __future__ import annotations
 
 from tinsmith.lab.confidence import shaped_groups
-from tinsmith.lab.forced import force_options
-from tinsmith.lab.grouping import ScoredGroup, left_out_by_spread, score_groups
-from tinsmith.lab.interleave import Turn, ratio_of
+from tinsmith.lab.grouping import ScoredGroup, left_out_by_spread, rollout_metrics, score_groups
 from tinsmith.lab.policy import ExactGradient, update_policy
-from tinsmith.lab.rollout_metrics import rollout_metrics
 from tinsmith.lab.rollouts import A, I, Sampling, sample_groups
 from tinsmith.lab.run import Finished, Run
-from tinsmith.lab.schedule import batch, due, saves_after
+from tinsmith.lab.schedule import Turn, batch, due, ratio_of, saves_after
 from tinsmith.lab.settings import RlSettings, SparseSettings
 from tinsmith.lab.sft import teach
 from tinsmith.lab.sparse import select
+from tinsmith.lab.subject import force_options
 from tinsmith.types.seeds import derive
 
 

@@ -12,13 +12,12 @@ import msgspec
 import tinker
 
 from tinsmith.lab.course import Course
-from tinsmith.lab.grouping import ScoredGroup
+from tinsmith.lab.grouping import Line, ScoredGroup, answer_line, failure_line
 from tinsmith.lab.live.interrupts import Interrupts
 from tinsmith.lab.live.pace import outlook, worth_telling
 from tinsmith.lab.live.progress import Standing
 from tinsmith.lab.live.teller import Teller
 from tinsmith.lab.live.watch import Examinee, ExpertWatch, Score
-from tinsmith.lab.rollout_metrics import Line, answer_line, failure_line
 from tinsmith.lab.rollouts import WAIT_SECONDS, A, I
 from tinsmith.lab.runs.files import METRICS, ROLLOUTS, TIMINGS, TRACE
 from tinsmith.lab.runs.folder import Mark, RunFolder

@@ -6,14 +6,15 @@ Everything here changes results and is part of a run's identity; what only says 
 from __future__ import annotations
 
 import math
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, field, fields
 from enum import StrEnum
-from typing import Any, Final
+from typing import Any
 
-from tinsmith.lab.interleave import NONE, ratio_of
+from tinsmith.lab.schedule import NONE, ratio_of
 from tinsmith.ops.advantages import Advantage
 from tinsmith.types.adapters import ALPHA, AdapterKind
 from tinsmith.types.errors import ConfigError
+from tinsmith.types.fingerprints import LATER, left_out
 
 
 class RlLoss(StrEnum):
@@ -92,15 +93,15 @@ class CommonSettings:
     """The learning rate of Adam, at its highest."""
     lr_schedule: Schedule = Schedule.CONSTANT
     """How the learning rate changes over the steps."""
-    lr_warmup: float = 0.0
+    lr_warmup: float = field(default=0.0, metadata=LATER)
     """Share of the steps, at the beginning, over which the learning rate rises to the schedule's."""
     lora_rank: int = 32
     """Rank of the adapter's matrices."""
-    lora_alpha: float = ALPHA
+    lora_alpha: float = field(default=ALPHA, metadata=LATER)
     """The adapter's product is scaled by lora_alpha / lora_rank; another value than 32 needs a server that knows it."""
     adapter: AdapterKind = AdapterKind.LORA
     """What is trained: a kind of adapter, or full for all weights."""
-    train_unembed: bool = True
+    train_unembed: bool = field(default=True, metadata=LATER)
     """Whether the adapter sits on the unembedding too, beside attention and MLP."""
     max_tokens: int = 32
     """Most tokens in an answer."""
@@ -110,7 +111,7 @@ class CommonSettings:
     """Steps between evaluations on held-out items, at step 0 too; 0: none before the end."""
     eval_items: int = 256
     """Most held-out items in an evaluation during training: a fixed random part, the same in every run."""
-    test_items: int = 0
+    test_items: int = field(default=0, metadata=LATER)
     """Most items of the test split, evaluated at the end: a fixed random part, the same in every run; 0: all."""
     save_every: int = 20
     """Steps between checkpoints; 0: never."""
@@ -122,15 +123,15 @@ class CommonSettings:
     """Weight decay of AdamW."""
     grad_clip_norm: float = 0.0
     """The norm that gradients are clipped to; 0: not clipped."""
-    watch: Watched = Watched.NOTHING
+    watch: Watched = field(default=Watched.NOTHING, metadata=LATER)
     """What evaluations measure too: mutual_information of prompts and answers, by which templates are told; how well
     what the environment answers is foreseen; confidence along the reasoning; or none."""
     seed: int = 0
     """The random seed from which every other one is derived."""
 
     def __post_init__(self) -> None:
-        _positive(self, "learning_rate", "lora_rank", "lora_alpha", "max_tokens", "eval_items")
-        _not_negative(
+        _at_least_zero(self, "learning_rate", "lora_rank", "lora_alpha", "max_tokens", "eval_items", above=True)
+        _at_least_zero(
             self,
             "steps",
             "test_items",
@@ -159,36 +160,13 @@ class CommonSettings:
         del step
 
 
-LATER: Final = (
-    "lora_alpha",
-    "lr_warmup",
-    "train_unembed",
-    "sft_steps",
-    "sft_learning_rate",
-    "sft_batch_size",
-    "test_items",
-    "watch",
-    "force_options",
-    "entropy_bonus",
-    "snr_filter",
-    "early_stop",
-    "env_loss_coef",
-    "confidence_penalty",
-    "confidence_prefixes",
-    "interleave",
-    "prompt_lines",
-)
-"""Keys that came after names had been frozen."""
-
-
 def told_apart(settings: CommonSettings) -> dict[str, object]:
-    """Return the settings that distinguish runs; keys that came later and still have their defaults are left out.
+    """Return the settings that distinguish runs; keys that are LATER and still have their defaults are left out.
 
     So a name that was frozen before a key came still stands for what it stood for.
     """
-    usual = {each.name: each.default for each in fields(settings)}
-    found = asdict(settings)
-    return {name: value for name, value in found.items() if name not in LATER or value != usual[name]}
+    dropped = left_out(settings)
+    return {name: value for name, value in asdict(settings).items() if name not in dropped}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -211,39 +189,39 @@ class RlSettings(CommonSettings):
     """Leave out groups whose rewards are all equal: their gradient is zero but for a penalty's. They are counted."""
     gradient: Gradient = Gradient.SAMPLED
     """The policy gradient of sampled answers, or exactly that of all labels with their probabilities."""
-    force_options: bool = False
+    force_options: bool = field(default=False, metadata=LATER)
     """Whether each group also holds every answer that the task's `options` names, drawn or not: a policy that is always
     wrong meets the right one."""
-    entropy_bonus: float = 0.0
+    entropy_bonus: float = field(default=0.0, metadata=LATER)
     """Bonus in the reward for tokens that the policy found unlikely (its entropy, by the score function); 0: none."""
-    snr_filter: float = 0.0
+    snr_filter: float = field(default=0.0, metadata=LATER)
     """Train on the groups whose rewards deviate most, until they have this share of all deviation; 0: on all."""
-    early_stop: bool = False
+    early_stop: bool = field(default=False, metadata=LATER)
     """Stop when the variance of rewards in groups was below a tenth of its first ten steps' for ten steps."""
-    env_loss_coef: float = 0.0
+    env_loss_coef: float = field(default=0.0, metadata=LATER)
     """Weight of the loss on what the environment answers, in the forward pass of the policy's own loss; 0: none."""
-    confidence_penalty: float = 0.0
+    confidence_penalty: float = field(default=0.0, metadata=LATER)
     """Taken off an advantage, times how much surer of the right answer the policy was early in its reasoning than late;
     0: nothing is. For a task that is `probed`."""
-    confidence_prefixes: Prefixes = Prefixes.OWN
+    confidence_prefixes: Prefixes = field(default=Prefixes.OWN, metadata=LATER)
     """Before what an answer is forced for it: the reply's own reasoning; or, as controls, its parts shuffled, or the
     foreign reasoning of another prompt."""
-    interleave: str = NONE
+    interleave: str = field(default=NONE, metadata=LATER)
     """Batches of a task's own items to batches of those that it sets `aside`, as 5:1, at exactly this ratio; none: no
     item that is aside is trained on."""
-    sft_steps: int = 0
+    sft_steps: int = field(default=0, metadata=LATER)
     """How many of the steps, at the beginning, are supervised; 0: none."""
-    sft_learning_rate: float = 1e-4
+    sft_learning_rate: float = field(default=1e-4, metadata=LATER)
     """Learning rate of the supervised steps; their schedule ends with them."""
-    sft_batch_size: int = 32
+    sft_batch_size: int = field(default=32, metadata=LATER)
     """Papers in each supervised step."""
 
     def __post_init__(self) -> None:
         CommonSettings.__post_init__(self)
-        _positive(self, "steps", "group_size", "groups_per_batch", "num_substeps")
-        _positive(self, "sft_learning_rate", "sft_batch_size")
-        _not_negative(self, "kl_penalty_coef", "entropy_bonus", "snr_filter", "sft_steps")
-        _not_negative(self, "env_loss_coef")
+        _at_least_zero(self, "steps", "group_size", "groups_per_batch", "num_substeps", above=True)
+        _at_least_zero(self, "sft_learning_rate", "sft_batch_size", above=True)
+        _at_least_zero(self, "kl_penalty_coef", "entropy_bonus", "snr_filter", "sft_steps")
+        _at_least_zero(self, "env_loss_coef", "confidence_penalty")
         if self.env_loss_coef and self.num_substeps > 1:
             raise ConfigError(
                 "what the environment answers is learned under the policy that it answered",
@@ -251,7 +229,6 @@ class RlSettings(CommonSettings):
                 value=self.num_substeps,
                 allowed="1 with env_loss_coef",
             )
-        _not_negative(self, "confidence_penalty")
         ratio_of(self.interleave)
         if self.snr_filter > 1.0:
             raise ConfigError(
@@ -321,7 +298,7 @@ class SftSettings(CommonSettings):
 
     def __post_init__(self) -> None:
         CommonSettings.__post_init__(self)
-        _positive(self, "batch_size")
+        _at_least_zero(self, "batch_size", above=True)
 
     def by_example(self, step: int) -> SftSettings:
         """See CommonSettings; every step is."""
@@ -357,8 +334,8 @@ class SparseSettings(SftSettings):
 
     def __post_init__(self) -> None:
         SftSettings.__post_init__(self)
-        _positive(self, "steps", "asked_items", "kept_items", "temperature")
-        _not_negative(self, "entropy_threshold", "base_kl_coef")
+        _at_least_zero(self, "steps", "asked_items", "kept_items", "temperature", above=True)
+        _at_least_zero(self, "entropy_threshold", "base_kl_coef")
         if self.base_rollouts < 2:
             raise ConfigError(
                 "an item needs two rollouts, which are compared with each other",
@@ -368,22 +345,14 @@ class SparseSettings(SftSettings):
             )
 
 
-def _positive(settings: CommonSettings, *names: str) -> None:
-    _check(settings, names, strictly=True)
-
-
-def _not_negative(settings: CommonSettings, *names: str) -> None:
-    _check(settings, names, strictly=False)
-
-
-def _check(settings: CommonSettings, names: tuple[str, ...], *, strictly: bool) -> None:
+def _at_least_zero(settings: CommonSettings, *names: str, above: bool = False) -> None:
     assert set(names) <= {field.name for field in fields(settings)}
     for name in names:
         value = getattr(settings, name)
-        if not math.isfinite(value) or value < 0 or (strictly and value == 0):
+        if not math.isfinite(value) or value < 0 or (above and value == 0):
             raise ConfigError(
                 "training is not possible with this value",
                 field=name,
                 value=value,
-                allowed="above 0" if strictly else "0 or more",
+                allowed="above 0" if above else "0 or more",
             )

@@ -17,7 +17,7 @@ from typing import Final, cast
 import msgspec
 
 from tinsmith.lab.experiment.at import At
-from tinsmith.lab.experiment.key_help import shown_value
+from tinsmith.lab.experiment.key_text import shown_value
 from tinsmith.lab.papers.kinds import LABEL_KINDS, NOTEBOOK
 from tinsmith.lab.runs.files import MANIFEST, STATE, TRACE
 from tinsmith.lab.runs.kinds import Kind

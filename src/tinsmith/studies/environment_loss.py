@@ -13,6 +13,7 @@ from collections.abc import Callable
 from statistics import fmean
 from typing import Final
 
+from tinsmith.lab.runs.records import TaskRollout
 from tinsmith.lab.study.checks import difference, higher
 from tinsmith.lab.study.measures import BEFORE, ArmRuns, Results
 from tinsmith.lab.study.study import (
@@ -29,7 +30,6 @@ from tinsmith.lab.study.study import (
     Study,
     Table,
 )
-from tinsmith.lab.user_task.records import TaskRollout
 from tinsmith.pages.measures import Measure as Figure
 from tinsmith.stats.diagnostics.diversity import WINDOW, Boredom, Heard, boredom
 from tinsmith.stats.intervals import mean_over_seeds

@@ -12,11 +12,10 @@ import msgspec
 from transformers import PreTrainedTokenizerBase
 
 from tinsmith.data.slices.reader import Slice
-from tinsmith.lab.experiment.at import At
+from tinsmith.lab.experiment.at import SMALL_MODEL, At
 from tinsmith.lab.experiment.key_text import truth
-from tinsmith.lab.experiment.places import SMALL_MODEL
 from tinsmith.lab.experiment.plan import make_plan
-from tinsmith.lab.experiment.reopened import reopened
+from tinsmith.lab.experiment.replay import reopened
 from tinsmith.lab.labels.labelled_papers import LabelledPapers
 from tinsmith.lab.labels.leaks import bank_of
 from tinsmith.lab.live.progress import Say

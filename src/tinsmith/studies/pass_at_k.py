@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
 from typing import Final
 
+from tinsmith.lab.runs.records import TaskRollout
 from tinsmith.lab.study.checks import difference, not_lower
 from tinsmith.lab.study.measures import ArmRuns, Results, estimated
 from tinsmith.lab.study.record import DRAWS, Shown
@@ -29,7 +30,6 @@ from tinsmith.lab.study.study import (
     Study,
     Table,
 )
-from tinsmith.lab.user_task.records import TaskRollout
 from tinsmith.pages.measures import Measure as Figure
 from tinsmith.stats.diagnostics.diversity import different, distinct_n
 from tinsmith.stats.diagnostics.pass_at_k import boundary, dyadic, pass_at_k, swapped, swapped_over_seeds

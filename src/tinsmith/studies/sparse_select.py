@@ -25,7 +25,7 @@ from tinsmith.lab.study.measures import AFTER, BEFORE, ArmRuns, Results
 from tinsmith.lab.study.record import Column, Shown, as_measure
 from tinsmith.lab.study.sizes import Asked
 from tinsmith.lab.study.study import UNTRAINED, Arm, Beats, Expectation, Finding, Listing, PerItem, Size, Study
-from tinsmith.lab.user_task.kinds import TASK_KINDS
+from tinsmith.lab.user_task.entry import TASK_KINDS
 from tinsmith.pages.measures import Measure as Figure
 from tinsmith.pages.measures import from_estimate
 from tinsmith.pages.wording import signed

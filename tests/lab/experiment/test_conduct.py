@@ -12,6 +12,7 @@ from typing import Any, cast
 import httpx
 import pytest
 import tinker
+from own_task import lines, silent
 from small_slice import BASE, Made, build
 
 from tinsmith.cli import main
@@ -58,19 +59,11 @@ def keys(made: Made, folder: Path, given: dict[str, str]) -> dict[str, str]:
 
 def run(made: Made, folder: Path, name: str = "remedy/exp6", **changes: str) -> Conducted:
     given = SFT if name.startswith("sft/") else RL
-    return conduct(make_plan(find(name), {**keys(made, folder, given), **changes}), say=_silent)
-
-
-def _silent(message: str) -> None:
-    del message
+    return conduct(make_plan(find(name), {**keys(made, folder, given), **changes}), say=silent)
 
 
 def manifest(folder: Path) -> dict[str, Any]:
     return json.loads((folder / MANIFEST).read_text())
-
-
-def lines(folder: Path, name: str) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in (folder / name).read_text().splitlines()]
 
 
 @pytest.fixture(scope="module")
@@ -282,12 +275,12 @@ def test_an_interrupted_run_says_so_ends_its_server_and_goes_on_with_the_same_co
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        conduct(plan, say=_silent, reached=reached)
+        conduct(plan, say=silent, reached=reached)
     assert [(each.step, each.steps) for each in seen] == [(0, 4), (2, 4)]
     assert manifest(folder)["status"] == "interrupted"
     assert not [each for each in children_of_this_process() if str(folder) in each]
 
-    conduct(plan, say=_silent)
+    conduct(plan, say=silent)
     for name in (METRICS, ROLLOUTS):
         assert (folder / name).read_bytes() == (whole / name).read_bytes()
     assert manifest(folder)["hashes"] == manifest(whole)["hashes"]

@@ -12,9 +12,8 @@ import pytest
 from tinsmith.cli.registered import EXPERIMENTS, find
 from tinsmith.lab.experiment.at import At
 from tinsmith.lab.experiment.experiment import Experiment, Plan
-from tinsmith.lab.experiment.fingerprints import fingerprints_of, plan_fingerprint
-from tinsmith.lab.experiment.plan import make_plan, with_default_log_path
-from tinsmith.lab.experiment.refusals import require_possible
+from tinsmith.lab.experiment.materials import require_possible
+from tinsmith.lab.experiment.plan import fingerprints_of, make_plan, plan_fingerprint, with_default_log_path
 from tinsmith.lab.labels.rewards import make_reward
 from tinsmith.lab.papers.labels import on_papers, task_asked
 from tinsmith.lab.runs.kinds import Kind

@@ -14,13 +14,12 @@ from small_slice import Made
 from test_conduct import RL, keys
 
 from tinsmith.cli.registered import SUBJECTS, find, plan_of
-from tinsmith.lab.experiment.conduct import conduct
+from tinsmith.lab.experiment.conduct import conduct, how_to_go_on
 from tinsmith.lab.experiment.experiment import Plan
-from tinsmith.lab.experiment.going_on import how_to_go_on
 from tinsmith.lab.experiment.plan import make_plan
 from tinsmith.lab.experiment.replay import replay
 from tinsmith.lab.live.interrupts import InterruptedTwice, Interrupts
-from tinsmith.lab.page.live_run import conduct_with_page
+from tinsmith.lab.page.live_page import conduct_with_page
 from tinsmith.lab.run import Run
 from tinsmith.lab.runs.files import MANIFEST, REPORT
 from tinsmith.lab.runs.folder import RunFolder

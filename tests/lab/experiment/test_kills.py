@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from own_task import silent
 from small_slice import Made
 
 from running import wait_for_end
@@ -54,11 +55,7 @@ def keys(made: Made, folder: Path) -> dict[str, str]:
 
 
 def run(made: Made, folder: Path) -> None:
-    conduct(make_plan(find(EXPERIMENT), keys(made, folder)), say=_silent)
-
-
-def _silent(message: str) -> None:
-    del message
+    conduct(make_plan(find(EXPERIMENT), keys(made, folder)), say=silent)
 
 
 def manifest(folder: Path) -> dict[str, Any]:
@@ -146,5 +143,5 @@ def test_a_server_lost_while_the_test_split_is_looked_at_is_no_finished_run(
     monkeypatch.setattr(course_module, "sample_groups", dying)
     last = {**keys(made, tmp_path / "late"), "select_by": "last"}  # it is looked at once then
     with pytest.raises(LostError):
-        conduct(make_plan(find(EXPERIMENT), last), say=_silent)
+        conduct(make_plan(find(EXPERIMENT), last), say=silent)
     assert manifest(tmp_path / "late")["status"] == "lost"

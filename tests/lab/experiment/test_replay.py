@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from own_task import silent
 from small_slice import Made
 
 from tinsmith.cli import main
@@ -42,12 +43,8 @@ KEYS = {
 
 def run(made: Made, folder: Path, **changes: str) -> Path:
     where = {"data": str(made.data), "model_name": str(made.base), "log_path": str(folder)}
-    conduct(make_plan(find("remedy/exp6"), {**KEYS, **where, **changes}), say=_silent)
+    conduct(make_plan(find("remedy/exp6"), {**KEYS, **where, **changes}), say=silent)
     return folder
-
-
-def _silent(message: str) -> None:
-    del message
 
 
 @pytest.fixture(scope="module")
@@ -176,14 +173,14 @@ def test_what_cannot_be_had_again_is_refused_before_anything_runs(
         (other / MANIFEST).write_text(as_it_was)
         changed(other, part, **values)
         with pytest.raises(error, match=match):
-            replay(other, SUBJECTS, plan_of, steps=None, out=None, say=_silent)
+            replay(other, SUBJECTS, plan_of, steps=None, out=None, say=silent)
     (other / METRICS).write_text("")
     with pytest.raises(DataError, match="no finished step"):
-        replay(other, SUBJECTS, plan_of, steps=None, out=None, say=_silent)
+        replay(other, SUBJECTS, plan_of, steps=None, out=None, say=silent)
     (other / MANIFEST).unlink()
     (other / METRICS).write_bytes((original / METRICS).read_bytes())
     with pytest.raises(ConfigError, match="does not say where"):
-        replay(other, SUBJECTS, plan_of, steps=None, out=None, say=_silent)
+        replay(other, SUBJECTS, plan_of, steps=None, out=None, say=silent)
     assert [each.name for each in tmp_path.iterdir()] == ["other"]
 
 

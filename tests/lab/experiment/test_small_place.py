@@ -9,19 +9,17 @@ from pathlib import Path
 import pytest
 
 from tinsmith.cli.registered import EXPERIMENTS, find, plan_of, source_of
-from tinsmith.lab.experiment.at import At
-from tinsmith.lab.experiment.estimate import dry_run
+from tinsmith.lab.experiment.at import SMALL_MODEL, At
+from tinsmith.lab.experiment.estimate import MEASURED_PARAMETERS, Lengths, dry_run, machine_pace, run_seconds
 from tinsmith.lab.experiment.experiment import Plan
 from tinsmith.lab.experiment.key_help import key_help
-from tinsmith.lab.experiment.model_pace import MEASURED_PARAMETERS, Lengths, machine_pace, run_seconds
-from tinsmith.lab.experiment.places import SMALL_MODEL
 from tinsmith.lab.experiment.plan import make_plan
 from tinsmith.lab.papers.estimate import minutes
 from tinsmith.lab.papers.labels import task_asked
 from tinsmith.lab.runs.kinds import Kind
 from tinsmith.lab.settings import RlSettings, Watched
 from tinsmith.lab.study.sizes import cells_of
-from tinsmith.lab.user_task.opening import task_help
+from tinsmith.lab.user_task.entry import task_help
 from tinsmith.studies.adapters import SMALL_RATES
 from tinsmith.studies.adapters import study as adapters_study
 from tinsmith.studies.sft_vs_rl import study as sft_vs_rl
@@ -52,7 +50,7 @@ def test_rl_on_labels_begins_with_supervised_steps_at_a_rate_for_this_size() -> 
 
 
 def test_help_has_a_column_for_every_place_where_an_experiment_runs() -> None:
-    assert all(set(key.values) == set(At) for key in task_help(source_of("rlvr", {}), {}).keys)
+    assert all(set(key.values) == set(At) for key in task_help(source_of("rlvr", {}), {})[1])
     assert all(At.SMALL not in key.values for key in key_help(find("joint/disruption_novelty")))
 
 

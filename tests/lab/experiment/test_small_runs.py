@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 from pathlib import Path
-from typing import Any
 
 import pytest
+from own_task import lines, silent
 from pages_of import report_of
 from small_slice import Made
 
@@ -59,10 +58,6 @@ def deep(made: Made, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def lines(folder: Path, name: str) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in (folder / name).read_text().splitlines()]
-
-
 def test_a_ladder_run_says_first_that_nothing_can_be_read_and_looks_at_what_it_was_told(
     made: Made, deep: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -70,7 +65,7 @@ def test_a_ladder_run_says_first_that_nothing_can_be_read_and_looks_at_what_it_w
     changes = {**TINY, "sft_steps": "1", "sft_batch_size": "2", "group_size": "2"}
     changes |= {"groups_per_batch": "2", "test_items": "5", "model_name": str(deep)}
     changes |= {"data": str(made.data), "log_path": str(out), "at": "small"}
-    done = conduct(make_plan(find("remedy/exp6"), changes), say=_silent)
+    done = conduct(make_plan(find("remedy/exp6"), changes), say=silent)
     assert done.finished is not None
     assert [alarm.kind for alarm in done.alarms] == [AlarmKind.UNREAD]
     assert done.alarms[0].step == 0
@@ -94,12 +89,8 @@ def test_a_run_on_rubrics_goes_from_end_to_end(deep: Path, tmp_path: Path) -> No
     out = tmp_path / "run"
     changes = {**TINY, "group_size": "2", "groups_per_batch": "2", "quiet": "true"}
     changes |= {"model_name": str(deep), "log_path": str(out), "at": "small"}
-    done = conduct(plan_of("rlvr", changes), say=_silent)
+    done = conduct(plan_of("rlvr", changes), say=silent)
     assert done.finished is not None
     assert lines(out, METRICS)[-1]["step"] == 2
     asked = {line["prompt_id"] for line in lines(out, ROLLOUTS) if line["split"] == "eval"}
     assert len(asked) == 4
-
-
-def _silent(message: str) -> None:
-    del message

@@ -16,8 +16,8 @@ from tinsmith.lab.labels.paper import Item
 from tinsmith.lab.labels.task import make_joint_task, make_task
 from tinsmith.lab.papers import worlds
 from tinsmith.lab.papers.labels import task_asked
-from tinsmith.lab.user_task.opening import open_task
-from tinsmith.lab.user_task.source import task_value
+from tinsmith.lab.user_task.entry import open_task
+from tinsmith.lab.user_task.functions import task_value
 from tinsmith.lab.user_task.step_reward import Asked, Scored, StepReward
 from tinsmith.lab.user_task.task import Task
 from tinsmith.types.errors import ConfigError

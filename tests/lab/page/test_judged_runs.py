@@ -17,11 +17,10 @@ from pages_of import page_of, report_of
 
 from tinsmith.cli import main
 from tinsmith.lab.difference.runs import Phase, compare_runs
-from tinsmith.lab.page.judged import BestText, cost_words, failed_words, with_best_text
+from tinsmith.lab.page.examples import BestText, cost_words, failed_words, with_best_text
 from tinsmith.lab.page.run_page import compared
 from tinsmith.lab.page.study_of_runs import study_of_runs
-from tinsmith.lab.runs.reader import read_run
-from tinsmith.lab.user_task.records import Judging, TaskRunRecords, read_task_run
+from tinsmith.lab.runs.reader import Judging, TaskRunRecords, read_run, read_task_run
 from tinsmith.pages.measures import Measure
 from tinsmith.types.errors import ConfigError
 

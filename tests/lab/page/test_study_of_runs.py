@@ -10,14 +10,14 @@ from typing import Any
 import msgspec
 import pytest
 from made_studies import MADE, MadeArm, Maker
+from own_task import silent
 
 from tinsmith.lab.page.run_page import compared
 from tinsmith.lab.page.study_of_runs import RunsCompared, compared_tasks, study_of_runs
-from tinsmith.lab.runs.reader import read_run
+from tinsmith.lab.runs.reader import read_run, read_task_run
 from tinsmith.lab.study.conduct import run_study
 from tinsmith.lab.study.files import STUDY_JSON
 from tinsmith.lab.study.record import Draws, StudyRecord
-from tinsmith.lab.user_task.records import read_task_run
 from tinsmith.pages.markdown import document_markdown
 from tinsmith.pages.measures import Measure
 from tinsmith.stats.estimates import Bootstrap
@@ -31,7 +31,7 @@ FEW = Draws(claims=Bootstrap(draws=400), tables=Bootstrap(draws=400))
 def made(out: Path, **arms: MadeArm) -> tuple[list[Path], StudyRecord]:
     """Make a study's runs, and return their folders with what the study says of them."""
     folder = run_study(
-        study, {**MADE["dead_groups"].keys, "out": str(out)}, _silent, run=Maker(MADE["dead_groups"], arms), draws=FEW
+        study, {**MADE["dead_groups"].keys, "out": str(out)}, silent, run=Maker(MADE["dead_groups"], arms), draws=FEW
     )
     folders = [one.parent for one in sorted(folder.glob("**/config.json")) if "validation" not in str(one)]
     for one in folders:
@@ -173,7 +173,3 @@ def write(
         (folder / f"{name}.json").write_text(json.dumps(value))
     (folder / "rollouts.jsonl").write_text("".join(json.dumps(one) + "\n" for one in rollouts))
     (folder / "metrics.jsonl").write_text("".join(json.dumps({"step": step}) + "\n" for step in range(4)))
-
-
-def _silent(words: str) -> None:
-    del words

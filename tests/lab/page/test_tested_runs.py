@@ -12,9 +12,8 @@ from page_words import Words
 from pages_of import page_of
 
 from tinsmith.lab.page.study_of_runs import RunsCompared, study_of_runs
-from tinsmith.lab.runs.reader import read_run
+from tinsmith.lab.runs.reader import read_run, read_task_run
 from tinsmith.lab.study.record import Draws, Shown
-from tinsmith.lab.user_task.records import read_task_run
 from tinsmith.pages.measures import Measure
 from tinsmith.stats.estimates import Bootstrap
 

@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 from fake_runs import LADDER, write_run
 
-from tinsmith.lab.results.arms import SHOWN, Cause, gather
+from tinsmith.lab.results.arms import SHOWN, gather
 from tinsmith.lab.runs.reader import read_run
-from tinsmith.lab.runs.records import Split
+from tinsmith.lab.runs.records import Cause, Split
 
 
 def test_evaluations_from_rollouts_agree_with_the_metrics_that_training_wrote(tmp_path: Path) -> None:

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from tinsmith.lab.user_task.base import recipe_of, task_conversations
+from tinsmith.lab.user_task.functions import task_value
 from tinsmith.lab.user_task.items import items_of_base
-from tinsmith.lab.user_task.source import task_value
+from tinsmith.lab.user_task.run_data import recipe_of, task_conversations
 from tinsmith.lab.user_task.task import Task
 from tinsmith.types.errors import ConfigError, DataError
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from tinsmith.lab.user_task.base import TaskBaseRecipe, base_minutes, recipe_of
 from tinsmith.lab.user_task.items import split_items
+from tinsmith.lab.user_task.run_data import TaskBaseRecipe, base_minutes, recipe_of
 from tinsmith.lab.user_task.task import Task
 from tinsmith.types.errors import ConfigError
 

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from own_task import KEYS, Ran, command, lines, whole
+from own_task import NANO, Run, lines, whole
 
 from tinsmith.cli.registered import plan_of
 from tinsmith.lab.forgetting import general_texts
-from tinsmith.lab.service.connect import Connection, EmbeddedSettings, open_connection
 from tinsmith.types.errors import ConfigError
 
-NANO = "tinsmith/nano"
 TASK = """\
 from pathlib import Path
 
@@ -41,40 +38,12 @@ task = Task(
 MEAN_DROP = "eval/general/change"
 
 
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Connection]:
-    state = tmp_path_factory.mktemp("by-example") / "state"
-    connection = open_connection(None, EmbeddedSettings(models={NANO: NANO}, state=state, seed=5))
-    yield connection
-    connection.close()
-
-
-@pytest.fixture(autouse=True)
-def place(server: Connection, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The server's key, and a folder with the task."""
-    monkeypatch.setenv("TINSMITH_HOME", str(tmp_path / "home"))
-    monkeypatch.setenv("TINKER_API_KEY", str(server.key))
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "mine.py").write_text(TASK)
-
-
-Run = Callable[..., Ran]
-
-
-@pytest.fixture
-def run(server: Connection, capsys: pytest.CaptureFixture[str]) -> Run:
-    """Run the task on the shared server."""
-
-    def run(*without: str, **changes: str) -> Ran:
-        keys = {**KEYS, "base_url": str(server.base_url), "model_name": NANO, **changes}
-        given = (f"{key}={value}" for key, value in keys.items() if key not in without)
-        return command(capsys, "run", "mine.py", *given)
-
-    return run
+GROUPS = ("group_size", "groups_per_batch")
+pytestmark = pytest.mark.usefixtures("place")
 
 
 def test_a_task_is_trained_by_example_and_evaluated_like_any_other(run: Run, tmp_path: Path) -> None:
-    ran = run("group_size", "groups_per_batch", kind="task_sft", batch_size="4", log_path="run")
+    ran = run(without=GROUPS, kind="task_sft", batch_size="4", log_path="run")
     assert ran.code == 0, ran
     metrics = lines(tmp_path / "run", "metrics.jsonl")
     assert all("train/nll" in one for one in metrics[:-1])
@@ -94,9 +63,8 @@ def test_the_first_steps_are_supervised_and_the_others_rewarded(run: Run, tmp_pa
 
 def test_a_fresh_adapter_has_forgotten_nothing_and_a_trained_one_has(run: Run, tmp_path: Path) -> None:
     where = {"kind": "task_sft", "watch_forgetting": "true", "batch_size": "4"}
-    others = ("group_size", "groups_per_batch")
-    assert run(*others, **where, steps="0", log_path="fresh").code == 0
-    assert run(*others, **where, learning_rate="0.05", log_path="trained").code == 0
+    assert run(without=GROUPS, **where, steps="0", log_path="fresh").code == 0
+    assert run(without=GROUPS, **where, learning_rate="0.05", log_path="trained").code == 0
     texts = whole(tmp_path / "fresh", "general.json")["texts"]
     assert [one["name"] for one in texts] == [one.name for one in general_texts()]
     assert all(one["before"] == one["after"] < 0 and one["tokens"] > 0 for one in texts)
@@ -110,7 +78,7 @@ def test_a_fresh_adapter_has_forgotten_nothing_and_a_trained_one_has(run: Run, t
 
 def test_answers_that_fail_end_the_run_and_say_of_which_item(run: Run, tmp_path: Path) -> None:
     (tmp_path / "broken").touch()
-    ran = run("group_size", "groups_per_batch", kind="task_sft", log_path="run")
+    ran = run(without=GROUPS, kind="task_sft", log_path="run")
     assert ran.code == 3
     assert "item-" in ran.err
     assert "the answers are not there" in ran.err

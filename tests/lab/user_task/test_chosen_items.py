@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 
 from tinsmith import Task
-from tinsmith.lab.user_task.chosen_items import Examined, chosen_items
-from tinsmith.lab.user_task.items import UserItem, UserSplit, split_items
+from tinsmith.lab.user_task.items import Examined, UserItem, UserSplit, chosen_items, split_items
 from tinsmith.types.errors import ConfigError
 
 PAIRS = [

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from own_task import NANO, silent
 
 from tinsmith.cli.registered import plan_of
 from tinsmith.lab.experiment.conduct import conduct
 from tinsmith.lab.runs.files import METRICS, ROLLOUTS
-from tinsmith.lab.service.connect import Connection, EmbeddedSettings, open_connection
+from tinsmith.lab.service.connect import Connection
 from tinsmith.types.errors import ConfigError
 
-NANO = "tinsmith/nano"
 KEYS = {
     "steps": "1",
     "group_size": "2",
@@ -29,23 +28,11 @@ KEYS = {
 
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Connection]:
-    state = tmp_path_factory.mktemp("forced") / "state"
-    connection = open_connection(None, EmbeddedSettings(models={NANO: NANO}, state=state, seed=5))
-    yield connection
-    connection.close()
-
-
-def _silent(message: str) -> None:
-    del message
-
-
-@pytest.fixture(scope="module")
 def folder(server: Connection, tmp_path_factory: pytest.TempPathFactory) -> Path:
     patch, out = pytest.MonkeyPatch(), tmp_path_factory.mktemp("run") / "out"
     patch.setenv("TINKER_API_KEY", str(server.key))
     where = {"base_url": str(server.base_url), "log_path": str(out)}
-    conduct(plan_of("sandbagger", {**KEYS, "force_options": "true", **where}), say=_silent)
+    conduct(plan_of("sandbagger", {**KEYS, "force_options": "true", **where}), say=silent)
     patch.undo()
     return out
 

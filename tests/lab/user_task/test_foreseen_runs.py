@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
 from pathlib import Path
 
-import pytest
-from own_task import KEYS, Ran, command, lines
+from own_task import Run, lines
 
-from tinsmith.lab.service.connect import Connection, EmbeddedSettings, open_connection
-
-NANO = "tinsmith/nano"
 TASK = """\
 from tinsmith import Task
 
@@ -29,31 +24,7 @@ task = Task(
 """
 
 
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Connection]:
-    state = tmp_path_factory.mktemp("foreseen") / "state"
-    connection = open_connection(None, EmbeddedSettings(models={NANO: NANO}, state=state, seed=5))
-    yield connection
-    connection.close()
-
-
-@pytest.fixture
-def run(
-    server: Connection, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> Callable[..., Ran]:
-    monkeypatch.setenv("TINSMITH_HOME", str(tmp_path / "home"))
-    monkeypatch.setenv("TINKER_API_KEY", str(server.key))
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "mine.py").write_text(TASK)
-
-    def run(**changes: str) -> Ran:
-        keys = {**KEYS, "base_url": str(server.base_url), "model_name": NANO, **changes}
-        return command(capsys, "run", "mine.py", *(f"{key}={value}" for key, value in keys.items()))
-
-    return run
-
-
-def test_what_is_answered_is_learned_under_the_policy_that_read_it(run: Callable[..., Ran], tmp_path: Path) -> None:
+def test_what_is_answered_is_learned_under_the_policy_that_read_it(run: Run, tmp_path: Path) -> None:
     for name, weight in (("none", "0"), ("some", "0.5"), ("again", "0.5")):
         ran = run(log_path=name, env_loss_coef=weight, watch="environment")
         assert ran.code == 0, ran

@@ -12,9 +12,9 @@ from own_task import TASK, command
 from tinsmith.cli.registered import SUBJECTS, plan_of
 from tinsmith.lab.experiment.replay import replay
 from tinsmith.lab.runs.kinds import Kind
-from tinsmith.lab.user_task.base import TaskBaseRecipe, task_conversations
+from tinsmith.lab.user_task.functions import load_file
 from tinsmith.lab.user_task.items import split_items
-from tinsmith.lab.user_task.loading import load_file
+from tinsmith.lab.user_task.run_data import TaskBaseRecipe, task_conversations
 from tinsmith.renderers.renderer import Role
 from tinsmith.types.errors import ConfigError
 
@@ -116,7 +116,7 @@ def test_a_demonstration_that_fails_is_a_mistake_in_the_file(tmp_path: Path) -> 
 def test_the_front_door_and_a_mistake_in_a_file_load_nothing_heavy(tmp_path: Path) -> None:
     script = (
         "import sys, pathlib; from tinsmith import Task\n"
-        "from tinsmith.lab.user_task.loading import load_file\n"
+        "from tinsmith.lab.user_task.functions import load_file\n"
         "load_file(pathlib.Path('mine.py'))\n"
         "print([name for name in ('torch', 'transformers', 'sklearn', 'tinker', 'matplotlib') if name in sys.modules])"
     )

@@ -5,52 +5,21 @@ from __future__ import annotations
 import re
 import shutil
 import statistics
-from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from own_task import KEYS, TASK, Ran, command, lines, whole
+from own_task import KEYS, NANO, TASK, Run, command, lines, whole
 
 import tinsmith
 from tinsmith.lab.page.study_of_runs import REWARD, study_of_runs
-from tinsmith.lab.service.connect import Connection, EmbeddedSettings, open_connection
+from tinsmith.lab.service.connect import Connection
 from tinsmith.types.errors import LostError
 
 EXAMPLES = Path(__file__).parents[3] / "examples"
-NANO = "tinsmith/nano"
 BYTES = ("metrics.jsonl", "rollouts.jsonl", "sections.json", "task.json")
 
 
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Connection]:
-    state = tmp_path_factory.mktemp("own-task") / "state"
-    connection = open_connection(None, EmbeddedSettings(models={NANO: NANO}, state=state, seed=5))
-    yield connection
-    connection.close()
-
-
-@pytest.fixture(autouse=True)
-def place(server: Connection, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A home of its own, the server's key, and a folder with the task."""
-    monkeypatch.setenv("TINSMITH_HOME", str(tmp_path / "home"))
-    monkeypatch.setenv("TINKER_API_KEY", str(server.key))
-    monkeypatch.setenv("COLUMNS", "200")
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "mine.py").write_text(TASK)
-
-
-Run = Callable[..., Ran]
-
-
-@pytest.fixture
-def run(server: Connection, capsys: pytest.CaptureFixture[str]) -> Run:
-    """Run a task on the shared server."""
-
-    def run(file: str = "mine.py", **changes: str) -> Ran:
-        keys = {**KEYS, "base_url": str(server.base_url), "model_name": NANO, **changes}
-        return command(capsys, "run", file, *(f"{key}={value}" for key, value in keys.items()))
-
-    return run
+pytestmark = pytest.mark.usefixtures("place")
 
 
 def test_a_run_evaluates_what_is_held_out_and_leaves_its_page(run: Run, tmp_path: Path) -> None:

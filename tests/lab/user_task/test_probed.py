@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from own_task import silent
 
 from tinsmith.cli.registered import plan_of
 from tinsmith.lab.experiment.conduct import conduct
@@ -30,14 +31,10 @@ KEYS = {
 }
 
 
-def _silent(message: str) -> None:
-    del message
-
-
 @pytest.fixture(scope="module")
 def rows(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
     out = tmp_path_factory.mktemp("run") / "out"
-    conduct(plan_of("countdown", {**KEYS, "log_path": str(out)}), say=_silent)
+    conduct(plan_of("countdown", {**KEYS, "log_path": str(out)}), say=silent)
     return [json.loads(line) for line in (out / METRICS).read_text().splitlines()]
 
 

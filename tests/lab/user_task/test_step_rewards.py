@@ -11,10 +11,10 @@ import pytest
 from own_task import command, lines
 
 from tinsmith import Asked, Failed, Scored, StepReward, Task, judged
+from tinsmith.lab.user_task.dialogue import Earned, score_step
+from tinsmith.lab.user_task.entry import open_task
+from tinsmith.lab.user_task.functions import task_value
 from tinsmith.lab.user_task.judged import JudgedReward
-from tinsmith.lab.user_task.opening import open_task
-from tinsmith.lab.user_task.scoring import Earned, score_step
-from tinsmith.lab.user_task.source import task_value
 from tinsmith.types.errors import ConfigError, JudgeError
 
 PAGE = Path(__file__).parents[3] / "docs" / "your-task.md"

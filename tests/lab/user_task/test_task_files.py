@@ -10,8 +10,7 @@ from textwrap import dedent
 
 import pytest
 
-from tinsmith.lab.user_task.functions import reached_sha256
-from tinsmith.lab.user_task.loading import load_file
+from tinsmith.lab.user_task.functions import load_file, reached_sha256
 from tinsmith.studies.countdown import countdown
 from tinsmith.types.errors import ConfigError
 

@@ -10,9 +10,8 @@ from typing import Any, ClassVar
 import pytest
 
 from tinsmith.cli.registered import plan_of
-from tinsmith.lab.user_task.dialogue import converse, earned
+from tinsmith.lab.user_task.dialogue import Earned, Failed, converse, earned, score_group
 from tinsmith.lab.user_task.items import split_items
-from tinsmith.lab.user_task.scoring import Earned, Failed, score_group
 from tinsmith.lab.user_task.step_reward import Asked, Scored, StepReward
 from tinsmith.lab.user_task.task import Ask, Model, Task, Turns
 from tinsmith.types.errors import ConfigError, DataError, InputError

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tinsmith.lab.user_task.scoring import Earned, Failed, score_group
+from tinsmith.lab.user_task.dialogue import Earned, Failed, score_group
 from tinsmith.lab.user_task.task import Task, of_conversation, of_group
 from tinsmith.ops.advantages import ADVANTAGES
 

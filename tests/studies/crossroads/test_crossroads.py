@@ -8,7 +8,7 @@ from typing import cast
 
 import pytest
 
-from tinsmith.lab.user_task.scoring import Earned, score_group
+from tinsmith.lab.user_task.dialogue import Earned, score_group
 from tinsmith.studies.crossroads import ROADS, SIGNS, crossroads
 from tinsmith.types.errors import ConfigError
 

@@ -22,9 +22,8 @@ from tinsmith.lab.page.run_page import page_of_run
 from tinsmith.lab.page.study_of_runs import compared_tasks, study_of_runs
 from tinsmith.lab.papers.worlds import papers_of
 from tinsmith.lab.runs.files import MANIFEST, METRICS, ROLLOUTS, SECTIONS
-from tinsmith.lab.runs.reader import read_run
+from tinsmith.lab.runs.reader import read_run, read_task_run
 from tinsmith.lab.service.connect import Connection, EmbeddedSettings, open_connection
-from tinsmith.lab.user_task.records import read_task_run
 from tinsmith.pages.markdown import document_markdown
 from tinsmith.studies.debate.demonstrations import DebateBaseRecipe, debate_conversations
 from tinsmith.studies.debate.script import load_script

@@ -24,9 +24,8 @@ from tinsmith.lab.runs.existing_run import IfExists
 from tinsmith.lab.runs.files import METRICS, ROLLOUTS
 from tinsmith.lab.service.connect import Connection
 from tinsmith.lab.settings import RlSettings
-from tinsmith.lab.user_task.asked_model import AskedModel
 from tinsmith.lab.user_task.items import UserItem, named_item
-from tinsmith.lab.user_task.subject import UserAnswer
+from tinsmith.lab.user_task.subject import AskedModel, UserAnswer
 from tinsmith.lab.user_task.task import Ask, Model, Turns
 from tinsmith.ops.advantages import Advantage
 from tinsmith.renderers.renderer import Message, Role

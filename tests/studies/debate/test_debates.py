@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 from debate_cases import TASK, C, D, N, answer, debate_task, item, only, scripted, talk
 
-from tinsmith.lab.user_task.dialogue import converse, earned
-from tinsmith.lab.user_task.scoring import Earned
+from tinsmith.lab.user_task.dialogue import Earned, converse, earned
 from tinsmith.lab.user_task.task import Ask, Model
 from tinsmith.studies.debate.script import load_script
 from tinsmith.studies.debate.stance import Arm

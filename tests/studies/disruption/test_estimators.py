@@ -253,7 +253,7 @@ def test_a_refused_fit_leaves_what_was_learned(
     with pytest.raises(ConfigError, match="brings its own labels"):
         fitted.fit(papers, ["neutral"])
     with monkeypatch.context() as patch:
-        patch.setattr("tinsmith.studies.disruption.estimators.conduct_and_stay", lost)
+        patch.setattr("tinsmith.studies.disruption.estimators.conduct", lost)
         with pytest.raises(LostError):
             fitted.fit(papers)
     assert {name: vars(fitted)[name] for name in LEARNED} == learned

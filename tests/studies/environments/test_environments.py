@@ -13,7 +13,7 @@ import pytest
 from installed_environments import GUESSES, REFUSED, SUMS
 from own_task import command
 
-from tinsmith.lab.user_task.scoring import Earned, Failed, score_group
+from tinsmith.lab.user_task.dialogue import Earned, Failed, score_group
 from tinsmith.lab.user_task.task import Task
 from tinsmith.studies.environments.task import verifiers
 from tinsmith.types.errors import TaskError

@@ -10,7 +10,7 @@ from typing import Any, Final, cast
 import msgspec
 import pytest
 
-from tinsmith.lab.experiment.model_pace import NANO_PACE, Lengths
+from tinsmith.lab.experiment.estimate import NANO_PACE, Lengths
 from tinsmith.lab.study.measures import ArmRuns, Results, measure_study
 from tinsmith.lab.study.record import Draws
 from tinsmith.lab.study.study import OnRuns

@@ -8,9 +8,9 @@ from pathlib import Path
 from tinsmith.lab.judge.records import CriteriaRecord, write_tasks
 from tinsmith.lab.runs.files import TASKS
 from tinsmith.lab.runs.reader import json_lines
+from tinsmith.lab.user_task.entry import Asking
 from tinsmith.lab.user_task.items import split_items
-from tinsmith.lab.user_task.judge_cost import asking_circumstances
-from tinsmith.lab.user_task.kinds import Asking
+from tinsmith.lab.user_task.judge_choice import asking_circumstances
 from tinsmith.studies.rubrics.dataset import builtin_dataset
 from tinsmith.studies.rubrics.rlvr import rlvr
 from tinsmith.studies.rubrics.splitting import split_tasks

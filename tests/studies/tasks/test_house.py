@@ -9,8 +9,8 @@ from random import Random
 
 import pytest
 
+from tinsmith.lab.user_task.dialogue import Earned, score_group
 from tinsmith.lab.user_task.items import split_items
-from tinsmith.lab.user_task.scoring import Earned, score_group
 from tinsmith.renderers.choose import renderer_for
 from tinsmith.renderers.renderer import Message, Role
 from tinsmith.renderers.tokenizer import train_tokenizer

@@ -7,8 +7,8 @@ from random import Random
 
 import pytest
 
+from tinsmith.lab.user_task.dialogue import Earned, score_group
 from tinsmith.lab.user_task.items import items_of_base, split_items
-from tinsmith.lab.user_task.scoring import Earned, score_group
 from tinsmith.studies.shell import (
     FILES,
     GET,

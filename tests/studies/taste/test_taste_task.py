@@ -12,7 +12,7 @@ from own_task import command
 from taste_corpora import world, write
 
 from tinsmith.cli.registered import source_of
-from tinsmith.lab.user_task.scoring import Earned, score_group
+from tinsmith.lab.user_task.dialogue import Earned, score_group
 from tinsmith.lab.user_task.task import Answered, Task
 from tinsmith.studies.taste.sections import SECTIONS
 from tinsmith.studies.taste.task import CARD, taste

@@ -11,8 +11,7 @@ from typing import Final, cast
 
 from tinsmith.engine.tinker_paths import TinkerPath
 from tinsmith.lab.bundle.archive import Content
-from tinsmith.lab.experiment.circumstances import HERE
-from tinsmith.lab.experiment.manifest import Json
+from tinsmith.lab.experiment.manifest import HERE, Json
 from tinsmith.lab.runs.existing_run import holds_run
 from tinsmith.lab.runs.files import CHECKPOINTS, CONFIG, GROWING, MANIFEST, REPORT, STATE, WHOLE
 from tinsmith.lab.runs.folder import Mark, RunFolder, best_of

@@ -12,7 +12,7 @@ from tinsmith.lab.experiment.replay import changes_of
 from tinsmith.lab.runs.kinds import Kind
 from tinsmith.lab.runs.records import Run
 from tinsmith.lab.user_task.entry import UserTaskEntry
-from tinsmith.lab.user_task.loading import modules_beside
+from tinsmith.lab.user_task.functions import modules_beside
 from tinsmith.types.errors import DataError
 
 SOURCE: Final = "source"

@@ -9,9 +9,8 @@ from dataclasses import dataclass, field
 import tinker
 
 from tinsmith.lab.cookbook import types as cookbook
-from tinsmith.lab.user_task.dialogue import earned
+from tinsmith.lab.user_task.dialogue import Earned, earned
 from tinsmith.lab.user_task.items import UserItem, UserSplit, named_item
-from tinsmith.lab.user_task.scoring import Earned
 from tinsmith.lab.user_task.subject import UserEnvironment, UserSubject
 from tinsmith.lab.user_task.task import Task
 from tinsmith.renderers.renderer import Renderer
@@ -57,7 +56,7 @@ class TaskGroup:
 
     async def make_envs(self) -> list[TaskEnv]:
         """Return new conversations."""
-        made = self.of.subject.conversations(self.item, self.of.group_size, self.seed)
+        made = self.of.subject.environments(self.item, self.of.group_size, self.seed)
         return [TaskEnv(one) for one in made]
 
     async def compute_group_rewards(

@@ -28,8 +28,7 @@ from tinsmith.lab.cookbook.types import (
     Transition,
 )
 from tinsmith.lab.environment import Environment
-from tinsmith.lab.grouping import ScoredGroup
-from tinsmith.lab.rollout_metrics import Line
+from tinsmith.lab.grouping import Line, ScoredGroup
 from tinsmith.lab.rollouts import WAIT_SECONDS, Failure, Rollout, Turn, Unread
 from tinsmith.lab.rollouts import Trajectory as Ran
 from tinsmith.lab.subject import Split, Subject

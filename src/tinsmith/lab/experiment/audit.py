@@ -24,10 +24,9 @@ from tinsmith.lab.difference.rollouts import Timeline, decode, timeline
 from tinsmith.lab.difference.runs import Comparison, compare_runs
 from tinsmith.lab.experiment.conduct import conduct, embedded_settings
 from tinsmith.lab.experiment.experiment import Plan
-from tinsmith.lab.experiment.keys import Circumstances
+from tinsmith.lab.experiment.key_text import Circumstances
 from tinsmith.lab.experiment.manifest import Json
-from tinsmith.lab.experiment.materials import Materials
-from tinsmith.lab.experiment.named_model import SERVED_NAME, is_loaded_here
+from tinsmith.lab.experiment.materials import SERVED_NAME, Materials, is_loaded_here
 from tinsmith.lab.experiment.replay import remake, seconds_of
 from tinsmith.lab.judge.endpoint import OPENAI_URL
 from tinsmith.lab.judge.records import RULES

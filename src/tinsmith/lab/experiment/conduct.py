@@ -17,7 +17,6 @@ import tinker
 
 from tinsmith.lab.course import Course
 from tinsmith.lab.experiment.experiment import Plan
-from tinsmith.lab.experiment.going_on import going_on
 from tinsmith.lab.experiment.manifest import (
     Json,
     Prepared,
@@ -26,9 +25,8 @@ from tinsmith.lab.experiment.manifest import (
     require_same_run,
     seeds,
 )
-from tinsmith.lab.experiment.materials import Materials, gather
-from tinsmith.lab.experiment.place_limits import place_limits
-from tinsmith.lab.experiment.refusals import require_possible
+from tinsmith.lab.experiment.materials import Materials, gather, require_possible
+from tinsmith.lab.experiment.plan import place_limits
 from tinsmith.lab.live.interrupts import Interrupts
 from tinsmith.lab.live.progress import Say
 from tinsmith.lab.live.teller import Teller, sinks_for
@@ -36,7 +34,7 @@ from tinsmith.lab.live.watch import Score
 from tinsmith.lab.rl import train
 from tinsmith.lab.rollouts import WAIT_SECONDS
 from tinsmith.lab.run import BestStep, Finished, Reached, Run
-from tinsmith.lab.runs.existing_run import IfExists, settle
+from tinsmith.lab.runs.existing_run import IfExists, holds_run, settle
 from tinsmith.lab.runs.files import MANIFEST, STATE, TRACE
 from tinsmith.lab.runs.folder import Mark, RunFolder
 from tinsmith.lab.runs.kinds import Status
@@ -52,7 +50,6 @@ from tinsmith.types.model_names import ModelName
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
-
 
 _KEY_REFUSED: Final = (tinker.AuthenticationError, tinker.PermissionDeniedError)
 _REFUSALS: Final = (*_KEY_REFUSED, tinker.BadRequestError, tinker.NotFoundError, tinker.UnprocessableEntityError)
@@ -100,81 +97,59 @@ def conduct(
     like: Json | None = None,
     reached: Reached | None = None,
     through: Connection | None = None,
+    stays: bool = False,
 ) -> Conducted:
     """Run an experiment to its end, and leave its folder; one to resume that came to its end stays as it is.
 
-    Without `materials` they are gathered from what the plan names. `like` is an earlier run's manifest, and refuses
-    another model than that. `reached` is told where the run stands after each evaluation. `through` is an open
-    connection to train through, which stays open.
+    Args:
+        plan: of the experiment.
+        say: gets lines for a person.
+        materials: None: what the plan names is gathered.
+        like: an earlier run's manifest; another model than that is refused.
+        reached: is told where the run stands after each evaluation.
+        through: an open connection to train through, which stays open.
+        stays: leaves the connection open for whoever asks the trained model, and closes it.
     """
-    done = conduct_and_stay(plan, say=say, materials=materials, like=like, reached=reached, through=through)
-    if done.connection is not None and through is None:
-        done.connection.close()
-    return done
-
-
-def conduct_and_stay(
-    plan: Plan,
-    *,
-    say: Say,
-    materials: Materials | None = None,
-    like: Json | None = None,
-    reached: Reached | None = None,
-    through: Connection | None = None,
-) -> Conducted:
-    """Do what `conduct` does, but leave the connection open for whoever asks the trained model, and closes it."""
-    interrupts = Interrupts()
-    with interrupts.noticed():
-        return _begun(plan, say, materials, like, reached, interrupts, through)
-
-
-def _begun(
-    plan: Plan,
-    say: Say,
-    materials: Materials | None,
-    like: Json | None,
-    reached: Reached | None,
-    interrupts: Interrupts,
-    through: Connection | None,
-) -> Conducted:
-    where = plan.circumstances
+    where, interrupts = plan.circumstances, Interrupts()
     if where.log_path is None:
         raise ConfigError("a run needs a folder (log_path)", field="log_path", fix="log_path=DIR")
-    require_possible(plan)
-    if_exists = settle(where.log_path, where.behavior_if_log_dir_exists)
-    materials = materials or gather(plan, say)
-    for line in (*place_limits(plan), *materials.run_data.before()):
-        say(line)
-    prepared = Prepared(plan, materials)
-    if if_exists is IfExists.RESUME:
-        done = _finished_before(where.log_path, prepared)
-        if done is not None:
-            return done
-        require_same_run(RunFolder(where.log_path).read_json(MANIFEST), prepared)
-    # The folder comes first: a run that may not begin there starts no server.
-    folder, mark = RunFolder.begin(where.log_path, prepared.config(), if_exists=if_exists)
-    embedded = embedded_settings(plan, materials.models, where.log_path)
-    try:
-        connection = through or open_connection(where.base_url, embedded)
-    except (BackendError, LostError, KeyboardInterrupt):
-        if if_exists is not IfExists.RESUME:
-            folder.abandon()  # nothing was run: the next command finds the folder free
-        raise
-    try:
-        done = _conduct(prepared, folder, mark, connection, like, reached, interrupts)
-    except KeyboardInterrupt:
-        connection.abandon()
-        raise
-    except BaseException as error:
+    with interrupts.noticed():
+        require_possible(plan)
+        if_exists = settle(where.log_path, where.behavior_if_log_dir_exists)
+        materials = materials or gather(plan, say)
+        for line in (*place_limits(plan), *materials.run_data.before()):
+            say(line)
+        prepared, resumes = Prepared(plan, materials), if_exists is IfExists.RESUME
+        if resumes:
+            if (done := _finished_before(where.log_path, prepared)) is not None:
+                return done
+            require_same_run(RunFolder(where.log_path).read_json(MANIFEST), prepared)
+        # The folder comes first: a run that may not begin there starts no server.
+        folder, mark = RunFolder.begin(where.log_path, prepared.config(), if_exists=if_exists)
+        try:
+            embedded = embedded_settings(plan, materials.models, where.log_path)
+            connection = through or open_connection(where.base_url, embedded)
+        except (BackendError, LostError, KeyboardInterrupt):
+            if not resumes:
+                folder.abandon()  # nothing was run: the next command finds the folder free
+            raise
+        try:
+            done = _conduct(prepared, folder, mark, connection, like, reached, interrupts)
+        except KeyboardInterrupt:
+            connection.abandon()
+            raise
+        except BaseException as error:
+            connection.close()
+            if isinstance(error, ConfigError) and mark is None and not resumes:
+                folder.abandon()  # it was refused before its first step
+            raise
+        finally:
+            folder.close()
+        if done.finished is None:
+            further = f"; {going_on(plan)}" if like is None else ""  # a replay that stops has done all it was to do
+            say(f"stopped after step {where.stop_after} of {plan.settings.steps}, as asked{further}")
+    if not stays and through is None:
         connection.close()
-        if isinstance(error, ConfigError) and mark is None and if_exists is not IfExists.RESUME:
-            folder.abandon()  # it was refused before its first step
-        raise
-    finally:
-        folder.close()
-    if done.finished is None:
-        further = f"; {going_on(plan)}" if like is None else ""  # a replay that stops has done all it was to do
-        say(f"stopped after step {where.stop_after} of {plan.settings.steps}, as asked{further}")
     return done
 
 
@@ -218,17 +193,11 @@ def _conduct(
             run.teller.close()
             run.course.subject.close()
     assert run is not None
-    alarms = run.alarms
+    alarms, tokenizer = run.alarms, run.trainer.get_tokenizer()
     folder.write_json(MANIFEST, {**manifest, **_ended(plan, folder, finished, alarms, connection)})
     if finished is None:
         interrupts.end()
-    return Conducted(
-        folder=folder.path,
-        finished=finished,
-        alarms=alarms,
-        tokenizer=run.trainer.get_tokenizer(),
-        connection=connection,
-    )
+    return Conducted(folder=folder.path, finished=finished, alarms=alarms, tokenizer=tokenizer, connection=connection)
 
 
 def open_run(
@@ -252,26 +221,21 @@ def open_run(
         )
     else:
         made = service.create_training_client_from_state_with_optimizer(mark.state_path)
-    trainer = ready(made, WAIT_SECONDS)
-    tokenizer = trainer.get_tokenizer()
+    trainer, name = ready(made, WAIT_SECONDS), plan.experiment.name
+    sinks = sinks_for(
+        name=where.wandb_name or name,
+        wandb_project=where.wandb_project,
+        trackio_project=where.trackio_project,
+        folder=folder.path,
+    )
     run = Run(
         service=service,
         trainer=trainer,
         model_name=materials.model_name,
-        course=cast("Course[Any, Any]", materials.run_data.course(tokenizer, folder, connection)),
+        course=cast("Course[Any, Any]", materials.run_data.course(trainer.get_tokenizer(), folder, connection)),
         settings=settings,
         folder=folder,
-        teller=Teller(
-            name=plan.experiment.name,
-            steps=settings.steps,
-            sinks=sinks_for(
-                name=where.wandb_name or plan.experiment.name,
-                wandb_project=where.wandb_project,
-                trackio_project=where.trackio_project,
-                folder=folder.path,
-            ),
-            quiet=where.quiet,
-        ),
+        teller=Teller(name=name, steps=settings.steps, sinks=sinks, quiet=where.quiet),
         connection=connection,
         stop_after=where.stop_after,
         interrupts=interrupts or Interrupts(),
@@ -303,26 +267,23 @@ def _ended_by(
 
 
 def _refused(plan: Plan, materials: Materials, error: tinker.APIError) -> ConfigError:
-    """Return what is said where a server would not begin: the user's mistake, and not a lost server."""
-    where = plan.circumstances
+    """Return what is said where a server would not begin: the user's mistake, and not a lost server.
+
+    Further lines of the server's answer are taken by their names where they have one.
+    """
+    where, body = plan.circumstances, error.body
     if isinstance(error, _KEY_REFUSED) and where.base_url is not None:
         return wrong_key(where.base_url)
-    what, told = _said_by_server(error)
+    said = cast(Mapping[str, object], body).get("error") if isinstance(body, dict) else None
+    what, *others = (said if isinstance(said, str) and said else str(error)).splitlines()
+    named = dict(line.strip().split(": ", 1) for line in others if ": " in line)
     return ConfigError(
         f"the server refuses this run: {what}",
         field="model_name",
         value=materials.model_name,
-        allowed=told.get("allowed"),
-        fix=told.get("do", "name a model that the server has, and an adapter that it trains"),
+        allowed=named.get("allowed"),
+        fix=named.get("do", "name a model that the server has, and an adapter that it trains"),
     )
-
-
-def _said_by_server(error: tinker.APIError) -> tuple[str, Mapping[str, str]]:
-    """Return the first line of a refusal, and its further lines by their names where they have one."""
-    body = error.body
-    said = cast(Mapping[str, object], body).get("error") if isinstance(body, dict) else None
-    first, *others = (said if isinstance(said, str) and said else str(error)).splitlines()
-    return first, dict(line.strip().split(": ", 1) for line in others if ": " in line)
 
 
 def _ended(
@@ -348,24 +309,37 @@ def _ended(
 
 def _finished_before(path: Path, prepared: Prepared) -> Conducted | None:
     """Return the run in a folder, if it is this one and came to its end."""
-    folder = RunFolder(path)
-    manifest = cast(Mapping[str, Any], folder.read_json(MANIFEST))
-    if manifest.get("identity_sha256") != sha256_of(prepared.identity()):
-        return None
-    if manifest["status"] != Status.FINISHED.value:
+    manifest = cast(Mapping[str, Any], RunFolder(path).read_json(MANIFEST))
+    same = manifest.get("identity_sha256") == sha256_of(prepared.identity())
+    if not same or manifest["status"] != Status.FINISHED.value:
         return None
     require_same_base(manifest, prepared.materials)
     selected = manifest["selected"]
-    score = msgspec.convert(selected["score"], Score)
-    path_of_selected = selected["sampler_path"]
+    best = BestStep(selected["step"], msgspec.convert(selected["score"], Score), selected["sampler_path"])
     return Conducted(
         folder=path,
-        finished=Finished(
-            selected=BestStep(selected["step"], score, path_of_selected),
-            sampler_path=path_of_selected,
-            final_path=selected["final_path"],
-        ),
+        finished=Finished(selected=best, sampler_path=best.sampler_path, final_path=selected["final_path"]),
         alarms=tuple(msgspec.convert(alarm, Alarm) for alarm in manifest["alarms"]),
         tokenizer=None,
         connection=None,
     )
+
+
+def going_on(plan: Plan) -> str:
+    """Say how a run goes on that did not come to its end."""
+    chosen = plan.circumstances.behavior_if_log_dir_exists
+    goes_on = chosen in (IfExists.RESUME, IfExists.RESUME_INTERRUPTED, IfExists.ASK)
+    with_what = "" if goes_on else " with behavior_if_log_dir_exists=resume"
+    return f"the same command{with_what} goes on from the last checkpoint"
+
+
+def how_to_go_on(plan: Plan) -> str:
+    """Say what an interrupted command left, and how to go on."""
+    folder = plan.circumstances.log_path
+    if folder is None or not holds_run(folder):
+        return "nothing was begun; the same command begins it"
+    marks = RunFolder(folder).marks()
+    if not marks:
+        begins = going_on(plan).replace("goes on from the last checkpoint", "begins again")
+        return f"{folder} has no checkpoint, as no step was over that saves one; {begins}"
+    return f"{folder} has the checkpoint of step {marks[-1].step}; {going_on(plan)}"

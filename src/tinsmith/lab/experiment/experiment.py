@@ -12,12 +12,10 @@ from dataclasses import asdict, dataclass, field
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
-from tinsmith.lab.experiment.at import At
-from tinsmith.lab.experiment.frame import RunFrame
-from tinsmith.lab.experiment.key_text import Value
-from tinsmith.lab.experiment.keys import ENGINE, Circumstances, Keys
+from tinsmith.lab.experiment.at import At, RunFrame
+from tinsmith.lab.experiment.key_text import ENGINE, Circumstances, Keys, Value
 from tinsmith.lab.runs.kinds import Kind
-from tinsmith.lab.settings import LATER, CommonSettings
+from tinsmith.lab.settings import CommonSettings
 from tinsmith.types.arithmetic import Arithmetic
 from tinsmith.types.deviation import Deviation
 from tinsmith.types.fingerprints import left_out
@@ -123,9 +121,8 @@ class Plan:
     @property
     def named(self) -> dict[str, object]:
         """Keys that are no loop's settings and tell runs apart; one that came later is left out at its default."""
-        own = {key.name: self.own[key.name] for key in self.entry.keys.own}
-        usual = {key.name: key.default for key in self.entry.keys.own if key.name in LATER}
-        kept = {name: value for name, value in own.items() if name not in usual or value != usual[name]}
+        keys = self.entry.keys.own
+        kept = {one.name: self.own[one.name] for one in keys if not one.later or self.own[one.name] != one.default}
         dropped = left_out(self.frame)
         return {**{key: value for key, value in asdict(self.frame).items() if key not in dropped}, **kept}
 

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from tinsmith.lab.experiment.at import At
 from tinsmith.lab.experiment.experiment import Experiment
-from tinsmith.lab.experiment.keys import ENGINE
+from tinsmith.lab.experiment.key_text import ENGINE, shown_value
 from tinsmith.lab.experiment.plan import defaults, kind_of
 
 _FIELD: Final = re.compile(r'^ {4}(\w+): [^\n]*(?:\n {8}[^\n]*|\n {4}\))*\n {4}"""(.*?)"""', re.MULTILINE | re.DOTALL)
@@ -97,12 +97,3 @@ def _source(part: type) -> str:
 def default_of(each: Field[Any]) -> object:
     """Return a field's default; None where it has none."""
     return None if each.default is MISSING else each.default
-
-
-def shown_value(value: object) -> str:
-    """Return a value as it would stand on the command line; empty for none."""
-    if value is None:
-        return ""
-    if isinstance(value, bool):
-        return str(value).lower()
-    return str(value.value) if isinstance(value, enum.Enum) else str(value)

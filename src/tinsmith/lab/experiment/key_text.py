@@ -1,13 +1,25 @@
-"""Keys as they stand on a command line: what every kind of experiment reads alike, and refusing what is no key."""
+"""Keys of a run: names, types and defaults, how a command line spells them, and refusing what is none."""
 
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+import enum
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, fields
+from functools import cache
 from pathlib import Path
+from types import MappingProxyType
+from typing import Final, cast, get_type_hints
 
+from tinsmith.lab.experiment.at import RunFrame
+from tinsmith.lab.runs.existing_run import IfExists
+from tinsmith.lab.settings import RlSettings, SftSettings
+from tinsmith.types.arithmetic import Arithmetic
+from tinsmith.types.deviation import Deviation
 from tinsmith.types.errors import ConfigError
+from tinsmith.types.gradient import GradientUnit
+from tinsmith.types.hold import Hold
+from tinsmith.types.shards import check_shards
 
 Value = str | int | float | bool
 
@@ -30,6 +42,24 @@ def truth(key: str, text: str) -> bool:
 def unreadable(key: str, value: str, allowed: str) -> ConfigError:
     """Return what is said of a value that is not of its key's type."""
     return ConfigError("this value cannot be read", field=key, value=value, allowed=allowed)
+
+
+def converted(key: str, value: object, kind: object) -> object:
+    """Turn a command line's text into a key's type; what is no text stays as it is."""
+    if not isinstance(value, str):
+        return value
+    if kind is bool:
+        return truth(key, value)
+    if isinstance(kind, type) and issubclass(kind, enum.Enum):
+        if value in [member.value for member in kind]:
+            return kind(value)
+        raise unreadable(key, value, ", ".join(str(member.value) for member in kind))
+    if kind is int or kind is float:
+        try:
+            return kind(value)
+        except ValueError:
+            raise unreadable(key, value, "a whole number" if kind is int else "a number") from None
+    return Path(value) if kind in (Path, Path | None) else value
 
 
 def unknown_key(key: str, value: str, known: Iterable[str], prefixes: Sequence[str] = ()) -> ConfigError:
@@ -56,6 +86,8 @@ class OwnKey:
     """Its help, in a sentence."""
     is_file: bool = False
     """Its value is a path: a circumstance of a run, and no part of its identity, as what is read of it is."""
+    later: bool = False
+    """It came after names had been frozen: at its default it is no part of an identity."""
 
     def read(self, text: str | None) -> Value:
         """Return the value that stands on a command line, or the default where none does."""
@@ -63,14 +95,117 @@ class OwnKey:
             return self.default
         if self.is_file:
             return str(Path(text).absolute()) if text else text
-        if self.kind is bool:
-            return truth(self.name, text)
-        try:
-            return self.kind(text)
-        except ValueError:
-            allowed = "a whole number" if self.kind is int else "a number"
-            raise unreadable(self.name, text, allowed) from None
+        return cast(Value, converted(self.name, text, self.kind))
 
     def argument(self, value: Value) -> object:
         """Return a value as the task's function takes it."""
         return Path(str(value)) if self.is_file else value
+
+
+def shown_value(value: object) -> str:
+    """Return a value as it would stand on the command line; empty for none."""
+    if value is None:
+        return ""
+    if isinstance(value, bool):
+        return str(value).lower()
+    return str(value.value) if isinstance(value, enum.Enum) else str(value)
+
+
+@cache
+def field_kinds(part: type) -> Mapping[str, object]:
+    """Return the types of a dataclass's fields, whose texts are evaluated once."""
+    return MappingProxyType(get_type_hints(part))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Circumstances:
+    """Where and how fast: never part of an identity."""
+
+    model_name: str | None = None
+    """A folder, or a name that the server at base_url serves; None: the nano base, built and cached."""
+    data: Path | None = None
+    """A slice folder; None: the synthetic one, built and cached."""
+    log_path: Path | None = None
+    """The run's folder; None: named after what was changed, below `runs`."""
+    base_url: str | None = None
+    """A server that is already running; None: the run starts its own and stops it at the end."""
+    device: str = "cpu"
+    """Where the run's own server computes: `cpu` or `cuda`."""
+    threads: int = 0
+    """Threads of the kernels; 0: one for each core the server finds."""
+    micro_batch: int = 0
+    """Most units of gradient that an embedded server computes at once; 0: as many as memory allows."""
+    hold: Hold = Hold.PUBLISHED
+    """Form of the base in an embedded server's memory: as its file has it (`published`), or widened to `fp32`, which
+    takes more. Changes no bit."""
+    workers: int = 0
+    """Processes that compute for the run's own server, on a Ray of its own; 0: it computes itself. Changes no bit."""
+    shards: int = 1
+    """Over so many workers the base is spread, layer by layer, where it does not fit one. Changes no bit."""
+    behavior_if_log_dir_exists: IfExists = IfExists.RESUME_INTERRUPTED
+    """Where the folder holds a run: go on with one that was interrupted and `raise` at others, or `raise` at any,
+    `resume`, `delete`, or `ask` at the terminal."""
+    stop_after: int = 0
+    """Stop after this many steps, as if interrupted there; it can be resumed. 0: run to the end."""
+    dry_run: bool = False
+    """Only say what the run would take."""
+    wandb_project: str | None = None
+    """Send its metrics to Weights & Biases too."""
+    wandb_name: str | None = None
+    """The run's name at Weights & Biases."""
+    trackio_project: str | None = None
+    """Send its metrics to trackio too."""
+    quiet: bool = False
+    """Print nothing while it runs."""
+
+    def __post_init__(self) -> None:
+        """Refuse numbers that are too small, and shards that do not share the workers evenly."""
+        for key in ("threads", "micro_batch", "workers", "stop_after"):
+            if getattr(self, key) < 0:
+                raise ConfigError("this cannot be below 0", field=key, value=getattr(self, key), allowed="0 or more")
+        check_shards(self.shards, self.workers)
+
+
+ENGINE: Final[Mapping[str, enum.Enum]] = MappingProxyType(
+    {"arithmetic": Arithmetic.CANONICAL, "deviation": Deviation.NONE, "gradient_unit": GradientUnit.TREE}
+)
+"""Keys of the engine that decide results, and their defaults."""
+
+
+@dataclass(frozen=True, slots=True)
+class Keys:
+    """Which keys a kind of experiment has, and where they go."""
+
+    frame: type[RunFrame]
+    loop: type[RlSettings] | type[SftSettings]
+    asking: type | None = None
+    """Circumstances of its own, beside those of every run."""
+    without: frozenset[str] = frozenset()
+    """Keys of these that have no meaning here."""
+    own: tuple[OwnKey, ...] = ()
+    """Keys of the task that experiments with names are on: arguments of its function."""
+
+    @property
+    def parts(self) -> tuple[type, ...]:
+        """Every dataclass whose fields are keys."""
+        asking = () if self.asking is None else (self.asking,)
+        return (self.frame, self.loop, *asking, Circumstances)
+
+    @property
+    def known(self) -> frozenset[str]:
+        """Every key."""
+        names = {each.name for part in self.parts for each in fields(part)} | {key.name for key in self.own}
+        return frozenset({*names, *ENGINE} - self.without)
+
+    @property
+    def kinds(self) -> dict[str, object]:
+        """The type of every key."""
+        kinds = {name: kind for part in self.parts for name, kind in field_kinds(part).items()}
+        own: dict[str, object] = {key.name: key.kind for key in self.own}
+        return {**kinds, **own, **{key: type(default) for key, default in ENGINE.items()}}
+
+    @property
+    def circumstances(self) -> frozenset[str]:
+        """The keys that are no part of an identity."""
+        asking = () if self.asking is None else fields(self.asking)
+        return frozenset(each.name for each in (*fields(Circumstances), *asking))

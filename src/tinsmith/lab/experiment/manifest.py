@@ -7,15 +7,18 @@ stands there as well, but does not name the run: who mends a word between two si
 
 from __future__ import annotations
 
+import importlib.metadata
 import json
+import os
+import platform
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import cast
+from typing import Final, cast
 
 from tinsmith.lab.difference.tensors import FieldDifference, unequal_fields
-from tinsmith.lab.experiment.circumstances import circumstances
 from tinsmith.lab.experiment.experiment import Plan
 from tinsmith.lab.experiment.materials import Materials
 from tinsmith.lab.rollouts import SEED_BITS
@@ -23,10 +26,15 @@ from tinsmith.lab.runs.kinds import Status
 from tinsmith.lab.settings import told_apart
 from tinsmith.models.base import open_base
 from tinsmith.models.published.sources import is_here
-from tinsmith.types.errors import ConfigError
-from tinsmith.types.fingerprints import sha256_of
+from tinsmith.ops.cuda.device import device_index, gpu_identity
+from tinsmith.ops.cuda.nvrtc import compiler
+from tinsmith.ops.extension import native, physical_cores
+from tinsmith.ops.processor import cpu_flags, cpu_model
+from tinsmith.types.arithmetic import Arithmetic
+from tinsmith.types.errors import BackendError, ConfigError, DataError
+from tinsmith.types.fingerprints import file_sha256, sha256_of
 from tinsmith.types.seeds import derive
-from tinsmith.types.source import source_sha256
+from tinsmith.types.source import PACKAGE, source_sha256
 from tinsmith.types.version import VERSION
 
 Json = Mapping[str, object]
@@ -142,7 +150,8 @@ def require_same_models(before: Json, now: Json) -> None:
     Certificates are of what a process holds, and are compared where both spread a base over equally many.
     """
     first, second = (_models(manifest) for manifest in (before, now))
-    apart = {"certificate"} if _shards(before) != _shards(now) else set[str]()
+    shards = {cast(Json, one.get("circumstances") or {}).get("shards") or 1 for one in (before, now)}
+    apart = {"certificate"} if len(shards) > 1 else set[str]()
     for who in sorted({*first} & {*second}):
         one, other = first[who] or {}, second[who] or {}
         changed = [name for name in sorted({*one, *other} - apart) if one.get(name) != other.get(name)]
@@ -154,11 +163,6 @@ def require_same_models(before: Json, now: Json) -> None:
                 allowed=str(one.get(changed[0])),
                 fix="give the one that it began with, or begin a new run in another folder",
             )
-
-
-def _shards(manifest: Json) -> object:
-    circumstances = cast(Json, manifest.get("circumstances") or {})
-    return circumstances.get("shards") or 1
 
 
 def _models(manifest: Json) -> Mapping[str, Json | None]:
@@ -177,7 +181,7 @@ def require_same_base(manifest: Mapping[str, object], materials: Materials) -> N
     named = materials.models.get(materials.model_name)
     if trained is None or named is None or not is_here(named):
         return
-    if _fingerprint(_absolute(named)) != trained:
+    if _fingerprint(_whole_path(named)) != trained:
         raise ConfigError(
             "the run in this folder was trained on another base",
             field="model_name",
@@ -186,11 +190,77 @@ def require_same_base(manifest: Mapping[str, object], materials: Materials) -> N
         )
 
 
-def _absolute(name: str) -> str:
-    """A whole path, for the cache's sake: the working folder may change."""
-    return str(Path(name).absolute()) if Path(name).exists() else name
-
-
 @lru_cache
 def _fingerprint(name: str) -> str:
     return open_base(name).identity.fingerprint
+
+
+HERE: Final = "./"
+"""What a path begins with that is relative to the run's folder, as in the manifest of a bundle."""
+LIBRARIES: Final = ("torch", "numpy", "transformers", "tokenizers", "tinker")
+
+
+def circumstances(plan: Plan, materials: Materials) -> dict[str, object]:
+    """Return what `manifest.json` tells of them; what a server elsewhere computes with is not known."""
+    where, here = plan.circumstances, plan.circumstances.base_url is None
+    threads, gpu = os.environ.get("TINSMITH_THREADS", ""), dict[str, str]()
+    server = {
+        "threads": where.threads or (int(threads) if threads.isdecimal() else physical_cores()),
+        "micro_batch": where.micro_batch,
+        "hold": where.hold.value,
+        "workers": where.workers,
+        "shards": where.shards,
+        "isa": os.environ.get("TINSMITH_ISA") or (None if native is None else native.supported_isas()[-1]),
+    }
+    extension = None if native is None else native.__file__
+    if here and where.device != "cpu" and plan.arithmetic is Arithmetic.CANONICAL:
+        with suppress(BackendError):  # it is not here, which its server says
+            gpu = gpu_identity(device_index(where.device), compiler())
+    folder = materials.models.get(materials.model_name)
+    return {
+        "machine": platform.machine(),
+        "system": platform.system(),
+        "cpu": cpu_model(),
+        "cpu_flags": list(cpu_flags()),
+        "device": where.device,
+        **{name: value if here else None for name, value in server.items()},
+        "extension_sha256": None if extension is None else file_sha256(Path(extension)),
+        **gpu,
+        "python": platform.python_version(),
+        **{name: library_version(name) for name in LIBRARIES},
+        "base_url": where.base_url,
+        "model_name": where.model_name,
+        "model_folder": None if folder is None else _whole_path(folder),
+        **materials.run_data.circumstances(),
+        "package": str(PACKAGE),
+        "log_path": None if where.log_path is None else str(where.log_path.absolute()),
+    }
+
+
+def _whole_path(name: str) -> str:
+    """Return a whole path, so that it can be found from another folder; a name that is no path as it is."""
+    return str(Path(name).absolute()) if Path(name).exists() else name
+
+
+def library_version(name: str) -> str | None:
+    """Return the installed version of a distribution; None where it is not installed."""
+    try:
+        return importlib.metadata.version(name)
+    except importlib.metadata.PackageNotFoundError:
+        return None
+
+
+def located(manifest: Mapping[str, object], folder: Path) -> dict[str, object]:
+    """Return a manifest's circumstances; paths that are relative to the run's folder in full."""
+
+    def full(value: object) -> object:
+        if isinstance(value, Mapping):
+            return {name: full(each) for name, each in cast(Mapping[str, object], value).items()}
+        if not isinstance(value, str) or not value.startswith(HERE):
+            return value
+        if ".." in Path(value).parts:
+            raise DataError("a path in this manifest leaves the run's folder", field="circumstances", value=value)
+        return str(folder.absolute() / value)
+
+    around = cast(Mapping[str, object], manifest.get("circumstances") or {})
+    return {name: full(value) for name, value in around.items()}

@@ -1,18 +1,107 @@
-"""What a plan runs on: what it is about, papers or tasks, of which the rest of a run need not know; and the model."""
+"""Model and data of a plan, and what of it is refused at once, before anything heavy is imported or built."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
 
+from tinsmith.data.slices.card import read_slice_card
+from tinsmith.lab.experiment.at import At
 from tinsmith.lab.experiment.experiment import Plan
-from tinsmith.lab.experiment.named_model import SERVED_NAME, named_model
+from tinsmith.lab.experiment.key_text import Circumstances
 from tinsmith.lab.live.progress import Say
+from tinsmith.lab.runs.existing_run import IfExists, require_room, settle
+from tinsmith.lab.runs.kinds import Kind
+from tinsmith.lab.service.reach import require_server
+from tinsmith.models.published.packaged import PREFIX, packaged_model
+from tinsmith.models.published.sources import find_model, is_here
+from tinsmith.ops.cuda.device import require_gpu
+from tinsmith.types.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
     from tinsmith.lab.papers.run_data import PaperData
     from tinsmith.lab.user_task.run_data import TaskData
+
+SERVED_NAME: Final = "base"
+"""What an embedded server calls a model that was given as a folder or a file."""
+
+CARD: Final = "base.json"
+"""In the folder of a nano base: what it was built from."""
+
+_OF_TASKS: Final = (Kind.RLVR, Kind.TASK, Kind.TASK_SFT, Kind.TASK_SPARSE)
+_AS_SMALL: Final = ("tinsmith/nano", "tinsmith/tiny", "tinsmith/moe-nano")
+"""Built-in models that the rates of `at=nano` are for as well."""
+
+
+def served_name(model_name: str | None, base_url: str | None) -> str:
+    """Return what a run's server calls the model of this `model_name`."""
+    if model_name is None:
+        return SERVED_NAME
+    if base_url is not None:
+        return model_name
+    return find_model(model_name, field="model_name").served_name or SERVED_NAME
+
+
+def is_loaded_here(name: str, where: Circumstances) -> bool:
+    """Whether a judge or another model of this name is a model that a run's own server loads beside the trained one.
+
+    A path always is; a name only where no other server is asked, which may serve it itself, and only if it is not that
+    of the trained one.
+    """
+    if Path(name).exists():
+        return True
+    if where.base_url is not None or name == where.model_name:
+        return False
+    return name.startswith(PREFIX) or packaged_model(name) is not None or is_here(name)
+
+
+def named_model(plan: Plan) -> tuple[str, str] | None:
+    """Return the model's name as served and where it comes from; None: the nano base, which is built."""
+    where = plan.circumstances
+    if where.base_url is not None and where.model_name is None:
+        raise ConfigError(
+            "base_url is set, but no model that it serves is named",
+            field="model_name",
+            fix="model_name=NAME, as the server lists it",
+        )
+    if where.model_name is None and plan.frame.at is At.SEED:
+        raise ConfigError(
+            "at=seed has the settings for a large model, and none is named",
+            field="model_name",
+            fix="model_name=FOLDER (or FILE.gguf, smollm2, ORG/NAME), or base_url=... and model_name=NAME; "
+            "at=nano builds its own",
+        )
+    if where.model_name is None:
+        return None
+    named = served_name(where.model_name, where.base_url)
+    require_own_rates(plan)
+    return named, where.model_name
+
+
+def require_own_rates(plan: Plan) -> None:
+    """Check that a model that is not the nano base is not trained at the nano base's rates unless they are asked for.
+
+    A rate that suits a million parameters is ten times too high for a hundred million: the run would not fail, but end
+    in noise. A folder with the card of a nano base is one, wherever it lies.
+    """
+    named = plan.circumstances.model_name
+    if plan.frame.at is not At.NANO or named is None or named in _AS_SMALL:
+        return
+    if plan.circumstances.base_url is None and (Path(named) / CARD).is_file():
+        return
+    given = {*plan.overrides, *(plan.experiment.delta if plan.frame.kind in _OF_TASKS else ())}
+    rates = {"learning_rate": plan.settings.steps, "sft_learning_rate": getattr(plan.settings, "sft_steps", 0)}
+    missing = [key for key, steps in rates.items() if steps and key not in given]
+    if missing:
+        small = "at=small, which has rates for a small pretrained model; or " if At.SMALL in plan.entry.places else ""
+        raise ConfigError(
+            "no learning rate is known for this model, and none is given",
+            field="model_name",
+            value=named,
+            fix=f"{small}{' '.join(f'{key}=...' for key in missing)} of your own",
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,3 +129,31 @@ def with_model(plan: Plan, run_data: TaskData | PaperData, say: Say) -> Material
         return Materials(run_data=run_data, model_name=named[0], models={})
     name, source = named or (SERVED_NAME, str(run_data.nano_base(say)))
     return Materials(run_data=run_data, model_name=name, models={name: source, **run_data.models()})
+
+
+def require_possible(plan: Plan) -> None:
+    """Check what a run needs and is quickly looked for: its model, its data, its folder, its server and the key.
+
+    A dry run needs no folder and no server.
+    """
+    where = plan.circumstances
+    named_model(plan)
+    require_own_rates(plan)
+    if where.data is not None:
+        if not where.data.is_dir():
+            raise DataError(
+                f"{where.data} is not a slice: there is no such folder",
+                field="data",
+                value=str(where.data),
+                allowed="a folder that `tinsmith data slice` wrote",
+            )
+        read_slice_card(where.data)
+    if where.dry_run:
+        return
+    if where.device != "cpu" and where.base_url is None:
+        require_gpu(where.device)
+    chosen = where.behavior_if_log_dir_exists
+    if where.log_path is not None and chosen is not IfExists.ASK:  # asked once, by what runs it
+        require_room(where.log_path, settle(where.log_path, chosen))
+    if where.base_url is not None:
+        require_server(where.base_url)

@@ -8,22 +8,29 @@ only say where and how fast to run are circumstances, and are kept apart.
 from __future__ import annotations
 
 import dataclasses
-import enum
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import MISSING, fields
 from pathlib import Path
 from types import MappingProxyType
-from typing import TypeVar, cast
+from typing import Final, TypeVar, cast
 
 from tinsmith.lab.experiment.at import At
 from tinsmith.lab.experiment.experiment import REWARD_PREFIX, Experiment, Plan, Value
-from tinsmith.lab.experiment.key_text import folder_name, truth, unknown_key, unreadable
-from tinsmith.lab.experiment.keys import ENGINE, Circumstances, field_kinds
+from tinsmith.lab.experiment.key_text import (
+    ENGINE,
+    Circumstances,
+    converted,
+    field_kinds,
+    folder_name,
+    shown_value,
+    unknown_key,
+)
 from tinsmith.lab.runs.kinds import Kind
-from tinsmith.lab.settings import RlSettings, SftSettings, SparseSettings
+from tinsmith.lab.settings import RlSettings, SftSettings, SparseSettings, told_apart
 from tinsmith.types.arithmetic import Arithmetic, supported, supported_words
 from tinsmith.types.deviation import Deviation
 from tinsmith.types.errors import ConfigError
+from tinsmith.types.fingerprints import sha256_of
 from tinsmith.types.gradient import GradientUnit
 
 T = TypeVar("T")
@@ -36,21 +43,22 @@ def make_plan(experiment: Experiment, overrides: Mapping[str, str]) -> Plan:
     keys = entry.keys
     _require_known(overrides, experiment, kind)
     _require_own_server(overrides)
-    values = {**defaults(experiment, kind, at_of(overrides)), **overrides}
+    at = cast(At, converted("at", overrides.get("at", At.NANO.value), At))
+    values = {**defaults(experiment, kind, at), **overrides}
     rewards = {
-        key.removeprefix(REWARD_PREFIX): cast(float, _convert(key, value, float))
+        key.removeprefix(REWARD_PREFIX): cast(float, converted(key, value, float))
         for key, value in overrides.items()
         if key.startswith(REWARD_PREFIX)
     }
     changed = {
-        key: cast(Value, _convert(key, value, keys.kinds.get(key, str)))
+        key: cast(Value, converted(key, value, keys.kinds.get(key, str)))
         for key, value in sorted(overrides.items())
         if key not in keys.circumstances
     }
     arithmetic = cast(Arithmetic, _engine_value("arithmetic", overrides))
     where = _filled(Circumstances, values)
     _require_device(arithmetic, where)
-    own = {key.name: _convert(key.name, values.get(key.name, key.default), key.kind) for key in keys.own}
+    own = {key.name: converted(key.name, values.get(key.name, key.default), key.kind) for key in keys.own}
     plan = Plan(
         experiment=experiment,
         overrides=MappingProxyType(changed),
@@ -70,7 +78,7 @@ def make_plan(experiment: Experiment, overrides: Mapping[str, str]) -> Plan:
 def kind_of(experiment: Experiment, overrides: Mapping[str, str]) -> Kind:
     """Return what kind of experiment it is."""
     own, kinds = experiment.kind, experiment.subject.kinds
-    kind = cast(Kind, _convert("kind", overrides.get("kind", own.value), Kind))
+    kind = cast(Kind, converted("kind", overrides.get("kind", own.value), Kind))
     if kind not in kinds:
         raise ConfigError(
             f"this experiment is of kind {own}; another kind cannot answer its question",
@@ -79,11 +87,6 @@ def kind_of(experiment: Experiment, overrides: Mapping[str, str]) -> Kind:
             allowed=", ".join(each for each in Kind if each in kinds),
         )
     return kind
-
-
-def at_of(overrides: Mapping[str, str]) -> At:
-    """Return for which size of model the numbers are to be."""
-    return cast(At, _convert("at", overrides.get("at", At.NANO.value), At))
 
 
 def defaults(experiment: Experiment, kind: Kind, at: At) -> dict[str, object]:
@@ -111,7 +114,7 @@ def with_default_log_path(plan: Plan) -> Plan:
 
 
 def _engine_value(key: str, overrides: Mapping[str, str]) -> object:
-    return _convert(key, overrides.get(key, ENGINE[key].value), type(ENGINE[key]))
+    return converted(key, overrides.get(key, ENGINE[key].value), type(ENGINE[key]))
 
 
 def _require_own_server(overrides: Mapping[str, str]) -> None:
@@ -164,7 +167,7 @@ def _filled(cls: type[T], values: Mapping[str, object]) -> T:
     """Make a dataclass of the values it has fields for, converted from text where they are text."""
     kinds = field_kinds(cls)
     given = {
-        each.name: _convert(each.name, values[each.name], kinds[each.name])
+        each.name: converted(each.name, values[each.name], kinds[each.name])
         for each in fields(cls)  # pyright: ignore[reportArgumentType]  # a dataclass
         if each.name in values
     }
@@ -178,19 +181,68 @@ def _filled(cls: type[T], values: Mapping[str, object]) -> T:
     return cls(**given)
 
 
-def _convert(key: str, value: object, kind: object) -> object:
-    """Turn a command line's text into a key's type."""
-    if not isinstance(value, str):
-        return value
-    if kind is bool:
-        return truth(key, value)
-    if isinstance(kind, type) and issubclass(kind, enum.Enum):
-        if value in [member.value for member in kind]:
-            return kind(value)
-        raise unreadable(key, value, ", ".join(str(member.value) for member in kind))
-    if kind in (int, float):
-        try:
-            return kind(value)
-        except ValueError:
-            raise unreadable(key, value, "a whole number" if kind is int else "a number") from None
-    return Path(value) if kind == Path | None else value
+def plan_fingerprint(plan: Plan) -> str:
+    """Return the SHA-256 of all that decides a plan's results but papers and model; circumstances are not in it."""
+    # An experiment is without fault by itself, and trained in trees; only what was asked otherwise is part of its name.
+    engine: dict[str, object] = {}
+    if plan.deviation is not Deviation.NONE:
+        engine["deviation"] = plan.deviation
+    if plan.gradient_unit is not GradientUnit.TREE:
+        engine["gradient_unit"] = plan.gradient_unit
+    return sha256_of(
+        {
+            "frame": plan.named,
+            "settings": told_apart(plan.settings),
+            "reward_settings": dict(plan.reward_settings),
+            "arithmetic": plan.arithmetic,
+            **plan.experiment.subject.named(plan),
+            **engine,
+        }
+    )
+
+
+def fingerprints_of(experiments: Iterable[Experiment]) -> Mapping[str, Mapping[str, str]]:
+    """Return the fingerprint of experiments without overrides, by `name@version` and place."""
+    return {
+        one.full_name: {
+            at.value: plan_fingerprint(make_plan(one, {"at": at.value})) for at in one.subject.kinds[one.kind].places
+        }
+        for one in experiments
+    }
+
+
+_WHY: Final[Mapping[At, str]] = {
+    At.NANO: "what the nano base was made for",
+    At.SMALL: "what a small chat model can answer",
+}
+
+
+def place_limits(plan: Plan) -> list[str]:
+    """Return what of an experiment its place leaves out, in sentences; nothing where it runs as it is written.
+
+    What the command line says holds at every place, and is not told.
+    """
+    at, written, where = plan.frame.at, plan.experiment.inherited, plan.circumstances
+    kept = {
+        key: value
+        for key, value in plan.entry.forced.get(at, {}).items()
+        if written.get(key, value) != value and key not in plan.overrides
+    }
+    if not kept:
+        return []
+    # The numbers are those of the base that is built here; another model may be named all the same.
+    of_another = at is At.NANO and (where.base_url or where.model_name) is not None
+    place = "here" if of_another else f"at={at}"
+    why = "short prompts and answers, unless these keys are given" if of_another else _WHY[at]
+    changes = [f"{key} is {shown_value(value)}, not {shown_value(written[key])}" for key, value in kept.items()]
+    here = {"at": at.value}
+    own = plan_fingerprint(make_plan(plan.experiment, here))
+    twins = [
+        one.full_name
+        for one in plan.experiment.subject.experiments
+        if one.name != plan.experiment.name
+        and at in one.subject.kinds[one.kind].places
+        and plan_fingerprint(make_plan(one, here)) == own
+    ]
+    same = f"{place}: this is {', '.join(twins)} under another name; at=seed tells them apart"
+    return [f"{place}: {', '.join(changes)}: {why}", *([same] if twins else [])]

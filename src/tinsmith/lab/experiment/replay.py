@@ -8,27 +8,33 @@ from __future__ import annotations
 
 import shutil
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import Final, cast
+from typing import TYPE_CHECKING, Final, cast
 
 from tinsmith.lab.bundle.archive import CRATE
 from tinsmith.lab.difference.runs import Comparison, compare_runs
-from tinsmith.lab.experiment.circumstances import located
-from tinsmith.lab.experiment.conduct import conduct
+from tinsmith.lab.experiment.conduct import conduct, embedded_settings
 from tinsmith.lab.experiment.experiment import Plan
-from tinsmith.lab.experiment.manifest import Json, Prepared, changed_identity
-from tinsmith.lab.experiment.materials import Materials, with_model
+from tinsmith.lab.experiment.manifest import Json, Prepared, changed_identity, located
+from tinsmith.lab.experiment.materials import Materials, gather, with_model
 from tinsmith.lab.live.progress import Say
 from tinsmith.lab.runs.files import MANIFEST
 from tinsmith.lab.runs.folder import RunFolder
 from tinsmith.lab.runs.kinds import Kind, Status
 from tinsmith.lab.runs.reader import read_run
 from tinsmith.lab.runs.records import Run
+from tinsmith.lab.service.asked_policy import AskedPolicy
+from tinsmith.lab.service.connect import Connection, open_connection
 from tinsmith.lab.user_task.entry import UserTaskEntry
+from tinsmith.models.base import tokenizer_of
 from tinsmith.models.published.sources import is_here
 from tinsmith.types.errors import ConfigError, DataError
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
 
 _PACKAGE: Final = ("tinsmith", "source_sha256")
 """What of an identity says which package ran: with another one a replay is still worth its while."""
@@ -146,9 +152,16 @@ def changes_of(
     elif "data" in keys.known:
         where = {"data": around["data"]}
     where |= {key: value for key, value in cast(Json, around.get("files") or {}).items() if value}
-    where |= {"base_url": around["base_url"], "device": around["device"], "stop_after": steps, **here}
-    if "model_name" not in here:
-        where["model_name"] = _model(around)
+    where |= {key: around[key] for key in ("base_url", "device", "model_name")} | {"stop_after": steps, **here}
+    if "model_name" not in here and around["model_name"] is not None and around["base_url"] is None:
+        where["model_name"] = found = around["model_folder"]  # in full
+        if not is_here(str(found)):
+            raise ConfigError(
+                "the run's model is no longer there",
+                field="model_name",
+                value=found,
+                fix="say where it is: model_name=PATH",
+            )
     for key in ("base_url", "judge_base_url"):
         if where.get(key) and key not in here and (run.folder / CRATE).exists():
             # A key of whoever checks the run would go wherever somebody else's file says.
@@ -158,28 +171,7 @@ def changes_of(
                 value=where[key],
                 fix=f"if you trust it, name it yourself: {key}=URL",
             )
-    given = {key: _text(value) for key, value in {**config.overrides, **where}.items()}
-    return {key: text for key, text in given.items() if text is not None}
-
-
-def _model(around: Json) -> object:
-    """Return what `model_name` has to be: a path in full, a name, or nothing where the base is built here."""
-    named, found = around["model_name"], around["model_folder"]
-    if named is None or around["base_url"] is not None:
-        return named
-    if not is_here(str(found)):
-        raise ConfigError(
-            "the run's model is no longer there",
-            field="model_name",
-            value=found,
-            fix="say where it is: model_name=PATH",
-        )
-    return found
-
-
-def _text(value: object) -> str | None:
-    """Return a value as it stands on a command line."""
-    return None if value is None else str(value)
+    return {key: str(value) for key, value in {**config.overrides, **where}.items() if value is not None}
 
 
 def _require_identity(prepared: Prepared, manifest: Json, say: Say) -> None:
@@ -198,3 +190,71 @@ def _require_identity(prepared: Prepared, manifest: Json, say: Say) -> None:
 def seconds_of(run: Run, steps: int | None) -> float:
     """Return what a run's steps took, of the first so many (None: of all)."""
     return sum(row.get("step_s") or 0.0 for row in run.timings if steps is None or (row.get("step") or 0.0) < steps)
+
+
+BASE: Final = "base"
+FINAL: Final = "final"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reopened:
+    """A finished run and its server."""
+
+    plan: Plan
+    materials: Materials
+    connection: Connection
+    paths: Mapping[str, str]
+    """Where weights were saved, by the step after which it was; the last one's is FINAL too."""
+
+    def base(self) -> AskedPolicy:
+        """Return the base that it was trained from."""
+        return AskedPolicy.base(self.connection, self.materials.model_name)
+
+    def tokenizer(self) -> PreTrainedTokenizerBase:
+        """Return its base's tokenizer."""
+        for source in self.materials.models.values():
+            return tokenizer_of(source)
+        return self.base().client.get_tokenizer()
+
+    def policy(self, when: str = FINAL) -> AskedPolicy:
+        """Return its policy after a step, after the last one (FINAL), or before any (BASE)."""
+        if when == BASE:
+            return self.base()
+        if when not in self.paths:
+            raise ConfigError(
+                "no weights of this run were saved then", field="@", value=when, allowed=", ".join([BASE, *self.paths])
+            )
+        return AskedPolicy.checkpoint(self.connection, self.paths[when])
+
+
+@contextmanager
+def reopened(plan: Plan, folder: Path, say: Say) -> Generator[Reopened, None, None]:
+    """Open the run of a plan in a folder; its server ends with the body."""
+    manifest = RunFolder(folder).read_json(MANIFEST)
+    selected = cast(Mapping[str, str] | None, manifest.get("selected"))
+    if manifest.get("status") != Status.FINISHED.value or selected is None:
+        raise ConfigError("there is no run that came to its end", field="run", value=str(folder))
+    saved = {str(one.step): one.state_path for one in read_run(folder).checkpoints if one.state_path}
+    materials = gather(plan, say)
+    connection = open_connection(plan.circumstances.base_url, embedded_settings(plan, materials.models, folder))
+    try:
+        yield Reopened(
+            plan=plan, materials=materials, connection=connection, paths={**saved, FINAL: selected["final_path"]}
+        )
+    finally:
+        connection.close()
+
+
+def plan_again(folder: Path, kinds: Sequence[Kind], plan_of: Callable[[str, Mapping[str, str]], Plan]) -> Plan:
+    """Return the plan of a run of one of these kinds from its folder."""
+    run = read_run(folder)
+    if run.config.kind not in kinds:
+        raise ConfigError(
+            "only runs on a task of one's own, or a kept one, can be looked at",
+            field="run",
+            value=f"{folder}: {run.config.kind.value}",
+            allowed=", ".join(kinds),
+        )
+    around = located(RunFolder(folder).read_json(MANIFEST), folder)
+    name = str(around.get("task") or run.config.title)
+    return plan_of(name, changes_of(run, around, plan_of(name, {}).experiment.subject, None, {}))

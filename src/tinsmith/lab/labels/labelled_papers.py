@@ -12,13 +12,12 @@ from typing import TYPE_CHECKING
 
 from tinsmith.lab.datums import Example
 from tinsmith.lab.environment import OneReply
-from tinsmith.lab.grouping import ScoredGroup
+from tinsmith.lab.grouping import Line, ScoredGroup, share
 from tinsmith.lab.labels.contracts import Answer, Confidence, Outcome
 from tinsmith.lab.labels.leaks import prompt_messages
 from tinsmith.lab.labels.paper import Item
 from tinsmith.lab.labels.rewards import LabelReward
 from tinsmith.lab.labels.task import Task
-from tinsmith.lab.rollout_metrics import Line, share
 from tinsmith.lab.rollouts import Failure, Rollout, Trajectory
 from tinsmith.lab.subject import Split, Subject
 from tinsmith.lab.user_task.step_reward import NamedTerms

@@ -16,7 +16,7 @@ from dataclasses import dataclass, fields
 from decimal import Context, Decimal
 from typing import Final
 
-from tinsmith.lab.terms import LARGEST_REWARD
+from tinsmith.lab.user_task.step_reward import LARGEST_REWARD
 from tinsmith.types.errors import ConfigError
 
 Matrix = list[list[float]]

@@ -29,12 +29,11 @@ from tinker import types
 
 from tinsmith.lab.course import Tested
 from tinsmith.lab.datums import answer_datum
+from tinsmith.lab.grouping import Line, Terms
 from tinsmith.lab.labels.contracts import Outcome
 from tinsmith.lab.labels.labelled_papers import LabelledPapers
 from tinsmith.lab.labels.paper import Item
-from tinsmith.lab.rollout_metrics import Line
 from tinsmith.lab.rollouts import WAIT_SECONDS
-from tinsmith.lab.terms import Terms
 from tinsmith.lab.user_task.step_reward import rounded_sum
 from tinsmith.ops.exact import exp
 from tinsmith.stats.confusion import Confusion

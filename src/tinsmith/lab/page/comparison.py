@@ -3,13 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from tinsmith.lab.page.compared import Comparison
+from rich.table import Table
+
 from tinsmith.lab.page.run_page import Subjects
 from tinsmith.lab.runs.reader import read_run
+from tinsmith.pages.document import Document
 from tinsmith.types.errors import ConfigError
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """`sentences` say what happened, which claims hold, and what could not be read."""
+
+    page: Document
+    table: Table
+    """For a terminal."""
+    sentences: tuple[str, ...]
+
 
 COMPARISON: Final = "compare.html"
 """The page, where no other file is named."""

@@ -2,11 +2,24 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
+from dataclasses import replace
+from fractions import Fraction
+from itertools import compress
 from typing import Final
 
-from tinsmith.lab.user_task.records import Judging, TaskRollout, TaskRunRecords, TurnRecord, rule_in
-from tinsmith.pages.document import Block, Example, Judgement, Reply, Verbatim, missing, note
+import msgspec
+
+from tinsmith.lab.judge.prices import shown
+from tinsmith.lab.judge.records import RULES
+from tinsmith.lab.judge.rules.rule_text import RuleJudge
+from tinsmith.lab.runs.reader import BaselineRecord, Judging, Places, TaskRunRecords, rule_in
+from tinsmith.lab.runs.records import TaskRollout, TurnRecord
+from tinsmith.pages.document import Block, Bullets, Example, Fold, Judgement, Reply, Verbatim, missing, note
+from tinsmith.pages.tables import Cell, Table, number, plain, table_of, text, whole
+from tinsmith.pages.wording import counted, percent, signed
+from tinsmith.types.errors import DataError
 
 SHOWN: Final = 6
 """Items with their answers, if there are as many."""
@@ -89,3 +102,203 @@ def _judgements(one: TaskRollout, judging: Judging | None) -> tuple[Judgement, .
 def cut(words: str, longest: int = _LONGEST) -> str:
     """Return the beginning of a text that is too long for a page."""
     return words if len(words) <= longest else f"{words[:longest]} [cut]"
+
+
+MOST_TEXTS: Final = 5_000
+"""Texts that are tried: those that the run wrote most often."""
+MOST: Final = 12
+"""Rows of the criteria that gained most, and of those that lost most; names of those that never move."""
+_LONGEST_CRITERION, _LONGEST_BEST = 400, 120
+
+
+class BestText(BaselineRecord, frozen=True, kw_only=True):
+    """The best of the texts that a run wrote, chosen with hindsight on the very items it is scored on."""
+
+    text: str
+    tried: int
+    """Texts it was chosen from."""
+    rates: dict[str, Fraction]
+
+    def exact(self, name: str = "total") -> dict[str, Fraction]:
+        """Return the pass rate by item."""
+        return self.rates if name == "total" else {}
+
+
+def with_best_text(read: TaskRunRecords) -> TaskRunRecords:
+    """Return a run with one more baseline, where rules judged: the text that passes most on all items together."""
+    best = _best_text(read)
+    if best is None:
+        return read
+    return replace(read, task=msgspec.structs.replace(read.task, baselines=(*read.task.baselines, best)))
+
+
+def _best_text(read: TaskRunRecords) -> BestText | None:
+    """Return it; None where a model judged, nothing was evaluated, or the run did not write its criteria down."""
+    judging = read.judging
+    if judging is None or judging.judge != RULES or not read.sampled:
+        return None
+    asked: dict[str, list[str]] = {item: [] for item in read.sampled[-1].by_item()}
+    for (item, _), criterion in sorted(judging.criteria.items()):
+        if item in asked:
+            asked[item].append(criterion)
+    criteria = sorted({each for some in asked.values() for each in some})
+    try:
+        judge = RuleJudge(criteria)
+    except DataError:
+        return None
+    if not all(asked.values()):
+        return None
+    # What a criterion adds to the mean where it holds, in whole numbers over one denominator.
+    unit = math.lcm(*map(len, asked.values()))
+    worth = dict.fromkeys(criteria, 0)
+    for some in asked.values():
+        for each in some:
+            worth[each] += unit // len(some)
+    texts = sorted(judging.texts, key=lambda one: (-judging.texts[one], one))[:MOST_TEXTS]
+    best = max(texts, key=lambda one: sum(compress(worth.values(), judge.held(one))))
+    held = dict(zip(criteria, judge.held(best), strict=True))
+    rates = {item: Fraction(sum(held[each] for each in some), len(some)) for item, some in asked.items()}
+    return BestText(name="best text for all", text=best, tried=len(texts), rates=rates)
+
+
+def judged_sentences(read: TaskRunRecords) -> list[str]:
+    """Return who judged, what that took, and what the best single text is."""
+    judging = read.judging
+    if judging is None:
+        return []
+    best = next((one for one in read.task.baselines if isinstance(one, BestText)), None)
+    told = f"Judge: {judging.judge}; {cost_words(judging)}; without verdicts: {failed_words(judging)}."
+    if best is None:
+        why = "a judge that is no program is not asked again" if judging.judge != RULES else "criteria are missing"
+        return [told, f"What one text for every item would pass is not known: {why}."]
+    line = " ".join(best.text.split())
+    line = line if len(line) <= _LONGEST_BEST else line[: _LONGEST_BEST - 3] + "..."
+    return [told, f'Best text for all, chosen with hindsight from {best.tried:,} that the run wrote: "{line}".']
+
+
+def judged_limits(judging: Judging) -> list[str]:
+    """Return what the verdicts do not show."""
+    if judging.judge == RULES:
+        return [
+            "That the answers are good: rules see words, counts and form, and the rules that measure are those that "
+            "were rewarded."
+        ]
+    return [
+        "That people would agree: the judge that measures is the judge that rewarded, and what pleases it need not be "
+        "better."
+    ]
+
+
+def money_words(judging: Judging) -> str:
+    """Return what was paid."""
+    dollars = judging.ledger.dollars
+    about = "about " if judging.ledger.estimated and dollars else ""
+    return "price not known" if dollars is None else f"{about}{shown(dollars)}"
+
+
+def cost_words(judging: Judging) -> str:
+    """Return calls, tokens and money, in short."""
+    spent = judging.ledger
+    if not spent.judged + spent.failed:
+        return "cost not known: judge.jsonl has no line"
+    if judging.judge == RULES and not spent.calls:
+        return "no calls, no cost"
+    tokens = f"{spent.prompt_tokens:,} tokens read, {spent.completion_tokens:,} written"
+    cached = f", {spent.from_cache:,} answers from the cache" if spent.from_cache else ""
+    return f"{counted(spent.calls, 'call')}, {tokens}{cached}: {money_words(judging)}"
+
+
+def failed_words(judging: Judging) -> str:
+    """Return how many answers got no verdicts."""
+    failed, asked = judging.ledger.failed, judging.ledger.failed + judging.ledger.judged
+    if not asked:
+        return "not known"
+    share = f" ({percent(failed / asked)})" if failed else ""
+    return f"{failed:,} of {counted(asked, 'answer')}{share}"
+
+
+def cost_table(judging: Judging) -> Table:
+    """Return the ledger's sums."""
+    spent = judging.ledger
+    estimated = " Some token counts are estimated: the endpoint reported none." if spent.estimated else ""
+    return plain(
+        f"From judge.jsonl. Interrupted runs count too, including what they asked twice.{estimated}",
+        ("Judging", ""),
+        (
+            ("answers judged", f"{spent.judged:,}"),
+            ("without verdicts", f"{spent.failed:,}"),
+            ("answered from the cache", f"{spent.from_cache:,}"),
+            ("calls, failed attempts included", f"{spent.calls:,}"),
+            ("tokens read", f"{spent.prompt_tokens:,}"),
+            ("tokens written", f"{spent.completion_tokens:,}"),
+            ("money", money_words(judging)),
+        ),
+    )
+
+
+def criteria_blocks(read: TaskRunRecords, judging: Judging) -> list[Block]:
+    """Return the criteria that moved most between the first and the last evaluation, and those that never did."""
+    first, last = (
+        (judging.by_criterion(one.places) for one in (*read.sampled[:1], *read.sampled[-1:]))
+        if read.sampled
+        else ({}, {})
+    )
+    moved = [
+        (name, len(first[name]), _mean(first[name]), _mean(last[name])) for name in sorted(first.keys() & last.keys())
+    ]
+    tables = [
+        _moved(
+            word,
+            sorted((one for one in moved if sign * (one[3] - one[2]) > 0), key=lambda one: sign * (one[2] - one[3])),
+        )
+        for word, sign in (("gained", 1), ("lost", -1))
+    ]
+    examined: Places = {}
+    for exam in read.sampled:
+        for place, held in exam.places.items():
+            examined.setdefault(place, []).extend(held)
+    stuck = [
+        _stuck(f"{word} in {where}", judging.by_criterion(places), share)
+        for where, places in (("training answers", judging.trained), ("sampled answers of evaluations", examined))
+        for word, share in (("Never held", 0), ("Always held", 1))
+        if places
+    ]
+    return [*([one for one in tables if one] or [missing("No criterion moved between two evaluations.")]), *stuck]
+
+
+def _moved(word: str, found: Sequence[tuple[str, int, Fraction, Fraction]]) -> Table | None:
+    left = len(found) - MOST
+    caption = (
+        f"Criteria that {word} most: the share of sampled answers that fulfil them, mean over the items that have "
+        "them. Picked by size out of many, so that some of it is chance."
+    )
+    if left > 0:
+        caption += f" {counted(left, 'criterion', 'criteria')} more {word} less."
+    return (
+        table_of(
+            caption,
+            found[:MOST],
+            ("Criterion", lambda one: text(cut(one[0], _LONGEST_CRITERION))),
+            ("items", lambda one: whole(one[1])),
+            ("first", lambda one: number(float(one[2]))),
+            ("last", lambda one: number(float(one[3]))),
+            ("change", lambda one: Cell(text=signed(float(one[3] - one[2])), number=True)),
+        )
+        if found
+        else None
+    )
+
+
+def _stuck(title: str, shares: dict[str, list[Fraction]], share: int) -> Fold:
+    names = [name for name, found in shares.items() if all(each == share for each in found)]
+    names.sort(key=lambda name: (-len(shares[name]), name))
+    head = f"{title}: {len(names):,} of {counted(len(shares), 'criterion', 'criteria')}"
+    more = [f"{len(names) - MOST} more"] if len(names) > MOST else []
+    return Fold(
+        head,
+        [Bullets([*(cut(name, _LONGEST_CRITERION) for name in names[:MOST]), *more]) if names else missing("None.")],
+    )
+
+
+def _mean(shares: Sequence[Fraction]) -> Fraction:
+    return sum(shares, Fraction()) / len(shares)

@@ -13,7 +13,12 @@ from typing import Final
 
 from markupsafe import escape
 
+from tinsmith.lab.experiment.conduct import Conducted, conduct
+from tinsmith.lab.experiment.experiment import Plan
+from tinsmith.lab.live.interrupts import InterruptedTwice
+from tinsmith.lab.live.progress import Say, Standing
 from tinsmith.lab.page.run_page import run_page
+from tinsmith.lab.runs.existing_run import holds_run
 from tinsmith.lab.runs.files import REPORT
 from tinsmith.lab.user_task.entry import UserTaskEntry
 from tinsmith.pages.page import document_html, write
@@ -79,3 +84,33 @@ def with_progress(html: str, unfinished: Unfinished) -> str:
 def _draw(folder: Path, subject: UserTaskEntry, unfinished: Unfinished | None) -> None:
     html = document_html(run_page(folder, subject))
     write(html if unfinished is None else with_progress(html, unfinished), folder / REPORT)
+
+
+def conduct_with_page(plan: Plan, say: Say) -> tuple[Conducted, Path | None]:
+    """Run a plan to its end, or to where it is to stop; return its page too where it came to its end."""
+    folder, subject = plan.circumstances.log_path, plan.experiment.subject
+    assert folder is not None, "a plan that is run has a folder"
+    troubles: set[str] = set()
+
+    def trouble(words: str | None) -> None:
+        if words is not None and words not in troubles:
+            troubles.add(words)
+            say(f"warning: {words}")
+
+    def reached(standing: Standing) -> None:
+        far = Unfinished(step=standing.step, steps=standing.steps, left=standing.left)
+        trouble(draw_page(folder, subject, far).trouble)
+
+    try:
+        done = conduct(plan, say=say, reached=None if plan.circumstances.quiet else reached)
+    except BaseException as error:
+        settle_page(folder)
+        if isinstance(error, KeyboardInterrupt) and not isinstance(error, InterruptedTwice) and holds_run(folder):
+            trouble(draw_page(folder, subject).trouble)
+        raise
+    if done.finished is None:
+        settle_page(folder)
+        return done, None
+    drawn = draw_page(done.folder, subject)
+    trouble(drawn.trouble)
+    return done, drawn.page

@@ -8,17 +8,17 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Final
 
-from tinsmith.lab.page.examples import examples
-from tinsmith.lab.page.gaps import HEADS, HOW, Gap, Pair, gaps
-from tinsmith.lab.page.judged import (
+from tinsmith.lab.page.examples import (
     cost_table,
     cost_words,
     criteria_blocks,
+    examples,
     failed_words,
     judged_limits,
     judged_sentences,
     with_best_text,
 )
+from tinsmith.lab.page.gaps import HEADS, HOW, Gap, Pair, gaps
 from tinsmith.lab.results.run_details import (
     GRADIENT,
     GROUPS,
@@ -32,12 +32,11 @@ from tinsmith.lab.results.run_details import (
     steps_words,
 )
 from tinsmith.lab.runs.kinds import Kind, Status
-from tinsmith.lab.runs.reader import read_run
-from tinsmith.lab.runs.records import SPLIT_WORDS, Run, Split
+from tinsmith.lab.runs.reader import Examination, TaskRunRecords, read_run, read_task_run
+from tinsmith.lab.runs.records import SPLIT_WORDS, Run, SectionRecord, Split
 from tinsmith.lab.study.record import Column, Shown
 from tinsmith.lab.study.report import shown_table
 from tinsmith.lab.user_task.entry import UserTaskEntry
-from tinsmith.lab.user_task.records import Examination, SectionRecord, TaskRunRecords, read_task_run
 from tinsmith.pages.curves import Line
 from tinsmith.pages.document import Block, Document, Heading, Pairs, Plate, Plates, Section, Size, Words, kept, missing
 from tinsmith.pages.measures import Measure, from_estimate

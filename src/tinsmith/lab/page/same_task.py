@@ -8,11 +8,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import cast
 
-from tinsmith.lab.page.judged import with_best_text
+from tinsmith.lab.page.examples import with_best_text
 from tinsmith.lab.results.arms import seedless
-from tinsmith.lab.runs.reader import read_run
+from tinsmith.lab.runs.reader import TaskRunRecords, read_run, read_task_run
 from tinsmith.lab.runs.records import Run, Split
-from tinsmith.lab.user_task.records import TaskRunRecords, read_task_run
 from tinsmith.pages.tables import shown
 from tinsmith.types.errors import ConfigError
 

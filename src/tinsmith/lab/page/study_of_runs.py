@@ -9,11 +9,12 @@ from pathlib import Path
 
 from rich.table import Table as ConsoleTable
 
-from tinsmith.lab.page.compared import Comparison
+from tinsmith.lab.page.comparison import Comparison
+from tinsmith.lab.page.examples import cost_words, failed_words
 from tinsmith.lab.page.gaps import HEADS, HOW, MORE_HEADS, Pair, gaps, row_with_ratio
-from tinsmith.lab.page.judged import cost_words, failed_words
 from tinsmith.lab.page.same_task import SameTask, TaskArm, arms_on_one_task
 from tinsmith.lab.results.run_details import status_words, steps_words
+from tinsmith.lab.runs.reader import Judging, TaskRunRecords
 from tinsmith.lab.study.conduct import recorded
 from tinsmith.lab.study.measures import AFTER, BEFORE, ArmRuns, Results, estimated, item_score, measure_study
 from tinsmith.lab.study.record import (
@@ -30,7 +31,6 @@ from tinsmith.lab.study.record import (
 )
 from tinsmith.lab.study.report import page_of_study, sentences
 from tinsmith.lab.study.study import Arm, Beats, Curve, Listing, Measure, PerItem, Points, Reading, Size, Study, Table
-from tinsmith.lab.user_task.records import Judging, TaskRunRecords
 from tinsmith.lab.user_task.task import Task
 from tinsmith.pages.console import console_table
 from tinsmith.pages.document import Document

@@ -7,11 +7,9 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Final
 
-from tinsmith.lab.experiment.at import At
+from tinsmith.lab.experiment.at import BY_EXAMPLE, OPTIONS, SMALL_MODEL, At, RunFrame
 from tinsmith.lab.experiment.experiment import KindEntry, Values
-from tinsmith.lab.experiment.frame import RunFrame
-from tinsmith.lab.experiment.keys import Keys
-from tinsmith.lab.experiment.places import BY_EXAMPLE, OPTIONS, SMALL_MODEL
+from tinsmith.lab.experiment.key_text import Keys
 from tinsmith.lab.papers.labels import joint, labels
 from tinsmith.lab.runs.kinds import Kind
 from tinsmith.lab.settings import RlSettings, SftSettings

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from random import Random
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Annotated, Final
 
 from tinsmith.data.slices.splits import Split
 from tinsmith.lab.experiment.experiment import REWARD_PREFIX, Plan
@@ -19,7 +19,7 @@ from tinsmith.lab.labels.task import make_joint_task, make_task
 from tinsmith.lab.settings import Selection
 from tinsmith.lab.user_task.task import Task
 from tinsmith.types.errors import ConfigError
-from tinsmith.types.fingerprints import canonical_json
+from tinsmith.types.fingerprints import LATER, canonical_json
 
 if TYPE_CHECKING:
     from tinsmith.lab.live.progress import Say
@@ -37,7 +37,7 @@ def labels(
     with_metadata: bool = True,
     reward: str = "soft",
     shuffle_labels: bool = False,
-    prompt_lines: str = "",
+    prompt_lines: Annotated[str, LATER] = "",
     **settings: object,
 ) -> Task:
     """Return the task of one label.

@@ -19,7 +19,7 @@ import msgspec
 from tinsmith.lab.labels.contracts import Outcome, Subject
 from tinsmith.lab.runs.kinds import Kind
 from tinsmith.lab.runs.reader import read_baselines, read_rollouts
-from tinsmith.lab.runs.records import Config, RolloutRecord, Row, Run, Split
+from tinsmith.lab.runs.records import Cause, Config, RolloutRecord, Row, Run, Split
 from tinsmith.lab.strict_json import NotJsonError, read_json
 from tinsmith.pages.tables import shown
 from tinsmith.stats.evaluation import Answered, Evaluation, combine
@@ -38,15 +38,6 @@ SHOWN = 2000
 """Most rollouts on one page."""
 _ROUNDING = 1e-9
 _UNPARSED: Final = (Outcome.EMPTY, Outcome.FENCED, Outcome.NOT_JSON)
-
-
-@dataclass(frozen=True, slots=True, order=True)
-class Cause:
-    """Why rollouts failed: where, what, and of which split."""
-
-    split: str
-    where: str
-    what: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

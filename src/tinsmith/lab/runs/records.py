@@ -8,12 +8,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from fractions import Fraction
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
 from tinsmith.data.baselines.report import Baseline, TargetReport
+from tinsmith.lab.judge.records import VerdictRecord
 from tinsmith.lab.runs.kinds import Kind
 
 
@@ -156,6 +158,25 @@ class FailureRecord(msgspec.Struct, frozen=True, kw_only=True):
     what: str = ""
 
 
+class SectionRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """A section of a page that a task adds: a text or a table; or why there is none."""
+
+    title: str
+    text: str = ""
+    columns: tuple[str, ...] = ()
+    rows: tuple[tuple[str, ...], ...] = ()
+    failure: str = ""
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Cause:
+    """Why rollouts failed: where, what, and of which split."""
+
+    split: str
+    where: str
+    what: str
+
+
 class AnyRollout(msgspec.Struct, frozen=True, kw_only=True):
     """One rollout, whatever was asked; `failure` is set where it has no answer."""
 
@@ -192,6 +213,41 @@ class JointRollout(AnyRollout, frozen=True, kw_only=True):
         told: dict[str, Any] = msgspec.structs.asdict(self)
         told |= {"gold": self.gold.get(subject, ""), "predicted": predicted}
         return RolloutRecord(**told)
+
+
+ALL_CRITERIA: Final = "all criteria"
+"""Of an answer that a judge saw: 1 where it fulfils all of them, else 0."""
+
+
+class TurnRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """What was said in a conversation, after the prompt."""
+
+    role: str
+    text: str = ""
+
+
+class TaskRollout(AnyRollout, frozen=True, kw_only=True):
+    """One rollout on a task; `failure` is set where it has no reward."""
+
+    terms: dict[str, float] = {}
+    metrics: dict[str, float] = {}
+    turns: tuple[TurnRecord, ...] = ()
+    verdicts: tuple[VerdictRecord, ...] = ()
+    """Of a judge, in the order of the item's criteria."""
+
+    @property
+    def values(self) -> dict[str, Fraction]:
+        """Values by name of the term: `total` is their sum, or the share of criteria that a judge finds fulfilled.
+
+        `metric/NAME` is not rewarded. As it is written: what is equal in decimals is a tie.
+        """
+        found = {"total": self.total, **self.terms} if self.total is not None else {}
+        found |= {f"metric/{name}": value for name, value in self.metrics.items()}
+        exact = {name: Fraction(repr(value)) for name, value in found.items()}
+        if self.verdicts:
+            held = sum(one.passed for one in self.verdicts)
+            exact |= {"total": Fraction(held, len(self.verdicts)), ALL_CRITERIA: Fraction(held == len(self.verdicts))}
+        return exact
 
 
 class CheckpointRecord(msgspec.Struct, frozen=True, kw_only=True):

@@ -22,7 +22,7 @@ from tinsmith.lab.live.progress import Say
 from tinsmith.lab.papers.estimate import minutes
 from tinsmith.lab.results.arms import gather
 from tinsmith.lab.runs.files import MANIFEST
-from tinsmith.lab.runs.reader import read_run
+from tinsmith.lab.runs.reader import read_run, read_task_run
 from tinsmith.lab.runs.records import Manifest, Selected, Split
 from tinsmith.lab.study.cells import RunCells, run_cells, runner, sole_process
 from tinsmith.lab.study.files import PAGE, SECONDS_JSON, STUDY_JSON, TABLES, write_json, write_text
@@ -79,7 +79,6 @@ from tinsmith.lab.study.study import (
     Points,
     Study,
 )
-from tinsmith.lab.user_task.records import read_task_run
 from tinsmith.lab.user_task.run_data import data_of_task
 from tinsmith.pages.document import Document
 from tinsmith.pages.markdown import document_markdown

@@ -12,7 +12,7 @@ import msgspec
 
 from tinsmith.data.replacing import replacing
 from tinsmith.lab.study.study import Study
-from tinsmith.lab.user_task.loading import load_module
+from tinsmith.lab.user_task.functions import load_module
 from tinsmith.types.errors import ConfigError
 
 T = TypeVar("T")

@@ -13,8 +13,8 @@ from typing import Any
 import msgspec
 
 from tinsmith.lab.runs.files import GENERAL, ROLLOUTS
-from tinsmith.lab.runs.reader import json_lines, read_run
-from tinsmith.lab.runs.records import Run, Split
+from tinsmith.lab.runs.reader import TaskRunRecords, json_lines, read_run, read_task_run
+from tinsmith.lab.runs.records import Run, Split, TaskRollout
 from tinsmith.lab.study.labelled import Labelled, judged
 from tinsmith.lab.study.record import ArmGain, Draws, Panel, as_measure
 from tinsmith.lab.study.study import (
@@ -30,7 +30,6 @@ from tinsmith.lab.study.study import (
     Table,
     named_baseline,
 )
-from tinsmith.lab.user_task.records import TaskRollout, TaskRunRecords, read_task_run
 from tinsmith.pages.measures import Measure as Figure
 from tinsmith.pages.measures import from_estimate
 from tinsmith.stats.gate.claim import Claim, Training

@@ -14,12 +14,9 @@ from tinsmith.lab.runs.kinds import Kind
 from tinsmith.lab.study.keys import CLUSTER_KEYS, DRY_RUN, GENERATOR, StudyKey, StudyKeys, asked_cluster, seeds_apart
 from tinsmith.lab.study.record import Tried
 from tinsmith.lab.study.study import Arm, ArmValue, BySeed, Study, Tuned, Value
-from tinsmith.lab.user_task.chosen_items import Examined
-from tinsmith.lab.user_task.entry import UserTaskEntry
-from tinsmith.lab.user_task.functions import function_task
-from tinsmith.lab.user_task.kinds import TASK_KINDS
-from tinsmith.lab.user_task.opening import open_task
-from tinsmith.lab.user_task.source import TaskSource
+from tinsmith.lab.user_task.entry import TASK_KINDS, UserTaskEntry, open_task
+from tinsmith.lab.user_task.functions import TaskSource, function_task
+from tinsmith.lab.user_task.items import Examined
 from tinsmith.lab.user_task.task import Task
 from tinsmith.types.errors import ConfigError
 
@@ -177,8 +174,7 @@ def opened_task(plan: Plan) -> Task:
     """Return the task of a plan."""
     entry = plan.experiment.subject
     assert isinstance(entry, UserTaskEntry)
-    assert entry.opened is not None, "it was opened by its source"
-    return entry.opened.task
+    return entry.task_of(plan)
 
 
 def size_of(study: Study, given: Mapping[str, str]) -> str:

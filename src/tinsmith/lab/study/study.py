@@ -13,10 +13,9 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from tinsmith.lab.experiment.experiment import Experiment, Plan
 from tinsmith.lab.live.progress import Say
-from tinsmith.lab.runs.records import Split
+from tinsmith.lab.runs.records import Split, TaskRollout
 from tinsmith.lab.study.keys import StudyKey
 from tinsmith.lab.study.record import Column, CurveRecord, ExampleRecord, Panel
-from tinsmith.lab.user_task.records import TaskRollout
 from tinsmith.lab.user_task.task import Task
 from tinsmith.pages.document import Section
 from tinsmith.pages.measures import Measure as Figure

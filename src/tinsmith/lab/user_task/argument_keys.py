@@ -8,10 +8,11 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, TypeVar, cast, get_type_hints
 
+from tinsmith.lab.experiment.key_text import OwnKey
 from tinsmith.lab.user_task.calls import Raised, attempt, mistake_in_file
-from tinsmith.lab.user_task.source import OwnKey
 from tinsmith.lab.user_task.task import Value
 from tinsmith.types.errors import ConfigError
+from tinsmith.types.fingerprints import LATER
 
 F = TypeVar("F", bound=Callable[..., Any])
 MoreKeys = Callable[[Mapping[str, str]], Sequence[OwnKey]]
@@ -27,6 +28,7 @@ def argument_keys(entry: Callable[..., Any], path: Path, given: Mapping[str, str
     hints = attempt(get_type_hints, entry)
     if isinstance(hints, Raised):
         raise mistake_in_file(hints, path)
+    marked = get_type_hints(entry, include_extras=True)
     words = _described(entry)
     more: MoreKeys | None = vars(entry).get(_MORE)
     found: dict[str, OwnKey] = {}
@@ -48,7 +50,11 @@ def argument_keys(entry: Callable[..., Any], path: Path, given: Mapping[str, str
                 allowed="an argument with a default that is a text, a number, True or False; or Path()",
             )
         found[each.name] = OwnKey(
-            name=each.name, kind=kind, default=cast(Value, each.default), words=words.get(each.name, "")
+            name=each.name,
+            kind=kind,
+            default=cast(Value, each.default),
+            words=words.get(each.name, ""),
+            later=LATER in getattr(marked[each.name], "__metadata__", ()) if each.name in marked else False,
         )
     if more is not None:
         found |= {key.name: key for key in more(given or {})}

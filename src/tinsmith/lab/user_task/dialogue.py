@@ -2,18 +2,43 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, cast
+from itertools import islice
+from typing import Any, Final, cast
 
 from tinsmith.lab.datums import Example
 from tinsmith.lab.user_task.calls import Raised, attempt
 from tinsmith.lab.user_task.items import UserItem, named_item
-from tinsmith.lab.user_task.scoring import REPLY, Earned, read_reply, score_group, score_step
-from tinsmith.lab.user_task.step_reward import Asked, Failed, StepReward
-from tinsmith.lab.user_task.task import Ask, Task
+from tinsmith.lab.user_task.step_reward import LARGEST_REWARD, Asked, Failed, Scored, StepReward
+from tinsmith.lab.user_task.task import Ask, Metric, OfConversation, OfGroup, Reward, Task
 from tinsmith.renderers.renderer import Message, Renderer, Role
-from tinsmith.types.errors import InputError, TaskError
+from tinsmith.types.errors import InputError, TaskError, TinsmithError
+
+PARSE: Final = "parse"
+REWARD: Final = "reward"
+METRIC: Final = "metric"
+REPLY: Final = "reply"
+"""Where a user's function fails."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Earned:
+    """What one conversation earned."""
+
+    terms: Mapping[str, float]
+    metrics: Mapping[str, float]
+    """Without those that do not apply to it."""
+    readable: bool
+    """True if `parse` could read the last reply; True where nothing is parsed."""
+    scored: Scored | None = None
+    """As a reward of whole steps gave it; None: the task has none."""
+
+    @property
+    def total(self) -> float:
+        """The reward: the sum of the terms; of a task's own functions rounded to 12 decimals."""
+        return round(math.fsum(self.terms.values()), 12) if self.scored is None else self.scored.total
 
 
 @dataclass(slots=True, eq=False, kw_only=True)
@@ -46,17 +71,15 @@ class Dialogue:
         talk, self.is_over = self.task.talk, True
         if talk is None or len(self.replies) == talk.most:
             return None
-        self.read = (*self.read, read_reply(self.task, text))
+        self.read = (*self.read, _read(self.task, text))
         if isinstance(self.read[-1], Failed):
             self.failed = self.read[-1]
             return None
         said = attempt(talk.reply, self.item.item, list(self.read), self.seed)
-        if said is None:
-            return None
         if isinstance(said, Ask) and talk.model is not None:
             self.is_over = False
             return said
-        return self.tell(said)
+        return None if said is None else self.tell(said)
 
     def tell(self, said: object) -> str | None:
         """Enter what the model is told; None: that failed."""
@@ -78,18 +101,19 @@ def earned(task: Task, played: Sequence[Dialogue]) -> list[Earned | Failed]:
     """Return what conversations of one step earn that have come to their end."""
     found: dict[int, Earned | Failed] = {place: one.failed for place, one in enumerate(played) if one.failed}
     asked: dict[int, Asked] = {}
-    for group, places in enumerate(_by_group(played)):
+    groups: dict[int, list[int]] = {}  # by what they are compared in: an item may come twice in a step
+    for place, one in enumerate(played):
+        groups.setdefault(id(one.group), []).append(place)
+    for group, places in enumerate(groups.values()):
         kept = [place for place in places if place not in found]
+        texts = [played[place].replies for place in kept]
         if not isinstance(task.reward, StepReward):
-            replies = [played[place].replies for place in kept]
-            found |= zip(kept, score_group(task, played[places[0]].item.item, replies), strict=True)
+            found |= zip(kept, score_group(task, played[places[0]].item.item, texts), strict=True)
             continue
-        for place in kept:
+        for place, read in zip(kept, (_read_all(task, each) for each in texts), strict=True):
             one = played[place]
-            read = [read_reply(task, text) for text in one.replies]
-            bad = next((each for each in read if isinstance(each, Failed)), None)
-            if bad is not None:
-                found[place] = bad
+            if isinstance(read, Failed):
+                found[place] = read
                 continue
             asked[place] = Asked(
                 item=one.item.item,
@@ -105,55 +129,144 @@ def earned(task: Task, played: Sequence[Dialogue]) -> list[Earned | Failed]:
     return [found[place] for place in range(len(played))]
 
 
-def _by_group(played: Sequence[Dialogue]) -> list[list[int]]:
-    """Return the places of those that are compared with each other; an item may come twice in a step."""
-    places: dict[int, list[int]] = {}
-    for place, one in enumerate(played):
-        places.setdefault(id(one.group), []).append(place)
-    return list(places.values())
-
-
 def right_example(task: Task, one: UserItem, renderer: Renderer) -> Example:
     """Return what supervised training reads about an item: replies are learned, and what the task says to each is read.
 
     Its tokens are those that sampling would have come by.
     """
     assert task.answer is not None, "a task that says no answer is refused before"
-    first, *others = _replies(attempt(task.answer, one.item), one)
-    said = (*one.messages, Message(role=Role.ASSISTANT, content=first))
-    tokens, weights = renderer.build_supervised_example(said)
+    where, answer = f"answer of the item {one.prompt_id}", attempt(task.answer, one.item)
+    if isinstance(answer, Raised):
+        raise TaskError(f"{where}: {answer}")
+    replies = cast("Sequence[object]", [answer] if isinstance(answer, str) else answer)
+    if not isinstance(replies, list | tuple) or not replies or not all(isinstance(each, str) for each in replies):
+        raise TaskError(f"{where}: it is no text")
+    first, *others = cast("Sequence[str]", replies)
+    tokens, weights = renderer.build_supervised_example((*one.messages, Message(role=Role.ASSISTANT, content=first)))
     learned = [weight != 0.0 for weight in weights]
     talk, before = Dialogue(task=task, item=one), first
     for reply in others:
-        heard = Message(role=Role.USER, content=_heard(talk, before))
+        said = talk.say(before)
+        if talk.failed is not None:
+            raise TaskError(f"{talk.failed.where} of the item {one.prompt_id}: {talk.failed.what}")
+        if not isinstance(said, str):
+            raise TaskError(f"{where}: the task has nothing to say to it")
+        heard = Message(role=Role.USER, content=said)
         tokens = renderer.extend((), tokens, (heard,))
         learned += [False] * (len(tokens) - len(learned))
-        alone = (heard, Message(role=Role.ASSISTANT, content=reply))
-        written = [
-            token for token, weight in zip(*renderer.build_supervised_example(alone), strict=True) if weight != 0.0
-        ]
+        alone = renderer.build_supervised_example((heard, Message(role=Role.ASSISTANT, content=reply)))
+        written = [token for token, weight in zip(*alone, strict=True) if weight != 0.0]
         tokens = (*tokens, *written)
         learned += [True] * len(written)
         before = reply
     return Example(tokens=tokens, learned=tuple(learned))
 
 
-def _replies(said: object, one: UserItem) -> Sequence[str]:
-    if isinstance(said, Raised):
-        raise TaskError(f"answer of the item {one.prompt_id}: {said}")
-    replies = [said] if isinstance(said, str) else said
-    if not isinstance(replies, list | tuple) or not replies:
-        raise TaskError(f"answer of the item {one.prompt_id}: it is no text")
-    texts = cast(Sequence[object], replies)
-    if not all(isinstance(each, str) for each in texts):
-        raise TaskError(f"answer of the item {one.prompt_id}: it is no text")
-    return cast(Sequence[str], replies)
+def score_step(task: Task, answers: Sequence[Asked]) -> list[Earned | Failed]:
+    """Score all answers of a step by a task's reward of whole steps, and by its metrics."""
+    reward = task.reward
+    assert isinstance(reward, StepReward)
+    found = attempt(lambda: list(reward(answers)))
+    if isinstance(found, Raised):
+        if isinstance(found.error, TinsmithError):
+            raise found.error
+        return [Failed(REWARD, str(found))] * len(answers)
+    if len(found) != len(answers):
+        return [Failed(REWARD, f"it gave {len(found)} rewards for {len(answers)} answers")] * len(answers)
+    return [_of_step(task, reward, asked, one) for asked, one in zip(answers, found, strict=True)]
 
 
-def _heard(talk: Dialogue, reply: str) -> str:
-    said, failed, name = talk.say(reply), talk.failed, talk.item.prompt_id
-    if failed is not None:
-        raise TaskError(f"{failed.where} of the item {name}: {failed.what}")
-    if not isinstance(said, str):
-        raise TaskError(f"answer of the item {name}: the task has nothing to say to it")
-    return said
+def _of_step(task: Task, reward: StepReward, asked: Asked, scored: object) -> Earned | Failed:
+    if isinstance(scored, Failed):
+        return scored
+    if not isinstance(scored, Scored):
+        return Failed(REWARD, f"it gave {type(scored).__name__}, and neither Scored nor Failed")
+    if set(scored.terms) != set(reward.terms):
+        return Failed(REWARD, f"it gave the terms {', '.join(scored.terms)}, and says {', '.join(reward.terms)}")
+    values = {(REWARD, name): _number(scored.terms[name]) for name in reward.terms}
+    values |= {(METRIC, name): _number(scored.metrics.get(name), optional=True) for name in reward.metrics}
+    for name, metric in task.metrics.items():
+        values[METRIC, name] = _valued(metric, asked.item, [list(asked.replies)], optional=True)[0]
+    return _total(values, readable=asked.replies[-1] is not None, scored=scored)
+
+
+def _total(
+    values: Mapping[tuple[str, str], float | str | None], *, readable: bool, scored: Scored | None = None
+) -> Earned | Failed:
+    """Return what a conversation earned by where and name of each value; text says why there is none."""
+    for (where, name), value in values.items():
+        if isinstance(value, str):
+            return Failed(where, f"{name}: {value}")
+    terms, metrics = (
+        {name: value for (at, name), value in values.items() if at == where and isinstance(value, float)}
+        for where in (REWARD, METRIC)
+    )
+    return Earned(terms=terms, metrics=metrics, readable=readable, scored=scored)
+
+
+def score_group(task: Task, item: object, conversations: Sequence[Sequence[str]]) -> list[Earned | Failed]:
+    """Score the conversations about one item, each the model's replies; one that fails leaves the others alone."""
+    read = [_read_all(task, texts) for texts in conversations]
+    values: list[dict[tuple[str, str], float | str | None]] = [{} for _ in read]
+    failed = [isinstance(one, Failed) for one in read]
+    for where, rewards in ((REWARD, task.rewards), (METRIC, task.metrics)):
+        for name, reward in rewards.items():
+            left = [place for place, one in enumerate(failed) if not one]
+            replies = [cast("list[Any]", read[place]) for place in left]
+            for place, value in zip(left, _valued(reward, item, replies, optional=where == METRIC), strict=True):
+                values[place][where, name] = value
+                failed[place] = isinstance(value, str)
+    return [
+        one if isinstance(one, Failed) else _total(found, readable=one[-1] is not None)
+        for one, found in zip(read, values, strict=True)
+    ]
+
+
+def _read_all(task: Task, texts: Sequence[str]) -> list[Any] | Failed:
+    """Return the replies of a conversation as the task's `parse` reads them, or why one could not be read."""
+    read = [_read(task, text) for text in texts]
+    return next((one for one in read if isinstance(one, Failed)), read)
+
+
+def _read(task: Task, text: str) -> object:
+    found = text if task.parse is None else attempt(task.parse, text)
+    return Failed(PARSE, str(found)) if isinstance(found, Raised) else found
+
+
+def _valued(
+    reward: Reward | Metric, item: object, replies: Sequence[list[Any]], *, optional: bool
+) -> list[float | str | None]:
+    """Return what each conversation is worth, or why that is not known; None, of a metric that does not apply."""
+    if isinstance(reward, OfConversation):
+        return [_number(attempt(reward.function, item, list(each)), optional=optional) for each in replies]
+    if not isinstance(reward, OfGroup):
+        return [_number(attempt(reward, item, each[-1]), optional=optional) for each in replies]
+    if not replies:
+        return []
+    count = len(replies)
+    found = attempt(lambda: list(islice(reward.function(item, [each[-1] for each in replies]), count + 1)))
+    if isinstance(found, Raised):
+        return [str(found)] * count
+    if len(found) != count:
+        given = f"{len(found)}" if len(found) < count else f"more than {count}"
+        return [f"it gave {given} numbers for {count} answers"] * count
+    return [_number(value, optional=optional) for value in found]
+
+
+def _number(value: object, *, optional: bool = False) -> float | str | None:
+    """Return a reward as a number; text says why it is none. None stays None where that is allowed."""
+    if isinstance(value, Raised):
+        return str(value)
+    if value is None and optional:
+        return None
+    kind = type(value).__name__
+    number = math.nan if isinstance(value, str | bytes | bytearray) else attempt(float, value)
+    if isinstance(number, Raised) and isinstance(number.error, OverflowError):
+        return f"it gave {kind} of more than {LARGEST_REWARD:g}, the largest value that is allowed"
+    if isinstance(number, Raised) or isinstance(value, str | bytes | bytearray):
+        return f"it gave {kind}, and not a number"
+    if not math.isfinite(number):
+        return f"it gave {number}, and not a finite number"
+    if abs(number) > LARGEST_REWARD:
+        return f"it gave {number:g}, of more than {LARGEST_REWARD:g}, the largest value that is allowed"
+    return number

@@ -1,39 +1,147 @@
-"""Every task as experiments have it: its ways to train, its page, and the task itself once it was opened."""
+"""Every task as experiments have it: ways to train, its page, and from its source to a plan or to its keys."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, cast
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Final, cast
 
+from tinsmith.lab.experiment.at import OPTIONS, SMALL_MODEL, WITHOUT_LABELS, WITHOUT_SLICE, At, RunFrame
 from tinsmith.lab.experiment.experiment import REWARD_PREFIX, Experiment, KindEntry, Plan
-from tinsmith.lab.experiment.named_model import require_own_rates
+from tinsmith.lab.experiment.key_help import KeyHelp, key_help
+from tinsmith.lab.experiment.key_text import Keys, shown_value, unknown_key
+from tinsmith.lab.experiment.materials import require_own_rates
+from tinsmith.lab.experiment.plan import make_plan
+from tinsmith.lab.judge.records import RULES
+from tinsmith.lab.judge.settings import JudgeCalls
 from tinsmith.lab.runs.kinds import Kind
-from tinsmith.lab.user_task.kinds import JUDGED_KINDS, TASK_KINDS, Asking
+from tinsmith.lab.schedule import NONE
+from tinsmith.lab.settings import RlSettings, SftSettings, SparseSettings, Watched
+from tinsmith.lab.user_task.functions import TaskSource
+from tinsmith.lab.user_task.items import Examined
+from tinsmith.lab.user_task.judged import JudgedReward
+from tinsmith.lab.user_task.task import Task, Value
 from tinsmith.types.errors import ConfigError
 
 if TYPE_CHECKING:
     from tinsmith.lab.live.progress import Say
-    from tinsmith.lab.page.compared import Comparison
+    from tinsmith.lab.page.comparison import Comparison
     from tinsmith.lab.papers.run_data import PaperData
     from tinsmith.lab.runs.records import Run
     from tinsmith.lab.user_task.run_data import TaskData
-    from tinsmith.lab.user_task.source import TaskSource
-    from tinsmith.lab.user_task.task import Task, Value
     from tinsmith.pages.document import Document
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class OpenedTask:
-    """A task with the source that it was made by, and the values of the source's own keys."""
+class TaskFrame(RunFrame):
+    """The keys that are no loop's settings."""
 
-    source: TaskSource
-    task: Task
-    name: str
-    """Name of its experiment."""
-    own_keys: Mapping[str, Value]
+    kind: Kind = Kind.TASK
+    eval_samples: int = 4
+    """Answers to each held-out item in a sampled evaluation."""
+    watch_forgetting: bool = False
+    """Whether fixed general texts are read at the end, by the trained model and by its base: what training cost."""
+    examined: Examined = Examined.HELD_OUT
+    """What is evaluated: held_out; or validation, a fifth of the training items, to choose settings by."""
+    split_seed: int = -1
+    """What a held-out share and a validation part are drawn from; below 0: from the run's seed."""
+    shuffle_labels: bool = False
+    """Whether each training item is rewarded and answered as another one is: a control, from which no answer can be
+    learned."""
+
+    def __post_init__(self) -> None:
+        if self.eval_samples < 1:
+            raise ConfigError(
+                "an evaluation needs at least one response",
+                field="eval_samples",
+                value=self.eval_samples,
+                allowed="1 or more",
+            )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JudgedFrame(TaskFrame):
+    """The keys of a task whose reward is a judge."""
+
+    kind: Kind = Kind.RLVR
+    judge_model: str = RULES
+    """`rules`, a model of an OpenAI-compatible endpoint, a name or tinker:// path that base_url serves, or a folder."""
+    judge_temperature: float = 0.0
+    """Temperature at which the judge answers."""
+    judge_max_tokens: int = 0
+    """Most tokens in one answer of the judge; 0: as the endpoint decides."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asking(JudgeCalls):
+    """Settings of calls to a judge: circumstances of a task whose reward is a judge."""
+
+    prices: Path | None = None
+    """A table of prices, laid over the one that comes with the package."""
+
+
+_EVERYWHERE: Final = {"lora_rank": 16, "eval_every": 20, "save_every": 20, "select_by": "last"}
+_NANO: Final = {**_EVERYWHERE, "max_tokens": 32, "eval_items": 100}
+_SMALL: Final = {
+    **_EVERYWHERE,
+    "model_name": SMALL_MODEL,
+    "grad_clip_norm": 1.0,
+    "max_tokens": 48,
+    "eval_items": 50,
+    "watch_forgetting": True,
+}
+_SEED: Final = {**_EVERYWHERE, "lora_rank": 32, "max_tokens": 512, "eval_items": 200, "watch_forgetting": True}
+_GROUPS: Final = {"group_size": 8, "groups_per_batch": 8}
+
+TASK_KINDS: Final[Mapping[Kind, KindEntry]] = MappingProxyType(
+    {
+        Kind.TASK: KindEntry(
+            keys=Keys(TaskFrame, RlSettings, without=WITHOUT_LABELS),
+            values={
+                At.NANO: {**_NANO, **_GROUPS, "steps": 60, "learning_rate": 6e-4},
+                At.SMALL: {**_SMALL, **_GROUPS, "steps": 40, "learning_rate": 3e-4},
+                At.SEED: {**_SEED, "steps": 100, "learning_rate": 4e-5, "group_size": 8, "groups_per_batch": 32},
+            },
+        ),
+        Kind.TASK_SPARSE: KindEntry(
+            keys=Keys(TaskFrame, SparseSettings, without=WITHOUT_LABELS),
+            values={
+                At.NANO: {**_NANO, "steps": 150, "learning_rate": 1e-3, "batch_size": 16},
+                At.SMALL: {**_SMALL, "steps": 150, "learning_rate": 1e-4, "batch_size": 8},
+                At.SEED: {**_SEED, "steps": 150, "learning_rate": 1e-4, "batch_size": 8},
+            },
+        ),
+        Kind.TASK_SFT: KindEntry(
+            keys=Keys(TaskFrame, SftSettings, without=WITHOUT_LABELS),
+            values={
+                At.NANO: {**_NANO, "steps": 60, "learning_rate": 2e-3, "batch_size": 16},
+                At.SMALL: {**_SMALL, "steps": 40, "learning_rate": 3e-4, "batch_size": 32},
+                At.SEED: {**_SEED, "steps": 100, "learning_rate": 1e-4, "batch_size": 64},
+            },
+        ),
+    }
+)
+
+TESTED_KINDS: Final[Mapping[Kind, KindEntry]] = MappingProxyType(
+    {
+        kind: replace(entry, keys=replace(entry.keys, without=WITHOUT_LABELS - {"test_items"}))
+        for kind, entry in TASK_KINDS.items()
+    }
+)
+"""The same for a task that has items to be tested on."""
+
+JUDGED_KINDS: Final[Mapping[Kind, KindEntry]] = MappingProxyType(
+    {
+        Kind.RLVR: KindEntry(
+            keys=Keys(JudgedFrame, RlSettings, Asking, without=WITHOUT_SLICE | OPTIONS),
+            values=TASK_KINDS[Kind.TASK].values,
+        )
+    }
+)
+"""Ways to train on a task whose reward is a judge."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,9 +161,11 @@ class UserTaskEntry:
     experiments_at: str = ""
     """MODULE:NAME of these experiments."""
     task: Task | None = None
-    """That of an experiment with a name, once its keys are known."""
-    opened: OpenedTask | None = None
-    """None: as it is registered, before any source was opened."""
+    """None: as it is registered, before a source was opened or the keys of an experiment were known."""
+    source: TaskSource | None = None
+    """Where the task is from; None: it is that of an experiment with a name."""
+    own_keys: Mapping[str, Value] = field(default_factory=dict[str, Any])
+    """Values of the source's own keys."""
 
     @property
     def experiments(self) -> Sequence[Experiment]:
@@ -81,32 +191,32 @@ class UserTaskEntry:
 
     def task_of(self, plan: Plan) -> Task:
         """Return the task that was opened."""
-        if self.task is not None:
-            return self.task
-        if self.opened is None:
+        if self.task is None:
             raise ConfigError(
                 "a task of one's own is run from its file",
                 field="experiment",
                 value=plan.experiment.name,
                 fix="tinsmith run FILE.py",
             )
-        return self.opened.task
+        return self.task
 
     def run_data(self, plan: Plan, say: Say) -> TaskData | PaperData:
         """Find or build what a plan is about."""
         run = self.task_of(plan).run
-        return self._task_data(plan) if run is None else run.run_data(plan, say)
-
-    def _task_data(self, plan: Plan) -> TaskData:
+        if run is not None:
+            return run.run_data(plan, say)
         from tinsmith.lab.user_task.run_data import task_data
 
-        assert self.opened is not None
-        return task_data(plan, self.opened)
+        return task_data(plan)
 
     def forecast(self, plan: Plan) -> Sequence[str]:
         """Return what a run would take: lines for a person; nothing is built."""
         run = self.task_of(plan).run
-        return self._task_data(plan).forecast() if run is None else run.forecast(plan)
+        if run is not None:
+            return run.forecast(plan)
+        from tinsmith.lab.user_task.run_data import task_data
+
+        return task_data(plan).forecast()
 
     def page(self, run: Run) -> Document:
         """Return the page of a run."""
@@ -129,3 +239,118 @@ USER_TASK: Final = UserTaskEntry(
 """Whatever a source says."""
 JUDGED_TASK: Final = UserTaskEntry(kinds=JUDGED_KINDS, alone="judged runs and others have no score in common")
 """The same for a task whose reward is a judge."""
+
+
+_EVERY_KEY: Final = frozenset(
+    name for kinds in (TESTED_KINDS, JUDGED_KINDS) for each in kinds.values() for name in each.keys.known
+)
+_QUESTION: Final = "What does the model learn of this task?"
+
+
+def open_task(source: TaskSource, overrides: Mapping[str, str]) -> Plan:
+    """Return the plan of a source's task, with `key=value` changes as they stand on a command line."""
+    own = {key.name for key in source.keys}
+    for key in overrides:
+        if key not in _EVERY_KEY | own:
+            raise unknown_key(key, overrides[key], _EVERY_KEY | own)
+    experiment, values, task = _experiment(source, overrides)
+    plan = make_plan(experiment, {key: overrides[key] for key in overrides if key not in own})
+    _require_said(task, plan, overrides)
+    files = {key.name for key in source.keys if key.is_file}
+    changed = {key: values[key] for key in sorted((own - files) & overrides.keys())}
+    return replace(plan, overrides=MappingProxyType({**changed, **plan.overrides}))
+
+
+def _require_said(task: Task, plan: Plan, overrides: Mapping[str, str]) -> None:
+    """Check that a task says what its keys ask for."""
+    settings, kind = plan.settings, plan.frame.kind
+    shown, watched = settings.by_example(0), settings.watch is Watched.CONFIDENCE
+    penalty = getattr(settings, "confidence_penalty", 0.0)
+    for is_missing, what, key, value, fix in (
+        (
+            task.answer is None and shown is not None and not isinstance(shown, SparseSettings),
+            "supervised training reads right answers, and this task says none",
+            "kind" if kind is Kind.TASK_SFT else "sft_steps",
+            overrides.get("sft_steps", kind.value),
+            "answer=..., a function of the item, or train it by reward alone",
+        ),
+        (
+            task.options is None and getattr(settings, "force_options", False),
+            "this task does not say which answers there are",
+            "force_options",
+            True,
+            "options=..., a function of the item",
+        ),
+        (
+            task.aside is None and getattr(settings, "interleave", NONE) != NONE,
+            "this task sets no items aside that batches could be made of",
+            "interleave",
+            overrides.get("interleave"),
+            "aside=..., a function of the item",
+        ),
+        (
+            (penalty or watched) and (task.probed is None or task.talk is not None),
+            "this task does not say where reasoning ends and which answers there are, or has several turns",
+            "watch" if watched else "confidence_penalty",
+            settings.watch.value if watched else penalty,
+            "probed=Probed(before_answer=..., options=..., gold=...)",
+        ),
+    ):
+        if is_missing:
+            raise ConfigError(what, field=key, value=value, fix=f"give the task {fix}")
+
+
+def task_help(source: TaskSource, overrides: Mapping[str, str]) -> tuple[str, list[KeyHelp]]:
+    """Return name and question of a task, and its keys: its own ones first, as they stand on a command line."""
+    experiment, values, _ = _experiment(source, overrides)
+    shared = key_help(experiment)
+    mine = [
+        KeyHelp(
+            name=key.name,
+            values=dict.fromkeys(shared[0].values, shown_value(values[key.name])),
+            words=key.words or "A key of this file.",
+            circumstance=False,
+        )
+        for key in source.keys
+    ]
+    return f"{experiment.name}: {experiment.question}", [*mine, *shared]
+
+
+def _experiment(source: TaskSource, overrides: Mapping[str, str]) -> tuple[Experiment, dict[str, Value], Task]:
+    """Return the experiment that a task is, the values of its source's own keys, and the task."""
+    values = {key.name: key.read(overrides.get(key.name)) for key in source.keys}
+    clash = next((name for name in values if name in _EVERY_KEY), None)
+    if clash is not None:
+        fix = "give the argument of task() another name"
+        raise source.told(ConfigError("every run has a key of this name", field=clash, fix=fix))
+    task = source.make(values)
+    name, is_judged = task.name or source.title, isinstance(task.reward, JudgedReward)
+    kinds = JUDGED_KINDS if is_judged else TESTED_KINDS if task.tested else TASK_KINDS
+    shared = {key: value for key, value in task.keys.items() if not isinstance(value, Mapping)}
+    at_nano, at_small, at_seed = (
+        _settings(source, kinds, found if isinstance(found := task.keys.get(at.value), Mapping) else {}) for at in At
+    )
+    experiment = Experiment(
+        name=name,
+        question=task.question or _QUESTION,
+        subject=replace(
+            JUDGED_TASK if is_judged else USER_TASK, kinds=kinds, task=task, source=source, own_keys=values
+        ),
+        parent=None,
+        delta={"kind": next(iter(kinds)).value, **_settings(source, kinds, shared)},
+        at_nano=at_nano,
+        at_small=at_small,
+        at_seed=at_seed,
+    )
+    return experiment, values, task
+
+
+def _settings(source: TaskSource, kinds: Mapping[Kind, KindEntry], given: Mapping[str, Value]) -> dict[str, Value]:
+    """Return the values that a task gives to keys of every run."""
+    circumstances = next(iter(kinds.values())).keys.circumstances - {"model_name"}
+    types = {key: kind for each in kinds.values() for key, kind in each.keys.kinds.items()}
+    allowed = frozenset(types) - circumstances - {"at"}
+    for key in given:
+        if key not in allowed:
+            raise source.told(unknown_key(key, str(given[key]), allowed))
+    return {key: value if types[key] is type(value) else shown_value(value) for key, value in given.items()}

@@ -1,4 +1,8 @@
-"""A task that is a function: its arguments are keys, and its identity is the source that it reaches in its file."""
+"""Tasks from a function, a file or a value in Python: their keys, and the identity of their code.
+
+A file has a `task = Task(...)`, or a function `task(...)` that returns one, whose arguments are keys of their own. A
+mistake in it is reported with file and line, and its identity is that of its bytes.
+"""
 
 from __future__ import annotations
 
@@ -7,30 +11,176 @@ import gc
 import hashlib
 import inspect
 import sys
-from collections.abc import Callable, Mapping
-from dataclasses import replace
+from collections.abc import Callable, Generator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from importlib import metadata
 from pathlib import Path
 from threading import Lock
-from typing import Any, Final
+from types import ModuleType
+from typing import Any, Final, cast
 
 from tinsmith.lab.experiment.at import At
+from tinsmith.lab.experiment.key_text import OwnKey
 from tinsmith.lab.user_task.argument_keys import argument_keys
-from tinsmith.lab.user_task.loading import load_module
-from tinsmith.lab.user_task.source import TaskSource
-from tinsmith.lab.user_task.task import Task, Value
-from tinsmith.types.errors import ConfigError
+from tinsmith.lab.user_task.calls import Raised, attempt, mistake_in_file
+from tinsmith.lab.user_task.items import items_of_base
+from tinsmith.lab.user_task.judged import JudgedReward
+from tinsmith.lab.user_task.step_reward import StepReward
+from tinsmith.lab.user_task.task import Task, Value, function_of
+from tinsmith.types.errors import ConfigError, TinsmithError
+from tinsmith.types.fingerprints import sha256_of
 
-MakesTask = Callable[..., Task]
+_ENTRY: Final = "task"
+"""What a file has to define."""
 _SIZE: Final = "at"
 """An argument that is a key of every run, and stays one: the size of model."""
-
 _PARSING: Final = Lock()
 """CPython 3.11 cannot make two syntax trees at once."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskSource:
+    """Origin of a task, its keys, and the identity of its code."""
+
+    title: str
+    """Name of a run whose task has none."""
+    found_at: str | None
+    """Opens it on a command line, in full; None: it was handed over, and cannot be opened again."""
+    code: Callable[[], Mapping[str, str]]
+    """Returns the identity of its code, by name of what was hashed."""
+    made: Callable[[Mapping[str, object]], Task]
+    """Returns the task with these arguments."""
+    folder: Path = Path()
+    """Folder in which data files are searched."""
+    keys: tuple[OwnKey, ...] = ()
+    file: str = ""
+    """Name of the file that an error of the task lies in."""
+
+    @property
+    def sha256(self) -> Mapping[str, str]:
+        """The identity of its code."""
+        return self.code()
+
+    def make(self, values: Mapping[str, Value]) -> Task:
+        """Return the task with these values of its own keys."""
+        return self.made({key.name: key.argument(values[key.name]) for key in self.keys if key.name in values})
+
+    def told(self, error: TinsmithError) -> TinsmithError:
+        """Return an error that lies in the task, and says where."""
+        return error.located_at(self.file) if self.file else error
+
+
+def load_file(path: Path) -> TaskSource:
+    """Load a task's file; what it prints is printed."""
+    path = path.absolute()
+    module, digests = load_module(path)
+    entry: object = vars(module).get(_ENTRY)
+    if not isinstance(entry, Task) and not inspect.isfunction(entry):
+        raise ConfigError(
+            f"{path.name} has no task",
+            field=_ENTRY,
+            value=None if entry is None else type(entry).__name__,
+            allowed=f"{_ENTRY} = Task(...), or a function {_ENTRY}(key=default, ...) that returns one",
+        )
+
+    def made(arguments: Mapping[str, object]) -> Task:
+        if isinstance(entry, Task):
+            return entry
+        with _beside(path.parent):
+            found = attempt(lambda: cast("Callable[..., object]", entry)(**arguments))
+        if isinstance(found, Raised):
+            raise mistake_in_file(found, path)
+        if not isinstance(found, Task):
+            what = f"{path.name}: {_ENTRY}() returns no tinsmith.Task"
+            raise ConfigError(what, field=_ENTRY, value=type(found).__name__)
+        return found
+
+    return TaskSource(
+        title=path.stem,
+        found_at=str(path),
+        code=lambda: digests,
+        made=made,
+        folder=path.parent,
+        keys=() if isinstance(entry, Task) else argument_keys(entry, path),
+        file=path.name,
+    )
+
+
+def load_module(path: Path) -> tuple[ModuleType, dict[str, str]]:
+    """Run a file; return its module, and the SHA-256 of its bytes and of the modules beside it, by name."""
+    if not path.is_file():
+        raise ConfigError(
+            "there is no such file",
+            field="FILE.py",
+            value=str(path),
+            fix=f"tinsmith new {path.name} writes one to begin with",
+        )
+    source = path.read_bytes()
+    files = modules_beside(path, source)
+    module = ModuleType(f"tinsmith_task_{path.stem}")
+    module.__file__ = str(path)
+    with _beside(path.parent):
+        for name in files:
+            sys.modules.pop(name, None)
+        sys.modules[module.__name__] = module  # dataclasses of the file look themselves up there
+        code = attempt(compile, source, str(path), "exec")
+        found = code if isinstance(code, Raised) else attempt(exec, code, vars(module))
+        if isinstance(found, Raised):
+            raise mistake_in_file(found, path)
+    read = {path.name: source, **{one.relative_to(path.parent).as_posix(): one.read_bytes() for one in files.values()}}
+    return module, {name: hashlib.sha256(read[name]).hexdigest() for name in sorted(read)}
+
+
+@contextmanager
+def _beside(folder: Path) -> Generator[None, None, None]:
+    """Let modules beside the file be imported, as Python lets a script, and leave no compiled files there."""
+    writes = sys.dont_write_bytecode
+    sys.path.insert(0, str(folder))
+    sys.dont_write_bytecode = True
+    try:
+        yield
+    finally:
+        sys.path.remove(str(folder))
+        sys.dont_write_bytecode = writes
+
+
+def modules_beside(path: Path, source: bytes) -> dict[str, Path]:
+    """Return the modules beside the file that it imports, and those that they import, by name."""
+    found: dict[str, Path] = {}
+    left = [source]
+    while left:
+        try:
+            tree = _tree(left.pop())
+        except (SyntaxError, ValueError):
+            continue  # reported where the file is run
+        names: set[str] = set()
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Import):
+                names |= {one.name for one in node.names}
+            elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+                names |= {node.module, *(f"{node.module}.{one.name}" for one in node.names)}
+        parts = [name.split(".") for name in names]
+        for name in sorted({".".join(each[:count]) for each in parts for count in range(1, len(each) + 1)}):
+            bare = path.parent.joinpath(*name.split("."))
+            files = [one for one in (bare.with_name(f"{bare.name}.py"), bare / "__init__.py") if one.is_file()]
+            if files and name not in found and files[0] != path:
+                found[name] = files[0]
+                left.append(files[0].read_bytes())
+    return found
+
+
+def function_in_file(path: Path, name: str) -> TaskSource:
+    """Return the source of a task that is a function of a user's file."""
+    path = path.absolute()
+    found = vars(load_module(path)[0]).get(name)
+    if not inspect.isfunction(found):
+        raise ConfigError(f"{path.name} has no such function", field="task", value=name)
+    return function_task(found)
+
+
 def function_task(
-    function: MakesTask,
+    function: Callable[..., Task],
     *,
     found_at: str = "",
     bound: Mapping[str, Value] | None = None,
@@ -95,8 +245,7 @@ def reached_sha256(function: Callable[..., Any]) -> str:
     So a study's page and expectations may change without its runs becoming others.
     """
     source = Path(inspect.getfile(function)).read_text(encoding="utf-8")
-    tree = _tree(source)
-    defined = {name: node for node in tree.body for name in _names(node)}
+    defined = {name: node for node in _tree(source).body for name in _names(node)}
     reached: dict[str, str] = {}
     left = [function.__name__]
     while left:
@@ -108,7 +257,7 @@ def reached_sha256(function: Callable[..., Any]) -> str:
     return hashlib.sha256("\n".join(reached[name] for name in sorted(reached)).encode()).hexdigest()
 
 
-def _tree(source: str) -> ast.Module:
+def _tree(source: str | bytes) -> ast.Module:
     """Return the syntax tree of a source.
 
     Before 3.11.8 CPython counts the depth of all trees that are being made in one place, and a collection of garbage
@@ -139,11 +288,52 @@ def _names(node: ast.stmt) -> list[str]:
             return []
 
 
-def function_in_file(path: Path, name: str) -> TaskSource:
-    """Return the source of a task that is a function of a user's file."""
-    path = path.absolute()
-    module, _ = load_module(path)
-    found = vars(module).get(name)
-    if not inspect.isfunction(found):
-        raise ConfigError(f"{path.name} has no such function", field="task", value=name)
-    return function_task(found)
+def task_value(task: Task) -> TaskSource:
+    """Return the source of a task that was handed over in Python; its name says that it has no file."""
+    return TaskSource(
+        title=f"python/{task.name or 'task'}",
+        found_at=None,
+        code=lambda: {"python": hashlib.sha256(sha256_of(_sources(task)).encode()).hexdigest()},
+        made=lambda _: task,
+    )
+
+
+def _sources(task: Task) -> dict[str, object]:
+    """Return the source of each of a task's functions, and the values beside them."""
+    names = ("prompt", "parse", "reply", "demonstrate", "answer", "unit")
+    functions: dict[str, object] = {
+        **{name: getattr(task, name) for name in names},
+        **{name: found for name in ("options", "aside") if (found := getattr(task, name)) is not None},
+        **{f"reward {name}": function_of(each) for name, each in task.rewards.items()},
+        **{f"metric {name}": function_of(each) for name, each in task.metrics.items()},
+        **{f"baseline {name}": each for name, each in task.baselines.items()},
+        **{f"section {name}": each for name, each in task.sections.items()},
+    }
+    sources: dict[str, object] = {"max_turns": task.max_turns}
+    if isinstance(task.reward, JudgedReward):
+        functions |= {f"judged {name}": getattr(task.reward, name) for name in ("criteria", "prompt", "score")}
+    elif isinstance(task.reward, StepReward):
+        functions["reward"] = type(task.reward)
+    if task.turns is not None:
+        functions["reply"] = task.turns.reply
+        sources |= {"turns": (task.turns.most, task.turns.forks), "model": task.turns.model}
+    if task.probed is not None:
+        functions |= {"probed options": task.probed.options, "probed gold": task.probed.gold}
+        sources["before_answer"] = task.probed.before_answer
+    if task.base_steps:
+        sources["base_steps"] = task.base_steps
+    if task.base_items is not None:
+        read = items_of_base(task, Path()) or ()
+        sources["base_items"] = [(one.prompt_id, one.prompt, one.item) for one in read]
+    for name, function in functions.items():
+        try:
+            known = function is None or isinstance(function, str)
+            sources[name] = function if known else inspect.getsource(function)  # pyright: ignore[reportArgumentType]
+        except (OSError, TypeError):
+            raise ConfigError(
+                "this function has no source that can be read, and a run must be able to say what it was",
+                field=name,
+                value=getattr(function, "__name__", type(function).__name__),
+                fix="define it in a file or a notebook cell",
+            ) from None
+    return sources

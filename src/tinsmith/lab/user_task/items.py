@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, is_dataclass, replace
+from enum import StrEnum
 from itertools import islice
 from pathlib import Path
 from typing import Any, Final, cast
@@ -11,7 +13,7 @@ from typing import Any, Final, cast
 from tinsmith.lab.user_task.calls import Raised, attempt
 from tinsmith.lab.user_task.task import Items, Task
 from tinsmith.renderers.renderer import Message, Role
-from tinsmith.types.errors import DataError, TinsmithError
+from tinsmith.types.errors import ConfigError, DataError, TinsmithError
 from tinsmith.types.fingerprints import sha256_of
 from tinsmith.types.json_text import parse_json
 from tinsmith.types.seeds import derive
@@ -59,12 +61,26 @@ class UserSplit:
 
 def split_items(task: Task, folder: Path, seed: int) -> UserSplit:
     """Read a task's items and hold some of them out; data files are looked for in `folder`."""
-    split = _trained_on(task, folder, seed)
-    if not task.tested:
-        return split
-    tested, repeated = _read(task, task.tested, folder, "tested")
-    _require_apart((*split.train, *split.held_out), tested, "tested")
-    return replace(split, tested=tested, repeated=split.repeated + repeated)
+    items, repeated = _read(task, task.items, folder, "items")
+    held, ids, apart = task.held_out, set[str](), ()
+    if isinstance(held, int | float):
+        units = sorted({one.unit for one in items}, key=lambda one: derive(seed, "held out", one))
+        chosen = set(units[: max(1, round(held * len(units))) if held else 0])
+        ids = {one.prompt_id for one in items if one.unit in chosen}
+    elif callable(held):
+        ids = {one.prompt_id for one in items if _asked(held, one.item, "held_out")}
+    else:
+        apart, again = _read(task, held, folder, "held_out")
+        _require_apart(items, apart, "held_out")
+        repeated += again
+    tested, again = _read(task, task.tested, folder, "tested") if task.tested else ((), 0)
+    _require_apart((*items, *apart), tested, "tested")
+    return UserSplit(
+        train=_some(tuple(one for one in items if one.prompt_id not in ids)),
+        held_out=(*(one for one in items if one.prompt_id in ids), *apart),
+        repeated=repeated + again,
+        tested=tested,
+    )
 
 
 def _require_apart(others: Iterable[UserItem], apart: Iterable[UserItem], field: str) -> None:
@@ -78,31 +94,9 @@ def _require_apart(others: Iterable[UserItem], apart: Iterable[UserItem], field:
         )
 
 
-def _trained_on(task: Task, folder: Path, seed: int) -> UserSplit:
-    items, repeated = _read(task, task.items, folder, "items")
-    held = task.held_out
-    if isinstance(held, int | float):
-        units = sorted({one.unit for one in items}, key=lambda one: derive(seed, "held out", one))
-        chosen = set(units[: max(1, round(held * len(units))) if held else 0])
-        ids = {one.prompt_id for one in items if one.unit in chosen}
-    elif callable(held):
-        ids = {one.prompt_id for one in items if _is_held_out(task, one)}
-    else:
-        apart, again = _read(task, held, folder, "held_out")
-        _require_apart(items, apart, "held_out")
-        return UserSplit(train=_some(items), held_out=apart, repeated=repeated + again)
-    return UserSplit(
-        train=_some(tuple(one for one in items if one.prompt_id not in ids)),
-        held_out=tuple(one for one in items if one.prompt_id in ids),
-        repeated=repeated,
-    )
-
-
 def items_of_base(task: Task, folder: Path) -> tuple[UserItem, ...] | None:
     """Read what the small base reads demonstrations of; None: the items to train on."""
-    if task.base_items is None:
-        return None
-    return _some(_read(task, task.base_items, folder, "base_items")[0])
+    return None if task.base_items is None else _some(_read(task, task.base_items, folder, "base_items")[0])
 
 
 def _some(items: tuple[UserItem, ...]) -> tuple[UserItem, ...]:
@@ -111,12 +105,12 @@ def _some(items: tuple[UserItem, ...]) -> tuple[UserItem, ...]:
     return items
 
 
-def _is_held_out(task: Task, one: UserItem) -> bool:
-    assert callable(task.held_out)
-    found = attempt(task.held_out, one.item)
+def _asked(function: Callable[[Any], object], item: object, field: str) -> object:
+    """Return what a function of the task says of an item."""
+    found = attempt(function, item)
     if isinstance(found, Raised):
-        raise DataError(str(found), field="held_out", value=one.item)
-    return bool(found)
+        raise DataError(str(found), field=field, value=item)
+    return found
 
 
 def _read(task: Task, items: Items, folder: Path, what: str) -> tuple[tuple[UserItem, ...], int]:
@@ -126,15 +120,14 @@ def _read(task: Task, items: Items, folder: Path, what: str) -> tuple[tuple[User
     for place, item in enumerate(_raw(items, folder, what)):
         one = named_item(task, item, f"{what}[{place}]")
         before = found.setdefault(one.prompt_id, one)
-        if before is not one:
-            if _identity(before) != _identity(one):
-                raise DataError(
-                    "two items have the same name",
-                    field=f"{what}[{place}]",
-                    value=one.prompt_id,
-                    fix="give each an id of its own",
-                )
-            repeated += 1
+        repeated += before is not one
+        if before is not one and _identity(before) != _identity(one):
+            raise DataError(
+                "two items have the same name",
+                field=f"{what}[{place}]",
+                value=one.prompt_id,
+                fix="give each an id of its own",
+            )
     return tuple(found.values()), repeated
 
 
@@ -142,20 +135,16 @@ def _raw(items: Items, folder: Path, what: str) -> Sequence[Any]:
     if isinstance(items, str | Path):
         return _lines(folder / items, what)
     if isinstance(items, Mapping) or not isinstance(cast(object, items), Iterable):
-        raise DataError(
-            "items are a list, an iterator or the name of a JSONL file", field=what, value=type(items).__name__
-        )
+        allowed = "items are a list, an iterator or the name of a JSONL file"
+        raise DataError(allowed, field=what, value=type(items).__name__)
     read = attempt(lambda: list(islice(items, MOST + 1)))
     if isinstance(read, Raised):
         if isinstance(read.error, TinsmithError):  # it says itself what, where and what to do
             raise read.error
         raise DataError(str(read), field=what)
     if len(read) > MOST:
-        raise DataError(
-            f"there are more than {MOST:,} items, or they have no end",
-            field=what,
-            fix="itertools.islice(items, 10_000)",
-        )
+        many = f"there are more than {MOST:,} items, or they have no end"
+        raise DataError(many, field=what, fix="itertools.islice(items, 10_000)")
     return read
 
 
@@ -197,29 +186,19 @@ def named_item(task: Task, item: object, where: str = "item") -> UserItem:
             allowed="text, numbers, true, false, none, lists, and mappings or dataclasses of them",
         ) from None
     if task.item_id is not None:
-        found = attempt(task.item_id, item)
-        if isinstance(found, Raised):
-            raise DataError(str(found), field=f"item_id of {where}", value=item)
-        name = str(found)
+        name = str(_asked(task.item_id, item, f"item_id of {where}"))
     elif isinstance(item, Mapping) and isinstance(item.get("id"), str | int):
         name = str(cast(Mapping[str, object], item)["id"])
-    unit: object = name if task.unit is None else attempt(task.unit, item)
-    if isinstance(unit, Raised):
-        raise DataError(str(unit), field=f"unit of {where}", value=item)
-    aside: object = False if task.aside is None else attempt(task.aside, item)
-    if isinstance(aside, Raised):
-        raise DataError(str(aside), field=f"aside of {where}", value=item)
-    return UserItem(prompt_id=name, item=item, messages=_messages(task, item, where), unit=str(unit), aside=bool(aside))
+    unit = name if task.unit is None else str(_asked(task.unit, item, f"unit of {where}"))
+    aside = task.aside is not None and bool(_asked(task.aside, item, f"aside of {where}"))
+    return UserItem(prompt_id=name, item=item, messages=_messages(task, item, where), unit=unit, aside=aside)
 
 
 def _messages(task: Task, item: object, where: str) -> tuple[Message, ...]:
     """Ask about an item."""
-    if isinstance(task.prompt, str):
-        prompt: object = _filled(task.prompt, item, where)
-    else:
-        prompt = attempt(task.prompt, item)
-    if isinstance(prompt, Raised):
-        raise DataError(str(prompt), field=f"prompt of {where}", value=item)
+    field = f"prompt of {where}"
+    told = _filled(task.prompt, item, field) if isinstance(task.prompt, str) else _asked(task.prompt, item, field)
+    prompt: Any = told
     if isinstance(prompt, str):
         return (Message(role=Role.USER, content=prompt),)
     try:
@@ -229,14 +208,14 @@ def _messages(task: Task, item: object, where: str) -> tuple[Message, ...]:
     if not said or said[-1].role is Role.ASSISTANT:
         raise DataError(
             "a prompt is a text, or messages of which the last is not the model's own",
-            field=f"prompt of {where}",
+            field=field,
             value=prompt,
             allowed='[{"role": "system" or "user" or "assistant", "content": text}, ...]',
         )
     return said
 
 
-def _filled(template: str, item: object, where: str) -> str:
+def _filled(template: str, item: object, field: str) -> str:
     """Put an item's fields into a template; an item that has none stands for {item}."""
     fields: Mapping[str, object] = {"item": item}
     if isinstance(item, Mapping):
@@ -248,7 +227,7 @@ def _filled(template: str, item: object, where: str) -> str:
     except (KeyError, IndexError, ValueError, AttributeError, TypeError) as error:
         raise DataError(
             f"the prompt cannot be filled from this item: {type(error).__name__}: {error}",
-            field=f"prompt of {where}",
+            field=field,
             value=template,
             allowed="the item's fields in braces: " + ", ".join(f"{{{name}}}" for name in fields),
             fix="{{ and }} stand for braces themselves; or give a function of the item",
@@ -261,3 +240,73 @@ def _identity(one: UserItem) -> dict[str, object]:
         "item": one.item,
         "messages": [(message.role.value, message.content) for message in one.messages],
     }
+
+
+class Examined(StrEnum):
+    """What a run is evaluated on."""
+
+    HELD_OUT = "held_out"
+    VALIDATION = "validation"
+    """A fifth of the training items, which this run is then not trained on; what is held out is not looked at."""
+
+
+_VALIDATION: Final = 0.2
+"""Share of the training items that is put aside to choose by."""
+
+
+def chosen_items(task: Task, split: UserSplit, *, examined: Examined, shuffle_labels: bool, seed: int) -> UserSplit:
+    """Return the items that one run trains on and is evaluated on; units stay together."""
+    if examined is Examined.VALIDATION:
+        units = _together(split.train)
+        count = max(1, round(_VALIDATION * len(units)))
+        if count == len(units):
+            raise ConfigError(
+                "there is no item left to train on",
+                field="examined",
+                value=Examined.VALIDATION.value,
+                allowed="with two or more items, or units of items, to train on",
+            )
+        chosen = sorted(units, key=lambda name: derive(seed, "validation", name))[:count]
+        apart = {one.prompt_id for name in chosen for one in units[name]}
+        train, held = (
+            tuple(one for one in split.train if (one.prompt_id in apart) == is_apart) for is_apart in (False, True)
+        )
+        split = replace(split, train=train, held_out=held)
+    if shuffle_labels and task.talk is not None:
+        raise ConfigError(
+            "what is said in a conversation of several turns belongs to its item",
+            field="shuffle_labels",
+            value=True,
+            allowed="false for this task",
+        )
+    return replace(split, train=_shuffled(split.train, seed)) if shuffle_labels else split
+
+
+def _shuffled(items: Sequence[UserItem], seed: int) -> tuple[UserItem, ...]:
+    """Give every item what another is rewarded and answered by; those of one unit get those of one other unit."""
+    alike: defaultdict[int, list[str]] = defaultdict(list)
+    units = _together(items)
+    for name, members in units.items():
+        alike[len(members)].append(name)
+    given: dict[str, Any] = {}
+    for names in alike.values():
+        ring = sorted(names, key=lambda name: derive(seed, "shuffled labels", name))
+        if len(ring) < 2:
+            raise ConfigError(
+                "an item has no other one to be shuffled with",
+                field="shuffle_labels",
+                value=True,
+                allowed="two or more items to train on, in units of one size",
+            )
+        for name, other in zip(ring, [*ring[1:], ring[0]], strict=True):
+            for mine, theirs in zip(units[name], units[other], strict=True):
+                given[mine.prompt_id] = theirs.item
+    return tuple(replace(one, item=given[one.prompt_id]) for one in items)
+
+
+def _together(items: Sequence[UserItem]) -> dict[str, list[UserItem]]:
+    """Return the items by their unit."""
+    found: defaultdict[str, list[UserItem]] = defaultdict(list)
+    for one in items:
+        found[one.unit].append(one)
+    return dict(found)

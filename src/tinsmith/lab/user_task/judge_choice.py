@@ -1,29 +1,35 @@
-"""Which judge a plan names: rules, an endpoint, or a model of the server that the run is trained on.
+"""Which judge a plan names: rules, an endpoint, or a model of the run's server; what is wrong with it, and its cost.
 
-What is wrong with the choice is told before anything is built or written.
+What is wrong with the choice is reported before anything is built or written.
 """
 
 from __future__ import annotations
 
 import os
-from dataclasses import fields
+from collections.abc import Mapping
+from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any, Final
+from urllib.parse import urlsplit, urlunsplit
 
 from tinsmith.lab.experiment.experiment import Plan
-from tinsmith.lab.experiment.named_model import SERVED_NAME, is_loaded_here
+from tinsmith.lab.experiment.materials import SERVED_NAME, is_loaded_here
 from tinsmith.lab.judge.answers import VerdictCache
 from tinsmith.lab.judge.chat_judge import BlockingJudge
 from tinsmith.lab.judge.endpoint import OPENAI_URL, checked_url
+from tinsmith.lab.judge.prices import estimate_spent, load_prices, shown
+from tinsmith.lab.judge.prompting import JudgeRequest
 from tinsmith.lab.judge.recorded import RecordedJudge
 from tinsmith.lab.judge.records import RULES
 from tinsmith.lab.judge.rules.rule_text import Judge, RuleJudge, RulesOnly
 from tinsmith.lab.judge.settings import ChatSettings, JudgeCalls
+from tinsmith.lab.judge.verdicts import Spent
 from tinsmith.lab.service.connect import Connection
 from tinsmith.lab.service.facts import model_identity, serves, weights_sha256
+from tinsmith.lab.settings import RlSettings
+from tinsmith.lab.user_task.entry import Asking, JudgedFrame
 from tinsmith.lab.user_task.items import UserSplit
 from tinsmith.lab.user_task.judged import JudgedReward
-from tinsmith.lab.user_task.kinds import Asking, JudgedFrame
 from tinsmith.models.published.sources import find_model
 from tinsmith.types.errors import ConfigError, DataError
 from tinsmith.types.fingerprints import sha256_of
@@ -62,42 +68,8 @@ def require_judge(plan: Plan, reward: JudgedReward, split: UserSplit) -> None:
     _settings(plan, frame.judge_model, asking.judge_base_url)
     # Never shown where it is wrong, and not written into a manifest: it may hold a secret.
     checked_url(asking.judge_base_url or os.environ.get("OPENAI_BASE_URL") or OPENAI_URL)
-    _require_server(plan)
-
-
-def open_judge(plan: Plan, reward: JudgedReward, connection: Connection, recorded: Path | None) -> Judge:
-    """Return the judge; whoever opened it closes it. One elsewhere is not asked where a folder's record answers."""
-    frame, asking = parts_of(plan)
-    named = frame.judge_model
-    if named == RULES:
-        return reward.rules
-    cache, key = VerdictCache(home() / "verdicts"), None
-    if _served(plan, connection):
-        name = JUDGE_NAME if is_own(plan) else named
-        settings = _settings(plan, name, f"{connection.base_url}/v1", _identity(connection, name))
-        key = connection.key or os.environ.get("TINKER_API_KEY")
-    elif recorded is not None:
-        return RecordedJudge(recorded)
-    else:
-        base_url = asking.judge_base_url or os.environ.get("OPENAI_BASE_URL")
-        # A name means one model at one address only: elsewhere the cache must not answer for it.
-        identity = f"{named} at {base_url}" if base_url else None
-        settings = _settings(plan, named, asking.judge_base_url, identity)
-    return BlockingJudge(settings, cache=cache, api_key=key)
-
-
-def _settings(plan: Plan, name: str, base_url: str | None, identity: str | None = None) -> ChatSettings:
-    frame, asking = parts_of(plan)
-    calls: dict[str, Any] = {each.name: getattr(asking, each.name) for each in fields(JudgeCalls)}
-    calls["judge_base_url"] = base_url
-    return ChatSettings(
-        **calls,
-        judge_model=name,
-        judge_temperature=frame.judge_temperature,
-        judge_max_tokens=frame.judge_max_tokens,
-        identity=identity,
-        seed=derive(plan.settings.seed, "judge"),
-    )
+    if asking.judge_base_url is None:
+        _require_server(plan)
 
 
 def _require_rules(reward: JudgedReward, split: UserSplit) -> None:
@@ -105,29 +77,21 @@ def _require_rules(reward: JudgedReward, split: UserSplit) -> None:
         try:
             RuleJudge(tuple(reward.criteria(one.item)))
         except DataError as error:
-            if error.field == "rule":
-                raise ConfigError(
-                    f"{one.prompt_id}: {error.what}",
-                    field="rule",
-                    value=error.value,
-                    allowed=error.allowed,
-                    fix="correct the rule",
-                ) from None
+            is_rule = error.field == "rule"
             raise ConfigError(
-                f"{one.prompt_id}, {error.field}: {error.what}",
-                field="judge_model",
-                value=RULES,
-                allowed="a judge that reads prose, where criteria are prose",
-                fix="judge_model=gpt-5-mini with OPENAI_API_KEY, or judge_model=FOLDER, FILE.gguf or smollm2",
+                f"{one.prompt_id}{'' if is_rule else f', {error.field}'}: {error.what}",
+                field="rule" if is_rule else "judge_model",
+                value=error.value if is_rule else RULES,
+                allowed=error.allowed if is_rule else "a judge that reads prose, where criteria are prose",
+                fix="correct the rule"
+                if is_rule
+                else "judge_model=gpt-5-mini with OPENAI_API_KEY, or judge_model=FOLDER, FILE.gguf or smollm2",
             ) from None
 
 
 def _require_server(plan: Plan) -> None:
     """Refuse a judge that no server of this run can serve, and OpenAI's without a key."""
-    frame, asking = parts_of(plan)
-    named, where = frame.judge_model, plan.circumstances
-    if asking.judge_base_url is not None:
-        return
+    named, where = parts_of(plan)[0].judge_model, plan.circumstances
     if is_own(plan):
         find_model(named, field="judge_model")
         if where.base_url is not None:
@@ -147,9 +111,8 @@ def _require_server(plan: Plan) -> None:
             value=named,
             fix="base_url=URL of the server that has it, and model_name=NAME there",
         )
-    known = named in (SERVED_NAME, where.model_name)
     keyless = not (os.environ.get("OPENAI_API_KEY") or os.environ.get("OPENAI_BASE_URL"))
-    if keyless and not known and not where.dry_run:
+    if keyless and named not in (SERVED_NAME, where.model_name) and not where.dry_run:
         raise ConfigError(
             "this judge is served by OpenAI and needs a key",
             field="OPENAI_API_KEY",
@@ -157,17 +120,87 @@ def _require_server(plan: Plan) -> None:
         )
 
 
-def _served(plan: Plan, connection: Connection) -> bool:
-    """True if the judge is a model of the server that the run is trained on."""
+def open_judge(plan: Plan, reward: JudgedReward, connection: Connection, recorded: Path | None) -> Judge:
+    """Return the judge; whoever opened it closes it. One elsewhere is not asked where a folder's record answers."""
     frame, asking = parts_of(plan)
     named = frame.judge_model
+    if named == RULES:
+        return reward.rules
+    is_path = named.startswith(TINKER_PATH)
+    if asking.judge_base_url is None and (is_path or is_own(plan) or serves(connection, named)):
+        name = JUDGE_NAME if is_own(plan) else named
+        # A name at home may mean other weights tomorrow: the cache knows the model by what it is.
+        weights = weights_sha256(connection, name) if is_path else None
+        identity = sha256_of({"name": name, "model": model_identity(connection, name), "weights": weights})
+        settings = _settings(plan, name, f"{connection.base_url}/v1", identity)
+        key = connection.key or os.environ.get("TINKER_API_KEY")
+    elif recorded is not None:
+        return RecordedJudge(recorded)
+    else:
+        base_url, key = asking.judge_base_url or os.environ.get("OPENAI_BASE_URL"), None
+        # A name means one model at one address only: elsewhere the cache must not answer for it.
+        settings = _settings(plan, named, asking.judge_base_url, f"{named} at {base_url}" if base_url else None)
+    return BlockingJudge(settings, cache=VerdictCache(home() / "verdicts"), api_key=key)
+
+
+def _settings(plan: Plan, name: str, base_url: str | None, identity: str | None = None) -> ChatSettings:
+    frame, asking = parts_of(plan)
+    calls: dict[str, Any] = {each.name: getattr(asking, each.name) for each in fields(JudgeCalls)}
+    calls["judge_base_url"] = base_url
+    return ChatSettings(
+        **calls,
+        judge_model=name,
+        judge_temperature=frame.judge_temperature,
+        judge_max_tokens=frame.judge_max_tokens,
+        identity=identity,
+        seed=derive(plan.settings.seed, "judge"),
+    )
+
+
+def cost_lines(plan: Plan, reward: JudgedReward, split: UserSplit) -> list[str]:
+    """Return calls, tokens and money of a whole run, for a person; every response is as long as it may be."""
+    (frame, asking), settings = parts_of(plan), plan.settings
+    assert isinstance(settings, RlSettings)
+    examined = split.held_out or split.train
+    trained = settings.steps * settings.groups_per_batch * settings.group_size
+    evaluations = 1 + (-(-settings.steps // settings.eval_every) if settings.eval_every else 0)
+    evaluated = evaluations * min(len(examined), settings.eval_items) * (frame.eval_samples + 1)
+    count = f"{trained + evaluated:,} responses to judge: {trained:,} in training, {evaluated:,} in evaluations"
+    if frame.judge_model == RULES:
+        return [f"{count}; rules judge them: no calls, no cost"]
+    spent = Spent()
+    for items, calls in ((split.train, trained), (examined, evaluated)):  # spread evenly over items
+        things = [one.item for one in items]
+        asked = (JudgeRequest(task=reward.prompt(i), response="", criteria=tuple(reward.criteria(i))) for i in things)
+        once, share = estimate_spent(asked, response_tokens=settings.max_tokens), calls / len(items)
+        spent += Spent(
+            calls=calls,
+            prompt_tokens=round(once.prompt_tokens * share),
+            completion_tokens=round(once.completion_tokens * share),
+            estimated=True,
+        )
+    dollars = load_prices(asking.prices).dollars(frame.judge_model, spent)
+    return [
+        count,
+        f"about {spent.calls:,} calls of {frame.judge_model}, {spent.prompt_tokens / 1e6:.2f} M tokens read, "
+        f"{spent.completion_tokens / 1e6:.2f} M written: {shown(dollars)} "
+        "(prices are in a table that prices=FILE replaces; what is in the cache is free)",
+    ]
+
+
+def asking_circumstances(asking: Asking) -> Mapping[str, object]:
+    """Return every key of the asking, paths whole: with them a replay asks as the run did.
+
+    An address is written without what may be a secret in it; an endpoint refuses such an address later.
+    """
+    found: dict[str, object] = {
+        name: str(value.absolute()) if isinstance(value, Path) else value for name, value in asdict(asking).items()
+    }
     if asking.judge_base_url is not None:
-        return False
-    return named.startswith(TINKER_PATH) or is_own(plan) or serves(connection, named)
-
-
-def _identity(connection: Connection, name: str) -> str:
-    """Return what a served judge is called in the cache: a name at home may mean other weights tomorrow."""
-    weights = weights_sha256(connection, name) if name.startswith(TINKER_PATH) else None
-    model = model_identity(connection, name)
-    return sha256_of({"name": name, "model": model, "weights": weights})
+        try:
+            parts = urlsplit(asking.judge_base_url)
+            bare = urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path, "", ""))
+        except ValueError:
+            bare = ""
+        found["judge_base_url"] = bare
+    return found

@@ -1,61 +1,79 @@
-"""A task of the user's own as the data of a run: its items, its code's identity, and what its page needs."""
+"""A task as the data of a run: its items, the identity of its code, its models and base, and what its page needs."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import asdict, dataclass, replace
+from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from random import Random
+from typing import TYPE_CHECKING, Any, Final, cast
 
+import msgspec
+
+from tinsmith.lab.base_recipe import BaseRecipe, Conversation
 from tinsmith.lab.course import Course
-from tinsmith.lab.experiment.estimate import RUN_MEGABYTES, pace_of, time_and_disk
+from tinsmith.lab.experiment.estimate import RUN_MEGABYTES, Lengths, pace_of, run_seconds, time_and_disk
 from tinsmith.lab.experiment.experiment import Plan
-from tinsmith.lab.experiment.key_help import shown_value
-from tinsmith.lab.experiment.model_pace import Lengths, run_seconds
+from tinsmith.lab.experiment.key_text import shown_value
+from tinsmith.lab.experiment.materials import is_loaded_here, served_name
 from tinsmith.lab.forgetting import general_changes, general_metrics
-from tinsmith.lab.interleave import NONE
 from tinsmith.lab.judge.prices import load_prices
 from tinsmith.lab.judge.records import write_tasks
 from tinsmith.lab.live.progress import Say
 from tinsmith.lab.live.watch import Examinee, ResponseWatch
-from tinsmith.lab.nano_base import cached_base
+from tinsmith.lab.nano_base import building_minutes, cached_base
+from tinsmith.lab.rollouts import WAIT_SECONDS
 from tinsmith.lab.runs.files import GENERAL, LEDGER, SECTIONS, TASK, TASKS
 from tinsmith.lab.runs.folder import RunFolder
-from tinsmith.lab.schedule import subset
+from tinsmith.lab.schedule import NONE, subset
 from tinsmith.lab.service.connect import Connection
-from tinsmith.lab.user_task.asked_model import loaded_beside, open_model
-from tinsmith.lab.user_task.base import BASE_MEGABYTES, NANO_CHARACTERS, base_minutes, recipe_of, task_base
+from tinsmith.lab.service.facts import serves
+from tinsmith.lab.service.official_client import ready
 from tinsmith.lab.user_task.calls import Raised, attempt
-from tinsmith.lab.user_task.chosen_items import chosen_items
-from tinsmith.lab.user_task.entry import OpenedTask
-from tinsmith.lab.user_task.items import UserItem, UserSplit, items_of_base, split_items
-from tinsmith.lab.user_task.judge_choice import JUDGE_NAME, is_own, open_judge, parts_of, require_judge
-from tinsmith.lab.user_task.judge_cost import asking_circumstances, cost_lines, ledger_line
+from tinsmith.lab.user_task.dialogue import Dialogue, score_group
+from tinsmith.lab.user_task.entry import TaskFrame
+from tinsmith.lab.user_task.functions import TaskSource
+from tinsmith.lab.user_task.items import UserItem, UserSplit, chosen_items, items_of_base, split_items
+from tinsmith.lab.user_task.judge_choice import (
+    JUDGE_NAME,
+    asking_circumstances,
+    cost_lines,
+    is_own,
+    open_judge,
+    parts_of,
+    require_judge,
+)
 from tinsmith.lab.user_task.judged import JudgedReward, Judging
-from tinsmith.lab.user_task.kinds import TaskFrame
-from tinsmith.lab.user_task.scoring import Failed, score_group
-from tinsmith.lab.user_task.subject import UserAnswer, UserSubject
-from tinsmith.lab.user_task.task import Model, Task
+from tinsmith.lab.user_task.step_reward import Failed
+from tinsmith.lab.user_task.subject import AskedModel, UserAnswer, UserSubject
+from tinsmith.lab.user_task.task import ITSELF, Model, Task
+from tinsmith.models.base import tokenizer_of
 from tinsmith.renderers.choose import renderer_for
-from tinsmith.types.errors import DataError, TinsmithError
+from tinsmith.renderers.renderer import Message, Role
+from tinsmith.types.errors import ConfigError, DataError, TinsmithError
+from tinsmith.types.seeds import derive
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
-
-_CHARACTERS_PER_TOKEN: Final = 4.0
+_NANO_CHARACTERS: Final = 2.5
+"""A token, with so small a vocabulary."""
+_CHARACTERS: Final = 4.0
 """Of a pretrained model's tokenizer."""
 _CHAT_TOKENS: Final = 30
 """That a pretrained model's chat template puts around a prompt: SmolLM2's 31."""
+_BASE_MEGABYTES: Final = 5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskData:
-    """See RunData; its methods are described there."""
+    """Items of a run on a task, and all that its folder and its forecast say of them."""
 
     plan: Plan
-    opened: OpenedTask
+    task: Task
+    source: TaskSource
     split: UserSplit
     """What this run trains on and is evaluated on."""
     every: UserSplit
@@ -64,43 +82,10 @@ class TaskData:
     """Folder of a run whose record answers for a judge elsewhere; None: the judge is asked."""
 
     @property
-    def task(self) -> Task:
-        """What its source made."""
-        return self.opened.task
-
-    @property
     def frame(self) -> TaskFrame:
         """The plan's frame."""
         assert isinstance(self.plan.frame, TaskFrame)
         return self.plan.frame
-
-    def identity(self) -> Mapping[str, object]:
-        """See RunData; where the file lies does not matter."""
-        served = {} if self.asked is None else {name: key for key, name in self.models().items()}
-        return {
-            "data": {"sha256": self._items_sha256, **self._rows()},
-            "code": {**self.opened.source.sha256, **self.task.identity},
-            # A folder stands here by the name that it is served by: where it lies does not matter.
-            "own_keys": {
-                key: served.get(str(value), value)
-                for key, value in self.opened.own_keys.items()
-                if key not in self._files()
-            },
-        }
-
-    def config(self) -> Mapping[str, object]:
-        """See RunData."""
-        judge = {} if self.judged is None else {"judge": parts_of(self.plan)[0].judge_model}
-        return {
-            "task": {"name": self.opened.name},
-            "reward": {"name": " + ".join(self.task.terms), **judge},
-            "data": {
-                "fingerprint": self._items_sha256,
-                "train": len(self.split.train),
-                **self._evaluated(),
-                **({} if self.judged is None else {"rubrics": self._criteria()}),
-            },
-        }
 
     @property
     def judged(self) -> JudgedReward | None:
@@ -108,82 +93,95 @@ class TaskData:
         return self.task.reward if isinstance(self.task.reward, JudgedReward) else None
 
     @property
-    def _items_sha256(self) -> str:
-        return self.task.items_sha256 or self.split.sha256
-
-    def _criteria(self) -> int:
-        assert self.judged is not None
-        return sum(len(self.judged.criteria(one.item)) for one in (*self.split.train, *self.split.held_out))
-
-    def _rows(self) -> dict[str, int]:
-        tested = {"tested": len(self.split.tested)} if self.split.tested else {}
-        return {"train": len(self.split.train), "held_out": len(self.split.held_out), **tested}
-
-    def _evaluated(self) -> dict[str, int]:
-        if not self.split.tested:
-            return {"test": len(self.split.held_out)}
-        return {"validation": len(self.split.held_out), "test": len(self.split.tested)}
-
-    @property
     def asked(self) -> Model | None:
         """The frozen model that the task asks."""
         return None if self.task.talk is None else self.task.talk.model
 
+    def identity(self) -> Mapping[str, object]:
+        """Return what decides results, beside the plan's own keys; where files lie does not matter."""
+        # A folder stands here by the name that it is served by.
+        served = {} if self.asked is None else {name: key for key, name in self.models().items()}
+        own, files, split = self.plan.experiment.subject.own_keys, self._files(), self.split
+        rows = {"train": len(split.train), "held_out": len(split.held_out)}
+        return {
+            "data": {"sha256": self._items_sha256, **rows, **({"tested": len(split.tested)} if split.tested else {})},
+            "code": {**self.source.sha256, **self.task.identity},
+            "own_keys": {key: served.get(str(value), value) for key, value in own.items() if key not in files},
+        }
+
+    def config(self) -> Mapping[str, object]:
+        """Return what `config.json` says of it: `task`, `reward`, `data`."""
+        split, judged = self.split, self.judged
+        data: dict[str, object] = {"fingerprint": self._items_sha256, "train": len(split.train)}
+        data |= {"validation": len(split.held_out)} if split.tested else {}
+        data |= {"test": len(split.tested or split.held_out)}
+        if judged is not None:
+            data["rubrics"] = sum(len(judged.criteria(one.item)) for one in (*split.train, *split.held_out))
+        judge = {} if judged is None else {"judge": parts_of(self.plan)[0].judge_model}
+        reward = {"name": " + ".join(self.task.terms), **judge}
+        return {"task": {"name": self.plan.experiment.name}, "reward": reward, "data": data}
+
     def circumstances(self) -> Mapping[str, object]:
-        """See RunData."""
+        """Return where it was found, and how a judge is asked."""
         asking = {} if self.judged is None else asking_circumstances(parts_of(self.plan)[1])
-        return {"task": self.opened.source.found_at, "files": self._files(), **asking}
+        return {"task": self.source.found_at, "files": self._files(), **asking}
+
+    @property
+    def _items_sha256(self) -> str:
+        return self.task.items_sha256 or self.split.sha256
 
     def _files(self) -> dict[str, object]:
         """Return the task's own keys that are paths."""
-        return {key.name: self.opened.own_keys[key.name] for key in self.opened.source.keys if key.is_file}
+        return {key.name: self.plan.experiment.subject.own_keys[key.name] for key in self.source.keys if key.is_file}
 
     def nano_base(self, say: Say) -> Path:
-        """See RunData."""
-        if self.task.base is not None:
-            return cached_base(self.task.base.recipe, self.task.base.conversations(), say)
-        return task_base(self.task, self._read_by_base(), recipe_of(self.task), say)
+        """Return the small base, built where it is not cached."""
+        task = self.task
+        if task.base is not None:
+            return cached_base(task.base.recipe, task.base.conversations(), say)
+        _require_demonstrations(task)
+        recipe = recipe_of(task)
+        return cached_base(recipe, task_conversations(task, self._read_by_base(), recipe), say)
 
     def _read_by_base(self) -> Sequence[UserItem]:
         """Return what the small base reads demonstrations of."""
-        apart = items_of_base(self.task, self.opened.source.folder)
+        apart = items_of_base(self.task, self.source.folder)
         return self.every.train if apart is None else apart
 
     def models(self) -> Mapping[str, str]:
         """Return the judge or who is asked, where it is a model of this machine: the run's server serves it too."""
         if self.asked is not None:
-            return loaded_beside(self.plan, self.asked)
+            loaded = self.asked.name != ITSELF and is_loaded_here(self.asked.name, self.plan.circumstances)
+            return {self.asked.key: self.asked.name} if loaded else {}
         if self.judged is None or not is_own(self.plan):
             return {}
         return {JUDGE_NAME: parts_of(self.plan)[0].judge_model}
 
     def before(self) -> list[str]:
         """Return what was read."""
-        told = f"{len(self.split.train)} items to train on, {len(self.split.held_out)} held out"
-        if self.split.tested:
-            told += f", {len(self.split.tested)} tested at the end"
-        if apart := sum(one.aside for one in self.split.train):
-            told += f"; {apart} of the first are aside, for batches of their own"
-        if self.split.repeated:
-            told += f"; {self.split.repeated} that were there before are left out"
-        if not self.split.held_out:
-            told += ": the items of training are evaluated, which says nothing of others"
-        cost = [] if self.judged is None else cost_lines(self.plan, self.judged, self.split)
-        return [f"{told}; reward: {' + '.join(self.task.terms)}", *self.task.notes, *cost]
+        split = self.split
+        message = f"{len(split.train)} items to train on, {len(split.held_out)} held out"
+        if split.tested:
+            message += f", {len(split.tested)} tested at the end"
+        if apart := sum(one.aside for one in split.train):
+            message += f"; {apart} of the first are aside, for batches of their own"
+        if split.repeated:
+            message += f"; {split.repeated} that were there before are left out"
+        if not split.held_out:
+            message += ": the items of training are evaluated, which says nothing of others"
+        cost = [] if self.judged is None else cost_lines(self.plan, self.judged, split)
+        return [f"{message}; reward: {' + '.join(self.task.terms)}", *self.task.notes, *cost]
 
     def forecast(self) -> list[str]:
         """Return what the run would take: lines for a person; nothing is built."""
-        plan, where, lines = self.plan, self.plan.circumstances, self.before()
-        if self.opened.own_keys:
-            values = (f"{key}={shown_value(one)}" for key, one in self.opened.own_keys.items())
+        where, lines = self.plan.circumstances, self.before()
+        if self.plan.experiment.subject.own_keys:
+            values = (f"{key}={shown_value(one)}" for key, one in self.plan.experiment.subject.own_keys.items())
             lines.append(f"the task's own keys: {' '.join(values)}")
-        if where.model_name is not None or where.base_url is not None or self.task.base is not None:
-            taken = time_and_disk(self.minutes(), RUN_MEGABYTES)
-            return [*lines, f"{plan.settings.steps} steps; time: {taken}"]
-        base = time_and_disk(base_minutes(self.task, self._read_by_base()), BASE_MEGABYTES)
-        lines.append(f"first, unless it is cached, a small base from the demonstrations: {base}")
-        taken = time_and_disk(self.minutes(), RUN_MEGABYTES)
-        return [*lines, f"{plan.settings.steps} steps; time: {taken}"]
+        if where.model_name is None and where.base_url is None and self.task.base is None:
+            base = time_and_disk(base_minutes(self.task, self._read_by_base()), _BASE_MEGABYTES)
+            lines.append(f"first, unless it is cached, a small base from the demonstrations: {base}")
+        return [*lines, f"{self.plan.settings.steps} steps; time: {time_and_disk(self.minutes(), RUN_MEGABYTES)}"]
 
     def minutes(self) -> float | None:
         """Return how long the run takes on two cores, without its base; None: nothing is known of the model."""
@@ -192,58 +190,50 @@ class TaskData:
 
     def lengths(self) -> Lengths:
         """Return how long what is asked and answered will be, as far as can be told before."""
-        plan, where = self.plan, self.plan.circumstances
+        settings, where, split, probed = self.plan.settings, self.plan.circumstances, self.split, self.task.probed
         builds = where.model_name is None and where.base_url is None
-        tested = len(subset(self.split.tested, plan.settings.test_items, lambda one: one.unit))
-        items = (*self.split.train, *self.split.held_out)
-        letters = sum(len(one.prompt) for one in items) / len(items)
-        a_token = NANO_CHARACTERS if builds else _CHARACTERS_PER_TOKEN
+        items = (*split.train, *split.held_out)
+        a_token = _NANO_CHARACTERS if builds else _CHARACTERS
+        options: list[int] = []  # letters of an item's answers together
+        for one in items if probed is not None else ():
+            assert probed is not None
+            texts = attempt(probed.options, one.item)
+            mark = len(probed.before_answer)
+            options.append(0 if isinstance(texts, Raised) else sum(mark + len(each) for each in texts))
         return Lengths(
-            prompt=letters / a_token + (0 if builds else _CHAT_TOKENS),
-            answer=plan.settings.max_tokens / 2 * (1 if self.task.turns is None else self.task.turns.most),
-            options=self._letters_of_options(items) / a_token,
-            examined=min(plan.settings.eval_items, len(self.split.held_out or items)),
-            tested=tested * (1 + len(self.task.controls)),
+            prompt=sum(len(one.prompt) for one in items) / len(items) / a_token + (0 if builds else _CHAT_TOKENS),
+            answer=settings.max_tokens / 2 * (1 if self.task.turns is None else self.task.turns.most),
+            options=sum(options) / len(options) / a_token if options else 0.0,
+            examined=min(settings.eval_items, len(split.held_out or items)),
+            tested=len(subset(split.tested, settings.test_items, lambda one: one.unit)) * (1 + len(self.task.controls)),
             eval_samples=self.frame.eval_samples,
         )
 
-    def _letters_of_options(self, items: Sequence[UserItem]) -> float:
-        """Return how many letters an item's answers have, together and on average; 0: the task is not probed."""
-        probed = self.task.probed
-        if probed is None:
-            return 0.0
-        said = [attempt(probed.options, one.item) for one in items]
-        mark = len(probed.before_answer)
-        letters = [0 if isinstance(one, Raised) else sum(mark + len(each) for each in one) for one in said]
-        return sum(letters) / len(letters)
-
     def begin(self, folder: RunFolder) -> None:
-        """See RunData."""
-        items, most = self.split.held_out or self.split.train, self.plan.settings.eval_items
-        examined = subset(items, most, lambda one: one.unit)
+        """Write what the task says of its items into the run's folder."""
+        task, split = self.task, self.split
+        examined = subset(split.held_out or split.train, self.plan.settings.eval_items, lambda one: one.unit)
         if self.judged is not None:
-            write_tasks(self.judged.criteria, self.split.train, self.split.held_out, folder.path / TASKS)
+            write_tasks(self.judged.criteria, split.train, split.held_out, folder.path / TASKS)
+        baselines = [{"name": name, **_baseline(task, answer, examined)} for name, answer in task.baselines.items()]
         folder.write_json(
             TASK,
             {
-                "terms": list(self.task.terms),
-                "metrics": list(self.task.measured),
-                "parsed": self.task.parse is not None,
-                "several_turns": self.task.talk is not None,
+                "terms": list(task.terms),
+                "metrics": list(task.measured),
+                "parsed": task.parse is not None,
+                "several_turns": task.talk is not None,
                 "items": _shown(examined),
-                **({"tested": _shown(self.split.tested)} if self.split.tested else {}),
-                **({"figures": dict(self.task.figures)} if self.task.figures else {}),
-                "baselines": [
-                    {"name": name, **_baseline(self.task, answer, examined)}
-                    for name, answer in self.task.baselines.items()
-                ],
+                **({"tested": _shown(split.tested)} if split.tested else {}),
+                **({"figures": dict(task.figures)} if task.figures else {}),
+                "baselines": baselines,
             },
         )
 
     def course(
         self, tokenizer: PreTrainedTokenizerBase, folder: RunFolder, connection: Connection
     ) -> Course[UserItem, UserAnswer]:
-        """See RunData."""
+        """Return how it is trained on."""
         renderer = renderer_for(tokenizer)
 
         def general(policy: Examinee) -> Mapping[str, float]:
@@ -251,10 +241,9 @@ class TaskData:
             folder.write_json(GENERAL, {"texts": [asdict(one) for one in changes]})
             return general_metrics(changes)
 
-        model = None if self.asked is None else open_model(self.plan, self.asked, connection, tokenizer)
-        subject = UserSubject(
-            task=self._with_judge(folder, connection), split=self.split, renderer=renderer, model=model
-        )
+        model = None if self.asked is None else self._opened_model(self.asked, connection, tokenizer)
+        task = self._with_judge(folder, connection)
+        subject = UserSubject(task=task, split=self.split, renderer=renderer, model=model)
         return Course(
             subject=subject,
             settings=self.plan.settings,
@@ -263,19 +252,38 @@ class TaskData:
             forks=1 if self.task.talk is None else self.task.talk.forks,
             controls={name: replace(subject, task=control) for name, control in self.task.controls.items()},
             at_end=general if self.frame.watch_forgetting else None,
-            keep=lambda found: folder.write_json(SECTIONS, {"sections": [asdict(one) for one in found]}),
+            keep=lambda found: folder.write_json(SECTIONS, {"sections": msgspec.to_builtins(found)}),
         )
+
+    def _opened_model(self, model: Model, connection: Connection, own: PreTrainedTokenizerBase) -> AskedModel:
+        """Return the task's model as the run's server has it; `own` is the tokenizer of the model that is trained."""
+        where = self.plan.circumstances
+        trained = served_name(where.model_name, where.base_url)
+        beside = model.key in self.models()
+        name = model.key if beside else trained if model.name == ITSELF else model.name
+        if name != trained and not serves(connection, name):
+            raise ConfigError(
+                "this run's server has no such model",
+                field=model.key,
+                value=model.name,
+                allowed=f"{ITSELF}, a folder, FILE.gguf, smollm2, or a name that base_url serves",
+            )
+        client = ready(connection.client.create_sampling_client(base_model=name), WAIT_SECONDS)
+        tokenizer = tokenizer_of(model.name) if beside else own if name == trained else client.get_tokenizer()
+        return AskedModel(client=client, renderer=renderer_for(tokenizer), model=model)
 
     def _with_judge(self, folder: RunFolder, connection: Connection) -> Task:
         """Return the task with its judge open, and what each asking takes written into the ledger."""
         if self.judged is None:
             # A copy: what it remembers is this run's alone.
             return replace(self.task, reward=deepcopy(self.task.reward))
-        prices = load_prices(parts_of(self.plan)[1].prices)
+        frame, asking = parts_of(self.plan)
+        prices = load_prices(asking.prices)
 
         def paid(judging: Judging) -> None:
-            dollars = prices.dollars(parts_of(self.plan)[0].judge_model, judging.spent)
-            folder.append(LEDGER, [ledger_line(judging, dollars)])
+            counts = {"judged": judging.judged, "failed": judging.failed, "from_cache": judging.from_cache}
+            dollars = prices.dollars(frame.judge_model, judging.spent)
+            folder.append(LEDGER, [{**counts, **asdict(judging.spent), "dollars": dollars}])
 
         judge = open_judge(self.plan, self.judged, connection, self.recorded)
         return replace(self.task, reward=self.judged.opened(judge, paid))
@@ -290,11 +298,10 @@ def _baseline(task: Task, answer: Callable[[Any], str | Sequence[str]], items: S
     by_item: dict[str, float] = {}
     metrics: dict[str, dict[str, float]] = {name: {} for name in task.metrics}
     for one in items:
-        said = attempt(answer, one.item)
-        if isinstance(said, Raised):
-            return {"failure": str(said)}
-        replies = [said] if isinstance(said, str) else [str(each) for each in said]
-        (found,) = score_group(task, one.item, [replies])
+        texts = attempt(answer, one.item)
+        if isinstance(texts, Raised):
+            return {"failure": str(texts)}
+        (found,) = score_group(task, one.item, [[texts] if isinstance(texts, str) else [str(each) for each in texts]])
         if isinstance(found, Failed):
             return {"failure": f"{found.where} {found.what}"}
         by_item[one.prompt_id] = found.total
@@ -303,38 +310,33 @@ def _baseline(task: Task, answer: Callable[[Any], str | Sequence[str]], items: S
     return {"by_item": by_item, "metrics": metrics}
 
 
-def task_data(plan: Plan, opened: OpenedTask) -> TaskData:
+def task_data(plan: Plan) -> TaskData:
     """Read a task's items for a plan."""
-    frame = plan.frame
+    frame, subject = plan.frame, plan.experiment.subject
+    task, source = subject.task_of(plan), subject.source
     assert isinstance(frame, TaskFrame)
+    assert source is not None, "a task without a name is made by its source"
     seed = plan.settings.seed if frame.split_seed < 0 else frame.split_seed
     try:
-        every = split_items(opened.task, opened.source.folder, seed)
-        split = chosen_items(
-            opened.task, every, examined=frame.examined, shuffle_labels=frame.shuffle_labels, seed=seed
-        )
-        if isinstance(opened.task.reward, JudgedReward):
-            require_judge(plan, opened.task.reward, every)
+        every = split_items(task, source.folder, seed)
+        split = chosen_items(task, every, examined=frame.examined, shuffle_labels=frame.shuffle_labels, seed=seed)
+        if isinstance(task.reward, JudgedReward):
+            require_judge(plan, task.reward, every)
             load_prices(parts_of(plan)[1].prices)  # what it refuses is told before anything is built
-        if opened.task.aside is not None:
-            _require_both(split, getattr(plan.settings, "interleave", NONE))
+        if task.aside is not None:
+            apart, interleave = sum(one.aside for one in split.train), getattr(plan.settings, "interleave", NONE)
+            if apart == len(split.train):
+                raise DataError("every item to train on is set aside", field="aside", value=apart)
+            if interleave != NONE and not apart:
+                raise DataError(
+                    "no item to train on is set aside",
+                    field="interleave",
+                    value=interleave,
+                    allowed="none, or an aside= that is true of some items",
+                )
     except TinsmithError as error:
-        raise opened.source.told(error) from None
-    return TaskData(plan=plan, opened=opened, split=split, every=every)
-
-
-def _require_both(split: UserSplit, interleave: str) -> None:
-    """Check that there are items of the task's own to train on, and others aside where they are asked for."""
-    apart = sum(one.aside for one in split.train)
-    if apart == len(split.train):
-        raise DataError("every item to train on is set aside", field="aside", value=apart)
-    if interleave != NONE and not apart:
-        raise DataError(
-            "no item to train on is set aside",
-            field="interleave",
-            value=interleave,
-            allowed="none, or an aside= that is true of some items",
-        )
+        raise source.told(error) from None
+    return TaskData(plan=plan, task=task, source=source, split=split, every=every)
 
 
 def data_of_task(plan: Plan) -> TaskData:
@@ -342,3 +344,71 @@ def data_of_task(plan: Plan) -> TaskData:
     found = plan.experiment.subject.run_data(plan, print)
     assert isinstance(found, TaskData), "the run is on a task"
     return found
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskBaseRecipe(BaseRecipe):
+    """How a base is built from the demonstrations of a task: it knows how answers look before any is rewarded."""
+
+    vocab_size: int = 512
+    max_positions: int = 1024
+    steps: int = 1_000
+    learning_rate: float = 3e-3
+    count: int = 8_000
+    """Demonstrations; the training items are gone through again and again."""
+
+
+def recipe_of(task: Task) -> TaskBaseRecipe:
+    """Return how a task's base is built: the laboratory's recipe, for as many steps as the task says."""
+    recipe = TaskBaseRecipe()
+    return replace(recipe, steps=task.base_steps) if task.base_steps else recipe
+
+
+def base_minutes(task: Task, items: Sequence[UserItem]) -> float:
+    """Return about how long building it takes on two cores, from the first of what it would read."""
+    _require_demonstrations(task)
+    recipe = recipe_of(task)
+    first = task_conversations(task, items, replace(recipe, count=recipe.batch_size))
+    return building_minutes(recipe, first, _NANO_CHARACTERS)
+
+
+def _require_demonstrations(task: Task) -> None:
+    if task.demonstrate is None:
+        raise ConfigError(
+            "this task shows no answers (demonstrate=) that a small base could be built from, and no model is named",
+            field="model_name",
+            fix="at=small (SmolLM2; `tinsmith base fetch smollm2` once), model_name=... with base_url=... or "
+            "learning_rate=..., or demonstrate=... in the task",
+        )
+
+
+def task_conversations(task: Task, items: Sequence[UserItem], recipe: TaskBaseRecipe) -> list[Conversation]:
+    """Return what the base reads: conversations about training items; held-out ones are not among them."""
+    return [
+        _conversation(task, items[place % len(items)], derive(recipe.seed, "demonstration", place))
+        for place in range(recipe.count)
+    ]
+
+
+def _conversation(task: Task, one: UserItem, seed: int) -> Conversation:
+    """Return one conversation; between its replies stands what the task would say to them."""
+    assert task.demonstrate is not None
+    shown = attempt(task.demonstrate, one.item, Random(seed))
+    replies = (shown,) if isinstance(shown, str) else shown
+    wrong = str(replies) if isinstance(replies, Raised) else ""
+    said: list[Message] = []
+    if not isinstance(replies, Raised):
+        if not replies or not all(isinstance(cast(object, each), str) for each in replies):
+            wrong, replies = f"it gave {replies!r}, and no text or list of texts", ("",)
+        said = [*one.messages, Message(role=Role.ASSISTANT, content=replies[0])]
+        talk = Dialogue(task=task, item=one, seed=seed)
+        for reply, after in pairwise(replies):
+            heard = talk.say(reply)
+            if talk.failed is not None:
+                wrong = talk.failed.what
+            if not isinstance(heard, str):
+                break  # the task has nothing to say to it
+            said += [Message(role=Role.USER, content=heard), Message(role=Role.ASSISTANT, content=after)]
+    if wrong:
+        raise ConfigError(f"a demonstration failed: {wrong}", field="demonstrate", value=one.item)
+    return tuple(said)

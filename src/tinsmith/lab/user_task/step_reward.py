@@ -6,7 +6,11 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Final
+
+LARGEST_REWARD: Final = 1e15
+"""Of a reward, a metric or a reward's setting, whatever its sign: sums and squares of more leave the range of
+numbers in training."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,4 +1,4 @@
-"""A user's own task as the subject of a run: their functions ask, reply and reward; what those raise is recorded.
+"""A task as the subject of a run: its functions ask, reply and reward; what those raise is recorded.
 
 A function that fails on every rollout of a step ends the run: it is not the policy that has to change.
 """
@@ -13,23 +13,49 @@ from dataclasses import dataclass, field
 from itertools import takewhile
 from typing import Final, cast
 
+import tinker
+from tinker import types
+
 from tinsmith.lab.datums import Example
-from tinsmith.lab.environment import Environment, Over
-from tinsmith.lab.grouping import ScoredGroup
-from tinsmith.lab.probe import Probe
-from tinsmith.lab.rollout_metrics import Line
-from tinsmith.lab.rollouts import Failure, Rollout, Trajectory, Unread
-from tinsmith.lab.subject import SectionRecord, Split, Subject
-from tinsmith.lab.user_task.asked_model import AskedModel
+from tinsmith.lab.environment import Over
+from tinsmith.lab.grouping import Line, ScoredGroup
+from tinsmith.lab.rollouts import SEED_BITS, WAIT_SECONDS, Failure, Rollout, Trajectory, Unread
+from tinsmith.lab.runs.records import SectionRecord
+from tinsmith.lab.subject import Probe, Split, Subject
 from tinsmith.lab.user_task.calls import Raised, attempt
-from tinsmith.lab.user_task.dialogue import Dialogue, earned, right_example
+from tinsmith.lab.user_task.dialogue import Dialogue, Earned, earned, right_example
 from tinsmith.lab.user_task.items import UserItem, UserSplit
-from tinsmith.lab.user_task.scoring import Earned
 from tinsmith.lab.user_task.step_reward import Failed, NamedTerms, Scored, StepReward
-from tinsmith.lab.user_task.task import Answered, Ask, Section, Task
+from tinsmith.lab.user_task.task import Answered, Model, Section, Task
 from tinsmith.renderers.renderer import Message, Renderer, Role
 from tinsmith.types.errors import TaskError
 from tinsmith.types.seeds import derive
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AskedModel:
+    """The frozen model that a task asks, with seeds and through the Tinker API."""
+
+    client: tinker.SamplingClient
+    renderer: Renderer
+    model: Model
+
+    def ask(self, prompt: str, seed: int) -> Callable[[], str]:
+        """Begin a question; return what waits for its answer."""
+        asked = self.renderer.build_generation_prompt((Message(role=Role.USER, content=prompt),))
+        params = types.SamplingParams(
+            max_tokens=self.model.max_tokens,
+            temperature=self.model.temperature,
+            seed=seed % 2**SEED_BITS,
+            stop=list(self.renderer.stop_sequences()),
+        )
+        future = self.client.sample(types.ModelInput.from_ints(list(asked)), 1, params)
+
+        def answer() -> str:
+            (sequence,) = future.result(WAIT_SECONDS).sequences
+            return self.renderer.parse_response(sequence.tokens).message.content
+
+        return answer
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,55 +83,41 @@ class UserEnvironment(Dialogue):
         """Return the prompt's tokens."""
         return self.prompt
 
-    def step(self, tokens: Sequence[int]) -> Over | Instruction | Awaited:
+    def step(self, tokens: Sequence[int]) -> Over | Told:
         """Take a reply; what the user's function raises ends the conversation, and is kept for its reading."""
         said = self.say(self.renderer.parse_response(tokens).message.content)
-        if isinstance(said, Ask):
-            assert self.model is not None, "a task's model is opened with its run"
-            seed = derive(self.seed, "challenge", self.item.prompt_id, self.replies[-1])
-            return Awaited(self, tuple(tokens), self.model.ask(said.prompt, seed), said.then)
-        return Over() if said is None else self.instruction(tokens, said)
-
-    def instruction(self, tokens: Sequence[int], said: str) -> Instruction:
-        """Return what follows a reply, in tokens."""
-        extended = self.renderer.extend((), tuple(tokens), (Message(role=Role.USER, content=said),))
-        return Instruction(extended[len(tokens) :], self.borders.own_words(tokens, extended[len(tokens) :]))
+        if said is None:
+            return Over()
+        if isinstance(said, str):
+            return Told(self, tuple(tokens), lambda: said)
+        assert self.model is not None, "a task's model is opened with its run"
+        seed = derive(self.seed, "challenge", self.item.prompt_id, self.replies[-1])
+        answer = self.model.ask(said.prompt, seed)
+        return Told(self, tuple(tokens), lambda: self.tell(attempt(said.then, answer())))
 
 
 @dataclass(slots=True)
-class Awaited:
-    """`Move` whose text comes from another model, which may still be computing it."""
+class Told:
+    """`Move` with the text that follows a reply; another model may still be computing it."""
 
     environment: UserEnvironment
-    tokens: tuple[int, ...]
-    answer: Callable[[], str]
-    then: Callable[[str], str]
-    _told: Instruction | None = None
+    reply: tuple[int, ...]
+    text: Callable[[], str | None]
+    """Waits for it; None: that failed."""
+    _own: tuple[bool, ...] = ()
 
     def observation(self) -> tuple[int, ...] | None:
-        """Return the observation; waits for it."""
-        said = self.environment.tell(attempt(self.then, self.answer()))
-        self._told = None if said is None else self.environment.instruction(self.tokens, said)
-        return None if self._told is None else self._told.tokens
+        """Return the text in tokens."""
+        said, environment = self.text(), self.environment
+        if said is None:
+            return None
+        extended = environment.renderer.extend((), self.reply, (Message(role=Role.USER, content=said),))
+        tokens = extended[len(self.reply) :]
+        self._own = environment.borders.own_words(self.reply, tokens)
+        return tokens
 
     def own_words(self) -> tuple[bool, ...]:
-        return () if self._told is None else self._told.mine
-
-
-@dataclass(frozen=True, slots=True)
-class Instruction:
-    """`Move` with the text that follows a reply."""
-
-    tokens: tuple[int, ...]
-    mine: tuple[bool, ...]
-    """Which of them are what the task says, and not the template around it."""
-
-    def observation(self) -> tuple[int, ...]:
-        """Return the observation after the reply."""
-        return self.tokens
-
-    def own_words(self) -> tuple[bool, ...]:
-        return self.mine
+        return self._own
 
 
 @dataclass(slots=True, kw_only=True)
@@ -138,11 +150,7 @@ class UserSubject(Subject[UserItem, UserAnswer]):
     def stop(self) -> Sequence[int]:
         return self.renderer.stop_sequences()
 
-    def environments(self, item: UserItem, count: int, seed: int) -> Sequence[Environment]:
-        return self.conversations(item, count, seed)
-
-    def conversations(self, item: UserItem, count: int, seed: int) -> list[UserEnvironment]:
-        """Return a group of conversations; a task that draws does so by the seed."""
+    def environments(self, item: UserItem, count: int, seed: int) -> list[UserEnvironment]:
         if item.prompt_id not in self._prompts:
             self._prompts[item.prompt_id] = self.renderer.build_generation_prompt(item.messages)
         group = object()
@@ -199,15 +207,14 @@ class UserSubject(Subject[UserItem, UserAnswer]):
         """Return the figures of an evaluation; an item with several answers counts once in rewards and metrics."""
         by_item = [[one for one in group if isinstance(one, Rollout)] for group in groups]
         kept = [one for group in by_item for one in group]
-        own = (
-            None if self._reward is None else self._reward.figures([[_scored(one) for one in each] for each in groups])
-        )
-        rewards = {
-            "failed": 1.0 - len(kept) / sum(len(group) for group in groups),
-            **_means([_rewards(group) for group in by_item if group]),
-        }
+        reward, own = self._reward, None
+        if reward is not None:
+            own = reward.figures([[_scored(one) for one in each] for each in groups])
+        if own is None:
+            failed = 1.0 - len(kept) / sum(len(group) for group in groups)
+            own = {"failed": failed, **_means([_rewards(group) for group in by_item if group])}
         found = {
-            **(rewards if own is None else own),
+            **own,
             "tokens/answer": _mean([float(len(one.tokens)) for one in kept]),
             "distinct_texts": len({one.text for one in kept}) / len(kept),
             **_means([self._measured(group) for group in by_item if group]),
@@ -323,8 +330,7 @@ class UserSubject(Subject[UserItem, UserAnswer]):
             facts["metrics"] = dict(one.metrics)
         if self.task.talk is not None:
             facts["turns"] = _turns(rollout)
-        if self.task.talk is not None and self.task.talk.forks > 1:
-            facts["fork"] = rollout.fork
+            facts |= {"fork": rollout.fork} if self.task.talk.forks > 1 else {}
         return facts
 
     def sections(self, rollouts: Mapping[str, Sequence[UserRollout]]) -> list[SectionRecord]:

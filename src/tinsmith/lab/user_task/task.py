@@ -5,20 +5,15 @@ Users import these names from `tinsmith`.
 
 from __future__ import annotations
 
+import inspect
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from tinsmith.lab.base_recipe import BaseRecipe, Conversation
-from tinsmith.lab.user_task.checks import (
-    require_base_steps,
-    require_callable,
-    require_name,
-    require_share,
-    require_step_reward,
-)
 from tinsmith.lab.user_task.step_reward import StepReward
 from tinsmith.types.errors import ConfigError
 
@@ -150,9 +145,8 @@ class Turns:
 
     def __post_init__(self) -> None:
         require_callable("turns reply", self.reply, 3)
-        for name, value in (("max_turns", self.most), ("forks", self.forks)):
-            if value < 1:
-                raise ConfigError("a conversation has at least one reply", field=name, value=value, allowed="1 or more")
+        _require_replies("max_turns", self.most)
+        _require_replies("forks", self.forks)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -238,53 +232,59 @@ class Task:
     """What the run is to find out, in a sentence; it stands on the page."""
 
     def __post_init__(self) -> None:
-        if not isinstance(self.prompt, str):
-            require_callable("prompt", self.prompt, 1)
-        for name, reward in {**self.rewards, **self.metrics}.items():
-            require_name("reward" if name in self.rewards else "metrics", name)
-            require_callable(f"reward {name}", function_of(reward), 2)
-        if isinstance(self.reward, StepReward):
-            require_step_reward(self.reward, self.baselines)
-        elif not self.rewards:
-            raise ConfigError("a task has at least one reward", field="reward", value={})
-        for what, function, count in (
-            ("parse", self.parse, 1),
-            ("reply", self.reply, 2),
-            ("item_id", self.item_id, 1),
-            ("unit", self.unit, 1),
-            ("aside", self.aside, 1),
-            ("demonstrate", self.demonstrate, 2),
-            ("answer", self.answer, 1),
-            ("options", self.options, 1),
-        ):
-            if function is not None:
+        given = {"prompt": 1, "parse": 1, "reply": 2, "item_id": 1, "unit": 1, "aside": 1}
+        for what, count in {**given, "demonstrate": 2, "answer": 1, "options": 1}.items():
+            function = getattr(self, what)
+            if function is not None and not (what == "prompt" and isinstance(function, str)):
                 require_callable(what, function, count)
-        for what, functions in (("baselines", self.baselines), ("sections", self.sections)):
+        probed = {} if self.probed is None else {"options": self.probed.options, "gold": self.probed.gold}
+        for what, functions in (("baselines", self.baselines), ("sections", self.sections), ("probed", probed)):
             for name, function in functions.items():
-                require_callable(f"{what} {name!r}", function, 1)
-        if isinstance(self.held_out, int | float):
-            require_share("held_out", self.held_out)
-        if self.probed is not None:
-            require_callable("probed options", self.probed.options, 1)
-            require_callable("probed gold", self.probed.gold, 1)
-        require_base_steps(self.base_steps, demonstrated=self.demonstrate is not None)
-        if self.base_items is not None and self.demonstrate is None:
-            raise ConfigError(
-                "there are no demonstrations of these items that a base could read",
-                field="base_items",
-                fix="demonstrate=... in the task, or leave base_items out",
-            )
-        self._check_turns()
-
-    def _check_turns(self) -> None:
+                require_callable(f"probed {name}" if what == "probed" else f"{what} {name!r}", function, 1)
+        self._check_rewards()
+        held = self.held_out
+        if isinstance(held, int | float) and (isinstance(held, bool) or not 0.0 <= held < 1.0):
+            what = "this is a share of the items, and some are left to train on"
+            raise ConfigError(what, field="held_out", value=held, allowed="0 or more, below 1")
+        steps = cast(object, self.base_steps)
+        if not isinstance(steps, int) or isinstance(steps, bool) or steps < 0:
+            allowed = "0 (the laboratory's own number), or more"
+            raise ConfigError("this is a number of steps", field="base_steps", value=steps, allowed=allowed)
+        for name, value in {"base_steps": steps or None, "base_items": self.base_items}.items():
+            if value is not None and self.demonstrate is None:
+                raise ConfigError(
+                    "there are no demonstrations that a base could be trained on",
+                    field=name,
+                    value=steps if name == "base_steps" else None,
+                    fix=f"demonstrate=... in the task, or leave {name} out",
+                )
         for name in self.controls:
             if not name.startswith("test_"):
                 raise ConfigError("this is no split of the test", field="controls", value=name, allowed="test_...")
         if self.turns is not None and self.reply is not None:
             raise ConfigError("what is said between replies is given twice", field="reply", allowed="reply or turns")
-        if self.max_turns < 1:
+        _require_replies("max_turns", self.max_turns)
+
+    def _check_rewards(self) -> None:
+        """Check rewards and metrics, and the names of their terms, which become part of metrics' keys."""
+        for name in (*self.terms, *self.metrics):
+            if not (isinstance(cast(object, name), str) and _NAME.fullmatch(name)) or name in RESERVED:
+                raise ConfigError(
+                    "this name cannot stand in a metric's key",
+                    field="reward" if name in self.terms else "metrics",
+                    value=name,
+                    allowed="small letters, digits and _, beginning with a letter; not total or names",
+                )
+        for name, reward in {**self.rewards, **self.metrics}.items():
+            require_callable(f"reward {name}", function_of(reward), 2)
+        if not self.terms:
+            raise ConfigError("a task has at least one reward", field="reward", value={})
+        if isinstance(self.reward, StepReward) and self.baselines:
             raise ConfigError(
-                "a conversation has at least one reply", field="max_turns", value=self.max_turns, allowed="1 or more"
+                "a reward of a whole step scores no answers without a model",
+                field="baselines",
+                value=", ".join(self.baselines),
+                fix="leave baselines out, or give a reward of (item, answer)",
             )
 
     @property
@@ -324,3 +324,33 @@ RESERVED: Final = frozenset({"total", "names"})
 def function_of(reward: Reward | Metric) -> Callable[..., Any]:
     """Return the function that a reward is, without what says what it sees."""
     return reward.function if isinstance(reward, OfGroup | OfConversation) else reward
+
+
+_NAME: Final = re.compile(r"[a-z][a-z0-9_]*")
+
+
+def _require_replies(what: str, count: int) -> None:
+    if count < 1:
+        raise ConfigError("a conversation has at least one reply", field=what, value=count, allowed="1 or more")
+
+
+def require_callable(what: str, function: object, count: int) -> None:
+    """Check that something can be called with so many arguments."""
+    arguments = {1: "one argument", 2: "two arguments", 3: "three arguments"}[count]
+    if not callable(function):
+        raise ConfigError("this has to be a function", field=what, value=function, allowed=f"of {arguments}")
+    try:
+        signature = inspect.signature(function)
+    except (TypeError, ValueError):
+        return  # a function of C that does not say what it takes
+    try:
+        signature.bind(*[None] * count)
+    except TypeError:
+        code = getattr(function, "__code__", None)
+        line = "" if code is None else f" (line {code.co_firstlineno})"
+        raise ConfigError(
+            f"this function{line} cannot be called with {arguments}",
+            field=what,
+            value=f"{getattr(function, '__name__', 'function')}{signature}",
+            allowed=f"a function of {arguments}",
+        ) from None

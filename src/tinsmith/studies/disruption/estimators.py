@@ -22,10 +22,9 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.utils.validation import check_is_fitted
 
-from tinsmith.lab.experiment.conduct import conduct_and_stay, embedded_settings
+from tinsmith.lab.experiment.conduct import conduct, embedded_settings
 from tinsmith.lab.experiment.experiment import Experiment, Plan
-from tinsmith.lab.experiment.materials import Materials, with_model
-from tinsmith.lab.experiment.named_model import named_model
+from tinsmith.lab.experiment.materials import Materials, named_model, with_model
 from tinsmith.lab.experiment.plan import REWARD_PREFIX, make_plan
 from tinsmith.lab.labels.contracts import Answer
 from tinsmith.lab.labels.labelled_papers import LabelledPapers, Papers
@@ -216,7 +215,7 @@ class PaperClassifier(ClassifierMixin, BaseEstimator):
         try:
             materials = self._materials(plan, papers, y)
             self.close()  # an earlier fit's server may hold the folder
-            done = conduct_and_stay(plan, say=self._told, materials=materials)
+            done = conduct(plan, say=self._told, materials=materials, stays=True)
         except BaseException:
             if temporary is not None:
                 shutil.rmtree(temporary, ignore_errors=True)

@@ -13,7 +13,7 @@ from markupsafe import Markup
 from rich.table import Table as ConsoleTable
 
 from tinsmith.lab.labels.contracts import Subject
-from tinsmith.lab.page.compared import Comparison
+from tinsmith.lab.page.comparison import Comparison
 from tinsmith.lab.results.arms import OFFSETS, SHOWN, Arm, Member, arms_of, by_descent, label_alone, members_of
 from tinsmith.lab.results.label_notes import claims_of, notes_of, sentences_of
 from tinsmith.lab.results.label_tables import (

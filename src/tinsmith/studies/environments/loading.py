@@ -15,9 +15,9 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, Final
 
+from tinsmith.lab.experiment.key_text import OwnKey
 from tinsmith.lab.user_task.calls import Raised, attempt
 from tinsmith.lab.user_task.functions import installed_version
-from tinsmith.lab.user_task.source import OwnKey
 from tinsmith.lab.user_task.task import Value
 from tinsmith.studies.environments.play import Theirs
 from tinsmith.types.errors import ConfigError

@@ -11,16 +11,16 @@ from typing import Final
 import msgspec
 
 from tinsmith.lab.experiment.experiment import Plan
-from tinsmith.lab.experiment.reopened import BASE, Reopened, plan_again, reopened
+from tinsmith.lab.experiment.replay import BASE, Reopened, plan_again, reopened
 from tinsmith.lab.live.progress import Say
 from tinsmith.lab.rollouts import Sampling
 from tinsmith.lab.runs.kinds import Kind
 from tinsmith.lab.schedule import subset
 from tinsmith.lab.service.facts import model_identity, weights_sha256
 from tinsmith.lab.study.files import made_once
+from tinsmith.lab.user_task.dialogue import Failed, score_group
 from tinsmith.lab.user_task.items import UserItem
 from tinsmith.lab.user_task.run_data import data_of_task
-from tinsmith.lab.user_task.scoring import Failed, score_group
 from tinsmith.lab.user_task.subject import UserSubject
 from tinsmith.renderers.choose import renderer_for
 from tinsmith.studies.microscope.policies import (
@@ -130,7 +130,7 @@ def looked_at(asked: Look, sides: tuple[Side, Side], file: Path, say: Say) -> Lo
         plan, data = second.plan, data_of_task(second.plan)
         if data.task.talk is not None:
             what = "a conversation of several turns is not looked at: corrections are of one reply"
-            raise ConfigError(what, field="task", value=data.opened.name)
+            raise ConfigError(what, field="task", value=plan.experiment.name)
         names = (_name(first, sides[0].when), _name(second, sides[1].when))
         settings = LookSettings(
             samples=asked.samples,

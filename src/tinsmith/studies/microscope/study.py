@@ -16,11 +16,10 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
-from tinsmith.lab.experiment.estimate import pace_of
+from tinsmith.lab.experiment.estimate import Lengths, Pace, pace_of
 from tinsmith.lab.experiment.experiment import Plan
 from tinsmith.lab.experiment.key_text import unreadable
-from tinsmith.lab.experiment.model_pace import Lengths, Pace
-from tinsmith.lab.experiment.reopened import BASE, FINAL
+from tinsmith.lab.experiment.replay import BASE, FINAL
 from tinsmith.lab.runs.kinds import Kind
 from tinsmith.lab.runs.reader import read_run
 from tinsmith.lab.study.keys import GENERATOR, SUMS, StudyKey, count, numbers
@@ -28,7 +27,7 @@ from tinsmith.lab.study.measures import BEFORE, Results
 from tinsmith.lab.study.record import Column, Panel, Shown
 from tinsmith.lab.study.sizes import Asked
 from tinsmith.lab.study.study import Arm, Beats, Expectation, Finding, Listing, OnRuns, PerItem, Points, Size, Study
-from tinsmith.lab.user_task.kinds import TASK_KINDS
+from tinsmith.lab.user_task.entry import TASK_KINDS
 from tinsmith.lab.user_task.run_data import data_of_task
 from tinsmith.pages.document import Block, Fold, MarkedText, MarkedToken, Section, TokenMark, note
 from tinsmith.pages.measures import Measure as Figure

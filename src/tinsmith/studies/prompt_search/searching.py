@@ -11,7 +11,7 @@ from pathlib import Path
 import msgspec
 
 from tinsmith.lab.experiment.experiment import Plan
-from tinsmith.lab.experiment.reopened import Reopened, plan_again, reopened
+from tinsmith.lab.experiment.replay import Reopened, plan_again, reopened
 from tinsmith.lab.live.progress import Say
 from tinsmith.lab.prompt_search.document import AskedModel, Document, Grammar, placed
 from tinsmith.lab.prompt_search.search import Earned, Search, Searched, SearchSettings, halves_of
@@ -20,8 +20,8 @@ from tinsmith.lab.runs.kinds import Kind
 from tinsmith.lab.schedule import subset
 from tinsmith.lab.service.asked_policy import Draw
 from tinsmith.lab.study.files import made_once
+from tinsmith.lab.user_task.entry import TaskFrame
 from tinsmith.lab.user_task.items import UserItem
-from tinsmith.lab.user_task.kinds import TaskFrame
 from tinsmith.lab.user_task.run_data import data_of_task
 from tinsmith.lab.user_task.subject import UserSubject
 from tinsmith.renderers.choose import renderer_for

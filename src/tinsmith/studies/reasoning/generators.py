@@ -13,8 +13,8 @@ from enum import Enum
 from pathlib import Path
 from typing import Any, Final, cast
 
+from tinsmith.lab.experiment.key_text import OwnKey
 from tinsmith.lab.user_task.functions import installed_version
-from tinsmith.lab.user_task.source import OwnKey
 from tinsmith.lab.user_task.task import Value
 from tinsmith.types.errors import ConfigError
 

@@ -1,0 +1,41 @@
+"""One server for all runs on tasks of one's own, and a folder with the task of a test's module."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+import pytest
+from own_task import KEYS, NANO, Ran, command
+
+from tinsmith.lab.service.connect import Connection, EmbeddedSettings, open_connection
+
+
+@pytest.fixture(scope="package")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Connection]:
+    state = tmp_path_factory.mktemp("own-task") / "state"
+    connection = open_connection(None, EmbeddedSettings(models={NANO: NANO}, state=state, seed=5))
+    yield connection
+    connection.close()
+
+
+@pytest.fixture
+def place(server: Connection, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> None:
+    """A home of its own, the server's key, and a folder with the module's TASK."""
+    monkeypatch.setenv("TINSMITH_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("TINKER_API_KEY", str(server.key))
+    monkeypatch.setenv("COLUMNS", "200")
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "mine.py").write_text(request.module.TASK)
+
+
+@pytest.fixture
+def run(server: Connection, place: None, capsys: pytest.CaptureFixture[str]) -> Callable[..., Ran]:
+    """Run a task on the shared server."""
+    del place
+
+    def run(file: str = "mine.py", without: Sequence[str] = (), **changes: str) -> Ran:
+        keys = {**KEYS, "base_url": str(server.base_url), "model_name": NANO, **changes}
+        return command(capsys, "run", file, *(f"{key}={one}" for key, one in keys.items() if key not in without))
+
+    return run
