@@ -43,7 +43,6 @@ class Starter:
             self._process = COLD(
                 [sys.executable, program, str(theirs.fileno())],
                 pass_fds=(theirs.fileno(),),
-                env={**os.environ, "OPENBLAS_NUM_THREADS": "1"},  # its threads would not be there in a child
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 env={**os.environ, **ONE_THREAD},
