@@ -47,8 +47,8 @@ def data_of(
             found[f"{DATA}/{key}/{Path(str(value)).name}"] = Path(str(value))
     task = str(around.get("task") or "")
     if ".py" in task:
-        opened = plan_of(task, changes_of(run, around, subjects[run.config.kind], None, {})).experiment.subject.opened
-        assert opened is not None, "it was opened from a file"
+        opened = plan_of(task, changes_of(run, around, subjects[run.config.kind], None, {})).experiment.subject
+        assert opened.source is not None, "it was opened from a file"
         folder = opened.source.folder
         for name in _ITEMS:
             if isinstance(items := getattr(opened.task, name), str | Path):
