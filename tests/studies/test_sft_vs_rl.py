@@ -22,7 +22,7 @@ from tinsmith.lab.labels.paper import items_of
 from tinsmith.lab.labels.task import make_task
 from tinsmith.lab.live.progress import Say
 from tinsmith.lab.papers import estimate
-from tinsmith.lab.papers.compute_spent import Cost
+from tinsmith.lab.papers.compute_spent import Cost, Ledger
 from tinsmith.lab.papers.estimate import minutes
 from tinsmith.lab.papers.worlds import nano_base, papers_of
 from tinsmith.lab.study.conduct import run_study
@@ -270,7 +270,9 @@ def test_flops_are_those_of_every_position_on_its_own(made: Made) -> None:
     each = [2 * cost.parameters + config.num_layers * 4 * width * seen for seen in range(1, 8)]
     assert cost.forward(7) == sum(each)
     assert cost.forward(3, before=4) == sum(each[4:])
-    assert cost.trained(7) == 3 * sum(each)
+    ledger = Ledger(cost)
+    ledger.trained(7)
+    assert ledger.spent.flops == 3 * sum(each)
 
 
 def test_the_planted_world_has_the_shares_that_were_planted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

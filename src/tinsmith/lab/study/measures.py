@@ -444,6 +444,7 @@ def _learned(study: Study, arms: Mapping[str, ArmRuns], one: Learned) -> MeanLea
 
 
 def _training(study: Study, arms: Mapping[str, ArmRuns], name: str) -> Training:
-    arm, count = arms[name or next(iter(arms))], study.effort or (lambda one: one.examples)
-    examples = 0 if name in (UNTRAINED, study.untrained) else count(arm)
+    arm, examples = arms[name or next(iter(arms))], 0
+    if name not in (UNTRAINED, study.untrained):
+        examples = arm.examples if study.effort is None else study.effort(arm)
     return Training(arm.reads[0].run.config.data.fingerprint, examples)

@@ -229,8 +229,10 @@ def shown_table(caption: str, names: str, columns: Sequence[str | Column], rows:
         is_text = all(isinstance(row[place], str) for row in rows)
         return text(*one.head.split("|", 1)) if is_text else one.head, lambda row: _written(row[place], one)
 
-    first = (names, lambda row: text(*str(row[0]).split("|", 1)))
-    return table_of(caption, rows, first, *(column(place, one) for place, one in enumerate(heads, start=1)))
+    def name(row: Sequence[Shown]) -> Cell:
+        return text(*str(row[0]).split("|", 1))
+
+    return table_of(caption, rows, (names, name), *(column(place, one) for place, one in enumerate(heads, start=1)))
 
 
 def _written(shown: Shown, column: Column) -> Cell:
