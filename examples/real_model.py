@@ -27,7 +27,7 @@ from tinsmith.lab.study.files import STUDY_JSON
 from tinsmith.lab.study.keys import SUMS as FEW_TERMS
 from tinsmith.lab.study.record import StudyRecord
 from tinsmith.lab.study.report import page_of_study
-from tinsmith.lab.study.sizes import CELLS, named_source
+from tinsmith.lab.study.sizes import CELLS
 from tinsmith.models.published.package_index import fetch
 from tinsmith.models.published.packaged import PACKAGED
 from tinsmith.pages.document import Document, Section, note
@@ -47,7 +47,7 @@ SHARED = {
     "groups_per_batch": "8",
     "steps": "24",
 }
-SUMS = {**FEW_TERMS, "generator": "chain_sum", "score": "solved"}
+SUMS = {**dict(one.split("=", 1) for one in FEW_TERMS.split()), "generator": "chain_sum", "score": "solved"}
 INSTRUCTIONS = {"task": "instructions", "score": "prompt_strict", "most": "1", "max_tokens": "64"}
 PAPERS = {
     "task": "taste",
@@ -83,7 +83,7 @@ def main() -> None:
         say(f"{name}: training")
         folder = out / name.lower().replace(" ", "-")
         asked = {**SHARED, **keys, "out": str(folder)}
-        run_study(study, asked, say, source=named_source(study, asked, source_of))
+        run_study(study, asked, say, open_source=source_of)
         found[name] = msgspec.json.decode((folder / STUDY_JSON).read_bytes(), type=StudyRecord)
     first = next((out / "sums" / CELLS).glob("rl-*"))
     page = Document(

@@ -16,8 +16,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
-from torch._ops import OpOverload
-from torch.utils._python_dispatch import TorchDispatchMode
+from torch.overrides import TorchFunctionMode
 
 from tinsmith.ops.experts import ExpertParts, MixtureActivations, Mlp, PartsOf
 from tinsmith.ops.extension import native, require
@@ -34,12 +33,10 @@ if TYPE_CHECKING:
     from tinsmith._native import Grads, In, Low, Matrices, MixtureArrays
 
 
-_ATEN = torch.ops.aten
-_MEMORY: Final = frozenset((
-    _ATEN.empty.memory_format, _ATEN.empty_like.default, _ATEN.detach.default, _ATEN.slice.Tensor, _ATEN.view.default,
-    _ATEN.t.default, _ATEN.alias.default,
-))  # fmt: skip
-"""Operations of torch on memory alone: it makes some, or looks at it otherwise."""
+_WITHOUT_VALUES: Final = frozenset(("empty", "empty_like", "numpy", "__get__", "__len__", "dim", "size", "stride"))
+"""Functions of torch that make memory, or ask about it."""
+_VIEWS: Final = frozenset(("detach", "float", "t", "view", "__getitem__"))
+"""Functions of torch that look at the same memory otherwise, or else compute."""
 
 
 def _view(x: Tensor) -> NDArray[np.generic]:
@@ -120,22 +117,24 @@ def _grads(linear: Linear, low: LowRank | None) -> Grads:
     return base, _maybe(low.a.grad), [_maybe(b.grad) for b in low.b], _maybe(magnitude)
 
 
-class _NotNative(TorchDispatchMode):
+class _NotNative(TorchFunctionMode):
     """Looks for what torch computes by itself, which no tape has."""
 
     def __init__(self) -> None:
         super().__init__()
         self.found = False
 
-    def __torch_dispatch__(
-        self,
-        func: OpOverload[..., Any],
-        types: object,
-        args: tuple[Any, ...] = (),
-        kwargs: dict[str, Any] | None = None,
+    def __torch_function__(
+        self, func: Callable[..., Any], types: object, args: Sequence[Any] = (), kwargs: dict[str, Any] | None = None
     ) -> object:
-        self.found |= func not in _MEMORY
-        return func(*args, **(kwargs or {}))
+        result, name = func(*args, **(kwargs or {})), getattr(func, "__name__", "")
+        is_view = name in _VIEWS and isinstance(result, Tensor) and _memory(result) == _memory(args[0])
+        self.found |= not is_view and name not in _WITHOUT_VALUES
+        return result
+
+
+def _memory(x: Tensor) -> int:
+    return x.untyped_storage().data_ptr()
 
 
 class NativeKernels:
