@@ -30,6 +30,7 @@ from tinsmith.ops.functions import Weight
 from tinsmith.ops.linear import Run, forward
 from tinsmith.ops.native import NativeKernels
 from tinsmith.ops.objectives.losses import LOSSES
+from tinsmith.ops.packed import Packed
 from tinsmith.types.adapters import AdapterKind, AdapterSpec
 from tinsmith.types.datum import Datum, LossName
 from tinsmith.types.fingerprints import tensors_sha256
@@ -297,11 +298,14 @@ def buffers_sha256(session: TrainingSession) -> str:
 
 
 def base_sha256(decoder: Decoder) -> str:
-    """The hash of everything a frozen base computes with, NF4 codes and a tied head included."""
+    """The hash of everything a frozen base computes with, NF4 and a tied head included."""
     tensors = {name: t.numpy() for name, t in values(decoder.slots).items()}
     for place, linear in decoder.linears().items():
         for i, base in enumerate(linear.base):
-            parts = (base.value.float(),) if isinstance(base, Weight) else (base.codes, base.absmax)
+            if isinstance(base, Packed):
+                parts = (base.widened(),)
+            else:
+                parts = (base.value.float(),) if isinstance(base, Weight) else (base.codes, base.absmax)
             for j, part in enumerate(parts):
                 tensors[f"{place}.{i}.{j}"] = part.numpy()
     return tensors_sha256(tensors)
