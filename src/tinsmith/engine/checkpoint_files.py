@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
+from typing import Any, cast
 
 from torch import Tensor
 
@@ -86,9 +86,23 @@ def write(
         "user_metadata": dict(user_metadata),
         "files": {file: file_sha256(folder / file) for file in tensors},
     }
-    values["sha256"] = sha256_of(values)
-    text = json.dumps(values, indent=2, sort_keys=True) + "\n"
-    (folder / MARKER).write_text(text, encoding="utf-8")
+    (folder / MARKER).write_text(_signed(values), encoding="utf-8")
+
+
+def _signed(values: dict[str, object]) -> str:
+    return json.dumps({**values, "sha256": sha256_of(values)}, indent=2, sort_keys=True) + "\n"
+
+
+def marker_without_place(folder: Path) -> str:
+    """Return a checkpoint's marker, in which a base that was named by its path has the last part of it as its name.
+
+    Raises:
+        CheckpointError: it is damaged.
+    """
+    values = _verified_marker(folder / MARKER)
+    base = cast("dict[str, object]", values["base"])
+    name = Path(str(base["name"]))
+    return _signed({**values, "base": {**base, "name": name.name if name.is_absolute() else str(base["name"])}})
 
 
 def _adapter_fields(spec: AdapterSpec) -> dict[str, object]:

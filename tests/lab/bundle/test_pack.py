@@ -15,10 +15,11 @@ from own_task import KEYS, TASK, Ran, command
 from rocrate.rocrate import ROCrate
 
 from tinsmith.cli.registered import plan_of
+from tinsmith.engine.checkpoint_files import MARKER, read
 from tinsmith.lab.bundle.archive import unpack
 from tinsmith.lab.experiment.conduct import conduct
 from tinsmith.lab.runs.files import CONFIG, LEDGER, MANIFEST, REPORT, SECTIONS
-from tinsmith.types.fingerprints import file_sha256
+from tinsmith.types.fingerprints import file_sha256, sha256_of
 
 # The SDK leaves sockets to the garbage collector.
 pytestmark = [pytest.mark.whole, pytest.mark.filterwarnings("ignore::ResourceWarning")]
@@ -80,6 +81,22 @@ def test_two_packs_of_one_run_have_equal_bytes_wherever_it_lies(
     twice = tmp_path / "twice.zip"
     assert command(capsys, "pack", str(tmp_path / "unpacked"), "--out", str(twice), *WITH_ALL).code == 0
     assert bundle.read_bytes() == twice.read_bytes()
+
+
+def test_a_base_that_was_built_here_is_named_without_its_place(
+    original: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    copy = Path(shutil.copytree(original, tmp_path / "elsewhere" / "run"))
+    for marker in copy.rglob(MARKER):
+        values = json.loads(marker.read_text())
+        values["base"]["name"], _ = str(Path.home() / "bases" / "0123abcd"), values.pop("sha256")
+        marker.write_text(json.dumps({**values, "sha256": sha256_of(values)}))
+    ran = command(capsys, "pack", str(copy), "--out", str(tmp_path / "run.zip"), *WITH_ALL)
+    assert ran.code == 0, ran
+    unpack(tmp_path / "run.zip", tmp_path / "unpacked")
+    packed = [read(marker.parent) for marker in (tmp_path / "unpacked").rglob(MARKER)]
+    assert packed
+    assert {one.base.name for one in packed} == {"0123abcd"}
 
 
 def test_its_parts_are_there_under_their_names_and_rocrate_reads_them(bundle: Path, tmp_path: Path) -> None:

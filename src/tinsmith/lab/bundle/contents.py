@@ -9,6 +9,7 @@ from enum import StrEnum
 from pathlib import Path, PurePosixPath
 from typing import Final, cast
 
+from tinsmith.engine.checkpoint_files import MARKER, marker_without_place
 from tinsmith.engine.tinker_paths import TinkerPath
 from tinsmith.lab.bundle.archive import Content
 from tinsmith.lab.experiment.manifest import HERE, Json
@@ -104,8 +105,9 @@ def _checkpoint(state: Path, path: str) -> dict[str, Content]:
         return {}
     if (fault := damage(state, [path])) is not None:
         raise DataError(fault, field="DIR", value=str(state.parent))
-    name = f"{STATE}/{_name(there, state)}"
-    return {f"{name}/{each.name}": each for each in sorted(present(there).iterdir()) if each.is_file()}
+    name, folder = f"{STATE}/{_name(there, state)}", present(there)
+    files: dict[str, Content] = {f"{name}/{each.name}": each for each in sorted(folder.iterdir()) if each.is_file()}
+    return {**files, f"{name}/{MARKER}": marker_without_place(folder).encode()}
 
 
 def _is_place(value: object) -> bool:
