@@ -114,6 +114,8 @@ TS_INLINE void walk_held(const Place<T>& place, int64_t k0, int64_t k1, const Ea
       next = (k / T::every + 1) * T::every < k1 ? (k / T::every + 1) * T::every : k1;
       const uint8_t* record = place.first + k / T::block * place.apart;
       const int in = (int)(k % T::block);
+      if (NV > 1 && in == 0)  // what comes after next, which the processor does not foresee from a panel to another
+        for (int64_t at = 0; at < NV * size; at += 64) __builtin_prefetch(record + 2 * place.apart + at);
       Unpacked<T> u[NV];
 #pragma GCC unroll 4
       for (int v = 0; v < NV; v++) {
