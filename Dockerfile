@@ -2,8 +2,8 @@
 #
 #   docker build -t tinsmith .
 #   docker build -t tinsmith:cuda --build-arg BASE=nvidia/cuda:TAG-runtime-ubuntu24.04 --build-arg TORCH_INDEX=https://download.pytorch.org/whl/cu130 .
-#   docker run --rm -v $PWD/out:/work/out tinsmith quickstart
-#   docker run --rm --gpus all -v $PWD/out:/work/out tinsmith:cuda run rlvr at=small device=cuda
+#   docker run --rm -v $PWD/out:/runs/out tinsmith quickstart
+#   docker run --rm --gpus all -v $PWD/out:/runs/out tinsmith:cuda run rlvr at=small device=cuda
 ARG BASE=ubuntu:24.04
 
 FROM ${BASE} AS build
@@ -16,10 +16,10 @@ RUN /opt/tinsmith/bin/pip install --no-cache-dir /source && /opt/tinsmith/bin/ti
 
 FROM ${BASE}
 RUN apt-get update && DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends python3 \
-    && rm -rf /var/lib/apt/lists/* && useradd --create-home tinsmith && mkdir /work && chown tinsmith /work
+    && rm -rf /var/lib/apt/lists/* && useradd --create-home tinsmith && mkdir /runs && chown tinsmith /runs
 COPY --from=build /opt/tinsmith /opt/tinsmith
 ENV PATH=/opt/tinsmith/bin:$PATH TINSMITH_HOME=/home/tinsmith/home OMP_WAIT_POLICY=PASSIVE
 USER tinsmith
-WORKDIR /work
+WORKDIR /runs
 ENTRYPOINT ["tinsmith"]
 CMD ["--help"]

@@ -1,4 +1,4 @@
-"""What a release holds: a lock that agrees with pyproject and names the public index alone, and one version."""
+"""Parts of a release: a lock that agrees with pyproject and names the public index alone, and one version."""
 
 import re
 import tomllib

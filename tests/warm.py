@@ -26,7 +26,7 @@ OWN = ("TINSMITH_", "TINKER_", "PYTEST_")
 """Beginnings of the variables that are read when they are needed, not when a library is loaded."""
 
 CERTIFICATES = Path(tempfile.gettempdir()) / "tinsmith-tests-certificates"
-"""What was found to hold on this machine, with this source; to find it is tested in tests/engine/checks."""
+"""Facts that were found to hold on this machine, with this source; to find it is tested in tests/engine/checks."""
 ONE_THREAD = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
 """No child would have the threads that a library starts when it is loaded."""
 

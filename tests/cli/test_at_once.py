@@ -54,7 +54,7 @@ MISTAKES: Mapping[tuple[str, ...], str] = {
     ("run", "study/adapters", "log_path=x"): "seeds, out",
     ("run", "rubric_quality", "limt=3"): "perhaps limit",
 }
-"""What is asked, and words of the answer."""
+"""Commands, and words of their answers."""
 
 PROGRAM = """
 import contextlib, io, json, sys

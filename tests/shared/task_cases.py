@@ -60,6 +60,6 @@ THOUGHT = TWO_KEY.parse("<think>hm</think>" + TWO_KEY.answer_text(D, Confidence.
 
 
 def per_label_at(reward: Reward, confusion: np.ndarray) -> np.ndarray:
-    """What a reward would pay if its confusion were this one, with or without a column of invalid answers."""
+    """The pay of a reward if its confusion were this one, with or without a column of invalid answers."""
     whole = np.hstack([confusion, np.zeros((3, 4 - confusion.shape[1]))])
     return reward.per_label(tuple(map(tuple, whole.tolist())))

@@ -86,7 +86,7 @@ _RATIO: Final = re.compile(r"([1-9]\d{0,3}):([1-9]\d{0,3})")
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """What one step takes: from which pool, and how many steps took from that pool before."""
+    """The batch of one step: from which pool, and how many steps took from that pool before."""
 
     aside: bool
     before: int

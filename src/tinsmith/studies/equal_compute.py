@@ -50,14 +50,14 @@ _LAST_GATES: Final = 4
 
 
 class FoundPrompt(msgspec.Struct, frozen=True, kw_only=True):
-    """What a search found and took."""
+    """The outcome of a search, and its cost."""
 
     searched: Searched
     spent: Spent
 
     @property
     def lines(self) -> Document:
-        """What stands before every paper; none where the prompt stays as it is."""
+        """The text before every paper; none where the prompt stays as it is."""
         return self.searched.found
 
 
@@ -73,7 +73,7 @@ class SearchAsked:
     samples: int
     """Answers to each paper."""
     shuffled: bool
-    """Whether by shuffled labels: the negative control."""
+    """True for shuffled labels: the negative control."""
     cell: Cell
     """A finished run of the base, whose seed is the search's."""
     source: Slice
@@ -83,7 +83,7 @@ class SearchAsked:
 
     @property
     def beside(self) -> Path:
-        """Where it says how long it took."""
+        """The file that has its seconds."""
         return self.file.with_suffix(".seconds")
 
     def seconds(self) -> float:

@@ -17,10 +17,10 @@ from tinsmith.data.replacing import replacing
 from tinsmith.types.errors import DataError
 
 CRATE: Final = "ro-crate-metadata.json"
-"""What a bundle says of itself; it also tells somebody's run from one of one's own."""
+"""The metadata of a bundle; it also tells somebody's run from one of one's own."""
 
 Content = bytes | Path
-"""What a file of an archive holds, or where that lies."""
+"""The content of a file of an archive, or the place of it."""
 
 _TIME: Final = (1980, 1, 1, 0, 0, 0)
 _MODE: Final = (stat.S_IFREG | 0o644) << 16

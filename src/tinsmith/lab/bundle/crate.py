@@ -1,4 +1,4 @@
-"""What a bundle says of itself: RO-Crate 1.2 metadata, a model card that the hub reads, a data card, a citation.
+"""The metadata of a bundle: RO-Crate 1.2 metadata, a model card that the hub reads, a data card, a citation.
 
 Written by hand and not by `rocrate`, whose metadata has the time of writing in it: equal runs are to give equal bytes.
 """
@@ -36,12 +36,12 @@ _FIGURES: Final = 12
 """Metrics of the last step that a model card shows."""
 _SUPERVISED: Final = (Kind.SFT, Kind.TASK_SFT)
 _HUB: Final = {"tinsmith/smollm2": "HuggingFaceTB/SmolLM2-135M-Instruct"}
-"""What the hub calls models that come in packages of the index."""
+"""Names on the hub of models that come in packages of the index."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Statement:
-    """What whoever packs a bundle says of it."""
+    """The statements of whoever packs a bundle."""
 
     authors: tuple[str, ...]
     license: str

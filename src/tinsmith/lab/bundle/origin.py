@@ -1,4 +1,4 @@
-"""What a run was made of outside its folder: the file of its task with the modules beside it, and its data."""
+"""Origins of a run outside its folder: the file of its task with the modules beside it, and its data."""
 
 from __future__ import annotations
 

@@ -196,7 +196,7 @@ def _fingerprint(name: str) -> str:
 
 
 HERE: Final = "./"
-"""What a path begins with that is relative to the run's folder, as in the manifest of a bundle."""
+"""The beginning of a path that is relative to the run's folder, as in the manifest of a bundle."""
 LIBRARIES: Final = ("torch", "numpy", "transformers", "tokenizers", "tinker")
 
 

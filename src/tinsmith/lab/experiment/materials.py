@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from tinsmith.lab.user_task.run_data import TaskData
 
 SERVED_NAME: Final = "base"
-"""What an embedded server calls a model that was given as a folder or a file."""
+"""The name on an embedded server of a model that was given as a folder or a file."""
 
 CARD: Final = "base.json"
 """In the folder of a nano base: what it was built from."""
@@ -45,7 +45,7 @@ def served_name(model_name: str | None, base_url: str | None) -> str:
 
 
 def is_loaded_here(name: str, where: Circumstances) -> bool:
-    """Whether a judge or another model of this name is a model that a run's own server loads beside the trained one.
+    """True if a judge or another model of this name is a model that a run's own server loads beside the trained one.
 
     A path always is; a name only where no other server is asked, which may serve it itself, and only if it is not that
     of the trained one.

@@ -204,7 +204,7 @@ class Reopened:
     materials: Materials
     connection: Connection
     paths: Mapping[str, str]
-    """Where weights were saved, by the step after which it was; the last one's is FINAL too."""
+    """Places of saved weights, by the step after which it was; the last one's is FINAL too."""
 
     def base(self) -> AskedPolicy:
         """Return the base that it was trained from."""

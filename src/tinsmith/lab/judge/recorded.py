@@ -22,7 +22,7 @@ class _Failed(msgspec.Struct, frozen=True):
 
 
 class _Line(msgspec.Struct, frozen=True):
-    """What a line of rollouts says of a response and its verdicts."""
+    """A response and its verdicts, as a line of rollouts has them."""
 
     prompt_id: str = ""
     text: str = ""

@@ -33,12 +33,12 @@ _THINK_TAG: Final = re.compile(r"<(/?)think\b[^<>]{0,80}>", re.IGNORECASE)
 
 
 class Subject(StrEnum):
-    """What a task asks about."""
+    """The subject of a task's question."""
 
     DISRUPTION = "disruption"
-    """What later papers do with it; the label comes from its CD index."""
+    """The use that later papers make of it; the label comes from its CD index."""
     NOVELTY = "novelty"
-    """How unusual the pairs of journals are that it cites."""
+    """The unusualness of the pairs of journals that it cites."""
 
     @property
     def labels(self) -> tuple[str, ...]:
@@ -58,7 +58,7 @@ class Subject(StrEnum):
 
 
 class Confidence(StrEnum):
-    """How sure the model says it is."""
+    """The confidence that the model states."""
 
     LOW = "low"
     MEDIUM = "medium"

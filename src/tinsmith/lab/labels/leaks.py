@@ -41,7 +41,7 @@ _FIX: Final = (
 )
 
 UNKNOWN: Final = "unknown"
-"""What a prompt says where the record has nothing."""
+"""The words of a prompt where the record has nothing."""
 _KEY: Final = re.compile(r'["{]')
 """Beginning of a line of an answer; nothing of it is wrapped."""
 _BEGINS: Final = re.compile(rf"- |\d+\. |{_KEY.pattern}")

@@ -50,7 +50,7 @@ class Prompt:
 
     system: str | None
     user: str
-    """What `str.format_map` fills in: values are put in as they are, braces and all."""
+    """Values for `str.format_map`: they are put in as they are, braces and all."""
     sha256: str
     """Over the bytes of the files that took part, the sections that are said, and the contract's words."""
 

@@ -57,7 +57,7 @@ class RewardKind:
     think: float = -1.0
     """On top of whatever else."""
     objective: type[Objective] | None = None
-    """Where the task term comes from; None: `correct` and `wrong`."""
+    """The source of the task term; None: `correct` and `wrong`."""
     first_weight: float = 1.0
     """Class weight of the first label; the others have 1. Only without an objective."""
 

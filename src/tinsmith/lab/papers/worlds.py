@@ -43,7 +43,7 @@ from tinsmith.types.version import VERSION
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PaperBaseRecipe(BaseRecipe):
-    """How a base is built from papers: it reads abstracts, and after them answers that know nothing of the labels.
+    """The recipe of a base from papers: it reads abstracts, and after them answers that know nothing of the labels.
 
     Labels are drawn uniformly at random, each apart where an answer has two, as in the source notes at step 0. A tenth
     of the answers break the contract, so that there is something to learn about it too. After every second abstract it

@@ -208,11 +208,11 @@ class ItemRecord(msgspec.Struct, frozen=True, kw_only=True):
     id: str
     prompt: str = ""
     unit: str = ""
-    """What it belongs to; items of one unit are no independent evidence."""
+    """The unit that it belongs to; items of one unit are no independent evidence."""
 
 
 class BaselineRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """What an answer without a model earns, by item; or why that is not known."""
+    """The reward of an answer without a model, by item; or the reason why that is not known."""
 
     name: str
     by_item: dict[str, float] = {}
@@ -244,7 +244,7 @@ class TaskRecord(msgspec.Struct, frozen=True, kw_only=True):
 
 @dataclass(slots=True)
 class Examination:
-    """What one evaluation found: at one step, sampled or greedy."""
+    """The results of one evaluation: at one step, sampled or greedy."""
 
     step: int
     rewards: dict[str, dict[str, list[Fraction]]] = field(default_factory=dict[str, dict[str, list[Fraction]]])

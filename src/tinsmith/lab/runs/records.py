@@ -220,7 +220,7 @@ ALL_CRITERIA: Final = "all criteria"
 
 
 class TurnRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """What was said in a conversation, after the prompt."""
+    """The messages of a conversation, after the prompt."""
 
     role: str
     text: str = ""

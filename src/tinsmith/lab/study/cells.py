@@ -35,7 +35,7 @@ _LOCK: Final = ".lock"
 LOST: Final = 3
 """Exit code of a run that lost its server or its judge, and can be resumed."""
 TRIES: Final = 3
-"""How often a cell is sent to a cluster at most: a task that is lost is run again twice."""
+"""The most times that a cell is sent to a cluster: a task that is lost is run again twice."""
 LOCAL: Final = "local"
 """A Ray that is started on this machine for the study."""
 RunCells = Callable[[Sequence[Cell], Say], None]

@@ -33,7 +33,7 @@ from tinsmith.pages.wording import counted, listed, p_words, signed
 from tinsmith.stats.gate.claim import ENOUGH_SEEDS, Claim, ClaimKind, Verdict
 
 LIKE_IT: Final = "not told apart"
-"""What stands below a rate that may be as good as the chosen one."""
+"""The line below a rate that may be as good as the chosen one."""
 CAPTION: Final = (
     f"{LIKE_IT[0].upper()}{LIKE_IT[1:]}: the 95 % interval of its difference from the chosen rate, on the same papers, "
     "holds 0."

@@ -55,7 +55,7 @@ class Cell:
 
     @property
     def command(self) -> list[str]:
-        """What stands after `tinsmith run`, but for where and how fast."""
+        """The words after `tinsmith run`, but for where and how fast."""
         changes = {**self.task_keys, **self.overrides}
         return [self.found_at or self.experiment.name, *(f"{key}={value}" for key, value in changes.items())]
 
@@ -72,7 +72,7 @@ class StudyArm:
     keys: Mapping[str, str] = field(default_factory=dict[str, str])
     """That are the arm's own."""
     found_at: str = ""
-    """See Cell."""
+    """As of a Cell."""
     task_keys: Mapping[str, str] = field(default_factory=dict[str, str])
     by_seed: Mapping[int, Mapping[str, str]] = field(default_factory=dict[int, Mapping[str, str]])
     """Keys of single runs."""

@@ -20,12 +20,12 @@ PARSE: Final = "parse"
 REWARD: Final = "reward"
 METRIC: Final = "metric"
 REPLY: Final = "reply"
-"""Where a user's function fails."""
+"""The places where a user's function can fail."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Earned:
-    """What one conversation earned."""
+    """The reward of one conversation."""
 
     terms: Mapping[str, float]
     metrics: Mapping[str, float]

@@ -163,7 +163,7 @@ class UserTaskEntry:
     task: Task | None = None
     """None: as it is registered, before a source was opened or the keys of an experiment were known."""
     source: TaskSource | None = None
-    """Where the task is from; None: it is that of an experiment with a name."""
+    """The source of the task; None: it is that of an experiment with a name."""
     own_keys: Mapping[str, Value] = field(default_factory=dict[str, Any])
     """Values of the source's own keys."""
 

@@ -32,7 +32,7 @@ from tinsmith.types.errors import ConfigError, TinsmithError
 from tinsmith.types.fingerprints import sha256_of
 
 _ENTRY: Final = "task"
-"""What a file has to define."""
+"""The name that a file has to define."""
 _SIZE: Final = "at"
 """An argument that is a key of every run, and stays one: the size of model."""
 _PARSING: Final = Lock()

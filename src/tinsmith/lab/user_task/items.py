@@ -243,7 +243,7 @@ def _identity(one: UserItem) -> dict[str, object]:
 
 
 class Examined(StrEnum):
-    """What a run is evaluated on."""
+    """The items that a run is evaluated on."""
 
     HELD_OUT = "held_out"
     VALIDATION = "validation"

@@ -348,7 +348,7 @@ def data_of_task(plan: Plan) -> TaskData:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskBaseRecipe(BaseRecipe):
-    """How a base is built from the demonstrations of a task: it knows how answers look before any is rewarded."""
+    """The recipe of a base from the demonstrations of a task: it knows how answers look before any is rewarded."""
 
     vocab_size: int = 512
     max_positions: int = 1024

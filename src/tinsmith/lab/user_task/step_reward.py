@@ -112,7 +112,7 @@ class NamedTerms:
     total: float
 
     def names(self) -> tuple[str, ...]:
-        """See Terms."""
+        """As of Terms."""
         return tuple(self.values)
 
     def __getattr__(self, name: str) -> float:

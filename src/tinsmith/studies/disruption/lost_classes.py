@@ -51,7 +51,7 @@ class LostClass:
     """Share of its groups that carried a gradient, mean over the last tenth of the steps."""
     optimum: str
     exact: str
-    """What the two witnesses say."""
+    """The verdict of the two witnesses."""
     conclusion: str
 
 
