@@ -127,6 +127,24 @@ def test_a_call_that_fails_ends_the_recording() -> None:
     assert kernels.recorded(lambda: kernels.embed(table, ids)) is not None
 
 
+@pytest.mark.parametrize("kind", [AdapterKind.LORA, AdapterKind.DORA])
+def test_an_adapter_that_changes_is_sampled_with_what_it_has_become(kind: AdapterKind) -> None:
+    decoder = small_decoder(LLAMA, quantised=False)
+    adapter = create_adapter(decoder, AdapterSpec(kind=kind, rank=4, seed=1))
+    request = SampleRequest(
+        prompt=np.arange(1, 9, dtype=np.int32), params=SamplingParams(seed=1, max_tokens=20, stop=()), num_samples=2
+    )
+    one = Sampler(LLAMA, decoder.kernels)
+    for seed in (2, 3):
+        disturb(adapter, seed)
+        policy = Policy(adapter.decoder, adapter.low)
+        found = [
+            [each.logprobs.tobytes() for each in sampler.sample([request], [policy])[0].sequences]
+            for sampler in (one, Sampler(LLAMA, decoder.kernels))
+        ]
+        assert found[0] == found[1]
+
+
 def test_the_graphs_of_a_sampler_are_few() -> None:
     decoder = small_decoder(LLAMA, quantised=False)
     sampler = Sampler(LLAMA, decoder.kernels)

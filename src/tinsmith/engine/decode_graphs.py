@@ -7,6 +7,7 @@ powers of two: those beyond the real ones read and write a page that nobody else
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from operator import is_
 from typing import Final
 
 import numpy as np
@@ -37,6 +38,12 @@ class _Graph:
     steps: SampleSteps
     recorded: Recorded | None
     """None: its step cannot be recorded."""
+    gains: tuple[Tensor | None, ...]
+    """DoRA's, in the adapter's order: they are made anew when its weights change, and all else changes in place."""
+
+    def still(self, low: LowRanks) -> bool:
+        """True if the adapter has the tensors that were recorded."""
+        return all(map(is_, self.gains, (part.gain for part in low.values())))
 
 
 @dataclass(slots=True)
@@ -58,7 +65,7 @@ class DecodeGraphs:
         key = (id(decoder), id(low), *size)
         latest, self._latest = self._latest, key
         graph = self._graphs.pop(key, None)
-        if graph is None:
+        if graph is None or not graph.still(low):
             if latest != key:
                 return None
             graph = self._record(decoder, low, *size)
@@ -85,8 +92,10 @@ class DecodeGraphs:
         if self.kernels.pads_steps:
             kept = [*list(dict.fromkeys(key[:2] for key in reversed(self._graphs)))[: _POLICIES - 1], policy]
             self._graphs = {key: graph for key, graph in self._graphs.items() if key[:2] in kept}
-        while not self.kernels.pads_steps and len(self._graphs) >= _POLICIES:
-            del self._graphs[next(iter(self._graphs))]
+            return
+        # A host's memory is dear: only the weights that are sampled from now are held by a graph.
+        own = {key: graph for key, graph in self._graphs.items() if key[:2] == policy}
+        self._graphs = dict(list(own.items())[1 - _POLICIES :])
 
     def _record(self, decoder: Decoder, low: LowRanks, count: int, width: int) -> _Graph:
         self._forget((id(decoder), id(low)))
@@ -98,4 +107,5 @@ class DecodeGraphs:
         begin = torch.arange(count + 1, device=device)
         rows = Rows(row_begin=begin, first_pos=first_pos, positions=first_pos, table=table)
         steps = SampleSteps(self.kernels, rows, self.pool.layers, ((0, count, low),))
-        return _Graph(decoder, inputs, steps, self.kernels.recorded(lambda: decoder.hidden(steps, ids)))
+        recorded, gains = self.kernels.recorded(lambda: decoder.hidden(steps, ids)), [one.gain for one in low.values()]
+        return _Graph(decoder, inputs, steps, recorded, tuple(gains))
