@@ -25,6 +25,7 @@ from tinsmith.cli.doctor import doctor
 from tinsmith.cli.pack import pack, unpack
 from tinsmith.cli.quickstart import quickstart
 from tinsmith.cli.report import report
+from tinsmith.cli.results import export_results, ls
 from tinsmith.cli.run import INTERRUPTED, TERMINATED, new, run
 from tinsmith.cli.serve import serve
 from tinsmith.cli.sweep import sweep
@@ -45,7 +46,9 @@ app.add_typer(base_app)
 app.command()(quickstart)
 app.command(add_help_option=False)(run)
 app.command()(new)
+app.command()(ls)
 app.command()(report)
+app.command()(export_results)
 app.command()(replay)
 app.command()(audit)
 app.command()(pack)

@@ -14,13 +14,17 @@ _Value = TypeVar("_Value")
 
 _BELONGS = {
     SourceKind.OPENALEX: (
-        "snapshot", "pages", "api", "filter", "api_url", "api_key_env", "keep", "graph_only", "skip_bad", "strict",
+        "snapshot", "pages", "api", "works", "most_usd", "filter", "api_url", "api_key_env", "keep", "graph_only",
+        "skip_bad", "strict",
     ),
     SourceKind.SCISCINET: ("tables", "keep", "skip_bad", "strict"),
     SourceKind.FILES: ("papers", "edges", "skip_bad", "strict"),
     SourceKind.SYNTHETIC: ("preset", "seed"),
 }  # fmt: skip
 _KEY = "OPENALEX_API_KEY"
+_OF_INPUT = {
+    "filter": ("api",), "api_url": ("api", "works"), "api_key_env": ("api", "works"), "most_usd": ("works",),
+}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,6 +34,8 @@ class BuildOptions:
     snapshot: Path | None = None
     pages: tuple[Path, ...] | None = None
     api: bool | None = None
+    works: str | None = None
+    most_usd: float | None = None
     filter: str | None = None
     api_url: str | None = None
     api_key_env: str | None = None
@@ -66,6 +72,7 @@ def chosen_source(kind: SourceKind, options: BuildOptions, out: Path) -> Source:
 
 def _openalex(options: BuildOptions, out: Path) -> Source:
     from tinsmith.data.sources.openalex.api import API, ApiQuery, key_from_environment
+    from tinsmith.data.sources.openalex.own_works import MOST_USD, WorksSource, read_names
     from tinsmith.data.sources.openalex.record import Keep
     from tinsmith.data.sources.openalex.source import ApiSource, OpenAlexChoices, PagesSource, SnapshotSource
 
@@ -74,25 +81,27 @@ def _openalex(options: BuildOptions, out: Path) -> Source:
         graph_only=bool(options.graph_only),
         skip_bad=bool(options.skip_bad),
     )
-    inputs = [name for name in ("snapshot", "pages", "api") if getattr(options, name)]
+    inputs = [name for name in ("snapshot", "pages", "api", "works") if getattr(options, name)]
     if len(inputs) != 1:
-        raise ConfigError("--source openalex needs one of --snapshot, --pages and --api")
-    if not options.api:
-        for name in ("filter", "api_url", "api_key_env"):
-            if getattr(options, name) is not None:
-                raise ConfigError(f"{_flag(name)} belongs to --api")
+        raise ConfigError("--source openalex needs one of --snapshot, --pages, --api and --works")
+    for name, owners in _OF_INPUT.items():
+        if getattr(options, name) is not None and inputs[0] not in owners:
+            raise ConfigError(f"{_flag(name)} belongs to {' or '.join(map(_flag, owners))}")
     if options.snapshot is not None:
         return SnapshotSource(options.snapshot, choices)
     if options.pages:
         return PagesSource(options.pages, choices)
+    named = None if options.works is None else read_names(options.works)
     query = ApiQuery(
-        filter=_need(options.filter, "filter", "--api"),
+        filter="" if named else _need(options.filter, "filter", "--api"),
         key=key_from_environment(options.api_key_env or _KEY),
         url=(options.api_url or API).rstrip("/"),
         graph_only=choices.graph_only,
         xpac=Keep.XPAC in choices.keep,
     )
-    return ApiSource(query, out, choices)
+    if named is None:
+        return ApiSource(query, out, choices)
+    return WorksSource(named, query, out, choices, print, MOST_USD if options.most_usd is None else options.most_usd)
 
 
 def _sciscinet(options: BuildOptions) -> Source:

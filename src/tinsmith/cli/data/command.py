@@ -53,6 +53,8 @@ def build(
     pages: options.Pages = None,
     more_pages: options.MorePages = None,
     api: options.Api = None,
+    works: options.Works = None,
+    most_usd: options.MostUsd = None,
     filter: options.Filter = None,
     api_url: options.ApiUrl = None,
     api_key_env: options.ApiKeyEnv = None,
@@ -68,7 +70,7 @@ def build(
     skip_bad: options.SkipBad = None,
     force: options.Force = False,
 ) -> None:
-    """Make a corpus: papers.parquet, edges.parquet, card.json and what was set aside."""
+    """Make a corpus; with --works, one's own papers and their labels."""
     from tinsmith.cli.bar import progress_bar
     from tinsmith.cli.data.build_source import BuildOptions, chosen_source
     from tinsmith.data.corpus_card import SourceKind, summary
@@ -79,6 +81,8 @@ def build(
         snapshot=snapshot,
         pages=tuple((pages or []) + (more_pages or [])) or None,
         api=api,
+        works=works,
+        most_usd=most_usd,
         filter=filter,
         api_url=api_url,
         api_key_env=api_key_env,
@@ -99,6 +103,19 @@ def build(
     print(f"wrote {out}")
     for name, value in summary(card).items():
         print(f"  {name:<28}{value:>14}")
+    from tinsmith.data.corpus import Corpus
+    from tinsmith.data.own_labels import graph_warning, write_own_labels
+
+    corpus = Corpus.open(out)
+    if works is None:
+        if warning := graph_warning(corpus):
+            print(warning)
+        return
+    with progress_bar() as progress:
+        own = write_own_labels(corpus, progress)
+    print(f"wrote {own.file}: {own.found:,} own works")
+    for name, count in own.labels.items():
+        print(f"  {name:<28}{count:>14,}")
 
 
 @app.command()

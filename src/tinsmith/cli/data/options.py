@@ -17,10 +17,14 @@ Pages = Annotated[
 ]
 MorePages = Annotated[list[Path] | None, typer.Argument(metavar="[FILE ...]", hidden=True)]
 Api = Annotated[bool | None, typer.Option("--api", help="openalex: the live API; a stop is resumed.")]
+Works = Annotated[
+    str | None, typer.Option(metavar="WHOSE", help="openalex: an ORCID, ROR, DOI or id, or a file of them.")
+]
+MostUsd = Annotated[float | None, typer.Option(metavar="USD", help="--works: what requests may cost. Default: 1.")]
 Filter = Annotated[str | None, typer.Option("--filter", help="--api: which works, in OpenAlex's filter syntax.")]
-ApiUrl = Annotated[str | None, typer.Option(metavar="URL", help="--api: another server.")]
+ApiUrl = Annotated[str | None, typer.Option(metavar="URL", help="--api, --works: another server.")]
 ApiKeyEnv = Annotated[
-    str | None, typer.Option(metavar="NAME", help="--api: the variable that holds the key. Default: OPENALEX_API_KEY.")
+    str | None, typer.Option(metavar="NAME", help="The variable that holds the API's key. Default: OPENALEX_API_KEY.")
 ]
 Keep = Annotated[str | None, typer.Option(metavar="LIST", help="openalex, sciscinet: of retracted,paratext,xpac.")]
 GraphOnly = Annotated[bool | None, typer.Option("--graph-only", help="openalex: no texts; several times as fast.")]

@@ -18,6 +18,7 @@ from tinsmith.lab.experiment.plan import with_default_log_path
 from tinsmith.lab.page.live_page import conduct_with_page
 from tinsmith.lab.runs.files import METRICS, ROLLOUTS
 from tinsmith.lab.runs.folder import RunFolder
+from tinsmith.lab.runs.frames import frame_of
 from tinsmith.lab.study.conduct import run_study
 from tinsmith.lab.study.files import PAGE, STUDY_JSON, load_study
 from tinsmith.lab.study.study import Study
@@ -43,11 +44,11 @@ class TaskRun:
     @property
     def rollouts(self) -> pl.DataFrame:
         """Every rollout as a row, as `rollouts.jsonl` has them; a field that a rollout lacks is null."""
-        return _frame(self.folder / ROLLOUTS)
+        return frame_of(self.folder / ROLLOUTS)
 
     def to_polars(self) -> pl.DataFrame:
         """Return the metrics of every step, a row each; a metric that a step lacks is null."""
-        return _frame(self.folder / METRICS)
+        return frame_of(self.folder / METRICS)
 
     def _repr_html_(self) -> str:
         return _page(self.report) or table(("metric", "last"), [(k, f"{v:.4g}") for k, v in self.metrics.items()])
@@ -117,11 +118,6 @@ def _study(study: Study, overrides: Mapping[str, str]) -> StudyRun:
     folder = run_study(study, overrides, lambda message: print(message, file=sys.stderr))
     values = json.loads((folder / STUDY_JSON).read_text(encoding="utf-8"))
     return StudyRun(folder=folder, report=folder / PAGE, values=MappingProxyType(values))
-
-
-def _frame(file: Path) -> pl.DataFrame:
-    """Read lines of JSON into a table whose columns are all fields that any of them has."""
-    return pl.read_ndjson(file, infer_schema_length=None)
 
 
 def _page(file: Path | None) -> str:

@@ -54,13 +54,15 @@ class ApiQuery:
     graph_only: bool = False
     xpac: bool = False
     """Ask for the expansion pack too."""
+    more: tuple[str, ...] = ()
+    """Further fields of each work."""
 
     def parameters(self, cursor: str) -> dict[str, str]:
         """Return the request's parameters, all but the key."""
         chosen = {
             "filter": self.filter,
             "per_page": str(PER_PAGE),
-            "select": ",".join(_SELECT_GRAPH if self.graph_only else _SELECT),
+            "select": ",".join((*(_SELECT_GRAPH if self.graph_only else _SELECT), *self.more)),
             "cursor": cursor,
         }
         return chosen | ({"include_xpac": "true"} if self.xpac else {})

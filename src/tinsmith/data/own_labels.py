@@ -1,0 +1,67 @@
+"""Labels of one's own works in a corpus that was made for them, and a corpus whose graph cannot carry a CD index."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+import polars as pl
+
+from tinsmith.data.corpus import Corpus
+from tinsmith.data.label_table import label_table
+from tinsmith.data.metrics import compute_metrics
+from tinsmith.data.metrics_card import MetricSettings
+from tinsmith.data.progress import Progress
+from tinsmith.data.replacing import replacing
+from tinsmith.data.sources.openalex.own_works import OWN
+
+LABELS: Final = "works.csv"
+_FEW: Final = 0.1
+"""Share of papers with a reference and a citer below which a graph says little of its papers."""
+
+
+@dataclass(frozen=True, slots=True)
+class OwnLabels:
+    """Labels of own works: their file, and how many works have each."""
+
+    file: Path
+    found: int
+    labels: Mapping[str, int]
+
+
+def write_own_labels(corpus: Corpus, progress: Progress) -> OwnLabels:
+    """Compute the metrics of a corpus, and write `works.csv`: a row for each own work.
+
+    Novelty is left out: it compares journal pairs with those of all papers of a year, which this corpus has not.
+    """
+    compute_metrics(corpus, MetricSettings(), progress)
+    own = (corpus.folder / OWN).read_text(encoding="utf-8").split()
+    table = label_table(corpus)
+    columns = [name for name in table.columns[: table.columns.index("z_median")]]
+    rows = table.filter(pl.col("id").is_in(own)).select(*columns, "disruption").sort("id")
+    file = corpus.folder / LABELS
+    with replacing(file) as part:
+        rows.write_csv(part)
+    counts = rows["disruption"].fill_null("no label: no reference or no citer").value_counts(sort=True)
+    return OwnLabels(file, rows.height, dict(sorted(counts.iter_rows())))
+
+
+def graph_warning(corpus: Corpus) -> str | None:
+    """Return the reason that a corpus's graph hardly carries a CD index, with what is missing; None where it does."""
+    citing, cited = corpus.edges()
+    count = corpus.card.papers
+    cites, is_cited = np.bincount(citing, minlength=count) > 0, np.bincount(cited, minlength=count) > 0
+    both = int((cites & is_cited).sum())
+    if both >= _FEW * count:
+        return None
+    lost, known = corpus.card.dropped.get("dangling_edges", 0), corpus.papers("cited_by_count")["cited_by_count"].sum()
+    references = f"of {corpus.card.edges + lost:,} references {lost:,} lead to papers that are not in it"
+    citers = f"; of {known:,} citations that the source counts {len(cited):,} are in it" if known else ""
+    return (
+        f"the graph hardly carries a CD index: {both:,} of {count:,} papers have both a reference and a citer in it\n"
+        f"  {references}{citers}\n"
+        "  fetch their references and all citers too (openalex: --works FILE does), or build a whole field"
+    )

@@ -1,0 +1,267 @@
+"""Works of one's own as a source: what they cite, what cites them, and what else cites the same, from the API.
+
+That is all that their CD indices depend on: a citer counts in the years after a paper up to its window's end, and
+citers of its references count in the same years. Others of the corpus lack citers and references, and their indices
+mean nothing.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from math import ceil
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from tinsmith.data.corpus_card import SourceDescription
+from tinsmith.data.corpus_writer import CorpusWriter
+from tinsmith.data.progress import Progress
+from tinsmith.data.sources.openalex.api import PER_PAGE, ApiQuery, Download
+from tinsmith.data.sources.openalex.source import PAGES, OpenAlexChoices
+from tinsmith.types.errors import ConfigError, DataError
+from tinsmith.types.fingerprints import sha256_of
+
+PRICE: Final = 0.0001
+"""US dollars a request for a list of works costs, of which a free key has 1 a day (OpenAlex's prices of 2026)."""
+MOST_USD: Final = 1.0
+WINDOW: Final = 5
+"""Years in which citers of references are fetched."""
+OWN: Final = "works.txt"
+"""File of a corpus's folder with the ids of the works that it was made for."""
+TOGETHER: Final = 100
+"""Values that a filter of the API may name at once."""
+
+_KINDS: Final[Mapping[str, re.Pattern[str]]] = {
+    "doi": re.compile(r"(?:https?://(?:dx\.)?doi\.org/|doi:\s*)?(10\.[\d.]+/\S+)", re.IGNORECASE),
+    "openalex": re.compile(r"(?:https?://(?:api\.)?openalex\.org/(?:works/)?)?(W\d+)/?", re.IGNORECASE),
+    "author.orcid": re.compile(r"(?:https?://orcid\.org/)?(\d{4}-\d{4}-\d{4}-\d{3}[\dX])/?", re.IGNORECASE),
+    "authorships.institutions.ror": re.compile(r"(?:https?://)?(?:ror\.org/)?(0[a-z0-9]{6}\d{2})/?", re.IGNORECASE),
+    "author.id": re.compile(r"(?:https?://openalex\.org/(?:authors/)?)?(A\d+)/?", re.IGNORECASE),
+    "authorships.institutions.id": re.compile(r"(?:https?://openalex\.org/(?:institutions/)?)?(I\d+)/?", re.IGNORECASE),
+}
+_ALLOWED: Final = "a DOI, an ORCID, a ROR, or an id of OpenAlex (W..., A..., I...), or a file of them, one a line"
+
+
+class _Work(msgspec.Struct):
+    id: str = ""
+    doi: str | None = None
+    publication_year: int | None = None
+    referenced_works: list[str] = []
+    cited_by_count: int | None = None
+
+
+class _Page(msgspec.Struct):
+    results: list[_Work]
+
+
+@dataclass(frozen=True, slots=True)
+class Named:
+    """Identifiers by the filter of the API that they belong to, in the order of their first line."""
+
+    by_filter: Mapping[str, Sequence[str]]
+
+    def filters(self) -> list[str]:
+        """Return filters that find the works, each with so many values as the API takes."""
+        return [
+            f"{name}:{'|'.join(values[start : start + TOGETHER])}"
+            for name, values in self.by_filter.items()
+            for start in range(0, len(values), TOGETHER)
+        ]
+
+    def missing(self, works: Sequence[_Work]) -> list[str]:
+        """Return the works that were named by DOI or id and were not found."""
+        found = {(one.doi or "").lower().removeprefix("https://doi.org/") for one in works}
+        found |= {_short(one.id) for one in works}
+        return [one for name in ("doi", "openalex") for one in self.by_filter.get(name, ()) if one not in found]
+
+
+def read_names(works: str) -> Named:
+    """Read an identifier, or a file with one a line; lines that begin with # do not count.
+
+    >>> read_names("https://orcid.org/0000-0002-1825-0097").filters()
+    ['author.orcid:0000-0002-1825-0097']
+
+    Raises:
+        ConfigError: a line is no identifier.
+    """
+    file = Path(works)
+    lines = file.read_text(encoding="utf-8-sig").splitlines() if file.is_file() else [works]
+    found: dict[str, dict[str, None]] = {}
+    for number, line in enumerate(lines, 1):
+        text = line.strip().strip('",;').strip()
+        if not text or text.startswith("#"):
+            continue
+        name, value = _identifier(text, f"{file.name}:{number}" if file.is_file() else "--works")
+        found.setdefault(name, {})[value] = None
+    if not found:
+        raise ConfigError("no work is named", field="--works", value=works, allowed=_ALLOWED)
+    return Named({name: list(values) for name, values in found.items()})
+
+
+def _identifier(text: str, where: str) -> tuple[str, str]:
+    for name, pattern in _KINDS.items():
+        match = pattern.fullmatch(text)
+        if match is None:
+            continue
+        value = match[1].lower() if name in ("doi", "authorships.institutions.ror") else match[1].upper()
+        if "|" in value or "," in value:
+            raise ConfigError(
+                "the API cannot be asked for a DOI with | or ,", field=where, value=text, fix="name it by its W... id"
+            )
+        if name == "author.orcid" and _check_digit(value) != value[-1]:
+            raise ConfigError("an ORCID whose last digit does not fit", field=where, value=text, fix="check its digits")
+        return name, value
+    raise ConfigError("this names no work", field=where, value=text, allowed=_ALLOWED)
+
+
+def _check_digit(orcid: str) -> str:
+    """Return the last digit of an ORCID by the others (ISO 7064, mod 11-2)."""
+    total = 0
+    for digit in orcid.replace("-", "")[:-1]:
+        total = (total + int(digit)) * 2
+    rest = (12 - total % 11) % 11
+    return "X" if rest == 10 else str(rest)
+
+
+@dataclass(frozen=True, slots=True)
+class WorksSource:
+    """Works named by their ids, with the part of the graph that their CD indices need."""
+
+    named: Named
+    query: ApiQuery
+    """Key and address; its filter is not used."""
+    out: Path
+    choices: OpenAlexChoices
+    say: Callable[[str], None] = field(compare=False)
+    most_usd: float = MOST_USD
+
+    def description(self) -> SourceDescription:
+        """Return the source's description for the card."""
+        named = {name: sorted(values) for name, values in self.named.by_filter.items()}
+        return self.choices.description("works", works=sha256_of(named), window=str(WINDOW))
+
+    def feed(self, writer: CorpusWriter, progress: Progress) -> None:
+        """Fetch the works, then their references, then all citers; read the pages."""
+        steps = _Steps(self, progress)
+        own = steps.fetch("own", self.named.filters(), "own works")
+        works = {_short(one.id): one for one in _works(own)}
+        if not works:
+            raise DataError("OpenAlex has none of these works", field="--works", fix="check their identifiers")
+        missing = self.named.missing(list(works.values()))
+        if missing:
+            more = ", ..." if len(missing) > 5 else ""
+            self.say(f"  not found: {len(missing):,} ({', '.join(missing[:5])}{more})")
+        spans = _spans(works)
+        cited = sorted(set(spans) - set(works))
+        filters = [f"openalex:{'|'.join(part)}" for part in _parts(cited)]
+        direct = [f"cites:{'|'.join(part)}" for part in _parts(list(works))]
+        citations = sum(one.cited_by_count or 0 for one in works.values())
+        self.say(f"  {len(works):,} works cite {len(spans):,} others, and are cited {citations:,} times")
+        steps.afford(len(filters) + len(direct) + ceil(citations / PER_PAGE), "their references and citers")
+        references = steps.fetch("references", filters, "references")
+        counts = {_short(one.id): one.cited_by_count or 0 for one in _works(references)}
+        counts |= {name: one.cited_by_count or 0 for name, one in works.items()}
+        indirect = [
+            f"cites:{'|'.join(part)},publication_year:{min(spans[one][0] for one in part)}-"
+            f"{max(spans[one][1] for one in part)}"
+            for part in _parts(sorted(spans, key=lambda one: (spans[one], one)))
+        ]
+        total = sum(counts.get(one, 0) for one in spans)
+        most = len(direct) + ceil(citations / PER_PAGE) + len(indirect) + ceil(total / PER_PAGE)
+        steps.afford(most, f"all citers, of the references {total:,} in all years")
+        pages = [*own, *references, *steps.fetch("citers", direct, "citers")]
+        pages += steps.fetch("others", indirect, "citers of references")
+        reader = self.choices.reader(writer, progress)
+        with reader.works():
+            for path in pages:
+                reader.read(path, path.relative_to(self.out / PAGES).as_posix())
+        writer.when_done(lambda: _finish(self.out, list(works), steps.downloads))
+
+
+@dataclass(slots=True)
+class _Steps:
+    """The queries of a source, each in a folder of its own."""
+
+    source: WorksSource
+    progress: Progress
+    downloads: list[Download] = field(default_factory=list[Download])
+    _fetched: int = 0
+
+    def fetch(self, name: str, filters: Sequence[str], what: str) -> list[Path]:
+        """Fetch what is missing of some queries, and return the pages' files."""
+        self.progress.begin(f"{what}: queries", len(filters))
+        pages: list[Path] = []
+        for number, each in enumerate(filters, 1):
+            query = replace(self.source.query, filter=each, more=("doi",))
+            download = Download(query, self.source.out / PAGES / f"{name}-{number:05}")
+            self.downloads.append(download)
+            pages += download.run(_Unseen())
+            self.progress.advance()
+        self._fetched += len(pages)
+        return pages
+
+    def afford(self, more: int, what: str) -> None:
+        """Say what requests cost at most, those that came before included.
+
+        Raises:
+            ConfigError: it is more than may be spent.
+        """
+        usd = (self._fetched + more) * PRICE
+        text = f"{self._fetched:,} requests so far, at most {more:,} for {what}: ${usd:.2f} in all"
+        self.source.say(f"  {text}")
+        if usd > self.source.most_usd:
+            raise ConfigError(
+                text,
+                field="--most-usd",
+                value=self.source.most_usd,
+                fix=f"--most-usd {ceil(usd * 10) / 10:g} (a free key has $1 a day: a stop is resumed), or fewer works",
+            )
+
+
+class _Unseen:
+    def begin(self, what: str, total: int | None) -> None:
+        """Say nothing: a query is one step."""
+
+    def advance(self, steps: int = 1) -> None:
+        """Say nothing."""
+
+
+def _works(pages: Sequence[Path]) -> Iterator[_Work]:
+    for page in pages:
+        try:
+            yield from msgspec.json.decode(page.read_bytes(), type=_Page).results
+        except msgspec.MsgspecError as error:
+            raise DataError(
+                f"{page} is no list of works: {error}", fix=f"to begin again, remove {page.parent}"
+            ) from None
+
+
+def _spans(works: Mapping[str, _Work]) -> dict[str, tuple[int, int]]:
+    """Return the years in which citers of each reference count, for any of the works that cite it."""
+    found: dict[str, tuple[int, int]] = {}
+    for one in works.values():
+        year = one.publication_year
+        if year is None:
+            continue
+        for reference in map(_short, one.referenced_works):
+            first, last = found.get(reference, (year, year + WINDOW))
+            found[reference] = (min(first, year), max(last, year + WINDOW))
+    return found
+
+
+def _short(url: str) -> str:
+    return url.rpartition("/")[2].upper()
+
+
+def _parts(values: Sequence[str]) -> list[Sequence[str]]:
+    return [values[start : start + TOGETHER] for start in range(0, len(values), TOGETHER)]
+
+
+def _finish(out: Path, own: Sequence[str], downloads: Sequence[Download]) -> None:
+    (out / OWN).write_text("".join(f"{one}\n" for one in sorted(own)), encoding="utf-8")
+    for download in downloads:
+        download.remove()
+    (out / PAGES).rmdir()

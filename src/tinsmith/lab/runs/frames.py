@@ -1,0 +1,87 @@
+"""Tables of a run for other programs: metrics by step, rollouts, and what every item's answers earned."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import msgspec
+import polars as pl
+
+from tinsmith.lab.runs.files import CONFIG, METRICS, ROLLOUTS
+from tinsmith.lab.runs.reader import json_lines
+from tinsmith.types.errors import DataError
+
+TABLES = ("metrics", "rollouts", "answers")
+
+
+def frame_of(file: Path) -> pl.DataFrame:
+    """Read whole lines of JSON into a table whose columns are all fields that any of them has; empty: none is there."""
+    lines = [msgspec.json.encode(line) for line in json_lines(file, dict[str, object], [])]
+    return pl.read_ndjson(io.BytesIO(b"\n".join(lines)), infer_schema_length=None) if lines else pl.DataFrame()
+
+
+def flat(frame: pl.DataFrame) -> pl.DataFrame:
+    """Return a table without nesting: a field of an object is a column `terms.total`, a list is its JSON text."""
+    while structs := [name for name, kind in frame.schema.items() if isinstance(kind, pl.Struct)]:
+        for name in structs:
+            fields = frame[name].struct.unnest()
+            at = frame.columns.index(name)
+            columns = [frame[one] for one in frame.columns if one != name]
+            columns[at:at] = [fields[one].alias(f"{name}.{one}") for one in fields.columns]
+            frame = pl.DataFrame(columns)
+    lists = [name for name, kind in frame.schema.items() if isinstance(kind, pl.List)]
+    return frame.with_columns(
+        pl.Series(
+            name,
+            [None if one is None else msgspec.json.encode(one).decode() for one in frame[name].to_list()],
+            dtype=pl.String(),
+        )
+        for name in lists
+    )
+
+
+def answers_by_item(rollouts: pl.DataFrame) -> pl.DataFrame:
+    """Return a row for each step, split and item of flat rollouts: samples, failures, mean reward and means of terms.
+
+    A failed rollout has no reward: it is counted, and enters no mean.
+    """
+    if rollouts.is_empty():
+        return rollouts
+    means = [name for name in rollouts.columns if name == "total" or name.startswith(("terms.", "metrics."))]
+    numbers = [name for name in means if rollouts[name].dtype.is_numeric()]
+    failed = pl.col("failure.where").is_not_null() if "failure.where" in rollouts.columns else pl.lit(False)
+    return rollouts.group_by("step", "split", "prompt_id", maintain_order=True).agg(
+        pl.len().alias("samples"), failed.sum().alias("failed"), *(pl.col(name).mean() for name in numbers)
+    )
+
+
+def runs_below(folder: Path) -> Iterator[tuple[str, Path]]:
+    """Yield the runs in a folder with their paths below it, sorted; that of the folder itself is empty."""
+    for file in sorted(folder.rglob(CONFIG)):
+        where = file.parent.relative_to(folder).as_posix()
+        yield ("" if where == "." else where), file.parent
+
+
+def tables_of(folder: Path) -> Mapping[str, pl.DataFrame]:
+    """Return the tables of a run, or of all runs below a folder with `run`, their paths, as the first column.
+
+    Raises:
+        DataError: there is no run.
+    """
+    found: dict[str, list[pl.DataFrame]] = {name: [] for name in TABLES}
+    runs = list(runs_below(folder))
+    for where, run in runs:
+        rollouts = flat(frame_of(run / ROLLOUTS))
+        for name, one in zip(TABLES, (flat(frame_of(run / METRICS)), rollouts, answers_by_item(rollouts)), strict=True):
+            if not one.is_empty():
+                found[name].append(one if len(runs) == 1 else one.select(pl.lit(where).alias("run"), pl.all()))
+    if not runs:
+        raise DataError(
+            f"{folder} holds no run and no corpus",
+            field="DIR",
+            value=str(folder),
+            allowed="the folder of a run, of a study, or of a corpus",
+        )
+    return {name: pl.concat(some, how="diagonal_relaxed") for name, some in found.items() if some}
