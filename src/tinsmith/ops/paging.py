@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import math
+import mmap
 from dataclasses import dataclass
 
 import numpy as np
 import torch
 from torch import Tensor
 
+_LARGE = 1 << 22
+"""Bytes from which memory is taken from the system for itself, and given back to it."""
 PAGE = 16
 """Keys per page of the KV cache: one logical vector of the kernels."""
 
@@ -33,10 +37,19 @@ class Pages:
 
 
 def _lazy_zeros(shape: tuple[int, ...], device: torch.device) -> Tensor:
-    """Zeros; on the host their memory is given page by page as it is touched (torch would write all of it)."""
+    """Zeros; on the host their memory is given page by page as it is touched, by the system itself.
+
+    torch would write all of it, and so would numpy where it gets memory that somebody freed.
+    """
     if device.type != "cpu":
         return torch.zeros(shape, device=device)
-    return torch.from_numpy(np.zeros(shape, np.float32))
+    size = 4 * math.prod(shape)
+    if size < _LARGE:
+        return torch.from_numpy(np.zeros(shape, np.float32))
+    memory = mmap.mmap(-1, size)
+    if hasattr(mmap, "MADV_HUGEPAGE"):
+        memory.madvise(mmap.MADV_HUGEPAGE)
+    return torch.frombuffer(memory, dtype=torch.float32).view(shape)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
