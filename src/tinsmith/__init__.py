@@ -34,7 +34,17 @@ if TYPE_CHECKING:
     from tinsmith.lab.user_task.judged import judged
     from tinsmith.lab.user_task.run import StudyRun, TaskRun, run
     from tinsmith.lab.user_task.step_reward import Asked, Failed, Scored, StepReward
-    from tinsmith.lab.user_task.task import Answered, Ask, Model, Probed, Task, Turns, of_conversation, of_group
+    from tinsmith.lab.user_task.task import (
+        Answered,
+        Ask,
+        Examples,
+        Model,
+        Probed,
+        Task,
+        Turns,
+        of_conversation,
+        of_group,
+    )
     from tinsmith.studies.disruption.comparing import compare
     from tinsmith.studies.disruption.estimators import GRPO, SFT
 
@@ -52,6 +62,7 @@ __all__ = [
     "Beats",
     "BeforeAfter",
     "Curve",
+    "Examples",
     "Expectation",
     "Failed",
     "Finding",
@@ -103,6 +114,7 @@ _LAZY = {
     "Scored": "tinsmith.lab.user_task.step_reward",
     "StepReward": "tinsmith.lab.user_task.step_reward",
     "judged": "tinsmith.lab.user_task.judged",
+    "Examples": "tinsmith.lab.user_task.task",
     "Expectation": "tinsmith.lab.study.study",
     "Finding": "tinsmith.lab.study.study",
     "GRPO": "tinsmith.studies.disruption.estimators",

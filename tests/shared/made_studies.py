@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from importlib import import_module
 from pathlib import Path
 from typing import Any, Final, cast
@@ -43,6 +43,8 @@ class MadeArm:
     alarm: str = ""
     ways: int = 2
     """Different conversations among the answers to an item."""
+    shown: Sequence[int] = ()
+    """Calls of each demonstration that it is trained on."""
     said: tuple[str, str] = ("ls attic", "anchor basket")
     """A command and what is heard, in training."""
 
@@ -107,12 +109,20 @@ class Maker:
         arm = arms[name.split("-rate")[0].split("-seed")[0].removesuffix("-validation")]
         settings: Any = plan.settings
         items = self.study.items
-        asked = {key: one for key in ("group_size", "groups_per_batch") if (one := getattr(settings, key, None))}
+        asked = {
+            key: one
+            for key in ("group_size", "groups_per_batch", "batch_size")
+            if (one := getattr(settings, key, None))
+        }
         by_item = dict.fromkeys(items, self.study.baseline)
         task = {
             "terms": [self.study.term],
             "metrics": sorted(arm.metrics),
             "items": [{"id": item, "prompt": item, "unit": item} for item in items],
+            "examples": [
+                {"id": f"{place}", "sha256": f"{place}", "steps": calls + 1, "calls": calls}
+                for place, calls in enumerate(arm.shown)
+            ],
             "baselines": [{"name": "base line", "by_item": by_item, "metrics": dict.fromkeys(arm.metrics, by_item)}],
         }
         steps = sorted(
@@ -255,6 +265,16 @@ def _lookup(one: float, two: float, ways: int) -> MadeArm:
     )
 
 
+def _searcher(right: float, looks: float, *shown: int) -> MadeArm:
+    return MadeArm(
+        right=(0.1, right),
+        metrics={"looks": (1.5, looks)},
+        evaluated={"eval/metric/looks": (1.5, looks)},
+        trained={"train/learned_tokens": 170.0},
+        shown=shown,
+    )
+
+
 _SIGNS = ("anchor", "basket", "candle", "dragon", "engine", "feather", "garden", "hammer", "island", "jacket", "kettle")
 _ERRANDS = tuple(f"{kind}-held-{number:04d}" for kind in ("errand", "explore", "recover") for number in range(16))
 _QUESTIONS = tuple(f"held_out-{hops}-{place:03d}" for hops in ("two", "one") for place in range(8))
@@ -327,6 +347,17 @@ MADE: Final[Mapping[str, MadeStudy]] = {
             "sft": _lookup(0.9, 0.6, 1),
             "grpo": _lookup(0.9, 0.5, 3),
             "coin": _lookup(0.5, 0.05, 2),
+        },
+    ),
+    "patience": MadeStudy(
+        items=tuple(f"held_out-{place % 6 + 1}-{place:03d}-6" for place in range(24)),
+        keys={"seeds": "1,2", "steps": "4"},
+        arms={
+            "short": _searcher(0.1, 1.4, 1, 2),
+            "all": _searcher(0.3, 2.3, 1, 2, 3, 4),
+            "long": _searcher(0.7, 3.6, 4, 5),
+            "found": _searcher(0.99, 3.5, 1, 6),
+            "circles": replace(_searcher(0.0, 4.0, 4, 5), right=(0.0, 0.0)),
         },
     ),
     "confidence": MadeStudy(

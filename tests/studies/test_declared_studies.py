@@ -15,12 +15,20 @@ from tinsmith.lab.study.conduct import run_study
 from tinsmith.lab.study.files import STUDY_JSON
 from tinsmith.lab.study.record import Draws, StudyRecord
 from tinsmith.stats.estimates import Bootstrap
-from tinsmith.studies import confidence, dead_groups, environment_loss, exploration, pass_at_k, template_collapse
+from tinsmith.studies import (
+    confidence,
+    dead_groups,
+    environment_loss,
+    exploration,
+    pass_at_k,
+    patience,
+    template_collapse,
+)
 from tinsmith.types.errors import DataError
 
 STUDIES = {
     one.study.name: one.study
-    for one in (confidence, dead_groups, environment_loss, exploration, pass_at_k, template_collapse)
+    for one in (confidence, dead_groups, environment_loss, exploration, pass_at_k, patience, template_collapse)
 }
 
 
@@ -92,6 +100,14 @@ def test_a_boundary_moves_only_where_it_is_told_from_chance(tmp_path: Path) -> N
     assert met(found) == [True, False, True, False, True]
     same = values("pass_at_k", tmp_path / "same", grpo=MADE["pass_at_k"].arms["base"])
     assert same.expectations[0].met is False
+
+
+def test_students_that_look_as_long_whatever_was_shown_are_seen(tmp_path: Path) -> None:
+    assert met(values("patience", tmp_path)) == [True] * 7
+    arms = {name: MADE["patience"].arms["all"] for name in ("long", "found", "circles")}
+    more = changed("patience", "short", trained={"train/learned_tokens": 180.0}, metrics={"looks": (1.5, 9.0)})
+    found = values("patience", tmp_path / "alike", **arms, short=replace(more, evaluated={"eval/metric/looks": (1, 9)}))
+    assert met(found) == [False, False, True, True, False, False, False]
 
 
 def test_confidence_is_higher_with_the_penalty_by_more_than_its_seeds_differ(tmp_path: Path) -> None:

@@ -147,6 +147,7 @@ _QUESTIONS: Final = {
         "Does exploration between batches of a task teach an agent its surroundings, at no cost to the task?"
     ),
     "microscope": "Which tokens of an answer does RL change, and do those few explain what it gains?",
+    "patience": ("Does a model search as long as those who showed it how, and does it then find what lies deep?"),
     "pass_at_k": "Does RL make a model solve questions that its base never solves, however often it is asked?",
     "prompt_search": "Does a search for a better prompt reach what RL reaches, with the model as it is?",
     "sparse_select": "Does training at a few uncertain tokens of rollouts that the base drew once do what GRPO does?",

@@ -95,6 +95,9 @@ TASKS: Final[Mapping[str, TaskEntry]] = MappingProxyType(
             where="lookup:lookup",
             presets=_BY_ANSWERS,
         ),
+        "searches": TaskEntry(
+            question="Does a model search as long as those who showed it how?", where="patience:searches"
+        ),
         "shell": TaskEntry(
             question="Does the model learn where files are, from what a shell answers?", where="shell:shell"
         ),

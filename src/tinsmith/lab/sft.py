@@ -25,7 +25,8 @@ def teach(run: Run[I, A], settings: SftSettings, step: int) -> dict[str, float]:
     with run.timed("train_s"):
         items = batch(run.course.train_items, settings.batch_size, step, settings.seed, run.course.subject.unit)
         examples = [run.course.subject.example(item) for item in items]
-        return _update(run.trainer, examples, settings, step)
+        told = _update(run.trainer, examples, settings, step)
+        return {**told, **run.course.subject.example_figures(examples)}
 
 
 def _update(

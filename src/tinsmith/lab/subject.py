@@ -105,6 +105,11 @@ class Subject(Environments[I, A], Protocol[I, A]):
         """Return what supervised training reads: the prompt and its right answer, or a whole conversation."""
         raise ConfigError("no answer is known to be right", field="item", value=item.prompt_id)
 
+    def example_figures(self, examples: Sequence[Example]) -> Mapping[str, float]:
+        """Return metrics of what a supervised step learned, as `train/...`."""
+        del examples
+        return {}
+
     def options(self, item: I) -> Sequence[tuple[int, ...]]:
         """Return every answer that there is to an item, as the tokens of a reply; none where they are not known."""
         del item

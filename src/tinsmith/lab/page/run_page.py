@@ -33,7 +33,7 @@ from tinsmith.lab.results.run_details import (
 )
 from tinsmith.lab.runs.kinds import Kind, Status
 from tinsmith.lab.runs.reader import Examination, TaskRunRecords, read_run, read_task_run
-from tinsmith.lab.runs.records import SPLIT_WORDS, Run, SectionRecord, Split
+from tinsmith.lab.runs.records import SPLIT_WORDS, Run, SectionRecord, Split, examples_summary
 from tinsmith.lab.study.record import Column, Shown
 from tinsmith.lab.study.report import shown_table
 from tinsmith.lab.user_task.entry import UserTaskEntry
@@ -173,6 +173,7 @@ def _facts(read: TaskRunRecords) -> Pairs:
         ("Reward", read.run.config.reward_name or "not stated"),
         *judged,
         ("Items", ", ".join(counts) or "not stated"),
+        *((("Examples", examples_summary(read.task.examples)),) if read.task.examples else ()),
     )
 
 

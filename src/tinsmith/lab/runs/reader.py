@@ -39,6 +39,7 @@ from tinsmith.lab.runs.records import (
     Cause,
     CheckpointRecord,
     Config,
+    ExampleRecord,
     FailureRecord,
     JointRollout,
     Manifest,
@@ -238,6 +239,8 @@ class TaskRecord(msgspec.Struct, frozen=True, kw_only=True):
     tested: tuple[ItemRecord, ...] = ()
     """Evaluated once, at the end."""
     baselines: tuple[BaselineRecord, ...] = ()
+    examples: tuple[ExampleRecord, ...] = ()
+    """Demonstrations of the items that a filter chose from; none where the task has no filter."""
     figures: dict[str, str] = {}
     """Metrics of a run's last line that pages and comparisons show: keys in `metrics.jsonl`, by label."""
 

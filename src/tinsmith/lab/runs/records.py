@@ -5,7 +5,8 @@ Every field has a default: a run that was killed leaves files that stop anywhere
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from fractions import Fraction
@@ -17,6 +18,7 @@ import msgspec
 from tinsmith.data.baselines.report import Baseline, TargetReport
 from tinsmith.lab.judge.records import VerdictRecord
 from tinsmith.lab.runs.kinds import Kind
+from tinsmith.types.fingerprints import sha256_of
 
 
 class Split(StrEnum):
@@ -156,6 +158,32 @@ class FailureRecord(msgspec.Struct, frozen=True, kw_only=True):
 
     where: str = ""
     what: str = ""
+
+
+class ExampleRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """A demonstration of an item, as a filter of examples read it."""
+
+    id: str
+    sha256: str
+    """Of its prompt and its replies."""
+    steps: int
+    """Replies."""
+    calls: int
+    """Replies that call a tool."""
+    left_out: str = ""
+    """Reason why it is not trained on; empty: it is."""
+
+
+def examples_summary(examples: Sequence[ExampleRecord]) -> str:
+    """Return how many demonstrations a filter kept, their mean steps and calls, what it left out, and their hash."""
+    kept = [one for one in examples if not one.left_out]
+    reasons = Counter(one.left_out for one in examples if one.left_out)
+    means = [sum(values) / len(kept) for values in ([one.steps for one in kept], [one.calls for one in kept])]
+    left_out = ", ".join(f"{count:,} {reason}" for reason, count in sorted(reasons.items()))
+    return (
+        f"{len(kept):,} of {len(examples):,} demonstrations, mean {means[0]:.2f} steps and {means[1]:.2f} calls; "
+        f"left out: {left_out or 'none'}; sha256 {sha256_of([one.sha256 for one in kept])[:12]}"
+    )
 
 
 class SectionRecord(msgspec.Struct, frozen=True, kw_only=True):

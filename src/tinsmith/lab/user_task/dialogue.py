@@ -129,10 +129,11 @@ def earned(task: Task, played: Sequence[Dialogue]) -> list[Earned | Failed]:
     return [found[place] for place in range(len(played))]
 
 
-def right_example(task: Task, one: UserItem, renderer: Renderer) -> Example:
-    """Return what supervised training reads about an item: replies are learned, and what the task says to each is read.
+def demonstrated(task: Task, one: UserItem) -> tuple[str, ...]:
+    """Return the replies that `answer` demonstrates about an item.
 
-    Its tokens are those that sampling would have come by.
+    Raises:
+        TaskError: it raises, or returns no text.
     """
     assert task.answer is not None, "a task that says no answer is refused before"
     where, answer = f"answer of the item {one.prompt_id}", attempt(task.answer, one.item)
@@ -141,7 +142,15 @@ def right_example(task: Task, one: UserItem, renderer: Renderer) -> Example:
     replies = cast("Sequence[object]", [answer] if isinstance(answer, str) else answer)
     if not isinstance(replies, list | tuple) or not replies or not all(isinstance(each, str) for each in replies):
         raise TaskError(f"{where}: it is no text")
-    first, *others = cast("Sequence[str]", replies)
+    return tuple(cast("Sequence[str]", replies))
+
+
+def right_example(task: Task, one: UserItem, renderer: Renderer) -> Example:
+    """Return what supervised training reads about an item: replies are learned, and what the task says to each is read.
+
+    Its tokens are those that sampling would have come by.
+    """
+    first, *others = demonstrated(task, one)
     tokens, weights = renderer.build_supervised_example((*one.messages, Message(role=Role.ASSISTANT, content=first)))
     learned = [weight != 0.0 for weight in weights]
     talk, before = Dialogue(task=task, item=one), first
@@ -150,7 +159,7 @@ def right_example(task: Task, one: UserItem, renderer: Renderer) -> Example:
         if talk.failed is not None:
             raise TaskError(f"{talk.failed.where} of the item {one.prompt_id}: {talk.failed.what}")
         if not isinstance(said, str):
-            raise TaskError(f"{where}: the task has nothing to say to it")
+            raise TaskError(f"answer of the item {one.prompt_id}: the task has nothing to say to it")
         heard = Message(role=Role.USER, content=said)
         tokens = renderer.extend((), tokens, (heard,))
         learned += [False] * (len(tokens) - len(learned))

@@ -320,6 +320,9 @@ def _sources(task: Task) -> dict[str, object]:
     if task.probed is not None:
         functions |= {"probed options": task.probed.options, "probed gold": task.probed.gold}
         sources["before_answer"] = task.probed.before_answer
+    if task.examples is not None:
+        functions |= {f"examples {name}": getattr(task.examples, name) for name in ("call", "where")}
+        sources["examples"] = replace(task.examples, call=None, where=None)
     if task.base_steps:
         sources["base_steps"] = task.base_steps
     if task.base_items is not None:

@@ -27,6 +27,7 @@ from tinsmith.lab.nano_base import building_minutes, cached_base
 from tinsmith.lab.rollouts import WAIT_SECONDS
 from tinsmith.lab.runs.files import GENERAL, LEDGER, SECTIONS, TASK, TASKS
 from tinsmith.lab.runs.folder import RunFolder
+from tinsmith.lab.runs.records import examples_summary
 from tinsmith.lab.schedule import NONE, subset
 from tinsmith.lab.service.connect import Connection
 from tinsmith.lab.service.facts import serves
@@ -34,6 +35,7 @@ from tinsmith.lab.service.official_client import ready
 from tinsmith.lab.user_task.calls import Raised, attempt
 from tinsmith.lab.user_task.dialogue import Dialogue, score_group
 from tinsmith.lab.user_task.entry import TaskFrame
+from tinsmith.lab.user_task.examples import Filtered, filter_examples
 from tinsmith.lab.user_task.functions import TaskSource
 from tinsmith.lab.user_task.items import UserItem, UserSplit, chosen_items, items_of_base, split_items
 from tinsmith.lab.user_task.judge_choice import (
@@ -78,6 +80,8 @@ class TaskData:
     """What this run trains on and is evaluated on."""
     every: UserSplit
     """All that the task has, each item with its own right answer."""
+    filtered: Filtered | None = None
+    """What the task's `examples` left of the items to train on."""
     recorded: Path | None = None
     """Folder of a run whose record answers for a judge elsewhere; None: the judge is asked."""
 
@@ -102,7 +106,8 @@ class TaskData:
         # A folder stands here by the name that it is served by.
         served = {} if self.asked is None else {name: key for key, name in self.models().items()}
         own, files, split = self.plan.experiment.subject.own_keys, self._files(), self.split
-        rows = {"train": len(split.train), "held_out": len(split.held_out)}
+        rows: dict[str, object] = {"train": len(split.train), "held_out": len(split.held_out)}
+        rows |= {} if self.filtered is None else {"examples": self.filtered.sha256}
         return {
             "data": {"sha256": self._items_sha256, **rows, **({"tested": len(split.tested)} if split.tested else {})},
             "code": {**self.source.sha256, **self.task.identity},
@@ -167,6 +172,8 @@ class TaskData:
             message += f"; {apart} of the first are aside, for batches of their own"
         if split.repeated:
             message += f"; {split.repeated} that were there before are left out"
+        if self.filtered is not None:
+            message += f"; examples: {examples_summary(self.filtered.demonstrations)}"
         if not split.held_out:
             message += ": the items of training are evaluated, which says nothing of others"
         cost = [] if self.judged is None else cost_lines(self.plan, self.judged, split)
@@ -226,6 +233,9 @@ class TaskData:
                 "items": _shown(examined),
                 **({"tested": _shown(split.tested)} if split.tested else {}),
                 **({"figures": dict(task.figures)} if task.figures else {}),
+                **(
+                    {"examples": msgspec.to_builtins(self.filtered.demonstrations)} if self.filtered is not None else {}
+                ),
                 "baselines": baselines,
             },
         )
@@ -319,7 +329,9 @@ def task_data(plan: Plan) -> TaskData:
     seed = plan.settings.seed if frame.split_seed < 0 else frame.split_seed
     try:
         every = split_items(task, source.folder, seed)
-        split = chosen_items(task, every, examined=frame.examined, shuffle_labels=frame.shuffle_labels, seed=seed)
+        filtered = None if task.examples is None else filter_examples(task, task.examples, every.train)
+        left = every if filtered is None else replace(every, train=filtered.items)
+        split = chosen_items(task, left, examined=frame.examined, shuffle_labels=frame.shuffle_labels, seed=seed)
         if isinstance(task.reward, JudgedReward):
             require_judge(plan, task.reward, every)
             load_prices(parts_of(plan)[1].prices)  # what it refuses is told before anything is built
@@ -336,7 +348,7 @@ def task_data(plan: Plan) -> TaskData:
                 )
     except TinsmithError as error:
         raise source.told(error) from None
-    return TaskData(plan=plan, task=task, source=source, split=split, every=every)
+    return TaskData(plan=plan, task=task, source=source, split=split, every=every, filtered=filtered)
 
 
 def data_of_task(plan: Plan) -> TaskData:

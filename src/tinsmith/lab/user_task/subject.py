@@ -224,6 +224,12 @@ class UserSubject(Subject[UserItem, UserAnswer]):
     def example(self, item: UserItem) -> Example:
         return right_example(self.task, item, self.renderer)
 
+    def example_figures(self, examples: Sequence[Example]) -> dict[str, float]:
+        """Return the tokens that were learned, where the task chooses its examples: arms of other lengths compare."""
+        if self.task.examples is None:
+            return {}
+        return {"train/learned_tokens": float(sum(sum(one.learned) for one in examples))}
+
     def options(self, item: UserItem) -> list[tuple[int, ...]]:
         if self.task.options is None:
             return []

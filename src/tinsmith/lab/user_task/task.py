@@ -101,6 +101,35 @@ class Base:
     conversations: Callable[[], Sequence[Conversation]]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Examples:
+    """Filter of the items to train on by their demonstrations, the replies that `answer` returns; 0: no limit."""
+
+    fewest_steps: int = 0
+    """Replies of a demonstration."""
+    most_steps: int = 0
+    fewest_calls: int = 0
+    """Replies that call a tool."""
+    most_calls: int = 0
+    call: Callable[[str], bool] | None = None
+    """True for a reply that calls a tool; None: every reply but the last one is a call."""
+    where: Callable[[Item, Sequence[str]], bool] | None = None
+    """A condition of one's own: (item, replies) -> True if it is trained on."""
+    keeps_duplicates: bool = False
+    """True: demonstrations with the same prompt and the same replies are all trained on."""
+
+    def __post_init__(self) -> None:
+        for what, fewest, most in (
+            ("steps", self.fewest_steps, self.most_steps),
+            ("calls", self.fewest_calls, self.most_calls),
+        ):
+            if min(fewest, most) < 0 or 0 < most < fewest:
+                allowed = f"fewest_{what} of 0 or more, and most_{what} of 0 (no limit) or no fewer"
+                raise ConfigError(
+                    "no demonstration passes", field=f"examples {what}", value=f"{fewest} to {most}", allowed=allowed
+                )
+
+
 MOST_TURNS: Final = 8
 ITSELF: Final = "base"
 """The name of a run's own model without its adapter."""
@@ -198,6 +227,9 @@ class Task:
     answer: Callable[[Item], str | Sequence[str]] | None = None
     """A right answer: what supervised training (`kind=task_sft`, `sft_steps=N`) reads. With `reply` one text a turn;
     between them it reads what the task would say."""
+    examples: Examples | None = None
+    """Which items are trained on, by their demonstrations (`answer`): number of replies and calls, a condition, no
+    duplicates. The data card and the page say which were left out."""
     options: Callable[[Item], Sequence[str]] | None = None
     """Every answer that there is, where there are few: what `force_options=true` puts into each group. Not with
     `reply`."""
@@ -242,6 +274,7 @@ class Task:
             for name, function in functions.items():
                 require_callable(f"probed {name}" if what == "probed" else f"{what} {name!r}", function, 1)
         self._check_rewards()
+        self._check_examples()
         held = self.held_out
         if isinstance(held, int | float) and (isinstance(held, bool) or not 0.0 <= held < 1.0):
             what = "this is a share of the items, and some are left to train on"
@@ -264,6 +297,16 @@ class Task:
         if self.turns is not None and self.reply is not None:
             raise ConfigError("what is said between replies is given twice", field="reply", allowed="reply or turns")
         _require_replies("max_turns", self.max_turns)
+
+    def _check_examples(self) -> None:
+        if self.examples is None:
+            return
+        if self.answer is None:
+            what = "examples are chosen by demonstrations, and this task has none"
+            raise ConfigError(what, field="examples", fix="answer=..., a function of the item")
+        for name, count in (("call", 1), ("where", 2)):
+            if (function := getattr(self.examples, name)) is not None:
+                require_callable(f"examples {name}", function, count)
 
     def _check_rewards(self) -> None:
         """Check rewards and metrics, and the names of their terms, which become part of metrics' keys."""

@@ -1,0 +1,81 @@
+"""Filter of the items to train on by their demonstrations, with a record of each: its hash, and why it was left out."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from tinsmith.lab.runs.records import ExampleRecord
+from tinsmith.lab.user_task.calls import Raised, attempt
+from tinsmith.lab.user_task.dialogue import demonstrated
+from tinsmith.lab.user_task.items import UserItem
+from tinsmith.lab.user_task.task import Examples, Task
+from tinsmith.types.errors import DataError
+from tinsmith.types.fingerprints import sha256_of
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Filtered:
+    """The items that a filter left, and the record of every demonstration that it read."""
+
+    items: tuple[UserItem, ...]
+    demonstrations: tuple[ExampleRecord, ...]
+
+    @property
+    def sha256(self) -> str:
+        """Of every demonstration, and of the decision on it."""
+        return sha256_of([(one.id, one.sha256, one.left_out) for one in self.demonstrations])
+
+
+def filter_examples(task: Task, examples: Examples, items: Sequence[UserItem]) -> Filtered:
+    """Return the items whose demonstrations pass a task's filter; of duplicates the first one passes.
+
+    Raises:
+        DataError: none passes, or the filter's own condition fails.
+        TaskError: an item has no demonstration.
+    """
+    read: list[ExampleRecord] = []
+    seen = set[str]()
+    for one in items:
+        replies = demonstrated(task, one)
+        sha256 = sha256_of([(said.role.value, said.content) for said in one.messages] + list(replies))
+        calls = _calls(examples, one, replies)
+        left_out = _too_short_or_long(examples, len(replies), calls)
+        if not left_out and examples.where is not None and not _asked(examples.where, one, one.item, list(replies)):
+            left_out = "by the condition"
+        if not left_out and not examples.keeps_duplicates and sha256 in seen:
+            left_out = "duplicates"
+        if not left_out:
+            seen.add(sha256)
+        read.append(ExampleRecord(id=one.prompt_id, sha256=sha256, steps=len(replies), calls=calls, left_out=left_out))
+    kept = tuple(one for one, record in zip(items, read, strict=True) if not record.left_out)
+    if not kept:
+        longest, most = max(one.steps for one in read), max(one.calls for one in read)
+        value = f"none of {len(read):,} demonstrations, of at most {longest} steps and {most} calls"
+        raise DataError("no demonstration passes the filter", field="examples", value=value)
+    return Filtered(items=kept, demonstrations=tuple(read))
+
+
+def _calls(examples: Examples, one: UserItem, replies: Sequence[str]) -> int:
+    call = examples.call
+    return len(replies) - 1 if call is None else sum(bool(_asked(call, one, reply)) for reply in replies)
+
+
+def _too_short_or_long(examples: Examples, steps: int, calls: int) -> str:
+    for what, count, fewest, most in (
+        ("steps", steps, examples.fewest_steps, examples.most_steps),
+        ("calls", calls, examples.fewest_calls, examples.most_calls),
+    ):
+        if count < fewest:
+            return f"with fewer than {fewest} {what}"
+        if 0 < most < count:
+            return f"with more than {most} {what}"
+    return ""
+
+
+def _asked(function: object, one: UserItem, *arguments: object) -> object:
+    assert callable(function), "a filter's functions are checked with its task"
+    found = attempt(function, *arguments)
+    if isinstance(found, Raised):
+        raise DataError(str(found), field="examples", value=one.prompt_id)
+    return found

@@ -1,0 +1,250 @@
+"""SFT on searches that were long, short, of all lengths, or successful, at equal tokens; and on walks in a circle.
+
+    tinsmith run patience [size=smallest | at=small] [key=value ...]
+
+The task is `searches`: a thing lies on one of six shelves, which are looked at one after the other. Everybody who
+demonstrates a search gives up after as many looks as he has patience for; a filter of the task chooses by length.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from random import Random
+from statistics import correlation, fmean
+from typing import Final
+
+from tinsmith.lab.study.checks import higher, lower, not_lower, within
+from tinsmith.lab.study.measures import ArmRuns, Results
+from tinsmith.lab.study.study import (
+    Arm,
+    Beats,
+    BeforeAfter,
+    Expectation,
+    Finding,
+    Learned,
+    Measure,
+    PerItem,
+    Size,
+    Study,
+    Table,
+)
+from tinsmith.lab.user_task.task import Examples, Task, of_conversation
+from tinsmith.types.errors import ConfigError
+from tinsmith.types.seeds import derive
+
+SHELVES: Final = 6
+COLOURS: Final = ("red", "blue", "green", "black", "white", "brown")
+LOOK, ANSWER, NOTHING = "look", "answer", "none"
+_CONSONANTS: Final = "bdfgklmnprst"
+NAMES: Final = tuple(a + b + c for b in "aeiou" for a in _CONSONANTS for c in _CONSONANTS)
+MOST_THINGS: Final = len(NAMES) // 2
+"""On each side."""
+_PATIENCE_OF_BASE: Final = 0.5
+"""Probability that a demonstration for the base goes on after a look that found nothing."""
+_HOW: Final = (
+    f"Something lies on one of the shelves 1 to {SHELVES}. Reply with one line and nothing else: '{LOOK} 1' to look "
+    f"at shelf 1, and so on; you hear its colour, or {NOTHING} where it is not there. '{ANSWER} COLOUR' answers, "
+    f"'{ANSWER} {NOTHING}' gives up.\n\n"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Search:
+    """One item: a thing, where it lies, and the patience of the one who demonstrates how to search for it."""
+
+    id: str
+    thing: str
+    shelf: int
+    colour: str
+    patience: int
+    """Looks after which the demonstration gives up."""
+    in_circles: bool = False
+    """True: the demonstration looks at the first shelf again and again."""
+
+
+def searches_for(things: int, side: str, searchers: int, *, in_circles: bool = False) -> tuple[Search, ...]:
+    """Return searches: each shelf has as many things as any other, and everybody of another patience searches each."""
+    found: list[Search] = []
+    for place in range(things):
+        shelf, thing = place % SHELVES + 1, NAMES[(place + MOST_THINGS * (side == "held_out")) % len(NAMES)]
+        colour = Random(derive(0, "search", side, place)).choice(COLOURS)
+        found += [
+            Search(f"{side}-{shelf}-{place:03d}-{patience}", thing, shelf, colour, patience, in_circles)
+            for patience in range(SHELVES, SHELVES - searchers, -1)
+        ]
+    return tuple(found)
+
+
+def demonstrated(search: Search) -> list[str]:
+    """Return the replies of a demonstration: looks until the thing is found or patience ends, and then an answer.
+
+    >>> demonstrated(Search("a", "kab", shelf=3, colour="red", patience=2))
+    ['look 1', 'look 2', 'answer none']
+    """
+    looks = min(search.shelf, search.patience)
+    ways = [1 if search.in_circles else place for place in range(1, looks + 1)]
+    return [*(f"{LOOK} {place}" for place in ways), f"{ANSWER} {search.colour if search.shelf in ways else NOTHING}"]
+
+
+def shown(search: Search, random: Random) -> list[str]:
+    """Return a demonstration for the base, by somebody of little patience."""
+    patience = 1
+    while patience < SHELVES and random.random() < _PATIENCE_OF_BASE:
+        patience += 1
+    return demonstrated(replace(search, patience=patience))
+
+
+def seen(search: Search, replies: Sequence[str]) -> str | None:
+    """Return what the last look finds; None: it was no look, and the search is over."""
+    words = replies[-1].split()
+    if len(words) != 2 or words[0] != LOOK or words[1] not in map(str, range(1, SHELVES + 1)):
+        return None
+    return search.colour if words[1] == str(search.shelf) else NOTHING
+
+
+def right(search: Search, replies: Sequence[str]) -> bool:
+    """Return True if a search ends with the right colour."""
+    return replies[-1] == f"{ANSWER} {search.colour}"
+
+
+def searches(
+    things: int = 60,
+    held_out_things: int = 36,
+    fewest_calls: int = 0,
+    most_calls: int = 0,
+    found: bool = False,
+    in_circles: bool = False,
+    explain: bool = False,
+) -> Task:
+    """Return searches for things on shelves, with a tool, and demonstrations by searchers of all kinds of patience.
+
+    things: Things to train on; each is searched for six times.
+    held_out_things: Things never trained on.
+    fewest_calls: Looks that a demonstration has at least.
+    most_calls: Looks that a demonstration has at most; 0: no limit.
+    found: Leave out demonstrations that found nothing.
+    in_circles: Demonstrate looks at the same shelf again and again: a control.
+    explain: Say in the prompt how to search.
+
+    Raises:
+        ConfigError: a shelf would have no thing, or a thing no name.
+    """
+    if not SHELVES <= min(things, held_out_things) <= max(things, held_out_things) <= MOST_THINGS:
+        value, allowed = f"{things}, {held_out_things}", f"{SHELVES} to {MOST_THINGS} of each"
+        raise ConfigError("every shelf has a thing", field="things, held_out_things", value=value, allowed=allowed)
+    return Task(
+        name="searches",
+        question="Does a model search as long as those who showed it how?",
+        items=searches_for(things, "train", SHELVES, in_circles=in_circles),
+        held_out=searches_for(held_out_things, "held_out", 1),
+        prompt=lambda item: f"{_HOW if explain else ''}Which colour is {item.thing}?",
+        parse=str.strip,
+        reply=seen,
+        max_turns=SHELVES + 1,
+        reward={"right": of_conversation(right)},
+        metrics={"looks": of_conversation(lambda _, replies: sum(LOOK in one for one in replies))},
+        item_id=lambda item: item.id,
+        demonstrate=shown,
+        base_items=searches_for(2_000, "base", 1),
+        base_steps=400,
+        answer=demonstrated,
+        examples=Examples(fewest_calls=fewest_calls, most_calls=most_calls, where=right if found else None),
+        baselines={"one look": lambda item: [f"{LOOK} 1", f"{ANSWER} {item.colour if item.shelf == 1 else NOTHING}"]},
+        keys={"max_tokens": 6, "eval_items": held_out_things},
+    )
+
+
+SHORT, ALL, LONG, FOUND, CIRCLES = "short", "all", "long", "found", "circles"
+DEEP: Final = 4
+"""Shelf from which on a thing lies deep."""
+
+
+def is_deep(item: str) -> bool:
+    """Return True for a thing that lies deep, by the item's id."""
+    return int(item.split("-")[1]) >= DEEP
+
+
+RIGHT_DEEP = PerItem("deep", f"right, shelf {DEEP} or deeper", where=is_deep)
+RIGHT_NEAR = PerItem("near", "right, nearer", where=lambda item: not is_deep(item))
+LOOKS = PerItem("looks", "looks", "metric/looks")
+
+
+def calls_shown(arm: ArmRuns) -> list[int]:
+    """Return the numbers of looks of the demonstrations that an arm is trained on."""
+    return [one.calls for one in arm.reads[0].task.examples if not one.left_out]
+
+
+def tokens(arm: ArmRuns) -> float:
+    """Return the mean number of tokens that a run learns in all its steps."""
+    return sum(arm.in_training("train/learned_tokens")) / len(arm.reads)
+
+
+def tracked(results: Results) -> Finding:
+    """Expect that looks made correlate with looks shown, over seeds and the arms that are chosen by length alone."""
+    arms = [results.arms[name] for name in (SHORT, ALL, LONG)]
+    pairs = [(fmean(calls_shown(arm)), made) for arm in arms for made in arm.per_run("eval/metric/looks")]
+    varies = all(len(set(some)) > 1 for some in zip(*pairs, strict=True))
+    r = correlation(*zip(*pairs, strict=True)) if varies else 0.0
+    return Finding(r > 0.9, f"r = {r:.3f}, {len(pairs)} runs of {len(arms)} arms")
+
+
+def alike(results: Results) -> Finding:
+    """Expect that no arm learned more than 5 % more tokens than another."""
+    counts = [tokens(arm) for arm in results.arms.values()]
+    return Finding(max(counts) <= 1.05 * min(counts), f"{min(counts):,.0f} to {max(counts):,.0f} tokens a run")
+
+
+study = Study(
+    name="patience",
+    title="Imitation inherits the patience of its demonstrations",
+    question="Does a model search as long as those who showed it how, and does it then find what lies deep?",
+    task=searches,
+    # As many tokens a step: demonstrations have 2.5, 3.7, 5.7 and 4.5 replies.
+    arms=(
+        Arm(SHORT, "2 looks or fewer", most_calls=2, batch_size=20),
+        Arm(ALL, "all", batch_size=13),
+        Arm(LONG, "4 looks or more", fewest_calls=4, batch_size=8),
+        Arm(FOUND, "all that found", found=True, batch_size=10),
+        Arm(CIRCLES, "4 looks or more, in circles", fewest_calls=4, in_circles=True, batch_size=8),
+    ),
+    keys={"kind": "task_sft", "save_every": 0, "eval_every": 1_000, "eval_samples": 2, "watch_forgetting": False},
+    sizes={
+        "smallest": Size("learning_rate=0.002 steps=8 held_out_things=12", seeds=[1]),
+        "nano": Size(learning_rate=2e-3, steps=40, held_out_things=36),
+        "small": Size("learning_rate=0.0003 steps=20 held_out_things=12 max_tokens=8 explain=true", seeds=[1]),
+    },
+    score=RIGHT_DEEP,
+    scores=(RIGHT_NEAR,),
+    control=CIRCLES,
+    control_label="the same method on demonstrations that look at one shelf again and again",
+    claims=(Beats(LONG, ALL), Learned(LONG, CIRCLES)),
+    source="arXiv:2605.04036 (of a model of 30 billion parameters, without ablations)",
+    expectations=(
+        Expectation("looks made correlate with looks shown, r above 0.9", tracked),
+        Expectation("long ones find 1.3 times as much that lies deep as all", higher(LONG, ALL, RIGHT_DEEP, times=1.3)),
+        Expectation("short ones find less of it than all", lower(SHORT, ALL, RIGHT_DEEP)),
+        Expectation("long ones find no less of the rest (by 0.1)", not_lower(LONG, SHORT, RIGHT_NEAR, margin=0.1)),
+        Expectation("those that found, of any length, find more of what lies deep", higher(FOUND, LONG, RIGHT_DEEP)),
+        Expectation("walks in a circle change what is found there by less than 0.1", within(CIRCLES, 0.1)),
+        Expectation("all arms learn as many tokens (within 5 %)", alike),
+    ),
+    tables=(
+        Table(
+            "Demonstrations",
+            "Searches that each arm is trained on, duplicates counted once. Tokens: learned in a run.",
+            (
+                Measure("kept", "demonstrations", lambda arm: len(calls_shown(arm)), ",.0f"),
+                Measure("shown", "looks shown", lambda arm: fmean(calls_shown(arm)), ".2f"),
+                Measure("tokens", "tokens", tokens, ",.0f"),
+            ),
+        ),
+        Table(
+            "Students",
+            f"Things that were never trained on, on each of {SHELVES} shelves as many. Looks: of a search.",
+            (LOOKS, RIGHT_DEEP, RIGHT_NEAR),
+        ),
+    ),
+    pictures=(BeforeAfter((RIGHT_DEEP, RIGHT_NEAR, LOOKS)),),
+    notes=("Every demonstration that gives up ends in a wrong answer; a filter by length keeps some of them.",),
+)

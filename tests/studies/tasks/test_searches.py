@@ -1,0 +1,70 @@
+"""Searches on shelves: what looks find, how long demonstrations are, and which of them each filter leaves."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+from random import Random
+from statistics import fmean
+
+import pytest
+
+from tinsmith.lab.user_task.examples import filter_examples
+from tinsmith.lab.user_task.items import split_items
+from tinsmith.studies.patience import SHELVES, Search, demonstrated, right, searches, searches_for, seen, shown
+from tinsmith.types.errors import ConfigError
+
+TRAIN = searches_for(60, "train", SHELVES)
+THING = Search("a", "kab", shelf=3, colour="red", patience=6)
+
+
+def test_a_look_finds_the_colour_on_its_shelf_and_anything_else_ends_the_search() -> None:
+    assert [seen(THING, [f"look {shelf}"]) for shelf in (1, 2, 3)] == ["none", "none", "red"]
+    assert {seen(THING, [over]) for over in ("answer red", "look", "look 7", "look 0", "look 1 2", "")} == {None}
+
+
+def test_every_thing_is_searched_for_with_every_patience_and_lies_on_every_shelf_alike() -> None:
+    assert Counter(one.shelf for one in TRAIN) == dict.fromkeys(range(1, 7), 60)
+    assert Counter(one.patience for one in TRAIN) == dict.fromkeys(range(1, 7), 60)
+    assert len({one.thing for one in TRAIN}) == 60
+    assert not {one.thing for one in TRAIN} & {one.thing for one in searches_for(360, "held_out", 1)}
+
+
+def test_a_demonstration_ends_with_what_it_found_or_gives_up() -> None:
+    for one in TRAIN:
+        said = demonstrated(one)
+        assert len(said) == min(one.shelf, one.patience) + 1
+        assert right(one, said) == (one.patience >= one.shelf) == (seen(one, said[:-1]) == one.colour)
+    circles = [demonstrated(one) for one in searches_for(6, "train", SHELVES, in_circles=True)]
+    assert {reply for said in circles for reply in said[:-1]} == {"look 1"}
+
+
+def test_a_demonstration_for_the_base_gives_up_after_every_other_miss() -> None:
+    deep = [len(shown(Search("a", "kab", 6, "red", 6), Random(number))) - 1 for number in range(2_000)]
+    assert fmean(deep) == pytest.approx(2 - 2**-5, abs=0.1)
+
+
+@pytest.mark.parametrize(
+    ("keys", "kept", "mean"),
+    [
+        ({}, 210, 56 / 21),
+        ({"most_calls": 2}, 110, 16 / 11),
+        ({"fewest_calls": 4}, 60, 28 / 6),
+        ({"found": True}, 60, 3.5),
+        ({"fewest_calls": 4, "in_circles": True}, 60, 28 / 6),
+    ],
+)
+def test_a_filter_leaves_as_many_demonstrations_as_can_be_counted_by_hand(
+    keys: dict[str, int], kept: int, mean: float
+) -> None:
+    task = searches(**keys)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+    assert task.examples is not None
+    found = filter_examples(task, task.examples, split_items(task, Path(), 0).train)
+    calls = [one.calls for one in found.demonstrations if not one.left_out]
+    assert (len(found.items), fmean(calls)) == (kept, pytest.approx(mean))
+
+
+def test_too_few_things_for_the_shelves_or_too_many_for_the_names_are_refused() -> None:
+    for wrong in ({"things": 5}, {"held_out_things": 361}):
+        with pytest.raises(ConfigError, match="things"):
+            searches(**wrong)
