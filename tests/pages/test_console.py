@@ -40,7 +40,10 @@ def test_one_run_is_reported_in_its_folder(tmp_path: Path, capsys: pytest.Captur
     folder = write_run(tmp_path / "run", LADDER["sft"])
     assert run(str(folder)) == 0
     assert (folder / "report.html").read_text(encoding="utf-8").startswith("<!doctype html>")
-    assert capsys.readouterr().out == f"wrote {folder / 'report.html'}\n"
+    verdict, claims, page = capsys.readouterr().out.splitlines()
+    assert missing(verdict, "result: ", "macro-F1 0.", "chance 0.333", "best baseline TF-IDF 0.") == []
+    assert claims.startswith("may be claimed: ")
+    assert page == f"page: {(folder / 'report.html').as_uri()}"
 
 
 def test_several_runs_are_compared_where_one_stands(
@@ -52,7 +55,7 @@ def test_several_runs_are_compared_where_one_stands(
     assert (tmp_path / "compare.html").exists()
     out = capsys.readouterr().out
     assert missing(out, "shuffled labels", "exp4") == []
-    assert out.endswith("wrote compare.html\n")
+    assert out.endswith(f"page: {(tmp_path / 'compare.html').as_uri()}\n")
 
 
 def test_a_mistake_is_few_lines_and_exit_code_2(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -11,7 +11,7 @@ import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Literal, NoReturn
+from typing import Annotated, Final, Literal, NoReturn
 
 import typer
 
@@ -41,24 +41,30 @@ app = typer.Typer(
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
 )
-app.add_typer(data_app)
-app.add_typer(base_app)
-app.command()(quickstart)
-app.command(add_help_option=False)(run)
-app.command()(new)
-app.command()(ls)
-app.command()(report)
-app.command()(export_results)
-app.command()(replay)
-app.command()(audit)
-app.command()(pack)
-app.command()(unpack)
-app.command()(diff)
-app.command()(sweep)
-app.command()(doctor)
-app.command()(serve)
-app.command()(conform)
-app.add_typer(analyse_app)
+_SHORT: Final = (
+    (quickstart, "A first result: one model, three rewards, one page."),
+    (run, "Run an experiment, a study or your task; lists them."),
+    (new, "Write a task or a study of your own to start from."),
+    (ls, "List the runs of a folder, and how each stands."),
+    (report, "Make the page of a run, or one that compares several."),
+    (export_results, "Write a run's figures and answers as tables."),
+    (doctor, "Check machine, installation, arithmetic and a server."),
+    (serve, "Serve the Tinker API on this machine."),
+    (replay, "Run a run again, and compare bit for bit."),
+    (diff, "Compare two runs bit for bit: where they part."),
+    (audit, "Check single steps of somebody's run."),
+    (pack, "Pack a run or study into one file to publish."),
+    (unpack, "Unpack such a file into a folder."),
+    (sweep, "Measure what changes the bits, and by how much."),
+    (conform, "Ask a Tinker server what it honours."),
+)
+"""Commands with their line in the list, which a terminal of 80 columns does not cut."""
+for _command, _line in _SHORT:
+    _foreign = {"allow_extra_args": _command is run, "ignore_unknown_options": _command is run}  # to say what was meant
+    app.command(short_help=_line, add_help_option=_command is not run, context_settings=_foreign)(_command)
+app.add_typer(data_app, short_help="Citation data: fetch, build, measure, slice.")
+app.add_typer(base_app, short_help="Base models: build one, or fetch a real one.")
+app.add_typer(analyse_app, short_help="What a reward makes optimal; published rates.")
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -115,7 +121,7 @@ def tinsmith(
     """Post-training that can be run again: bit for bit, on your own machine."""
 
 
-@app.command()
+@app.command(short_help="Write a model for transformers, PEFT or llama.cpp.")
 def export(
     checkpoint: Annotated[
         str, typer.Argument(metavar="CHECKPOINT", help="A checkpoint's folder, a run's folder, or a tinker:// path.")

@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from tinsmith.cli.pages import Open, tell_page
 from tinsmith.types.visible import visible
 
 
@@ -18,6 +19,7 @@ def quickstart(
     out: Annotated[Path, typer.Option(metavar="DIR", help="Where the runs and compare.html go.")] = Path(
         "out/quickstart"
     ),
+    opened: Open = False,
 ) -> None:
     """Run the study in small: a base model, SFT, three rewards and a control, and one page that compares them.
 
@@ -30,7 +32,7 @@ def quickstart(
     from tinsmith.lab.study.cells import runner
     from tinsmith.lab.study.keys import CLUSTER_KEYS, asked_cluster
     from tinsmith.lab.study.sizes import Cell
-    from tinsmith.pages.page import document_html, write
+    from tinsmith.pages.page import document_html, ending, write
     from tinsmith.studies.disruption.experiments import CONTROL, LABELS, QUICKSTART
 
     began = time.perf_counter()
@@ -49,6 +51,6 @@ def quickstart(
     page = out / COMPARISON
     write(document_html(compared.page), page)
     open_console().print(compared.table)
-    for sentence in compared.sentences:
+    for sentence in (*compared.sentences[1:], *ending(compared.page)):
         print(visible(sentence))
-    say(f"wrote {page}: open it in a browser")
+    tell_page(page, opened)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from importlib import import_module
@@ -15,7 +14,7 @@ from tinsmith.lab.experiment.experiment import Experiment, Plan
 from tinsmith.lab.runs.kinds import Kind
 from tinsmith.lab.user_task.entry import JUDGED_TASK, USER_TASK, UserTaskEntry
 from tinsmith.studies.disruption.experiments import JOINT, LABELS
-from tinsmith.types.errors import ConfigError
+from tinsmith.types.near import no_such
 
 if TYPE_CHECKING:
     from tinsmith.lab.live.progress import Say
@@ -39,14 +38,8 @@ def find(name: str) -> Experiment:
     bare, _, version = name.partition("@")
     found = EXPERIMENTS.get(bare)
     if found is None or (version and version != str(found.version)):
-        near = difflib.get_close_matches(bare, EXPERIMENTS, n=2, cutoff=0.4)
-        raise ConfigError(
-            "there is no such experiment",
-            field="experiment",
-            value=name,
-            allowed=", ".join(EXPERIMENTS),
-            fix=f"perhaps {' or '.join(near)}" if near else "tinsmith run lists them",
-        )
+        named = [*EXPERIMENTS, *STUDIES, *TASKS, *(f"{task}/{one}" for task in TASKS for one in TASKS[task].presets)]
+        raise no_such("experiment", field="NAME", value=name, name=bare, known=named, listed_by="tinsmith run")
     return found
 
 

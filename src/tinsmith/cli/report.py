@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
+from tinsmith.cli.pages import Open, tell_page
 from tinsmith.types.visible import visible
 
 if TYPE_CHECKING:
@@ -47,23 +48,23 @@ def report(
             "with the figures over the steps, the commands and the hashes of every run."
         ),
     ] = "html",
+    opened: Open = False,
 ) -> None:
     """Say what happened: a page about one run, or one that compares several, with the seeds of an experiment pooled."""
     from tinsmith.lab.bundle.archive import folders_of
 
     packed = len(folders) == 1 and folders[0].is_file()
     with folders_of(folders) as places:
-        _report(places, Path(f"{folders[0].stem}.{to}") if packed and out is None else out, task, to)
+        tell_page(_report(places, Path(f"{folders[0].stem}.{to}") if packed and out is None else out, task, to), opened)
 
 
-def _report(folders: list[Path], out: Path | None, task: str | None, to: PageFormat) -> None:
+def _report(folders: list[Path], out: Path | None, task: str | None, to: PageFormat) -> Path:
     from tinsmith.cli.columns import open_console
     from tinsmith.cli.named_folders import require_runs
     from tinsmith.lab.study.files import holds_study
 
     if len(folders) == 1 and holds_study(folders[0]):
-        _write_study(folders[0], to, out)
-        return
+        return _write_study(folders[0], to, out)
     require_runs(folders)  # before what is heavy is imported
     from tinsmith.cli.registered import SUBJECTS
     from tinsmith.lab.page.comparison import COMPARISON, compare
@@ -80,29 +81,30 @@ def _report(folders: list[Path], out: Path | None, task: str | None, to: PageFor
         )
     if len(folders) == 1:
         usual = (folders[0] / REPORT).with_suffix(f".{to}")
-        _write(run_page(folders[0], subject_of(folders[0], SUBJECTS)), folders, to, out or usual)
-        return
+        return _write(run_page(folders[0], subject_of(folders[0], SUBJECTS)), folders, to, out or usual)
     found = compare(folders, SUBJECTS, task)
     open_console().print(found.table)
-    for sentence in found.sentences:
+    for sentence in found.sentences[1:]:
         print(visible(sentence))
     usual = Path(COMPARISON).with_suffix(f".{to}")
-    _write(found.page, folders, to, out or usual)
+    return _write(found.page, folders, to, out or usual)
 
 
-def _write_study(folder: Path, to: PageFormat, out: Path | None) -> None:
+def _write_study(folder: Path, to: PageFormat, out: Path | None) -> Path:
     from tinsmith.lab.runs.files import REPORT
     from tinsmith.lab.study.files import PAGE, TABLES
     from tinsmith.pages.page import write
 
     file = out or (folder / REPORT).with_suffix(f".{to}")
     write((folder / (PAGE if to == "html" else TABLES)).read_text(encoding="utf-8"), file)
-    print(f"wrote {file}")
+    return file
 
 
-def _write(page: Document, folders: list[Path], to: PageFormat, file: Path) -> None:
+def _write(page: Document, folders: list[Path], to: PageFormat, file: Path) -> Path:
     from tinsmith.lab.page.markdown import markdown_report
-    from tinsmith.pages.page import document_html, write
+    from tinsmith.pages.page import document_html, ending, write
 
+    for line in ending(page):
+        print(visible(line))
     write(document_html(page) if to == "html" else markdown_report(page, folders), file)
-    print(f"wrote {file}")
+    return file

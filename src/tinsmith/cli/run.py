@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
+from tinsmith.cli.pages import Open, tell_page
 from tinsmith.types.visible import visible
 
 if TYPE_CHECKING:
@@ -24,6 +25,14 @@ TERMINATED: Final = 143
 """Exit code after SIGTERM, as shells have it."""
 
 
+_FIRST: Final = (
+    ("  tinsmith quickstart", "labels of papers: SFT and three rewards on one base, compared on one page"),
+    ("  tinsmith run crossroads", "a small task: what RL teaches a small model, in two minutes"),
+    ("  tinsmith run rlvr at=small", "a real model learns to follow instructions (after tinsmith base fetch smollm2)"),
+    ("  tinsmith new my_task.py", "a task of your own, in one file that runs as it is"),
+)
+
+
 def run(
     context: typer.Context,
     name: Annotated[
@@ -35,11 +44,24 @@ def run(
     ] = None,
     changes: Annotated[list[str] | None, typer.Argument(metavar="key=value ...", help="What to change.")] = None,
     wants_help: Annotated[bool, typer.Option("--help", help="With NAME: its keys, their values and meanings.")] = False,
+    opened: Open = False,
+    config: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE.toml",
+            help="Keys and values in a file; run = NAME names what to run. key=value goes before it.",
+        ),
+    ] = None,
     exit_with_stdin: Annotated[
         bool, typer.Option("--exit-with-stdin", help="End when standard input closes.", hidden=True)
     ] = False,
 ) -> None:
     """Run an experiment; `tinsmith run` lists them; dry_run=true says what it would take."""
+    named, settings = (None, {}) if config is None else _of_file(config)
+    if name is not None and ("=" in name or name.startswith("-")):  # the file names what to run
+        changes, name = [name, *(changes or [])], None
+    overrides = {**settings, **changed_keys([*(changes or []), *context.args])}
+    name = name or named
     if name is None:
         print(context.get_help()) if wants_help else _list()
         return
@@ -47,7 +69,6 @@ def run(
         from tinsmith.server.parent_watch import ParentWatch
 
         ParentWatch()
-    overrides = changed_keys(changes or [])
     if wants_help:
         _keys(name, overrides)
         return
@@ -55,7 +76,7 @@ def run(
 
     study = study_named(name)
     if study is not None:
-        _study(study, overrides)
+        _study(study, overrides, opened)
         return
     from tinsmith.cli.registered import plan_of
     from tinsmith.lab.experiment.materials import require_possible
@@ -64,7 +85,7 @@ def run(
     plan = with_default_log_path(plan_of(name, overrides))
     require_possible(plan)  # a mistake is told before what is heavy is imported
     try:
-        _conduct(plan)
+        _conduct(plan, opened)
     except KeyboardInterrupt as interrupt:
         from tinsmith.lab.experiment.conduct import how_to_go_on
 
@@ -73,7 +94,7 @@ def run(
         raise typer.Exit(code=TERMINATED if terminated else INTERRUPTED) from None
 
 
-def _conduct(plan: Plan) -> None:
+def _conduct(plan: Plan, opened: bool) -> None:
     if plan.circumstances.dry_run:
         from tinsmith.lab.experiment.estimate import dry_run
 
@@ -86,11 +107,13 @@ def _conduct(plan: Plan) -> None:
         if not plan.circumstances.quiet:
             print(visible(message), file=sys.stderr)
 
-    done, page = conduct_with_page(plan, say)
-    print(f"wrote {page or done.folder}")
+    done, drawn = conduct_with_page(plan, say)
+    for line in drawn.ending:
+        print(visible(line))
+    tell_page(drawn.page or done.folder, opened)
 
 
-def _study(study: StudyEntry, overrides: Mapping[str, str]) -> None:
+def _study(study: StudyEntry, overrides: Mapping[str, str], opened: bool) -> None:
     from tinsmith.lab.experiment.key_text import truth
 
     study.read(overrides)  # a mistake is told before what is heavy is imported
@@ -105,7 +128,7 @@ def _study(study: StudyEntry, overrides: Mapping[str, str]) -> None:
         print("\ntinsmith: interrupted; the same command goes on", file=sys.stderr)
         raise typer.Exit(code=INTERRUPTED) from None
     if not dry:
-        print(f"wrote {done}")
+        tell_page(next((file for file in (done / "index.html", done / "report.html") if file.is_file()), done), opened)
 
 
 def _keys(name: str, given: Mapping[str, str]) -> None:
@@ -149,16 +172,18 @@ def _list() -> None:
     from tinsmith.cli.registered import EXPERIMENTS, STUDIES
     from tinsmith.cli.tasks import TASKS
 
-    table = [("experiment", "question, and what it changes")]
+    table: list[tuple[str, ...]] = [("start here",), *_FIRST, ("",), ("tasks",)]
+    for name, task in TASKS.items():
+        presets = f" Also {', '.join(f'{name}/{one}' for one in task.presets)}." if task.presets else ""
+        package = f" ({task.package})" if task.package else ""
+        table.append((f"  {name}", f"{task.question}{package}{presets}"))
+    table += [("",), ("studies: arms beside each other, over seeds",)]
+    table += [(f"  {study.name}", study.question) for study in STUDIES.values()]
+    table += [("",), ("experiments on labels of papers, each with what it changes",)]
     for one in EXPERIMENTS.values():
         delta = " ".join(f"{key}={value}" for key, value in one.delta.items())
         what = delta if one.parent is None else f"{one.parent.name} with {delta}"
-        table.append((one.full_name, f"{one.question} ({what})"))
-    table += [(study.name, study.question) for study in STUDIES.values()]
-    for name, task in TASKS.items():
-        table.append((name, task.question + (f" ({task.package})" if task.package else "")))
-        changes = {one: " ".join(f"{k}={v}" for k, v in keys.items()) for one, keys in task.presets.items()}
-        table += [(f"{name}/{one}", f"{name} with {text}".removesuffix(" with ")) for one, text in changes.items()]
+        table.append((f"  {one.full_name}", f"{one.question} ({what})"))
     print("\n".join(rows(table, terminal_width())))
     print()
     _print_wrapped("tinsmith run NAME [key=value ...]; dry_run=true prints what it would take, NAME --help its keys")
@@ -170,7 +195,7 @@ def _print_wrapped(text: str) -> None:
     print(wrapped(text, terminal_width()))
 
 
-def changed_keys(changes: list[str]) -> dict[str, str]:
+def changed_keys(changes: Sequence[str]) -> dict[str, str]:
     """Return key=value texts by key.
 
     Raises:
@@ -179,16 +204,38 @@ def changed_keys(changes: list[str]) -> dict[str, str]:
     from tinsmith.types.errors import ConfigError
 
     overrides: dict[str, str] = {}
-    for change in changes:
+    for place, change in enumerate(changes):
         key, equals, value = change.partition("=")
-        if not equals or not key:
-            raise ConfigError(
-                "a change must be written as key=value", field="changes", value=change, fix="learning_rate=1e-4"
-            )
+        split = not value and place + 1 < len(changes) and "=" not in changes[place + 1]
+        if not equals or not key or key.startswith("-") or split:
+            meant = _meant(changes[place:])
+            fix = f"write {meant}" if meant else "learning_rate=1e-4"
+            raise ConfigError("a change must be written as key=value", field="changes", value=change, fix=fix)
         if key in overrides:
             raise ConfigError("this key is given twice", field=key, value=value)
         overrides[key] = value
     return overrides
+
+
+def _meant(parts: Sequence[str]) -> str | None:
+    """Return key=value for `--steps 5`, `--steps=5` and `steps = 5`; None where that cannot be told."""
+    key, *rest = " ".join(parts[:3]).replace("=", " ").split()[:2] or [""]
+    name = key.lstrip("-").replace("-", "_")
+    return f"{name}={rest[0]}" if rest and name.isidentifier() and not rest[0].startswith("-") else None
+
+
+def _of_file(file: Path) -> tuple[str | None, dict[str, str]]:
+    """Return the name that a file of settings has under `run`, and its keys."""
+    from tinsmith.lab.experiment.key_text import shown_value
+    from tinsmith.types.errors import ConfigError
+    from tinsmith.types.toml_files import read_toml
+
+    keys = read_toml(file, field="--config")
+    nested = next((key for key, value in keys.items() if isinstance(value, dict | list)), None)
+    if nested is not None:
+        raise ConfigError("a file of settings has lines key = value", field=nested, value=str(file), fix="steps = 20")
+    texts = {key: shown_value(value) for key, value in keys.items()}
+    return texts.pop("run", None), texts
 
 
 def new(

@@ -257,6 +257,14 @@ class Document:
     sections: Sequence[Section]
     foot: str = "from the files in the run's folder."
     """Source of the page; the version is said beside it."""
+    claims: str = ""
+    """What may be claimed, in a line for a terminal."""
+
+    @property
+    def verdict(self) -> str:
+        """The first sentence; empty where the page has none."""
+        blocks = (block for section in self.sections for block in section.blocks)
+        return next((block.sentences[0] for block in blocks if isinstance(block, Story) and block.sentences), "")
 
     @property
     def browser(self) -> Browser | None:

@@ -33,6 +33,12 @@ def document_html(document: Document) -> str:
     return html.lstrip()  # the lines between the macros
 
 
+def ending(page: Document) -> list[str]:
+    """Return the lines that end a command: the verdict, and what may be claimed."""
+    lines = (("result", page.verdict), ("may be claimed", page.claims))
+    return [f"{name}: {told}" for name, told in lines if told]
+
+
 def write(html: str, file: Path) -> None:
     """Write a page; the file is the old one or the new one, never half of it."""
     if not file.parent.is_dir() or file.is_dir():
@@ -48,11 +54,13 @@ def write(html: str, file: Path) -> None:
 
 def _policy(code: str) -> str:
     """Return the content security policy: no network at all, and no script but this one."""
-    allowed = "'none'"
-    if code:
-        digest = base64.b64encode(hashlib.sha256(code.encode()).digest()).decode()
-        allowed = f"'sha256-{digest}'"
+    allowed = script_hash(code) if code else "'none'"
     return f"default-src 'none'; style-src 'unsafe-inline'; img-src data:; script-src {allowed}; base-uri 'none'"
+
+
+def script_hash(code: str) -> str:
+    """Return how a page's policy names a script that may run."""
+    return f"'sha256-{base64.b64encode(hashlib.sha256(code.encode()).digest()).decode()}'"
 
 
 def _resource(name: str) -> str:

@@ -6,13 +6,18 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TypeVar, cast
+from typing import Final, TypeVar, cast
 
 from tinsmith.pages.measures import Measure
 from tinsmith.pages.wording import signed
 from tinsmith.stats.intervals import Interval
 
 R = TypeVar("R")
+LEADING: Final = ("difference", "gain", "macro-F1", "min recall", "balanced accuracy", "before", "after", "from", "to")
+"""Heads of the columns that a reader looks for first."""
+_SHOWN: Final = 3
+_UNFOLDED: Final = 5
+"""Columns of numbers that a table may have without a fold."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,6 +62,17 @@ class Table:
     heads: tuple[Cell, ...]
     """The first one stands over the rows' names."""
     rows: tuple[TableRow, ...]
+    cards: bool = False
+    """True if each row is a card on a narrow screen, below each other."""
+
+    @property
+    def folded(self) -> tuple[int, ...]:
+        """Places of the columns that stand behind a fold: all numbers but the three that are looked for first."""
+        numbers = [place for place, head in enumerate(self.heads) if place and head.number]
+        if len(numbers) <= _UNFOLDED:
+            return ()
+        first = sorted(numbers, key=lambda place: (self.heads[place].text not in LEADING, place))[:_SHOWN]
+        return tuple(place for place in numbers if place not in first)
 
 
 def text(value: str, under: str = "") -> Cell:

@@ -27,6 +27,7 @@ from tinsmith.lab.experiment.manifest import (
 )
 from tinsmith.lab.experiment.materials import Materials, gather, require_possible
 from tinsmith.lab.experiment.plan import place_limits
+from tinsmith.lab.experiment.unusual import unusual
 from tinsmith.lab.live.interrupts import Interrupts
 from tinsmith.lab.live.progress import Say
 from tinsmith.lab.live.teller import Teller, sinks_for
@@ -117,7 +118,7 @@ def conduct(
         require_possible(plan)
         if_exists = settle(where.log_path, where.behavior_if_log_dir_exists)
         materials = materials or gather(plan, say)
-        for line in (*place_limits(plan), *materials.run_data.before()):
+        for line in (*place_limits(plan), *unusual(plan), *materials.run_data.before()):
             say(line)
         prepared, resumes = Prepared(plan, materials), if_exists is IfExists.RESUME
         if resumes:

@@ -12,6 +12,7 @@ from tinsmith.lab.experiment.experiment import Plan
 from tinsmith.lab.experiment.key_text import shown_value
 from tinsmith.lab.experiment.materials import require_own_rates
 from tinsmith.lab.experiment.plan import place_limits, plan_fingerprint
+from tinsmith.lab.experiment.unusual import unusual
 from tinsmith.lab.labels.scores import PROBED
 from tinsmith.lab.live.watch import PROMPTS
 from tinsmith.lab.papers.compute_spent import Cost
@@ -129,6 +130,7 @@ def dry_run(plan: Plan) -> list[str]:
         f"values: {_listed(plan.resolved())}",
         f"identity (without data and model): {plan_fingerprint(plan)[:16]}",
         *place_limits(plan),
+        *unusual(plan),
         *experiment.subject.forecast(plan),
     ]
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import enum
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
@@ -19,6 +18,7 @@ from tinsmith.types.deviation import Deviation
 from tinsmith.types.errors import ConfigError
 from tinsmith.types.gradient import GradientUnit
 from tinsmith.types.hold import Hold
+from tinsmith.types.near import no_such
 from tinsmith.types.shards import check_shards
 
 Value = str | int | float | bool
@@ -64,15 +64,8 @@ def converted(key: str, value: object, kind: object) -> object:
 
 def unknown_key(key: str, value: str, known: Iterable[str], prefixes: Sequence[str] = ()) -> ConfigError:
     """Return what is said of a key that nothing has, with the nearest one that is known."""
-    names = sorted(known)
-    near = difflib.get_close_matches(key, names, n=1, cutoff=0.5)
-    return ConfigError(
-        "there is no such key",
-        field=key,
-        value=value,
-        allowed=", ".join([*names, *(f"{prefix}*" for prefix in prefixes)]),
-        fix=f"perhaps {near[0]}" if near else None,
-    )
+    names = [*known, *(f"{prefix}*" for prefix in prefixes)]
+    return no_such("key", field=key, value=value, name=key, known=names, listed_by="tinsmith run NAME --help")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -16,9 +16,10 @@ from tinsmith.lab.runs.existing_run import IfExists, require_room, settle
 from tinsmith.lab.runs.kinds import Kind
 from tinsmith.lab.service.reach import require_server
 from tinsmith.models.published.packaged import PREFIX, packaged_model
-from tinsmith.models.published.sources import find_model, is_here
+from tinsmith.models.published.sources import find_model, is_here, own_names
 from tinsmith.ops.cuda.device import require_gpu
 from tinsmith.types.errors import ConfigError, DataError
+from tinsmith.types.near import perhaps
 
 if TYPE_CHECKING:
     from tinsmith.lab.papers.run_data import PaperData
@@ -100,7 +101,8 @@ def require_own_rates(plan: Plan) -> None:
             "no learning rate is known for this model, and none is given",
             field="model_name",
             value=named,
-            fix=f"{small}{' '.join(f'{key}=...' for key in missing)} of your own",
+            fix=perhaps(named, () if is_here(named) else own_names())
+            or f"{small}{' '.join(f'{key}=...' for key in missing)} of your own",
         )
 
 

@@ -68,9 +68,14 @@ class Gap:
         return low is not None and high is not None and not low <= 0.0 <= high and self.p_value <= ALPHA
 
     @property
+    def side(self) -> int:
+        """1 if the second is above the first, -1 if below, 0 if that cannot be told."""
+        return (1 if self.found.value > 0 else -1) if self.holds else 0
+
+    @property
     def finding(self) -> str:
         """Finding, in a word or two."""
-        return ("more" if self.found.value > 0 else "less") if self.holds else "cannot tell"
+        return ("cannot tell", "more", "less")[self.side]
 
     @property
     def sentence(self) -> str:

@@ -6,6 +6,7 @@ A page that cannot be drawn ends no run: why is handed back, to be told.
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,11 +22,18 @@ from tinsmith.lab.page.run_page import run_page
 from tinsmith.lab.runs.existing_run import holds_run
 from tinsmith.lab.runs.files import REPORT
 from tinsmith.lab.user_task.entry import UserTaskEntry
-from tinsmith.pages.page import document_html, write
+from tinsmith.pages.page import document_html, ending, script_hash, write
 
 RELOADED_SECONDS: Final = 10
 _OPEN, _CLOSE = "<!--unfinished-->", "<!--/unfinished-->"
 _MARKED: Final = re.compile(f"{re.escape(_OPEN)}.*?{re.escape(_CLOSE)}\n?", re.DOTALL)
+_RENEWS: Final = (
+    f"setInterval(() => {{ if (document.getElementById('renews').checked) location.reload(); }}, {RELOADED_SECONDS}000)"
+)
+_HASH: Final = escape(script_hash(_RENEWS))
+_ALONE: Final = ("script-src &#39;none&#39;;", f"script-src {_HASH};")
+_BESIDE: Final = ("script-src ", f"script-src {_HASH} ")
+"""The page's policy before and after: it lets no script run but those that it names."""
 _BODY: Final = re.compile(r"<body[^>]*>\n?")
 
 
@@ -45,17 +53,20 @@ class Drawn:
 
     page: Path | None
     trouble: str | None = None
+    ending: Sequence[str] = ()
+    """The verdict, and what may be claimed."""
 
 
 def draw_page(folder: Path, subject: UserTaskEntry, unfinished: Unfinished | None = None) -> Drawn:
     """Write `report.html` of the run in `folder`, whatever state it is in; raises nothing."""
     alone = ThreadPoolExecutor(1)
     try:
-        trouble = alone.submit(_draw, folder, subject, unfinished).exception()
+        drawing = alone.submit(_draw, folder, subject, unfinished)
+        trouble = drawing.exception()
     finally:
         alone.shutdown(wait=False)  # who interrupts it does not wait for a page
     if trouble is None:
-        return Drawn(page=folder / REPORT)
+        return Drawn(page=folder / REPORT, ending=drawing.result())
     first = (str(trouble).splitlines() or [""])[0]
     return Drawn(page=None, trouble=f"no page was drawn: {type(trouble).__name__}: {first}")
 
@@ -64,29 +75,32 @@ def settle_page(folder: Path) -> None:
     """Take the bar off a run's page, and its reloading: the run was stopped, and nothing more will come."""
     file = folder / REPORT
     if file.is_file():
-        write(_MARKED.sub("", file.read_text(encoding="utf-8")), file)
+        html = _MARKED.sub("", file.read_text(encoding="utf-8"))
+        write(html.replace(_ALONE[1], _ALONE[0], 1).replace(_BESIDE[1], _BESIDE[0], 1), file)
 
 
 def with_progress(html: str, unfinished: Unfinished) -> str:
     """Return a page with a bar on top of it, that reloads itself."""
-    head = f'{_OPEN}<meta http-equiv="refresh" content="{RELOADED_SECONDS}">{_CLOSE}\n</head>'
     words = f"Still running: step {unfinished.step} of {unfinished.steps}, {unfinished.left}."
     bar = (
         f'{_OPEN}<div role="status" style="padding: .6em 1em; font-weight: 600">'
-        f'<progress value="{unfinished.step}" max="{max(1, unfinished.steps)}" '
-        f'style="width: 12em; margin-right: 1em"></progress>{escape(words)} '
-        f"This page renews itself every {RELOADED_SECONDS} seconds.</div>{_CLOSE}\n"
+        f'<progress aria-label="steps" value="{unfinished.step}" max="{max(1, unfinished.steps)}" '
+        f'style="width: 12em; margin-right: 1em"></progress>{escape(words)} <label style="display: inline-block">'
+        f'<input type="checkbox" id="renews" checked> renews itself every {RELOADED_SECONDS} seconds</label></div>'
+        f"<script>{_RENEWS}</script>{_CLOSE}\n"
     )
-    html = html.replace("</head>", head, 1)
+    html = html.replace(_ALONE[0], _ALONE[1], 1) if _ALONE[0] in html else html.replace(_BESIDE[0], _BESIDE[1], 1)
     return _BODY.sub(lambda body: body[0].rstrip("\n") + "\n" + bar, html, count=1)
 
 
-def _draw(folder: Path, subject: UserTaskEntry, unfinished: Unfinished | None) -> None:
-    html = document_html(run_page(folder, subject))
+def _draw(folder: Path, subject: UserTaskEntry, unfinished: Unfinished | None) -> list[str]:
+    page = run_page(folder, subject)
+    html = document_html(page)
     write(html if unfinished is None else with_progress(html, unfinished), folder / REPORT)
+    return ending(page)
 
 
-def conduct_with_page(plan: Plan, say: Say) -> tuple[Conducted, Path | None]:
+def conduct_with_page(plan: Plan, say: Say) -> tuple[Conducted, Drawn]:
     """Run a plan to its end, or to where it is to stop; return its page too where it came to its end."""
     folder, subject = plan.circumstances.log_path, plan.experiment.subject
     assert folder is not None, "a plan that is run has a folder"
@@ -110,7 +124,7 @@ def conduct_with_page(plan: Plan, say: Say) -> tuple[Conducted, Path | None]:
         raise
     if done.finished is None:
         settle_page(folder)
-        return done, None
+        return done, Drawn(page=None)
     drawn = draw_page(done.folder, subject)
     trouble(drawn.trouble)
-    return done, drawn.page
+    return done, drawn

@@ -31,6 +31,7 @@ from tinsmith.lab.results.run_details import (
     run_document,
     steps_words,
 )
+from tinsmith.lab.results.verdict import Beside, Verdict
 from tinsmith.lab.runs.kinds import Kind, Status
 from tinsmith.lab.runs.reader import Examination, TaskRunRecords, read_run, read_task_run
 from tinsmith.lab.runs.records import SPLIT_WORDS, Run, SectionRecord, Split, examples_summary
@@ -49,6 +50,7 @@ from tinsmith.stats.monitors.alarms import AlarmKind
 
 Subjects = Mapping[Kind, UserTaskEntry]
 BOOTSTRAP: Final = Bootstrap()
+BASELINE: Final = "the baseline "
 FEW: Final = 12
 """Items below which a page says that they are few."""
 
@@ -94,6 +96,7 @@ def page_of_run(run: Run) -> Document:
         story=_story(read, found),
         limits=_limits(read, found),
         notes=read.notes,
+        claims=_claims(read, found),
         top=(Plates([_scores(read)], Size.HALF),),
         sections=(
             Section(
@@ -134,7 +137,7 @@ def compared(read: TaskRunRecords) -> list[Gap]:
     for one in read.task.baselines:
         known = _values(one.exact(), read)
         if known is not None and last is not None:
-            against = f"the baseline {one.name}"
+            against = f"{BASELINE}{one.name}"
             pairs.append(Pair(name=read.score, against=against, first=known, second=last, same_models=True))
     return gaps(pairs, BOOTSTRAP)
 
@@ -185,19 +188,15 @@ def _story(read: TaskRunRecords, found: Sequence[Gap]) -> list[str]:
     items = counted(len(last.by_item()), "held-out item" if read.held_out else "item")
     if not read.held_out:
         items += " that were also trained on"
-    head = (
-        f"On {items}: {found[0].sentence}"
-        if first is not last and found
-        else (
-            f"There is no gain to speak of: the run was evaluated once, at step {last.step}, with a mean {read.score} "
-            f"of {_mean(last.by_item(), read)} on {items}."
-        )
-    )
-    rest = found[1:] if first is not last else found
+    verdict = _verdict(read, found)
+    once = f"The run was evaluated once, at step {last.step}: there is no gain to speak of."
+    head = [] if verdict is None else [verdict.sentence]
+    rest = found
     shares = [len(one.texts) / one.texts.total() for one in (first, last)]
     moved = f" ({signed(shares[1] - shares[0])})" if first is not last else ""
     return [
-        head,
+        *head,
+        f"Evaluated on {items}." if first is not last else f"{once} Evaluated on {items}.",
         *(one.sentence[:1].upper() + one.sentence[1:] for one in rest),
         *(_tested(read, split, one) for split, one in read.tests.items()),
         *(
@@ -211,6 +210,35 @@ def _story(read: TaskRunRecords, found: Sequence[Gap]) -> list[str]:
         *_training(read),
         f"{counted(len(read.run.alarms), 'alarm')} raised; see below." if read.run.alarms else "No alarm was raised.",
     ]
+
+
+def _verdict(read: TaskRunRecords, found: Sequence[Gap]) -> Verdict | None:
+    """Return the last sampled score beside that before training and the baselines; None where nothing was scored."""
+    last = _mean(read.sampled[-1].by_item(), read)
+    if last is None:
+        return None
+    before = next((one for one in found if one.pair.is_primary), None)
+    baselines = [one for one in found if not one.pair.is_primary and one.pair.against.startswith(BASELINE)]
+    return Verdict(
+        score=f"mean {read.score}",
+        found=last,
+        before=None if before is None else Beside(name="before training", value=before.first, side=before.side),
+        baselines=[
+            Beside(name=one.pair.against.removeprefix(BASELINE), value=one.first, side=one.side) for one in baselines
+        ],
+        more="" if read.held_out else "on items that were also trained on",
+    )
+
+
+def _claims(read: TaskRunRecords, found: Sequence[Gap]) -> str:
+    """Return which differences may be repeated elsewhere, in a line."""
+    held = [
+        f"{one.pair.name} {'above' if one.side > 0 else 'below'} {one.pair.against} ({signed(one.found.value)})"
+        for one in found
+        if one.holds
+    ]
+    about = f"of this one trained model on {'held-out' if read.held_out else 'its training'} items"
+    return f"{'; '.join(held) or 'nothing'}, {about}"
 
 
 def _tested(read: TaskRunRecords, split: str, one: Examination) -> str:

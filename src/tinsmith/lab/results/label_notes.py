@@ -9,14 +9,56 @@ import numpy as np
 
 from tinsmith.lab.results.arms import OFFSETS, Arm
 from tinsmith.lab.results.systems import BASELINE_WORDS, RIVALS, Scored, System, is_paired
+from tinsmith.lab.results.verdict import Beside, Verdict, side_of
 from tinsmith.lab.runs.kinds import Kind
 from tinsmith.lab.runs.records import Split
 from tinsmith.lab.study.study import Beats, Learned, baseline
-from tinsmith.pages.wording import counted, listed, percent, told
+from tinsmith.pages.wording import counted, listed, metric_words, percent, told
 from tinsmith.stats.monitors.alarms import AlarmKind
 from tinsmith.stats.runs import Runs
 
-_SCORES: Final = {"macro_f1": "macro-F1", "label_match": "label_match", "min_class_recall": "smallest recall"}
+_SCORES: Final = ("macro_f1", "label_match", "min_class_recall")
+_ONE_CLASS: Final = 0.95
+"""Share of greedy answers from which they are said to be one class."""
+
+
+def verdict_of(arms: Sequence[Arm], scored: Scored) -> Verdict | None:
+    """Return the macro-F1 of the best arm that is no control, beside chance and the slice's baselines."""
+    found = [
+        (arm, one.measures["macro_f1"], one.num_items)
+        for arm in arms
+        for one in list(scored[arm.name].values())[:1]
+        if "macro_f1" in one.measures and not arm.shuffled
+    ]
+    if not found:
+        return None
+    arm, macro, num_items = max(found, key=lambda one: one[1].value)
+    report = next((each.first.baselines for each in arms if each.first.baselines), None)
+    known = [
+        (BASELINE_WORDS[one.baseline][0], one.macro_f1.value)
+        for one in (report.scores if report else ())
+        if one.baseline in RIVALS
+    ]
+    return Verdict(
+        score=f"macro-F1 of {arm.name}" if len(found) > 1 else "macro-F1",
+        found=macro,
+        chance=1 / len(arm.labels),
+        baselines=[Beside(name=name, value=value, side=side_of(macro, value)) for name, value in known],
+        more="; ".join([*_one_class(scored[arm.name]), *([] if num_items is None else [counted(num_items, "paper")])]),
+    )
+
+
+def _one_class(systems: Mapping[Split, System]) -> list[str]:
+    """Say which class nearly all greedy answers are; nothing where they are several."""
+    greedy = next((systems[one] for one in (Split.TEST_GREEDY, Split.EVAL_GREEDY) if one in systems), None)
+    if greedy is None or greedy.num_items is None:
+        return []
+    shares = {key: one.value for key, one in greedy.measures.items() if key.startswith("predicted_share/")}
+    top = max(shares, key=shares.__getitem__, default="")
+    if shares.get(top, 0.0) < _ONE_CLASS:
+        return []
+    said = round(shares[top] * greedy.num_items)
+    return [f"one class, {top.partition('/')[2]}, in {said:,} of {greedy.num_items:,} greedy answers"]
 
 
 def sentences_of(arms: Sequence[Arm], scored: Scored) -> list[str]:
@@ -29,7 +71,7 @@ def _scores(arm: Arm, systems: Mapping[Split, System]) -> str:
     first = next(iter(systems.values()), None)
     if first is None:
         return f"{arm.name} was not evaluated."
-    figures = [f"{name} {told(first.measures[key])}" for key, name in _SCORES.items() if key in first.measures]
+    figures = [f"{metric_words(key)} {told(first.measures[key])}" for key in _SCORES if key in first.measures]
     shares = {label: one.value for label in arm.labels if (one := first.measures.get(f"predicted_share/{label}"))}
     top = max(shares, key=shares.__getitem__, default=None)
     most = "" if top is None else f"; {percent(shares[top])} of the answers are {top}"
@@ -158,10 +200,13 @@ def claims_of(arms: Sequence[Arm], systems: Mapping[str, Runs]) -> Claims:
 
 
 def _alone(arm: Arm, systems: Mapping[str, Runs]) -> Claims:
-    """Return the claims that one run beats the baselines of its slice; what it learned takes a control, another run."""
+    """Return the claims that one run beats baselines of its slice; what it learned takes a control, another run.
+
+    The constant is left out: chance is above it in macro-F1, and is part of the claim that something was learned.
+    """
     if arm.first.baselines is None or arm.name not in systems:
         return [], ["No claim is judged: that takes answers to the test split and the slice's baselines."]
-    known = [one.baseline for one in arm.first.baselines.scores if one.baseline in RIVALS]
+    known = [one.baseline for one in arm.first.baselines.scores if one.baseline in RIVALS[1:]]
     return [*(Beats(arm.name, baseline(one)) for one in known), Learned(arm.name, "")], []
 
 

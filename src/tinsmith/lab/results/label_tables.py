@@ -53,7 +53,7 @@ def score_heads(labels: Sequence[str]) -> tuple[str, ...]:
     """Return the heads of the table of scores."""
     recalls, shares = ([f"{kind}|{label}" for label in labels] for kind in ("recall", "share"))
     chance = f"balanced accuracy|chance {1 / len(labels):.3f}" if labels else "balanced accuracy"
-    scores, form = ("label_match", "macro-F1", chance, "min recall"), ("parse_ok", "format_strict_ok", "invalid rate")
+    scores, form = ("accuracy", "macro-F1", chance, "min recall"), ("valid JSON", "exact form", "invalid rate")
     return ("n", *scores, *recalls, *form, *shares)
 
 
@@ -125,7 +125,7 @@ def _evaluations(member: Member) -> list[Listing]:
     keys = ("eval/label_match", "eval/macro_f1", "eval_greedy/macro_f1", *(f"eval/{k}/{label}" for k, label in classes))
     keys = (*keys, "eval/min_class_recall", "eval/label_mi", "eval/parse_ok")
     by_class = [f"{kind.removeprefix('predicted_')}|{label}" for kind, label in classes]
-    heads = ("n", "label_match", "macro-F1", "macro-F1|greedy", *by_class, "min recall", "label MI|nats", "parse_ok")
+    heads = ("n", "accuracy", "macro-F1", "macro-F1|greedy", *by_class, "min recall", "label MI|nats", "valid JSON")
     rows: list[Row] = []
     for step, metrics in run.metrics.items():
         if metrics.get("eval/label_match") is None:

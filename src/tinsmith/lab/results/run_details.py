@@ -64,6 +64,7 @@ def run_document(
     limits: Sequence[str] = (),
     top: Sequence[Block] = (),
     alarms: str | None = "Alarms",
+    claims: str = "",
 ) -> Document:
     """Return the page of one run.
 
@@ -77,6 +78,7 @@ def run_document(
         limits: what cannot be said.
         top: what ends the summary.
         alarms: the title of their table in the summary; None: they stand elsewhere.
+        claims: what may be claimed, in a line.
     """
     found = None if alarms is None else alarms_table(run)
     raised = None if found is None else Callout(alarms or "", [found], alarm=True)
@@ -85,6 +87,7 @@ def run_document(
         kind=kind,
         title=run.config.title,
         question=run.config.question,
+        claims=claims,
         facts=(
             ("Training", run.config.kind.words),
             ("Status", status_words(run)),
@@ -106,6 +109,7 @@ def alarms_table(run: Run) -> Table | None:
         return None
     return Table(
         caption="",
+        cards=True,
         heads=(text("Alarm"), text("What was seen"), column("step"), column("value"), column("limit")),
         rows=tuple(
             TableRow(

@@ -84,7 +84,7 @@ from tinsmith.pages.document import Document
 from tinsmith.pages.markdown import document_markdown
 from tinsmith.pages.measures import BOOTSTRAP
 from tinsmith.pages.measures import Measure as Figure
-from tinsmith.pages.page import document_html
+from tinsmith.pages.page import document_html, ending
 from tinsmith.stats.estimates import difference
 from tinsmith.stats.mean_runs import MeanRuns, mean_difference
 from tinsmith.stats.rates import Metric
@@ -170,8 +170,8 @@ def run_study(
         page = page_of_study(record, seconds, () if study.sections is None else study.sections(results))
         told = sentences(record)
         _write(cells.out, record, told, seconds, page)
-    for sentence in told:
-        say(sentence)
+    for line in (*told[1:], *ending(page)):
+        say(line)
     return cells.out
 
 

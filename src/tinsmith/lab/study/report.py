@@ -29,7 +29,7 @@ from tinsmith.pages.markdown import document_markdown
 from tinsmith.pages.measures import Measure as Figure
 from tinsmith.pages.palette import series_mark
 from tinsmith.pages.tables import Cell, Table, absent, shown, table_of, text
-from tinsmith.pages.wording import counted, listed, p_words, signed
+from tinsmith.pages.wording import counted, listed, metric_words, p_words, signed
 from tinsmith.stats.gate.claim import ENOUGH_SEEDS, Claim, ClaimKind, Verdict
 
 LIKE_IT: Final = "not told apart"
@@ -82,11 +82,23 @@ def _claims(what: str, claims: Sequence[Claim]) -> list[str]:
 
 
 def _ruled(claim: Claim) -> str:
-    beside = f" in {claim.metric}" if claim.kind is ClaimKind.LEARNED else f" over {claim.second} in {claim.metric}"
+    over = "" if claim.kind is ClaimKind.LEARNED else f" over {claim.second}"
+    beside = f"{over} in {metric_words(claim.metric)}"
     if claim.verdict is Verdict.ALLOWED:
         return f"{claim.first}{beside} ({signed(claim.value)})"
     failed = listed(list(dict.fromkeys(one.name.value for one in claim.checks if not one.passed)))
     return f"not {claim.first}{beside} ({signed(claim.value)}; {failed})"
+
+
+def claims_words(found: StudyRecord) -> str:
+    """Return which claims are allowed, in a line."""
+    claims = (*found.beats, *found.learned)
+    allowed = [f"{one.words} ({signed(one.value)})" for one in claims if one.verdict is Verdict.ALLOWED]
+    if not claims:
+        return "nothing: no claim was judged"
+    return (
+        f"{len(allowed)} of {len(claims)} claims: {'; '.join(allowed)}" if allowed else f"none of {len(claims)} claims"
+    )
 
 
 def _capital(words: str) -> str:
@@ -146,6 +158,7 @@ def page_of_study(found: StudyRecord, seconds: Mapping[str, Seconds], more: Sequ
         kind="Report of a study",
         title=found.title,
         question=found.question,
+        claims=claims_words(found),
         facts=facts,
         sections=(
             Section("summary", "Summary", [Story(sentences(found)), *pictures(found)]),
@@ -343,7 +356,10 @@ def _claim_blocks(found: StudyRecord) -> list[Block]:
         ("One beats the other", found.beats),
         ("Something was learned that nothing simpler explains", found.learned),
     )
-    shown = [(title, claims, listed(list(dict.fromkeys(one.metric for one in claims)))) for title, claims in tables]
+    shown = [
+        (title, claims, listed(list(dict.fromkeys(metric_words(one.metric) for one in claims))))
+        for title, claims in tables
+    ]
     folds = [Fold(title, [claims_table(claims, metrics)]) for title, claims, metrics in shown if claims]
     return [note(_GATE), *folds]
 

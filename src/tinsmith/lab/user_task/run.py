@@ -103,12 +103,12 @@ def run(task: Task | Study | str | Path, **changes: object) -> TaskRun | StudyRu
         if not plan.circumstances.quiet:
             print(visible(message), file=sys.stderr)
 
-    done, report = conduct_with_page(plan, say)
+    done, drawn = conduct_with_page(plan, say)
     lines = RunFolder(done.folder).read_lines(METRICS)
     last = {key: float(value) for key, value in (lines[-1] if lines else {}).items() if isinstance(value, int | float)}
     return TaskRun(
         folder=done.folder,
-        report=report,
+        report=drawn.page,
         metrics=MappingProxyType(last),
         alarms=tuple(alarm.message for alarm in done.alarms),
     )

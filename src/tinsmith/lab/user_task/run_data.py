@@ -51,6 +51,7 @@ from tinsmith.lab.user_task.judged import JudgedReward, Judging
 from tinsmith.lab.user_task.step_reward import Failed
 from tinsmith.lab.user_task.subject import AskedModel, UserAnswer, UserSubject
 from tinsmith.lab.user_task.task import ITSELF, Model, Task
+from tinsmith.lab.user_task.tryout import tried
 from tinsmith.models.base import tokenizer_of
 from tinsmith.renderers.choose import renderer_for
 from tinsmith.renderers.renderer import Message, Role
@@ -188,6 +189,7 @@ class TaskData:
         if where.model_name is None and where.base_url is None and self.task.base is None:
             base = time_and_disk(base_minutes(self.task, self._read_by_base()), _BASE_MEGABYTES)
             lines.append(f"first, unless it is cached, a small base from the demonstrations: {base}")
+        lines += tried(self.task, (*self.split.train, *self.split.held_out)[0])
         return [*lines, f"{self.plan.settings.steps} steps; time: {time_and_disk(self.minutes(), RUN_MEGABYTES)}"]
 
     def minutes(self) -> float | None:

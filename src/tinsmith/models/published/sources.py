@@ -15,6 +15,7 @@ from tinsmith.models.presets import PRESETS
 from tinsmith.models.published.hub import cached_model
 from tinsmith.models.published.packaged import PACKAGED, PREFIX, packaged_model, require_fetched
 from tinsmith.types.errors import ConfigError
+from tinsmith.types.near import perhaps
 
 _HUB_NAME: Final = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
 
@@ -65,7 +66,8 @@ def find_model(name: str, *, field: str = "model") -> Source:
         value=name,
         allowed=f"a folder with config.json and safetensors, a .gguf file, {', '.join(own_names())}, "
         "or ORG/NAME from the hub",
-        fix="name what is there (serve --model NAME=PATH, export --base PATH), or `tinsmith base fetch NAME` first",
+        fix=perhaps(name, own_names())
+        or "name what is there (serve --model NAME=PATH, export --base PATH), or `tinsmith base fetch NAME` first",
     )
 
 

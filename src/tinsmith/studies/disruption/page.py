@@ -15,7 +15,7 @@ from rich.table import Table as ConsoleTable
 from tinsmith.lab.labels.contracts import Subject
 from tinsmith.lab.page.comparison import Comparison
 from tinsmith.lab.results.arms import OFFSETS, SHOWN, Arm, Member, arms_of, by_descent, label_alone, members_of
-from tinsmith.lab.results.label_notes import claims_of, notes_of, sentences_of
+from tinsmith.lab.results.label_notes import claims_of, notes_of, sentences_of, verdict_of
 from tinsmith.lab.results.label_tables import (
     baselines_of,
     both_rows,
@@ -34,7 +34,7 @@ from tinsmith.lab.study.conduct import recorded
 from tinsmith.lab.study.labelled import CAPTION, PROGRESS, Labelled, curve, standings_of
 from tinsmith.lab.study.measures import Results, measure_labels
 from tinsmith.lab.study.record import DRAWS, CurveRecord, Draws, StudyRecord, seconds_in
-from tinsmith.lab.study.report import page_of_study, pictures, result_sections, sentences, shown_table
+from tinsmith.lab.study.report import claims_words, page_of_study, pictures, result_sections, sentences, shown_table
 from tinsmith.lab.study.study import Arm as StudyArm
 from tinsmith.lab.study.study import Curves, OnLabels, Points, Size, Study
 from tinsmith.pages.console import console_table
@@ -104,7 +104,8 @@ def measured(members: Sequence[Member], draws: Draws = DRAWS) -> LabelRuns:
     claims, notes = claims_of(arms, labels.systems)
     lost = lost_classes(arms) if len(arms) > 1 else ()
     told = [f"{one.arm} lost {one.label} (recall {one.recall:.3f}) {one.conclusion}." for one in lost]
-    said = [*sentences_of(arms, scored), *told]
+    verdict = verdict_of(arms, scored)
+    said = [*([verdict.sentence] if verdict else []), *sentences_of(arms, scored), *told]
     study = Study(
         name="labels",
         title=f"Comparison of {counted(sum(len(arm.members) for arm in arms), 'run')}",
@@ -184,7 +185,7 @@ def console(found: LabelRuns) -> ConsoleTable:
     sizes = {one.num_items for one in found.results.labelled.systems.values()}
     papers = f", {sizes.pop():,} papers" if len(sizes) == 1 else ""
     return console_table(
-        f"Test split{papers}: label_match, macro-F1 with 95 % interval and greedy",
+        f"Test split{papers}: accuracy, macro-F1 with 95 % interval and greedy",
         ("match", "macro-F1", "greedy", "min recall", "most said", "JSON"),
         [_line(arm, found.results.labelled.scored[arm.name]) for arm in found.arms],
         [(one.name, *_figures(one.measures, "")) for one in baselines_of(found.arms)],
@@ -249,8 +250,8 @@ _OF_LABELS: Final = (
         title="Scores, sampled and greedy",
         note="Validation split. A balanced policy that draws its answers may fall back to one class when it is greedy.",
         lines=(
-            *(("eval/macro_f1", "macro-F1"), ("eval/label_match", "label_match")),
-            *(("eval_greedy/macro_f1", "macro-F1, greedy"), ("eval_greedy/label_match", "label_match, greedy")),
+            *(("eval/macro_f1", "macro-F1"), ("eval/label_match", "accuracy")),
+            *(("eval_greedy/macro_f1", "macro-F1, greedy"), ("eval_greedy/label_match", "accuracy, greedy")),
         ),
         alarms=(AlarmKind.GOODHART,),
     ),
@@ -319,13 +320,14 @@ def label_document(run: Run) -> Document:
     prefixes = {name: f"{name.capitalize()}: " if two else "" for name in members}
     lines = [f"{prefixes[name]}{line}" for name, one in found.items() for line in sentences(one.record)]
     first, rows = next(iter(members.values())), both_rows(members) if two else []
-    heads = ("n", "both right", "if independent", "difference", *(f"label_match|{name}" for name in members))
+    heads = ("n", "both right", "if independent", "difference", *(f"accuracy|{name}" for name in members))
     return run_document(
         run,
         kind="Report of one run",
         facts=_facts(run),
         story=lines,
         notes=(),
+        claims="; ".join(f"{prefixes[name]}{claims_words(one.record)}" for name, one in found.items()),
         alarms=None if two else "Alarms of the collapse monitor",
         top=() if two else pictures(next(iter(found.values())).record),
         sections=(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import difflib
 import json
 import os
 import re
@@ -17,6 +16,7 @@ from tinsmith.lab.experiment.key_text import OwnKey
 from tinsmith.lab.user_task.functions import installed_version
 from tinsmith.lab.user_task.task import Value
 from tinsmith.types.errors import ConfigError
+from tinsmith.types.near import no_such
 
 Generator = Any
 """A dataset of reasoning_gym."""
@@ -47,14 +47,8 @@ def require_task(name: str) -> None:
     """Check that a generator can be trained on."""
     names = task_names()
     if name not in names:
-        near = difflib.get_close_matches(name, names, n=3, cutoff=0.4)
-        raise ConfigError(
-            "there is no such task",
-            field="task",
-            value=name,
-            allowed=f"one of {len(names)}; tinsmith run reasoning_gym --help lists them",
-            fix=f"perhaps {' or '.join(near)}" if near else None,
-        )
+        listed = "tinsmith run reasoning_gym --help"
+        raise no_such("task", field="task", value=name, name=name, known=names, listed_by=listed)
     if name in HASHED and not os.environ.get("PYTHONHASHSEED", "random").isdecimal():
         raise ConfigError(
             "this generator gives other items in every process, unless the process's hash seed is set",
