@@ -146,18 +146,21 @@ def export(
     from tinsmith.cli.named_folders import require_checkpoint
 
     require_checkpoint(checkpoint)  # before what is heavy is imported
-    from tinsmith.engine.export import export as run
-    from tinsmith.models.gguf.writing import StoredAs
-    from tinsmith.types.home import state_folder
+    from tinsmith.lab.live.progress import ticking
 
-    written = run(
-        checkpoint,
-        to=to,
-        out=out,
-        state=state or state_folder(),
-        base=base,
-        stored_as=None if stored_as is None else StoredAs(stored_as),
-    )
+    with ticking("exporting, and reading it back to compare"):
+        from tinsmith.engine.export import export as run
+        from tinsmith.models.gguf.writing import StoredAs
+        from tinsmith.types.home import state_folder
+
+        written = run(
+            checkpoint,
+            to=to,
+            out=out,
+            state=state or state_folder(),
+            base=base,
+            stored_as=None if stored_as is None else StoredAs(stored_as),
+        )
     spec, source = written.checkpoint.spec, written.checkpoint
     print(f"wrote {written.out}: {', '.join(written.files)}")
     print(f"from {source.folder}: {spec.kind} on {source.base.name}, step {source.step_count}")

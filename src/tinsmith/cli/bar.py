@@ -17,7 +17,9 @@ from rich.progress import (
 )
 from rich.progress import Progress as Display
 
-from tinsmith.data.progress import Progress, Silent
+from tinsmith.data.progress import Progress
+from tinsmith.lab.live.progress import ticking
+from tinsmith.types.visible import visible
 
 
 class _Bar:
@@ -35,11 +37,22 @@ class _Bar:
             self._display.advance(self._task, steps)
 
 
+class _Lines:
+    """A line as each stage begins."""
+
+    def begin(self, what: str, total: int | None) -> None:
+        del total
+        print(visible(what), file=sys.stderr, flush=True)
+
+    def advance(self, steps: int = 1) -> None:
+        del steps
+
+
 @contextmanager
 def progress_bar() -> Generator[Progress, None, None]:
-    """Show what is reported while the body runs; nothing where standard error is no terminal."""
+    """Show what is reported while the body runs; where standard error is no terminal, the name of each stage."""
     if not sys.stderr.isatty():
-        yield Silent()
+        yield _Lines()
         return
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     with Display(*columns, console=Console(stderr=True), transient=True) as display:
@@ -57,4 +70,8 @@ def download_bar(what: str) -> Generator[Callable[[int, int | None], None], None
         def told(done: int, total: int | None) -> None:
             display.update(task, completed=done, total=total)
 
-        yield told
+        if seen:
+            yield told
+            return
+        with ticking(what):  # in a pipe lines say that it goes on
+            yield told

@@ -19,10 +19,12 @@ def doctor(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of lines.")] = False,
 ) -> None:
     """Check the machine, the installation, the arithmetic and a server; exit 1 if something must be done."""
-    from tinsmith.cli.findings import arithmetic, certificates, disk, examine, gpu, machine, server, versions
+    from tinsmith.lab.live.progress import ticking
 
-    found = examine([machine, versions, arithmetic, gpu, certificates, disk])
-    found += server(base_url)
+    with ticking("loading the libraries"):
+        from tinsmith.cli.findings import arithmetic, certificates, disk, examine, gpu, machine, server, versions
+    with ticking("checking the arithmetic of the built-in models"):
+        found = examine([machine, versions, arithmetic, gpu, certificates, disk]) + server(base_url)
     wrong = any(one.must for one in found if one.todo is not None)
     _print_json(found) if as_json else _print_lines(found)
     if wrong:

@@ -28,6 +28,7 @@ def quickstart(
     """
     from tinsmith.cli.columns import open_console
     from tinsmith.cli.run import changed_keys
+    from tinsmith.lab.live.progress import ticking
     from tinsmith.lab.page.comparison import COMPARISON
     from tinsmith.lab.study.cells import runner
     from tinsmith.lab.study.keys import CLUSTER_KEYS, asked_cluster
@@ -46,8 +47,8 @@ def quickstart(
     cells = [Cell(experiment=one, overrides=own, folder=out / one.name.replace("/", "-")) for one in experiments]
     with runner(asked_cluster(given)) as run:
         run(cells, say)
-    say("comparing")
-    compared = LABELS.compare([cell.folder for cell in cells], None)
+    with ticking("comparing", say):
+        compared = LABELS.compare([cell.folder for cell in cells], None)
     page = out / COMPARISON
     write(document_html(compared.page), page)
     open_console().print(compared.table)

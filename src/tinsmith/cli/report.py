@@ -52,10 +52,12 @@ def report(
 ) -> None:
     """Say what happened: a page about one run, or one that compares several, with the seeds of an experiment pooled."""
     from tinsmith.lab.bundle.archive import folders_of
+    from tinsmith.lab.live.progress import ticking
 
     packed = len(folders) == 1 and folders[0].is_file()
-    with folders_of(folders) as places:
-        tell_page(_report(places, Path(f"{folders[0].stem}.{to}") if packed and out is None else out, task, to), opened)
+    with folders_of(folders) as places, ticking("reading the runs"):
+        made = _report(places, Path(f"{folders[0].stem}.{to}") if packed and out is None else out, task, to)
+    tell_page(made, opened)
 
 
 def _report(folders: list[Path], out: Path | None, task: str | None, to: PageFormat) -> Path:

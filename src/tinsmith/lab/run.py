@@ -14,7 +14,7 @@ import tinker
 from tinsmith.lab.course import Course
 from tinsmith.lab.grouping import Line, ScoredGroup, answer_line, failure_line
 from tinsmith.lab.live.interrupts import Interrupts
-from tinsmith.lab.live.pace import outlook, worth_telling
+from tinsmith.lab.live.pace import Pace, worth_keeping
 from tinsmith.lab.live.progress import Standing
 from tinsmith.lab.live.teller import Teller
 from tinsmith.lab.live.watch import Examinee, ExpertWatch, Score
@@ -97,9 +97,11 @@ class Run(Generic[I, A]):
     _spent: bool = False
     _first: int | None = None
     """The step that this process began with."""
+    _pace: Pace = field(init=False)
     _began: float = field(default_factory=time.perf_counter)
 
     def __post_init__(self) -> None:
+        self._pace = Pace(settings=self.settings, last_look=self.course.last_look)
         if self.connection is not None:
             self._tracer = TraceReader(self.connection, self.trainer.model_id)
 
@@ -206,17 +208,16 @@ class Run(Generic[I, A]):
         timings = {**self._timings, "step_s": now - self._began}
         if self._first is None:
             self._first = step
-        if worth_telling(self.settings, step, self._first):
-            ahead = outlook(self.settings, step, timings, self.course.last_look)
-            timings["forecast_s"] = ahead.seconds
-            self.teller.say(f"step {step + 1} of {self.settings.steps}: {ahead.words}")
+        standing = self._pace.saw(step, timings)
+        if worth_keeping(self.settings, step, self._first):
+            timings["forecast_s"] = standing.seconds_left
         self.folder.append(TIMINGS, [{"step": step, **timings}])
-        self.teller.step(step, line, timings, self._alarms)
+        self.teller.step(standing, line, self._alarms)
         self._lines, self._alarms, self._timings, self._began = [], [], {}, now
         self._sampler = None
         self.step = step + 1
         if self.reached is not None and any(key.startswith("eval/") for key in metrics):
-            self.reached(self.teller.standing(step))
+            self.reached(standing)
 
     def _trace_lines(self, step: int) -> list[Line]:
         """One line for each of the step's optimizer steps."""

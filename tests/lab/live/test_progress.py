@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from threading import Event
 
 import pytest
 
-from tinsmith.lab.live.pace import outlook, worth_telling
-from tinsmith.lab.live.progress import EVERY_SECONDS, Wait
+from tinsmith.lab.live.pace import Pace, worth_keeping
+from tinsmith.lab.live.progress import Wait, ticking
 from tinsmith.lab.live.watch import WITH_TOKENS, ExpertWatch, expert_metrics, route_metrics
 from tinsmith.lab.settings import RlSettings, SftSettings
 
@@ -27,37 +28,59 @@ def told(seconds: float, asked: int) -> list[str]:
 
 
 def test_a_short_wait_is_not_told_of() -> None:
-    assert told(0.1, 100) == []
+    assert told(0.01, 100) == []
 
 
-def test_a_long_wait_is_told_of_from_the_first_answer_on_and_then_now_and_then() -> None:
-    said = told(1.0, 100)
-    assert said[0].startswith("1 of 100 ")
-    assert "99 s" in said[0] or "1.6 min" in said[0]
-    assert len(said) == 1 + 99 // int(EVERY_SECONDS)
-    assert not said[-1].startswith("100 of 100")
+def test_a_long_wait_is_told_of_soon_then_ever_more_seldom_and_to_its_end() -> None:
+    said = told(1.0, 200)
+    counts = [int(line.split()[0]) for line in said]
+    assert counts == [2, 4, 8, 16, 32, 62, 92, 122, 152, 182, 200]
+    assert "about 3.3 min left" in said[0]
+    assert said[-1] == "200 of 200 answers received"
 
 
-def test_a_run_is_what_its_first_step_and_first_look_took_times_what_is_left() -> None:
-    left = outlook(RL, 0, {"step_s": 30.0, "eval_s": 10.0}, last_look=4.0)
+def test_a_run_is_what_its_steps_and_looks_took_times_what_is_left() -> None:
+    pace = Pace(settings=RL, last_look=4.0)
     # Nine steps of 20 s; looks before steps 4 and 8 and at the end; a test of four looks.
-    assert left.seconds == pytest.approx(9 * 20.0 + 3 * 10.0 + 4 * 10.0)
-    assert "9 steps" in left.words
+    assert pace.saw(0, {"step_s": 30.0, "eval_s": 10.0}).seconds_left == pytest.approx(9 * 20.0 + 3 * 10.0 + 4 * 10.0)
+    pace.saw(1, {"step_s": 5.0})
+    left = pace.saw(2, {"step_s": 6.0})
+    assert left.seconds_left == pytest.approx(7 * 6.0 + 3 * 10.0 + 4 * 10.0)
+    assert left.later == ""
+    assert pace.saw(10, {"step_s": 60.0, "eval_s": 12.0}).left == "0 s left"
 
 
 def test_a_step_without_a_look_says_that_looks_are_not_in_it() -> None:
-    left = outlook(SFT, 0, {"step_s": 5.0}, last_look=2.0)
-    assert left.seconds == pytest.approx(45.0)
-    assert "not measured" in left.words
+    left = Pace(settings=SFT, last_look=2.0).saw(0, {"step_s": 5.0})
+    assert left.seconds_left == pytest.approx(45.0)
+    assert left.left == "45 s left and the evaluations"
 
 
 def test_supervised_steps_are_forecast_apart_from_those_of_rl() -> None:
     settings = replace(RL, sft_steps=4)
-    assert [step for step in range(11) if worth_telling(settings, step, 0)] == [0, 4]
-    assert [step for step in range(11) if worth_telling(settings, step, 6)] == [6]
-    first = outlook(settings, 0, {"step_s": 12.0, "eval_s": 2.0}, last_look=4.0)
-    assert first.seconds == pytest.approx(3 * 10.0)
-    assert "6 steps of RL" in first.words
+    assert [step for step in range(11) if worth_keeping(settings, step, 0)] == [0, 4]
+    assert [step for step in range(11) if worth_keeping(settings, step, 6)] == [6]
+    pace = Pace(settings=settings, last_look=4.0)
+    first = pace.saw(0, {"step_s": 12.0, "eval_s": 2.0})
+    assert (first.seconds_left, first.later) == (pytest.approx(3 * 10.0), ", then 6 steps of RL")
+    # One look before step 8 and one at the end, and a test of four; the supervised step counts no more.
+    assert pace.saw(4, {"step_s": 30.0, "eval_s": 2.0}).seconds_left == pytest.approx(5 * 28.0 + 2 * 2.0 + 4 * 2.0)
+
+
+def test_a_body_that_lasts_is_told_of_and_a_short_one_is_not() -> None:
+    said: list[str] = []
+    heard = Event()
+
+    def say(line: str) -> None:
+        said.append(line)
+        heard.set()
+
+    with ticking("a moment", say):
+        pass
+    assert said == []
+    with ticking("packing", say):
+        assert heard.wait(60.0)
+    assert said[0].startswith("packing, ")
 
 
 TOLD = {

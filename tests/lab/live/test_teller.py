@@ -22,6 +22,10 @@ def alarm(step: int, label: str = "neutral") -> Alarm:
     return Alarm(AlarmKind.RECALL, label, 0.0, 0.05, step, f"{label} is hardly ever found")
 
 
+def standing_at(step: int) -> Standing:
+    return Standing(step=step, steps=4, seconds_left=4.0 - step)
+
+
 def tell(out: io.StringIO, *, quiet: bool = False) -> Teller:
     """Tell of four steps, of which every second one was evaluated, and of an alarm in each of these."""
     teller = Teller(name="family/rung", steps=4, out=out, quiet=quiet)
@@ -30,7 +34,7 @@ def tell(out: io.StringIO, *, quiet: bool = False) -> Teller:
         if step % 2 == 0:
             metrics["eval/macro_f1"] = step / 8
         alarms = [alarm(step)] if step % 2 == 0 else []
-        teller.step(step, metrics, {"step_s": 2.0, "eval_s": 1.0}, alarms)
+        teller.step(standing_at(step), metrics, alarms)
     teller.say("a word")
     teller.close()
     return teller
@@ -53,7 +57,7 @@ def test_an_alarm_on_another_label_is_another_alarm() -> None:
     out = io.StringIO()
     teller = Teller(name="family/rung", steps=4, out=out)
     for step, label in enumerate(("neutral", "disruptive", "neutral")):
-        teller.step(step, {}, {"step_s": 1.0}, [alarm(step, label)])
+        teller.step(standing_at(step), {}, [alarm(step, label)])
     assert sum("ALARM" in line for line in out.getvalue().splitlines()) == 2
 
 
@@ -78,7 +82,9 @@ def test_quiet_tells_nothing() -> None:
         assert out.getvalue() == ""
 
 
-def test_what_is_left_is_the_median_step_times_the_steps() -> None:
-    assert Standing.of(10, 16, [100.0, 2.0, 2.0, 3.0, 2.0]).seconds_left == 12.0
-    assert Standing.of(16, 16, [2.0]).seconds_left == 0.0
-    assert Standing.of(0, 16, []).seconds_left == 0.0
+def test_in_a_pipe_a_long_step_has_a_line_without_an_evaluation() -> None:
+    out, times = io.StringIO(), iter([0.0, 0.5, 3.0, 3.5])
+    teller = Teller(name="family/rung", steps=4, out=out, clock=lambda: next(times))
+    for step in range(3):
+        teller.step(standing_at(step), {"train/reward/total": 0.25}, [])
+    assert [line.split("  ")[0] for line in out.getvalue().splitlines()] == ["family/rung: step 1/4"]

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 
 import pytest
 
+from tinsmith.lab.live.progress import Standing
 from tinsmith.lab.live.teller import Teller
 from tinsmith.lab.service.workers import Workers, WorkerWatch, read_workers
 
@@ -83,7 +84,7 @@ def test_in_a_terminal_they_have_a_line_below_the_table_and_elsewhere_none(monke
     for out in (Terminal(), io.StringIO()):
         teller = Teller(name="family/rung", steps=4, out=out)
         teller.show_workers("2 workers")
-        teller.step(0, {"eval/macro_f1": 0.5}, {"step_s": 1.0}, [])
+        teller.step(Standing(step=0, steps=4, seconds_left=1.0), {"eval/macro_f1": 0.5}, [])
         teller.show_workers("1 worker, 1 lost")
         teller.show_workers("1 worker, 1 lost")
         teller.close()

@@ -29,7 +29,7 @@ from tinsmith.lab.experiment.materials import Materials, gather, require_possibl
 from tinsmith.lab.experiment.plan import place_limits
 from tinsmith.lab.experiment.unusual import unusual
 from tinsmith.lab.live.interrupts import Interrupts
-from tinsmith.lab.live.progress import Say
+from tinsmith.lab.live.progress import Say, ticking
 from tinsmith.lab.live.teller import Teller, sinks_for
 from tinsmith.lab.live.watch import Score
 from tinsmith.lab.rl import train
@@ -129,7 +129,8 @@ def conduct(
         folder, mark = RunFolder.begin(where.log_path, prepared.config(), if_exists=if_exists)
         try:
             embedded = embedded_settings(plan, materials.models, where.log_path)
-            connection = through or open_connection(where.base_url, embedded)
+            with ticking("starting the server", say):
+                connection = through or open_connection(where.base_url, embedded)
         except (BackendError, LostError, KeyboardInterrupt):
             if not resumes:
                 folder.abandon()  # nothing was run: the next command finds the folder free

@@ -1,55 +1,57 @@
-"""How long a run will take, from what its own first steps took: said before anything long happens."""
+"""Seconds that are left of a run, from what its own steps and evaluations took: the one estimate that is shown."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Final
 
-from tinsmith.lab.live.progress import duration
+from tinsmith.lab.live.progress import Standing
 from tinsmith.lab.schedule import due
 from tinsmith.lab.settings import CommonSettings, RlSettings
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Outlook:
-    """What is left of a run after one of its steps."""
-
-    seconds: float
-    words: str
+_RECENT: Final = 20
+"""Steps whose median a step is taken to last."""
 
 
-def outlook(settings: CommonSettings, step: int, timings: Mapping[str, float], last_look: float) -> Outlook:
-    """Return what is left after step `step`, if all that follows takes as long as it did in this one.
+@dataclass(slots=True, kw_only=True)
+class Pace:
+    """Steps and evaluations of one run so far. Supervised steps before RL count by themselves."""
 
-    `last_look` is how many examinations the test is worth. Where this step had no examination their time is not known,
-    and is left out by name. Supervised steps before RL are told by themselves: an RL step takes another time.
-    """
-    a_step = timings["step_s"] - timings.get("eval_s", 0.0)
-    supervised = settings.sft_steps if isinstance(settings, RlSettings) else 0
-    by_example = step < supervised
-    end = supervised if by_example else settings.steps
-    steps = end - step - 1
-    seconds = steps * a_step
-    what = "supervised step" if by_example else "step"
-    parts = [f"{steps} {what}{'' if steps == 1 else 's'} of {duration(a_step)}"]
-    examined = timings.get("eval_s")
-    looks = sum(due(each, settings.eval_every) for each in range(step + 1, end))
-    if not by_example:
-        looks += 1  # that of the end
-    if examined is None:
-        parts.append("evaluations, which were not measured yet")
-    elif looks:
-        seconds += looks * examined
-        parts.append(f"{looks} evaluation{'' if looks == 1 else 's'} of {duration(examined)}")
-    if examined is not None and not by_example and last_look > 0.0:
-        seconds += last_look * examined
-        parts.append(f"a test of up to {duration(last_look * examined)}")
-    if by_example:
-        parts.append(f"then {settings.steps - end} steps of RL, which are timed when they begin")
-    return Outlook(seconds=seconds, words=f"about {duration(seconds)} to go: {', '.join(parts)}")
+    settings: CommonSettings
+    last_look: float
+    """How many evaluations the test is worth."""
+    _steps: list[float] = field(default_factory=list[float])
+    _evaluation: float | None = None
+
+    @property
+    def supervised(self) -> int:
+        """Supervised steps before those of RL."""
+        return self.settings.sft_steps if isinstance(self.settings, RlSettings) else 0
+
+    def saw(self, step: int, timings: Mapping[str, float]) -> Standing:
+        """Take what a step took, and return where the run stands after it.
+
+        An evaluation is no measure of the steps that follow it; where none was measured yet, that is said.
+        """
+        if step == self.supervised:
+            self._steps.clear()
+        self._evaluation = timings.get("eval_s", self._evaluation)
+        self._steps.append(timings["step_s"] - timings.get("eval_s", 0.0))
+        by_example, steps = step < self.supervised, self.settings.steps
+        end = self.supervised if by_example else steps
+        recent = sorted(self._steps[-_RECENT:])
+        seconds = recent[len(recent) // 2] * max(0, end - step - 1)
+        looks = float(sum(due(each, self.settings.eval_every) for each in range(step + 1, end)))
+        if not by_example and step < steps:
+            looks += 1 + self.last_look  # at the end, and the test
+        later = f", then {steps - end} steps of RL" if by_example else ""
+        if looks and self._evaluation is None:
+            later = f" and the evaluations{later}"
+        return Standing(step=step, steps=steps, seconds_left=seconds + looks * (self._evaluation or 0.0), later=later)
 
 
-def worth_telling(settings: CommonSettings, step: int, first: int) -> bool:
-    """Whether step `step` is one to measure by: a process's first one, or its first of RL after supervised ones."""
+def worth_keeping(settings: CommonSettings, step: int, first: int) -> bool:
+    """Return true for a step to measure by: a process's first one, or its first of RL after supervised ones."""
     supervised = settings.sft_steps if isinstance(settings, RlSettings) else 0
     return step < settings.steps and step in {first, max(first, supervised)}

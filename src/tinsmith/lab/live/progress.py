@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import sys
+import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Final
+
+from tinsmith.types.visible import visible
 
 Progress = Callable[[int, int], None]
 """Takes how many answers are there, of how many; first with none."""
@@ -14,10 +18,10 @@ Progress = Callable[[int, int], None]
 Say = Callable[[str], None]
 """Takes a line on what is being made, for a person."""
 
-LONG_SECONDS: Final = 30.0
+LONG_SECONDS: Final = 2.0
 """A wait that is shorter than this is not told of."""
-EVERY_SECONDS: Final = 30.0
-"""Between two lines on one wait."""
+_LONGEST: Final = 30.0
+"""The most seconds between two lines on one wait; the first ones come sooner."""
 
 
 def in_notebook() -> bool:
@@ -37,30 +41,56 @@ class Wait:
     say: Callable[[str], None]
     clock: Callable[[], float] = time.perf_counter
     _began: float = 0.0
-    _said: float | None = None
+    _due: float = LONG_SECONDS
+    _counted: bool = False
 
     def __call__(self, answered: int, asked: int) -> None:
-        """Say how long it will still take, if that is long and was not just said."""
-        now = self.clock()
+        """Say how many answers are there, and how long the others will take; the last one too, once that was said."""
+        took = self.clock() - self._began
         if answered == 0:
-            self._began, self._said = now, None
-            return
-        whole = (now - self._began) * asked / answered
-        if answered == asked or whole < LONG_SECONDS:
-            return
-        if self._said is None or now - self._said >= EVERY_SECONDS:
-            self._said = now
-            left = duration(whole * (1.0 - answered / asked))
+            self._began, self._due, self._counted = self._began + took, LONG_SECONDS, False
+        elif answered == asked and self._counted:
+            self.say(f"{answered} of {asked} answers received")
+        elif answered < asked and took >= self._due and took * asked / answered > LONG_SECONDS:
+            self._due, self._counted = took + min(_LONGEST, max(LONG_SECONDS, took)), True
+            left = duration(took * (asked - answered) / answered)
             self.say(f"{answered} of {asked} answers received, about {left} left")
+
+
+@contextmanager
+def ticking(what: str, say: Say | None = None) -> Generator[None, None, None]:
+    """Say that something goes on while the body runs, as soon as that is a wait and then ever more seldom.
+
+    Where standard error is a terminal and `say` is None, one line counts the seconds there.
+    """
+    over, in_place = threading.Event(), say is None and sys.stderr.isatty()
+    tell = say or (lambda line: print(visible(line), file=sys.stderr, flush=True))
+
+    def tick() -> None:
+        began, pause = time.perf_counter(), 1.0
+        while not over.wait(pause):
+            took = time.perf_counter() - began
+            line = f"{what}, {took:.0f} s"
+            if in_place:
+                print(f"\r{visible(line)}\x1b[K", end="", file=sys.stderr, flush=True)
+            else:
+                tell(line)
+                pause = min(_LONGEST, took)
+        if in_place:
+            print("\r\x1b[K", end="", file=sys.stderr, flush=True)
+
+    thread = threading.Thread(target=tick, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()
 
 
 def duration(seconds: float) -> str:
     """Return seconds or minutes, as a person says them."""
     return f"{seconds:.0f} s" if seconds < 90.0 else f"{seconds / 60.0:.1f} min"
-
-
-_RECENT: Final = 20
-"""Steps whose median a step is taken to last."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,16 +101,10 @@ class Standing:
     """The step that was just recorded."""
     steps: int
     seconds_left: float
-    """Of training; evaluations come on top."""
-
-    @classmethod
-    def of(cls, step: int, steps: int, seconds: Sequence[float]) -> Standing:
-        """Return where a run stands whose steps so far took these seconds, in order."""
-        recent = sorted(seconds[-_RECENT:])
-        a_step = recent[len(recent) // 2] if recent else 0.0
-        return cls(step=step, steps=steps, seconds_left=a_step * max(0, steps - step))
+    later: str = ""
+    """What is not in these seconds, in words."""
 
     @property
     def left(self) -> str:
         """Remaining time, in words."""
-        return f"{duration(self.seconds_left)} left"
+        return f"{duration(self.seconds_left)} left{self.later}"

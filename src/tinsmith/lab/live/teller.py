@@ -8,18 +8,19 @@ from __future__ import annotations
 import importlib
 import sys
 import threading
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, TextIO
 
-from rich.console import Group
+from rich.console import Group, RenderableType
 from rich.live import Live
 from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from tinsmith.lab.live.progress import Progress, Standing, Wait, in_notebook
+from tinsmith.lab.live.progress import LONG_SECONDS, Progress, Standing, Wait, duration, in_notebook
 from tinsmith.pages.console import VisibleConsole
 from tinsmith.stats.monitors.alarms import Alarm
 from tinsmith.types.errors import ConfigError
@@ -28,6 +29,8 @@ from tinsmith.types.visible import visible
 _ROWS: Final = 8
 """Evaluations that are shown, the latest ones."""
 _BAR_COLUMNS: Final = 30
+_LINES: Final = 50
+"""Where `out` is a file, a step has a line where the last one is this part of the time so far ago."""
 _WIDE: Final = 150
 """Columns of a line in a notebook, so that it covers the line that was there."""
 
@@ -45,14 +48,15 @@ class LiveTable:
         self._workers: str | None = None
         self._latest: tuple[Standing, Mapping[str, object]] | None = None
         self._lock = threading.Lock()
-        self._live = Live(console=self._console, auto_refresh=False)
+        self._began = time.perf_counter()
+        self._live = Live(get_renderable=self._rendered, console=self._console, refresh_per_second=1)
+        self._live.start()
 
     def show(self, standing: Standing, metrics: Mapping[str, object], *, kept: bool) -> None:
         """Draw it after a step; the row of an evaluation is kept, that of another step is the next one's place."""
         with self._lock:
-            self._latest = (standing, metrics)
-            self._live.start()
-            self._draw()
+            self._latest, self._began = (standing, metrics), time.perf_counter()
+            self._live.refresh()
             if kept:
                 self._rows = [*self._rows, (standing.step, metrics)][-_ROWS:]
 
@@ -60,8 +64,8 @@ class LiveTable:
         """Take how the workers of the server stand; from any thread."""
         with self._lock:
             changed, self._workers = words != self._workers, words
-            if changed and self._latest is not None and self._live.is_started:
-                self._draw()
+            if changed and self._live.is_started:
+                self._live.refresh()
 
     def alarm(self, words: str) -> None:
         """Keep an alarm below the table, from the next drawing on."""
@@ -75,18 +79,19 @@ class LiveTable:
         """Leave it as it stands; harmless when repeated."""
         self._live.stop()
 
-    def _draw(self) -> None:
-        assert self._latest is not None
-        standing, metrics = self._latest
-        rows = [row for row in self._rows if row[0] != standing.step]
-        self._live.update(self._drawn(standing, [*rows, (standing.step, metrics)]), refresh=True)
-
-    def _drawn(self, standing: Standing, rows: Sequence[tuple[int, Mapping[str, object]]]) -> Group:
+    def _rendered(self) -> RenderableType:
+        """Return it as it stands now; asked for every second too, so that a long step counts its seconds."""
+        latest, took = self._latest, time.perf_counter() - self._began
+        waited = f", {duration(took)} in this step" if took >= LONG_SECONDS else ""
+        if latest is None:
+            return Text(visible(f"{self._name}: first step{waited}"))
+        standing, metrics = latest
+        rows = [*(row for row in self._rows if row[0] != standing.step), (standing.step, metrics)]
         bar = Table.grid(padding=(0, 1))
         bar.add_row(
             Text(visible(self._name), no_wrap=True),
             ProgressBar(total=max(1, standing.steps), completed=standing.step, width=_BAR_COLUMNS),
-            f"step {standing.step}/{standing.steps}, {standing.left}",
+            f"step {standing.step}/{standing.steps}, {standing.left}{waited}",
         )
         shown = [
             (heading, key)
@@ -136,7 +141,10 @@ class Teller:
     sinks: Sequence[Tracker] = ()
     out: TextIO = field(default_factory=lambda: sys.stderr)
     quiet: bool = False
-    _seconds: list[float] = field(default_factory=list[float])
+    clock: Callable[[], float] = time.perf_counter
+    _due: float = 0.0
+    """When the next step is told of, by the clock."""
+    _began: float = 0.0
     _alarmed: set[str] = field(default_factory=set[str])
     _table: LiveTable | None = None
     _in_place: bool = False
@@ -150,15 +158,14 @@ class Teller:
         if not self.quiet and self.out.isatty():
             self._table = LiveTable(self.name, _SHOWN, self.out)
         self._in_place = self._table is None and in_notebook()
+        self._began = self.clock()
+        self._due = self._began + LONG_SECONDS
 
-    def step(
-        self, step: int, metrics: Mapping[str, object], timings: Mapping[str, float], alarms: Sequence[Alarm]
-    ) -> None:
+    def step(self, standing: Standing, metrics: Mapping[str, object], alarms: Sequence[Alarm]) -> None:
         """Tell of one step; an alarm is told when it first sounds."""
+        step, now = standing.step, self.clock()
         for sink in self.sinks:
             sink.log(step, metrics)
-        # An examination is no measure of the steps that follow it.
-        self._seconds.append(timings["step_s"] - timings.get("eval_s", 0.0))
         if self.quiet:
             return
         for alarm in alarms:
@@ -167,17 +174,14 @@ class Teller:
                 self._alarm(f"at step {step}: {alarm.message}")
         examined = step >= self.steps or any(key.startswith("eval/") for key in metrics)
         if self._table is not None:
-            self._table.show(self.standing(step), metrics, kept=examined)
+            self._table.show(standing, metrics, kept=examined)
         elif self._in_place:
             filled = _BAR_COLUMNS * step // max(1, self.steps)
-            bar = f"[{'#' * filled}{'-' * (_BAR_COLUMNS - filled)}] {self._line(step, metrics)}"
+            bar = f"[{'#' * filled}{'-' * (_BAR_COLUMNS - filled)}] {self._line(standing, metrics)}"
             self._write_anew(bar)
-        elif examined:
-            print(self._line(step, metrics), file=self.out, flush=True)
-
-    def standing(self, step: int) -> Standing:
-        """Return where the run stands after this step."""
-        return Standing.of(step, self.steps, self._seconds)
+        elif examined or now >= self._due:
+            print(self._line(standing, metrics), file=self.out, flush=True)
+            self._due = now + max(LONG_SECONDS, (now - self._began) / _LINES)
 
     def say(self, words: str) -> None:
         """Tell something of the run, in a line."""
@@ -229,10 +233,9 @@ class Teller:
         """Characters that leave the line written in place."""
         return "\n" if self._out_of_ipython else ""
 
-    def _line(self, step: int, metrics: Mapping[str, object]) -> str:
+    def _line(self, standing: Standing, metrics: Mapping[str, object]) -> str:
         shown = [f"{name} {value:.3f}" for name, key in _SHOWN if isinstance(value := metrics.get(key), float)]
-        left = self.standing(step).left
-        return f"{self.name}: step {step}/{self.steps}  {'  '.join(shown)}  ({left})"
+        return f"{self.name}: step {standing.step}/{standing.steps}  {'  '.join(shown)}  {standing.left}"
 
 
 class Tracker:

@@ -17,7 +17,7 @@ from markupsafe import escape
 from tinsmith.lab.experiment.conduct import Conducted, conduct
 from tinsmith.lab.experiment.experiment import Plan
 from tinsmith.lab.live.interrupts import InterruptedTwice
-from tinsmith.lab.live.progress import Say, Standing
+from tinsmith.lab.live.progress import Say, Standing, ticking
 from tinsmith.lab.page.run_page import run_page
 from tinsmith.lab.runs.existing_run import holds_run
 from tinsmith.lab.runs.files import REPORT
@@ -125,6 +125,7 @@ def conduct_with_page(plan: Plan, say: Say) -> tuple[Conducted, Drawn]:
     if done.finished is None:
         settle_page(folder)
         return done, Drawn(page=None)
-    drawn = draw_page(done.folder, subject)
+    with ticking("drawing the page", say):
+        drawn = draw_page(done.folder, subject)
     trouble(drawn.trouble)
     return done, drawn

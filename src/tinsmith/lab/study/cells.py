@@ -21,7 +21,7 @@ from tinsmith.engine.cluster.ray_runtime import LEAST_OBJECT_STORE, join, start_
 from tinsmith.lab.experiment.manifest import Prepared, require_same_base, require_same_run
 from tinsmith.lab.experiment.materials import gather
 from tinsmith.lab.experiment.plan import make_plan
-from tinsmith.lab.live.progress import Say, duration
+from tinsmith.lab.live.progress import Say, duration, ticking
 from tinsmith.lab.runs.existing_run import IfExists
 from tinsmith.lab.runs.files import MANIFEST
 from tinsmith.lab.runs.folder import RunFolder
@@ -155,7 +155,11 @@ def _run(cells: Sequence[NodeCell], send: Send, at_once: int, tries: int, say: S
             cell = queue.popleft()
             sent[cell.name] += 1
             running[send(cell)] = cell
-        done, _ = wait(running, return_when=FIRST_COMPLETED)
+        left = (
+            f"{len(queue) + len(running)} of {len(cells)} runs to go: {', '.join(one.name for one in running.values())}"
+        )
+        with ticking(left, say):
+            done, _ = wait(running, return_when=FIRST_COMPLETED)
         for future in done:
             cell = running.pop(future)
             why, is_lost = _failure(future, cell.name, say)
