@@ -146,3 +146,58 @@ def test_a_quickstart_refuses_an_unknown_key_before_it_makes_anything(
     assert caught.value.code == 2
     assert "stpes" in capsys.readouterr().err
     assert not any(tmp_path.iterdir())
+
+
+def test_no_line_of_the_help_is_cut_short(capsys: pytest.CaptureFixture[str]) -> None:
+    for arguments in ([], ["data"], ["base"], ["analyse"]):
+        with pytest.raises(SystemExit):
+            main([*arguments, "--help"])
+        listed = capsys.readouterr().out.partition("Commands:")[2].splitlines()
+        told = [line.split(None, 1)[1] for line in listed if line.strip()]
+        assert told
+        assert [line for line in told if len(line) >= 55 or not line.endswith(".")] == []
+
+
+def test_the_list_begins_with_where_to_start(run: Run) -> None:
+    assert run().out.splitlines()[0] == "start here"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "meant"),
+    [
+        (("rlvr", "--steps", "5"), "steps=5"),
+        (("rlvr", "--learning-rate=1e-4"), "learning_rate=1e-4"),
+        (("--steps", "5", "rlvr"), "steps=5"),
+        (("rlvr", "at", "=", "small"), "at=small"),
+        (("rlvr", "at=", "small"), "at=small"),
+        (("rvlr",), "rlvr"),
+        (("crossroad/rl",), "crossroads/rl"),
+        (("dead_group",), "dead_groups"),
+        (("rlvr", "stpes=5"), "steps"),
+        (("rlvr", "model_name=tinsmith/smolm2"), "tinsmith/smollm2"),
+    ],
+)
+def test_what_was_meant_is_said_first_and_short(run: Run, arguments: tuple[str, ...], meant: str) -> None:
+    ran = run(*arguments)
+    assert ran.code == 2
+    fix = ran.err.partition("  do: ")[2]
+    assert fix.split()[:2][1].rstrip(";") == meant
+    assert len(ran.err) < 400
+
+
+def test_a_file_of_settings_names_what_to_run_and_the_command_line_goes_before_it(run: Run, tmp_path: Path) -> None:
+    file = tmp_path / "mine.toml"
+    file.write_text('run = "ladder/exp4"\nlora_rank = 4\nseed = 3\ndry_run = true\n', encoding="utf-8")
+    told = run("--config", str(file), "seed=5").out
+    assert "changed here: lora_rank=4 seed=5" in told
+    file.write_text("[task]\nsteps = 3\n", encoding="utf-8")
+    refused = run("ladder/exp4", "--config", str(file))
+    assert (refused.code, "task" in refused.err) == (2, True)
+
+
+@pytest.mark.parametrize(
+    ("change", "usual"), [("learning_rate=3", "0.0006"), ("temperature=0.1", "0.5 to 1.3"), ("learning_rate=1e-3", "")]
+)
+def test_a_setting_far_from_what_is_usual_is_warned_about_with_the_usual_one(run: Run, change: str, usual: str) -> None:
+    warned = [line for line in run("rlvr", change, "dry_run=true").out.splitlines() if line.startswith("warning")]
+    assert [usual in line for line in warned] == ([True] if usual else [])

@@ -213,6 +213,7 @@ LISTING = {
 OF_NOBODY = {
     ("GET", "/metrics"): "totals; test_metrics looks at what they say",
     ("GET", "/api/v1/healthz"): "needs no key",
+    ("GET", "/"): "needs no key, and says how to connect",
     ("POST", "/api/v1/client/config"): "names nothing",
     ("POST", "/api/v1/client/dynamic_config"): "names nothing",
     ("POST", "/api/v1/telemetry"): "is dropped",

@@ -74,8 +74,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     try:
         app(args=arguments, prog_name="tinsmith")
     except SystemExit as stop:
-        if stop.code in (INTERRUPTED, TERMINATED) and arguments is None:
-            _leave(int(stop.code))
+        # A server has put its state away, and who interrupts does not wait for libraries to be taken down.
+        if arguments is None and (stop.code in (INTERRUPTED, TERMINATED) or sys.argv[1:2] == ["serve"]):
+            _leave(int(stop.code or 0))
         raise
     except LostError as error:
         _fail(str(error), code=3)

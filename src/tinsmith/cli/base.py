@@ -21,7 +21,7 @@ app = typer.Typer(
 )
 
 
-@app.command()
+@app.command(short_help="Build the nano base of experiments on labels.")
 def build(
     data: Annotated[
         Path | None,
@@ -66,7 +66,7 @@ def build(
     print(f"wrote {folder}; next: tinsmith run ladder/exp4 model_name={folder}")
 
 
-@app.command()
+@app.command(short_help="Fetch a real model once.")
 def fetch(
     name: Annotated[
         str,

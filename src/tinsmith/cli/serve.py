@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import gc
+import os
+import signal
 import sys
 from pathlib import Path
+from types import FrameType
 from typing import Annotated, Literal
 
 import typer
@@ -111,6 +114,11 @@ def serve(
     from tinsmith.types.announcements import STARTING
 
     named = _found(model)
+    if keys is not None:
+        from tinsmith.server.access.keys import read_keys
+
+        read_keys(keys)  # a mistake is told before what is heavy is imported
+    signal.signal(signal.SIGTERM, _end_at_once)
     parent = ParentWatch() if exit_with_stdin else None
     print(f"{STARTING}loading the libraries", file=sys.stderr, flush=True)
     gc.disable()  # what is imported stays: to look for garbage in it takes a sixth of the time
@@ -151,6 +159,13 @@ def serve(
             parent=parent,
         )
     )
+
+
+def _end_at_once(number: int, frame: FrameType | None) -> None:
+    """End a server that does not serve yet: there is nothing to put away."""
+    del frame
+    os.write(2, b"SIGTERM: ended before it served\n")
+    os._exit(128 + number)
 
 
 def _found(models: list[str]) -> dict[str, str]:

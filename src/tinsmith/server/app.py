@@ -61,6 +61,16 @@ POLL_SECONDS = 40.0
 """Seconds that a long poll is held; the SDK gives up on it after 45."""
 
 
+LANDING = """tinsmith: the Tinker API, and OpenAI's, Anthropic's and vLLM's protocols, on one machine.
+
+Every request but this one and /api/v1/healthz needs the server's key.
+- tinker SDK: TINKER_BASE_URL = this address, TINKER_API_KEY = the key
+- OpenAI's clients: base_url = this address + /v1, api_key = the key; GET /v1/models lists the models
+- Anthropic's clients: base_url = this address
+- Prometheus: GET /metrics
+"""
+"""What a browser is answered."""
+
 Answer = Mapping[str, object]
 
 
@@ -83,7 +93,7 @@ def build_app(
         Guard,
         keys=Keys.single(key) if isinstance(key, str) else key,
         max_body=max_body,
-        open_paths=("/api/v1/healthz", EXTERNAL_ROUTE + "/"),
+        open_paths=("/", "/api/v1/healthz", EXTERNAL_ROUTE + "/"),
         large_paths=(FORWARD_BACKWARD,),
         hosts=hosts,
         most_at_once=most_at_once,
@@ -167,7 +177,11 @@ def _health_route(app: FastAPI, service: Service) -> None:
             return JSONResponse({"status": "ok"})
         return JSONResponse({"status": "unavailable", "reason": reason}, 503)
 
+    async def landing() -> Response:
+        return Response(LANDING, media_type="text/plain")
+
     app.get("/api/v1/healthz")(healthz)
+    app.get("/")(landing)
 
 
 def _session_routes(app: FastAPI, service: Service) -> None:

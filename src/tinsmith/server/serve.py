@@ -174,6 +174,8 @@ class _Door:
     keys: Keys
     shown: str
     """Text about the keys that is printed when the server answers."""
+    key: str | None
+    """The key that was drawn; None where it was given."""
     tls: TlsFiles | None
     access_log: AccessLog | None
 
@@ -181,7 +183,7 @@ class _Door:
 def _door(settings: ServeSettings) -> _Door:
     tls = tls_files(settings.tls_cert, settings.tls_key)
     if settings.keys is not None:
-        keys = read_keys(settings.keys)
+        keys, drawn = read_keys(settings.keys), None
         _warn_of_readers(settings.keys)
         shown = f"keys={settings.keys}"
     else:
@@ -190,8 +192,9 @@ def _door(settings: ServeSettings) -> _Door:
         if not key.startswith(PREFIX):
             raise ConfigError("the SDK only takes keys that begin with tml-", field="TINKER_API_KEY", allowed="tml-...")
         keys, shown = Keys.single(key), "key=TINKER_API_KEY" if given else f"key={key}"
+        drawn = None if given else key
     log = None if settings.access_log is None else AccessLog(settings.access_log)
-    return _Door(keys=keys, shown=shown, tls=tls, access_log=log)
+    return _Door(keys=keys, shown=shown, key=drawn, tls=tls, access_log=log)
 
 
 def _warn_of_readers(file: Path) -> None:
@@ -260,7 +263,7 @@ class _Server(uvicorn.Server):
         """Take signals while serving; uvicorn's own would raise them again and end the process at once."""
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(number, self.leave)
+            loop.add_signal_handler(number, self._signalled, number)
         if self._hang_up is not None:
             loop.add_signal_handler(signal.SIGHUP, self._hang_up)
         try:
@@ -274,6 +277,10 @@ class _Server(uvicorn.Server):
             # The drain is under way; only an impatient person cuts it short, which harms no state.
             signal.signal(signal.SIGTERM, signal.SIG_IGN)
             signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+    def _signalled(self, number: signal.Signals) -> None:
+        print(f"{number.name}: the server ends; what was saved stays", file=sys.stderr, flush=True)
+        self.leave()
 
     def leave(self) -> None:
         """Stop serving soon; long polls are answered now."""
@@ -376,4 +383,13 @@ async def _announce(server: uvicorn.Server, settings: ServeSettings, listener: s
             f"warning: listening on {settings.host}: anyone who has the key and can reach this machine can use it",
             flush=True,
         )
-    print(f"{READY}{scheme}://{shown}:{port} {door.shown}", flush=True)
+    address, first = f"{scheme}://{shown}:{port}", next(iter(settings.models))
+    print(f"{READY}{address} {door.shown}", flush=True)
+    key = "$TINKER_API_KEY" if door.key is None else door.key
+    asked = f'{{"model": "{first}", "messages": [{{"role": "user", "content": "Hello"}}], "max_tokens": 16}}'
+    print(f"models: {', '.join(settings.models)}", flush=True)
+    print(
+        f'try: curl {address}/v1/chat/completions -H "Authorization: Bearer {key}" '
+        f"-H \"Content-Type: application/json\" -d '{asked}'",
+        flush=True,
+    )

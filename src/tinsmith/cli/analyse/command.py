@@ -20,7 +20,7 @@ app = typer.Typer(
 )
 
 
-@app.command()
+@app.command(short_help="Say which policy a reward makes optimal.")
 def incentives(
     reward: Annotated[
         list[str] | None, typer.Option(metavar="NAME", help="A reward by name; repeatable. Default: all of them.")
@@ -73,7 +73,7 @@ def incentives(
         print_survey(known, found, posteriors)
 
 
-@app.command()
+@app.command(short_help="Recover the counts behind published rates.")
 def consistency(
     file: Annotated[
         Path | None,

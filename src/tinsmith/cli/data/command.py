@@ -20,7 +20,7 @@ app = typer.Typer(
 )
 
 
-@app.command()
+@app.command(short_help="Fetch a published corpus.")
 def fetch(
     name: Annotated[str, typer.Argument(metavar="NAME", help="hepth: arXiv's hep-th, 1992 to 2003, of SNAP.")],
     out: Annotated[Path | None, typer.Option(metavar="DIR", help="Its folder. Default: ./NAME.")] = None,
@@ -45,7 +45,7 @@ def fetch(
     print(f"next: tinsmith data build --source files --papers {papers} --edges {edges} --out DIR")
 
 
-@app.command()
+@app.command(short_help="Make a corpus of papers and citations.")
 def build(
     source: options.SourceName,
     out: options.Out,
@@ -118,7 +118,7 @@ def build(
         print(f"  {name:<28}{count:>14,}")
 
 
-@app.command()
+@app.command(short_help="Compute CD indices and atypicality of all papers.")
 def metrics(
     corpus: Annotated[Path, typer.Argument(metavar="CORPUS", help="A corpus's folder.")],
     window: Annotated[int, typer.Option(metavar="YEARS", help="Years in which citers count.")] = 5,
@@ -168,7 +168,7 @@ def metrics(
         print(f"  {name:<28}{value:>14}")
 
 
-@app.command("slice")
+@app.command("slice", short_help="Cut a frozen, labelled slice.")
 def cut_slice(
     corpus: options.CorpusFolder,
     out: options.SliceFolder,
@@ -250,7 +250,7 @@ def cut_slice(
     console.print(f"wrote {out} (sha256 {card.sha256})", markup=False, soft_wrap=True)
 
 
-@app.command()
+@app.command(short_help="Score what any model must beat.")
 def baselines(
     folder: Annotated[Path, typer.Argument(metavar="SLICE", help="A slice's folder.")],
     seed: Annotated[int, typer.Option(help="Seed of the bootstrap.")] = 0,
@@ -278,7 +278,7 @@ def baselines(
         console.print(baseline_table(target))
 
 
-@app.command()
+@app.command(short_help="Write the page of a corpus or a slice.")
 def card(folder: Annotated[Path, typer.Argument(metavar="CORPUS|SLICE", help="A corpus or a slice.")]) -> None:
     """Write card.html into the folder: counts, figures, baselines and provenance on one page."""
     from tinsmith.pages.cards.slice import write_page

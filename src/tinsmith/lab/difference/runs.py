@@ -207,8 +207,9 @@ def comparison_lines(comparison: Comparison) -> list[str]:
     else:
         told = f"phase {first.phase}: {_WHAT[first.phase]}"
         lines = [f"different: first at step {first.step}, {told}", *_details(first)]
+    asked = _fields("asked differently:", comparison.identity)
+    lines = [*lines, *asked] if first is None else [*asked, *lines]
     lines += comparison.notes[:_NOTES]
-    lines += _fields("identity", comparison.identity)
     return lines + _fields("circumstances", comparison.circumstances)
 
 

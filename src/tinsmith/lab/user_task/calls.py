@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 import re
 import sysconfig
@@ -9,14 +10,17 @@ import traceback
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import ModuleType
 from typing import Final, TypeVar
 
 from tinsmith.types.errors import ConfigError, TinsmithError
+from tinsmith.types.near import perhaps
 from tinsmith.types.source import PACKAGE
 
 T = TypeVar("T")
 
 _ADDRESS: Final = re.compile(r"0x[0-9a-fA-F]{4,}")
+_UNEXPECTED: Final = re.compile(r"(\w+)(?:\.__init__)?\(\) got an unexpected keyword argument '(\w+)'")
 _LONGEST: Final = 200
 _LIBRARIES: Final = (
     "<",  # methods that Python wrote itself
@@ -63,7 +67,20 @@ def raised(error: BaseException) -> Raised:
     if not own:
         return Raised(_words(error, str(error)), "", 0, error)
     last = own[-1]
-    return Raised(_words(error, str(error)), Path(last.filename).name, last.lineno or 0, error)
+    return Raised(_words(error, f"{error}{_meant(error)}"), Path(last.filename).name, last.lineno or 0, error)
+
+
+def _meant(error: BaseException) -> str:
+    """Return which argument was probably meant where a function has none of a name; empty for any other error."""
+    found = _UNEXPECTED.match(str(error)) if isinstance(error, TypeError) else None
+    if found is None:
+        return ""
+    *_, (frame, _) = traceback.walk_tb(error.__traceback__)
+    known = frame.f_globals
+    places = [known.get(found[1]), *(getattr(m, found[1], None) for m in known.values() if isinstance(m, ModuleType))]
+    called = next((each for each in places if callable(each)), None)
+    meant = None if called is None else perhaps(found[2], inspect.signature(called).parameters)
+    return f"; {meant}" if meant else ""
 
 
 def _of_library(file: str) -> bool:

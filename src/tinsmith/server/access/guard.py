@@ -208,7 +208,9 @@ class Guard:
         return self._hosts is None or host is None or host_name(host.decode("latin-1")) in self._hosts
 
     def _is_open(self, path: str) -> bool:
-        return any(path.startswith(each) if each.endswith("/") else path == each for each in self._open_paths)
+        # Of the root, which ends in a slash as well, nothing below is open.
+        beginnings = tuple(each for each in self._open_paths if each.endswith("/") and each != "/")
+        return path in self._open_paths or path.startswith(beginnings)
 
 
 def _counted(receive: Receive, most: int) -> Receive:

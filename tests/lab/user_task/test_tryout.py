@@ -1,0 +1,55 @@
+"""A task's functions on one made-up answer: what each gave, and a mistake in one before anything is computed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from tinsmith.lab.user_task.items import named_item
+from tinsmith.lab.user_task.task import Task
+from tinsmith.lab.user_task.tryout import tried
+
+
+def right(item: dict[str, int], text: str) -> float:
+    return float(text == str(item["a"]))
+
+
+def eighths(item: dict[str, int], number: int) -> float:
+    return number / (2 * item["a"])
+
+
+def again(item: dict[str, int], read: Sequence[int]) -> str | None:
+    return None if read[1:] else f"again, {item['a']}?"
+
+
+TASK = Task(items=[{"a": 4}], prompt="{a}?", reward=right, answer=lambda item: str(item["a"]))
+ONE = named_item(TASK, {"a": 4})
+
+
+def test_a_right_answer_is_tried_and_its_reward_told() -> None:
+    first, last = tried(TASK, ONE)
+    assert '"4"' in first
+    assert "its right answer" in first
+    assert last == "  reward 1 (right 1)"
+
+
+def test_a_reward_that_fails_is_a_warning_with_its_cause() -> None:
+    task = replace(TASK, reward=lambda item, text: item["b"] == text)
+    assert "KeyError: 'b'" in tried(task, ONE)[-1]
+    assert "warning" in tried(task, ONE)[-1]
+
+
+def test_parse_and_every_turn_are_told() -> None:
+    task = replace(TASK, parse=int, reward=eighths, reply=again)
+    lines = tried(task, ONE)
+    assert [line for line in lines if "again, 4?" in line] == ['  then the model is told: "again, 4?"']
+    assert '  parse gave "4"' in lines
+    assert lines[-1].startswith("  reward 0.5 (")
+
+
+def test_without_any_answer_of_the_task_one_is_made_up_that_parse_may_refuse() -> None:
+    task = replace(TASK, answer=None, parse=int)
+    lines = tried(task, ONE)
+    assert "made-up" in lines[0]
+    assert "parse failed" in lines[-1]
+    assert "ValueError" in lines[-1]
