@@ -138,7 +138,8 @@ def test_the_module_is_the_command_line_and_state_is_in_the_home(tmp_path: Path,
     ran = subprocess.run(
         command, env={**os.environ, "TINSMITH_HOME": str(state.parent)}, capture_output=True, text=True, check=False
     )
-    assert (ran.returncode, ran.stderr) == (0, "")
+    assert ran.returncode == 0
+    assert all(line.startswith("exporting") for line in ran.stderr.splitlines())  # as long as it takes
     assert {"config.json", "model.safetensors", "tokenizer.json"} <= {
         file.name for file in (tmp_path / "out").iterdir()
     }

@@ -33,7 +33,7 @@ SETTINGS = SliceSettings(task=Task.DISRUPTION, thresholds=Thresholds(cut=0.001),
 class _Seen(HTMLParser):
     """Collects what a page is made of, and checks that its elements are closed in order."""
 
-    void = frozenset({"meta", "link", "path", "use", "line", "rect", "br", "wbr"})
+    void = frozenset({"meta", "link", "path", "use", "line", "rect", "br", "wbr", "input"})
 
     def __init__(self, html: str) -> None:
         super().__init__()

@@ -48,7 +48,7 @@ def test_a_run_evaluates_what_is_held_out_and_leaves_its_page(run: Run, tmp_path
     assert whole(folder, "manifest.json")["hashes"]["weights_sha256"]
 
     page = (folder / "report.html").read_text()
-    first = re.search(r'<ul class="story">\s*<li>(.*?)</li>', page)
+    first = re.search(r'<p class="verdict-line">(.*?)</p>', page)
     assert first is not None
     assert "2 held-out items" in first[1]
     assert f"{metrics[0]['eval/reward/total']:.3f}" in first[1]

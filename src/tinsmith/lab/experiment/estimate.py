@@ -11,6 +11,7 @@ from tinsmith.lab.experiment.at import SMALL_MODEL
 from tinsmith.lab.experiment.experiment import Plan
 from tinsmith.lab.experiment.key_text import shown_value
 from tinsmith.lab.experiment.materials import require_own_rates
+from tinsmith.lab.experiment.measured import START_SECONDS, correction
 from tinsmith.lab.experiment.plan import place_limits, plan_fingerprint
 from tinsmith.lab.experiment.unusual import unusual
 from tinsmith.lab.labels.scores import PROBED
@@ -48,8 +49,6 @@ _NARROW: Final = Pace(trained=5.4e-3, read=2.3e-3, written=5.0e-3)
 for 4 prompts of 236 tokens read and 8 answers of up to 32 to each."""
 NANO_PACE: Final = Pace(trained=1 / 14_000, read=1 / 42_000, written=1 / 14_000)
 """Of a nano base."""
-START_SECONDS: Final = 10.0
-"""To start the server, load the model and save at the end."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -149,7 +148,15 @@ def time_and_disk(taken: float | None, megabytes: int) -> str:
 
 
 def pace_of(plan: Plan) -> Pace | None:
-    """Return the pace of the model that a plan names, or of a nano base; None: its size or its machine is not known."""
+    """Return the pace of the model that a plan names, or of a nano base, corrected by what the last such run took here.
+
+    None: its size or its machine is not known.
+    """
+    usual, slower = _usual_pace(plan), correction(plan)
+    return usual and Pace(trained=usual.trained * slower, read=usual.read * slower, written=usual.written * slower)
+
+
+def _usual_pace(plan: Plan) -> Pace | None:
     where = plan.circumstances
     if where.base_url is not None or where.device != "cpu":
         return None

@@ -101,7 +101,7 @@ def require_own_rates(plan: Plan) -> None:
             "no learning rate is known for this model, and none is given",
             field="model_name",
             value=named,
-            fix=perhaps(named, () if is_here(named) else own_names())
+            fix=perhaps(named, () if is_here(named) or named in own_names() else own_names())
             or f"{small}{' '.join(f'{key}=...' for key in missing)} of your own",
         )
 

@@ -188,7 +188,7 @@ def _story(read: TaskRunRecords, found: Sequence[Gap]) -> list[str]:
     items = counted(len(last.by_item()), "held-out item" if read.held_out else "item")
     if not read.held_out:
         items += " that were also trained on"
-    verdict = _verdict(read, found)
+    verdict = _verdict(read, found, items)
     once = f"The run was evaluated once, at step {last.step}: there is no gain to speak of."
     head = [] if verdict is None else [verdict.sentence]
     rest = found
@@ -196,7 +196,7 @@ def _story(read: TaskRunRecords, found: Sequence[Gap]) -> list[str]:
     moved = f" ({signed(shares[1] - shares[0])})" if first is not last else ""
     return [
         *head,
-        f"Evaluated on {items}." if first is not last else f"{once} Evaluated on {items}.",
+        *([once] if first is last else []),
         *(one.sentence[:1].upper() + one.sentence[1:] for one in rest),
         *(_tested(read, split, one) for split, one in read.tests.items()),
         *(
@@ -212,7 +212,7 @@ def _story(read: TaskRunRecords, found: Sequence[Gap]) -> list[str]:
     ]
 
 
-def _verdict(read: TaskRunRecords, found: Sequence[Gap]) -> Verdict | None:
+def _verdict(read: TaskRunRecords, found: Sequence[Gap], items: str) -> Verdict | None:
     """Return the last sampled score beside that before training and the baselines; None where nothing was scored."""
     last = _mean(read.sampled[-1].by_item(), read)
     if last is None:
@@ -226,7 +226,7 @@ def _verdict(read: TaskRunRecords, found: Sequence[Gap]) -> Verdict | None:
         baselines=[
             Beside(name=one.pair.against.removeprefix(BASELINE), value=one.first, side=one.side) for one in baselines
         ],
-        more="" if read.held_out else "on items that were also trained on",
+        more=items,
     )
 
 

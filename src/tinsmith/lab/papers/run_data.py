@@ -20,7 +20,7 @@ from tinsmith.lab.labels.scores import LabelGradient, tested_with_offset
 from tinsmith.lab.labels.watch import LabelWatch
 from tinsmith.lab.live.progress import Say
 from tinsmith.lab.papers.compute_spent import LabelCourse
-from tinsmith.lab.papers.estimate import best_policy_lines
+from tinsmith.lab.papers.estimate import best_policy_lines, minutes
 from tinsmith.lab.papers.labels import on_papers, task_asked
 from tinsmith.lab.papers.worlds import PaperBaseRecipe, nano_base, papers_of, slice_identity
 from tinsmith.lab.runs.files import BASELINES
@@ -129,6 +129,10 @@ class PaperData:
             reward=make_label_reward(on_papers(plan).reward, task, **plan.reward_settings) if named else None,
         )
         return label_course(study, plan.settings)
+
+    def minutes(self) -> float | None:
+        """Return how long the run takes on two cores; None: nothing is known of the model."""
+        return minutes(self.plan)
 
 
 def data_of(plan: Plan, source: Slice) -> PaperData:

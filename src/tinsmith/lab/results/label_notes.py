@@ -8,7 +8,7 @@ from typing import Final
 import numpy as np
 
 from tinsmith.lab.results.arms import OFFSETS, Arm
-from tinsmith.lab.results.systems import BASELINE_WORDS, RIVALS, Scored, System, is_paired
+from tinsmith.lab.results.systems import BASELINE_WORDS, RIVALS, Scored, System, beside, is_paired
 from tinsmith.lab.results.verdict import Beside, Verdict, side_of
 from tinsmith.lab.runs.kinds import Kind
 from tinsmith.lab.runs.records import Split
@@ -33,17 +33,22 @@ def verdict_of(arms: Sequence[Arm], scored: Scored) -> Verdict | None:
     if not found:
         return None
     arm, macro, num_items = max(found, key=lambda one: one[1].value)
-    report = next((each.first.baselines for each in arms if each.first.baselines), None)
-    known = [
-        (BASELINE_WORDS[one.baseline][0], one.macro_f1.value)
-        for one in (report.scores if report else ())
-        if one.baseline in RIVALS
-    ]
+    answers, report = arm.answers(), arm.first.baselines
+    rivals = [one for one in (report.scores if report else ()) if one.baseline in RIVALS]
+    best = max(rivals, key=lambda one: one.macro_f1.value, default=None)
+    against = [] if best is None else [(best, best.macro_f1.value)]
     return Verdict(
         score=f"macro-F1 of {arm.name}" if len(found) > 1 else "macro-F1",
         found=macro,
         chance=1 / len(arm.labels),
-        baselines=[Beside(name=name, value=value, side=side_of(macro, value)) for name, value in known],
+        baselines=[
+            Beside(
+                name=BASELINE_WORDS[one.baseline][0],
+                value=value,
+                side=side_of(macro, value) if answers is None else beside(arm, answers, one)[1],
+            )
+            for one, value in against
+        ],
         more="; ".join([*_one_class(scored[arm.name]), *([] if num_items is None else [counted(num_items, "paper")])]),
     )
 

@@ -222,10 +222,16 @@ def standing_rows(arms: Iterable[Arm], bootstrap: Bootstrap) -> list[list[Measur
         if arm.shuffled or answers is None or report is None:
             continue
         for score in (one for one in report.scores if one.baseline in RIVALS[:3]):
-            apart = difference(answers, rival(score, arm.first, answers), Metric.MACRO_F1, bootstrap)
-            ends = apart.interval
-            even = ends is None or ends.low <= 0.0 <= ends.high
-            finding = "indistinguishable" if even else "above" if apart.value > 0.0 else "below"
-            gap = Measure(apart.value) if ends is None else Measure(apart.value, ends.low, ends.high)
+            gap, side = beside(arm, answers, score, bootstrap)
+            finding = ("indistinguishable", "above", "below")[side]
             rows.append([arm.name, BASELINE_WORDS[score.baseline][0], gap, finding])
     return rows
+
+
+def beside(arm: Arm, answers: Runs, score: BaselineScore, bootstrap: Bootstrap = BOOTSTRAP) -> tuple[Measure, int]:
+    """Return how far an arm is above a baseline in macro-F1; and 1 above, -1 below, 0 where its interval holds 0."""
+    apart = difference(answers, rival(score, arm.first, answers), Metric.MACRO_F1, bootstrap)
+    ends = apart.interval
+    if ends is None:
+        return Measure(apart.value), 0
+    return Measure(apart.value, ends.low, ends.high), (ends.low > 0.0) - (ends.high < 0.0)
