@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Final
 
 import typer
 
 from tinsmith.cli.pages import Open, tell_page
 from tinsmith.types.visible import visible
+
+BASE_MINUTES: Final = 2.0
+"""Of the world, its slice and the base model."""
 
 
 def quickstart(
@@ -28,8 +31,10 @@ def quickstart(
     """
     from tinsmith.cli.columns import open_console
     from tinsmith.cli.run import changed_keys
+    from tinsmith.lab.experiment.plan import make_plan
     from tinsmith.lab.live.progress import ticking
     from tinsmith.lab.page.comparison import COMPARISON
+    from tinsmith.lab.papers.estimate import minutes
     from tinsmith.lab.study.cells import runner
     from tinsmith.lab.study.keys import CLUSTER_KEYS, asked_cluster
     from tinsmith.lab.study.sizes import Cell
@@ -45,6 +50,10 @@ def quickstart(
     own = {key: value for key, value in given.items() if all(key != one.name for one in CLUSTER_KEYS)}
     experiments = (*QUICKSTART, CONTROL)
     cells = [Cell(experiment=one, overrides=own, folder=out / one.name.replace("/", "-")) for one in experiments]
+    taken = [minutes(make_plan(cell.experiment, cell.overrides)) for cell in cells]
+    known = [one for one in taken if one is not None]
+    if len(known) == len(cells):
+        say(f"{len(cells)} runs and a base model: about {sum(known) + BASE_MINUTES:.0f} minutes on two cores")
     with runner(asked_cluster(given)) as run:
         run(cells, say)
     with ticking("comparing", say):

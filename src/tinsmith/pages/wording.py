@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Final
 
 from tinsmith.pages.measures import Measure
 
@@ -38,27 +37,6 @@ def told(measure: Measure) -> str:
     if measure.low is None or measure.high is None:
         return f"{measure.value:.3f}"
     return f"{measure.value:.3f} ({measure.low:.3f} to {measure.high:.3f})"
-
-
-_METRICS: Final = {
-    "label_match": "accuracy",
-    "macro_f1": "macro-F1",
-    "balanced_accuracy": "balanced accuracy",
-    "min_class_recall": "smallest recall",
-    "parse_ok": "valid JSON",
-    "format_strict_ok": "exact form",
-    "invalid_rate": "invalid answers",
-    "exact_match": "both labels right",
-}
-
-
-def metric_words(name: str) -> str:
-    """Return what a metric of metrics.jsonl is called on a page; any other name stays as it is.
-
-    >>> metric_words("macro_f1"), metric_words("reward")
-    ('macro-F1', 'reward')
-    """
-    return _METRICS.get(name, name)
 
 
 def percent(share: float) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from enum import StrEnum
 from types import MappingProxyType
+from typing import Final
 
 from tinsmith.types.confusion_scores import (
     FloatArray,
@@ -64,3 +65,23 @@ CLASS_SCORES: Mapping[ClassMetric, ClassScore] = MappingProxyType(
         ClassMetric.PREDICTED_SHARE: predicted_share,
     }
 )
+
+_METRICS: Final = {
+    "label_match": "accuracy",
+    "macro_f1": "macro-F1",
+    "balanced_accuracy": "balanced accuracy",
+    "min_class_recall": "smallest recall",
+    "parse_ok": "valid JSON",
+    "format_strict_ok": "exact form",
+    "invalid_rate": "invalid answers",
+    "exact_match": "both labels right",
+}
+
+
+def metric_words(name: str) -> str:
+    """Return what a metric of metrics.jsonl is called on a page; any other name stays as it is.
+
+    >>> metric_words("macro_f1"), metric_words("reward")
+    ('macro-F1', 'reward')
+    """
+    return _METRICS.get(name, name)

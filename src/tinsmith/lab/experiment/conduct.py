@@ -6,6 +6,7 @@ its server stops with what it has, and can be resumed.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass
@@ -26,6 +27,7 @@ from tinsmith.lab.experiment.manifest import (
     seeds,
 )
 from tinsmith.lab.experiment.materials import Materials, gather, require_possible
+from tinsmith.lab.experiment.measured import remember
 from tinsmith.lab.experiment.plan import place_limits
 from tinsmith.lab.experiment.unusual import unusual
 from tinsmith.lab.live.interrupts import Interrupts
@@ -127,6 +129,7 @@ def conduct(
             require_same_run(RunFolder(where.log_path).read_json(MANIFEST), prepared)
         # The folder comes first: a run that may not begin there starts no server.
         folder, mark = RunFolder.begin(where.log_path, prepared.config(), if_exists=if_exists)
+        began = time.perf_counter()
         try:
             embedded = embedded_settings(plan, materials.models, where.log_path)
             with ticking("starting the server", say):
@@ -147,6 +150,9 @@ def conduct(
             raise
         finally:
             folder.close()
+        if mark is None and done.finished is not None and through is None:
+            minutes = materials.run_data.minutes()
+            remember(plan, minutes and 60 * minutes, time.perf_counter() - began)
         if done.finished is None:
             further = f"; {going_on(plan)}" if like is None else ""  # a replay that stops has done all it was to do
             say(f"stopped after step {where.stop_after} of {plan.settings.steps}, as asked{further}")

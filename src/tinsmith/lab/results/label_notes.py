@@ -13,8 +13,9 @@ from tinsmith.lab.results.verdict import Beside, Verdict, side_of
 from tinsmith.lab.runs.kinds import Kind
 from tinsmith.lab.runs.records import Split
 from tinsmith.lab.study.study import Beats, Learned, baseline
-from tinsmith.pages.wording import counted, listed, metric_words, percent, told
+from tinsmith.pages.wording import counted, listed, percent, told
 from tinsmith.stats.monitors.alarms import AlarmKind
+from tinsmith.stats.rates import metric_words
 from tinsmith.stats.runs import Runs
 
 _SCORES: Final = ("macro_f1", "label_match", "min_class_recall")

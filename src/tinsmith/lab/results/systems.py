@@ -19,7 +19,7 @@ from tinsmith.pages.measures import BOOTSTRAP, Measure, Measures, from_figure, f
 from tinsmith.stats.confusion import encode
 from tinsmith.stats.estimates import Bootstrap, difference
 from tinsmith.stats.intervals import percentile, wilson
-from tinsmith.stats.rates import CLASS_SCORES, SCORES, ClassMetric, FloatArray, Metric
+from tinsmith.stats.rates import CLASS_SCORES, SCORES, ClassMetric, FloatArray, Metric, metric_words
 from tinsmith.stats.resampling import resampled_counts, resampled_seeds
 from tinsmith.stats.runs import Runs
 from tinsmith.types.seeds import derive
@@ -95,7 +95,8 @@ def _checkpoint(arm: Arm, split: Split) -> str:
     if manifest is None or manifest.selected is None:
         return f"{seeds}; the manifest does not say which step was selected"
     last = "; also the last one" if last_is_selected(arm) else ""
-    return f"{seeds}, step {manifest.selected.step}, selected by {manifest.selected.by or 'an unnamed rule'}{last}"
+    rule = metric_words(manifest.selected.by or "an unnamed rule")
+    return f"{seeds}, step {manifest.selected.step}, selected by {rule}{last}"
 
 
 def measures_of(runs: Runs, parsed: Runs | None = None, draws: Bootstrap = BOOTSTRAP) -> dict[str, Measure]:

@@ -29,8 +29,9 @@ from tinsmith.pages.markdown import document_markdown
 from tinsmith.pages.measures import Measure as Figure
 from tinsmith.pages.palette import series_mark
 from tinsmith.pages.tables import Cell, Table, absent, shown, table_of, text
-from tinsmith.pages.wording import counted, listed, metric_words, p_words, signed
+from tinsmith.pages.wording import counted, listed, p_words, signed
 from tinsmith.stats.gate.claim import ENOUGH_SEEDS, Claim, ClaimKind, Verdict
+from tinsmith.stats.rates import metric_words
 
 LIKE_IT: Final = "not told apart"
 """The line below a rate that may be as good as the chosen one."""

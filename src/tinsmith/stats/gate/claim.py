@@ -9,6 +9,7 @@ from functools import partial
 from tinsmith.stats.estimates import Bootstrap, Difference
 from tinsmith.stats.intervals import Interval
 from tinsmith.stats.parity import ParityRecord
+from tinsmith.stats.rates import metric_words
 
 ENOUGH_SEEDS = 5
 """With fewer trained models a side, a claim is about those models and not about the method."""
@@ -195,7 +196,7 @@ def above(rival: Rival, p_holm: float, level: float, bootstrap: Bootstrap) -> Ch
     """Say whether the system is above a simpler explanation."""
     interval = rival.gap.at(level)
     passed = _holds(interval, p_holm, bootstrap)
-    seen = f"{rival.name}: {rival.gap.value:+.3f} {interval} on {rival.metric}"
+    seen = f"{rival.name}: {rival.gap.value:+.3f} {interval} on {metric_words(rival.metric)}"
     return checked(rival.check, passed, f"{'beats' if passed else 'does not beat'} {seen}")
 
 
