@@ -31,6 +31,7 @@ if TYPE_CHECKING:
         over_steps,
         tuned,
     )
+    from tinsmith.lab.study.terms import term_table
     from tinsmith.lab.user_task.judged import judged
     from tinsmith.lab.user_task.run import StudyRun, TaskRun, run
     from tinsmith.lab.user_task.step_reward import Asked, Failed, Scored, StepReward
@@ -94,6 +95,7 @@ __all__ = [
     "of_group",
     "over_steps",
     "run",
+    "term_table",
     "tuned",
 ]
 
@@ -141,6 +143,7 @@ _LAZY = {
     "over_steps": "tinsmith.lab.study.study",
     "run": "tinsmith.lab.user_task.run",
     "baseline": "tinsmith.lab.study.study",
+    "term_table": "tinsmith.lab.study.terms",
     "tuned": "tinsmith.lab.study.study",
 }
 """Public names and where they are: imported when first used, so that `import tinsmith` costs nothing."""

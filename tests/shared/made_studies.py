@@ -250,6 +250,16 @@ def _house(coverage: float = 0.3, done: float = 0.6, recovered: float = 0.2, rep
     )
 
 
+def _graded(right: float, units: float = 3.5, precision: float = 0.9) -> MadeArm:
+    metrics = {name: (0.5, 0.9) for name in ("recall", "fidelity", "shortcut")}
+    metrics |= {"right": (0.0, 0.0), "precision": (0.5, precision), "units": (4.0, units)}
+    return MadeArm(right=(0.1, right), metrics=metrics)
+
+
+def _stamped(right: float, stamped: float) -> MadeArm:
+    return MadeArm(right=(0.3, right), metrics={"right": (0.0, 0.0), "stamped": (0.5, stamped)})
+
+
 def _shell(right: float, nll: float, said: tuple[str, str] = ("ls attic", "anchor basket")) -> MadeArm:
     return MadeArm(
         right=(0.1, right),
@@ -306,6 +316,32 @@ MADE: Final[Mapping[str, MadeStudy]] = {
             "2-1": _EXPLORES,
             "1-1": _EXPLORES,
             "chance": _house(),
+        },
+    ),
+    "barrier": MadeStudy(
+        items=tuple(f"room-{word}" for word in _SIGNS),
+        term="paid",
+        keys={"seeds": "1,2,3", "steps": "8"},
+        arms={
+            "closed": _stamped(0.9, 0.5),
+            "closed_two": _stamped(0.7, 0.5),
+            "open": _stamped(0.3, 1.0),
+            "open_four": _stamped(0.9, 1.0),
+            "shuffled": _stamped(0.3, 0.5),
+        },
+    ),
+    "metacognition": MadeStudy(
+        items=tuple(f"{word}-add-x-take-y" for word in _SIGNS),
+        baseline=0.1,
+        keys={"seeds": "1,2,3", "steps": "8"},
+        arms={
+            "all": _graded(0.9),
+            "no_knowledge": _graded(0.3),
+            "no_regulation": _graded(0.4),
+            "no_right": _graded(0.8),
+            "outcome": _graded(0.3),
+            "recall": _graded(0.6, units=8.0, precision=0.3),
+            "shuffled": _graded(0.1),
         },
     ),
     "template_collapse": MadeStudy(

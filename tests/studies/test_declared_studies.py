@@ -16,20 +16,30 @@ from tinsmith.lab.study.files import STUDY_JSON
 from tinsmith.lab.study.record import Draws, StudyRecord
 from tinsmith.stats.estimates import Bootstrap
 from tinsmith.studies import (
+    barrier,
     confidence,
     dead_groups,
     environment_loss,
     exploration,
+    metacognition,
     pass_at_k,
     patience,
     template_collapse,
 )
 from tinsmith.types.errors import DataError
 
-STUDIES = {
-    one.study.name: one.study
-    for one in (confidence, dead_groups, environment_loss, exploration, pass_at_k, patience, template_collapse)
-}
+_EVERY = (
+    barrier,
+    confidence,
+    dead_groups,
+    environment_loss,
+    exploration,
+    metacognition,
+    pass_at_k,
+    patience,
+    template_collapse,
+)
+STUDIES = {one.study.name: one.study for one in _EVERY}
 
 
 def values(name: str, out: Path, **arms: MadeArm) -> StudyRecord:
@@ -115,6 +125,26 @@ def test_confidence_is_higher_with_the_penalty_by_more_than_its_seeds_differ(tmp
     alike = changed("confidence", "plain", trained=MADE["confidence"].arms["shaped"].trained)
     found = values("confidence", tmp_path / "alike", shaped=alike)
     assert [met(found)[place] for place in (0, 2, 4)] == [False, False, False]
+
+
+def test_a_stamp_that_is_not_learned_and_a_barrier_that_does_not_help_are_seen(tmp_path: Path) -> None:
+    found = values("barrier", tmp_path)
+    assert met(found) == [True] * 7
+    figures: Mapping[str, Any] = found.figures
+    assert (figures["closed"]["mutants"].value, figures["open"]["told"].value) == (0.0, 1.0)
+    assert figures["open"]["mutants"].value > 0.9 > figures["closed_two"]["mutants"].value > 0.3
+    arms = {"open": MADE["barrier"].arms["closed"], "shuffled": MADE["barrier"].arms["closed"]}
+    assert met(values("barrier", tmp_path / "alike", **arms)) == [True, True, True, True, False, False, False]
+
+
+def test_process_rewards_that_do_less_than_the_answers_are_seen(tmp_path: Path) -> None:
+    assert met(values("metacognition", tmp_path)) == [True] * 6
+    best, worse = MADE["metacognition"].arms["all"], MADE["metacognition"].arms["outcome"]
+    arms = {"no_knowledge": best, "no_regulation": best, "no_right": worse, "recall": worse}
+    found = values("metacognition", tmp_path / "less", **arms)
+    assert met(found) == [True, False, False, False, False, True]
+    terms = next(table for table in found.tables if table.names == "Arm, term")
+    assert [name.partition("|")[2] for name, _ in terms.rows] == ["right"] * 7
 
 
 @pytest.mark.parametrize(("name", "arm"), [("confidence", "plain"), ("template_collapse", "plain")])

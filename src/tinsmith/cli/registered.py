@@ -131,6 +131,7 @@ _QUESTIONS: Final = {
     "study/taste": "What do SFT, RL, and one after the other teach of which of two papers is cited more?",
     "study/instructions": "What do SFT, RL, and one after the other teach of following instructions?",
     "study/reasoning": "What do SFT, RL, and one after the other teach of a generated puzzle? generator=NAME",
+    "barrier": "Does it matter that whoever writes a reward does not see how its tasks were made?",
     "confidence": "Is a model sure of its answer before it has reasoned, and does a reward for rising confidence help?",
     "dead_groups": "Can RL mend a model that fails, where it always fails at the same questions, and where by chance?",
     "environment_loss": (
@@ -139,6 +140,7 @@ _QUESTIONS: Final = {
     "exploration": (
         "Does exploration between batches of a task teach an agent its surroundings, at no cost to the task?"
     ),
+    "metacognition": "Do rewards for what is stated and planned do more than the reward for the answer?",
     "microscope": "Which tokens of an answer does RL change, and do those few explain what it gains?",
     "patience": ("Does a model search as long as those who showed it how, and does it then find what lies deep?"),
     "pass_at_k": "Does RL make a model solve questions that its base never solves, however often it is asked?",

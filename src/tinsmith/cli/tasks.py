@@ -145,6 +145,16 @@ TASKS: Final[Mapping[str, TaskEntry]] = MappingProxyType(
             where="countdown:countdown",
             presets={"shaped": {"confidence_penalty": "1.0", "zero_variance_filter": "false", "watch": "confidence"}},
         ),
+        "rooms": TaskEntry(
+            question="Does the model learn to do what is asked, or what its reward's writer happened to see?",
+            where="barrier:rooms",
+            presets={"open": {"barrier": "open", "tests": "two"}},
+        ),
+        "sums": TaskEntry(
+            question="Does the model learn to state what it needs, and to follow its plan?",
+            where="metacognition:sums",
+            presets={"outcome": {"pays": "right"}, "recall": {"pays": "recall,regulation,right"}},
+        ),
         "reasons": TaskEntry(
             question="Do the reasons of an answer go on depending on what was asked?",
             where="template_collapse:reasons",

@@ -142,6 +142,8 @@ class Circumstances:
     """Stop after this many steps, as if interrupted there; it can be resumed. 0: run to the end."""
     dry_run: bool = False
     """Only say what the run would take."""
+    check_reward: bool = False
+    """With dry_run=true: also say what the reward pays for empty, random and nearly right answers."""
     wandb_project: str | None = None
     """Send its metrics to Weights & Biases too."""
     wandb_name: str | None = None
@@ -157,6 +159,9 @@ class Circumstances:
             if getattr(self, key) < 0:
                 raise ConfigError("this cannot be below 0", field=key, value=getattr(self, key), allowed="0 or more")
         check_shards(self.shards, self.workers)
+        if self.check_reward and not self.dry_run:
+            what, fix = "a reward is checked before a run", "dry_run=true check_reward=true"
+            raise ConfigError(what, field="check_reward", value=True, fix=fix)
 
 
 ENGINE: Final[Mapping[str, enum.Enum]] = MappingProxyType(

@@ -37,6 +37,8 @@ from tinsmith.lab.runs.reader import Examination, TaskRunRecords, read_run, read
 from tinsmith.lab.runs.records import SPLIT_WORDS, Run, SectionRecord, Split, examples_summary
 from tinsmith.lab.study.record import Column, Shown
 from tinsmith.lab.study.report import shown_table
+from tinsmith.lab.study.terms import CAPTION, audit_of_run, term_rows
+from tinsmith.lab.study.terms import HEADS as TERM_HEADS
 from tinsmith.lab.user_task.entry import UserTaskEntry
 from tinsmith.pages.curves import Line
 from tinsmith.pages.document import Block, Document, Heading, Pairs, Plate, Plates, Section, Size, Words, kept, missing
@@ -106,6 +108,7 @@ def page_of_run(run: Run) -> Document:
                     gained if found else missing("Missing: it takes two evaluations."),
                     _evaluations(read),
                     _figures(read),
+                    _terms(read),
                 ),
             ),
             Section("steps", "Over the steps", [Plates(drawn_plates(run, _drawn(read)))]),
@@ -410,6 +413,12 @@ def _figures(read: TaskRunRecords) -> Table | None:
     known = {label: last.get(key) for label, key in read.task.figures.items()}
     rows = [(label, None if value is None else Measure(value)) for label, value in known.items()]
     return shown_table("As metrics.jsonl has them at the end.", "Figure", ("value",), rows) if rows else None
+
+
+def _terms(read: TaskRunRecords) -> Table | None:
+    """Return the terms of the reward within the groups of training, where there are several."""
+    rows = term_rows([audit_of_run(read.run.folder)]) if len(read.task.terms) > 1 else []
+    return shown_table(CAPTION, "Term", TERM_HEADS, rows) if rows else None
 
 
 def _own(sections: Sequence[SectionRecord]) -> Sequence[Block]:

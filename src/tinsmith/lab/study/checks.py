@@ -53,6 +53,8 @@ def _beside(
     """Return the check of a difference, with both values beside it."""
 
     def check(results: Results) -> Finding:
+        if left_out := [name for name in (first, second) if name not in results.arms]:
+            return Finding(False, f"this size has no arm {listed(left_out)}")
         mine, other = results.after(first, measure), results.after(second, measure)
         gap = results.gap(first, second, measure)
         ratio = f", {mine.value / other.value:.2f} times" if times not in (None, 1.0) and other.value else ""

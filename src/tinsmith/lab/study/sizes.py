@@ -29,7 +29,7 @@ _BY_EXAMPLE: Final = frozenset(["sft_steps", "sft_learning_rate", "sft_batch_siz
 _SET: Final = frozenset(
     [
         *("kind", "learning_rate", "seed", "eval_every", "save_every", "examined", "shuffle_labels", "base_url"),
-        *("log_path", "stop_after", "behavior_if_log_dir_exists", "quiet"),
+        *("log_path", "stop_after", "behavior_if_log_dir_exists", "quiet", "check_reward"),
     ]
 )
 """Keys of a run that a study sets itself."""

@@ -213,6 +213,9 @@ class UserTaskEntry:
         """Return what a run would take: lines for a person; nothing is built."""
         run = self.task_of(plan).run
         if run is not None:
+            if plan.circumstances.check_reward:
+                what, fix = "its rewards are checked before any run", "tinsmith analyse incentives"
+                raise ConfigError(what, field="check_reward", value=True, fix=fix)
             return run.forecast(plan)
         from tinsmith.lab.user_task.run_data import task_data
 

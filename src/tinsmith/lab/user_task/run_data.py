@@ -20,7 +20,7 @@ from tinsmith.lab.experiment.key_text import shown_value
 from tinsmith.lab.experiment.materials import is_loaded_here, served_name
 from tinsmith.lab.forgetting import general_changes, general_metrics
 from tinsmith.lab.judge.prices import load_prices
-from tinsmith.lab.judge.records import write_tasks
+from tinsmith.lab.judge.records import RULES, write_tasks
 from tinsmith.lab.live.progress import Say
 from tinsmith.lab.live.watch import Examinee, ResponseWatch
 from tinsmith.lab.nano_base import building_minutes, cached_base
@@ -48,6 +48,7 @@ from tinsmith.lab.user_task.judge_choice import (
     require_judge,
 )
 from tinsmith.lab.user_task.judged import JudgedReward, Judging
+from tinsmith.lab.user_task.reward_check import check_lines
 from tinsmith.lab.user_task.step_reward import Failed
 from tinsmith.lab.user_task.subject import AskedModel, UserAnswer, UserSubject
 from tinsmith.lab.user_task.task import ITSELF, Model, Task
@@ -190,6 +191,10 @@ class TaskData:
             base = time_and_disk(base_minutes(self.task, self._read_by_base()), _BASE_MEGABYTES)
             lines.append(f"first, unless it is cached, a small base from the demonstrations: {base}")
         lines += tried(self.task, (*self.split.train, *self.split.held_out)[0])
+        if where.check_reward:
+            by_rules = self.judged is None or parts_of(self.plan)[0].judge_model == RULES
+            found = check_lines(self.task, self.every.train, self.plan.settings.seed) if by_rules else ()
+            lines += found or ["a reward is checked without a model: judge_model=rules"]
         return [*lines, f"{self.plan.settings.steps} steps; time: {time_and_disk(self.minutes(), RUN_MEGABYTES)}"]
 
     def minutes(self) -> float | None:

@@ -1,0 +1,82 @@
+"""Table of a reward's terms: how they differ within the groups of training, and how they go with being right."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Final
+
+from tinsmith.lab.runs.files import ROLLOUTS
+from tinsmith.lab.runs.reader import json_lines
+from tinsmith.lab.runs.records import Split, TaskRollout
+from tinsmith.lab.study.measures import ArmRuns, Results
+from tinsmith.lab.study.record import Column, Shown
+from tinsmith.lab.study.study import Listing
+from tinsmith.pages.measures import Measure as Figure
+from tinsmith.stats.intervals import mean_over_seeds
+from tinsmith.stats.terms import Answer, TermAudit, audit_terms
+
+_RIGHT: Final = "right"
+"""Name of the metric or term that says whether an answer is right."""
+CAPTION: Final = (
+    "Training answers, by group: variance around the group's mean, the term's share of the reward's, groups in which "
+    f"it differs, and its correlation with the metric or term `{_RIGHT}` around the group's means. A term that does "
+    "not differ within groups teaches nothing."
+)
+HEADS: Final = (
+    Column(head="variance|within groups", form=".4f"),
+    Column(head="share|of the reward's", form=".2f", missing="nothing differs"),
+    Column(head="groups|in which it differs", form=".2f"),
+    Column(head="correlation|with being right", form="+.2f", missing="none"),
+)
+
+
+def term_table(title: str = "Terms of the reward") -> Listing:
+    """Return the table that shows, of every arm, the terms of its reward within groups of training answers."""
+    caption = f"{CAPTION} Means over seeds, Student's 95 % intervals over seeds."
+    return Listing(title, caption, HEADS, _by_arm, names="Arm, term")
+
+
+def _by_arm(results: Results) -> list[Sequence[Shown]]:
+    return [row for arm in results.reported_arms.values() for row in _of_arm(arm)]
+
+
+def _of_arm(arm: ArmRuns) -> list[Sequence[Shown]]:
+    runs = [audited(run) for run in arm.trained_on()]
+    return term_rows(runs, f"{arm.arm.label}|")
+
+
+def term_rows(runs: Sequence[dict[str, TermAudit]], prefix: str = "") -> list[Sequence[Shown]]:
+    """Return a row for each term that all runs have: means, and intervals where there are several runs."""
+    rows: list[Sequence[Shown]] = []
+    for name in runs[0] if runs else ():
+        some = [one[name] for one in runs if name in one]
+        figures = zip(*((one.variance, one.share, one.differs, one.with_right) for one in some), strict=True)
+        rows += [(f"{prefix}{name}", *map(_mean, figures))] if len(some) == len(runs) else []
+    return rows
+
+
+def _mean(values: Sequence[float | None]) -> Figure | None:
+    """Return the mean over runs; None where one of them has no such figure."""
+    known = [one for one in values if one is not None]
+    if len(known) < len(values):
+        return None
+    mean, interval = mean_over_seeds(known)
+    return Figure(mean) if interval is None else Figure(mean, interval.low, interval.high)
+
+
+def audited(rollouts: Iterable[TaskRollout]) -> dict[str, TermAudit]:
+    """Return an audit of every term that all of the rollouts have, none of which failed."""
+    groups: dict[tuple[int, str], list[Answer]] = {}
+    terms: list[str] | None = None
+    for one in rollouts:
+        right = one.metrics.get(_RIGHT, one.terms.get(_RIGHT))
+        groups.setdefault((one.step, one.prompt_id), []).append(Answer(terms=one.terms, right=right))
+        terms = [name for name in (one.terms if terms is None else terms) if name in one.terms]
+    return audit_terms(groups.values(), terms or ())
+
+
+def audit_of_run(folder: Path) -> dict[str, TermAudit]:
+    """Return an audit of the terms of a run's training rewards."""
+    lines = json_lines(folder / ROLLOUTS, TaskRollout, [])
+    return audited(one for one in lines if one.split == Split.TRAIN and one.failure is None)

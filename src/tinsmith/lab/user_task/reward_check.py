@@ -1,0 +1,192 @@
+"""Check of a task's reward before a run: the pay of right answers, and of answers that should earn nothing like it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from copy import deepcopy
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from random import Random
+from typing import Any, Final
+
+from tinsmith.lab.schedule import subset
+from tinsmith.lab.user_task.calls import Raised, attempt
+from tinsmith.lab.user_task.dialogue import Dialogue, Earned, earned
+from tinsmith.lab.user_task.items import UserItem
+from tinsmith.lab.user_task.task import Ask, Task
+from tinsmith.types.seeds import derive
+
+ITEMS: Final = 24
+"""Items that are tried."""
+_DRAWS: Final = 32
+"""Demonstrations of which the best paid stands for a right answer, where the task names none."""
+_LONGEST: Final = 60
+"""Letters of an example that are shown."""
+
+
+class Tried(StrEnum):
+    """Ways to answer that should earn less than a right answer."""
+
+    EMPTY = "empty answers"
+    RANDOM = "random words"
+    ECHO = "the prompt itself"
+    MUTANT = "right answers with one change"
+    OTHER = "right answers of other items"
+    SEVERAL = "several answers at once, the right one among them"
+
+
+_FROM_THE_FIRST: Final = (Tried.EMPTY, Tried.RANDOM, Tried.ECHO)
+"""Ways to answer that are every reply of a conversation; others are its last one alone."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Paid:
+    """One answer that was tried, and its reward beside that of the right answer."""
+
+    how: Tried
+    item: str
+    text: str
+    reward: float
+    right: float | None
+    """Reward of the item's right answer in the same group; None: no right answer is known."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RewardCheck:
+    """Pay of all answers that were tried."""
+
+    rights: tuple[float, ...]
+    """Rewards of the right answers, one an item; empty: none is known."""
+    paid: tuple[Paid, ...]
+    failed: int
+    """Answers without a reward."""
+
+    def of(self, how: Tried) -> list[Paid]:
+        """Return the answers of a kind."""
+        return [one for one in self.paid if one.how is how]
+
+    def as_much(self, how: Tried) -> list[Paid]:
+        """Return the answers of a kind that earn something, and no less than the right answer does."""
+        return [one for one in self.of(how) if one.right is not None and one.reward >= one.right and one.reward > 0.0]
+
+
+def mutants(text: str, words: Sequence[str], random: Random, count: int = 8) -> list[str]:
+    """Return different texts with one change: a word left out, replaced or exchanged, a digit or letter other.
+
+    >>> mutants("so 4", ["5"], Random(0), 3)
+    ['4 so', 'so', 'so 5']
+    """
+    parts, found = text.split(), dict[str, None]()
+    for _ in range(8 * count if parts else 0):
+        at, way, made = random.randrange(len(parts)), random.randrange(4), list(parts)
+        if way == 0:
+            del made[at]
+        elif way == 1:
+            made[at] = random.choice(words) if words else ""
+        elif way == 2:
+            other = random.randrange(len(parts))
+            made[at], made[other] = made[other], made[at]
+        else:
+            cut = random.randrange(len(made[at]))
+            digit = made[at][cut]
+            changed = str((int(digit) + 1) % 10) if digit in "0123456789" else ""
+            made[at] = made[at][:cut] + changed + made[at][cut + 1 :]
+        mutant = " ".join(made)
+        if mutant.split() != parts and len(found) < count:
+            found.setdefault(mutant)
+    return list(found)
+
+
+def check_reward(task: Task, items: Sequence[UserItem], seed: int = 0) -> RewardCheck:
+    """Pay right answers of some items, and those that should earn less; each of these in a group with the right one.
+
+    Of a conversation the last reply is tried otherwise; what is empty, random or the prompt stands for every reply.
+    """
+    task = replace(task, reward=deepcopy(task.reward))  # what it remembers of this is nobody's
+    chosen = subset(items, ITEMS)
+    rights = [_right(task, one, seed) for one in chosen]
+    ends = [each[-1] for each in rights if each]
+    words = sorted({word for text in ends or [one.prompt for one in chosen] for word in text.split()})
+    played: list[tuple[Tried | None, UserItem, list[Dialogue]]] = []
+    for place, (one, right) in enumerate(zip(chosen, rights, strict=True)):
+        played += [(None, one, [_played(task, one, right)])] if right else []
+        others = [each[-1] for each in (*rights[place + 1 :], *rights[:place]) if each and each[-1:] != right[-1:]]
+        for how, text in _tried(one, right, others, words, Random(derive(seed, "tried", one.prompt_id))):
+            before, group = () if how in _FROM_THE_FIRST else right[:-1], object()
+            beside = [_played(task, one, right, group)] if right else []
+            played.append((how, one, [_played(task, one, (*before, text), group), *beside]))
+    scored = iter(earned(task, [each for _, _, both in played for each in both]))
+    totals, paid, failed = [], [], 0
+    for how, one, both in played:
+        found = [next(scored) for _ in both]
+        pay = [each.total for each in found if isinstance(each, Earned)]
+        if len(pay) < len(found):
+            failed += 1
+        elif how is None:
+            totals += pay
+        else:
+            text = both[0].replies[-1]
+            paid.append(Paid(how=how, item=one.prompt_id, text=text, reward=pay[0], right=(*pay, None)[1]))
+    return RewardCheck(rights=tuple(totals), paid=tuple(paid), failed=failed)
+
+
+def _tried(
+    one: UserItem, right: Sequence[str], others: Sequence[str], words: Sequence[str], random: Random
+) -> Iterator[tuple[Tried, str]]:
+    """Yield answers to try that are not the right one."""
+    end = right[-1] if right else " ".join(words[:8])
+    made = [(Tried.EMPTY, ""), (Tried.ECHO, one.prompt)]
+    made += [(Tried.RANDOM, " ".join(random.choices(words or [""], k=max(1, len(end.split()))))) for _ in range(4)]
+    if right:
+        made += [(Tried.OTHER, each) for each in others[:4]]
+        made += [(Tried.MUTANT, each) for each in mutants(end, words, random)]
+        made += [(Tried.SEVERAL, " ".join(each)) for each in ([*others[:3], end], [end, *others[:3]])]
+    yield from (each for each in made if not right or each[1].split() != end.split())
+
+
+def _right(task: Task, one: UserItem, seed: int) -> tuple[str, ...]:
+    """Return the replies of a right answer; none where the task shows neither that nor demonstrations."""
+    random, shown = Random(derive(seed, "right answer", one.prompt_id)), task.demonstrate
+    drawn = [] if shown is None else [attempt(shown, one.item, random) for _ in range(_DRAWS)]
+    drawn = drawn if task.answer is None else [attempt(task.answer, one.item)]
+    known = dict.fromkeys(
+        (each,) if isinstance(each, str) else tuple(each) for each in drawn if not isinstance(each, Raised)
+    )
+    played = [_played(task, one, each) for each in known if each]
+    paid = [each.total if isinstance(each, Earned) else None for each in earned(task, played)]
+    best = max((pay for pay in paid if pay is not None), default=None)
+    return next((each.replies for each, pay in zip(played, paid, strict=True) if pay is not None and pay == best), ())
+
+
+def _played(task: Task, one: UserItem, replies: Sequence[str], group: object | None = None) -> Dialogue:
+    """Have a conversation: the last reply is given again as long as the task goes on."""
+    talk, place = Dialogue(task=task, item=one, group=group or object()), 0
+    while not talk.is_over:
+        said: Any = talk.say(replies[min(place, len(replies) - 1)])
+        place += 1
+        if isinstance(said, Ask):
+            talk.tell(attempt(said.then, ""))  # the model that would be asked says nothing
+    return talk
+
+
+def check_lines(task: Task, items: Sequence[UserItem], seed: int = 0) -> list[str]:
+    """Return what a reward pays, for a person; what should not be paid so is shown by an example."""
+    found = check_reward(task, items, seed)
+    rights = "no right answer is known, as the task has neither answer= nor demonstrate="
+    if found.rights:
+        pay = " to ".join(dict.fromkeys(f"{one:g}" for one in (min(found.rights), max(found.rights))))
+        whose = f"the best of {_DRAWS} demonstrations each" if task.answer is None else "as the task names them"
+        rights = f"right answers earn {pay}, {whose}"
+    lines = [f"check of the reward on {min(len(items), ITEMS)} items; {rights}"]
+    for how in Tried:
+        tried, alike = found.of(how), found.as_much(how)
+        paid = sum(one.reward > 0.0 for one in tried)
+        line = f"{how.value}: {paid} of {len(tried)} earn something"
+        line += f", {len(alike)} AS MUCH AS THE RIGHT ANSWER" if alike else ""
+        if paid:
+            best = max(alike or tried, key=lambda one: one.reward)
+            text = best.text if len(best.text) <= _LONGEST else f"{best.text[: _LONGEST - 3]}..."
+            line += f"; such as {text!r} to {best.item}, {best.reward:g}"
+        lines += [line] if tried else []
+    failed = f"{found.failed} answers have no reward, as a function of the task failed on them"
+    return lines + ([failed] if found.failed else [])
