@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from importlib import import_module
 from pathlib import Path
 
 import msgspec
@@ -32,7 +31,9 @@ def name(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture(scope="module")
 def study(name: str) -> Study:
-    return import_module(f"tinsmith.studies.{name}").study
+    found = STUDIES[name].value()
+    assert isinstance(found, Study)
+    return found
 
 
 @pytest.fixture(scope="module")

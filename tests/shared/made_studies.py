@@ -5,17 +5,17 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from importlib import import_module
 from pathlib import Path
 from typing import Any, Final, cast
 
-from tinsmith.cli.registered import source_of
+from tinsmith.cli.registered import STUDIES, source_of
 from tinsmith.lab.experiment.plan import make_plan
 from tinsmith.lab.live.progress import Say
 from tinsmith.lab.schedule import NONE, ratio_of
 from tinsmith.lab.study.conduct import run_study
 from tinsmith.lab.study.record import Draws
 from tinsmith.lab.study.sizes import Cell
+from tinsmith.lab.study.study import Study
 from tinsmith.ops.confidence import FRACTIONS
 from tinsmith.stats.estimates import Bootstrap
 from tinsmith.types.seeds import derive, random_bits
@@ -285,6 +285,21 @@ def _searcher(right: float, looks: float, *shown: int) -> MadeArm:
     )
 
 
+def _relay(right: float, longer: float, rollouts: float) -> MadeArm:
+    return MadeArm(
+        right=(0.05, right), by_kind={"n16": (0.05, longer)}, metrics={"right": (0.0, 0.0), "rollouts": (1.5, rollouts)}
+    )
+
+
+def _agents(right: float, replies: int) -> MadeArm:
+    return MadeArm(
+        right=(0.05, right),
+        metrics={"right": (0.0, 0.0)},
+        evaluated={"eval/replies": (replies, replies), "eval/metric/right": (0.05, right)},
+        trained={"train/replies": float(replies)},
+    )
+
+
 _SIGNS = ("anchor", "basket", "candle", "dragon", "engine", "feather", "garden", "hammer", "island", "jacket", "kettle")
 _ERRANDS = tuple(f"{kind}-held-{number:04d}" for kind in ("errand", "explore", "recover") for number in range(16))
 _QUESTIONS = tuple(f"held_out-{hops}-{place:03d}" for hops in ("two", "one") for place in range(8))
@@ -407,6 +422,30 @@ MADE: Final[Mapping[str, MadeStudy]] = {
             "noise": MadeArm(right=(0.2, 0.2), evaluated=_confidence(0.1), trained=_read(5_120.0)),
         },
     ),
+    "recursion": MadeStudy(
+        items=tuple(f"n{size}-{name}" for size in (4, 8, 16) for name in _SIGNS),
+        baseline=0.05,
+        keys={"seeds": "1,2", "steps": "4"},
+        arms={
+            "flat": _relay(0.06, 0.05, 1.0),
+            "average": _relay(0.95, 0.8, 5.0),
+            "sum": _relay(0.9, 0.7, 12.0),
+            "coin": _relay(0.05, 0.05, 1.5),
+        },
+    ),
+    "coupled_agents": MadeStudy(
+        items=tuple(f"{first}-{second}" for first in _SIGNS[:5] for second in _SIGNS[5:9]),
+        baseline=0.0,
+        keys={"seeds": "1,2", "steps": "6"},
+        arms={
+            "one": _agents(0.05, 1),
+            "shared": _agents(0.4, 3),
+            "three": _agents(0.9, 3),
+            "seven": _agents(0.05, 7),
+            "grown": _agents(0.8, 7),
+            "coin": _agents(0.05, 3),
+        },
+    ),
     "sparse_select": MadeStudy(
         items=tuple(f"road-{place}" for place in range(20)),
         keys={"seeds": "1,2", "steps": "6", "sparse_steps": "4", "sparse_rates": "1e-4,1e-3"},
@@ -426,7 +465,8 @@ def studied(name: str, out: Path, arms: Mapping[str, MadeArm] | None = None) -> 
     made = Maker(MADE[name], arms or {})
     draws = Draws(claims=few, tables=few)
     given = {**made.study.keys, "out": str(out)}
-    study = import_module(f"tinsmith.studies.{name}").study
+    study = STUDIES[name].value()
+    assert isinstance(study, Study)
     run_study(study, given, _silent, open_source=source_of, run=made, draws=draws)
     return figures_in(out)
 

@@ -133,6 +133,9 @@ _QUESTIONS: Final = {
     "study/reasoning": "What do SFT, RL, and one after the other teach of a generated puzzle? generator=NAME",
     "barrier": "Does it matter that whoever writes a reward does not see how its tasks were made?",
     "confidence": "Is a model sure of its answer before it has reasoned, and does a reward for rising confidence help?",
+    "coupled_agents": (
+        "Do more agents with smaller adapters do more than one agent with all of the weights, if they are grown?"
+    ),
     "dead_groups": "Can RL mend a model that fails, where it always fails at the same questions, and where by chance?",
     "environment_loss": (
         "Does a loss on what the environment answers make RL faster, and from which weight does it bore?"
@@ -145,6 +148,7 @@ _QUESTIONS: Final = {
     "patience": ("Does a model search as long as those who showed it how, and does it then find what lies deep?"),
     "pass_at_k": "Does RL make a model solve questions that its base never solves, however often it is asked?",
     "prompt_search": "Does a search for a better prompt reach what RL reaches, with the model as it is?",
+    "recursion": "Does RL teach a model to ask itself about the parts of what does not fit into its context?",
     "sparse_select": "Does training at a few uncertain tokens of rollouts that the base drew once do what GRPO does?",
     "study/adapters": (
         "What do four bits and a trained magnitude cost and gain, each adapter at the rate that suits it?"
@@ -164,6 +168,7 @@ _WHERE: Final = {
     **{"microscope": "microscope.study:study", "prompt_search": "prompt_search.study:study"},
     **{"rubric_quality": "rubrics.quality.study:rubric_quality", "taste/probe": "taste.probe:probe"},
     "moe/wander": "moe.study:wander",
+    **{one: f"agents.{one}:study" for one in ("coupled_agents", "recursion")},
 }
 """Of studies that are no value `study` of a module that is called as they are."""
 STUDIES: Final[Mapping[str, StudyEntry]] = MappingProxyType(

@@ -140,6 +140,16 @@ TASKS: Final[Mapping[str, TaskEntry]] = MappingProxyType(
             where="prompt_search.task:handbook",
             presets=_BY_ANSWERS,
         ),
+        "relay": TaskEntry(
+            question="Does the model learn to ask itself about the parts of what does not fit?",
+            where="agents.recursion:relay",
+            presets={"flat": {"delegates": "false"}, "sum": {"bonus": "sum"}},
+        ),
+        "errands": TaskEntry(
+            question="Do several agents on one base learn who adds which word?",
+            where="agents.coupled_agents:errands",
+            presets={"grown": {"nodes": "3,5@14,7@28"}},
+        ),
         "countdown": TaskEntry(
             question="Which signs between the numbers make the target, and when does the model know?",
             where="countdown:countdown",

@@ -14,7 +14,7 @@ from tinsmith.lab.grouping import Line, examined_lines
 from tinsmith.lab.live.progress import Progress, silent
 from tinsmith.lab.live.watch import Examinee, Judged, Score, Watch, watched_information
 from tinsmith.lab.policy import ExactGradient, told_drift, told_foresight
-from tinsmith.lab.rollouts import A, Failure, I, Rollout, Sampling, sample_groups
+from tinsmith.lab.rollouts import A, Failure, I, Rollout, Sampler, Sampling, sample_groups
 from tinsmith.lab.runs.records import SectionRecord
 from tinsmith.lab.schedule import subset
 from tinsmith.lab.settings import CommonSettings, Selection, Watched
@@ -62,6 +62,8 @@ class Course(Generic[I, A]):
     """Answers to each item, where they are sampled."""
     forks: int = 1
     """Second replies for each first one, each turn with an advantage of its own; 1: nothing forks."""
+    agents: Mapping[int, int] = field(default_factory=lambda: {0: 1})
+    """How many adapters are trained together from which step."""
     exact: Callable[[], ExactGradient[I]] | None = None
     """Returns what replaces the sampled gradient of a term, by the rewards' state of now; None: nothing does."""
     controls: Mapping[str, Subject[I, A]] = field(default_factory=dict[str, Subject[I, A]])
@@ -109,7 +111,9 @@ class Course(Generic[I, A]):
         step, items = policy.step, self.validation_items
         if not items:
             return Examined(tested=Tested(metrics={}), judged=Judged(score=Score(float(step), 0.0)))
-        found, by_split = self._asked(policy.client, self.subject, items, step, "eval", policy.progress)
+        found, by_split = self._asked(
+            policy.policy or policy.client, self.subject, items, step, "eval", policy.progress
+        )
         groups = by_split[f"eval{self.decodings[0].value}"]
         judged = self.watch.judge(policy, groups, found.metrics)
         read = [one for group in groups for one in group if not isinstance(one, Failure)]
@@ -133,12 +137,7 @@ class Course(Generic[I, A]):
         return Examined(tested=found | Tested(metrics=metrics), judged=judged)
 
     def test(
-        self,
-        chosen: tinker.SamplingClient,
-        chosen_step: int,
-        last: tinker.SamplingClient | None,
-        last_step: int,
-        progress: Progress = silent,
+        self, chosen: Sampler, chosen_step: int, last: Sampler | None, last_step: int, progress: Progress = silent
     ) -> Tested:
         """Evaluate the chosen policy as `test`, and the last one as `test_last`; None: it is the chosen one."""
         items = self.test_items
@@ -160,16 +159,12 @@ class Course(Generic[I, A]):
             found |= Tested(metrics={key.replace("test", "test_last", 1): value for key, value in same})
         elif self.tests_last and last is not None:
             found |= self._asked(last, self.subject, items, last_step, "test_last", progress)[0]
-        return found if self.also_tested is None else found | self.also_tested(chosen, chosen_step)
+        if self.also_tested is None or isinstance(chosen, Sequence):
+            return found
+        return found | self.also_tested(chosen, chosen_step)
 
     def _asked(
-        self,
-        client: tinker.SamplingClient,
-        subject: Subject[I, A],
-        items: Sequence[I],
-        step: int,
-        name: str,
-        progress: Progress,
+        self, client: Sampler, subject: Subject[I, A], items: Sequence[I], step: int, name: str, progress: Progress
     ) -> tuple[Tested, dict[str, list[list[Rollout[I, A] | Failure[I]]]]]:
         """Return what all answers say, and the answers by split: one for each decoding."""
         found = Tested(metrics={})

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 
 class Move(Protocol):
@@ -27,6 +27,15 @@ class Answering(Move, Protocol):
 
     def own_words(self) -> tuple[bool, ...]:
         """Return it for each token of the observation; called after that."""
+        ...
+
+
+@runtime_checkable
+class Spawning(Move, Protocol):
+    """A move whose tokens follow only when further conversations, which it begins, are over."""
+
+    def children(self) -> Sequence[tuple[Any, Environment]]:
+        """Return each with its item; called once, before the observation."""
         ...
 
 

@@ -53,11 +53,18 @@ class ScoredGroup(Generic[I, A]):
     failures: tuple[Failure[I], ...]
     informative: bool
     """Whether its rewards differ: otherwise its gradient is zero."""
+    below: tuple[Scored[I, A], ...] = ()
+    """Rollouts that these spawned, each compared with all others of its depth."""
+
+    @property
+    def every(self) -> tuple[Scored[I, A], ...]:
+        """All rollouts, those that were spawned too."""
+        return (*self.scored, *self.below)
 
     @property
     def compared(self) -> list[Scored[I, A]]:
         """The rollouts that are trained on."""
-        return [one for one in self.scored if one.advantage is not None]
+        return [one for one in self.every if one.advantage is not None]
 
     @property
     def learned(self) -> bool:
@@ -79,27 +86,50 @@ def score_groups(
     `compared_by` says which part of a reward the advantages are made of (None: all of it), where someone else carries
     the gradient of the rest; which groups are informative is always told by the whole.
     """
-    kept = [[one for one in group if isinstance(one, Rollout)] for group in groups]
-    terms = iter(score([one for group in kept for one in group]))
-    return [
-        _score_group(
-            group,
-            rollouts,
-            [next(terms) for _ in rollouts],
-            advantage,
-            zero_variance_filter,
-            compared_by or _whole,
-            by_turn,
+    kept = [_by_depth([one for one in group if isinstance(one, Rollout)]) for group in groups]
+    terms = iter(score([one for depths in kept for rollouts in depths for one in rollouts]))
+    found: list[ScoredGroup[I, A]] = []
+    for group, depths in zip(groups, kept, strict=True):
+        roots, *below = [
+            _compared(
+                rollouts,
+                [next(terms) for _ in rollouts],
+                advantage,
+                zero_variance_filter,
+                compared_by or _whole,
+                by_turn,
+            )
+            for rollouts in depths
+        ]
+        found.append(
+            ScoredGroup(
+                item=group[0].item,
+                scored=tuple(roots),
+                failures=tuple(one for one in group if isinstance(one, Failure)),
+                informative=any(len({one.terms.total for one in some}) > 1 for some in (roots, *below)),
+                below=tuple(one for some in below for one in some),
+            )
         )
-        for group, rollouts in zip(groups, kept, strict=True)
-    ]
+    return found
+
+
+def _by_depth(roots: list[Rollout[I, A]]) -> list[list[Rollout[I, A]]]:
+    """Return a group's rollouts, then those of each depth below them."""
+    found = [roots]
+    for one in (one for root in roots for one in root.below()):
+        while len(found) <= one.depth:
+            found.append([])
+        found[one.depth].append(one)
+    return found
 
 
 def left_out_by_spread(groups: Sequence[ScoredGroup[I, A]], top_p: float) -> list[ScoredGroup[I, A]]:
     """Return the groups, those of little spread without advantages: see `kept_groups`."""
     spread = [deviation([one.terms.total for one in group.scored]) for group in groups]
     return [
-        group if kept else replace(group, scored=tuple(_left_out(one) for one in group.scored))
+        group
+        if kept
+        else replace(group, scored=tuple(map(_left_out, group.scored)), below=tuple(map(_left_out, group.below)))
         for group, kept in zip(groups, kept_groups(spread, top_p), strict=True)
     ]
 
@@ -108,33 +138,27 @@ def _left_out(one: Scored[I, A]) -> Scored[I, A]:
     return replace(one, advantage=None, by_turn=None)
 
 
-def _score_group(
-    group: Sequence[Rollout[I, A] | Failure[I]],
+def _compared(
     kept: list[Rollout[I, A]],
     terms: list[Terms],
     advantage: Advantage,
     zero_variance_filter: bool,
     compared_by: Callable[[Terms], float],
     by_turn: bool,
-) -> ScoredGroup[I, A]:
-    informative = len({each.total for each in terms}) > 1
+) -> list[Scored[I, A]]:
+    """Compare rollouts with each other."""
+    differ = len({each.total for each in terms}) > 1
     advantages: list[float | None] = [None] * len(kept)
     turns: list[tuple[float, ...] | None] = [None] * len(kept)
-    if len(kept) > 1 and (informative or not zero_variance_filter):
+    if len(kept) > 1 and (differ or not zero_variance_filter):
         compared = np.array([compared_by(each) for each in terms], dtype=np.float64)
         advantages = [float(value) for value in ADVANTAGES[advantage](compared)]
         if by_turn:
             turns = _by_turn(kept, compared, advantage)
-    scored = (
+    return [
         Scored(rollout=one, terms=each, advantage=value, by_turn=by_turns)
         for one, each, value, by_turns in zip(kept, terms, advantages, turns, strict=True)
-    )
-    return ScoredGroup(
-        item=group[0].item,
-        scored=tuple(scored),
-        failures=tuple(one for one in group if isinstance(one, Failure)),
-        informative=informative,
-    )
+    ]
 
 
 def _by_turn(

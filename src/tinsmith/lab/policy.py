@@ -97,7 +97,7 @@ def update_policy(
     """
     foresees = settings.env_loss_coef > 0.0
     taught = [group for group in groups if group.learned or exact is not None or foresees]
-    trained = {id(group): list(group.scored) if foresees else group.compared for group in taught}
+    trained = {id(group): list(group.every) if foresees else group.compared for group in taught}
     if not any(trained.values()) and exact is None:
         return {"optim/skipped": 1.0}
     metrics: dict[str, float] = {}

@@ -9,6 +9,7 @@ trainer are the same model and `optim/kl_sample_train` is 0.0 where the server k
 
 from __future__ import annotations
 
+from tinsmith.lab.agents import update_agents
 from tinsmith.lab.confidence import shaped_groups
 from tinsmith.lab.grouping import ScoredGroup, left_out_by_spread, rollout_metrics, score_groups
 from tinsmith.lab.policy import ExactGradient, update_policy
@@ -64,7 +65,10 @@ def _by_reward(run: Run[I, A], step: int) -> dict[str, float]:
     groups, exact, shaping = _sampled(run, settings, step, items)
     with run.timed("train_s"):
         base = run.base() if settings.kl_penalty_coef else None
-        metrics = update_policy(run.trainer, groups, settings, step, base, exact)
+        if run.agents.several:
+            metrics = update_agents(run.trainers, groups, settings, step, base)
+        else:
+            metrics = update_policy(run.trainer, groups, settings, step, base, exact)
     return {
         **metrics,
         **more,
@@ -98,7 +102,7 @@ def _sampled(
             forks=course.forks,
             observes=settings.env_loss_coef > 0.0,
         )
-        rollouts = sample_groups(run.sampler(), course.subject, items, sampling)
+        rollouts = sample_groups(run.policy(), course.subject, items, sampling)
         if settings.force_options:
             rollouts = force_options(run.sampler(), course.subject, rollouts, sampling.seed)
     with run.timed("score_s"):

@@ -6,7 +6,7 @@ step fails the server is lost, and the run stops.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager
 from copy import copy
 from dataclasses import dataclass, field, replace
@@ -15,7 +15,7 @@ from typing import Any, Generic, Protocol, TypeVar, cast
 import tinker
 from tinker import types
 
-from tinsmith.lab.environment import Answering, Environment, Move
+from tinsmith.lab.environment import Answering, Environment, Move, Over, Spawning
 from tinsmith.lab.live.progress import Progress, silent
 from tinsmith.lab.service.official_client import text_logprobs
 from tinsmith.types.errors import BackendError, DataError
@@ -28,6 +28,10 @@ WAIT_SECONDS = 3600.0
 
 AHEAD = 8
 """Requests that a progress is first told by."""
+
+
+Sampler = tinker.SamplingClient | Sequence[tinker.SamplingClient]
+"""Client of a policy; several: its agents', each of which writes one reply of a conversation, in their order."""
 
 
 class Prompted(Protocol):
@@ -71,6 +75,8 @@ class Trajectory(Generic[I]):
     turns: tuple[Turn, ...] = ()
     fork: int = 0
     """Its place among those that share the first reply."""
+    depth: int = 0
+    """Rollouts above it in its tree."""
     environment: Environment | None = field(default=None, repr=False, compare=False)
     """Where it took place; None once it was read."""
 
@@ -108,6 +114,15 @@ class Rollout(Trajectory[I], Generic[I, A]):
     """A conversation, and what its replies were found to say."""
 
     answer: A
+    children: tuple[Rollout[I, A] | Failure[I], ...] = ()
+    """Rollouts that it spawned, in their order."""
+
+    def below(self) -> Iterator[Rollout[I, A]]:
+        """Yield every rollout below it in its tree that did not fail, each before its own children."""
+        for child in self.children:
+            if isinstance(child, Rollout):
+                yield child
+                yield from child.below()
 
 
 AnyRollout = Rollout[Any, Any]
@@ -179,6 +194,21 @@ class _Live(Generic[I]):
     """What the next reply replies to; None: it is over."""
     own_words: tuple[bool, ...] = ()
     failure: Failure[I] | None = None
+    children: list[_Live[I]] = field(default_factory=list["_Live[I]"])
+    """Conversations that it spawned."""
+    waits: Move | None = None
+    """What follows when they are over."""
+
+    @property
+    def is_over(self) -> bool:
+        """True if it has no further reply."""
+        return self.observation is None and self.waits is None
+
+    def tree(self) -> Iterator[_Live[I]]:
+        """Yield it, and everything that it spawned."""
+        yield self
+        for child in self.children:
+            yield from child.tree()
 
     @property
     def environment(self) -> Environment:
@@ -189,7 +219,7 @@ class _Live(Generic[I]):
     def failed(self, where: str, what: str) -> None:
         one = self.so_far
         self.failure = Failure(item=one.item, sample=one.sample, where=where, what=what)
-        self.observation = None
+        self.observation = self.waits = None
 
     def waits_at(self) -> tuple[int, ...]:
         """Return every token before the reply that it waits for."""
@@ -197,7 +227,7 @@ class _Live(Generic[I]):
 
 
 def sample_groups(
-    client: tinker.SamplingClient, subject: Environments[I, A], items: Sequence[I], sampling: Sampling
+    client: Sampler, subject: Environments[I, A], items: Sequence[I], sampling: Sampling
 ) -> list[list[Rollout[I, A] | Failure[I]]]:
     """Sample a group for every item, all at once; the order is that of the items, however they come back."""
     groups = [
@@ -205,11 +235,13 @@ def sample_groups(
         for place, item in enumerate(items)
     ]
     _reply(client, subject, sampling, [one for group in groups for one in _together(group)])
+    _hear_children([one for group in groups for one in group])
     if sampling.forks > 1:
         groups = [[fork for one in group for fork in _forks(one, sampling.forks)] for group in groups]
     flat, turn = [one for group in groups for one in group], 1
-    while asked := [each for group in groups for each in _alike(group, turn)]:
+    while asked := [each for group in groups for each in _alike([one for root in group for one in root.tree()], turn)]:
         _reply(client, subject, sampling, asked)
+        _hear_children(flat)
         turn += 1
     failures = [one.failure for one in flat if one.failure is not None]
     if failures and len(failures) == len(flat):
@@ -267,15 +299,13 @@ def _alike(group: list[_Live[I]], turn: int) -> list[_Asked[I]]:
     ]
 
 
-def _reply(
-    client: tinker.SamplingClient, subject: Environments[I, A], sampling: Sampling, asked: Sequence[_Asked[I]]
-) -> None:
+def _reply(client: Sampler, subject: Environments[I, A], sampling: Sampling, asked: Sequence[_Asked[I]]) -> None:
     """Let every conversation have its next reply, and go on to what follows it."""
     ahead = len(asked) if sampling.progress is silent else AHEAD
     moves: list[tuple[_Live[I], Move]] = []
     sampling.progress(0, len(asked))
     for first, part in ((0, asked[:ahead]), (ahead, asked[ahead:])):
-        pending = [_request(client, subject, sampling, ones, seed) for ones, seed in part]
+        pending = [_request(_speaker(client, ones[0]), subject, sampling, ones, seed) for ones, seed in part]
         for place, ((ones, _), future) in enumerate(zip(part, pending, strict=True), first + 1):
             sequences: Sequence[types.SampledSequence] = ()
             read: Sequence[float | None] = ()
@@ -290,12 +320,50 @@ def _reply(
                 continue
             for one, sequence in zip(ones, sequences, strict=True):
                 if (move := _step(subject, one, sequence, read)) is not None:
-                    moves.append((one, move))
+                    moves.append((one, Over() if _all_spoke(client, one) else move))
     for one, move in moves:
-        with _recorded([one], "environment"):
-            one.observation = move.observation()
-            if one.observation is not None and isinstance(move, Answering):
-                one.own_words = move.own_words()
+        if isinstance(move, Spawning):
+            _spawn(one, move)
+        else:
+            _hear(one, move)
+
+
+def _hear(one: _Live[I], move: Move) -> None:
+    """Go on to what follows a reply."""
+    with _recorded([one], "environment"):
+        one.observation = move.observation()
+        if one.observation is not None and isinstance(move, Answering):
+            one.own_words = move.own_words()
+
+
+def _spawn(one: _Live[I], move: Spawning) -> None:
+    """Begin the conversations that a reply asks for; the one that it belongs to waits for all of them."""
+    parent, place, one.observation = one.so_far, len(one.children), None
+    with _recorded([one], "environment"):
+        for number, (item, environment) in enumerate(move.children(), place):
+            seed = derive(one.seed, "spawned", parent.sample, number)
+            begun = Trajectory(item=cast(I, item), sample=number, depth=parent.depth + 1, environment=environment)
+            one.children.append(_Live(so_far=begun, seed=seed, observation=environment.first()))
+        one.waits = move
+
+
+def _hear_children(ones: Sequence[_Live[I]]) -> None:
+    """Go on with every conversation whose children are over, the lowest ones first."""
+    for one in ones:
+        _hear_children(one.children)
+        if one.waits is not None and all(child.is_over for child in one.children):
+            move, one.waits = one.waits, None
+            _hear(one, move)
+
+
+def _speaker(client: Sampler, one: _Live[I]) -> tinker.SamplingClient:
+    """Return the client of whoever writes a conversation's next reply."""
+    return client[len(one.so_far.turns)] if isinstance(client, Sequence) else client
+
+
+def _all_spoke(client: Sampler, one: _Live[I]) -> bool:
+    """Whether every agent of several has written its reply."""
+    return isinstance(client, Sequence) and len(one.so_far.turns) == len(client)
 
 
 def _observed(sampling: Sampling, ones: Sequence[_Live[I]]) -> bool:
@@ -352,16 +420,25 @@ def _forks(one: _Live[I], count: int) -> list[_Live[I]]:
 
 
 def _read(subject: Environments[I, A], flat: Sequence[_Live[I]]) -> list[Rollout[I, A] | Failure[I]]:
-    """Read every conversation that came to its end."""
-    ended = [one.so_far for one in flat if one.failure is None]
+    """Read every conversation that came to its end, those that were spawned too."""
+    ended = [one.so_far for root in flat for one in root.tree() if one.failure is None]
     read = subject.read(ended)
     assert len(read) == len(ended), "every conversation is read"
-    answers = iter(read)
-    return [one.failure or _rollout(one.so_far, next(answers)) for one in flat]
+    answers = {id(one): answer for one, answer in zip(ended, read, strict=True)}
+    return [_read_tree(one, answers) for one in flat]
+
+
+def _read_tree(one: _Live[I], answers: dict[int, A | Unread]) -> Rollout[I, A] | Failure[I]:
+    if one.failure is not None:
+        return one.failure
+    made = _rollout(one.so_far, answers[id(one.so_far)])
+    if isinstance(made, Failure) or not one.children:
+        return made
+    return replace(made, children=tuple(_read_tree(child, answers) for child in one.children))
 
 
 def _rollout(ended: Trajectory[I], answer: A | Unread) -> Rollout[I, A] | Failure[I]:
     item, sample = ended.item, ended.sample
     if isinstance(answer, Unread):
         return Failure(item=item, sample=sample, where=answer.where, what=answer.what)
-    return Rollout(item=item, sample=sample, turns=ended.turns, fork=ended.fork, answer=answer)
+    return Rollout(item=item, sample=sample, turns=ended.turns, fork=ended.fork, depth=ended.depth, answer=answer)

@@ -11,6 +11,7 @@ from typing import Any, Generic
 import msgspec
 import tinker
 
+from tinsmith.lab.agents import Agents, joined
 from tinsmith.lab.course import Course
 from tinsmith.lab.grouping import Line, ScoredGroup, answer_line, failure_line
 from tinsmith.lab.live.interrupts import Interrupts
@@ -18,7 +19,7 @@ from tinsmith.lab.live.pace import Pace, worth_keeping
 from tinsmith.lab.live.progress import Standing
 from tinsmith.lab.live.teller import Teller
 from tinsmith.lab.live.watch import Examinee, ExpertWatch, Score
-from tinsmith.lab.rollouts import WAIT_SECONDS, A, I
+from tinsmith.lab.rollouts import WAIT_SECONDS, A, I, Sampler
 from tinsmith.lab.runs.files import METRICS, ROLLOUTS, TIMINGS, TRACE
 from tinsmith.lab.runs.folder import Mark, RunFolder
 from tinsmith.lab.service.connect import Connection
@@ -68,11 +69,14 @@ class Run(Generic[I, A]):
 
     service: tinker.ServiceClient
     trainer: tinker.TrainingClient
+    """The first agent's, where there are several."""
     model_name: str
     course: Course[I, A]
     settings: CommonSettings
     folder: RunFolder
     teller: Teller
+    agents: Agents = field(default_factory=lambda: Agents([]))
+    """All training clients; left empty: the trainer alone."""
     connection: Connection | None = None
     """Where the trace of the optimizer steps is read from; None: there is none."""
     stop_after: int = 0
@@ -86,10 +90,10 @@ class Run(Generic[I, A]):
     experts: ExpertWatch = field(default_factory=ExpertWatch)
     offline: Sequence[Any] | None = None
     """What was drawn before the first step, where all others learn from it; None: nothing was, or not yet."""
-    _sampler: tinker.SamplingClient | None = None
+    _sampler: Sequence[tinker.SamplingClient] = ()
     _base: tinker.SamplingClient | None = None
     _timings: dict[str, float] = field(default_factory=dict[str, float])
-    _tracer: TraceReader | None = None
+    _tracers: list[TraceReader] = field(default_factory=list[TraceReader])
     _lines: list[Line] = field(default_factory=list[Line])
     _alarms: list[Alarm] = field(default_factory=list[Alarm])
     _determinism: DeterminismMonitor = field(default_factory=DeterminismMonitor)
@@ -102,8 +106,7 @@ class Run(Generic[I, A]):
 
     def __post_init__(self) -> None:
         self._pace = Pace(settings=self.settings, last_look=self.course.last_look)
-        if self.connection is not None:
-            self._tracer = TraceReader(self.connection, self.trainer.model_id)
+        self.agents.trainers = self.agents.trainers or [self.trainer]
 
     @property
     def stops_here(self) -> bool:
@@ -132,12 +135,29 @@ class Run(Generic[I, A]):
         self.best = msgspec.convert(mark.kept["best"], BestStep | None)
         self.experts.restore(self.folder.read_lines(METRICS))
 
+    @property
+    def trainers(self) -> Sequence[tinker.TrainingClient]:
+        """Those of all agents that there are at this step."""
+        return self.agents.at(self.step)
+
     def sampler(self) -> tinker.SamplingClient:
         """A client of the current policy; the same one until the policy changes."""
-        if self._sampler is None:
-            made = self.trainer.save_weights_and_get_sampling_client()
-            self._sampler = ready(made, WAIT_SECONDS)
+        return self._samplers()[0]
+
+    def policy(self) -> Sampler:
+        """The same, of every agent where there are several."""
+        return self.agents.policy(self._samplers())
+
+    def _samplers(self) -> Sequence[tinker.SamplingClient]:
+        if not self._sampler:
+            made = [one.save_weights_and_get_sampling_client() for one in self.trainers]
+            self._sampler = [ready(one, WAIT_SECONDS) for one in made]
         return self._sampler
+
+    def _saved(self, name: str) -> str:
+        """Save the policy to sample from; return where."""
+        made = [one.save_weights_for_sampler(name) for one in self.trainers]
+        return joined(one.result(WAIT_SECONDS).path for one in made)
 
     def base(self) -> tinker.SamplingClient:
         """A client of the base model."""
@@ -184,6 +204,7 @@ class Run(Generic[I, A]):
                     trainer=self.trainer,
                     base=self.base,
                     step=step,
+                    policy=self.policy(),
                     progress=self.teller.waiting(f"examined at step {step}"),
                 )
             )
@@ -191,8 +212,7 @@ class Run(Generic[I, A]):
         self._alarms += found.judged.alarms
         score = found.judged.score
         if self.best is None or score > self.best.score:
-            saved = self.trainer.save_weights_for_sampler(f"best-{step:06d}").result(WAIT_SECONDS)
-            self.best = BestStep(step, score, saved.path)
+            self.best = BestStep(step, score, self._saved(f"best-{step:06d}"))
         return dict(found.tested.metrics)
 
     def record(self, step: int, metrics: Mapping[str, float]) -> None:
@@ -214,26 +234,30 @@ class Run(Generic[I, A]):
         self.folder.append(TIMINGS, [{"step": step, **timings}])
         self.teller.step(standing, line, self._alarms)
         self._lines, self._alarms, self._timings, self._began = [], [], {}, now
-        self._sampler = None
+        self._sampler = ()
         self.step = step + 1
         if self.reached is not None and any(key.startswith("eval/") for key in metrics):
             self.reached(standing)
 
     def _trace_lines(self, step: int) -> list[Line]:
         """One line for each of the step's optimizer steps."""
-        made = [] if self._tracer is None else self._tracer.new()
+        if self.connection is not None:
+            untraced = self.agents.trainers[len(self._tracers) :]
+            self._tracers += [TraceReader(self.connection, one.model_id) for one in untraced]
         return [
             {"step": step, "substep": substep, "gradient": one["gradient"], "weights": one["weights"]}
-            for substep, one in enumerate(made)
+            | ({"agent": number} if self.agents.several else {})
+            for number, tracer in enumerate(self._tracers)
+            for substep, one in enumerate(tracer.new())
         ]
 
     def checkpoint(self, step: int) -> None:
         """Save weights and everything else a resumed run needs."""
         with self.timed("save_s"):
-            saved = self.trainer.save_state(f"step-{step:06d}", overwrite=True)
+            saved = [one.save_state(f"step-{step:06d}", overwrite=True) for one in self.agents.trainers]
             self.folder.mark(
                 step=step,
-                state_path=saved.result(WAIT_SECONDS).path,
+                state_path=joined(one.result(WAIT_SECONDS).path for one in saved),
                 kept={
                     "course": self.course.state(),
                     "best": msgspec.to_builtins(self.best),
@@ -247,16 +271,17 @@ class Run(Generic[I, A]):
         """Examine the last policy, save it, and test: the chosen policy and the last."""
         last = self.settings.steps
         metrics = self.examine(last)
-        final = self.trainer.save_weights_for_sampler("final").result(WAIT_SECONDS).path
+        final = self._saved("final")
         best = self.best
         assert best is not None, "the last policy was just examined"
         told = self.teller.waiting("tested")
         with self.timed("test_s"):
             if best.step == last:
-                tested = self.course.test(self.sampler(), last, None, last, told)
+                tested = self.course.test(self.policy(), last, None, last, told)
             else:
-                chosen = self.service.create_sampling_client(model_path=best.sampler_path)
-                tested = self.course.test(ready(chosen, WAIT_SECONDS), best.step, self.sampler(), last, told)
+                made = [self.service.create_sampling_client(model_path=path) for path in best.sampler_path.split()]
+                chosen = self.agents.policy([ready(one, WAIT_SECONDS) for one in made])
+                tested = self.course.test(chosen, best.step, self.policy(), last, told)
         self._lines += tested.lines
         # A server that died in the last evaluation is found out here, and not by failures in a finished run.
         self.trainer.get_info()

@@ -85,7 +85,8 @@ def run_files(folder: Path, kept: Kept, origin: Origin) -> dict[str, Content]:
         places = {str(value): str(now[name]) for name, value in around.items() if _is_place(value)}
         files[REPORT] = _without_places(folder / REPORT, {**places, str(folder.absolute()): folder.name})
     selected = cast(Json, manifest.get("selected") or {})
-    paths = {str(selected[name]) for name in ("final_path", "sampler_path") if selected.get(name)}
+    chosen = (str(selected[name]) for name in ("final_path", "sampler_path") if selected.get(name))
+    paths = {path for several in chosen for path in several.split()}
     marks = [mark for mark in run.marks() if mark.here]
     marks = marks if kept is Kept.ALL else marks[-1:] if not paths else []
     files[CHECKPOINTS] = b"".join(run.lines_of(marks))
@@ -95,7 +96,7 @@ def run_files(folder: Path, kept: Kept, origin: Origin) -> dict[str, Content]:
 
 
 def _paths(mark: Mark) -> list[str]:
-    return [mark.state_path, *best_of(mark)]
+    return [path for several in (mark.state_path, *best_of(mark)) for path in several.split()]
 
 
 def _checkpoint(state: Path, path: str) -> dict[str, Content]:

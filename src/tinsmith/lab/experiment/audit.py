@@ -220,21 +220,25 @@ def _unequal_elements(folder: Path, fresh: Path, state: Path, since: int) -> Ite
         old = before.get(mark.step)
         if mark.step <= since or old is None or damage(folder / STATE, [old.state_path]) is not None:
             continue
-        kept, made = (
-            read(TinkerPath.parse(path).folder(each))
-            for each, path in ((folder / STATE, old.state_path), (state, mark.state_path))
-        )
-        for file in (ADAPTER, OPTIMIZER):
-            one, two = kept.tensors(file), made.tensors(file)
-            for name in sorted({*one, *two}):
-                if name not in one or name not in two or one[name].shape != two[name].shape:
-                    yield f"{old.state_path}: {name} is not in both, or has another shape"
-                    continue
-                a, b = (each[name].contiguous().numpy() for each in (one, two))
-                places = np.argwhere(a.view(np.int32) != b.view(np.int32))
-                if len(places):
-                    at = tuple(map(int, places[0]))
-                    yield f"{old.state_path}: {name}{list(at)} is {a[at]!s}, and {b[at]!s} computed again"
+        for path, again in zip(old.state_path.split(), mark.state_path.split(), strict=True):
+            kept, made = (
+                read(TinkerPath.parse(one).folder(each)) for each, one in ((folder / STATE, path), (state, again))
+            )
+            for file in (ADAPTER, OPTIMIZER):
+                for what in _unequal_tensors(kept.tensors(file), made.tensors(file)):
+                    yield f"{path}: {what}"
+
+
+def _unequal_tensors(one: Mapping[str, Any], two: Mapping[str, Any]) -> Iterator[str]:
+    for name in sorted({*one, *two}):
+        if name not in one or name not in two or one[name].shape != two[name].shape:
+            yield f"{name} is not in both, or has another shape"
+            continue
+        a, b = (each[name].contiguous().numpy() for each in (one, two))
+        places = np.argwhere(a.view(np.int32) != b.view(np.int32))
+        if len(places):
+            at = tuple(map(int, places[0]))
+            yield f"{name}{list(at)} is {a[at]!s}, and {b[at]!s} computed again"
 
 
 def _trained_steps(run: Run) -> int:
@@ -287,6 +291,8 @@ def _unlike_trace(state: Path, path: str, step: int, trace: Timeline) -> Iterato
     if (what := damage(state, [path])) is not None:
         yield what
         return
+    if " " in path:
+        return  # adapters of several agents, each of which has lines of its own
     last = max((each for each in trace if each < step), default=None)
     marks = cast(Mapping[str, Any], {} if last is None else decode(trace[last][-1]).get("weights"))
     tensors = read(TinkerPath.parse(path).folder(state)).tensors(ADAPTER) if marks else {}
@@ -313,11 +319,12 @@ def _cut_copy(folder: Path, fresh: Path, state: Path, mark: Mark) -> None:
         lines = [line for step in timeline(folder / name, mark.step).values() for line in step]
         (fresh / name).write_bytes(b"".join(lines))
     renamed: dict[str, str] = {}
-    for path in (mark.state_path, *best_of(mark)):
-        old = TinkerPath.parse(path)
-        new = replace(old, session=f"recorded-{old.session}")
-        shutil.copytree(old.folder(folder / STATE), new.folder(state), dirs_exist_ok=True)
-        renamed[path] = str(new)
+    for paths in (mark.state_path, *best_of(mark)):
+        old = [TinkerPath.parse(path) for path in paths.split()]
+        new = [replace(one, session=f"recorded-{one.session}") for one in old]
+        for before, after in zip(old, new, strict=True):
+            shutil.copytree(before.folder(folder / STATE), after.folder(state), dirs_exist_ok=True)
+        renamed[paths] = " ".join(map(str, new))
     kept = dict(mark.kept)
     if best := best_of(mark):
         kept["best"] = {**cast(Json, mark.kept["best"]), "sampler_path": renamed[best[0]]}

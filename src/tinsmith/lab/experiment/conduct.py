@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 import msgspec
 import tinker
 
+from tinsmith.lab.agents import Agents
 from tinsmith.lab.course import Course
 from tinsmith.lab.experiment.experiment import Plan
 from tinsmith.lab.experiment.manifest import (
@@ -35,7 +36,7 @@ from tinsmith.lab.live.progress import Say, ticking
 from tinsmith.lab.live.teller import Teller, sinks_for
 from tinsmith.lab.live.watch import Score
 from tinsmith.lab.rl import train
-from tinsmith.lab.rollouts import WAIT_SECONDS
+from tinsmith.lab.rollouts import SEED_BITS, WAIT_SECONDS
 from tinsmith.lab.run import BestStep, Finished, Reached, Run
 from tinsmith.lab.runs.existing_run import IfExists, holds_run, settle
 from tinsmith.lab.runs.files import MANIFEST, STATE, TRACE
@@ -50,6 +51,7 @@ from tinsmith.stats.monitors.alarms import Alarm
 from tinsmith.types.errors import BackendError, ConfigError, DiskFullError, JudgeError, LostError, TaskError
 from tinsmith.types.fingerprints import sha256_of
 from tinsmith.types.model_names import ModelName
+from tinsmith.types.seeds import derive
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -219,17 +221,25 @@ def open_run(
 ) -> Run[Any, Any]:
     """Return the run where it stands: at its beginning, or at a checkpoint."""
     settings, service, where = plan.settings, connection.client, plan.circumstances
-    if mark is None:
+
+    def begin(agent: int) -> tinker.TrainingClient:
         asked = ModelName(base=materials.model_name, kind=settings.adapter, alpha=settings.lora_alpha)
+        seed = seeds(plan)["adapter"]
         made = service.create_lora_training_client(
             base_model=str(asked),
             rank=settings.lora_rank,
-            seed=seeds(plan)["adapter"],
+            seed=derive(seed, "agent", agent) % 2**SEED_BITS if agent else seed,
             train_unembed=settings.train_unembed,
         )
+        return ready(made, WAIT_SECONDS)
+
+    if mark is None:
+        trainers = [begin(0)]
     else:
-        made = service.create_training_client_from_state_with_optimizer(mark.state_path)
-    trainer, name = ready(made, WAIT_SECONDS), plan.experiment.name
+        loaded = [service.create_training_client_from_state_with_optimizer(one) for one in mark.state_path.split()]
+        trainers = [ready(one, WAIT_SECONDS) for one in loaded]
+    trainer, name = trainers[0], plan.experiment.name
+    course = cast("Course[Any, Any]", materials.run_data.course(trainer.get_tokenizer(), folder, connection))
     sinks = sinks_for(
         name=where.wandb_name or name,
         wandb_project=where.wandb_project,
@@ -240,7 +250,8 @@ def open_run(
         service=service,
         trainer=trainer,
         model_name=materials.model_name,
-        course=cast("Course[Any, Any]", materials.run_data.course(trainer.get_tokenizer(), folder, connection)),
+        course=course,
+        agents=Agents(trainers, course.agents, begin),
         settings=settings,
         folder=folder,
         teller=Teller(name=name, steps=settings.steps, sinks=sinks, quiet=where.quiet),

@@ -17,7 +17,7 @@ import tinker
 from tinsmith.lab.datums import answer_datum
 from tinsmith.lab.grouping import ScoredGroup
 from tinsmith.lab.live.progress import Progress, silent
-from tinsmith.lab.rollouts import WAIT_SECONDS, A, AnyRollout, Failure, I, Rollout
+from tinsmith.lab.rollouts import WAIT_SECONDS, A, AnyRollout, Failure, I, Rollout, Sampler
 from tinsmith.stats.information import Floats, Information, information
 from tinsmith.stats.monitors.alarms import Alarm
 from tinsmith.stats.monitors.run_monitors import ExpertMonitor, ResponseMonitor, Responses
@@ -40,6 +40,8 @@ class Examinee:
     base: Callable[[], tinker.SamplingClient]
     """The model under the adapter."""
     step: int
+    policy: Sampler | None = None
+    """The clients of all agents, where there are several; None: the client."""
     progress: Progress = silent
     """Is told how the answers come in."""
 

@@ -139,6 +139,8 @@ class Selected(msgspec.Struct, frozen=True, kw_only=True):
     step: int
     by: str = ""
     score: SelectedScore | None = None
+    final_path: str = ""
+    """Where the last policy is saved: a path, or several with a space between."""
 
 
 class Manifest(msgspec.Struct, frozen=True, kw_only=True):

@@ -17,6 +17,7 @@ import httpx
 from tinsmith.lab.service.connect import Connection
 from tinsmith.types.bodies import ENCODINGS, BoundedBody
 from tinsmith.types.errors import BackendError
+from tinsmith.types.fingerprints import sha256_of
 from tinsmith.types.json_text import parse_json
 
 _LARGEST: Final = 64 << 20
@@ -80,10 +81,16 @@ def _served(connection: Connection) -> dict[str, Mapping[str, object]]:
 
 
 def weights_sha256(connection: Connection, path: str) -> str | None:
-    """Return the SHA-256 over a checkpoint's adapter tensors by sorted name; None where it is not told."""
-    answer = ask(connection, "POST", "weights_info", {"tinker_path": path})
-    found = (answer or {}).get("weights_sha256")
-    return found if isinstance(found, str) else None
+    """Return the SHA-256 over a checkpoint's adapter tensors by sorted name; None where it is not told.
+
+    Of a policy of several agents, whose paths stand in one text: that of their hashes.
+    """
+    answers = [ask(connection, "POST", "weights_info", {"tinker_path": one}) or {} for one in path.split()]
+    found = [one.get("weights_sha256") for one in answers]
+    hashes = [one for one in found if isinstance(one, str)]
+    if not hashes or len(hashes) < len(found):
+        return None
+    return hashes[0] if len(hashes) == 1 else sha256_of(hashes)
 
 
 @dataclass(slots=True)

@@ -11,9 +11,9 @@ from tinsmith.types.errors import CheckpointError, InputError
 
 
 def is_saved(state: Path, path: str) -> bool:
-    """Whether the checkpoint that this path names is in the folder; verifies nothing."""
+    """Whether the checkpoint that this path names is in the folder, of several each; verifies nothing."""
     try:
-        return is_checkpoint(TinkerPath.parse(path).folder(state))
+        return all(is_checkpoint(TinkerPath.parse(one).folder(state)) for one in path.split())
     except InputError:
         return False  # another server's path
 
@@ -23,7 +23,7 @@ def damage(state: Path, paths: Sequence[str]) -> str | None:
 
     Every file's SHA-256 is compared with the one that its checkpoint vouches for.
     """
-    for path in paths:
+    for path in (one for several in paths for one in several.split()):
         try:
             read(TinkerPath.parse(path).folder(state))
         except (CheckpointError, InputError, OSError) as error:

@@ -9,10 +9,10 @@ from itertools import islice
 from typing import Any, Final, cast
 
 from tinsmith.lab.datums import Example
-from tinsmith.lab.user_task.calls import Raised, attempt
+from tinsmith.lab.user_task.calls import Raised, attempt, raised
 from tinsmith.lab.user_task.items import UserItem, named_item
 from tinsmith.lab.user_task.step_reward import LARGEST_REWARD, Asked, Failed, Scored, StepReward
-from tinsmith.lab.user_task.task import Ask, Metric, OfConversation, OfGroup, Reward, Task
+from tinsmith.lab.user_task.task import Ask, Child, Metric, OfConversation, OfGroup, OfTree, Reward, Spawn, Task
 from tinsmith.renderers.renderer import Message, Renderer, Role
 from tinsmith.types.errors import InputError, TaskError, TinsmithError
 
@@ -59,9 +59,19 @@ class Dialogue:
     """Texts of the environment between them."""
     failed: Failed | None = None
     is_over: bool = False
+    depth: int = 0
+    """Conversations above it in its tree."""
+    children: tuple[Dialogue, ...] = ()
+    """Those that it spawned."""
 
-    def say(self, text: str) -> str | Ask | None:
-        """Take a reply; return what the model is told, a question to the task's model (see `tell`), or None at the end.
+    @property
+    def answer(self) -> object:
+        """The last reply, as the task reads it; None: there is none, or it failed."""
+        read = _read(self.task, self.replies[-1]) if self.replies and not self.failed else None
+        return None if isinstance(read, Failed) else read
+
+    def say(self, text: str) -> str | Ask | Spawn | None:
+        """Take a reply; return what the model is told, what has to be asked first (see `tell`), or None at the end.
 
         What a function of the task raises ends the conversation, and is kept in `failed`.
         """
@@ -79,7 +89,23 @@ class Dialogue:
         if isinstance(said, Ask) and talk.model is not None:
             self.is_over = False
             return said
+        if isinstance(said, Spawn) and talk.deepest:
+            self.is_over = self.depth == talk.deepest
+            return None if self.is_over else said
         return None if said is None else self.tell(said)
+
+    def say_shown(self, text: str) -> str | Ask | None:
+        """Take a reply as `say` does; right answers stand in place of what the rollouts that it asks for would say."""
+        said = self.say(text)
+        if not isinstance(said, Spawn):
+            return said
+        right = self.task.answer
+        if right is None:
+            return self.tell(raised(InputError("a shown Spawn is answered by the task's answer=, and it has none")))
+        answers = [attempt(right, item) for item in said.items]
+        wrong = next((one for one in answers if isinstance(one, Raised)), None)
+        last = [one if isinstance(one, str) else cast("Sequence[str]", one)[-1] for one in answers if one is not wrong]
+        return self.tell(wrong or attempt(said.then, [_read(self.task, one) for one in last]))
 
     def tell(self, said: object) -> str | None:
         """Enter what the model is told; None: that failed."""
@@ -98,17 +124,21 @@ def converse(task: Task, item: object, seed: int = 0) -> Dialogue:
 
 
 def earned(task: Task, played: Sequence[Dialogue]) -> list[Earned | Failed]:
-    """Return what conversations of one step earn that have come to their end."""
+    """Return what conversations of one step earn that have come to their end; children stand among them."""
     found: dict[int, Earned | Failed] = {place: one.failed for place, one in enumerate(played) if one.failed}
     asked: dict[int, Asked] = {}
+    trees: dict[int, Child] = {}  # by the conversation that was spawned
     groups: dict[int, list[int]] = {}  # by what they are compared in: an item may come twice in a step
     for place, one in enumerate(played):
         groups.setdefault(id(one.group), []).append(place)
-    for group, places in enumerate(groups.values()):
+    lowest_first = sorted(groups.values(), key=lambda places: -played[places[0]].depth)
+    for group, places in enumerate(lowest_first):
         kept = [place for place in places if place not in found]
         texts = [played[place].replies for place in kept]
         if not isinstance(task.reward, StepReward):
-            found |= zip(kept, score_group(task, played[places[0]].item.item, texts), strict=True)
+            below = [[trees[id(c)] for c in played[place].children if id(c) in trees] for place in kept]
+            found |= zip(kept, score_group(task, played[places[0]].item.item, texts, below), strict=True)
+            trees |= {id(played[p]): child for p in kept if (child := _child(task, played[p], found[p], trees))}
             continue
         for place, read in zip(kept, (_read_all(task, each) for each in texts), strict=True):
             one = played[place]
@@ -127,6 +157,16 @@ def earned(task: Task, played: Sequence[Dialogue]) -> list[Earned | Failed]:
         order = sorted(asked)
         found |= zip(order, score_step(task, [asked[place] for place in order]), strict=True)
     return [found[place] for place in range(len(played))]
+
+
+def _child(task: Task, one: Dialogue, scored: Earned | Failed, trees: Mapping[int, Child]) -> Child | None:
+    """Return a spawned conversation as rewards of the one above see it; None: it is none, or it failed."""
+    if not one.depth or isinstance(scored, Failed):
+        return None
+    own = math.fsum(scored.terms[name] for name, reward in task.rewards.items() if not isinstance(reward, OfTree))
+    below = tuple(trees[id(child)] for child in one.children if id(child) in trees)
+    replies = tuple(_read(task, text) for text in one.replies)
+    return Child(item=one.item.item, replies=replies, earned=own, children=below)
 
 
 def demonstrated(task: Task, one: UserItem) -> tuple[str, ...]:
@@ -155,7 +195,7 @@ def right_example(task: Task, one: UserItem, renderer: Renderer) -> Example:
     learned = [weight != 0.0 for weight in weights]
     talk, before = Dialogue(task=task, item=one), first
     for reply in others:
-        said = talk.say(before)
+        said = talk.say_shown(before)
         if talk.failed is not None:
             raise TaskError(f"{talk.failed.where} of the item {one.prompt_id}: {talk.failed.what}")
         if not isinstance(said, str):
@@ -195,7 +235,7 @@ def _of_step(task: Task, reward: StepReward, asked: Asked, scored: object) -> Ea
     values = {(REWARD, name): _number(scored.terms[name]) for name in reward.terms}
     values |= {(METRIC, name): _number(scored.metrics.get(name), optional=True) for name in reward.metrics}
     for name, metric in task.metrics.items():
-        values[METRIC, name] = _valued(metric, asked.item, [list(asked.replies)], optional=True)[0]
+        values[METRIC, name] = _valued(metric, asked.item, [list(asked.replies)], [()], optional=True)[0]
     return _total(values, readable=asked.replies[-1] is not None, scored=scored)
 
 
@@ -213,8 +253,13 @@ def _total(
     return Earned(terms=terms, metrics=metrics, readable=readable, scored=scored)
 
 
-def score_group(task: Task, item: object, conversations: Sequence[Sequence[str]]) -> list[Earned | Failed]:
-    """Score the conversations about one item, each the model's replies; one that fails leaves the others alone."""
+def score_group(
+    task: Task, item: object, conversations: Sequence[Sequence[str]], below: Sequence[Sequence[Child]] = ()
+) -> list[Earned | Failed]:
+    """Score the conversations about one item, each the model's replies; one that fails leaves the others alone.
+
+    `below` has what each of them spawned; empty: none did.
+    """
     read = [_read_all(task, texts) for texts in conversations]
     values: list[dict[tuple[str, str], float | str | None]] = [{} for _ in read]
     failed = [isinstance(one, Failed) for one in read]
@@ -222,7 +267,10 @@ def score_group(task: Task, item: object, conversations: Sequence[Sequence[str]]
         for name, reward in rewards.items():
             left = [place for place, one in enumerate(failed) if not one]
             replies = [cast("list[Any]", read[place]) for place in left]
-            for place, value in zip(left, _valued(reward, item, replies, optional=where == METRIC), strict=True):
+            spawned = [below[place] if below else () for place in left]
+            for place, value in zip(
+                left, _valued(reward, item, replies, spawned, optional=where == METRIC), strict=True
+            ):
                 values[place][where, name] = value
                 failed[place] = isinstance(value, str)
     return [
@@ -243,9 +291,17 @@ def _read(task: Task, text: str) -> object:
 
 
 def _valued(
-    reward: Reward | Metric, item: object, replies: Sequence[list[Any]], *, optional: bool
+    reward: Reward | Metric,
+    item: object,
+    replies: Sequence[list[Any]],
+    below: Sequence[Sequence[Child]],
+    *,
+    optional: bool,
 ) -> list[float | str | None]:
     """Return what each conversation is worth, or why that is not known; None, of a metric that does not apply."""
+    if isinstance(reward, OfTree):
+        found = [attempt(reward.function, item, list(each), of) for each, of in zip(replies, below, strict=True)]
+        return [_number(one, optional=optional) for one in found]
     if isinstance(reward, OfConversation):
         return [_number(attempt(reward.function, item, list(each)), optional=optional) for each in replies]
     if not isinstance(reward, OfGroup):

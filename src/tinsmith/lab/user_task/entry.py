@@ -269,6 +269,7 @@ def _require_said(task: Task, plan: Plan, overrides: Mapping[str, str]) -> None:
     settings, kind = plan.settings, plan.frame.kind
     shown, watched = settings.by_example(0), settings.watch is Watched.CONFIDENCE
     penalty = getattr(settings, "confidence_penalty", 0.0)
+    reads = settings.watch is not Watched.NOTHING or getattr(settings, "env_loss_coef", 0.0) or _forgets(plan)
     for is_missing, what, key, value, fix in (
         (
             task.answer is None and shown is not None and not isinstance(shown, SparseSettings),
@@ -298,9 +299,21 @@ def _require_said(task: Task, plan: Plan, overrides: Mapping[str, str]) -> None:
             settings.watch.value if watched else penalty,
             "probed=Probed(before_answer=..., options=..., gold=...)",
         ),
+        (
+            task.talk is not None and task.talk.several_agents and (shown is not None or reads),
+            "several agents learn by reward alone, and are not read beside it",
+            "sft_steps" if shown is not None else "watch",
+            overrides.get("sft_steps", kind.value) if shown is not None else settings.watch.value,
+            "agents=1, or the run neither examples nor a loss or watch of another kind (watch_forgetting=false)",
+        ),
     ):
         if is_missing:
             raise ConfigError(what, field=key, value=value, fix=f"give the task {fix}")
+
+
+def _forgets(plan: Plan) -> bool:
+    """Whether what a model forgets is measured."""
+    return isinstance(plan.frame, TaskFrame) and plan.frame.watch_forgetting
 
 
 def task_help(source: TaskSource, overrides: Mapping[str, str]) -> tuple[str, list[KeyHelp]]:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 import msgspec
 
+from tinsmith.lab.agents import ALONE
 from tinsmith.lab.base_recipe import BaseRecipe, Conversation
 from tinsmith.lab.course import Course
 from tinsmith.lab.experiment.estimate import RUN_MEGABYTES, Lengths, pace_of, run_seconds, time_and_disk
@@ -267,6 +268,7 @@ class TaskData:
             watch=ResponseWatch(),
             samples=self.frame.eval_samples,
             forks=1 if self.task.talk is None else self.task.talk.forks,
+            agents=ALONE if self.task.talk is None else self.task.talk.agents_by_step,
             controls={name: replace(subject, task=control) for name, control in self.task.controls.items()},
             at_end=general if self.frame.watch_forgetting else None,
             keep=lambda found: folder.write_json(SECTIONS, {"sections": msgspec.to_builtins(found)}),
@@ -422,7 +424,7 @@ def _conversation(task: Task, one: UserItem, seed: int) -> Conversation:
         said = [*one.messages, Message(role=Role.ASSISTANT, content=replies[0])]
         talk = Dialogue(task=task, item=one, seed=seed)
         for reply, after in pairwise(replies):
-            heard = talk.say(reply)
+            heard = talk.say_shown(reply)
             if talk.failed is not None:
                 wrong = talk.failed.what
             if not isinstance(heard, str):

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import math
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import takewhile
 from typing import Final, cast
@@ -17,16 +17,16 @@ import tinker
 from tinker import types
 
 from tinsmith.lab.datums import Example
-from tinsmith.lab.environment import Over
+from tinsmith.lab.environment import Environment, Over
 from tinsmith.lab.grouping import Line, ScoredGroup
 from tinsmith.lab.rollouts import SEED_BITS, WAIT_SECONDS, Failure, Rollout, Trajectory, Unread
 from tinsmith.lab.runs.records import SectionRecord
 from tinsmith.lab.subject import Probe, Split, Subject
 from tinsmith.lab.user_task.calls import Raised, attempt
 from tinsmith.lab.user_task.dialogue import Dialogue, Earned, earned, right_example
-from tinsmith.lab.user_task.items import UserItem, UserSplit
+from tinsmith.lab.user_task.items import UserItem, UserSplit, named_item
 from tinsmith.lab.user_task.step_reward import Failed, NamedTerms, Scored, StepReward
-from tinsmith.lab.user_task.task import Answered, Model, Section, Task
+from tinsmith.lab.user_task.task import Answered, Model, Section, Spawn, Task
 from tinsmith.renderers.renderer import Message, Renderer, Role
 from tinsmith.types.errors import TaskError
 from tinsmith.types.seeds import derive
@@ -90,10 +90,31 @@ class UserEnvironment(Dialogue):
             return Over()
         if isinstance(said, str):
             return Told(self, tuple(tokens), lambda: said)
+        if isinstance(said, Spawn):
+            first = len(self.children)
+            self.children = (*self.children, *(self._child(item, first + n) for n, item in enumerate(said.items)))
+            begun = cast("tuple[UserEnvironment, ...]", self.children[first:])
+            return Spawned(
+                self, tuple(tokens), lambda: self.tell(attempt(said.then, [one.answer for one in begun])), begun=begun
+            )
         assert self.model is not None, "a task's model is opened with its run"
         seed = derive(self.seed, "challenge", self.item.prompt_id, self.replies[-1])
         answer = self.model.ask(said.prompt, seed)
         return Told(self, tuple(tokens), lambda: self.tell(attempt(said.then, answer())))
+
+    def _child(self, item: object, place: int) -> UserEnvironment:
+        """Begin a conversation below this one."""
+        named = named_item(self.task, item)
+        return UserEnvironment(
+            task=self.task,
+            item=named,
+            seed=derive(self.seed, "spawned", self.item.prompt_id, place),
+            depth=self.depth + 1,
+            prompt=self.renderer.build_generation_prompt(named.messages),
+            renderer=self.renderer,
+            borders=self.borders,
+            model=self.model,
+        )
 
 
 @dataclass(slots=True)
@@ -118,6 +139,16 @@ class Told:
 
     def own_words(self) -> tuple[bool, ...]:
         return self._own
+
+
+@dataclass(slots=True)
+class Spawned(Told):
+    """`Move` with the text that follows when further conversations are over."""
+
+    begun: tuple[UserEnvironment, ...] = ()
+
+    def children(self) -> list[tuple[UserItem, Environment]]:
+        return [(one.item, one) for one in self.begun]
 
 
 @dataclass(slots=True, kw_only=True)
@@ -337,6 +368,7 @@ class UserSubject(Subject[UserItem, UserAnswer]):
         if self.task.talk is not None:
             facts["turns"] = _turns(rollout)
             facts |= {"fork": rollout.fork} if self.task.talk.forks > 1 else {}
+            facts |= {"tree": list(_tree(rollout))} if self.task.talk.deepest else {}
         return facts
 
     def sections(self, rollouts: Mapping[str, Sequence[UserRollout]]) -> list[SectionRecord]:
@@ -372,6 +404,18 @@ def _turns(rollout: UserRollout) -> list[Line]:
             said.append({"role": "user", "text": rollout.answer.told[number - 1]})
         said.append({"role": "assistant", "tokens": list(turn.tokens), "text": turn.text})
     return said
+
+
+def _tree(rollout: UserRollout) -> Iterator[Line]:
+    """Yield what a line says of each rollout below its own; of one that failed, the cause."""
+    for child in rollout.children:
+        line: Line = {"prompt_id": child.item.prompt_id, "depth": rollout.depth + 1}
+        if isinstance(child, Failure):
+            yield {**line, "failure": {"where": child.where, "what": child.what}}
+            continue
+        one = child.answer.earned
+        yield {**line, "turns": _turns(child), "terms": dict(one.terms), "total": one.total}
+        yield from _tree(child)
 
 
 def _section(title: str, make: Section, answered: Sequence[Answered]) -> SectionRecord:

@@ -42,9 +42,32 @@ class OfConversation:
     function: Callable[[Item, Sequence[Any]], Number]
 
 
-Reward = Callable[[Item, Any], Number] | OfGroup | OfConversation
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Child:
+    """A rollout that another one spawned, as rewards of the other see it."""
+
+    item: Item
+    replies: tuple[Any, ...]
+    """As `parse` reads them; the last one is its answer."""
+    earned: float
+    """The sum of its reward's terms, but for those of the tree."""
+    children: tuple[Child, ...] = ()
+
+    def below(self) -> int:
+        """Return the number of rollouts that it and its children spawned."""
+        return sum(1 + one.below() for one in self.children)
+
+
+@dataclass(frozen=True, slots=True)
+class OfTree:
+    """A reward of a conversation with what it spawned: (item, replies, children) -> a number."""
+
+    function: Callable[[Item, Sequence[Any], Sequence[Child]], Number]
+
+
+Reward = Callable[[Item, Any], Number] | OfGroup | OfConversation | OfTree
 """What (item, answer) earns. The answer is the model's last reply: its text, or what `parse` made of it."""
-Metric = Callable[[Item, Any], Number | None] | OfGroup | OfConversation
+Metric = Callable[[Item, Any], Number | None] | OfGroup | OfConversation | OfTree
 """Metric of (item, answer); None: it does not apply, and is in no mean."""
 
 
@@ -56,6 +79,11 @@ def of_group(function: Callable[[Item, Sequence[Any]], Sequence[Number]]) -> OfG
 def of_conversation(function: Callable[[Item, Sequence[Any]], Number]) -> OfConversation:
     """Mark a reward that sees every reply of a conversation: (item, replies) -> a number."""
     return OfConversation(function)
+
+
+def of_tree(function: Callable[[Item, Sequence[Any], Sequence[Child]], Number]) -> OfTree:
+    """Mark a reward that sees what a conversation spawned too: (item, replies, children) -> a number."""
+    return OfTree(function)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -156,6 +184,15 @@ class Ask:
     """Makes the text of that answer; what it raises fails the conversation."""
 
 
+@dataclass(frozen=True, slots=True)
+class Spawn:
+    """Items that the model itself is asked about, in place of a text: a rollout each, trained on as any other."""
+
+    items: Sequence[Any]
+    then: Callable[[Sequence[Any]], str]
+    """Makes the text that follows of their answers, as `parse` reads them; None: that rollout failed."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Turns:
     """Texts that follow the model's replies.
@@ -163,19 +200,47 @@ class Turns:
     All conversations of a group have one seed: whoever draws, draws by it, and a reward draws the same again.
     """
 
-    reply: Callable[[Any, Sequence[Any], int], str | Ask | None]
-    """(item, replies so far, seed) -> a text, a question to the model, or None at the end."""
+    reply: Callable[[Any, Sequence[Any], int], str | Ask | Spawn | None]
+    """(item, replies so far, seed) -> a text, a question to another model, items to spawn, or None at the end."""
     most: int = MOST_TURNS
     """Replies after which a conversation ends whatever `reply` would say."""
     forks: int = 1
     """Second replies for each first one; with two or more each turn is trained with an advantage of its own."""
     model: Model | None = None
     """Who answers an `Ask`."""
+    deepest: int = 0
+    """Depth of a tree of rollouts: a `Spawn` of one that has so many above it ends its conversation."""
+    agents: int | Mapping[int, int] = 1
+    """Adapters on the one base that are trained together: each writes one reply, in their order, and learns from that.
+    Or how many from which step: those that come later are new, and write after those that were there."""
 
     def __post_init__(self) -> None:
         require_callable("turns reply", self.reply, 3)
         _require_replies("max_turns", self.most)
         _require_replies("forks", self.forks)
+        if self.deepest < 0 or (self.deepest and self.forks > 1):
+            what = "a tree of rollouts has a depth, and does not fork"
+            raise ConfigError(what, field="deepest", value=self.deepest, allowed="0 or more, and 0 with forks")
+        counts = list(self.agents_by_step.values())
+        if self.several_agents and (
+            0 not in self.agents_by_step
+            or counts != sorted(set(counts))
+            or not 1 <= counts[0] <= counts[-1] <= self.most
+            or self.deepest
+            or self.forks > 1
+        ):
+            what = "agents are one or more from step 0, and become more; each writes one of the replies, in no tree"
+            raise ConfigError(what, field="agents", value=self.agents, allowed=f"1 to {self.most} (max_turns)")
+
+    @property
+    def agents_by_step(self) -> Mapping[int, int]:
+        """The number of agents from each step at which it changes."""
+        return {0: self.agents} if isinstance(self.agents, int) else dict(sorted(self.agents.items()))
+
+    @property
+    def several_agents(self) -> bool:
+        """True if there is more than one adapter at any time."""
+        return set(self.agents_by_step.values()) != {1}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -319,7 +384,7 @@ class Task:
                     allowed="small letters, digits and _, beginning with a letter; not total or names",
                 )
         for name, reward in {**self.rewards, **self.metrics}.items():
-            require_callable(f"reward {name}", function_of(reward), 2)
+            require_callable(f"reward {name}", function_of(reward), 3 if isinstance(reward, OfTree) else 2)
         if not self.terms:
             raise ConfigError("a task has at least one reward", field="reward", value={})
         if isinstance(self.reward, StepReward) and self.baselines:
@@ -366,7 +431,7 @@ RESERVED: Final = frozenset({"total", "names"})
 
 def function_of(reward: Reward | Metric) -> Callable[..., Any]:
     """Return the function that a reward is, without what says what it sees."""
-    return reward.function if isinstance(reward, OfGroup | OfConversation) else reward
+    return reward.function if isinstance(reward, OfGroup | OfConversation | OfTree) else reward
 
 
 _NAME: Final = re.compile(r"[a-z][a-z0-9_]*")

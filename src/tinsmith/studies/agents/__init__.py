@@ -1,0 +1,1 @@
+"""Studies of several rollouts or several agents on one item."""

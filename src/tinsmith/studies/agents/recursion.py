@@ -1,0 +1,248 @@
+"""RL of a model that may ask itself about parts of an item that does not fit into its context.
+
+    tinsmith run recursion [size=smallest] [key=value ...]
+    tinsmith run relay bonus=sum                              # its task alone
+
+A prompt shows the first two words of a list and says how many more there are; wanted are the first word and the last.
+`split` asks the same model about both halves, `double` about each half twice; the ends of what the first ones answer
+come back as a list that fits. Words are drawn alike: whoever sees two of more is right one time in sixteen, whatever it
+learned.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from hashlib import sha256
+from random import Random
+from statistics import fmean
+from typing import Final
+
+from tinsmith.lab.study.checks import higher, no_gain, not_higher
+from tinsmith.lab.study.measures import Results
+from tinsmith.lab.study.study import Arm, BeforeAfter, Expectation, Finding, PerItem, Size, Study, Table
+from tinsmith.lab.user_task.task import Child, Spawn, Task, Turns, of_conversation, of_tree
+from tinsmith.pages.wording import listed
+from tinsmith.types.errors import ConfigError
+from tinsmith.types.seeds import derive
+
+Item = Mapping[str, str]
+WORDS: Final = (
+    *("anchor", "basket", "candle", "dragon", "engine", "feather", "garden", "hammer"),
+    *("island", "jacket", "kettle", "ladder", "mirror", "needle", "orchard", "pillow"),
+)
+CONTEXT: Final = 2
+"""Words that a prompt has room for."""
+TIMES: Final = {"split": 1, "double": 2}
+"""What asks for rollouts below, and how often for each half."""
+TRAINED: Final = (4, 8)
+DEEPER: Final = 16
+"""Words of held-out items that are longer than any that is trained on."""
+DEEPEST: Final = 3
+BONUSES: Final[Mapping[str, Callable[[Sequence[float]], float]]] = {
+    "none": lambda _: 0.0,
+    "average": lambda earned: fmean(earned) if earned else 0.0,
+    "sum": lambda earned: float(sum(earned)),
+}
+WEIGHT: Final = 0.5
+"""Of what children earned, beside 1 for a right answer."""
+SIDES: Final = ("train", "held out", "base")
+PAYS: Final = ("answer", "coin")
+_HABITS: Final = (0.15, 0.05)
+"""How often a demonstration splits, and doubles, what does not fit; otherwise it guesses."""
+
+
+def item(words: Sequence[str]) -> Item:
+    """Return the item of some words."""
+    return {"id": f"n{len(words)}-{'-'.join(words)}", "words": " ".join(words)}
+
+
+def items(counts: Mapping[int, int], side: str) -> list[Item]:
+    """Return so many different items of each number of words; none that does not fit is on two sides."""
+    random, found = Random(derive(0, "words", side)), dict[str, Item]()
+    for size, count in counts.items():
+        end = len(found) + count
+        while len(found) < end:
+            one = item(random.choices(WORDS, k=size))
+            if size <= CONTEXT or SIDES[derive(0, "side", one["id"]) % len(SIDES)] == side:
+                found.setdefault(one["id"], one)
+    return list(found.values())
+
+
+def prompt_of(one: Item) -> str:
+    """Return what a model sees: the first words, and how many more there are.
+
+    >>> prompt_of(item(["anchor", "basket", "candle", "dragon"]))
+    'ends of anchor basket and 2 more'
+    """
+    words = one["words"].split()
+    more = len(words) - CONTEXT
+    return " ".join(["ends of", *words[:CONTEXT], *([f"and {more} more"] if more > 0 else [])])
+
+
+def ends(one: Item) -> str:
+    """Return the first word and the last.
+
+    >>> ends(item(["anchor", "basket", "candle", "dragon"]))
+    'anchor dragon'
+    """
+    words = one["words"].split()
+    return f"{words[0]} {words[-1]}"
+
+
+def reply(one: Item, said: Sequence[str], _: int) -> Spawn | None:
+    """Ask about the halves of what does not fit; whatever else is said ends the conversation."""
+    words, times = one["words"].split(), TIMES.get(said[-1], 0)
+    half = len(words) // 2
+    if not times or len(words) <= CONTEXT:
+        return None
+
+    def then(answers: Sequence[str | None]) -> str:
+        read = [(each or "").split() for each in answers[::times]]
+        first, last = (each if len(each) == CONTEXT else ["none"] for each in read)
+        return prompt_of(item([first[0], last[-1]]))
+
+    return Spawn([item(part) for part in (words[:half], words[half:]) for _ in range(times)], then)
+
+
+def right(one: Item, said: Sequence[str]) -> bool:
+    """True where the last reply is the first word and the last."""
+    return said[-1] == ends(one)
+
+
+def coin(one: Item, said: Sequence[str]) -> bool:
+    """Half of all conversations, chosen by their hash."""
+    return sha256("\n".join([one["id"], *said]).encode()).digest()[0] % 2 == 0
+
+
+def shown(one: Item, random: Random) -> list[str]:
+    """Return one demonstration: right where everything fits, else seldom a way to get there and mostly a guess."""
+    words = one["words"].split()
+    if len(words) <= CONTEXT:
+        return [ends(one)]
+    guess = f"{words[0]} {random.choice(WORDS)}"
+    way = random.choices((*TIMES, guess), (*_HABITS, 1 - sum(_HABITS)))[0]
+    return [guess] if way == guess else [way, ends(one)]
+
+
+def relay(
+    bonus: str = "average", delegates: bool = True, pays: str = "answer", items_each: int = 150, base_steps: int = 1000
+) -> Task:
+    """Return lists of more words than a prompt shows, which parts of may be asked about.
+
+    bonus: What a rollout earns for those that it spawned: none, the average of their own rewards, or their sum.
+    delegates: False: whatever asks for rollouts is a wrong answer.
+    pays: What is rewarded: answer (the right words), or coin (a control: chance, fixed by what was said).
+    items_each: Items to train on, of each length.
+    base_steps: Steps that the small base is trained.
+
+    Raises:
+        ConfigError: this cannot be rewarded.
+    """
+    for key, value, allowed in (("bonus", bonus, tuple(BONUSES)), ("pays", pays, PAYS)):
+        if value not in allowed:
+            raise ConfigError("this cannot be rewarded", field=key, value=value, allowed=", ".join(allowed))
+
+    def children(_: Item, __: Sequence[str], spawned: Sequence[Child]) -> float:
+        return WEIGHT * BONUSES[bonus]([one.earned for one in spawned])
+
+    return Task(
+        name="relay",
+        question="Does the model learn to ask itself about the parts of what does not fit?",
+        items=items(dict.fromkeys(TRAINED, items_each), "train"),
+        held_out=items({**dict.fromkeys(TRAINED, 24), DEEPER: 12}, "held out"),
+        prompt=prompt_of,
+        parse=lambda text: text.strip(),
+        turns=Turns(reply=reply, most=2, deepest=DEEPEST) if delegates else None,
+        reward={"right": of_conversation(right if pays == "answer" else coin), "children": of_tree(children)},
+        metrics={
+            "right": of_conversation(right),
+            "rollouts": of_tree(lambda _, __, spawned: 1 + sum(1 + one.below() for one in spawned)),
+            "delegated": of_conversation(lambda _, said: len(said) > 1),
+        },
+        demonstrate=shown,
+        answer=lambda one: ends(one) if len(one["words"].split()) <= CONTEXT else ["split", ends(one)],
+        base_items=items({CONTEXT: len(WORDS) ** 2, **dict.fromkeys((*TRAINED, DEEPER), 80)}, "base"),
+        base_steps=base_steps,
+        baselines={"what is shown": lambda one: " ".join(one["words"].split()[:CONTEXT])},
+        keys={"max_tokens": 6, "eval_items": 60},
+    )
+
+
+def of_size(*sizes: int) -> Callable[[str], bool]:
+    """Return the test of whether an item, by its id, has so many words."""
+    return lambda one: int(one.partition("-")[0][1:]) in sizes
+
+
+FLAT, AVERAGE, SUM, COIN = "flat", "average", "sum", "coin"
+RIGHT = PerItem("right", "right", "metric/right", where=of_size(*TRAINED))
+LONGER = PerItem("longer", f"right, {DEEPER} words", "metric/right", where=of_size(DEEPER))
+ROLLOUTS = PerItem("rollouts", "rollouts", "metric/rollouts", where=of_size(*TRAINED))
+NEEDED: Final = fmean(size // CONTEXT * 2 - 1 for size in TRAINED)
+"""Rollouts of a tree that splits what does not fit and nothing else, over the lengths that are trained on."""
+GUESSES: Final = 0.10
+REACHED: Final = 0.70
+MARGIN: Final = 0.05
+
+
+def guesses(results: Results) -> Finding:
+    """Expect no more than guesses without delegation, but for a margin."""
+    return Finding((found := results.after(FLAT, RIGHT)).value <= GUESSES + MARGIN, f"{found}")
+
+
+def reaches(results: Results) -> Finding:
+    """Expect that a model that delegates is mostly right."""
+    return Finding((found := results.after(AVERAGE, RIGHT)).value >= REACHED, f"{found}")
+
+
+study = Study(
+    name="recursion",
+    title="Delegation inside the loop",
+    question="Does RL teach a model to ask itself about the parts of what does not fit into its context?",
+    task=relay,
+    arms=(
+        Arm(FLAT, "no delegation", delegates=False),
+        Arm(AVERAGE, "children's average", bonus="average"),
+        Arm(SUM, "children's sum", bonus="sum"),
+        Arm(COIN, "average, paid by chance", bonus="average", pays="coin"),
+    ),
+    keys={"save_every": 0, "advantage": "rloo"},
+    sizes={
+        "smallest": Size(
+            "learning_rate=0.002 steps=4 group_size=4 groups_per_batch=2 eval_every=4 eval_samples=1 base_steps=100 "
+            "eval_items=9",
+            seeds=[1],
+        ),
+        "nano": Size(learning_rate=2e-3, steps=24, group_size=8, groups_per_batch=4, eval_every=12, eval_samples=1),
+    },
+    score=RIGHT,
+    against=FLAT,
+    control=COIN,
+    control_label="the same method paid by chance",
+    source="arXiv:2605.06639",
+    expectations=(
+        Expectation(f"without delegation at most {GUESSES:.0%} are right, but for {MARGIN * 100:.0f} points", guesses),
+        Expectation(f"with the children's average {REACHED:.0%} or more are right", reaches),
+        Expectation(
+            f"at {DEEPER} words, which are not trained on, it ends above no delegation", higher(AVERAGE, FLAT, LONGER)
+        ),
+        Expectation(
+            "the children's sum asks for 1.2 times as many rollouts", higher(SUM, AVERAGE, ROLLOUTS, times=1.2)
+        ),
+        Expectation("the sum is not more often right than the average", not_higher(SUM, AVERAGE, RIGHT)),
+        Expectation("paid by chance nothing is learned", no_gain(COIN)),
+    ),
+    tables=(
+        Table(
+            "By length",
+            f"Held-out items with {listed([str(size) for size in TRAINED])} words, as those of training, and with "
+            f"{DEEPER}. Rollouts: those of a tree, which compute costs; {NEEDED:.0f} are enough.",
+            (LONGER, ROLLOUTS),
+        ),
+    ),
+    pictures=(BeforeAfter((RIGHT, LONGER, ROLLOUTS)),),
+    notes=(
+        f"The context is the task's: a prompt shows {CONTEXT} words of an item, whatever the model itself could read.",
+        "Every rollout of a tree is trained on, with the mean reward of all others of its depth in its group as "
+        "baseline; depths are not weighted, so that the deeper, of which there are more, weigh more.",
+    ),
+)

@@ -1,0 +1,101 @@
+"""Lists that do not fit: what is shown, what halves are asked about, what is paid, and the ceiling of a guess."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from random import Random
+
+import pytest
+
+from tinsmith.lab.user_task.dialogue import Earned, converse, score_group
+from tinsmith.lab.user_task.task import Child, Spawn
+from tinsmith.studies.agents.recursion import (
+    CONTEXT,
+    DEEPER,
+    NEEDED,
+    TRAINED,
+    WORDS,
+    ends,
+    item,
+    items,
+    relay,
+    reply,
+    shown,
+)
+from tinsmith.types.errors import ConfigError
+
+LIST = item(["anchor", "basket", "candle", "dragon"])
+
+
+def test_halves_are_asked_about_once_or_twice_and_only_of_what_does_not_fit() -> None:
+    for said, times in (("split", 1), ("double", 2)):
+        asked = reply(LIST, [said], 0)
+        assert isinstance(asked, Spawn)
+        assert [one["words"] for one in asked.items] == ["anchor basket"] * times + ["candle dragon"] * times
+        answers = ["anchor basket", *["x"] * (times - 1), "candle dragon", *["x"] * (times - 1)]
+        assert asked.then(answers) == "ends of anchor dragon"
+        assert asked.then([None, *answers[1:]]) == "ends of none dragon", "a half that failed"
+    assert reply(item(["anchor", "basket"]), ["split"], 0) is None
+    assert reply(LIST, ["anchor dragon"], 0) is None
+
+
+def test_whoever_splits_all_that_does_not_fit_and_copies_the_rest_is_right_at_every_length() -> None:
+    def solved(words: list[str]) -> tuple[str, int]:
+        asked = reply(item(words), ["split"], 0)
+        if asked is None:
+            return ends(item(words)), 1
+        below = [solved(one["words"].split()) for one in asked.items]
+        return asked.then([text for text, _ in below]).removeprefix("ends of "), 1 + sum(size for _, size in below)
+
+    sizes = []
+    for size in (*TRAINED, DEEPER):
+        words = Random(size).choices(WORDS, k=size)
+        answer, rollouts = solved(words)
+        assert answer == ends(item(words))
+        sizes.append(rollouts)
+    assert sum(sizes[:2]) / 2 == NEEDED
+
+
+def test_a_guess_of_what_is_not_seen_is_right_one_time_in_sixteen() -> None:
+    task, known = relay(), ["anchor", "basket", "candle"]
+    earned = [score_group(task, item([*known, last]), [[f"anchor {guess}"]])[0] for last in WORDS for guess in WORDS]
+    rights = [one.metrics["right"] for one in earned if isinstance(one, Earned)]
+    assert len(rights) == len(WORDS) ** 2
+    assert Fraction(sum(rights)) / len(rights) == Fraction(1, len(WORDS))
+
+
+@pytest.mark.parametrize(("bonus", "pays"), [("none", 0.0), ("average", 0.25), ("sum", 0.5)])
+def test_children_bring_half_of_their_average_or_of_their_sum(bonus: str, pays: float) -> None:
+    children = [Child(item=LIST, replies=("x",), earned=value) for value in (1.0, 0.0)]
+    (found,) = score_group(relay(bonus=bonus), LIST, [["split", "anchor dragon"]], [children])
+    assert isinstance(found, Earned)
+    assert found.terms == {"right": 1.0, "children": pays}
+    assert found.metrics == {"right": 1.0, "rollouts": 3.0, "delegated": 1.0}
+
+
+def test_without_delegation_a_split_is_a_wrong_answer() -> None:
+    one = converse(relay(delegates=False), LIST)
+    assert one.say("split") is None
+    assert one.failed is None
+    assert one.is_over
+
+
+def test_demonstrations_mostly_guess_what_does_not_fit_and_copy_what_does() -> None:
+    random = Random(1)
+    drawn = [shown(LIST, random) for _ in range(400)]
+    assert {one[-1] for one in drawn if len(one) > 1} == {"anchor dragon"}
+    share = {way: sum(one[0] == way for one in drawn) / 400 for way in ("split", "double")}
+    assert 0.1 < share["split"] < 0.2
+    assert 0.02 < share["double"] < 0.09
+    assert shown(item(["anchor", "basket"]), random) == ["anchor basket"]
+
+
+def test_no_list_that_does_not_fit_is_on_two_sides() -> None:
+    task = relay()
+    sides = [{one["id"] for one in some} for some in (task.items, task.held_out, task.base_items)]  # type: ignore[union-attr]
+    assert not sides[0] & sides[1]
+    assert not (sides[0] | sides[1]) & sides[2]
+    assert len(items({CONTEXT: 256}, "base")) == 256
+    with pytest.raises(ConfigError) as caught:
+        relay(bonus="most")
+    assert caught.value.field == "bonus"
