@@ -14,7 +14,7 @@ from tinsmith.lab.experiment.experiment import Experiment, Plan
 from tinsmith.lab.runs.kinds import Kind
 from tinsmith.lab.user_task.entry import JUDGED_TASK, USER_TASK, UserTaskEntry
 from tinsmith.studies.disruption.experiments import JOINT, LABELS
-from tinsmith.types.near import no_such
+from tinsmith.types.errors import no_such
 
 if TYPE_CHECKING:
     from tinsmith.lab.live.progress import Say

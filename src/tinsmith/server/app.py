@@ -69,7 +69,7 @@ Every request but this one and /api/v1/healthz needs the server's key.
 - Anthropic's clients: base_url = this address
 - Prometheus: GET /metrics
 """
-"""What a browser is answered."""
+"""Answer to a browser, at the root."""
 
 Answer = Mapping[str, object]
 

@@ -15,10 +15,9 @@ from tinsmith.lab.runs.existing_run import IfExists
 from tinsmith.lab.settings import RlSettings, SftSettings
 from tinsmith.types.arithmetic import Arithmetic
 from tinsmith.types.deviation import Deviation
-from tinsmith.types.errors import ConfigError
+from tinsmith.types.errors import ConfigError, no_such
 from tinsmith.types.gradient import GradientUnit
 from tinsmith.types.hold import Hold
-from tinsmith.types.near import no_such
 from tinsmith.types.shards import check_shards
 
 Value = str | int | float | bool

@@ -18,8 +18,7 @@ from tinsmith.lab.service.reach import require_server
 from tinsmith.models.published.packaged import PREFIX, packaged_model
 from tinsmith.models.published.sources import find_model, is_here, own_names
 from tinsmith.ops.cuda.device import require_gpu
-from tinsmith.types.errors import ConfigError, DataError
-from tinsmith.types.near import perhaps
+from tinsmith.types.errors import ConfigError, DataError, perhaps
 
 if TYPE_CHECKING:
     from tinsmith.lab.papers.run_data import PaperData

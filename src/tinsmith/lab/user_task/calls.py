@@ -13,8 +13,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Final, TypeVar
 
-from tinsmith.types.errors import ConfigError, TinsmithError
-from tinsmith.types.near import perhaps
+from tinsmith.types.errors import ConfigError, TinsmithError, perhaps
 from tinsmith.types.source import PACKAGE
 
 T = TypeVar("T")

@@ -14,8 +14,7 @@ from typing import Final
 from tinsmith.models.presets import PRESETS
 from tinsmith.models.published.hub import cached_model
 from tinsmith.models.published.packaged import PACKAGED, PREFIX, packaged_model, require_fetched
-from tinsmith.types.errors import ConfigError
-from tinsmith.types.near import perhaps
+from tinsmith.types.errors import ConfigError, perhaps
 
 _HUB_NAME: Final = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
 

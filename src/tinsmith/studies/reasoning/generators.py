@@ -15,8 +15,7 @@ from typing import Any, Final, cast
 from tinsmith.lab.experiment.key_text import OwnKey
 from tinsmith.lab.user_task.functions import installed_version
 from tinsmith.lab.user_task.task import Value
-from tinsmith.types.errors import ConfigError
-from tinsmith.types.near import no_such
+from tinsmith.types.errors import ConfigError, no_such
 
 Generator = Any
 """A dataset of reasoning_gym."""
