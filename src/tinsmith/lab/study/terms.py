@@ -20,8 +20,8 @@ _RIGHT: Final = "right"
 """Name of the metric or term that says whether an answer is right."""
 CAPTION: Final = (
     "Training answers, by group: variance around the group's mean, the term's share of the reward's, groups in which "
-    f"it differs, and its correlation with the metric or term `{_RIGHT}` around the group's means. A term that does "
-    "not differ within groups teaches nothing."
+    f"it differs, and its correlation around the group's mean with being right (the metric or term {_RIGHT}). A term "
+    "that does not differ within groups teaches nothing."
 )
 HEADS: Final = (
     Column(head="variance|within groups", form=".4f"),
