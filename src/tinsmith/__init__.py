@@ -45,6 +45,7 @@ if TYPE_CHECKING:
         of_conversation,
         of_group,
     )
+    from tinsmith.lab.user_task.tools import tools_of
     from tinsmith.studies.disruption.comparing import compare
     from tinsmith.studies.disruption.estimators import GRPO, SFT
 
@@ -94,6 +95,7 @@ __all__ = [
     "of_group",
     "over_steps",
     "run",
+    "tools_of",
     "tuned",
 ]
 
@@ -140,6 +142,7 @@ _LAZY = {
     "of_group": "tinsmith.lab.user_task.task",
     "over_steps": "tinsmith.lab.study.study",
     "run": "tinsmith.lab.user_task.run",
+    "tools_of": "tinsmith.lab.user_task.tools",
     "baseline": "tinsmith.lab.study.study",
     "tuned": "tinsmith.lab.study.study",
 }
