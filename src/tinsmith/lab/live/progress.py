@@ -64,7 +64,9 @@ def ticking(what: str, say: Say | None = None) -> Generator[None, None, None]:
     Where standard error is a terminal and `say` is None, one line counts the seconds there.
     """
     over, in_place = threading.Event(), say is None and sys.stderr.isatty()
-    tell = say or (lambda line: print(visible(line), file=sys.stderr, flush=True))
+
+    def tell(line: str) -> None:
+        print(visible(line), file=sys.stderr, flush=True)
 
     def tick() -> None:
         began, pause = time.perf_counter(), 1.0
@@ -74,7 +76,7 @@ def ticking(what: str, say: Say | None = None) -> Generator[None, None, None]:
             if in_place:
                 print(f"\r{visible(line)}\x1b[K", end="", file=sys.stderr, flush=True)
             else:
-                tell(line)
+                (say or tell)(line)
                 pause = min(_LONGEST, took)
         if in_place:
             print("\r\x1b[K", end="", file=sys.stderr, flush=True)
