@@ -49,6 +49,7 @@ if TYPE_CHECKING:
         of_group,
         of_tree,
     )
+    from tinsmith.lab.user_task.tools import tools_of
     from tinsmith.studies.disruption.comparing import compare
     from tinsmith.studies.disruption.estimators import GRPO, SFT
 
@@ -102,6 +103,7 @@ __all__ = [
     "over_steps",
     "run",
     "term_table",
+    "tools_of",
     "tuned",
 ]
 
@@ -151,6 +153,7 @@ _LAZY = {
     "of_group": "tinsmith.lab.user_task.task",
     "over_steps": "tinsmith.lab.study.study",
     "run": "tinsmith.lab.user_task.run",
+    "tools_of": "tinsmith.lab.user_task.tools",
     "baseline": "tinsmith.lab.study.study",
     "term_table": "tinsmith.lab.study.terms",
     "tuned": "tinsmith.lab.study.study",

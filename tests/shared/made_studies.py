@@ -411,6 +411,17 @@ MADE: Final[Mapping[str, MadeStudy]] = {
             "circles": replace(_searcher(0.0, 4.0, 4, 5), right=(0.0, 0.0)),
         },
     ),
+    "backchain": MadeStudy(
+        items=tuple(f"held_out-{place % 3 + 1}-{place:03d}" for place in range(24)),
+        keys={"seeds": "1,2", "steps": "4"},
+        arms={
+            "observed": MadeArm(right=(0.3, 0.9)),
+            "believed": MadeArm(right=(0.3, 0.6)),
+            "shuffled": MadeArm(right=(0.0, 0.0)),
+            "sft-observed": MadeArm(right=(0.3, 0.95)),
+            "sft-believed": MadeArm(right=(0.3, 0.5)),
+        },
+    ),
     "confidence": MadeStudy(
         items=tuple(f"{split}-{place}" for place in range(20) for split in ("easy", "hard")),
         baseline=0.125,

@@ -16,6 +16,7 @@ from tinsmith.lab.study.files import STUDY_JSON
 from tinsmith.lab.study.record import Draws, StudyRecord
 from tinsmith.stats.estimates import Bootstrap
 from tinsmith.studies import (
+    backchain,
     barrier,
     confidence,
     dead_groups,
@@ -29,6 +30,7 @@ from tinsmith.studies import (
 from tinsmith.types.errors import DataError
 
 _EVERY = (
+    backchain,
     barrier,
     confidence,
     dead_groups,
@@ -110,6 +112,13 @@ def test_a_boundary_moves_only_where_it_is_told_from_chance(tmp_path: Path) -> N
     assert met(found) == [True, False, True, False, True]
     same = values("pass_at_k", tmp_path / "same", grpo=MADE["pass_at_k"].arms["base"])
     assert same.expectations[0].met is False
+
+
+def test_answers_that_were_believed_and_teach_as_much_are_seen(tmp_path: Path) -> None:
+    assert met(values("backchain", tmp_path)) == [True] * 7
+    arms = {"believed": MADE["backchain"].arms["observed"], "shuffled": MADE["backchain"].arms["observed"]}
+    sft = {"sft-believed": MADE["backchain"].arms["sft-observed"]}
+    assert met(values("backchain", tmp_path / "alike", **arms, **sft)) == [True, True, True, True, False, False, False]
 
 
 def test_students_that_look_as_long_whatever_was_shown_are_seen(tmp_path: Path) -> None:

@@ -90,6 +90,10 @@ TASKS: Final[Mapping[str, TaskEntry]] = MappingProxyType(
             where="crossroads:crossroads",
             presets=_BY_ANSWERS,
         ),
+        "backchained": TaskEntry(
+            question="Does the model learn to call one tool with what another one brought?",
+            where="backchain:backchained",
+        ),
         "lookup": TaskEntry(
             question="Does the model learn to look up what it is asked, in one step or in two?",
             where="lookup:lookup",

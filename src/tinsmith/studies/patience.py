@@ -210,7 +210,7 @@ study = Study(
     ),
     keys={"kind": "task_sft", "save_every": 0, "eval_every": 1_000, "eval_samples": 2, "watch_forgetting": False},
     sizes={
-        "smallest": Size("learning_rate=0.002 steps=8 held_out_things=12", seeds=[1]),
+        "smallest": Size("learning_rate=0.002 steps=4 held_out_things=6", seeds=[1]),
         "nano": Size(learning_rate=2e-3, steps=40, held_out_things=36),
         "small": Size("learning_rate=0.0003 steps=20 held_out_things=12 max_tokens=8 explain=true", seeds=[1]),
     },

@@ -10,6 +10,7 @@ from tinsmith.lab.user_task.calls import Raised, attempt
 from tinsmith.lab.user_task.dialogue import demonstrated
 from tinsmith.lab.user_task.items import UserItem
 from tinsmith.lab.user_task.task import Examples, Task
+from tinsmith.lab.user_task.tools import Call
 from tinsmith.types.errors import DataError
 from tinsmith.types.fingerprints import sha256_of
 
@@ -39,7 +40,7 @@ def filter_examples(task: Task, examples: Examples, items: Sequence[UserItem]) -
     for one in items:
         replies = demonstrated(task, one)
         sha256 = sha256_of([(said.role.value, said.content) for said in one.messages] + list(replies))
-        calls = _calls(examples, one, replies)
+        calls = _calls(task, examples, one, replies)
         left_out = _too_short_or_long(examples, len(replies), calls)
         if not left_out and examples.where is not None and not _asked(examples.where, one, one.item, list(replies)):
             left_out = "by the condition"
@@ -56,9 +57,12 @@ def filter_examples(task: Task, examples: Examples, items: Sequence[UserItem]) -
     return Filtered(items=kept, demonstrations=tuple(read))
 
 
-def _calls(examples: Examples, one: UserItem, replies: Sequence[str]) -> int:
-    call = examples.call
-    return len(replies) - 1 if call is None else sum(bool(_asked(call, one, reply)) for reply in replies)
+def _calls(task: Task, examples: Examples, one: UserItem, replies: Sequence[str]) -> int:
+    if examples.call is not None:
+        return sum(bool(_asked(examples.call, one, reply)) for reply in replies)
+    if task.tools is not None:
+        return sum(isinstance(task.tools.read(reply), Call) for reply in replies)
+    return len(replies) - 1
 
 
 def _too_short_or_long(examples: Examples, steps: int, calls: int) -> str:

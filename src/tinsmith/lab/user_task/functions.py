@@ -320,6 +320,9 @@ def _sources(task: Task) -> dict[str, object]:
     if task.probed is not None:
         functions |= {"probed options": task.probed.options, "probed gold": task.probed.gold}
         sources["before_answer"] = task.probed.before_answer
+    if task.tools is not None:
+        functions |= {f"tool {name}": one.function for name, one in task.tools.tools.items()}
+        sources["record"] = task.tools.record
     if task.examples is not None:
         functions |= {f"examples {name}": getattr(task.examples, name) for name in ("call", "where")}
         sources["examples"] = replace(task.examples, call=None, where=None)

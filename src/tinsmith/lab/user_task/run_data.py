@@ -58,6 +58,7 @@ from tinsmith.models.base import tokenizer_of
 from tinsmith.renderers.choose import renderer_for
 from tinsmith.renderers.renderer import Message, Role
 from tinsmith.types.errors import ConfigError, DataError, TinsmithError
+from tinsmith.types.fingerprints import sha256_of
 from tinsmith.types.seeds import derive
 
 if TYPE_CHECKING:
@@ -111,6 +112,8 @@ class TaskData:
         own, files, split = self.plan.experiment.subject.own_keys, self._files(), self.split
         rows: dict[str, object] = {"train": len(split.train), "held_out": len(split.held_out)}
         rows |= {} if self.filtered is None else {"examples": self.filtered.sha256}
+        record = None if self.task.tools is None else self.task.tools.record
+        rows |= {} if record is None else {"record": sha256_of(record)}
         return {
             "data": {"sha256": self._items_sha256, **rows, **({"tested": len(split.tested)} if split.tested else {})},
             "code": {**self.source.sha256, **self.task.identity},

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 from tinsmith.lab.base_recipe import BaseRecipe, Conversation
 from tinsmith.lab.user_task.step_reward import StepReward
+from tinsmith.lab.user_task.tools import Tools
 from tinsmith.types.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -140,7 +141,7 @@ class Examples:
     """Replies that call a tool."""
     most_calls: int = 0
     call: Callable[[str], bool] | None = None
-    """True for a reply that calls a tool; None: every reply but the last one is a call."""
+    """True for a reply that calls a tool; None: calls of the task's `tools`, else every reply but the last one."""
     where: Callable[[Item, Sequence[str]], bool] | None = None
     """A condition of one's own: (item, replies) -> True if it is trained on."""
     keeps_duplicates: bool = False
@@ -263,6 +264,9 @@ class Task:
     """Replies after which a conversation ends whatever `reply` would say."""
     turns: Turns | None = None
     """In place of `reply`: several turns that draw from a seed, fork, or ask a frozen model."""
+    tools: Tools | None = None
+    """In place of `reply`: typed functions that replies call (`tools_of`), as `name(argument, ...)`; the model is told
+    what they return, and a reply that calls none ends the conversation."""
     held_out: float | Items | Callable[[Item], bool] = 0.2
     """What is never trained on, but evaluated: a share, drawn by item id and the run's seed; a function of the item;
     or items of their own."""
@@ -359,8 +363,9 @@ class Task:
         for name in self.controls:
             if not name.startswith("test_"):
                 raise ConfigError("this is no split of the test", field="controls", value=name, allowed="test_...")
-        if self.turns is not None and self.reply is not None:
-            raise ConfigError("what is said between replies is given twice", field="reply", allowed="reply or turns")
+        if sum(one is not None for one in (self.turns, self.reply, self.tools)) > 1:
+            allowed = "one of reply, turns and tools"
+            raise ConfigError("what is said between replies is given twice", field="reply", allowed=allowed)
         _require_replies("max_turns", self.max_turns)
 
     def _check_examples(self) -> None:
@@ -398,7 +403,9 @@ class Task:
     @property
     def talk(self) -> Turns | None:
         """Turns, whichever way they were given; None: there is one reply."""
-        reply = self.reply
+        reply, tools = self.reply, self.tools
+        if tools is not None:
+            return Turns(reply=lambda _, replies, __: tools.answer(str(replies[-1])), most=self.max_turns)
         if reply is None:
             return self.turns
         return Turns(reply=lambda item, replies, _: reply(item, replies), most=self.max_turns)
