@@ -131,6 +131,9 @@ _QUESTIONS: Final = {
     "study/taste": "What do SFT, RL, and one after the other teach of which of two papers is cited more?",
     "study/instructions": "What do SFT, RL, and one after the other teach of following instructions?",
     "study/reasoning": "What do SFT, RL, and one after the other teach of a generated puzzle? generator=NAME",
+    "backchain": (
+        "Do tasks that were written from what calls brought teach more than tasks whose answers were believed?"
+    ),
     "barrier": "Does it matter that whoever writes a reward does not see how its tasks were made?",
     "backchain": (
         "Do tasks that were written from what calls brought teach more than tasks whose answers were believed?"
