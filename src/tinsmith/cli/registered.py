@@ -135,9 +135,6 @@ _QUESTIONS: Final = {
         "Do tasks that were written from what calls brought teach more than tasks whose answers were believed?"
     ),
     "barrier": "Does it matter that whoever writes a reward does not see how its tasks were made?",
-    "backchain": (
-        "Do tasks that were written from what calls brought teach more than tasks whose answers were believed?"
-    ),
     "confidence": "Is a model sure of its answer before it has reasoned, and does a reward for rising confidence help?",
     "coupled_agents": (
         "Do more agents with smaller adapters do more than one agent with all of the weights, if they are grown?"
