@@ -211,7 +211,7 @@ study = Study(
     ),
     keys={"save_every": 0, "groups_per_batch": 4},
     sizes={
-        "smallest": Size("learning_rate=0.002 base_steps=120 steps=4 eval_every=4 eval_items=16", seeds=[1]),
+        "smallest": Size("learning_rate=0.002 base_steps=120 steps=4 eval_items=16", seeds=[1], without=["open_four"]),
         "nano": Size(learning_rate=1e-3, steps=40, eval_every=40, eval_items=64, eval_samples=2),
     },
     score=PerItem("right", "right answers", "metric/right"),
