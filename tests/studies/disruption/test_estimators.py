@@ -218,6 +218,9 @@ def test_models_are_compared_on_the_same_papers(fitted: GRPO, papers: LoadedSlic
     assert always.share == 1.0
     assert one.macro_f1.value == pytest.approx(fitted.score(papers.test))
     table = found.to_markdown().splitlines()
+    frame = found.to_polars()
+    assert frame["model"].to_list() == [row.name for row in found.rows]
+    assert frame["macro_f1"].to_list() == [row.macro_f1.value for row in found.rows]
     assert len(table) == 5
     assert len({line.count("|") for line in table}) == 1
     with pytest.raises(ConfigError, match="models of the same task"):

@@ -10,6 +10,8 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+import polars as pl
+
 from tinsmith.lab.papers.sets import AnyPaper, labelled
 from tinsmith.pages.embedded import table
 from tinsmith.stats.estimates import Bootstrap, Difference, Estimate, difference, estimate
@@ -51,6 +53,25 @@ class SideBySide:
         heads, rows = self._cells()
         return "\n".join(
             f"| {' | '.join(cells)} |" if cells else "|---" * len(heads) + "|" for cells in (heads, (), *rows)
+        )
+
+    def to_polars(self) -> pl.DataFrame:
+        """Return the figures, a row for each model; `low` and `high` are the ends of the interval of macro-F1."""
+        return pl.DataFrame(
+            [
+                {
+                    "model": one.name,
+                    "seeds": one.seeds,
+                    "accuracy": one.accuracy,
+                    "macro_f1": one.macro_f1.value,
+                    "low": None if one.macro_f1.interval is None else one.macro_f1.interval.low,
+                    "high": None if one.macro_f1.interval is None else one.macro_f1.interval.high,
+                    "min_class_recall": one.min_class_recall,
+                    "difference": None if one.difference is None else one.difference.value,
+                    "p_holm": one.p_holm,
+                }
+                for one in self.rows
+            ]
         )
 
     def _repr_html_(self) -> str:

@@ -23,6 +23,7 @@ from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.utils.validation import check_is_fitted
 
 from tinsmith.lab.experiment.conduct import conduct, embedded_settings
+from tinsmith.lab.experiment.estimate import RUN_MEGABYTES, time_and_disk
 from tinsmith.lab.experiment.experiment import Experiment, Plan
 from tinsmith.lab.experiment.materials import Materials, named_model, with_model
 from tinsmith.lab.experiment.plan import REWARD_PREFIX, make_plan
@@ -31,6 +32,7 @@ from tinsmith.lab.labels.labelled_papers import LabelledPapers, Papers
 from tinsmith.lab.labels.paper import Item
 from tinsmith.lab.labels.scores import label_logprobs, label_probabilities
 from tinsmith.lab.labels.task import Task
+from tinsmith.lab.live.progress import in_notebook
 from tinsmith.lab.papers.labels import task_asked
 from tinsmith.lab.papers.run_data import PaperData, data_of, shuffle_seed
 from tinsmith.lab.papers.sets import AnyPaper, LoadedSlice, items_identity, labelled, split_items, unlabelled
@@ -178,7 +180,8 @@ class PaperClassifier(ClassifierMixin, BaseEstimator):
     hold: str | None = None
     workers: int | None = None
     shards: int | None = None
-    verbose: bool = False
+    verbose: bool | None = None
+    """Tell of its progress, and beforehand how long it will take; None: in a notebook."""
 
     _experiment: ClassVar[Experiment]
 
@@ -215,6 +218,7 @@ class PaperClassifier(ClassifierMixin, BaseEstimator):
         try:
             materials = self._materials(plan, papers, y)
             self.close()  # an earlier fit's server may hold the folder
+            self._told(f"one fit: {time_and_disk(materials.run_data.minutes(), RUN_MEGABYTES)}")
             done = conduct(plan, say=self._told, materials=materials, stays=True)
         except BaseException:
             if temporary is not None:
@@ -308,7 +312,7 @@ class PaperClassifier(ClassifierMixin, BaseEstimator):
         }
         rewards: Mapping[str, float] = getattr(self, "reward_settings", None) or {}
         keys |= {f"{REWARD_PREFIX}{name}": str(value) for name, value in rewards.items()}
-        return make_plan(self._experiment, {**keys, "quiet": str(not self.verbose)})
+        return make_plan(self._experiment, {**keys, "quiet": str(not self._tells)})
 
     def _materials(self, plan: Plan, papers: LoadedSlice | Sequence[AnyPaper], y: Sequence[str] | None) -> Materials:
         if isinstance(papers, LoadedSlice):
@@ -342,8 +346,12 @@ class PaperClassifier(ClassifierMixin, BaseEstimator):
             delattr(self, name)
 
     def _told(self, message: str) -> None:
-        if self.verbose:
+        if self._tells:
             print(visible(message), file=sys.stderr)
+
+    @property
+    def _tells(self) -> bool:
+        return in_notebook() if self.verbose is None else self.verbose
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
