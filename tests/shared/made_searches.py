@@ -9,7 +9,7 @@ from pathlib import Path
 from random import Random
 
 import msgspec
-from made_studies import made_folder
+from made_cells import made_folder
 
 from tinsmith.lab.experiment.plan import make_plan
 from tinsmith.lab.live.progress import Say

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from made_studies import made_folder
+from made_cells import made_folder
 
 from tinsmith.lab.experiment.plan import make_plan
 from tinsmith.lab.live.progress import Say
