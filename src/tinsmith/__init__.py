@@ -33,6 +33,8 @@ if TYPE_CHECKING:
     )
     from tinsmith.lab.study.terms import term_table
     from tinsmith.lab.user_task.judged import judged
+    from tinsmith.lab.user_task.learned_reward import LearnedReward
+    from tinsmith.lab.user_task.loops import revised, revising
     from tinsmith.lab.user_task.run import StudyRun, TaskRun, run
     from tinsmith.lab.user_task.step_reward import Asked, Failed, Scored, StepReward
     from tinsmith.lab.user_task.task import (
@@ -74,6 +76,7 @@ __all__ = [
     "Finding",
     "Labels",
     "Learned",
+    "LearnedReward",
     "Listing",
     "Measure",
     "Model",
@@ -101,6 +104,8 @@ __all__ = [
     "of_group",
     "of_tree",
     "over_steps",
+    "revised",
+    "revising",
     "run",
     "term_table",
     "tools_of",
@@ -133,6 +138,7 @@ _LAZY = {
     "GRPO": "tinsmith.studies.disruption.estimators",
     "Labels": "tinsmith.lab.papers.labels",
     "Learned": "tinsmith.lab.study.study",
+    "LearnedReward": "tinsmith.lab.user_task.learned_reward",
     "Listing": "tinsmith.lab.study.study",
     "Measure": "tinsmith.lab.study.study",
     "PerItem": "tinsmith.lab.study.study",
@@ -152,6 +158,8 @@ _LAZY = {
     "of_conversation": "tinsmith.lab.user_task.task",
     "of_group": "tinsmith.lab.user_task.task",
     "over_steps": "tinsmith.lab.study.study",
+    "revised": "tinsmith.lab.user_task.loops",
+    "revising": "tinsmith.lab.user_task.loops",
     "run": "tinsmith.lab.user_task.run",
     "tools_of": "tinsmith.lab.user_task.tools",
     "baseline": "tinsmith.lab.study.study",

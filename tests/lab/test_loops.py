@@ -23,7 +23,7 @@ from tinsmith.lab.runs.existing_run import IfExists
 from tinsmith.lab.runs.files import CHECKPOINTS, METRICS, ROLLOUTS
 from tinsmith.lab.schedule import subset
 from tinsmith.lab.service.connect import Connection
-from tinsmith.lab.settings import CommonSettings, Gradient, RlLoss, RlSettings, SftSettings
+from tinsmith.lab.settings import CommonSettings, Gradient, Order, RlLoss, RlSettings, SftSettings
 from tinsmith.ops.advantages import Advantage
 from tinsmith.types.errors import BackendError
 
@@ -274,3 +274,36 @@ def test_a_groups_advantages_are_centred_and_constant_groups_are_left_out() -> N
     assert not constant.informative
     assert [one.advantage for one in constant.scored] == [None, None]
     assert rollouts_module.SEED_BITS < 32
+
+
+ORDERED = dataclasses.replace(SFT, steps=9, batch_size=16, eval_every=0, save_every=3, test_items=3, logit_offset=False)
+
+
+@pytest.mark.parametrize(
+    ("order", "epochs"), [(Order.ASCENDING, [0]), (Order.DESCENDING, [0]), (Order.RECOMPUTED, [0, 1])]
+)
+def test_examples_come_by_their_perplexity_again_for_each_epoch_where_it_is_recomputed(
+    connection: Connection, tmp_path: Path, order: Order, epochs: list[int]
+) -> None:
+    run_once(connection, tmp_path / "run", dataclasses.replace(ORDERED, order=order), None)
+    metrics = lines(tmp_path / "run", METRICS)
+    computed = [line for line in metrics if "order/sha256" in line]
+    assert [line["order/epoch"] for line in computed] == epochs
+    assert [line["step"] for line in computed] == [0, 7][: len(epochs)]
+    for line in computed:
+        assert (line["order/first_nats"] < line["order/last_nats"]) == (order is Order.ASCENDING)
+
+
+def test_a_run_by_perplexity_that_was_killed_within_an_epoch_ends_as_if_nothing_had_happened(
+    connection: Connection, tmp_path: Path
+) -> None:
+    settings = dataclasses.replace(ORDERED, order=Order.RECOMPUTED)
+    run_once(connection, tmp_path / "whole", settings, None)
+    run = open_run(connection, tmp_path / "killed", settings, reward=None)
+    _train_until(run, 5)
+    run.folder.close()
+    resumed = open_run(connection, tmp_path / "killed", settings, reward=None, if_exists=IfExists.RESUME)
+    assert (resumed.step, resumed.order is not None) == (3, True)
+    train(resumed)
+    resumed.folder.close()
+    assert (tmp_path / "killed" / METRICS).read_bytes() == (tmp_path / "whole" / METRICS).read_bytes()

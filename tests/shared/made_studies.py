@@ -114,6 +114,26 @@ def _agents(right: float, replies: int) -> MadeArm:
     )
 
 
+def _porter(sound: float, order: str = "") -> MadeArm:
+    ordered = {"order/sha256": float(order), "order/first_nats": 0.1, "order/last_nats": 2.0} if order else {}
+    splits = {"test": (sound, 8.0), "test_revised": (sound + 0.2, 20.0), "test_blind": (sound, 40.0)}
+    tested = {f"{split}/metric/sound": (0.2, right) for split, (right, _) in splits.items()}
+    return MadeArm(
+        right=(0.2, sound),
+        metrics={"sound": (0.2, sound), "end": (0.3, sound)},
+        evaluated={**tested, **{f"{split}/tokens/answer": (8.0, tokens) for split, (_, tokens) in splits.items()}},
+        trained=ordered,
+    )
+
+
+def _tones(label: float, sure: float, overrated: float) -> MadeArm:
+    return MadeArm(
+        evaluated={"eval/metric/right": (0.6, label)},
+        metrics={"label": (0.4, label), "right": (0, 0), "sure": (0.5, sure)},
+        trained={"train/metric/label": label, "train/overrated": overrated},
+    )
+
+
 _SIGNS = ("anchor", "basket", "candle", "dragon", "engine", "feather", "garden", "hammer", "island", "jacket", "kettle")
 _ERRANDS = tuple(f"{kind}-held-{number:04d}" for kind in ("errand", "explore", "recover") for number in range(16))
 _QUESTIONS = tuple(f"held_out-{hops}-{place:03d}" for hops in ("two", "one") for place in range(8))
@@ -269,6 +289,37 @@ MADE: Final[Mapping[str, MadeStudy]] = {
             "seven": _agents(0.05, 7),
             "grown": _agents(0.8, 7),
             "coin": _agents(0.05, 3),
+        },
+    ),
+    "curriculum": MadeStudy(
+        items=tuple(
+            f"{one}-{other}" for one in ("ann", "ben", "cleo", "dan") for other in ("hana", "ivo", "jane", "eve")
+        ),
+        term="earned",
+        keys={"seeds": "1,2,3", "steps": "6"},
+        arms={
+            "random": _porter(0.6),
+            "ascending": _porter(0.5, "1"),
+            "descending": _porter(0.8, "2"),
+            "recomputed": _porter(0.8, "3"),
+            "descending-constant": _porter(0.6, "2"),
+            "random-constant": _porter(0.7),
+            "shuffled": _porter(0.2, "4"),
+            "fine": _porter(0.5),
+            "staged": _porter(0.7),
+        },
+    ),
+    "alignment_collapse": MadeStudy(
+        items=tuple(f"{sign}-{note}" for sign in _SIGNS for note in ("a", "b")),
+        term="learned",
+        keys={"seeds": "1,2,3", "steps": "6"},
+        arms={
+            "myopic": _tones(0.2, 0.9, 0.4),
+            "fixed": _tones(-0.2, 1.0, 0.9),
+            "exact": _tones(0.9, 0.5, 0.1),
+            "practical": _tones(0.1, 0.3, 0.1),
+            "labels": _tones(0.9, 0.5, 0.1),
+            "shuffled": _tones(0.1, 0.5, 0.1),
         },
     ),
     "sparse_select": MadeStudy(

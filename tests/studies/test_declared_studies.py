@@ -16,9 +16,11 @@ from tinsmith.lab.study.files import STUDY_JSON
 from tinsmith.lab.study.record import Draws, StudyRecord
 from tinsmith.stats.estimates import Bootstrap
 from tinsmith.studies import (
+    alignment_collapse,
     backchain,
     barrier,
     confidence,
+    curriculum,
     dead_groups,
     environment_loss,
     exploration,
@@ -30,9 +32,11 @@ from tinsmith.studies import (
 from tinsmith.types.errors import DataError
 
 _EVERY = (
+    alignment_collapse,
     backchain,
     barrier,
     confidence,
+    curriculum,
     dead_groups,
     environment_loss,
     exploration,
@@ -154,6 +158,20 @@ def test_process_rewards_that_do_less_than_the_answers_are_seen(tmp_path: Path) 
     assert met(found) == [True, False, False, False, False, True]
     terms = next(table for table in found.tables if table.names == "Arm, term")
     assert [name.partition("|")[2] for name, _ in terms.rows] == ["right"] * 7
+
+
+def test_an_order_that_helps_only_while_the_rate_falls_is_told_from_one_that_always_helps(tmp_path: Path) -> None:
+    assert met(values("curriculum", tmp_path)) == [True] * 9
+    always = changed("curriculum", "descending-constant", metrics={"sound": (0.2, 0.9), "end": (0.3, 0.9)})
+    found = met(values("curriculum", tmp_path / "always", **{"descending-constant": always}))
+    assert found == [True, True, False, False, *[True] * 5]
+
+
+def test_a_policy_that_its_reward_model_pays_too_much_is_seen(tmp_path: Path) -> None:
+    assert met(values("alignment_collapse", tmp_path)) == [True] * 7
+    same = MADE["alignment_collapse"].arms["myopic"]
+    found = values("alignment_collapse", tmp_path / "same", exact=same)
+    assert met(found) == [False, False, True, True, True, True, True]
 
 
 @pytest.mark.parametrize(("name", "arm"), [("confidence", "plain"), ("template_collapse", "plain")])

@@ -42,7 +42,8 @@ def run(
     monkeypatch.syspath_prepend(tmp_path)
 
     def run(name: str, **changes: str) -> Ran:
-        keys = {**SMALL, "base_url": str(server.base_url), "model_name": NANO, **changes}
+        few = SMALL if name in TASKS else {**KEYS, "max_tokens": "5"}
+        keys = {**few, "base_url": str(server.base_url), "model_name": NANO, **changes}
         if changes.get("kind") == "task_sft":  # which draws no groups
             keys = {key: one for key, one in keys.items() if not key.startswith("group")}
         given = (f"{key.replace('__', '.')}={value}" for key, value in keys.items())
@@ -84,6 +85,20 @@ def test_a_run_is_evaluated_drawn_replayed_and_compared(
     for file in BYTES:
         assert (folder / file).read_bytes() == (tmp_path / "parts" / file).read_bytes(), file
     assert command(capsys, "diff", "run", "parts").code == 0
+
+
+def test_examples_in_an_order_that_is_recomputed_go_on_to_the_same_bytes_and_a_loop_is_tested(
+    run: Run, tmp_path: Path
+) -> None:
+    changes = {"kind": "task_sft", "order": "recomputed", "batch_size": "200", "tested_items": "2"}
+    assert run("porter", log_path="whole", **changes).code == 0
+    assert run("porter", log_path="parts", stop_after="2", **changes).code == 0
+    assert run("porter", log_path="parts", behavior_if_log_dir_exists="resume", **changes).code == 0
+    for file in BYTES:
+        assert (tmp_path / "whole" / file).read_bytes() == (tmp_path / "parts" / file).read_bytes(), file
+    metrics = lines(tmp_path / "whole", "metrics.jsonl")
+    assert [one["order/epoch"] for one in metrics if "order/epoch" in one] == [0.0, 1.0]
+    assert {"test/metric/sound", "test_revised/tokens/answer", "test_blind/tokens/answer"} <= metrics[-1].keys()
 
 
 def test_an_environment_that_changed_is_refused_by_a_replay(

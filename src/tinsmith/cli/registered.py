@@ -131,6 +131,10 @@ _QUESTIONS: Final = {
     "study/taste": "What do SFT, RL, and one after the other teach of which of two papers is cited more?",
     "study/instructions": "What do SFT, RL, and one after the other teach of following instructions?",
     "study/reasoning": "What do SFT, RL, and one after the other teach of a generated puzzle? generator=NAME",
+    "alignment_collapse": (
+        "Does a policy exploit a reward model that is refitted on its answers, and does the steering term help?"
+    ),
+    "barrier": "Does it matter that whoever writes a reward does not see how its tasks were made?",
     "backchain": (
         "Do tasks that were written from what calls brought teach more than tasks whose answers were believed?"
     ),
@@ -138,6 +142,9 @@ _QUESTIONS: Final = {
     "confidence": "Is a model sure of its answer before it has reasoned, and does a reward for rising confidence help?",
     "coupled_agents": (
         "Do more agents with smaller adapters do more than one agent with all of the weights, if they are grown?"
+    ),
+    "curriculum": (
+        "Does the order of examples matter, apart from the learning rate they meet, and do stages and loops help?"
     ),
     "dead_groups": "Can RL mend a model that fails, where it always fails at the same questions, and where by chance?",
     "environment_loss": (

@@ -169,6 +169,16 @@ TASKS: Final[Mapping[str, TaskEntry]] = MappingProxyType(
             where="metacognition:sums",
             presets={"outcome": {"pays": "right"}, "recall": {"pays": "recall,regulation,right"}},
         ),
+        "tones": TaskEntry(
+            question="Does a policy drift to where its reward model, refitted on its own answers, pays too much?",
+            where="alignment_collapse:tones",
+            presets={one: {"steer": one} for one in ("exact", "practical", "labels")},
+        ),
+        "porter": TaskEntry(
+            question="Does the order of examples matter, and does the model mend its answers where it is asked to?",
+            where="curriculum:porter",
+            presets={**_BY_ANSWERS, "staged": {"coarse_steps": "20"}},
+        ),
         "reasons": TaskEntry(
             question="Do the reasons of an answer go on depending on what was asked?",
             where="template_collapse:reasons",

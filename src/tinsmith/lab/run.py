@@ -63,6 +63,14 @@ class _RewardsKept:
     spent: bool
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EpochOrder:
+    """Places of an epoch's units in the order in which they are trained on."""
+
+    epoch: int
+    places: tuple[int, ...]
+
+
 @dataclass(slots=True, kw_only=True)
 class Run(Generic[I, A]):
     """Everything a training loop needs beside its algorithm."""
@@ -90,6 +98,8 @@ class Run(Generic[I, A]):
     experts: ExpertWatch = field(default_factory=ExpertWatch)
     offline: Sequence[Any] | None = None
     """What was drawn before the first step, where all others learn from it; None: nothing was, or not yet."""
+    order: EpochOrder | None = None
+    """Order that was computed last, where items are trained on by perplexity."""
     _sampler: Sequence[tinker.SamplingClient] = ()
     _base: tinker.SamplingClient | None = None
     _timings: dict[str, float] = field(default_factory=dict[str, float])
@@ -131,6 +141,8 @@ class Run(Generic[I, A]):
             kept = msgspec.convert(mark.kept["rewards"], _RewardsKept)
             self._determinism.restore(kept.determinism)
             self._flat, self._spent = kept.flat, kept.spent
+        if "order" in mark.kept:
+            self.order = msgspec.convert(mark.kept["order"], EpochOrder)
         self.course.restore(mark.kept["course"])
         self.best = msgspec.convert(mark.kept["best"], BestStep | None)
         self.experts.restore(self.folder.read_lines(METRICS))
@@ -264,6 +276,7 @@ class Run(Generic[I, A]):
                     "rewards": msgspec.to_builtins(
                         _RewardsKept(determinism=self._determinism.state(), flat=self._flat, spent=self._spent)
                     ),
+                    **({} if self.order is None else {"order": msgspec.to_builtins(self.order)}),
                 },
             )
 

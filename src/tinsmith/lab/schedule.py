@@ -25,13 +25,23 @@ Unit: TypeAlias = Callable[[T], str] | None
 _SUBSET = derive(0, "subset")
 
 
-def batch(items: Sequence[T], size: int, step: int, seed: int, unit: Unit[T] = None) -> list[T]:
-    """Return the `size` items of step `step` (0 is the first); those of one unit follow each other."""
-    first, units = step * size, _units(items, unit)
+def batch(
+    items: Sequence[T],
+    size: int,
+    step: int,
+    seed: int,
+    unit: Unit[T] = None,
+    order_of: Callable[[int, Sequence[Sequence[T]]], Sequence[int]] | None = None,
+) -> list[T]:
+    """Return the `size` items of step `step` (0 is the first); those of one unit follow each other.
+
+    `order_of` returns the places of an epoch's units in place of a permutation.
+    """
+    first, units = step * size, units_of(items, unit)
     found: list[T] = []
     epoch, before = divmod(first, len(items))
     while len(found) < size:
-        order = _order(len(units), epoch, seed)
+        order = _order(len(units), epoch, seed) if order_of is None else order_of(epoch, units)
         found += islice((one for place in order for one in units[place]), before, before + size - len(found))
         epoch, before = epoch + 1, 0
     return found
@@ -44,7 +54,7 @@ def subset(items: Sequence[T], count: int, unit: Unit[T] = None) -> Sequence[T]:
     """
     if count == 0 or count >= len(items):
         return items
-    units = _units(items, unit)
+    units = units_of(items, unit)
     taken: list[int] = []
     for place in _order(len(units), 0, _SUBSET):
         count -= len(units[place])
@@ -64,7 +74,7 @@ def saves_after(step: int, steps: int, every: int) -> bool:
     return every > 0 and (due(step + 1, every) or step + 1 == steps)
 
 
-def _units(items: Sequence[T], unit: Unit[T]) -> Sequence[Sequence[T]]:
+def units_of(items: Sequence[T], unit: Unit[T]) -> Sequence[Sequence[T]]:
     """Return items by their unit, in the order in which each is first met."""
     if unit is None:
         return [(one,) for one in items]

@@ -8,13 +8,17 @@ from __future__ import annotations
 import math
 from dataclasses import asdict, dataclass, field, fields
 from enum import StrEnum
-from typing import Any
+from types import MappingProxyType
+from typing import Any, Final
 
 from tinsmith.lab.schedule import NONE, ratio_of
 from tinsmith.ops.advantages import Advantage
 from tinsmith.types.adapters import ALPHA, AdapterKind
 from tinsmith.types.errors import ConfigError
 from tinsmith.types.fingerprints import LATER, left_out
+
+WHERE_USED: Final = MappingProxyType({**LATER, "written": "where it is not at its default"})
+"""Metadata of a setting that came after configurations had been written: at its default they are as before."""
 
 
 class RlLoss(StrEnum):
@@ -58,6 +62,19 @@ class Schedule(StrEnum):
     """Down to zero: step s of S is taken with learning_rate * (1 - s / S)."""
     COSINE = "cosine"
     """Down to zero along half a cosine: learning_rate * (1 + cos(pi s / S)) / 2."""
+
+
+class Order(StrEnum):
+    """Order of an epoch's items by the perplexity of their right answers."""
+
+    RANDOM = "random"
+    """A permutation for each epoch."""
+    ASCENDING = "ascending"
+    """The lowest first, under the model as it was before the first step."""
+    DESCENDING = "descending"
+    """The highest first, under the same model."""
+    RECOMPUTED = "recomputed"
+    """The highest first, under the model at the beginning of each epoch."""
 
 
 class Selection(StrEnum):
@@ -167,6 +184,13 @@ def told_apart(settings: CommonSettings) -> dict[str, object]:
     """
     dropped = left_out(settings)
     return {name: value for name, value in asdict(settings).items() if name not in dropped}
+
+
+def written(settings: CommonSettings) -> dict[str, object]:
+    """Return the settings as configurations have them."""
+    dropped = left_out(settings)
+    unused = {one.name for one in fields(settings) if one.name in dropped and "written" in one.metadata}
+    return {name: value for name, value in asdict(settings).items() if name not in unused}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -295,6 +319,9 @@ class SftSettings(CommonSettings):
     """Papers in each step."""
     logit_offset: bool = False
     """Choose offsets of the labels' log-probabilities on the validation split, for macro-F1, and decide by them."""
+    order: Order = field(default=Order.RANDOM, metadata=WHERE_USED)
+    """Order of an epoch's items: random; by the perplexity of their right answers under the model before the first
+    step, ascending or descending; or descending, recomputed under the model at the beginning of each epoch."""
 
     def __post_init__(self) -> None:
         CommonSettings.__post_init__(self)

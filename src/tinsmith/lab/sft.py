@@ -7,26 +7,30 @@ are.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
 import tinker
 
 from tinsmith.lab.datums import Example, example_datum
 from tinsmith.lab.live.watch import expert_metrics
+from tinsmith.lab.order import ordered
 from tinsmith.lab.policy import adam, step_metrics
 from tinsmith.lab.rollouts import WAIT_SECONDS, A, I
 from tinsmith.lab.run import Run
 from tinsmith.lab.schedule import batch
 from tinsmith.lab.service.official_client import loss_of
-from tinsmith.lab.settings import SftSettings
+from tinsmith.lab.settings import Order, SftSettings
 
 
 def teach(run: Run[I, A], settings: SftSettings, step: int) -> dict[str, float]:
     """Take one supervised step; return its metrics."""
     with run.timed("train_s"):
-        items = batch(run.course.train_items, settings.batch_size, step, settings.seed, run.course.subject.unit)
-        examples = [run.course.subject.example(item) for item in items]
-        told = _update(run.trainer, examples, settings, step)
-        return {**told, **run.course.subject.example_figures(examples)}
+        subject, told = run.course.subject, dict[str, float]()
+        order = None if settings.order is Order.RANDOM else partial(ordered, run, settings.order, told)
+        items = batch(run.course.train_items, settings.batch_size, step, settings.seed, subject.unit, order)
+        examples = [subject.example(item) for item in items]
+        updated = _update(run.trainer, examples, settings, step)
+        return {**told, **updated, **subject.example_figures(examples)}
 
 
 def _update(

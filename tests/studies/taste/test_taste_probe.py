@@ -10,13 +10,13 @@ import pytest
 import torch
 from taste_corpora import world, write
 
+from tinsmith.lab.hidden_states import HiddenStates, Pooling, hidden_states
 from tinsmith.models.base import open_base, tokenizer_of
 from tinsmith.models.build import build_decoder
 from tinsmith.models.steps import TrainSteps
 from tinsmith.ops.forest import Forest
 from tinsmith.ops.select import select
 from tinsmith.studies.taste.baselines import Baseline
-from tinsmith.studies.taste.hidden_states import HiddenStates, Pooling, hidden_states
 from tinsmith.studies.taste.pairs import Sides, draw_pairs
 from tinsmith.studies.taste.probe import PROBE, RESULT, accuracy, probe, probed
 from tinsmith.studies.taste.settings import PairSettings, Side

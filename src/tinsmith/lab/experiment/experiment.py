@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 from tinsmith.lab.experiment.at import At, RunFrame
 from tinsmith.lab.experiment.key_text import ENGINE, Circumstances, Keys, Value
 from tinsmith.lab.runs.kinds import Kind
-from tinsmith.lab.settings import CommonSettings
+from tinsmith.lab.settings import CommonSettings, written
 from tinsmith.types.arithmetic import Arithmetic
 from tinsmith.types.deviation import Deviation
 from tinsmith.types.fingerprints import left_out
@@ -129,7 +129,7 @@ class Plan:
     def resolved(self) -> dict[str, object]:
         """Return every key that decides results, with its value."""
         known = self.entry.keys.known
-        every = {**asdict(self.frame), **self.own, **asdict(self.settings)}
+        every = {**asdict(self.frame), **self.own, **written(self.settings)}
         values: dict[str, object] = {key: value for key, value in every.items() if key in known and key != "kind"}
         values |= {f"{REWARD_PREFIX}{key}": value for key, value in self.reward_settings.items()}
         return values | {key: getattr(self, key) for key in ENGINE}

@@ -13,7 +13,7 @@ import os
 import platform
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import Final, cast
@@ -23,7 +23,7 @@ from tinsmith.lab.experiment.experiment import Plan
 from tinsmith.lab.experiment.materials import Materials
 from tinsmith.lab.rollouts import SEED_BITS
 from tinsmith.lab.runs.kinds import Status
-from tinsmith.lab.settings import told_apart
+from tinsmith.lab.settings import told_apart, written
 from tinsmith.models.base import open_base
 from tinsmith.models.published.sources import is_here
 from tinsmith.ops.cuda.device import device_index, gpu_identity
@@ -90,7 +90,7 @@ class Prepared:
             "identity_sha256": sha256_of(self.identity()),
             "kind": frame.kind.value,
             "at": frame.at.value,
-            "settings": asdict(plan.settings),
+            "settings": written(plan.settings),
             "model_name": self.materials.model_name,
             **self.materials.run_data.config(),
         }

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from statistics import fmean
 
-from tinsmith.lab.study.measures import Results
+from tinsmith.lab.study.measures import Results, mean
 from tinsmith.lab.study.record import gain_words
 from tinsmith.lab.study.study import Finding, PerItem
 from tinsmith.pages.measures import Measure as Figure
 from tinsmith.pages.wording import listed, signed
 from tinsmith.stats.gate.claim import Verdict
+from tinsmith.stats.intervals import mean_over_seeds
 
 Check = Callable[[Results], Finding]
 
@@ -87,6 +89,38 @@ def not_lower(first: str, second: str, measure: PerItem, *, margin: float) -> Ch
 def not_higher(first: str, second: str, measure: PerItem) -> Check:
     """Expect that an arm, such as a control, is not shown to end above another."""
     return _of(lambda found: found.gap(first, second, measure), lambda gap: gap.low is None or gap.low <= 0.0)
+
+
+PerRun = Callable[[Results], Sequence[float]]
+"""One value a run, in the order of the seeds."""
+
+
+def of_runs(arm: str, metric: str) -> PerRun:
+    """Return a metric of an arm's runs after training, such as one of the test."""
+    return lambda results: results.arms[arm].per_run(metric)
+
+
+def runs_gap(first: str, second: str, measure: PerItem) -> PerRun:
+    """Return the difference of two arms after training, seed by seed."""
+
+    def read(results: Results) -> list[float]:
+        mine, other = (results.arms[name].per_item(measure).by_seed for name in (first, second))
+        return [float(mean([*a.values()]) - mean([*b.values()])) for a, b in zip(mine, other, strict=True)]
+
+    return read
+
+
+def more(first: PerRun, second: PerRun) -> Check:
+    """Expect one value of the runs above another, by the interval of their differences over seeds."""
+
+    def check(results: Results) -> Finding:
+        mine, other = first(results), second(results)
+        value, interval = mean_over_seeds([a - b for a, b in zip(mine, other, strict=True)])
+        gap = Figure(value) if interval is None else Figure(value, interval.low, interval.high)
+        said = f"{fmean(mine):.3f} beside {fmean(other):.3f}, {difference(gap)}"
+        return Finding(gap.low is not None and gap.low > 0.0, said)
+
+    return check
 
 
 def falls(arm: str, measure: str) -> Check:

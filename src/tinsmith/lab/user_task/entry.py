@@ -107,7 +107,7 @@ TASK_KINDS: Final[Mapping[Kind, KindEntry]] = MappingProxyType(
             },
         ),
         Kind.TASK_SPARSE: KindEntry(
-            keys=Keys(TaskFrame, SparseSettings, without=WITHOUT_LABELS),
+            keys=Keys(TaskFrame, SparseSettings, without=WITHOUT_LABELS | {"order"}),
             values={
                 At.NANO: {**_NANO, "steps": 150, "learning_rate": 1e-3, "batch_size": 16},
                 At.SMALL: {**_SMALL, "steps": 150, "learning_rate": 1e-4, "batch_size": 8},
@@ -127,7 +127,7 @@ TASK_KINDS: Final[Mapping[Kind, KindEntry]] = MappingProxyType(
 
 TESTED_KINDS: Final[Mapping[Kind, KindEntry]] = MappingProxyType(
     {
-        kind: replace(entry, keys=replace(entry.keys, without=WITHOUT_LABELS - {"test_items"}))
+        kind: replace(entry, keys=replace(entry.keys, without=entry.keys.without - {"test_items"}))
         for kind, entry in TASK_KINDS.items()
     }
 )

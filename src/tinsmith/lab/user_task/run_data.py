@@ -18,7 +18,7 @@ from tinsmith.lab.course import Course
 from tinsmith.lab.experiment.estimate import RUN_MEGABYTES, Lengths, pace_of, run_seconds, time_and_disk
 from tinsmith.lab.experiment.experiment import Plan
 from tinsmith.lab.experiment.key_text import shown_value
-from tinsmith.lab.experiment.materials import is_loaded_here, served_name
+from tinsmith.lab.experiment.materials import is_loaded_here, named_model, served_name
 from tinsmith.lab.forgetting import general_changes, general_metrics
 from tinsmith.lab.judge.prices import load_prices
 from tinsmith.lab.judge.records import RULES, write_tasks
@@ -50,7 +50,7 @@ from tinsmith.lab.user_task.judge_choice import (
 )
 from tinsmith.lab.user_task.judged import JudgedReward, Judging
 from tinsmith.lab.user_task.reward_check import check_lines
-from tinsmith.lab.user_task.step_reward import Failed
+from tinsmith.lab.user_task.step_reward import Failed, StepReward
 from tinsmith.lab.user_task.subject import AskedModel, UserAnswer, UserSubject
 from tinsmith.lab.user_task.task import ITSELF, Model, Task
 from tinsmith.lab.user_task.tryout import tried
@@ -298,7 +298,11 @@ class TaskData:
         """Return the task with its judge open, and what each asking takes written into the ledger."""
         if self.judged is None:
             # A copy: what it remembers is this run's alone.
-            return replace(self.task, reward=deepcopy(self.task.reward))
+            reward = deepcopy(self.task.reward)
+            if isinstance(reward, StepReward):
+                named = named_model(self.plan)
+                reward.open(lambda: str(self.nano_base(lambda _: None)) if named is None else named[1])
+            return replace(self.task, reward=reward)
         frame, asking = parts_of(self.plan)
         prices = load_prices(asking.prices)
 

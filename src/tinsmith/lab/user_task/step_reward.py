@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Final
 
@@ -98,6 +98,10 @@ class StepReward(ABC):
         """Return figures of a training step beside rewards, by name."""
         del groups
         return {}
+
+    def open(self, model: Callable[[], str]) -> None:
+        """Take what it needs of the run before the first step; `model` returns the base's folder, or its name."""
+        del model
 
     def close(self) -> None:
         """Let go of what it holds open; the run is over, or lost."""

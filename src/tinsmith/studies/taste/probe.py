@@ -21,7 +21,7 @@ from tinsmith.studies.taste.task import CARD, require_corpus
 from tinsmith.types.errors import ConfigError
 
 if TYPE_CHECKING:
-    from tinsmith.studies.taste.hidden_states import HiddenStates
+    from tinsmith.lab.hidden_states import HiddenStates
     from tinsmith.studies.taste.pairs import Sides
 
 PROBE: Final = "taste/probe"
@@ -83,8 +83,8 @@ def probe(
 
 
 def _measured(model: str, settings: PairSettings, sides: Sides, say: Say) -> dict[str, object]:
+    from tinsmith.lab.hidden_states import hidden_states
     from tinsmith.studies.taste.baselines import Baseline, Fitted
-    from tinsmith.studies.taste.hidden_states import hidden_states
 
     papers = [one for side in Side for pair in sides[side] for one in (pair.a, pair.b)]
     states = hidden_states(model, [one.shown(settings.text) for one in papers], say)

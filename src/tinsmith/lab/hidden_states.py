@@ -5,9 +5,11 @@ They are computed by the decoder that samples and trains, with the same kernels,
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -23,6 +25,9 @@ from tinsmith.ops.functions import Weight
 from tinsmith.ops.select import select
 from tinsmith.types.arithmetic import Arithmetic
 from tinsmith.types.errors import DataError
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
 
 _ROWS = 1024
 """Most tokens that go through the model together; no state hangs on it."""
@@ -83,6 +88,33 @@ def hidden_states(model: str, texts: Sequence[str], say: Callable[[str], None]) 
             say(f"hidden states of {done + len(block):,} of {len(texts):,} texts")
         done += len(block)
     return HiddenStates(base.identity.fingerprint, found)
+
+
+@dataclass(slots=True)
+class LastStates:
+    """Reads the state of the last layer after the last token of texts, before the final norm."""
+
+    model: Callable[[], str]
+    """Returns its name, as for `tinsmith serve`, when it is first read."""
+    _read: tuple[Decoder, PreTrainedTokenizerBase] | None = None
+    _known: dict[str, NDArray[np.float64]] = field(default_factory=dict[str, NDArray[np.float64]])
+
+    def __call__(self, texts: Sequence[str]) -> NDArray[np.float64]:
+        """Return the states, (texts, width), divided by the square root of the width."""
+        if self._read is None:
+            torch.set_num_threads(1)  # the kernels have threads of their own
+            model = self.model()
+            base = open_base(model)
+            decoder = build_decoder(base.config, base.weights, select(Arithmetic.CANONICAL))
+            self._read = decoder, tokenizer_of(model)
+        decoder, tokenizer = self._read
+        fresh = [text for text in dict.fromkeys(texts) if text not in self._known]
+        tokens = [np.array(tokenizer.encode(text, add_special_tokens=False), np.int64) for text in fresh]
+        for block in _blocks(tokens):
+            for place, states in zip(block, _states(decoder, [tokens[i] for i in block]), strict=True):
+                last = states[-1, -1].astype(np.float64)
+                self._known[fresh[place]] = last / math.sqrt(len(last))
+        return np.stack([self._known[text] for text in texts])
 
 
 def _blocks(tokens: Sequence[NDArray[np.int64]]) -> list[list[int]]:

@@ -1,0 +1,119 @@
+"""A reward that is learned: a linear model of an answer's features, refitted during a run to labels of its answers."""
+
+from __future__ import annotations
+
+import base64
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, Final, cast
+
+import numpy as np
+
+from tinsmith.lab.hidden_states import LastStates
+from tinsmith.lab.user_task.step_reward import Asked, Groups, Scored, StepReward
+from tinsmith.stats.ridge import Floats, Moments, dots, solve
+from tinsmith.types.errors import ConfigError
+
+Features = Callable[[Any, str], str | Sequence[float]]
+"""(item, answer) -> numbers; or a text, whose state in the last layer of the run's base, before any training, it is."""
+LEARNED: Final = "learned"
+LABEL: Final = "label"
+
+
+@dataclass(slots=True, kw_only=True)
+class LearnedReward(StepReward):
+    """Pays what a ridge regression of earlier answers' labels says of an answer.
+
+    It is fitted after the first step, and then every so many; nothing is paid before. Evaluations do not enter it. The
+    label of an answer is measured as `label` and not paid.
+    """
+
+    terms: ClassVar[tuple[str, ...]] = (LEARNED,)
+    metrics: ClassVar[tuple[str, ...]] = (LABEL,)
+
+    label: Callable[[Any, str], float]
+    """(item, answer) -> its label, such as a person would give."""
+    features: Features
+    every: int = 5
+    """Steps between fits."""
+    decay: float = 1.0
+    """Weight of earlier steps' answers at each step, beside those of the step."""
+    ridge: float = 0.01
+    """Penalty on the squared weights, beside the mean squared error."""
+    states: LastStates | None = None
+    steps: int = 0
+    moments: Moments | None = None
+    """Of the answers so far, with a constant 1 behind their features."""
+    weights: Floats | None = None
+    """None: it was not fitted yet."""
+
+    def open(self, model: Callable[[], str]) -> None:
+        """Take the name of the run's base."""
+        self.states = LastStates(model)
+
+    def __call__(self, answers: Sequence[Asked]) -> list[Scored]:
+        """See StepReward."""
+        x_ND, u_N = self.featured(answers), np.array([self.label(one.item, one.text) for one in answers], np.float64)
+        learned = np.zeros(len(answers)) if self.weights is None else dots(x_ND, self.weights)
+        moments = Moments.none(x_ND.shape[1]) if self.moments is None else self.moments
+        after = moments.with_rows(x_ND, u_N, self.decay)
+        paid = learned if self.weights is None else self.paid(learned, u_N, x_ND, after)
+        self.moments = after
+        if self.steps % self.every == 0:
+            self.weights = after.fitted(self.ridge)
+        self.steps += 1
+        return [
+            Scored(terms={LEARNED: float(one)}, metrics={LABEL: float(label)}, record={"predicted": float(said)})
+            for one, label, said in zip(paid, u_N, learned, strict=True)
+        ]
+
+    def paid(self, learned_N: Floats, labels_N: Floats, x_ND: Floats, moments: Moments) -> Floats:
+        """Return what answers are paid; a class of your own may steer by how they will move the next fit."""
+        del labels_N, x_ND, moments
+        return learned_N
+
+    def featured(self, answers: Sequence[Asked]) -> Floats:
+        """Return the features of answers, with a constant 1 behind them."""
+        found = [self.features(one.item, one.text) for one in answers]
+        if all(isinstance(one, str) for one in found):
+            if self.states is None:
+                raise ConfigError("a text has features in a run alone", field="features", fix="return numbers")
+            rows = self.states(cast("list[str]", found))
+        else:
+            rows = np.array(found, np.float64)
+        return np.concatenate([rows, np.ones((len(rows), 1))], axis=1)
+
+    def state(self) -> Mapping[str, object] | None:
+        """Return the sums and the weights, in full."""
+        if self.moments is None or self.weights is None:
+            return None
+        parts = (self.moments.outer_DD, self.moments.labelled_D, self.weights)
+        packed = [base64.b64encode(one.astype("<f8").tobytes()).decode() for one in parts]
+        return {"steps": self.steps, "weight": self.moments.weight, "parts": packed}
+
+    def restore(self, state: object) -> None:
+        """See StepReward."""
+        self.steps, self.moments, self.weights = 0, None, None
+        if state is not None:
+            kept = cast("Mapping[str, Any]", state)
+            outer, labelled, weights = (np.frombuffer(base64.b64decode(one), "<f8").copy() for one in kept["parts"])
+            moments = Moments(kept["weight"], outer.reshape(len(labelled), len(labelled)), labelled)
+            self.steps, self.moments, self.weights = kept["steps"], moments, weights
+
+    def train_figures(self, groups: Groups) -> Mapping[str, float]:
+        """Return how much more than its label the model says of an answer: the mean over a step's."""
+        scored = [one for group in groups for one in group if isinstance(one, Scored)]
+        if not scored or self.steps < 2:
+            return {}
+        gaps = [float(str(one.record["predicted"])) - (one.metrics[LABEL] or 0.0) for one in scored]
+        return {"overrated": math.fsum(gaps) / len(gaps)}
+
+
+def influence(moments: Moments, ridge: float, x_ND: Floats, mean_D: Floats) -> Floats:
+    """Return g H^-1 x of each row, where g is the mean row of the policy's answers and H the Hessian of the fit.
+
+    With r = phi x and an answer's label u, the gradient of E[r] and of what the policy does to the next fit phi is that
+    of paying r - (r - u) g H^-1 x (arXiv:2605.04266: the steering term, of a linear model and squared errors).
+    """
+    return dots(x_ND, solve(moments.hessian(ridge), mean_D))

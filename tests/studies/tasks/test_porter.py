@@ -1,0 +1,91 @@
+"""The task of `curriculum`: answers, verdicts, demonstrations, and a reward that changes after some steps."""
+
+from __future__ import annotations
+
+from collections import Counter
+from random import Random
+
+import pytest
+
+from tinsmith.lab.user_task.step_reward import Asked
+from tinsmith.studies.curriculum import (
+    DOORS,
+    GUESTS,
+    HELD,
+    ITEMS,
+    NEW,
+    RIGHT,
+    RIGHT_NEW,
+    TESTED,
+    Staged,
+    accepts,
+    answer,
+    attempt,
+    demonstrate,
+    door_of,
+    end,
+    items,
+    porter,
+    sound,
+    verdict,
+)
+
+ITEM = {"id": "ann-hana", "guests": ["ann", "hana"]}
+
+
+def test_three_guests_have_each_door() -> None:
+    assert Counter(map(door_of, GUESTS)) == dict.fromkeys(DOORS, 3)
+    assert answer(ITEM) == "ann A hana D"
+
+
+@pytest.mark.parametrize(
+    ("text", "fine", "coarse", "marks"),
+    [
+        ("ann A hana D", 1.0, 1.0, "ann A y hana D y"),
+        ("ann B hana D", 0.0, 1.0, "ann B n hana D y"),
+        ("ann A hana A", 0.0, 0.0, "ann A y hana A n"),
+        ("D", 0.0, 0.0, ""),
+    ],
+)
+def test_the_fine_reward_sees_every_door_and_the_coarse_one_the_last(
+    text: str, fine: float, coarse: float, marks: str
+) -> None:
+    assert (sound(ITEM, text), end(ITEM, text)) == (fine, coarse)
+    assert verdict(ITEM, text) == marks
+    assert accepts(marks) == ("n" not in marks.split())
+
+
+def test_demonstrations_are_as_often_right_as_is_said_and_verdicts_always() -> None:
+    known, new = ({"id": guest, "guests": [guest]} for guest in ("ben", "ivo"))
+    for one, share in ((known, RIGHT + (1 - RIGHT) / 4), (new, RIGHT_NEW)):
+        found = [sound(one, attempt(one, Random(seed))) for seed in range(2000)]
+        assert sum(found) / len(found) == pytest.approx(share, abs=0.03)
+    for seed in range(200):
+        replies = demonstrate(ITEM, Random(seed))
+        for said, marks in zip(replies[::2], replies[1::2], strict=False):
+            assert marks == verdict(ITEM, said)
+        assert len(replies) in (2, 4, 5)
+
+
+def test_a_second_answer_keeps_what_was_right_before_the_first_wrong_door() -> None:
+    for seed in range(200):
+        replies = demonstrate(ITEM, Random(seed))
+        if len(replies) > 2 and replies[0].startswith("ann A"):
+            assert replies[2].startswith("ann A")
+
+
+def test_items_are_different_and_held_out_tested_and_trained_ones_apart() -> None:
+    task = porter()
+    parts = [task.held_out, task.tested, task.items]
+    names = [{one["id"] for one in part} for part in parts]  # type: ignore[union-attr]
+    assert [len(one) for one in names] == [HELD, TESTED, 320]
+    assert len(set.union(*names)) == len(items()) == ITEMS
+    assert any(guest in NEW for one in items() for guest in one["guests"])
+
+
+def test_a_staged_reward_pays_the_end_first_and_goes_on_from_its_state() -> None:
+    one, asked = Staged(2), [Asked(item=ITEM, replies=("ann B hana D",), text="ann B hana D")]
+    assert [one(asked)[0].total for _ in range(3)] == [1.0, 1.0, 0.0]
+    other = Staged(2)
+    other.restore(one.state())
+    assert other(asked)[0].total == 0.0
