@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,17 +15,17 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from tinsmith.cli.registered import STUDIES
 from tinsmith.lab.study.measured import MeasuredSize
-from tinsmith.studies.nets.blocks import Decoder, Recurrent, causal_mask
+from tinsmith.studies.nets.blocks import Decoder, causal_mask
 from tinsmith.studies.nets.prompt_masked_pretraining import (
     APPLICATIONS,
-    H_CYCLES,
     HOPS,
-    L_CYCLES,
     NODES,
     SIZES,
     TOKENS,
     VOCABULARY,
     blind_guess,
+    recur,
+    recurrent_net,
     step_flops,
     texts,
 )
@@ -37,13 +38,20 @@ NAME = "prompt_masked_pretraining"
 @pytest.mark.parametrize("recorded", [2, 3, 5, APPLICATIONS])
 def test_the_flops_of_a_step_are_those_that_torch_counts(recorded: int) -> None:
     batch, mask = texts(AMOUNTS.batch, 1, held_out=False), causal_mask(TOKENS)
-    nets = [Recurrent(*SHAPE, (H_CYCLES, L_CYCLES))] + [Decoder(*SHAPE, APPLICATIONS)] * (recorded == APPLICATIONS)
-    for net in nets:
-        more = (recorded,) if isinstance(net, Recurrent) else ()
+    net, plain = recurrent_net(AMOUNTS.width, AMOUNTS.heads), Decoder(*SHAPE, APPLICATIONS)
+    for is_plain in {False, recorded == APPLICATIONS}:
         with FlopCounterMode(display=False) as counter:
-            logits = net(batch[:, :-1], mask, *more)
+            logits = plain(batch[:, :-1], mask) if is_plain else recur(net, batch[:, :-1], mask, recorded)
             functional.cross_entropy(logits.flatten(0, 1), batch[:, 1:].flatten()).backward()
         assert counter.get_total_flops() == step_flops(AMOUNTS, recorded)
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _one_thread() -> Iterator[None]:
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
 
 
 def test_a_text_ends_where_its_hops_lead_and_held_out_maps_are_never_trained_on() -> None:
@@ -77,12 +85,12 @@ def test_a_token_depends_on_later_ones_within_the_prefix_alone(prefix: int) -> N
     assert moved.tolist() == [prefix > 3] * 3 + [True] * (TOKENS - 3)
 
 
-def test_gradients_reach_the_last_applications_alone() -> None:
-    torch.manual_seed(1)
-    net, tokens, mask = Recurrent(*SHAPE, (1, 1)), torch.zeros(2, TOKENS, dtype=torch.long), causal_mask(TOKENS)
-    net(tokens, mask, 1).sum().backward()
-    assert net.fast.up.weight.grad is None
-    assert net.slow.up.weight.grad is not None
+@pytest.mark.parametrize("recorded", [1, 2])
+def test_gradients_reach_the_last_applications_alone(recorded: int) -> None:
+    net, tokens = recurrent_net(AMOUNTS.width, AMOUNTS.heads), torch.zeros(2, TOKENS, dtype=torch.long)
+    recur(net, tokens, causal_mask(TOKENS), recorded).sum().backward()
+    reached = {name.partition(".")[0] for name, one in net.named_parameters() if one.grad is not None}
+    assert reached == {"ends", "slow"} | ({"fast", "norm"} if recorded > 1 else set())
 
 
 def test_two_smallest_runs_and_one_that_goes_on_have_equal_values(tmp_path: Path) -> None:

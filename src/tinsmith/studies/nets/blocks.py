@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Iterable
 
 import torch
@@ -68,39 +67,6 @@ class Decoder(nn.Module):
         for block in self.blocks:
             x = block(x, mask)
         return self.ends.leave(x)
-
-
-class Recurrent(nn.Module):
-    """Two blocks in turn, each with a norm at its end: a fast one in cycles within those of a slow one.
-
-    fast <- L(fast + slow + embedded), `fast_cycles` times, then slow <- H(slow + fast); all of it `slow_cycles` times.
-    Source: HRM-Text (arXiv 2605.20613), with the input added at each fast step as in HRM (arXiv 2506.21734).
-    """
-
-    def __init__(self, vocabulary: int, tokens: int, width: int, heads: int, cycles: tuple[int, int]) -> None:
-        """Make one with fresh weights, of (slow, fast) cycles."""
-        super().__init__()
-        self.ends, self.cycles = Ends(vocabulary, tokens, width), cycles
-        self.fast, self.slow = Block(width, heads), Block(width, heads)
-        self.norm = nn.RMSNorm(width)
-
-    def forward(self, tokens: Tensor, mask: Tensor, recorded: int = sys.maxsize) -> Tensor:
-        """Return logits; gradients reach the last `recorded` applications of blocks."""
-        embedded = slow = self.ends.enter(tokens)
-        fast = torch.zeros_like(embedded)
-        slow_cycles, fast_cycles = self.cycles
-        left, wanted = slow_cycles * (fast_cycles + 1), torch.is_grad_enabled()
-        for _ in range(slow_cycles):
-            for _ in range(fast_cycles):
-                with torch.set_grad_enabled(wanted and left <= recorded):
-                    fast = self.norm(self.fast(fast + slow + embedded, mask))
-                left -= 1
-            with torch.set_grad_enabled(wanted and left <= recorded):
-                # The last one has the norm of the end.
-                slow = self.slow(slow + fast, mask)
-                slow = slow if left == 1 else self.ends.norm(slow)
-            left -= 1
-        return self.ends.leave(slow)
 
 
 def causal_mask(tokens: int, prefix: int = 0) -> Tensor:

@@ -4,7 +4,7 @@
 
 A prompt lists a map of six places onto themselves, a start and a number of hops; the response is where these hops lead.
 Maps are random, so that half of a text cannot be foreseen, and a loss on all of it is mostly noise. Plain torch in
-fp32: outside the promise of bits. Source: HRM-Text, arXiv 2605.20613.
+fp32: outside the promise of bits. Source: arXiv 2605.20613.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, cast
 
 from tinsmith.lab.measurement import Measure
 from tinsmith.lab.study.measured import SEEDS, MeasuredSize, MeasuredStudy, Outcome, above, around, compare_arms
@@ -22,17 +22,17 @@ from tinsmith.lab.study.record import Column
 from tinsmith.types.seeds import derive
 
 if TYPE_CHECKING:
-    from torch import Tensor
+    from torch import Tensor, nn
 
-NODES: Final = 6
-HOPS: Final = 3
+    from tinsmith.studies.nets.blocks import Ends
+
+NODES, HOPS = 6, 3
 TOKENS: Final = NODES + 3
 """Of a text without its response: the map, start, hops, and the sign that asks."""
 VOCABULARY: Final = NODES + HOPS + 1
 HELD_OUT: Final = 16
 """One map of so many is held out, with all its questions."""
-H_CYCLES: Final = 2
-L_CYCLES: Final = 3
+H_CYCLES, L_CYCLES = 2, 3
 APPLICATIONS: Final = H_CYCLES * (L_CYCLES + 1)
 """Of blocks in one pass, in every net."""
 RECORDED: Final = (2, 5)
@@ -165,18 +165,56 @@ def step_flops(amounts: Amounts, recorded: int = APPLICATIONS) -> int:
     return amounts.batch * ((APPLICATIONS + 2 * recorded) * block_flops(TOKENS, amounts.width) + head)
 
 
+def recurrent_net(width: int, heads: int) -> nn.ModuleDict:
+    """Return a recurrent net with fresh weights: a fast and a slow block, and the norm after the fast one."""
+    from torch import nn
+
+    from tinsmith.studies.nets.blocks import Block, Ends
+
+    ends = Ends(VOCABULARY, TOKENS, width)
+    return nn.ModuleDict(
+        {"ends": ends, "fast": Block(width, heads), "slow": Block(width, heads), "norm": nn.RMSNorm(width)}
+    )
+
+
+def recur(net: nn.ModuleDict, tokens: Tensor, mask: Tensor, recorded: int = APPLICATIONS) -> Tensor:
+    """Return logits; gradients reach the last `recorded` applications of blocks.
+
+    fast <- L(fast + slow + embedded), L_CYCLES times, then slow <- H(slow + fast); all of it H_CYCLES times. Each ends
+    with a norm. As in HRM-Text, with the input added at each fast step as in HRM (arXiv 2506.21734).
+    """
+    import torch
+
+    ends = cast("Ends", net["ends"])
+    embedded = slow = ends.enter(tokens)
+    fast, wanted = torch.zeros_like(embedded), torch.is_grad_enabled()
+    for place in range(APPLICATIONS):
+        with torch.set_grad_enabled(wanted and place >= APPLICATIONS - recorded):
+            if (place + 1) % (L_CYCLES + 1):
+                fast = net["norm"](net["fast"](fast + slow + embedded, mask))
+            else:
+                slow = net["slow"](slow + fast, mask)
+                slow = slow if place == APPLICATIONS - 1 else ends.norm(slow)
+    return ends.leave(slow)
+
+
 def trained(arm: str, seed: int, *, amounts: Amounts) -> Outcome:
     """Return the figures of one net after its training."""
     import torch
+    from torch import nn
 
-    from tinsmith.studies.nets.blocks import Decoder, Descent, Recurrent, answered, causal_mask, sha256_of_weights
+    from tinsmith.studies.nets.blocks import Decoder, Descent, answered, causal_mask, sha256_of_weights
 
     torch.set_num_threads(1)
     torch.manual_seed(derive(seed, "weights"))
     is_recurrent, prefix = arm == "recurrent", 0 if arm in ("full", "masked") else TOKENS
-    shape = VOCABULARY, TOKENS, amounts.width, amounts.heads
-    net = Recurrent(*shape, (H_CYCLES, L_CYCLES)) if is_recurrent else Decoder(*shape, APPLICATIONS)
+    shape = amounts.width, amounts.heads
+    net = recurrent_net(*shape) if is_recurrent else Decoder(VOCABULARY, TOKENS, *shape, APPLICATIONS)
     mask, descent = causal_mask(TOKENS, prefix), Descent(net.parameters(), amounts.rate)
+
+    def forward(tokens: Tensor, recorded: int = APPLICATIONS) -> Tensor:
+        return recur(net, tokens, mask, recorded) if isinstance(net, nn.ModuleDict) else net(tokens, mask)
+
     test = texts(amounts.items, derive(0, "held out"), held_out=True)
     budget, spent, curve = amounts.gflops * 1e9, 0, list[tuple[int, float]]()
     right = torch.zeros(len(test))
@@ -186,14 +224,14 @@ def trained(arm: str, seed: int, *, amounts: Amounts) -> Outcome:
         cost = step_flops(amounts, recorded)
         is_over = spent + cost > budget
         if is_over or progress * EVALUATIONS >= len(curve):
-            right = answered(lambda x: net(x, mask), test, 1).double()
+            right = answered(forward, test, 1).double()
             curve.append((100 if is_over else len(curve) * 100 // EVALUATIONS, right.mean().item()))
         if is_over:
             break
         batch = texts(amounts.batch, derive(seed, "batch", descent.steps), held_out=False)
         if arm == "shuffled":
             batch[:, -1] = batch[:, -1].roll(1)
-        logits = net(batch[:, :-1], mask, recorded) if is_recurrent else net(batch[:, :-1], mask)
+        logits = forward(batch[:, :-1], recorded)
         since = 0 if arm == "full" else TOKENS - 1
         descent.step(logits[:, since:], batch[:, since + 1 :], progress)
         spent += cost
