@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from pathlib import Path
 
 import pytest
@@ -20,6 +21,20 @@ def test_a_page_is_what_its_values_give(file: Path) -> None:
     assert kept_text(kept) == text
     assert kept_markdown(kept) == (RESULTS / f"{file.stem}.md").read_text(encoding="utf-8")
     assert kept.provenance
+
+
+def test_the_page_of_findings_is_today_s(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(RESULTS.parents[1] / "scripts"))
+    findings = importlib.import_module("findings")
+    assert findings.rendered() == findings.PAGE.read_text(encoding="utf-8")
+    sources = [row.source for row in findings.ROWS]
+    assert len(sources) == len(set(sources)) == 21
+
+
+def test_a_finding_without_a_page_is_not_run_yet(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.syspath_prepend(str(RESULTS.parents[1] / "scripts"))
+    findings = importlib.import_module("findings")
+    assert findings.rendered(tmp_path).count("not run yet: `tinsmith run ") == 21
 
 
 def test_there_are_kept_values() -> None:

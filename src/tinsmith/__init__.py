@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from tinsmith.lab.papers.labels import Labels
     from tinsmith.lab.papers.sets import load_slice
     from tinsmith.lab.service.connect import connect
-    from tinsmith.lab.study import checks
+    from tinsmith.lab.study import checks, measured
     from tinsmith.lab.study.measures import AFTER, BEFORE, ArmRuns, Results
     from tinsmith.lab.study.study import (
         Arm,
@@ -100,6 +100,7 @@ __all__ = [
     "connect",
     "judged",
     "load_slice",
+    "measured",
     "of_conversation",
     "of_group",
     "of_tree",
@@ -155,6 +156,7 @@ _LAZY = {
     "compare": "tinsmith.studies.disruption.comparing",
     "connect": "tinsmith.lab.service.connect",
     "load_slice": "tinsmith.lab.papers.sets",
+    "measured": "tinsmith.lab.study.measured",
     "of_conversation": "tinsmith.lab.user_task.task",
     "of_group": "tinsmith.lab.user_task.task",
     "over_steps": "tinsmith.lab.study.study",
@@ -172,5 +174,5 @@ _LAZY = {
 def __getattr__(name: str) -> object:
     if name in _LAZY:
         module = import_module(_LAZY[name])
-        return module if name == "checks" else getattr(module, name)
+        return module if name in ("checks", "measured") else getattr(module, name)
     raise AttributeError(f"module 'tinsmith' has no attribute {name!r}")

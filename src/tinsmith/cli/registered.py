@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+import difflib
+from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from tinsmith.cli.tasks import TASKS
 from tinsmith.lab.experiment.experiment import Experiment, Plan
@@ -18,6 +20,7 @@ from tinsmith.types.errors import no_such
 
 if TYPE_CHECKING:
     from tinsmith.lab.live.progress import Say
+    from tinsmith.lab.measurement import Measurement
     from tinsmith.lab.study.keys import StudyKeys
     from tinsmith.lab.study.study import Study
     from tinsmith.lab.user_task.functions import TaskSource
@@ -74,10 +77,10 @@ class StudyEntry:
 
     name: str
     question: str
-    where: str | Study
+    where: str | Study | Measurement
     """MODULE:NAME below `tinsmith.studies`, imported when its keys are asked for or it is run."""
 
-    def value(self) -> Study | Callable[..., Any]:
+    def value(self) -> Study | Measurement:
         """Return the study; or a measurement, whose arguments are its keys."""
         if not isinstance(self.where, str):
             return self.where
@@ -120,7 +123,11 @@ def study_named(name: str) -> StudyEntry | None:
     from tinsmith.lab.study.files import load_study
 
     found = load_study(Path(name))
-    return None if found is None else StudyEntry(found.name, found.question, found)
+    if found is None:
+        return None
+    if callable(found):
+        return StudyEntry(Path(name).stem, (found.__doc__ or "").strip().partition("\n")[0], found)
+    return StudyEntry(found.name, found.question, found)
 
 
 _QUESTIONS: Final = {
@@ -139,6 +146,7 @@ _QUESTIONS: Final = {
         "Do tasks that were written from what calls brought teach more than tasks whose answers were believed?"
     ),
     "barrier": "Does it matter that whoever writes a reward does not see how its tasks were made?",
+    "bridge": "Do two frozen models, coupled by their hidden states, do together what one of them cannot?",
     "confidence": "Is a model sure of its answer before it has reasoned, and does a reward for rising confidence help?",
     "coupled_agents": (
         "Do more agents with smaller adapters do more than one agent with all of the weights, if they are grown?"
@@ -157,6 +165,9 @@ _QUESTIONS: Final = {
     "microscope": "Which tokens of an answer does RL change, and do those few explain what it gains?",
     "patience": ("Does a model search as long as those who showed it how, and does it then find what lies deep?"),
     "pass_at_k": "Does RL make a model solve questions that its base never solves, however often it is asked?",
+    "prompt_masked_pretraining": (
+        "At equal FLOPs, what do a loss on responses, a prefix mask and recurrent depth add to a small net?"
+    ),
     "prompt_search": "Does a search for a better prompt reach what RL reaches, with the model as it is?",
     "recursion": "Does RL teach a model to ask itself about the parts of what does not fit into its context?",
     "sparse_select": "Does training at a few uncertain tokens of rollouts that the base drew once do what GRPO does?",
@@ -179,6 +190,8 @@ _WHERE: Final = {
     **{"rubric_quality": "rubrics.quality.study:rubric_quality", "taste/probe": "taste.probe:probe"},
     "moe/wander": "moe.study:wander",
     **{one: f"agents.{one}:study" for one in ("coupled_agents", "recursion")},
+    "bridge": "nets.bridge:bridge",
+    "prompt_masked_pretraining": "nets.prompt_masked_pretraining:prompt_masked_pretraining",
 }
 """Of studies that are no value `study` of a module that is called as they are."""
 STUDIES: Final[Mapping[str, StudyEntry]] = MappingProxyType(

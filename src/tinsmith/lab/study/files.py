@@ -6,17 +6,19 @@ import json
 import re
 from collections.abc import Callable
 from pathlib import Path
+from types import FunctionType
 from typing import Final, TypeVar
 
 import msgspec
 
 from tinsmith.data.replacing import replacing
+from tinsmith.lab.measurement import Measurement
 from tinsmith.lab.study.study import Study
 from tinsmith.lab.user_task.functions import load_module
 from tinsmith.types.errors import ConfigError
 
 T = TypeVar("T")
-_DEFINED: Final = re.compile(r"^study\b[^=\n]*=", re.MULTILINE)
+_DEFINED: Final = re.compile(r"^(?:study\b[^=\n]*=|def study\()", re.MULTILINE)
 STUDY_JSON: Final = "study.json"
 """The same bytes wherever and however often the study is run."""
 SECONDS_JSON: Final = "seconds.json"
@@ -55,15 +57,14 @@ def write_json(value: object, file: Path, *, sort_keys: bool = False) -> None:
     write_text(json.dumps(value, indent=1, sort_keys=sort_keys, ensure_ascii=False, allow_nan=False) + "\n", file)
 
 
-def load_study(path: Path) -> Study | None:
-    """Return the study of a file; None: it defines none, and is not run."""
+def load_study(path: Path) -> Study | Measurement | None:
+    """Return the study of a file, or its measurement; None: it defines none, and is not run."""
     path = path.absolute()
     if path.suffix != ".py" or not path.is_file() or not _DEFINED.search(path.read_text("utf-8", errors="replace")):
         return None
     module, _ = load_module(path)
     found = vars(module).get("study")
-    if not isinstance(found, Study):
-        raise ConfigError(
-            f"{path.name}: study is no tinsmith.Study", field="study", value=type(found).__name__, allowed="Study(...)"
-        )
+    if not isinstance(found, Study | FunctionType):
+        what, allowed = f"{path.name}: study is no tinsmith.Study", "Study(...), or a function that measures"
+        raise ConfigError(what, field="study", value=type(found).__name__, allowed=allowed)
     return found

@@ -386,6 +386,7 @@ def _seconds(seconds: Mapping[str, Seconds]) -> Section:
 def _hashes(hashes: Mapping[str, Mapping[str, str | None]]) -> Section:
     """Return what the runs of a study give again, wherever and however often they are run."""
     known = {kind for each in hashes.values() for kind in each}
-    kinds = ("weights", "rollouts", "metrics", "trace", *(["file"] if "file_sha256" in known else []))
+    of_runs = ("weights", "rollouts", "metrics", "trace") if known != {"weights_sha256"} else ("weights",)
+    kinds = (*of_runs, *(["file"] if "file_sha256" in known else []))
     rows = [(run, *((hashes[run].get(f"{kind}_sha256") or "missing")[:16] for kind in kinds)) for run in sorted(hashes)]
     return Section("hashes", "Hashes", (shown_table("The first 16 digits of each SHA-256.", "Run", kinds, rows),))

@@ -15,6 +15,7 @@ import polars as pl
 from tinsmith.lab.experiment.key_text import shown_value, truth
 from tinsmith.lab.experiment.materials import require_possible
 from tinsmith.lab.experiment.plan import with_default_log_path
+from tinsmith.lab.measurement import Measurement, asked
 from tinsmith.lab.page.live_page import conduct_with_page
 from tinsmith.lab.runs.files import METRICS, ROLLOUTS
 from tinsmith.lab.runs.folder import RunFolder
@@ -114,8 +115,11 @@ def run(task: Task | Study | str | Path, **changes: object) -> TaskRun | StudyRu
     )
 
 
-def _study(study: Study, overrides: Mapping[str, str]) -> StudyRun:
-    folder = run_study(study, overrides, lambda message: print(message, file=sys.stderr))
+def _study(study: Study | Measurement, overrides: Mapping[str, str]) -> StudyRun:
+    def say(message: str) -> None:
+        print(message, file=sys.stderr)
+
+    folder = run_study(study, overrides, say) if isinstance(study, Study) else asked(study, overrides)(say)
     values = json.loads((folder / STUDY_JSON).read_text(encoding="utf-8"))
     return StudyRun(folder=folder, report=folder / PAGE, values=MappingProxyType(values))
 

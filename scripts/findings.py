@@ -1,0 +1,221 @@
+"""The page of the source notes' findings, from kept values and published pages: `python scripts/findings.py`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from tinsmith.lab.study.record import read_kept
+from tinsmith.lab.study.report import sentences
+
+DOCS: Final = Path(__file__).parents[1] / "docs"
+PAGE: Final = DOCS / "findings.md"
+INTRODUCTION: Final = """# The source notes' findings, and what came of each here
+Two literature reviews among the notes that this project grew out of name twenty-one findings. Each has a study here, on
+models small enough for a laptop: where one did not come out, that says so of these models. The last column quotes the
+pages of results: first what was expected beforehand and came out, then what did not. `scripts/findings.py` writes this
+page from those pages and their kept values.
+
+| finding | source | study | what came of it here |
+|---|---|---|---|
+"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """One finding, its study, and the pages of its results."""
+
+    text: str
+    source: str
+    command: str
+    page: str
+    """Below docs/results, where there is one."""
+    begins: tuple[str, ...] = ()
+    """Beginnings of lines of both pages that are quoted; none: its summary says which expectations were met."""
+    more: str = ""
+    """Another page."""
+
+
+ROWS: Final = (
+    Row(
+        text="RL changes few tokens, where the base was uncertain; training at those few does what RL does",
+        source="E026, 2605.06241",
+        command="microscope",
+        page="microscope",
+        begins=("- All 8 findings", "- It did not come out that sparse"),
+        more="sparse-select",
+    ),
+    Row(
+        text="On questions of several hops RL solves what its base never solves, and SFT does not",
+        source="E011, 2604.14877",
+        command="pass_at_k",
+        page="pass-at-k",
+        more="pass-at-k-smollm2",
+    ),
+    Row(
+        text="A loss on what the environment answers makes RL faster, with too much weight duller",
+        source="E084, 2605.24517",
+        command="environment_loss",
+        page="environment-loss",
+    ),
+    Row(
+        text="A reward for confidence that rises along the reasoning helps RL",
+        source="E081, 2605.24396",
+        command="confidence",
+        page="confidence",
+        more="confidence-smollm2",
+    ),
+    Row(
+        text="Process rewards (say what is needed, plan, look back) do more than the final answer's",
+        source="E079, 2605.23384",
+        command="metacognition",
+        page="metacognition",
+    ),
+    Row(
+        text="One tree of rubrics makes data, filters supervision and rewards RL",
+        source="E082, 2605.24218",
+        command="rlvr",
+        page="rlvr",
+        begins=("| built-in data", "- What cannot be said"),
+    ),
+    Row(
+        text="A rubric is as good as it makes a weak judge",
+        source="E019, 2605.03871",
+        command="rubric_quality",
+        page="rlvr",
+        begins=("| rubric quality",),
+    ),
+    Row(
+        text="SFT, then RL, beats either, once training is free of two faults of its libraries",
+        source="E009, 2604.23747",
+        command="study/taste",
+        page="taste-sft-then-rl",
+        begins=("- SFT then RL beats SFT on", "- SFT then RL beats RL on", "- Not claimed: SFT then RL learned"),
+        more="taste-matched",
+    ),
+    Row(
+        text="Answers stop depending on the question while entropy looks well; a filter on prompts prevents it",
+        source="E010, 2604.06268",
+        command="template_collapse",
+        page="template-collapse",
+        more="template-collapse-smollm2",
+    ),
+    Row(
+        text="Exploration between the batches of a task widens what an agent knows, and helps the task",
+        source="E052, 2605.16143",
+        command="exploration",
+        page="exploration",
+    ),
+    Row(
+        text="RL cannot mend a model that fails always at the same questions, and mends one that fails by chance",
+        source="E007, 2604.28182",
+        command="dead_groups",
+        page="dead-groups",
+        more="dead-groups-smollm2",
+    ),
+    Row(
+        text="Imitation inherits the patience of its demonstrations",
+        source="E021, 2605.04036",
+        command="patience",
+        page="patience",
+    ),
+    Row(
+        text="Tools that are run first, and tasks written backwards from what they gave, have right labels",
+        source="E059, 2605.17558",
+        command="backchain",
+        page="backchain",
+    ),
+    Row(
+        text="Who writes the reward must not see how the task was made",
+        source="E080, 2605.25624",
+        command="barrier",
+        page="barrier",
+    ),
+    Row(
+        text="The order of examples by perplexity, rewards first coarse, then fine, and revision at test",
+        source="E048, 2605.13301",
+        command="curriculum",
+        page="curriculum",
+    ),
+    Row(
+        text="A reward model that is refitted on its policy's answers needs a steering term",
+        source="E025, 2605.04266",
+        command="alignment_collapse",
+        page="alignment-collapse",
+    ),
+    Row(
+        text="Recurrent depth, a prefix mask and a loss on responses make small pretraining cheap",
+        source="E074, 2605.20613",
+        command="prompt_masked_pretraining",
+        page="prompt-masked-pretraining",
+    ),
+    Row(
+        text="Delegation within the RL loop reaches what one context does not hold",
+        source="E028, 2605.06639",
+        command="recursion",
+        page="recursion",
+    ),
+    Row(
+        text="A fixed budget of parameters does more in several coupled agents, grown one after the other",
+        source="E060, 2605.16757",
+        command="coupled_agents",
+        page="coupled-agents",
+    ),
+    Row(
+        text="Two frozen models, coupled by their hidden states, do what neither does",
+        source="E040, 2605.11167",
+        command="bridge",
+        page="bridge",
+    ),
+    Row(
+        text="The prompt as a parameter: edits with a learning rate and a gate",
+        source="E078, 2605.23904",
+        command="prompt_search",
+        page="prompt-search",
+        more="prompt-search-smollm2",
+    ),
+)
+
+
+def rendered(docs: Path = DOCS) -> str:
+    """Return the page of today's values."""
+    return INTRODUCTION + "".join(
+        f"| {row.text} | {row.source} | `{row.command}` | {outcome(row, docs / 'results')} |\n" for row in ROWS
+    )
+
+
+def outcome(row: Row, results: Path) -> str:
+    """Return what came of a finding, with links to its pages; a study that was not run yet says so."""
+    page, values = results / f"{row.page}.md", results / "values" / f"{row.page}.json"
+    if not page.exists():
+        return f"not run yet: `tinsmith run {row.command}`"
+    if values.exists():
+        told = sentences(read_kept(values.read_text(encoding="utf-8")).results)[:2]
+        quoted = told if told[-1].startswith("Not met") else told[:1]
+    else:
+        pages = [results / f"{name}.md" for name in (row.page, row.more) if name]
+        lines = [line for one in pages for line in one.read_text(encoding="utf-8").splitlines()]
+        begins = row.begins or (f"- {_summary(lines)}",)
+        quoted = [_plain(next(line for line in lines if line.startswith(one))) for one in begins]
+    linked = [
+        f"[{name}](results/{name}.md)" for name in (row.page, row.more) if name and (results / f"{name}.md").exists()
+    ]
+    return f"{' '.join(quoted).replace('|', '/')} ({', '.join(linked)})"
+
+
+def _summary(lines: list[str]) -> str:
+    """Return the first sentence of a page's summary."""
+    return next(line for line in lines[lines.index("## Summary") :] if line.startswith("- ")).removeprefix("- ")
+
+
+def _plain(line: str) -> str:
+    """Return a line of a list, or the cells of a line of a table but for its command, as a sentence."""
+    if not line.startswith("|"):
+        return line.removeprefix("- ")
+    name, _, measured, *_ = (cell.strip() for cell in line.strip("|").split(" | "))
+    return f"{name[:1].upper()}{name[1:]}: {measured}."
+
+
+if __name__ == "__main__":
+    PAGE.write_text(rendered(), encoding="utf-8")

@@ -1,0 +1,287 @@
+"""Studies without runs: figures of arms that are functions of a seed, their intervals, expectations, page and values.
+
+A measurement (see `tinsmith.lab.measurement`) returns `compare_arms(...)`. Each arm with each seed leaves a file, so
+that the same call goes on where it was stopped; page and `study.json` have the form of every study's.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from tinsmith.lab.live.progress import Say
+from tinsmith.lab.measurement import Measure
+from tinsmith.lab.study.cells import sole_process
+from tinsmith.lab.study.checks import difference
+from tinsmith.lab.study.files import PAGE, SECONDS_JSON, STUDY_JSON, TABLES, made_once, write_json, write_text
+from tinsmith.lab.study.record import Column, CurveRecord, Expected, Panel, Seconds, StudyRecord, TableRecord
+from tinsmith.lab.study.report import page_of_study, sentences
+from tinsmith.lab.study.sizes import CELLS
+from tinsmith.lab.study.study import Finding
+from tinsmith.pages.markdown import document_markdown
+from tinsmith.pages.measures import Measure as Figure
+from tinsmith.pages.page import document_html
+from tinsmith.stats.intervals import mean_over_seeds
+from tinsmith.types.errors import ConfigError
+from tinsmith.types.fingerprints import sha256_of
+from tinsmith.types.version import VERSION
+
+SEEDS: Final = (1, 2, 3, 4, 5)
+
+
+class MeasuredSize(StrEnum):
+    """Size of a measurement."""
+
+    SMALLEST = "smallest"
+    NANO = "nano"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """Figures of one arm with one seed."""
+
+    figures: Mapping[str, float]
+    curve: Sequence[tuple[int, float]] = ()
+    """Places on the study's axis, and the score there."""
+    updates: int = 0
+    """Steps of training."""
+    weights_sha256: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Timed:
+    outcome: Outcome
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Outcomes:
+    """Outcomes of every arm, a seed each, in the order of the seeds."""
+
+    by_arm: Mapping[str, Sequence[Outcome]]
+
+    def values(self, arm: str, figure: str) -> list[float]:
+        """Return a figure of an arm, one a seed."""
+        return [one.figures[figure] for one in self.by_arm[arm]]
+
+    def mean(self, arm: str, figure: str) -> Figure:
+        """Return the mean over seeds, with Student's interval."""
+        return _over_seeds(self.values(arm, figure))
+
+    def gap(self, first: str, second: str, figure: str) -> Figure:
+        """Return the mean of one arm less another, paired by seed."""
+        pairs = zip(self.values(first, figure), self.values(second, figure), strict=True)
+        return _over_seeds([one - other for one, other in pairs])
+
+
+OutcomeCheck = Callable[[Outcomes], Finding]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MeasuredStudy:
+    """A question, arms by name with their labels, figures that are measured of each, and expectations of them."""
+
+    name: str
+    question: str
+    arms: Mapping[str, str]
+    columns: Mapping[str, Column]
+    """Of the table, by figure; the first is the score."""
+    caption: str
+    expectations: Sequence[tuple[str, OutcomeCheck]]
+    """Texts and checks, written down before the first reported run."""
+    title: str = ""
+    source: str = ""
+    axis: str = "step"
+    """Of the curves."""
+    tuning_seed: int = 0
+    """Seed on which settings were chosen; none of those that are reported."""
+    notes: Sequence[str] = ()
+
+
+def compare_arms(
+    study: MeasuredStudy,
+    measure: Callable[[str, int], Outcome],
+    *,
+    out: Path,
+    seeds: Sequence[int],
+    settings: Mapping[str, object],
+    num_items: int,
+    minutes: float,
+    dry_run: bool = False,
+) -> Measure:
+    """Return what measures every arm with every seed, and writes values, tables and a page.
+
+    Args:
+        study: the question, the arms, and what is expected.
+        measure: returns the outcome of an arm with a seed; the same two give the same figures.
+        out: the folder; what came to its end in it is not measured again with the same settings.
+        seeds: of the reported outcomes.
+        settings: all that decides an outcome, beside arm and seed.
+        num_items: held-out items of each outcome.
+        minutes: of one outcome, for the forecast.
+        dry_run: only say what is measured.
+
+    Raises:
+        ConfigError: the seeds are not different whole numbers, or include the one that settings were chosen on.
+    """
+    if not seeds or len(set(seeds)) < len(seeds) or min(seeds) < 0 or study.tuning_seed in seeds:
+        allowed = f"different ones, 0 or more, none of them {study.tuning_seed}, by which settings were chosen"
+        raise ConfigError(
+            "these seeds cannot be reported", field="seeds", value=",".join(map(str, seeds)), allowed=allowed
+        )
+
+    def run(say: Say) -> Path:
+        cells = [(arm, seed) for arm in study.arms for seed in seeds]
+        say(f"{study.name}: {study.question}")
+        say(f"{len(cells)} outcomes in {out / CELLS}: about {len(cells) * minutes:.1f} minutes on one core")
+        if dry_run:
+            return out
+        timed: dict[str, list[_Timed]] = {arm: [] for arm in study.arms}
+        with sole_process(out):
+            for number, (arm, seed) in enumerate(cells, start=1):
+                asked = {"settings": settings, "arm": arm, "seed": seed, "tinsmith": VERSION}
+                file = out / CELLS / f"{arm}-seed={seed}.json"
+                one = made_once(file, asked, _Timed, lambda arm=arm, seed=seed: _timed(measure, arm, seed))
+                timed[arm].append(one)
+                score = next(iter(study.columns))
+                say(f"{number}/{len(cells)} {arm} seed {seed}: {score} {one.outcome.figures[score]:.3f}")
+            outcomes = Outcomes({arm: [one.outcome for one in some] for arm, some in timed.items()})
+            record = recorded(study, outcomes, seeds, settings, num_items)
+            seconds = {study.arms[arm]: _seconds(some) for arm, some in timed.items()}
+            page = page_of_study(record, seconds)
+            told = sentences(record)
+            write_json({**msgspec.to_builtins(record), "sentences": told}, out / STUDY_JSON, sort_keys=True)
+            write_json(msgspec.to_builtins(seconds), out / SECONDS_JSON, sort_keys=True)
+            write_text(document_markdown(page), out / TABLES)
+            write_text(document_html(page), out / PAGE)
+        for sentence in told:
+            say(sentence)
+        return out
+
+    return run
+
+
+def recorded(
+    study: MeasuredStudy, found: Outcomes, seeds: Sequence[int], settings: Mapping[str, object], num_items: int
+) -> StudyRecord:
+    """Return the values that are kept."""
+    score, first = next(iter(study.columns.items()))
+    known = {(arm, name): _known(found, arm, name) for arm in study.arms for name in study.columns}
+    rows = [(label, tuple(known[arm, name] for name in study.columns)) for arm, label in study.arms.items()]
+    findings = [(text, check(found)) for text, check in study.expectations]
+    lines = [(label, found.by_arm[arm]) for arm, label in study.arms.items() if found.by_arm[arm][0].curve]
+    curve = CurveRecord(
+        name=score,
+        label=first.head.replace("|", ", "),
+        axis=study.axis,
+        shares=True,
+        lines=tuple((label, *_curve([one.curve for one in some])) for label, some in lines),
+    )
+    return StudyRecord(
+        data=sha256_of(dict(settings)),
+        num_items=num_items,
+        seeds=tuple(seeds),
+        tuning_seed=study.tuning_seed,
+        settings=settings,
+        rates={},
+        hashes={
+            f"{arm}-seed={seed}": {"weights_sha256": one.weights_sha256}
+            for arm, some in found.by_arm.items()
+            for seed, one in zip(seeds, some, strict=True)
+            if one.weights_sha256
+        },
+        title=study.title or study.name.replace("_", " ").capitalize(),
+        question=study.question,
+        source=study.source,
+        score=first.head,
+        arms=tuple(study.arms.values()),
+        gains=(),
+        more_gains=(),
+        expectations=tuple(Expected(text=text, met=one.met, figures=one.figures) for text, one in findings),
+        figures={arm: {name: known[arm, name] for name in study.columns} for arm in study.arms},
+        tables=(
+            TableRecord(
+                title="Figures", caption=study.caption, columns=tuple(study.columns.values()), rows=tuple(rows)
+            ),
+        ),
+        panels=(
+            Panel(title=first.head.replace("|", ", "), before=(), after=tuple(known[arm, score] for arm in study.arms)),
+        ),
+        curves=(curve,) if lines else (),
+        beats=(),
+        learned=(),
+        notes=tuple(study.notes),
+    )
+
+
+def above(first: str, second: str, figure: str, *, by: float = 0.0, times: float = 1.0) -> OutcomeCheck:
+    """Expect one arm above another: the whole interval above a margin, the means so many times apart."""
+
+    def check(found: Outcomes) -> Finding:
+        gap, mine, other = found.gap(first, second, figure), found.mean(first, figure), found.mean(second, figure)
+        met = gap.low is not None and gap.low > by and mine.value >= times * other.value
+        return Finding(met, f"{mine.value:.3f} beside {other.value:.3f}, {difference(gap)}")
+
+    return check
+
+
+def around(arm: str, figure: str, value: float, *, margin: float) -> OutcomeCheck:
+    """Expect the whole interval of a figure, such as a control's, within a margin around a value."""
+
+    def check(found: Outcomes) -> Finding:
+        one = found.mean(arm, figure)
+        low, high = (one.value, one.value) if one.low is None or one.high is None else (one.low, one.high)
+        return Finding(value - margin <= low and high <= value + margin, f"{one}, {value:.3f} expected")
+
+    return check
+
+
+def at_least(arm: str, figure: str, bound: float) -> OutcomeCheck:
+    """Expect a figure of every seed at or above a bound."""
+    return lambda found: Finding(
+        (least := min(found.values(arm, figure))) >= bound, f"{least:.3f} at least, of {found.mean(arm, figure)}"
+    )
+
+
+def same(first: str, second: str, figure: str) -> OutcomeCheck:
+    """Expect a figure of two arms equal under every seed, to the last digit."""
+
+    def check(found: Outcomes) -> Finding:
+        mine, other = found.values(first, figure), found.values(second, figure)
+        unequal = sum(one != two for one, two in zip(mine, other, strict=True))
+        return Finding(not unequal, f"{unequal} of {len(mine)} seeds differ")
+
+    return check
+
+
+def _timed(measure: Callable[[str, int], Outcome], arm: str, seed: int) -> _Timed:
+    begin = time.process_time()
+    return _Timed(outcome=measure(arm, seed), seconds=time.process_time() - begin)
+
+
+def _known(found: Outcomes, arm: str, figure: str) -> Figure | None:
+    return found.mean(arm, figure) if all(figure in one.figures for one in found.by_arm[arm]) else None
+
+
+def _over_seeds(values: Sequence[float]) -> Figure:
+    mean, ends = mean_over_seeds(values)
+    return Figure(mean) if ends is None else Figure(mean, ends.low, ends.high)
+
+
+def _curve(curves: Sequence[Sequence[tuple[int, float]]]) -> tuple[tuple[int, ...], tuple[Figure, ...]]:
+    """Return the places that all seeds have, and the scores there."""
+    by_seed = [dict(curve) for curve in curves]
+    places = tuple(at for at in by_seed[0] if all(at in one for one in by_seed))
+    return places, tuple(_over_seeds([one[at] for one in by_seed]) for at in places)
+
+
+def _seconds(some: Sequence[_Timed]) -> Seconds:
+    taken, updates = sum(one.seconds for one in some), sum(one.outcome.updates for one in some)
+    each = taken / len(some)
+    return Seconds(a_step=taken / updates if updates else None, training=each, run=each)

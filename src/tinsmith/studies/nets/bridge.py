@@ -1,0 +1,249 @@
+"""Two frozen models coupled by their hidden states: one asks, the other adds, and a small bridge between them learns.
+
+    tinsmith run bridge [size=smallest] [key=value ...]
+
+One model reads sums of two numbers and knows those without a carry; another one, with an alphabet of its own, adds.
+Both are frozen. The adder gets blank texts: all it knows of a sum comes through the bridge, from the embeddings of the
+first model, and goes back into its hidden states before its last block, at each token in lockstep. The bridge learns
+from the loss on answers alone. Plain torch in fp32: outside the promise of bits. Source: arXiv 2605.11167.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from functools import cache, partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from tinsmith.lab.measurement import Measure
+from tinsmith.lab.study.measured import SEEDS, MeasuredSize, MeasuredStudy, Outcome, above, at_least, compare_arms, same
+from tinsmith.lab.study.record import Column
+from tinsmith.types.seeds import derive
+
+if TYPE_CHECKING:
+    from torch import Tensor, nn
+
+    from tinsmith.studies.nets.blocks import Decoder
+
+DIGITS: Final = 2
+ANSWER: Final = DIGITS + 1
+"""Digits of a sum, the last one first."""
+TOKENS: Final = 2 * DIGITS + 1 + DIGITS
+"""Of a text without its last token: two numbers, the sign that asks, and the answer."""
+ASK, BLANK, VOCABULARY = 10, 11, 12
+HELD_OUT: Final = 7
+"""One pair of numbers of so many is held out; prime to ten, so that it says nothing of any digit."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Amounts:
+    """Settings of one size."""
+
+    asker_steps: int
+    adder_steps: int
+    bridge_steps: int
+    items: int = 512
+    """Held-out sums."""
+    asker_width: int = 32
+    adder_width: int = 48
+    blocks: int = 2
+    heads: int = 4
+    adder_batch: int = 128
+    batch: int = 64
+    model_rate: float = 3e-3
+    bridge_rate: float = 1e-2
+    minutes: float = 0.15
+    """Of one arm with one seed, for the forecast."""
+
+
+SIZES: Final[Mapping[MeasuredSize, Amounts]] = {
+    MeasuredSize.SMALLEST: Amounts(asker_steps=8, adder_steps=8, bridge_steps=8, items=32, minutes=0.01),
+    MeasuredSize.NANO: Amounts(asker_steps=400, adder_steps=500, bridge_steps=600),
+}
+
+STUDY: Final = MeasuredStudy(
+    name="bridge",
+    question="Do two frozen models, coupled by their hidden states, do together what one of them cannot?",
+    title="A bridge between two frozen models",
+    source="Bicameral Model (arXiv 2605.11167)",
+    arms={
+        "alone": "the asker alone",
+        "bridge": "bridge to the adder",
+        "closed": "the same bridge, gates at zero",
+        "bypass": "bridge around the adder",
+        "shuffled": "bridge, shuffled answers",
+        "adder": "the adder on its own alphabet",
+    },
+    columns={
+        "right": Column(head="right"),
+        "right_carry": Column(head="right|with a carry"),
+        "right_plain": Column(head="right|without"),
+        "trained": Column(head="parameters|trained", form=".0f"),
+        "share": Column(head="trained|of all", form=".3f"),
+    },
+    caption="Held-out sums, answered greedily, all digits right: means over seeds with Student's 95 % intervals.",
+    expectations=(
+        ("a bridge at least doubles what the asker does", above("bridge", "alone", "right", times=2.0)),
+        ("it does more than a bridge as large around the adder", above("bridge", "bypass", "right", by=0.1)),
+        ("gates at zero give back the asker", same("closed", "alone", "right")),
+        ("nothing is learned from shuffled answers", above("alone", "shuffled", "right", by=-0.05)),
+        ("the adder can add", at_least("adder", "right", 0.6)),
+    ),
+    axis="step",
+    tuning_seed=101,
+    notes=(
+        "Every seed has two models of its own; all arms of a seed share them.",
+        "Plain torch in fp32 on one thread: these figures repeat on one machine, and are outside the promise of bits.",
+    ),
+)
+
+
+def bridge(
+    *,
+    size: MeasuredSize = MeasuredSize.NANO,
+    seeds: tuple[int, ...] = SEEDS,
+    out: Path = Path("runs/bridge"),
+    dry_run: bool = False,
+) -> Measure:
+    """Return what trains a bridge between two frozen models, and compares it with each of them and with controls.
+
+    Args:
+        size: How long models and bridge are trained.
+        seeds: Of weights and batches; 101 chose the settings.
+        out: The folder that it is written to; the same command goes on in it.
+        dry_run: Only say how many arms it is.
+    """
+    amounts = SIZES[size]
+    return compare_arms(
+        STUDY,
+        partial(trained, amounts=amounts),
+        out=out,
+        seeds=seeds,
+        settings={"size": size.value, **{key: value for key, value in asdict(amounts).items() if key != "minutes"}},
+        num_items=amounts.items,
+        minutes=amounts.minutes,
+        dry_run=dry_run,
+    )
+
+
+def sums(count: int, seed: int, *, held_out: bool = False, carry: bool = True) -> Tensor:
+    """Return texts (count, tokens + 1): two numbers, the sign that asks, their sum; without `carry` none has one."""
+    import torch
+
+    draw = torch.Generator().manual_seed(seed)
+    many = count * (HELD_OUT if held_out else 1) * (1 if carry else 4) * 2 + 64
+    digits = torch.randint(10, (many, 2, DIGITS), generator=draw)
+    first, second = (digits * 10 ** torch.arange(DIGITS - 1, -1, -1)).sum(-1).unbind(1)
+    chosen = ((37 * first + 101 * second) % HELD_OUT == 0) == held_out
+    chosen &= carry | (digits.sum(1) < 10).all(1)
+    total = (first + second)[:, None] // 10 ** torch.arange(ANSWER) % 10
+    return torch.cat([digits.flatten(1), torch.full_like(total[:, :1], ASK), total], 1)[chosen][:count]
+
+
+@cache
+def frozen(seed: int, amounts: Amounts) -> tuple[Decoder, Decoder]:
+    """Return the asker, which was trained on sums without a carry, and the adder, trained on all."""
+    import torch
+
+    from tinsmith.studies.nets.blocks import Decoder, Descent, causal_mask
+
+    mask, made = causal_mask(TOKENS), list[Decoder]()
+    shapes = {
+        "asker": (amounts.asker_width, amounts.asker_steps, amounts.batch),
+        "adder": (amounts.adder_width, amounts.adder_steps, amounts.adder_batch),
+    }
+    for name, (width, steps, size) in shapes.items():
+        torch.manual_seed(derive(seed, name))
+        net = Decoder(VOCABULARY, TOKENS, width, amounts.heads, amounts.blocks)
+        descent = Descent(net.parameters(), amounts.model_rate)
+        for step in range(steps):
+            batch = sums(size, derive(seed, name, step), carry=name == "adder")
+            descent.step(net(batch[:, :-1], mask)[:, -ANSWER:], batch[:, -ANSWER:], step / steps)
+        made.append(net.requires_grad_(False))
+    return made[0], made[1]
+
+
+def bridge_between(asker: int, adder: int) -> nn.ModuleDict:
+    """Return fresh translations and gates between two widths."""
+    from torch import nn
+
+    parts = nn.ModuleDict({"there": nn.Linear(asker, adder), "back": nn.Linear(adder, asker)})
+    for name, width in (("there", adder), ("back", asker)):
+        gate = nn.Linear(2 * width, 1)
+        nn.init.constant_(gate.bias, 2.0)
+        parts[f"gate_{name}"] = gate
+    return parts
+
+
+def coupled(
+    models: tuple[Decoder, Decoder], parts: nn.ModuleDict, tokens: Tensor, *, opening: float = 1.0, around: bool = False
+) -> Tensor:
+    """Return the asker's logits; h becomes h + opening g(h, T(h')) T(h'); `around` leaves out the adder's blocks."""
+    import torch
+
+    from tinsmith.studies.nets.blocks import causal_mask
+
+    def crossed(name: str, state: Tensor, other: Tensor) -> Tensor:
+        translated = parts[name](other)
+        gate = torch.sigmoid(parts[f"gate_{name}"](torch.cat([state, translated], -1)))
+        return state + opening * gate * translated
+
+    (asker, adder), mask = models, causal_mask(TOKENS)
+    mine = asker.ends.enter(tokens)
+    other = crossed("there", adder.ends.enter(torch.full_like(tokens, BLANK)), mine)
+    for block in () if around else adder.blocks:
+        other = block(other, mask)
+    for block in asker.blocks[:-1]:
+        mine = block(mine, mask)
+    return asker.ends.leave(asker.blocks[-1](crossed("back", mine, adder.ends.norm(other)), mask))
+
+
+@cache
+def learned(arm: str, seed: int, amounts: Amounts) -> nn.ModuleDict:
+    """Return the bridge of an arm, trained on the asker's answers."""
+    import torch
+
+    from tinsmith.studies.nets.blocks import Descent
+
+    torch.manual_seed(derive(seed, "bridge"))
+    models, parts = frozen(seed, amounts), bridge_between(amounts.asker_width, amounts.adder_width)
+    descent = Descent(parts.parameters(), amounts.bridge_rate)
+    for step in range(amounts.bridge_steps):
+        batch = sums(amounts.batch, derive(seed, "bridge", step))
+        targets = batch[:, -ANSWER:].roll(1, 0) if arm == "shuffled" else batch[:, -ANSWER:]
+        logits = coupled(models, parts, batch[:, :-1], around=arm == "bypass")
+        descent.step(logits[:, -ANSWER:], targets, step / amounts.bridge_steps)
+    return parts
+
+
+def trained(arm: str, seed: int, *, amounts: Amounts) -> Outcome:
+    """Return the figures of one arm."""
+    import torch
+
+    from tinsmith.studies.nets.blocks import answered, causal_mask, sha256_of_weights
+
+    torch.set_num_threads(1)
+    models, mask = frozen(seed, amounts), causal_mask(TOKENS)
+    test = sums(amounts.items, derive(0, "held out"), held_out=True)
+    if arm in ("alone", "adder"):
+        net = models[arm == "adder"]
+        count, right = 0, answered(lambda x: net(x, mask), test, ANSWER)
+    else:
+        net = learned("bridge" if arm == "closed" else arm, seed, amounts)
+        opening, around = float(arm != "closed"), arm == "bypass"
+        right = answered(lambda x: coupled(models, net, x, opening=opening, around=around), test, ANSWER)
+        count = sum(one.numel() for one in net.parameters())
+    carries = (test[:, :DIGITS] + test[:, DIGITS : 2 * DIGITS] > 9).any(1)
+    whole = sum(one.numel() for model in models for one in model.parameters())
+    return Outcome(
+        figures={
+            "right": right.double().mean().item(),
+            "right_carry": right[carries].double().mean().item(),
+            "right_plain": right[~carries].double().mean().item(),
+            "trained": float(count),
+            "share": count / (count + whole),
+        },
+        updates=amounts.bridge_steps if count and arm != "closed" else 0,
+        weights_sha256=sha256_of_weights(net),
+    )

@@ -1,0 +1,106 @@
+"""Measurements of arms: their files, what is resumed, intervals over seeds, and checks with margins."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+import tinsmith
+from tinsmith import measured
+from tinsmith.cli.registered import study_named
+from tinsmith.lab.study.files import PAGE, STUDY_JSON, TABLES
+from tinsmith.lab.study.record import Column
+from tinsmith.types.errors import ConfigError
+
+FIGURES = {"low": (0.1, 0.2, 0.3), "high": (0.5, 0.7, 0.6), "again": (0.5, 0.7, 0.6)}
+OUTCOMES = measured.Outcomes(
+    {arm: [measured.Outcome(figures={"right": one}) for one in values] for arm, values in FIGURES.items()}
+)
+YOUR_STUDY = Path(__file__).parents[3] / "docs" / "your-study.md"
+
+
+@pytest.fixture
+def coins(tmp_path: Path) -> Path:
+    file = tmp_path / "coins.py"
+    file.write_text(YOUR_STUDY.read_text(encoding="utf-8").rpartition("```python\n")[2].partition("```")[0])
+    return file
+
+
+def _run(file: Path, **keys: str) -> Path:
+    entry = study_named(str(file))
+    assert entry is not None
+    return entry.run({"out": str(file.parent / "out"), **keys}, lambda _: None)
+
+
+def test_the_example_of_the_page_is_run_as_a_study_is(coins: Path) -> None:
+    folder = _run(coins)
+    kept = json.loads((folder / STUDY_JSON).read_text())
+    assert [one["met"] for one in kept["expectations"]] == [True, True]
+    assert kept["seeds"] == [1, 2, 3, 4, 5]
+    for name in (PAGE, TABLES):
+        assert "bent coin" in (folder / name).read_text()
+
+
+def test_what_was_measured_is_not_measured_again_and_the_values_are_the_same(coins: Path) -> None:
+    folder = _run(coins)
+    before = (folder / STUDY_JSON).read_bytes()
+    (folder / "cells" / "bent-seed=2.json").unlink()
+    (folder / STUDY_JSON).unlink()
+    times = {file.name: file.stat().st_ino for file in (folder / "cells").iterdir()}
+    _run(coins)
+    assert (folder / STUDY_JSON).read_bytes() == before
+    assert {name: (folder / "cells" / name).stat().st_ino for name in times} == times
+
+
+def test_a_measurement_in_a_file_is_run_from_python(coins: Path) -> None:
+    done = tinsmith.run(coins, seeds="3,4", out=str(coins.parent / "out"))
+    assert isinstance(done, tinsmith.StudyRun)
+    assert done.values["seeds"] == [3, 4]
+
+
+def test_a_dry_run_of_a_measurement_leaves_nothing(coins: Path) -> None:
+    assert not _run(coins, dry_run="true").exists()
+
+
+@pytest.mark.parametrize("seeds", ["1,1", "-1,2", "0,1"])
+def test_seeds_that_are_alike_or_chose_the_settings_are_refused(coins: Path, seeds: str) -> None:
+    with pytest.raises(ConfigError) as refused:
+        _run(coins, seeds=seeds)
+    assert refused.value.field == "seeds"
+
+
+def test_a_difference_is_paired_by_seed() -> None:
+    gap = OUTCOMES.gap("high", "low", "right")
+    assert gap.value == pytest.approx(0.4)
+    assert gap.low == pytest.approx(0.4 - 4.3027 * 0.1 / 3**0.5)
+
+
+def test_checks_hold_by_whole_intervals_and_margins() -> None:
+    def met(check: measured.OutcomeCheck) -> bool:
+        return check(OUTCOMES).met
+
+    assert met(measured.above("high", "low", "right", by=0.1))
+    assert not met(measured.above("high", "low", "right", by=0.2))
+    assert met(measured.above("high", "low", "right", times=3.0))
+    assert not met(measured.above("high", "low", "right", times=3.1))
+    assert met(measured.same("high", "again", "right"))
+    assert not met(measured.same("high", "low", "right"))
+    assert met(measured.around("low", "right", 0.2, margin=0.25))
+    assert not met(measured.around("low", "right", 0.2, margin=0.24))
+    assert met(measured.at_least("high", "right", 0.5))
+    assert not met(measured.at_least("high", "right", 0.51))
+
+
+def test_a_figure_that_an_arm_lacks_is_not_known() -> None:
+    study = measured.MeasuredStudy(
+        name="some",
+        question="",
+        arms={"low": "low", "high": "high"},
+        columns={"right": Column(head="right"), "share": Column(head="share")},
+        caption="",
+        expectations=(),
+    )
+    record = measured.recorded(study, OUTCOMES, (1, 2, 3), {}, 1)
+    assert record.figures["low"]["share"] is None

@@ -1,0 +1,88 @@
+"""A bridge between two frozen models: texts, closed gates, what is trained, and equal values of equal runs."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import torch
+
+from tinsmith.cli.registered import STUDIES
+from tinsmith.lab.study.measured import MeasuredSize
+from tinsmith.studies.nets.blocks import causal_mask
+from tinsmith.studies.nets.bridge import ANSWER, DIGITS, SIZES, TOKENS, bridge_between, coupled, frozen, learned, sums
+
+AMOUNTS = SIZES[MeasuredSize.SMALLEST]
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _one_thread() -> Iterator[None]:
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+def _pairs(texts: torch.Tensor) -> list[tuple[int, int, int]]:
+    found: list[tuple[int, int, int]] = []
+    for text in texts.tolist():
+        digits = "".join(map(str, text[: 2 * DIGITS]))
+        total = int("".join(map(str, text[: -ANSWER - 1 : -1])))
+        found.append((int(digits[:DIGITS]), int(digits[DIGITS:]), total))
+    return found
+
+
+def test_an_answer_is_the_sum_with_its_last_digit_first_and_held_out_pairs_are_never_trained_on() -> None:
+    held, train = _pairs(sums(200, 1, held_out=True)), _pairs(sums(4000, 2))
+    assert len(held) == 200
+    assert all(first + second == total for first, second, total in held + train)
+    assert not {one[:2] for one in held} & {one[:2] for one in train}
+
+
+def test_the_asker_learns_from_sums_without_a_carry() -> None:
+    plain = _pairs(sums(500, 3, carry=False))
+    assert len(plain) == 500
+    assert all(first % 10 + second % 10 < 10 and total < 100 for first, second, total in plain)
+
+
+@pytest.mark.parametrize("around", [False, True])
+def test_gates_at_zero_give_back_the_asker_to_the_last_bit(around: bool) -> None:
+    models, parts = frozen(1, AMOUNTS), bridge_between(AMOUNTS.asker_width, AMOUNTS.adder_width)
+    tokens = sums(8, 1)[:, :-1]
+    alone = models[0](tokens, causal_mask(TOKENS))
+    assert torch.equal(coupled(models, parts, tokens, opening=0.0, around=around), alone)
+    assert not torch.equal(coupled(models, parts, tokens, around=around), alone)
+
+
+def test_a_bridge_tells_the_adder_nothing_of_later_tokens() -> None:
+    models, parts = frozen(1, AMOUNTS), bridge_between(AMOUNTS.asker_width, AMOUNTS.adder_width)
+    tokens = sums(1, 1)[:, :-1]
+    changed = tokens.clone()
+    changed[0, 3] = (changed[0, 3] + 1) % 10
+    moved = (coupled(models, parts, tokens) - coupled(models, parts, changed)).abs().amax(-1)[0] > 0
+    assert moved.tolist() == [False] * 3 + [True] * (TOKENS - 3)
+
+
+def test_only_the_bridge_is_trained() -> None:
+    models = frozen(2, AMOUNTS)
+    before = [one.clone() for model in models for one in model.parameters()]
+    learned("bridge", 2, AMOUNTS)
+    assert all(
+        torch.equal(one, other) for one, other in zip(before, (p for m in models for p in m.parameters()), strict=True)
+    )
+
+
+def test_two_smallest_runs_and_one_that_goes_on_have_equal_values(tmp_path: Path) -> None:
+    kept: list[dict[str, object]] = []
+    for name in ("first", "second", "second"):
+        frozen.cache_clear()
+        learned.cache_clear()
+        folder = STUDIES["bridge"].run(
+            {"size": "smallest", "seeds": "1,2", "out": str(tmp_path / name)}, lambda _: None
+        )
+        kept.append(json.loads((folder / "study.json").read_text()))
+        for file in sorted((folder / "cells").glob("*"))[::2]:
+            file.unlink()
+    assert kept[0] == kept[1] == kept[2]

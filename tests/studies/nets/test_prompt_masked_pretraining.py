@@ -1,0 +1,106 @@
+"""Small nets at equal FLOPs: texts, masks, FLOPs beside torch's count, and equal values of equal runs."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+from torch.nn import functional
+from torch.utils.flop_counter import FlopCounterMode
+
+from tinsmith.cli.registered import STUDIES
+from tinsmith.lab.study.measured import MeasuredSize
+from tinsmith.studies.nets.blocks import Decoder, causal_mask
+from tinsmith.studies.nets.prompt_masked_pretraining import (
+    APPLICATIONS,
+    HOPS,
+    NODES,
+    SIZES,
+    TOKENS,
+    VOCABULARY,
+    blind_guess,
+    recur,
+    recurrent_net,
+    step_flops,
+    texts,
+)
+
+AMOUNTS = replace(SIZES[MeasuredSize.NANO], batch=2)
+SHAPE = VOCABULARY, TOKENS, AMOUNTS.width, AMOUNTS.heads
+NAME = "prompt_masked_pretraining"
+
+
+@pytest.mark.parametrize("recorded", [2, 3, 5, APPLICATIONS])
+def test_the_flops_of_a_step_are_those_that_torch_counts(recorded: int) -> None:
+    batch, mask = texts(AMOUNTS.batch, 1, held_out=False), causal_mask(TOKENS)
+    net, plain = recurrent_net(AMOUNTS.width, AMOUNTS.heads), Decoder(*SHAPE, APPLICATIONS)
+    for is_plain in {False, recorded == APPLICATIONS}:
+        with FlopCounterMode(display=False) as counter:
+            logits = plain(batch[:, :-1], mask) if is_plain else recur(net, batch[:, :-1], mask, recorded)
+            functional.cross_entropy(logits.flatten(0, 1), batch[:, 1:].flatten()).backward()
+        assert counter.get_total_flops() == step_flops(AMOUNTS, recorded)
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _one_thread() -> Iterator[None]:
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+def test_a_text_ends_where_its_hops_lead_and_held_out_maps_are_never_trained_on() -> None:
+    held, train = texts(200, 1, held_out=True), texts(4000, 2, held_out=False)
+    for text in held[:50].tolist():
+        at = text[NODES]
+        for _ in range(text[NODES + 1] - NODES + 1):
+            at = text[at]
+        assert text[-1] == at
+    assert not {tuple(one) for one in held[:, :NODES].tolist()} & {tuple(one) for one in train[:, :NODES].tolist()}
+
+
+def test_the_blind_guess_is_the_share_over_all_maps() -> None:
+    hits = 0
+    for one in itertools.product(range(NODES), repeat=NODES):
+        at = 0
+        for _ in range(HOPS):
+            at = one[at]
+            hits += at == 0
+    assert blind_guess() == pytest.approx(hits / HOPS / NODES**NODES, abs=1e-15)
+
+
+@pytest.mark.parametrize("prefix", [0, 4])
+def test_a_token_depends_on_later_ones_within_the_prefix_alone(prefix: int) -> None:
+    torch.manual_seed(1)
+    net, tokens = Decoder(*SHAPE, 2), torch.zeros(1, TOKENS, dtype=torch.long)
+    changed = tokens.clone()
+    changed[0, 3] = 1
+    mask = causal_mask(TOKENS, prefix)
+    moved = (net(tokens, mask) - net(changed, mask)).abs().amax(-1)[0] > 0
+    assert moved.tolist() == [prefix > 3] * 3 + [True] * (TOKENS - 3)
+
+
+@pytest.mark.parametrize("recorded", [1, 2])
+def test_gradients_reach_the_last_applications_alone(recorded: int) -> None:
+    net, tokens = recurrent_net(AMOUNTS.width, AMOUNTS.heads), torch.zeros(2, TOKENS, dtype=torch.long)
+    recur(net, tokens, causal_mask(TOKENS), recorded).sum().backward()
+    reached = {name.partition(".")[0] for name, one in net.named_parameters() if one.grad is not None}
+    assert reached == {"ends", "slow"} | ({"fast", "norm"} if recorded > 1 else set())
+
+
+def test_two_smallest_runs_and_one_that_goes_on_have_equal_values(tmp_path: Path) -> None:
+    kept: list[dict[str, object]] = []
+    for name in ("first", "second", "second"):
+        folder = STUDIES[NAME].run({"size": "smallest", "seeds": "1", "out": str(tmp_path / name)}, lambda _: None)
+        kept.append(json.loads((folder / "study.json").read_text()))
+        for file in sorted((folder / "cells").glob("*"))[::2]:
+            file.unlink()
+    assert kept[0] == kept[1] == kept[2]
+    figures = kept[0]["figures"]
+    assert isinstance(figures, dict)
+    assert all(0.8 * 2.0 < arm["gflops"]["value"] <= 2.0 for arm in figures.values())
