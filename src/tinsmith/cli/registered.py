@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-import difflib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib import import_module
@@ -141,7 +139,6 @@ _QUESTIONS: Final = {
     "alignment_collapse": (
         "Does a policy exploit a reward model that is refitted on its answers, and does the steering term help?"
     ),
-    "barrier": "Does it matter that whoever writes a reward does not see how its tasks were made?",
     "backchain": (
         "Do tasks that were written from what calls brought teach more than tasks whose answers were believed?"
     ),
