@@ -168,9 +168,10 @@ def bridge_between(asker: int, adder: int) -> nn.ModuleDict:
     """Return fresh translations and gates between two widths."""
     from torch import nn
 
-    parts = nn.ModuleDict({"there": nn.Linear(asker, adder), "back": nn.Linear(adder, asker)})
-    for name, width in (("there", adder), ("back", asker)):
-        gate = nn.Linear(2 * width, 1)
+    parts = nn.ModuleDict()
+    for name, width, other in (("there", asker, adder), ("back", adder, asker)):
+        parts[name] = nn.Sequential(nn.Linear(width, 64), nn.GELU(), nn.Linear(64, other))
+        gate = nn.Linear(2 * other, 1)
         nn.init.constant_(gate.bias, 2.0)
         parts[f"gate_{name}"] = gate
     return parts
