@@ -266,7 +266,11 @@ def _timed(measure: Callable[[str, int], Outcome], arm: str, seed: int) -> _Time
 
 
 def _known(found: Outcomes, arm: str, figure: str) -> Figure | None:
-    return found.mean(arm, figure) if all(figure in one.figures for one in found.by_arm[arm]) else None
+    """Return a figure of the table; it has no interval where it is the same under every seed, such as a count."""
+    if not all(figure in one.figures for one in found.by_arm[arm]):
+        return None
+    values = found.values(arm, figure)
+    return Figure(values[0]) if len(set(values)) == 1 else found.mean(arm, figure)
 
 
 def _over_seeds(values: Sequence[float]) -> Figure:

@@ -190,7 +190,7 @@ def result_sections(found: StudyRecord, prefix: str = "", more: Sequence[Section
         ("Training curves", [*map(_curve, found.curves if found.panels else found.curves[1:]), *folded]),
         ("Answers", example_blocks(found) if found.examples else ()),
         ("Learning rates", _rates(found) if found.rates else ()),
-        ("Claims", _claim_blocks(found)),
+        ("Claims", _claim_blocks(found) if found.beats or found.learned else ()),
     ]
     parts = [
         [Section(_name(f"{prefix}{title}"), f"{prefix}{title}", blocks) for title, blocks in some if blocks]
