@@ -41,7 +41,20 @@ from tinsmith.lab.study.terms import CAPTION, audit_of_run, term_rows
 from tinsmith.lab.study.terms import HEADS as TERM_HEADS
 from tinsmith.lab.user_task.entry import UserTaskEntry
 from tinsmith.pages.curves import Line
-from tinsmith.pages.document import Block, Document, Heading, Pairs, Plate, Plates, Section, Size, Words, kept, missing
+from tinsmith.pages.document import (
+    Block,
+    Document,
+    Heading,
+    Pairs,
+    Plate,
+    Plates,
+    Section,
+    Size,
+    Story,
+    Words,
+    kept,
+    missing,
+)
 from tinsmith.pages.measures import Measure, from_estimate
 from tinsmith.pages.palette import series_mark
 from tinsmith.pages.tables import Table, plain
@@ -63,7 +76,9 @@ def run_page(folder: Path, subject: UserTaskEntry) -> Document:
     document = subject.page(run)
     if run.manifest is not None and run.manifest.status == Status.INTERRUPTED:
         first, *others = document.sections
-        first = replace(first, blocks=(Words(_interrupted(run)), *first.blocks))
+        story, *blocks = first.blocks
+        assert isinstance(story, Story), "a summary begins with its sentences"
+        first = replace(first, blocks=(Story([_interrupted(run), *story.sentences]), *blocks))
         document = replace(document, sections=(first, *others))
     return document
 
