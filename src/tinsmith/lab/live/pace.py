@@ -9,6 +9,7 @@ from typing import Final
 from tinsmith.lab.live.progress import Standing
 from tinsmith.lab.schedule import due
 from tinsmith.lab.settings import CommonSettings, RlSettings
+from tinsmith.pages.wording import counted
 
 _RECENT: Final = 20
 """Steps whose median a step is taken to last."""
@@ -45,7 +46,7 @@ class Pace:
         looks = float(sum(due(each, self.settings.eval_every) for each in range(step + 1, end)))
         if not by_example and step < steps:
             looks += 1 + self.last_look  # at the end, and the test
-        later = f", then {steps - end} steps of RL" if by_example else ""
+        later = f", then {counted(steps - end, 'step')} of RL" if by_example else ""
         if looks and self._evaluation is None:
             later = f" and the evaluations{later}"
         return Standing(step=step, steps=steps, seconds_left=seconds + looks * (self._evaluation or 0.0), later=later)
