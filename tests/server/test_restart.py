@@ -140,7 +140,7 @@ def test_sigterm_finishes_what_was_accepted(tmp_path: Path) -> None:
     session = server.ok("create_session", {})["session_id"]
     assert session
     assert server.stop(signal.SIGTERM) == 0
-    assert server.complaints == []
+    assert [line.partition(":")[0] for line in server.complaints] == ["SIGTERM"]
     assert not (state / "tinsmith.sqlite3-wal").exists()
     with Running(state) as again:
         for request_id in accepted:
@@ -170,7 +170,7 @@ def test_a_long_poll_does_not_hold_the_server_up(tmp_path: Path) -> None:
     # As a 200 the SDK would tell its user of it, once a request and poll.
     assert answer.startswith(b"HTTP/1.1 408 ")
     assert json.loads(answer.partition(b"\r\n\r\n")[2])["type"] == "try_again"
-    assert server.complaints == []
+    assert [line.partition(":")[0] for line in server.complaints] == ["SIGTERM"]
 
 
 def test_a_second_server_on_the_same_state_is_refused(tmp_path: Path) -> None:
@@ -192,4 +192,4 @@ def test_a_second_server_on_the_same_state_is_refused(tmp_path: Path) -> None:
 def test_an_idle_server_leaves_at_once(tmp_path: Path, number: signal.Signals) -> None:
     server = Running(tmp_path / "state")
     assert server.stop(number) == 0
-    assert server.complaints == []
+    assert [line.partition(":")[0] for line in server.complaints] == [number.name]
