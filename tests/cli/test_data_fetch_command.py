@@ -24,7 +24,7 @@ def fetch(capsys: pytest.CaptureFixture[str], snap: Snap) -> Run:
 
 def test_it_says_what_is_there_and_what_is_next(fetch: Run, tmp_path: Path) -> None:
     first = fetch("hepth", "--out", tmp_path / "c")
-    assert (first.code, first.err) == (0, "")
+    assert (first.code, first.err) == (0, "records read\n")
     assert str(tmp_path / "c" / "papers.jsonl.gz") in first.out
     assert "0" * 16 in first.out  # the digest of the known texts, which these are not
     again = fetch("hepth", "--out", tmp_path / "c")

@@ -170,7 +170,7 @@ def run(capsys: pytest.CaptureFixture[str]) -> Run:
 def test_the_command_prints_what_it_found(run: Run, corpus: Corpus) -> None:
     code, out, err = run(corpus.folder, "--window", 3, "--threads", 1)
     card = json.loads((corpus.folder / METRICS_CARD).read_bytes())
-    assert (code, err, card["settings"]["window_years"]) == (0, "", 3)
+    assert (code, err, card["settings"]["window_years"]) == (0, "atypicality\nCD index\n", 3)
     lines = {line[:30].strip(): line[30:].strip() for line in out.splitlines()[1:]}
     assert (lines["papers"], lines["edges"]) == ("800", f"{corpus.card.edges:,}")
     assert lines["cd: no refs"] == str(card["status"]["no_refs"])

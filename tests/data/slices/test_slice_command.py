@@ -24,8 +24,8 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.whole
 def test_slice_baselines_card(run: Run, corpus: Path, tmp_path: Path) -> None:
     out = tmp_path / "slice"
-    code, shown, errors = run(*("slice", corpus, "--cut", "0.001", "--per-class", "150", "--test", "30", "--out", out))
-    assert (code, errors) == (0, "")
+    code, shown, stages = run(*("slice", corpus, "--cut", "0.001", "--per-class", "150", "--test", "30", "--out", out))
+    assert (code, stages) == (0, "labelling papers\nwriting rows\n")
     assert "disruptive: cd >= 0.001" in shown
     assert "novelty - conventionality >= 0.15" in shown
     written = json.loads((out / "slice.json").read_text())
@@ -33,7 +33,7 @@ def test_slice_baselines_card(run: Run, corpus: Path, tmp_path: Path) -> None:
     assert written["settings"]["thresholds"]["cut"] == 0.001
     assert written["settings"]["caps"]["test"] == 30
     code, shown, errors = run("baselines", out)
-    assert (code, errors) == (0, "")
+    assert (code, errors) == (0, "fitting baselines\n")
     for name in ("majority", "prior", "metadata", "text", "text+metadata", "oracle"):
         assert name in shown
     assert run("card", out) == (0, f"wrote {out / 'card.html'}\n", "")

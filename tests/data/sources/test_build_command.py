@@ -23,8 +23,8 @@ def two_files(tmp_path: Path) -> tuple[object, ...]:
 
 
 def test_a_build_tells_what_it_made(build: Run, tmp_path: Path, two_files: tuple[object, ...]) -> None:
-    code, out, err = build(*two_files, "--out", tmp_path / "c")
-    assert (code, err) == (0, "")
+    code, out, stages = build(*two_files, "--out", tmp_path / "c")
+    assert (code, stages) == (0, "papers read\nedges read\nrows\nedges\npapers\n")
     lines = {line.rsplit(maxsplit=1)[0].strip(): line.split()[-1] for line in out.splitlines()}
     assert (lines["papers"], lines["edges"], lines["dropped: self loops"]) == ("3", "2", "1")
     code, _, err = build(*two_files, "--out", tmp_path / "c")

@@ -74,7 +74,7 @@ def mutants(text: str, words: Sequence[str], random: Random, count: int = 8) -> 
     """Return different texts with one change: a word left out, replaced or exchanged, a digit or letter other.
 
     >>> mutants("so 4", ["5"], Random(0), 3)
-    ['4 so', 'so', 'so 5']
+    ['so 5', '5 4', '4']
     """
     parts, found = text.split(), dict[str, None]()
     for _ in range(8 * count if parts else 0):
