@@ -81,7 +81,8 @@ def test_every_key_of_the_command_line_is_a_parameter(kind: type[PaperClassifier
     known = LABEL_KINDS[loop].keys
     keys = {each.name for part in known.parts for each in fields(part)} | {key.name for key in known.own}
     # The class says the kind, fit takes the data; the rest is for a terminal.
-    terminal = {"kind", "data", "dry_run", "stop_after", "quiet", "wandb_project", "wandb_name", "trackio_project"}
+    terminal = {"kind", "data", "dry_run", "check_reward", "stop_after", "quiet"}
+    terminal |= {"wandb_project", "wandb_name", "trackio_project"}
     unused = {"reward"} if kind is SFT else set()
     own = {"held_out", "verbose", "arithmetic"} | ({"reward_settings"} if kind is GRPO else set())
     assert names == keys - terminal - unused | own

@@ -359,6 +359,8 @@ class SFT(PaperClassifier):
     """Supervised fine-tuning on the contract's answer with the true label."""
 
     batch_size: int | None = None
+    order: str | None = None
+    """Of an epoch's papers: `random`; by the perplexity of their right answers `ascending descending recomputed`."""
     logit_offset: bool | None = None
     """Choose offsets of the labels' log-probabilities on validation, and decide by them."""
 
