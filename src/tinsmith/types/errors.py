@@ -141,7 +141,10 @@ def near(name: str, known: Iterable[str], count: int = 3) -> list[str]:
     >>> near("stpes", ["seed", "steps", "stop_after"])
     ['steps']
     """
-    return difflib.get_close_matches(name, sorted(known), n=count, cutoff=0.55)
+    names = sorted(known)
+    last = [one for one in names if one.rpartition("/")[2] == name]  # exp6 for remedy/exp6
+    like = difflib.get_close_matches(name, names, n=count, cutoff=0.55)
+    return list(dict.fromkeys([*last, *like]))[:count]
 
 
 def perhaps(name: str, known: Iterable[str]) -> str | None:
