@@ -110,7 +110,7 @@ def test_cells_that_ran_at_once_on_a_ray_equal_those_that_ran_one_after_another(
     said: list[str] = []
     with runner(("local", 2)) as run:
         run(list(there.values()), said.append)
-    assert len(said) == len(there)
+    assert len([line for line in said if "to go" not in line]) == len(there)  # others only say that it goes on
     for name, cell in ran.items():
         for file in (METRICS, ROLLOUTS, TRACE):
             assert (there[name].folder / file).read_bytes() == (cell.folder / file).read_bytes()
