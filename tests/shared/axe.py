@@ -46,7 +46,7 @@ next();
 
 @dataclass(frozen=True)
 class Checked:
-    """What axe-core found on one page."""
+    """Findings of axe-core on one page."""
 
     width: int
     """Of the window, in CSS pixels."""

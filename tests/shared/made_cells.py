@@ -22,11 +22,11 @@ class MadeArm:
     """The figures of an arm."""
 
     right: Ends = (0.25, 0.25)
-    """How often an answer is right."""
+    """Share of right answers."""
     by_kind: Mapping[str, Ends] = field(default_factory=dict[str, Ends])
     """Instead, of items whose names begin so."""
     fixed: bool = False
-    """Whether it is always right or always wrong at an item before training."""
+    """True if it is always right or always wrong at an item before training."""
     metrics: Mapping[str, Ends] = field(default_factory=dict[str, Ends])
     """Of an answer."""
     evaluated: Mapping[str, Ends] = field(default_factory=dict[str, Ends])

@@ -24,7 +24,7 @@ class Agents:
 
     trainers: list[tinker.TrainingClient]
     by_step: Mapping[int, int] = field(default_factory=lambda: ALONE)
-    """How many there are from which step."""
+    """Their number by the step from which it holds."""
     begin: Callable[[int], tinker.TrainingClient] | None = None
     """Begins the adapter of an agent, by its number."""
 
@@ -59,14 +59,14 @@ def update_agents(
     reference: tinker.SamplingClient | None,
 ) -> dict[str, float]:
     """Train every agent on its own replies with what the conversations earned; return metrics as `update_policy`."""
-    told = [
+    figures = [
         update_policy(trainer, [_of_agent(group, number) for group in groups], settings, step, reference)
         for number, trainer in enumerate(trainers)
     ]
-    names = sorted({name for each in told for name in each})
-    values = {name: [each[name] for each in told if name in each] for name in names}
+    names = sorted({name for each in figures for name in each})
+    values = {name: [each[name] for each in figures if name in each] for name in names}
     found = {name: _COMBINED.get(name, fmean)(some) for name, some in values.items()}
-    if len(values.get("optim/skipped", ())) < len(told):
+    if len(values.get("optim/skipped", ())) < len(figures):
         found.pop("optim/skipped", None)
     return {**found, "train/agents": float(len(trainers))}
 
@@ -76,7 +76,7 @@ _COMBINED: Mapping[str, Callable[[Iterable[float]], float]] = {
     "optim/unequal_logprob_bits": math.fsum,
     "optim/grad_norm": lambda norms: math.sqrt(math.fsum(one * one for one in norms)),
 }
-"""How figures of several agents become one; any other is their mean."""
+"""Functions that make one figure of several agents'; any other is their mean."""
 
 
 def _of_agent(group: ScoredGroup[I, A], number: int) -> ScoredGroup[I, A]:

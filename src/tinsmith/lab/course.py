@@ -63,7 +63,7 @@ class Course(Generic[I, A]):
     forks: int = 1
     """Second replies for each first one, each turn with an advantage of its own; 1: nothing forks."""
     agents: Mapping[int, int] = field(default_factory=lambda: {0: 1})
-    """How many adapters are trained together from which step."""
+    """Number of adapters that are trained together, by the step from which it holds."""
     exact: Callable[[], ExactGradient[I]] | None = None
     """Returns what replaces the sampled gradient of a term, by the rewards' state of now; None: nothing does."""
     controls: Mapping[str, Subject[I, A]] = field(default_factory=dict[str, Subject[I, A]])

@@ -23,9 +23,9 @@ _DIGITS: Final = 12
 
 
 def ordered(
-    run: Run[Any, Any], order: Order, told: dict[str, float], epoch: int, units: Sequence[Sequence[I]]
+    run: Run[Any, Any], order: Order, figures: dict[str, float], epoch: int, units: Sequence[Sequence[I]]
 ) -> Sequence[int]:
-    """Return the places of the units of an epoch; `told` gets figures of an order that is computed now.
+    """Return the places of the units of an epoch; `figures` gets those of an order that is computed now.
 
     A checkpoint keeps the order that was computed last, so that a resumed run trains on what an uninterrupted one does.
     """
@@ -36,7 +36,7 @@ def ordered(
         places = sorted(range(len(units)), key=lambda at: (nats[at] if order is Order.ASCENDING else -nats[at], at))
         run.order = EpochOrder(epoch=epoch, places=tuple(places))
         names = [one.prompt_id for place in places for one in units[place]]
-        told |= {
+        figures |= {
             "order/epoch": float(epoch),
             "order/first_nats": nats[places[0]],
             "order/last_nats": nats[places[-1]],
@@ -45,9 +45,9 @@ def ordered(
     return run.order.places
 
 
-def order_hashes(told: Sequence[float]) -> str | None:
+def order_hashes(values: Sequence[float]) -> str | None:
     """Return the first digits of the SHA-256 of the first order, and the number of others, from `order/sha256`."""
-    found = [f"{int(one):0{_DIGITS}x}" for one in dict.fromkeys(told)]
+    found = [f"{int(one):0{_DIGITS}x}" for one in dict.fromkeys(values)]
     return None if not found else found[0] if len(found) == 1 else f"{found[0]} and {len(found) - 1} more"
 
 

@@ -197,7 +197,7 @@ class _Live(Generic[I]):
     children: list[_Live[I]] = field(default_factory=list["_Live[I]"])
     """Conversations that it spawned."""
     waits: Move | None = None
-    """What follows when they are over."""
+    """Move that follows when they are over."""
 
     @property
     def is_over(self) -> bool:
@@ -362,7 +362,7 @@ def _speaker(client: Sampler, one: _Live[I]) -> tinker.SamplingClient:
 
 
 def _all_spoke(client: Sampler, one: _Live[I]) -> bool:
-    """Whether every agent of several has written its reply."""
+    """Return True if every agent of several has written its reply."""
     return isinstance(client, Sequence) and len(one.so_far.turns) == len(client)
 
 

@@ -240,7 +240,7 @@ class Run(Generic[I, A]):
         timings = {**self._timings, "step_s": now - self._began}
         if self._first is None:
             self._first = step
-        standing = self._pace.saw(step, timings)
+        standing = self._pace.record(step, timings)
         if worth_keeping(self.settings, step, self._first):
             timings["forecast_s"] = standing.seconds_left
         self.folder.append(TIMINGS, [{"step": step, **timings}])

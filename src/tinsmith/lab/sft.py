@@ -25,12 +25,12 @@ from tinsmith.lab.settings import Order, SftSettings
 def teach(run: Run[I, A], settings: SftSettings, step: int) -> dict[str, float]:
     """Take one supervised step; return its metrics."""
     with run.timed("train_s"):
-        subject, told = run.course.subject, dict[str, float]()
-        order = None if settings.order is Order.RANDOM else partial(ordered, run, settings.order, told)
+        subject, figures = run.course.subject, dict[str, float]()
+        order = None if settings.order is Order.RANDOM else partial(ordered, run, settings.order, figures)
         items = batch(run.course.train_items, settings.batch_size, step, settings.seed, subject.unit, order)
         examples = [subject.example(item) for item in items]
         updated = _update(run.trainer, examples, settings, step)
-        return {**told, **updated, **subject.example_figures(examples)}
+        return {**figures, **updated, **subject.example_figures(examples)}
 
 
 def _update(

@@ -258,7 +258,7 @@ class Document:
     foot: str = "from the files in the run's folder."
     """Source of the page; the version is said beside it."""
     claims: str = ""
-    """What may be claimed, in a line for a terminal."""
+    """Claims that are allowed, in a line for a terminal."""
 
     @property
     def verdict(self) -> str:

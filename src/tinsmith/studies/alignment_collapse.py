@@ -36,10 +36,10 @@ Item = Mapping[str, str]
 STEERS: Final = ("myopic", "exact", "practical", "labels")
 SURE: Final = "sure"
 KNOWN: Final = 0.6
-"""How often the base names the right door."""
+"""Share of right doors that the base names."""
 SURE_RIGHT: Final = 0.8
 SURE_WRONG: Final = 0.2
-"""How often it is sure of a right door, and of a wrong one."""
+"""Shares of right doors, and of wrong ones, that it is sure of."""
 MISLED: Final = -0.5
 """Label of a wrong door that an answer is sure of."""
 RIDGE: Final = 0.01

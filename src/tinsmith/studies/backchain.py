@@ -40,7 +40,7 @@ _LETTERS: Final = "bdfgklmnprstvz"
 PEOPLE, CITIES = (tuple(map("".join, product(_LETTERS, vowels, _LETTERS))) for vowels in ("ae", "o"))
 OBSERVED, BELIEVED, SHUFFLED = LABELS = ("observed", "believed", "shuffled")
 WRONG, EARLY = 0.2, 0.4
-"""How often somebody who makes no call is wrong about what it brings; how often the base is shown to answer early."""
+"""Shares of calls that are believed to bring something else, and of demonstrations that answer early."""
 DEEPEST = MOST_CALLS = 3
 ANSWER: Final = "answer"
 

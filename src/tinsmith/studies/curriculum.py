@@ -34,7 +34,7 @@ HELD, TESTED = 80, 40
 """Items that are held out, and those that may be tested."""
 RIGHT: Final = 0.85
 RIGHT_NEW: Final = 0.3
-"""How often a demonstration is right about a known guest, and about a new one."""
+"""Shares of demonstrations that are right about a known guest, and about a new one."""
 ROUNDS: Final = 2
 
 

@@ -35,7 +35,7 @@ PENALTY: Final = 0.3
 """Lambda: the part of the regulation term that a shortcut costs, as published."""
 ITEMS: Final = 320
 HEDGES, SHORTCUTS, LEAVES_OUT, KNOWS = 0.15, 0.3, 0.25, 0.5
-"""How often the base was shown a list of every unit, an answer before the last step, a late unit, a right digit."""
+"""Shares of what the base was shown: every unit, an answer before the last step, a late unit, a right digit."""
 
 
 def digit_of(word: str) -> str:

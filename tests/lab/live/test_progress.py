@@ -42,16 +42,18 @@ def test_a_long_wait_is_told_of_soon_then_ever_more_seldom_and_to_its_end() -> N
 def test_a_run_is_what_its_steps_and_looks_took_times_what_is_left() -> None:
     pace = Pace(settings=RL, last_look=4.0)
     # Nine steps of 20 s; looks before steps 4 and 8 and at the end; a test of four looks.
-    assert pace.saw(0, {"step_s": 30.0, "eval_s": 10.0}).seconds_left == pytest.approx(9 * 20.0 + 3 * 10.0 + 4 * 10.0)
-    pace.saw(1, {"step_s": 5.0})
-    left = pace.saw(2, {"step_s": 6.0})
+    assert pace.record(0, {"step_s": 30.0, "eval_s": 10.0}).seconds_left == pytest.approx(
+        9 * 20.0 + 3 * 10.0 + 4 * 10.0
+    )
+    pace.record(1, {"step_s": 5.0})
+    left = pace.record(2, {"step_s": 6.0})
     assert left.seconds_left == pytest.approx(7 * 6.0 + 3 * 10.0 + 4 * 10.0)
     assert left.later == ""
-    assert pace.saw(10, {"step_s": 60.0, "eval_s": 12.0}).left == "0 s left"
+    assert pace.record(10, {"step_s": 60.0, "eval_s": 12.0}).left == "0 s left"
 
 
 def test_a_step_without_a_look_says_that_looks_are_not_in_it() -> None:
-    left = Pace(settings=SFT, last_look=2.0).saw(0, {"step_s": 5.0})
+    left = Pace(settings=SFT, last_look=2.0).record(0, {"step_s": 5.0})
     assert left.seconds_left == pytest.approx(45.0)
     assert left.left == "45 s left and the evaluations"
 
@@ -61,10 +63,10 @@ def test_supervised_steps_are_forecast_apart_from_those_of_rl() -> None:
     assert [step for step in range(11) if worth_keeping(settings, step, 0)] == [0, 4]
     assert [step for step in range(11) if worth_keeping(settings, step, 6)] == [6]
     pace = Pace(settings=settings, last_look=4.0)
-    first = pace.saw(0, {"step_s": 12.0, "eval_s": 2.0})
+    first = pace.record(0, {"step_s": 12.0, "eval_s": 2.0})
     assert (first.seconds_left, first.later) == (pytest.approx(3 * 10.0), ", then 6 steps of RL")
     # One look before step 8 and one at the end, and a test of four; the supervised step counts no more.
-    assert pace.saw(4, {"step_s": 30.0, "eval_s": 2.0}).seconds_left == pytest.approx(5 * 28.0 + 2 * 2.0 + 4 * 2.0)
+    assert pace.record(4, {"step_s": 30.0, "eval_s": 2.0}).seconds_left == pytest.approx(5 * 28.0 + 2 * 2.0 + 4 * 2.0)
 
 
 def test_a_body_that_lasts_is_told_of_and_a_short_one_is_not() -> None:

@@ -1,4 +1,4 @@
-"""How long runs took on this machine, beside their forecasts: the next forecast of such a run is corrected by it."""
+"""Times of runs on this machine beside their forecasts, by which the next forecast of such a run is corrected."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ class Pace:
 
     settings: CommonSettings
     last_look: float
-    """How many evaluations the test is worth."""
+    """Evaluations that the test is worth."""
     _steps: list[float] = field(default_factory=list[float])
     _evaluation: float | None = None
 
@@ -30,7 +30,7 @@ class Pace:
         """Supervised steps before those of RL."""
         return self.settings.sft_steps if isinstance(self.settings, RlSettings) else 0
 
-    def saw(self, step: int, timings: Mapping[str, float]) -> Standing:
+    def record(self, step: int, timings: Mapping[str, float]) -> Standing:
         """Take what a step took, and return where the run stands after it.
 
         An evaluation is no measure of the steps that follow it; where none was measured yet, that is said.

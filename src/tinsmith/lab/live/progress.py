@@ -104,7 +104,7 @@ class Standing:
     steps: int
     seconds_left: float
     later: str = ""
-    """What is not in these seconds, in words."""
+    """Work that is not in these seconds, in words."""
 
     @property
     def left(self) -> str:

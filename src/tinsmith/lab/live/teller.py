@@ -30,7 +30,7 @@ _ROWS: Final = 8
 """Evaluations that are shown, the latest ones."""
 _BAR_COLUMNS: Final = 30
 _LINES: Final = 50
-"""Where `out` is a file, a step has a line where the last one is this part of the time so far ago."""
+"""Lines of steps in a file: the next one comes when this part of the time so far has passed since the last."""
 _WIDE: Final = 150
 """Columns of a line in a notebook, so that it covers the line that was there."""
 

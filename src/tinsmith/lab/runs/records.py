@@ -140,7 +140,7 @@ class Selected(msgspec.Struct, frozen=True, kw_only=True):
     by: str = ""
     score: SelectedScore | None = None
     final_path: str = ""
-    """Where the last policy is saved: a path, or several with a space between."""
+    """Path of the saved last policy, or several with a space between."""
 
 
 class Manifest(msgspec.Struct, frozen=True, kw_only=True):

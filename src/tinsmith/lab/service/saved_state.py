@@ -11,7 +11,7 @@ from tinsmith.types.errors import CheckpointError, InputError
 
 
 def is_saved(state: Path, path: str) -> bool:
-    """Whether the checkpoint that this path names is in the folder, of several each; verifies nothing."""
+    """Return True if the checkpoint that this path names is in the folder, of several each; verify nothing."""
     try:
         return all(is_checkpoint(TinkerPath.parse(one).folder(state)) for one in path.split())
     except InputError:

@@ -155,12 +155,12 @@ def compare_arms(
             record = recorded(study, outcomes, seeds, settings, num_items)
             seconds = {study.arms[arm]: _seconds(some) for arm, some in timed.items()}
             page = page_of_study(record, seconds)
-            told = sentences(record)
-            write_json({**msgspec.to_builtins(record), "sentences": told}, out / STUDY_JSON, sort_keys=True)
+            summary = sentences(record)
+            write_json({**msgspec.to_builtins(record), "sentences": summary}, out / STUDY_JSON, sort_keys=True)
             write_json(msgspec.to_builtins(seconds), out / SECONDS_JSON, sort_keys=True)
             write_text(document_markdown(page), out / TABLES)
             write_text(document_html(page), out / PAGE)
-        for sentence in told:
+        for sentence in summary:
             say(sentence)
         return out
 

@@ -312,7 +312,7 @@ def _require_said(task: Task, plan: Plan, overrides: Mapping[str, str]) -> None:
 
 
 def _forgets(plan: Plan) -> bool:
-    """Whether what a model forgets is measured."""
+    """Return True if what a model forgets is measured."""
     return isinstance(plan.frame, TaskFrame) and plan.frame.watch_forgetting
 
 

@@ -53,7 +53,7 @@ class LearnedReward(StepReward):
         self.states = LastStates(model)
 
     def __call__(self, answers: Sequence[Asked]) -> list[Scored]:
-        """See StepReward."""
+        """Return the learned reward and the label of each answer."""
         x_ND, u_N = self.featured(answers), np.array([self.label(one.item, one.text) for one in answers], np.float64)
         learned = np.zeros(len(answers)) if self.weights is None else dots(x_ND, self.weights)
         moments = Moments.none(x_ND.shape[1]) if self.moments is None else self.moments
@@ -93,7 +93,7 @@ class LearnedReward(StepReward):
         return {"steps": self.steps, "weight": self.moments.weight, "parts": packed}
 
     def restore(self, state: object) -> None:
-        """See StepReward."""
+        """Take the state of a checkpoint."""
         self.steps, self.moments, self.weights = 0, None, None
         if state is not None:
             kept = cast("Mapping[str, Any]", state)

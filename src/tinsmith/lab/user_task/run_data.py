@@ -85,7 +85,7 @@ class TaskData:
     every: UserSplit
     """All that the task has, each item with its own right answer."""
     filtered: Filtered | None = None
-    """What the task's `examples` left of the items to train on."""
+    """Items to train on that the task's `examples` chose, and the others."""
     recorded: Path | None = None
     """Folder of a run whose record answers for a judge elsewhere; None: the judge is asked."""
 

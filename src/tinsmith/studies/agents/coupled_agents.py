@@ -49,7 +49,7 @@ WORDS: Final = (
 )
 NONE, LOST, NEXT = "none", "lost", "next"
 _HABITS: Final = (0.4, 0.3, 0.3)
-"""How often a demonstration repeats the reply before, adds the first word, and the second."""
+"""Shares of demonstrations that repeat the reply before, add the first word, and the second."""
 PAYS: Final = ("answer", "coin")
 MOST: Final = 7
 

@@ -33,7 +33,7 @@ WORDS: Final = (
 CONTEXT: Final = 2
 """Words that a prompt has room for."""
 TIMES: Final = {"split": 1, "double": 2}
-"""What asks for rollouts below, and how often for each half."""
+"""Replies that ask for rollouts below, and their number for each half."""
 TRAINED: Final = (4, 8)
 DEEPER: Final = 16
 """Words of held-out items that are longer than any that is trained on."""
@@ -48,7 +48,7 @@ WEIGHT: Final = 0.5
 SIDES: Final = ("train", "held out", "base")
 PAYS: Final = ("answer", "coin")
 _HABITS: Final = (0.15, 0.05)
-"""How often a demonstration splits, and doubles, what does not fit; otherwise it guesses."""
+"""Shares of demonstrations that split, and that double, what does not fit; others guess."""
 
 
 def item(words: Sequence[str]) -> Item:
