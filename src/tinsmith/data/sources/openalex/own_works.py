@@ -8,6 +8,7 @@ mean nothing.
 from __future__ import annotations
 
 import re
+import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import ceil
@@ -18,7 +19,8 @@ import msgspec
 
 from tinsmith.data.corpus_card import SourceDescription
 from tinsmith.data.corpus_writer import CorpusWriter
-from tinsmith.data.progress import Progress
+from tinsmith.data.progress import Progress, Silent
+from tinsmith.data.replacing import replacing
 from tinsmith.data.sources.openalex.api import PER_PAGE, ApiQuery, Download
 from tinsmith.data.sources.openalex.source import PAGES, OpenAlexChoices
 from tinsmith.types.errors import ConfigError, DataError
@@ -178,7 +180,7 @@ class WorksSource:
         with reader.works():
             for path in pages:
                 reader.read(path, path.relative_to(self.out / PAGES).as_posix())
-        writer.when_done(lambda: _finish(self.out, list(works), steps.downloads))
+        writer.when_done(lambda: _finish(self.out, list(works)))
 
 
 @dataclass(slots=True)
@@ -187,7 +189,6 @@ class _Steps:
 
     source: WorksSource
     progress: Progress
-    downloads: list[Download] = field(default_factory=list[Download])
     _fetched: int = 0
 
     def fetch(self, name: str, filters: Sequence[str], what: str) -> list[Path]:
@@ -196,9 +197,8 @@ class _Steps:
         pages: list[Path] = []
         for number, each in enumerate(filters, 1):
             query = replace(self.source.query, filter=each, more=("doi",))
-            download = Download(query, self.source.out / PAGES / f"{name}-{number:05}")
-            self.downloads.append(download)
-            pages += download.run(_Unseen())
+            folder = self.source.out / PAGES / f"{name}-{number:05}"
+            pages += Download(query, folder).run(Silent())
             self.progress.advance()
         self._fetched += len(pages)
         return pages
@@ -219,14 +219,6 @@ class _Steps:
                 value=self.source.most_usd,
                 fix=f"--most-usd {ceil(usd * 10) / 10:g} (a free key has $1 a day: a stop is resumed), or fewer works",
             )
-
-
-class _Unseen:
-    def begin(self, what: str, total: int | None) -> None:
-        """Say nothing: a query is one step."""
-
-    def advance(self, steps: int = 1) -> None:
-        """Say nothing."""
 
 
 def _works(pages: Sequence[Path]) -> Iterator[_Work]:
@@ -260,8 +252,7 @@ def _parts(values: Sequence[str]) -> list[Sequence[str]]:
     return [values[start : start + TOGETHER] for start in range(0, len(values), TOGETHER)]
 
 
-def _finish(out: Path, own: Sequence[str], downloads: Sequence[Download]) -> None:
-    (out / OWN).write_text("".join(f"{one}\n" for one in sorted(own)), encoding="utf-8")
-    for download in downloads:
-        download.remove()
-    (out / PAGES).rmdir()
+def _finish(out: Path, own: Sequence[str]) -> None:
+    with replacing(out / OWN) as part:
+        part.write_text("".join(f"{one}\n" for one in sorted(own)), encoding="utf-8")
+    shutil.rmtree(out / PAGES, ignore_errors=True)
