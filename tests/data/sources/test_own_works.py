@@ -1,5 +1,6 @@
 import random
 from collections.abc import Generator
+from dataclasses import replace
 from pathlib import Path
 from urllib.parse import unquote
 
@@ -122,6 +123,15 @@ def test_a_file_may_name_works_in_several_ways_and_what_is_not_found_is_said(fak
     build_corpus(source(fake, tmp_path / "own", str(names), said), tmp_path / "own")
     assert (tmp_path / "own/works.txt").read_text().split() == ["W4000", "W4040"]
     assert any("not found: 1 (10.1/not-there)" in one for one in said)
+
+
+def test_a_graph_alone_costs_as_many_requests(fake: Filtering, tmp_path: Path) -> None:
+    said: list[list[str]] = [[], []]
+    for out, lines, graph_only in zip(("whole", "graph"), said, (False, True), strict=True):
+        one = source(fake, tmp_path / out, "W4000", lines)
+        query = replace(one.query, graph_only=graph_only)
+        build_corpus(replace(one, query=query, choices=OpenAlexChoices(graph_only=graph_only)), tmp_path / out)
+    assert said[0] == said[1] != []
 
 
 def test_what_costs_more_than_may_be_spent_is_refused_before_it_is_asked_for(fake: Filtering, tmp_path: Path) -> None:

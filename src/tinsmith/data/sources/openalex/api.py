@@ -62,7 +62,7 @@ class ApiQuery:
         chosen = {
             "filter": self.filter,
             "per_page": str(PER_PAGE),
-            "select": ",".join((*(_SELECT_GRAPH if self.graph_only else _SELECT), *self.more)),
+            "select": ",".join(dict.fromkeys((*(_SELECT_GRAPH if self.graph_only else _SELECT), *self.more))),
             "cursor": cursor,
         }
         return chosen | ({"include_xpac": "true"} if self.xpac else {})

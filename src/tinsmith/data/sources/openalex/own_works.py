@@ -196,7 +196,7 @@ class _Steps:
         self.progress.begin(f"{what}: queries", len(filters))
         pages: list[Path] = []
         for number, each in enumerate(filters, 1):
-            query = replace(self.source.query, filter=each, more=("doi",))
+            query = replace(self.source.query, filter=each, more=("doi", "cited_by_count"))
             folder = self.source.out / PAGES / f"{name}-{number:05}"
             pages += Download(query, folder).run(Silent())
             self.progress.advance()
