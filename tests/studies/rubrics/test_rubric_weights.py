@@ -12,6 +12,7 @@ import pytest
 from tinsmith.lab.judge.rules.rule_text import RuleJudge
 from tinsmith.lab.judge.tree import pass_rate, weighted_rate
 from tinsmith.studies.rubrics.dataset import read_dataset
+from tinsmith.studies.rubrics.judged_tasks import judged_by_rules
 from tinsmith.studies.rubrics.rlvr import weight_lines
 from tinsmith.studies.rubrics.task import RubricTask, task_of
 from tinsmith.types.errors import DataError, InputError
@@ -102,3 +103,19 @@ def test_weights_are_said_before_a_run_and_enter_rules_too(tmp_path: Path) -> No
     assert [data.tasks[0].score(judge.held(text)) for text in ("I am sorry.", "Fine.")] == [0.0, 1.0]
     file.write_text(json.dumps({"prompt": "p", "rubrics": ["a", {"criterion": "b", "weight": 1}]}))
     assert weight_lines(read_dataset(file)) == []
+
+
+def test_rules_judge_responses_with_a_penalty_that_lowers_the_score() -> None:
+    rubrics = [
+        {"criterion": "rule: has at most 20 words", "weight": 5},
+        {"criterion": "rule: contains word 'sorry'", "weight": -8},
+    ]
+    made = task_of({"prompt": "p", "rubrics": rubrics})
+    assert made is not None
+    good, sorry, long = judged_by_rules(made, ("A bird.", "Sorry, a bird.", "word " * 21))
+    assert (good.score, sorry.score, long.score) == (1.0, 0.0, 0.0)
+    assert [[one.passed for one in reading.verdicts] for reading in (good, sorry, long)] == [
+        [True, False],
+        [True, True],
+        [False, False],
+    ]

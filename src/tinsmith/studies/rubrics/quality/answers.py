@@ -22,6 +22,7 @@ from tinsmith.lab.judge.prompting import JudgeRequest
 from tinsmith.lab.judge.rules.rule_text import RuleJudge, parse_rule
 from tinsmith.lab.judge.text_measures import words_of
 from tinsmith.lab.judge.verdicts import FailureCause, Judged, JudgeFailure, Spent, Verdict
+from tinsmith.studies.rubrics.judged_tasks import judged_by_rules
 from tinsmith.studies.rubrics.quality.pairs import PreferencePair, Showing
 from tinsmith.studies.rubrics.quality.statistics import Condition, CriterionVerdicts, JudgedPair
 from tinsmith.studies.rubrics.task import RubricTask
@@ -116,8 +117,7 @@ def surface_choice(prompt: str, first: str, second: str) -> RuleChoice:
 
 def rubric_choice(prompt: str, rubric: RubricTask, first: str, second: str) -> RuleChoice:
     """Choose between two responses by a rubric of rules, which need not be that of the instruction."""
-    judge = RuleJudge(rubric.criteria)
-    one, other = (rubric.score(judge.held(response)) for response in (first, second))
+    one, other = (reading.score for reading in judged_by_rules(rubric, (first, second)))
     if one == other:
         return surface_choice(prompt, first, second)._replace(scores=(one, other))
     return RuleChoice(one > other, Ground.RUBRIC, (one, other))
@@ -252,8 +252,8 @@ def _all_rules(pair: PreferencePair) -> bool:
 
 
 def _rule_verdicts(pair: PreferencePair) -> list[CriterionVerdicts]:
-    judge = RuleJudge(pair.task.criteria)
-    return _verdicts(pair, judge.judge(pair.chosen), judge.judge(pair.rejected))
+    chosen, rejected = judged_by_rules(pair.task, (pair.chosen, pair.rejected))
+    return _verdicts(pair, chosen.verdicts, rejected.verdicts)
 
 
 def _verdicts(pair: PreferencePair, chosen: Sequence[Verdict], rejected: Sequence[Verdict]) -> list[CriterionVerdicts]:
