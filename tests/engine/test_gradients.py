@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 from gradient_checks import CHECKS, MUTANTS, Make
 
 from oracles import LLAMA, QWEN2, QWEN3, make_adapter
 from tinsmith.engine.training import TrainingSession
-from tinsmith.engine.unit_gradients import MicroBatches
+from tinsmith.engine.unit_gradients import MicroBatches, rows_in_memory
 from tinsmith.models.config import DecoderConfig
+from tinsmith.models.presets import PRESETS
 from tinsmith.types.adapters import AdapterKind, AdapterSpec
 from tinsmith.types.gradient import GradientUnit
 
@@ -60,6 +62,14 @@ def test_a_micro_batch_is_an_aligned_block_of_units_within_its_limits(first: int
             assert len(block) == 1 or sum(sizes[i] for i in block) <= how.rows
             assert len(block).bit_count() == 1
             assert (first + block.start) % len(block) == 0
+
+
+def test_a_wide_and_deep_model_computes_fewer_rows_at_once() -> None:
+    nano = PRESETS["nano"]
+    smollm2 = replace(nano, hidden_size=576, intermediate_size=1536, num_layers=30, num_heads=9, num_kv_heads=3)
+    assert rows_in_memory(smollm2) == 563
+    assert rows_in_memory(replace(smollm2, num_layers=60)) == 281
+    assert rows_in_memory(nano) > MicroBatches().rows
 
 
 def test_small_units_are_computed_together() -> None:

@@ -18,6 +18,7 @@ from tinsmith.engine.trace import unit_digest
 from tinsmith.engine.unit_sums import Partial, UnitSums
 from tinsmith.engine.units import Unit
 from tinsmith.models.adapter import Adapter
+from tinsmith.models.config import DecoderConfig
 from tinsmith.models.routes import RouteRecord, RouteSums
 from tinsmith.models.steps import TrainSteps, target_logprobs
 from tinsmith.ops.custom_loss.program import CustomLoss
@@ -97,6 +98,17 @@ class ComputeUnits(Protocol):
         ...
 
 
+def rows_in_memory(config: DecoderConfig) -> int:
+    """Return how many rows have activations of 768 MB: on SmolLM2 more of them were no faster, only larger.
+
+    A layer keeps for its backward pass, in fp32, about ten times a row's hidden values and four times its inner ones.
+    """
+    inner = config.intermediate_size
+    if config.mixture is not None:
+        inner = config.mixture.expert_size * config.mixture.num_active
+    return (768 << 20) // (4 * config.num_layers * (10 * config.hidden_size + 4 * inner))
+
+
 class ComputeHere:
     """Computes units in this process, with the buffers of the sums."""
 
@@ -108,6 +120,8 @@ class ComputeHere:
         sizes = [unit.num_rows for unit in asked.units]
         marked = asked.marked and asked.backward
         batches = replace(micro_batches, units=1) if marked else micro_batches
+        if adapter.decoder.kernels.device.type == "cpu":
+            batches = replace(batches, rows=min(batches.rows, rows_in_memory(adapter.decoder.config)))
         for block in batches.split(sizes, asked.first):
             units = [asked.units[i] for i in block]
             if asked.backward:
