@@ -153,7 +153,7 @@ def page_of_study(found: StudyRecord, seconds: Mapping[str, Seconds], more: Sequ
         ("Items", found.data[:16]),
         ("Held out", f"{found.num_items:,} items"),
         ("Seeds", ", ".join(map(str, found.seeds))),
-        ("Settings chosen on seed", str(found.tuning_seed)),
+        *([("Settings chosen on seed", str(found.tuning_seed))] if found.rates or found.tuning_seed else []),
     )
     return Document(
         kind="Report of a study",
