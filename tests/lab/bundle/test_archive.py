@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import stat
 import zipfile
+import zlib
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from tinsmith.lab.bundle import archive
@@ -33,7 +35,8 @@ def _bomb(file: zipfile.ZipFile) -> None:
 
 
 def _other_method(file: zipfile.ZipFile) -> None:
-    file.writestr("a", "text", zipfile.ZIP_BZIP2)
+    file.writestr("a", "text")
+    file.filelist[0].compress_type = 97
 
 
 @pytest.mark.filterwarnings("ignore:Duplicate name")
@@ -53,7 +56,7 @@ def _other_method(file: zipfile.ZipFile) -> None:
         (_named("a/"), "is no plain file"),
         (_link, "is no plain file"),
         (_bomb, "unpacks to"),
-        (_other_method, "compressed in another way"),
+        (_other_method, "compressed in a way"),
         (_named("config.json"), "no file of `tinsmith pack`"),
     ],
 )
@@ -92,6 +95,18 @@ def test_equal_files_give_equal_bytes_in_any_order_and_from_memory_or_disk(tmp_p
     unpack(tmp_path / "one.zip", tmp_path / "out")
     assert (tmp_path / "out/x/b.txt").read_bytes() == b"text" * 99
     assert (tmp_path / "one.zip").read_bytes() == (tmp_path / "two.zip").read_bytes()
+
+
+def test_weights_and_text_are_small_and_are_read_by_zipfile_alone(tmp_path: Path) -> None:
+    weights = np.random.default_rng(0).normal(size=100_000).astype("<f4").tobytes()
+    text = "".join(f"{value!r}, " for value in np.random.default_rng(1).normal(size=10_000).tolist()).encode()
+    write_archive({"a.safetensors": weights, "b.jsonl": text, CRATE: b""}, tmp_path / "run.zip")
+    with zipfile.ZipFile(tmp_path / "run.zip") as file:
+        assert file.testzip() is None
+        assert (file.read("a.safetensors"), file.read("b.jsonl")) == (weights, text)
+        packed = {each.filename: each.compress_size for each in file.infolist()}
+    assert packed["a.safetensors"] < 0.85 * len(weights)
+    assert packed["b.jsonl"] < 0.92 * len(zlib.compress(text))
 
 
 def test_an_archive_is_a_folder_as_long_as_it_is_read(tmp_path: Path) -> None:

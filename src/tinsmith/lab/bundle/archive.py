@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import errno
+import io
+import lzma
 import re
 import shutil
 import stat
+import struct
 import zipfile
 import zlib
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path, PurePosixPath
 from tempfile import TemporaryDirectory
-from typing import Final
+from typing import Any, Final, cast
 
 from tinsmith.data.replacing import replacing
 from tinsmith.types.errors import DataError
@@ -24,8 +28,10 @@ Content = bytes | Path
 
 _TIME: Final = (1980, 1, 1, 0, 0, 0)
 _MODE: Final = (stat.S_IFREG | 0o644) << 16
-_DENSE: Final = (".parquet", ".png")
-"""Endings of files that are compressed already."""
+_METHODS: Final = {".parquet": zipfile.ZIP_STORED, ".png": zipfile.ZIP_STORED, ".safetensors": zipfile.ZIP_LZMA}
+"""By ending; what is not named is text, of which bzip2 makes a fifth less than deflate where it is mostly numbers."""
+_ALLOWED: Final = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA)
+_UNREADABLE: Final = (zipfile.BadZipFile, zlib.error, lzma.LZMAError, EOFError, NotImplementedError, MemoryError)
 
 MOST_FILES: Final = 100_000
 MOST_BYTES: Final = 64 << 30
@@ -38,19 +44,45 @@ _CHUNK: Final = 1 << 20
 
 
 def write_archive(files: Mapping[str, Content], out: Path) -> None:
-    """Write files by their names in the archive, at deflate's usual level; equal files give equal bytes."""
+    """Write files by their names in the archive; equal files give equal bytes."""
     with replacing(out) as part, zipfile.ZipFile(part, "w") as archive:
         for name in sorted(files):
             entry = zipfile.ZipInfo(name, _TIME)
             entry.create_system, entry.external_attr = 3, _MODE
-            entry.compress_type = zipfile.ZIP_STORED if name.endswith(_DENSE) else zipfile.ZIP_DEFLATED
+            entry.compress_type = _METHODS.get(PurePosixPath(name).suffix, zipfile.ZIP_BZIP2)
             content = files[name]
-            if isinstance(content, bytes):
-                archive.writestr(entry, content)
-                continue
-            entry.file_size = content.stat().st_size
-            with content.open("rb") as source, archive.open(entry, "w") as target:
+            entry.file_size = len(content) if isinstance(content, bytes) else content.stat().st_size
+            source = io.BytesIO(content) if isinstance(content, bytes) else content.open("rb")
+            with source, archive.open(entry, "w") as target:
+                if entry.compress_type == zipfile.ZIP_LZMA:
+                    cast(Any, target)._compressor = _OfFloats()  # zipfile lets nobody choose LZMA's properties
                 shutil.copyfileobj(source, target, _CHUNK)
+
+
+class _OfFloats:
+    """Compression of fp32 values by LZMA that tells a value's four bytes apart: a tenth less than deflate.
+
+    Long matches are not looked for: the bytes of a value are predicted from each other, and weights do not repeat.
+    """
+
+    _LC, _LP, _PB, _WINDOW = 2, 2, 2, 4096
+
+    def __init__(self) -> None:
+        near = {"dict_size": self._WINDOW, "mf": lzma.MF_HC4, "mode": lzma.MODE_NORMAL, "nice_len": 8, "depth": 1}
+        how = {"id": lzma.FILTER_LZMA1, "preset": 0, "lc": self._LC, "lp": self._LP, "pb": self._PB, **near}
+        self._coder = lzma.LZMACompressor(lzma.FORMAT_RAW, filters=[how])
+        properties = struct.pack("<BI", (self._PB * 5 + self._LP) * 9 + self._LC, self._WINDOW)
+        # APPNOTE 5.8.8: the SDK's version, which nobody reads, and LZMA's properties with their length.
+        self._header = struct.pack("<BBH", 9, 4, len(properties)) + properties
+
+    def compress(self, data: bytes) -> bytes:
+        """Take more, and return what is ready."""
+        header, self._header = self._header, b""
+        return header + self._coder.compress(data)
+
+    def flush(self) -> bytes:
+        """Return the rest."""
+        return self.compress(b"") + self._coder.flush()
 
 
 def unpack(file: Path, folder: Path) -> None:
@@ -77,7 +109,9 @@ def unpack(file: Path, folder: Path) -> None:
             except BaseException:
                 shutil.rmtree(folder, ignore_errors=True)
                 raise
-    except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, FileExistsError) as error:
+    except (*_UNREADABLE, OSError) as error:
+        if isinstance(error, OSError) and error.errno not in (None, errno.EEXIST):
+            raise  # bzip2's own says nothing of a disk
         raise DataError(f"{file} cannot be unpacked: {error}", field="FILE", value=str(file)) from None
 
 
@@ -115,8 +149,8 @@ def _fault(entry: zipfile.ZipInfo, seen: set[str]) -> str | None:
         return "does not lie in its folder, or has a name that not every system takes"
     if entry.filename.casefold() in seen:
         return "is there twice"
-    if entry.flag_bits & 1 or entry.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
-        return "is encrypted, or compressed in another way than deflate"
+    if entry.flag_bits & 1 or entry.compress_type not in _ALLOWED:
+        return "is encrypted, or compressed in a way that is not read here"
     return None
 
 
