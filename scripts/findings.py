@@ -119,12 +119,14 @@ ROWS: Final = (
         source="E021, 2605.04036",
         command="patience",
         page="patience",
+        more="patience-smollm2",
     ),
     Row(
         text="Tools that are run first, and tasks written backwards from what they gave, have right labels",
         source="E059, 2605.17558",
         command="backchain",
         page="backchain",
+        more="backchain-smollm2",
     ),
     Row(
         text="Who writes the reward must not see how the task was made",
