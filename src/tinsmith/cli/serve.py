@@ -111,7 +111,7 @@ def serve(
 ) -> None:
     """Serve the Tinker API: point the official tinker SDK at it with TINKER_BASE_URL and TINKER_API_KEY."""
     from tinsmith.server.parent_watch import ParentWatch
-    from tinsmith.types.announcements import STARTING
+    from tinsmith.types.waits import STARTING
 
     named = _found(model)
     if keys is not None:

@@ -12,8 +12,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Final
 
-from tinsmith.types.announcements import STARTING
 from tinsmith.types.visible import visible
+
+STARTING: Final = "starting: "
+"""Prefix of a line on standard error about a step of a start."""
+
+READY: Final = "tinsmith serve: "
+"""A server answers: its line on standard output, with address and key behind this."""
 
 Say = Callable[[str], None]
 """Takes a line on what is being made, for a person."""
@@ -43,7 +48,7 @@ class Ticks:
     """Lines on one wait: every second in one place of a terminal, elsewhere ever more seldom."""
 
     what: str | Callable[[], str]
-    """What goes on; a function reports how far it is by now."""
+    """The work; a function reports how far it is by now."""
     say: Say | None = None
     """Takes the lines where standard error is no terminal; None: they go there."""
     clock: Callable[[], float] = time.perf_counter

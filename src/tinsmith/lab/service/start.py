@@ -15,9 +15,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Final
 
-from tinsmith.types.announcements import READY, STARTING
 from tinsmith.types.errors import BackendError, LostError
-from tinsmith.types.waits import Say, ticking
+from tinsmith.types.waits import READY, STARTING, Say, ticking
 
 STILL_SECONDS: Final = 120.0
 """How long a server that starts may do nothing at all."""
