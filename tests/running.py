@@ -13,7 +13,7 @@ from typing import Any
 
 import httpx
 
-from tinsmith.types.announcements import STARTING
+from tinsmith.types.waits import STARTING
 
 HANG_S = 120.0
 """A call that waits longer has met a hang: far more than a loaded machine needs."""

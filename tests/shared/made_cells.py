@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 from typing import Any, cast
 
 from tinsmith.lab.experiment.plan import make_plan
-from tinsmith.lab.live.progress import Say
 from tinsmith.lab.schedule import NONE, ratio_of
 from tinsmith.lab.study.sizes import Cell
 from tinsmith.types.seeds import derive, random_bits
+from tinsmith.types.waits import Say
 
 Ends = tuple[float, float]
 """A figure before training and after; between them it moves evenly."""

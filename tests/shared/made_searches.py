@@ -12,7 +12,6 @@ import msgspec
 from made_cells import made_folder
 
 from tinsmith.lab.experiment.plan import make_plan
-from tinsmith.lab.live.progress import Say
 from tinsmith.lab.prompt_search.document import Document, Grammar
 from tinsmith.lab.prompt_search.search import Search
 from tinsmith.lab.study.sizes import Cell
@@ -20,6 +19,7 @@ from tinsmith.studies.prompt_search import task as handbook
 from tinsmith.studies.prompt_search.searching import Found, Searching
 from tinsmith.studies.prompt_search.task import WRITTEN, done_under, held_out, right
 from tinsmith.types.seeds import derive
+from tinsmith.types.waits import Say
 
 ITEMS = {item["id"]: item for item in handbook.items()}
 TRAIN = [name for name, item in ITEMS.items() if not held_out(item)]

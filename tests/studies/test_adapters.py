@@ -21,7 +21,6 @@ from tinsmith.engine.export import export
 from tinsmith.engine.tinker_paths import TinkerPath
 from tinsmith.lab.experiment.conduct import conduct
 from tinsmith.lab.experiment.plan import make_plan
-from tinsmith.lab.live.progress import Say
 from tinsmith.lab.papers.kinds import NOTEBOOK
 from tinsmith.lab.runs.files import CONFIG, MANIFEST, STATE
 from tinsmith.lab.study.cells import run_cells
@@ -40,6 +39,7 @@ from tinsmith.stats.gate.claim import CheckName, Finding
 from tinsmith.studies.adapters import study
 from tinsmith.types.adapters import AdapterKind
 from tinsmith.types.errors import ConfigError
+from tinsmith.types.waits import Say
 
 pytestmark = [
     # The SDK leaves sockets to the garbage collector.

@@ -20,7 +20,6 @@ from tinsmith.lab.experiment.experiment import Plan
 from tinsmith.lab.experiment.plan import make_plan
 from tinsmith.lab.labels.paper import items_of
 from tinsmith.lab.labels.task import make_task
-from tinsmith.lab.live.progress import Say
 from tinsmith.lab.papers import estimate
 from tinsmith.lab.papers.compute_spent import Cost, Ledger
 from tinsmith.lab.papers.estimate import minutes
@@ -47,6 +46,7 @@ from tinsmith.studies.planted_world import (
 from tinsmith.studies.sft_vs_rl import PROMPT, PROMPT_SHUFFLED
 from tinsmith.studies.sft_vs_rl import study as sft_vs_rl
 from tinsmith.types.errors import ConfigError
+from tinsmith.types.waits import Say
 
 # The SDK leaves sockets to the garbage collector.
 pytestmark = [pytest.mark.whole, pytest.mark.filterwarnings("ignore::ResourceWarning")]

@@ -6,6 +6,7 @@ the one where functions import. A mistake is at most five lines and exit code 2,
 
 from __future__ import annotations
 
+import gc
 import logging
 import os
 import sys
@@ -74,6 +75,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     try:
         app(args=arguments, prog_name="tinsmith")
     except SystemExit as stop:
+        if arguments is None:
+            gc.freeze()  # the process ends: nobody waits for garbage to be looked for
         # A server has put its state away, and who interrupts does not wait for libraries to be taken down.
         if arguments is None and (stop.code in (INTERRUPTED, TERMINATED) or sys.argv[1:2] == ["serve"]):
             _leave(int(stop.code or 0))
@@ -147,7 +150,7 @@ def export(
     from tinsmith.cli.named_folders import require_checkpoint
 
     require_checkpoint(checkpoint)  # before what is heavy is imported
-    from tinsmith.lab.live.progress import ticking
+    from tinsmith.types.waits import ticking
 
     with ticking("exporting, and reading it back to compare"):
         from tinsmith.engine.export import export as run

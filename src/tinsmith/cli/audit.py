@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import gc
 import json
 import secrets
-import sys
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from tinsmith.cli.named_folders import HereKeys, Run, here_keys, run_folders
 from tinsmith.types.visible import visible
+from tinsmith.types.waits import loading, tell
 
 if TYPE_CHECKING:
     from tinsmith.lab.experiment.audit import Audited
@@ -28,18 +27,12 @@ def audit(
 ) -> None:
     """Check a run without running all of it: exit 0 where everything holds, 1 where something is not as it says."""
     with run_folders([folder]) as (place,):  # before what is heavy is imported
-        gc.disable()  # what is imported stays: to look for garbage in it takes a sixth of the time
-        from tinsmith.cli.registered import SUBJECTS, plan_of
-        from tinsmith.lab.experiment.audit import audit as run
-
-        gc.enable()
-        gc.freeze()
-
-        def say(message: str) -> None:
-            print(visible(message), file=sys.stderr)
+        with loading():
+            from tinsmith.cli.registered import SUBJECTS, plan_of
+            from tinsmith.lab.experiment.audit import audit as run
 
         drawn_by = secrets.randbits(32) if seed is None else seed
-        done = run(place, SUBJECTS, plan_of, steps=steps, seed=drawn_by, say=say, here=here_keys(changes))
+        done = run(place, SUBJECTS, plan_of, steps=steps, seed=drawn_by, say=tell, here=here_keys(changes))
     for line in [json.dumps(_values(done), indent=1, ensure_ascii=False)] if as_json else _lines(done):
         print(visible(line))
     if not done.passed:

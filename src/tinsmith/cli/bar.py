@@ -18,8 +18,7 @@ from rich.progress import (
 from rich.progress import Progress as Display
 
 from tinsmith.data.progress import Progress
-from tinsmith.lab.live.progress import ticking
-from tinsmith.types.visible import visible
+from tinsmith.types.waits import tell, ticking
 
 
 class _Bar:
@@ -40,19 +39,29 @@ class _Bar:
 class _Lines:
     """A line as each stage begins."""
 
+    def __init__(self) -> None:
+        self._what, self._steps, self._total = "", 0, None
+
+    @property
+    def doing(self) -> str:
+        """The stage, and how far it is."""
+        return self._what if not self._steps else f"{self._what}: {self._steps:,} of {self._total or '?'}"
+
     def begin(self, what: str, total: int | None) -> None:
-        del total
-        print(visible(what), file=sys.stderr, flush=True)
+        self._what, self._steps, self._total = what, 0, total
+        tell(what)
 
     def advance(self, steps: int = 1) -> None:
-        del steps
+        self._steps += steps
 
 
 @contextmanager
 def progress_bar() -> Generator[Progress, None, None]:
     """Show what is reported while the body runs; where standard error is no terminal, the name of each stage."""
     if not sys.stderr.isatty():
-        yield _Lines()
+        lines = _Lines()
+        with ticking(lambda: lines.doing):
+            yield lines
         return
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     with Display(*columns, console=Console(stderr=True), transient=True) as display:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from tinsmith.types.visible import visible
+from tinsmith.types.waits import loading, tell, ticking
 
 if TYPE_CHECKING:
     from tinsmith.models.published.packaged import PackagedModel
@@ -37,32 +36,31 @@ def build(
     seed: Annotated[int, typer.Option(min=0, help="Seed of the weights, the order and the random labels.")] = 0,
 ) -> None:
     """Build the nano base: it mostly answers in the required form, and knows nothing of the labels."""
-    from tinsmith.lab.experiment.at import At
-    from tinsmith.lab.labels.task import make_task
-    from tinsmith.lab.papers.kinds import LABEL_KINDS
-    from tinsmith.lab.papers.worlds import (
-        PaperBaseRecipe,
-        WorldRecipe,
-        build_paper_base,
-        nano_base,
-        open_slice,
-        papers_of,
-        world_slice,
-    )
-    from tinsmith.lab.runs.kinds import Kind
+    with loading():
+        from tinsmith.lab.experiment.at import At
+        from tinsmith.lab.labels.task import make_task
+        from tinsmith.lab.papers.kinds import LABEL_KINDS
+        from tinsmith.lab.papers.worlds import (
+            PaperBaseRecipe,
+            WorldRecipe,
+            build_paper_base,
+            nano_base,
+            open_slice,
+            papers_of,
+            world_slice,
+        )
+        from tinsmith.lab.runs.kinds import Kind
 
-    def say(message: str) -> None:
-        print(visible(message), file=sys.stderr)
-
-    source = world_slice(WorldRecipe(), say) if data is None else open_slice(data, say)
+    source = world_slice(WorldRecipe(), tell) if data is None else open_slice(data, tell)
     asked = make_task(task, prompt=str(LABEL_KINDS[Kind.RL].forced[At.NANO]["prompt"]), contract=contract)
     papers = papers_of(source, asked, shuffle_seed=None)
     recipe = PaperBaseRecipe(seed=seed)
     if out is None:
-        folder = nano_base(recipe, asked, papers, say)
+        folder = nano_base(recipe, asked, papers, tell)
     else:
         folder = out
-        build_paper_base(recipe, (asked,), papers.train, out)
+        with ticking(f"building {out}"):
+            build_paper_base(recipe, (asked,), papers.train, out)
     print(f"wrote {folder}; next: tinsmith run ladder/exp4 model_name={folder}")
 
 

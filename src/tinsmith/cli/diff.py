@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from tinsmith.cli.named_folders import HereKeys, Run, here_keys, run_folders
+from tinsmith.types import waits
 from tinsmith.types.visible import visible
 
 if TYPE_CHECKING:
@@ -53,14 +53,12 @@ def replay(
 ) -> None:
     """Run a run again from its manifest and compare: exit 0 where it is equal bit for bit, 1 where it is not."""
     with run_folders([folder]) as (place,):  # before what is heavy is imported
-        from tinsmith.cli.registered import SUBJECTS, plan_of
-        from tinsmith.lab.experiment.replay import replay as run
-
-        def say(message: str) -> None:
-            print(visible(message), file=sys.stderr)
+        with waits.loading():
+            from tinsmith.cli.registered import SUBJECTS, plan_of
+            from tinsmith.lab.experiment.replay import replay as run
 
         here, beside = here_keys(changes), folder.absolute().parent
-        done = run(place, SUBJECTS, plan_of, steps=steps, out=out, say=say, here=here, beside=beside)
+        done = run(place, SUBJECTS, plan_of, steps=steps, out=out, say=waits.tell, here=here, beside=beside)
     kept = None if done.folder is None else str(done.folder)
     seconds = {"original_s": done.original_s, "replay_s": done.replay_s}
     tell(done.comparison, as_json=as_json, replay=kept, **seconds)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from tinsmith.types.visible import visible
+from tinsmith.types.waits import loading, ticking
 
 if TYPE_CHECKING:
     from tinsmith.cli.findings import Finding
@@ -19,9 +20,7 @@ def doctor(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of lines.")] = False,
 ) -> None:
     """Check the machine, the installation, the arithmetic and a server; exit 1 if something must be done."""
-    from tinsmith.lab.live.progress import ticking
-
-    with ticking("loading the libraries"):
+    with loading():
         from tinsmith.cli.findings import arithmetic, certificates, disk, examine, gpu, machine, server, versions
     with ticking("checking the arithmetic of the built-in models"):
         found = examine([machine, versions, arithmetic, gpu, certificates, disk]) + server(base_url)

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
+from tinsmith.types.waits import loading, ticking
+
 if TYPE_CHECKING:
     from tinsmith.lab.bundle.contents import Origin
 
@@ -39,9 +41,10 @@ def pack(
 
     if not holds_study(folder):
         require_runs([folder])  # before what is heavy is imported
-    from tinsmith.lab.bundle.contents import Kept
-    from tinsmith.lab.bundle.crate import Statement
-    from tinsmith.lab.bundle.pack import pack as run
+    with loading():
+        from tinsmith.lab.bundle.contents import Kept
+        from tinsmith.lab.bundle.crate import Statement
+        from tinsmith.lab.bundle.pack import pack as run
 
     said = Statement(
         authors=tuple(author or ["the authors of this run"]),
@@ -49,7 +52,10 @@ def pack(
         data_license=data,
         date=_date(folder) if date is None else date,
     )
-    done = run(folder, out, kept=Kept(checkpoints), said=said, origin_of=lambda each: _origin(each, data is not None))
+    with ticking(f"writing {out}"):
+        done = run(
+            folder, out, kept=Kept(checkpoints), said=said, origin_of=lambda each: _origin(each, data is not None)
+        )
     print(f"wrote {done.file}: {len(done.sizes)} files, {done.file.stat().st_size / 1e6:.1f} MB")
     for name in sorted(done.sizes, key=lambda each: (-done.sizes[each], each))[:_LISTED]:
         print(f"  {done.sizes[name] / 1e6:8.1f} MB {name}")
@@ -63,7 +69,8 @@ def unpack(
     """Unpack a run or a study; DIR is its folder then, and every command takes it."""
     from tinsmith.lab.bundle.archive import unpack as run
 
-    run(file, folder)
+    with ticking(f"unpacking {file}"):
+        run(file, folder)
     print(f"unpacked into {folder}")
 
 

@@ -10,6 +10,7 @@ import typer
 
 from tinsmith.cli.pages import Open, tell_page
 from tinsmith.types.visible import visible
+from tinsmith.types.waits import loading, ticking
 
 BASE_MINUTES: Final = 2.0
 """Of the world, its slice and the base model."""
@@ -29,17 +30,17 @@ def quickstart(
     Without data=SLICE a synthetic world of 30,000 papers is built, whose labels come from its citation graph.
     With ray=local, or the address of a Ray, the runs are that Ray's tasks.
     """
-    from tinsmith.cli.columns import open_console
-    from tinsmith.cli.run import changed_keys
-    from tinsmith.lab.experiment.plan import make_plan
-    from tinsmith.lab.live.progress import ticking
-    from tinsmith.lab.page.comparison import COMPARISON
-    from tinsmith.lab.papers.estimate import minutes
-    from tinsmith.lab.study.cells import runner
-    from tinsmith.lab.study.keys import CLUSTER_KEYS, asked_cluster
-    from tinsmith.lab.study.sizes import Cell
-    from tinsmith.pages.page import document_html, ending, write
-    from tinsmith.studies.disruption.experiments import CONTROL, LABELS, QUICKSTART
+    with loading():
+        from tinsmith.cli.columns import open_console
+        from tinsmith.cli.run import changed_keys
+        from tinsmith.lab.experiment.plan import make_plan
+        from tinsmith.lab.page.comparison import COMPARISON
+        from tinsmith.lab.papers.estimate import minutes
+        from tinsmith.lab.study.cells import runner
+        from tinsmith.lab.study.keys import CLUSTER_KEYS, asked_cluster
+        from tinsmith.lab.study.sizes import Cell
+        from tinsmith.pages.page import document_html, ending, write
+        from tinsmith.studies.disruption.experiments import CONTROL, LABELS, QUICKSTART
 
     began = time.perf_counter()
 

@@ -17,11 +17,11 @@ from tinsmith.studies.disruption.experiments import JOINT, LABELS
 from tinsmith.types.errors import no_such
 
 if TYPE_CHECKING:
-    from tinsmith.lab.live.progress import Say
     from tinsmith.lab.measurement import Measurement
     from tinsmith.lab.study.keys import StudyKeys
     from tinsmith.lab.study.study import Study
     from tinsmith.lab.user_task.functions import TaskSource
+    from tinsmith.types.waits import Say
 
 _SUBJECTS: Final[tuple[UserTaskEntry, ...]] = (LABELS, JOINT, USER_TASK, JUDGED_TASK)
 

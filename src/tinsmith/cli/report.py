@@ -52,7 +52,7 @@ def report(
 ) -> None:
     """Say what happened: a page about one run, or one that compares several, with the seeds of an experiment pooled."""
     from tinsmith.lab.bundle.archive import folders_of
-    from tinsmith.lab.live.progress import ticking
+    from tinsmith.types.waits import ticking
 
     packed = len(folders) == 1 and folders[0].is_file()
     with folders_of(folders) as places, ticking("reading the runs"):

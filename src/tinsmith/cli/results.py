@@ -7,6 +7,8 @@ from typing import Annotated, Literal
 
 import typer
 
+from tinsmith.types.waits import loading, ticking
+
 
 def ls(
     folder: Annotated[Path, typer.Argument(metavar="[DIR]", help="A folder with runs. Default: runs.")] = Path("runs"),
@@ -62,14 +64,16 @@ def export_results(
 
         tables = {"labels": label_table(Corpus.open(folder))}
     else:
-        from tinsmith.lab.runs.frames import tables_of
+        with loading():
+            from tinsmith.lab.runs.frames import tables_of
 
-        tables = dict(tables_of(folder))
+        with ticking(f"reading {folder}"):
+            tables = dict(tables_of(folder))
     written = folder / "tables" if out is None else out
     written.mkdir(parents=True, exist_ok=True)
     for name, frame in tables.items():
         file = written / f"{name}.{to}"
-        with replacing(file) as part:
+        with ticking(f"writing {file}"), replacing(file) as part:
             if to == "csv":
                 frame.write_csv(part)
             else:

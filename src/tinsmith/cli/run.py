@@ -13,6 +13,7 @@ import typer
 
 from tinsmith.cli.pages import Open, tell_page
 from tinsmith.types.visible import visible
+from tinsmith.types.waits import loading, tell, ticking, unsaid
 
 if TYPE_CHECKING:
     from tinsmith.cli.registered import StudyEntry
@@ -72,18 +73,21 @@ def run(
     if wants_help:
         _keys(name, overrides)
         return
-    from tinsmith.cli.registered import study_named
+    with loading():
+        from tinsmith.cli.registered import plan_of, study_named
+        from tinsmith.lab.experiment.materials import require_possible
+        from tinsmith.lab.experiment.plan import with_default_log_path
 
-    study = study_named(name)
-    if study is not None:
+        study, plan = study_named(name), None
+        if study is not None:
+            study.read(overrides)  # a mistake is told before what is heavy is imported
+        else:
+            plan = with_default_log_path(plan_of(name, overrides))
+            require_possible(plan)
+    if plan is None:
+        assert study is not None, "a name is that of a study, or has a plan"
         _study(study, overrides, opened)
         return
-    from tinsmith.cli.registered import plan_of
-    from tinsmith.lab.experiment.materials import require_possible
-    from tinsmith.lab.experiment.plan import with_default_log_path
-
-    plan = with_default_log_path(plan_of(name, overrides))
-    require_possible(plan)  # a mistake is told before what is heavy is imported
     try:
         _conduct(plan, opened)
     except KeyboardInterrupt as interrupt:
@@ -96,18 +100,18 @@ def run(
 
 def _conduct(plan: Plan, opened: bool) -> None:
     if plan.circumstances.dry_run:
-        from tinsmith.lab.experiment.estimate import dry_run
+        with loading():
+            from tinsmith.lab.experiment.estimate import dry_run
 
-        for line in dry_run(plan):
+        with ticking("trying the task"):
+            lines = list(dry_run(plan))
+        for line in lines:
             _print_wrapped(line)
         return
-    from tinsmith.lab.page.live_page import conduct_with_page
+    with loading():
+        from tinsmith.lab.page.live_page import conduct_with_page
 
-    def say(message: str) -> None:
-        if not plan.circumstances.quiet:
-            print(visible(message), file=sys.stderr)
-
-    done, drawn = conduct_with_page(plan, say)
+    done, drawn = conduct_with_page(plan, unsaid if plan.circumstances.quiet else tell)
     for line in drawn.ending:
         print(visible(line))
     tell_page(drawn.page or done.folder, opened)
@@ -116,17 +120,15 @@ def _conduct(plan: Plan, opened: bool) -> None:
 def _study(study: StudyEntry, overrides: Mapping[str, str], opened: bool) -> None:
     from tinsmith.lab.experiment.key_text import truth
 
-    study.read(overrides)  # a mistake is told before what is heavy is imported
-    dry = truth("dry_run", overrides.get("dry_run", "false"))
-
-    def say(message: str) -> None:
-        _print_wrapped(message) if dry else print(visible(message), file=sys.stderr)
-
+    dry, lines = truth("dry_run", overrides.get("dry_run", "false")), list[str]()
     try:
-        done = study.run(overrides, say)
+        with ticking(study.name):
+            done = study.run(overrides, lines.append if dry else tell)
     except KeyboardInterrupt:
         print("\ntinsmith: interrupted; the same command goes on", file=sys.stderr)
         raise typer.Exit(code=INTERRUPTED) from None
+    for line in lines:
+        _print_wrapped(line)
     if not dry:
         tell_page(next((file for file in (done / "index.html", done / "report.html") if file.is_file()), done), opened)
 

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import gc
 import os
 import signal
-import sys
 from pathlib import Path
 from types import FrameType
 from typing import Annotated, Literal
 
 import typer
+
+from tinsmith.types.waits import loading, tell, unsaid
 
 Models = Annotated[
     list[str],
@@ -111,7 +111,7 @@ def serve(
 ) -> None:
     """Serve the Tinker API: point the official tinker SDK at it with TINKER_BASE_URL and TINKER_API_KEY."""
     from tinsmith.server.parent_watch import ParentWatch
-    from tinsmith.types.announcements import STARTING
+    from tinsmith.types.waits import STARTING
 
     named = _found(model)
     if keys is not None:
@@ -120,19 +120,17 @@ def serve(
         read_keys(keys)  # a mistake is told before what is heavy is imported
     signal.signal(signal.SIGTERM, _end_at_once)
     parent = ParentWatch() if exit_with_stdin else None
-    print(f"{STARTING}loading the libraries", file=sys.stderr, flush=True)
-    gc.disable()  # what is imported stays: to look for garbage in it takes a sixth of the time
-    from tinsmith.server.cluster.launch import ClusterSettings
-    from tinsmith.server.serve import ServeSettings
-    from tinsmith.server.serve import serve as run
-    from tinsmith.types.arithmetic import Arithmetic
-    from tinsmith.types.deviation import Deviation
-    from tinsmith.types.gradient import GradientUnit
-    from tinsmith.types.hold import Hold
-    from tinsmith.types.home import state_folder
+    tell(f"{STARTING}loading the libraries")
+    with loading(unsaid if exit_with_stdin else None):
+        from tinsmith.server.cluster.launch import ClusterSettings
+        from tinsmith.server.serve import ServeSettings
+        from tinsmith.server.serve import serve as run
+        from tinsmith.types.arithmetic import Arithmetic
+        from tinsmith.types.deviation import Deviation
+        from tinsmith.types.gradient import GradientUnit
+        from tinsmith.types.hold import Hold
+        from tinsmith.types.home import state_folder
 
-    gc.enable()
-    gc.freeze()
     told = workers or ray or shards != 1
     cluster = ClusterSettings(workers=workers, address=ray, shards=shards) if told else None
     run(

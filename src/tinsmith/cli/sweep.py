@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from tinsmith.types.visible import visible
+from tinsmith.types.waits import loading, tell, ticking
 
 if TYPE_CHECKING:
     from tinsmith.studies.bits.measures import CellResult
@@ -44,9 +44,10 @@ def sweep(
         [[_factor(each) for each in text.split(",")] for text in pair or ()],
         tuple(_setting(text) for text in reference or ()),
     )  # a mistake is told before what is heavy is imported
-    from tinsmith.cli.columns import open_console
-    from tinsmith.studies.bits import study
-    from tinsmith.studies.bits.page import LEGEND, story, sweep_table
+    with loading():
+        from tinsmith.cli.columns import open_console
+        from tinsmith.studies.bits import study
+        from tinsmith.studies.bits.page import LEGEND, story, sweep_table
 
     done_cells = 0
 
@@ -54,9 +55,10 @@ def sweep(
         nonlocal done_cells
         done_cells += 1
         text = f"{done_cells}/{len(planned)} {cell.title}: {cell.verdict.value} ({cell.seconds:.1f} s)"
-        print(visible(text), file=sys.stderr, flush=True)
+        tell(text)
 
-    done = study.sweep(planned, out, say, name=name, model=path or name, size=Size(completions=completions))
+    with ticking(lambda: f"{done_cells}/{len(planned)} cells"):
+        done = study.sweep(planned, out, say, name=name, model=path or name, size=Size(completions=completions))
     if as_json:
         print(visible(json.dumps(study.sweep_json(done), indent=1, ensure_ascii=False)))
     else:

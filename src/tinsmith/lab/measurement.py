@@ -13,9 +13,9 @@ from typing import Annotated, Any, Final, cast, get_args, get_origin, get_type_h
 
 from tinsmith.lab.experiment.key_help import default_of, words_of
 from tinsmith.lab.experiment.key_text import converted, shown_value
-from tinsmith.lab.live.progress import Say
 from tinsmith.lab.study.keys import StudyKey, StudyKeys
 from tinsmith.types.errors import ConfigError
+from tinsmith.types.waits import Say
 
 Measure = Callable[[Say], Path]
 """Says what it takes, measures, writes files, and returns their folder; where that is asked for it only says."""

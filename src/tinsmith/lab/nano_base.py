@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
@@ -36,6 +36,7 @@ from tinsmith.types.fingerprints import sha256_of
 from tinsmith.types.home import certificates_folder, home
 from tinsmith.types.seeds import derive
 from tinsmith.types.version import VERSION
+from tinsmith.types.waits import Say, ticking
 
 _NAME = "base"
 _CHARACTERS_PER_TOKEN: Final = 3.75
@@ -78,20 +79,24 @@ def build_base(
         (folder / CARD).write_text(json.dumps(dataclasses.asdict(recipe), indent=1) + "\n")
 
 
-def cached_base(recipe: BaseRecipe, conversations: Sequence[Conversation], say: Callable[[str], None]) -> Path:
+def cached_base(recipe: BaseRecipe, conversations: Sequence[Conversation], say: Say) -> Path:
     """Return the folder of the base of a recipe and conversations, built where it is not below TINSMITH_HOME."""
     key = sha256_of({"version": VERSION, "recipe": recipe, "read": conversations})
     place = home() / "bases" / key[:16]
 
+    doing = "  base: preparing its texts"
+
     def progress(step: int, steps: int, loss: float) -> None:
-        if step == 1 or step % 50 == 0 or step == steps:
-            say(f"  base: step {step}/{steps}, {loss:.3f} nats a token")
+        nonlocal doing
+        doing = f"  base: step {step}/{steps}, {loss:.3f} nats a token"
 
     with one_writer(place):
         if not present(place).is_dir():
             minutes = building_minutes(recipe, conversations)
             say(f"building a base model from scratch, once: about {minutes:.1f} minutes on two cores")
-            build_base(recipe, conversations, place, say=progress)
+            with ticking(lambda: doing, say):
+                build_base(recipe, conversations, place, say=progress)
+            say(doing)
     return present(place)
 
 

@@ -36,13 +36,13 @@ from tinsmith.server.parent_watch import ParentWatch
 from tinsmith.server.presence import SILENT_HOURS, Presence
 from tinsmith.server.service import Service
 from tinsmith.server.state_lock import lock_state
-from tinsmith.types.announcements import READY, STARTING
 from tinsmith.types.arithmetic import Arithmetic
 from tinsmith.types.deviation import Deviation
 from tinsmith.types.errors import ConfigError, TinsmithError
 from tinsmith.types.gradient import GradientUnit
 from tinsmith.types.hold import Hold
 from tinsmith.types.home import certificates_folder
+from tinsmith.types.waits import READY, STARTING, tell, ticking, unsaid
 
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
 
@@ -113,23 +113,31 @@ def serve(settings: ServeSettings) -> None:
     os.umask(UMASK)
     door = _door(settings)
     listener = bind(settings.host, settings.port)
-    _tell(f"opening the state in {settings.state}")
+    doing = f"opening the state in {settings.state}"
+
+    def say(step: str) -> None:
+        nonlocal doing
+        doing = step
+        _tell(step)
+
+    say(doing)
     lock = lock_state(settings.state, 0.0 if settings.parent is None else ORPHAN_SECONDS)
     if settings.cluster is not None:
         _serve_with_workers(settings, settings.cluster, listener, door, lock)
         return
-    engine = Engine(
-        settings.models,
-        arithmetic=settings.arithmetic,
-        device=settings.device,
-        seed=settings.seed,
-        micro_batches=MicroBatches(units=settings.micro_batch) if settings.micro_batch else None,
-        deviation=settings.deviation,
-        gradient_unit=settings.gradient_unit,
-        hold=settings.hold,
-        kept=CertificateStore(certificates_folder()),
-        say=_tell,
-    )
+    with ticking(lambda: f"{STARTING}{doing}", None if settings.parent is None else unsaid):
+        engine = Engine(
+            settings.models,
+            arithmetic=settings.arithmetic,
+            device=settings.device,
+            seed=settings.seed,
+            micro_batches=MicroBatches(units=settings.micro_batch) if settings.micro_batch else None,
+            deviation=settings.deviation,
+            gradient_unit=settings.gradient_unit,
+            hold=settings.hold,
+            kept=CertificateStore(certificates_folder()),
+            say=say,
+        )
     uvloop.run(_serve(settings, engine, listener, door, ServersWorkers(), lock))
 
 
@@ -214,7 +222,7 @@ def reread(keys: Keys, file: Path) -> str:
 
 
 def _tell(line: str) -> None:
-    print(f"{STARTING}{line}", file=sys.stderr, flush=True)
+    tell(f"{STARTING}{line}")
 
 
 def bind(host: str, port: int) -> socket.socket:

@@ -18,7 +18,6 @@ from tinsmith.lab.experiment.plan import make_plan
 from tinsmith.lab.experiment.replay import reopened
 from tinsmith.lab.labels.labelled_papers import LabelledPapers
 from tinsmith.lab.labels.leaks import bank_of
-from tinsmith.lab.live.progress import Say
 from tinsmith.lab.papers.compute_spent import Accountant, Cost, LabelCourse, Ledger, Spent, mean_spent
 from tinsmith.lab.papers.labels import task_asked
 from tinsmith.lab.papers.run_data import data_of, label_course
@@ -44,6 +43,7 @@ from tinsmith.studies.planted_world import PLANTED_BASE, PlantedRecipe, planted_
 from tinsmith.types.errors import ConfigError
 from tinsmith.types.fingerprints import file_sha256, sha256_of
 from tinsmith.types.seeds import derive
+from tinsmith.types.waits import Say
 
 _LAST_GATES: Final = 4
 """The last gate draws as many papers as so many others."""

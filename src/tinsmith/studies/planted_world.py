@@ -32,7 +32,6 @@ from tinsmith.data.slices.rows import PaperRow, encode_row
 from tinsmith.data.slices.settings import SliceSettings, Task
 from tinsmith.data.slices.splits import Split, ids_sha256
 from tinsmith.lab.labels.contracts import Subject
-from tinsmith.lab.live.progress import Say
 from tinsmith.lab.papers.worlds import PaperBaseRecipe
 from tinsmith.lab.study.measures import Results
 from tinsmith.lab.study.record import Shown
@@ -47,6 +46,7 @@ from tinsmith.types.fingerprints import file_sha256, sha256_of
 from tinsmith.types.home import home
 from tinsmith.types.seeds import derive, random_bits
 from tinsmith.types.version import VERSION
+from tinsmith.types.waits import Say
 
 LABELS: Final = Subject.DISRUPTION.labels
 Atoms = Mapping[str, tuple[float, ...]]

@@ -28,6 +28,7 @@ from tinsmith.lab.run import Run
 from tinsmith.lab.runs.files import CHECKPOINTS, CONFIG, MANIFEST, METRICS, REPORT, ROLLOUTS
 from tinsmith.lab.service.connect import Connection, EmbeddedSettings, open_connection
 from tinsmith.types.errors import BackendError, ConfigError, LostError
+from tinsmith.types.waits import Say
 
 pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning")
 """The SDK leaves sockets to the garbage collector."""
@@ -164,7 +165,7 @@ def test_a_folder_of_something_else_is_left_alone(made: Made, tmp_path: Path, mo
 def test_a_server_that_does_not_start_leaves_the_folder_free_for_the_mended_command(
     made: Made, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def broken(base_url: str | None, settings: EmbeddedSettings) -> Connection:
+    def broken(base_url: str | None, settings: EmbeddedSettings, *_say: Say) -> Connection:
         del base_url, settings
         raise BackendError("the embedded server did not start: no GPU")
 
@@ -190,7 +191,7 @@ def test_a_finished_run_that_is_resumed_stays_as_it_is(
     assert again.finished.final_path == manifest(whole)["selected"]["final_path"]
 
 
-def _no_server(base_url: str | None, settings: EmbeddedSettings) -> Connection:
+def _no_server(base_url: str | None, settings: EmbeddedSettings, *_say: Say) -> Connection:
     del base_url, settings
     raise AssertionError("a run that may not begin starts no server")
 
@@ -206,7 +207,7 @@ def test_a_lost_server_stops_the_run_and_a_resumed_one_ends_the_same(
     opened: list[Connection] = []
     record = Run.record
 
-    def opening(base_url: str | None, settings: EmbeddedSettings) -> Connection:
+    def opening(base_url: str | None, settings: EmbeddedSettings, *_say: Say) -> Connection:
         opened.append(open_connection(base_url, settings))
         return opened[-1]
 
@@ -252,7 +253,7 @@ def test_a_server_that_fails_before_the_first_step_is_a_lost_server(
             done.set_result(None)
             return done
 
-    def opening(base_url: str | None, settings: EmbeddedSettings) -> Connection:
+    def opening(base_url: str | None, settings: EmbeddedSettings, *_say: Say) -> Connection:
         del settings
         return Connection(cast(tinker.ServiceClient, Gone()), base_url, None)
 
@@ -308,7 +309,7 @@ def test_a_server_that_refuses_the_model_is_a_mistake_and_leaves_the_folder_free
             done.set_result(None)
             return done
 
-    def opening(base_url: str | None, settings: EmbeddedSettings) -> Connection:
+    def opening(base_url: str | None, settings: EmbeddedSettings, *_say: Say) -> Connection:
         del settings
         return Connection(cast(tinker.ServiceClient, Refusing()), base_url, None)
 

@@ -30,6 +30,7 @@ from tinsmith.lab.rollouts import Failure, Rollout, Sampling
 from tinsmith.lab.runs.files import CHECKPOINTS, MANIFEST, METRICS, ROLLOUTS
 from tinsmith.lab.service.connect import Connection, EmbeddedSettings, open_connection
 from tinsmith.types.errors import LostError
+from tinsmith.types.waits import Say
 
 # The SDK leaves sockets to the garbage collector.
 pytestmark = [pytest.mark.whole, pytest.mark.filterwarnings("ignore::ResourceWarning")]
@@ -123,7 +124,7 @@ def test_a_server_lost_while_the_test_split_is_looked_at_is_no_finished_run(
     opened: list[Connection] = []
     sample = course_module.sample_groups
 
-    def opening(base_url: str | None, settings: EmbeddedSettings) -> Connection:
+    def opening(base_url: str | None, settings: EmbeddedSettings, *_say: Say) -> Connection:
         opened.append(open_connection(base_url, settings))
         return opened[-1]
 

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from threading import Event
 
 import pytest
 
 from tinsmith.lab.live.pace import Pace, worth_keeping
-from tinsmith.lab.live.progress import Wait, ticking
+from tinsmith.lab.live.progress import Wait
 from tinsmith.lab.live.watch import WITH_TOKENS, ExpertWatch, expert_metrics, route_metrics
 from tinsmith.lab.settings import RlSettings, SftSettings
 
@@ -67,22 +66,6 @@ def test_supervised_steps_are_forecast_apart_from_those_of_rl() -> None:
     assert (first.seconds_left, first.later) == (pytest.approx(3 * 10.0), ", then 6 steps of RL")
     # One look before step 8 and one at the end, and a test of four; the supervised step counts no more.
     assert pace.record(4, {"step_s": 30.0, "eval_s": 2.0}).seconds_left == pytest.approx(5 * 28.0 + 2 * 2.0 + 4 * 2.0)
-
-
-def test_a_body_that_lasts_is_told_of_and_a_short_one_is_not() -> None:
-    said: list[str] = []
-    heard = Event()
-
-    def say(line: str) -> None:
-        said.append(line)
-        heard.set()
-
-    with ticking("a moment", say):
-        pass
-    assert said == []
-    with ticking("packing", say):
-        assert heard.wait(60.0)
-    assert said[0].startswith("packing, ")
 
 
 TOLD = {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from threading import Event
 
 import pytest
 
@@ -88,3 +89,20 @@ def test_in_a_pipe_a_long_step_has_a_line_without_an_evaluation() -> None:
     for step in range(3):
         teller.step(standing_at(step), {"train/reward/total": 0.25}, [])
     assert [line.split("  ")[0] for line in out.getvalue().splitlines()] == ["family/rung: step 1/4"]
+
+
+def test_in_a_pipe_the_first_step_is_told_of_while_it_lasts_and_a_quiet_one_is_not() -> None:
+    written = Event()
+
+    class Pipe(io.StringIO):
+        def write(self, text: str) -> int:
+            written.set()
+            return super().write(text)
+
+    out, quiet = Pipe(), io.StringIO()
+    with Teller(name="family/rung", steps=4, out=quiet, quiet=True).ticking():
+        pass
+    with Teller(name="family/rung", steps=4, out=out).ticking():
+        assert written.wait(60.0)
+    assert out.getvalue().startswith("family/rung: first step, ")
+    assert quiet.getvalue() == ""

@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from tinsmith.lab.live.progress import Say
 from tinsmith.lab.study import cells as module
 from tinsmith.lab.study.cells import TRIES, run_cells, shared_cores
 from tinsmith.lab.study.node_cell import OTHER_SOURCE, UNSEEN, Ended, NodeCell
 from tinsmith.lab.study.sizes import Cell
 from tinsmith.studies.disruption.experiments import SFT_LORA
 from tinsmith.types.errors import BackendError, ConfigError, LostError
+from tinsmith.types.waits import Say
 
 Answer = Ended | Exception
 DONE = Ended(node="one")

@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 
 from tinsmith.cli.registered import STUDIES
-from tinsmith.lab.live.progress import Say
 from tinsmith.lab.study.conduct import Stage, forecast, tried_on_labels, tune
 from tinsmith.lab.study.keys import asked_cluster
 from tinsmith.lab.study.sizes import Cell, StudyArm, StudyCells
 from tinsmith.studies.disruption.experiments import CONTROL_ZERO_SHOT, REMEDY_EXP6, SFT_LORA
 from tinsmith.types.errors import ConfigError
+from tinsmith.types.waits import Say
 
 SFT = StudyArm("sft", "SFT", SFT_LORA, (1e-3, 2e-3, 4e-3))
 GIVEN = StudyArm("given", "RL", REMEDY_EXP6, (2e-3,), {"steps": "7"})

@@ -10,9 +10,9 @@ from typing import Any
 from made_cells import made_folder
 
 from tinsmith.lab.experiment.plan import make_plan
-from tinsmith.lab.live.progress import Say
 from tinsmith.lab.study.sizes import Cell
 from tinsmith.types.seeds import random_bits
+from tinsmith.types.waits import Say
 
 TASK = """\
 from tinsmith import Task

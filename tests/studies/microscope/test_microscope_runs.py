@@ -12,7 +12,6 @@ from small_slice import Made
 
 from tinsmith.cli.registered import plan_of, source_of
 from tinsmith.lab.experiment.conduct import conduct
-from tinsmith.lab.live.progress import Say
 from tinsmith.lab.study.conduct import run_study
 from tinsmith.lab.study.files import PAGE, TABLES
 from tinsmith.lab.study.record import Draws
@@ -20,6 +19,7 @@ from tinsmith.lab.study.sizes import Cell, cells_of
 from tinsmith.stats.estimates import Bootstrap
 from tinsmith.studies.microscope.study import study as microscope
 from tinsmith.types.errors import ConfigError
+from tinsmith.types.waits import Say
 
 # The SDK leaves sockets to the garbage collector.
 pytestmark = [pytest.mark.whole, pytest.mark.filterwarnings("ignore::ResourceWarning")]

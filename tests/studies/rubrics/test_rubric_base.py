@@ -72,13 +72,10 @@ def test_a_base_is_built_once_and_never_mixed_up(tmp_path: Path, monkeypatch: py
     told: list[str] = []
     folder = cached_base(TINY, rubric_conversations(TINY), told.append)
     assert folder.parent == tmp_path / "home" / "bases"
-    assert [line.split(",")[0] for line in told] == [
-        "building a base model from scratch",
-        "  base: step 1/3",
-        "  base: step 3/3",
-    ]
+    assert [told[0].split(",")[0], told[-1].split(",")[0]] == ["building a base model from scratch", "  base: step 3/3"]
+    told.clear()
     assert cached_base(TINY, rubric_conversations(TINY), told.append) == folder
-    assert len(told) == 3
+    assert told == []
     others = [replace(TINY, seed=1), replace(TINY, obeying=0.5), replace(TINY, reading_every=4)]
     assert len({folder, *(cached_base(other, rubric_conversations(other), told.append) for other in others)}) == 4
 

@@ -30,7 +30,6 @@ from tinsmith.lab.experiment.materials import SERVED_NAME, Materials, is_loaded_
 from tinsmith.lab.experiment.replay import remake, seconds_of
 from tinsmith.lab.judge.endpoint import OPENAI_URL
 from tinsmith.lab.judge.records import RULES
-from tinsmith.lab.live.progress import Say
 from tinsmith.lab.runs.existing_run import IfExists
 from tinsmith.lab.runs.files import CHECKPOINTS, GROWING, MANIFEST, METRICS, STATE, TRACE
 from tinsmith.lab.runs.folder import Mark, RunFolder, best_of
@@ -45,6 +44,7 @@ from tinsmith.types.errors import DataError
 from tinsmith.types.fingerprints import sha256_of
 from tinsmith.types.seeds import derive
 from tinsmith.types.sketches import digest
+from tinsmith.types.waits import Say, ticking, unsaid
 
 _GRADIENT = "optim/grad_norm"
 """The metric of a step that changed the weights; one whose rewards were all equal changes none."""
@@ -180,11 +180,10 @@ def _computed(
         place = Path(temporary)
         (place / STATE).mkdir()
         settings = embedded_settings(plan, materials.models, place)
-        connection = open_connection(plan.circumstances.base_url, settings)
+        connection = open_connection(plan.circumstances.base_url, settings, say)
         try:
             for mark, until in spans:
                 since = 0 if mark is None else mark.step
-                say(f"steps {since} to {until} are computed again")
                 fresh = place / f"from-{since}"
                 around = replace(
                     plan.circumstances,
@@ -196,7 +195,8 @@ def _computed(
                 if mark is not None:
                     _cut_copy(run.folder, fresh, place / STATE, mark)
                 again = replace(plan, circumstances=around)
-                conduct(again, say=_silent, materials=materials, like=manifest, through=connection)
+                with ticking(f"computing steps {since} to {until}", say):
+                    conduct(again, say=unsaid, materials=materials, like=manifest, through=connection)
                 yield Segment(
                     since=since,
                     until=until,
@@ -207,10 +207,6 @@ def _computed(
                 )
         finally:
             connection.close()
-
-
-def _silent(message: str) -> None:
-    del message
 
 
 def _unequal_elements(folder: Path, fresh: Path, state: Path, since: int) -> Iterator[str]:

@@ -32,7 +32,6 @@ from tinsmith.lab.experiment.measured import remember
 from tinsmith.lab.experiment.plan import place_limits
 from tinsmith.lab.experiment.unusual import unusual
 from tinsmith.lab.live.interrupts import Interrupts
-from tinsmith.lab.live.progress import Say, ticking
 from tinsmith.lab.live.teller import Teller, sinks_for
 from tinsmith.lab.live.watch import Score
 from tinsmith.lab.rl import train
@@ -52,6 +51,7 @@ from tinsmith.types.errors import BackendError, ConfigError, DiskFullError, Judg
 from tinsmith.types.fingerprints import sha256_of
 from tinsmith.types.model_names import ModelName
 from tinsmith.types.seeds import derive
+from tinsmith.types.waits import Say, ticking
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -134,14 +134,13 @@ def conduct(
         began = time.perf_counter()
         try:
             embedded = embedded_settings(plan, materials.models, where.log_path)
-            with ticking("starting the server", say):
-                connection = through or open_connection(where.base_url, embedded)
+            connection = through or open_connection(where.base_url, embedded, say)
         except (BackendError, LostError, KeyboardInterrupt):
             if not resumes:
                 folder.abandon()  # nothing was run: the next command finds the folder free
             raise
         try:
-            done = _conduct(prepared, folder, mark, connection, like, reached, interrupts)
+            done = _conduct(prepared, folder, mark, connection, like, reached, interrupts, say)
         except KeyboardInterrupt:
             connection.abandon()
             raise
@@ -171,10 +170,12 @@ def _conduct(
     like: Json | None,
     reached: Reached | None,
     interrupts: Interrupts,
+    say: Say,
 ) -> Conducted:
     plan, materials = prepared.plan, prepared.materials
-    beside = {name: model_identity(connection, name) for name in materials.run_data.models()}
-    manifest = prepared.manifest(model_identity(connection, materials.model_name), beside)
+    with ticking("asking the server for the models' hashes", say):
+        beside = {name: model_identity(connection, name) for name in materials.run_data.models()}
+        manifest = prepared.manifest(model_identity(connection, materials.model_name), beside)
     if like is not None:
         require_same_models(like, manifest)
     if mark is not None:
@@ -183,8 +184,9 @@ def _conduct(
     materials.run_data.begin(folder)
     run: Run[Any, Any] | None = None
     try:
-        run = open_run(plan, materials, folder, mark, connection, reached, interrupts)
-        with workers_watched(connection, run.teller):
+        with ticking("creating the adapter", say):
+            run = open_run(plan, materials, folder, mark, connection, reached, interrupts)
+        with workers_watched(connection, run.teller), run.teller.ticking():
             finished = train(run)
     except KeyboardInterrupt:
         folder.write_json(MANIFEST, {**manifest, "status": Status.INTERRUPTED.value})

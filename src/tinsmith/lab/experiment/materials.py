@@ -11,7 +11,6 @@ from tinsmith.data.slices.card import read_slice_card
 from tinsmith.lab.experiment.at import At
 from tinsmith.lab.experiment.experiment import Plan
 from tinsmith.lab.experiment.key_text import Circumstances
-from tinsmith.lab.live.progress import Say
 from tinsmith.lab.runs.existing_run import IfExists, require_room, settle
 from tinsmith.lab.runs.kinds import Kind
 from tinsmith.lab.service.reach import require_server
@@ -19,6 +18,7 @@ from tinsmith.models.published.packaged import PREFIX, packaged_model
 from tinsmith.models.published.sources import find_model, is_here, own_names
 from tinsmith.ops.cuda.device import require_gpu
 from tinsmith.types.errors import ConfigError, DataError, perhaps
+from tinsmith.types.waits import Say
 
 if TYPE_CHECKING:
     from tinsmith.lab.papers.run_data import PaperData

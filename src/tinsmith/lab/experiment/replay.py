@@ -20,7 +20,6 @@ from tinsmith.lab.experiment.conduct import conduct, embedded_settings
 from tinsmith.lab.experiment.experiment import Plan
 from tinsmith.lab.experiment.manifest import Json, Prepared, changed_identity, located
 from tinsmith.lab.experiment.materials import Materials, gather, with_model
-from tinsmith.lab.live.progress import Say
 from tinsmith.lab.runs.files import MANIFEST
 from tinsmith.lab.runs.folder import RunFolder
 from tinsmith.lab.runs.kinds import Kind, Status
@@ -32,6 +31,7 @@ from tinsmith.lab.user_task.entry import UserTaskEntry
 from tinsmith.models.base import tokenizer_of
 from tinsmith.models.published.sources import is_here
 from tinsmith.types.errors import ConfigError, DataError
+from tinsmith.types.waits import Say
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -236,7 +236,7 @@ def reopened(plan: Plan, folder: Path, say: Say) -> Generator[Reopened, None, No
         raise ConfigError("there is no run that came to its end", field="run", value=str(folder))
     saved = {str(one.step): one.state_path for one in read_run(folder).checkpoints if one.state_path}
     materials = gather(plan, say)
-    connection = open_connection(plan.circumstances.base_url, embedded_settings(plan, materials.models, folder))
+    connection = open_connection(plan.circumstances.base_url, embedded_settings(plan, materials.models, folder), say)
     try:
         yield Reopened(
             plan=plan, materials=materials, connection=connection, paths={**saved, FINAL: selected["final_path"]}

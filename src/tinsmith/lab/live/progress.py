@@ -3,25 +3,18 @@
 from __future__ import annotations
 
 import sys
-import threading
 import time
-from collections.abc import Callable, Generator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from tinsmith.types.visible import visible
+from tinsmith.types.waits import LONGEST_SECONDS, Say
 
 Progress = Callable[[int, int], None]
 """Takes how many answers are there, of how many; first with none."""
 
-Say = Callable[[str], None]
-"""Takes a line on what is being made, for a person."""
-
 LONG_SECONDS: Final = 2.0
 """A wait that is shorter than this is not told of."""
-_LONGEST: Final = 30.0
-"""The most seconds between two lines on one wait; the first ones come sooner."""
 
 
 def in_notebook() -> bool:
@@ -38,7 +31,7 @@ def silent(answered: int, asked: int) -> None:
 class Wait:
     """Tells of one wait after the other; see Progress."""
 
-    say: Callable[[str], None]
+    say: Say
     clock: Callable[[], float] = time.perf_counter
     _began: float = 0.0
     _due: float = LONG_SECONDS
@@ -52,42 +45,9 @@ class Wait:
         elif answered == asked and self._counted:
             self.say(f"{answered} of {asked} answers received")
         elif answered < asked and took >= self._due and took * asked / answered > LONG_SECONDS:
-            self._due, self._counted = took + min(_LONGEST, max(LONG_SECONDS, took)), True
+            self._due, self._counted = took + min(LONGEST_SECONDS, max(LONG_SECONDS, took)), True
             left = duration(took * (asked - answered) / answered)
             self.say(f"{answered} of {asked} answers received, about {left} left")
-
-
-@contextmanager
-def ticking(what: str, say: Say | None = None) -> Generator[None, None, None]:
-    """Say that something goes on while the body runs, as soon as that is a wait and then ever more seldom.
-
-    Where standard error is a terminal and `say` is None, one line counts the seconds there.
-    """
-    over, in_place = threading.Event(), say is None and sys.stderr.isatty()
-
-    def tell(line: str) -> None:
-        print(visible(line), file=sys.stderr, flush=True)
-
-    def tick() -> None:
-        began, pause = time.perf_counter(), 1.0
-        while not over.wait(pause):
-            took = time.perf_counter() - began
-            line = f"{what}, {took:.0f} s"
-            if in_place:
-                print(f"\r{visible(line)}\x1b[K", end="", file=sys.stderr, flush=True)
-            else:
-                (say or tell)(line)
-                pause = min(_LONGEST, took)
-        if in_place:
-            print("\r\x1b[K", end="", file=sys.stderr, flush=True)
-
-    thread = threading.Thread(target=tick, daemon=True)
-    thread.start()
-    try:
-        yield
-    finally:
-        over.set()
-        thread.join()
 
 
 def duration(seconds: float) -> str:

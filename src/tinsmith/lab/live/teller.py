@@ -9,7 +9,8 @@ import importlib
 import sys
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, TextIO
@@ -25,6 +26,7 @@ from tinsmith.pages.console import VisibleConsole
 from tinsmith.stats.monitors.alarms import Alarm
 from tinsmith.types.errors import ConfigError
 from tinsmith.types.visible import visible
+from tinsmith.types.waits import Ticks, ticking
 
 _ROWS: Final = 8
 """Evaluations that are shown, the latest ones."""
@@ -153,6 +155,8 @@ class Teller:
     """IPython's handle of the line that stands there."""
     _out_of_ipython: bool = False
     """A line was written that is left only by a line break."""
+    _doing: str = "first step"
+    _ticks: Ticks | None = None
 
     def __post_init__(self) -> None:
         if not self.quiet and self.out.isatty():
@@ -172,6 +176,8 @@ class Teller:
             if alarm.key not in self._alarmed:
                 self._alarmed.add(alarm.key)
                 self._alarm(f"at step {step}: {alarm.message}")
+        self._heard()
+        self._doing = f"step {step + 1}/{self.steps}" if step + 1 < self.steps else "the last evaluation and the test"
         examined = step >= self.steps or any(key.startswith("eval/") for key in metrics)
         if self._table is not None:
             self._table.show(standing, metrics, kept=examined)
@@ -185,6 +191,7 @@ class Teller:
 
     def say(self, words: str) -> None:
         """Tell something of the run, in a line."""
+        self._heard()
         if self._table is not None:
             self._table.say(words)
         elif not self.quiet:
@@ -195,9 +202,23 @@ class Teller:
         if self._table is not None:
             self._table.show_workers(words)
 
+    @contextmanager
+    def ticking(self) -> Generator[None, None, None]:
+        """Tell that a step goes on while the body runs, where no table counts its seconds."""
+        if self.quiet or self._table is not None:
+            yield
+            return
+        write, name = (self._write_anew, f"{self.name}: ") if self._in_place else (self.say, "")
+        with ticking(lambda: f"{name}{self._doing}", write) as self._ticks:
+            yield
+
     def waiting(self, what: str) -> Progress:
         """Return what tells of a long wait for answers."""
         return Wait(lambda words: self.say(f"{what}: {words}"))
+
+    def _heard(self) -> None:
+        if self._ticks is not None:
+            self._ticks.heard()
 
     def close(self) -> None:
         """The run is over."""

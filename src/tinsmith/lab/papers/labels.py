@@ -22,8 +22,8 @@ from tinsmith.types.errors import ConfigError
 from tinsmith.types.fingerprints import LATER, canonical_json
 
 if TYPE_CHECKING:
-    from tinsmith.lab.live.progress import Say
     from tinsmith.lab.papers.run_data import PaperData
+    from tinsmith.types.waits import Say
 
 SELECTIONS: Final = (Selection.MACRO_F1, Selection.BALANCED_ACCURACY, Selection.MIN_CLASS_RECALL, Selection.LAST)
 """Figures that a checkpoint of several labels can be chosen by: the mean of all, of the smallest recall the smaller."""

@@ -18,7 +18,6 @@ from tinsmith.lab.labels.labelled_papers import LabelledPapers, Papers
 from tinsmith.lab.labels.rewards import make_label_reward
 from tinsmith.lab.labels.scores import LabelGradient, tested_with_offset
 from tinsmith.lab.labels.watch import LabelWatch
-from tinsmith.lab.live.progress import Say
 from tinsmith.lab.papers.compute_spent import LabelCourse
 from tinsmith.lab.papers.estimate import best_policy_lines, minutes
 from tinsmith.lab.papers.labels import on_papers, task_asked
@@ -30,6 +29,7 @@ from tinsmith.lab.schedule import subset
 from tinsmith.lab.service.connect import Connection
 from tinsmith.lab.settings import CommonSettings, Gradient, RlSettings, SftSettings
 from tinsmith.renderers.choose import renderer_for
+from tinsmith.types.waits import Say
 
 if TYPE_CHECKING:
     import tinker

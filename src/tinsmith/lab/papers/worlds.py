@@ -31,7 +31,6 @@ from tinsmith.lab.labels.labelled_papers import Papers
 from tinsmith.lab.labels.leaks import prompt_messages
 from tinsmith.lab.labels.paper import Item, items_of
 from tinsmith.lab.labels.task import Task as LabTask
-from tinsmith.lab.live.progress import Say
 from tinsmith.lab.nano_base import build_base, cached_base
 from tinsmith.models.staging import one_writer, present, staged
 from tinsmith.renderers.renderer import Message, Role
@@ -39,6 +38,7 @@ from tinsmith.types.fingerprints import sha256_of
 from tinsmith.types.home import home
 from tinsmith.types.seeds import derive, random_bits
 from tinsmith.types.version import VERSION
+from tinsmith.types.waits import Say, ticking
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,7 +119,6 @@ def world_slice(recipe: WorldRecipe, say: Say) -> Slice:
     place = home() / "worlds" / sha256_of({"version": VERSION, "world": recipe})[:16]
     with one_writer(place):
         if not present(place).is_dir():
-            say(f"building a synthetic world ({recipe.preset}, seed {recipe.seed})")
             with staged(place) as folder:
                 _build_world(recipe, folder, say)
     return Slice.open(present(place) / "slice")
@@ -127,20 +126,21 @@ def world_slice(recipe: WorldRecipe, say: Say) -> Slice:
 
 def _build_world(recipe: WorldRecipe, folder: Path, say: Say) -> None:
     source = SyntheticSource(recipe.preset, recipe.seed)
-    with CorpusWriter(folder / "corpus", source=source.description()) as writer:
-        source.feed(writer, Silent())
-    corpus = Corpus.open(folder / "corpus")
-    say("computing CD indices and atypicality on the full graph")
-    compute_metrics(corpus, MetricSettings())
-    say("cutting the slice, and scoring its baselines")
+    with ticking(f"building a synthetic world ({recipe.preset}, seed {recipe.seed})", say):
+        with CorpusWriter(folder / "corpus", source=source.description()) as writer:
+            source.feed(writer, Silent())
+        corpus = Corpus.open(folder / "corpus")
+    with ticking("computing CD indices and atypicality on the full graph", say):
+        compute_metrics(corpus, MetricSettings())
     settings = SliceSettings(
         task=recipe.task,
         thresholds=Thresholds(cut=corpus.card.thresholds or SEED_CUT),
         per_class=recipe.per_class,
         caps=recipe.caps,
     )
-    make_slice(corpus, settings, folder / "slice")
-    run_baselines(Slice.open(folder / "slice"))
+    with ticking("cutting the slice, and scoring its baselines", say):
+        make_slice(corpus, settings, folder / "slice")
+        run_baselines(Slice.open(folder / "slice"))
 
 
 def slice_in(where: Path | None, task: LabTask, say: Say) -> Slice:
@@ -155,8 +155,8 @@ def open_slice(folder: Path, say: Say) -> Slice:
     """Return the slice in a folder; its baselines are computed where nobody did it yet."""
     source = Slice.open(folder)
     if read_report(folder) is None:
-        say("scoring the slice's baselines")
-        run_baselines(source)
+        with ticking("scoring the slice's baselines", say):
+            run_baselines(source)
     return source
 
 

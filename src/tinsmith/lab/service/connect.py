@@ -24,6 +24,7 @@ import tinker
 
 from tinsmith.lab.service.official_client import Ended, end_session
 from tinsmith.lab.service.start import Said, wait_until_ready
+from tinsmith.types.waits import Say
 
 
 class Tombstone:
@@ -103,7 +104,7 @@ class EmbeddedSettings:
 class EmbeddedServer:
     """A child process that serves, and a watch on it."""
 
-    def __init__(self, settings: EmbeddedSettings) -> None:
+    def __init__(self, settings: EmbeddedSettings, say: Say | None = None) -> None:
         """Start it and wait until it answers; interrupted while waiting, it is ended."""
         self.key = f"tml-{secrets.token_hex(16)}"
         self._process = subprocess.Popen(
@@ -122,7 +123,7 @@ class EmbeddedServer:
         assert self._process.stderr is not None
         self._said = Said(self._process.stderr)
         try:
-            self.base_url = wait_until_ready(self._process, self._said)
+            self.base_url = wait_until_ready(self._process, self._said, say)
         except BaseException:
             self._abandon()
             raise
@@ -243,11 +244,11 @@ class Connection:
             end_session(self.client, Ended.INTERRUPTED, _ABANDON_SECONDS)
 
 
-def open_connection(base_url: str | None, settings: EmbeddedSettings) -> Connection:
-    """Connect to `base_url`, or start a server with these settings and connect to that."""
+def open_connection(base_url: str | None, settings: EmbeddedSettings, say: Say | None = None) -> Connection:
+    """Connect to `base_url`, or start a server with these settings and connect to that; `say` gets lines meanwhile."""
     if base_url is not None:
         return Connection(tinker.ServiceClient(base_url=base_url), base_url, None)
-    server = EmbeddedServer(settings)
+    server = EmbeddedServer(settings, say)
     client = tinker.ServiceClient(base_url=server.base_url, api_key=server.key)
     return Connection(client, server.base_url, server.key, server)
 

@@ -9,16 +9,14 @@ from __future__ import annotations
 import contextlib
 import signal
 import subprocess
-import sys
 import threading
 import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Final
 
-from tinsmith.types.announcements import READY, STARTING
 from tinsmith.types.errors import BackendError, LostError
-from tinsmith.types.visible import visible
+from tinsmith.types.waits import READY, STARTING, Say, ticking
 
 STILL_SECONDS: Final = 120.0
 """How long a server that starts may do nothing at all."""
@@ -46,8 +44,8 @@ class Said:
     """What a server says on its standard error: what it is doing, and what went wrong."""
 
     def __init__(self, lines: IO[str]) -> None:
-        """Read to the end, in a thread. In a terminal, what it is doing is shown there."""
-        self.doing = "starting"
+        """Read to the end, in a thread."""
+        self.doing = "the server"
         self.wrong: list[str] = []
         """The last lines that are no progress."""
         self.count = 0
@@ -66,25 +64,24 @@ class Said:
                 self.count += 1
                 if line.startswith(STARTING):
                     self.doing = line.removeprefix(STARTING).rstrip()
-                    if sys.stderr is not None and sys.stderr.isatty():
-                        print(visible(line.rstrip()), file=sys.stderr, flush=True)
                 else:
                     self.wrong.append(line.rstrip())
                     del self.wrong[:-_REMEMBERED]
 
 
-def wait_until_ready(process: subprocess.Popen[str], said: Said) -> str:
-    """Return the address that a server answers at."""
+def wait_until_ready(process: subprocess.Popen[str], said: Said, say: Say | None = None) -> str:
+    """Return the address that a server answers at; `say` gets lines on a start that lasts."""
     assert process.stdout is not None
     ready = threading.Event()
     gave_up = threading.Event()
     watch = threading.Thread(target=_watch, args=(process, said, ready, gave_up), daemon=True)
     watch.start()
     try:
-        for line in process.stdout:
-            if line.startswith(READY):
-                return line.removeprefix(READY).split()[0]
-        process.wait()
+        with ticking(lambda: f"{STARTING}{said.doing}", say):
+            for line in process.stdout:
+                if line.startswith(READY):
+                    return line.removeprefix(READY).split()[0]
+            process.wait()
     finally:
         ready.set()
         watch.join()

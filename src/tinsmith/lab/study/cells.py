@@ -21,7 +21,7 @@ from tinsmith.engine.cluster.ray_runtime import LEAST_OBJECT_STORE, join, start_
 from tinsmith.lab.experiment.manifest import Prepared, require_same_base, require_same_run
 from tinsmith.lab.experiment.materials import gather
 from tinsmith.lab.experiment.plan import make_plan
-from tinsmith.lab.live.progress import Say, duration, ticking
+from tinsmith.lab.live.progress import duration
 from tinsmith.lab.runs.existing_run import IfExists
 from tinsmith.lab.runs.files import MANIFEST
 from tinsmith.lab.runs.folder import RunFolder
@@ -30,6 +30,7 @@ from tinsmith.lab.study.node_cell import Ended, NodeCell, run_cell
 from tinsmith.lab.study.sizes import Cell
 from tinsmith.ops.extension import physical_cores
 from tinsmith.types.errors import BackendError, ConfigError, LostError
+from tinsmith.types.waits import Say, ticking
 
 _LOCK: Final = ".lock"
 LOST: Final = 3

@@ -18,7 +18,6 @@ import msgspec
 from tinsmith.lab.experiment.estimate import time_and_disk
 from tinsmith.lab.experiment.experiment import Plan
 from tinsmith.lab.experiment.plan import make_plan
-from tinsmith.lab.live.progress import Say
 from tinsmith.lab.papers.estimate import minutes
 from tinsmith.lab.results.arms import gather
 from tinsmith.lab.runs.files import MANIFEST
@@ -91,6 +90,7 @@ from tinsmith.stats.rates import Metric
 from tinsmith.stats.runs import Runs
 from tinsmith.types.errors import DataError
 from tinsmith.types.fingerprints import file_sha256
+from tinsmith.types.waits import Say, ticking
 
 _MEGABYTES: Final = 8
 """Of one run, most of it rollouts and checkpoints."""
@@ -161,8 +161,9 @@ def run_study(
         tuned = _tuned(study, asked, Stage(cells=cells, tuned={}, run_cells=run_there, say=say))
         run_there([cell for one in tuned.values() for cell in one.cells], say)
         made = _made(study, cells, tuned, say)
-        results = _results(study, asked, tuned, made, draws)
-        record = _record(results, cells, tuned, [file for _, files, _ in made.values() for file in files])
+        with ticking("reading the runs, and drawing intervals", say):
+            results = _results(study, asked, tuned, made, draws)
+            record = _record(results, cells, tuned, [file for _, files, _ in made.values() for file in files])
         seconds = {tuned[name].label: seconds_in(runs) for name, runs in results.runs.items() if name in tuned}
         for name, one in tuned.items():
             if study.took is not None and (training := study.took(name)) is not None:

@@ -15,7 +15,6 @@ from typing import Final
 
 import msgspec
 
-from tinsmith.lab.live.progress import Say
 from tinsmith.lab.measurement import Measure
 from tinsmith.lab.study.cells import sole_process
 from tinsmith.lab.study.checks import difference
@@ -31,6 +30,7 @@ from tinsmith.stats.intervals import mean_over_seeds
 from tinsmith.types.errors import ConfigError
 from tinsmith.types.fingerprints import sha256_of
 from tinsmith.types.version import VERSION
+from tinsmith.types.waits import Say, ticking
 
 SEEDS: Final = (1, 2, 3, 4, 5)
 
@@ -147,7 +147,8 @@ def compare_arms(
             for number, (arm, seed) in enumerate(cells, start=1):
                 asked = {"settings": settings, "arm": arm, "seed": seed, "tinsmith": VERSION}
                 file = out / CELLS / f"{arm}-seed={seed}.json"
-                one = made_once(file, asked, _Timed, lambda arm=arm, seed=seed: _timed(measure, arm, seed))
+                with ticking(f"{number}/{len(cells)} {arm} seed {seed}", say):
+                    one = made_once(file, asked, _Timed, lambda arm=arm, seed=seed: _timed(measure, arm, seed))
                 timed[arm].append(one)
                 score = next(iter(study.columns))
                 say(f"{number}/{len(cells)} {arm} seed {seed}: {score} {one.outcome.figures[score]:.3f}")

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from tinsmith.lab.experiment.experiment import Experiment, Plan
-from tinsmith.lab.live.progress import Say
 from tinsmith.lab.runs.records import Split, TaskRollout
 from tinsmith.lab.study.keys import StudyKey
 from tinsmith.lab.study.record import Column, CurveRecord, ExampleRecord, Panel
@@ -21,6 +20,7 @@ from tinsmith.pages.document import Section
 from tinsmith.pages.measures import Measure as Figure
 from tinsmith.stats.mean_runs import ByItem, MeanRuns
 from tinsmith.stats.rates import Metric
+from tinsmith.types.waits import Say
 
 if TYPE_CHECKING:
     from tinsmith.lab.study.conduct import Stage

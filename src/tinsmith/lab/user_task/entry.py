@@ -27,12 +27,12 @@ from tinsmith.lab.user_task.task import Task, Value
 from tinsmith.types.errors import ConfigError
 
 if TYPE_CHECKING:
-    from tinsmith.lab.live.progress import Say
     from tinsmith.lab.page.comparison import Comparison
     from tinsmith.lab.papers.run_data import PaperData
     from tinsmith.lab.runs.records import Run
     from tinsmith.lab.user_task.run_data import TaskData
     from tinsmith.pages.document import Document
+    from tinsmith.types.waits import Say
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

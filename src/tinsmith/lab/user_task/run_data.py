@@ -22,7 +22,6 @@ from tinsmith.lab.experiment.materials import is_loaded_here, named_model, serve
 from tinsmith.lab.forgetting import general_changes, general_metrics
 from tinsmith.lab.judge.prices import load_prices
 from tinsmith.lab.judge.records import RULES, write_tasks
-from tinsmith.lab.live.progress import Say
 from tinsmith.lab.live.watch import Examinee, ResponseWatch
 from tinsmith.lab.nano_base import building_minutes, cached_base
 from tinsmith.lab.rollouts import WAIT_SECONDS
@@ -60,6 +59,7 @@ from tinsmith.renderers.renderer import Message, Role
 from tinsmith.types.errors import ConfigError, DataError, TinsmithError
 from tinsmith.types.fingerprints import sha256_of
 from tinsmith.types.seeds import derive
+from tinsmith.types.waits import Say
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase

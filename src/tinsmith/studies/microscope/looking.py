@@ -12,7 +12,6 @@ import msgspec
 
 from tinsmith.lab.experiment.experiment import Plan
 from tinsmith.lab.experiment.replay import BASE, Reopened, plan_again, reopened
-from tinsmith.lab.live.progress import Say
 from tinsmith.lab.rollouts import Sampling
 from tinsmith.lab.runs.kinds import Kind
 from tinsmith.lab.schedule import subset
@@ -37,6 +36,7 @@ from tinsmith.studies.microscope.policies import (
 )
 from tinsmith.types.errors import ConfigError
 from tinsmith.types.seeds import derive
+from tinsmith.types.waits import Say
 
 SHOWN: Final = 6
 """Conversations whose tokens are kept for the page."""

@@ -17,7 +17,6 @@ from torch import Tensor
 from tinsmith.engine.sampler import Sampler
 from tinsmith.engine.sequences import Policy
 from tinsmith.engine.training import TrainingSession
-from tinsmith.lab.live.progress import Say
 from tinsmith.models.adapter import create_adapter
 from tinsmith.models.base import open_base, tokenizer_of
 from tinsmith.models.build import build_decoder
@@ -38,6 +37,7 @@ from tinsmith.types.errors import ConfigError
 from tinsmith.types.sampling import SampleRequest, SamplingParams
 from tinsmith.types.seeds import derive
 from tinsmith.types.version import VERSION
+from tinsmith.types.waits import Say
 
 FOLDER: Final = "base"
 """In the study's folder: the mixture as every side reads it."""

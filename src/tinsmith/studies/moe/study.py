@@ -5,11 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Any, Final, cast
 
-from tinsmith.lab.live.progress import Say
 from tinsmith.lab.measurement import Measure
 from tinsmith.lab.study.files import write_json, write_text
 from tinsmith.studies.moe.values import Amounts, Dtype, Engine, Side
 from tinsmith.types.errors import ConfigError
+from tinsmith.types.waits import Say
 
 WANDER_JSON: Final = "wander.json"
 WANDER_PAGE: Final = "wander.html"

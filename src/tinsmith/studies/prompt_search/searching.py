@@ -12,7 +12,6 @@ import msgspec
 
 from tinsmith.lab.experiment.experiment import Plan
 from tinsmith.lab.experiment.replay import Reopened, plan_again, reopened
-from tinsmith.lab.live.progress import Say
 from tinsmith.lab.prompt_search.document import AskedModel, Document, Grammar, placed
 from tinsmith.lab.prompt_search.search import Earned, Search, Searched, SearchSettings, halves_of
 from tinsmith.lab.rollouts import Failure, Sampling, sample_groups
@@ -27,6 +26,7 @@ from tinsmith.lab.user_task.subject import UserSubject
 from tinsmith.renderers.choose import renderer_for
 from tinsmith.renderers.renderer import Message, Role
 from tinsmith.types.seeds import derive
+from tinsmith.types.waits import Say
 
 _PROPOSAL_TOKENS = 120
 

@@ -15,7 +15,6 @@ from typing import Final
 
 import msgspec
 
-from tinsmith.lab.live.progress import Say
 from tinsmith.lab.prompt_search.document import Document
 from tinsmith.lab.prompt_search.search import SearchSettings
 from tinsmith.lab.prompt_search.search_rows import SEARCH_HEADS, STEP_HEADS, search_cells, step_rows
@@ -44,6 +43,7 @@ from tinsmith.stats.mean_runs import ByItem
 from tinsmith.studies.prompt_search import task as handbook
 from tinsmith.studies.prompt_search.searching import Found, ProposedBy, Searching, searched_on
 from tinsmith.types.errors import ConfigError
+from tinsmith.types.waits import Say
 
 RL, RL_SHUFFLED, PROMPT, PROMPT_SHUFFLED = "rl", "rl_shuffled", "prompt", "prompt_shuffled"
 SEARCHES: Final = {PROMPT: (RL, "prompt searched"), PROMPT_SHUFFLED: (RL_SHUFFLED, "prompt searched, shuffled answers")}

@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from tinsmith.lab.live.progress import Say
 from tinsmith.lab.measurement import Measure, at_least
 from tinsmith.lab.study.files import write_json
 from tinsmith.studies.taste.settings import PairSettings, Side
 from tinsmith.studies.taste.task import CARD, require_corpus
 from tinsmith.types.errors import ConfigError
+from tinsmith.types.waits import Say
 
 if TYPE_CHECKING:
     from tinsmith.lab.hidden_states import HiddenStates

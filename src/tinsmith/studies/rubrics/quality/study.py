@@ -19,11 +19,11 @@ from tinsmith.lab.experiment.key_text import folder_name
 from tinsmith.lab.judge.prices import load_prices
 from tinsmith.lab.judge.records import RULES
 from tinsmith.lab.judge.settings import ChatSettings
-from tinsmith.lab.live.progress import Say
 from tinsmith.lab.measurement import Measure, at_least
 from tinsmith.lab.runs.files import CONFIG
 from tinsmith.types.errors import ConfigError
 from tinsmith.types.json_text import parse_json
+from tinsmith.types.waits import Say
 
 NAME: Final = "rubric_quality"
 

@@ -1,0 +1,131 @@
+"""Lines on what goes on, so that no command is silent for long: one mechanism for waits of unknown length."""
+
+from __future__ import annotations
+
+import gc
+import shutil
+import sys
+import threading
+import time
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Final
+
+from tinsmith.types.visible import visible
+
+STARTING: Final = "starting: "
+"""Prefix of a line on standard error about a step of a start."""
+
+READY: Final = "tinsmith serve: "
+"""A server answers: its line on standard output, with address and key behind this."""
+
+Say = Callable[[str], None]
+"""Takes a line on what is being made, for a person."""
+
+FIRST_SECONDS: Final = 1.0
+"""Seconds of silence before the first line on a wait; in a terminal, between two."""
+LONGEST_SECONDS: Final = 30.0
+"""The most seconds between two lines on one wait where they stay."""
+
+
+def unsaid(line: str) -> None:
+    """Drop a line: the run is quiet."""
+    del line
+
+
+def tell(line: str) -> None:
+    """Print a line on standard error, above the one that counts seconds there."""
+    clear = ""
+    for wait in _waits:
+        wait.heard()
+        clear = _CLEAR if wait.in_place else clear
+    print(f"{clear}{visible(line)}", file=sys.stderr, flush=True)
+
+
+@dataclass(slots=True)
+class Ticks:
+    """Lines on one wait: every second in one place of a terminal, elsewhere ever more seldom."""
+
+    what: str | Callable[[], str]
+    """The work; a function reports how far it is by now."""
+    say: Say | None = None
+    """Takes the lines where standard error is no terminal; None: they go there."""
+    clock: Callable[[], float] = time.perf_counter
+    _began: float = field(init=False)
+    _heard: float = field(init=False)
+    _pause: float = FIRST_SECONDS
+
+    def __post_init__(self) -> None:
+        self._began = self._heard = self.clock()
+
+    @property
+    def in_place(self) -> bool:
+        """True if one line of a terminal counts the seconds."""
+        return sys.stderr.isatty()
+
+    def heard(self) -> None:
+        """Another line was printed; the next one on this wait can be later."""
+        self._heard = self.clock()
+
+    def tick(self) -> float:
+        """Print a line if one is due; return the seconds until the next."""
+        now = self.clock()
+        if (early := self._heard + self._pause - now) > 0:
+            return early
+        took = now - self._began
+        line = f"{self.what if isinstance(self.what, str) else self.what()}, {took:.0f} s"
+        if self.in_place:
+            columns = max(1, shutil.get_terminal_size().columns - 1)
+            print(f"\r{visible(line)[:columns]}\x1b[K", end="", file=sys.stderr, flush=True)
+        else:
+            (self.say or tell)(line)
+            self._pause = min(LONGEST_SECONDS, max(FIRST_SECONDS, took))
+        self._heard = now
+        return self._pause
+
+
+_CLEAR: Final = "\r\x1b[K"
+_waits: Final[list[Ticks]] = []
+"""The waits that go on, one within the other; only the last one is told of."""
+
+
+@contextmanager
+def ticking(what: str | Callable[[], str], say: Say | None = None) -> Generator[Ticks, None, None]:
+    """Print lines while the body runs, if it lasts; see Ticks."""
+    over, ticks = threading.Event(), Ticks(what, say)
+    if say is unsaid:
+        yield ticks
+        return
+
+    def go_on() -> None:
+        pause = FIRST_SECONDS
+        while not over.wait(pause):
+            pause = ticks.tick() if _waits[-1] is ticks else FIRST_SECONDS
+
+    thread = threading.Thread(target=go_on, daemon=True)
+    _waits.append(ticks)
+    thread.start()
+    try:
+        yield ticks
+    finally:
+        over.set()
+        thread.join()
+        _waits.remove(ticks)
+        if ticks.in_place:
+            print(_CLEAR, end="", file=sys.stderr, flush=True)
+
+
+@contextmanager
+def loading(say: Say | None = None) -> Generator[None, None, None]:
+    """Report that libraries are loaded while the body of a command imports them.
+
+    They stay: to look for garbage in them takes a sixth of the time, now and when the command ends.
+    """
+    gc.disable()
+    try:
+        with ticking(f"{STARTING}loading the libraries", say):
+            yield
+    finally:
+        gc.enable()
+        gc.freeze()
