@@ -38,6 +38,7 @@ MICRO_BATCHES = (
     MicroBatches(units=1),
     MicroBatches(units=2),
     MicroBatches(units=3),
+    MicroBatches(rows=1, memory=0),
     MicroBatches(units=6),
     MicroBatches(rows=1),
     MicroBatches(rows=14),
@@ -242,8 +243,8 @@ class _Through(ComputeHere):
     def __init__(self, mutant: _Mutant) -> None:
         self._mutant = mutant
 
-    def micro_batch(self, adapter, units, datums, objective, *, backward):  # noqa: ANN001, ANN202
-        del adapter
+    def micro_batch(self, adapter, units, datums, objective, *, backward, recompute=False):  # noqa: ANN001, ANN202
+        del adapter, recompute
         return self._mutant._micro_batch(units, datums, objective, backward=backward)
 
 

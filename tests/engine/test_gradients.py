@@ -10,7 +10,7 @@ from gradient_checks import CHECKS, MUTANTS, Make
 
 from oracles import LLAMA, QWEN2, QWEN3, make_adapter
 from tinsmith.engine.training import TrainingSession
-from tinsmith.engine.unit_gradients import MicroBatches, rows_in_memory
+from tinsmith.engine.unit_gradients import MicroBatches
 from tinsmith.models.config import DecoderConfig
 from tinsmith.models.presets import PRESETS
 from tinsmith.types.adapters import AdapterKind, AdapterSpec
@@ -67,9 +67,9 @@ def test_a_micro_batch_is_an_aligned_block_of_units_within_its_limits(first: int
 def test_a_wide_and_deep_model_computes_fewer_rows_at_once() -> None:
     nano = PRESETS["nano"]
     smollm2 = replace(nano, hidden_size=576, intermediate_size=1536, num_layers=30, num_heads=9, num_kv_heads=3)
-    assert rows_in_memory(smollm2) == 563
-    assert rows_in_memory(replace(smollm2, num_layers=60)) == 281
-    assert rows_in_memory(nano) > MicroBatches().rows
+    assert MicroBatches().rows_in_memory(smollm2) == 563
+    assert MicroBatches().rows_in_memory(replace(smollm2, num_layers=60)) == 281
+    assert MicroBatches().rows_in_memory(nano) > MicroBatches().rows
 
 
 def test_small_units_are_computed_together() -> None:

@@ -36,6 +36,18 @@ class MicroBatches:
 
     rows: int = 1536
     units: int = 1 << 30
+    memory: int = 768 << 20
+    """Bytes of activations, on a CPU: on SmolLM2 more were no faster. A unit of four times as many does not hold them
+    between its passes, and computes them once more."""
+
+    def rows_in_memory(self, config: DecoderConfig) -> int:
+        """Return how many rows have activations of `memory` bytes.
+
+        A layer holds for its backward pass, in fp32, about ten times a row's hidden values and four times its inner.
+        """
+        mixture = config.mixture
+        inner = config.intermediate_size if mixture is None else mixture.expert_size * mixture.num_active
+        return self.memory // (4 * config.num_layers * (10 * config.hidden_size + 4 * inner))
 
     def split(self, sizes: Sequence[int], first: int = 0) -> list[range]:
         """Consecutive blocks of units, each a whole node of the tree of sums: 2^k of them from a multiple of 2^k on.
@@ -98,17 +110,6 @@ class ComputeUnits(Protocol):
         ...
 
 
-def rows_in_memory(config: DecoderConfig) -> int:
-    """Return how many rows have activations of 768 MB: on SmolLM2 more of them were no faster, only larger.
-
-    A layer keeps for its backward pass, in fp32, about ten times a row's hidden values and four times its inner ones.
-    """
-    inner = config.intermediate_size
-    if config.mixture is not None:
-        inner = config.mixture.expert_size * config.mixture.num_active
-    return (768 << 20) // (4 * config.num_layers * (10 * config.hidden_size + 4 * inner))
-
-
 class ComputeHere:
     """Computes units in this process, with the buffers of the sums."""
 
@@ -120,18 +121,30 @@ class ComputeHere:
         sizes = [unit.num_rows for unit in asked.units]
         marked = asked.marked and asked.backward
         batches = replace(micro_batches, units=1) if marked else micro_batches
+        held = 1 << 62
         if adapter.decoder.kernels.device.type == "cpu":
-            batches = replace(batches, rows=min(batches.rows, rows_in_memory(adapter.decoder.config)))
+            rows = batches.rows_in_memory(adapter.decoder.config)
+            batches, held = replace(batches, rows=min(batches.rows, rows)), 4 * rows
         for block in batches.split(sizes, asked.first):
             units = [asked.units[i] for i in block]
             if asked.backward:
                 sums.fresh()
-            found, routes = self.micro_batch(adapter, units, asked.datums, objective, backward=asked.backward)
+            recompute = asked.backward and sum(sizes[i] for i in block) > held
+            found, routes = self.micro_batch(
+                adapter, units, asked.datums, objective, backward=asked.backward, recompute=recompute
+            )
             partial = sums.taken(asked.first + block.start) if asked.backward else None
             yield Block(found, partial, routes, (unit_digest(partial.grads),) if marked and partial is not None else ())
 
     def micro_batch(
-        self, adapter: Adapter, units: list[Unit], datums: Sequence[Datum], objective: Objective, *, backward: bool
+        self,
+        adapter: Adapter,
+        units: list[Unit],
+        datums: Sequence[Datum],
+        objective: Objective,
+        *,
+        backward: bool,
+        recompute: bool = False,
     ) -> tuple[dict[int, tuple[DatumOutput, LossValue]], RouteSums | None]:
         """Compute units, adding their gradients to the weights' buffers.
 
@@ -152,9 +165,8 @@ class ComputeHere:
         )
         ids = torch.from_numpy(np.concatenate([unit.tokens for unit in units]).astype(np.int64))
         record = RouteRecord.of(decoder, loads=True)
-        logprobs = target_logprobs(
-            decoder, TrainSteps(decoder.kernels, forest, adapter.low, record), ids.to(device), reads
-        )
+        steps = TrainSteps(decoder.kernels, forest, adapter.low, record, recompute)
+        logprobs = target_logprobs(decoder, steps, ids.to(device), reads)
         flat = logprobs.detach().cpu().numpy()
         digests = None if record is None else record.digests(len(ids))
         results: dict[int, tuple[DatumOutput, LossValue]] = {}

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from functools import partial
 from typing import Protocol
 
 import torch
@@ -143,6 +144,14 @@ class Steps(Protocol):
         """Each row through the experts that its router logits choose; `n` is the layer's number."""
         ...
 
+    def layer(self, compute: OneLayer, x: Tensor, delta: Tensor | None) -> tuple[Tensor, Tensor]:
+        """A layer's steps in their order."""
+        ...
+
+
+OneLayer = Callable[[Steps, Tensor, Tensor | None], tuple[Tensor, Tensor]]
+"""Computes a layer by these steps: of the residual stream and what is yet to be added to it, the same after it."""
+
 
 @dataclass(slots=True, eq=False, weakref_slot=True)
 class Decoder:
@@ -183,22 +192,25 @@ class Decoder:
 
     def through(self, steps: Steps, x: Tensor) -> tuple[Tensor, Tensor | None]:
         """All layers: the residual stream, and what the last of them has yet to add to it, [rows, H] each."""
-        eps, shape, delta = self.config.norm_eps, self.shape, None
-        for i, layer in enumerate(self.layers):
-            n = self.first + i
-            norms, gains = layer.qk_norms, None
-            x, h = steps.add_norm(x, delta, layer.input_norm, eps)
-            h = steps.linear(h, layer.qkv, Place(n, Site.QKV))
-            if norms is not None and self.config.qk_norm_whole:
-                h = self._normed_whole(steps, h, norms)
-            elif norms is not None:
-                gains = (*norms, eps)
-            h = steps.rotate(h, shape, self.rope, gains)
-            h = steps.attend(h, shape, i)
-            h = steps.linear(h, layer.o, Place(n, Site.O))
-            x, h = steps.add_norm(x, h, layer.post_norm, eps)
-            delta = self._mlp(steps, h, layer, n)
+        delta = None
+        for i in range(len(self.layers)):
+            x, delta = steps.layer(partial(self._layer, i), x, delta)
         return x, delta
+
+    def _layer(self, i: int, steps: Steps, x: Tensor, delta: Tensor | None) -> tuple[Tensor, Tensor]:
+        eps, shape, layer, n = self.config.norm_eps, self.shape, self.layers[i], self.first + i
+        norms, gains = layer.qk_norms, None
+        x, h = steps.add_norm(x, delta, layer.input_norm, eps)
+        h = steps.linear(h, layer.qkv, Place(n, Site.QKV))
+        if norms is not None and self.config.qk_norm_whole:
+            h = self._normed_whole(steps, h, norms)
+        elif norms is not None:
+            gains = (*norms, eps)
+        h = steps.rotate(h, shape, self.rope, gains)
+        h = steps.attend(h, shape, i)
+        h = steps.linear(h, layer.o, Place(n, Site.O))
+        x, h = steps.add_norm(x, h, layer.post_norm, eps)
+        return x, self._mlp(steps, h, layer, n)
 
     def _normed_whole(self, steps: Steps, qkv: Tensor, norms: tuple[Weight, Weight]) -> Tensor:
         """[q | k | v] with q and k normed over all their heads together."""

@@ -7,17 +7,17 @@ trainer's, bit for bit.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 import torch
 from torch import Tensor
 
-from tinsmith.models.decoder import HEAD_PLACE, Decoder, Layer, Place, Site
+from tinsmith.models.decoder import HEAD_PLACE, Decoder, Layer, OneLayer, Place, Site
 from tinsmith.models.routes import RouteRecord
 from tinsmith.ops.experts import ExpertParts
 from tinsmith.ops.forest import Forest, Reads
-from tinsmith.ops.functions import AddRmsNorm, Attention, Embed, Rotate, SiluGate, Weight, embedded
+from tinsmith.ops.functions import AddRmsNorm, Attention, Embed, Recomputed, Rotate, SiluGate, Weight, embedded
 from tinsmith.ops.head import HeadLogprobs
 from tinsmith.ops.kernels import HeadGains, HeadShape, Kernels, Rope
 from tinsmith.ops.linear import Linear, LinearStep, LowRank, Run, forward
@@ -39,6 +39,15 @@ class TrainSteps:
     adapter: LowRanks = field(default_factory=dict[Place, LowRank])
     routed: RouteRecord | None = None
     """Told of the routes of every mixture."""
+    recompute: bool = False
+    """True: a layer's activations are computed once more for its backward pass, and not held until then."""
+
+    def layer(self, compute: OneLayer, x: Tensor, delta: Tensor | None) -> tuple[Tensor, Tensor]:
+        if not self.recompute:
+            return compute(self, x, delta)
+        first = partial(compute, self)
+        again = partial(compute, replace(self, routed=None))  # its routes were counted the first time
+        return Recomputed.apply(x, delta, first, again)  # pyright: ignore[reportReturnType]
 
     def embed(self, table: Weight | Packed, ids: Tensor) -> Tensor:
         anchor = torch.empty(0, requires_grad=True)
@@ -86,6 +95,9 @@ class SampleSteps:
     """(first row, last row + 1, adapter), covering all rows."""
     routed: RouteRecord | None = None
     """Told of the routes of every mixture."""
+
+    def layer(self, compute: OneLayer, x: Tensor, delta: Tensor | None) -> tuple[Tensor, Tensor]:
+        return compute(self, x, delta)
 
     def embed(self, table: Weight | Packed, ids: Tensor) -> Tensor:
         return embedded(self.kernels, table, ids)

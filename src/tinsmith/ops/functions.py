@@ -7,6 +7,7 @@ would be sums over whatever rows were computed together, and the micro-batch wou
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -163,3 +164,30 @@ class GivenGradient(torch.autograd.Function):
     def backward(ctx: _Ctx, *grads: Tensor) -> tuple[Tensor, None]:
         del grads  # 1.0, as of every scalar that a backward pass begins at
         return ctx.saved[0], None
+
+
+Pair = tuple[Tensor, Tensor]
+
+
+class Recomputed(torch.autograd.Function):
+    """Steps from (x, delta) to two tensors, of which only x and delta are held: the backward pass takes them again.
+
+    Steps are exact functions of their inputs, so that the gradients are those of held activations, bit for bit.
+    """
+
+    @staticmethod
+    def forward(
+        ctx: _Ctx, x: Tensor, delta: Tensor | None, first: Callable[..., Pair], again: Callable[..., Pair]
+    ) -> Pair:
+        ctx.saved = (x, delta, again)
+        return first(x, delta)
+
+    @staticmethod
+    def backward(ctx: _Ctx, *grads: Tensor) -> tuple[Tensor | None, ...]:
+        x, delta, again = ctx.saved
+        inputs = [None if one is None else one.detach().requires_grad_() for one in (x, delta)]
+        with torch.enable_grad():
+            outputs = again(*inputs)
+            ends = [GivenGradient.apply(y, dy) for y, dy in zip(outputs, grads, strict=True)]
+            (ends[0] + ends[1]).backward()
+        return *(None if one is None else one.grad for one in inputs), None, None
