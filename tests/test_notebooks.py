@@ -63,6 +63,7 @@ def test_a_task_of_ones_own_is_run_and_shown(capfd: pytest.CaptureFixture[str]) 
     assert "Does it learn to answer in letters?" in page_of(done)
     assert metrics["step"].to_list() == [0, 1, 2, 3, 4]
     assert metrics.columns[0] == "step"
+    assert "train/reward/total" in done.plot().svg
     assert rollouts.height == 8
     assert done.rollouts.filter(pl.col("split") == "train").height == 4 * 4 * 2
     bar = [line for line in capfd.readouterr().err.split("\n") if line.count("\r") > 1]

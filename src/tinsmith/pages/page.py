@@ -26,9 +26,9 @@ def document_html(document: Document) -> str:
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
-    code = "" if document.browser is None else _resource("browser.js")
+    code = "" if document.browser is None else resource("browser.js")
     html = environment.get_template("document.html").render(
-        page=document, css=Markup(_resource("page.css")), script=Markup(code), policy=_policy(code), version=VERSION
+        page=document, css=Markup(resource("page.css")), script=Markup(code), policy=_policy(code), version=VERSION
     )
     return html.lstrip()  # the lines between the macros
 
@@ -63,5 +63,6 @@ def script_hash(code: str) -> str:
     return f"'sha256-{base64.b64encode(hashlib.sha256(code.encode()).digest()).decode()}'"
 
 
-def _resource(name: str) -> str:
+def resource(name: str) -> str:
+    """Return the text of a template."""
     return (resources.files("tinsmith.pages") / "templates" / name).read_text(encoding="utf-8")

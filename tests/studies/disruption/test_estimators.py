@@ -222,6 +222,10 @@ def test_models_are_compared_on_the_same_papers(fitted: GRPO, papers: LoadedSlic
     frame = found.to_polars()
     assert frame["model"].to_list() == [row.name for row in found.rows]
     assert frame["macro_f1"].to_list() == [row.macro_f1.value for row in found.rows]
+    assert all(f">{row.name}</text>" in found.plot().svg for row in found.rows)
+    assert "train/reward/total" in fitted.history_.plot().svg
+    assert "metadata" in papers.plot().svg
+    assert papers.to_polars()["split"].to_list().count("test") == len(papers.test)
     assert len(table) == 5
     assert len({line.count("|") for line in table}) == 1
     with pytest.raises(ConfigError, match="models of the same task"):

@@ -184,6 +184,7 @@ class Teller:
         elif self._in_place:
             filled = _BAR_COLUMNS * step // max(1, self.steps)
             bar = f"[{'#' * filled}{'-' * (_BAR_COLUMNS - filled)}] {self._line(standing, metrics)}"
+            self._doing = bar
             self._write_anew(bar)
         elif examined or now >= self._due:
             print(self._line(standing, metrics), file=self.out, flush=True)
@@ -208,8 +209,9 @@ class Teller:
         if self.quiet or self._table is not None:
             yield
             return
-        write, name = (self._write_anew, f"{self.name}: ") if self._in_place else (self.say, "")
-        with ticking(lambda: f"{name}{self._doing}", write) as self._ticks:
+        if self._in_place:
+            self._doing = f"{self.name}: {self._doing}"
+        with ticking(lambda: self._doing, self._write_anew if self._in_place else self.say) as self._ticks:
             yield
 
     def waiting(self, what: str) -> Progress:

@@ -11,7 +11,9 @@ from dataclasses import dataclass, fields, replace
 from pathlib import Path
 
 import msgspec
+import polars as pl
 
+from tinsmith.data.baselines.report import read_report
 from tinsmith.data.slices.reader import Slice
 from tinsmith.data.slices.rows import PaperRow
 from tinsmith.data.slices.splits import Split
@@ -19,9 +21,11 @@ from tinsmith.lab.labels.labelled_papers import Papers
 from tinsmith.lab.labels.paper import Item, Paper, items_of, paper_of, scores_of
 from tinsmith.lab.labels.task import Task
 from tinsmith.lab.papers.worlds import WorldRecipe, open_slice, shuffled, world_slice
+from tinsmith.pages.cards.distributions import baselines_figure
 from tinsmith.pages.cards.slice import slice_page
 from tinsmith.pages.embedded import framed
 from tinsmith.pages.page import document_html
+from tinsmith.pages.plot import Plot, plot_of
 from tinsmith.types.errors import ConfigError, DataError
 from tinsmith.types.fingerprints import sha256_of
 from tinsmith.types.seeds import derive, random_bits
@@ -48,6 +52,17 @@ class LoadedSlice:
     def __repr__(self) -> str:
         sizes = f"{len(self.train)} train, {len(self.validation)} validation, {len(self.test)} test"
         return f"LoadedSlice({str(self.source.folder)!r}: {sizes})"
+
+    def to_polars(self) -> pl.DataFrame:
+        """Return a row for each paper, with its split."""
+        splits = {"train": self.train, "validation": self.validation, "test": self.test}
+        rows = [{"split": split, **msgspec.to_builtins(row)} for split, some in splits.items() for row in some]
+        return pl.DataFrame(rows, infer_schema_length=None)
+
+    def plot(self) -> Plot:
+        """Draw macro-F1 of the baselines on the test split, which a model must beat."""
+        report = read_report(self.source.folder)
+        return plot_of(None if report is None else baselines_figure(report.targets[0]), "the slice has no baselines")
 
     def _repr_html_(self) -> str:
         return framed(document_html(slice_page(self.source)))  # its card

@@ -16,6 +16,7 @@ from tinsmith.lab.experiment.key_text import shown_value, truth
 from tinsmith.lab.experiment.materials import require_possible
 from tinsmith.lab.experiment.plan import with_default_log_path
 from tinsmith.lab.measurement import Measurement, asked
+from tinsmith.lab.page.history import History
 from tinsmith.lab.page.live_page import conduct_with_page
 from tinsmith.lab.runs.files import METRICS, ROLLOUTS
 from tinsmith.lab.runs.folder import RunFolder
@@ -27,6 +28,7 @@ from tinsmith.lab.user_task.entry import open_task
 from tinsmith.lab.user_task.functions import load_file, task_value
 from tinsmith.lab.user_task.task import Task
 from tinsmith.pages.embedded import framed, table
+from tinsmith.pages.plot import Plot
 from tinsmith.types.errors import ConfigError
 from tinsmith.types.visible import visible
 
@@ -50,6 +52,10 @@ class TaskRun:
     def to_polars(self) -> pl.DataFrame:
         """Return the metrics of every step, a row each; a metric that a step lacks is null."""
         return frame_of(self.folder / METRICS)
+
+    def plot(self, *metrics: str) -> Plot:
+        """Draw metrics over the steps; without names reward and evaluations."""
+        return History(RunFolder(self.folder).read_lines(METRICS)).plot(*metrics)
 
     def _repr_html_(self) -> str:
         return _page(self.report) or table(("metric", "last"), [(k, f"{v:.4g}") for k, v in self.metrics.items()])

@@ -13,7 +13,12 @@ from dataclasses import dataclass
 import polars as pl
 
 from tinsmith.lab.papers.sets import AnyPaper, labelled
+from tinsmith.pages.curves import Limit
+from tinsmith.pages.dots import Dots, Panel, dots_svg
 from tinsmith.pages.embedded import table
+from tinsmith.pages.measures import from_estimate
+from tinsmith.pages.palette import series_mark
+from tinsmith.pages.plot import Plot, plot_of
 from tinsmith.stats.estimates import Bootstrap, Difference, Estimate, difference, estimate
 from tinsmith.stats.rates import ClassMetric, Metric
 from tinsmith.stats.runs import Runs
@@ -46,6 +51,7 @@ class SideBySide:
     """What `compare` found, in the models' order; the last row always says the most frequent label."""
 
     num_papers: int
+    num_labels: int
     rows: tuple[Row, ...]
 
     def to_markdown(self) -> str:
@@ -73,6 +79,19 @@ class SideBySide:
                 for one in self.rows
             ]
         )
+
+    def plot(self) -> Plot:
+        """Draw macro-F1 of each model with its 95 % interval, beside chance."""
+        scores = [from_estimate(one.macro_f1) for one in self.rows]
+        chance = Limit(1 / self.num_labels, "chance")
+        panel = Panel(
+            title=f"macro-F1 on {self.num_papers} papers",
+            dots=[Dots("macro-F1", series_mark(0), scores)],
+            limits=[chance],
+        )
+        names = [one.name for one in self.rows]
+        label = f"Macro-F1: {', '.join(f'{name} {score}' for name, score in zip(names, scores, strict=True))}."
+        return plot_of(dots_svg("compared", label, names, [panel]), "no model was compared")
 
     def _repr_html_(self) -> str:
         return table(*self._cells())
@@ -131,7 +150,7 @@ def compare(
     p_values = holm([one.p_value for one in apart])
     gaps = [(None, None), *zip(apart, p_values, strict=True)]
     rows = [_row(system, bootstrap, gap, p_value) for system, (gap, p_value) in zip(systems, gaps, strict=True)]
-    return SideBySide(len(items), tuple(rows))
+    return SideBySide(len(items), len(task.labels), tuple(rows))
 
 
 def _row(system: Runs, bootstrap: Bootstrap, gap: Difference | None, p_value: float | None) -> Row:

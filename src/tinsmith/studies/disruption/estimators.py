@@ -33,6 +33,7 @@ from tinsmith.lab.labels.paper import Item
 from tinsmith.lab.labels.scores import label_logprobs, label_probabilities
 from tinsmith.lab.labels.task import Task
 from tinsmith.lab.live.progress import in_notebook
+from tinsmith.lab.page.history import History
 from tinsmith.lab.papers.labels import task_asked
 from tinsmith.lab.papers.run_data import PaperData, data_of, shuffle_seed
 from tinsmith.lab.papers.sets import AnyPaper, LoadedSlice, items_identity, labelled, split_items, unlabelled
@@ -201,7 +202,7 @@ class PaperClassifier(ClassifierMixin, BaseEstimator):
 
         A fit that is refused or fails leaves what an earlier one learned.
 
-        Afterwards: `adapter_` (the chosen checkpoint's tinker:// path), `history_` (the lines of metrics.jsonl),
+        Afterwards: `adapter_` (the chosen checkpoint's tinker:// path), `history_` (a `History`: metrics by step),
         `fingerprint_` (SHA-256 of all that decided the run but the model), `base_` (the model under the adapter),
         `config_`, `log_path_` and `classes_` (sorted).
 
@@ -241,7 +242,7 @@ class PaperClassifier(ClassifierMixin, BaseEstimator):
         self.base_ = materials.models.get(materials.model_name, materials.model_name)
         self.adapter_ = done.finished.sampler_path
         self.config_ = left.read_json(CONFIG)
-        self.history_ = left.read_lines(METRICS)
+        self.history_ = History(left.read_lines(METRICS))
         self.fingerprint_ = str(self.config_["identity_sha256"])
         self.classes_: Strings = np.array(sorted(task_asked(plan).labels))
         return self
