@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import secrets
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -30,9 +31,12 @@ def audit(
         with loading():
             from tinsmith.cli.registered import SUBJECTS, plan_of
             from tinsmith.lab.experiment.audit import audit as run
+            from tinsmith.lab.service.forked import forked
 
         drawn_by = secrets.randbits(32) if seed is None else seed
-        done = run(place, SUBJECTS, plan_of, steps=steps, seed=drawn_by, say=tell, here=here_keys(changes))
+        here = here_keys(changes)
+        with forked() if steps else nullcontext() as waiting:
+            done = run(place, SUBJECTS, plan_of, steps=steps, seed=drawn_by, say=tell, here=here, waiting=waiting)
     for line in [json.dumps(_values(done), indent=1, ensure_ascii=False)] if as_json else _lines(done):
         print(visible(line))
     if not done.passed:

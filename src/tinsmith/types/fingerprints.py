@@ -14,7 +14,7 @@ import math
 from collections.abc import Mapping
 from pathlib import Path
 from types import MappingProxyType
-from typing import Final
+from typing import Final, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -49,11 +49,11 @@ def _plain(value: object, where: str) -> object:
             raise DataError("NaN and infinity have no place in JSON", field=where, value=value)
         return value
     if isinstance(value, (list, tuple)):
-        return [_plain(item, f"{where}[{i}]") for i, item in enumerate(value)]
+        return [item if _is_plain(item) else _plain(item, f"{where}[{i}]") for i, item in enumerate(value)]
     if isinstance(value, Mapping):
         if not all(isinstance(key, str) for key in value):
             raise DataError("keys of a fingerprinted mapping are strings", field=where, value=value)
-        return {key: _plain(item, f"{where}.{key}") for key, item in value.items()}
+        return {key: item if _is_plain(item) else _plain(item, f"{where}.{key}") for key, item in value.items()}
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         dropped = left_out(value)
         return {
@@ -62,6 +62,12 @@ def _plain(value: object, where: str) -> object:
             if f.name not in dropped
         }
     raise DataError("no stable identity", field=where, value=type(value).__name__)
+
+
+def _is_plain(value: object) -> bool:
+    """True for what JSON has as it is: most of any value, and no place needs to be named for it."""
+    kind = type(value)
+    return kind in (int, str, bool) or (kind is float and math.isfinite(cast(float, value)))
 
 
 def left_out(value: object) -> frozenset[str]:

@@ -5,15 +5,16 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
-from sklearn.ensemble import HistGradientBoostingClassifier
-from sklearn.feature_extraction.text import TfidfVectorizer
-from sklearn.linear_model import LogisticRegression
 
 from tinsmith.data.slices.rows import PaperRow
+
+if TYPE_CHECKING:  # scikit-learn takes a second to load, and most runs find their baselines fitted
+    from sklearn.feature_extraction.text import TfidfVectorizer
 
 _FEATURES = 50_000  # most frequent words and pairs of words
 _BINS = 8  # steps in which a linear model sees a number
@@ -99,6 +100,8 @@ def boosted(
     metadata: Metadata, train: Sequence[PaperRow], gold: NDArray[np.int64], test: Sequence[PaperRow]
 ) -> NDArray[np.int64]:
     """Predict the test rows' classes (n,) by gradient boosting on the metadata alone."""
+    from sklearn.ensemble import HistGradientBoostingClassifier
+
     categorical = [name == "field" for name in metadata.names]
     # The types that scikit-learn's docstrings suggest are narrower than what it takes.
     model = HistGradientBoostingClassifier(
@@ -124,6 +127,8 @@ class Texts:
     @classmethod
     def learn(cls, rows: Sequence[PaperRow]) -> Texts | None:
         """Learn the vocabulary of the training rows and vectorise them; None where they have none."""
+        from sklearn.feature_extraction.text import TfidfVectorizer
+
         vectorizer = TfidfVectorizer(
             sublinear_tf=True,
             ngram_range=(1, 2),
@@ -145,6 +150,8 @@ def linear(
     test: Sequence[PaperRow],
 ) -> NDArray[np.int64]:
     """Predict the test rows' classes (n,) by logistic regression on text, with metadata where given."""
+    from sklearn.linear_model import LogisticRegression
+
     features = texts.train
     if metadata is not None:
         features = sp.csr_matrix(sp.hstack([features, metadata.steps(train)]))

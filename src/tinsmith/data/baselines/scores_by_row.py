@@ -6,7 +6,6 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.stats import binom
 
 from tinsmith.types.confusion_scores import label_match, macro_f1, recall
 
@@ -67,6 +66,8 @@ def prior_figures(gold: NDArray[np.int64], shares: NDArray[np.float64]) -> Figur
     E[F1] = sum over M of Binomial(M; n, share) 2 (M g / n) / (g + M). Recalls of different classes
     are independent, so E[min] is the integral over t of the product of P(recall >= t).
     """
+    from scipy.stats import binom  # most runs find their baselines computed
+
     total = int(gold.sum())
     occurs = np.flatnonzero(gold)
     guessed = np.arange(total + 1)

@@ -14,6 +14,7 @@ import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from subprocess import Popen
 from typing import Any, cast
 
 import numpy as np
@@ -121,10 +122,12 @@ def audit(
     seed: int,
     say: Say,
     here: Mapping[str, str] | None = None,
+    waiting: Popen[str] | None = None,
 ) -> Audited:
     """Check a run's folder, and compute `steps` drawn steps of it again; nothing in the folder changes.
 
     `here` are keys that say where and how to compute; a run of a GPU is computed on this machine's CPU without them.
+    A process that is `waiting` becomes the server.
     """
     began = _cpu_seconds()
     run, manifest = read_run(folder), RunFolder(folder).read_json(MANIFEST)
@@ -144,7 +147,7 @@ def audit(
         if isinstance(materials.run_data, TaskData):
             materials = replace(materials, run_data=replace(materials.run_data, recorded=folder))
         spans = [(whole.get(since), until) for since, until in _spans(drawn, sorted(whole))]
-        segments = tuple(_computed(run, plan, materials, manifest, spans, say))
+        segments = tuple(_computed(run, plan, materials, manifest, spans, marks, waiting, say))
     return Audited(
         seed=seed,
         of_steps=done,
@@ -173,14 +176,23 @@ def _cpu_seconds() -> float:
 
 
 def _computed(
-    run: Run, plan: Plan, materials: Materials, manifest: Json, spans: list[tuple[Mark | None, int]], say: Say
+    run: Run,
+    plan: Plan,
+    materials: Materials,
+    manifest: Json,
+    spans: list[tuple[Mark | None, int]],
+    marks: list[Mark],
+    waiting: Popen[str] | None,
+    say: Say,
 ) -> Iterator[Segment]:
     """Compute steps again from their checkpoints, all on one server, and compare them."""
     with tempfile.TemporaryDirectory(prefix="tinsmith-audit-") as temporary:
         place = Path(temporary)
         (place / STATE).mkdir()
         settings = embedded_settings(plan, materials.models, place)
-        connection = open_connection(plan.circumstances.base_url, settings, say)
+        waiting = None if settings.workers else waiting
+        connection = open_connection(plan.circumstances.base_url, settings, say, waiting)
+        before = {mark.step: mark for mark in marks}
         try:
             for mark, until in spans:
                 since = 0 if mark is None else mark.step
@@ -203,15 +215,14 @@ def _computed(
                     comparison=compare_runs((run.folder, fresh), steps=until + 1),
                     original_s=seconds_of(run, until + 1) - seconds_of(run, since),
                     audit_s=seconds_of(read_run(fresh), until + 1) - seconds_of(run, since),
-                    element=next(_unequal_elements(run.folder, fresh, place / STATE, since), None),
+                    element=next(_unequal_elements(run.folder, before, fresh, place / STATE, since), None),
                 )
         finally:
             connection.close()
 
 
-def _unequal_elements(folder: Path, fresh: Path, state: Path, since: int) -> Iterator[str]:
+def _unequal_elements(folder: Path, before: Mapping[int, Mark], fresh: Path, state: Path, since: int) -> Iterator[str]:
     """Say in which element each checkpoint after a step differs from the one that was computed again."""
-    before = {mark.step: mark for mark in RunFolder(folder).marks() if mark.here}
     for mark in RunFolder(fresh).marks():
         old = before.get(mark.step)
         if mark.step <= since or old is None or damage(folder / STATE, [old.state_path]) is not None:
