@@ -94,7 +94,8 @@ def test_a_card_stands_alone_and_repeats(kind: str, corpus: Corpus, folder: Path
     assert_golden(f"{kind} card", html)
     inside = [link for link in seen.links if link != "data:,"]
     assert all(link.startswith("#") for link in inside)
-    assert not re.search(r"@import|url\((?!#)|<script|<img|<iframe", html)
+    assert not re.search(r"@import|url\((?!#)|<img|<iframe", html)
+    assert html.count("<script") == 1
     assert max(seen.ids.values()) == 1
     assert {link[1:] for link in inside} <= set(seen.ids)
     assert str(where) not in html
@@ -146,7 +147,7 @@ def test_text_from_a_source_is_escaped(tmp_path: Path) -> None:
     source = msgspec.structs.replace(corpus.card.source, settings={hostile: hostile})
     write_card(msgspec.structs.replace(corpus.card, source=source), tmp_path / "card.json")
     html, seen = _page(tmp_path)
-    assert "<script" not in html
+    assert html.count("<script") == 1
     assert hostile in seen.text
 
 

@@ -12,7 +12,7 @@ def test_a_page_is_the_source_of_its_frame_whatever_is_in_it() -> None:
     html = framed(page)
     source = html.split('srcdoc="')[1].split('"')[0]
     assert unescape(source) == page
-    assert 'sandbox="allow-scripts"' in html
+    assert 'sandbox="allow-scripts allow-downloads"' in html
     assert "allow-same-origin" not in html
 
 

@@ -93,6 +93,21 @@ def write_rubric_run(folder: Path, story: RubricStory) -> Path:
     return folder
 
 
+def with_copies(folder: Path, copies: int) -> Path:
+    """Give a run so many of each held-out item, answered alike."""
+
+    def copied(one: dict[str, object], key: str) -> list[dict[str, object]]:
+        return [{**one, key: f"{one[key]}-{place}"} for place in range(copies)]
+
+    task = json.loads((folder / "task.json").read_text())
+    task["items"] = [each for one in task["items"] for each in copied({**one, "unit": ""}, "id")]
+    (folder / "task.json").write_text(json.dumps(task))
+    lines = [json.loads(line) for line in (folder / "rollouts.jsonl").read_text().splitlines()]
+    many = [[one] if one["split"] == "train" else copied(one, "prompt_id") for one in lines]
+    _write(folder / "rollouts.jsonl", [each for some in many for each in some])
+    return folder
+
+
 def _task(story: RubricStory, side: str, word: str) -> dict[str, object]:
     prompt = story.prompt.format(word=word) + (NASTY if story.nasty else "")
     return {"task_id": word, "split": side, "prompt": prompt, "criteria": criteria_of(word)}

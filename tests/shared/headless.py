@@ -47,15 +47,15 @@ class Opened:
 
     @property
     def count(self) -> str:
-        """What the rollout browser says of how many it shows."""
-        found = re.search(r'id="rollout-count"[^>]*>([^<]*)<', self.dom)
+        """What the browser of rows says of how many it shows."""
+        found = re.search(r'role="status"[^>]*>([^<]*)<', self.dom)
         return found[1] if found else ""
 
     @property
     def rows(self) -> list[str]:
-        """The rows of the rollout browser, as HTML."""
-        table = self.dom.partition('<table id="rollout-table">')[2].partition("</table>")[0]
-        return re.findall(r"<tr>.*?</tr>", table.partition("<tbody>")[2], re.DOTALL)
+        """The rows that the browser of rows shows, as HTML."""
+        table = self.dom.partition(" data-filters=")[2].partition("</table>")[0]
+        return re.findall(r"<tr\b.*?</tr>", table.partition("<tbody>")[2], re.DOTALL)
 
 
 def opened(file: Path, scratch: Path, place: str = "") -> Opened:

@@ -187,25 +187,15 @@ class Fold:
     opened: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Judgement:
-    """One thing that was asked of a reply."""
-
-    criterion: str
-    passed: bool
-    rationale: str = ""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reply:
-    """An answer, or a message between answers, with its judgements."""
+    """An answer, or a message between answers."""
 
     title: str
     text: str
     right: bool | None = None
     """True if an answer is right; None where that is not asked."""
     remark: str = ""
-    judgements: tuple[Judgement, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,11 +209,11 @@ class Example:
 
 @dataclass(frozen=True, slots=True)
 class Browser:
-    """A table of rollouts that a reader filters: `data` is JSON, `rule` says which rollouts they are."""
+    """A table that a reader searches and filters, a plain one without a script; its caption says which rows it has."""
 
-    data: Markup
-    rule: str
-    shown: int
+    table: Table
+    filters: tuple[str, ...]
+    """Heads of the columns that can be filtered by."""
 
 
 Block = (
@@ -265,12 +255,6 @@ class Document:
         """The first sentence; empty where the page has none."""
         blocks = (block for section in self.sections for block in section.blocks)
         return next((block.sentences[0] for block in blocks if isinstance(block, Story) and block.sentences), "")
-
-    @property
-    def browser(self) -> Browser | None:
-        """The browser of rollouts, if there is one; only then the page has a script."""
-        blocks = (block for section in self.sections for block in section.blocks)
-        return next((block for block in blocks if isinstance(block, Browser)), None)
 
 
 def note(text: str) -> Words:

@@ -12,7 +12,7 @@ _HEIGHT: Final = 640
 def framed(page: str) -> str:
     """Return a whole page in a frame of its own, whose script cannot reach the notebook."""
     return (
-        f'<iframe srcdoc="{escape(page)}" sandbox="allow-scripts" '
+        f'<iframe srcdoc="{escape(page)}" sandbox="allow-scripts allow-downloads" '
         f'style="width:100%;height:{_HEIGHT}px;border:1px solid #8884"></iframe>'
     )
 

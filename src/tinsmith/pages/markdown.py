@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
+from typing import Final
 
 from markupsafe import Markup
 
 from tinsmith.pages.document import (
     Block,
+    Browser,
     Bullets,
     Callout,
     ClaimRow,
@@ -30,11 +32,13 @@ from tinsmith.pages.document import (
 )
 from tinsmith.pages.tables import Cell, RowKind, Table
 
+_ROWS: Final = 6
+"""Of a browser."""
 _LABEL = re.compile(r'aria-label="([^"]*)"')
 
 
 def document_markdown(page: Document) -> str:
-    """Return a page as Markdown, without its browser and its styles."""
+    """Return a page as Markdown; of a browser the first rows."""
     parts = [f"# {escaped(page.title)}", escaped(page.question), _pairs(page.facts)]
     for section in page.sections:
         parts += [f"## {escaped(section.title)}", *(_block(one) for one in section.blocks)]
@@ -73,6 +77,8 @@ def _block(block: Block) -> str:
             return "\n\n".join([f"#### {escaped(title)}", *(part for one in blocks if (part := _block(one)))])
         case Table():
             return "\n\n".join(part for part in (escaped(block.caption), _table(block)) if part)
+        case Browser(table=table):
+            return f"{escaped(table.caption)} Here the first {len(table.rows[:_ROWS])}.\n\n{_table(table, _ROWS)}"
         case ClaimTable():
             return _claims(block)
         case _:
@@ -80,7 +86,7 @@ def _block(block: Block) -> str:
 
 
 def _shown(block: Block) -> str:
-    """Return answers; a browser is nothing without its script."""
+    """Return answers."""
     match block:
         case MarkedText(title=title, tokens=tokens):
             return f"{escaped(title)}\n\n{verbatim(''.join(one.text for one in tokens))}"
@@ -101,11 +107,7 @@ def verbatim(text: str) -> str:
 def _reply(reply: Reply) -> str:
     right = "" if reply.right is None else "right" if reply.right else "wrong"
     head = ", ".join(escaped(part) for part in (reply.title, right, reply.remark) if part)
-    judged = "\n".join(
-        f"- {'holds' if one.passed else 'fails'}: {escaped(one.criterion)} {escaped(one.rationale)}".rstrip()
-        for one in reply.judgements
-    )
-    return "\n\n".join(part for part in (f"{head}:", verbatim(reply.text), judged) if part)
+    return f"{head}:\n\n{verbatim(reply.text)}"
 
 
 def _pairs(pairs: Sequence[tuple[str, str]]) -> str:
@@ -124,12 +126,12 @@ def _label(svg: Markup | None) -> str:
     return Markup(found[1]).unescape() if found else ""
 
 
-def _table(table: Table) -> str:
+def _table(table: Table, most: int | None = None) -> str:
     rows = [
         [f"**{_cell(row.name)}**"]
         if row.kind is RowKind.GROUP
         else [_cell(row.name), *([escaped(row.remark)] if row.remark else []), *map(_cell, row.cells)]
-        for row in table.rows
+        for row in table.rows[:most]
     ]
     return table_lines([_cell(one) for one in table.heads], rows)
 

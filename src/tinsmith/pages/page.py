@@ -26,7 +26,7 @@ def document_html(document: Document) -> str:
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
-    code = "" if document.browser is None else resource("browser.js")
+    code = resource("page.js")
     html = environment.get_template("document.html").render(
         page=document, css=Markup(resource("page.css")), script=Markup(code), policy=_policy(code), version=VERSION
     )
@@ -54,8 +54,8 @@ def write(html: str, file: Path) -> None:
 
 def _policy(code: str) -> str:
     """Return the content security policy: no network at all, and no script but this one."""
-    allowed = script_hash(code) if code else "'none'"
-    return f"default-src 'none'; style-src 'unsafe-inline'; img-src data:; script-src {allowed}; base-uri 'none'"
+    only = script_hash(code)
+    return f"default-src 'none'; style-src 'unsafe-inline'; img-src data:; script-src {only}; base-uri 'none'"
 
 
 def script_hash(code: str) -> str:

@@ -15,6 +15,8 @@ from tinsmith.stats.intervals import Interval
 R = TypeVar("R")
 LEADING: Final = ("difference", "gain", "macro-F1", "min recall", "balanced accuracy", "before", "after", "from", "to")
 """Heads of the columns that a reader looks for first."""
+RIGHT, WRONG = "right-mark", "wrong-mark"
+"""Tones of what is well and what is not."""
 _SHOWN: Final = 3
 _UNFOLDED: Final = 5
 """Columns of numbers that a table may have without a fold."""
@@ -32,6 +34,12 @@ class Cell:
     """The text says why there is no value."""
     tags: tuple[str, ...] = ()
     """Numbers of alarms."""
+    exact: tuple[float, ...] = ()
+    """The figure in full, and the ends of its interval, for a spreadsheet; empty where `text` is all."""
+    tone: str = ""
+    """Class of the style sheet that colours it."""
+    verbatim: bool = False
+    """True of a text of a model or a person, shown line by line."""
 
 
 class RowKind(StrEnum):
@@ -92,20 +100,28 @@ def measured(measure: Measure | None, why: str = "missing", *, digits: int = 3) 
     under = ""
     if measure.low is not None and measure.high is not None:
         under = f"{measure.low:.{digits}f}\u2013{measure.high:.{digits}f}"
-    return Cell(text=f"{measure.value:.{digits}f}", under=under, number=True)
+    return figure(f"{measure.value:.{digits}f}", measure, under)
 
 
 def signed_cell(value: float, interval: Interval | None) -> Cell:
     """Return a difference with its sign, its interval below it."""
     under = "" if interval is None else f"{signed(interval.low)} to {signed(interval.high)}"
-    return Cell(text=signed(value), under=under, number=True)
+    ends = (None, None) if interval is None else (interval.low, interval.high)
+    return figure(signed(value), Measure(value, *ends), under)
+
+
+def figure(shown: str, measure: Measure, under: str = "") -> Cell:
+    """Return a figure as it is shown; what it is in full goes along where that is more."""
+    ends = () if measure.low is None or measure.high is None else (measure.low, measure.high)
+    is_all = not ends and "%" not in shown and float(shown.replace(",", "")) == measure.value
+    return Cell(text=shown, under=under, number=True, exact=() if is_all else (measure.value, *ends))
 
 
 def number(value: float | None, why: str = "missing", *, digits: int = 3) -> Cell:
     """Return a number with so many digits."""
     if value is None or not math.isfinite(value):
         return absent(why)
-    return Cell(text=f"{value:.{digits}f}", number=True)
+    return figure(f"{value:.{digits}f}", Measure(value))
 
 
 def whole(value: int | None, why: str = "missing") -> Cell:

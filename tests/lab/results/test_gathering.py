@@ -63,7 +63,7 @@ def test_an_unknown_label_is_a_note_and_no_crash(tmp_path: Path) -> None:
 
 
 def test_the_choice_is_whole_where_a_run_is_small(tmp_path: Path) -> None:
-    gathered = gather(read_run(write_run(tmp_path / "run", LADDER["exp4"])))
+    gathered = gather(read_run(write_run(tmp_path / "run", replace(LADDER["exp4"], num_test=30, steps=20))))
     assert gathered.rollouts == len(gathered.shown) < SHOWN
 
 

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
-
 from tinsmith.lab.page.live_page import Unfinished, draw_page, settle_page, with_progress
 
-POLICY = '<meta content="script-src &#39;none&#39;; base-uri &#39;none&#39;">'
+POLICY = '<meta content="script-src &#39;sha256-abc=&#39;; base-uri &#39;none&#39;">'
 PAGE = f"<html><head>{POLICY}<title>x</title>\n</head>\n<body class='run'>\n<main>story</main>\n</body></html>\n"
 FAR = Unfinished(step=12, steps=100, left="3.0 min left & more")
 
@@ -16,19 +14,18 @@ FAR = Unfinished(step=12, steps=100, left="3.0 min left & more")
 def test_a_page_gets_a_bar_and_reloads_itself() -> None:
     html = with_progress(PAGE, FAR)
     assert html.count("<script>") == 1
-    assert html.count("script-src &#39;sha256-") == 1
+    assert html.count("&#39;sha256-") == 2
     assert 'value="12" max="100"' in html
     assert "3.0 min left &amp; more" in html
     assert html.index("</head>") < html.index("<progress")
     assert html.index("<progress") < html.index("story")
 
 
-@pytest.mark.parametrize("page", [PAGE, PAGE.replace("&#39;none&#39;", "&#39;sha256-abc=&#39;")])
-def test_a_stopped_runs_page_is_what_it_was_without_them(tmp_path: Path, page: str) -> None:
+def test_a_stopped_runs_page_is_what_it_was_without_them(tmp_path: Path) -> None:
     file = tmp_path / "report.html"
-    file.write_text(with_progress(page, FAR), encoding="utf-8")
+    file.write_text(with_progress(PAGE, FAR), encoding="utf-8")
     settle_page(tmp_path)
-    assert file.read_text(encoding="utf-8") == page
+    assert file.read_text(encoding="utf-8") == PAGE
     assert [each.name for each in tmp_path.iterdir()] == ["report.html"]
 
 

@@ -13,7 +13,7 @@ from pages_of import compared, page_of, report_of
 from golden_pages import assert_golden
 from sentences import missing
 from tinsmith.pages.page import document_html
-from tinsmith.studies.disruption.page import compare_labels, embedded, page_of_labels
+from tinsmith.studies.disruption.page import compare_labels, page_of_labels
 from tinsmith.types.errors import ConfigError
 
 pytestmark = pytest.mark.whole
@@ -115,19 +115,9 @@ def test_what_models_and_people_write_cannot_leave_its_place(tmp_path: Path) -> 
     evil = replace(LADDER["exp4"], nasty=True, question=f"Is {NASTY} a question?")
     html = page_of(write_run(tmp_path / "run", evil))
     page = Page(html)
-    assert html.count("<script") == 2
+    assert html.count("<script") == len(page.scripts) == 1
     assert "<img" not in html
-    rows = json.loads(page.scripts[0])["rows"]
-    assert sum(NASTY in row for row in rows) >= 4
-    assert "</script><img src=x onerror=alert(1)>" in page.text
-
-
-def test_embedded_json_has_nothing_that_html_or_javascript_would_read() -> None:
-    value = {"a": ["</script>", "<!--", "&amp;", "\u2028", "\U0001f600", None, 0.1]}
-    text = embedded(value)
-    assert not set("<>&") & set(text)
-    assert text.isascii()
-    assert json.loads(text) == value
+    assert page.words.count(NASTY) >= 4
 
 
 @pytest.mark.parametrize("left", [0, 1])
@@ -191,8 +181,8 @@ def test_a_comparison_tells_scores_collapse_control_and_claims(tmp_path: Path) -
     html = document_html(page_of_labels(found))
     page = Page(html)
     assert len(page.ids) == len(set(page.ids))
-    assert page.scripts == []
-    assert "script-src &#39;none&#39;" in html
+    assert len(page.scripts) == 1
+    assert "script-src &#39;sha256-" in html
     assert [arm.name for arm in found.arms] == [
         "ladder/exp4@1",
         "ladder/exp5@1",

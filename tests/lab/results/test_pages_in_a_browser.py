@@ -22,11 +22,11 @@ def test_a_page_opens_from_disk_without_an_error_and_asks_nobody_for_anything(pa
     seen = opened(page, tmp_path)
     assert seen.console == ()
     assert seen.asked == ()
-    assert seen.count == "1 to 25 of 1620 shown here"
+    assert seen.count == "1 to 25 of 1,000 rows"
     assert len(seen.rows) == 25
     # What a model wrote is text: nothing of it became an element.
     assert "<img" not in seen.dom
-    assert seen.dom.count("<script") == 2
+    assert seen.dom.count("<script") == 1
 
 
 def without_policy(page: Path, probe: str, file: Path) -> Path:
@@ -57,24 +57,27 @@ def test_the_pages_policy_stops_what_is_not_its_own(page: Path, tmp_path: Path) 
 
 
 def test_filters_narrow_the_rollouts_and_pages_go_on(page: Path, tmp_path: Path) -> None:
-    seen = opened(page, tmp_path, "rollouts?split=test&gold=disruptive&right=no&page=2")
+    seen = opened(
+        page, tmp_path, "rollouts?split=test, selected checkpoint, sampled&true-label=disruptive&result=wrong&page=2"
+    )
     assert seen.console == ()
     assert seen.count.startswith("26 to 50 of ")
     assert len(seen.rows) == 25
     for row in seen.rows:
-        assert "test, selected checkpoint, sampled" in row
-        assert '<span class="wrong-mark">wrong</span>' in row
-        assert "</span>disruptive</td>" in row
+        assert ">test, selected checkpoint, sampled</td>" in row
+        assert 'class="wrong-mark"' in row
+        assert ">wrong</td>" in row
+        assert ">disruptive</td>" in row
 
 
 def test_a_reader_can_choose_turn_pages_and_clear(page: Path, tmp_path: Path) -> None:
     probe = """<script>
-      const form = document.getElementById("rollout-filters"), seen = [];
-      const note = () => seen.push(document.getElementById("rollout-count").textContent + location.hash);
-      form.elements.split.value = "test";
+      const form = document.querySelector(".filters"), seen = [];
+      const note = () => seen.push(document.querySelector("[role=status]").textContent + location.hash);
+      form.elements.split.value = "test, selected checkpoint, sampled";
       form.elements.split.dispatchEvent(new Event("change"));
       note();
-      document.getElementById("rollout-after").click();
+      document.querySelector(".pager button:nth-child(2)").click();
       note();
       form.reset();
       setTimeout(() => { note(); document.title = seen.join(" | "); }, 50);
@@ -82,24 +85,24 @@ def test_a_reader_can_choose_turn_pages_and_clear(page: Path, tmp_path: Path) ->
     seen = opened(without_policy(page, probe, tmp_path / "clicked.html"), tmp_path)
     title = seen.dom.partition("<title>")[2].partition("</title>")[0].split(" | ")
     assert title == [
-        "1 to 25 of 210 shown here#rollouts?split=test",
-        "26 to 50 of 210 shown here#rollouts?split=test&amp;page=2",
-        "1 to 25 of 1620 shown here#rollouts",
+        "1 to 25 of 186 rows#rollouts?split=test%2C+selected+checkpoint%2C+sampled",
+        "26 to 50 of 186 rows#rollouts?split=test%2C+selected+checkpoint%2C+sampled&amp;page=2",
+        "1 to 25 of 1,000 rows#rollouts",
     ]
 
 
 def test_failures_and_texts_can_be_found(page: Path, tmp_path: Path) -> None:
-    failed = opened(page, tmp_path, "rollouts?right=failed")
-    assert failed.count == "1 to 3 of 3 shown here"
+    failed = opened(page, tmp_path, "rollouts?result=failed rollout")
+    assert failed.count == "1 to 3 of 3 rows"
     assert all("sample: TimeoutError: no answer within 60 s" in row for row in failed.rows)
-    found = opened(page, tmp_path, "rollouts?text=onerror%3Dalert&split=eval")
-    assert found.count == "1 to 4 of 4 shown here"
+    found = opened(page, tmp_path, "rollouts?text=onerror%3Dalert&split=validation, sampled")
+    assert found.count == "1 to 3 of 3 rows"
     assert all("&lt;/script&gt;&lt;img src=x" in row for row in found.rows)
 
 
 def test_what_nothing_matches_is_said(page: Path, tmp_path: Path) -> None:
     seen = opened(page, tmp_path, "rollouts?text=no-such-text")
-    assert seen.count == "No rollout shown here matches these filters."
+    assert seen.count == "No row matches these filters."
     assert seen.rows == []
 
 

@@ -32,8 +32,7 @@ _RENEWS: Final = (
     f"setInterval(() => {{ if (document.getElementById('renews').checked) location.reload(); }}, {RELOADED_SECONDS}000)"
 )
 _HASH: Final = escape(script_hash(_RENEWS))
-_ALONE: Final = ("script-src &#39;none&#39;;", f"script-src {_HASH};")
-_BESIDE: Final = ("script-src ", f"script-src {_HASH} ")
+_ALLOWED: Final = ("script-src ", f"script-src {_HASH} ")
 """The page's policy before and after: it lets no script run but those that it names."""
 _BODY: Final = re.compile(r"<body[^>]*>\n?")
 
@@ -77,7 +76,7 @@ def settle_page(folder: Path) -> None:
     file = folder / REPORT
     if file.is_file():
         html = _MARKED.sub("", file.read_text(encoding="utf-8"))
-        write(html.replace(_ALONE[1], _ALONE[0], 1).replace(_BESIDE[1], _BESIDE[0], 1), file)
+        write(html.replace(_ALLOWED[1], _ALLOWED[0], 1), file)
 
 
 def with_progress(html: str, unfinished: Unfinished) -> str:
@@ -90,8 +89,7 @@ def with_progress(html: str, unfinished: Unfinished) -> str:
         f'<input type="checkbox" id="renews" checked> renews itself every {RELOADED_SECONDS} seconds</label></div>'
         f"<script>{_RENEWS}</script>{_CLOSE}\n"
     )
-    html = html.replace(_ALONE[0], _ALONE[1], 1) if _ALONE[0] in html else html.replace(_BESIDE[0], _BESIDE[1], 1)
-    return _BODY.sub(lambda body: body[0].rstrip("\n") + "\n" + bar, html, count=1)
+    return _BODY.sub(lambda body: body[0].rstrip("\n") + "\n" + bar, html.replace(*_ALLOWED, 1), count=1)
 
 
 def _draw(folder: Path, subject: UserTaskEntry, unfinished: Unfinished | None) -> list[str]:

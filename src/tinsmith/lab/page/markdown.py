@@ -20,7 +20,7 @@ def markdown_report(page: Document, folders: Sequence[Path]) -> str:
     """Return a page as Markdown.
 
     Args:
-        page: as `tinsmith report` draws it; its browser of rollouts is left out.
+        page: as `tinsmith report` draws it; of its browser of rows the first.
         folders: of the runs on it; each adds a table over the steps, the command that repeats it, and its hashes.
     """
     runs = [read_run(folder) for folder in folders]

@@ -8,11 +8,11 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Final
 
+from tinsmith.lab.page.answers import answers
 from tinsmith.lab.page.examples import (
     cost_table,
     cost_words,
     criteria_blocks,
-    examples,
     failed_words,
     judged_limits,
     judged_sentences,
@@ -129,7 +129,7 @@ def page_of_run(run: Run) -> Document:
             Section("steps", "Over the steps", [Plates(drawn_plates(run, _drawn(read)))]),
             *own,
             *judged,
-            Section("examples", "Examples", examples(read)),
+            Section("answers", "Answers", [answers(read)]),
             Section("failures", "Failures", [failed, *([] if judging is None else [cost_table(judging)])]),
         ),
     )
@@ -276,6 +276,9 @@ def _training(read: TaskRunRecords) -> list[str]:
     answers = counted(sum(map(len, read.groups.values())) + lost, "training answer")
     few = sum(len(one) < 2 for one in read.groups.values())
     alike = sum(len(set(one)) == 1 < len(one) for one in read.groups.values())
+    if not lost + few + alike:
+        groups = counted(len(read.groups), "group")
+        return [*lines, f"Of {answers} every one has a reward, and within each of {groups} the rewards differ."]
     return [
         *lines,
         f"{lost:,} of {answers} have no reward; of {counted(len(read.groups), 'group')} {few:,} have fewer than two "

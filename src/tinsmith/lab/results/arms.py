@@ -9,9 +9,8 @@ from __future__ import annotations
 import heapq
 import json
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import islice, zip_longest
 from typing import Final
 
 import msgspec
@@ -21,6 +20,7 @@ from tinsmith.lab.runs.kinds import Kind
 from tinsmith.lab.runs.reader import read_baselines, read_rollouts
 from tinsmith.lab.runs.records import Cause, Config, RolloutRecord, Row, Run, Split
 from tinsmith.lab.strict_json import NotJsonError, read_json
+from tinsmith.pages.choice import in_turn
 from tinsmith.pages.tables import shown
 from tinsmith.stats.evaluation import Answered, Evaluation, combine
 from tinsmith.stats.parity import ParityRecord
@@ -34,7 +34,7 @@ EXACT = "control/exact_gradient"
 """Names of the controls."""
 OFFSETS = " with offsets"
 """Ends the name of an arm whose decisions have logit offsets."""
-SHOWN = 2000
+SHOWN = 1000
 """Most rollouts on one page."""
 _ROUNDING = 1e-9
 _UNPARSED: Final = (Outcome.EMPTY, Outcome.FENCED, Outcome.NOT_JSON)
@@ -51,7 +51,7 @@ class Member:
     rollouts: int
     """All of them, failed ones included."""
     shown: tuple[RolloutRecord, ...]
-    """A choice of at most SHOWN, by split in their fixed order, then step, paper and sample; see `_chosen`."""
+    """A choice of at most SHOWN, by split in their fixed order, then step, paper and sample; see `in_turn`."""
     notes: tuple[str, ...]
     two_labels: bool
     """True if the run answers for another label too, of which nothing is said here."""
@@ -116,7 +116,10 @@ def gather(run: Run, subject: str | None = None) -> Member:
         failures=dict(sorted(failures.items())),
         rollouts=count,
         shown=tuple(
-            sorted(_chosen(kinds), key=lambda r: (order.get(r.split, len(order)), r.step, r.prompt_id, r.sample))
+            sorted(
+                (one[2] for one in in_turn([sorted(kinds[kind], reverse=True) for kind in sorted(kinds)], SHOWN)),
+                key=lambda r: (order.get(r.split, len(order)), r.step, r.prompt_id, r.sample),
+            )
         ),
         notes=tuple(notes),
         two_labels=subject is not None,
@@ -139,12 +142,6 @@ def _answered(rollout: RolloutRecord) -> Answered:
         parse_ok=parse_ok,
         confidence=rollout.confidence,
     )
-
-
-def _chosen(kinds: Mapping[tuple[str, str, str], Sequence[tuple[int, int, RolloutRecord]]]) -> Iterator[RolloutRecord]:
-    """Choose rollouts to show, in turn one of every kind until there are SHOWN: rare kinds whole, frequent in part."""
-    queues = [sorted(kinds[kind], reverse=True) for kind in sorted(kinds)]
-    return islice((one[2] for turn in zip_longest(*queues) for one in turn if one is not None), SHOWN)
 
 
 def members_of(run: Run) -> dict[str, Member]:

@@ -254,6 +254,8 @@ class Examination:
     """By name of the value and item: of every answer."""
     shown: dict[str, TaskRollout] = field(default_factory=dict[str, TaskRollout])
     """The first answer to each item."""
+    failed: dict[str, FailureRecord] = field(default_factory=dict[str, FailureRecord])
+    """The first failure at each item that has one."""
     texts: Counter[str] = field(default_factory=Counter[str])
 
     places: Places = field(default_factory=Places)
@@ -382,6 +384,7 @@ def read_task_run(run: Run) -> TaskRunRecords:
         ledger = summed(list(json_lines(run.folder / LEDGER, LedgerRecord, notes)))
         judging = Judging(judge=judge, ledger=ledger, criteria=criteria)
     exams: dict[tuple[str, int], Examination] = {}
+    failed: dict[tuple[str, int], dict[str, FailureRecord]] = {}
     failures: Counter[Cause] = Counter()
     groups: dict[tuple[int, str], list[float]] = {}
     rollouts = 0
@@ -391,6 +394,7 @@ def read_task_run(run: Run) -> TaskRunRecords:
         if one.failure is not None or (one.total is None and not one.verdicts):
             cause = one.failure or FailureRecord(what="no reward")
             failures[Cause(one.split, cause.where, cause.what)] += 1
+            failed.setdefault((one.split, one.step), {}).setdefault(one.prompt_id, cause)
             continue
         exam = None
         if trained is not None:
@@ -400,6 +404,8 @@ def read_task_run(run: Run) -> TaskRunRecords:
             exam.take(one)
         if judging is not None:
             judging.take(one, judging.trained if exam is None else exam.places)
+    for at, exam in exams.items():
+        exam.failed = failed.get(at, {})
     ordered = [(split, exams[split, step]) for split, step in sorted(exams)]
     return TaskRunRecords(
         run=run,

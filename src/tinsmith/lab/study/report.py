@@ -28,7 +28,7 @@ from tinsmith.pages.dots import Dots, Panel, dots_svg
 from tinsmith.pages.markdown import document_markdown
 from tinsmith.pages.measures import Measure as Figure
 from tinsmith.pages.palette import series_mark
-from tinsmith.pages.tables import Cell, Table, absent, shown, table_of, text
+from tinsmith.pages.tables import Cell, Table, absent, figure, shown, table_of, text
 from tinsmith.pages.wording import counted, listed, p_words, signed
 from tinsmith.stats.gate.claim import ENOUGH_SEEDS, Claim, ClaimKind, Verdict
 from tinsmith.stats.rates import metric_words
@@ -259,7 +259,7 @@ def _written(shown: Shown, column: Column) -> Cell:
     if shown.low is not None and shown.high is not None:
         between = " to " if column.form.startswith("+") else "\u2013"
         ends = f"{_figure(shown.low, column.form)}{between}{_figure(shown.high, column.form)}"
-    return Cell(text=_figure(shown.value, column.form), under=ends, number=True)
+    return figure(_figure(shown.value, column.form), shown, ends)
 
 
 def _figure(value: float, form: str) -> str:

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Final
 
-from markupsafe import Markup
 from rich.table import Table as ConsoleTable
 
 from tinsmith.lab.labels.contracts import Subject
 from tinsmith.lab.page.comparison import Comparison
-from tinsmith.lab.results.arms import OFFSETS, SHOWN, Arm, Member, arms_of, by_descent, label_alone, members_of
+from tinsmith.lab.page.examples import cut
+from tinsmith.lab.results.arms import OFFSETS, Arm, Member, arms_of, by_descent, label_alone, members_of
 from tinsmith.lab.results.label_notes import claims_of, notes_of, sentences_of, verdict_of
 from tinsmith.lab.results.label_tables import (
     baselines_of,
@@ -37,11 +36,13 @@ from tinsmith.lab.study.record import DRAWS, CurveRecord, Draws, StudyRecord, se
 from tinsmith.lab.study.report import claims_words, page_of_study, pictures, result_sections, sentences, shown_table
 from tinsmith.lab.study.study import Arm as StudyArm
 from tinsmith.lab.study.study import Curves, OnLabels, Points, Size, Study
+from tinsmith.pages.choice import choice_words
 from tinsmith.pages.console import console_table
 from tinsmith.pages.curves import Limit
 from tinsmith.pages.document import Block, Browser, Document, Pairs, Plates, Section, Words, kept, missing, note
 from tinsmith.pages.measures import Measure
 from tinsmith.pages.palette import class_slot
+from tinsmith.pages.tables import RIGHT, WRONG, Cell, absent, figure, table_of, text
 from tinsmith.pages.wording import counted, listed
 from tinsmith.stats.monitors.alarms import AlarmKind, Limits
 from tinsmith.stats.rates import Metric
@@ -218,9 +219,7 @@ def _figure(measure: Measure | None) -> str:
 _LIMITS: Final = Limits()
 _LONGEST: Final = 4000
 """Characters of a text in the browser; what is longer is cut."""
-_COLUMNS: Final = (
-    *("step", "split", "prompt_id", "sample", "gold", "predicted", "outcome", "confidence", "total", "advantage"),
-)
+_SPLIT_NAMES: Final = {one.value: f"{'test, ' * one.value.startswith('test')}{SPLIT_WORDS[one]}" for one in Split}
 _NEVER: Final = "Missing: nothing was evaluated."
 _BOTH: Final = (
     "If independent: the product of the shares of right answers for either label; the difference is above zero where "
@@ -358,39 +357,55 @@ def _of_label(found: LabelRuns, prefix: str) -> list[Section]:
     return [Section(f"{name}steps", title, kept(*picture, flags, curves)), *result_sections(found.record, prefix)]
 
 
-def browser(found: Member) -> Browser | Block:
+def browser(found: Member) -> Block:
     """Return the rollouts of a run, to look through."""
     if not found.shown:
         return missing("Missing: rollouts.jsonl has no readable line.")
-    labels = found.run.labels
-    payload = {
-        "labels": list(labels),
-        "slots": [class_slot(label, place) for place, label in enumerate(labels)],
-        "splits": {one.value: f"{'test, ' * one.value.startswith('test')}{SPLIT_WORDS[one]}" for one in Split},
-        "columns": (*_COLUMNS, "terms", "text", "failure"),
-        "rows": [_row(one) for one in found.shown],
-    }
-    rule = f"All {counted(found.rollouts, 'rollout')} of the run are here."
-    if found.rollouts > len(found.shown):
-        rule = (
-            f"{len(found.shown):,} of the run's {found.rollouts:,} rollouts are here (at most {SHOWN:,}): in "
-            "turn one of every split, true label and result, within each by a hash of its place, so that rare "
-            "results are complete and frequent ones are a sample. Shares among them are not those of the run."
-        )
-    return Browser(data=Markup(embedded(payload)), rule=rule, shown=len(found.shown))
+    which = choice_words(len(found.shown), found.rollouts, "rollout", "split, true label and result")
+    caption = f"{which} Prompts are not kept in the run folder; the paper's identifier finds them in the slice."
+    slots = {label: f"class-{class_slot(label, place)}" for place, label in enumerate(found.run.labels)}
+
+    def labelled(label: str | None, under: str = "") -> Cell:
+        return Cell(text=label or "none", under=under, missing=not label, tone=slots.get(label or "", ""))
+
+    table = table_of(
+        caption,
+        found.shown,
+        ("Paper", lambda one: text(one.prompt_id)),
+        (text("Split"), lambda one: text(_SPLIT_NAMES.get(one.split, one.split))),
+        ("step", lambda one: Cell(text=str(one.step), under=f"sample {one.sample}", number=True)),
+        (text("True label"), lambda one: labelled(one.gold)),
+        (
+            text("Predicted"),
+            lambda one: labelled(one.predicted, f"confidence {one.confidence}" if one.confidence else ""),
+        ),
+        (text("Result"), _result),
+        (text("Outcome"), lambda one: text(one.outcome)),
+        ("reward", _reward),
+        (text("Text"), lambda one: Cell(text=_written(one), verbatim=True)),
+    )
+    return Browser(table, ("Split", "Result", "Outcome", "True label", "Predicted"))
 
 
-def embedded(value: object) -> str:
-    """Return JSON in which nothing can end a script element or begin a comment, an entity or a line."""
-    text = json.dumps(value, ensure_ascii=True, separators=(",", ":"), allow_nan=False)
-    # Inside JSON these can only stand in strings, where an escape means the same.
-    return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
+def _result(one: RolloutRecord) -> Cell:
+    if one.failure or one.predicted is None:
+        return Cell(text="failed rollout" if one.failure else "invalid answer", tone=WRONG)
+    is_right = one.predicted == one.gold
+    return Cell(text="right" if is_right else "wrong", tone=RIGHT if is_right else WRONG)
 
 
-def _row(one: RolloutRecord) -> list[object]:
-    text = one.text if len(one.text) <= _LONGEST else one.text[:_LONGEST] + " [cut]"
-    failure = [one.failure.where, one.failure.what[:_LONGEST]] if one.failure else None
-    return [*(getattr(one, name) for name in _COLUMNS), one.terms, text, failure]
+def _reward(one: RolloutRecord) -> Cell:
+    if one.total is None:
+        return absent("not rewarded")
+    terms = [f"{name} {value:.2f}" for name, value in (one.terms or {}).items() if value]
+    terms += [] if one.advantage is None else [f"advantage {one.advantage:.2f}"]
+    return figure(f"{one.total:.2f}", Measure(one.total), ", ".join(terms))
+
+
+def _written(one: RolloutRecord) -> str:
+    if one.failure:
+        return cut(f"{one.failure.where}: {one.failure.what}", _LONGEST)
+    return cut(one.text, _LONGEST) or "(empty text)"
 
 
 def _facts(run: Run) -> Pairs:
