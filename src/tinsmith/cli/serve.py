@@ -95,6 +95,9 @@ def serve(
     hold: HoldName = "published",
     deviation: DeviationName = "none",
     gradient_unit: GradientUnitName = "tree",
+    unit_hashes: Annotated[
+        bool, typer.Option("--unit-hashes", help="Keep the SHA-256 of each unit of gradient in the trace.")
+    ] = False,
     workers: Workers = 0,
     shards: Shards = 1,
     ray: RayAddress = None,
@@ -146,6 +149,7 @@ def serve(
             hold=Hold(hold),
             deviation=Deviation(deviation),
             gradient_unit=GradientUnit(gradient_unit),
+            unit_hashes=unit_hashes,
             max_body=max_body,
             max_queue=max_queue,
             session_timeout=session_timeout,

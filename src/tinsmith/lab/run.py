@@ -258,6 +258,7 @@ class Run(Generic[I, A]):
             self._tracers += [TraceReader(self.connection, one.model_id) for one in untraced]
         return [
             {"step": step, "substep": substep, "gradient": one["gradient"], "weights": one["weights"]}
+            | {key: one[key] for key in ("units",) if key in one}
             | ({"agent": number} if self.agents.several else {})
             for number, tracer in enumerate(self._tracers)
             for substep, one in enumerate(tracer.new())

@@ -80,6 +80,8 @@ class Runs:
     losses: CustomLosses
     loop: asyncio.AbstractEventLoop
     gap_seconds: float = GAP_SECONDS
+    unit_hashes: bool = False
+    """True if a model's trace marks each unit of gradient."""
     num_steps: int = 0
     """Optimizer steps so far: counted on the compute thread, as the next."""
     num_tokens: int = 0
@@ -324,7 +326,7 @@ class Runs:
 
     def _start(self, run: LiveRun, session: TrainingSession) -> None:
         """Train on a session that was just made."""
-        session.trace = Trace(self.engine.kernels)
+        session.trace = Trace(self.engine.kernels, marks_units=self.unit_hashes)
         self.engine.prepare(session)
         run.session = session
 

@@ -67,6 +67,8 @@ class ServeSettings:
     """Deliberate deviation of the server."""
     gradient_unit: GradientUnit = GradientUnit.TREE
     """Unit of one chain of sums: prefix trees, or datums one by one."""
+    unit_hashes: bool = False
+    """Mark each unit of gradient in the trace of a model's steps."""
     max_body: int = 512 << 20
     max_queue: int = 4096
     session_timeout: float = SILENT_HOURS
@@ -312,6 +314,7 @@ async def _serve(
         lock=lock,
         workers=workers.running,
         presence=Presence(silent_seconds=settings.session_timeout * 3600),
+        unit_hashes=settings.unit_hashes,
     )
     observers = () if door.access_log is None else (door.access_log,)
     connections = Connections(most=raise_descriptors())

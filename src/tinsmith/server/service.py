@@ -61,11 +61,12 @@ class Service:
         lock: TextIOWrapper | None = None,
         workers: RayWorkers | None = None,
         presence: Presence | None = None,
+        unit_hashes: bool = False,
     ) -> None:
         """Open the state; what an earlier server left unfinished fails with that reason.
 
         `workers`: those of an engine that has some; `lock`: the folder's, where it was taken before; `presence`: who is
-        taken for gone, and when, unless it is as usual.
+        taken for gone, and when, unless it is as usual; `unit_hashes`: whether traces mark each unit of gradient.
 
         Raises:
             ConfigError: the state folder cannot be used, or another server uses it.
@@ -107,6 +108,7 @@ class Service:
             External(state, secrets.token_hex(32)),
             CustomLosses(self.store, self.futures, state / "custom_losses"),
             loop,
+            unit_hashes=unit_hashes,
         )
         self.worker.start()
         if workers is not None:

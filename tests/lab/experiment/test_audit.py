@@ -39,7 +39,7 @@ SECOND_STEP = next(
 KEYS = {
     "steps": str(STEPS), "gradient": "exact", "groups_per_batch": "4", "group_size": "2", "lora_rank": "4",
     "eval_every": "0", "save_every": "2", "eval_items": "4", "max_tokens": "8", "learning_rate": "2e-3",
-    "quiet": "true",
+    "quiet": "true", "unit_hashes": "true",
 }  # fmt: skip
 
 
@@ -80,6 +80,10 @@ def lines_moved(name: str, *order: int) -> Callable[[Path], None]:
 
 def _gradient(line: dict[str, Any]) -> None:
     next(iter(line["gradient"].values()))["sha256"] = "0" * 16
+
+
+def _unit(line: dict[str, Any]) -> None:
+    line["units"][1] = "0" * 64
 
 
 def forged_tensor(weights: Path, file: str) -> tuple[str, np.float32, np.float32]:
@@ -167,6 +171,20 @@ def test_a_value_that_was_forged_and_signed_again_is_found_where_its_step_is_dra
     first = done.segments[0].comparison.first
     assert first is not None
     assert (first.step, first.phase) == (0, phase)
+
+
+def test_a_unit_of_gradient_that_was_forged_and_signed_again_is_named_where_its_step_is_drawn(
+    original: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = Path(shutil.copytree(original, tmp_path / "forged"))
+    line_changed(TRACE, 0, _unit)(folder)
+    signed_again(folder)
+    with pytest.raises(SystemExit) as caught:
+        main(["audit", str(folder), "--steps", "1", "--seed", str(FIRST_STEP)])
+    assert caught.value.code == 1
+    (honest, *_) = (json.loads(line)["units"] for line in (original / TRACE).read_text().splitlines())
+    named = f"unit of gradient 1 of {len(honest)}: {'0' * 16} | {honest[1][:16]}"
+    assert named in capsys.readouterr().out
 
 
 def test_a_checkpoint_with_a_forged_weight_is_named_though_it_was_signed_again(original: Path, tmp_path: Path) -> None:

@@ -11,8 +11,9 @@ import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from itertools import zip_longest
 from pathlib import Path
-from typing import Final
+from typing import Final, cast
 
 from tinsmith.lab.difference.rollouts import (
     RolloutDifference,
@@ -23,7 +24,7 @@ from tinsmith.lab.difference.rollouts import (
     unequal_rewards,
     unequal_samples,
 )
-from tinsmith.lab.difference.tensors import FieldDifference, TensorDifference, unequal_fields, unequal_tensors
+from tinsmith.lab.difference.tensors import ABSENT, FieldDifference, TensorDifference, unequal_fields, unequal_tensors
 from tinsmith.lab.runs.files import METRICS, ROLLOUTS, TRACE
 from tinsmith.lab.runs.reader import read_run
 from tinsmith.lab.runs.records import Run
@@ -47,6 +48,19 @@ class Phase(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class UnitDifference:
+    """The first unit of gradient that differs."""
+
+    substep: int
+    unit: int
+    """Its number in the optimizer step, from 0."""
+    of_units: int
+    first: str
+    second: str
+    """The SHA-256 of both."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Difference:
     """Where two runs first differ; of the details only those of the phase are there."""
 
@@ -54,6 +68,8 @@ class Difference:
     phase: Phase
     rollout: RolloutDifference | None = None
     tensor: TensorDifference | None = None
+    unit: UnitDifference | None = None
+    """Of the gradient, where both runs kept its units' hashes."""
     metrics: tuple[FieldDifference, ...] = ()
 
 
@@ -152,10 +168,21 @@ def _trained(step: int, one: Sequence[bytes], two: Sequence[bytes]) -> Differenc
     lines = [decode(each) for each in one], [decode(each) for each in two]
     for substep in range(max(map(len, lines))):
         made = [each[substep] if substep < len(each) else {} for each in lines]
+        unit = _unequal_unit(substep, *(cast(Sequence[str], each.get("units") or ()) for each in made))
         for phase, name in ((Phase.GRADIENT, "gradient"), (Phase.OPTIMIZER, "weights")):
             tensor = unequal_tensors(substep, *(_marks(each, name) for each in made))
-            if tensor is not None:
-                return Difference(step=step, phase=phase, tensor=tensor)
+            if tensor is not None or unit is not None:
+                return Difference(step=step, phase=phase, tensor=tensor, unit=unit)
+    return None
+
+
+def _unequal_unit(substep: int, one: Sequence[str], two: Sequence[str]) -> UnitDifference | None:
+    """Return the first unequal unit; None: there is none, or a run kept no hashes of units."""
+    for unit, pair in enumerate(zip_longest(one, two, fillvalue=ABSENT) if one and two else ()):
+        if pair[0] != pair[1]:
+            return UnitDifference(
+                substep=substep, unit=unit, of_units=max(len(one), len(two)), first=pair[0], second=pair[1]
+            )
     return None
 
 
@@ -225,6 +252,9 @@ def _details(first: Difference) -> Iterator[str]:
         yield from _rollout(first.rollout)
     if first.tensor is not None:
         yield from _tensor(first.tensor)
+    if (unit := first.unit) is not None:
+        substep = f", substep {unit.substep}" if unit.substep else ""
+        yield f"  unit of gradient {unit.unit} of {unit.of_units}{substep}: {unit.first[:16]} | {unit.second[:16]}"
     if first.metrics:
         yield from _fields("metrics", first.metrics[:2])
 

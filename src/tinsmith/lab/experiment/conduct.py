@@ -91,6 +91,7 @@ def embedded_settings(plan: Plan, models: Mapping[str, str], folder: Path) -> Em
         shards=where.shards,
         deviation=plan.deviation.value,
         gradient_unit=plan.gradient_unit.value,
+        unit_hashes=where.unit_hashes,
     )
 
 

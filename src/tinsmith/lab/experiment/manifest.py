@@ -228,6 +228,7 @@ def circumstances(plan: Plan, materials: Materials) -> dict[str, object]:
         **gpu,
         "python": platform.python_version(),
         **{name: library_version(name) for name in LIBRARIES},
+        **({"unit_hashes": True} if where.unit_hashes else {}),
         "base_url": where.base_url,
         "model_name": where.model_name,
         "model_folder": None if folder is None else _whole_path(folder),

@@ -125,7 +125,7 @@ def _require_own_server(overrides: Mapping[str, str]) -> None:
             value=overrides["deviation"],
             fix="leave base_url out, or start that server with `tinsmith serve --deviation`",
         )
-    for key in ("gradient_unit", "hold", "workers", "shards"):
+    for key in ("gradient_unit", "hold", "workers", "shards", "unit_hashes"):
         if "base_url" in overrides and key in overrides:
             raise ConfigError(
                 f"{key} is for the run's own server, not for one at base_url",

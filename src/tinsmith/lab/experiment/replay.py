@@ -152,7 +152,8 @@ def changes_of(
     elif "data" in keys.known:
         where = {"data": around["data"]}
     where |= {key: value for key, value in cast(Json, around.get("files") or {}).items() if value}
-    where |= {key: around[key] for key in ("base_url", "device", "model_name")} | {"stop_after": steps, **here}
+    where |= {key: around[key] for key in ("base_url", "device", "model_name", "unit_hashes") if key in around}
+    where |= {"stop_after": steps, **here}
     if "model_name" not in here and around["model_name"] is not None and around["base_url"] is None:
         where["model_name"] = found = around["model_folder"]  # in full
         if not is_here(str(found)):

@@ -100,6 +100,8 @@ class EmbeddedSettings:
     """What the server does wrong on purpose (`types.deviation`)."""
     gradient_unit: str = "tree"
     """What is one chain of sums (`types.gradient`)."""
+    unit_hashes: bool = False
+    """Whether the trace marks each unit of gradient. Changes no bit of what is computed."""
 
 
 class EmbeddedServer:
@@ -209,6 +211,7 @@ def _command(settings: EmbeddedSettings) -> list[str]:
     command = ["serve", "--port", "0", "--exit-with-stdin", "--session-timeout", "0"]
     for name, source in settings.models.items():
         command += ["--model", f"{name}={source}"]
+    command += ["--unit-hashes"] if settings.unit_hashes else []
     flags: dict[str, object] = {
         "--arithmetic": settings.arithmetic,
         "--device": settings.device,
