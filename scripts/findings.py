@@ -71,6 +71,7 @@ ROWS: Final = (
         source="E079, 2605.23384",
         command="metacognition",
         page="metacognition",
+        more="metacognition-smollm2",
     ),
     Row(
         text="One tree of rubrics makes data, filters supervision and rewards RL",
