@@ -166,7 +166,7 @@ def test_the_page_has_both_labels_beside_their_baselines(whole: Path) -> None:
     assert tested is not None
     last = lines(whole, METRICS)[-1]
     assert tested.exact_match == last["test/exact_match"]
-    assert f'<td class="number">{tested.exact_match:.3f}' in page
+    assert f'<td class="number" data-exact="{tested.exact_match}' in page
     for name, alone in members.items():
         assert alone.run.baselines is not None
         assert alone.run.baselines.target == name
