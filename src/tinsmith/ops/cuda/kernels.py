@@ -92,7 +92,7 @@ class CudaKernels(OneByOne):
 
     def column_chain(self, x: Tensor, y: Tensor | None, segments: Tensor, into: Tensor) -> None:
         chains = self._segments(segments)
-        self._run_each("column_chain", x.shape[1], x, y, chains.at, into, chains.number, x.shape[1])
+        self._run("column_chain", x.shape[1], x, y, chains.at, into, chains.number, x.shape[1])
 
     def embed(self, table: Tensor, ids: Tensor) -> Tensor:
         return table.detach()[self._uploads.of(ids)].float()
@@ -112,21 +112,21 @@ class CudaKernels(OneByOne):
             chains.append(chains_of_segments([begin, end] if one else [begin, *(begin + within)]))
         chain_begin = np.cumsum(list(map(len, chains)))
         listed = (self._put(x) for x in (order, distinct, chain_begin, np.concatenate(chains)))
-        self._run("embed_backward", (len(distinct),), dy, *listed, into, dy.shape[1])
+        self._run("embed_backward", len(distinct), dy, *listed, into, dy.shape[1])
 
     # Rows
 
     def add_rms_norm(self, x: Tensor, delta: Tensor | None, gain: Tensor, eps: float) -> tuple[Tensor, Tensor, Tensor]:
         total = x if delta is None else torch.empty_like(x)
         y, inv_rms = torch.empty_like(x), self._new(x.shape[0])
-        self._run_rows("add_rms_norm", x.shape[0], x, delta, gain, total, y, inv_rms, *x.shape, eps)
+        self._run("add_rms_norm", x.shape[0], x, delta, gain, total, y, inv_rms, *x.shape, eps)
         return total, y, inv_rms
 
     def rms_norm_backward(
         self, x: Tensor, gain: Tensor, inv_rms: Tensor, d_sum: Tensor | None, dy: Tensor, *, want_xhat: bool
     ) -> tuple[Tensor, Tensor | None]:
         dx, xhat = torch.empty_like(x), torch.empty_like(x) if want_xhat else None
-        self._run_rows("rms_norm_backward", x.shape[0], x, gain, inv_rms, d_sum, dy, dx, xhat, *x.shape)
+        self._run("rms_norm_backward", x.shape[0], x, gain, inv_rms, d_sum, dy, dx, xhat, *x.shape)
         return dx, xhat
 
     def rotate(self, qkv: Tensor, shape: HeadShape, positions: Tensor, rope: Rope, gains: HeadGains | None) -> Tensor:
@@ -145,26 +145,22 @@ class CudaKernels(OneByOne):
         self, x: Tensor, dy: Tensor | None, shape: HeadShape, positions: Tensor, rope: Rope, gains: HeadGains | None,
         sums: tuple[Tensor | None, Tensor | None],
     ) -> Tensor:  # fmt: skip
-        y, heads = torch.empty_like(x), shape.heads + 2 * shape.kv_heads
-        self._run_rows(
-            "rotate", x.shape[0] * heads, x, dy, y, self._uploads.of(positions), rope.cos, rope.sin,
-            *((None, None) if gains is None else (gains.q, gains.k)), *sums, x.shape[0], shape.heads, shape.kv_heads,
-            shape.head_dim, 0.0 if gains is None else gains.eps,
+        q, k, eps = (None, None, 0.0) if gains is None else (gains.q, gains.k, gains.eps)
+        return self._filled(
+            torch.empty_like(x), "rotate", x.shape[0] * (shape.heads + 2 * shape.kv_heads), x, dy,
+            self._uploads.of(positions), rope.cos, rope.sin, q, k, *sums, x.shape[0], shape.heads, shape.kv_heads,
+            shape.head_dim, eps,
         )  # fmt: skip
-        return y
 
     def silu_gate(self, gate_up: Tensor) -> Tensor:
-        y = self._new(gate_up.shape[0], gate_up.shape[1] // 2)
-        self._run_each("silu_gate", y.numel(), gate_up, None, y, *y.shape)
-        return y
+        rows, width = gate_up.shape[0], gate_up.shape[1] // 2
+        return self._filled(self._new(rows, width), "silu_gate", rows * width, gate_up, None, rows, width)
 
     def silu_gate_backward(self, gate_up: Tensor, dy: Tensor) -> Tensor:
-        out = torch.empty_like(gate_up)
-        self._run_each("silu_gate", dy.numel(), gate_up, dy, out, *dy.shape)
-        return out
+        return self._filled(torch.empty_like(gate_up), "silu_gate", dy.numel(), gate_up, dy, *dy.shape)
 
     def scale_bias(self, y: Tensor, scale: Tensor | None, bias: Tensor | None) -> None:
-        self._run_each("scale_bias", y.numel(), y, scale, bias, *y.shape)
+        self._run("scale_bias", y.numel(), y, scale, bias, *y.shape)
 
     # Attention
 
@@ -177,7 +173,7 @@ class CudaKernels(OneByOne):
     def _store(self, qkv: Tensor, shape: HeadShape, pages: Pages, *where: Tensor | int | None) -> None:
         heads = (shape.heads, shape.kv_heads, shape.head_dim, pages.values.shape[3])
         count = int(where[-1] or 0) * shape.kv_heads * shape.head_dim
-        self._run_each("store", count, qkv, pages.keys, pages.values, *where, *heads)
+        self._run("store", count, qkv, pages.keys, pages.values, *where, *heads)
 
     def _sequences(self, rows: Rows) -> tuple[Tensor, Tensor, Tensor]:
         of = self._uploads.of
@@ -220,24 +216,20 @@ class CudaKernels(OneByOne):
         rows, experts = logits.shape
         chosen = torch.empty(rows, routing.active, dtype=torch.int64, device=self.device)
         weights = self._new(rows, routing.active)
-        self._run("route", (rows,), logits, chosen, weights, None, None, routing.active, routing.normalised, experts)
+        self._run("route", rows, None, logits, chosen, weights, None, routing.active, routing.normalised, experts)
         return Routes(chosen, weights)
 
     def route_backward(self, logits: Tensor, routing: Routing, routes: Routes, d_weights: Tensor) -> Tensor:
-        out, (rows, experts) = torch.empty_like(logits), logits.shape
-        given = (logits, routes.experts, routes.weights, d_weights.contiguous(), out)
-        self._run("route_backward", (rows,), *given, routing.active, routing.normalised, experts)
-        return out
+        given = (logits, routes.experts, routes.weights, d_weights.contiguous())
+        how = (routing.active, routing.normalised, logits.shape[1])
+        return self._filled(torch.empty_like(logits), "route_backward", logits.shape[0], *given, *how)
 
     def row_entropies(self, logits: Tensor) -> Tensor:
-        out, (rows, experts) = self._new(logits.shape[0]), logits.shape
-        self._run("row_entropies", (rows,), logits, None, None, None, out, 0, 0, experts)
-        return out
+        rows, experts = logits.shape
+        return self._filled(self._new(rows), "row_entropies", rows, logits, None, None, None, 0, 0, experts)
 
     def row_dots(self, x: Tensor, y: Tensor) -> Tensor:
-        out = self._new(x.shape[0])
-        self._run_rows("row_dots", x.shape[0], x, y, out, *x.shape)
-        return out
+        return self._filled(self._new(x.shape[0]), "row_dots", x.shape[0], x, y, *x.shape)
 
     # Vocabulary
 
@@ -247,7 +239,7 @@ class CudaKernels(OneByOne):
     def _stats(self, logits: Tensor, temperatures: Tensor | None, temperature: float) -> tuple[Tensor, Tensor]:
         rows, vocab = logits.shape
         top, log_sum = self._new(rows), self._new(rows)
-        self._run("row_stats", (rows,), logits, temperatures, top, log_sum, vocab, temperature)
+        self._run("row_stats", rows, logits, temperatures, top, log_sum, vocab, temperature)
         return top, log_sum
 
     def gather_logprobs(
@@ -260,16 +252,14 @@ class CudaKernels(OneByOne):
         self, logits: Tensor, rows: Tensor | None, targets: Tensor, temperatures: Tensor | None,
         stats: tuple[Tensor, Tensor], k: int,
     ) -> Tensor:  # fmt: skip
-        out, count = self._new(*targets.shape), targets.numel()
-        given = (logits, rows, targets, temperatures, *stats, out)
-        self._run_each("gather_logprobs", count, *given, count, k, logits.shape[1])
-        return out
+        out, count, given = self._new(*targets.shape), targets.numel(), (logits, rows, targets, temperatures, *stats)
+        return self._filled(out, "gather_logprobs", count, *given, count, k, logits.shape[1])
 
     def logprob_backward(
         self, logits: Tensor, reads: Tensor, targets: Tensor, grads: Tensor, stats: tuple[Tensor, Tensor]
     ) -> Tensor:
         at, wanted = self._uploads.of(reads), self._uploads.of(targets, torch.int32)
-        self._run("logprob_backward", logits.shape[:1], logits, at, wanted, grads, *stats, logits, logits.shape[1])
+        self._run("logprob_backward", logits.shape[0], logits, at, wanted, grads, *stats, logits, logits.shape[1])
         return logits
 
     def choose(self, logits: Tensor, draws: Draws) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
@@ -285,7 +275,7 @@ class CudaKernels(OneByOne):
             given = self._put(np.concatenate(parts))  # one copy there, and one back
             order = self._ranked(logits[given[: 8 * len(some)].view(torch.int64)]) if ranked[some[0]] else None
             found = self._new(2, len(some))
-            self._run("choose_row", (len(some),), logits, *given.split(list(map(len, parts))), order, *found, vocab)
+            self._run("choose_row", len(some), logits, *given.split(list(map(len, parts))), order, *found, vocab)
             both = found.cpu().numpy()
             tokens[some], logprobs[some] = both[0].view(np.int32), both[1]
         return tokens, logprobs
@@ -307,7 +297,7 @@ class CudaKernels(OneByOne):
     # State
 
     def adam(self, weight: Tensor, grad: Tensor, m: Tensor, v: Tensor, step: AdamStep) -> None:
-        self._run_each(
+        self._run(
             "adam", weight.numel(), weight, grad.contiguous(), m, v, weight.numel(), step.learning_rate, step.beta1,
             step.beta2, step.eps, step.grad_scale, 1.0 - step.beta1, 1.0 - step.beta2,
             1.0 - step.learning_rate * step.weight_decay, step.bias1, step.bias2,
@@ -315,19 +305,16 @@ class CudaKernels(OneByOne):
 
     def sum_squares(self, x: Tensor) -> float:
         out = torch.empty(1, dtype=torch.float64, device=self.device)
-        self._run("sum_squares", (1,), x, out, x.numel())
-        return float(out)
+        return float(self._filled(out, "sum_squares", 1, x, x.numel()))
 
     def finite(self, tensors: Sequence[Tensor]) -> bool:
         bad = torch.zeros(1, dtype=torch.int32, device=self.device)
         for x in tensors:
-            self._run_each("not_finite", x.numel(), x, bad, x.numel())
+            self._run("not_finite", x.numel(), x, bad, x.numel())
         return not int(bad)
 
     def nf4_transposed(self, codes: Tensor, absmax: Tensor, out: int, in_: int) -> Tensor:
-        wt = self._new(in_, out)
-        self._run_each("nf4_transposed", out * in_, codes, absmax, wt, out, in_)
-        return wt
+        return self._filled(self._new(in_, out), "nf4_transposed", out * in_, codes, absmax, out, in_)
 
     def rope(self, frequencies: NDArray[np.float32], positions: int) -> Rope:
         """In fp64 on the host, once for a model."""
@@ -339,9 +326,7 @@ class CudaKernels(OneByOne):
 
     def swept(self, x: Tensor, y: Tensor) -> Tensor:
         """The results of the device's own operations on patterns: a row for each that `sweep` of state.cu names."""
-        out = self._new(7, len(x))
-        self._run_each("sweep", len(x), x, y, out, len(x))
-        return out
+        return self._filled(self._new(7, len(x)), "sweep", len(x), x, y, len(x))
 
     def recorded(self, compute: Callable[[], Tensor]) -> Recorded | None:
         return self.backend.record(compute) if self.use_graphs else None
@@ -362,18 +347,17 @@ class CudaKernels(OneByOne):
     def _put(self, x: NDArray[np.generic]) -> Tensor:
         return torch.from_numpy(np.ascontiguousarray(x)).to(self.device)
 
-    def _run(self, name: str, grid: Sequence[int], *values: Tensor | Strided | float | None) -> None:
+    def _run(self, name: str, over: int | tuple[int, ...], *values: Tensor | Strided | float | None) -> None:
+        """Over a grid of blocks, or so many elements or rows as the kernel takes."""
+        kernel = kernels()[name]
+        grid = (_blocks(over, kernel.per_block),) if isinstance(over, int) else over
         if all(grid):
-            kernel = kernels()[name]
-            self.backend.launch(kernel, tuple(grid), kernel.arguments(*values))
+            self.backend.launch(kernel, grid, kernel.arguments(*values))
 
-    def _run_each(self, name: str, count: int, *values: Tensor | Strided | float | None) -> None:
-        """A thread for each element."""
-        self._run(name, (_blocks(count, 256),), *values)
-
-    def _run_rows(self, name: str, rows: int, *values: Tensor | Strided | float | None) -> None:
-        """Sixteen lanes for each row."""
-        self._run(name, (_blocks(rows, 8),), *values)
+    def _filled(self, out: Tensor, name: str, over: int, *values: Tensor | Strided | float | None) -> Tensor:
+        """`out`, the first of the kernel's arguments, with what it computes."""
+        self._run(name, over, out, *values)
+        return out
 
     def _chains(self, k: int) -> _Chains:
         if k not in self._by_length:
@@ -410,10 +394,8 @@ class CudaKernels(OneByOne):
         if self._tiles == _BY_SIZE:
             large = _blocks(rows, 128) * _blocks(columns, 128) >= _FILLED
         if few and rows <= _FEW and a.shape[1] > 0 and self._tiles != _LARGE:
-            kernel, grid = (
-                f"few_{1 if rows == 1 else 4 if rows <= 4 else 8}{held}",
-                (_blocks(columns, 32), min(rows, 1)),
-            )
+            at_most = 1 if rows == 1 else 4 if rows <= 4 else 8
+            kernel, grid = f"few_{at_most}{held}", (_blocks(columns, 32), min(rows, 1))
         elif large and chains.depth <= _LARGE_DEPTH:
             kernel, grid = f"{name}{held}", (_blocks(columns, 128), _blocks(rows, 128))
         else:

@@ -13,8 +13,8 @@ from torch import Tensor
 from tinsmith.ops.cuda.nvrtc import PROGRAMS, source
 
 _NUMBERS: Final = {"i64": ctypes.c_longlong, "float": ctypes.c_float}
-_EACH: Final = 256
-"""Threads of a block of TS_EACH (native/cuda/grid.cuh)."""
+_SHAPES: Final = {"EACH": (256, 256), "LANES": (128, 8)}
+"""Threads of a block, and the elements or rows that it has, of TS_EACH and TS_LANES (native/cuda/grid.cuh)."""
 
 
 class Arguments(ctypes.Structure):
@@ -32,12 +32,14 @@ class Strided(NamedTuple):
 
 
 class Kernel(NamedTuple):
-    """A kernel, the program that it is compiled with, the threads of its blocks, and the layout of its arguments."""
+    """A kernel, the program that it is compiled with, and the layout of its arguments."""
 
     name: str
     program: str
-    threads: int
     layout: type[Arguments]
+    threads: int
+    per_block: int
+    """Elements, or rows, that a block has where one count says how many there are."""
 
     def arguments(self, *values: Tensor | Strided | float | None) -> Arguments:
         """Fill the fields in their order: a tensor gives its address, and the strides that follow it."""
@@ -72,9 +74,9 @@ def layouts() -> Mapping[str, type[Arguments]]:
 def kernels() -> Mapping[str, Kernel]:
     """Every kernel; read when one is first asked for, which CPUs never do."""
     return {
-        name: Kernel(name, program, _EACH if how == "EACH" else int(threads), layouts()[of])
+        name: Kernel(name, program, layouts()[of], *_SHAPES.get(how, (int(threads or 0), 1)))
         for program in PROGRAMS
         for how, name, of, threads in re.findall(
-            r"^TS_(KERNEL|EACH)\((\w+), (\w+), (\w+)", source(f"{program}.cu").decode(), re.M
+            r"^TS_(KERNEL|EACH|LANES)\((\w+), (\w+)(?:, (\d+))?", source(f"{program}.cu").decode(), re.M
         )
     }
