@@ -264,6 +264,7 @@ def _state(k: Kernels, i: Inputs, out: Outputs) -> None:
     k.adam(weight, grad, m, v, step)
     out["weight"], out["first moment"], out["second moment"] = weight, m, v
     out["sum of squares"] = np.array([k.sum_squares(i.x)])
+    out["finite"] = np.array([k.finite([i.x, i.x.where(i.x < i.x.max(), bad)]) for bad in (1, torch.inf, torch.nan)])
     absmax = torch.from_numpy(nf4.block_absmax(i.coded)).to(i.x.device)
     codes = torch.from_numpy(i.coded.codes).to(i.x.device)
     matrix = Nf4Matrix(codes, absmax, i.coded.shape[0])

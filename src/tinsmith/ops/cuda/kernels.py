@@ -29,7 +29,7 @@ from tinsmith.types.errors import BackendError
 
 MOST_HEAD_DIM = 128
 """Widest head of the attention kernels."""
-_SMALL, _LARGE, _BY_SIZE = 1, 2, 3
+SMALL, LARGE, BY_SIZE = 1, 2, 3
 """Tiles of 64 x 64, of 128 x 128, and whichever fills the GPU: stand in the place of a number of threads."""
 _FILLED = 96
 """Blocks of large tiles from which on they are faster than four times as many small ones."""
@@ -65,7 +65,7 @@ class CudaKernels(OneByOne):
         self.device: torch.device = backend.device
         self.identity = backend.identity
         self.free_bytes = backend.free_bytes
-        self._tiles = _BY_SIZE
+        self._tiles = BY_SIZE
         self.use_graphs = True
         """True if what can be recorded is; no bit changes."""
         self._uploads = Uploads(self.device)
@@ -189,7 +189,7 @@ class CudaKernels(OneByOne):
         if rows.row_begin.device.type == "cpu":
             longest = int(rows.row_begin.diff().max()) if sequences else 0
         pairs = longest * (shape.heads // shape.kv_heads)
-        few = pairs <= 16 if self._tiles == _BY_SIZE else self._tiles == _SMALL
+        few = pairs <= 16 if self._tiles == BY_SIZE else self._tiles == SMALL
         self._run(
             "attention_few" if few else "attention", (_blocks(pairs, 16 if few else 64), sequences, shape.kv_heads),
             qkv, pages.keys, pages.values, *self._sequences(rows), out, *(stats or (None, None)), shape.heads,
@@ -337,7 +337,7 @@ class CudaKernels(OneByOne):
 
     def set_threads(self, count: int) -> None:
         """Use these tiles; no bit changes."""
-        self._tiles = min(count, _BY_SIZE)
+        self._tiles = min(count, BY_SIZE)
 
     # Launches
 
@@ -390,10 +390,10 @@ class CudaKernels(OneByOne):
         *, add: bool, few: bool,
     ) -> None:  # fmt: skip
         rows, columns = c.shape
-        large = self._tiles == _LARGE
-        if self._tiles == _BY_SIZE:
+        large = self._tiles == LARGE
+        if self._tiles == BY_SIZE:
             large = _blocks(rows, 128) * _blocks(columns, 128) >= _FILLED
-        if few and rows <= _FEW and a.shape[1] > 0 and self._tiles != _LARGE:
+        if few and rows <= _FEW and a.shape[1] > 0 and self._tiles != LARGE:
             at_most = 1 if rows == 1 else 4 if rows <= 4 else 8
             kernel, grid = f"few_{at_most}{held}", (_blocks(columns, 32), min(rows, 1))
         elif large and chains.depth <= _LARGE_DEPTH:
