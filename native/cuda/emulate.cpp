@@ -19,7 +19,6 @@ namespace { void back(); }
 #define __syncthreads() back()
 #include "attention.cu"
 #include "rows.cu"
-#include "gradients.cu"
 #include "products.cu"
 #include "products_bf16.cu"
 #include "products_nf4.cu"

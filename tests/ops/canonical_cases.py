@@ -241,6 +241,10 @@ def _logprobs(k: Kernels, i: Inputs, out: Outputs) -> None:
         (stats[0][some], stats[1][some]),
     )
     out["tokens"], out["token logprobs"] = k.choose(i.logits, i.draws)
+    tied = (i.logits * 2).round() / 2
+    tied[:, ::3], tied[:, 1::6], tied[i.draws.rows[0], 2] = -torch.inf, -0.0, torch.nan
+    out["tokens of ties"], logprobs = k.choose(tied, i.draws)
+    out["logprobs of ties"] = np.nan_to_num(logprobs, nan=7.0)  # of a row that is no distribution
     out["top tokens"], out["top logprobs"] = k.top_logprobs(i.logits, i.draws.rows, i.draws.temperatures, 5)
 
 

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from tinsmith.ops.cuda.chains import chains_of_length, chains_of_segments
 from tinsmith.ops.cuda.driver import Backend
-from tinsmith.ops.cuda.table import Strided, kernels
+from tinsmith.ops.cuda.table import Value, kernels
 from tinsmith.ops.cuda.uploads import Uploads, forest_layout
 from tinsmith.ops.extension import module
 from tinsmith.ops.forest import Forest
@@ -86,7 +86,7 @@ class CudaKernels(OneByOne):
     def nf4_product(self, x: Tensor, matrices: Sequence[Nf4Matrix]) -> Tensor:
         y, chains = self._new(x.shape[0], sum(matrix.out for matrix in matrices)), self._chains(x.shape[1])
         for part, of in zip(y.split([matrix.out for matrix in matrices], dim=1), matrices, strict=True):
-            codes = Strided(of.codes, 1, x.shape[1])
+            codes = of.codes.as_strided((1, 1), (1, x.shape[1]))  # as a matrix of weights
             self._launch_product("gemm_nt", "_nf4", x.detach(), codes, of.absmax, part, chains, add=False, few=True)
         return y
 
@@ -347,14 +347,14 @@ class CudaKernels(OneByOne):
     def _put(self, x: NDArray[np.generic]) -> Tensor:
         return torch.from_numpy(np.ascontiguousarray(x)).to(self.device)
 
-    def _run(self, name: str, over: int | tuple[int, ...], *values: Tensor | Strided | float | None) -> None:
+    def _run(self, name: str, over: int | tuple[int, ...], *values: Value) -> None:
         """Over a grid of blocks, or so many elements or rows as the kernel takes."""
         kernel = kernels()[name]
         grid = (_blocks(over, kernel.per_block),) if isinstance(over, int) else over
         if all(grid):
             self.backend.launch(kernel, grid, kernel.arguments(*values))
 
-    def _filled(self, out: Tensor, name: str, over: int, *values: Tensor | Strided | float | None) -> Tensor:
+    def _filled(self, out: Tensor, name: str, over: int, *values: Value) -> Tensor:
         """`out`, the first of the kernel's arguments, with what it computes."""
         self._run(name, over, out, *values)
         return out
@@ -386,7 +386,7 @@ class CudaKernels(OneByOne):
         self._launch_product(kernel, held, a, b, None, c, chains, add=add, few=few)
 
     def _launch_product(
-        self, name: str, held: str, a: Tensor, b: Tensor | Strided, absmax: Tensor | None, c: Tensor, chains: _Chains,
+        self, name: str, held: str, a: Tensor, b: Tensor, absmax: Tensor | None, c: Tensor, chains: _Chains,
         *, add: bool, few: bool,
     ) -> None:  # fmt: skip
         rows, columns = c.shape

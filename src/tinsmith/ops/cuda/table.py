@@ -12,6 +12,7 @@ from torch import Tensor
 
 from tinsmith.ops.cuda.nvrtc import PROGRAMS, source
 
+Value = Tensor | float | None
 _NUMBERS: Final = {"i64": ctypes.c_longlong, "float": ctypes.c_float}
 _SHAPES: Final = {"EACH": (256, 256), "LANES": (128, 8)}
 """Threads of a block, and the elements or rows that it has, of TS_EACH and TS_LANES (native/cuda/grid.cuh)."""
@@ -21,14 +22,6 @@ class Arguments(ctypes.Structure):
     """One kernel's arguments, passed by value."""
 
     _fields_: ClassVar = []
-
-
-class Strided(NamedTuple):
-    """Memory with strides that are not its tensor's."""
-
-    at: Tensor
-    rows: int
-    columns: int
 
 
 class Kernel(NamedTuple):
@@ -41,18 +34,16 @@ class Kernel(NamedTuple):
     per_block: int
     """Elements, or rows, that a block has where one count says how many there are."""
 
-    def arguments(self, *values: Tensor | Strided | float | None) -> Arguments:
+    def arguments(self, *values: Value) -> Arguments:
         """Fill the fields in their order: a tensor gives its address, and the strides that follow it."""
-        left, filled, strides = iter(values), list[float | None](), (0, 0)
+        left, filled, strides = iter(values), list[float | None](), tuple[int, ...]()
         for name, *_ in self.layout._fields_:
             if name.endswith(("_rs", "_cs")):
                 filled.append(strides[name.endswith("_cs")])
             elif name != "pad":
                 value = next(left)
-                if isinstance(value, Tensor):
-                    value = Strided(value, *(value.stride() if value.ndim == 2 else (0, 0)))
-                strides = value[1:] if isinstance(value, Strided) else (0, 0)
-                filled.append(value.at.data_ptr() if isinstance(value, Strided) else value)
+                strides = value.stride() if isinstance(value, Tensor) and value.ndim == 2 else (0, 0)
+                filled.append(value.data_ptr() if isinstance(value, Tensor) else value)
         return self.layout(*filled)
 
 
