@@ -155,22 +155,19 @@ struct Query {  // a row of one head; none: every dS and weight of its is 0 by t
   }
   __device__ __forceinline__ float weight(float s) const { return exp1(s - top) * inv; }
 };
-// What `Scores` reads of rows and keys that have been listed in shared memory, below 0 for none.
-#define TS_PAIRS(ROWS, KEYS, H, KV) \
-  [&](int n, int r, i64 i) { \
-    if (ROWS[r] < 0) return 0.0f; \
-    return n ? a.d_out[ROWS[r] * a.d_out_rs + (H) * a.d + i] : a.qkv[ROWS[r] * a.qkv_rs + (H) * a.d + i] * a.scale; \
-  }, \
-  [&](int n, int j, i64 i) { \
-    return KEYS[j] < 0 ? 0.0f : a.qkv[KEYS[j] * a.qkv_rs + (a.heads + (KV) + n * a.kv_heads) * a.d + i]; \
-  }
+// An element of the scores' operands: of q or dO, and of the key or the value, that lie in a row.
+TS_FN float query_of(const AttentionBackArgs& a, int n, i64 row, i64 h, i64 i) {
+  return n ? a.d_out[row * a.d_out_rs + h * a.d + i] : a.qkv[row * a.qkv_rs + h * a.d + i] * a.scale;
+}
+TS_FN float key_of(const AttentionBackArgs& a, int n, i64 row, i64 kv, i64 i) {
+  return a.qkv[row * a.qkv_rs + (a.heads + kv + n * a.kv_heads) * a.d + i];
+}
 
 // dQ of up to 64 rows of one node, and one head: keys by position, a chain for each 128, added by the tree.
 TS_KERNEL(attention_dq, AttentionBackArgs, 256) {
   __shared__ Scores<64, 2, false> scores;
   __shared__ float ds[64][kKeys + 1], held[16][kMostD];
-  __shared__ i64 rows[64], keys[kKeys];
-  const int tid = threadIdx.x, lane = lane_of(), own = own_of(4);
+  const int lane = lane_of(), own = own_of(4);
   const i64 r0 = a.tile_row[blockIdx.x], r1 = a.tile_end[blockIdx.x], h = blockIdx.y, d = a.d, kv = h / (a.heads / a.kv_heads);
   const i64* path = a.path + a.path_begin[blockIdx.x];
   const i64 seen = a.first_seen[r1 - 1] + 1;
@@ -179,12 +176,10 @@ TS_KERNEL(attention_dq, AttentionBackArgs, 256) {
   Query of[4];
   for (int r = 0; r < 4; r++) of[r] = Query::of(a, r0 + own + r, h, r0 + own + r < r1);
   clear(acc);
-  if (tid < 64) rows[tid] = r0 + tid < r1 ? r0 + tid : -1;
   for (i64 key0 = 0; key0 < seen; key0 += kKeys) {
-    __syncthreads();
-    if (tid < kKeys) keys[tid] = key0 + tid < seen ? path[key0 + tid] : -1;
-    __syncthreads();
-    scores.of(d, TS_PAIRS(rows, keys, h, kv), s);
+    scores.of(
+        d, [&](int n, int r, i64 i) { return r0 + r < r1 ? query_of(a, n, r0 + r, h, i) : 0.0f; },
+        [&](int n, int j, i64 i) { return key0 + j < seen ? key_of(a, n, path[key0 + j], kv, i) : 0.0f; }, s);
     for (int e = 0; e < 16; e++) {
       const int r = e / 4, key = e % 4 * 16 + lane;
       const bool sees = r0 + own + r < r1 && key0 + key <= a.first_seen[r0 + own + r];
@@ -192,7 +187,7 @@ TS_KERNEL(attention_dq, AttentionBackArgs, 256) {
     }
     add_weighted(
         acc, seen - key0 < kKeys ? (int)(seen - key0) : kKeys, d, held, [&](int r, int j) { return ds[own + r][j]; },
-        [&](i64 j, i64 i) { return a.qkv[keys[j] * a.qkv_rs + (a.heads + kv) * d + i]; });
+        [&](i64 j, i64 i) { return key_of(a, 0, path[key0 + j], kv, i); });
     const bool ended = key0 + kKeys >= seen;
     if (!ended && (key0 / kKeys & 1) == 0) continue;  // in the middle of a chain of 128
     for (i64 i = key0 / 128; ended ? i != 0 : (i & 1) != 0; i >>= 1) waiting.pop(acc, (int)(i & 1));
@@ -212,8 +207,7 @@ TS_KERNEL(attention_dkv, AttentionBackArgs, 256) {
   constexpr int kRows = 32;
   __shared__ Scores<kRows, 2, false> scores;
   __shared__ float ds[kRows][kKeys + 1], w[kRows][kKeys + 1], held[8][kMostD];
-  __shared__ i64 rows[kRows], keys[kKeys];
-  const int tid = threadIdx.x, lane = lane_of(), own = own_of(2), own_keys = own_of(4);
+  const int lane = lane_of(), own = own_of(2), own_keys = own_of(4);
   const i64 c0 = (i64)blockIdx.x * kKeys, kv = blockIdx.y, d = a.d, group = a.heads / a.kv_heads;
   float s[2][8], dk[4 * kColumns], dv[4 * kColumns];
   clear(dk);
@@ -221,13 +215,11 @@ TS_KERNEL(attention_dkv, AttentionBackArgs, 256) {
   i64 end = 0, sees_end[4];
   for (int j = 0; j < kKeys && c0 + j < a.rows; j++) end = a.sees_end[c0 + j] > end ? a.sees_end[c0 + j] : end;
   for (int j = 0; j < 4; j++) sees_end[j] = c0 + 16 * j + lane < a.rows ? a.sees_end[c0 + 16 * j + lane] : 0;
-  if (tid < kKeys) keys[tid] = c0 + tid < a.rows ? c0 + tid : -1;
   for (i64 h = kv * group; h < (kv + 1) * group; h++)
     for (i64 r0 = c0; r0 < end; r0 += kRows) {
-      __syncthreads();
-      if (tid < kRows) rows[tid] = r0 + tid < end ? r0 + tid : -1;
-      __syncthreads();
-      scores.of(d, TS_PAIRS(rows, keys, h, kv), s);
+      scores.of(
+          d, [&](int n, int r, i64 i) { return r0 + r < end ? query_of(a, n, r0 + r, h, i) : 0.0f; },
+          [&](int n, int j, i64 i) { return c0 + j < a.rows ? key_of(a, n, c0 + j, kv, i) : 0.0f; }, s);
       for (int r = 0; r < 2; r++) {
         const i64 row = r0 + own + r;
         const Query of = Query::of(a, row, h, row < end);
@@ -241,10 +233,10 @@ TS_KERNEL(attention_dkv, AttentionBackArgs, 256) {
       const int count = end - r0 < kRows ? (int)(end - r0) : kRows;
       add_weighted(
           dk, count, d, held, [&](int j, int r) { return ds[r][own_keys + j]; },
-          [&](i64 r, i64 i) { return a.qkv[(r0 + r) * a.qkv_rs + h * d + i] * a.scale; });
+          [&](i64 r, i64 i) { return query_of(a, 0, r0 + r, h, i); });
       add_weighted(
           dv, count, d, held, [&](int j, int r) { return w[r][own_keys + j]; },
-          [&](i64 r, i64 i) { return a.d_out[(r0 + r) * a.d_out_rs + h * d + i]; });
+          [&](i64 r, i64 i) { return query_of(a, 1, r0 + r, h, i); });
     }
 #pragma unroll
   for (int e = 0; e < 4 * kColumns; e++) {

@@ -38,9 +38,8 @@ def forest_layout(forest: Forest, device: torch.device) -> tuple[Tensor, ...]:
     """A forest as the backward of attention reads it: path .. sees_end of AttentionBackArgs (native/cuda/args.h)."""
     begin = forest.rows.row_begin.numpy()
     sees_end = np.zeros(begin[-1], np.int64)
-    for path, end in zip(
-        forest.paths, begin[1:], strict=True
-    ):  # rows are depth first: the last to see a key comes last
+    # Rows are depth first: the last to see a key comes last.
+    for path, end in zip(forest.paths, begin[1:], strict=True):
         sees_end[path] = end
     path_begin = np.cumsum([0, *map(len, forest.paths)])
     tiles = [
