@@ -171,8 +171,8 @@ TS_KERNEL(attention_dq, AttentionBackArgs, 256) {
   const i64 r0 = a.tile_row[blockIdx.x], r1 = a.tile_end[blockIdx.x], h = blockIdx.y, d = a.d, kv = h / (a.heads / a.kv_heads);
   const i64* path = a.path + a.path_begin[blockIdx.x];
   const i64 seen = a.first_seen[r1 - 1] + 1;
-  float s[2][16], acc[4 * kColumns];
-  Waiting<12, 4 * kColumns> waiting;
+  float s[2][16], acc[4 * kColumns], kept[12][4 * kColumns];
+  int depth = 0;
   Query of[4];
   for (int r = 0; r < 4; r++) of[r] = Query::of(a, r0 + own + r, h, r0 + own + r < r1);
   clear(acc);
@@ -190,9 +190,9 @@ TS_KERNEL(attention_dq, AttentionBackArgs, 256) {
         [&](i64 j, i64 i) { return key_of(a, 0, path[key0 + j], kv, i); });
     const bool ended = key0 + kKeys >= seen;
     if (!ended && (key0 / kKeys & 1) == 0) continue;  // in the middle of a chain of 128
-    for (i64 i = key0 / 128; ended ? i != 0 : (i & 1) != 0; i >>= 1) waiting.pop(acc, (int)(i & 1));
+    for (i64 i = key0 / 128; ended ? i != 0 : (i & 1) != 0; i >>= 1) pop(kept, depth, acc, (int)(i & 1));
     if (ended) break;
-    waiting.push(acc);
+    push(kept, depth, acc);
     clear(acc);
   }
 #pragma unroll

@@ -71,25 +71,23 @@ TS_FN float over_lanes(i64 n, Term term) {
   return sum;
 }
 
-// N sums side by side whose chains have ended, and which wait for those of their neighbours in the tree.
+// Sums of chains that have ended wait in `kept` for those of their neighbours in the tree, N side by side. The depth is a
+// variable of its own, which stays in a register.
 template <int Depth, int N>
-struct Waiting {
-  float kept[Depth][N];
-  int depth = 0;
-  __device__ __forceinline__ void push(const float (&sums)[N]) {
+TS_FN void push(float (&kept)[Depth][N], int& depth, const float (&sums)[N]) {
 #pragma unroll
-    for (int e = 0; e < N; e++) kept[depth][e] = sums[e];
-    depth++;
-  }
-  // Adds the latest `count` to `sums`, the latest first.
-  __device__ __forceinline__ void pop(float (&sums)[N], int count) {
-    for (int i = 0; i < count && depth > 0; i++) {
-      depth--;
+  for (int e = 0; e < N; e++) kept[depth][e] = sums[e];
+  depth++;
+}
+// Adds the latest `count` to `sums`, the latest first.
+template <int Depth, int N>
+TS_FN void pop(const float (&kept)[Depth][N], int& depth, float (&sums)[N], int count) {
+  for (int i = 0; i < count && depth > 0; i++) {
+    depth--;
 #pragma unroll
-      for (int e = 0; e < N; e++) sums[e] = kept[depth][e] + sums[e];
-    }
+    for (int e = 0; e < N; e++) sums[e] = kept[depth][e] + sums[e];
   }
-};
+}
 template <int N>
 TS_FN void clear(float (&sums)[N]) {
 #pragma unroll
@@ -99,13 +97,13 @@ TS_FN void clear(float (&sums)[N]) {
 // A thread's own sum over listed chains: term(sum, k) along each, and those that have ended by their tree.
 template <typename Term>
 TS_FN float over_chains(const Chain* chains, i64 count, Term term) {
-  Waiting<24, 1> waiting;
-  float sum[1] = {0.0f};
+  float kept[24][1], sum[1] = {0.0f};
+  int depth = 0;
   for (i64 c = 0; c < count; c++) {
     clear(sum);
     for (int k = chains[c].k0; k < chains[c].k1; k++) sum[0] = term(sum[0], k);
-    waiting.pop(sum, chains[c].merged);
-    waiting.push(sum);
+    pop(kept, depth, sum, chains[c].merged);
+    push(kept, depth, sum);
   }
   return sum[0];
 }

@@ -87,8 +87,7 @@ __device__ void product(const GemmArgs& g) {
   const i64 m0 = (i64)blockIdx.y * BM, n0 = (i64)blockIdx.x * BN;
   SideA A{{g.A}, AlongA ? g.A_rs : g.A_cs, m0, g.M};
   SideB B{held(g, Held{}), AlongB ? g.B_cs : g.B_rs, n0, g.N};
-  float acc[TM * TN];
-  Waiting<Depth, TM * TN> waiting;
+  float acc[TM * TN], kept[Depth][TM * TN];
   const auto step = [&](int half, int k) {
     float a[TM], b[TN];
     SideA::take(sa[half], k, ty, a);
@@ -97,7 +96,7 @@ __device__ void product(const GemmArgs& g) {
     for (int e = 0; e < TM * TN; e++) acc[e] = fma1(a[e / TN], b[e % TN], acc[e]);
   };
   clear(acc);
-  int half = 0;
+  int depth = 0, half = 0;
   if (g.num_chains == 0 && g.add) return;
   Chain now = g.num_chains ? g.chains[0] : Chain{0, 0, 0, 0};
   i64 c = 0, k = now.k0;
@@ -126,10 +125,10 @@ __device__ void product(const GemmArgs& g) {
     } else {
       for (int kk = 0; kk < (int)left; kk++) step(half, kk);
     }
-    if (ended) waiting.pop(acc, now.merged);
+    if (ended) pop(kept, depth, acc, now.merged);
     if (!more) break;
     if (ended) {
-      waiting.push(acc);
+      push(kept, depth, acc);
       clear(acc);
     }
     half ^= 1;
@@ -161,8 +160,8 @@ __device__ void few(const GemmArgs& g) {
   while (span * kWarps < g.num_chains) span *= 2;
   const Held B = held(g, Held{});
   const bool wide = AlongB && (g.B_cs & 3) == 0 && B.aligned();
-  float acc[MR];
-  Waiting<13, MR> waiting;
+  float acc[MR], kept[13][MR];
+  int depth = 0;
   clear(acc);
   for (i64 c = warp * span; c < (warp + 1) * span; c++) {  // every warp takes part in every barrier
     const Chain now = c < g.num_chains ? g.chains[c] : Chain{0, 0, 0, 0};
@@ -189,8 +188,8 @@ __device__ void few(const GemmArgs& g) {
         for (int m = 0; m < MR; m++)
           if (k + j < length) acc[m] = fma1(x[warp][m][k + j], b[j], acc[m]);
     }
-    waiting.pop(acc, now.merged);  // those of other warps' blocks come below
-    waiting.push(acc);
+    pop(kept, depth, acc, now.merged);  // those of other warps' blocks come below
+    push(kept, depth, acc);
   }
   for (int m = 0; m < MR; m++) sums[warp][m][lane] = acc[m];
   const int filled = (int)((g.num_chains + span - 1) / span);
