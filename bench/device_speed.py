@@ -22,7 +22,6 @@ from tinsmith.models.decoder import Decoder
 from tinsmith.models.folders.folder import write_folder
 from tinsmith.models.initial_weights import initial_weights
 from tinsmith.ops.cuda.kernels import CudaKernels
-from tinsmith.ops.kernels import Draws
 from tinsmith.types.adapters import AdapterKind, AdapterSpec
 from tinsmith.types.datum import AdamParams, Datum, LossName
 from tinsmith.types.sampling import SampleRequest, SamplingParams
@@ -69,20 +68,6 @@ def products(kernels: CudaKernels, _: Decoder, say: Say, *, dry: bool) -> None:
             found.append(f"{name} {2e-12 * m * k * n / took:.1f} ({weight.nbytes / took / 1e9:.0f})")
         found += [f"{name} {2e-12 * m * k * n / seconds(run, kernels.device, 10, 5):.1f}" for name, run in peers]
         say(f"{m} x {k} x {n}, TFLOP/s (GB/s): {', '.join(found)}")
-
-
-def vocabulary(kernels: CudaKernels, _: Decoder, say: Say, *, dry: bool) -> None:
-    """Statistics and draws, the latter with their copies."""
-    for rows, vocab in ((2, 700),) if dry else ((1, 49152), (256, 49152), (64, 151936)):
-        x, at = torch.randn(rows, vocab, device=kernels.device) * 3, np.arange(rows)
-        for top_p in (1.0, 0.95):
-            draws = Draws(
-                rows=at, seeds=at.astype(np.uint64), samples=at, positions=at, top_ks=np.full(rows, -1),
-                top_ps=np.full(rows, top_p), temperatures=np.ones(rows, np.float32),
-            )  # fmt: skip
-            drawn = seconds(partial(kernels.choose, x, draws), kernels.device, 5, 5)
-            stats = seconds(partial(kernels.row_stats, x, 1.0), kernels.device, 5, 5)
-            say(f"{rows} x {vocab}, top_p {top_p}: draws {1e6 * drawn:.0f} us, statistics {1e6 * stats:.0f} us")
 
 
 def decoding(kernels: CudaKernels, decoder: Decoder, say: Say, *, dry: bool) -> None:
@@ -172,4 +157,4 @@ def _trl(decoder: Decoder, ids: np.ndarray) -> float:
         return trainer.train().metrics["train_samples_per_second"]
 
 
-SPEEDS = (products, vocabulary, decoding, training)
+SPEEDS = (products, decoding, training)

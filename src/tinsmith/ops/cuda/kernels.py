@@ -233,13 +233,11 @@ class CudaKernels(OneByOne):
 
     # Vocabulary
 
-    def row_stats(self, logits: Tensor, temperature: float) -> tuple[Tensor, Tensor]:
-        return self._stats(logits, None, temperature)
-
-    def _stats(self, logits: Tensor, temperatures: Tensor | None, temperature: float) -> tuple[Tensor, Tensor]:
-        rows, vocab = logits.shape
-        top, log_sum = self._new(rows), self._new(rows)
-        self._run("row_stats", rows, logits, temperatures, top, log_sum, vocab, temperature)
+    def row_stats(self, logits: Tensor, temperature: float | Tensor) -> tuple[Tensor, Tensor]:
+        """At one temperature, or at each row's."""
+        each, one = (temperature, 1.0) if isinstance(temperature, Tensor) else (None, temperature)
+        top, log_sum = self._new(logits.shape[0]), self._new(logits.shape[0])
+        self._run("row_stats", logits.shape[0], logits, each, top, log_sum, logits.shape[1], one)
         return top, log_sum
 
     def gather_logprobs(
@@ -286,7 +284,7 @@ class CudaKernels(OneByOne):
         some = logits[self._put(rows)]
         heat = self._put(np.where(temperatures == 0, np.float32(1), temperatures))
         tokens = self._ranked(some)[:, :k].int().contiguous()
-        found = self._gathered(some, None, tokens, heat, self._stats(some, heat, 1.0), k)
+        found = self._gathered(some, None, tokens, heat, self.row_stats(some, heat), k)
         return tokens.cpu().numpy(), found.cpu().numpy()
 
     @staticmethod

@@ -78,7 +78,10 @@ class Compiler:
         image = self.compile(program, arch)
         sha256 = hashlib.sha256(image).hexdigest()
         with suppress(OSError):  # what cannot be kept is compiled again
-            _write(file, sha256.encode() + image)
+            file.parent.mkdir(parents=True, exist_ok=True)
+            part = file.with_suffix(f".{os.getpid()}-{threading.get_ident()}.part")
+            part.write_bytes(sha256.encode() + image)
+            os.replace(part, file)
         return image, sha256
 
     def _read(self, kind: str, handle: ctypes.c_void_p) -> bytes:
@@ -118,10 +121,3 @@ def _library() -> ctypes.CDLL | None:
                 ctypes.CDLL(str(builtins), mode=ctypes.RTLD_GLOBAL)  # NVRTC opens it by name: it is loaded already
             return ctypes.CDLL(str(path))
     return None
-
-
-def _write(file: Path, content: bytes) -> None:
-    file.parent.mkdir(parents=True, exist_ok=True)
-    part = file.with_suffix(f".{os.getpid()}-{threading.get_ident()}.part")
-    part.write_bytes(content)
-    os.replace(part, file)
