@@ -2,9 +2,7 @@
 
     device.py [--dry] [--results FILE] [PART ...]
 
-A part that FILE says was finished is not run again, so that a run that was cut goes on. `--dry` runs small shapes over
-an emulated grid instead: it proves the script, and nothing about a GPU. `--dry isas` compares the emulated grid with
-the native kernels at real models' shapes, under every instruction set. A page of docs/results is made of FILE.
+`device.sh` runs it. A part that FILE says was finished is not run again; a page of docs/results is made of FILE.
 """
 
 # ruff: noqa: E402
@@ -128,8 +126,7 @@ def machine(check: Check) -> bool:
         for program in nvrtc.PROGRAMS:
             nvrtc.compiler().cubin(program, "sm_90")
         check.say(f"{name} compilation of all programs, one by one: {time.perf_counter() - began:.2f} s")
-    for name, value in check.kernels.identity().items():
-        check.say(f"{name}: {value}")
+    check.say(", ".join(f"{name} {value}" for name, value in check.kernels.identity().items()))
     return True
 
 

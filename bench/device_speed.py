@@ -36,22 +36,17 @@ PRODUCTS = (
 
 def seconds(run: Callable[[], object], device: torch.device, repeats: int = 1, rounds: int = 1) -> float:
     """Median of several means, after three of them that are not counted; without a GPU of one run."""
-    rounds, before, repeats = (rounds, 3 * (rounds > 1), repeats) if device.type == "cuda" else (1, 0, 1)
-    times: list[float] = []
+    settle, before, times = torch.cuda.synchronize, 3 * (rounds > 1), list[float]()
+    if device.type != "cuda":
+        settle, before, rounds, repeats = int, 0, 1, 1
     for _ in range(before + rounds):
-        settle(device)
+        settle()
         began = time.perf_counter()
         for _ in range(repeats):
             run()
-        settle(device)
+        settle()
         times.append((time.perf_counter() - began) / repeats)
     return statistics.median(times[before:])
-
-
-def settle(device: torch.device) -> None:
-    """Wait for all that was launched."""
-    if device.type == "cuda":
-        torch.cuda.synchronize()
 
 
 def products(kernels: CudaKernels, _: Decoder, say: Say, *, dry: bool) -> None:
@@ -82,10 +77,11 @@ def decoding(kernels: CudaKernels, decoder: Decoder, say: Say, *, dry: bool) -> 
             group = sampler.submit(SampleRequest(prompt=prompt, params=params, num_samples=batch), Policy(decoder, {}))
             while sampler.num_running < batch:
                 sampler.step()
-            _repeat(sampler.step, 8)
-            took = seconds(partial(_repeat, sampler.step, steps), kernels.device)
+            for _ in range(8):
+                sampler.step()
+            took = seconds(sampler.step, kernels.device, steps)
             sampler.cancel(group)
-            say(f"decode, batch {batch}, {'graphs' if use else 'no graphs'}: {steps * batch / took:.0f} tokens/s")
+            say(f"decode, batch {batch}, {'graphs' if use else 'no graphs'}: {batch / took:.0f} tokens/s")
         if peer is None:
             say(f"transformers, batch {batch}: it is not installed here")
             continue
@@ -94,11 +90,6 @@ def decoding(kernels: CudaKernels, decoder: Decoder, say: Say, *, dry: bool) -> 
         run()
         took = seconds(run, kernels.device)
         say(f"transformers {peer.dtype}, generate, batch {batch}: {steps * batch / took:.0f} tokens/s")
-
-
-def _repeat(run: Callable[[], object], times: int) -> None:
-    for _ in range(times):
-        run()
 
 
 def _transformers(decoder: Decoder) -> Any:

@@ -4,7 +4,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <ucontext.h>
-static struct Dim { unsigned x, y, z; } threadIdx, blockIdx, blockDim, gridDim;
+static struct Dim { unsigned x, y, z; } threadIdx, blockIdx, blockDim;
 #define __global__
 #define __device__
 #define __forceinline__ inline
@@ -84,7 +84,6 @@ extern "C" void ts_order(int which) { order = which; }  // 0 ascending, 1 descen
 extern "C" void ts_emulate(void (*kernel)(Any), const unsigned* grid, unsigned threads, const Any* args) {
   body = kernel;
   given = args;
-  gridDim = {grid[0], grid[1], grid[2]};
   blockDim = {threads, 1, 1};
   for (unsigned z = 0; z < grid[2]; z++)
     for (unsigned y = 0; y < grid[1]; y++)

@@ -15,6 +15,7 @@ from tinsmith.ops.cuda.device import Gpu, gpu_identity
 from tinsmith.ops.cuda.nvrtc import compiler
 from tinsmith.ops.cuda.table import Arguments, Kernel
 from tinsmith.ops.kernels import Recorded
+from tinsmith.types.errors import BackendError
 
 
 class Backend(Protocol):
@@ -37,10 +38,6 @@ class Backend(Protocol):
     def free_bytes(self) -> int | None:
         """Memory that is free there; None: it is the host's."""
         ...
-
-
-class CudaError(RuntimeError):
-    """A failed call of the driver."""
 
 
 @dataclass(slots=True)
@@ -109,4 +106,4 @@ class Driver:
         if code:
             text = ctypes.c_char_p()
             self._driver.cuGetErrorString(code, ctypes.byref(text))
-            raise CudaError((text.value or str(code).encode()).decode())
+            raise BackendError(f"CUDA: {(text.value or str(code).encode()).decode()}")
