@@ -227,8 +227,7 @@ def certificates(check: Check) -> bool:
 
 def speed(check: Check) -> bool:
     """Times, beside torch's, transformers' and TRL's on the same GPU."""
-    *_, config = check.models().values()
-    decoder = check.decoder(check.kernels, config)
+    decoder = check.decoder(check.kernels, [*check.models().values()][-1])
     for measure in SPEEDS:
         measure(check.kernels, decoder, check.say, dry=check.dry)
     return True
@@ -251,8 +250,7 @@ def main() -> int:
     except BackendError as error:
         sys.exit(str(error))
     assert isinstance(kernels, CudaKernels)
-    free = kernels.free_bytes()
-    if free is not None and free < LEAST_FREE:
+    if (free := kernels.free_bytes()) is not None and free < LEAST_FREE:
         sys.exit(f"too little memory: {free / 2**30:.1f} GiB are free on the GPU, and {LEAST_FREE >> 30} are needed")
     given.results.parent.mkdir(parents=True, exist_ok=True)
     done = json.loads(given.results.read_text()) if given.results.exists() else {}

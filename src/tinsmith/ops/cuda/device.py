@@ -43,8 +43,8 @@ def find_gpu(index: int) -> Gpu | None:
     driver.cuDeviceGetAttribute(ctypes.byref(major), _MAJOR, handle)
     driver.cuDeviceGetAttribute(ctypes.byref(minor), _MINOR, handle)
     driver.cuDriverGetVersion(ctypes.byref(version))
-    text = f"{version.value // 1000}.{version.value % 1000 // 10}"
-    return Gpu(name.value.decode(), (major.value, minor.value), text)
+    thousands, rest = divmod(version.value, 1000)
+    return Gpu(name.value.decode(), (major.value, minor.value), f"{thousands}.{rest // 10}")
 
 
 def require_gpu(device: str) -> Gpu:

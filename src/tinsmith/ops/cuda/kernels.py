@@ -7,6 +7,7 @@ and shows in no bit. torch holds memory, copies, and computes elementwise steps 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -100,13 +101,11 @@ class CudaKernels(OneByOne):
     def embed_backward(self, ids: Tensor, dy: Tensor, segments: Tensor, into: Tensor) -> None:
         all_ids, cuts = ids.cpu().numpy(), segments.cpu().numpy()
         rows = np.arange(cuts[0], cuts[-1])
-        if not len(rows):
-            return
         order = rows[np.argsort(all_ids[rows], kind="stable")]
         segment = np.searchsorted(cuts, order, side="right") - 1
         distinct, begins = np.unique(all_ids[order], return_index=True)
         chains = [np.zeros((0, 4), np.int32)]
-        for begin, end in zip(begins.tolist(), [*begins[1:].tolist(), len(order)], strict=True):
+        for begin, end in pairwise([*begins.tolist(), len(order)]):
             within = np.searchsorted(segment[begin:end], range(1, len(cuts)))
             one = segment[begin] == segment[end - 1]
             chains.append(chains_of_segments([begin, end] if one else [begin, *(begin + within)]))
@@ -380,8 +379,7 @@ class CudaKernels(OneByOne):
         if (not along_a and a.stride(0) != 1 and a.shape[0] > 1) or (not along_a and along_b):
             a, along_a = a.contiguous(), True
         kernel, held = f"gemm_{'n' if along_a else 't'}{'t' if along_b else 'n'}", "_bf16" * (b.dtype == torch.bfloat16)
-        few = few and along_a and not along_b
-        self._launch_product(kernel, held, a, b, None, c, chains, add=add, few=few)
+        self._launch_product(kernel, held, a, b, None, c, chains, add=add, few=few and along_a and not along_b)
 
     def _launch_product(
         self, name: str, held: str, a: Tensor, b: Tensor, absmax: Tensor | None, c: Tensor, chains: _Chains,

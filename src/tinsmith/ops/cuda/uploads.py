@@ -48,6 +48,5 @@ def forest_layout(forest: Forest, device: torch.device) -> tuple[Tensor, ...]:
         for row in range(first, end, QUERY_TILE)
     ]
     columns = np.array(tiles, np.int64).reshape(-1, 3).T.copy()
-    path = np.concatenate([*forest.paths, np.zeros(0, np.int64)])
-    arrays = (path, *columns, forest.rows.positions.numpy(), sees_end)
-    return tuple(torch.from_numpy(x).to(device) for x in arrays)
+    path, positions = np.concatenate([*forest.paths, np.zeros(0, np.int64)]), forest.rows.positions.numpy()
+    return tuple(torch.from_numpy(x).to(device) for x in (path, *columns, positions, sees_end))
