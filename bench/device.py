@@ -2,9 +2,7 @@
 
     device.py [--dry] [--results FILE] [PART ...]
 
-A part that FILE says was finished is not run again, so that a run that was cut goes on. `--dry` runs small shapes over
-an emulated grid instead: it proves the script, and nothing about a GPU. `--dry isas` compares the emulated grid with
-the native kernels at real models' shapes, under every instruction set. A page of docs/results is made of FILE.
+`device.sh` runs it. A part that FILE says was finished is not run again; a page of docs/results is made of FILE.
 """
 
 # ruff: noqa: E402
@@ -33,17 +31,16 @@ from test_engine_on_cuda import CASES as TRAININGS
 from test_engine_on_cuda import steps_of
 
 from device_speed import SPEEDS
+from scale import SMOLLM2
 from tinsmith.engine.checks.certificate import certify
-from tinsmith.engine.sampler import Sampler
-from tinsmith.engine.sequences import Policy
 from tinsmith.models.build import build_decoder
-from tinsmith.models.config import DecoderConfig, Family
+from tinsmith.models.config import DecoderConfig
 from tinsmith.models.decoder import Decoder
 from tinsmith.models.initial_weights import initial_weights
 from tinsmith.models.presets import PRESETS
 from tinsmith.ops.cuda import nvrtc
 from tinsmith.ops.cuda.chains import CHAIN
-from tinsmith.ops.cuda.kernels import CudaKernels
+from tinsmith.ops.cuda.kernels import BY_SIZE, LARGE, SMALL, CudaKernels
 from tinsmith.ops.extension import configure, module
 from tinsmith.ops.kernels import HeadShape, Kernels
 from tinsmith.ops.native import NativeKernels
@@ -51,15 +48,8 @@ from tinsmith.ops.select import select
 from tinsmith.types.adapters import AdapterKind
 from tinsmith.types.arithmetic import Arithmetic, Isa
 from tinsmith.types.errors import BackendError
-from tinsmith.types.sampling import SampleRequest, SamplingParams
 
-SMALL, LARGE, BY_SIZE = 1, 2, 3
 NATIVE = NativeKernels()
-SMOL = DecoderConfig(
-    family=Family.LLAMA, vocab_size=49152, hidden_size=576, intermediate_size=1536, num_layers=30, num_heads=9,
-    num_kv_heads=3, head_dim=64, max_positions=2048, norm_eps=1e-5, rope_theta=100_000.0, tied=True, end_tokens=(0,),
-)  # fmt: skip
-"""SmolLM2-135M's shape; drawn weights, as neither bits nor speed depend on what they are."""
 MODELS = {
     "SmolLM2-135M": (576, 1536, HeadShape(heads=9, kv_heads=3, head_dim=64), 49152),
     "Qwen3-0.6B": (1024, 3072, HeadShape(heads=16, kv_heads=8, head_dim=128), 151936),
@@ -115,17 +105,28 @@ class Check:
         self.say(f"{what}: {self.elements} elements, {self.unequal} unequal")
         return self.unequal == 0
 
+    def equal(self, what: str, ours: object, theirs: object) -> bool:
+        """Compare figures of a whole engine."""
+        self.say(f"{what}: {'equal' if ours == theirs else 'UNEQUAL'}")
+        return ours == theirs
+
+    def decoder(self, kernels: Kernels, config: DecoderConfig) -> Decoder:
+        cut = replace(config, num_layers=1) if self.dry else config
+        return build_decoder(cut, initial_weights(cut, 0), kernels)
+
+    def models(self) -> Mapping[str, DecoderConfig]:
+        """Shapes whose weights are drawn, as neither bits nor speed depend on what they are."""
+        return {"nano": PRESETS["nano"]} | ({} if self.dry else {"SmolLM2-135M's shape": SMOLLM2})
+
 
 def machine(check: Check) -> bool:
     """Compile everything, cold and from the cache."""
-    compiler = nvrtc.compiler()
     for name in ("first", "second"):
         began = time.perf_counter()
         for program in nvrtc.PROGRAMS:
-            compiler.cubin(program, "sm_90")
+            nvrtc.compiler().cubin(program, "sm_90")
         check.say(f"{name} compilation of all programs, one by one: {time.perf_counter() - began:.2f} s")
-    for name, value in check.kernels.identity().items():
-        check.say(f"{name}: {value}")
+    check.say(", ".join(f"{name} {value}" for name, value in check.kernels.identity().items()))
     return True
 
 
@@ -139,24 +140,20 @@ def small(check: Check) -> bool:
 def bits(check: Check) -> bool:
     """Small shapes, then those of real models: linear steps in fp32 and bf16, and every kernel at their heads."""
     small(check)
-    _models(check, list(MODELS)[: 1 if check.dry else 3], (3,) if check.dry else (1, 3, 8, 70, 513))
+    _real_shapes(check, list(MODELS)[: 1 if check.dry else 3], (3,) if check.dry else (1, 3, 8, 70, 513))
     return check.told("all shapes")
 
 
-def _models(check: Check, names: Sequence[str], rows: Sequence[int]) -> None:
+def _real_shapes(check: Check, names: Sequence[str], rows: Sequence[int]) -> None:
+    lengths = [40, 13] if check.dry else [300, 100]
     for name in names:
         hidden, inner, heads, vocab = MODELS[name]
-        for k, n in (
-            (hidden, (heads.heads + 2 * heads.kv_heads) * heads.head_dim),
-            (hidden, 2 * inner),
-            (inner, hidden),
-        ):
+        qkv = (heads.heads + 2 * heads.kv_heads) * heads.head_dim
+        for k, n in ((hidden, qkv), (hidden, 2 * inner), (inner, hidden)):
             for m, held in product(rows, (torch.float32, torch.bfloat16)):
                 check.compare(f"[{m}, {k}] x [{k}, {n}] {held}", Product(m, k, n, held))
             check.compare(f"units of [{k}, {n}]", Gradients(k, min(n, 512), (0, 23, 23, 40, 70)))
-        check.compare(
-            f"every kernel, {heads}", Everything(heads, [40, 13] if check.dry else [300, 100], 100, vocab // 8)
-        )
+        check.compare(f"every kernel, {heads}", Everything(heads, lengths, 100, vocab // 8))
         check.told(f"up to {name}")
 
 
@@ -168,7 +165,8 @@ def isas(check: Check) -> bool:
         for order in range(3):
             check.kernels = emulated(order=order)
             small(check)
-    _models(check, list(MODELS), (1, 3, 8, 70))
+        check.told(f"up to {isa}")
+    _real_shapes(check, list(MODELS), (1, 3, 8, 70))
     return check.told("all instruction sets")
 
 
@@ -208,65 +206,35 @@ def sweeps(check: Check) -> bool:
 
 
 def engine(check: Check) -> bool:
-    """Two RL steps of every kind of training: samples, log-probabilities, gradients, norms, weights."""
+    """Two RL steps of every kind of training: samples (by graphs), log-probabilities, gradients, norms, weights."""
+    real = {} if check.dry else {"LoRA, SmolLM2-135M's shape": (SMOLLM2, AdapterKind.LORA, torch.float32)}
     good = True
-    real = {} if check.dry else {"LoRA, SmolLM2-135M's shape": (SMOL, AdapterKind.LORA)}
-    for name, (config, kind) in {**TRAININGS, **real}.items():
-        same = steps_of(check.kernels, config, kind) == steps_of(NATIVE, config, kind)
-        good &= same
-        check.say(f"{name}: {'every figure equal' if same else 'UNEQUAL'}")
+    for name, case in {**TRAININGS, **real}.items():
+        good &= check.equal(name, steps_of(check.kernels, *case), steps_of(NATIVE, *case))
     return good
-
-
-def _decoder(kernels: Kernels, config: DecoderConfig, layers: int) -> Decoder:
-    cut = replace(config, num_layers=layers)
-    return build_decoder(cut, initial_weights(cut, 0), kernels)
 
 
 def certificates(check: Check) -> bool:
     """The certificates of nano and of SmolLM2's shape: the CPU's strings."""
     good = True
-    models = (
-        {"nano": (PRESETS["nano"], 1)} if check.dry else {"nano": (PRESETS["nano"], 4), "SmolLM2's shape": (SMOL, 30)}
-    )
-    for name, (config, layers) in models.items():
+    for name, config in check.models().items():
         began = time.perf_counter()
-        ours = certify(_decoder(check.kernels, config, layers)).sha256
-        took, theirs = time.perf_counter() - began, certify(_decoder(NATIVE, config, layers)).sha256
-        good &= ours == theirs
-        check.say(
-            f"{name}: {ours[:16]} in {took:.1f} s, the CPU's {theirs[:16]}{'' if ours == theirs else ': UNEQUAL'}"
-        )
+        ours = certify(check.decoder(check.kernels, config)).sha256
+        text = f"certificate of {name}, {ours[:16]} in {time.perf_counter() - began:.1f} s"
+        good &= check.equal(text, ours, certify(check.decoder(NATIVE, config)).sha256)
     return good
-
-
-def graphs(check: Check) -> bool:
-    """Decoding by graphs and without: equal samples, in batches of several sizes."""
-    found: list[list[bytes]] = []
-    for use in (False, True):
-        check.kernels.use_graphs = use
-        decoder = _decoder(check.kernels, PRESETS["nano"], 1 if check.dry else 4)
-        found.append([])
-        for count in (1, 3, 9):
-            params = SamplingParams(seed=3, max_tokens=20, stop=())
-            request = SampleRequest(prompt=np.arange(1, 12, dtype=np.int32), params=params, num_samples=count)
-            (result,) = Sampler(decoder.config, check.kernels).sample([request], [Policy(decoder, {})])
-            found[-1] += [s.tokens.tobytes() + s.logprobs.tobytes() for s in result.sequences]
-    same = sum(a == b for a, b in zip(*found, strict=True))
-    check.say(f"samples by graphs and without: {same} of {len(found[0])} equal")
-    return found[0] == found[1]
 
 
 def speed(check: Check) -> bool:
     """Times, beside torch's, transformers' and TRL's on the same GPU."""
-    decoder = _decoder(check.kernels, PRESETS["nano"], 1) if check.dry else _decoder(check.kernels, SMOL, 30)
+    decoder = check.decoder(check.kernels, [*check.models().values()][-1])
     for measure in SPEEDS:
         measure(check.kernels, decoder, check.say, dry=check.dry)
     return True
 
 
 PARTS: Mapping[str, Callable[[Check], bool]] = {
-    part.__name__: part for part in (machine, bits, sweeps, engine, certificates, graphs, speed, small, isas)
+    part.__name__: part for part in (machine, bits, sweeps, engine, certificates, speed, small, isas)
 }
 USUAL = list(PARTS)[:-2]
 
@@ -282,8 +250,7 @@ def main() -> int:
     except BackendError as error:
         sys.exit(str(error))
     assert isinstance(kernels, CudaKernels)
-    free = kernels.free_bytes()
-    if free is not None and free < LEAST_FREE:
+    if (free := kernels.free_bytes()) is not None and free < LEAST_FREE:
         sys.exit(f"too little memory: {free / 2**30:.1f} GiB are free on the GPU, and {LEAST_FREE >> 30} are needed")
     given.results.parent.mkdir(parents=True, exist_ok=True)
     done = json.loads(given.results.read_text()) if given.results.exists() else {}

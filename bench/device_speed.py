@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import statistics
 import tempfile
 import time
 from collections.abc import Callable
 from functools import partial
 from importlib.util import find_spec
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,10 +18,10 @@ from tinsmith.engine.sampler import Sampler
 from tinsmith.engine.sequences import Policy
 from tinsmith.engine.training import TrainingSession
 from tinsmith.models.adapter import create_adapter
-from tinsmith.models.config import DecoderConfig
 from tinsmith.models.decoder import Decoder
+from tinsmith.models.folders.folder import write_folder
+from tinsmith.models.initial_weights import initial_weights
 from tinsmith.ops.cuda.kernels import CudaKernels
-from tinsmith.ops.kernels import Draws
 from tinsmith.types.adapters import AdapterKind, AdapterSpec
 from tinsmith.types.datum import AdamParams, Datum, LossName
 from tinsmith.types.sampling import SampleRequest, SamplingParams
@@ -32,23 +34,19 @@ PRODUCTS = (
 )  # fmt: skip
 
 
-def seconds(run: Callable[[], object], device: torch.device, repeats: int) -> float:
-    """Median of five means, after three runs; without a GPU one run."""
-    times: list[float] = []
-    for _ in range(8 if device.type == "cuda" else 1):
-        settle(device)
+def seconds(run: Callable[[], object], device: torch.device, repeats: int = 1, rounds: int = 1) -> float:
+    """Median of several means, after three of them that are not counted; without a GPU of one run."""
+    settle, before, times = torch.cuda.synchronize, 3 * (rounds > 1), list[float]()
+    if device.type != "cuda":
+        settle, before, rounds, repeats = int, 0, 1, 1
+    for _ in range(before + rounds):
+        settle()
         began = time.perf_counter()
-        for _ in range(repeats if device.type == "cuda" else 1):
+        for _ in range(repeats):
             run()
-        settle(device)
+        settle()
         times.append((time.perf_counter() - began) / repeats)
-    return sorted(times[-5:])[len(times[-5:]) // 2]
-
-
-def settle(device: torch.device) -> None:
-    """Wait for all that was launched."""
-    if device.type == "cuda":
-        torch.cuda.synchronize()
+    return statistics.median(times[before:])
 
 
 def products(kernels: CudaKernels, _: Decoder, say: Say, *, dry: bool) -> None:
@@ -57,38 +55,22 @@ def products(kernels: CudaKernels, _: Decoder, say: Say, *, dry: bool) -> None:
     for sizes in PRODUCTS:
         m, k, n = (-(-size // 64) if dry else size for size in sizes)
         a, w = torch.randn(m, k, device=kernels.device), torch.randn(k, n, device=kernels.device)
-        narrow, half = w.bfloat16(), a.bfloat16()
-        found: list[str] = []
+        narrow, found = w.bfloat16(), list[str]()
+        peers = (("torch fp32", partial(torch.mm, a, w)), ("bf16", partial(torch.mm, a.bfloat16(), narrow)))
         for name, tiles, weight in (("small", 1, w), ("large", 2, w), ("by size", 3, w), ("bf16 held", 3, narrow)):
             kernels.set_threads(tiles)
-            took = seconds(partial(kernels.gemm, a, weight), kernels.device, 10)
+            took = seconds(partial(kernels.gemm, a, weight), kernels.device, 10, 5)
             found.append(f"{name} {2e-12 * m * k * n / took:.1f} ({weight.nbytes / took / 1e9:.0f})")
-        for name, run in (("torch fp32", partial(torch.mm, a, w)), ("bf16", partial(torch.mm, half, narrow))):
-            found.append(f"{name} {2e-12 * m * k * n / seconds(run, kernels.device, 10):.1f}")
+        found += [f"{name} {2e-12 * m * k * n / seconds(run, kernels.device, 10, 5):.1f}" for name, run in peers]
         say(f"{m} x {k} x {n}, TFLOP/s (GB/s): {', '.join(found)}")
-
-
-def vocabulary(kernels: CudaKernels, _: Decoder, say: Say, *, dry: bool) -> None:
-    """Statistics and draws, the latter with their copies."""
-    for rows, vocab in ((2, 700),) if dry else ((1, 49152), (256, 49152), (64, 151936)):
-        x = torch.randn(rows, vocab, device=kernels.device) * 3
-        for top_p in (1.0, 0.95):
-            draws = Draws(
-                rows=np.arange(rows), seeds=np.arange(rows, dtype=np.uint64), samples=np.arange(rows),
-                positions=np.arange(rows), temperatures=np.ones(rows, np.float32), top_ks=np.full(rows, -1),
-                top_ps=np.full(rows, top_p),
-            )  # fmt: skip
-            drawn = seconds(partial(kernels.choose, x, draws), kernels.device, 5)
-            stats = seconds(partial(kernels.row_stats, x, 1.0), kernels.device, 5)
-            say(f"{rows} x {vocab}, top_p {top_p}: draws {1e6 * drawn:.0f} us, statistics {1e6 * stats:.0f} us")
 
 
 def decoding(kernels: CudaKernels, decoder: Decoder, say: Say, *, dry: bool) -> None:
     """Tokens a second of the whole sampler, with graphs and without; beside it `generate` in bf16."""
-    peer = None if find_spec("transformers") is None else _transformers(decoder.config, kernels.device)
+    peer = _transformers(decoder) if find_spec("transformers") else None
     prompt, steps = np.arange(1, 33, dtype=np.int32), 3 if dry else 64
     for batch in (1, 3) if dry else (1, 32, 256):
-        for use in (True, False):
+        for use in (False, True):
             kernels.use_graphs = use
             sampler = Sampler(decoder.config, kernels)
             params = SamplingParams(seed=1, max_tokens=32 + steps, stop=())
@@ -97,35 +79,27 @@ def decoding(kernels: CudaKernels, decoder: Decoder, say: Say, *, dry: bool) -> 
                 sampler.step()
             for _ in range(8):
                 sampler.step()
-            took = seconds(partial(_repeat, sampler.step, steps), torch.device("cpu"), 1)
+            took = seconds(sampler.step, kernels.device, steps)
             sampler.cancel(group)
-            say(f"decode, batch {batch}, {'graphs' if use else 'no graphs'}: {steps * batch / took:.0f} tokens/s")
-        kernels.use_graphs = True
+            say(f"decode, batch {batch}, {'graphs' if use else 'no graphs'}: {batch / took:.0f} tokens/s")
         if peer is None:
             say(f"transformers, batch {batch}: it is not installed here")
             continue
         ids = torch.from_numpy(prompt.astype(np.int64)).to(kernels.device).repeat(batch, 1)
         run = partial(peer.generate, ids, max_new_tokens=steps, min_new_tokens=steps, do_sample=True, pad_token_id=0)
         run()
-        took = seconds(run, torch.device("cpu"), 1)
+        took = seconds(run, kernels.device)
         say(f"transformers {peer.dtype}, generate, batch {batch}: {steps * batch / took:.0f} tokens/s")
 
 
-def _repeat(run: Callable[[], object], times: int) -> None:
-    for _ in range(times):
-        run()
+def _transformers(decoder: Decoder) -> Any:
+    """A model of the decoder's shape in bf16."""
+    from transformers import AutoModelForCausalLM
 
-
-def _transformers(config: DecoderConfig, device: torch.device) -> Any:
-    from transformers import LlamaConfig, LlamaForCausalLM
-
-    shape = LlamaConfig(
-        vocab_size=config.vocab_size, hidden_size=config.hidden_size, intermediate_size=config.intermediate_size,
-        num_hidden_layers=config.num_layers, num_attention_heads=config.num_heads,
-        num_key_value_heads=config.num_kv_heads, head_dim=config.head_dim, max_position_embeddings=config.max_positions,
-        tie_word_embeddings=config.tied,
-    )  # fmt: skip
-    return LlamaForCausalLM(shape).to(device=device, dtype=torch.bfloat16).eval()
+    with tempfile.TemporaryDirectory() as folder:
+        write_folder(Path(folder) / "model", decoder.config, initial_weights(decoder.config, 0), dtype=torch.bfloat16)
+        model = AutoModelForCausalLM.from_pretrained(Path(folder) / "model", dtype=torch.bfloat16)
+    return model.to(decoder.kernels.device).eval()
 
 
 def training(kernels: CudaKernels, decoder: Decoder, say: Say, *, dry: bool) -> None:
@@ -138,49 +112,40 @@ def training(kernels: CudaKernels, decoder: Decoder, say: Say, *, dry: bool) -> 
     def step() -> None:
         session.forward_backward(data, LossName.CROSS_ENTROPY)
         session.optim_step(AdamParams(learning_rate=1e-4))
-        settle(kernels.device)
 
     for name in ("first", "second", "third"):
-        took = seconds(step, torch.device("cpu"), 1)
+        took = seconds(step, kernels.device)
         say(f"LoRA step of {count} x {length} tokens, {name}: {took:.2f} s, {count * length / took:.0f} tokens/s")
     if find_spec("trl") is None or find_spec("peft") is None:
         say("TRL: it is not installed here")
         return
-    rate = count * length / _trl(_transformers(decoder.config, kernels.device), ids)
-    say(f"TRL bf16, LoRA step of {count} x {length} tokens: {rate:.0f} tokens/s")
+    say(f"TRL bf16, LoRA step of {count} x {length} tokens: {length * _trl(decoder, ids):.0f} tokens/s")
 
 
-def _trl(model: Any, ids: np.ndarray) -> float:
-    """Seconds of a step, of ten after two."""
+def _trl(decoder: Decoder, ids: np.ndarray) -> float:
+    """Samples a second of ten steps, after as many that are not counted."""
     from datasets import Dataset
     from peft import LoraConfig
     from tokenizers import Tokenizer
     from tokenizers.models import WordLevel
-    from transformers import PreTrainedTokenizerFast, TrainerCallback
+    from transformers import PreTrainedTokenizerFast
     from trl import SFTConfig, SFTTrainer
-
-    ends: list[float] = []
-
-    class Clock(TrainerCallback):
-        def on_step_end(self, *_: Any, **__: Any) -> None:
-            settle(model.device)
-            ends.append(time.perf_counter())
 
     words = Tokenizer(WordLevel({"<end>": 0}, unk_token="<end>"))
     with tempfile.TemporaryDirectory() as folder:
-        SFTTrainer(
-            model=model,
+        trainer = SFTTrainer(
+            model=_transformers(decoder),
             args=SFTConfig(
-                output_dir=folder, per_device_train_batch_size=len(ids), max_steps=12, max_length=ids.shape[1],
-                bf16=True, gradient_checkpointing=False, use_cpu=model.device.type == "cpu", report_to="none",
-                disable_tqdm=True, logging_strategy="no", save_strategy="no",
+                output_dir=folder, per_device_train_batch_size=len(ids), max_steps=10, max_length=ids.shape[1],
+                bf16=True, gradient_checkpointing=False, use_cpu=decoder.kernels.device.type == "cpu",
+                report_to="none", disable_tqdm=True, logging_strategy="no", save_strategy="no",
             ),
             train_dataset=Dataset.from_list([{"input_ids": row.tolist()} for row in ids]),
             processing_class=PreTrainedTokenizerFast(tokenizer_object=words, eos_token="<end>", pad_token="<end>"),
             peft_config=LoraConfig(r=16, target_modules="all-linear", task_type="CAUSAL_LM"),
-            callbacks=[Clock()],
-        ).train()  # fmt: skip
-    return (ends[-1] - ends[1]) / (len(ends) - 2)
+        )  # fmt: skip
+        trainer.train()
+        return trainer.train().metrics["train_samples_per_second"]
 
 
-SPEEDS = (products, vocabulary, decoding, training)
+SPEEDS = (products, decoding, training)

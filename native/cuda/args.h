@@ -22,10 +22,10 @@ struct NormBackArgs {
   const float* x; const float* gain; const float* inv_rms; const float* d_sum; const float* dy; float* dx; float* xhat; i64 rows, H;
 };
 struct RotateArgs {  // x -> y; or dy -> y, with x for the norms
-  const float* x; i64 x_rs; const float* dy; i64 dy_rs; float* y; i64 y_rs; const i64* pos; const float* cos; const float* sin;
+  float* y; i64 y_rs; const float* x; i64 x_rs; const float* dy; i64 dy_rs; const i64* pos; const float* cos; const float* sin;
   const float* q_gain; const float* k_gain; float* dgain_q; float* dgain_k; i64 rows, q_heads, kv_heads, d; float eps, pad;
 };
-struct GateArgs { const float* gate_up; const float* dy; float* out; i64 rows, I; };
+struct GateArgs { float* out; const float* gate_up; const float* dy; i64 rows, I; };
 struct ScaleArgs { float* y; i64 y_rs; const float* scale; const float* bias; i64 rows, N; };
 struct StoreArgs {  // by slot (row_of_slot), or by row (row_begin, first_pos, table)
   const float* qkv; i64 qkv_rs; float* k_pages; float* v_pages; const i64* row_of_slot; const int* table; i64 table_rs;
@@ -55,21 +55,21 @@ struct ChooseArgs {
   int* tokens; float* logprobs; i64 V;
 };
 struct GatherArgs {
-  const float* logits; const i64* rows; const int* targets; const float* temperatures; const float* top; const float* log_sum;
-  float* out; i64 count, k, V;
+  float* out; const float* logits; const i64* rows; const int* targets; const float* temperatures; const float* top;
+  const float* log_sum; i64 count, k, V;
 };
 struct LogprobBackArgs {
   const float* logits; const i64* reads; const int* targets; const float* g; const float* top; const float* log_sum;
   float* d_logits; i64 V;
 };
 struct RouteArgs {
-  const float* logits; i64* experts; float* weights; const float* d_weights; float* out; i64 active, normalised, E;
+  float* out; const float* logits; i64* experts; float* weights; const float* d_weights; i64 active, normalised, E;
 };
-struct DotsArgs { const float* x; i64 x_rs; const float* y; i64 y_rs; float* out; i64 rows, N; };
+struct DotsArgs { float* out; const float* x; i64 x_rs; const float* y; i64 y_rs; i64 rows, N; };
 struct AdamArgs {
   float* p; const float* g; float* m; float* v; i64 n; float lr, beta1, beta2, eps, scale, rest1, rest2, keep, bias1, bias2;
 };
-struct SquaresArgs { const float* x; double* out; i64 n; };
+struct SquaresArgs { double* out; const float* x; i64 n; };
 struct FiniteArgs { const float* x; int* bad; i64 n; };
-struct Nf4Args { const unsigned char* codes; const float* absmax; float* wt; i64 out, in; };
-struct SweepArgs { const float* x; const float* y; float* out; i64 n; };
+struct Nf4Args { float* wt; const unsigned char* codes; const float* absmax; i64 out, in; };
+struct SweepArgs { float* out; const float* x; const float* y; i64 n; };

@@ -30,15 +30,15 @@ TS_EACH(store, StoreArgs, a.count * a.kv_heads * a.d) {  // an element of a key 
 // Blocks of 256 threads: a thread has some rows of a tile, and of each 16 columns (keys, or elements of a head) its lane's.
 TS_FN int own_of(int rows) { return threadIdx.x / 16 * rows; }
 
-// N scores of R rows and 64 keys, each a chain over d: N 1: q . k; 2: dO . v too. row(n, r, i) and key(n, j, i) read, 0
-// for none. Paged: 16 keys lie together in memory; else elements do.
+// N scores of R rows and 64 keys, each a chain over d: N 1: q . k; 2: dO . v too; a thread's four of one row side by side.
+// row(n, r, i) and key(n, j, i) read, 0 for none. Paged: 16 keys lie together in memory; else elements do.
 template <int R, int N, bool Paged>
 struct Scores {
   float rows[N][kChunk][R + 1], keys[N][kChunk][kKeys + 1];
   template <typename Row, typename Key>
-  __device__ void of(i64 d, Row row, Key key, float (&s)[N][R / 16][4]) {
+  __device__ void of(i64 d, Row row, Key key, float (&s)[N][R / 4]) {
     const int first = own_of(R / 16), lane = lane_of();
-    for (int e = 0; e < N * R / 4; e++) s[e / (R / 4)][e / 4 % (R / 16)][e % 4] = 0.0f;
+    for (int n = 0; n < N; n++) clear(s[n]);
     for (i64 d0 = 0; d0 < d; d0 += kChunk) {
       const int width = d - d0 < kChunk ? (int)(d - d0) : kChunk;
       __syncthreads();
@@ -55,16 +55,14 @@ struct Scores {
 #pragma unroll
         for (int n = 0; n < N; n++)
 #pragma unroll
-          for (int r = 0; r < R / 16; r++)
-#pragma unroll
-            for (int j = 0; j < 4; j++) s[n][r][j] = fma1(rows[n][i][first + r], keys[n][i][16 * j + lane], s[n][r][j]);
+          for (int e = 0; e < R / 4; e++) s[n][e] = fma1(rows[n][i][first + e / 4], keys[n][i][e % 4 * 16 + lane], s[n][e]);
     }
   }
 };
 
-// sums[r][c] += weight(r, j) * value(j, column), a step of its chain for every j < count, ascending; `held` is for T values.
-template <int R, int T, typename Weight, typename Value>
-TS_FN void add_weighted(float (&sums)[R][kColumns], int count, i64 d, float (&held)[T][kMostD], Weight weight, Value value) {
+// sums of row r, column c += weight(r, j) * value(j, column), a step of its chain for every j < count, ascending; `held` is for T values.
+template <int N, int T, typename Weight, typename Value>
+TS_FN void add_weighted(float (&sums)[N], int count, i64 d, float (&held)[T][kMostD], Weight weight, Value value) {
   for (int part = 0; part < count; part += T) {
     const int most = count - part < T ? count - part : T;  // none beyond the last is read
     __syncthreads();
@@ -72,10 +70,10 @@ TS_FN void add_weighted(float (&sums)[R][kColumns], int count, i64 d, float (&he
     __syncthreads();
     for (int j = 0; j < most; j++)
 #pragma unroll
-      for (int r = 0; r < R; r++)
-#pragma unroll
-        for (int c = 0; c < kColumns; c++)
-          if (16 * c < d) sums[r][c] = fma1(weight(r, part + j), held[j][16 * c + lane_of()], sums[r][c]);
+      for (int e = 0; e < N; e++) {
+        const int r = e / kColumns, c = e % kColumns * 16;
+        if (c < d) sums[e] = fma1(weight(r, part + j), held[j][c + lane_of()], sums[e]);
+      }
   }
 }
 
@@ -96,34 +94,33 @@ __device__ void attend(const AttentionArgs& a) {
   const auto head_of = [&](int p) { return kv_head * group + (pair0 + p < count ? pair0 + p : last_pair) % group; };
   const auto page_of = [&](i64 key) { return (i64)a.table[seq * a.table_rs + key / 16] * a.kv_heads + kv_head; };
   i64 visible[P];
-  float score[1][P][4], best[P], total[P], out[P][kColumns];
+  float score[1][4 * P], best[P], total[P], out[P * kColumns];
   for (int p = 0; p < P; p++) visible[p] = base + row_of(own + p) - begin + 1;
   const auto read = [&](i64 key0) {
     scores.of(
         d, [&](int, int p, i64 i) { return a.qkv[row_of(p) * a.qkv_rs + head_of(p) * d + i] * a.scale; },
         [&](int, int j, i64 i) { return key0 + j < keys ? a.k_pages[(page_of(key0 + j) * d + i) * 16 + j % 16] : 0.0f; }, score);
   };
-  for (int p = 0; p < P; p++) best[p] = canon::float_of(0xFF800000u), total[p] = 0.0f;
+  for (int p = 0; p < P; p++) best[p] = canon::float_of(0xFF800000u);
+  clear(total);
+  clear(out);
   for (i64 key0 = 0; key0 < keys; key0 += kKeys) {
     read(key0);
-    for (int p = 0; p < P; p++)
-      for (int i = 0; i < 4; i++)
-        if (key0 + 16 * i + lane < visible[p]) best[p] = score[0][p][i] > best[p] ? score[0][p][i] : best[p];
+    for (int e = 0; e < 4 * P; e++)
+      if (key0 + e % 4 * 16 + lane < visible[e / 4]) best[e / 4] = score[0][e] > best[e / 4] ? score[0][e] : best[e / 4];
   }
   for (int p = 0; p < P; p++) lanes[own + p][lane] = best[p];
   __syncthreads();
   for (int p = 0; p < P; p++)
     for (int i = 0; i < 16; i++) best[p] = lanes[own + p][i] > best[p] ? lanes[own + p][i] : best[p];
-#pragma unroll
-  for (int e = 0; e < P * kColumns; e++) out[e / kColumns][e % kColumns] = 0.0f;
   for (i64 key0 = 0; key0 < keys; key0 += kKeys) {
     read(key0);
-    for (int p = 0; p < P; p++)
-      for (int i = 0; i < 4; i++) {
-        const float e = key0 + 16 * i + lane < visible[p] ? exp1(score[0][p][i] - best[p]) : 0.0f;
-        total[p] = total[p] + e;
-        weights[own + p][16 * i + lane] = e;
-      }
+    for (int e = 0; e < 4 * P; e++) {
+      const int p = e / 4, key = e % 4 * 16 + lane;
+      const float weight = key0 + key < visible[p] ? exp1(score[0][e] - best[p]) : 0.0f;
+      total[p] = total[p] + weight;
+      weights[own + p][key] = weight;
+    }
     add_weighted(
         out, keys - key0 < kKeys ? (int)(keys - key0) : kKeys, d, v, [&](int p, int j) { return weights[own + p][j]; },
         [&](i64 j, i64 i) { return a.v_pages[(page_of(key0 + j) * 16 + j % 16) * a.d_pad + i]; });
@@ -138,7 +135,7 @@ __device__ void attend(const AttentionArgs& a) {
     const float sum = lanes[own + p][0];
 #pragma unroll
     for (int c = 0; c < kColumns; c++)
-      if (16 * c + lane < d) a.out[at * d + 16 * c + lane] = out[p][c] / sum;
+      if (16 * c + lane < d) a.out[at * d + 16 * c + lane] = out[p * kColumns + c] / sum;
     if (a.row_max && lane == 0) {
       a.row_max[at] = best[p];
       a.row_sum[at] = sum;
@@ -158,56 +155,50 @@ struct Query {  // a row of one head; none: every dS and weight of its is 0 by t
   }
   __device__ __forceinline__ float weight(float s) const { return exp1(s - top) * inv; }
 };
-// What `Scores` reads of rows and keys that have been listed in shared memory, below 0 for none.
-#define TS_PAIRS(ROWS, KEYS, H, KV) \
-  [&](int n, int r, i64 i) { \
-    if (ROWS[r] < 0) return 0.0f; \
-    return n ? a.d_out[ROWS[r] * a.d_out_rs + (H) * a.d + i] : a.qkv[ROWS[r] * a.qkv_rs + (H) * a.d + i] * a.scale; \
-  }, \
-  [&](int n, int j, i64 i) { \
-    return KEYS[j] < 0 ? 0.0f : a.qkv[KEYS[j] * a.qkv_rs + (a.heads + (KV) + n * a.kv_heads) * a.d + i]; \
-  }
+// An element of the scores' operands: of q or dO, and of the key or the value, that lie in a row.
+TS_FN float query_of(const AttentionBackArgs& a, int n, i64 row, i64 h, i64 i) {
+  return n ? a.d_out[row * a.d_out_rs + h * a.d + i] : a.qkv[row * a.qkv_rs + h * a.d + i] * a.scale;
+}
+TS_FN float key_of(const AttentionBackArgs& a, int n, i64 row, i64 kv, i64 i) {
+  return a.qkv[row * a.qkv_rs + (a.heads + kv + n * a.kv_heads) * a.d + i];
+}
 
 // dQ of up to 64 rows of one node, and one head: keys by position, a chain for each 128, added by the tree.
 TS_KERNEL(attention_dq, AttentionBackArgs, 256) {
   __shared__ Scores<64, 2, false> scores;
   __shared__ float ds[64][kKeys + 1], held[16][kMostD];
-  __shared__ i64 rows[64], keys[kKeys];
-  const int tid = threadIdx.x, lane = lane_of(), own = own_of(4);
+  const int lane = lane_of(), own = own_of(4);
   const i64 r0 = a.tile_row[blockIdx.x], r1 = a.tile_end[blockIdx.x], h = blockIdx.y, d = a.d, kv = h / (a.heads / a.kv_heads);
   const i64* path = a.path + a.path_begin[blockIdx.x];
   const i64 seen = a.first_seen[r1 - 1] + 1;
-  float s[2][4][4], acc[4][kColumns], kept[12][4 * kColumns];
+  float s[2][16], acc[4 * kColumns], kept[12][4 * kColumns];
+  int depth = 0;
   Query of[4];
   for (int r = 0; r < 4; r++) of[r] = Query::of(a, r0 + own + r, h, r0 + own + r < r1);
-  for (int e = 0; e < 4 * kColumns; e++) acc[e / kColumns][e % kColumns] = 0.0f;
-  if (tid < 64) rows[tid] = r0 + tid < r1 ? r0 + tid : -1;
+  clear(acc);
   for (i64 key0 = 0; key0 < seen; key0 += kKeys) {
-    __syncthreads();
-    if (tid < kKeys) keys[tid] = key0 + tid < seen ? path[key0 + tid] : -1;
-    __syncthreads();
-    scores.of(d, TS_PAIRS(rows, keys, h, kv), s);
-    for (int r = 0; r < 4; r++)
-      for (int j = 0; j < 4; j++) {
-        const bool sees = r0 + own + r < r1 && key0 + 16 * j + lane <= a.first_seen[r0 + own + r];
-        ds[own + r][16 * j + lane] = sees ? of[r].weight(s[0][r][j]) * (s[1][r][j] - of[r].delta) : 0.0f;
-      }
+    scores.of(
+        d, [&](int n, int r, i64 i) { return r0 + r < r1 ? query_of(a, n, r0 + r, h, i) : 0.0f; },
+        [&](int n, int j, i64 i) { return key0 + j < seen ? key_of(a, n, path[key0 + j], kv, i) : 0.0f; }, s);
+    for (int e = 0; e < 16; e++) {
+      const int r = e / 4, key = e % 4 * 16 + lane;
+      const bool sees = r0 + own + r < r1 && key0 + key <= a.first_seen[r0 + own + r];
+      ds[own + r][key] = sees ? of[r].weight(s[0][e]) * (s[1][e] - of[r].delta) : 0.0f;
+    }
     add_weighted(
         acc, seen - key0 < kKeys ? (int)(seen - key0) : kKeys, d, held, [&](int r, int j) { return ds[own + r][j]; },
-        [&](i64 j, i64 i) { return a.qkv[keys[j] * a.qkv_rs + (a.heads + kv) * d + i]; });
+        [&](i64 j, i64 i) { return key_of(a, 0, path[key0 + j], kv, i); });
     const bool ended = key0 + kKeys >= seen;
     if (!ended && (key0 / kKeys & 1) == 0) continue;  // in the middle of a chain of 128
-    int level = 0;
-    for (i64 i = key0 / 128; ended ? i != 0 : (i & 1) != 0; i >>= 1, level++)
-      for (int e = 0; (i & 1) && e < 4 * kColumns; e++)
-        acc[e / kColumns][e % kColumns] = kept[level][e] + acc[e / kColumns][e % kColumns];
+    for (i64 i = key0 / 128; ended ? i != 0 : (i & 1) != 0; i >>= 1) pop(kept, depth, acc, (int)(i & 1));
     if (ended) break;
-    for (int e = 0; e < 4 * kColumns; e++) kept[level][e] = acc[e / kColumns][e % kColumns], acc[e / kColumns][e % kColumns] = 0.0f;
+    push(kept, depth, acc);
+    clear(acc);
   }
 #pragma unroll
   for (int e = 0; e < 4 * kColumns; e++) {
     const i64 row = r0 + own + e / kColumns, column = e % kColumns * 16 + lane;
-    if (row < r1 && column < d) a.d_qkv[row * a.d_qkv_rs + h * d + column] = acc[e / kColumns][e % kColumns] * a.scale;
+    if (row < r1 && column < d) a.d_qkv[row * a.d_qkv_rs + h * d + column] = acc[e] * a.scale;
   }
 }
 
@@ -216,45 +207,43 @@ TS_KERNEL(attention_dkv, AttentionBackArgs, 256) {
   constexpr int kRows = 32;
   __shared__ Scores<kRows, 2, false> scores;
   __shared__ float ds[kRows][kKeys + 1], w[kRows][kKeys + 1], held[8][kMostD];
-  __shared__ i64 rows[kRows], keys[kKeys];
-  const int tid = threadIdx.x, lane = lane_of(), own = own_of(2), own_keys = own_of(4);
+  const int lane = lane_of(), own = own_of(2), own_keys = own_of(4);
   const i64 c0 = (i64)blockIdx.x * kKeys, kv = blockIdx.y, d = a.d, group = a.heads / a.kv_heads;
-  float s[2][2][4], dk[4][kColumns], dv[4][kColumns];
-  for (int e = 0; e < 4 * kColumns; e++) dk[e / kColumns][e % kColumns] = dv[e / kColumns][e % kColumns] = 0.0f;
+  float s[2][8], dk[4 * kColumns], dv[4 * kColumns];
+  clear(dk);
+  clear(dv);
   i64 end = 0, sees_end[4];
   for (int j = 0; j < kKeys && c0 + j < a.rows; j++) end = a.sees_end[c0 + j] > end ? a.sees_end[c0 + j] : end;
   for (int j = 0; j < 4; j++) sees_end[j] = c0 + 16 * j + lane < a.rows ? a.sees_end[c0 + 16 * j + lane] : 0;
-  if (tid < kKeys) keys[tid] = c0 + tid < a.rows ? c0 + tid : -1;
   for (i64 h = kv * group; h < (kv + 1) * group; h++)
     for (i64 r0 = c0; r0 < end; r0 += kRows) {
-      __syncthreads();
-      if (tid < kRows) rows[tid] = r0 + tid < end ? r0 + tid : -1;
-      __syncthreads();
-      scores.of(d, TS_PAIRS(rows, keys, h, kv), s);
+      scores.of(
+          d, [&](int n, int r, i64 i) { return r0 + r < end ? query_of(a, n, r0 + r, h, i) : 0.0f; },
+          [&](int n, int j, i64 i) { return c0 + j < a.rows ? key_of(a, n, c0 + j, kv, i) : 0.0f; }, s);
       for (int r = 0; r < 2; r++) {
         const i64 row = r0 + own + r;
         const Query of = Query::of(a, row, h, row < end);
         for (int j = 0; j < 4; j++) {
           const bool seen = row < end && row >= c0 + 16 * j + lane && row < sees_end[j];
-          const float weight = seen ? of.weight(s[0][r][j]) : 0.0f;
+          const float weight = seen ? of.weight(s[0][4 * r + j]) : 0.0f;
           w[own + r][16 * j + lane] = weight;
-          ds[own + r][16 * j + lane] = seen ? weight * (s[1][r][j] - of.delta) : 0.0f;
+          ds[own + r][16 * j + lane] = seen ? weight * (s[1][4 * r + j] - of.delta) : 0.0f;
         }
       }
       const int count = end - r0 < kRows ? (int)(end - r0) : kRows;
       add_weighted(
           dk, count, d, held, [&](int j, int r) { return ds[r][own_keys + j]; },
-          [&](i64 r, i64 i) { return a.qkv[(r0 + r) * a.qkv_rs + h * d + i] * a.scale; });
+          [&](i64 r, i64 i) { return query_of(a, 0, r0 + r, h, i); });
       add_weighted(
           dv, count, d, held, [&](int j, int r) { return w[r][own_keys + j]; },
-          [&](i64 r, i64 i) { return a.d_out[(r0 + r) * a.d_out_rs + h * d + i]; });
+          [&](i64 r, i64 i) { return query_of(a, 1, r0 + r, h, i); });
     }
 #pragma unroll
   for (int e = 0; e < 4 * kColumns; e++) {
     const i64 row = c0 + own_keys + e / kColumns, column = e % kColumns * 16 + lane;
     if (row >= a.rows || column >= d) continue;
     float* to = a.d_qkv + row * a.d_qkv_rs + (a.heads + kv) * d + column;
-    to[0] = dk[e / kColumns][e % kColumns];
-    to[a.kv_heads * d] = dv[e / kColumns][e % kColumns];
+    to[0] = dk[e];
+    to[a.kv_heads * d] = dv[e];
   }
 }

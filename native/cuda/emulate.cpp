@@ -4,7 +4,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <ucontext.h>
-static struct Dim { unsigned x, y, z; } threadIdx, blockIdx, blockDim, gridDim;
+static struct Dim { unsigned x, y, z; } threadIdx, blockIdx, blockDim;
 #define __global__
 #define __device__
 #define __forceinline__ inline
@@ -19,7 +19,6 @@ namespace { void back(); }
 #define __syncthreads() back()
 #include "attention.cu"
 #include "rows.cu"
-#include "gradients.cu"
 #include "products.cu"
 #include "products_bf16.cu"
 #include "products_nf4.cu"
@@ -85,7 +84,6 @@ extern "C" void ts_order(int which) { order = which; }  // 0 ascending, 1 descen
 extern "C" void ts_emulate(void (*kernel)(Any), const unsigned* grid, unsigned threads, const Any* args) {
   body = kernel;
   given = args;
-  gridDim = {grid[0], grid[1], grid[2]};
   blockDim = {threads, 1, 1};
   for (unsigned z = 0; z < grid[2]; z++)
     for (unsigned y = 0; y < grid[1]; y++)

@@ -29,6 +29,8 @@ struct Nf4 {  // a matrix held as NF4: two codes a byte, an absmax for each bloc
 
 // A kernel by name, with the threads of a block (ops/cuda/table.py reads these lines).
 #define TS_KERNEL(NAME, ARGS, ...) extern "C" __global__ void __launch_bounds__(__VA_ARGS__) NAME(ARGS a)
+// One whose blocks hold eight rows of sixteen lanes.
+#define TS_LANES(NAME, ARGS) TS_KERNEL(NAME, ARGS, 128)
 // One with a thread for each of COUNT elements: the body has its number, `at`.
 #define TS_EACH(NAME, ARGS, COUNT) \
   TS_FN void NAME##_one(const ARGS& a, i64 at); \
@@ -38,17 +40,21 @@ struct Nf4 {  // a matrix held as NF4: two codes a byte, an absmax for each bloc
   } \
   TS_FN void NAME##_one(const ARGS& a, i64 at)
 
-// hsum of native/v16.hpp: halving 8, 4, 2, 1. Every thread of the block calls it.
-template <typename T>
-TS_FN void halve(T* lanes, int lane) {
-  for (int half = 8; half >= 1; half /= 2) {
+// join(i, i + half) for i < half: half of `count`, a quarter, .. 1. Every thread of the block calls it.
+template <typename Join>
+TS_FN void by_halves(int count, int i, Join join) {
+  for (int half = count / 2; half >= 1; half /= 2) {
     __syncthreads();
-    if (lane < half) lanes[lane] = lanes[lane] + lanes[lane + half];
+    if (i < half) join(i, i + half);
   }
   __syncthreads();
 }
+// hsum of native/v16.hpp.
+template <typename T>
+TS_FN void halve(T* lanes, int lane) {
+  by_halves(16, lane, [&](int i, int j) { lanes[i] = lanes[i] + lanes[j]; });
+}
 
-// Blocks of 128 threads hold eight rows of sixteen lanes.
 TS_FN int lane_of() { return threadIdx.x % 16; }
 TS_FN i64 row_of() { return (i64)blockIdx.x * 8 + threadIdx.x / 16; }
 // A row's sum: term(sum, i) for i < n, ascending, i in lane i mod 16. Every thread calls it, one without a row with n = 0.
@@ -65,16 +71,39 @@ TS_FN float over_lanes(i64 n, Term term) {
   return sum;
 }
 
+// Sums of chains that have ended wait in `kept` for those of their neighbours in the tree, N side by side. The depth is a
+// variable of its own, which stays in a register.
+template <int Depth, int N>
+TS_FN void push(float (&kept)[Depth][N], int& depth, const float (&sums)[N]) {
+#pragma unroll
+  for (int e = 0; e < N; e++) kept[depth][e] = sums[e];
+  depth++;
+}
+// Adds the latest `count` to `sums`, the latest first.
+template <int Depth, int N>
+TS_FN void pop(const float (&kept)[Depth][N], int& depth, float (&sums)[N], int count) {
+  for (int i = 0; i < count && depth > 0; i++) {
+    depth--;
+#pragma unroll
+    for (int e = 0; e < N; e++) sums[e] = kept[depth][e] + sums[e];
+  }
+}
+template <int N>
+TS_FN void clear(float (&sums)[N]) {
+#pragma unroll
+  for (int e = 0; e < N; e++) sums[e] = 0.0f;
+}
+
 // A thread's own sum over listed chains: term(sum, k) along each, and those that have ended by their tree.
 template <typename Term>
 TS_FN float over_chains(const Chain* chains, i64 count, Term term) {
-  float kept[24], sum = 0.0f;
+  float kept[24][1], sum[1] = {0.0f};
   int depth = 0;
   for (i64 c = 0; c < count; c++) {
-    sum = 0.0f;
-    for (int k = chains[c].k0; k < chains[c].k1; k++) sum = term(sum, k);
-    for (int i = 0; i < chains[c].merged; i++) sum = kept[--depth] + sum;
-    kept[depth++] = sum;
+    clear(sum);
+    for (int k = chains[c].k0; k < chains[c].k1; k++) sum[0] = term(sum[0], k);
+    pop(kept, depth, sum, chains[c].merged);
+    push(kept, depth, sum);
   }
-  return sum;
+  return sum[0];
 }

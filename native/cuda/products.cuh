@@ -87,18 +87,15 @@ __device__ void product(const GemmArgs& g) {
   const i64 m0 = (i64)blockIdx.y * BM, n0 = (i64)blockIdx.x * BN;
   SideA A{{g.A}, AlongA ? g.A_rs : g.A_cs, m0, g.M};
   SideB B{held(g, Held{}), AlongB ? g.B_cs : g.B_rs, n0, g.N};
-  float acc[TM][TN], kept[Depth][TM * TN];
+  float acc[TM * TN], kept[Depth][TM * TN];
   const auto step = [&](int half, int k) {
     float a[TM], b[TN];
     SideA::take(sa[half], k, ty, a);
     SideB::take(sb[half], k, tx, b);
 #pragma unroll
-    for (int i = 0; i < TM; i++)
-#pragma unroll
-      for (int j = 0; j < TN; j++) acc[i][j] = fma1(a[i], b[j], acc[i][j]);
+    for (int e = 0; e < TM * TN; e++) acc[e] = fma1(a[e / TN], b[e % TN], acc[e]);
   };
-#pragma unroll
-  for (int e = 0; e < TM * TN; e++) acc[e / TN][e % TN] = 0.0f;
+  clear(acc);
   int depth = 0, half = 0;
   if (g.num_chains == 0 && g.add) return;
   Chain now = g.num_chains ? g.chains[0] : Chain{0, 0, 0, 0};
@@ -128,19 +125,11 @@ __device__ void product(const GemmArgs& g) {
     } else {
       for (int kk = 0; kk < (int)left; kk++) step(half, kk);
     }
-    for (int i = 0; ended && i < now.merged; i++) {
-      depth--;
-#pragma unroll
-      for (int e = 0; e < TM * TN; e++) acc[e / TN][e % TN] = kept[depth][e] + acc[e / TN][e % TN];
-    }
+    if (ended) pop(kept, depth, acc, now.merged);
     if (!more) break;
     if (ended) {
-#pragma unroll
-      for (int e = 0; e < TM * TN; e++) {
-        kept[depth][e] = acc[e / TN][e % TN];
-        acc[e / TN][e % TN] = 0.0f;
-      }
-      depth++;
+      push(kept, depth, acc);
+      clear(acc);
     }
     half ^= 1;
     c = next_c; k = next_k; now = next;
@@ -150,7 +139,7 @@ __device__ void product(const GemmArgs& g) {
     const i64 m = m0 + SideA::line(ty, e / TN), n = n0 + SideB::line(tx, e % TN);
     if (m >= g.M || n >= g.N) continue;
     float* to = g.C + m * g.C_rs + n;
-    *to = g.add ? *to + acc[e / TN][e % TN] : acc[e / TN][e % TN];
+    *to = g.add ? *to + acc[e] : acc[e];
   }
 }
 // A tile of 128 x 128 holds sums of up to 2^7 chains, one of 64 x 64 those of 2^23.
@@ -172,8 +161,8 @@ __device__ void few(const GemmArgs& g) {
   const Held B = held(g, Held{});
   const bool wide = AlongB && (g.B_cs & 3) == 0 && B.aligned();
   float acc[MR], kept[13][MR];
-  for (int m = 0; m < MR; m++) acc[m] = 0.0f;
   int depth = 0;
+  clear(acc);
   for (i64 c = warp * span; c < (warp + 1) * span; c++) {  // every warp takes part in every barrier
     const Chain now = c < g.num_chains ? g.chains[c] : Chain{0, 0, 0, 0};
     const int length = now.k1 - now.k0;
@@ -182,7 +171,7 @@ __device__ void few(const GemmArgs& g) {
       for (int k = lane; k < length; k += 32) x[warp][m][k] = m < g.M ? g.A[m * g.A_rs + now.k0 + k] : 0.0f;
     __syncthreads();
     if (c >= g.num_chains) continue;
-    for (int m = 0; m < MR; m++) acc[m] = 0.0f;
+    clear(acc);
     for (int k = 0; k < length && n < g.N; k += kAhead) {
       float b[kAhead];
 #pragma unroll
@@ -199,12 +188,8 @@ __device__ void few(const GemmArgs& g) {
         for (int m = 0; m < MR; m++)
           if (k + j < length) acc[m] = fma1(x[warp][m][k + j], b[j], acc[m]);
     }
-    for (int i = 0; i < now.merged && depth > 0; i++) {  // those of other warps' blocks come below
-      depth--;
-      for (int m = 0; m < MR; m++) acc[m] = kept[depth][m] + acc[m];
-    }
-    for (int m = 0; m < MR; m++) kept[depth][m] = acc[m];
-    depth++;
+    pop(kept, depth, acc, now.merged);  // those of other warps' blocks come below
+    push(kept, depth, acc);
   }
   for (int m = 0; m < MR; m++) sums[warp][m][lane] = acc[m];
   const int filled = (int)((g.num_chains + span - 1) / span);

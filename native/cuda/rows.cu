@@ -7,7 +7,7 @@ constexpr int kMostExperts = 1024;
 
 TS_FN float inverse_rms(float squares, i64 n, float eps) { return 1.0f / canon::sqrt(squares / (float)n + eps); }
 
-TS_KERNEL(add_rms_norm, NormArgs, 128) {
+TS_LANES(add_rms_norm, NormArgs) {
   const i64 H = a.H, from = row_of() * H, mine = row_of() < a.rows ? H : 0;
   const float* row = (a.delta ? a.sum : a.x) + from;
   const float squares = over_lanes(mine, [&](float sum, i64 i) {
@@ -31,14 +31,14 @@ TS_FN void norm_row_backward(const float* x, const float* gain, float inv, const
   }
 }
 
-TS_KERNEL(rms_norm_backward, NormBackArgs, 128) {
+TS_LANES(rms_norm_backward, NormBackArgs) {
   const bool here = row_of() < a.rows;
   const i64 r = here ? row_of() : 0, from = r * a.H;
   norm_row_backward(a.x + from, a.gain, a.inv_rms[r], a.d_sum ? a.d_sum + from : nullptr, a.dy + from, here ? a.H : 0,
                     a.dx + from, a.xhat ? a.xhat + from : nullptr, a.H);
 }
 
-TS_KERNEL(row_dots, DotsArgs, 128) {
+TS_LANES(row_dots, DotsArgs) {
   const i64 r = row_of();
   const float* x = a.x + r * a.x_rs;
   const float* y = a.y + r * a.y_rs;
@@ -47,7 +47,7 @@ TS_KERNEL(row_dots, DotsArgs, 128) {
 }
 
 // A head a row of lanes. With dy it turns the other way, and goes back through the norms.
-TS_KERNEL(rotate, RotateArgs, 128) {
+TS_LANES(rotate, RotateArgs) {
   __shared__ float turned[8][kMostD];
   float* work = turned[threadIdx.x / 16];
   const i64 heads = a.q_heads + 2 * a.kv_heads, d = a.d, half = d / 2, lane = lane_of();

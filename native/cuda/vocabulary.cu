@@ -12,11 +12,7 @@ TS_FN void statistics(const float* row, i64 V, float t, float* work, float& top,
     best = x > best ? x : best;
   }
   work[tid] = best;
-  for (int half = kThreads / 2; half >= 1; half /= 2) {
-    __syncthreads();
-    if (tid < half) work[tid] = work[tid + half] > work[tid] ? work[tid + half] : work[tid];
-  }
-  __syncthreads();
+  by_halves(kThreads, tid, [&](int i, int j) { work[i] = work[j] > work[i] ? work[j] : work[i]; });
   top = work[0];
   __syncthreads();
   float sum = 0.0f;
@@ -97,11 +93,7 @@ TS_KERNEL(choose_row, ChooseArgs, 256) {
     const i64 v = order ? order[i] : i;
     offer(v, asked == 0.0f ? (double)row[v] : (double)(row[v] / t) + canon::gumbel(key, v));
   }
-  for (int half = kThreads / 2; half >= 1; half /= 2) {
-    __syncthreads();
-    if (tid < half) offer(best_of[tid + half], scores[tid + half]);
-  }
-  __syncthreads();
+  by_halves(kThreads, tid, [&](int, int j) { offer(best_of[j], scores[j]); });
   if (tid == 0) {
     const i64 v = best_of[0];
     a.tokens[at] = (int)v;

@@ -241,6 +241,10 @@ def _logprobs(k: Kernels, i: Inputs, out: Outputs) -> None:
         (stats[0][some], stats[1][some]),
     )
     out["tokens"], out["token logprobs"] = k.choose(i.logits, i.draws)
+    tied = (i.logits * 2).round() / 2
+    tied[:, ::3], tied[:, 1::6], tied[i.draws.rows[0], 2] = -torch.inf, -0.0, torch.nan
+    out["tokens of ties"], logprobs = k.choose(tied, i.draws)
+    out["logprobs of ties"] = np.nan_to_num(logprobs, nan=7.0)  # of a row that is no distribution
     out["top tokens"], out["top logprobs"] = k.top_logprobs(i.logits, i.draws.rows, i.draws.temperatures, 5)
 
 
@@ -264,6 +268,7 @@ def _state(k: Kernels, i: Inputs, out: Outputs) -> None:
     k.adam(weight, grad, m, v, step)
     out["weight"], out["first moment"], out["second moment"] = weight, m, v
     out["sum of squares"] = np.array([k.sum_squares(i.x)])
+    out["finite"] = np.array([k.finite([i.x, i.x.where(i.x < i.x.max(), bad)]) for bad in (1, torch.inf, torch.nan)])
     absmax = torch.from_numpy(nf4.block_absmax(i.coded)).to(i.x.device)
     codes = torch.from_numpy(i.coded.codes).to(i.x.device)
     matrix = Nf4Matrix(codes, absmax, i.coded.shape[0])

@@ -10,7 +10,7 @@ import sys
 import pytest
 import torch
 
-from tinsmith.ops.cuda import nvrtc
+from tinsmith.ops.cuda import device, nvrtc
 from tinsmith.ops.extension import configure, module, physical_cores
 from tinsmith.ops.native import NativeKernels
 from tinsmith.ops.select import select
@@ -69,18 +69,14 @@ def test_a_gpu_that_is_not_here_is_refused_in_one_line(arithmetic: Arithmetic) -
 
 
 def test_an_old_gpu_or_no_compiler_is_refused_in_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, answer in (("is_available", True), ("device_count", 1), ("get_device_name", "GeForce GTX 1080")):
-        monkeypatch.setattr(torch.cuda, name, lambda *_, answer=answer: answer)
-    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda *_: (6, 1))
-    with pytest.raises(BackendError, match=r"GTX 1080 has compute capability 6\.1, at least 7\.5") as refused:
-        select(Arithmetic.CANONICAL, "cuda")
-    assert "\n" not in str(refused.value)
-    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda *_: (9, 0))
     monkeypatch.setattr(nvrtc, "_library", lambda: None)
     nvrtc.compiler.cache_clear()
-    with pytest.raises(BackendError, match="NVRTC is not here") as refused:
-        select(Arithmetic.CANONICAL, "cuda")
-    assert "\n" not in str(refused.value)
+    for capability, text in (((6, 1), r"a card has compute capability 6\.1, not 7\.5"), ((9, 0), "NVRTC is not here")):
+        gpu = device.Gpu("a card", capability, "13.0")
+        monkeypatch.setattr(device, "find_gpu", lambda _, gpu=gpu: gpu)
+        with pytest.raises(BackendError, match=text) as refused:
+            device.require_gpu("cuda:1")
+        assert "\n" not in str(refused.value)
     nvrtc.compiler.cache_clear()
 
 

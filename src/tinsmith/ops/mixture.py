@@ -128,24 +128,19 @@ def _part(x: Tensor | None, rows: slice) -> Tensor | None:
     return None if x is None else x[rows]
 
 
+def mixture_one_by_one(
+    kernels: Kernels, x: Tensor, routes: Routes, deal: Dealt, experts: Sequence[Mlp], parts: PartsOf
+) -> Tensor:
+    """As `mixed_one_by_one` for one run that covers all rows."""
+    return mixed_one_by_one(kernels, x, routes, deal, experts, (MixtureRun(0, x.shape[0], parts),))
+
+
 class OneByOne:
     """The mixtures of kernels that compute them expert by expert."""
 
-    def mixture(
-        self: Kernels, x: Tensor, routes: Routes, deal: Dealt, experts: Sequence[Mlp], parts: PartsOf
-    ) -> Tensor:
-        return mixed_one_by_one(self, x, routes, deal, experts, (MixtureRun(0, x.shape[0], parts),))
-
-    def mixture_forward(
-        self: Kernels, x: Tensor, routes: Routes, deal: Dealt, experts: Sequence[Mlp], parts: PartsOf
-    ) -> tuple[Tensor, MixtureActivations]:
-        return forward_one_by_one(self, x, routes, deal, experts, parts)
-
-    def mixture_backward(
-        self: Kernels, dy: Tensor, x: Tensor, routes: Routes, deal: Dealt, experts: Sequence[Mlp], parts: PartsOf,
-        segments: Tensor, kept: MixtureActivations,
-    ) -> tuple[Tensor, Tensor]:  # fmt: skip
-        return backward_one_by_one(self, dy, x, routes, deal, experts, parts, segments, kept)
+    mixture = mixture_one_by_one
+    mixture_forward = forward_one_by_one
+    mixture_backward = backward_one_by_one
 
 
 class MixtureStep(torch.autograd.Function):

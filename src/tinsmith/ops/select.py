@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import torch
 
-from tinsmith.ops.cuda.driver import OLDEST, Driver
+from tinsmith.ops.cuda.device import require_gpu
+from tinsmith.ops.cuda.driver import Driver
 from tinsmith.ops.cuda.kernels import CudaKernels
-from tinsmith.ops.cuda.nvrtc import compiler
 from tinsmith.ops.extension import require
 from tinsmith.ops.kernels import Kernels
 from tinsmith.ops.native import NativeKernels
@@ -34,16 +34,7 @@ def select(arithmetic: Arithmetic, device: str = "cpu") -> Kernels:
         chosen = torch.device("cuda", chosen.index or 0)
     if arithmetic is not Arithmetic.CANONICAL:
         return StockKernels(chosen)
-    return NativeKernels() if chosen.type == "cpu" else CudaKernels(_gpu(chosen))
-
-
-def _gpu(device: torch.device) -> Driver:
-    """The driver of a GPU that the canonical kernels run on, once it is known to be new enough."""
+    if chosen.type == "cpu":
+        return NativeKernels()
     require()
-    name, found = torch.cuda.get_device_name(device), torch.cuda.get_device_capability(device)
-    if found < OLDEST:
-        words, least = ".".join(map(str, found)), ".".join(map(str, OLDEST))
-        raise BackendError(
-            f"device={device} is too old: {name} has compute capability {words}, at least {least} is needed"
-        )
-    return Driver(device, compiler())
+    return CudaKernels(Driver(chosen, require_gpu(str(chosen))))

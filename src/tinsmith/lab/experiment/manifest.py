@@ -26,8 +26,7 @@ from tinsmith.lab.runs.kinds import Status
 from tinsmith.lab.settings import told_apart, written
 from tinsmith.models.base import open_base
 from tinsmith.models.published.sources import is_here
-from tinsmith.ops.cuda.device import device_index, gpu_identity
-from tinsmith.ops.cuda.nvrtc import compiler
+from tinsmith.ops.cuda.device import gpu_identity, require_gpu
 from tinsmith.ops.extension import native, physical_cores
 from tinsmith.ops.processor import cpu_flags, cpu_model
 from tinsmith.types.arithmetic import Arithmetic
@@ -215,7 +214,7 @@ def circumstances(plan: Plan, materials: Materials) -> dict[str, object]:
     extension = None if native is None else native.__file__
     if here and where.device != "cpu" and plan.arithmetic is Arithmetic.CANONICAL:
         with suppress(BackendError):  # it is not here, which its server says
-            gpu = gpu_identity(device_index(where.device), compiler())
+            gpu = gpu_identity(require_gpu(where.device))
     folder = materials.models.get(materials.model_name)
     return {
         "machine": platform.machine(),

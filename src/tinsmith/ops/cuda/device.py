@@ -7,17 +7,14 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from typing import NamedTuple
 
-from tinsmith.ops.cuda.nvrtc import PROGRAMS, Compiler
+from tinsmith.ops.cuda.nvrtc import PROGRAMS, compiler
 from tinsmith.types.errors import BackendError
 from tinsmith.types.fingerprints import sha256_of
 
 _MAJOR, _MINOR = 75, 76
 """CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR and _MINOR."""
-
-
-def device_index(device: str) -> int:
-    """Return the number in "cuda:N"; of "cuda" it is 0."""
-    return int(device.partition(":")[2] or 0)
+OLDEST = (7, 5)
+"""Oldest compute capability: NVRTC 13 compiles for no older one."""
 
 
 class Gpu(NamedTuple):
@@ -46,34 +43,34 @@ def find_gpu(index: int) -> Gpu | None:
     driver.cuDeviceGetAttribute(ctypes.byref(major), _MAJOR, handle)
     driver.cuDeviceGetAttribute(ctypes.byref(minor), _MINOR, handle)
     driver.cuDriverGetVersion(ctypes.byref(version))
-    text = f"{version.value // 1000}.{version.value % 1000 // 10}"
-    return Gpu(name.value.decode(), (major.value, minor.value), text)
+    thousands, rest = divmod(version.value, 1000)
+    return Gpu(name.value.decode(), (major.value, minor.value), f"{thousands}.{rest // 10}")
 
 
-def require_gpu(device: str) -> None:
-    """Check that a device such as "cuda" is here, before anything is built for it.
+def require_gpu(device: str) -> Gpu:
+    """Return the GPU that "cuda" or "cuda:N" is, before anything is built for it.
 
     Raises:
-        BackendError: it is not; one line.
+        BackendError: it is not here, or too old, or there is no NVRTC to compile for it; one line.
     """
-    if find_gpu(device_index(device)) is None:
+    gpu = find_gpu(int(device.partition(":")[2] or 0))
+    if gpu is None:
         raise BackendError(f"device={device} is not here: there is no such NVIDIA GPU, or no driver for it")
+    if gpu.capability < OLDEST:
+        found, least = (".".join(map(str, one)) for one in (gpu.capability, OLDEST))
+        raise BackendError(
+            f"device={device} is too old: {gpu.name} has compute capability {found}, not {least} or newer"
+        )
+    compiler()
+    return gpu
 
 
-def gpu_identity(index: int, compiler: Compiler) -> dict[str, str]:
+def gpu_identity(gpu: Gpu) -> dict[str, str]:
     """Return a GPU's name and architecture, the driver's and NVRTC's version, and one sha256 over all cubins.
 
-    Compiles what is not kept yet, several programs at once. Nothing where there is no such GPU.
+    Compiles what is not kept yet, several programs at once.
     """
-    gpu = find_gpu(index)
-    if gpu is None:
-        return {}
     with ThreadPoolExecutor() as pool:
-        cubins = [sha256 for _, sha256 in pool.map(compiler.cubin, PROGRAMS, [gpu.arch] * len(PROGRAMS))]
-    return {
-        "gpu": gpu.name,
-        "gpu_arch": gpu.arch,
-        "cuda_driver": gpu.driver,
-        "nvrtc": compiler.version,
-        "cubins_sha256": sha256_of(cubins),
-    }
+        cubins = sha256_of([sha256 for _, sha256 in pool.map(compiler().cubin, PROGRAMS, [gpu.arch] * len(PROGRAMS))])
+    versions = {"cuda_driver": gpu.driver, "nvrtc": compiler().version}
+    return {"gpu": gpu.name, "gpu_arch": gpu.arch, **versions, "cubins_sha256": cubins}

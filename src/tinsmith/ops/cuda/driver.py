@@ -11,13 +11,11 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from tinsmith.ops.cuda.device import gpu_identity
-from tinsmith.ops.cuda.nvrtc import Compiler
+from tinsmith.ops.cuda.device import Gpu, gpu_identity
+from tinsmith.ops.cuda.nvrtc import compiler
 from tinsmith.ops.cuda.table import Arguments, Kernel
 from tinsmith.ops.kernels import Recorded
-
-OLDEST = (7, 5)
-"""Oldest compute capability: NVRTC 13 compiles for no older one."""
+from tinsmith.types.errors import BackendError
 
 
 class Backend(Protocol):
@@ -42,16 +40,12 @@ class Backend(Protocol):
         ...
 
 
-class CudaError(RuntimeError):
-    """A failed call of the driver."""
-
-
 @dataclass(slots=True)
 class Driver:
     """One GPU. Programs are compiled and loaded when one of their kernels is first launched."""
 
     device: torch.device
-    compiler: Compiler
+    gpu: Gpu
     _driver: ctypes.CDLL = field(init=False)
     _context: ctypes.c_void_p = field(default_factory=ctypes.c_void_p)
     _thread: threading.local = field(default_factory=threading.local)
@@ -91,7 +85,7 @@ class Driver:
 
     def identity(self) -> dict[str, str]:
         """Return the GPU, its driver and the compiled kernels, as circumstances."""
-        return gpu_identity(self.device.index or 0, self.compiler)
+        return gpu_identity(self.gpu)
 
     def free_bytes(self) -> int:
         """Return the bytes that torch can still allocate."""
@@ -99,8 +93,7 @@ class Driver:
 
     def _function(self, program: str, kernel: str) -> ctypes.c_void_p:
         if program not in self._modules:
-            major, minor = torch.cuda.get_device_capability(self.device)
-            image, _ = self.compiler.cubin(program, f"sm_{major}{minor}")
+            image, _ = compiler().cubin(program, self.gpu.arch)
             loaded = ctypes.c_void_p()
             self._check(self._driver.cuModuleLoadData(ctypes.byref(loaded), image))
             self._modules[program] = loaded
@@ -113,4 +106,4 @@ class Driver:
         if code:
             text = ctypes.c_char_p()
             self._driver.cuGetErrorString(code, ctypes.byref(text))
-            raise CudaError((text.value or str(code).encode()).decode())
+            raise BackendError(f"CUDA: {(text.value or str(code).encode()).decode()}")

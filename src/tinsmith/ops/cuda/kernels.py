@@ -7,6 +7,7 @@ and shows in no bit. torch holds memory, copies, and computes elementwise steps 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -16,7 +17,7 @@ from torch import Tensor
 
 from tinsmith.ops.cuda.chains import chains_of_length, chains_of_segments
 from tinsmith.ops.cuda.driver import Backend
-from tinsmith.ops.cuda.table import Strided, kernels
+from tinsmith.ops.cuda.table import Value, kernels
 from tinsmith.ops.cuda.uploads import Uploads, forest_layout
 from tinsmith.ops.extension import module
 from tinsmith.ops.forest import Forest
@@ -29,7 +30,7 @@ from tinsmith.types.errors import BackendError
 
 MOST_HEAD_DIM = 128
 """Widest head of the attention kernels."""
-_SMALL, _LARGE, _BY_SIZE = 1, 2, 3
+SMALL, LARGE, BY_SIZE = 1, 2, 3
 """Tiles of 64 x 64, of 128 x 128, and whichever fills the GPU: stand in the place of a number of threads."""
 _FILLED = 96
 """Blocks of large tiles from which on they are faster than four times as many small ones."""
@@ -65,7 +66,7 @@ class CudaKernels(OneByOne):
         self.device: torch.device = backend.device
         self.identity = backend.identity
         self.free_bytes = backend.free_bytes
-        self._tiles = _BY_SIZE
+        self._tiles = BY_SIZE
         self.use_graphs = True
         """True if what can be recorded is; no bit changes."""
         self._uploads = Uploads(self.device)
@@ -86,13 +87,13 @@ class CudaKernels(OneByOne):
     def nf4_product(self, x: Tensor, matrices: Sequence[Nf4Matrix]) -> Tensor:
         y, chains = self._new(x.shape[0], sum(matrix.out for matrix in matrices)), self._chains(x.shape[1])
         for part, of in zip(y.split([matrix.out for matrix in matrices], dim=1), matrices, strict=True):
-            codes = Strided(of.codes, 1, x.shape[1])
+            codes = of.codes.as_strided((1, 1), (1, x.shape[1]))  # as a matrix of weights
             self._launch_product("gemm_nt", "_nf4", x.detach(), codes, of.absmax, part, chains, add=False, few=True)
         return y
 
     def column_chain(self, x: Tensor, y: Tensor | None, segments: Tensor, into: Tensor) -> None:
         chains = self._segments(segments)
-        self._run_each("column_chain", x.shape[1], x, y, chains.at, into, chains.number, x.shape[1])
+        self._run("column_chain", x.shape[1], x, y, chains.at, into, chains.number, x.shape[1])
 
     def embed(self, table: Tensor, ids: Tensor) -> Tensor:
         return table.detach()[self._uploads.of(ids)].float()
@@ -100,33 +101,31 @@ class CudaKernels(OneByOne):
     def embed_backward(self, ids: Tensor, dy: Tensor, segments: Tensor, into: Tensor) -> None:
         all_ids, cuts = ids.cpu().numpy(), segments.cpu().numpy()
         rows = np.arange(cuts[0], cuts[-1])
-        if not len(rows):
-            return
         order = rows[np.argsort(all_ids[rows], kind="stable")]
         segment = np.searchsorted(cuts, order, side="right") - 1
         distinct, begins = np.unique(all_ids[order], return_index=True)
         chains = [np.zeros((0, 4), np.int32)]
-        for begin, end in zip(begins.tolist(), [*begins[1:].tolist(), len(order)], strict=True):
+        for begin, end in pairwise([*begins.tolist(), len(order)]):
             within = np.searchsorted(segment[begin:end], range(1, len(cuts)))
             one = segment[begin] == segment[end - 1]
             chains.append(chains_of_segments([begin, end] if one else [begin, *(begin + within)]))
         chain_begin = np.cumsum(list(map(len, chains)))
         listed = (self._put(x) for x in (order, distinct, chain_begin, np.concatenate(chains)))
-        self._run("embed_backward", (len(distinct),), dy, *listed, into, dy.shape[1])
+        self._run("embed_backward", len(distinct), dy, *listed, into, dy.shape[1])
 
     # Rows
 
     def add_rms_norm(self, x: Tensor, delta: Tensor | None, gain: Tensor, eps: float) -> tuple[Tensor, Tensor, Tensor]:
         total = x if delta is None else torch.empty_like(x)
         y, inv_rms = torch.empty_like(x), self._new(x.shape[0])
-        self._run_rows("add_rms_norm", x.shape[0], x, delta, gain, total, y, inv_rms, *x.shape, eps)
+        self._run("add_rms_norm", x.shape[0], x, delta, gain, total, y, inv_rms, *x.shape, eps)
         return total, y, inv_rms
 
     def rms_norm_backward(
         self, x: Tensor, gain: Tensor, inv_rms: Tensor, d_sum: Tensor | None, dy: Tensor, *, want_xhat: bool
     ) -> tuple[Tensor, Tensor | None]:
         dx, xhat = torch.empty_like(x), torch.empty_like(x) if want_xhat else None
-        self._run_rows("rms_norm_backward", x.shape[0], x, gain, inv_rms, d_sum, dy, dx, xhat, *x.shape)
+        self._run("rms_norm_backward", x.shape[0], x, gain, inv_rms, d_sum, dy, dx, xhat, *x.shape)
         return dx, xhat
 
     def rotate(self, qkv: Tensor, shape: HeadShape, positions: Tensor, rope: Rope, gains: HeadGains | None) -> Tensor:
@@ -145,26 +144,22 @@ class CudaKernels(OneByOne):
         self, x: Tensor, dy: Tensor | None, shape: HeadShape, positions: Tensor, rope: Rope, gains: HeadGains | None,
         sums: tuple[Tensor | None, Tensor | None],
     ) -> Tensor:  # fmt: skip
-        y, heads = torch.empty_like(x), shape.heads + 2 * shape.kv_heads
-        self._run_rows(
-            "rotate", x.shape[0] * heads, x, dy, y, self._uploads.of(positions), rope.cos, rope.sin,
-            *((None, None) if gains is None else (gains.q, gains.k)), *sums, x.shape[0], shape.heads, shape.kv_heads,
-            shape.head_dim, 0.0 if gains is None else gains.eps,
+        q, k, eps = (None, None, 0.0) if gains is None else (gains.q, gains.k, gains.eps)
+        return self._filled(
+            torch.empty_like(x), "rotate", x.shape[0] * (shape.heads + 2 * shape.kv_heads), x, dy,
+            self._uploads.of(positions), rope.cos, rope.sin, q, k, *sums, x.shape[0], shape.heads, shape.kv_heads,
+            shape.head_dim, eps,
         )  # fmt: skip
-        return y
 
     def silu_gate(self, gate_up: Tensor) -> Tensor:
-        y = self._new(gate_up.shape[0], gate_up.shape[1] // 2)
-        self._run_each("silu_gate", y.numel(), gate_up, None, y, *y.shape)
-        return y
+        rows, width = gate_up.shape[0], gate_up.shape[1] // 2
+        return self._filled(self._new(rows, width), "silu_gate", rows * width, gate_up, None, rows, width)
 
     def silu_gate_backward(self, gate_up: Tensor, dy: Tensor) -> Tensor:
-        out = torch.empty_like(gate_up)
-        self._run_each("silu_gate", dy.numel(), gate_up, dy, out, *dy.shape)
-        return out
+        return self._filled(torch.empty_like(gate_up), "silu_gate", dy.numel(), gate_up, dy, *dy.shape)
 
     def scale_bias(self, y: Tensor, scale: Tensor | None, bias: Tensor | None) -> None:
-        self._run_each("scale_bias", y.numel(), y, scale, bias, *y.shape)
+        self._run("scale_bias", y.numel(), y, scale, bias, *y.shape)
 
     # Attention
 
@@ -177,7 +172,7 @@ class CudaKernels(OneByOne):
     def _store(self, qkv: Tensor, shape: HeadShape, pages: Pages, *where: Tensor | int | None) -> None:
         heads = (shape.heads, shape.kv_heads, shape.head_dim, pages.values.shape[3])
         count = int(where[-1] or 0) * shape.kv_heads * shape.head_dim
-        self._run_each("store", count, qkv, pages.keys, pages.values, *where, *heads)
+        self._run("store", count, qkv, pages.keys, pages.values, *where, *heads)
 
     def _sequences(self, rows: Rows) -> tuple[Tensor, Tensor, Tensor]:
         of = self._uploads.of
@@ -193,7 +188,7 @@ class CudaKernels(OneByOne):
         if rows.row_begin.device.type == "cpu":
             longest = int(rows.row_begin.diff().max()) if sequences else 0
         pairs = longest * (shape.heads // shape.kv_heads)
-        few = pairs <= 16 if self._tiles == _BY_SIZE else self._tiles == _SMALL
+        few = pairs <= 16 if self._tiles == BY_SIZE else self._tiles == SMALL
         self._run(
             "attention_few" if few else "attention", (_blocks(pairs, 16 if few else 64), sequences, shape.kv_heads),
             qkv, pages.keys, pages.values, *self._sequences(rows), out, *(stats or (None, None)), shape.heads,
@@ -220,34 +215,28 @@ class CudaKernels(OneByOne):
         rows, experts = logits.shape
         chosen = torch.empty(rows, routing.active, dtype=torch.int64, device=self.device)
         weights = self._new(rows, routing.active)
-        self._run("route", (rows,), logits, chosen, weights, None, None, routing.active, routing.normalised, experts)
+        self._run("route", rows, None, logits, chosen, weights, None, routing.active, routing.normalised, experts)
         return Routes(chosen, weights)
 
     def route_backward(self, logits: Tensor, routing: Routing, routes: Routes, d_weights: Tensor) -> Tensor:
-        out, (rows, experts) = torch.empty_like(logits), logits.shape
-        given = (logits, routes.experts, routes.weights, d_weights.contiguous(), out)
-        self._run("route_backward", (rows,), *given, routing.active, routing.normalised, experts)
-        return out
+        given = (logits, routes.experts, routes.weights, d_weights.contiguous())
+        how = (routing.active, routing.normalised, logits.shape[1])
+        return self._filled(torch.empty_like(logits), "route_backward", logits.shape[0], *given, *how)
 
     def row_entropies(self, logits: Tensor) -> Tensor:
-        out, (rows, experts) = self._new(logits.shape[0]), logits.shape
-        self._run("row_entropies", (rows,), logits, None, None, None, out, 0, 0, experts)
-        return out
+        rows, experts = logits.shape
+        return self._filled(self._new(rows), "row_entropies", rows, logits, None, None, None, 0, 0, experts)
 
     def row_dots(self, x: Tensor, y: Tensor) -> Tensor:
-        out = self._new(x.shape[0])
-        self._run_rows("row_dots", x.shape[0], x, y, out, *x.shape)
-        return out
+        return self._filled(self._new(x.shape[0]), "row_dots", x.shape[0], x, y, *x.shape)
 
     # Vocabulary
 
-    def row_stats(self, logits: Tensor, temperature: float) -> tuple[Tensor, Tensor]:
-        return self._stats(logits, None, temperature)
-
-    def _stats(self, logits: Tensor, temperatures: Tensor | None, temperature: float) -> tuple[Tensor, Tensor]:
-        rows, vocab = logits.shape
-        top, log_sum = self._new(rows), self._new(rows)
-        self._run("row_stats", (rows,), logits, temperatures, top, log_sum, vocab, temperature)
+    def row_stats(self, logits: Tensor, temperature: float | Tensor) -> tuple[Tensor, Tensor]:
+        """At one temperature, or at each row's."""
+        each, one = (temperature, 1.0) if isinstance(temperature, Tensor) else (None, temperature)
+        top, log_sum = self._new(logits.shape[0]), self._new(logits.shape[0])
+        self._run("row_stats", logits.shape[0], logits, each, top, log_sum, logits.shape[1], one)
         return top, log_sum
 
     def gather_logprobs(
@@ -260,16 +249,14 @@ class CudaKernels(OneByOne):
         self, logits: Tensor, rows: Tensor | None, targets: Tensor, temperatures: Tensor | None,
         stats: tuple[Tensor, Tensor], k: int,
     ) -> Tensor:  # fmt: skip
-        out, count = self._new(*targets.shape), targets.numel()
-        given = (logits, rows, targets, temperatures, *stats, out)
-        self._run_each("gather_logprobs", count, *given, count, k, logits.shape[1])
-        return out
+        out, count, given = self._new(*targets.shape), targets.numel(), (logits, rows, targets, temperatures, *stats)
+        return self._filled(out, "gather_logprobs", count, *given, count, k, logits.shape[1])
 
     def logprob_backward(
         self, logits: Tensor, reads: Tensor, targets: Tensor, grads: Tensor, stats: tuple[Tensor, Tensor]
     ) -> Tensor:
         at, wanted = self._uploads.of(reads), self._uploads.of(targets, torch.int32)
-        self._run("logprob_backward", logits.shape[:1], logits, at, wanted, grads, *stats, logits, logits.shape[1])
+        self._run("logprob_backward", logits.shape[0], logits, at, wanted, grads, *stats, logits, logits.shape[1])
         return logits
 
     def choose(self, logits: Tensor, draws: Draws) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
@@ -285,7 +272,7 @@ class CudaKernels(OneByOne):
             given = self._put(np.concatenate(parts))  # one copy there, and one back
             order = self._ranked(logits[given[: 8 * len(some)].view(torch.int64)]) if ranked[some[0]] else None
             found = self._new(2, len(some))
-            self._run("choose_row", (len(some),), logits, *given.split(list(map(len, parts))), order, *found, vocab)
+            self._run("choose_row", len(some), logits, *given.split(list(map(len, parts))), order, *found, vocab)
             both = found.cpu().numpy()
             tokens[some], logprobs[some] = both[0].view(np.int32), both[1]
         return tokens, logprobs
@@ -296,7 +283,7 @@ class CudaKernels(OneByOne):
         some = logits[self._put(rows)]
         heat = self._put(np.where(temperatures == 0, np.float32(1), temperatures))
         tokens = self._ranked(some)[:, :k].int().contiguous()
-        found = self._gathered(some, None, tokens, heat, self._stats(some, heat, 1.0), k)
+        found = self._gathered(some, None, tokens, heat, self.row_stats(some, heat), k)
         return tokens.cpu().numpy(), found.cpu().numpy()
 
     @staticmethod
@@ -307,7 +294,7 @@ class CudaKernels(OneByOne):
     # State
 
     def adam(self, weight: Tensor, grad: Tensor, m: Tensor, v: Tensor, step: AdamStep) -> None:
-        self._run_each(
+        self._run(
             "adam", weight.numel(), weight, grad.contiguous(), m, v, weight.numel(), step.learning_rate, step.beta1,
             step.beta2, step.eps, step.grad_scale, 1.0 - step.beta1, 1.0 - step.beta2,
             1.0 - step.learning_rate * step.weight_decay, step.bias1, step.bias2,
@@ -315,19 +302,16 @@ class CudaKernels(OneByOne):
 
     def sum_squares(self, x: Tensor) -> float:
         out = torch.empty(1, dtype=torch.float64, device=self.device)
-        self._run("sum_squares", (1,), x, out, x.numel())
-        return float(out)
+        return float(self._filled(out, "sum_squares", 1, x, x.numel()))
 
     def finite(self, tensors: Sequence[Tensor]) -> bool:
         bad = torch.zeros(1, dtype=torch.int32, device=self.device)
         for x in tensors:
-            self._run_each("not_finite", x.numel(), x, bad, x.numel())
+            self._run("not_finite", x.numel(), x, bad, x.numel())
         return not int(bad)
 
     def nf4_transposed(self, codes: Tensor, absmax: Tensor, out: int, in_: int) -> Tensor:
-        wt = self._new(in_, out)
-        self._run_each("nf4_transposed", out * in_, codes, absmax, wt, out, in_)
-        return wt
+        return self._filled(self._new(in_, out), "nf4_transposed", out * in_, codes, absmax, out, in_)
 
     def rope(self, frequencies: NDArray[np.float32], positions: int) -> Rope:
         """In fp64 on the host, once for a model."""
@@ -339,9 +323,7 @@ class CudaKernels(OneByOne):
 
     def swept(self, x: Tensor, y: Tensor) -> Tensor:
         """The results of the device's own operations on patterns: a row for each that `sweep` of state.cu names."""
-        out = self._new(7, len(x))
-        self._run_each("sweep", len(x), x, y, out, len(x))
-        return out
+        return self._filled(self._new(7, len(x)), "sweep", len(x), x, y, len(x))
 
     def recorded(self, compute: Callable[[], Tensor]) -> Recorded | None:
         return self.backend.record(compute) if self.use_graphs else None
@@ -352,7 +334,7 @@ class CudaKernels(OneByOne):
 
     def set_threads(self, count: int) -> None:
         """Use these tiles; no bit changes."""
-        self._tiles = min(count, _BY_SIZE)
+        self._tiles = min(count, BY_SIZE)
 
     # Launches
 
@@ -362,18 +344,17 @@ class CudaKernels(OneByOne):
     def _put(self, x: NDArray[np.generic]) -> Tensor:
         return torch.from_numpy(np.ascontiguousarray(x)).to(self.device)
 
-    def _run(self, name: str, grid: Sequence[int], *values: Tensor | Strided | float | None) -> None:
+    def _run(self, name: str, over: int | tuple[int, ...], *values: Value) -> None:
+        """Over a grid of blocks, or so many elements or rows as the kernel takes."""
+        kernel = kernels()[name]
+        grid = (_blocks(over, kernel.per_block),) if isinstance(over, int) else over
         if all(grid):
-            kernel = kernels()[name]
-            self.backend.launch(kernel, tuple(grid), kernel.arguments(*values))
+            self.backend.launch(kernel, grid, kernel.arguments(*values))
 
-    def _run_each(self, name: str, count: int, *values: Tensor | Strided | float | None) -> None:
-        """A thread for each element."""
-        self._run(name, (_blocks(count, 256),), *values)
-
-    def _run_rows(self, name: str, rows: int, *values: Tensor | Strided | float | None) -> None:
-        """Sixteen lanes for each row."""
-        self._run(name, (_blocks(rows, 8),), *values)
+    def _filled(self, out: Tensor, name: str, over: int, *values: Value) -> Tensor:
+        """`out`, the first of the kernel's arguments, with what it computes."""
+        self._run(name, over, out, *values)
+        return out
 
     def _chains(self, k: int) -> _Chains:
         if k not in self._by_length:
@@ -398,22 +379,19 @@ class CudaKernels(OneByOne):
         if (not along_a and a.stride(0) != 1 and a.shape[0] > 1) or (not along_a and along_b):
             a, along_a = a.contiguous(), True
         kernel, held = f"gemm_{'n' if along_a else 't'}{'t' if along_b else 'n'}", "_bf16" * (b.dtype == torch.bfloat16)
-        few = few and along_a and not along_b
-        self._launch_product(kernel, held, a, b, None, c, chains, add=add, few=few)
+        self._launch_product(kernel, held, a, b, None, c, chains, add=add, few=few and along_a and not along_b)
 
     def _launch_product(
-        self, name: str, held: str, a: Tensor, b: Tensor | Strided, absmax: Tensor | None, c: Tensor, chains: _Chains,
+        self, name: str, held: str, a: Tensor, b: Tensor, absmax: Tensor | None, c: Tensor, chains: _Chains,
         *, add: bool, few: bool,
     ) -> None:  # fmt: skip
         rows, columns = c.shape
-        large = self._tiles == _LARGE
-        if self._tiles == _BY_SIZE:
+        large = self._tiles == LARGE
+        if self._tiles == BY_SIZE:
             large = _blocks(rows, 128) * _blocks(columns, 128) >= _FILLED
-        if few and rows <= _FEW and a.shape[1] > 0 and self._tiles != _LARGE:
-            kernel, grid = (
-                f"few_{1 if rows == 1 else 4 if rows <= 4 else 8}{held}",
-                (_blocks(columns, 32), min(rows, 1)),
-            )
+        if few and rows <= _FEW and a.shape[1] > 0 and self._tiles != LARGE:
+            at_most = 1 if rows == 1 else 4 if rows <= 4 else 8
+            kernel, grid = f"few_{at_most}{held}", (_blocks(columns, 32), min(rows, 1))
         elif large and chains.depth <= _LARGE_DEPTH:
             kernel, grid = f"{name}{held}", (_blocks(columns, 128), _blocks(rows, 128))
         else:

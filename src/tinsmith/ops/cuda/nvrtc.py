@@ -24,24 +24,17 @@ from tinsmith.types.source import PACKAGE
 FLAGS: Final = ("--fmad=false", "--ftz=false", "--prec-div=true", "--prec-sqrt=true", "--std=c++17")
 """A multiplication and an addition fuse only where the source says fma; division and root are IEEE's."""
 
-PROGRAMS: Final = ("products", "gradients", "products_bf16", "products_nf4", "attention", "rows", "vocabulary", "state")
+PROGRAMS: Final = ("products", "products_bf16", "products_nf4", "attention", "rows", "vocabulary", "state")
 """Sources that are compiled by themselves, each when one of its kernels is first launched."""
 
 HEADERS: Final = ("canon.h", "args.h", "grid.cuh", "products.cuh")
 
 
-def sources() -> Path:
-    """The folder of the kernels' sources: a checkout's own, or what was installed beside the extension."""
-    checkout = PACKAGE.parent.parent / "native" / "cuda"
-    installed = Path(str(getattr(native, "__file__", PACKAGE))).parent / "cuda_sources"
-    return checkout if checkout.is_dir() else installed
-
-
 def source(name: str) -> bytes:
-    """One file of them; canon.h lies a folder above in a checkout."""
-    folder = sources()
-    path = folder / name
-    return (path if path.exists() else folder.parent / name).read_bytes()
+    """One of the kernels' sources: a checkout's own, or what was installed beside the extension."""
+    checkout, installed = PACKAGE.parent.parent / "native", Path(str(getattr(native, "__file__", PACKAGE))).parent
+    folders = (checkout / "cuda", checkout, installed / "cuda_sources")
+    return next(folder / name for folder in folders if (folder / name).is_file()).read_bytes()
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +78,10 @@ class Compiler:
         image = self.compile(program, arch)
         sha256 = hashlib.sha256(image).hexdigest()
         with suppress(OSError):  # what cannot be kept is compiled again
-            _write(file, sha256.encode() + image)
+            file.parent.mkdir(parents=True, exist_ok=True)
+            part = file.with_suffix(f".{os.getpid()}-{threading.get_ident()}.part")
+            part.write_bytes(sha256.encode() + image)
+            os.replace(part, file)
         return image, sha256
 
     def _read(self, kind: str, handle: ctypes.c_void_p) -> bytes:
@@ -125,10 +121,3 @@ def _library() -> ctypes.CDLL | None:
                 ctypes.CDLL(str(builtins), mode=ctypes.RTLD_GLOBAL)  # NVRTC opens it by name: it is loaded already
             return ctypes.CDLL(str(path))
     return None
-
-
-def _write(file: Path, content: bytes) -> None:
-    file.parent.mkdir(parents=True, exist_ok=True)
-    part = file.with_suffix(f".{os.getpid()}-{threading.get_ident()}.part")
-    part.write_bytes(content)
-    os.replace(part, file)

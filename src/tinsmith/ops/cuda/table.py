@@ -12,9 +12,10 @@ from torch import Tensor
 
 from tinsmith.ops.cuda.nvrtc import PROGRAMS, source
 
+Value = Tensor | float | None
 _NUMBERS: Final = {"i64": ctypes.c_longlong, "float": ctypes.c_float}
-_EACH: Final = 256
-"""Threads of a block of TS_EACH (native/cuda/grid.cuh)."""
+_SHAPES: Final = {"EACH": (256, 256), "LANES": (128, 8)}
+"""Threads of a block, and the elements or rows that it has, of TS_EACH and TS_LANES (native/cuda/grid.cuh)."""
 
 
 class Arguments(ctypes.Structure):
@@ -23,34 +24,26 @@ class Arguments(ctypes.Structure):
     _fields_: ClassVar = []
 
 
-class Strided(NamedTuple):
-    """Memory with strides that are not its tensor's."""
-
-    at: Tensor
-    rows: int
-    columns: int
-
-
 class Kernel(NamedTuple):
-    """A kernel, the program that it is compiled with, the threads of its blocks, and the layout of its arguments."""
+    """A kernel, the program that it is compiled with, and the layout of its arguments."""
 
     name: str
     program: str
-    threads: int
     layout: type[Arguments]
+    threads: int
+    per_block: int
+    """Elements, or rows, that a block has where one count says how many there are."""
 
-    def arguments(self, *values: Tensor | Strided | float | None) -> Arguments:
+    def arguments(self, *values: Value) -> Arguments:
         """Fill the fields in their order: a tensor gives its address, and the strides that follow it."""
-        left, filled, strides = iter(values), list[float | None](), (0, 0)
+        left, filled, strides = iter(values), list[float | None](), tuple[int, ...]()
         for name, *_ in self.layout._fields_:
             if name.endswith(("_rs", "_cs")):
                 filled.append(strides[name.endswith("_cs")])
             elif name != "pad":
                 value = next(left)
-                if isinstance(value, Tensor):
-                    value = Strided(value, *(value.stride() if value.ndim == 2 else (0, 0)))
-                strides = value[1:] if isinstance(value, Strided) else (0, 0)
-                filled.append(value.at.data_ptr() if isinstance(value, Strided) else value)
+                strides = value.stride() if isinstance(value, Tensor) and value.ndim == 2 else (0, 0)
+                filled.append(value.data_ptr() if isinstance(value, Tensor) else value)
         return self.layout(*filled)
 
 
@@ -72,9 +65,9 @@ def layouts() -> Mapping[str, type[Arguments]]:
 def kernels() -> Mapping[str, Kernel]:
     """Every kernel; read when one is first asked for, which CPUs never do."""
     return {
-        name: Kernel(name, program, _EACH if how == "EACH" else int(threads), layouts()[of])
+        name: Kernel(name, program, layouts()[of], *_SHAPES.get(how, (int(threads or 0), 1)))
         for program in PROGRAMS
         for how, name, of, threads in re.findall(
-            r"^TS_(KERNEL|EACH)\((\w+), (\w+), (\w+)", source(f"{program}.cu").decode(), re.M
+            r"^TS_(KERNEL|EACH|LANES)\((\w+), (\w+)(?:, (\d+))?", source(f"{program}.cu").decode(), re.M
         )
     }

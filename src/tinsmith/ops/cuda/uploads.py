@@ -38,9 +38,8 @@ def forest_layout(forest: Forest, device: torch.device) -> tuple[Tensor, ...]:
     """A forest as the backward of attention reads it: path .. sees_end of AttentionBackArgs (native/cuda/args.h)."""
     begin = forest.rows.row_begin.numpy()
     sees_end = np.zeros(begin[-1], np.int64)
-    for path, end in zip(
-        forest.paths, begin[1:], strict=True
-    ):  # rows are depth first: the last to see a key comes last
+    # Rows are depth first: the last to see a key comes last.
+    for path, end in zip(forest.paths, begin[1:], strict=True):
         sees_end[path] = end
     path_begin = np.cumsum([0, *map(len, forest.paths)])
     tiles = [
@@ -49,6 +48,5 @@ def forest_layout(forest: Forest, device: torch.device) -> tuple[Tensor, ...]:
         for row in range(first, end, QUERY_TILE)
     ]
     columns = np.array(tiles, np.int64).reshape(-1, 3).T.copy()
-    path = np.concatenate([*forest.paths, np.zeros(0, np.int64)])
-    arrays = (path, *columns, forest.rows.positions.numpy(), sees_end)
-    return tuple(torch.from_numpy(x).to(device) for x in arrays)
+    path, positions = np.concatenate([*forest.paths, np.zeros(0, np.int64)]), forest.rows.positions.numpy()
+    return tuple(torch.from_numpy(x).to(device) for x in (path, *columns, positions, sees_end))
