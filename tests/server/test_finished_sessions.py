@@ -217,12 +217,12 @@ def test_a_client_that_says_nothing_is_taken_for_gone(engine: Engine, tmp_path: 
         late = {"session_id": sessions[0], "model_seq_id": 1, "base_model": NANO}
         refused = await client.http.post("create_model", json=late)
         assert refused.status_code == 400
-        assert "this session has ended (its client said nothing for" in refused.text
+        assert "this session has ended (its client was silent for" in refused.text
         asked = {"statuses": [{"type": "cancelled"}], "owner": {"type": "own"}}
         found = (await client.http.post("sessions/search", json=asked)).json()["sessions"]
         (told,) = [each["status"] for each in found]
         assert told["type"] == "cancelled"
-        assert "said nothing for" in told["detail"]
+        assert "was silent for" in told["detail"]
         now[0] = 1e9
         service.end_silent()
         await client.snapshot(there, 1)  # whatever is asked is a sign of life

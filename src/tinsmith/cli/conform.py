@@ -39,7 +39,7 @@ def conform(
         raise ConfigError("no key is given", field=KEY, fix="export TINKER_API_KEY=tml-..., or --key tml-...")
     os.environ[KEY] = key  # where all that asks for it looks
     if out is not None and not out.resolve().parent.is_dir():
-        raise ConfigError("there is no such folder to write to", field="--out", value=str(out))
+        raise ConfigError("this folder does not exist", field="--out", value=str(out))
     try:
         require_server(url)
     except LostError as error:

@@ -30,7 +30,7 @@ def here_keys(changes: Sequence[str] | None) -> dict[str, str]:
         key, equals, value = each.partition("=")
         if not equals:
             raise ConfigError(
-                "this is no key=value", field="argument", value=each, allowed="device=cuda, data=DIR, ..."
+                "an argument must be key=value", field="argument", value=each, allowed="device=cuda, data=DIR, ..."
             )
         found[key] = value
     return found

@@ -76,7 +76,7 @@ def _report(folders: list[Path], out: Path | None, task: str | None, to: PageFor
 
     if task is not None and len(folders) == 1:
         raise ConfigError(
-            "there is no such choice of a label here",
+            "--task does not apply here",
             field="--task",
             value=task,
             allowed="with several runs on papers; the page of one run has both labels",

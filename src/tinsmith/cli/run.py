@@ -28,7 +28,7 @@ TERMINATED: Final = 143
 
 _FIRST: Final = (
     ("  tinsmith quickstart", "labels of papers: SFT and three rewards on one base, compared on one page"),
-    ("  tinsmith run crossroads", "a small task: what RL teaches a small model, in two minutes"),
+    ("  tinsmith run crossroads", "a small task: what RL teaches a small model, in minutes"),
     ("  tinsmith run rlvr at=small", "a real model learns to follow instructions (after tinsmith base fetch smollm2)"),
     ("  tinsmith new my_task.py", "a task of your own, in one file that runs as it is"),
 )
@@ -257,7 +257,5 @@ def new(
         with file.open("x", encoding="utf-8", newline="\n") as stream:
             stream.write(text.replace("@FILE@", file.name).replace("@NAME@", file.stem))
     except FileExistsError:
-        raise ConfigError(
-            "there is such a file already", field="FILE.py", value=str(file), fix="name another"
-        ) from None
+        raise ConfigError("this file exists already", field="FILE.py", value=str(file), fix="name another") from None
     print(f"wrote {file}; next: tinsmith run {file} dry_run=true, then tinsmith run {file}")

@@ -38,7 +38,7 @@ class TaskEntry:
 
         if part and (preset or not self.part):
             raise ConfigError(
-                "there is one such task",
+                "this task takes no such part",
                 field=name,
                 value=part,
                 fix=f"tinsmith run {name} key=value, --help lists keys",

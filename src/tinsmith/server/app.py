@@ -236,7 +236,7 @@ def _session_routes(app: FastAPI, service: Service) -> None:
             # As a 408 the SDK asks again in silence; with a 200 it would tell its user so, once a request and poll.
             again = {"type": "try_again", "request_id": body.request_id, "queue_state": "active"}
             return JSONResponse(again, status_code=408)
-        said = "was answered, and is too old to be kept" if outcome is NoResult.FORGOTTEN else "is not known"
+        said = "was answered, and its result has expired" if outcome is NoResult.FORGOTTEN else "is not known"
         return JSONResponse({"error": f"request {body.request_id} {said}", "category": "user"})
 
     app.post("/api/v1/client/config")(config)

@@ -92,7 +92,7 @@ class ServeSettings:
         """
         if not self.session_timeout >= 0:
             raise ConfigError(
-                "this is no number of hours",
+                "the session timeout must not be negative",
                 field="--session-timeout",
                 value=self.session_timeout,
                 allowed="0 (never) or more",

@@ -211,8 +211,8 @@ class Service:
     def end_silent(self) -> None:
         """End the sessions whose clients have said nothing for too long."""
         for session_id in self.presence.silent():
-            logger.info("session %s has ended: its client said nothing", session_id)
-            said = f"its client said nothing for {self.presence.silent_seconds / 3600:g} hours"
+            logger.info("session %s has ended: its client was silent", session_id)
+            said = f"its client was silent for {self.presence.silent_seconds / 3600:g} hours"
             with _tried_again_later(f"session {session_id} could not be ended"):
                 self.store.finish_session(session_id, reason=CANCELLED, detail=said)
                 self.free(session_id)

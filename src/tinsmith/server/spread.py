@@ -52,7 +52,7 @@ class SpreadRequest(Body):
         for name, told in (("targets", self.targets), ("begins", self.begins)):
             if told is not None and len(told) != len(self.sequences):
                 raise InputError(
-                    f"there are not as many {name} as texts",
+                    f"{name} and texts differ in number",
                     field=name,
                     value=len(told),
                     allowed=f"{len(self.sequences)}, or none at all",
@@ -60,7 +60,7 @@ class SpreadRequest(Body):
         for place, (begin, text) in enumerate(zip(self.begins or (), self.sequences, strict=False)):
             if begin >= len(text):
                 raise InputError(
-                    "nothing of this text is asked about",
+                    "this text has no positions to score",
                     field=f"begins[{place}]",
                     value=begin,
                     allowed=f"1 to {len(text) - 1}",

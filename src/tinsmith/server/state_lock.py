@@ -25,7 +25,7 @@ def lock_state(state: Path, patience: float = 0.0) -> TextIOWrapper:
         lock = (state / LOCK).open("w")
     except OSError as error:
         raise ConfigError(
-            f"the server's state cannot be kept here: {error.strerror}",
+            f"the server's state cannot be written here: {error.strerror}",
             field="state",
             value=str(state),
             fix="name another with --state",

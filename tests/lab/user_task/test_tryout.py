@@ -42,7 +42,7 @@ def test_a_reward_that_fails_is_a_warning_with_its_cause() -> None:
 def test_parse_and_every_turn_are_told() -> None:
     task = replace(TASK, parse=int, reward=eighths, reply=again)
     lines = tried(task, ONE)
-    assert [line for line in lines if "again, 4?" in line] == ['  then the model is told: "again, 4?"']
+    assert [line for line in lines if "again, 4?" in line] == ['  then the model reads: "again, 4?"']
     assert '  parse gave "4"' in lines
     assert lines[-1].startswith("  reward 0.5 (")
 

@@ -131,9 +131,7 @@ def _kept(text: str | None, allowed: tuple[str, ...]) -> list[str]:
     words = [word.strip() for word in (text or "").split(",") if word.strip()]
     for word in words:
         if word not in allowed:
-            raise ConfigError(
-                "there is nothing of that name to keep", field="keep", value=word, allowed=", ".join(allowed)
-            )
+            raise ConfigError("--keep has no such value", field="keep", value=word, allowed=", ".join(allowed))
     return words
 
 

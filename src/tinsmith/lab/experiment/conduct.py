@@ -157,7 +157,7 @@ def conduct(
             remember(plan, minutes and 60 * minutes, time.perf_counter() - began)
         if done.finished is None:
             further = f"; {going_on(plan)}" if like is None else ""  # a replay that stops has done all it was to do
-            say(f"stopped after step {where.stop_after} of {plan.settings.steps}, as asked{further}")
+            say(f"stopped after step {where.stop_after} of {plan.settings.steps}, by stop_after{further}")
     if not stays and through is None:
         connection.close()
     return done

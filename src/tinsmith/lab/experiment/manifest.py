@@ -185,7 +185,7 @@ def require_same_base(manifest: Mapping[str, object], materials: Materials) -> N
             "the run in this folder was trained on another base",
             field="model_name",
             value=named,
-            fix="give the one that it was trained on, or another folder for what comes out",
+            fix="give the one that it was trained on, or another folder for the results",
         )
 
 

@@ -167,7 +167,7 @@ def changes_of(
         if where.get(key) and key not in here and (run.folder / CRATE).exists():
             # A key of whoever checks the run would go wherever somebody else's file says.
             raise ConfigError(
-                "this run asked a server, whose address was written by whoever packed it",
+                "this run used a server whose address comes from the file",
                 field=key,
                 value=where[key],
                 fix=f"if you trust it, name it yourself: {key}=URL",
@@ -234,7 +234,7 @@ def reopened(plan: Plan, folder: Path, say: Say) -> Generator[Reopened, None, No
     manifest = RunFolder(folder).read_json(MANIFEST)
     selected = cast(Mapping[str, str] | None, manifest.get("selected"))
     if manifest.get("status") != Status.FINISHED.value or selected is None:
-        raise ConfigError("there is no run that came to its end", field="run", value=str(folder))
+        raise ConfigError("this folder holds no finished run", field="run", value=str(folder))
     saved = {str(one.step): one.state_path for one in read_run(folder).checkpoints if one.state_path}
     materials = gather(plan, say)
     connection = open_connection(plan.circumstances.base_url, embedded_settings(plan, materials.models, folder), say)
@@ -251,7 +251,7 @@ def plan_again(folder: Path, kinds: Sequence[Kind], plan_of: Callable[[str, Mapp
     run = read_run(folder)
     if run.config.kind not in kinds:
         raise ConfigError(
-            "only runs on a task of one's own, or a kept one, can be looked at",
+            "only runs on a task can be opened again",
             field="run",
             value=f"{folder}: {run.config.kind.value}",
             allowed=", ".join(kinds),

@@ -51,7 +51,7 @@ def compare(folders: Sequence[Path], subjects: Subjects, task: str | None = None
             raise ConfigError(one.alone, field="DIR", value=alike, allowed="runs of one kind")
     if found[0].alone is not None and task is not None:
         raise ConfigError(
-            "there is no such choice of a label here",
+            "--task does not apply here",
             field="--task",
             value=task,
             allowed="none: these runs have no labels to choose from",

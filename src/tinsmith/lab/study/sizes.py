@@ -166,7 +166,7 @@ class Asked:
         """Return the plan of a run on a task by its name."""
         source = self.open_source(name, given)
         if source is None:
-            raise ConfigError("only runs on a task can be looked at", field="run", value=name)
+            raise ConfigError("only runs on a task can be examined", field="run", value=name)
         return open_task(source, given)
 
 
@@ -258,7 +258,7 @@ def _source(study: Study, every: Mapping[str, str], open_source: OpenSource) -> 
         asked[_TASK] = every[GENERATOR.name]
     source = open_source(named, asked) if named else None
     if source is None or source.found_at is None:
-        allowed, fix = "FILE.py, or the name of a task that is kept", "task=reasoning_gym generator=chain_sum"
+        allowed, fix = "FILE.py, or the name of a packaged task", "task=reasoning_gym generator=chain_sum"
         raise ConfigError(f"{study.name} is of runs on a task", field=_TASK, value=named, allowed=allowed, fix=fix)
     if GENERATOR.name in every and all(key.name != _TASK for key in source.keys):
         raise ConfigError("this task is not one of several", field=GENERATOR.name, value=every[GENERATOR.name])

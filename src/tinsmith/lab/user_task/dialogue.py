@@ -199,7 +199,7 @@ def right_example(task: Task, one: UserItem, renderer: Renderer) -> Example:
         if talk.failed is not None:
             raise TaskError(f"{talk.failed.where} of the item {one.prompt_id}: {talk.failed.what}")
         if not isinstance(said, str):
-            raise TaskError(f"answer of the item {one.prompt_id}: the task has nothing to say to it")
+            raise TaskError(f"answer of the item {one.prompt_id}: the task has no reply to it")
         heard = Message(role=Role.USER, content=said)
         tokens = renderer.extend((), tokens, (heard,))
         learned += [False] * (len(tokens) - len(learned))

@@ -200,7 +200,7 @@ def function_task(
     file = Path(inspect.getfile(function))
     is_ours = function.__module__.startswith("tinsmith.")
     if name == "<lambda>" or vars(sys.modules.get(function.__module__)).get(name) is not function:
-        raise ConfigError("a study's task is a function of a file, which its runs open again", field="task", value=name)
+        raise ConfigError("a study's task must be a function in a file", field="task", value=name)
     asked = {**{key: str(value) for key, value in bound.items()}, **(preset or {}), **(given or {})}
     if _SIZE in inspect.signature(function).parameters:
         bound = {**bound, _SIZE: asked.get(_SIZE, At.NANO.value)}
@@ -232,7 +232,7 @@ def installed_version(package: str) -> str:
         return metadata.version(package)
     except metadata.PackageNotFoundError:
         raise ConfigError(
-            "this task stands on a package that is not installed",
+            "this task needs a package that is not installed",
             field="package",
             value=package,
             fix="pip install 'tinsmith[env]'",
@@ -337,7 +337,7 @@ def _sources(task: Task) -> dict[str, object]:
             sources[name] = function if known else inspect.getsource(function)  # pyright: ignore[reportArgumentType]
         except (OSError, TypeError):
             raise ConfigError(
-                "this function has no source that can be read, and a run must be able to say what it was",
+                "the source of this function cannot be read, and a run records it",
                 field=name,
                 value=getattr(function, "__name__", type(function).__name__),
                 fix="define it in a file or a notebook cell",

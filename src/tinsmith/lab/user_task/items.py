@@ -274,7 +274,7 @@ def chosen_items(task: Task, split: UserSplit, *, examined: Examined, shuffle_la
         split = replace(split, train=train, held_out=held)
     if shuffle_labels and task.talk is not None:
         raise ConfigError(
-            "what is said in a conversation of several turns belongs to its item",
+            "labels cannot be shuffled in a conversation of several turns",
             field="shuffle_labels",
             value=True,
             allowed="false for this task",
@@ -293,7 +293,7 @@ def _shuffled(items: Sequence[UserItem], seed: int) -> tuple[UserItem, ...]:
         ring = sorted(names, key=lambda name: derive(seed, "shuffled labels", name))
         if len(ring) < 2:
             raise ConfigError(
-                "an item has no other one to be shuffled with",
+                "labels cannot be shuffled: an item has no partner",
                 field="shuffle_labels",
                 value=True,
                 allowed="two or more items to train on, in units of one size",

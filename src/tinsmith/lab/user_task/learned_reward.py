@@ -78,7 +78,7 @@ class LearnedReward(StepReward):
         found = [self.features(one.item, one.text) for one in answers]
         if all(isinstance(one, str) for one in found):
             if self.states is None:
-                raise ConfigError("a text has features in a run alone", field="features", fix="return numbers")
+                raise ConfigError("features of a text exist only within a run", field="features", fix="return numbers")
             rows = self.states(cast("list[str]", found))
         else:
             rows = np.array(found, np.float64)

@@ -49,7 +49,7 @@ def revised(task: Task, turns: Turns) -> Task:
     """
     if task.talk is not None or isinstance(task.reward, StepReward):
         what = "turns of its own" if task.talk is not None else "a reward of a whole step"
-        raise ConfigError("this task cannot be asked in a loop", field="turns", value=what, allowed="one reply")
+        raise ConfigError("this task cannot be used in a loop", field="turns", value=what, allowed="one reply")
     return replace(
         task,
         turns=turns,

@@ -96,7 +96,7 @@ def run(task: Task | Study | str | Path, **changes: object) -> TaskRun | StudyRu
     overrides = {key: shown_value(value) for key, value in changes.items() if value is not None}
     if truth("dry_run", overrides.get("dry_run", "false")):
         raise ConfigError(
-            "in Python a run is run", field="dry_run", value=True, fix="tinsmith run FILE.py dry_run=true"
+            "dry_run does not work from Python", field="dry_run", value=True, fix="tinsmith run FILE.py dry_run=true"
         )
     study = task if isinstance(task, Study) else load_study(Path(task)) if isinstance(task, str | Path) else None
     if study is not None:

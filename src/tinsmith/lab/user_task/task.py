@@ -351,7 +351,7 @@ class Task:
         steps = cast(object, self.base_steps)
         if not isinstance(steps, int) or isinstance(steps, bool) or steps < 0:
             allowed = "0 (the laboratory's own number), or more"
-            raise ConfigError("this is a number of steps", field="base_steps", value=steps, allowed=allowed)
+            raise ConfigError("this must be a number of steps", field="base_steps", value=steps, allowed=allowed)
         for name, value in {"base_steps": steps or None, "base_items": self.base_items}.items():
             if value is not None and self.demonstrate is None:
                 raise ConfigError(
@@ -362,10 +362,10 @@ class Task:
                 )
         for name in self.controls:
             if not name.startswith("test_"):
-                raise ConfigError("this is no split of the test", field="controls", value=name, allowed="test_...")
+                raise ConfigError("the test has no such split", field="controls", value=name, allowed="test_...")
         if sum(one is not None for one in (self.turns, self.reply, self.tools)) > 1:
             allowed = "one of reply, turns and tools"
-            raise ConfigError("what is said between replies is given twice", field="reply", allowed=allowed)
+            raise ConfigError("the text between replies is given twice", field="reply", allowed=allowed)
         _require_replies("max_turns", self.max_turns)
 
     def _check_examples(self) -> None:
@@ -453,7 +453,7 @@ def require_callable(what: str, function: object, count: int) -> None:
     """Check that something can be called with so many arguments."""
     arguments = {1: "one argument", 2: "two arguments", 3: "three arguments"}[count]
     if not callable(function):
-        raise ConfigError("this has to be a function", field=what, value=function, allowed=f"of {arguments}")
+        raise ConfigError("this must be a function", field=what, value=function, allowed=f"of {arguments}")
     try:
         signature = inspect.signature(function)
     except (TypeError, ValueError):

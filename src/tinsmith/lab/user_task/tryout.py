@@ -22,14 +22,14 @@ def tried(task: Task, one: UserItem) -> list[str]:
     while not talk.is_over:
         said = talk.say(replies[min(len(talk.replies), len(replies) - 1)])
         if isinstance(said, str):
-            lines.append(f"  then the model is told: {_quoted(said)}")
+            lines.append(f"  then the model reads: {_quoted(said)}")
         elif said is not None:
-            return [*lines, "  then another model is asked, which a forecast does not"]
+            return [*lines, "  then another model replies, which a dry run leaves out"]
     if task.parse is not None and talk.failed is None:
         read = attempt(task.parse, replies[0])
         lines.append(f"  parse gave {read if isinstance(read, Raised) else _quoted(repr(read))}")
     if isinstance(task.reward, JudgedReward):
-        return [*lines, "  the reward is a judge's, who is not asked here"]
+        return [*lines, "  the reward is a judge's, which a dry run does not call"]
     (found,) = earned(task, [talk])
     if isinstance(found, Failed):
         return [*lines, f"  warning: {found.where} failed: {found.what}"]

@@ -52,7 +52,7 @@ class ServersWorkers:
 
     def _error(self) -> LostError:
         return LostError(
-            "the server stopped, because nobody is left to compute",
+            "the server stopped, because no worker is left",
             field="workers",
             value=self.gone,
             fix="start it again: its state is whole, and runs on it can be resumed",

@@ -46,7 +46,7 @@ class Store(SessionRows, RunRows, RequestRows, CheckpointRows):
                 private_file(state / f"{FILE}{suffix}")
         except OSError as error:
             raise ConfigError(
-                "the server's state cannot be kept here",
+                "the server's state cannot be written here",
                 field="state",
                 value=str(state),
                 allowed="a folder that can be written",

@@ -208,7 +208,7 @@ class Generation(Sampling):
         check_stream(self.stream, self.stream_options)
         if self.stream and self.prompt_logprobs is not None:
             raise InputError(
-                "a stream does not tell the prompt's log-probabilities in this form",
+                "a stream has no prompt log-probabilities in this form",
                 field="prompt_logprobs",
                 value=self.prompt_logprobs,
                 allowed="without stream, or echo with logprobs on /v1/completions",
@@ -274,7 +274,7 @@ def check_stream(stream: bool | None, options: StreamOptions | None) -> None:
         )
     if options.continuous_usage_stats:
         raise InputError(
-            "a stream tells its token counts once, at its end",
+            "a stream sends its token counts once, at its end",
             field="stream_options.continuous_usage_stats",
             value=True,
             allowed="false; include_usage = true",

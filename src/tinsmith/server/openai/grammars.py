@@ -75,7 +75,7 @@ def _of_structured(value: JsonValue) -> GrammarSettings | None:
         ((name, inner),) = given.items()
         return _of_guided(f"structured_outputs.{name}", name, inner)
     raise InputError(
-        "it is not clear what the answer must look like",
+        "the form of the answer is given more than once, or not at all",
         field="structured_outputs",
         value=value,
         allowed="exactly one of json, json_object, regex, choice and grammar",

@@ -9,15 +9,15 @@ from fastapi import FastAPI, Request, Response
 from tinsmith.types.errors import InputError
 
 REFUSED = (
-    ("GET", "/api/v1/audit", "no audit log is kept here"),
+    ("GET", "/api/v1/audit", "this server has no audit log"),
     ("GET", "/api/v1/billing/usage/events", "nothing is billed here"),
     ("POST", "/api/v1/auth/token", "keys are no accounts here: there are no tokens to sign"),
     ("GET", "/api/v1/auth/apikey/me", "keys are no accounts here: nothing is known of one"),
     ("DELETE", "/api/v1/auth/apikey/me", "keys are the server's: they are not revoked from outside"),
     ("POST", "/api/v1/copy_weights", "copies would be of the same server: load the source instead"),
-    ("POST", "/api/v1/retrieve_futures", "futures are asked for one by one: the client is told so"),
+    ("POST", "/api/v1/retrieve_futures", "futures are fetched one by one, as the client's configuration says"),
     ("PUT", "/api/v1/sessions/{session_id}/project", "a session keeps the project it began with"),
-    ("GET", "/api/v1/sessions/{session_id}/trace_export", "no trace of a session is kept here"),
+    ("GET", "/api/v1/sessions/{session_id}/trace_export", "this server stores no traces of sessions"),
 )
 """(method, path, why)."""
 

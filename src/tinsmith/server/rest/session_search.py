@@ -72,7 +72,7 @@ class SessionSearch:
         _refuse_unknown(asked, {project or OWNER for project in self.store.projects().values()})
         after = None if asked.cursor is None else asked.cursor.last_session_id
         if after is not None and self.store.session(after) is None:
-            raise InputError("this cursor is of no page of this server", field="cursor.last_session_id", value=after)
+            raise InputError("this cursor is unknown to this server", field="cursor.last_session_id", value=after)
         found = list(islice((one for one in self._newest(after) if _matches(one, asked)), asked.limit + 1))
         page = [self._summary(one) for one in found[: asked.limit]]
         more = len(found) > asked.limit

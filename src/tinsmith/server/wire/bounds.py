@@ -53,7 +53,7 @@ def bounded(about: T) -> T:
     size = len(json.dumps(about, ensure_ascii=False).encode("utf-8", "surrogatepass"))
     if size > MAX_METADATA:
         raise InputError(
-            "this is too large to be kept", value=f"{size} bytes", allowed=f"up to {MAX_METADATA} bytes of JSON"
+            "this is too large to be stored", value=f"{size} bytes", allowed=f"up to {MAX_METADATA} bytes of JSON"
         )
     return about
 

@@ -122,7 +122,7 @@ class SaveWeightsForSampler(Request):
         check_one_given(path=self.path, sampling_session_seq_id=self.sampling_session_seq_id)
         if self.kind == "inflight" and self.path is not None:
             raise InputError(
-                "weights that are followed have no name",
+                "weights that are followed cannot have a name",
                 field="kind",
                 value=self.kind,
                 allowed="snapshot with a path",

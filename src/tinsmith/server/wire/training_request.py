@@ -97,7 +97,7 @@ def _refuse_unknown(message: object, field: str) -> None:
     numbers = sorted({int(each.field_number) for each in UnknownFieldSet(cast("Message", message))})
     if numbers:
         raise InputError(
-            "this message has fields that are not understood here",
+            "this message has unknown fields",
             field=field,
             value=f"field numbers {numbers}",
             fix="use a tinker SDK that this version of tinsmith was tested with",
