@@ -140,6 +140,7 @@ ROWS: Final = (
         source="E048, 2605.13301",
         command="curriculum",
         page="curriculum",
+        more="curriculum-smollm2",
     ),
     Row(
         text="A reward model that is refitted on its policy's answers needs a steering term",
