@@ -16,7 +16,6 @@ from tinsmith.cli import main
 from tinsmith.lab.runs.files import CHECKPOINTS
 from tinsmith.lab.runs.folder import RunFolder
 from tinsmith.lab.service.connect import EmbeddedServer, EmbeddedSettings
-from tinsmith.types.waits import Say
 
 VICTIM, FILE, NUMBER = sys.argv[1], sys.argv[2], int(sys.argv[3])
 
@@ -65,8 +64,8 @@ def write_json(self: RunFolder, name: str, value: Mapping[str, object]) -> None:
     write_whole(self, name, value)
 
 
-def remembered(self: EmbeddedServer, settings: EmbeddedSettings, say: Say | None = None) -> None:
-    start(self, settings, say)
+def remembered(self: EmbeddedServer, settings: EmbeddedSettings, *more: Any) -> None:
+    start(self, settings, *more)
     servers.append(self.pid)
 
 

@@ -102,7 +102,7 @@ def no_text(item: Any) -> list[Any]:
 @pytest.mark.parametrize(
     ("answer", "words"),
     [
-        (twice, "nothing to say"),
+        (twice, "no reply"),
         (nothing, "no text"),
         (no_text, "no text"),
         (lambda item: item["c"], "KeyError"),  # pyright: ignore

@@ -179,6 +179,7 @@ class PaperClassifier(ClassifierMixin, BaseEstimator):
     threads: int | None = None
     micro_batch: int | None = None
     hold: str | None = None
+    unit_hashes: bool | None = None
     workers: int | None = None
     shards: int | None = None
     verbose: bool | None = None
