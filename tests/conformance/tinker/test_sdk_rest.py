@@ -75,5 +75,5 @@ CALLS: dict[str, Callable[[tinker.RestClient, tinker.AdminClient], object]] = {
 def test_what_is_not_kept_here_is_refused_by_name(
     server: Server, rest: tinker.RestClient, call: Callable[[tinker.RestClient, tinker.AdminClient], object]
 ) -> None:
-    with pytest.raises(tinker.BadRequestError, match="here|this server"):
+    with pytest.raises(tinker.BadRequestError, match=r"here|this server"):
         call(rest, tinker.AdminClient(base_url=server.url, api_key=server.key))
