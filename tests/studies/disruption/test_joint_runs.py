@@ -217,7 +217,7 @@ def test_runs_on_both_labels_are_compared_for_one_of_them(
         with pytest.raises(SystemExit) as caught:
             main(["report", *arguments])
         assert caught.value.code == 2
-        assert "--task does not apply here" in capsys.readouterr().err
+        assert "field: --task" in capsys.readouterr().err
     with pytest.raises(SystemExit) as caught:
         main(["report", *map(str, folders), "--task", "novelty", "--out", str(tmp_path / "c.html")])
     assert not caught.value.code
