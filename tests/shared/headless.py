@@ -47,7 +47,7 @@ class Opened:
 
     @property
     def count(self) -> str:
-        """What the browser of rows says of how many it shows."""
+        """Line of the browser of rows on how many it shows."""
         found = re.search(r'role="status"[^>]*>([^<]*)<', self.dom)
         return found[1] if found else ""
 

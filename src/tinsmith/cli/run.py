@@ -80,7 +80,7 @@ def run(
 
         study, plan = study_named(name), None
         if study is not None:
-            study.read(overrides)  # a mistake is told before what is heavy is imported
+            study.read(overrides)  # a mistake is refused before what is heavy is imported
         else:
             plan = with_default_log_path(plan_of(name, overrides))
             require_possible(plan)

@@ -120,7 +120,7 @@ def serve(
     if keys is not None:
         from tinsmith.server.access.keys import read_keys
 
-        read_keys(keys)  # a mistake is told before what is heavy is imported
+        read_keys(keys)  # a mistake is refused before what is heavy is imported
     signal.signal(signal.SIGTERM, _end_at_once)
     parent = ParentWatch() if exit_with_stdin else None
     tell(f"{STARTING}loading the libraries")

@@ -43,7 +43,7 @@ def sweep(
         {factor: values.split(",") for factor, values in map(_setting, factors or ())},
         [[_factor(each) for each in text.split(",")] for text in pair or ()],
         tuple(_setting(text) for text in reference or ()),
-    )  # a mistake is told before what is heavy is imported
+    )  # a mistake is refused before what is heavy is imported
     with loading():
         from tinsmith.cli.columns import open_console
         from tinsmith.studies.bits import study

@@ -121,15 +121,14 @@ class ComputeHere:
         sizes = [unit.num_rows for unit in asked.units]
         marked = asked.marked and asked.backward
         batches = replace(micro_batches, units=1) if marked else micro_batches
-        held = 1 << 62
-        if adapter.decoder.kernels.device.type == "cpu":
-            rows = batches.rows_in_memory(adapter.decoder.config)
-            batches, held = replace(batches, rows=min(batches.rows, rows)), 4 * rows
+        on_cpu = adapter.decoder.kernels.device.type == "cpu"
+        in_memory = batches.rows_in_memory(adapter.decoder.config) if on_cpu else 1 << 30
+        batches = replace(batches, rows=min(batches.rows, in_memory))
         for block in batches.split(sizes, asked.first):
             units = [asked.units[i] for i in block]
             if asked.backward:
                 sums.fresh()
-            recompute = asked.backward and sum(sizes[i] for i in block) > held
+            recompute = asked.backward and sum(sizes[i] for i in block) > 4 * in_memory
             found, routes = self.micro_batch(
                 adapter, units, asked.datums, objective, backward=asked.backward, recompute=recompute
             )

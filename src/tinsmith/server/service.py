@@ -66,7 +66,7 @@ class Service:
         """Open the state; what an earlier server left unfinished fails with that reason.
 
         `workers`: those of an engine that has some; `lock`: the folder's, where it was taken before; `presence`: who is
-        taken for gone, and when, unless it is as usual; `unit_hashes`: whether traces mark each unit of gradient.
+        taken for gone, and when, unless it is as usual; `unit_hashes`: traces mark each unit of gradient.
 
         Raises:
             ConfigError: the state folder cannot be used, or another server uses it.

@@ -87,7 +87,7 @@ class Ticks:
 
 _CLEAR: Final = "\r\x1b[K"
 _waits: Final[list[Ticks]] = []
-"""The waits that go on, one within the other; only the last one is told of."""
+"""The waits that go on, one within the other; only the last one is reported."""
 
 
 @contextmanager

@@ -101,7 +101,7 @@ class EmbeddedSettings:
     gradient_unit: str = "tree"
     """What is one chain of sums (`types.gradient`)."""
     unit_hashes: bool = False
-    """Whether the trace marks each unit of gradient. Changes no bit of what is computed."""
+    """True: the trace marks each unit of gradient. Changes no bit of what is computed."""
 
 
 class EmbeddedServer:
