@@ -258,7 +258,8 @@ class BadRequests:
             case 0:
                 place.pop(name, None)
             case 1:
-                place[rng.choice(ADDED)] = rng.choice(ODD_GRAMMARS) if rng.random() < 0.5 else self._value(2)
+                added = copy.deepcopy(rng.choice(ODD_GRAMMARS)) if rng.random() < 0.5 else self._value(2)
+                place[rng.choice(ADDED)] = added  # a copy: it may be changed too
             case _:
                 place[name] = self._value(2)
 
