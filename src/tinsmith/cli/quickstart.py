@@ -12,7 +12,7 @@ from tinsmith.cli.pages import Open, tell_page
 from tinsmith.types.visible import visible
 from tinsmith.types.waits import loading, ticking
 
-BASE_MINUTES: Final = 2.0
+BASE_MINUTES: Final = 1.8
 """Of the world, its slice and the base model."""
 
 
@@ -33,12 +33,13 @@ def quickstart(
     with loading():
         from tinsmith.cli.columns import open_console
         from tinsmith.cli.run import changed_keys
-        from tinsmith.lab.experiment.plan import make_plan
         from tinsmith.lab.page.comparison import COMPARISON
         from tinsmith.lab.papers.estimate import minutes
-        from tinsmith.lab.study.cells import runner
+        from tinsmith.lab.study.cells import runner, shared_cores
         from tinsmith.lab.study.keys import CLUSTER_KEYS, asked_cluster
         from tinsmith.lab.study.sizes import Cell
+        from tinsmith.lab.study.time_left import seconds_of, side_by_side
+        from tinsmith.ops.extension import physical_cores
         from tinsmith.pages.page import document_html, ending, write
         from tinsmith.studies.disruption.experiments import CONTROL, LABELS, QUICKSTART
 
@@ -51,13 +52,15 @@ def quickstart(
     own = {key: value for key, value in given.items() if all(key != one.name for one in CLUSTER_KEYS)}
     experiments = (*QUICKSTART, CONTROL)
     cells = [Cell(experiment=one, overrides=own, folder=out / one.name.replace("/", "-")) for one in experiments]
-    taken = [minutes(make_plan(cell.experiment, cell.overrides)) for cell in cells]
-    known = [one for one in taken if one is not None]
-    if len(known) == len(cells):
-        say(f"{len(cells)} runs and a base model: about {sum(known) + BASE_MINUTES:.0f} minutes on two cores")
-    longest_first = sorted(range(len(cells)), key=lambda i: -(taken[i] or 0.0))  # so that the last wave is short
-    with runner(asked_cluster(given)) as run:
-        run([cells[i] for i in longest_first], say)
+    at_once, threads = shared_cores([physical_cores()], len(cells), 0)
+    taken = seconds_of(cells, threads, minutes)
+    seconds = dict(zip((one.folder for one in cells), taken or [0.0] * len(cells), strict=True))
+    if taken is not None:
+        forecast = side_by_side(taken, at_once) / 60 + BASE_MINUTES
+        say(f"{len(cells)} runs and a base model: about {forecast:.0f} minutes")
+    with runner(asked_cluster(given), minutes) as run:
+        # So that the last wave is short.
+        run(sorted(cells, key=lambda one: -seconds[one.folder]), say)
     with ticking("comparing", say):
         compared = LABELS.compare([cell.folder for cell in cells], None)
     page = out / COMPARISON

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import ClassVar
 
 from tinsmith.renderers.renderer import Message
 from tinsmith.types.seeds import random_bits
@@ -19,6 +20,9 @@ Progress = Callable[[int, int, float], None]
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BaseRecipe:
     """Recipe of a base; its identity together with the conversations that it reads."""
+
+    characters_per_token: ClassVar[float] = 3.75
+    """Of what it reads, about, with its own tokenizer: of titles and abstracts."""
 
     preset: str = "nano"
     """The shape, but for the next three."""

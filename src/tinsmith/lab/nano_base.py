@@ -39,7 +39,6 @@ from tinsmith.types.version import VERSION
 from tinsmith.types.waits import Say, ticking
 
 _NAME = "base"
-_CHARACTERS_PER_TOKEN: Final = 3.75
 _TOKENS_PER_SECOND: Final = 14_000
 """Of all weights of two layers of the nano shape, trained on two cores."""
 
@@ -100,13 +99,11 @@ def cached_base(recipe: BaseRecipe, conversations: Sequence[Conversation], say: 
     return present(place)
 
 
-def building_minutes(
-    recipe: BaseRecipe, conversations: Sequence[Conversation], characters_per_token: float = _CHARACTERS_PER_TOKEN
-) -> float:
+def building_minutes(recipe: BaseRecipe, conversations: Sequence[Conversation]) -> float:
     """Return how long two cores take to build a base, from the length of what it reads."""
     read = conversations[: recipe.batch_size]
     characters = sum(len(message.content) for told in read for message in told) / max(1, len(read))
-    tokens = recipe.steps * recipe.batch_size * characters / characters_per_token
+    tokens = recipe.steps * recipe.batch_size * characters / recipe.characters_per_token
     return tokens / _TOKENS_PER_SECOND / 60
 
 

@@ -22,6 +22,15 @@ def test_a_forecast_is_corrected_by_what_the_last_run_took(plan: Plan) -> None:
     assert correction(plan) == 1.5
 
 
+def test_a_run_on_one_thread_is_forecast_to_take_twice_as_long_until_one_was_measured(plan: Plan) -> None:
+    alone = plan_of("crossroads", {"threads": "1"})
+    assert correction(alone) == 2.0
+    assert correction(plan_of("crossroads", {"threads": "4"})) == 1.0
+    remember(alone, START_SECONDS + 200.0, START_SECONDS + 100.0)
+    assert correction(alone) == 1.0
+    assert correction(plan) == 1.0
+
+
 def test_short_runs_and_unknown_forecasts_are_no_measure(plan: Plan) -> None:
     remember(plan, None, 500.0)
     remember(plan, 2 * START_SECONDS, 500.0)

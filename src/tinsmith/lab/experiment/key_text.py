@@ -61,10 +61,37 @@ def converted(key: str, value: object, kind: object) -> object:
     return Path(value) if kind in (Path, Path | None) else value
 
 
+_ELSEWHERE: Final = MappingProxyType(
+    {
+        **dict.fromkeys(("out", "output", "output_dir", "dir", "folder", "run_dir", "log_dir", "logdir"), "log_path"),
+        **dict.fromkeys(("model", "base_model", "model_path", "model_name_or_path"), "model_name"),
+        **dict.fromkeys(("max_steps", "n_steps", "num_steps", "iterations", "epochs", "num_train_epochs"), "steps"),
+        **dict.fromkeys(("num_generations", "rollouts", "n"), "group_size"),
+        **dict.fromkeys(("max_new_tokens", "max_completion_length", "max_length"), "max_tokens"),
+        **dict.fromkeys(("rank", "r", "lora_r"), "lora_rank"),
+        **dict.fromkeys(("beta", "kl", "kl_coef"), "kl_penalty_coef"),
+        **dict.fromkeys(("loss", "loss_type"), "loss_fn"),
+        **dict.fromkeys(("resume", "overwrite"), "behavior_if_log_dir_exists"),
+        "alpha": "lora_alpha",
+        "batch_size": "groups_per_batch",
+        "eval_steps": "eval_every",
+        "gpu": "device",
+        "lr": "learning_rate",
+        "max_grad_norm": "grad_clip_norm",
+        "save_steps": "save_every",
+        "url": "base_url",
+        "warmup": "lr_warmup",
+    }
+)
+"""Names of other tools for what is a key here."""
+
+
 def unknown_key(key: str, value: str, known: Iterable[str], prefixes: Sequence[str] = ()) -> ConfigError:
     """Return what is said of a key that nothing has, with the nearest one that is known."""
     names = [*known, *(f"{prefix}*" for prefix in prefixes)]
-    return no_such("key", field=key, value=value, name=key, known=names, listed_by="tinsmith run NAME --help")
+    name = _ELSEWHERE.get(key, key)
+    name = name if name in names else key
+    return no_such("key", field=key, value=value, name=name, known=names, listed_by="tinsmith run NAME --help")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,15 +12,22 @@ from tinsmith.types.home import home
 
 START_SECONDS: Final = 10.0
 """To start the server, load the model and save at the end."""
+_CORES: Final = 2
+"""Of the machine that the paces were measured on."""
 _FILE: Final = "paces.json"
 _MOST: Final = 16.0
 """The most that a forecast is corrected by, either way."""
 
 
 def correction(plan: Plan) -> float:
-    """Return how many times as long as forecast the last run of this model took here; 1 where there was none."""
-    found = _known().get(_key(plan), 1.0)
-    return found if isinstance(found, float) and 1 / _MOST <= found <= _MOST else 1.0
+    """Return how many times as long as on two cores the last run of this model took here, with as many threads.
+
+    Where there was none: 1, or as many times as its threads are fewer than these cores.
+    """
+    threads = plan.circumstances.threads
+    usual = max(1.0, _CORES / threads) if threads else 1.0
+    found = _known().get(_key(plan), usual)
+    return found if isinstance(found, float) and 1 / _MOST <= found <= _MOST else usual
 
 
 def remember(plan: Plan, forecast: float | None, took: float) -> None:

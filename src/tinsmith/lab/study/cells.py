@@ -28,6 +28,7 @@ from tinsmith.lab.runs.folder import RunFolder
 from tinsmith.lab.runs.kinds import Status
 from tinsmith.lab.study.node_cell import Ended, NodeCell, run_cell
 from tinsmith.lab.study.sizes import Cell
+from tinsmith.lab.study.time_left import Minutes, TimeLeft, seconds_of
 from tinsmith.ops.extension import physical_cores
 from tinsmith.types.errors import BackendError, ConfigError, LostError
 from tinsmith.types.waits import Say, ticking
@@ -62,7 +63,13 @@ def sole_process(out: Path) -> Generator[None, None, None]:
 
 
 def run_cells(
-    cells: Sequence[Cell], say: Say, *, send: Send | None = None, cores: Sequence[int] = (), most: int = 0
+    cells: Sequence[Cell],
+    say: Say,
+    *,
+    send: Send | None = None,
+    cores: Sequence[int] = (),
+    most: int = 0,
+    minutes: Minutes | None = None,
 ) -> None:
     """Run every cell that has not come to its end yet; one that fails keeps no other from its end.
 
@@ -72,13 +79,15 @@ def run_cells(
         send: has a cell run on a cluster; None: they run here.
         cores: of the cluster's nodes.
         most: cells at once; 0: as many as there are cores.
+        minutes: forecasts a run; None: nothing is known of it.
     """
     waiting = prepared(cells, say)
     if not waiting:
         return
     at_once, threads = shared_cores(cores if send else [physical_cores()], len(waiting), most)
+    left = TimeLeft([cell.folder.name for cell in waiting], minutes and seconds_of(waiting, threads, minutes), at_once)
     with _signed(waiting, threads) as signed, ThreadPoolExecutor(at_once) as pool:
-        _run(signed, send or partial(pool.submit, run_cell), at_once, TRIES if send else 1, say)
+        _run(signed, send or partial(pool.submit, run_cell), at_once, TRIES if send else 1, left, say)
 
 
 def prepared(cells: Sequence[Cell], say: Say) -> list[Cell]:
@@ -146,7 +155,7 @@ def _arguments(cell: Cell, threads: int) -> list[str]:
     return replace(cell, overrides={"threads": str(threads), **cell.overrides, **where}).command
 
 
-def _run(cells: Sequence[NodeCell], send: Send, at_once: int, tries: int, say: Say) -> None:
+def _run(cells: Sequence[NodeCell], send: Send, at_once: int, tries: int, left: TimeLeft, say: Say) -> None:
     queue, sent = deque(cells), dict.fromkeys((cell.name for cell in cells), 0)
     running: dict[Future[Ended], NodeCell] = {}
     failed: dict[str, str] = {}
@@ -156,10 +165,10 @@ def _run(cells: Sequence[NodeCell], send: Send, at_once: int, tries: int, say: S
             cell = queue.popleft()
             sent[cell.name] += 1
             running[send(cell)] = cell
-        left = (
-            f"{len(queue) + len(running)} of {len(cells)} runs to go: {', '.join(one.name for one in running.values())}"
-        )
-        with ticking(left, say):
+            left.begin(cell.name)
+        names = ", ".join(one.name for one in running.values())
+        to_go = f"{len(queue) + len(running)} of {len(cells)} runs to go: {names}"
+        with ticking(partial(_standing, to_go, left), say):
             done, _ = wait(running, return_when=FIRST_COMPLETED)
         for future in done:
             cell = running.pop(future)
@@ -171,6 +180,8 @@ def _run(cells: Sequence[NodeCell], send: Send, at_once: int, tries: int, say: S
                 say(f"{cell.name}: {why}")
                 failed[cell.name] = why
                 all_lost &= is_lost
+            if cell not in queue:
+                left.end(cell.name)
     if failed:
         name, why = next(iter(failed.items()))
         raise (LostError if all_lost else ConfigError)(
@@ -179,6 +190,10 @@ def _run(cells: Sequence[NodeCell], send: Send, at_once: int, tries: int, say: S
             value=", ".join(failed),
             fix="the same command goes on with them" if all_lost else "see the lines above",
         )
+
+
+def _standing(to_go: str, left: TimeLeft) -> str:
+    return f"{to_go}{left}"
 
 
 def _failure(future: Future[Ended], name: str, say: Say) -> tuple[str, bool]:
@@ -198,15 +213,20 @@ def _failure(future: Future[Ended], name: str, say: Say) -> tuple[str, bool]:
 
 
 @contextmanager
-def runner(cluster: tuple[str, int] | None, here: RunCells = run_cells) -> Generator[RunCells, None, None]:
-    """Return what runs cells: on the Ray that is asked for, which is started here or joined, else `here`."""
+def runner(
+    cluster: tuple[str, int] | None, minutes: Minutes | None = None, here: RunCells | None = None
+) -> Generator[RunCells, None, None]:
+    """Return what runs cells: on the Ray that is asked for, which is started here or joined, else `here`.
+
+    None: in processes of this machine.
+    """
     if cluster is None:
-        yield here
+        yield here or partial(run_cells, minutes=minutes)
         return
     address, most = cluster
     ray = start_local(physical_cores(), LEAST_OBJECT_STORE) if address == LOCAL else join(address)
     try:
-        yield partial(run_cells, send=_sent, cores=[node.cores for node in ray.nodes()], most=most)
+        yield partial(run_cells, send=_sent, cores=[node.cores for node in ray.nodes()], most=most, minutes=minutes)
     finally:
         ray.close()  # tasks that still run end with it
 

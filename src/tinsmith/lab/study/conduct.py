@@ -16,14 +16,12 @@ from typing import Any, Final
 import msgspec
 
 from tinsmith.lab.experiment.estimate import time_and_disk
-from tinsmith.lab.experiment.experiment import Plan
-from tinsmith.lab.experiment.plan import make_plan
 from tinsmith.lab.papers.estimate import minutes
 from tinsmith.lab.results.arms import gather
 from tinsmith.lab.runs.files import MANIFEST
 from tinsmith.lab.runs.reader import read_run, read_task_run
 from tinsmith.lab.runs.records import Manifest, Selected, Split
-from tinsmith.lab.study.cells import RunCells, run_cells, runner, sole_process
+from tinsmith.lab.study.cells import RunCells, runner, shared_cores, sole_process
 from tinsmith.lab.study.files import PAGE, SECONDS_JSON, STUDY_JSON, TABLES, write_json, write_text
 from tinsmith.lab.study.labelled import Labelled
 from tinsmith.lab.study.measures import (
@@ -78,7 +76,8 @@ from tinsmith.lab.study.study import (
     Points,
     Study,
 )
-from tinsmith.lab.user_task.run_data import data_of_task
+from tinsmith.lab.study.time_left import Minutes, minutes_of_task, seconds_of, side_by_side
+from tinsmith.ops.extension import physical_cores
 from tinsmith.pages.document import Document
 from tinsmith.pages.markdown import document_markdown
 from tinsmith.pages.measures import BOOTSTRAP
@@ -94,8 +93,6 @@ from tinsmith.types.waits import Say, ticking
 
 _MEGABYTES: Final = 8
 """Of one run, most of it rollouts and checkpoints."""
-_START_MINUTES: Final = 0.15
-"""Of one run, to start its server and load what it needs."""
 ReadTried = Callable[[Mapping[float, Path]], tuple[Tried, ...]]
 """Reads what finished runs scored on validation, by rate."""
 Tuned = Mapping[str, StudyArm]
@@ -133,7 +130,7 @@ def run_study(
     say: Say,
     *,
     open_source: OpenSource = no_source,
-    run: RunCells = run_cells,
+    run: RunCells | None = None,
     draws: Draws = DRAWS,
 ) -> Path:
     """Run it; the same call goes on where it was stopped. Return the study's folder.
@@ -143,19 +140,19 @@ def run_study(
         given: `key=value` changes.
         say: takes lines of progress.
         open_source: opens tasks by name.
-        run: runs cells where no cluster was asked for.
+        run: runs cells where no cluster was asked for; None: in processes of this machine.
         draws: how intervals are drawn.
     """
     study, asked = planned(study, given, open_source)
     cells = first_cells(study, asked)
     usual = {one.name: one.rates[0] for one in cells.arms if one.rates}
-    on_labels = isinstance(study.score, OnLabels)
-    lines = forecast(cells, later_arms(study, asked, usual, {}), study.pace or (minutes if on_labels else _minutes))
+    pace = study.pace or (minutes if isinstance(study.score, OnLabels) else minutes_of_task)
+    lines = forecast(cells, later_arms(study, asked, usual, {}), pace)
     for line in (*study.warnings, *(lines if cells.dry_run else lines[-1:])):
         say(line)
     if cells.dry_run:
         return cells.out
-    with sole_process(cells.out), runner(cells.cluster, run) as run_there:
+    with sole_process(cells.out), runner(cells.cluster, pace, run) as run_there:
         found = {} if study.materials is None else study.materials(asked, say)
         cells = replace(cells, shared={**cells.shared, **found})
         tuned = _tuned(study, asked, Stage(cells=cells, tuned={}, run_cells=run_there, say=say))
@@ -176,17 +173,19 @@ def run_study(
     return cells.out
 
 
-def forecast(cells: StudyCells, later: Sequence[StudyArm], pace: Callable[[Plan], float | None]) -> list[str]:
+def forecast(cells: StudyCells, later: Sequence[StudyArm], pace: Minutes) -> list[str]:
     """Return what a study would take, arm by arm, by the minutes of a run; nothing is built."""
     arms = [*cells.arms, *later]
     tuning, reported = sum(len(cells.tuning(arm)) for arm in arms), len(arms) * len(cells.seeds)
-    taken: float | None = 0.0
-    for arm in arms:
-        cell = cells.reported(arm, next(iter(arm.rates), None))[0]
-        each = pace(make_plan(cell.experiment, cell.overrides))
-        times = len(cells.seeds) + len(cells.tuning(arm))
-        taken = None if each is None or taken is None else taken + times * (each + _START_MINUTES)
     runs = tuning + reported
+    at_once, threads = shared_cores([physical_cores()], runs, 0)
+    every = [
+        cell
+        for arm in arms
+        for cell in (*cells.tuning(arm).values(), *cells.reported(arm, next(iter(arm.rates), None)))
+    ]
+    seconds = seconds_of(every, threads, pace)
+    taken = None if seconds is None else side_by_side(seconds, at_once) / 60
     rates = [", ".join(f"{rate:g}" for rate in arm.rates) if len(arm.rates) > 1 else "" for arm in arms]
     return [
         f"{cells.name}: {cells.question}",
@@ -197,10 +196,6 @@ def forecast(cells: StudyCells, later: Sequence[StudyArm], pace: Callable[[Plan]
         f"{tuning} runs to choose rates on seed {cells.tuning_seed}, {reported} to report",
         f"{runs} runs in {cells.out / CELLS}: {time_and_disk(taken, runs * _MEGABYTES)}",
     ]
-
-
-def _minutes(plan: Plan) -> float | None:
-    return data_of_task(plan).minutes()
 
 
 def _tuned(study: Study, asked: Asked, stage: Stage) -> Tuned:

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, replace
 from itertools import pairwise
 from pathlib import Path
 from random import Random
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Final, cast
 
 import msgspec
 
@@ -64,8 +64,6 @@ from tinsmith.types.waits import Say
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
-_NANO_CHARACTERS: Final = 2.5
-"""A token, with so small a vocabulary."""
 _CHARACTERS: Final = 4.0
 """Of a pretrained model's tokenizer."""
 _CHAT_TOKENS: Final = 30
@@ -211,7 +209,7 @@ class TaskData:
         settings, where, split, probed = self.plan.settings, self.plan.circumstances, self.split, self.task.probed
         builds = where.model_name is None and where.base_url is None
         items = (*split.train, *split.held_out)
-        a_token = _NANO_CHARACTERS if builds else _CHARACTERS
+        a_token = TaskBaseRecipe.characters_per_token if builds else _CHARACTERS
         options: list[int] = []  # letters of an item's answers together
         for one in items if probed is not None else ():
             assert probed is not None
@@ -378,6 +376,9 @@ def data_of_task(plan: Plan) -> TaskData:
 class TaskBaseRecipe(BaseRecipe):
     """The recipe of a base from the demonstrations of a task: it knows how answers look before any is rewarded."""
 
+    characters_per_token: ClassVar[float] = 2.5
+    """With so small a vocabulary."""
+
     vocab_size: int = 512
     max_positions: int = 1024
     steps: int = 1_000
@@ -397,7 +398,7 @@ def base_minutes(task: Task, items: Sequence[UserItem]) -> float:
     _require_demonstrations(task)
     recipe = recipe_of(task)
     first = task_conversations(task, items, replace(recipe, count=recipe.batch_size))
-    return building_minutes(recipe, first, _NANO_CHARACTERS)
+    return building_minutes(recipe, first)
 
 
 def _require_demonstrations(task: Task) -> None:

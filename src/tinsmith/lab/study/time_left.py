@@ -1,0 +1,90 @@
+"""Time that runs take beside one another: before any has ended as forecast, then as the ended ones took."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+
+from tinsmith.lab.experiment.plan import Plan, make_plan
+from tinsmith.lab.live.progress import duration
+from tinsmith.lab.study.sizes import Cell
+from tinsmith.lab.user_task.run_data import data_of_task
+
+Minutes = Callable[[Plan], float | None]
+"""Forecasts a run; None: nothing is known of its model."""
+
+
+def minutes_of_task(plan: Plan) -> float | None:
+    """Return the minutes of a run of a task."""
+    return data_of_task(plan).minutes()
+
+
+def seconds_of(cells: Sequence[Cell], threads: int, minutes: Minutes) -> list[float] | None:
+    """Return the seconds of each cell, run with so many threads beside others; None: one of them is not known.
+
+    Cells that differ by seed and learning rate alone are forecast once.
+    """
+    known: dict[tuple[str, frozenset[tuple[str, str]]], float | None] = {}
+    found: list[float] = []
+    for cell in cells:
+        alike = {key: value for key, value in cell.overrides.items() if key not in ("seed", "learning_rate")}
+        which = (cell.experiment.name, frozenset(alike.items()))
+        if which not in known:
+            known[which] = minutes(make_plan(cell.experiment, {"threads": str(threads), **cell.overrides}))
+        each = known[which]
+        if each is None:
+            return None
+        found.append(60 * each)
+    return found
+
+
+def side_by_side(seconds: Sequence[float], at_once: int) -> float:
+    """Return how long runs of these seconds take, so many at once."""
+    return max(max(seconds), sum(seconds) / at_once) if seconds else 0.0
+
+
+class TimeLeft:
+    """How long a study's runs still take.
+
+    Args:
+        seconds: of each run by name; None: not known, so that all count alike and nothing is forecast until one ends.
+        at_once: runs beside one another.
+        clock: in seconds.
+    """
+
+    def __init__(
+        self,
+        names: Sequence[str],
+        seconds: Sequence[float] | None,
+        at_once: int,
+        clock: Callable[[], float] = time.perf_counter,
+    ) -> None:
+        self._known = seconds is not None
+        self._forecast: Mapping[str, float] = dict(zip(names, seconds or [1.0] * len(names), strict=True))
+        self._at_once, self._clock = at_once, clock
+        self._to_go, self._began = set(names), dict[str, float]()
+        self._took = self._was_forecast = 0.0
+
+    def begin(self, name: str) -> None:
+        """Note that a run begins, perhaps anew."""
+        self._began[name] = self._clock()
+
+    def end(self, name: str) -> None:
+        """Note that a run came to its end."""
+        self._took += self._clock() - self._began.pop(name)
+        self._was_forecast += self._forecast[name]
+        self._to_go.discard(name)
+
+    def seconds(self) -> float | None:
+        """Return the seconds left; None: not known yet."""
+        if not self._known and not self._was_forecast:
+            return None
+        slower, now = self._took / self._was_forecast if self._was_forecast else 1.0, self._clock()
+        left = [
+            max(0.0, slower * self._forecast[name] - (now - self._began.get(name, now))) for name in sorted(self._to_go)
+        ]
+        return side_by_side(left, self._at_once)
+
+    def __str__(self) -> str:
+        left = self.seconds()
+        return "" if left is None else f", about {duration(left)} left"

@@ -1,0 +1,73 @@
+"""Time that runs still take, beside one another, from forecasts and from those that have ended."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tinsmith.lab.experiment.experiment import Plan
+from tinsmith.lab.study.sizes import Cell
+from tinsmith.lab.study.time_left import TimeLeft, seconds_of, side_by_side
+from tinsmith.studies.disruption.experiments import SFT_LORA
+
+
+class Clock:
+    now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+def test_runs_side_by_side_take_their_share_and_never_less_than_the_longest() -> None:
+    assert side_by_side([], 2) == 0.0
+    assert side_by_side([10.0, 10.0, 10.0, 10.0], 2) == 20.0
+    assert side_by_side([30.0, 1.0, 1.0], 2) == 30.0
+
+
+def test_before_any_has_ended_the_forecast_holds_then_what_they_took(clock: Clock) -> None:
+    left = TimeLeft("abcd", [10.0, 10.0, 20.0, 20.0], 2, clock)
+    assert left.seconds() == 30.0
+    left.begin("a")
+    left.begin("b")
+    clock.now = 5.0
+    assert left.seconds() == 25.0
+    clock.now = 20.0
+    left.end("a")  # twice as long as forecast, and so will the others be
+    assert left.seconds() == (0.0 + 40.0 + 40.0) / 2
+    left.end("b")
+    left.begin("c")
+    left.begin("d")
+    clock.now = 60.0
+    left.end("c")
+    left.end("d")
+    assert left.seconds() == 0.0
+
+
+def test_without_forecasts_nothing_is_foretold_until_a_run_has_ended(clock: Clock) -> None:
+    left = TimeLeft("abc", None, 1, clock)
+    left.begin("a")
+    clock.now = 7.0
+    assert left.seconds() is None
+    assert str(left) == ""
+    left.end("a")
+    assert left.seconds() == 14.0
+
+
+def test_cells_that_differ_by_seed_and_rate_are_forecast_once_on_their_threads() -> None:
+    plans: list[Plan] = []
+
+    def minutes(plan: Plan) -> float:
+        plans.append(plan)
+        return 0.5
+
+    keys = ({"seed": "1"}, {"seed": "2", "learning_rate": "0.1"}, {"seed": "2", "steps": "9"})
+    cells = [Cell(experiment=SFT_LORA, overrides=one, folder=Path("cells", str(n))) for n, one in enumerate(keys)]
+    assert seconds_of(cells, 1, minutes) == [30.0, 30.0, 30.0]
+    assert [plan.circumstances.threads for plan in plans] == [1, 1]
+    assert seconds_of(cells, 1, lambda _: None) is None
