@@ -54,6 +54,7 @@ if TYPE_CHECKING:
     from tinsmith.lab.user_task.tools import tools_of
     from tinsmith.studies.disruption.comparing import compare
     from tinsmith.studies.disruption.estimators import GRPO, SFT
+    from tinsmith.studies.disruption.folds import cross_val_score
 
 __version__ = VERSION
 __all__ = [
@@ -98,6 +99,7 @@ __all__ = [
     "checks",
     "compare",
     "connect",
+    "cross_val_score",
     "judged",
     "load_slice",
     "measured",
@@ -155,6 +157,7 @@ _LAZY = {
     "checks": "tinsmith.lab.study.checks",
     "compare": "tinsmith.studies.disruption.comparing",
     "connect": "tinsmith.lab.service.connect",
+    "cross_val_score": "tinsmith.studies.disruption.folds",
     "load_slice": "tinsmith.lab.papers.sets",
     "measured": "tinsmith.lab.study.measured",
     "of_conversation": "tinsmith.lab.user_task.task",

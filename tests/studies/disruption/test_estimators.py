@@ -14,7 +14,7 @@ import pytest
 from sklearn.base import clone, is_classifier
 from sklearn.exceptions import NotFittedError
 from sklearn.metrics import f1_score
-from sklearn.model_selection import cross_validate
+from sklearn.model_selection import StratifiedKFold, cross_validate
 from small_slice import Made
 
 import tinsmith
@@ -25,6 +25,8 @@ from tinsmith.lab.labels.task import make_task
 from tinsmith.lab.papers.kinds import LABEL_KINDS
 from tinsmith.lab.papers.sets import LoadedSlice, labelled, split_items, unlabelled
 from tinsmith.lab.runs.kinds import Kind
+from tinsmith.lab.service.connect import Connection
+from tinsmith.studies.disruption import shared_server
 from tinsmith.studies.disruption.estimators import GRPO, SFT, PaperClassifier
 from tinsmith.types.errors import ConfigError, DataError, LostError
 
@@ -299,3 +301,31 @@ def test_clones_share_the_base_that_the_first_of_them_builds(
     assert len(built) == 3
     for each in found["estimator"]:
         each.close()
+
+
+def test_folds_say_their_price_share_a_server_and_score_as_fits_of_their_own(
+    made: Made, papers: LoadedSlice, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    started: list[object] = []
+    opened = shared_server.open_connection
+
+    def counted(*arguments: Any) -> Connection:
+        started.append(arguments)
+        return opened(*arguments)
+
+    monkeypatch.setattr(shared_server, "open_connection", counted)
+    model = grpo(made, steps=1, groups_per_batch=1, verbose=True)
+    rows = papers.train
+    labels = [str(row.disruption_label) for row in rows]
+    found = tinsmith.cross_val_score(model, rows, labels, cv=2)
+    lines = capsys.readouterr().err
+    assert "2 fits on one server" in lines
+    assert "one fit" not in lines
+    assert len(started) == 1
+    train, test = next(StratifiedKFold(2, shuffle=True, random_state=model.plan().settings.seed).split(labels, labels))
+    alone = clone(model).fit([rows[i] for i in train], [labels[i] for i in train])
+    assert alone.score([rows[i] for i in test], [labels[i] for i in test]) == found[0]
+    alone.close()
+    with pytest.raises(ConfigError) as raised:
+        tinsmith.cross_val_score(model, rows, labels, cv=1)
+    assert raised.value.field == "cv"

@@ -47,6 +47,7 @@ from tinsmith.renderers.choose import renderer_for
 from tinsmith.stats.confusion import Confusion
 from tinsmith.stats.rates import Metric
 from tinsmith.studies.disruption.experiments import LABELS
+from tinsmith.studies.disruption.shared_server import SharedServer
 from tinsmith.types.errors import BackendError, ConfigError, LostError
 from tinsmith.types.visible import visible
 
@@ -74,12 +75,14 @@ class Policy:
     """None: that of the model's folder, or as the server calls the model."""
     connection: Connection | None = field(default=None, repr=False)
     """None: it is opened when it is needed."""
+    is_shared: bool = False
+    """The connection is closed by whoever opened it."""
     _client: tinker.SamplingClient | None = field(default=None, repr=False, init=False)
 
     def __reduce__(self) -> tuple[partial[Policy], tuple[()]]:
         """A copy knows where to ask, and opens a connection of its own."""
         named = {each.name: getattr(self, each.name) for each in fields(self) if each.init}
-        return partial(Policy, **{**named, "connection": None}), ()
+        return partial(Policy, **{**named, "connection": None, "is_shared": False}), ()
 
     def label_logprobs(self, items: Sequence[Item]) -> NDArray[np.float64]:
         """Return [N, K] log-probabilities of the openings of the task's labels; not normalised."""
@@ -101,9 +104,9 @@ class Policy:
     def close(self) -> None:
         """Stop the server, if one was started; harmless when repeated."""
         self._client = None
-        if self.connection is not None:
+        if self.connection is not None and not self.is_shared:
             self.connection.close()
-            self.connection = None
+        self.connection = None
 
     @contextmanager
     def _asked(self) -> Generator[tuple[tinker.SamplingClient, LabelledPapers], None, None]:
@@ -136,8 +139,8 @@ class PaperClassifier(ClassifierMixin, BaseEstimator):
     model_name: str | Path | None = None
     """A Hugging Face folder, or what `base_url` serves; None: the nano base, built from the papers and cached.
 
-    Clones share it, so that the folds of `cross_val_score` and the members of `GridSearchCV` train one base: that
-    of the first fold's papers, which it reads without their labels. An estimator that is fitted again builds its own.
+    Clones share it, so that folds and the members of `GridSearchCV` train one base: that of the first fold's papers,
+    which it reads without their labels. An estimator that is fitted again builds its own.
     """
     task: str | None = None
     """`disruption` or `novelty`."""
@@ -211,7 +214,13 @@ class PaperClassifier(ClassifierMixin, BaseEstimator):
             ConfigError, DataError: a parameter or the papers are not allowed.
             LostError: the server was lost.
         """
-        plan = self._plan()
+        return self.fit_through(None, papers, y)
+
+    def fit_through(
+        self, server: SharedServer | None, papers: LoadedSlice | Sequence[AnyPaper], y: Sequence[str] | None = None
+    ) -> Self:
+        """Fit on a server that others are fitted on too; None: on one of its own. See `fit`."""
+        plan = self.plan()
         folder = plan.circumstances.log_path
         temporary = None
         if folder is None:
@@ -220,8 +229,10 @@ class PaperClassifier(ClassifierMixin, BaseEstimator):
         try:
             materials = self._materials(plan, papers, y)
             self.close()  # an earlier fit's server may hold the folder
-            self._told(f"one fit: {time_and_disk(materials.run_data.minutes(), RUN_MEGABYTES)}")
-            done = conduct(plan, say=self._told, materials=materials, stays=True)
+            if server is None:
+                self.tell(f"one fit: {time_and_disk(materials.run_data.minutes(), RUN_MEGABYTES)}")
+            through = server and server.open(plan, materials.models)
+            done = conduct(plan, say=self.tell, materials=materials, stays=True, through=through)
         except BaseException:
             if temporary is not None:
                 shutil.rmtree(temporary, ignore_errors=True)
@@ -232,10 +243,11 @@ class PaperClassifier(ClassifierMixin, BaseEstimator):
             task=task_asked(plan),
             sampler_path=done.finished.sampler_path,
             base_url=plan.circumstances.base_url,
-            embedded=embedded_settings(plan, materials.models, folder),
+            embedded=embedded_settings(plan, materials.models, folder if server is None else server.folder),
             max_tokens=plan.settings.max_tokens,
             tokenizer=done.tokenizer,
             connection=done.connection,
+            is_shared=server is not None,
         )
         self._release = weakref.finalize(self, _release, self._policy, temporary)
         left = RunFolder(folder)
@@ -306,7 +318,8 @@ class PaperClassifier(ClassifierMixin, BaseEstimator):
         if hasattr(self, "_policy"):
             self._release = weakref.finalize(self, _release, self._policy, None)
 
-    def _plan(self) -> Plan:
+    def plan(self) -> Plan:
+        """Return the plan of a fit with these parameters."""
         keys = {
             each.name: str(value)
             for each in fields(self)
@@ -320,14 +333,14 @@ class PaperClassifier(ClassifierMixin, BaseEstimator):
         if isinstance(papers, LoadedSlice):
             if y is not None:
                 raise ConfigError("a slice brings its own labels", field="y", fix="leave it out")
-            return with_model(plan, data_of(plan, papers.source), self._told)
+            return with_model(plan, data_of(plan, papers.source), self.tell)
         items = labelled(papers, y, task_asked(plan))
         seed = shuffle_seed(plan)
         split = split_items(items, self.held_out, plan.settings.seed, shuffle_seed=seed)
         bases = {} if hasattr(self, "adapter_") else self._bases
         asked = replace(task_asked(plan), prompt_lines=())
         run_data = PaperData(plan=plan, papers=split, data=items_identity(split), source=None, base=bases.get(asked))
-        materials = with_model(plan, run_data, self._told)
+        materials = with_model(plan, run_data, self.tell)
         self._bases = bases
         if named_model(plan) is None:
             bases[asked] = Path(materials.models[materials.model_name])
@@ -347,7 +360,8 @@ class PaperClassifier(ClassifierMixin, BaseEstimator):
         for name in [name for name in vars(self) if name.endswith("_")]:
             delattr(self, name)
 
-    def _told(self, message: str) -> None:
+    def tell(self, message: str) -> None:
+        """Print a line where progress is shown."""
         if self._tells:
             print(visible(message), file=sys.stderr)
 
