@@ -7,8 +7,10 @@ norm is a constant in backward).
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cache
+from typing import Final
 
 import torch
 from torch import Tensor
@@ -17,6 +19,9 @@ from tinsmith.ops.functions import Weight, _Ctx  # pyright: ignore[reportPrivate
 from tinsmith.ops.kernels import Kernels, Nf4Matrix
 from tinsmith.ops.nf4 import DYNAMIC_LEVELS, GROUP
 from tinsmith.ops.packed import NF4, Packed
+
+_COLUMNS: Final = 256
+"""Of a matrix that is held as published, widened at once where its columns are read in turn."""
 
 
 @dataclass(slots=True, eq=False)
@@ -110,6 +115,21 @@ class Linear:
         ] or [b.widened().t().contiguous() for b in self.packed]
         return parts[0] if len(parts) == 1 else torch.cat(parts, dim=1)
 
+    def columns(self, kernels: Kernels) -> Iterator[tuple[int, Tensor]]:
+        """The base as fp32 [in, some columns], which the caller may change, and the first of them, in order.
+
+        Of matrices that are held as published few columns at once: all of them take six times the memory.
+        """
+        if not self.packed:
+            whole = self.weight(kernels)
+            yield 0, whole.clone() if isinstance(self.base[0], Weight) else whole
+        begin = 0
+        for matrix in self.packed:
+            for row in range(0, matrix.shape[0], _COLUMNS):
+                rows = matrix.rows(row, min(row + _COLUMNS, matrix.shape[0]))
+                yield begin + row, rows.t().contiguous()
+            begin += matrix.shape[0]
+
 
 @dataclass(slots=True, eq=False, weakref_slot=True)
 class LowRank:
@@ -157,11 +177,16 @@ def refresh_norm(kernels: Kernels, linear: Linear, low: LowRank) -> None:
     """Recompute DoRA's norm after its weights changed: row norms of W + scaling B A, each one chain over `in`."""
     if low.magnitude is None:
         return
-    summed = linear.weight(kernels).clone()
-    for b, (r0, r1), (c0, c1) in zip(low.b, low.rank_slices(), low.columns, strict=True):
-        kernels.gemm(low.a.value[:, r0:r1] * low.scaling, b.value, into=summed[:, c0:c1])
-    squares = torch.zeros(linear.out_size, device=summed.device)
-    kernels.column_chain(summed, summed, torch.tensor([0, linear.in_size]), squares)
+    scaled = low.a.value * low.scaling
+    squares = torch.zeros(linear.out_size, device=scaled.device)
+    for begin, summed in linear.columns(kernels):
+        end = begin + summed.shape[1]
+        for b, (r0, r1), (c0, c1) in zip(low.b, low.rank_slices(), low.columns, strict=True):
+            first, last = max(begin, c0), min(end, c1)
+            if first < last:
+                into = summed[:, first - begin : last - begin]
+                kernels.gemm(scaled[:, r0:r1], b.value[:, first - c0 : last - c0], into=into)
+        kernels.column_chain(summed, summed, torch.tensor([0, linear.in_size]), squares[begin:end])
     set_norm(low, rounded_root(squares))
 
 
