@@ -9,6 +9,8 @@ import json
 import shutil
 import tempfile
 from collections.abc import Callable, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from itertools import pairwise
 from pathlib import Path
 from typing import TypeVar
 
@@ -134,12 +136,24 @@ def write_folder(
 
 
 def weights_fingerprint(weights: Mapping[str, torch.Tensor]) -> str:
-    """Return the SHA-256 (hex) of weights as fp32: names, shapes and bits, sorted by name; holds one at a time."""
+    """Return the SHA-256 (hex) of weights as fp32: names, shapes and bits, sorted by name; holds two at a time.
+
+    While one is hashed the next is read.
+    """
+    following, ahead = dict(pairwise(sorted(weights))), dict[str, Future[NDArray[np.generic]]]()
 
     def array(name: str) -> NDArray[np.generic]:
         return weights[name].detach().to("cpu", torch.float32).numpy()
 
-    return tensors_sha256(InTurn(weights, array))
+    with ThreadPoolExecutor(1) as reader:
+
+        def read(name: str) -> NDArray[np.generic]:
+            this = ahead.pop(name, None) or reader.submit(array, name)
+            if (later := following.get(name)) is not None:
+                ahead[later] = reader.submit(array, later)
+            return this.result()
+
+        return tensors_sha256(InTurn(weights, read))
 
 
 def _halves(tensor: torch.Tensor) -> NDArray[np.generic]:
