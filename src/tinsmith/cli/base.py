@@ -39,7 +39,7 @@ def build(
     with loading():
         from tinsmith.lab.experiment.at import At
         from tinsmith.lab.labels.task import make_task
-        from tinsmith.lab.papers.kinds import LABEL_KINDS
+        from tinsmith.lab.papers.labels import LABEL_KINDS
         from tinsmith.lab.papers.worlds import (
             PaperBaseRecipe,
             WorldRecipe,

@@ -21,7 +21,7 @@ from tinsmith.lab.rollouts import WAIT_SECONDS, A, AnyRollout, I
 from tinsmith.lab.settings import Prefixes
 from tinsmith.lab.subject import Probe, Subject
 from tinsmith.ops.confidence import FRACTIONS, forced_choice, premature, self_certainty
-from tinsmith.stats.calibration import spearman
+from tinsmith.stats.evaluation import spearman
 from tinsmith.types.seeds import derive
 
 WATCHED = 48

@@ -15,8 +15,7 @@ from tinsmith.lab.agents import Agents, joined
 from tinsmith.lab.course import Course
 from tinsmith.lab.grouping import Line, ScoredGroup, answer_line, failure_line
 from tinsmith.lab.live.interrupts import Interrupts
-from tinsmith.lab.live.pace import Pace, worth_keeping
-from tinsmith.lab.live.progress import Standing
+from tinsmith.lab.live.progress import Pace, Standing, worth_keeping
 from tinsmith.lab.live.teller import Teller
 from tinsmith.lab.live.watch import Examinee, ExpertWatch, Score
 from tinsmith.lab.rollouts import WAIT_SECONDS, A, I, Sampler

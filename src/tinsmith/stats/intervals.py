@@ -1,6 +1,6 @@
 """Intervals: Wilson's for a share, percentiles of bootstrap draws, Student's of one number a seed.
 
-Nothing here draws; the draws come from tinsmith.stats.resampling.
+Nothing here draws; the draws come from tinsmith.stats.estimates.
 """
 
 from __future__ import annotations

@@ -16,9 +16,9 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from tinsmith.stats.estimates import generator
 from tinsmith.stats.intervals import Interval, checked_level
 from tinsmith.stats.rates import FloatArray
-from tinsmith.stats.resampling import generator
 from tinsmith.stats.significance import mcnemar
 from tinsmith.types.errors import DataError
 

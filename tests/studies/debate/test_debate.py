@@ -9,8 +9,8 @@ from dataclasses import replace
 
 import pytest
 
-from tinsmith.stats.calibration import Calibration
 from tinsmith.stats.differences import paired_difference, share_difference
+from tinsmith.stats.evaluation import Calibration
 from tinsmith.stats.intervals import Interval, wilson
 from tinsmith.studies.debate.stance import Arm
 from tinsmith.studies.debate.statistics import Debated, by_group, figures, metrics

@@ -103,7 +103,7 @@ def consistency(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")] = False,
 ) -> None:
     """Recover the whole numbers behind published rates: class sizes, right answers, n. Exit 1: there are none."""
-    from tinsmith.cli.analyse.rates import check_only, read_table, table_of_options
+    from tinsmith.cli.analyse.inputs import check_only, read_table, table_of_options
     from tinsmith.cli.analyse.tables import print_recovery, print_seeds, recovery_json, seeds_json
     from tinsmith.stats.consistency.solving import LARGEST_N, recover
 

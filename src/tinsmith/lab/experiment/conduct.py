@@ -18,6 +18,7 @@ import tinker
 
 from tinsmith.lab.agents import Agents
 from tinsmith.lab.course import Course
+from tinsmith.lab.experiment.estimate import remember, unusual
 from tinsmith.lab.experiment.experiment import Plan
 from tinsmith.lab.experiment.manifest import (
     Json,
@@ -28,9 +29,7 @@ from tinsmith.lab.experiment.manifest import (
     seeds,
 )
 from tinsmith.lab.experiment.materials import Materials, gather, require_possible
-from tinsmith.lab.experiment.measured import remember
 from tinsmith.lab.experiment.plan import place_limits
-from tinsmith.lab.experiment.unusual import unusual
 from tinsmith.lab.live.interrupts import Interrupts
 from tinsmith.lab.live.teller import Teller, sinks_for
 from tinsmith.lab.live.watch import Score

@@ -13,8 +13,7 @@ from typing import Any, Final, cast
 
 import msgspec
 
-from tinsmith.lab.judge.answers import Question, rating_question
-from tinsmith.lab.judge.prompting import JudgeRequest
+from tinsmith.lab.judge.prompting import JudgeRequest, Question, rating_question
 from tinsmith.lab.judge.verdicts import Spent
 from tinsmith.types.errors import ConfigError
 from tinsmith.types.toml_files import read_toml

@@ -23,9 +23,8 @@ from tinsmith.lab.labels.task import Task
 from tinsmith.lab.papers.worlds import WorldRecipe, open_slice, shuffled, world_slice
 from tinsmith.pages.cards.distributions import baselines_figure
 from tinsmith.pages.cards.slice import slice_page
-from tinsmith.pages.embedded import framed
 from tinsmith.pages.page import document_html
-from tinsmith.pages.plot import Plot, plot_of
+from tinsmith.pages.plot import Plot, framed, plot_of
 from tinsmith.types.errors import ConfigError, DataError
 from tinsmith.types.fingerprints import sha256_of
 from tinsmith.types.seeds import derive, random_bits

@@ -20,8 +20,8 @@ from tinsmith.lab.runs.kinds import Kind
 from tinsmith.lab.runs.reader import read_baselines, read_rollouts
 from tinsmith.lab.runs.records import Cause, Config, RolloutRecord, Row, Run, Split
 from tinsmith.lab.strict_json import NotJsonError, read_json
-from tinsmith.pages.choice import in_turn
 from tinsmith.pages.tables import shown
+from tinsmith.pages.wording import in_turn
 from tinsmith.stats.evaluation import Answered, Evaluation, combine
 from tinsmith.stats.parity import ParityRecord
 from tinsmith.stats.rates import Metric

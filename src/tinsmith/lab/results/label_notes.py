@@ -8,8 +8,8 @@ from typing import Final
 import numpy as np
 
 from tinsmith.lab.results.arms import OFFSETS, Arm
+from tinsmith.lab.results.run_details import Beside, Verdict, side_of
 from tinsmith.lab.results.systems import BASELINE_WORDS, RIVALS, Scored, System, beside, is_paired
-from tinsmith.lab.results.verdict import Beside, Verdict, side_of
 from tinsmith.lab.runs.kinds import Kind
 from tinsmith.lab.runs.records import Split
 from tinsmith.lab.study.study import Beats, Learned, baseline

@@ -17,8 +17,7 @@ from tinsmith.lab.study.record import Panel, Shown
 from tinsmith.lab.study.study import Listing
 from tinsmith.pages.measures import BOOTSTRAP, Measure, from_estimate, from_evaluation
 from tinsmith.pages.tables import shown
-from tinsmith.stats.calibration import STATED
-from tinsmith.stats.evaluation import Answered, Evaluation, Evaluations
+from tinsmith.stats.evaluation import STATED, Answered, Evaluation, Evaluations
 from tinsmith.stats.intervals import wilson
 
 Row = list[Shown]

@@ -17,10 +17,9 @@ from tinsmith.lab.results.arms import Arm
 from tinsmith.lab.runs.records import SPLIT_WORDS, Run, Split
 from tinsmith.pages.measures import BOOTSTRAP, Measure, Measures, from_figure, from_row
 from tinsmith.stats.confusion import encode
-from tinsmith.stats.estimates import Bootstrap, difference
+from tinsmith.stats.estimates import Bootstrap, difference, resampled_counts, resampled_seeds
 from tinsmith.stats.intervals import percentile, wilson
 from tinsmith.stats.rates import CLASS_SCORES, SCORES, ClassMetric, FloatArray, Metric, metric_words
-from tinsmith.stats.resampling import resampled_counts, resampled_seeds
 from tinsmith.stats.runs import Runs
 from tinsmith.types.seeds import derive
 

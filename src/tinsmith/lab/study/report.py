@@ -6,7 +6,6 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 from tinsmith.lab.page.examples import prompt_block
-from tinsmith.lab.results.claim_tables import claims_table
 from tinsmith.lab.study.keys import FEWEST_RATES
 from tinsmith.lab.study.record import (
     ArmGain,
@@ -23,15 +22,54 @@ from tinsmith.lab.study.record import (
 )
 from tinsmith.lab.study.record import Panel as PanelRecord
 from tinsmith.pages.curves import Chart, Line, chart_svg
-from tinsmith.pages.document import Block, Document, Example, Facts, Fold, Section, Story, drawn, note
+from tinsmith.pages.document import (
+    Block,
+    ClaimRow,
+    ClaimTable,
+    Document,
+    Example,
+    Facts,
+    Fold,
+    Section,
+    Story,
+    drawn,
+    note,
+)
 from tinsmith.pages.dots import Dots, Panel, dots_svg
 from tinsmith.pages.markdown import document_markdown
 from tinsmith.pages.measures import Measure as Figure
 from tinsmith.pages.palette import series_mark
 from tinsmith.pages.tables import Cell, Table, absent, figure, shown, table_of, text
 from tinsmith.pages.wording import counted, listed, p_words, signed
-from tinsmith.stats.gate.claim import ENOUGH_SEEDS, Claim, ClaimKind, Verdict
+from tinsmith.stats.gate.claim import ENOUGH_SEEDS, Check, Claim, ClaimKind, Finding, Verdict
 from tinsmith.stats.rates import metric_words
+
+
+def claims_table(claims: Sequence[Claim], metric: str) -> ClaimTable:
+    """Return a table of claims of one kind, which are one family; allowed ones first."""
+    rows = [_row(one) for one in claims]
+    return ClaimTable(metric=metric, rows=tuple(sorted(rows, key=lambda row: not row.allowed)))
+
+
+def _row(one: Claim) -> ClaimRow:
+    allowed = one.verdict is Verdict.ALLOWED
+    return ClaimRow(
+        claim=one.words,
+        allowed=allowed,
+        difference=f"{one.value:+.3f}",
+        interval="" if one.interval is None else f"{one.interval.low:+.3f} to {one.interval.high:+.3f}",
+        p_holm="< 0.001" if one.p_holm < 0.001 else f"{one.p_holm:.3f}",
+        num_items=f"{one.num_items:,}",
+        scope=one.scope,
+        reasons=tuple(_sentence(check) for check in one.checks if allowed or not check.passed),
+        passed=() if allowed else tuple(_sentence(check) for check in one.checks if check.passed),
+    )
+
+
+def _sentence(check: Check) -> str:
+    words = f"{check.name.value}: {check.sentence}"
+    return f"{words} (missing evidence)" if check.finding is Finding.MISSING else words
+
 
 LIKE_IT: Final = "not told apart"
 """The line below a rate that may be as good as the chosen one."""

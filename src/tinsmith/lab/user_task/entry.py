@@ -15,8 +15,7 @@ from tinsmith.lab.experiment.key_help import KeyHelp, key_help
 from tinsmith.lab.experiment.key_text import Keys, shown_value, unknown_key
 from tinsmith.lab.experiment.materials import require_own_rates
 from tinsmith.lab.experiment.plan import make_plan
-from tinsmith.lab.judge.records import RULES
-from tinsmith.lab.judge.settings import JudgeCalls
+from tinsmith.lab.judge.records import RULES, JudgeCalls
 from tinsmith.lab.runs.kinds import Kind
 from tinsmith.lab.schedule import NONE
 from tinsmith.lab.settings import RlSettings, SftSettings, SparseSettings, Watched

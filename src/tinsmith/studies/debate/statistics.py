@@ -15,7 +15,6 @@ from statistics import NormalDist
 from types import MappingProxyType
 from typing import Any, Final
 
-from tinsmith.stats.calibration import STATED
 from tinsmith.stats.differences import (
     Stratum,
     mover_reaches,
@@ -23,6 +22,7 @@ from tinsmith.stats.differences import (
     share_difference,
     stratified_difference,
 )
+from tinsmith.stats.evaluation import STATED
 from tinsmith.stats.intervals import Interval, checked_level, wilson
 from tinsmith.studies.debate.stance import Arm
 from tinsmith.types.errors import DataError

@@ -7,8 +7,7 @@ from types import MappingProxyType
 from typing import Final
 
 from tinsmith.lab.experiment.experiment import Experiment, Values
-from tinsmith.lab.papers.kinds import JOINT_KINDS, LABEL_KINDS, NOTEBOOK
-from tinsmith.lab.papers.labels import joint, labels
+from tinsmith.lab.papers.labels import JOINT_KINDS, LABEL_KINDS, NOTEBOOK, joint, labels
 from tinsmith.lab.user_task.entry import UserTaskEntry
 
 _HERE: Final = "studies.disruption"

@@ -16,8 +16,7 @@ from typing import Final
 import msgspec
 
 from tinsmith.lab.prompt_search.document import Document
-from tinsmith.lab.prompt_search.search import SearchSettings
-from tinsmith.lab.prompt_search.search_rows import SEARCH_HEADS, STEP_HEADS, search_cells, step_rows
+from tinsmith.lab.prompt_search.search import SEARCH_HEADS, STEP_HEADS, SearchSettings, search_cells, step_rows
 from tinsmith.lab.study.checks import no_gain
 from tinsmith.lab.study.keys import StudyKey, count
 from tinsmith.lab.study.measures import BEFORE, ArmRuns, Results

@@ -11,15 +11,19 @@ from tinsmith.lab.judge.rules.rule import Rule
 from tinsmith.lab.judge.rules.text_rules import (
     Affix,
     Before,
+    Beginnings,
     Contains,
+    EveryPart,
     IsList,
     JsonKeys,
     Length,
     Looks,
     Matches,
+    Names,
+    VariedWords,
+    WholeSentences,
     Written,
 )
-from tinsmith.lab.judge.rules.topic_rules import Beginnings, EveryPart, Names, VariedWords, WholeSentences
 from tinsmith.lab.judge.verdicts import Judged, JudgeFailure, Spent, Verdict
 from tinsmith.types.errors import DataError
 

@@ -14,19 +14,55 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from tinsmith.lab.judge.answers import Answered, Question, rating_question
 from tinsmith.lab.judge.chat_judge import BlockingJudge
-from tinsmith.lab.judge.preferences import Comparison, Place, Preference, preference_question
 from tinsmith.lab.judge.prices import tokens_in
-from tinsmith.lab.judge.prompting import JudgeRequest
+from tinsmith.lab.judge.prompting import (
+    Answered,
+    Comparison,
+    JudgeRequest,
+    Place,
+    Preference,
+    Question,
+    preference_question,
+    rating_question,
+)
 from tinsmith.lab.judge.rules.rule_text import RuleJudge, parse_rule
 from tinsmith.lab.judge.text_measures import words_of
 from tinsmith.lab.judge.verdicts import FailureCause, Judged, JudgeFailure, Spent, Verdict
-from tinsmith.studies.rubrics.judged_tasks import judged_by_rules
-from tinsmith.studies.rubrics.quality.pairs import PreferencePair, Showing
-from tinsmith.studies.rubrics.quality.statistics import Condition, CriterionVerdicts, JudgedPair
+from tinsmith.studies.rubrics.quality.statistics import (
+    Condition,
+    CriterionVerdicts,
+    JudgedPair,
+    PreferencePair,
+    Showing,
+)
 from tinsmith.studies.rubrics.task import RubricTask
 from tinsmith.types.errors import DataError, LostError
+
+
+class Reading(NamedTuple):
+    """A judged response: its score in [0, 1], and the verdicts that the score follows from."""
+
+    score: float
+    verdicts: tuple[Verdict, ...]
+
+
+def judged_by_rules(task: RubricTask, responses: Sequence[str]) -> tuple[Reading, ...]:
+    """Judge responses by the task's rules, in their order.
+
+    Raises:
+        DataError: a criterion is prose.
+    """
+    judge = RuleJudge(task.criteria)
+    return tuple(
+        _read(task, Judged(verdicts=judge.judge(response), spent=Spent(), from_cache=False)) for response in responses
+    )
+
+
+def _read(task: RubricTask, judged: Judged) -> Reading:
+    """Return a judged response with its score, in which a negative weight lowers what others gave."""
+    return Reading(task.score([verdict.passed for verdict in judged.verdicts]), judged.verdicts)
+
 
 Reply = Answered[Preference] | JudgeFailure
 

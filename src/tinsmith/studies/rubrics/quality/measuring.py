@@ -9,12 +9,11 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Final
 
-from tinsmith.lab.judge.answers import VerdictCache
 from tinsmith.lab.judge.chat_judge import BlockingJudge
 from tinsmith.lab.judge.prices import PriceTable, estimate_questions, estimate_spent
 from tinsmith.lab.judge.prices import shown as dollars
-from tinsmith.lab.judge.records import RULES
-from tinsmith.lab.judge.settings import ChatSettings
+from tinsmith.lab.judge.prompting import VerdictCache
+from tinsmith.lab.judge.records import RULES, ChatSettings
 from tinsmith.lab.runs.files import CONFIG, MANIFEST, REPORT
 from tinsmith.lab.runs.kinds import Kind, Status
 from tinsmith.lab.study.files import write_json, write_text
@@ -28,8 +27,15 @@ from tinsmith.studies.rubrics.quality.answers import (
     require_rules,
 )
 from tinsmith.studies.rubrics.quality.page import BUILTIN_PAIRS, QUESTION, limits, quality_page, quality_story
-from tinsmith.studies.rubrics.quality.pairs import Showing, builtin_pairs, drawn_pairs, read_pairs, showings
-from tinsmith.studies.rubrics.quality.statistics import Figures, rubric_quality
+from tinsmith.studies.rubrics.quality.statistics import (
+    Figures,
+    Showing,
+    builtin_pairs,
+    drawn_pairs,
+    read_pairs,
+    rubric_quality,
+    showings,
+)
 from tinsmith.studies.rubrics.quality.study import NAME
 from tinsmith.types.fingerprints import file_sha256, sha256_of
 from tinsmith.types.home import home

@@ -17,8 +17,7 @@ from typing import Annotated, Any, Final, cast
 
 from tinsmith.lab.experiment.key_text import folder_name
 from tinsmith.lab.judge.prices import load_prices
-from tinsmith.lab.judge.records import RULES
-from tinsmith.lab.judge.settings import ChatSettings
+from tinsmith.lab.judge.records import RULES, ChatSettings
 from tinsmith.lab.measurement import Measure, at_least
 from tinsmith.lab.runs.files import CONFIG
 from tinsmith.types.errors import ConfigError
