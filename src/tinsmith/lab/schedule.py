@@ -131,10 +131,6 @@ def ratio_of(text: str) -> Ratio | None:
         return None
     found = _RATIO.fullmatch(text)
     if found is None:
-        raise ConfigError(
-            "this is a ratio of batches",
-            field="interleave",
-            value=text,
-            allowed="none, or A:B with whole numbers from 1 to 9999, such as 5:1",
-        )
+        allowed = "none, or A:B with whole numbers from 1 to 9999, such as 5:1"
+        raise ConfigError("this is a ratio of batches", field="interleave", value=text, allowed=allowed)
     return Ratio(int(found[1]), int(found[2]))

@@ -89,12 +89,9 @@ def _drawn(run: Run[I, A], settings: SparseSettings, step: int) -> tuple[list[Ch
         run.saw(0, groups)
     kept = kept_rollouts(groups, settings)
     if not kept:
-        raise ConfigError(
-            "no item has right and wrong answers, so that there is nothing to tell apart",
-            field="asked_items",
-            value=asked,
-            fix="more asked_items or base_rollouts, or an easier task",
-        )
+        what = "no item has right and wrong answers, so that there is nothing to tell apart"
+        fix = "more asked_items or base_rollouts, or an easier task"
+        raise ConfigError(what, field="asked_items", value=asked, fix=fix)
     if run.connection is None:
         raise BackendError("without a server's address its distributions cannot be asked for")
     base = AskedPolicy.base(run.connection, run.model_name)

@@ -117,12 +117,9 @@ class Subject(Environments[I, A], Protocol[I, A]):
 
     def probe(self, rollout: Rollout[I, A]) -> Probe:
         """Return a reply taken apart: what confidence along its reasoning is read from."""
-        raise ConfigError(
-            "nothing says where this subject's reasoning ends, and which answers there are",
-            field="confidence",
-            value=rollout.item.prompt_id,
-            fix="watch=none and confidence_penalty=0, or probed=... in a task of your own",
-        )
+        what = "nothing says where this subject's reasoning ends, and which answers there are"
+        fix = "watch=none and confidence_penalty=0, or probed=... in a task of your own"
+        raise ConfigError(what, field="confidence", value=rollout.item.prompt_id, fix=fix)
 
     def trace(self) -> Mapping[str, float]:
         """Return what is worth telling of the rewards' state after a step."""
@@ -162,12 +159,9 @@ def _played(
     item = group[0].item
     options = subject.options(item)
     if not options:
-        raise ConfigError(
-            "this item names no options that a group could be made to hold",
-            field="force_options",
-            value=True,
-            fix="options=... in the task, a function of the item that returns every answer there is",
-        )
+        what = "this item names no options that a group could be made to hold"
+        fix = "options=... in the task, a function of the item that returns every answer there is"
+        raise ConfigError(what, field="force_options", value=True, fix=fix)
     environments = subject.environments(item, len(options), derive(seed, "forced", place))
     return [
         _said(subject, each, item, tokens, len(group) + number)
@@ -180,12 +174,8 @@ def _said(
 ) -> Trajectory[I]:
     prompt = environment.first()
     if environment.step(tokens).observation() is not None:
-        raise ConfigError(
-            "an option is the whole answer, and this conversation goes on after it",
-            field="force_options",
-            value=True,
-            allowed="false for this task",
-        )
+        what = "an option is the whole answer, and this conversation goes on after it"
+        raise ConfigError(what, field="force_options", value=True, allowed="false for this task")
     turn = Turn(observation=prompt, tokens=tokens, logprobs=(0.0,) * len(tokens), text=subject.text(tokens))
     return Trajectory(item=item, sample=sample, turns=(turn,), environment=environment)
 

@@ -83,12 +83,8 @@ class Bootstrap:
     def __post_init__(self) -> None:
         checked_level(self.level)
         if self.draws < 100:
-            raise ConfigError(
-                "too few resamples for an interval",
-                field="draws",
-                value=self.draws,
-                allowed="100 and more; 10000 is usual",
-            )
+            what = "too few resamples for an interval"
+            raise ConfigError(what, field="draws", value=self.draws, allowed="100 and more; 10000 is usual")
 
 
 @dataclass(frozen=True, slots=True)

@@ -140,12 +140,8 @@ def census(labels: Sequence[str], groups: Sequence[Group]) -> Mapping[str, Label
     counted = dict.fromkeys(labels, LabelGroups())
     for group in groups:
         if group.gold not in counted or len(group.rewards) != len(group.right):
-            raise DataError(
-                "a group has one true label, and a reward for every answer",
-                field="group",
-                value=group.gold,
-                allowed=", ".join(labels),
-            )
+            what = "a group has one true label, and a reward for every answer"
+            raise DataError(what, field="group", value=group.gold, allowed=", ".join(labels))
         size, right = len(group.rewards), sum(group.right)
         if size < 2:
             continue

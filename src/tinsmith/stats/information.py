@@ -83,12 +83,8 @@ def information(scores: Floats, lengths: Sequence[int] | None = None) -> Informa
     """
     scores = np.asarray(scores, np.float64)
     if scores.ndim != 2 or scores.shape[0] != scores.shape[1] or len(scores) < 2:
-        raise DataError(
-            "every answer is scored after every prompt",
-            field="scores",
-            value=scores.shape,
-            allowed="(N, N), two or more",
-        )
+        what = "every answer is scored after every prompt"
+        raise DataError(what, field="scores", value=scores.shape, allowed="(N, N), two or more")
     if not np.isfinite(scores).all():
         raise DataError("a log-probability is not finite", field="scores")
     if lengths is not None:

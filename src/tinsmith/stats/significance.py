@@ -94,9 +94,6 @@ def items_needed(effect: float, *, discordance: float = 0.3, power: float = 0.8,
 
 def _checked_power(n: int, discordance: float, alpha: float) -> None:
     if n < 1 or not 0.0 < discordance <= 1.0 or not 0.0 < alpha < 1.0:
-        raise ConfigError(
-            "power needs items, a discordant share and a level",
-            field="n, discordance, alpha",
-            value=(n, discordance, alpha),
-            allowed="n >= 1, 0 < discordance <= 1, 0 < alpha < 1",
-        )
+        what = "power needs items, a discordant share and a level"
+        allowed = "n >= 1, 0 < discordance <= 1, 0 < alpha < 1"
+        raise ConfigError(what, field="n, discordance, alpha", value=(n, discordance, alpha), allowed=allowed)

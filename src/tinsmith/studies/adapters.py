@@ -66,12 +66,8 @@ def with_arms(study: Study, asked: Asked) -> Study:
         count("steps", given["steps"], 1)
     named = {name.strip() for name in asked.own["adapters"].split(",")}
     if LORA not in named or len(named) < 2 or not named <= set(ADAPTERS):
-        raise ConfigError(
-            "name at least one adapter to compare with LoRA",
-            field="adapters",
-            value=asked.own["adapters"],
-            allowed=", ".join(ADAPTERS),
-        )
+        what = "name at least one adapter to compare with LoRA"
+        raise ConfigError(what, field="adapters", value=asked.own["adapters"], allowed=", ".join(ADAPTERS))
     for key, value in given.items():
         if key.startswith(_OWN_RATES) and key.removeprefix(_OWN_RATES) not in named:
             allowed = ", ".join(f"{_OWN_RATES}{one}" for one in ADAPTERS if one in named)

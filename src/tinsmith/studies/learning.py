@@ -190,12 +190,9 @@ def efforts_of(steps: int, groups: int, batch: int) -> tuple[Effort, Effort, Eff
             "half of what is looked at has to be whole steps", field="steps", value=steps, allowed="an even number"
         )
     if half % batch:
-        raise ConfigError(
-            "half of what is looked at has to be whole supervised steps",
-            field="batch_size",
-            value=batch,
-            allowed=f"a divisor of {half}, half of steps * groups_per_batch",
-        )
+        what = "half of what is looked at has to be whole supervised steps"
+        allowed = f"a divisor of {half}, half of steps * groups_per_batch"
+        raise ConfigError(what, field="batch_size", value=batch, allowed=allowed)
 
     def effort(taught: int, rewarded: int) -> Effort:
         return Effort(supervised=taught, batch_size=batch, rewarded=rewarded, groups_per_batch=groups)
@@ -302,12 +299,8 @@ def arms_asked(text: str) -> list[str]:
     """Return the arms that are named, in the order of the page."""
     named = {name.strip() for name in text.split(",")}
     if not named <= {ZERO, *LABELS} or not named & set(CONTROLS):
-        raise ConfigError(
-            "name the arms, at least one of which is trained on right answers",
-            field="arms",
-            value=text,
-            allowed=", ".join((ZERO, *LABELS)),
-        )
+        what = "name the arms, at least one of which is trained on right answers"
+        raise ConfigError(what, field="arms", value=text, allowed=", ".join((ZERO, *LABELS)))
     return [name for name in LABELS if name in named]
 
 

@@ -58,12 +58,9 @@ def incentives(
     from tinsmith.types.errors import ConfigError
 
     if matrix is not None and (reward or setting or class_weight):
-        raise ConfigError(
-            "--matrix is a reward of its own and takes no other",
-            field="--matrix",
-            value=str(matrix),
-            fix="leave out --reward, --set and --class-weight, or --matrix",
-        )
+        what = "--matrix is a reward of its own and takes no other"
+        fix = "leave out --reward, --set and --class-weight, or --matrix"
+        raise ConfigError(what, field="--matrix", value=str(matrix), fix=fix)
     known = read_posteriors(posteriors, labels)
     table = None if matrix is None else read_matrix(matrix, known.labels)
     found = survey(known, tuple(reward or ()), table, reward_settings(setting, class_weight))

@@ -24,12 +24,8 @@ def split_labels(text: str | None) -> tuple[str, ...] | None:
         return None
     names = tuple(name.strip() for name in text.split(","))
     if len(names) < 2 or not all(names) or len(set(names)) < len(names):
-        raise ConfigError(
-            "labels must be two or more different names",
-            field="--labels",
-            value=text,
-            allowed="names with commas between them, such as a,b,c",
-        )
+        what = "labels must be two or more different names"
+        raise ConfigError(what, field="--labels", value=text, allowed="names with commas between them, such as a,b,c")
     return names
 
 
@@ -39,12 +35,8 @@ def texts_of(pairs: Sequence[str], option: str) -> dict[str, str]:
     for pair in pairs:
         key, equals, text = pair.partition("=")
         if not (key and equals and text) or key in found:
-            raise ConfigError(
-                "a label is named twice" if key in found else "this is no pair",
-                field=option,
-                value=pair,
-                allowed="NAME=NUMBER, once for every name",
-            )
+            what = "a label is named twice" if key in found else "this is no pair"
+            raise ConfigError(what, field=option, value=pair, allowed="NAME=NUMBER, once for every name")
         found[key] = text
     return found
 
@@ -176,12 +168,8 @@ def _row(line: object, labels: tuple[str, ...], where: str) -> list[float]:
     values = line
     if isinstance(line, dict):
         if set(line) - set(_BESIDE) != set(labels):
-            raise DataError(
-                f"{where} has other labels",
-                field="labels",
-                value=[key for key in line if key not in _BESIDE],
-                allowed=", ".join(labels),
-            )
+            what, allowed = f"{where} has other labels", ", ".join(labels)
+            raise DataError(what, field="labels", value=[key for key in line if key not in _BESIDE], allowed=allowed)
         values = [line[label] for label in labels]
     if not isinstance(values, list) or len(values) != len(labels) or not all(map(is_number, values)):
         raise DataError(f"{where} is not one number for every label", allowed=", ".join(labels))
@@ -203,11 +191,9 @@ def check_only(
     """Check that exactly one source of rates is named; `rates`: options give some."""
     named = [name for name, given in (("--seeds", seeds), ("--file", file is not None), ("rates", rates)) if given]
     if len(named) != 1:
-        raise ConfigError(
-            "rates come from one place" if named else "there is no rate to check",
-            field=" and ".join(named) or None,
-            allowed="--seeds, or --file TABLE.json, or rates such as --recall LABEL=0.2910 --label-match 0.316",
-        )
+        what = "rates come from one place" if named else "there is no rate to check"
+        allowed = "--seeds, or --file TABLE.json, or rates such as --recall LABEL=0.2910 --label-match 0.316"
+        raise ConfigError(what, field=" and ".join(named) or None, allowed=allowed)
     if seeds and (labels is not None or n is not None or max_n is not None):
         raise ConfigError("the tables of the source notes have their own labels and n", field="--seeds")
     if file is not None and labels is not None:
@@ -276,16 +262,7 @@ def _labels_for(given: Sequence[str]) -> tuple[str, ...]:
         for label in given:
             meant = difflib.get_close_matches(label, subject.labels, n=1, cutoff=0.75)
             if meant and label not in subject.labels:
-                raise ConfigError(
-                    "no task has such a label",
-                    field="label",
-                    value=label,
-                    allowed=", ".join(subject.labels),
-                    fix=f"write {meant[0]}, or name all labels with --labels",
-                )
-    raise ConfigError(
-        "no task has these labels",
-        field="label",
-        value=tuple(given),
-        fix="name all labels with --labels, also those without a rate",
-    )
+                what, fix = "no task has such a label", f"write {meant[0]}, or name all labels with --labels"
+                raise ConfigError(what, field="label", value=label, allowed=", ".join(subject.labels), fix=fix)
+    fix = "name all labels with --labels, also those without a rate"
+    raise ConfigError("no task has these labels", field="label", value=tuple(given), fix=fix)

@@ -214,11 +214,8 @@ def cut_slice(
         raise ConfigError(what, field="--per-class, --natural", allowed="exactly one of the two")
     source = Corpus.open(corpus)
     if cut is None and source.card.thresholds is None:
-        raise ConfigError(
-            "this corpus has no cut of its own, so name one",
-            field="--cut",
-            fix="--cut 0.001 for a corpus of millions, about 0.01 for 30,000 papers",
-        )
+        what = "this corpus has no cut of its own, so name one"
+        raise ConfigError(what, field="--cut", fix="--cut 0.001 for a corpus of millions, about 0.01 for 30,000 papers")
     settings = SliceSettings(
         task=Task(task),
         thresholds=Thresholds(

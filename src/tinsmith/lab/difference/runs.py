@@ -114,11 +114,8 @@ def compare_runs(folders: tuple[Path, Path], *, steps: int | None = None) -> Com
     """Compare two runs; with `steps` only what they did before that step, and not how they ended."""
     one, two = (_Side(read_run(folder), *(timeline(folder / name, steps) for name in _FILES)) for folder in folders)
     if not any(side.metrics or side.rollouts or side.trace for side in (one, two)):
-        raise DataError(
-            "neither run has a recorded step, so that there is nothing to compare",
-            field="DIR",
-            value=", ".join(map(str, folders)),
-        )
+        what = "neither run has a recorded step, so that there is nothing to compare"
+        raise DataError(what, field="DIR", value=", ".join(map(str, folders)))
     manifests = [side.run.manifest for side in (one, two)]
     identity, around = (
         unequal_fields(*({} if each is None else getattr(each, part) for each in manifests))

@@ -80,12 +80,9 @@ def kind_of(experiment: Experiment, overrides: Mapping[str, str]) -> Kind:
     own, kinds = experiment.kind, experiment.subject.kinds
     kind = cast(Kind, converted("kind", overrides.get("kind", own.value), Kind))
     if kind not in kinds:
-        raise ConfigError(
-            f"this experiment is of kind {own}; another kind cannot answer its question",
-            field="kind",
-            value=kind.value,
-            allowed=", ".join(each for each in Kind if each in kinds),
-        )
+        what = f"this experiment is of kind {own}; another kind cannot answer its question"
+        allowed = ", ".join(each for each in Kind if each in kinds)
+        raise ConfigError(what, field="kind", value=kind.value, allowed=allowed)
     return kind
 
 
@@ -93,12 +90,8 @@ def defaults(experiment: Experiment, kind: Kind, at: At) -> dict[str, object]:
     """Return what stands under keys that a place, the ancestors or the experiment itself decide."""
     entry = experiment.subject.kinds[kind]
     if at not in entry.values:
-        raise ConfigError(
-            f"there are no settings for {kind} at this place",
-            field="at",
-            value=at.value,
-            allowed=", ".join(entry.places),
-        )
+        what = f"there are no settings for {kind} at this place"
+        raise ConfigError(what, field="at", value=at.value, allowed=", ".join(entry.places))
     forced = entry.forced.get(at, {})
     return {**entry.values[at], **experiment.inherited, **experiment.own_at(at), **forced}
 
@@ -119,31 +112,21 @@ def _engine_value(key: str, overrides: Mapping[str, str]) -> object:
 
 def _require_own_server(overrides: Mapping[str, str]) -> None:
     if "base_url" in overrides and overrides.get("deviation", "none") != Deviation.NONE:
-        raise ConfigError(
-            "deviation is for the run's own server, not for one at base_url",
-            field="deviation",
-            value=overrides["deviation"],
-            fix="leave base_url out, or start that server with `tinsmith serve --deviation`",
-        )
+        what = "deviation is for the run's own server, not for one at base_url"
+        fix = "leave base_url out, or start that server with `tinsmith serve --deviation`"
+        raise ConfigError(what, field="deviation", value=overrides["deviation"], fix=fix)
     for key in ("gradient_unit", "hold", "workers", "shards", "unit_hashes"):
         if "base_url" in overrides and key in overrides:
-            raise ConfigError(
-                f"{key} is for the run's own server, not for one at base_url",
-                field=key,
-                value=overrides[key],
-                fix=f"leave it out, and start that server with `tinsmith serve --{key.replace('_', '-')}`",
-            )
+            what = f"{key} is for the run's own server, not for one at base_url"
+            fix = f"leave it out, and start that server with `tinsmith serve --{key.replace('_', '-')}`"
+            raise ConfigError(what, field=key, value=overrides[key], fix=fix)
 
 
 def _require_device(arithmetic: Arithmetic, where: Circumstances) -> None:
     """Check that the server of its own could have such kernels; whether the device is here, the server says."""
     if where.base_url is None and not supported(arithmetic, where.device):
-        raise ConfigError(
-            f"arithmetic={arithmetic} has no kernels for this device",
-            field="device",
-            value=where.device,
-            allowed=supported_words(),
-        )
+        what = f"arithmetic={arithmetic} has no kernels for this device"
+        raise ConfigError(what, field="device", value=where.device, allowed=supported_words())
     if where.device != "cpu" and (where.workers or where.shards != 1):
         raise ConfigError("workers compute on CPU", field="device", value=where.device, allowed="cpu with workers")
 

@@ -62,11 +62,8 @@ class Endpoint:
     def __init__(self, *, base_url: str, api_key: str | None, model: str, timeout_s: float, most: int) -> None:
         url = checked_url(base_url)
         if api_key is None and url.host == httpx.URL(OPENAI_URL).host:
-            raise ConfigError(
-                "this judge needs a key",
-                field="OPENAI_API_KEY",
-                fix="set it in the environment, or judge_base_url to an endpoint without keys",
-            )
+            fix = "set it in the environment, or judge_base_url to an endpoint without keys"
+            raise ConfigError("this judge needs a key", field="OPENAI_API_KEY", fix=fix)
         self._url = f"{str(url).rstrip('/')}/chat/completions"
         self._model = model
         self._timeout_s = timeout_s
@@ -197,12 +194,9 @@ def checked_url(base_url: str) -> httpx.URL:
     except httpx.InvalidURL:
         url = httpx.URL("")
     if url.scheme not in ("http", "https") or not url.host or url.userinfo or url.query:
-        raise ConfigError(
-            "this is not the address of a judge (not shown, it may hold a secret)",
-            field="judge_base_url",
-            allowed="http:// or https://, no user, password or query",
-            fix=f"for example {OPENAI_URL}",
-        )
+        what = "this is not the address of a judge (not shown, it may hold a secret)"
+        allowed = "http:// or https://, no user, password or query"
+        raise ConfigError(what, field="judge_base_url", allowed=allowed, fix=f"for example {OPENAI_URL}")
     return url
 
 

@@ -65,11 +65,9 @@ def _read(file: Path) -> dict[str, Price]:
     document = read_toml(file, field="prices")
     unknown = [name for name in document if name != "models"]
     if unknown or not document:
-        raise ConfigError(
-            f"{file}: a price table holds tables [models.NAME] and nothing else",
-            field=unknown[0] if unknown else "models",
-            fix='[models."gpt-5-mini"] with the lines `prompt = 0.25` and `completion = 2.0`',
-        )
+        what = f"{file}: a price table holds tables [models.NAME] and nothing else"
+        fix = '[models."gpt-5-mini"] with the lines `prompt = 0.25` and `completion = 2.0`'
+        raise ConfigError(what, field=unknown[0] if unknown else "models", fix=fix)
     models = document["models"]
     found = models.items() if isinstance(models, dict) else [("models", models)]
     prices: dict[str, Price] = {}
@@ -77,13 +75,10 @@ def _read(file: Path) -> dict[str, Price]:
         try:
             prices[model] = msgspec.convert(entry, Price)
         except msgspec.ValidationError:
-            raise ConfigError(
-                f"{file}: a price is two numbers, dollars for a million tokens",
-                field=model,
-                value=entry,
-                allowed="prompt and completion, each from 0 to 1,000,000, and nothing else",
-                fix=f'[models."{model}"] with the lines `prompt = 0.25` and `completion = 2.0`',
-            ) from None
+            what = f"{file}: a price is two numbers, dollars for a million tokens"
+            allowed = "prompt and completion, each from 0 to 1,000,000, and nothing else"
+            fix = f'[models."{model}"] with the lines `prompt = 0.25` and `completion = 2.0`'
+            raise ConfigError(what, field=model, value=entry, allowed=allowed, fix=fix) from None
     return prices
 
 

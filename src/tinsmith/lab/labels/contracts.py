@@ -263,12 +263,8 @@ class Contract:
         text = json.dumps({key: values[key] for key in self.keys}, ensure_ascii=False)
         if not (answer := self.parse(text)).payload_ok:
             subject, label = next((pair for pair in pairs if pair[1] not in pair[0].labels), pairs[0])
-            raise ContractError(
-                f"this answer would be {answer.outcome}",
-                field=subject.label_key,
-                value=label,
-                allowed=", ".join(subject.labels),
-            )
+            what = f"this answer would be {answer.outcome}"
+            raise ContractError(what, field=subject.label_key, value=label, allowed=", ".join(subject.labels))
         return text
 
 

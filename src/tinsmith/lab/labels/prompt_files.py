@@ -129,12 +129,8 @@ def parse_sections(text: str, path: str, allowed: Mapping[str, frozenset[str]] =
     sections = {n: b.strip("\n") for n, b in zip(names, bodies, strict=True)}
     for name, body in sections.items():
         if unknown := sorted(_placeholders(body, path) - allowed[name]):
-            raise ConfigError(
-                f"prompts/{path}: section {name} asks for what it must not have",
-                field="placeholder",
-                value=unknown[0],
-                allowed=", ".join(sorted(allowed[name])),
-            )
+            what = f"prompts/{path}: section {name} asks for what it must not have"
+            raise ConfigError(what, field="placeholder", value=unknown[0], allowed=", ".join(sorted(allowed[name])))
     return sections
 
 

@@ -191,11 +191,9 @@ class Reward:
     def restore(self, state: RewardState) -> None:
         """Go on from a state."""
         if (state.reward, state.labels) != (self.name, self.labels):
+            what, allowed = "this state belongs to another reward", f"{self.name} over {', '.join(self.labels)}"
             raise CheckpointError(
-                "this state belongs to another reward",
-                field="reward",
-                value=f"{state.reward} over {', '.join(state.labels)}",
-                allowed=f"{self.name} over {', '.join(self.labels)}",
+                what, field="reward", value=f"{state.reward} over {', '.join(state.labels)}", allowed=allowed
             )
         shape = [[len(row) for row in one.confusion] for one in (state, self._state)]
         if shape[0] != shape[1] or len(state.duals) != len(self._state.duals):

@@ -268,12 +268,9 @@ class Tracker:
         try:
             self._module: Any = importlib.import_module(package)
         except ImportError:
-            raise ConfigError(
-                f"{package} is not installed",
-                field=f"{package}_project",
-                value=project,
-                fix=f"pip install 'tinsmith[{'track' if package == 'trackio' else package}]'",
-            ) from None
+            what = f"{package} is not installed"
+            fix = f"pip install 'tinsmith[{'track' if package == 'trackio' else package}]'"
+            raise ConfigError(what, field=f"{package}_project", value=project, fix=fix) from None
         options = {"dir": str(folder)} if package == "wandb" else {}
         self._run: Any = self._module.init(project=project, name=name, **options)
 

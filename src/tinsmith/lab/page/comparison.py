@@ -38,22 +38,14 @@ def compare(folders: Sequence[Path], subjects: Subjects, task: str | None = None
         task: the label that is compared; runs on two labels take part with what they say of it.
     """
     if len({folder.resolve() for folder in folders}) != len(folders):
-        raise ConfigError(
-            "a run is compared with itself",
-            field="DIR",
-            value=[str(folder) for folder in folders],
-            allowed="each folder once",
-        )
+        what = "a run is compared with itself"
+        raise ConfigError(what, field="DIR", value=[str(folder) for folder in folders], allowed="each folder once")
     found = [subjects[read_run(folder).config.kind] for folder in folders]
     for one in found:
         if one.alone is not None and any(other is not one for other in found):
             alike = [str(f) for f, other in zip(folders, found, strict=True) if other is one]
             raise ConfigError(one.alone, field="DIR", value=alike, allowed="runs of one kind")
     if found[0].alone is not None and task is not None:
-        raise ConfigError(
-            "--task does not apply here",
-            field="--task",
-            value=task,
-            allowed="none: these runs have no labels to choose from",
-        )
+        what = "--task does not apply here"
+        raise ConfigError(what, field="--task", value=task, allowed="none: these runs have no labels to choose from")
     return found[0].compare(folders, task)

@@ -63,12 +63,8 @@ def arms_on_one_task(folders: Sequence[Path]) -> SameTask:
     evaluated = [one for one in reads if one.sampled and (Split.TEST in one.tests or not tested)]
     arms = _arms(evaluated)
     if not arms:
-        raise ConfigError(
-            "none of these runs was evaluated",
-            field="DIR",
-            value=[str(folder) for folder in folders],
-            allowed="runs with eval_every above 0",
-        )
+        what, allowed = "none of these runs was evaluated", "runs with eval_every above 0"
+        raise ConfigError(what, field="DIR", value=[str(folder) for folder in folders], allowed=allowed)
     missing = [
         f"{one.run.folder}: left out, as it was never {'tested' if tested else 'evaluated'}."
         for one in reads

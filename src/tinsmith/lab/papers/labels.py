@@ -172,13 +172,9 @@ class PaperRun:
         """Refuse to choose checkpoints of several labels by what they have no one figure for."""
         chosen = plan.settings.select_by
         if len(self.asked.subjects) > 1 and chosen not in SELECTIONS:
-            raise ConfigError(
-                "a run on two labels has no label_match of its own",
-                field="select_by",
-                value=chosen.value,
-                allowed=", ".join(SELECTIONS),
-                fix="select_by=macro_f1 is the mean over both tasks",
-            )
+            what = "a run on two labels has no label_match of its own"
+            fix = "select_by=macro_f1 is the mean over both tasks"
+            raise ConfigError(what, field="select_by", value=chosen.value, allowed=", ".join(SELECTIONS), fix=fix)
 
     def run_data(self, plan: Plan, say: Say) -> PaperData:
         """Find or build the slice."""

@@ -108,12 +108,8 @@ def split_items(items: list[Item], held_out: float, seed: int, *, shuffle_seed: 
     """Hold `held_out` of the papers out: half to choose by, half to test; the order of all splits is the list's."""
     count = round(len(items) * held_out / 2)
     if count < 1 or 2 * count >= len(items):
-        raise ConfigError(
-            f"of {len(items)} papers some are for training, some to choose by and some to test",
-            field="held_out",
-            value=held_out,
-            allowed=f"{2 / max(2, len(items)):.2g} to below 1",
-        )
+        what = f"of {len(items)} papers some are for training, some to choose by and some to test"
+        raise ConfigError(what, field="held_out", value=held_out, allowed=f"{2 / max(2, len(items)):.2g} to below 1")
     bits = random_bits(derive(seed, "held out"), len(items))
     order = sorted(range(len(items)), key=lambda place: int(bits[place]))
     validation, test, train = (

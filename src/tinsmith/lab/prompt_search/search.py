@@ -50,12 +50,8 @@ class SearchSettings(msgspec.Struct, frozen=True, kw_only=True):
             if getattr(self, name) < 1:
                 raise ConfigError("a search needs one or more of these", field=name, value=getattr(self, name))
         if self.most_edits < self.least_edits:
-            raise ConfigError(
-                "fewer edits are made in later steps, not more",
-                field="most_edits",
-                value=self.most_edits,
-                allowed=f"{self.least_edits} or more",
-            )
+            what = "fewer edits are made in later steps, not more"
+            raise ConfigError(what, field="most_edits", value=self.most_edits, allowed=f"{self.least_edits} or more")
 
     def edits_at(self, step: int) -> int:
         """Return how many edits a step may make at once.

@@ -56,12 +56,8 @@ def require_room(path: Path, if_exists: IfExists) -> None:
             raise _already_there(path, "this folder holds a run already")
         return
     if path.exists() and not (path.is_dir() and _empty(path)):
-        raise ConfigError(
-            "this folder holds something that is not a run",
-            field="log_path",
-            value=str(path),
-            allowed="an empty or new folder",
-        )
+        what = "this folder holds something that is not a run"
+        raise ConfigError(what, field="log_path", value=str(path), allowed="an empty or new folder")
 
 
 def _already_there(path: Path, what: str) -> ConfigError:

@@ -151,11 +151,8 @@ class RunFolder:
         except ValueError:
             found = None
         if not isinstance(found, dict):
-            raise DataError(
-                f"{file} is damaged",
-                field=name,
-                fix="start the run again in another folder, or behavior_if_log_dir_exists=delete",
-            )
+            fix = "start the run again in another folder, or behavior_if_log_dir_exists=delete"
+            raise DataError(f"{file} is damaged", field=name, fix=fix)
         return cast(dict[str, object], found)
 
     def hashes(self) -> dict[str, str]:
@@ -184,13 +181,9 @@ class RunFolder:
     def _require_same(self, config: Mapping[str, object]) -> None:
         before = self.read_json(CONFIG)
         if before.get("identity_sha256") != config.get("identity_sha256"):
-            raise ConfigError(
-                "this folder holds another run",
-                field="log_path",
-                value=str(self.path),
-                allowed=f"the run {str(before.get('identity_sha256'))[:16]}",
-                fix="name another folder, or behavior_if_log_dir_exists=delete",
-            )
+            what, allowed = "this folder holds another run", f"the run {str(before.get('identity_sha256'))[:16]}"
+            fix = "name another folder, or behavior_if_log_dir_exists=delete"
+            raise ConfigError(what, field="log_path", value=str(self.path), allowed=allowed, fix=fix)
 
     def _newest_whole(self, say: Callable[[str], None]) -> Mark | None:
         """Return the newest checkpoint of which everything is there, and say which were passed over."""

@@ -91,23 +91,15 @@ def read_rollouts(folder: Path, notes: list[str], subject: str | None = None) ->
 def _config(folder: Path) -> Config:
     file = folder / CONFIG
     if not file.is_file():
-        raise DataError(
-            f"{folder} holds no run",
-            field="DIR",
-            value=str(folder),
-            allowed=f"a folder with a {CONFIG}, as `tinsmith run` leaves it",
-        )
+        allowed = f"a folder with a {CONFIG}, as `tinsmith run` leaves it"
+        raise DataError(f"{folder} holds no run", field="DIR", value=str(folder), allowed=allowed)
     try:
         config = msgspec.json.decode(file.read_bytes(), type=Config)
     except UNREADABLE as error:
         raise DataError(f"{file} is damaged: {error}") from None
     if config.kind is Kind.MEASUREMENT:
-        raise DataError(
-            f"{folder} holds no run: it is a measurement, and has its page already",
-            field="DIR",
-            value=str(folder),
-            fix=f"open {folder / REPORT}",
-        )
+        what = f"{folder} holds no run: it is a measurement, and has its page already"
+        raise DataError(what, field="DIR", value=str(folder), fix=f"open {folder / REPORT}")
     return config
 
 

@@ -91,12 +91,9 @@ class AskedPolicy:
                 body["begins"] = [begins[place] for place in part]
             answer = ask(self.connection, "POST", ENDPOINT, body, seconds=WAIT_SECONDS)
             if answer is None:
-                raise BackendError(
-                    "the server does not tell what whole distributions are like",
-                    field="endpoint",
-                    value=f"POST /api/v1/{ENDPOINT}",
-                    allowed="a tinsmith server of this version",
-                )
+                what = "the server does not tell what whole distributions are like"
+                allowed = "a tinsmith server of this version"
+                raise BackendError(what, field="endpoint", value=f"POST /api/v1/{ENDPOINT}", allowed=allowed)
             found += msgspec.convert(answer, _Told).sequences
         return found
 

@@ -100,19 +100,13 @@ def wait_until_ready(process: subprocess.Popen[str], said: Said, say: Say | None
         watch.join()
     said.join()
     if gave_up.is_set():
-        raise BackendError(
-            f"the embedded server neither wrote nor computed anything for {STILL_SECONDS:.0f} s, and was stopped",
-            field="its last word",
-            value=said.doing,
-            fix="find out what it waits for: a disk that does not answer, or a machine out of time or memory",
-        )
+        what = f"the embedded server neither wrote nor computed anything for {STILL_SECONDS:.0f} s, and was stopped"
+        fix = "find out what it waits for: a disk that does not answer, or a machine out of time or memory"
+        raise BackendError(what, field="its last word", value=said.doing, fix=fix)
     if process.returncode < 0:
-        raise LostError(
-            f"the embedded server was ended by {_signal_name(-process.returncode)} before it answered",
-            field="its last word",
-            value=said.doing,
-            fix="try again; if nobody stopped it, memory ran out: free some, or serve a smaller model",
-        )
+        what = f"the embedded server was ended by {_signal_name(-process.returncode)} before it answered"
+        fix = "try again; if nobody stopped it, memory ran out: free some, or serve a smaller model"
+        raise LostError(what, field="its last word", value=said.doing, fix=fix)
     last = "\n".join(said.wrong[-5:]) or f"exit code {process.returncode}"
     raise BackendError(f"the embedded server did not start: {last}")
 

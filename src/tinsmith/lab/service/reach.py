@@ -22,18 +22,11 @@ def require_server(base_url: str) -> None:
     """
     key = os.environ.get(KEY)
     if not key and not os.environ.get(_COMMAND):
-        raise ConfigError(
-            "base_url is set, but TINKER_API_KEY is not",
-            field=KEY,
-            fix="export TINKER_API_KEY=tml-..., the server's key",
-        )
+        what = "base_url is set, but TINKER_API_KEY is not"
+        raise ConfigError(what, field=KEY, fix="export TINKER_API_KEY=tml-..., the server's key")
     if not base_url.startswith(("http://", "https://")):
-        raise ConfigError(
-            "this is not the address of a server",
-            field="base_url",
-            value=base_url,
-            allowed="http://HOST:PORT, or https://...",
-        )
+        what = "this is not the address of a server"
+        raise ConfigError(what, field="base_url", value=base_url, allowed="http://HOST:PORT, or https://...")
     import httpx  # seldom needed, and a tenth of a second to load
 
     try:
@@ -45,12 +38,8 @@ def require_server(base_url: str) -> None:
             with client.stream("GET", "/api/v1/get_server_capabilities", headers={"X-API-Key": key}) as asked:
                 status = asked.status_code
     except (httpx.HTTPError, httpx.InvalidURL) as error:
-        raise LostError(
-            f"no server answers ({type(error).__name__})",
-            field="base_url",
-            value=base_url,
-            fix="start it, or name another",
-        ) from None
+        what = f"no server answers ({type(error).__name__})"
+        raise LostError(what, field="base_url", value=base_url, fix="start it, or name another") from None
     if status in _REFUSED or not key.startswith(_KEY_BEGINS):
         raise wrong_key(base_url)
 

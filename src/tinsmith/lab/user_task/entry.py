@@ -53,12 +53,8 @@ class TaskFrame(RunFrame):
 
     def __post_init__(self) -> None:
         if self.eval_samples < 1:
-            raise ConfigError(
-                "an evaluation needs at least one response",
-                field="eval_samples",
-                value=self.eval_samples,
-                allowed="1 or more",
-            )
+            what = "an evaluation needs at least one response"
+            raise ConfigError(what, field="eval_samples", value=self.eval_samples, allowed="1 or more")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -191,12 +187,8 @@ class UserTaskEntry:
     def task_of(self, plan: Plan) -> Task:
         """Return the task that was opened."""
         if self.task is None:
-            raise ConfigError(
-                "a task of one's own is run from its file",
-                field="experiment",
-                value=plan.experiment.name,
-                fix="tinsmith run FILE.py",
-            )
+            what = "a task of one's own is run from its file"
+            raise ConfigError(what, field="experiment", value=plan.experiment.name, fix="tinsmith run FILE.py")
         return self.task
 
     def run_data(self, plan: Plan, say: Say) -> TaskData | PaperData:

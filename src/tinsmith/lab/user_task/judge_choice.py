@@ -150,29 +150,20 @@ def _require_server(plan: Plan) -> None:
     if is_own(plan):
         find_model(named, field="judge_model")
         if where.base_url is not None:
-            raise ConfigError(
-                "the server at base_url does not load a judge's folder",
-                field="judge_model",
-                value=named,
-                fix="serve it there too and give its name, or leave base_url out",
-            )
+            what = "the server at base_url does not load a judge's folder"
+            fix = "serve it there too and give its name, or leave base_url out"
+            raise ConfigError(what, field="judge_model", value=named, fix=fix)
         return
     if where.base_url is not None:
         return  # only that server knows what it serves
     if named.startswith(TINKER_PATH):
-        raise ConfigError(
-            "a checkpoint judges where it is served, and this run starts a server of its own",
-            field="judge_model",
-            value=named,
-            fix="base_url=URL of the server that has it, and model_name=NAME there",
-        )
+        what = "a checkpoint judges where it is served, and this run starts a server of its own"
+        fix = "base_url=URL of the server that has it, and model_name=NAME there"
+        raise ConfigError(what, field="judge_model", value=named, fix=fix)
     keyless = not (os.environ.get("OPENAI_API_KEY") or os.environ.get("OPENAI_BASE_URL"))
     if keyless and named not in (SERVED_NAME, where.model_name) and not where.dry_run:
-        raise ConfigError(
-            "this judge is served by OpenAI and needs a key",
-            field="OPENAI_API_KEY",
-            fix="set it in the environment; or judge_base_url=URL of another endpoint, or judge_model=rules",
-        )
+        fix = "set it in the environment; or judge_base_url=URL of another endpoint, or judge_model=rules"
+        raise ConfigError("this judge is served by OpenAI and needs a key", field="OPENAI_API_KEY", fix=fix)
 
 
 def open_judge(plan: Plan, reward: JudgedReward, connection: Connection, recorded: Path | None) -> Judge:

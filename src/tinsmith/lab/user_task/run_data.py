@@ -281,12 +281,8 @@ class TaskData:
         beside = model.key in self.models()
         name = model.key if beside else trained if model.name == ITSELF else model.name
         if name != trained and not serves(connection, name):
-            raise ConfigError(
-                "this run's server has no such model",
-                field=model.key,
-                value=model.name,
-                allowed=f"{ITSELF}, a folder, FILE.gguf, smollm2, or a name that base_url serves",
-            )
+            allowed = f"{ITSELF}, a folder, FILE.gguf, smollm2, or a name that base_url serves"
+            raise ConfigError("this run's server has no such model", field=model.key, value=model.name, allowed=allowed)
         client = ready(connection.client.create_sampling_client(base_model=name), WAIT_SECONDS)
         tokenizer = tokenizer_of(model.name) if beside else own if name == trained else client.get_tokenizer()
         return AskedModel(client=client, renderer=renderer_for(tokenizer), model=model)
@@ -353,12 +349,8 @@ def task_data(plan: Plan) -> TaskData:
             if apart == len(split.train):
                 raise DataError("every item to train on is set aside", field="aside", value=apart)
             if interleave != NONE and not apart:
-                raise DataError(
-                    "no item to train on is set aside",
-                    field="interleave",
-                    value=interleave,
-                    allowed="none, or an aside= that is true of some items",
-                )
+                what, allowed = "no item to train on is set aside", "none, or an aside= that is true of some items"
+                raise DataError(what, field="interleave", value=interleave, allowed=allowed)
     except TinsmithError as error:
         raise source.told(error) from None
     return TaskData(plan=plan, task=task, source=source, split=split, every=every, filtered=filtered)

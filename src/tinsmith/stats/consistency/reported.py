@@ -43,21 +43,12 @@ class Rate:
             fix = None
             if percent and 1 < float(percent[1]) <= 100:
                 fix = f"a percentage? write {Decimal(percent[1]).scaleb(-2):f}"
-            raise DataError(
-                "a rate must be a share of items",
-                field=key,
-                value=plain,
-                allowed="0 to 1, written with its decimals, such as 0.2910",
-                fix=fix,
-            )
+            allowed = "0 to 1, written with its decimals, such as 0.2910"
+            raise DataError("a rate must be a share of items", field=key, value=plain, allowed=allowed, fix=fix)
         decimals = len(plain.partition(".")[2])
         if decimals > _EXACT_DECIMALS:
-            raise DataError(
-                "a rate with so many decimals was never rounded",
-                field=key,
-                value=plain,
-                allowed=f"at most {_EXACT_DECIMALS} decimals",
-            )
+            what = "a rate with so many decimals was never rounded"
+            raise DataError(what, field=key, value=plain, allowed=f"at most {_EXACT_DECIMALS} decimals")
         if decimals == 0:
             decimals = _EXACT_DECIMALS
         return cls(int(Decimal(plain).scaleb(decimals)), decimals)
@@ -107,12 +98,8 @@ class ReportedTable:
 
     def __post_init__(self) -> None:
         if len(self.labels) < 2 or len(set(self.labels)) != len(self.labels):
-            raise DataError(
-                "a table needs at least two labels",
-                field="labels",
-                value=self.labels,
-                fix="name them all, also those without a reported recall",
-            )
+            fix = "name them all, also those without a reported recall"
+            raise DataError("a table needs at least two labels", field="labels", value=self.labels, fix=fix)
         if self.n is not None and self.n < 1:
             raise DataError("the number of items must be at least 1", field="n", value=self.n)
         if not self.runs:

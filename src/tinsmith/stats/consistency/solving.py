@@ -239,12 +239,9 @@ def _check_work(candidates: list[Ints], sizes_n: Ints, columns: Columns) -> None
     free = candidates if columns.lumped else candidates[:-1]
     rows = float(np.prod([float(len(one)) for one in free])) if free else 1.0
     if rows > _MOST_CANDIDATES or rows * max(len(sizes_n), 1) > _MOST_WORK:
-        raise DataError(
-            "these rates are too few to search for the class sizes",
-            field="candidates",
-            value=f"{rows:.0f} for each of {len(sizes_n)} n",
-            fix="name n, or give more lines, more recalls, or more decimals",
-        )
+        what = "these rates are too few to search for the class sizes"
+        fix = "name n, or give more lines, more recalls, or more decimals"
+        raise DataError(what, field="candidates", value=f"{rows:.0f} for each of {len(sizes_n)} n", fix=fix)
 
 
 def _solve(table: ReportedTable, columns: Columns, n: int, candidates: list[Ints]) -> Iterator[Solution]:

@@ -124,12 +124,8 @@ def pass_at_k(samples: int, solved: int, k: int) -> Fraction:
     Fraction(1, 2)
     """
     if not 1 <= k <= samples or not 0 <= solved <= samples:
-        raise DataError(
-            "pass@k looks at some of the samples that there are",
-            field="n, c, k",
-            value=(samples, solved, k),
-            allowed="1 <= k <= n, 0 <= c <= n",
-        )
+        what = "pass@k looks at some of the samples that there are"
+        raise DataError(what, field="n, c, k", value=(samples, solved, k), allowed="1 <= k <= n, 0 <= c <= n")
     return 1 - Fraction(math.comb(samples - solved, k), math.comb(samples, k))
 
 

@@ -172,12 +172,8 @@ class MeanLearned:
 
 def _require_rising(metric: Metric) -> None:
     if metric not in _RISING:
-        raise ConfigError(
-            "a claim needs a score that is better when higher",
-            field="metric",
-            value=metric.value,
-            allowed=", ".join(_RISING),
-        )
+        what = "a claim needs a score that is better when higher"
+        raise ConfigError(what, field="metric", value=metric.value, allowed=", ".join(_RISING))
 
 
 def judge_beats(family: Sequence[Beats | MeanBeats], bootstrap: Bootstrap) -> tuple[Claim, ...]:

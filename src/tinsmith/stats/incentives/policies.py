@@ -127,12 +127,9 @@ def checked_matrix(posteriors: Posteriors, matrix: FloatArray) -> FloatArray:
     """Return the rewards as float64."""
     r, k = np.asarray(matrix, np.float64), len(posteriors.labels)
     if r.shape != (k, k) or not np.isfinite(r).all():
-        raise ConfigError(
-            "a reward is one finite number for every true label (rows) and answer (columns)",
-            field="matrix",
-            value=r.tolist() if r.size <= 16 else r.shape,
-            allowed=f"({k}, {k}) for the labels {', '.join(posteriors.labels)}",
-        )
+        what = "a reward is one finite number for every true label (rows) and answer (columns)"
+        allowed = f"({k}, {k}) for the labels {', '.join(posteriors.labels)}"
+        raise ConfigError(what, field="matrix", value=r.tolist() if r.size <= 16 else r.shape, allowed=allowed)
     return r
 
 

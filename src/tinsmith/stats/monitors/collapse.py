@@ -86,12 +86,8 @@ class CollapseMonitor:
         """Go on from `state`."""
         widths = {len(state.share_streaks), *(len(step) for step in state.steps)}
         if widths != {len(self.labels)}:
-            raise CheckpointError(
-                "this collapse monitor belongs to another task",
-                field="labels",
-                value=sorted(widths),
-                allowed=str(len(self.labels)),
-            )
+            what = "this collapse monitor belongs to another task"
+            raise CheckpointError(what, field="labels", value=sorted(widths), allowed=str(len(self.labels)))
         self._state = state
 
     @property

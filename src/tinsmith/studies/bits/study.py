@@ -303,12 +303,9 @@ def sweep_json(done: Sweep) -> dict[str, object]:
 
 def _required(outcome: Outcome) -> Outcome:
     if outcome.unavailable is not None:
-        raise BackendError(
-            "the reference cell, which all others are compared with, is not available here",
-            field="reference",
-            value=outcome.unavailable,
-            fix="choose another with --reference factor=value",
-        )
+        what = "the reference cell, which all others are compared with, is not available here"
+        fix = "choose another with --reference factor=value"
+        raise BackendError(what, field="reference", value=outcome.unavailable, fix=fix)
     return outcome
 
 

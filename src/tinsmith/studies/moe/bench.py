@@ -80,18 +80,12 @@ def measured_base(model: str, out: Path, amounts: Amounts, say: Say) -> Measured
     opened = open_base(model, seed=amounts.seed)
     config, weights = opened.config, dict(opened.weights)
     if config.mixture is None:
-        raise ConfigError(
-            "only a mixture of experts has routes",
-            field="model",
-            value=model,
-            allowed="a mixture, such as tinsmith/moe-nano",
-        )
+        what = "only a mixture of experts has routes"
+        raise ConfigError(what, field="model", value=model, allowed="a mixture, such as tinsmith/moe-nano")
     if amounts.prompt_tokens + amounts.tokens > config.max_positions:
+        what, allowed = "prompt and text do not fit into the model's context", f"{config.max_positions} tokens together"
         raise ConfigError(
-            "prompt and text do not fit into the model's context",
-            field="prompt_tokens, tokens",
-            value=(amounts.prompt_tokens, amounts.tokens),
-            allowed=f"{config.max_positions} tokens together",
+            what, field="prompt_tokens, tokens", value=(amounts.prompt_tokens, amounts.tokens), allowed=allowed
         )
     if amounts.base_steps:
         weights = _trained(model, amounts, config, weights, say)

@@ -49,12 +49,8 @@ def require_task(name: str) -> None:
         listed = "tinsmith run reasoning_gym --help"
         raise no_such("task", field="task", value=name, name=name, known=names, listed_by=listed)
     if name in HASHED and not os.environ.get("PYTHONHASHSEED", "random").isdecimal():
-        raise ConfigError(
-            "this generator gives other items in every process, unless the process's hash seed is set",
-            field="task",
-            value=name,
-            fix="put PYTHONHASHSEED=0 before the command",
-        )
+        what = "this generator gives other items in every process, unless the process's hash seed is set"
+        raise ConfigError(what, field="task", value=name, fix="put PYTHONHASHSEED=0 before the command")
 
 
 def generator_keys(given: Mapping[str, str]) -> list[OwnKey]:
@@ -97,11 +93,9 @@ def dataset(name: str, values: Mapping[str, Value], *, seed: int, size: int) -> 
     try:
         return create_dataset(name, seed=seed, size=size, **changed)
     except (AssertionError, TypeError, ValueError) as error:
+        what, fix = f"{name} does not take these settings: {error}", f"tinsmith run reasoning_gym task={name} --help"
         raise ConfigError(
-            f"{name} does not take these settings: {error}",
-            field=f"{PREFIX}*",
-            value={key: one for key, one in changed.items() if one != defaults[key]},
-            fix=f"tinsmith run reasoning_gym task={name} --help",
+            what, field=f"{PREFIX}*", value={key: one for key, one in changed.items() if one != defaults[key]}, fix=fix
         ) from None
 
 

@@ -100,12 +100,9 @@ def task_of(record: Mapping[str, object]) -> RubricTask | None:
 def _require_weights(task: RubricTask) -> None:
     """Refuse weights that no score can be made of."""
     if not any(weight > 0 for weight in task.weights):
-        raise DataError(
-            "no rubric has a weight above 0, so no response can score",
-            field=_WEIGHT,
-            value=list(task.weights),
-            allowed="numbers, at least one above 0; a negative one is a penalty",
-        )
+        what = "no rubric has a weight above 0, so no response can score"
+        allowed = "numbers, at least one above 0; a negative one is a penalty"
+        raise DataError(what, field=_WEIGHT, value=list(task.weights), allowed=allowed)
     if task.tree is not None and task.is_weighted:
         raise DataError("a rubric tree takes no weights", field=_WEIGHT, fix="leave out the weights, or the tree")
 

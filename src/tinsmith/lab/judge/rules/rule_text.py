@@ -71,12 +71,9 @@ class RuleJudge:
         for place, criterion in enumerate(criteria, 1):
             rule = parse_rule(criterion)
             if rule is None:
-                raise DataError(
-                    "the rule judge cannot judge prose",
-                    field=f"criterion {place}",
-                    value=criterion,
-                    fix="write it as 'rule: ...', or name a model as judge_model",
-                )
+                what = "the rule judge cannot judge prose"
+                fix = "write it as 'rule: ...', or name a model as judge_model"
+                raise DataError(what, field=f"criterion {place}", value=criterion, fix=fix)
             rules.append(rule)
         self._rules = tuple(rules)
         self._texts = tuple(rule.text for rule in rules)

@@ -377,12 +377,8 @@ class EveryPart(Rule):
     def __post_init__(self) -> None:
         allowed = _MEASURED[self.part]
         if self.unit not in allowed:
-            raise DataError(
-                f"a {self.part.value} is not measured in {self.unit.value}",
-                field="unit",
-                value=self.unit.value,
-                allowed=", ".join(allowed),
-            )
+            what = f"a {self.part.value} is not measured in {self.unit.value}"
+            raise DataError(what, field="unit", value=self.unit.value, allowed=", ".join(allowed))
 
     def holds(self, response: str) -> bool:
         match self.part:
