@@ -24,10 +24,11 @@ from tinsmith.lab.runs.kinds import Kind
 from tinsmith.lab.study.keys import FEWEST_RATES, StudyKey, count, learning_rates, require_a_score
 from tinsmith.lab.study.labelled import CAPTION
 from tinsmith.lab.study.measures import Results
-from tinsmith.lab.study.record import Column, Shown, as_measure
+from tinsmith.lab.study.record import Column, Shown
 from tinsmith.lab.study.sizes import Asked
 from tinsmith.lab.study.study import Arm, Beats, Learned, Listing, OnLabels, Points, Size, Study
 from tinsmith.pages.measures import Measure as Figure
+from tinsmith.pages.measures import from_estimate
 from tinsmith.stats.rates import Metric
 from tinsmith.stats.significance import holm
 from tinsmith.studies.disruption.experiments import SFT_DORA, SFT_LORA, SFT_QDORA, SFT_QLORA
@@ -107,7 +108,7 @@ def gaps(results: Results) -> dict[str, tuple[Figure, Figure]]:
     others = [name for name in found.arms if name != LORA]
     apart = [found.difference(name, LORA, Metric.MACRO_F1) for name in others]
     p_values = holm([gap.p_value for gap in apart])
-    return {name: (as_measure(gap), Figure(p)) for name, gap, p in zip(others, apart, p_values, strict=True)}
+    return {name: (from_estimate(gap), Figure(p)) for name, gap, p in zip(others, apart, p_values, strict=True)}
 
 
 def scored(results: Results) -> list[list[Shown]]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from tinsmith.lab.study.record import Column, Shown, as_measure
+from tinsmith.lab.study.record import Column, Shown
 from tinsmith.pages.measures import Measure, from_estimate
 from tinsmith.pages.wording import p_words, signed
 from tinsmith.stats.estimates import Bootstrap
@@ -121,7 +121,7 @@ def gaps(pairs: Sequence[Pair], draws: Bootstrap) -> list[Gap]:
                 num_items=len(both),
                 first=first.mean(),
                 second=second.mean(),
-                found=as_measure(gap),
+                found=from_estimate(gap),
                 p_value=gap.p_value,
                 up=sum(after[item] > before[item] for item in both),
                 down=sum(after[item] < before[item] for item in both),

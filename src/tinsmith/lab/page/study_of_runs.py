@@ -17,27 +17,16 @@ from tinsmith.lab.results.run_details import status_words, steps_words
 from tinsmith.lab.runs.reader import Judging, TaskRunRecords
 from tinsmith.lab.study.conduct import recorded
 from tinsmith.lab.study.measures import AFTER, BEFORE, ArmRuns, Results, estimated, item_score, measure_study
-from tinsmith.lab.study.record import (
-    DRAWS,
-    Column,
-    CurveRecord,
-    Draws,
-    Panel,
-    Seconds,
-    Shown,
-    StudyRecord,
-    as_measure,
-    seconds_in,
-)
+from tinsmith.lab.study.record import DRAWS, Column, CurveRecord, Draws, Panel, Seconds, Shown, StudyRecord, seconds_in
 from tinsmith.lab.study.report import page_of_study, sentences
 from tinsmith.lab.study.study import Arm, Beats, Curve, Listing, Measure, PerItem, Points, Reading, Size, Study, Table
 from tinsmith.lab.user_task.task import Task
 from tinsmith.pages.console import console_table
 from tinsmith.pages.document import Document
 from tinsmith.pages.measures import Measure as Figure
+from tinsmith.pages.measures import from_estimate, over_all
 from tinsmith.pages.tables import shown
 from tinsmith.pages.wording import counted, listed, signed
-from tinsmith.stats.intervals import mean_over_seeds
 from tinsmith.stats.mean_runs import MeanRuns, mean_difference
 
 REWARD = PerItem("reward", "reward")
@@ -225,7 +214,7 @@ def _figures(named: Mapping[str, TaskArm], figures: Mapping[str, str]) -> Listin
         found: list[list[Shown]] = []
         for arm in named.values():
             values = [last(one) for one in arm.reads]
-            found.append([f"{arm.label}|mean over runs", *map(_over_runs, zip(*values, strict=True))])
+            found.append([f"{arm.label}|mean over runs", *map(over_all, zip(*values, strict=True))])
             for one, some in zip(arm.reads, values, strict=True):
                 found.append([one.run.folder.name, *(None if value is None else Figure(value) for value in some)])
         return found
@@ -233,14 +222,6 @@ def _figures(named: Mapping[str, TaskArm], figures: Mapping[str, str]) -> Listin
     caption = "Figures of the last evaluations, with 95 % intervals over runs."
     columns = [Column(head=label, missing="none to count") for label in figures]
     return Listing("Figures", caption, columns, rows)
-
-
-def _over_runs(values: Sequence[float | None]) -> Figure | None:
-    known = [one for one in values if one is not None]
-    if len(known) < len(values):
-        return None
-    value, interval = mean_over_seeds(known)
-    return Figure(value) if interval is None else Figure(value, interval.low, interval.high)
 
 
 def _against(named: Mapping[str, TaskArm], results: Results) -> list[list[Shown]]:
@@ -318,7 +299,7 @@ def _runs(results: Results) -> list[list[Shown]]:
                     arm.arm.label,
                     "unknown" if run.config.seed is None else str(run.config.seed),
                     *(estimated(one, results.draws) for one in ends),
-                    as_measure(gain) if len(read.sampled) > 1 else None,
+                    from_estimate(gain) if len(read.sampled) > 1 else None,
                     estimated(greedy[0], results.draws) if greedy else None,
                     str(len(run.alarms)),
                     f"{status_words(run)}, {steps_words(run)}",

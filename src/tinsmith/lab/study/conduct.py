@@ -47,7 +47,6 @@ from tinsmith.lab.study.record import (
     StudyRecord,
     TableRecord,
     Tried,
-    as_measure,
     seconds_in,
 )
 from tinsmith.lab.study.report import page_of_study, sentences
@@ -80,7 +79,7 @@ from tinsmith.lab.study.time_left import Minutes, minutes_of_task, seconds_of, s
 from tinsmith.ops.extension import physical_cores
 from tinsmith.pages.document import Document
 from tinsmith.pages.markdown import document_markdown
-from tinsmith.pages.measures import BOOTSTRAP
+from tinsmith.pages.measures import BOOTSTRAP, from_estimate
 from tinsmith.pages.measures import Measure as Figure
 from tinsmith.pages.page import document_html, ending
 from tinsmith.stats.estimates import difference
@@ -243,7 +242,7 @@ def tried_on_labels(folders: Mapping[float, Path]) -> tuple[Tried, ...]:
     return tuple(
         one
         if best is None or second is None or second is best
-        else replace(one, behind=as_measure(difference(best[1], second[1], best[0], BOOTSTRAP)))
+        else replace(one, behind=from_estimate(difference(best[1], second[1], best[0], BOOTSTRAP)))
         for one in tried
         for second in [answers[one.rate]]
     )
@@ -265,7 +264,7 @@ def tried_on_tasks(folders: Mapping[float, Path], score: str) -> tuple[Tried, ..
     best = max(found, key=lambda rate: (*(one.mean() for one in found[rate]), -rate))
     tried: list[Tried] = []
     for rate, (sampled, greedy) in found.items():
-        behind = None if rate == best else as_measure(mean_difference(found[best][0], sampled, BOOTSTRAP))
+        behind = None if rate == best else from_estimate(mean_difference(found[best][0], sampled, BOOTSTRAP))
         tried.append(Tried(rate=rate, validation=sampled.mean(), tie_break=greedy.mean(), behind=behind))
     return tuple(tried)
 

@@ -25,8 +25,8 @@ from tinsmith.lab.study.sizes import CELLS
 from tinsmith.lab.study.study import Finding
 from tinsmith.pages.markdown import document_markdown
 from tinsmith.pages.measures import Measure as Figure
+from tinsmith.pages.measures import over_seeds
 from tinsmith.pages.page import document_html
-from tinsmith.stats.intervals import mean_over_seeds
 from tinsmith.types.errors import ConfigError
 from tinsmith.types.fingerprints import sha256_of
 from tinsmith.types.version import VERSION
@@ -72,12 +72,12 @@ class Outcomes:
 
     def mean(self, arm: str, figure: str) -> Figure:
         """Return the mean over seeds, with Student's interval."""
-        return _over_seeds(self.values(arm, figure))
+        return over_seeds(self.values(arm, figure))
 
     def gap(self, first: str, second: str, figure: str) -> Figure:
         """Return the mean of one arm less another, paired by seed."""
         pairs = zip(self.values(first, figure), self.values(second, figure), strict=True)
-        return _over_seeds([one - other for one, other in pairs])
+        return over_seeds([one - other for one, other in pairs])
 
 
 OutcomeCheck = Callable[[Outcomes], Finding]
@@ -274,16 +274,11 @@ def _known(found: Outcomes, arm: str, figure: str) -> Figure | None:
     return Figure(values[0]) if len(set(values)) == 1 else found.mean(arm, figure)
 
 
-def _over_seeds(values: Sequence[float]) -> Figure:
-    mean, ends = mean_over_seeds(values)
-    return Figure(mean) if ends is None else Figure(mean, ends.low, ends.high)
-
-
 def _curve(curves: Sequence[Sequence[tuple[int, float]]]) -> tuple[tuple[int, ...], tuple[Figure, ...]]:
     """Return the places that all seeds have, and the scores there."""
     by_seed = [dict(curve) for curve in curves]
     places = tuple(at for at in by_seed[0] if all(at in one for one in by_seed))
-    return places, tuple(_over_seeds([one[at] for one in by_seed]) for at in places)
+    return places, tuple(over_seeds([one[at] for one in by_seed]) for at in places)
 
 
 def _seconds(some: Sequence[_Timed]) -> Seconds:

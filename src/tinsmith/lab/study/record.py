@@ -14,7 +14,7 @@ from tinsmith.lab.runs.records import Run
 from tinsmith.pages.document import Reply
 from tinsmith.pages.measures import BOOTSTRAP, Measure
 from tinsmith.pages.wording import p_words, signed, told
-from tinsmith.stats.estimates import Bootstrap, Difference
+from tinsmith.stats.estimates import Bootstrap
 from tinsmith.stats.gate.claim import Claim
 from tinsmith.stats.significance import ALPHA
 from tinsmith.types.errors import DataError
@@ -109,12 +109,6 @@ def gain_words(one: ArmGain) -> str:
     if one.gain.low is not None and one.gain.high is not None:
         gain += f" ({signed(one.gain.low)} to {signed(one.gain.high)}, Holm {p_words(one.p_holm)})"
     return f"from {one.before.value:.3f} to {told(one.after)}: {gain}"
-
-
-def as_measure(gap: Difference) -> Measure:
-    """Return a difference as a page shows it."""
-    ends = gap.interval
-    return Measure(gap.value) if ends is None else Measure(gap.value, ends.low, ends.high)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

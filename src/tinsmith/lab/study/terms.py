@@ -12,8 +12,7 @@ from tinsmith.lab.runs.records import Split, TaskRollout
 from tinsmith.lab.study.measures import ArmRuns, Results
 from tinsmith.lab.study.record import Column, Shown
 from tinsmith.lab.study.study import Listing
-from tinsmith.pages.measures import Measure as Figure
-from tinsmith.stats.intervals import mean_over_seeds
+from tinsmith.pages.measures import over_all
 from tinsmith.stats.terms import Answer, TermAudit, audit_terms
 
 _RIGHT: Final = "right"
@@ -52,17 +51,8 @@ def term_rows(runs: Sequence[dict[str, TermAudit]], prefix: str = "") -> list[Se
     for name in runs[0] if runs else ():
         some = [one[name] for one in runs if name in one]
         figures = zip(*((one.variance, one.share, one.differs, one.with_right) for one in some), strict=True)
-        rows += [(f"{prefix}{name}", *map(_mean, figures))] if len(some) == len(runs) else []
+        rows += [(f"{prefix}{name}", *map(over_all, figures))] if len(some) == len(runs) else []
     return rows
-
-
-def _mean(values: Sequence[float | None]) -> Figure | None:
-    """Return the mean over runs; None where one of them has no such figure."""
-    known = [one for one in values if one is not None]
-    if len(known) < len(values):
-        return None
-    mean, interval = mean_over_seeds(known)
-    return Figure(mean) if interval is None else Figure(mean, interval.low, interval.high)
 
 
 def audited(rollouts: Iterable[TaskRollout]) -> dict[str, TermAudit]:
