@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 from pathlib import Path
 from typing import cast
 
@@ -12,50 +12,18 @@ from tinsmith.lab.page.examples import with_best_text
 from tinsmith.lab.results.arms import seedless
 from tinsmith.lab.runs.reader import TaskRunRecords, read_run, read_task_run
 from tinsmith.lab.runs.records import Run, Split
+from tinsmith.lab.study.measures import ArmRuns
+from tinsmith.lab.study.study import Arm
 from tinsmith.pages.tables import shown
 from tinsmith.types.errors import ConfigError
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TaskArm:
-    """Runs that were asked for alike but for the seed; a seed again says nothing new and is left out."""
+def arms_on_one_task(folders: Sequence[Path]) -> tuple[dict[str, ArmRuns], tuple[str, ...]]:
+    """Read runs on one task: arms by name, and notes on runs that are left out and files that could not be read.
 
-    label: str
-    """Keys that are not the same for all arms; unique."""
-    reads: tuple[TaskRunRecords, ...]
-    """By seed, ascending."""
-
-    @property
-    def seeds(self) -> tuple[int | None, ...]:
-        """Seeds of its runs."""
-        return tuple(one.run.config.seed for one in self.reads)
-
-    @property
-    def settings(self) -> dict[str, object]:
-        """Settings and the task's own keys, but for the seed."""
-        config = self.reads[0].run.config
-        return {**seedless(config.settings), **seedless(config.overrides), **_given(self.reads[0])}
-
-    @property
-    def judge(self) -> str:
-        """Who judged; empty where nobody did."""
-        judging = self.reads[0].judging
-        return "" if judging is None else judging.judge
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SameTask:
-    """Runs on one task."""
-
-    arms: tuple[TaskArm, ...]
-    seeds_draw_items: bool
-    """True if seeds hold out other items; then all arms have the same seeds."""
-    notes: tuple[str, ...]
-    """Runs that are left out, and files that could not be read."""
-
-
-def arms_on_one_task(folders: Sequence[Path]) -> SameTask:
-    """Read runs on one task."""
+    Arms are runs that were asked for alike but for the seed; a seed again says nothing new and is left out. Their
+    labels are keys that are not the same for all.
+    """
     reads = [with_best_text(read_task_run(read_run(folder))) for folder in folders]
     _require_same_task([one.run for one in reads])
     tested = any(Split.TEST in one.tests for one in reads)
@@ -77,10 +45,23 @@ def arms_on_one_task(folders: Sequence[Path]) -> SameTask:
         if one.run.folder not in counted
     ]
     notes = (*missing, *again, *(f"{one.run.folder.name}: {note}" for one in reads for note in one.notes))
-    return SameTask(arms=arms, seeds_draw_items=_seeds_draw_items(evaluated, arms), notes=notes)
+    draw_items = _seeds_draw_items(evaluated, arms)
+    return {one.arm.name: replace(one, seeds_draw_items=draw_items) for one in arms}, notes
 
 
-def _arms(reads: Sequence[TaskRunRecords]) -> tuple[TaskArm, ...]:
+def settings_of(arm: ArmRuns) -> dict[str, object]:
+    """Return settings of an arm and the task's own keys, but for the seed."""
+    config = arm.reads[0].run.config
+    return {**seedless(config.settings), **seedless(config.overrides), **_given(arm.reads[0])}
+
+
+def judge_of(arm: ArmRuns) -> str:
+    """Return who judged; empty where nobody did."""
+    judging = arm.reads[0].judging
+    return "" if judging is None else judging.judge
+
+
+def _arms(reads: Sequence[TaskRunRecords]) -> tuple[ArmRuns, ...]:
     groups: dict[str, dict[int | None, TaskRunRecords]] = {}
     for one in reads:
         config = one.run.config
@@ -88,10 +69,9 @@ def _arms(reads: Sequence[TaskRunRecords]) -> tuple[TaskArm, ...]:
         groups.setdefault(json.dumps(asked, sort_keys=True), {}).setdefault(config.seed, one)
     found = [tuple(group[seed] for seed in sorted(group, key=lambda each: each or 0)) for group in groups.values()]
     names = _names([group[0] for group in found])
-    return tuple(
-        TaskArm(label=name if names.count(name) == 1 else f"{name} [{place}]", reads=group)
-        for place, (name, group) in enumerate(zip(names, found, strict=True), start=1)
-    )
+    labels = [name if names.count(name) == 1 else f"{name} [{place}]" for place, name in enumerate(names, start=1)]
+    both = enumerate(zip(labels, found, strict=True))
+    return tuple(ArmRuns(Arm(f"arm-{place}", label), reads) for place, (label, reads) in both)
 
 
 def _names(reads: Sequence[TaskRunRecords]) -> list[str]:
@@ -136,7 +116,7 @@ def _code(run: Run) -> Mapping[str, object]:
     return code if isinstance(code, dict) else {}
 
 
-def _seeds_draw_items(reads: Sequence[TaskRunRecords], arms: Sequence[TaskArm]) -> bool:
+def _seeds_draw_items(reads: Sequence[TaskRunRecords], arms: Sequence[ArmRuns]) -> bool:
     """Check that runs answered the same items: all of them, or run for run of the same seed."""
     if len({_items(one) for one in reads}) == 1:
         return False

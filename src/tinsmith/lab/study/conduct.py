@@ -22,7 +22,6 @@ from tinsmith.lab.runs.files import MANIFEST
 from tinsmith.lab.runs.reader import read_run, read_task_run
 from tinsmith.lab.runs.records import Manifest, Selected, Split
 from tinsmith.lab.study.cells import RunCells, runner, shared_cores, sole_process
-from tinsmith.lab.study.files import PAGE, SECONDS_JSON, STUDY_JSON, TABLES, write_json, write_text
 from tinsmith.lab.study.labelled import Labelled
 from tinsmith.lab.study.measures import (
     BEFORE,
@@ -42,14 +41,13 @@ from tinsmith.lab.study.record import (
     Draws,
     Expected,
     GainsRecord,
-    Seconds,
     Shown,
     StudyRecord,
     TableRecord,
     Tried,
     seconds_in,
 )
-from tinsmith.lab.study.report import page_of_study, sentences
+from tinsmith.lab.study.report import write_study
 from tinsmith.lab.study.sizes import (
     CELLS,
     Asked,
@@ -77,11 +75,9 @@ from tinsmith.lab.study.study import (
 )
 from tinsmith.lab.study.time_left import Minutes, minutes_of_task, seconds_of, side_by_side
 from tinsmith.ops.extension import physical_cores
-from tinsmith.pages.document import Document
-from tinsmith.pages.markdown import document_markdown
 from tinsmith.pages.measures import BOOTSTRAP, from_estimate
 from tinsmith.pages.measures import Measure as Figure
-from tinsmith.pages.page import document_html, ending
+from tinsmith.pages.page import ending
 from tinsmith.stats.estimates import difference
 from tinsmith.stats.mean_runs import MeanRuns, mean_difference
 from tinsmith.stats.rates import Metric
@@ -164,9 +160,8 @@ def run_study(
         for name, one in tuned.items():
             if study.took is not None and (training := study.took(name)) is not None:
                 seconds[one.label] = replace(seconds[one.label], training=training)
-        page = page_of_study(record, seconds, () if study.sections is None else study.sections(results))
-        told = sentences(record)
-        _write(cells.out, record, told, seconds, page)
+        more = () if study.sections is None else study.sections(results)
+        told, page = write_study(record, seconds, cells.out, more)
     for line in (*told[1:], *ending(page)):
         say(line)
     return cells.out
@@ -322,13 +317,6 @@ def _record(results: Results, cells: StudyCells, tuned: Tuned, files: Sequence[P
     )
     hashed = {file.stem: {"file_sha256": file_sha256(file)} for file in files}
     return replace(record, hashes={**record.hashes, **hashed})
-
-
-def _write(out: Path, record: StudyRecord, told: Sequence[str], seconds: Mapping[str, Seconds], page: Document) -> None:
-    write_json({**msgspec.to_builtins(record), "sentences": told}, out / STUDY_JSON, sort_keys=True)
-    write_json(msgspec.to_builtins(seconds), out / SECONDS_JSON, sort_keys=True)
-    write_text(document_markdown(page), out / TABLES)
-    write_text(document_html(page), out / PAGE)
 
 
 def recorded(

@@ -13,20 +13,16 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Final
 
-import msgspec
-
 from tinsmith.lab.measurement import Measure
 from tinsmith.lab.study.cells import sole_process
 from tinsmith.lab.study.checks import difference
-from tinsmith.lab.study.files import PAGE, SECONDS_JSON, STUDY_JSON, TABLES, made_once, write_json, write_text
+from tinsmith.lab.study.files import made_once
 from tinsmith.lab.study.record import Column, CurveRecord, Expected, Panel, Seconds, StudyRecord, TableRecord
-from tinsmith.lab.study.report import page_of_study, sentences
+from tinsmith.lab.study.report import write_study
 from tinsmith.lab.study.sizes import CELLS
 from tinsmith.lab.study.study import Finding
-from tinsmith.pages.markdown import document_markdown
 from tinsmith.pages.measures import Measure as Figure
 from tinsmith.pages.measures import over_seeds
-from tinsmith.pages.page import document_html
 from tinsmith.types.errors import ConfigError
 from tinsmith.types.fingerprints import sha256_of
 from tinsmith.types.version import VERSION
@@ -155,13 +151,8 @@ def compare_arms(
             outcomes = Outcomes({arm: [one.outcome for one in some] for arm, some in timed.items()})
             record = recorded(study, outcomes, seeds, settings, num_items)
             seconds = {study.arms[arm]: _seconds(some) for arm, some in timed.items()}
-            page = page_of_study(record, seconds)
-            summary = sentences(record)
-            write_json({**msgspec.to_builtins(record), "sentences": summary}, out / STUDY_JSON, sort_keys=True)
-            write_json(msgspec.to_builtins(seconds), out / SECONDS_JSON, sort_keys=True)
-            write_text(document_markdown(page), out / TABLES)
-            write_text(document_html(page), out / PAGE)
-        for sentence in summary:
+            told, _ = write_study(record, seconds, out)
+        for sentence in told:
             say(sentence)
         return out
 
@@ -190,7 +181,6 @@ def recorded(
         seeds=tuple(seeds),
         tuning_seed=study.tuning_seed,
         settings=settings,
-        rates={},
         hashes={
             f"{arm}-seed={seed}": {"weights_sha256": one.weights_sha256}
             for arm, some in found.by_arm.items()
@@ -202,8 +192,6 @@ def recorded(
         source=study.source,
         score=first.head,
         arms=tuple(study.arms.values()),
-        gains=(),
-        more_gains=(),
         expectations=tuple(Expected(text=text, met=one.met, figures=one.figures) for text, one in findings),
         figures={arm: {name: known[arm, name] for name in study.columns} for arm in study.arms},
         tables=(
@@ -215,8 +203,6 @@ def recorded(
             Panel(title=first.head.replace("|", ", "), before=(), after=tuple(known[arm, score] for arm in study.arms)),
         ),
         curves=(curve,) if lines else (),
-        beats=(),
-        learned=(),
         notes=tuple(study.notes),
     )
 

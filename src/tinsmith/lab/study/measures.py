@@ -61,6 +61,11 @@ class ArmRuns:
     _answers: dict[int, tuple[Answers, ...]] = field(default_factory=dict[int, tuple[Answers, ...]])
 
     @property
+    def seeds(self) -> tuple[int | None, ...]:
+        """Seeds of its runs."""
+        return tuple(one.run.config.seed for one in self.reads)
+
+    @property
     def steps(self) -> tuple[int, ...]:
         """Steps at which every run was evaluated."""
         found = [{one.step for one in read.sampled} for read in self.reads]

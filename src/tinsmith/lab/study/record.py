@@ -191,7 +191,7 @@ class StudyRecord:
     seeds: tuple[int, ...]
     tuning_seed: int
     settings: Mapping[str, object]
-    rates: Mapping[str, tuple[Tried, ...]]
+    rates: Mapping[str, tuple[Tried, ...]] = field(default_factory=dict[str, tuple[Tried, ...]])
     """That were tried, by the label of the arm."""
     hashes: Mapping[str, Mapping[str, str | None]]
     """By the folder of a reported run."""
@@ -200,15 +200,15 @@ class StudyRecord:
     source: str
     score: str
     arms: tuple[str, ...]
-    gains: tuple[ArmGain, ...]
-    more_gains: tuple[GainsRecord, ...]
+    gains: tuple[ArmGain, ...] = ()
+    more_gains: tuple[GainsRecord, ...] = ()
     expectations: tuple[Expected, ...]
     figures: Mapping[str, Mapping[str, Shown]]
     tables: tuple[TableRecord, ...]
     panels: tuple[Panel, ...]
     curves: tuple[CurveRecord, ...]
-    beats: tuple[Claim, ...]
-    learned: tuple[Claim, ...]
+    beats: tuple[Claim, ...] = ()
+    learned: tuple[Claim, ...] = ()
     notes: tuple[str, ...]
     chosen: Mapping[str, float] = field(default_factory=dict[str, float])
     """Of arms that tried several learning rates, by label."""

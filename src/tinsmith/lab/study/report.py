@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Final
 
+import msgspec
+
 from tinsmith.lab.page.examples import prompt_block
+from tinsmith.lab.study.files import PAGE, SECONDS_JSON, STUDY_JSON, TABLES, write_json, write_text
 from tinsmith.lab.study.keys import FEWEST_RATES
 from tinsmith.lab.study.record import (
     ArmGain,
@@ -38,6 +42,7 @@ from tinsmith.pages.document import (
 from tinsmith.pages.dots import Dots, Panel, dots_svg
 from tinsmith.pages.markdown import document_markdown
 from tinsmith.pages.measures import Measure as Figure
+from tinsmith.pages.page import document_html
 from tinsmith.pages.palette import series_mark
 from tinsmith.pages.tables import Cell, Table, absent, figure, shown, table_of, text
 from tinsmith.pages.wording import counted, listed, p_words, signed
@@ -207,6 +212,18 @@ def page_of_study(found: StudyRecord, seconds: Mapping[str, Seconds], more: Sequ
             Section("settings", "Settings", (Facts(tuple((k, shown(v)) for k, v in sorted(found.settings.items()))),)),
         ),
     )
+
+
+def write_study(
+    found: StudyRecord, seconds: Mapping[str, Seconds], out: Path, more: Sequence[Section] = ()
+) -> tuple[Sequence[str], Document]:
+    """Write the values of a study, its seconds, tables and page into its folder; return its sentences and the page."""
+    told, page = sentences(found), page_of_study(found, seconds, more)
+    write_json({**msgspec.to_builtins(found), "sentences": told}, out / STUDY_JSON, sort_keys=True)
+    write_json(msgspec.to_builtins(seconds), out / SECONDS_JSON, sort_keys=True)
+    write_text(document_markdown(page), out / TABLES)
+    write_text(document_html(page), out / PAGE)
+    return told, page
 
 
 def pictures(found: StudyRecord, name: str = "arms") -> list[Block]:
