@@ -186,7 +186,7 @@ def _run(cells: Sequence[NodeCell], send: Send, at_once: int, tries: int, left: 
         name, why = next(iter(failed.items()))
         what = f"{len(failed)} of {len(cells)} cells did not come to their end; {name}: {why}"
         fix = "the same command goes on with them" if all_lost else "see the lines above"
-        raise LostError if all_lost else ConfigError(what, field="cells", value=", ".join(failed), fix=fix)
+        raise (LostError if all_lost else ConfigError)(what, field="cells", value=", ".join(failed), fix=fix)
 
 
 def _standing(to_go: str, left: TimeLeft) -> str:
