@@ -17,8 +17,8 @@ from tinsmith.lab.labels.leaks import bank_of
 from tinsmith.lab.labels.paper import Item, Paper
 from tinsmith.lab.labels.task import Task, make_task
 from tinsmith.lab.papers.compute_spent import Cost, Ledger
-from tinsmith.lab.prompt_search.asked_papers import AskedPapers
-from tinsmith.lab.prompt_search.document import Grammar, paid
+from tinsmith.lab.prompt_search.asked_papers import AskedPapers, paid
+from tinsmith.lab.prompt_search.document import Grammar
 from tinsmith.lab.prompt_search.search import Search, SearchSettings, halves_of
 from tinsmith.models.presets import PRESETS
 from tinsmith.renderers.renderer import Message, Role
