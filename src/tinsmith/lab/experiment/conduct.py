@@ -298,13 +298,9 @@ def _refused(plan: Plan, materials: Materials, error: tinker.APIError) -> Config
     said = cast(Mapping[str, object], body).get("error") if isinstance(body, dict) else None
     what, *others = (said if isinstance(said, str) and said else str(error)).splitlines()
     named = dict(line.strip().split(": ", 1) for line in others if ": " in line)
-    return ConfigError(
-        f"the server refuses this run: {what}",
-        field="model_name",
-        value=materials.model_name,
-        allowed=named.get("allowed"),
-        fix=named.get("do", "name a model that the server has, and an adapter that it trains"),
-    )
+    what = f"the server refuses this run: {what}"
+    fix = named.get("do", "name a model that the server has, and an adapter that it trains")
+    return ConfigError(what, field="model_name", value=materials.model_name, allowed=named.get("allowed"), fix=fix)
 
 
 def _ended(

@@ -98,12 +98,8 @@ class JudgeFailure:
     def error(self) -> JudgeError:
         """Return the failure as an error, for who cannot go on without verdicts."""
         cut = self.cause is FailureCause.CUT_OFF
-        return JudgeError(
-            f"the judge gave no verdicts: {self.detail}",
-            field="cause",
-            value=str(self.cause),
-            fix=f"{'raise judge_max_tokens' if cut else 'check judge_model, judge_base_url and the key'}, then resume",
-        )
+        fix = f"{'raise judge_max_tokens' if cut else 'check judge_model, judge_base_url and the key'}, then resume"
+        return JudgeError(f"the judge gave no verdicts: {self.detail}", field="cause", value=str(self.cause), fix=fix)
 
 
 def parse_verdicts(text: str, criteria: int) -> tuple[Verdict, ...] | ParseFailure:

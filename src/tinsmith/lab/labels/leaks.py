@@ -135,13 +135,9 @@ def _first_difference(found: str, allowed: str) -> str:
 
 
 def _leak(paper: Paper, marker: str) -> DataError:
-    return DataError(
-        "a prompt holds what the model must not see; nothing was sent",
-        field=f"paper {paper.id}",
-        value=marker,
-        allowed="the prompt file's words and the paper's title, abstract, year, citations, field",
-        fix=_FIX,
-    )
+    what = "a prompt holds what the model must not see; nothing was sent"
+    allowed = "the prompt file's words and the paper's title, abstract, year, citations, field"
+    return DataError(what, field=f"paper {paper.id}", value=marker, allowed=allowed, fix=_FIX)
 
 
 def messages(task: Task, paper: Paper) -> tuple[Message, ...]:

@@ -46,9 +46,5 @@ def require_server(base_url: str) -> None:
 
 def wrong_key(base_url: str) -> ConfigError:
     """Return what is said where a server refuses the key; the key itself is not repeated."""
-    return ConfigError(
-        f"the server at {base_url} refuses this key",
-        field=KEY,
-        allowed="the key that the server was started with, tml-...",
-        fix="export TINKER_API_KEY=..., then the same command",
-    )
+    what, allowed = f"the server at {base_url} refuses this key", "the key that the server was started with, tml-..."
+    return ConfigError(what, field=KEY, allowed=allowed, fix="export TINKER_API_KEY=..., then the same command")

@@ -252,12 +252,9 @@ def answered_by_chat(shown: Sequence[Showing], judge: BlockingJudge) -> Answers:
 
 def _lost(found: Sequence[Reply]) -> LostError:
     failure = next(one for one in found if isinstance(one, JudgeFailure))
-    return LostError(
-        f"the judge answered no pair completely: {failure.detail}",
-        field="judge_model",
-        value=str(failure.cause),
-        fix="check judge_model, judge_base_url and the key, then repeat the command: answers are kept",
-    )
+    what = f"the judge answered no pair completely: {failure.detail}"
+    fix = "check judge_model, judge_base_url and the key, then repeat the command: answers are kept"
+    return LostError(what, field="judge_model", value=str(failure.cause), fix=fix)
 
 
 def _by_chat(showing: Showing, drawn: Reply, turned: Reply) -> PairAnswer:
