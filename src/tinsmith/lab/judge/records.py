@@ -5,16 +5,13 @@ Every field has a default: a run that was killed leaves files that stop anywhere
 
 from __future__ import annotations
 
-import json
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any, Final, Protocol
+from typing import Final
 
 import msgspec
 
-from tinsmith.data.replacing import replacing
 from tinsmith.types.errors import ConfigError
 
 RULES: Final = "rules"
@@ -28,13 +25,6 @@ class CriteriaRecord(msgspec.Struct, frozen=True, kw_only=True):
     split: str = ""
     prompt: str = ""
     criteria: tuple[str, ...] = ()
-
-
-class VerdictRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """Verdict on one criterion."""
-
-    passed: bool
-    rationale: str = ""
 
 
 class LedgerRecord(msgspec.Struct, frozen=True, kw_only=True):
@@ -61,37 +51,6 @@ def summed(lines: Sequence[LedgerRecord]) -> LedgerRecord:
         estimated=any(line.estimated for line in lines),
         dollars=sum(known) if len(known) == len(dollars) else None,
     )
-
-
-class Prompted(Protocol):
-    """An item with its name and what is asked about it."""
-
-    @property
-    def prompt_id(self) -> str:
-        """Its name."""
-        ...
-
-    @property
-    def prompt(self) -> str:
-        """Text of the prompt."""
-        ...
-
-    @property
-    def item(self) -> object:
-        """Item of the task; its criteria are a function of it."""
-        ...
-
-
-def write_tasks(
-    criteria: Callable[[Any], Sequence[str]], train: Sequence[Prompted], held_out: Sequence[Prompted], file: Path
-) -> None:
-    """Write one line an item with its criteria, training and held-out ones; the old file or the whole new one."""
-    with replacing(file) as part, part.open("w", encoding="utf-8", newline="\n") as lines:
-        for side, tasks in (("train", train), ("test", held_out)):
-            for one in tasks:
-                found = tuple(criteria(one.item))
-                line = CriteriaRecord(task_id=one.prompt_id, split=side, prompt=one.prompt, criteria=found)
-                lines.write(json.dumps(msgspec.to_builtins(line), ensure_ascii=False) + "\n")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

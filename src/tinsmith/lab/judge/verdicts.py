@@ -54,7 +54,7 @@ class Verdict:
     """What the judge said about one criterion."""
 
     passed: bool
-    rationale: str
+    rationale: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

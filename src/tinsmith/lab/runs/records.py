@@ -16,7 +16,7 @@ from typing import Any, Final
 import msgspec
 
 from tinsmith.data.baselines.report import Baseline, TargetReport
-from tinsmith.lab.judge.records import VerdictRecord
+from tinsmith.lab.judge.verdicts import Verdict
 from tinsmith.lab.runs.kinds import Kind
 from tinsmith.types.fingerprints import sha256_of
 
@@ -262,7 +262,7 @@ class TaskRollout(AnyRollout, frozen=True, kw_only=True):
     terms: dict[str, float] = {}
     metrics: dict[str, float] = {}
     turns: tuple[TurnRecord, ...] = ()
-    verdicts: tuple[VerdictRecord, ...] = ()
+    verdicts: tuple[Verdict, ...] = ()
     """Of a judge, in the order of the item's criteria."""
 
     @property

@@ -20,7 +20,7 @@ from tinsmith.lab.judge.chat_judge import BlockingJudge
 from tinsmith.lab.judge.endpoint import OPENAI_URL, checked_url
 from tinsmith.lab.judge.prices import estimate_spent, load_prices, shown
 from tinsmith.lab.judge.prompting import JudgeRequest, VerdictCache
-from tinsmith.lab.judge.records import RULES, ChatSettings, CriteriaRecord, JudgeCalls, VerdictRecord
+from tinsmith.lab.judge.records import RULES, ChatSettings, CriteriaRecord, JudgeCalls
 from tinsmith.lab.judge.rules.rule_text import Judge, RuleJudge, RulesOnly
 from tinsmith.lab.judge.verdicts import FailureCause, Judged, JudgeFailure, Spent, Verdict
 from tinsmith.lab.runs.files import ROLLOUTS, TASKS
@@ -49,7 +49,7 @@ class _Line(msgspec.Struct, frozen=True):
 
     prompt_id: str = ""
     text: str = ""
-    verdicts: tuple[VerdictRecord, ...] | None = None
+    verdicts: tuple[Verdict, ...] | None = None
     failure: _Failed | None = None
 
 
@@ -69,8 +69,7 @@ class RecordedJudge:
             for line in map(msgspec.json.Decoder(_Line).decode, lines):
                 asked = criteria.get(line.prompt_id, ())
                 if line.verdicts is not None:
-                    found = tuple(Verdict(one.passed, one.rationale) for one in line.verdicts)
-                    self._said.setdefault((asked, line.text), found)
+                    self._said.setdefault((asked, line.text), line.verdicts)
                 elif line.failure is not None and line.failure.where == "judge":
                     cause, _, detail = line.failure.what.partition(": ")
                     failure = JudgeFailure(cause=FailureCause(cause), detail=detail, spent=Spent())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import asdict, dataclass, replace
@@ -12,6 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, cast
 
 import msgspec
 
+from tinsmith.data.replacing import replacing
 from tinsmith.lab.agents import ALONE
 from tinsmith.lab.base_recipe import BaseRecipe, Conversation
 from tinsmith.lab.course import Course
@@ -21,7 +23,7 @@ from tinsmith.lab.experiment.key_text import shown_value
 from tinsmith.lab.experiment.materials import is_loaded_here, named_model, served_name
 from tinsmith.lab.forgetting import general_changes, general_metrics
 from tinsmith.lab.judge.prices import load_prices
-from tinsmith.lab.judge.records import RULES, write_tasks
+from tinsmith.lab.judge.records import RULES, CriteriaRecord
 from tinsmith.lab.live.watch import Examinee, ResponseWatch
 from tinsmith.lab.nano_base import building_minutes, cached_base
 from tinsmith.lab.rollouts import WAIT_SECONDS
@@ -229,7 +231,7 @@ class TaskData:
         task, split = self.task, self.split
         examined = subset(split.held_out or split.train, self.plan.settings.eval_items, lambda one: one.unit)
         if self.judged is not None:
-            write_tasks(self.judged.criteria, split.train, split.held_out, folder.path / TASKS)
+            write_tasks(self.judged, split, folder.path / TASKS)
         baselines = [{"name": name, **_baseline(task, answer, examined)} for name, answer in task.baselines.items()]
         folder.write_json(
             TASK,
@@ -306,6 +308,16 @@ class TaskData:
 
         judge = open_judge(self.plan, self.judged, connection, self.recorded)
         return replace(self.task, reward=self.judged.opened(judge, paid))
+
+
+def write_tasks(judged: JudgedReward, split: UserSplit, file: Path) -> None:
+    """Write one line an item with its criteria, training and held-out ones; the old file or the whole new one."""
+    with replacing(file) as part, part.open("w", encoding="utf-8", newline="\n") as lines:
+        for side, items in (("train", split.train), ("test", split.held_out)):
+            for one in items:
+                found = tuple(judged.criteria(one.item))
+                line = CriteriaRecord(task_id=one.prompt_id, split=side, prompt=one.prompt, criteria=found)
+                lines.write(json.dumps(msgspec.to_builtins(line), ensure_ascii=False) + "\n")
 
 
 def _shown(items: Sequence[UserItem]) -> list[dict[str, str]]:

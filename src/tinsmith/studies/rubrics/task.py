@@ -68,7 +68,7 @@ class RubricTask:
     def score(self, verdicts: Sequence[bool]) -> float:
         """Return a response's score in [0, 1]: by the tree where there is one, else by the weights."""
         if self.tree is not None:
-            return evaluate(self.tree, verdicts).score
+            return evaluate(self.tree, verdicts)
         return weighted_rate(verdicts, self.weights)
 
 
