@@ -18,7 +18,7 @@ from tinsmith.types.waits import loading, tell, ticking, unsaid
 if TYPE_CHECKING:
     from tinsmith.cli.registered import StudyEntry
     from tinsmith.lab.experiment.experiment import Plan
-    from tinsmith.lab.experiment.key_help import KeyHelp
+    from tinsmith.lab.experiment.plan import KeyHelp
 
 INTERRUPTED: Final = 130
 """Exit code after Ctrl-C, as shells have it."""
@@ -152,7 +152,7 @@ def _keys(name: str, given: Mapping[str, str]) -> None:
 
         _key_table(*task_help(source, given))
         return
-    from tinsmith.lab.experiment.key_help import key_help
+    from tinsmith.lab.experiment.plan import key_help
 
     experiment = find(name)
     _key_table(f"{experiment.full_name}: {experiment.question}", key_help(experiment))

@@ -145,9 +145,7 @@ def test_critical_children_alone_make_1_and_stand_outside_the_mean() -> None:
 def test_easy_leaves_raise_the_flat_rate_but_not_the_gated_score() -> None:
     hard, easy = Leaf(criterion="hard", critical=True), Leaf(criterion="easy")
     rates = [pass_rate([False] + [True] * many) for many in (1, 5, 20)]
-    gated = [
-        evaluate(Branch(name="", children=(hard, *[easy] * many)), [False] + [True] * many) for many in (1, 5, 20)
-    ]
+    gated = [evaluate(Branch(name="", children=(hard, *[easy] * many)), [False] + [True] * many) for many in (1, 5, 20)]
     assert rates == sorted(set(rates))
     assert gated == [0, 0, 0]
 

@@ -9,10 +9,9 @@ from pathlib import Path
 
 from rich.table import Table as ConsoleTable
 
-from tinsmith.lab.page.comparison import Comparison
+from tinsmith.lab.page.comparison import Comparison, arms_on_one_task, judge_of, settings_of
 from tinsmith.lab.page.examples import cost_words, failed_words
 from tinsmith.lab.page.gaps import HEADS, HOW, MORE_HEADS, Pair, gaps, row_with_ratio
-from tinsmith.lab.page.same_task import arms_on_one_task, judge_of, settings_of
 from tinsmith.lab.results.run_details import status_words, steps_words
 from tinsmith.lab.runs.reader import Judging, TaskRunRecords
 from tinsmith.lab.study.conduct import recorded

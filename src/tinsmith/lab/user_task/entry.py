@@ -11,10 +11,9 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 from tinsmith.lab.experiment.at import OPTIONS, SMALL_MODEL, WITHOUT_LABELS, WITHOUT_SLICE, At, RunFrame
 from tinsmith.lab.experiment.experiment import REWARD_PREFIX, Experiment, KindEntry, Plan
-from tinsmith.lab.experiment.key_help import KeyHelp, key_help
 from tinsmith.lab.experiment.key_text import Keys, shown_value, unknown_key
 from tinsmith.lab.experiment.materials import require_own_rates
-from tinsmith.lab.experiment.plan import make_plan
+from tinsmith.lab.experiment.plan import KeyHelp, key_help, make_plan
 from tinsmith.lab.judge.records import RULES, JudgeCalls
 from tinsmith.lab.runs.kinds import Kind
 from tinsmith.lab.schedule import NONE
