@@ -17,8 +17,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 _GAP: Final = "  "
-_LEAST: Final = 30
-"""Characters that the last column needs beside the others; with less room it stands below them."""
+_LEAST: Final = 30  # Characters that the last column needs beside the others; with less room it stands below them.
 
 
 _UNLIMITED: Final = 1000

@@ -14,8 +14,7 @@ from tinsmith.types.waits import loading, ticking
 if TYPE_CHECKING:
     from tinsmith.pages.document import Document
 
-PageFormat = Literal["html", "md"]
-"""Format of a report, and the ending of its file's name."""
+PageFormat = Literal["html", "md"]  # Format of a report, and the ending of its file's name.
 
 
 def report(

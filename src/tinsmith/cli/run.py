@@ -20,10 +20,8 @@ if TYPE_CHECKING:
     from tinsmith.lab.experiment.experiment import Plan
     from tinsmith.lab.experiment.plan import KeyHelp
 
-INTERRUPTED: Final = 130
-"""Exit code after Ctrl-C, as shells have it."""
-TERMINATED: Final = 143
-"""Exit code after SIGTERM, as shells have it."""
+INTERRUPTED: Final = 130  # Exit code after Ctrl-C, as shells have it.
+TERMINATED: Final = 143  # Exit code after SIGTERM, as shells have it.
 
 
 _FIRST: Final = (

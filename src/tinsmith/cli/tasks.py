@@ -21,12 +21,9 @@ class TaskEntry:
     """A task by its name; `tinsmith run NAME` imports its function, whose arguments are its keys."""
 
     question: str
-    where: str
-    """Module below `tinsmith.studies`, and the function in it."""
-    package: str = ""
-    """Package whose tasks they are; empty: none."""
-    part: str = ""
-    """The argument that stands after a colon, `NAME:PART`."""
+    where: str  # Module below `tinsmith.studies`, and the function in it.
+    package: str = ""  # Package whose tasks they are; empty: none.
+    part: str = ""  # The argument that stands after a colon, `NAME:PART`.
     presets: Mapping[str, Preset] = field(default_factory=dict[str, Preset])
     """Named ways to run it, `NAME/PRESET`, and the keys that each changes, its own and those of every run."""
 

@@ -39,8 +39,7 @@ from tinsmith.types.version import VERSION
 from tinsmith.types.waits import Say, ticking
 
 _NAME = "base"
-_TOKENS_PER_SECOND: Final = 14_000
-"""Of all weights of two layers of the nano shape, trained on two cores."""
+_TOKENS_PER_SECOND: Final = 14_000  # Of all weights of two layers of the nano shape, trained on two cores.
 
 
 def build_base(

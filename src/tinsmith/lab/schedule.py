@@ -19,8 +19,7 @@ from tinsmith.types.errors import ConfigError
 from tinsmith.types.seeds import derive, random_bits
 
 T = TypeVar("T")
-Unit: TypeAlias = Callable[[T], str] | None
-"""Says which items belong together; None: each stands alone."""
+Unit: TypeAlias = Callable[[T], str] | None  # Says which items belong together; None: each stands alone.
 
 _SUBSET = derive(0, "subset")
 

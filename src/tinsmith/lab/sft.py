@@ -24,8 +24,7 @@ from tinsmith.lab.service.official_client import loss_of
 from tinsmith.lab.settings import Order, SftSettings
 from tinsmith.types.fingerprints import sha256_of
 
-_DIGITS: Final = 12
-"""Hexadecimal digits of an order's hash, which a number holds exactly."""
+_DIGITS: Final = 12  # Hexadecimal digits of an order's hash, which a number holds exactly.
 
 
 def ordered(

@@ -39,24 +39,18 @@ class Probe:
     """One reply, in tokens."""
 
     prompt: tuple[int, ...]
-    reasoning: tuple[int, ...]
-    """All before the answer begins; the whole reply where none does."""
-    answers: tuple[tuple[int, ...], ...]
-    """Every answer that there is, from what introduces it to what ends the reply."""
-    gold: int
-    """The place of the right one."""
-    said: int | None
-    """The place of the reply's own; None: it has none, or another."""
+    reasoning: tuple[int, ...]  # All before the answer begins; the whole reply where none does.
+    answers: tuple[tuple[int, ...], ...]  # Every answer that there is, from what introduces it to what ends the reply.
+    gold: int  # The place of the right one.
+    said: int | None  # The place of the reply's own; None: it has none, or another.
 
 
 class Split(StrEnum):
     """Which items."""
 
     TRAIN = "train"
-    VALIDATION = "validation"
-    """What a policy is evaluated on while it is trained."""
-    TEST = "test"
-    """What the chosen policy is evaluated on, once."""
+    VALIDATION = "validation"  # What a policy is evaluated on while it is trained.
+    TEST = "test"  # What the chosen policy is evaluated on, once.
 
 
 class Subject(Environments[I, A], Protocol[I, A]):

@@ -11,8 +11,7 @@ from tinsmith.stats.estimates import Bootstrap, Difference, Estimate
 from tinsmith.stats.evaluation import Evaluation
 from tinsmith.stats.intervals import Interval, mean_over_seeds
 
-BOOTSTRAP = Bootstrap(draws=2000)
-"""Draws for the intervals of tables; those of claims are drawn ten thousand times."""
+BOOTSTRAP = Bootstrap(draws=2000)  # Draws for the intervals of tables; those of claims are drawn ten thousand times.
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,8 +28,7 @@ class Measure:
         return f"{self.value:.3f} [{self.low:.3f}, {self.high:.3f}]"
 
 
-Measures = Mapping[str, Measure]
-"""By the name in metrics.jsonl, without its group."""
+Measures = Mapping[str, Measure]  # By the name in metrics.jsonl, without its group.
 
 
 def from_evaluation(evaluation: Evaluation, bootstrap: Bootstrap = BOOTSTRAP) -> Measures:

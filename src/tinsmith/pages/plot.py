@@ -36,8 +36,7 @@ def table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 class Plot:
     """A figure as `plot()` returns it."""
 
-    svg: str = field(repr=False)
-    """A whole SVG file, in the light colours of the pages."""
+    svg: str = field(repr=False)  # A whole SVG file, in the light colours of the pages.
 
     def save(self, path: str | Path) -> Path:
         """Write it to a file, whose name ends in .svg by custom; return the file."""

@@ -15,8 +15,7 @@ from numpy.typing import NDArray
 from tinsmith.stats.rates import CLASS_SCORES, SCORES, ClassMetric, Metric
 from tinsmith.types.errors import DataError
 
-Codes = NDArray[np.int64]
-"""Positions in a tuple of labels."""
+Codes = NDArray[np.int64]  # Positions in a tuple of labels.
 
 
 def encode(labels: Sequence[str], values: Sequence[str | None]) -> Codes:

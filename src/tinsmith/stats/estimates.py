@@ -14,8 +14,7 @@ from tinsmith.stats.runs import Runs
 from tinsmith.types.errors import ConfigError
 from tinsmith.types.seeds import derive
 
-_CHUNK_ITEMS = 1 << 21
-"""Items drawn at once: bounds the memory at a few tens of megabytes."""
+_CHUNK_ITEMS = 1 << 21  # Items drawn at once: bounds the memory at a few tens of megabytes.
 
 
 def generator(seed: int, *path: str | int) -> np.random.Generator:
@@ -105,8 +104,7 @@ class Difference:
     value: float
     draws: FloatArray
     interval: Interval | None
-    p_value: float
-    """Two-sided: twice the smaller share of draws on either side of zero, one draw added to each."""
+    p_value: float  # Two-sided: twice the smaller share of draws on either side of zero, one draw added to each.
 
     @classmethod
     def of(cls, value: float, draws: FloatArray, level: float, *, least_p: float = 0.0) -> Difference:

@@ -275,8 +275,7 @@ def combine(name: str, evaluations: Sequence[Evaluation]) -> Runs:
     )
 
 
-_MEANS = (Metric.MACRO_F1, Metric.BALANCED_ACCURACY)
-"""Of these a system has the mean over its tasks."""
+_MEANS = (Metric.MACRO_F1, Metric.BALANCED_ACCURACY)  # Of these a system has the mean over its tasks.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -284,10 +283,8 @@ class Agreement:
     """Shares of answers whose labels are all right."""
 
     exact_match: Estimate
-    independent: Estimate
-    """Share expected of independent tasks with the same shares of right answers."""
-    difference: Estimate
-    """The first minus the second: the covariance of being right, for two tasks."""
+    independent: Estimate  # Share expected of independent tasks with the same shares of right answers.
+    difference: Estimate  # The first minus the second: the covariance of being right, for two tasks.
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -28,10 +28,8 @@ class MeanRuns:
     """A system's values; build it with `of`."""
 
     name: str
-    items: tuple[str, ...]
-    """Sorted; each has a value under every seed, unless it was built with `some`."""
-    clusters: Mapping[str, str]
-    """Of every item; items of one cluster are drawn together."""
+    items: tuple[str, ...]  # Sorted; each has a value under every seed, unless it was built with `some`.
+    clusters: Mapping[str, str]  # Of every item; items of one cluster are drawn together.
     by_seed: tuple[ByItem, ...]
 
     @classmethod

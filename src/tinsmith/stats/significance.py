@@ -13,8 +13,7 @@ from typing import Final
 
 from tinsmith.types.errors import ConfigError, DataError
 
-ALPHA: Final = 0.05
-"""The level of every test, before any correction for many."""
+ALPHA: Final = 0.05  # The level of every test, before any correction for many.
 
 _NORMAL = NormalDist()
 

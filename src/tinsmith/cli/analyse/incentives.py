@@ -25,19 +25,16 @@ class Turning:
     """How one label's share of the optimum, and its macro-F1, turn on that label's class weight."""
 
     sensitivity: Sensitivity
-    macro_f1: tuple[float, ...]
-    """At each of WEIGHTS."""
+    macro_f1: tuple[float, ...]  # At each of WEIGHTS.
 
 
 @dataclass(frozen=True, slots=True)
 class Survey:
     """Rewards, the best policies for the scores themselves, and class weights."""
 
-    rewards: tuple[tuple[str, Optimum], ...]
-    """By name."""
+    rewards: tuple[tuple[str, Optimum], ...]  # By name.
     best: tuple[tuple[str, Policy], ...]
-    turning_of: str
-    """The reward whose class weights are turned."""
+    turning_of: str  # The reward whose class weights are turned.
     turning: tuple[Turning, ...]
 
 

@@ -41,8 +41,7 @@ logger = logging.getLogger(__name__)
 
 LONGEST_ASKED_WAIT_S: Final = 600.0
 """A server that asks for a longer wait (a used-up quota) is not waited for: the run can be resumed."""
-_CHAT_TOKENS: Final = 64
-"""What a chat template may add to the texts, from above."""
+_CHAT_TOKENS: Final = 64  # What a chat template may add to the texts, from above.
 
 
 class ChatJudge:

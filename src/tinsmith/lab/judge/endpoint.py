@@ -27,14 +27,12 @@ OPENAI_URL: Final = "https://api.openai.com/v1"
 _POOL: Final = 2
 """Connections of one client: httpx looks at all of a client's connections for each call, several times over."""
 _LONGEST_DETAIL: Final = 200
-_LARGEST_ANSWER: Final = 8 << 20
-"""Bytes of an answer's body, decompressed."""
+_LARGEST_ANSWER: Final = 8 << 20  # Bytes of an answer's body, decompressed.
 _KEY_STATUS: Final = frozenset({401, 403})
 _ANSWERED_IN_BODY: Final = frozenset({400, 422})
 """Statuses whose body may name a field that the endpoint does not take."""
 TOKEN_LIMIT: Final = "max_completion_tokens"
-OLD_TOKEN_LIMIT: Final = "max_tokens"
-"""The name of TOKEN_LIMIT at endpoints that do not know it."""
+OLD_TOKEN_LIMIT: Final = "max_tokens"  # The name of TOKEN_LIMIT at endpoints that do not know it.
 OPTIONAL: Final = ("temperature", "response_format", TOKEN_LIMIT)
 """Fields that some endpoints or models refuse (reasoning models a temperature), and that a call can do without."""
 
@@ -45,15 +43,11 @@ class Trouble:
 
     cause: FailureCause
     detail: str
-    again: bool
-    """True if another attempt may go better."""
+    again: bool  # True if another attempt may go better.
     asked_wait: float | None = None
-    drop: frozenset[str] = frozenset()
-    """Optional fields that the endpoint names as the reason."""
-    usage: Usage | None = None
-    """Token counts that came all the same; None: there were none."""
-    unbilled: bool = False
-    """True if no token was written: the endpoint declined the call, or was never reached."""
+    drop: frozenset[str] = frozenset()  # Optional fields that the endpoint names as the reason.
+    usage: Usage | None = None  # Token counts that came all the same; None: there were none.
+    unbilled: bool = False  # True if no token was written: the endpoint declined the call, or was never reached.
 
 
 class Endpoint:

@@ -18,10 +18,8 @@ from tinsmith.lab.judge.verdicts import Spent
 from tinsmith.types.errors import ConfigError
 from tinsmith.types.toml_files import read_toml
 
-BYTES_A_TOKEN: Final = 4
-"""Of English text, in the tokenizers in use: an estimate."""
-MOST_DOLLARS: Final = 1e6
-"""For a million tokens."""
+BYTES_A_TOKEN: Final = 4  # Of English text, in the tokenizers in use: an estimate.
+MOST_DOLLARS: Final = 1e6  # For a million tokens.
 _DATED: Final = re.compile(r"-\d{4}-\d{2}-\d{2}$")
 
 

@@ -117,8 +117,7 @@ def characters(text: str) -> str:
 
 A = TypeVar("A")
 
-TOKENS_A_RATING: Final = 40
-"""A rating, or a choice, with one short sentence: an estimate."""
+TOKENS_A_RATING: Final = 40  # A rating, or a choice, with one short sentence: an estimate.
 _TOKENS_AROUND: Final = 12
 
 
@@ -126,19 +125,13 @@ _TOKENS_AROUND: Final = 12
 class AnswerForm(Generic[A]):
     """What an answer must look like."""
 
-    name: str
-    """As the endpoint is told it."""
-    version: int | str
-    """Of the schema and of the prompt that asks for it; another version, another cache entry."""
+    name: str  # As the endpoint is told it.
+    version: int | str  # Of the schema and of the prompt that asks for it; another version, another cache entry.
     schema: Mapping[str, object]
-    words: str
-    """What a failure says an answer is: `list of 2 ratings`."""
-    tokens: int
-    """Of an answer: an estimate."""
-    read: Callable[[str], A | ParseFailure]
-    """Strict; never raises."""
-    text: Callable[[A], str]
-    """The text that `read` reads as this answer."""
+    words: str  # What a failure says an answer is: `list of 2 ratings`.
+    tokens: int  # Of an answer: an estimate.
+    read: Callable[[str], A | ParseFailure]  # Strict; never raises.
+    text: Callable[[A], str]  # The text that `read` reads as this answer.
 
     @property
     def response_format(self) -> Mapping[str, object]:

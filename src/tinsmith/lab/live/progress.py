@@ -13,11 +13,9 @@ from tinsmith.lab.settings import CommonSettings, RlSettings
 from tinsmith.pages.wording import counted
 from tinsmith.types.waits import LONGEST_SECONDS, Say
 
-Progress = Callable[[int, int], None]
-"""Takes how many answers are there, of how many; first with none."""
+Progress = Callable[[int, int], None]  # Takes how many answers are there, of how many; first with none.
 
-LONG_SECONDS: Final = 2.0
-"""A wait that is shorter than this is not told of."""
+LONG_SECONDS: Final = 2.0  # A wait that is shorter than this is not told of.
 
 
 def in_notebook() -> bool:
@@ -62,12 +60,10 @@ def duration(seconds: float) -> str:
 class Standing:
     """State of a run after a step."""
 
-    step: int
-    """The step that was just recorded."""
+    step: int  # The step that was just recorded.
     steps: int
     seconds_left: float
-    later: str = ""
-    """Work that is not in these seconds, in words."""
+    later: str = ""  # Work that is not in these seconds, in words.
 
     @property
     def left(self) -> str:
@@ -75,8 +71,7 @@ class Standing:
         return f"{duration(self.seconds_left)} left{self.later}"
 
 
-_RECENT: Final = 20
-"""Steps whose median a step is taken to last."""
+_RECENT: Final = 20  # Steps whose median a step is taken to last.
 
 
 @dataclass(slots=True, kw_only=True)
@@ -84,8 +79,7 @@ class Pace:
     """Steps and evaluations of one run so far. Supervised steps before RL count by themselves."""
 
     settings: CommonSettings
-    last_look: float
-    """Evaluations that the test is worth."""
+    last_look: float  # Evaluations that the test is worth.
     _steps: list[float] = field(default_factory=list[float])
     _evaluation: float | None = None
 

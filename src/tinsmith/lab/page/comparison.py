@@ -27,13 +27,11 @@ class Comparison:
     """`sentences` say what happened, which claims hold, and what could not be read."""
 
     page: Document
-    table: Table
-    """For a terminal."""
+    table: Table  # For a terminal.
     sentences: tuple[str, ...]
 
 
-COMPARISON: Final = "compare.html"
-"""The page, where no other file is named."""
+COMPARISON: Final = "compare.html"  # The page, where no other file is named.
 
 
 def compare(folders: Sequence[Path], subjects: Subjects, task: str | None = None) -> Comparison:

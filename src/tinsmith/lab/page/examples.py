@@ -72,10 +72,8 @@ def cut(words: str, longest: int = _LONGEST) -> str:
     return words if len(words) <= longest else f"{words[:longest]} [cut]"
 
 
-MOST_TEXTS: Final = 5_000
-"""Texts that are tried: those that the run wrote most often."""
-MOST: Final = 12
-"""Rows of the criteria that gained most, and of those that lost most; names of those that never move."""
+MOST_TEXTS: Final = 5_000  # Texts that are tried: those that the run wrote most often.
+MOST: Final = 12  # Rows of the criteria that gained most, and of those that lost most; names of those that never move.
 _LONGEST_CRITERION, _LONGEST_BEST = 400, 120
 
 
@@ -83,8 +81,7 @@ class BestText(BaselineRecord, frozen=True, kw_only=True):
     """The best of the texts that a run wrote, chosen with hindsight on the very items it is scored on."""
 
     text: str
-    tried: int
-    """Texts it was chosen from."""
+    tried: int  # Texts it was chosen from.
     rates: dict[str, Fraction]
 
     def exact(self, name: str = "total") -> dict[str, Fraction]:
@@ -272,10 +269,8 @@ def _mean(shares: Sequence[Fraction]) -> Fraction:
     return sum(shares, Fraction()) / len(shares)
 
 
-SHOWN: Final = 200
-"""Most items on a page."""
-_LONGEST_ANSWER: Final = 1500
-"""Characters of a text; what is longer is cut."""
+SHOWN: Final = 200  # Most items on a page.
+_LONGEST_ANSWER: Final = 1500  # Characters of a text; what is longer is cut.
 _TONES: Final = {"better": RIGHT, "worse": WRONG, "failed": WRONG}
 
 

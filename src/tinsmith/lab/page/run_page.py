@@ -67,8 +67,7 @@ from tinsmith.stats.monitors.alarms import AlarmKind
 Subjects = Mapping[Kind, UserTaskEntry]
 BOOTSTRAP: Final = Bootstrap()
 BASELINE: Final = "the baseline "
-FEW: Final = 12
-"""Items below which a page says that they are few."""
+FEW: Final = 12  # Items below which a page says that they are few.
 
 
 def run_page(folder: Path, subject: UserTaskEntry) -> Document:

@@ -21,8 +21,7 @@ from tinsmith.stats.evaluation import STATED, Answered, Evaluation, Evaluations
 from tinsmith.stats.intervals import wilson
 
 Row = list[Shown]
-_BELOW: Final = "\u2192 "
-"""Before an experiment, once for each of its forebears on the page."""
+_BELOW: Final = "\u2192 "  # Before an experiment, once for each of its forebears on the page.
 _SHOWN: Final = (Split.TEST, Split.TEST_GREEDY, *EVALUATIONS)
 _PANELS: Final = {"macro_f1": "macro-F1", "min_class_recall": "smallest recall", "parse_ok": "JSON"}
 _FORM: Final = ("parse_ok", "format_strict_ok", "invalid_rate")

@@ -42,8 +42,7 @@ class Verdict:
     chance: float | None = None
     before: Beside | None = None
     baselines: Sequence[Beside] = ()
-    more: str = ""
-    """Ends the sentence, such as how often one class was the answer."""
+    more: str = ""  # Ends the sentence, such as how often one class was the answer.
 
     @property
     def best(self) -> Beside | None:
@@ -236,8 +235,7 @@ def _timings(run: Run) -> dict[str, object]:
 
 
 NO_EXAMINATION = "Missing: there was no examination."
-BLACK = Mark(INK, "-", "o")
-"""Of a line that stands alone, or for the sum of the others."""
+BLACK = Mark(INK, "-", "o")  # Of a line that stands alone, or for the sum of the others.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -247,21 +245,15 @@ class Drawn:
     name: str
     title: str
     note: str
-    lines: Sequence[tuple[str, str]] = ()
-    """Key and what it is called."""
-    by_class: str = ""
-    """Instead: a metric of every class, by its key up to the class."""
-    invalid: str = ""
-    """Beside the classes: the key of the share of answers that are none."""
-    missing: str = NO_EXAMINATION
-    """Says what there is not; empty: the figure is left out."""
+    lines: Sequence[tuple[str, str]] = ()  # Key and what it is called.
+    by_class: str = ""  # Instead: a metric of every class, by its key up to the class.
+    invalid: str = ""  # Beside the classes: the key of the share of answers that are none.
+    missing: str = NO_EXAMINATION  # Says what there is not; empty: the figure is left out.
     unit: str = ""
     shares: bool = False
     limit: Limit | None = None
-    alarms: Sequence[AlarmKind] = ()
-    """Kinds that are marked on it."""
-    only: Kind | None = None
-    """The kind of run that has it; None: all that show it."""
+    alarms: Sequence[AlarmKind] = ()  # Kinds that are marked on it.
+    only: Kind | None = None  # The kind of run that has it; None: all that show it.
 
 
 GROUPS: Final = Drawn(

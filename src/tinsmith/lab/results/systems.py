@@ -49,8 +49,7 @@ class System:
     measures: Measures
 
 
-Scored = Mapping[str, Mapping[Split, System]]
-"""By arm and split."""
+Scored = Mapping[str, Mapping[Split, System]]  # By arm and split.
 
 
 def systems_of(arm: Arm, draws: Bootstrap = BOOTSTRAP) -> dict[Split, System]:

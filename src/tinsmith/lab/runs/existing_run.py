@@ -21,8 +21,7 @@ class IfExists(StrEnum):
     RAISE = "raise"
     RESUME = "resume"
     DELETE = "delete"
-    ASK = "ask"
-    """Ask at the terminal which of the other three; RAISE where there is none."""
+    ASK = "ask"  # Ask at the terminal which of the other three; RAISE where there is none.
 
 
 def holds_run(path: Path) -> bool:

@@ -29,22 +29,18 @@ from tinsmith.types.fingerprints import file_sha256, sha256_of
 from tinsmith.types.json_text import parse_json
 from tinsmith.types.visible import visible
 
-_LINK: Final = 16
-"""Hexadecimal digits of a link."""
+_LINK: Final = 16  # Hexadecimal digits of a link.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mark:
     """A line of `checkpoints.jsonl`: where weights are, and what else a resumed run needs."""
 
-    step: int
-    """Optimizer steps that these weights have seen."""
-    state_path: str
-    """To train on from."""
+    step: int  # Optimizer steps that these weights have seen.
+    state_path: str  # To train on from.
     kept: Mapping[str, object]
     """State of the loop beside the weights: the course's (rewards, collapse monitor), and the best so far."""
-    lengths: Mapping[str, int]
-    """Bytes of each growing file."""
+    lengths: Mapping[str, int]  # Bytes of each growing file.
     here: bool = False
     """True if the weights lie in this folder's STATE; else a server elsewhere has them, and they are taken on trust."""
 

@@ -9,8 +9,7 @@ from tinsmith.types.errors import ConfigError, LostError
 
 KEY: Final = "TINKER_API_KEY"
 _COMMAND: Final = "TINKER_CREDENTIAL_CMD"
-_KEY_BEGINS: Final = "tml-"
-"""The SDK takes no other."""
+_KEY_BEGINS: Final = "tml-"  # The SDK takes no other.
 _ANSWER_SECONDS: Final = 10.0
 _REFUSED: Final = (401, 403)
 

@@ -91,8 +91,7 @@ def not_higher(first: str, second: str, measure: PerItem) -> Check:
     return _of(lambda found: found.gap(first, second, measure), lambda gap: gap.low is None or gap.low <= 0.0)
 
 
-PerRun = Callable[[Results], Sequence[float]]
-"""One value a run, in the order of the seeds."""
+PerRun = Callable[[Results], Sequence[float]]  # One value a run, in the order of the seeds.
 
 
 def of_runs(arm: str, metric: str) -> PerRun:

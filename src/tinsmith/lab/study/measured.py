@@ -43,10 +43,8 @@ class Outcome:
     """Figures of one arm with one seed."""
 
     figures: Mapping[str, float]
-    curve: Sequence[tuple[int, float]] = ()
-    """Places on the study's axis, and the score there."""
-    updates: int = 0
-    """Steps of training."""
+    curve: Sequence[tuple[int, float]] = ()  # Places on the study's axis, and the score there.
+    updates: int = 0  # Steps of training.
     weights_sha256: str = ""
 
 
@@ -86,17 +84,13 @@ class MeasuredStudy:
     name: str
     question: str
     arms: Mapping[str, str]
-    columns: Mapping[str, Column]
-    """Of the table, by figure; the first is the score."""
+    columns: Mapping[str, Column]  # Of the table, by figure; the first is the score.
     caption: str
-    expectations: Sequence[tuple[str, OutcomeCheck]]
-    """Texts and checks, written down before the first reported run."""
+    expectations: Sequence[tuple[str, OutcomeCheck]]  # Texts and checks, written down before the first reported run.
     title: str = ""
     source: str = ""
-    axis: str = "step"
-    """Of the curves."""
-    tuning_seed: int = 0
-    """Seed on which settings were chosen; none of those that are reported."""
+    axis: str = "step"  # Of the curves.
+    tuning_seed: int = 0  # Seed on which settings were chosen; none of those that are reported.
     notes: Sequence[str] = ()
 
 

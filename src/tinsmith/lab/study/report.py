@@ -76,8 +76,7 @@ def _sentence(check: Check) -> str:
     return f"{words} (missing evidence)" if check.finding is Finding.MISSING else words
 
 
-LIKE_IT: Final = "not told apart"
-"""The line below a rate that may be as good as the chosen one."""
+LIKE_IT: Final = "not told apart"  # The line below a rate that may be as good as the chosen one.
 CAPTION: Final = (
     f"{LIKE_IT[0].upper()}{LIKE_IT[1:]}: the 95 % interval of its difference from the chosen rate, on the same papers, "
     "holds 0."

@@ -167,11 +167,9 @@ class SolvedLine:
     name: str
     correct: tuple[CountRange, ...]
     total: CountRange
-    said: tuple[CountRange, ...]
-    """Answers by label."""
+    said: tuple[CountRange, ...]  # Answers by label.
     invalid: CountRange
-    f1_checked: bool
-    """True if a printed macro-F1 took part; it does where few enough counts are open."""
+    f1_checked: bool  # True if a printed macro-F1 took part; it does where few enough counts are open.
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,11 +190,8 @@ class Solution:
 class Recovery:
     """All solutions, in ascending n and sizes; `truncated` where there are more than were listed."""
 
-    columns: tuple[str, ...]
-    """Classes that the columns of sizes and counts stand for; a lump is named "a + b"."""
+    columns: tuple[str, ...]  # Classes that the columns of sizes and counts stand for; a lump is named "a + b".
     solutions: tuple[Solution, ...]
     truncated: bool
-    tried: tuple[int, int]
-    """The smallest and largest n that was tried."""
-    reasons: tuple[str, ...]
-    """Rates that alone rule n out, where there is no solution."""
+    tried: tuple[int, int]  # The smallest and largest n that was tried.
+    reasons: tuple[str, ...]  # Rates that alone rule n out, where there is no solution.

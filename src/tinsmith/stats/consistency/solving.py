@@ -132,8 +132,7 @@ class SaidRanges:
 
     said: tuple[tuple[int, int], ...]
     invalid: tuple[int, int]
-    checked: bool
-    """True if the macro-F1 was enumerated; False where there are too many cases."""
+    checked: bool  # True if the macro-F1 was enumerated; False where there are too many cases.
 
 
 def said_ranges(rate: Rate, sizes: Sequence[int], correct: Sequence[int], found: SaidRanges) -> SaidRanges | None:

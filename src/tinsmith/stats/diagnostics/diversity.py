@@ -19,8 +19,7 @@ from tinsmith.stats.sign_flips import sign_flip_p
 from tinsmith.stats.significance import McNemar, mcnemar
 from tinsmith.types.errors import DataError
 
-Actions = tuple[str, ...]
-"""What was done, in its order."""
+Actions = tuple[str, ...]  # What was done, in its order.
 
 
 def different(sequences: Sequence[Actions]) -> int:
@@ -53,12 +52,9 @@ def entropy(found: Sequence[object]) -> float:
     return math.fsum(-count / total * math.log(count / total) for count in counts if count < total)
 
 
-WINDOW: Final = 5
-"""Steps that are looked at together."""
-_LEFT: Final = 0.5
-"""Of the entropy of the first steps; below it answers are alike."""
-_SOLVED: Final = 0.5
-"""Share of successes above which few answers are needed, so that nobody is bored."""
+WINDOW: Final = 5  # Steps that are looked at together.
+_LEFT: Final = 0.5  # Of the entropy of the first steps; below it answers are alike.
+_SOLVED: Final = 0.5  # Share of successes above which few answers are needed, so that nobody is bored.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,22 +63,18 @@ class Heard:
 
     commands: tuple[str, ...]
     answers: tuple[str, ...]
-    solved: float
-    """Share of its conversations that succeeded."""
+    solved: float  # Share of its conversations that succeeded.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Boredom:
     """Averages of a run's first and last steps."""
 
-    entropy_first: float
-    """Of the environment's answers, in nats."""
+    entropy_first: float  # Of the environment's answers, in nats.
     entropy_last: float
-    different_first: float
-    """Share of different commands among all."""
+    different_first: float  # Share of different commands among all.
     different_last: float
-    alarm: int | None
-    """The first step at whose end it is raised; None: never."""
+    alarm: int | None  # The first step at whose end it is raised; None: never.
 
 
 def boredom(steps: Sequence[Heard]) -> Boredom | None:
@@ -149,8 +141,7 @@ class Swap:
 
     gained: tuple[str, ...]
     lost: tuple[str, ...]
-    test: McNemar
-    """Of the two numbers."""
+    test: McNemar  # Of the two numbers.
 
 
 def swapped(after: frozenset[str], before: frozenset[str]) -> Swap:

@@ -100,8 +100,7 @@ def _tie(matrix: FloatArray) -> float:
     return _TIE * max(float(np.abs(matrix).max()), 1.0)
 
 
-MOST_RULES = 200_000
-"""Deterministic rules that are tried one by one: three labels on eleven kinds of papers."""
+MOST_RULES = 200_000  # Deterministic rules that are tried one by one: three labels on eleven kinds of papers.
 _FLOOR = 1e-9
 
 

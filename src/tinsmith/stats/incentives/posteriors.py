@@ -16,8 +16,7 @@ from numpy.typing import NDArray
 from tinsmith.stats.rates import CLASS_SCORES, SCORES, ClassMetric, FloatArray, Metric
 from tinsmith.types.errors import DataError
 
-_NOT_ONE = 1e-3
-"""How far a row may be from summing to 1: four printed decimals; rows are normalised then."""
+_NOT_ONE = 1e-3  # How far a row may be from summing to 1: four printed decimals; rows are normalised then.
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -32,8 +32,7 @@ from tinsmith.types.errors import BackendError
 from tinsmith.types.version import VERSION
 
 _TICKS: Final = (1e-8, 1e-6, 1e-4, 1e-2, 1.0)
-_NAME: Final = 30
-"""Characters in a line of a row's name on a figure."""
+_NAME: Final = 30  # Characters in a line of a row's name on a figure.
 LEGEND: Final = (
     "unique: different completions of N at temperature 0 / 1; patterns: with the bits of their log-probabilities; "
     "unequal, max |d|: share of tokens with other bits than in the reference cell, and nats; trainer: share with other "

@@ -207,8 +207,7 @@ class Figure:
     interval: Interval
 
 
-Figures = Mapping[str, Figure | None]
-"""By name, in a fixed order; None where there is nothing to count."""
+Figures = Mapping[str, Figure | None]  # By name, in a fixed order; None where there is nothing to count.
 Reckoned = Callable[[Sequence[Debated], float], Figure | None]
 """Reckons a figure of some conversations, at the level of its interval."""
 
@@ -301,8 +300,7 @@ def _brier(stated: Sequence[tuple[str | None, bool]], level: float) -> Figure | 
     return Figure(value, n, Interval(max(value - reach, 0.0), min(value + reach, 1.0), level))
 
 
-J: Final = _share(_revised, _wrong, less=_right)
-"""Discrimination: 0 for who revises whether right or wrong."""
+J: Final = _share(_revised, _wrong, less=_right)  # Discrimination: 0 for who revises whether right or wrong.
 FIGURES: Final[Mapping[str, Reckoned]] = MappingProxyType(
     {
         "accuracy_first": _share(lambda one: one.first_right, lambda _: True),

@@ -138,5 +138,4 @@ JOINT_EXPERIMENTS: Final = (JOINT_DISRUPTION_NOVELTY, JOINT_SHUFFLED_LABELS)
 QUICKSTART: Final = (SFT_LORA_OFFSET, LADDER_EXP4, LADDER_EXP5, REMEDY_EXP6)
 """What a newcomer sees: supervised training, the source notes' accuracy reward, their class weight, and the remedy."""
 
-CONTROL: Final = CONTROL_SHUFFLED_LABELS
-"""Without it the claim gate refuses every claim."""
+CONTROL: Final = CONTROL_SHUFFLED_LABELS  # Without it the claim gate refuses every claim.

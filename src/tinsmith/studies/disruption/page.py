@@ -48,8 +48,7 @@ from tinsmith.stats.rates import Metric
 from tinsmith.studies.disruption.lost_classes import LostClass, lost_classes, lost_table
 from tinsmith.types.errors import ConfigError, DataError
 
-SCORE: Final = OnLabels(Metric.MACRO_F1)
-"""The score of every claim: named before any run, and the only one."""
+SCORE: Final = OnLabels(Metric.MACRO_F1)  # The score of every claim: named before any run, and the only one.
 GROUPS: Final = "train/groups/informative"
 
 
@@ -216,8 +215,7 @@ def _figure(measure: Measure | None) -> str:
 
 
 _LIMITS: Final = Limits()
-_LONGEST: Final = 4000
-"""Characters of a text in the browser; what is longer is cut."""
+_LONGEST: Final = 4000  # Characters of a text in the browser; what is longer is cut.
 _SPLIT_NAMES: Final = {one.value: f"{'test, ' * one.value.startswith('test')}{SPLIT_WORDS[one]}" for one in Split}
 _NEVER: Final = "Missing: nothing was evaluated."
 _BOTH: Final = (

@@ -55,11 +55,9 @@ from tinsmith.types.seeds import derive
 from tinsmith.types.version import VERSION
 from tinsmith.types.waits import Say
 
-FOLDER: Final = "base"
-"""In the study's folder: the mixture as every side reads it."""
+FOLDER: Final = "base"  # In the study's folder: the mixture as every side reads it.
 
-_BATCH: Final = 16
-"""Sentences of a training step."""
+_BATCH: Final = 16  # Sentences of a training step.
 _RATE: Final = 3e-3
 _LEAST_PROMPT: Final = 8
 

@@ -44,10 +44,8 @@ from tinsmith.types.seeds import derive
 
 _RESAMPLES: Final = 2000
 LOSSES: Final = (LossName.IMPORTANCE_SAMPLING, LossName.PPO, LossName.CISPO)
-Gradient = Mapping[str, Tensor]
-"""By published name."""
-Figures = dict[str, Any]
-"""Of a row of `wander.json`."""
+Gradient = Mapping[str, Tensor]  # By published name.
+Figures = dict[str, Any]  # Of a row of `wander.json`.
 
 
 def compared(one: Sequence[Seen], other: Sequence[Seen]) -> Figures:

@@ -83,8 +83,7 @@ class ProposedBy(StrEnum):
 class Searching:
     """Settings of searches: each has its run's seed."""
 
-    written: Document
-    """By hand: the beginning of the task's prompts."""
+    written: Document  # By hand: the beginning of the task's prompts.
     bank: tuple[str, ...]
     proposer: ProposedBy
     search: SearchSettings
@@ -95,11 +94,9 @@ class Found(msgspec.Struct, frozen=True, kw_only=True):
     """A search, and its test: means of held-out items' answers under both prompts, by name, as exact fractions."""
 
     searched: Searched
-    start: tuple[dict[str, str], dict[str, str]]
-    """Sampled, and greedily."""
+    start: tuple[dict[str, str], dict[str, str]]  # Sampled, and greedily.
     found: tuple[dict[str, str], dict[str, str]]
-    unreadable: int
-    """Lines of a model's proposals that were no edit."""
+    unreadable: int  # Lines of a model's proposals that were no edit.
 
     def earned(self, *, at_start: bool, greedy: bool) -> dict[str, Fraction]:
         """Return what items earn under the first prompt, or the one that was found."""

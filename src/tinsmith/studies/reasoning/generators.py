@@ -17,18 +17,15 @@ from tinsmith.lab.user_task.functions import installed_version
 from tinsmith.lab.user_task.task import Value
 from tinsmith.types.errors import ConfigError, no_such
 
-Generator = Any
-"""A dataset of reasoning_gym."""
-Setting = Any
-"""A value in a generator's settings."""
+Generator = Any  # A dataset of reasoning_gym.
+Setting = Any  # A value in a generator's settings.
 
 FIRST: Final = "chain_sum"
 PREFIX: Final = "config."
 _NOT_KEYS: Final = frozenset({"seed", "size"})
 _COMMENT: Final = re.compile(r"^\s*(\w+)\s*:[^#\n]*#\s*(\S.*)$", re.MULTILINE)
 
-MIXTURES: Final = frozenset({"composite"})
-"""Made of other tasks, which no key can say."""
+MIXTURES: Final = frozenset({"composite"})  # Made of other tasks, which no key can say.
 HASHED: Final = frozenset(
     {"isomorphic_strings", "knight_swap", "polynomial_multiplication", "ransom_note", "word_ladder"}
 )

@@ -27,10 +27,8 @@ class Rubric:
     """One thing a good response does."""
 
     criterion: str
-    number: int
-    """Its N in the wide form, its place from 1 in a list; numbers may have gaps."""
-    weight: float | None = None
-    """As the data give it, for the score; None counts as 1."""
+    number: int  # Its N in the wide form, its place from 1 in a list; numbers may have gaps.
+    weight: float | None = None  # As the data give it, for the score; None counts as 1.
     extras: tuple[tuple[str, str], ...] = ()
     """Whatever else the data say about it, sorted by name; what is no text stands as JSON."""
 
@@ -209,8 +207,7 @@ def is_text(value: str) -> bool:
     return not any("\ud800" <= character <= "\udfff" for character in value)
 
 
-MAX_DEPTH: Final = 32
-"""Levels of a tree, the root included."""
+MAX_DEPTH: Final = 32  # Levels of a tree, the root included.
 
 _BRANCH_KEYS: Final = ("name", "strategy", "critical", "children")
 

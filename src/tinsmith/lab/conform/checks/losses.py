@@ -106,11 +106,9 @@ FORMULAS: Final[Mapping[str, Callable[[Array, Inputs, Config], Loss]]] = Mapping
 
 _SHIFTS: Final = (0.5, -0.5, 0.0)
 """Mean of p - q for each text: GSPO's ratio lies above, below and within its thresholds."""
-_PROMPT_TOKENS: Final = 4
-"""The first predictions are a prompt as the cookbook sends it: q = 0 and A = 0."""
+_PROMPT_TOKENS: Final = 4  # The first predictions are a prompt as the cookbook sends it: q = 0 and A = 0.
 _RELATIVE: Final = 1e-4
-_CANCELLED: Final = 0.02
-"""Of a usual step, what rounding may leave where two gradients cancel."""
+_CANCELLED: Final = 0.02  # Of a usual step, what rounding may leave where two gradients cancel.
 
 LOSSES: Final[Mapping[types.LossFnType, Mapping[str, float]]] = {
     "cross_entropy": {},
@@ -161,8 +159,7 @@ class _Measured:
 
     told: float | None
     losses: list[Loss]
-    left: float
-    """Nats by which the step moved, after cross-entropy had added the opposite gradient."""
+    left: float  # Nats by which the step moved, after cross-entropy had added the opposite gradient.
 
 
 def _measure(subject: Subject, loss_fn: types.LossFnType) -> _Measured:

@@ -27,8 +27,7 @@ from tinsmith.lab.judge.rules.text_rules import (
 from tinsmith.lab.judge.verdicts import Judged, JudgeFailure, Spent, Verdict
 from tinsmith.types.errors import DataError
 
-PREFIX: Final = "rule: "
-"""What a criterion begins with if it is a rule."""
+PREFIX: Final = "rule: "  # What a criterion begins with if it is a rule.
 
 _RULES: Final[tuple[type[Rule], ...]] = (
     *(Contains, Before, Affix, Length, IsList, Looks, Written, JsonKeys),

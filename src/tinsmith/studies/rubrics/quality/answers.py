@@ -90,8 +90,7 @@ class PairAnswer:
     showing: Showing
     right: bool | None
     """It preferred the chosen response, in the order that was drawn; None where an answer is missing."""
-    turned: bool | None = None
-    """The same in the other order, where the judge was asked in both."""
+    turned: bool | None = None  # The same in the other order, where the judge was asked in both.
     ground: Ground | None = None
     scores: tuple[float, float] | None = None
     """The rubric's scores of the chosen and the rejected response, where rules gave them."""
@@ -105,12 +104,10 @@ class Answers:
 
     answers: tuple[PairAnswer, ...]
     verdicts: tuple[CriterionVerdicts, ...]
-    unrated: int = 0
-    """Pairs whose criteria got no verdicts."""
+    unrated: int = 0  # Pairs whose criteria got no verdicts.
     once: Spent = field(default_factory=Spent)
     """Cost of asking everything once, counted from the texts: the same whatever the cache held."""
-    spent: Spent = field(default_factory=Spent)
-    """Cost of what was really sent."""
+    spent: Spent = field(default_factory=Spent)  # Cost of what was really sent.
     from_cache: int = 0
     failures: tuple[tuple[FailureCause, int], ...] = ()
     left_out_fields: tuple[str, ...] = ()

@@ -55,10 +55,8 @@ from tinsmith.types.version import VERSION
 QUESTION: Final = "What does a rubric add to a weak judge's accuracy on preference pairs, and do these pairs show it?"
 LABELS: Final = {"without": "without rubric", "own": "with its own rubric", "other": "with another pair's rubric"}
 BUILTIN_PAIRS: Final = "built-in pairs"
-_MOST_CRITERIA: Final = 60
-"""Rows of the table of criteria; quality.json has all."""
-Found = Mapping[str, Any]
-"""As `quality.json` has it."""
+_MOST_CRITERIA: Final = 60  # Rows of the table of criteria; quality.json has all.
+Found = Mapping[str, Any]  # As `quality.json` has it.
 
 
 def quality_page(found: Found, data: Found, seed: int, money: str) -> Document:
@@ -233,8 +231,7 @@ def _p(one: Found) -> str:
     return p_words(one["p_value"]).removeprefix("p ").removeprefix("= ")
 
 
-CACHE: Final = "verdicts"
-"""Under TINSMITH_HOME: answers that were paid for, by their content."""
+CACHE: Final = "verdicts"  # Under TINSMITH_HOME: answers that were paid for, by their content.
 ANSWERS, QUALITY, SPENT = "answers.jsonl", "quality.json", "spent.json"
 
 

@@ -35,8 +35,7 @@ class PreferencePair:
     """Two responses to one instruction, of which the first is known to be better, and the instruction's rubric."""
 
     pair_id: str
-    task: RubricTask
-    """The instruction and its rubrics; its `task_id` is the pair's."""
+    task: RubricTask  # The instruction and its rubrics; its `task_id` is the pair's.
     chosen: str
     rejected: str
 
@@ -160,8 +159,7 @@ def _response(record: Mapping[str, object], name: str) -> str:
     return value
 
 
-Figures = dict[str, Any]
-"""As `quality.json` has them."""
+Figures = dict[str, Any]  # As `quality.json` has them.
 CriterionVerdicts = tuple[str, bool, bool]
 """A criterion, and its verdicts on the chosen and on the rejected response of one pair."""
 
@@ -191,8 +189,7 @@ class JudgedPair:
     right: Mapping[Condition, bool]
     turned: Mapping[Condition, bool] | None = None
     """Right with the responses in the other order; None where the order cannot matter."""
-    chosen_first: bool = True
-    """The order of `right`."""
+    chosen_first: bool = True  # The order of `right`.
 
 
 def rubric_quality(judged: Sequence[JudgedPair], verdicts: Iterable[CriterionVerdicts], *, seed: int) -> Figures:
