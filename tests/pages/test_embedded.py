@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from html import unescape
 
-from tinsmith.pages.embedded import framed, table
+from tinsmith.pages.plot import framed, table
 
 
 def test_a_page_is_the_source_of_its_frame_whatever_is_in_it() -> None:

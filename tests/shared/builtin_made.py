@@ -15,7 +15,7 @@ from typing import Final
 
 from tinsmith.lab.judge.text_measures import words_of
 from tinsmith.studies.rubrics.base import FAMILIES, LEXICON, Words
-from tinsmith.studies.rubrics.quality.pairs import PreferencePair
+from tinsmith.studies.rubrics.quality.statistics import PreferencePair
 from tinsmith.studies.rubrics.task import Rubric, RubricTask
 from tinsmith.types.seeds import derive
 

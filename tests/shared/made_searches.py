@@ -16,7 +16,7 @@ from tinsmith.lab.prompt_search.document import Document, Grammar
 from tinsmith.lab.prompt_search.search import Search
 from tinsmith.lab.study.sizes import Cell
 from tinsmith.studies.prompt_search import task as handbook
-from tinsmith.studies.prompt_search.searching import Found, Searching
+from tinsmith.studies.prompt_search.study import Found, Searching
 from tinsmith.studies.prompt_search.task import WRITTEN, done_under, held_out, right
 from tinsmith.types.seeds import derive
 from tinsmith.types.waits import Say

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from scipy.stats import spearmanr
 from sklearn.metrics import brier_score_loss, log_loss
 
-from tinsmith.stats.calibration import STATED, Calibration, spearman
+from tinsmith.stats.evaluation import STATED, Calibration, spearman
 from tinsmith.types.errors import DataError
 
 answers = st.lists(st.tuples(st.sampled_from([*STATED, None]), st.booleans()), min_size=1, max_size=50)

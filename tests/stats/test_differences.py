@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from tinsmith.stats.differences import Stratum, paired_difference, share_difference, stratified_difference
+from tinsmith.studies.debate.statistics import Stratum, paired_difference, share_difference, stratified_difference
 from tinsmith.types.errors import DataError
 
 

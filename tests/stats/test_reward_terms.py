@@ -7,7 +7,7 @@ from random import Random
 import numpy as np
 import pytest
 
-from tinsmith.stats.terms import Answer, audit_terms
+from tinsmith.lab.study.terms import Answer, audit_terms
 
 
 def groups(count: int = 40) -> list[list[Answer]]:

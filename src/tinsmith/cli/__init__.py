@@ -25,8 +25,7 @@ from tinsmith.cli.diff import diff, replay
 from tinsmith.cli.doctor import doctor
 from tinsmith.cli.pack import pack, unpack
 from tinsmith.cli.quickstart import quickstart
-from tinsmith.cli.report import report
-from tinsmith.cli.results import export_results, ls
+from tinsmith.cli.report import export_results, ls, report
 from tinsmith.cli.run import INTERRUPTED, TERMINATED, new, run
 from tinsmith.cli.serve import serve
 from tinsmith.cli.sweep import sweep

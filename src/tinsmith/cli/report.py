@@ -1,4 +1,4 @@
-"""The verb `tinsmith report`: a page for one run, or one that compares several, as HTML or Markdown."""
+"""The verbs `tinsmith report` (a page of one run or of several) and `tinsmith results` (a table of many)."""
 
 from __future__ import annotations
 
@@ -7,15 +7,14 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from tinsmith.cli.pages import Open, tell_page
+from tinsmith.cli.columns import Open, tell_page
 from tinsmith.types.visible import visible
+from tinsmith.types.waits import loading, ticking
 
 if TYPE_CHECKING:
     from tinsmith.pages.document import Document
 
-
-PageFormat = Literal["html", "md"]
-"""Format of a report, and the ending of its file's name."""
+PageFormat = Literal["html", "md"]  # Format of a report, and the ending of its file's name.
 
 
 def report(
@@ -75,12 +74,8 @@ def _report(folders: list[Path], out: Path | None, task: str | None, to: PageFor
     from tinsmith.types.errors import ConfigError
 
     if task is not None and len(folders) == 1:
-        raise ConfigError(
-            "--task does not apply here",
-            field="--task",
-            value=task,
-            allowed="with several runs on papers; the page of one run has both labels",
-        )
+        allowed = "with several runs on papers; the page of one run has both labels"
+        raise ConfigError("--task does not apply here", field="--task", value=task, allowed=allowed)
     if len(folders) == 1:
         usual = (folders[0] / REPORT).with_suffix(f".{to}")
         return _write(run_page(folders[0], subject_of(folders[0], SUBJECTS)), folders, to, out or usual)
@@ -110,3 +105,89 @@ def _write(page: Document, folders: list[Path], to: PageFormat, file: Path) -> P
         print(visible(line))
     write(document_html(page) if to == "html" else markdown_report(page, folders), file)
     return file
+
+
+def ls(
+    folder: Annotated[Path, typer.Argument(metavar="[DIR]", help="A folder with runs. Default: runs.")] = Path("runs"),
+) -> None:
+    """List runs and studies: name, state, steps, last reward."""
+    from tinsmith.cli.columns import rows, terminal_width
+    from tinsmith.lab.runs.files import CONFIG, MANIFEST
+    from tinsmith.types.errors import DataError
+    from tinsmith.types.json_text import parse_json
+
+    def read(file: Path) -> dict[str, object]:
+        try:
+            found = parse_json(file.read_bytes())
+        except (OSError, ValueError):
+            return {}
+        return found if isinstance(found, dict) else {}
+
+    listed = [("run", "is", "state", "step", "reward")]
+    for file in sorted(folder.rglob(CONFIG)) if folder.is_dir() else ():
+        run, config = file.parent, read(file)
+        settings = config.get("settings")
+        steps = settings.get("steps") if isinstance(settings, dict) else None
+        last = _last_line(run / "metrics.jsonl")
+        reward = last.get("test/reward/total", last.get("eval/reward/total"))
+        listed.append(
+            (
+                run.relative_to(folder).as_posix(),
+                str(config.get("name", "not readable")),
+                str(read(run / MANIFEST).get("status", "begun")),
+                f"{last.get('step', 0)}{f' of {steps}' if steps is not None else ''}",
+                f"{reward:.3f}" if isinstance(reward, int | float) else "",
+            )
+        )
+    if len(listed) == 1:
+        raise DataError(
+            f"{folder} holds no run", field="DIR", value=str(folder), fix="tinsmith quickstart, or tinsmith run"
+        )
+    print("\n".join(rows(listed, terminal_width())))
+
+
+def export_results(
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="A run, a study, or a corpus with metrics.")],
+    to: Annotated[Literal["csv", "parquet"], typer.Option(help="The files' format.")] = "csv",
+    out: Annotated[Path | None, typer.Option(metavar="FOLDER", help="Default: DIR/tables.")] = None,
+) -> None:
+    """Write tables for other programs: metrics, rollouts, answers by item; a corpus's labels."""
+    from tinsmith.data.replacing import replacing
+    from tinsmith.data.schema import PAPERS
+
+    if (folder / PAPERS).exists():
+        from tinsmith.data.corpus import Corpus
+        from tinsmith.data.label_table import label_table
+
+        tables = {"labels": label_table(Corpus.open(folder))}
+    else:
+        with loading():
+            from tinsmith.lab.runs.frames import tables_of
+
+        with ticking(f"reading {folder}"):
+            tables = dict(tables_of(folder))
+    written = folder / "tables" if out is None else out
+    written.mkdir(parents=True, exist_ok=True)
+    for name, frame in tables.items():
+        file = written / f"{name}.{to}"
+        with ticking(f"writing {file}"), replacing(file) as part:
+            if to == "csv":
+                frame.write_csv(part)
+            else:
+                frame.write_parquet(part)
+        print(f"wrote {file}: {frame.height:,} rows, {frame.width} columns")
+
+
+def _last_line(file: Path) -> dict[str, object]:
+    """Return the last whole line of a file that may still grow; empty: none is there."""
+    from tinsmith.types.json_text import parse_json
+
+    try:
+        with file.open("rb") as stream:
+            size = stream.seek(0, 2)
+            stream.seek(max(0, size - (1 << 16)))
+            whole = stream.read().rpartition(b"\n")[0].rpartition(b"\n")[2]
+        found = parse_json(whole)
+    except (OSError, ValueError):
+        return {}
+    return found if isinstance(found, dict) else {}

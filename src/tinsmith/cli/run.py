@@ -11,19 +11,17 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from tinsmith.cli.pages import Open, tell_page
+from tinsmith.cli.columns import Open, tell_page
 from tinsmith.types.visible import visible
 from tinsmith.types.waits import loading, tell, ticking, unsaid
 
 if TYPE_CHECKING:
     from tinsmith.cli.registered import StudyEntry
     from tinsmith.lab.experiment.experiment import Plan
-    from tinsmith.lab.experiment.key_help import KeyHelp
+    from tinsmith.lab.experiment.plan import KeyHelp
 
-INTERRUPTED: Final = 130
-"""Exit code after Ctrl-C, as shells have it."""
-TERMINATED: Final = 143
-"""Exit code after SIGTERM, as shells have it."""
+INTERRUPTED: Final = 130  # Exit code after Ctrl-C, as shells have it.
+TERMINATED: Final = 143  # Exit code after SIGTERM, as shells have it.
 
 
 _FIRST: Final = (
@@ -152,7 +150,7 @@ def _keys(name: str, given: Mapping[str, str]) -> None:
 
         _key_table(*task_help(source, given))
         return
-    from tinsmith.lab.experiment.key_help import key_help
+    from tinsmith.lab.experiment.plan import key_help
 
     experiment = find(name)
     _key_table(f"{experiment.full_name}: {experiment.question}", key_help(experiment))

@@ -47,7 +47,7 @@ def sweep(
     with loading():
         from tinsmith.cli.columns import open_console
         from tinsmith.studies.bits import study
-        from tinsmith.studies.bits.page import LEGEND, story, sweep_table
+        from tinsmith.studies.bits.study import LEGEND, story, sweep_table
 
     done_cells = 0
 

@@ -21,12 +21,9 @@ class TaskEntry:
     """A task by its name; `tinsmith run NAME` imports its function, whose arguments are its keys."""
 
     question: str
-    where: str
-    """Module below `tinsmith.studies`, and the function in it."""
-    package: str = ""
-    """Package whose tasks they are; empty: none."""
-    part: str = ""
-    """The argument that stands after a colon, `NAME:PART`."""
+    where: str  # Module below `tinsmith.studies`, and the function in it.
+    package: str = ""  # Package whose tasks they are; empty: none.
+    part: str = ""  # The argument that stands after a colon, `NAME:PART`.
     presets: Mapping[str, Preset] = field(default_factory=dict[str, Preset])
     """Named ways to run it, `NAME/PRESET`, and the keys that each changes, its own and those of every run."""
 
@@ -37,19 +34,11 @@ class TaskEntry:
         from tinsmith.lab.user_task.functions import function_task
 
         if part and (preset or not self.part):
-            raise ConfigError(
-                "this task takes no such part",
-                field=name,
-                value=part,
-                fix=f"tinsmith run {name} key=value, --help lists keys",
-            )
+            what = "this task takes no such part"
+            raise ConfigError(what, field=name, value=part, fix=f"tinsmith run {name} key=value, --help lists keys")
         if preset and preset not in self.presets:
-            raise ConfigError(
-                "there is no such experiment",
-                field="experiment",
-                value=f"{name}/{preset}",
-                allowed=", ".join([name, *(f"{name}/{one}" for one in self.presets)]),
-            )
+            what, allowed = "there is no such experiment", ", ".join([name, *(f"{name}/{one}" for one in self.presets)])
+            raise ConfigError(what, field="experiment", value=f"{name}/{preset}", allowed=allowed)
         module, _, function = self.where.partition(":")
         return function_task(
             getattr(import_module(f"tinsmith.studies.{module}"), function),

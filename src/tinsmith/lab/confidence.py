@@ -21,23 +21,19 @@ from tinsmith.lab.rollouts import WAIT_SECONDS, A, AnyRollout, I
 from tinsmith.lab.settings import Prefixes
 from tinsmith.lab.subject import Probe, Subject
 from tinsmith.ops.confidence import FRACTIONS, forced_choice, premature, self_certainty
-from tinsmith.stats.calibration import spearman
+from tinsmith.stats.evaluation import spearman
 from tinsmith.types.seeds import derive
 
-WATCHED = 48
-"""Most replies that an evaluation probes."""
+WATCHED = 48  # Most replies that an evaluation probes.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Confidence:
     """What a policy would answer after each fraction of one reply's reasoning."""
 
-    gold: tuple[float, ...]
-    """c(f): the probability of the right answer."""
-    said: tuple[float, ...] | None
-    """Of the answer that the reply came to; None: it came to none that there is."""
-    certainty: tuple[float, ...]
-    """KL(U || p) over the answers."""
+    gold: tuple[float, ...]  # c(f): the probability of the right answer.
+    said: tuple[float, ...] | None  # Of the answer that the reply came to; None: it came to none that there is.
+    certainty: tuple[float, ...]  # KL(U || p) over the answers.
 
     @property
     def rho(self) -> float:
@@ -50,10 +46,8 @@ class Probed:
     """Replies and what was found of each, with what it cost."""
 
     found: tuple[Confidence, ...]
-    tokens_sent: int
-    """Positions of all sequences that were scored."""
-    tokens_computed: int
-    """The same with shared beginnings counted once, as a server computes them that shares them."""
+    tokens_sent: int  # Positions of all sequences that were scored.
+    tokens_computed: int  # The same with shared beginnings counted once, as a server computes them that shares them.
 
 
 def probe_replies(

@@ -17,8 +17,7 @@ class Example:
     """What supervised training reads: a conversation as it should go."""
 
     tokens: tuple[int, ...]
-    learned: tuple[bool, ...]
-    """For every token whether it is an answer's; what answers reply to is only read."""
+    learned: tuple[bool, ...]  # For every token whether it is an answer's; what answers reply to is only read.
 
     @classmethod
     def after(cls, prompt_length: int, tokens: Sequence[int]) -> Example:

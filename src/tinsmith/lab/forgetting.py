@@ -36,12 +36,9 @@ class GeneralChange:
     """How a text is foreseen: the mean log-probability of its answer's tokens, in nats."""
 
     name: str
-    tokens: int
-    """Of the answer, with the one that ends it."""
-    before: float
-    """By the base."""
-    after: float
-    """By the trained model."""
+    tokens: int  # Of the answer, with the one that ends it.
+    before: float  # By the base.
+    after: float  # By the trained model.
 
 
 @cache

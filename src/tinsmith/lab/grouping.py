@@ -51,10 +51,8 @@ class ScoredGroup(Generic[I, A]):
     item: I
     scored: tuple[Scored[I, A], ...]
     failures: tuple[Failure[I], ...]
-    informative: bool
-    """Whether its rewards differ: otherwise its gradient is zero."""
-    below: tuple[Scored[I, A], ...] = ()
-    """Rollouts that these spawned, each compared with all others of its depth."""
+    informative: bool  # Whether its rewards differ: otherwise its gradient is zero.
+    below: tuple[Scored[I, A], ...] = ()  # Rollouts that these spawned, each compared with all others of its depth.
 
     @property
     def every(self) -> tuple[Scored[I, A], ...]:

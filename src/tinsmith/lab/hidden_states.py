@@ -29,8 +29,7 @@ from tinsmith.types.errors import DataError
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
-_ROWS = 1024
-"""Most tokens that go through the model together; no state hangs on it."""
+_ROWS = 1024  # Most tokens that go through the model together; no state hangs on it.
 
 
 class Pooling(StrEnum):
@@ -44,10 +43,8 @@ class Pooling(StrEnum):
 class HiddenStates:
     """The states of some texts; layer 0 is the embedding, layer n what the n-th block leaves behind."""
 
-    fingerprint: str
-    """Of the model's weights."""
-    by_pooling: dict[Pooling, NDArray[np.float32]]
-    """(texts, layers + 1, width) each."""
+    fingerprint: str  # Of the model's weights.
+    by_pooling: dict[Pooling, NDArray[np.float32]]  # (texts, layers + 1, width) each.
 
     @property
     def layers(self) -> int:
@@ -94,8 +91,7 @@ def hidden_states(model: str, texts: Sequence[str], say: Callable[[str], None]) 
 class LastStates:
     """Reads the state of the last layer after the last token of texts, before the final norm."""
 
-    model: Callable[[], str]
-    """Returns its name, as for `tinsmith serve`, when it is first read."""
+    model: Callable[[], str]  # Returns its name, as for `tinsmith serve`, when it is first read.
     _read: tuple[Decoder, PreTrainedTokenizerBase] | None = None
     _known: dict[str, NDArray[np.float64]] = field(default_factory=dict[str, NDArray[np.float64]])
 

@@ -39,8 +39,7 @@ from tinsmith.types.version import VERSION
 from tinsmith.types.waits import Say, ticking
 
 _NAME = "base"
-_TOKENS_PER_SECOND: Final = 14_000
-"""Of all weights of two layers of the nano shape, trained on two cores."""
+_TOKENS_PER_SECOND: Final = 14_000  # Of all weights of two layers of the nano shape, trained on two cores.
 
 
 def build_base(
@@ -48,12 +47,8 @@ def build_base(
 ) -> None:
     """Build the base from these conversations into `out`, a Hugging Face folder that appears whole or not at all."""
     if len(conversations) < recipe.batch_size:
-        raise DataError(
-            "there are too few papers to train a base model on",
-            field="conversations",
-            value=len(conversations),
-            allowed=f"{recipe.batch_size} or more",
-        )
+        what = "there are too few papers to train a base model on"
+        raise DataError(what, field="conversations", value=len(conversations), allowed=f"{recipe.batch_size} or more")
     config = dataclasses.replace(
         PRESETS[recipe.preset],
         num_layers=recipe.num_layers,

@@ -28,8 +28,7 @@ from tinsmith.ops.exact import mean, raised_cosine
 ADAM_EPS = 1e-8
 """The Tinker cookbook's for RL; the SDK's default of 1e-12 lets a token that is never sampled take full steps."""
 
-DRIFT_PROBED = 48
-"""Rollouts by which an examination tells the distance from the base."""
+DRIFT_PROBED = 48  # Rollouts by which an examination tells the distance from the base.
 
 
 class ExactGradient(Protocol[I_contra]):
@@ -136,8 +135,7 @@ class _Sent:
     """One optimizer step: gradients of all losses add up before it."""
 
     scored: list[_AnyScored]
-    losses: list[_Future]
-    """The rollouts' first, where there are any."""
+    losses: list[_Future]  # The rollouts' first, where there are any.
     step: tinker.APIFuture[types.OptimStepResponse]
 
 

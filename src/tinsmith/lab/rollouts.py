@@ -21,13 +21,11 @@ from tinsmith.lab.service.official_client import text_logprobs
 from tinsmith.types.errors import BackendError, DataError
 from tinsmith.types.seeds import derive
 
-SEED_BITS = 31
-"""Other Tinker servers keep a seed in 32 bits with a sign."""
+SEED_BITS = 31  # Other Tinker servers keep a seed in 32 bits with a sign.
 
 WAIT_SECONDS = 3600.0
 
-AHEAD = 8
-"""Requests that a progress is first told by."""
+AHEAD = 8  # Requests that a progress is first told by.
 
 
 Sampler = tinker.SamplingClient | Sequence[tinker.SamplingClient]
@@ -55,13 +53,11 @@ class Turn:
 
     observation: tuple[int, ...]
     """Tokens between the reply before and this one; the prompt, for the first. No action is trained on it."""
-    own_words: tuple[bool, ...] = ()
-    """Which of them the environment wrote, where it says so."""
+    own_words: tuple[bool, ...] = ()  # Which of them the environment wrote, where it says so.
     observed: tuple[float, ...] = ()
     """Log-probabilities of the observation under the policy that read it, where they were asked for."""
     tokens: tuple[int, ...]
-    logprobs: tuple[float, ...]
-    """Of the tokens, under the policy that drew them."""
+    logprobs: tuple[float, ...]  # Of the tokens, under the policy that drew them.
     text: str
 
 
@@ -70,13 +66,10 @@ class Trajectory(Generic[I]):
     """One conversation."""
 
     item: I
-    sample: int
-    """Its place in the group."""
+    sample: int  # Its place in the group.
     turns: tuple[Turn, ...] = ()
-    fork: int = 0
-    """Its place among those that share the first reply."""
-    depth: int = 0
-    """Rollouts above it in its tree."""
+    fork: int = 0  # Its place among those that share the first reply.
+    depth: int = 0  # Rollouts above it in its tree.
     environment: Environment | None = field(default=None, repr=False, compare=False)
     """Where it took place; None once it was read."""
 
@@ -114,8 +107,7 @@ class Rollout(Trajectory[I], Generic[I, A]):
     """A conversation, and what its replies were found to say."""
 
     answer: A
-    children: tuple[Rollout[I, A] | Failure[I], ...] = ()
-    """Rollouts that it spawned, in their order."""
+    children: tuple[Rollout[I, A] | Failure[I], ...] = ()  # Rollouts that it spawned, in their order.
 
     def below(self) -> Iterator[Rollout[I, A]]:
         """Yield every rollout below it in its tree that did not fail, each before its own children."""
@@ -125,8 +117,7 @@ class Rollout(Trajectory[I], Generic[I, A]):
                 yield from child.below()
 
 
-AnyRollout = Rollout[Any, Any]
-"""A rollout of which only the tokens matter."""
+AnyRollout = Rollout[Any, Any]  # A rollout of which only the tokens matter.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -174,12 +165,9 @@ class Sampling:
     samples: int
     max_tokens: int
     temperature: float
-    seed: int
-    """The root of the group's seeds: a group's own is derived from it and its place."""
-    forks: int = 1
-    """Second replies for each first one, where there is a second."""
-    observes: bool = False
-    """Whether to ask how probable what the environment answers is to the policy, as it reads it."""
+    seed: int  # The root of the group's seeds: a group's own is derived from it and its place.
+    forks: int = 1  # Second replies for each first one, where there is a second.
+    observes: bool = False  # Whether to ask how probable what the environment answers is to the policy, as it reads it.
     progress: Progress = field(default=silent, compare=False)
     """Is told how many requests are answered; where it listens, the first few go ahead to forecast the others by."""
 
@@ -190,14 +178,11 @@ class _Live(Generic[I]):
 
     so_far: Trajectory[I]
     seed: int
-    observation: tuple[int, ...] | None = None
-    """What the next reply replies to; None: it is over."""
+    observation: tuple[int, ...] | None = None  # What the next reply replies to; None: it is over.
     own_words: tuple[bool, ...] = ()
     failure: Failure[I] | None = None
-    children: list[_Live[I]] = field(default_factory=list["_Live[I]"])
-    """Conversations that it spawned."""
-    waits: Move | None = None
-    """Move that follows when they are over."""
+    children: list[_Live[I]] = field(default_factory=list["_Live[I]"])  # Conversations that it spawned.
+    waits: Move | None = None  # Move that follows when they are over.
 
     @property
     def is_over(self) -> bool:

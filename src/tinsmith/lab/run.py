@@ -15,8 +15,7 @@ from tinsmith.lab.agents import Agents, joined
 from tinsmith.lab.course import Course
 from tinsmith.lab.grouping import Line, ScoredGroup, answer_line, failure_line
 from tinsmith.lab.live.interrupts import Interrupts
-from tinsmith.lab.live.pace import Pace, worth_keeping
-from tinsmith.lab.live.progress import Standing
+from tinsmith.lab.live.progress import Pace, Standing, worth_keeping
 from tinsmith.lab.live.teller import Teller
 from tinsmith.lab.live.watch import Examinee, ExpertWatch, Score
 from tinsmith.lab.rollouts import WAIT_SECONDS, A, I, Sampler
@@ -39,8 +38,7 @@ class BestStep:
 
     step: int
     score: Score
-    sampler_path: str
-    """Where its weights were saved to sample from."""
+    sampler_path: str  # Where its weights were saved to sample from.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,10 +46,8 @@ class Finished:
     """What a finished run has to show."""
 
     selected: BestStep
-    sampler_path: str
-    """The chosen policy."""
-    final_path: str
-    """The last one."""
+    sampler_path: str  # The chosen policy.
+    final_path: str  # The last one.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,30 +72,24 @@ class Run(Generic[I, A]):
     """Everything a training loop needs beside its algorithm."""
 
     service: tinker.ServiceClient
-    trainer: tinker.TrainingClient
-    """The first agent's, where there are several."""
+    trainer: tinker.TrainingClient  # The first agent's, where there are several.
     model_name: str
     course: Course[I, A]
     settings: CommonSettings
     folder: RunFolder
     teller: Teller
-    agents: Agents = field(default_factory=lambda: Agents([]))
-    """All training clients; left empty: the trainer alone."""
-    connection: Connection | None = None
-    """Where the trace of the optimizer steps is read from; None: there is none."""
+    agents: Agents = field(default_factory=lambda: Agents([]))  # All training clients; left empty: the trainer alone.
+    connection: Connection | None = None  # Where the trace of the optimizer steps is read from; None: there is none.
     stop_after: int = 0
     """The step to stop after; its settings, and all that follows from their steps, stay the whole run's. 0: none."""
     interrupts: Interrupts = field(default_factory=Interrupts)
-    reached: Reached | None = None
-    """Is told where it stands after each evaluation, when its step has been written."""
-    step: int = 0
-    """Where it stands: optimizer steps its weights have seen."""
+    reached: Reached | None = None  # Is told where it stands after each evaluation, when its step has been written.
+    step: int = 0  # Where it stands: optimizer steps its weights have seen.
     best: BestStep | None = None
     experts: ExpertWatch = field(default_factory=ExpertWatch)
     offline: Sequence[Any] | None = None
     """What was drawn before the first step, where all others learn from it; None: nothing was, or not yet."""
-    order: EpochOrder | None = None
-    """Order that was computed last, where items are trained on by perplexity."""
+    order: EpochOrder | None = None  # Order that was computed last, where items are trained on by perplexity.
     _sampler: Sequence[tinker.SamplingClient] = ()
     _base: tinker.SamplingClient | None = None
     _timings: dict[str, float] = field(default_factory=dict[str, float])
@@ -109,8 +99,7 @@ class Run(Generic[I, A]):
     _determinism: DeterminismMonitor = field(default_factory=DeterminismMonitor)
     _flat: FlatRewards = field(default_factory=FlatRewards)
     _spent: bool = False
-    _first: int | None = None
-    """The step that this process began with."""
+    _first: int | None = None  # The step that this process began with.
     _pace: Pace = field(init=False)
     _began: float = field(default_factory=time.perf_counter)
 

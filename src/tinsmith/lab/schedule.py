@@ -19,8 +19,7 @@ from tinsmith.types.errors import ConfigError
 from tinsmith.types.seeds import derive, random_bits
 
 T = TypeVar("T")
-Unit: TypeAlias = Callable[[T], str] | None
-"""Says which items belong together; None: each stands alone."""
+Unit: TypeAlias = Callable[[T], str] | None  # Says which items belong together; None: each stands alone.
 
 _SUBSET = derive(0, "subset")
 
@@ -131,10 +130,6 @@ def ratio_of(text: str) -> Ratio | None:
         return None
     found = _RATIO.fullmatch(text)
     if found is None:
-        raise ConfigError(
-            "this is a ratio of batches",
-            field="interleave",
-            value=text,
-            allowed="none, or A:B with whole numbers from 1 to 9999, such as 5:1",
-        )
+        allowed = "none, or A:B with whole numbers from 1 to 9999, such as 5:1"
+        raise ConfigError("this is a ratio of batches", field="interleave", value=text, allowed=allowed)
     return Ratio(int(found[1]), int(found[2]))

@@ -161,12 +161,8 @@ class CommonSettings:
             "seed",
         )
         if not 0.0 <= self.lr_warmup < 1.0:
-            raise ConfigError(
-                "the warm-up must be a part of the run",
-                field="lr_warmup",
-                value=self.lr_warmup,
-                allowed="0 or more, below 1",
-            )
+            what = "the warm-up must be a part of the run"
+            raise ConfigError(what, field="lr_warmup", value=self.lr_warmup, allowed="0 or more, below 1")
         if self.adapter is AdapterKind.FULL and not self.train_unembed:
             raise ConfigError("full trains every weight", field="train_unembed", value=False, allowed="true")
         if self.adapter is AdapterKind.FULL and self.lora_alpha != ALPHA:
@@ -247,57 +243,30 @@ class RlSettings(CommonSettings):
         _at_least_zero(self, "kl_penalty_coef", "entropy_bonus", "snr_filter", "sft_steps")
         _at_least_zero(self, "env_loss_coef", "confidence_penalty")
         if self.env_loss_coef and self.num_substeps > 1:
-            raise ConfigError(
-                "what the environment answers is learned under the policy that it answered",
-                field="num_substeps",
-                value=self.num_substeps,
-                allowed="1 with env_loss_coef",
-            )
+            what = "what the environment answers is learned under the policy that it answered"
+            raise ConfigError(what, field="num_substeps", value=self.num_substeps, allowed="1 with env_loss_coef")
         ratio_of(self.interleave)
         if self.snr_filter > 1.0:
-            raise ConfigError(
-                "this is a share of the deviation of all groups",
-                field="snr_filter",
-                value=self.snr_filter,
-                allowed="0 (no filter) to 1",
-            )
+            what = "this is a share of the deviation of all groups"
+            raise ConfigError(what, field="snr_filter", value=self.snr_filter, allowed="0 (no filter) to 1")
         if self.sft_steps >= self.steps:
-            raise ConfigError(
-                "every step would be supervised, with none left for RL",
-                field="sft_steps",
-                value=self.sft_steps,
-                allowed=f"0 to {self.steps - 1}, as steps counts both",
-                fix="tinsmith run sft/lora trains by example alone",
-            )
+            what = "every step would be supervised, with none left for RL"
+            allowed = f"0 to {self.steps - 1}, as steps counts both"
+            fix = "tinsmith run sft/lora trains by example alone"
+            raise ConfigError(what, field="sft_steps", value=self.sft_steps, allowed=allowed, fix=fix)
         if self.temperature == 0.0:
-            raise ConfigError(
-                "at temperature 0 all rollouts of a group are equal, and nothing is learned",
-                field="temperature",
-                value=self.temperature,
-                allowed="above 0",
-            )
+            what = "at temperature 0 all rollouts of a group are equal, and nothing is learned"
+            raise ConfigError(what, field="temperature", value=self.temperature, allowed="above 0")
         if self.num_substeps > self.groups_per_batch:
-            raise ConfigError(
-                "there are more substeps than groups",
-                field="num_substeps",
-                value=self.num_substeps,
-                allowed=f"1 to groups_per_batch = {self.groups_per_batch}",
-            )
+            what, allowed = "there are more substeps than groups", f"1 to groups_per_batch = {self.groups_per_batch}"
+            raise ConfigError(what, field="num_substeps", value=self.num_substeps, allowed=allowed)
         if self.gradient is Gradient.EXACT and self.advantage not in LINEAR:
-            raise ConfigError(
-                "it divides by the deviation of all terms together, and the exact gradient is of one of them",
-                field="advantage",
-                value=self.advantage.value,
-                allowed=", ".join(LINEAR),
-                fix="advantage=center, or gradient=sampled",
-            )
+            what = "it divides by the deviation of all terms together, and the exact gradient is of one of them"
+            fix = "advantage=center, or gradient=sampled"
+            raise ConfigError(what, field="advantage", value=self.advantage.value, allowed=", ".join(LINEAR), fix=fix)
         if self.group_size < 2:
-            raise ConfigError(
-                "a group needs two rollouts, which are compared with each other",
-                field="group_size",
-                value=self.group_size,
-                allowed="2 or more",
-            )
+            what = "a group needs two rollouts, which are compared with each other"
+            raise ConfigError(what, field="group_size", value=self.group_size, allowed="2 or more")
 
     def by_example(self, step: int) -> SftSettings | None:
         """See CommonSettings; the first `sft_steps` steps are."""
@@ -364,12 +333,8 @@ class SparseSettings(SftSettings):
         _at_least_zero(self, "steps", "asked_items", "kept_items", "temperature", above=True)
         _at_least_zero(self, "entropy_threshold", "base_kl_coef")
         if self.base_rollouts < 2:
-            raise ConfigError(
-                "an item needs two rollouts, which are compared with each other",
-                field="base_rollouts",
-                value=self.base_rollouts,
-                allowed="2 or more",
-            )
+            what = "an item needs two rollouts, which are compared with each other"
+            raise ConfigError(what, field="base_rollouts", value=self.base_rollouts, allowed="2 or more")
 
 
 def _at_least_zero(settings: CommonSettings, *names: str, above: bool = False) -> None:
@@ -377,9 +342,5 @@ def _at_least_zero(settings: CommonSettings, *names: str, above: bool = False) -
     for name in names:
         value = getattr(settings, name)
         if not math.isfinite(value) or value < 0 or (above and value == 0):
-            raise ConfigError(
-                "training is not possible with this value",
-                field=name,
-                value=value,
-                allowed="above 0" if above else "0 or more",
-            )
+            what = "training is not possible with this value"
+            raise ConfigError(what, field=name, value=value, allowed="above 0" if above else "0 or more")

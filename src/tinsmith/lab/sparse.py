@@ -37,10 +37,8 @@ from tinsmith.types.seeds import derive
 
 KL_TOKENS: Final = 20
 """Where the base is sure of itself they hold nearly all of its mass; the step's metrics say how much."""
-_CLIP: Final = 2.5
-"""Largest advantage, either way."""
-_LONGEST: Final = 0.2
-"""Share of the kept rollouts that is dropped, the longest first."""
+_CLIP: Final = 2.5  # Largest advantage, either way.
+_LONGEST: Final = 0.2  # Share of the kept rollouts that is dropped, the longest first.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,10 +47,8 @@ class Chosen:
 
     rollout: AnyRollout
     advantage: float
-    gated: tuple[bool, ...]
-    """For each token of the sequence but the first: whether the model wrote it, uncertain."""
-    other: tuple[bool, ...]
-    """The same: whether the model wrote it, sure."""
+    gated: tuple[bool, ...]  # For each token of the sequence but the first: whether the model wrote it, uncertain.
+    other: tuple[bool, ...]  # The same: whether the model wrote it, sure.
 
 
 def select(run: Run[I, A], settings: SparseSettings, step: int) -> dict[str, float]:
@@ -89,12 +85,9 @@ def _drawn(run: Run[I, A], settings: SparseSettings, step: int) -> tuple[list[Ch
         run.saw(0, groups)
     kept = kept_rollouts(groups, settings)
     if not kept:
-        raise ConfigError(
-            "no item has right and wrong answers, so that there is nothing to tell apart",
-            field="asked_items",
-            value=asked,
-            fix="more asked_items or base_rollouts, or an easier task",
-        )
+        what = "no item has right and wrong answers, so that there is nothing to tell apart"
+        fix = "more asked_items or base_rollouts, or an easier task"
+        raise ConfigError(what, field="asked_items", value=asked, fix=fix)
     if run.connection is None:
         raise BackendError("without a server's address its distributions cannot be asked for")
     base = AskedPolicy.base(run.connection, run.model_name)

@@ -39,24 +39,18 @@ class Probe:
     """One reply, in tokens."""
 
     prompt: tuple[int, ...]
-    reasoning: tuple[int, ...]
-    """All before the answer begins; the whole reply where none does."""
-    answers: tuple[tuple[int, ...], ...]
-    """Every answer that there is, from what introduces it to what ends the reply."""
-    gold: int
-    """The place of the right one."""
-    said: int | None
-    """The place of the reply's own; None: it has none, or another."""
+    reasoning: tuple[int, ...]  # All before the answer begins; the whole reply where none does.
+    answers: tuple[tuple[int, ...], ...]  # Every answer that there is, from what introduces it to what ends the reply.
+    gold: int  # The place of the right one.
+    said: int | None  # The place of the reply's own; None: it has none, or another.
 
 
 class Split(StrEnum):
     """Which items."""
 
     TRAIN = "train"
-    VALIDATION = "validation"
-    """What a policy is evaluated on while it is trained."""
-    TEST = "test"
-    """What the chosen policy is evaluated on, once."""
+    VALIDATION = "validation"  # What a policy is evaluated on while it is trained.
+    TEST = "test"  # What the chosen policy is evaluated on, once.
 
 
 class Subject(Environments[I, A], Protocol[I, A]):
@@ -117,12 +111,9 @@ class Subject(Environments[I, A], Protocol[I, A]):
 
     def probe(self, rollout: Rollout[I, A]) -> Probe:
         """Return a reply taken apart: what confidence along its reasoning is read from."""
-        raise ConfigError(
-            "nothing says where this subject's reasoning ends, and which answers there are",
-            field="confidence",
-            value=rollout.item.prompt_id,
-            fix="watch=none and confidence_penalty=0, or probed=... in a task of your own",
-        )
+        what = "nothing says where this subject's reasoning ends, and which answers there are"
+        fix = "watch=none and confidence_penalty=0, or probed=... in a task of your own"
+        raise ConfigError(what, field="confidence", value=rollout.item.prompt_id, fix=fix)
 
     def trace(self) -> Mapping[str, float]:
         """Return what is worth telling of the rewards' state after a step."""
@@ -162,12 +153,9 @@ def _played(
     item = group[0].item
     options = subject.options(item)
     if not options:
-        raise ConfigError(
-            "this item names no options that a group could be made to hold",
-            field="force_options",
-            value=True,
-            fix="options=... in the task, a function of the item that returns every answer there is",
-        )
+        what = "this item names no options that a group could be made to hold"
+        fix = "options=... in the task, a function of the item that returns every answer there is"
+        raise ConfigError(what, field="force_options", value=True, fix=fix)
     environments = subject.environments(item, len(options), derive(seed, "forced", place))
     return [
         _said(subject, each, item, tokens, len(group) + number)
@@ -180,12 +168,8 @@ def _said(
 ) -> Trajectory[I]:
     prompt = environment.first()
     if environment.step(tokens).observation() is not None:
-        raise ConfigError(
-            "an option is the whole answer, and this conversation goes on after it",
-            field="force_options",
-            value=True,
-            allowed="false for this task",
-        )
+        what = "an option is the whole answer, and this conversation goes on after it"
+        raise ConfigError(what, field="force_options", value=True, allowed="false for this task")
     turn = Turn(observation=prompt, tokens=tokens, logprobs=(0.0,) * len(tokens), text=subject.text(tokens))
     return Trajectory(item=item, sample=sample, turns=(turn,), environment=environment)
 

@@ -17,12 +17,9 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-LEGEND_WIDTH = 84
-"""Characters that fit above a figure, 7 of them for every line's sample."""
-MOST_POINTS = 1000
-"""Of a line; of more, every so many are drawn."""
-NOISY = 60
-"""Points from which a line is drawn thin, with its running mean thick."""
+LEGEND_WIDTH = 84  # Characters that fit above a figure, 7 of them for every line's sample.
+MOST_POINTS = 1000  # Of a line; of more, every so many are drawn.
+NOISY = 60  # Points from which a line is drawn thin, with its running mean thick.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,16 +56,12 @@ class Flag:
 class Chart:
     """Content of one figure over steps."""
 
-    name: str
-    """Unique on the page."""
-    label: str
-    """For a screen reader."""
+    name: str  # Unique on the page.
+    label: str  # For a screen reader.
     lines: Sequence[Line]
-    axis: str = "step"
-    """Name of the axis from left to right."""
+    axis: str = "step"  # Name of the axis from left to right.
     unit: str = ""
-    shares: bool = False
-    """All values lie in [0, 1]."""
+    shares: bool = False  # All values lie in [0, 1].
     limits: Sequence[Limit] = ()
     flags: Sequence[Flag] = ()
 

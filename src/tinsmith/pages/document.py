@@ -10,18 +10,15 @@ from markupsafe import Markup
 
 from tinsmith.pages.tables import Table
 
-Pairs = Sequence[tuple[str, str]]
-"""Names with their values."""
+Pairs = Sequence[tuple[str, str]]  # Names with their values.
 
 
 class Tone(StrEnum):
     """Setting of a paragraph."""
 
     PLAIN = ""
-    NOTE = "note"
-    """Smaller and lighter."""
-    MISSING = "missing"
-    """Says why something is not there."""
+    NOTE = "note"  # Smaller and lighter.
+    MISSING = "missing"  # Says why something is not there.
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,8 +111,7 @@ class Size(StrEnum):
     """Width of figures beside each other."""
 
     WHOLE = ""
-    HALF = "half"
-    """A single one that needs no more."""
+    HALF = "half"  # A single one that needs no more.
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,8 +134,7 @@ class ClaimRow:
     num_items: str
     scope: str
     reasons: tuple[str, ...]
-    passed: tuple[str, ...]
-    """Checks that a refused claim passes."""
+    passed: tuple[str, ...]  # Checks that a refused claim passes.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -193,8 +188,7 @@ class Reply:
 
     title: str
     text: str
-    right: bool | None = None
-    """True if an answer is right; None where that is not asked."""
+    right: bool | None = None  # True if an answer is right; None where that is not asked.
     remark: str = ""
 
 
@@ -212,8 +206,7 @@ class Browser:
     """A table that a reader searches and filters, a plain one without a script; its caption says which rows it has."""
 
     table: Table
-    filters: tuple[str, ...]
-    """Heads of the columns that can be filtered by."""
+    filters: tuple[str, ...]  # Heads of the columns that can be filtered by.
 
 
 Block = (
@@ -230,25 +223,20 @@ class Section:
     anchor: str
     title: str
     blocks: Sequence[Block]
-    short: str = ""
-    """Its title among the links at the top, where that is another."""
+    short: str = ""  # Its title among the links at the top, where that is another.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Document:
     """A whole page."""
 
-    kind: str
-    """Sort of the page, above the title."""
+    kind: str  # Sort of the page, above the title.
     title: str
-    question: str = ""
-    """Below the title: what was asked, or what is here."""
+    question: str = ""  # Below the title: what was asked, or what is here.
     facts: Pairs
     sections: Sequence[Section]
-    foot: str = "from the files in the run's folder."
-    """Source of the page; the version is said beside it."""
-    claims: str = ""
-    """Claims that are allowed, in a line for a terminal."""
+    foot: str = "from the files in the run's folder."  # Source of the page; the version is said beside it.
+    claims: str = ""  # Claims that are allowed, in a line for a terminal.
 
     @property
     def verdict(self) -> str:

@@ -18,8 +18,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-ROW = 0.34
-"""Inches of a row."""
+ROW = 0.34  # Inches of a row.
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,10 +37,8 @@ class Panel:
     title: str
     dots: Sequence[Dots]
     limits: Sequence[Limit] = ()
-    high: float | None = None
-    """Right end of the axis; 1 where it is None."""
-    low: float = 0.0
-    """Left end."""
+    high: float | None = None  # Right end of the axis; 1 where it is None.
+    low: float = 0.0  # Left end.
 
 
 def dots_svg(

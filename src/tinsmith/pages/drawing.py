@@ -15,10 +15,8 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-WIDTH, HEIGHT = 5.6, 2.8
-"""Inches of one figure; the page scales it."""
-WIDE = 9.6
-"""Inches of a figure as wide as the page."""
+WIDTH, HEIGHT = 5.6, 2.8  # Inches of one figure; the page scales it.
+WIDE = 9.6  # Inches of a figure as wide as the page.
 
 _STYLE: dict[str, Any] = {
     "svg.fonttype": "none",

@@ -32,8 +32,7 @@ from tinsmith.pages.document import (
 )
 from tinsmith.pages.tables import Cell, RowKind, Table
 
-_ROWS: Final = 6
-"""Of a browser."""
+_ROWS: Final = 6  # Of a browser.
 _LABEL = re.compile(r'aria-label="([^"]*)"')
 
 

@@ -42,12 +42,8 @@ def ending(page: Document) -> list[str]:
 def write(html: str, file: Path) -> None:
     """Write a page; the file is the old one or the new one, never half of it."""
     if not file.parent.is_dir() or file.is_dir():
-        raise ConfigError(
-            "there is no such folder to write to",
-            field="--out",
-            value=str(file),
-            allowed="a file in a folder that exists",
-        )
+        what = "there is no such folder to write to"
+        raise ConfigError(what, field="--out", value=str(file), allowed="a file in a folder that exists")
     with replacing(file) as part:
         part.write_text(html, encoding="utf-8", newline="\n")
 

@@ -39,8 +39,7 @@ class Mark:
     marker: str
 
 
-INVALID_MARK = Mark(INVALID, (0, (1.2, 2.4)), "x")
-"""Of answers that satisfy no contract."""
+INVALID_MARK = Mark(INVALID, (0, (1.2, 2.4)), "x")  # Of answers that satisfy no contract.
 
 
 def class_slot(label: str, place: int) -> int:

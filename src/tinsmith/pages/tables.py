@@ -15,11 +15,9 @@ from tinsmith.stats.intervals import Interval
 R = TypeVar("R")
 LEADING: Final = ("difference", "gain", "macro-F1", "min recall", "balanced accuracy", "before", "after", "from", "to")
 """Heads of the columns that a reader looks for first."""
-RIGHT, WRONG = "right-mark", "wrong-mark"
-"""Tones of what is well and what is not."""
+RIGHT, WRONG = "right-mark", "wrong-mark"  # Tones of what is well and what is not.
 _SHOWN: Final = 3
-_UNFOLDED: Final = 5
-"""Columns of numbers that a table may have without a fold."""
+_UNFOLDED: Final = 5  # Columns of numbers that a table may have without a fold.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,19 +25,14 @@ class Cell:
     """One cell, or the name of a row or column."""
 
     text: str
-    under: str = ""
-    """Smaller, below the text."""
+    under: str = ""  # Smaller, below the text.
     number: bool = False
-    missing: bool = False
-    """The text says why there is no value."""
-    tags: tuple[str, ...] = ()
-    """Numbers of alarms."""
+    missing: bool = False  # The text says why there is no value.
+    tags: tuple[str, ...] = ()  # Numbers of alarms.
     exact: tuple[float, ...] = ()
     """The figure in full, and the ends of its interval, for a spreadsheet; empty where `text` is all."""
-    tone: str = ""
-    """Class of the style sheet that colours it."""
-    verbatim: bool = False
-    """True of a text of a model or a person, shown line by line."""
+    tone: str = ""  # Class of the style sheet that colours it.
+    verbatim: bool = False  # True of a text of a model or a person, shown line by line.
 
 
 class RowKind(StrEnum):
@@ -47,8 +40,7 @@ class RowKind(StrEnum):
 
     PLAIN = "plain"
     CHOSEN = "chosen"
-    GROUP = "group"
-    """A heading over the rows below it; it has no cells."""
+    GROUP = "group"  # A heading over the rows below it; it has no cells.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,8 +50,7 @@ class TableRow:
     name: Cell
     cells: tuple[Cell, ...] = ()
     kind: RowKind = RowKind.PLAIN
-    remark: str = ""
-    """Instead of cells: why the whole row has no values."""
+    remark: str = ""  # Instead of cells: why the whole row has no values.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,11 +58,9 @@ class Table:
     """One table."""
 
     caption: str
-    heads: tuple[Cell, ...]
-    """The first one stands over the rows' names."""
+    heads: tuple[Cell, ...]  # The first one stands over the rows' names.
     rows: tuple[TableRow, ...]
-    cards: bool = False
-    """True if each row is a card on a narrow screen, below each other."""
+    cards: bool = False  # True if each row is a card on a narrow screen, below each other.
 
     @property
     def folded(self) -> tuple[int, ...]:

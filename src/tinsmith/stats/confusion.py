@@ -15,8 +15,7 @@ from numpy.typing import NDArray
 from tinsmith.stats.rates import CLASS_SCORES, SCORES, ClassMetric, Metric
 from tinsmith.types.errors import DataError
 
-Codes = NDArray[np.int64]
-"""Positions in a tuple of labels."""
+Codes = NDArray[np.int64]  # Positions in a tuple of labels.
 
 
 def encode(labels: Sequence[str], values: Sequence[str | None]) -> Codes:
@@ -47,23 +46,16 @@ class Confusion:
     def __post_init__(self) -> None:
         expected = (len(self.labels), len(self.labels) + 1)
         if self.counts.shape != expected or (self.counts < 0).any():
-            raise DataError(
-                "a confusion matrix counts items by true label and by answer or invalid",
-                field="counts",
-                value=self.counts.tolist(),
-                allowed=f"numbers from 0 in {expected[0]} rows and {expected[1]} columns",
-            )
+            what = "a confusion matrix counts items by true label and by answer or invalid"
+            allowed = f"numbers from 0 in {expected[0]} rows and {expected[1]} columns"
+            raise DataError(what, field="counts", value=self.counts.tolist(), allowed=allowed)
 
     @classmethod
     def of(cls, labels: Sequence[str], golds: Sequence[str], predicted: Sequence[str | None]) -> Confusion:
         """Count `golds` (n,) against `predicted` (n,), None being an invalid answer."""
         if len(golds) != len(predicted):
-            raise DataError(
-                "every item needs one true label and one answer",
-                field="predicted",
-                value=len(predicted),
-                allowed=str(len(golds)),
-            )
+            what = "every item needs one true label and one answer"
+            raise DataError(what, field="predicted", value=len(predicted), allowed=str(len(golds)))
         gold_codes = encode(labels, golds)
         if (gold_codes == len(labels)).any():
             raise DataError("an item without a true label cannot be scored", field="golds")

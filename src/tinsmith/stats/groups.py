@@ -16,8 +16,7 @@ from dataclasses import dataclass
 
 from tinsmith.types.errors import DataError
 
-Rewards = Sequence[float]
-"""Of one group's rollouts."""
+Rewards = Sequence[float]  # Of one group's rollouts.
 
 
 def informative_rate(p: float, size: int) -> float:
@@ -34,8 +33,7 @@ class GroupCensus:
     """Counts over groups of two or more rollouts, whatever the rewards' values are."""
 
     groups: int
-    mixed: int
-    """Groups whose rewards differ."""
+    mixed: int  # Groups whose rewards differ.
     expected: float
     """Share of mixed groups if every reward were drawn independently from all rewards together; NaN without a group."""
 
@@ -89,14 +87,12 @@ class LabelGroups:
     """Groups of one true label."""
 
     groups: int = 0
-    informative: int = 0
-    """Groups whose rewards are not all equal."""
+    informative: int = 0  # Groups whose rewards are not all equal.
     all_right: int = 0
     all_wrong: int = 0
     samples: int = 0
     right_samples: int = 0
-    size_counts: tuple[tuple[int, int], ...] = ()
-    """Pairs (group size, groups of that size), ascending."""
+    size_counts: tuple[tuple[int, int], ...] = ()  # Pairs (group size, groups of that size), ascending.
 
     def __add__(self, other: LabelGroups) -> LabelGroups:
         sizes = Counter(dict(self.size_counts)) + Counter(dict(other.size_counts))
@@ -140,12 +136,8 @@ def census(labels: Sequence[str], groups: Sequence[Group]) -> Mapping[str, Label
     counted = dict.fromkeys(labels, LabelGroups())
     for group in groups:
         if group.gold not in counted or len(group.rewards) != len(group.right):
-            raise DataError(
-                "a group has one true label, and a reward for every answer",
-                field="group",
-                value=group.gold,
-                allowed=", ".join(labels),
-            )
+            what = "a group has one true label, and a reward for every answer"
+            raise DataError(what, field="group", value=group.gold, allowed=", ".join(labels))
         size, right = len(group.rewards), sum(group.right)
         if size < 2:
             continue
@@ -161,13 +153,10 @@ def census(labels: Sequence[str], groups: Sequence[Group]) -> Mapping[str, Label
     return counted
 
 
-SLACK = 0.01
-"""Of the sum: how much of it the kept ones may lack, as published."""
+SLACK = 0.01  # Of the sum: how much of it the kept ones may lack, as published.
 FIRST_STEPS = 10
-FLAT_SHARE = 0.1
-"""Of the mean variance of the first steps ..."""
-FLAT_STEPS = 10
-"""... in so many steps running: nothing is left to learn from."""
+FLAT_SHARE = 0.1  # Of the mean variance of the first steps ...
+FLAT_STEPS = 10  # ... in so many steps running: nothing is left to learn from.
 
 
 def deviation(rewards: Sequence[float]) -> float:
@@ -202,8 +191,7 @@ def kept_groups(deviations: Sequence[float], top_p: float) -> tuple[bool, ...]:
 class FlatRewards:
     """True if the variance of rewards within groups has gone: below a tenth of what it was first, ten steps running."""
 
-    first: tuple[float, ...] = ()
-    """Mean variances of the first steps."""
+    first: tuple[float, ...] = ()  # Mean variances of the first steps.
     streak: int = 0
 
     def saw(self, groups: Sequence[Sequence[float]]) -> bool:

@@ -20,8 +20,7 @@ from tinsmith.ops.exact import exp, log
 from tinsmith.stats.rates import FloatArray
 from tinsmith.types.errors import DataError
 
-_DECIMALS = 12
-"""What is below is rounding: equal answers would tell a little of the papers."""
+_DECIMALS = 12  # What is below is rounding: equal answers would tell a little of the papers.
 
 
 def label_information(distributions: FloatArray) -> float:
@@ -51,24 +50,18 @@ def _entropy(distribution: list[float]) -> float:
 
 Floats = NDArray[np.float64]
 
-STD_FLOOR: Final = 1e-3
-"""Added to the deviation that the z-score divides by, as published."""
+STD_FLOOR: Final = 1e-3  # Added to the deviation that the z-score divides by, as published.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Information:
     """Information in N answers, one to each of N prompts; nats, of a whole answer or a token."""
 
-    mutual: float
-    """I(X; Z): mean of matched less marginal; at most log N, however much more an answer tells."""
-    given: float
-    """H(Z | X): minus the mean log-probability of an answer after its own prompt."""
-    marginal: float
-    """H(Z): the same under the mixture of all prompts."""
-    retrieval: float
-    """Share of answers that are likeliest after their own prompt; by chance 1 / N."""
-    z_score: float
-    """I over the deviation of the marginal log-probabilities."""
+    mutual: float  # I(X; Z): mean of matched less marginal; at most log N, however much more an answer tells.
+    given: float  # H(Z | X): minus the mean log-probability of an answer after its own prompt.
+    marginal: float  # H(Z): the same under the mixture of all prompts.
+    retrieval: float  # Share of answers that are likeliest after their own prompt; by chance 1 / N.
+    z_score: float  # I over the deviation of the marginal log-probabilities.
     prompts: int
 
 
@@ -83,12 +76,8 @@ def information(scores: Floats, lengths: Sequence[int] | None = None) -> Informa
     """
     scores = np.asarray(scores, np.float64)
     if scores.ndim != 2 or scores.shape[0] != scores.shape[1] or len(scores) < 2:
-        raise DataError(
-            "every answer is scored after every prompt",
-            field="scores",
-            value=scores.shape,
-            allowed="(N, N), two or more",
-        )
+        what = "every answer is scored after every prompt"
+        raise DataError(what, field="scores", value=scores.shape, allowed="(N, N), two or more")
     if not np.isfinite(scores).all():
         raise DataError("a log-probability is not finite", field="scores")
     if lengths is not None:

@@ -1,6 +1,6 @@
 """Intervals: Wilson's for a share, percentiles of bootstrap draws, Student's of one number a seed.
 
-Nothing here draws; the draws come from tinsmith.stats.resampling.
+Nothing here draws; the draws come from tinsmith.stats.estimates.
 """
 
 from __future__ import annotations
@@ -83,12 +83,8 @@ def percentile(draws: FloatArray, level: float = 0.95) -> Interval | None:
 def checked_level(level: float) -> float:
     """Return `level`."""
     if not 0.0 < level < 1.0:
-        raise ConfigError(
-            "the level of an interval must be a share",
-            field="level",
-            value=level,
-            allowed="strictly between 0 and 1, such as 0.95",
-        )
+        what = "the level of an interval must be a share"
+        raise ConfigError(what, field="level", value=level, allowed="strictly between 0 and 1, such as 0.95")
     return level
 
 

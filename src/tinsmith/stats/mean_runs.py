@@ -1,7 +1,7 @@
 """The values that one system earns on items, trained with one or several seeds: means, intervals, paired differences.
 
 Items that hang together (both orders of a pair) are drawn together, as a cluster; seeds are crossed with them as in
-tinsmith.stats.resampling. Source: Owen, Annals of Applied Statistics 1 (2007); Davison and Hinkley, "Bootstrap
+tinsmith.stats.estimates. Source: Owen, Annals of Applied Statistics 1 (2007); Davison and Hinkley, "Bootstrap
 Methods" (1997), sec. 3.8 for clusters.
 """
 
@@ -14,10 +14,9 @@ from fractions import Fraction
 
 import numpy as np
 
-from tinsmith.stats.estimates import Bootstrap, Difference, Estimate
+from tinsmith.stats.estimates import Bootstrap, Difference, Estimate, generator, pattern_counts, resampled_seeds
 from tinsmith.stats.intervals import percentile
 from tinsmith.stats.rates import FloatArray
-from tinsmith.stats.resampling import generator, pattern_counts, resampled_seeds
 from tinsmith.stats.sign_flips import flip_p
 from tinsmith.types.errors import DataError
 
@@ -29,10 +28,8 @@ class MeanRuns:
     """A system's values; build it with `of`."""
 
     name: str
-    items: tuple[str, ...]
-    """Sorted; each has a value under every seed, unless it was built with `some`."""
-    clusters: Mapping[str, str]
-    """Of every item; items of one cluster are drawn together."""
+    items: tuple[str, ...]  # Sorted; each has a value under every seed, unless it was built with `some`.
+    clusters: Mapping[str, str]  # Of every item; items of one cluster are drawn together.
     by_seed: tuple[ByItem, ...]
 
     @classmethod

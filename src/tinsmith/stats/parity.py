@@ -18,8 +18,7 @@ class ParityRecord:
     """What a whole run's comparisons add up to, as the gate asks for it."""
 
     steps: int
-    unequal_bits: int
-    """Sum over the steps."""
+    unequal_bits: int  # Sum over the steps.
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,12 +30,9 @@ class Parity:
     """
 
     num_tokens: int
-    unequal_bits: int
-    """Tokens whose two log-probabilities are not the same float."""
-    max_difference: float
-    """Largest |d|."""
-    mean_difference: float
-    """Mean |d|."""
+    unequal_bits: int  # Tokens whose two log-probabilities are not the same float.
+    max_difference: float  # Largest |d|.
+    mean_difference: float  # Mean |d|.
     kl_k1: float
     kl_k2: float
     kl_k3: float

@@ -21,10 +21,8 @@ from tinsmith.types.confusion_scores import (
     recall,
 )
 
-Score = Callable[[FloatArray], FloatArray]
-"""(..., K, K + 1) -> (...)."""
-ClassScore = Callable[[FloatArray], FloatArray]
-"""(..., K, K + 1) -> (..., K)."""
+Score = Callable[[FloatArray], FloatArray]  # (..., K, K + 1) -> (...).
+ClassScore = Callable[[FloatArray], FloatArray]  # (..., K, K + 1) -> (..., K).
 
 
 class Metric(StrEnum):

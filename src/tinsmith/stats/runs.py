@@ -44,12 +44,8 @@ class Runs:
             raise DataError(f"{name}: an item is answered once per seed", field="items")
         for row in (golds, *predicted):
             if len(row) != len(items):
-                raise DataError(
-                    f"{name}: every item has one true label and one answer per seed",
-                    field="answers",
-                    value=len(row),
-                    allowed=str(len(items)),
-                )
+                what = f"{name}: every item has one true label and one answer per seed"
+                raise DataError(what, field="answers", value=len(row), allowed=str(len(items)))
         gold_codes = encode(labels, golds)
         if (gold_codes == len(labels)).any():
             raise DataError(f"{name}: an item has no true label", field="golds")
@@ -99,12 +95,8 @@ class Runs:
     def aligned(self, other: Runs) -> Runs:
         """Return `other` with its items in the order of this one."""
         if self.labels != other.labels:
-            raise DataError(
-                f"{self.name} and {other.name} do not answer the same question",
-                field="labels",
-                value=other.labels,
-                allowed=", ".join(self.labels),
-            )
+            what = f"{self.name} and {other.name} do not answer the same question"
+            raise DataError(what, field="labels", value=other.labels, allowed=", ".join(self.labels))
         if set(self.items) != set(other.items):
             apart = len(set(self.items) ^ set(other.items))
             raise DataError(

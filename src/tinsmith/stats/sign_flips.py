@@ -16,24 +16,20 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from tinsmith.stats.estimates import generator
 from tinsmith.stats.intervals import Interval, checked_level
 from tinsmith.stats.rates import FloatArray
-from tinsmith.stats.resampling import generator
 from tinsmith.stats.significance import mcnemar
 from tinsmith.types.errors import DataError
 
 _NORMAL = NormalDist()
 _DRAWS = 10_000
 _CHUNK = 1 << 22
-FLIPS: Final = 100_000
-"""Flips of exact gains that are drawn where not all are counted."""
-_LISTED = 16
-"""Units up to which every flip is gone through."""
-_WORK = 50_000_000
-"""Most additions of the count over sums."""
+FLIPS: Final = 100_000  # Flips of exact gains that are drawn where not all are counted.
+_LISTED = 16  # Units up to which every flip is gone through.
+_WORK = 50_000_000  # Most additions of the count over sums.
 _ROUNDING = 1e-9
-_STEPS = 40
-"""Halvings of a bracket: far below what a page shows."""
+_STEPS = 40  # Halvings of a bracket: far below what a page shows.
 
 
 def sign_flip_p(nets: Sequence[int]) -> float:

@@ -13,8 +13,7 @@ from typing import Final
 
 from tinsmith.types.errors import ConfigError, DataError
 
-ALPHA: Final = 0.05
-"""The level of every test, before any correction for many."""
+ALPHA: Final = 0.05  # The level of every test, before any correction for many.
 
 _NORMAL = NormalDist()
 
@@ -94,9 +93,6 @@ def items_needed(effect: float, *, discordance: float = 0.3, power: float = 0.8,
 
 def _checked_power(n: int, discordance: float, alpha: float) -> None:
     if n < 1 or not 0.0 < discordance <= 1.0 or not 0.0 < alpha < 1.0:
-        raise ConfigError(
-            "power needs items, a discordant share and a level",
-            field="n, discordance, alpha",
-            value=(n, discordance, alpha),
-            allowed="n >= 1, 0 < discordance <= 1, 0 < alpha < 1",
-        )
+        what = "power needs items, a discordant share and a level"
+        allowed = "n >= 1, 0 < discordance <= 1, 0 < alpha < 1"
+        raise ConfigError(what, field="n, discordance, alpha", value=(n, discordance, alpha), allowed=allowed)

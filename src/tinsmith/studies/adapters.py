@@ -18,16 +18,17 @@ import msgspec
 
 from tinsmith.lab.experiment.at import At
 from tinsmith.lab.experiment.key_text import shown_value
-from tinsmith.lab.papers.kinds import LABEL_KINDS, NOTEBOOK
+from tinsmith.lab.papers.labels import LABEL_KINDS, NOTEBOOK
 from tinsmith.lab.runs.files import MANIFEST, STATE, TRACE
 from tinsmith.lab.runs.kinds import Kind
 from tinsmith.lab.study.keys import FEWEST_RATES, StudyKey, count, learning_rates, require_a_score
 from tinsmith.lab.study.labelled import CAPTION
 from tinsmith.lab.study.measures import Results
-from tinsmith.lab.study.record import Column, Shown, as_measure
+from tinsmith.lab.study.record import Column, Shown
 from tinsmith.lab.study.sizes import Asked
 from tinsmith.lab.study.study import Arm, Beats, Learned, Listing, OnLabels, Points, Size, Study
 from tinsmith.pages.measures import Measure as Figure
+from tinsmith.pages.measures import from_estimate
 from tinsmith.stats.rates import Metric
 from tinsmith.stats.significance import holm
 from tinsmith.studies.disruption.experiments import SFT_DORA, SFT_LORA, SFT_QDORA, SFT_QLORA
@@ -66,12 +67,8 @@ def with_arms(study: Study, asked: Asked) -> Study:
         count("steps", given["steps"], 1)
     named = {name.strip() for name in asked.own["adapters"].split(",")}
     if LORA not in named or len(named) < 2 or not named <= set(ADAPTERS):
-        raise ConfigError(
-            "name at least one adapter to compare with LoRA",
-            field="adapters",
-            value=asked.own["adapters"],
-            allowed=", ".join(ADAPTERS),
-        )
+        what = "name at least one adapter to compare with LoRA"
+        raise ConfigError(what, field="adapters", value=asked.own["adapters"], allowed=", ".join(ADAPTERS))
     for key, value in given.items():
         if key.startswith(_OWN_RATES) and key.removeprefix(_OWN_RATES) not in named:
             allowed = ", ".join(f"{_OWN_RATES}{one}" for one in ADAPTERS if one in named)
@@ -111,7 +108,7 @@ def gaps(results: Results) -> dict[str, tuple[Figure, Figure]]:
     others = [name for name in found.arms if name != LORA]
     apart = [found.difference(name, LORA, Metric.MACRO_F1) for name in others]
     p_values = holm([gap.p_value for gap in apart])
-    return {name: (as_measure(gap), Figure(p)) for name, gap, p in zip(others, apart, p_values, strict=True)}
+    return {name: (from_estimate(gap), Figure(p)) for name, gap, p in zip(others, apart, p_values, strict=True)}
 
 
 def scored(results: Results) -> list[list[Shown]]:

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from random import Random
 from typing import Any, ClassVar, Final
 
-from tinsmith.lab.order import order_hashes
+from tinsmith.lab.sft import order_hashes
 from tinsmith.lab.study.checks import higher, lower, more, no_gain, not_higher, not_lower, of_runs, runs_gap
 from tinsmith.lab.study.study import Arm, Beats, Expectation, Learned, Measure, PerItem, Size, Study, Table
 from tinsmith.lab.user_task.items import named_item

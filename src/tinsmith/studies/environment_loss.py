@@ -30,9 +30,8 @@ from tinsmith.lab.study.study import (
     Study,
     Table,
 )
-from tinsmith.pages.measures import Measure as Figure
+from tinsmith.pages.measures import over_seeds
 from tinsmith.stats.diagnostics.diversity import WINDOW, Boredom, Heard, boredom
-from tinsmith.stats.intervals import mean_over_seeds
 from tinsmith.stats.sign_flips import sign_flip_p
 from tinsmith.studies.shell import Facts, shell
 
@@ -131,8 +130,7 @@ def faster(arm: str) -> Callable[[Results], Finding]:
 def foresees(results: Results) -> Finding:
     """Expect that the published weight foresees more at its end, and more so than without the loss, by intervals."""
     advised, none = fell(results.arms[ADVISED]), fell(results.arms[NONE])
-    mean, interval = mean_over_seeds([a - b for a, b in zip(advised, none, strict=True)])
-    gap = Figure(mean) if interval is None else Figure(mean, interval.low, interval.high)
+    gap = over_seeds([a - b for a, b in zip(advised, none, strict=True)])
     own = results.figure(ADVISED, "fell")
     met = min(gap.low or -1.0, own.low or -1.0) > 0.0
     return Finding(met, f"{own.value:+.2f} nats a token less; beside lambda = 0 {difference(gap)}")

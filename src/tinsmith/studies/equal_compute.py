@@ -24,8 +24,16 @@ from tinsmith.lab.papers.run_data import data_of, label_course
 from tinsmith.lab.papers.worlds import PaperBaseRecipe, WorldRecipe, nano_base, open_slice, papers_of, world_slice
 from tinsmith.lab.prompt_search.asked_papers import AskedPapers
 from tinsmith.lab.prompt_search.document import Document, Grammar
-from tinsmith.lab.prompt_search.search import Search, Searched, SearchSettings, halves_of
-from tinsmith.lab.prompt_search.search_rows import SEARCH_HEADS, STEP_HEADS, search_cells, step_rows
+from tinsmith.lab.prompt_search.search import (
+    SEARCH_HEADS,
+    STEP_HEADS,
+    Search,
+    Searched,
+    SearchSettings,
+    halves_of,
+    search_cells,
+    step_rows,
+)
 from tinsmith.lab.runs.files import MANIFEST
 from tinsmith.lab.runs.folder import RunFolder
 from tinsmith.lab.settings import SftSettings

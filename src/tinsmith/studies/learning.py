@@ -19,7 +19,7 @@ from tinsmith.lab.settings import RlSettings
 from tinsmith.lab.study.checks import no_gain
 from tinsmith.lab.study.keys import GENERATOR, StudyKey, count, learning_rates, numbers
 from tinsmith.lab.study.measures import BEFORE, ArmRuns, Results, corrected, ends_of, estimated, gain_of
-from tinsmith.lab.study.record import DRAWS, Column, CurveRecord, ExampleRecord, Panel, Shown, as_measure
+from tinsmith.lab.study.record import DRAWS, Column, CurveRecord, ExampleRecord, Panel, Shown
 from tinsmith.lab.study.sizes import Asked, opened_task
 from tinsmith.lab.study.study import (
     UNTRAINED,
@@ -40,6 +40,7 @@ from tinsmith.lab.study.study import (
 )
 from tinsmith.pages.document import Reply
 from tinsmith.pages.measures import Measure as Figure
+from tinsmith.pages.measures import from_estimate
 from tinsmith.pages.wording import p_words
 from tinsmith.stats.mean_runs import mean_difference
 from tinsmith.types.errors import ConfigError
@@ -87,7 +88,7 @@ def forgotten(results: Results) -> list[list[Shown]]:
             rows.append([arm.arm.label, "no general text was read", None])
         else:
             gap = mean_difference(general[1], general[0], results.draws.tables, same_models=True)
-            rows.append([arm.arm.label, f"{general[1].num_items:,}", as_measure(gap)])
+            rows.append([arm.arm.label, f"{general[1].num_items:,}", from_estimate(gap)])
     return rows
 
 
@@ -190,12 +191,9 @@ def efforts_of(steps: int, groups: int, batch: int) -> tuple[Effort, Effort, Eff
             "half of what is looked at has to be whole steps", field="steps", value=steps, allowed="an even number"
         )
     if half % batch:
-        raise ConfigError(
-            "half of what is looked at has to be whole supervised steps",
-            field="batch_size",
-            value=batch,
-            allowed=f"a divisor of {half}, half of steps * groups_per_batch",
-        )
+        what = "half of what is looked at has to be whole supervised steps"
+        allowed = f"a divisor of {half}, half of steps * groups_per_batch"
+        raise ConfigError(what, field="batch_size", value=batch, allowed=allowed)
 
     def effort(taught: int, rewarded: int) -> Effort:
         return Effort(supervised=taught, batch_size=batch, rewarded=rewarded, groups_per_batch=groups)
@@ -302,12 +300,8 @@ def arms_asked(text: str) -> list[str]:
     """Return the arms that are named, in the order of the page."""
     named = {name.strip() for name in text.split(",")}
     if not named <= {ZERO, *LABELS} or not named & set(CONTROLS):
-        raise ConfigError(
-            "name the arms, at least one of which is trained on right answers",
-            field="arms",
-            value=text,
-            allowed=", ".join((ZERO, *LABELS)),
-        )
+        what = "name the arms, at least one of which is trained on right answers"
+        raise ConfigError(what, field="arms", value=text, allowed=", ".join((ZERO, *LABELS)))
     return [name for name in LABELS if name in named]
 
 

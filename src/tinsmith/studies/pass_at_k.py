@@ -31,8 +31,15 @@ from tinsmith.lab.study.study import (
     Table,
 )
 from tinsmith.pages.measures import Measure as Figure
-from tinsmith.stats.diagnostics.diversity import different, distinct_n
-from tinsmith.stats.diagnostics.pass_at_k import boundary, dyadic, pass_at_k, swapped, swapped_over_seeds
+from tinsmith.stats.diagnostics.diversity import (
+    boundary,
+    different,
+    distinct_n,
+    dyadic,
+    pass_at_k,
+    swapped,
+    swapped_over_seeds,
+)
 from tinsmith.stats.significance import ALPHA
 from tinsmith.studies.lookup import MOST_LOOKUPS, lookup, lookups, way
 

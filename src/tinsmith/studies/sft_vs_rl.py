@@ -14,7 +14,7 @@ from functools import partial
 from typing import Final
 
 from tinsmith.lab.experiment.at import At
-from tinsmith.lab.papers.kinds import LABEL_KINDS
+from tinsmith.lab.papers.labels import LABEL_KINDS
 from tinsmith.lab.prompt_search.search import SearchSettings
 from tinsmith.lab.results.arms import OFFSETS
 from tinsmith.lab.runs.kinds import Kind

@@ -22,7 +22,7 @@ from tinsmith.lab.settings import Pushed, RlSettings
 from tinsmith.lab.study.checks import lower
 from tinsmith.lab.study.keys import GENERATOR, SUMS, StudyKey, count, learning_rates
 from tinsmith.lab.study.measures import AFTER, BEFORE, ArmRuns, Results
-from tinsmith.lab.study.record import Column, Shown, as_measure
+from tinsmith.lab.study.record import Column, Shown
 from tinsmith.lab.study.sizes import Asked
 from tinsmith.lab.study.study import UNTRAINED, Arm, Beats, Expectation, Finding, Listing, PerItem, Size, Study
 from tinsmith.lab.user_task.entry import TASK_KINDS
@@ -99,7 +99,7 @@ def behind(results: Results, arm: str) -> tuple[Figure, float]:
     """Return how far an arm ends above GRPO, and the standard error of that over items and seeds."""
     mine, other = (results.arms[name].per_item(REWARD) for name in (arm, GRPO))
     gap = mean_difference(mine, other, results.draws.claims)
-    return as_measure(gap), float(np.std(gap.draws, ddof=1))
+    return from_estimate(gap), float(np.std(gap.draws, ddof=1))
 
 
 def as_good_as_grpo(arm: str) -> Callable[[Results], Finding]:

@@ -3,8 +3,8 @@ from pathlib import Path
 import pytest
 
 from tinsmith.cli.registered import plan_of
+from tinsmith.lab.experiment.estimate import START_SECONDS, correction, remember
 from tinsmith.lab.experiment.experiment import Plan
-from tinsmith.lab.experiment.measured import START_SECONDS, correction, remember
 
 
 @pytest.fixture

@@ -12,8 +12,7 @@ from tinsmith.cli.registered import EXPERIMENTS, find, plan_of, source_of
 from tinsmith.lab.experiment.at import SMALL_MODEL, At
 from tinsmith.lab.experiment.estimate import MEASURED_PARAMETERS, Lengths, dry_run, machine_pace, run_seconds
 from tinsmith.lab.experiment.experiment import Plan
-from tinsmith.lab.experiment.key_help import key_help
-from tinsmith.lab.experiment.plan import make_plan
+from tinsmith.lab.experiment.plan import key_help, make_plan
 from tinsmith.lab.papers.estimate import minutes
 from tinsmith.lab.papers.labels import task_asked
 from tinsmith.lab.runs.kinds import Kind

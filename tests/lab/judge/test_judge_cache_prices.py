@@ -6,10 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from tinsmith.lab.judge.answers import Question, VerdictCache, cache_key, ratings_form
 from tinsmith.lab.judge.limits import backoff, retry_after
 from tinsmith.lab.judge.prices import estimate_spent, load_prices, shown
-from tinsmith.lab.judge.prompting import JudgePrompt, JudgeRequest
+from tinsmith.lab.judge.prompting import JudgePrompt, JudgeRequest, Question, VerdictCache, cache_key, ratings_form
 from tinsmith.lab.judge.verdicts import Spent, Verdict
 from tinsmith.types.errors import ConfigError
 
@@ -43,7 +42,7 @@ def test_a_write_that_fails_leaves_nothing(tmp_path: Path, monkeypatch: pytest.M
     def full(*_: object) -> None:
         raise OSError("no space")
 
-    monkeypatch.setattr("tinsmith.lab.judge.answers.os.replace", full)
+    monkeypatch.setattr("tinsmith.lab.judge.prompting.os.replace", full)
     with pytest.raises(OSError, match="no space"):
         VerdictCache(tmp_path).keep("ab", TEXT)
     assert [p for p in tmp_path.rglob("*") if p.is_file()] == []

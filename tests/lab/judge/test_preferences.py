@@ -10,19 +10,23 @@ from typing import Any
 import pytest
 from scripted_judge import KEY, InstantClock, Say, ScriptedJudge, completion, refused
 
-from tinsmith.lab.judge.answers import Answered, Question, VerdictCache, cache_key, ratings_form
 from tinsmith.lab.judge.chat_judge import ChatJudge
-from tinsmith.lab.judge.preferences import (
+from tinsmith.lab.judge.prices import estimate_questions
+from tinsmith.lab.judge.prompting import (
     PREFERENCE_FORM,
+    Answered,
     Comparison,
+    JudgePrompt,
     Place,
     Preference,
+    Question,
+    VerdictCache,
+    cache_key,
     parse_preference,
     preference_question,
+    ratings_form,
 )
-from tinsmith.lab.judge.prices import estimate_questions
-from tinsmith.lab.judge.prompting import JudgePrompt
-from tinsmith.lab.judge.settings import ChatSettings
+from tinsmith.lab.judge.records import ChatSettings
 from tinsmith.lab.judge.verdicts import FailureCause, JudgeFailure, ParseFailure
 from tinsmith.types.errors import DataError
 

@@ -6,8 +6,8 @@ import json
 from pathlib import Path
 
 from tinsmith.lab.judge.prompting import JudgeRequest
-from tinsmith.lab.judge.recorded import RecordedJudge
 from tinsmith.lab.judge.verdicts import FailureCause, Judged, JudgeFailure
+from tinsmith.lab.user_task.judge_choice import RecordedJudge
 
 
 def _written(file: Path, *lines: object) -> None:

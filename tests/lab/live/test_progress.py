@@ -7,8 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from tinsmith.lab.live.pace import Pace, worth_keeping
-from tinsmith.lab.live.progress import Wait
+from tinsmith.lab.live.progress import Pace, Wait, worth_keeping
 from tinsmith.lab.live.watch import WITH_TOKENS, ExpertWatch, expert_metrics, route_metrics
 from tinsmith.lab.settings import RlSettings, SftSettings
 

@@ -11,7 +11,7 @@ import pytest
 from fake_rubric_runs import NASTY, RubricStory, with_copies, write_rubric_run
 from pages_of import document_of, page_of
 
-from tinsmith.lab.page.answers import SHOWN
+from tinsmith.lab.page.examples import SHOWN
 from tinsmith.pages.markdown import document_markdown
 
 pytestmark = pytest.mark.whole

@@ -7,7 +7,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from tinsmith.lab.page.history import History
+from tinsmith.lab.runs.frames import History
 from tinsmith.types.errors import DataError
 
 LINES = [

@@ -160,9 +160,9 @@ def test_runs_are_compared_item_by_item_under_one_judge(tmp_path: Path) -> None:
     ):
         write_rubric_run(tmp_path / name, story)
     found = study_of_runs([tmp_path / name for name in ("none", "all", "seed", "model")])
-    assert [one.seeds for one in found.same.arms] == [(0,), (0, 1), (0,)]
+    assert [one.seeds for one in found.results.arms.values()] == [(0,), (0, 1), (0,)]
     rows = {name: cells for name, cells in next(t for t in found.record.tables if "Against" in t.title).rows}
-    first, second, third = (one.label for one in found.same.arms)
+    first, second, third = (one.arm.label for one in found.results.arms.values())
     assert rows[f"{second}|against {first}"][3] == Measure(
         pytest.approx(1 / 3), pytest.approx(1 / 3), pytest.approx(1 / 3)
     )

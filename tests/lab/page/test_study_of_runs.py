@@ -99,7 +99,7 @@ def test_where_seeds_draw_the_items_a_seed_is_one_value(tmp_path: Path) -> None:
             items = {f"item-{seed}-{n}": 0.25 * seed + gain for n in range(4)}
             write(tmp_path / f"{arm}-{seed}", arm, seed, items)
     found = study_of_runs([tmp_path / f"{arm}-{seed}" for arm in ("one", "other") for seed in (0, 1, 2)], FEW)
-    assert found.same.seeds_draw_items
+    assert found.results.arms["arm-0"].seeds_draw_items
     gap = found.results.gap("arm-1", "arm-0", study.score)
     assert [gap.value, gap.low, gap.high] == pytest.approx([0.25, 0.25, 0.25], abs=1e-12)
     assert found.results.arms["arm-0"].per_item(study.score).num_items == 3

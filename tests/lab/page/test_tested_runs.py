@@ -129,8 +129,8 @@ def test_a_metric_that_one_arm_lacks_is_compared_between_the_others(tmp_path: Pa
 
 
 def test_a_run_without_a_test_is_left_out_where_others_have_one(found: RunsCompared) -> None:
-    assert [one.seeds for one in found.same.arms] == [(0, 1), (0, 1)]
-    assert any("killed" in note and "tested" in note for note in found.same.notes)
+    assert [one.seeds for one in found.results.arms.values()] == [(0, 1), (0, 1)]
+    assert any("killed" in note and "tested" in note for note in found.record.notes)
 
 
 def test_one_item_gives_a_page_without_an_interval(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from tinsmith.lab.results.verdict import Beside, Verdict, side_of
+from tinsmith.lab.results.run_details import Beside, Verdict, side_of
 from tinsmith.pages.measures import Measure
 
 SCORE = Measure(0.5, 0.4, 0.6)

@@ -15,9 +15,8 @@ from pathlib import Path
 import pytest
 
 from running import NANO, wait_for_end
-from tinsmith.lab.service import start as server_start
-from tinsmith.lab.service.connect import EmbeddedServer, EmbeddedSettings
-from tinsmith.lab.service.start import Stillness
+from tinsmith.lab.service import connect as server_start
+from tinsmith.lab.service.connect import EmbeddedServer, EmbeddedSettings, Stillness
 from tinsmith.types.errors import BackendError, LostError
 
 pytestmark = [pytest.mark.whole, pytest.mark.usefixtures("cold_servers")]

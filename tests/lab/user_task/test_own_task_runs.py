@@ -189,8 +189,8 @@ def test_runs_on_one_task_are_compared_with_seeds_together(
     assert told.code == 0, told
     assert (tmp_path / "compare.html").is_file()
     found = study_of_runs([tmp_path / folder for folder in ("a0", "b0", "a1")])
-    assert [one.seeds for one in found.same.arms] == [(0, 1), (0,)]
-    assert found.same.arms[1].label == "learning_rate=0.01"
+    assert [one.seeds for one in found.results.arms.values()] == [(0, 1), (0,)]
+    assert found.results.arms["arm-1"].arm.label == "learning_rate=0.01"
     rewards = [
         statistics.mean(
             one["total"]

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from tinsmith.lab.user_task.examples import tried
 from tinsmith.lab.user_task.items import named_item
 from tinsmith.lab.user_task.task import Task
-from tinsmith.lab.user_task.tryout import tried
 
 
 def right(item: dict[str, int], text: str) -> float:

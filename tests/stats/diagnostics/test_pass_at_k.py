@@ -9,7 +9,7 @@ from itertools import combinations
 import numpy as np
 import pytest
 
-from tinsmith.stats.diagnostics.pass_at_k import boundary, dyadic, pass_at_k, swapped, swapped_over_seeds
+from tinsmith.stats.diagnostics.diversity import boundary, dyadic, pass_at_k, swapped, swapped_over_seeds
 from tinsmith.stats.significance import mcnemar
 from tinsmith.types.errors import DataError
 

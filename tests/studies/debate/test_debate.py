@@ -9,11 +9,10 @@ from dataclasses import replace
 
 import pytest
 
-from tinsmith.stats.calibration import Calibration
-from tinsmith.stats.differences import paired_difference, share_difference
+from tinsmith.stats.evaluation import Calibration
 from tinsmith.stats.intervals import Interval, wilson
 from tinsmith.studies.debate.stance import Arm
-from tinsmith.studies.debate.statistics import Debated, by_group, figures, metrics
+from tinsmith.studies.debate.statistics import Debated, by_group, figures, metrics, paired_difference, share_difference
 from tinsmith.types.errors import ConfigError, DataError
 
 T, M, O = Arm.TRUTHFUL, Arm.MISLEADING, Arm.NULL  # noqa: E741

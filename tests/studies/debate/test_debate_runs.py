@@ -150,9 +150,9 @@ def test_a_page_has_the_figures_of_the_test_by_arm_and_those_of_its_control(fini
 def test_experiments_are_arms_of_one_comparison(finished: Callable[[str], Path]) -> None:
     folders = [finished(name) for name in ("seed", "gated", "alone")]
     compared = study_of_runs(folders)
-    assert len(compared.same.arms) == 3
+    assert len(compared.results.arms) == 3
     figures = [lines(folder, METRICS)[-1]["test/accuracy_first"] for folder in folders]
-    for arm, value in zip(compared.same.arms, figures, strict=True):
+    for arm, value in zip(compared.results.arms.values(), figures, strict=True):
         tested = arm.reads[0].tests["test"].by_item("metric/right_first")
         assert float(sum(tested.values()) / len(tested)) == pytest.approx(value)
     text = document_markdown(compared_tasks(folders).page)

@@ -22,7 +22,7 @@ from tinsmith.data.slices.rows import PaperRow
 from tinsmith.lab.labels.labelled_papers import Papers
 from tinsmith.lab.labels.paper import Paper, paper_of
 from tinsmith.lab.labels.task import make_task
-from tinsmith.lab.papers.kinds import LABEL_KINDS
+from tinsmith.lab.papers.labels import LABEL_KINDS
 from tinsmith.lab.papers.sets import LoadedSlice, labelled, split_items, unlabelled
 from tinsmith.lab.runs.kinds import Kind
 from tinsmith.lab.service.connect import Connection

@@ -21,16 +21,17 @@ from tinsmith.models.folders.folder import write_folder
 from tinsmith.models.initial_weights import initial_weights
 from tinsmith.models.presets import PRESETS
 from tinsmith.pages.tables import Table
-from tinsmith.studies.moe.bench import MeasuredBase, drawn_texts, is_moved, measured_base
-from tinsmith.studies.moe.page import wander_page, wander_story
-from tinsmith.studies.moe.sides import Ours, Theirs, our_decoder
-from tinsmith.studies.moe.step import (
+from tinsmith.studies.moe.bench import MeasuredBase, drawn_texts, is_moved, measured_base, wander_page, wander_story
+from tinsmith.studies.moe.sides import (
     OnPolicy,
+    Ours,
+    Theirs,
     angle,
     changed_routes,
     coin_advantages,
     compared,
     greedy_parted,
+    our_decoder,
     step_ratios,
 )
 from tinsmith.studies.moe.study import wander

@@ -14,7 +14,7 @@ from builtin_made import made_pairs, pairs_text
 
 from tinsmith.lab.judge.rules.rule_text import RuleJudge
 from tinsmith.studies.rubrics.quality.answers import Ground, rubric_choice, surface_choice
-from tinsmith.studies.rubrics.quality.pairs import (
+from tinsmith.studies.rubrics.quality.statistics import (
     BUILTIN,
     PreferencePair,
     builtin_pairs,

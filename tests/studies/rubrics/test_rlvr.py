@@ -43,9 +43,9 @@ from tinsmith.cli import main
 from tinsmith.cli.registered import plan_of
 from tinsmith.lab.environment import Over
 from tinsmith.lab.experiment.conduct import Conducted, conduct
-from tinsmith.lab.judge.answers import VerdictCache
 from tinsmith.lab.judge.chat_judge import BlockingJudge
-from tinsmith.lab.judge.settings import ChatSettings
+from tinsmith.lab.judge.prompting import VerdictCache
+from tinsmith.lab.judge.records import ChatSettings
 from tinsmith.lab.runs.files import CHECKPOINTS, LEDGER, MANIFEST, METRICS, ROLLOUTS
 from tinsmith.lab.service.connect import Connection, EmbeddedSettings, open_connection
 from tinsmith.lab.user_task import judge_choice

@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from tinsmith.lab.judge.records import CriteriaRecord, write_tasks
+from tinsmith.lab.judge.records import CriteriaRecord
 from tinsmith.lab.runs.files import TASKS
 from tinsmith.lab.runs.reader import json_lines
 from tinsmith.lab.user_task.entry import Asking
 from tinsmith.lab.user_task.items import split_items
 from tinsmith.lab.user_task.judge_choice import asking_circumstances
+from tinsmith.lab.user_task.judged import JudgedReward
+from tinsmith.lab.user_task.run_data import write_tasks
 from tinsmith.studies.rubrics.dataset import builtin_dataset
 from tinsmith.studies.rubrics.rlvr import rlvr
 from tinsmith.studies.rubrics.splitting import split_tasks
@@ -18,9 +20,10 @@ from tinsmith.studies.rubrics.splitting import split_tasks
 
 def test_every_task_is_written_with_its_side_and_read_again(tmp_path: Path) -> None:
     split = split_tasks(builtin_dataset().tasks, train_ratio=0.75, data_seed=42)
-    items = split_items(rlvr(), Path(), 0)
+    task = rlvr()
+    assert isinstance(task.reward, JudgedReward)
     (tmp_path / TASKS).write_text("half of an old")
-    write_tasks(lambda task: task.criteria, items.train, items.held_out, tmp_path / TASKS)
+    write_tasks(task.reward, split_items(task, Path(), 0), tmp_path / TASKS)
     notes: list[str] = []
     read = list(json_lines(tmp_path / TASKS, CriteriaRecord, notes))
     assert notes == []

@@ -12,8 +12,10 @@ from tinsmith.lab.judge.rules.rule_text import PREFIX, RuleJudge, parse_rule
 from tinsmith.lab.judge.rules.text_rules import (
     Affix,
     Before,
+    Beginnings,
     Contains,
     Edge,
+    EveryPart,
     IsList,
     JsonKeys,
     Length,
@@ -22,10 +24,13 @@ from tinsmith.lab.judge.rules.text_rules import (
     Looks,
     Match,
     Matches,
+    Names,
+    Part,
     Unit,
+    VariedWords,
+    WholeSentences,
     Written,
 )
-from tinsmith.lab.judge.rules.topic_rules import Beginnings, EveryPart, Names, Part, VariedWords, WholeSentences
 from tinsmith.lab.judge.text_measures import Script
 from tinsmith.types.errors import DataError
 

@@ -79,7 +79,7 @@ def judged(draw: st.DrawFn) -> tuple[Node, list[bool]]:
 
 @given(st.lists(st.booleans(), min_size=1, max_size=60))
 def test_a_flat_tree_is_the_pass_rate_exactly(verdicts: list[bool]) -> None:
-    score = evaluate(flat_tree(["c"] * len(verdicts)), verdicts).score
+    score = evaluate(flat_tree(["c"] * len(verdicts)), verdicts)
     assert score == pass_rate(verdicts) == sum(verdicts) / len(verdicts)
 
 
@@ -89,16 +89,16 @@ def test_one_more_leaf_that_holds_never_costs(case: tuple[Node, list[bool]], dat
     place = data.draw(st.integers(0, len(verdicts) - 1))
     low, high = verdicts[:], verdicts[:]
     low[place], high[place] = False, True
-    assert evaluate(tree, low).score <= evaluate(tree, high).score
+    assert evaluate(tree, low) <= evaluate(tree, high)
 
 
 @given(judged())
 def test_scores_lie_between_0_and_1_and_all_or_nothing_is_1_or_0(case: tuple[Node, list[bool]]) -> None:
     tree, verdicts = case
     found = evaluate(tree, verdicts)
-    assert 0 <= found.score <= 1
-    assert evaluate(tree, [True] * len(verdicts)).score == 1
-    assert evaluate(tree, [False] * len(verdicts)).score == 0
+    assert 0 <= found <= 1
+    assert evaluate(tree, [True] * len(verdicts)) == 1
+    assert evaluate(tree, [False] * len(verdicts)) == 0
 
 
 @given(judged(), judged())
@@ -106,11 +106,11 @@ def test_a_critical_child_below_1_closes_the_gate_and_a_failed_step_ends_a_seque
     first: tuple[Node, list[bool]], second: tuple[Node, list[bool]]
 ) -> None:
     (gate, verdicts), (node, others) = first, second
-    whole = evaluate(Branch(name="", children=(critical(gate), node)), [*verdicts, *others]).score
-    assert whole == 0 or evaluate(gate, verdicts).score == 1
+    whole = evaluate(Branch(name="", children=(critical(gate), node)), [*verdicts, *others])
+    assert whole == 0 or evaluate(gate, verdicts) == 1
     steps = Branch(name="", children=(gate, node), strategy=Strategy.SEQUENTIAL)
-    if not gate.critical and evaluate(gate, verdicts).score < 1:
-        assert evaluate(steps, [*verdicts, *others]).score <= evaluate(gate, verdicts).score / 2
+    if not gate.critical and evaluate(gate, verdicts) < 1:
+        assert evaluate(steps, [*verdicts, *others]) <= evaluate(gate, verdicts) / 2
 
 
 @given(st.lists(st.tuples(judged(), st.booleans()), min_size=1, max_size=5), st.randoms(use_true_random=False))
@@ -119,7 +119,7 @@ def test_the_order_of_parallel_children_is_no_matter(
 ) -> None:
     def score(parts: list[tuple[Node, list[bool]]]) -> float:
         tree = Branch(name="", children=tuple(node for node, _ in parts))
-        return evaluate(tree, [one for _, verdicts in parts for one in verdicts]).score
+        return evaluate(tree, [one for _, verdicts in parts for one in verdicts])
 
     parts = [(critical(node) if gate else node, verdicts) for (node, verdicts), gate in cases]
     before = score(parts)
@@ -130,24 +130,22 @@ def test_the_order_of_parallel_children_is_no_matter(
 def test_a_sequence_counts_what_came_before_the_first_failure() -> None:
     tree = Branch(name="steps", strategy=Strategy.SEQUENTIAL, children=tuple(Leaf(criterion=one) for one in "abcd"))
     found = evaluate(tree, [True, True, False, True])
-    assert found.score == 0.5
+    assert found == 0.5
 
 
 def test_critical_children_alone_make_1_and_stand_outside_the_mean() -> None:
     gate = Leaf(criterion="gate", critical=True)
-    assert evaluate(Branch(name="", children=(gate,)), [True]).score == 1
+    assert evaluate(Branch(name="", children=(gate,)), [True]) == 1
     tree = Branch(name="", children=(gate, Leaf(criterion="a"), Leaf(criterion="b")))
-    assert evaluate(tree, [True, True, False]).score == 0.5
+    assert evaluate(tree, [True, True, False]) == 0.5
     closed = evaluate(tree, [False, True, True])
-    assert closed.score == 0
+    assert closed == 0
 
 
 def test_easy_leaves_raise_the_flat_rate_but_not_the_gated_score() -> None:
     hard, easy = Leaf(criterion="hard", critical=True), Leaf(criterion="easy")
     rates = [pass_rate([False] + [True] * many) for many in (1, 5, 20)]
-    gated = [
-        evaluate(Branch(name="", children=(hard, *[easy] * many)), [False] + [True] * many).score for many in (1, 5, 20)
-    ]
+    gated = [evaluate(Branch(name="", children=(hard, *[easy] * many)), [False] + [True] * many) for many in (1, 5, 20)]
     assert rates == sorted(set(rates))
     assert gated == [0, 0, 0]
 
@@ -193,7 +191,7 @@ def test_depth_and_number_of_verdicts_are_checked() -> None:
     value: dict[str, Any] = {"criterion": "a"}
     for _ in range(MAX_DEPTH - 1):
         value = {"children": [value]}
-    assert evaluate(tree_of(value), [True]).score == 1
+    assert evaluate(tree_of(value), [True]) == 1
     with pytest.raises(DataError, match="levels"):
         tree_of({"children": [value]})
     with pytest.raises(InputError, match="verdict"):

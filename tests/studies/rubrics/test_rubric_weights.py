@@ -12,7 +12,7 @@ import pytest
 from tinsmith.lab.judge.rules.rule_text import RuleJudge
 from tinsmith.lab.judge.tree import pass_rate, weighted_rate
 from tinsmith.studies.rubrics.dataset import read_dataset
-from tinsmith.studies.rubrics.judged_tasks import judged_by_rules
+from tinsmith.studies.rubrics.quality.answers import judged_by_rules
 from tinsmith.studies.rubrics.rlvr import weight_lines
 from tinsmith.studies.rubrics.task import RubricTask, task_of
 from tinsmith.types.errors import DataError, InputError

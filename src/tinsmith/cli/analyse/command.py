@@ -58,12 +58,9 @@ def incentives(
     from tinsmith.types.errors import ConfigError
 
     if matrix is not None and (reward or setting or class_weight):
-        raise ConfigError(
-            "--matrix is a reward of its own and takes no other",
-            field="--matrix",
-            value=str(matrix),
-            fix="leave out --reward, --set and --class-weight, or --matrix",
-        )
+        what = "--matrix is a reward of its own and takes no other"
+        fix = "leave out --reward, --set and --class-weight, or --matrix"
+        raise ConfigError(what, field="--matrix", value=str(matrix), fix=fix)
     known = read_posteriors(posteriors, labels)
     table = None if matrix is None else read_matrix(matrix, known.labels)
     found = survey(known, tuple(reward or ()), table, reward_settings(setting, class_weight))
@@ -103,7 +100,7 @@ def consistency(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")] = False,
 ) -> None:
     """Recover the whole numbers behind published rates: class sizes, right answers, n. Exit 1: there are none."""
-    from tinsmith.cli.analyse.rates import check_only, read_table, table_of_options
+    from tinsmith.cli.analyse.inputs import check_only, read_table, table_of_options
     from tinsmith.cli.analyse.tables import print_recovery, print_seeds, recovery_json, seeds_json
     from tinsmith.stats.consistency.solving import LARGEST_N, recover
 

@@ -25,19 +25,16 @@ class Turning:
     """How one label's share of the optimum, and its macro-F1, turn on that label's class weight."""
 
     sensitivity: Sensitivity
-    macro_f1: tuple[float, ...]
-    """At each of WEIGHTS."""
+    macro_f1: tuple[float, ...]  # At each of WEIGHTS.
 
 
 @dataclass(frozen=True, slots=True)
 class Survey:
     """Rewards, the best policies for the scores themselves, and class weights."""
 
-    rewards: tuple[tuple[str, Optimum], ...]
-    """By name."""
+    rewards: tuple[tuple[str, Optimum], ...]  # By name.
     best: tuple[tuple[str, Policy], ...]
-    turning_of: str
-    """The reward whose class weights are turned."""
+    turning_of: str  # The reward whose class weights are turned.
     turning: tuple[Turning, ...]
 
 
@@ -50,12 +47,8 @@ def survey(
     else:
         task = _task(posteriors)
         if settings and len(names) != 1:
-            raise ConfigError(
-                "settings belong to one reward",
-                field="--reward",
-                value=names,
-                allowed="exactly one --reward with --set or --class-weight",
-            )
+            allowed = "exactly one --reward with --set or --class-weight"
+            raise ConfigError("settings belong to one reward", field="--reward", value=names, allowed=allowed)
         rewards = tuple(
             (name, reward_optimum(posteriors, _maker(name, task, posteriors, settings))) for name in names or REWARDS
         )
@@ -109,13 +102,10 @@ def _task(posteriors: Posteriors) -> Task:
     for task in TASKS.values():
         if task.labels == posteriors.labels:
             return task
-    raise ConfigError(
-        "rewards with a name are only defined for a task's labels",
-        field="labels",
-        value=posteriors.labels,
-        allowed="; ".join(", ".join(task.labels) for task in TASKS.values()),
-        fix="give the reward as a table: --matrix FILE.json",
-    )
+    what = "rewards with a name are only defined for a task's labels"
+    allowed = "; ".join(", ".join(task.labels) for task in TASKS.values())
+    fix = "give the reward as a table: --matrix FILE.json"
+    raise ConfigError(what, field="labels", value=posteriors.labels, allowed=allowed, fix=fix)
 
 
 def _maker(name: str, task: Task, posteriors: Posteriors, settings: Mapping[str, object]) -> Callable[[], Reward]:

@@ -22,8 +22,7 @@ from tinsmith.studies.disruption.published_tables import LABELS, STATED_N, seed_
 _SHOWN_KINDS = 6
 _SHOWN_SOLUTIONS = 20
 _KNIFE_EDGE = 1.5
-_WIDE = 110
-"""Columns of text from which on the tables show everything."""
+_WIDE = 110  # Columns of text from which on the tables show everything.
 
 
 def open_console() -> Console:

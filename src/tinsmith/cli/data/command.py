@@ -1,4 +1,4 @@
-"""The `tinsmith data` verbs: from raw sources to a frozen slice.
+"""The `tinsmith data` verbs and their options: from raw sources to a frozen slice.
 
 Each command imports what it runs when it is run.
 """
@@ -10,7 +10,80 @@ from typing import Annotated, Literal
 
 import typer
 
-from tinsmith.cli.data import options
+SourceName = Annotated[
+    Literal["openalex", "sciscinet", "files", "synthetic"], typer.Option("--source", help="Where the papers come from.")
+]
+Out = Annotated[Path, typer.Option(metavar="CORPUS", help="The corpus's folder.")]
+Snapshot = Annotated[Path | None, typer.Option(metavar="DIR", help="openalex: a copy of the snapshot, any layout.")]
+Pages = Annotated[
+    list[Path] | None, typer.Option(metavar="FILE ...", help="openalex: saved pages of the API, or works.")
+]
+MorePages = Annotated[list[Path] | None, typer.Argument(metavar="[FILE ...]", hidden=True)]
+Api = Annotated[bool | None, typer.Option("--api", help="openalex: the live API; a stop is resumed.")]
+Works = Annotated[
+    str | None, typer.Option(metavar="WHOSE", help="openalex: an ORCID, ROR, DOI or id, or a file of them.")
+]
+MostUsd = Annotated[float | None, typer.Option(metavar="USD", help="--works: what requests may cost. Default: 1.")]
+Filter = Annotated[str | None, typer.Option("--filter", help="--api: which works, in OpenAlex's filter syntax.")]
+ApiUrl = Annotated[str | None, typer.Option(metavar="URL", help="--api, --works: another server.")]
+ApiKeyEnv = Annotated[
+    str | None, typer.Option(metavar="NAME", help="The variable that holds the API's key. Default: OPENALEX_API_KEY.")
+]
+Keep = Annotated[str | None, typer.Option(metavar="LIST", help="openalex, sciscinet: of retracted,paratext,xpac.")]
+GraphOnly = Annotated[bool | None, typer.Option("--graph-only", help="openalex: no texts; several times as fast.")]
+Tables = Annotated[Path | None, typer.Option(metavar="DIR", help="sciscinet: the tables, TSV or parquet.")]
+Papers = Annotated[Path | None, typer.Option(metavar="FILE", help="files: papers as JSON lines or an array.")]
+Edges = Annotated[Path | None, typer.Option(metavar="FILE", help="files: lines of citing and cited id, TSV or CSV.")]
+PresetName = Annotated[
+    Literal["tiny", "small", "full"] | None, typer.Option("--preset", help="synthetic: the world's size.")
+]
+Seed = Annotated[int | None, typer.Option(metavar="N", help="synthetic: another seed, another world.")]
+DropForward = Annotated[bool, typer.Option("--drop-forward", help="Leave out references to later papers.")]
+Strict = Annotated[bool | None, typer.Option("--strict", help="Stop at the first malformed line.")]
+SkipBad = Annotated[bool | None, typer.Option("--skip-bad", help="Use what can be read, however much is lost.")]
+Force = Annotated[bool, typer.Option("--force", help="Replace the corpus in CORPUS.")]
+
+
+Number = int | None
+
+
+def _flag(name: str, text: str) -> object:
+    return typer.Option(name, help=text)
+
+
+CorpusFolder = Annotated[Path, typer.Argument(metavar="CORPUS", help="A corpus with metrics.")]
+SliceFolder = Annotated[Path, typer.Option(metavar="DIR", help="The slice's folder.")]
+TaskName = Annotated[
+    Literal["disruption", "novelty", "joint"],
+    typer.Option(help="What a model is asked; joint: both, balanced over the nine pairs of labels."),
+]
+Cut = Annotated[
+    float | None, typer.Option(help="The |CD| from which a paper is labelled. Default: a synthetic corpus's own.")
+]
+Mode = Annotated[
+    Literal["inclusive", "strict", "legacy"], typer.Option(help="At the cut: >=; >; or rounded to 4 decimals, then >.")
+]
+Margin = Annotated[float | None, typer.Option(help="Between the two scores, for novelty. Default: 0.15.")]
+PerClass = Annotated[Number, typer.Option(metavar="N", help="N of each class, over all splits.")]
+Natural = Annotated[bool, _flag("--natural", "Keep the mixture of classes as it is, instead of --per-class.")]
+Cap = Annotated[Number, typer.Option(metavar="N", help="At most N rows. Default: all.")]
+SliceSeed = Annotated[int, typer.Option(help="Another seed: other papers, other splits.")]
+Splits = Annotated[Literal["native", "legacy"], typer.Option(help="By the id's hash; or by one seeded shuffle.")]
+Oversample = Annotated[bool, _flag("--oversample", "Repeat training papers of a class that is short.")]
+Status = Annotated[Literal["ok"] | None, typer.Option(help="Only papers with references and citers.")]
+KeepNoRefs = Annotated[bool, _flag("--keep-no-refs", "Label papers without a reference, too.")]
+FullWindow = Annotated[bool, _flag("--full-window", "Only papers whose whole window is in the corpus.")]
+MinReferences = Annotated[int, typer.Option(metavar="K", help="Fewest references in the corpus.")]
+MinCiters = Annotated[int, typer.Option(metavar="K", help="Fewest citers in the corpus.")]
+Before = Annotated[str | None, typer.Option(metavar="DATE", help="Published before YYYY[-MM[-DD]].")]
+After = Annotated[str | None, typer.Option(metavar="DATE", help="Published on or after YYYY[-MM[-DD]].")]
+LeaveOut = Annotated[
+    Path | None, typer.Option(metavar="FILE", help="Without the papers whose ids are in it, one a line.")
+]
+NoCitations = Annotated[bool, _flag("--no-citations", "Leave citation counts out of the rows: they leak the label.")]
+NoYear = Annotated[bool, _flag("--no-year", "Leave the year out of the rows: it leaks the label.")]
+ReplaceSlice = Annotated[bool, _flag("--force", "Replace another slice that is in OUT.")]
+
 
 app = typer.Typer(
     name="data",
@@ -47,28 +120,28 @@ def fetch(
 
 @app.command(short_help="Make a corpus of papers and citations.")
 def build(
-    source: options.SourceName,
-    out: options.Out,
-    snapshot: options.Snapshot = None,
-    pages: options.Pages = None,
-    more_pages: options.MorePages = None,
-    api: options.Api = None,
-    works: options.Works = None,
-    most_usd: options.MostUsd = None,
-    filter: options.Filter = None,
-    api_url: options.ApiUrl = None,
-    api_key_env: options.ApiKeyEnv = None,
-    keep: options.Keep = None,
-    graph_only: options.GraphOnly = None,
-    tables: options.Tables = None,
-    papers: options.Papers = None,
-    edges: options.Edges = None,
-    preset: options.PresetName = None,
-    seed: options.Seed = None,
-    drop_forward: options.DropForward = False,
-    strict: options.Strict = None,
-    skip_bad: options.SkipBad = None,
-    force: options.Force = False,
+    source: SourceName,
+    out: Out,
+    snapshot: Snapshot = None,
+    pages: Pages = None,
+    more_pages: MorePages = None,
+    api: Api = None,
+    works: Works = None,
+    most_usd: MostUsd = None,
+    filter: Filter = None,
+    api_url: ApiUrl = None,
+    api_key_env: ApiKeyEnv = None,
+    keep: Keep = None,
+    graph_only: GraphOnly = None,
+    tables: Tables = None,
+    papers: Papers = None,
+    edges: Edges = None,
+    preset: PresetName = None,
+    seed: Seed = None,
+    drop_forward: DropForward = False,
+    strict: Strict = None,
+    skip_bad: SkipBad = None,
+    force: Force = False,
 ) -> None:
     """Make a corpus; with --works, one's own papers and their labels."""
     from tinsmith.cli.bar import progress_bar
@@ -170,31 +243,31 @@ def metrics(
 
 @app.command("slice", short_help="Cut a frozen, labelled slice.")
 def cut_slice(
-    corpus: options.CorpusFolder,
-    out: options.SliceFolder,
-    task: options.TaskName = "disruption",
-    cut: options.Cut = None,
-    mode: options.Mode = "inclusive",
-    margin: options.Margin = None,
-    per_class: options.PerClass = None,
-    natural: options.Natural = False,
-    train: options.Cap = None,
-    validation: options.Cap = None,
-    test: options.Cap = None,
-    seed: options.SliceSeed = 0,
-    splits: options.Splits = "native",
-    oversample: options.Oversample = False,
-    status: options.Status = None,
-    keep_no_refs: options.KeepNoRefs = False,
-    full_window: options.FullWindow = False,
-    min_references: options.MinReferences = 0,
-    min_citers: options.MinCiters = 0,
-    before: options.Before = None,
-    after: options.After = None,
-    leave_out: options.LeaveOut = None,
-    no_citations: options.NoCitations = False,
-    no_year: options.NoYear = False,
-    force: options.ReplaceSlice = False,
+    corpus: CorpusFolder,
+    out: SliceFolder,
+    task: TaskName = "disruption",
+    cut: Cut = None,
+    mode: Mode = "inclusive",
+    margin: Margin = None,
+    per_class: PerClass = None,
+    natural: Natural = False,
+    train: Cap = None,
+    validation: Cap = None,
+    test: Cap = None,
+    seed: SliceSeed = 0,
+    splits: Splits = "native",
+    oversample: Oversample = False,
+    status: Status = None,
+    keep_no_refs: KeepNoRefs = False,
+    full_window: FullWindow = False,
+    min_references: MinReferences = 0,
+    min_citers: MinCiters = 0,
+    before: Before = None,
+    after: After = None,
+    leave_out: LeaveOut = None,
+    no_citations: NoCitations = False,
+    no_year: NoYear = False,
+    force: ReplaceSlice = False,
 ) -> None:
     """Cut a frozen slice: labelled, chosen and split by the hash of each paper's id."""
     from tinsmith.cli.bar import progress_bar
@@ -214,11 +287,8 @@ def cut_slice(
         raise ConfigError(what, field="--per-class, --natural", allowed="exactly one of the two")
     source = Corpus.open(corpus)
     if cut is None and source.card.thresholds is None:
-        raise ConfigError(
-            "this corpus has no cut of its own, so name one",
-            field="--cut",
-            fix="--cut 0.001 for a corpus of millions, about 0.01 for 30,000 papers",
-        )
+        what = "this corpus has no cut of its own, so name one"
+        raise ConfigError(what, field="--cut", fix="--cut 0.001 for a corpus of millions, about 0.01 for 30,000 papers")
     settings = SliceSettings(
         task=Task(task),
         thresholds=Thresholds(

@@ -25,8 +25,7 @@ from tinsmith.lab.service.official_client import Waiting, grad_norm_of, loss_of,
 FloatArray = NDArray[np.float32]
 Numbers = Sequence[float] | NDArray[Any]
 
-NOT_A_TOKEN: Final = 2_000_000_000
-"""Beyond every vocabulary, and within the int32 of the wire."""
+NOT_A_TOKEN: Final = 2_000_000_000  # Beyond every vocabulary, and within the int32 of the wire.
 ADAM: Final = types.AdamParams(learning_rate=0.01, eps=0.01)
 """An eps of the gradients' size: a step then depends on the gradient's length too."""
 
@@ -72,8 +71,7 @@ def logprobs_of(output: types.ForwardBackwardOutput) -> list[FloatArray]:
 
 T = TypeVar("T")
 RANK: Final = 8
-SAME_NATS: Final = 1e-3
-"""Two clients of one seed that are nearer than this after a step are twins."""
+SAME_NATS: Final = 1e-3  # Two clients of one seed that are nearer than this after a step are twins.
 
 
 class CannotTellError(Exception):
@@ -98,13 +96,10 @@ class Subject:
     model: str
     service: tinker.ServiceClient
     rest: tinker.RestClient
-    context: int | None
-    """The most tokens a sequence may have, where the server says so."""
-    limit_s: float
-    """Seconds for one check."""
+    context: int | None  # The most tokens a sequence may have, where the server says so.
+    limit_s: float  # Seconds for one check.
     deadline: float = 0.0
-    saved: list[str] = field(default_factory=list[str])
-    """Paths of the checkpoints that were made here."""
+    saved: list[str] = field(default_factory=list[str])  # Paths of the checkpoints that were made here.
 
     def begin(self) -> None:
         """Start the clock of a check."""
@@ -236,8 +231,7 @@ _SOURCE: Final = re.compile(r"Source: (.*)", re.DOTALL)
 class Check:
     """One row of the table."""
 
-    name: str
-    """Of the topic and of what is asked, as `topic/what`."""
+    name: str  # Of the topic and of what is asked, as `topic/what`.
     question: str
     answer: Answer
 

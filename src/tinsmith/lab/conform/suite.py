@@ -90,12 +90,8 @@ def _chosen(told: Sequence[Served], name: str | None) -> Served:
     for one in told:
         if one.name == name:
             return one
-    raise ConfigError(
-        "the server serves no model that can be trained" if name is None else "the server does not serve this model",
-        field="--model",
-        value=name,
-        allowed=", ".join(one.name for one in trainable) or None,
-    )
+    what = "the server serves no model that can be trained" if name is None else "the server does not serve this model"
+    raise ConfigError(what, field="--model", value=name, allowed=", ".join(one.name for one in trainable) or None)
 
 
 def _require_protocol(url: str, key: str) -> None:
@@ -111,12 +107,9 @@ def _require_protocol(url: str, key: str) -> None:
     except httpx.HTTPError as error:
         said.append(type(error).__name__)
     if said:
-        raise ConfigError(
-            f"it does not answer as a Tinker server of today ({', '.join(said)})",
-            field="URL",
-            value=url,
-            fix="name the address that the official client is given as base_url",
-        )
+        what = f"it does not answer as a Tinker server of today ({', '.join(said)})"
+        fix = "name the address that the official client is given as base_url"
+        raise ConfigError(what, field="URL", value=url, fix=fix)
 
 
 def ask(subject: Subject, asked: Sequence[Check]) -> Iterator[Found]:

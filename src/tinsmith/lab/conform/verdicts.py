@@ -17,14 +17,11 @@ from google.protobuf.message import Error as ProtobufError
 class Word(StrEnum):
     """Outcome of a check: the server's treatment of a request."""
 
-    HONOURED = "honoured"
-    """It computes what the documentation says."""
+    HONOURED = "honoured"  # It computes what the documentation says.
     DIFFERS = "differs"
     """It does otherwise and that can be seen: an error of its own, no answer, another arithmetic, or not to be told."""
-    REFUSED = "refused"
-    """It says in the way of the protocol that it does not."""
-    SILENT = "silent difference"
-    """It accepts the request, and computes something else or ignores a part of it."""
+    REFUSED = "refused"  # It says in the way of the protocol that it does not.
+    SILENT = "silent difference"  # It accepts the request, and computes something else or ignores a part of it.
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,12 +32,10 @@ class Verdict:
     how: str
 
 
-ROUNDING: Final = 1e-4
-"""Nats that two float32 computations of one number may be apart."""
+ROUNDING: Final = 1e-4  # Nats that two float32 computations of one number may be apart.
 
 
-COARSE: Final = 0.1
-"""Nats that two computations of one number in bfloat16 may be apart; more is another number."""
+COARSE: Final = 0.1  # Nats that two computations of one number in bfloat16 may be apart; more is another number.
 
 
 def honoured(how: str) -> Verdict:

@@ -159,11 +159,8 @@ class CookbookEnvironment:
         self._same_stop(found.next_stop_condition)
         after = _tokens_of(found.next_observation)
         if after[: len(self.seen)] != self.seen or len(after) == len(self.seen):
-            raise InputError(
-                "the environment does not go on from what was seen and sampled: it rewrites or adds nothing",
-                field="next_observation",
-                value=f"{len(after)} tokens after {len(self.seen)}",
-            )
+            what = "the environment does not go on from what was seen and sampled: it rewrites or adds nothing"
+            raise InputError(what, field="next_observation", value=f"{len(after)} tokens after {len(self.seen)}")
         new = tuple(after[len(self.seen) :])
         self.seen = after
         return new
@@ -191,12 +188,8 @@ class CookbookEnvironment:
 
     def _same_stop(self, stop: Stop) -> None:
         if list(stop) != list(self.stop):
-            raise InputError(
-                "a reply of this environment ends otherwise than the dataset's",
-                field="stop",
-                value=list(stop),
-                allowed=str(list(self.stop)),
-            )
+            what = "a reply of this environment ends otherwise than the dataset's"
+            raise InputError(what, field="stop", value=list(stop), allowed=str(list(self.stop)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -255,12 +248,8 @@ class CookbookSubject(Subject[CookbookItem, Earned]):
         group = _Group(item.builder, envs)
         self._open.append(group)
         if len(envs) != count:
-            raise ConfigError(
-                f"this dataset's groups have {len(envs)} environments",
-                field="group_size",
-                value=count,
-                allowed=str(len(envs)),
-            )
+            what = f"this dataset's groups have {len(envs)} environments"
+            raise ConfigError(what, field="group_size", value=count, allowed=str(len(envs)))
         return [
             CookbookEnvironment(
                 group=group,

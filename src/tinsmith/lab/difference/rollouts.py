@@ -14,8 +14,7 @@ from tinsmith.lab.difference.tensors import ABSENT, same, unequal_fields
 from tinsmith.types.errors import DataError
 from tinsmith.types.json_text import UNREADABLE
 
-Timeline = Mapping[int, list[bytes]]
-"""Whole lines by step, ascending, each step's in the file's order."""
+Timeline = Mapping[int, list[bytes]]  # Whole lines by step, ascending, each step's in the file's order.
 
 Line = Mapping[str, object]
 
@@ -68,29 +67,21 @@ _JUDGE: Final = "judge"
 class RolloutDifference:
     """The first unequal rollout of a step, in the order in which the first run wrote them, and the extent of it."""
 
-    split: str
-    """`train`, or the evaluation."""
+    split: str  # `train`, or the evaluation.
     prompt_id: str
     sample: int
-    field: str
-    """`tokens`, `logprobs`, `terms.task`, ...; `rollout` where only one run has it."""
-    token: int | None = None
-    """The place in the answer, where the field has one."""
-    turn: int | None = None
-    """The turn, where there are several."""
+    field: str  # `tokens`, `logprobs`, `terms.task`, ...; `rollout` where only one run has it.
+    token: int | None = None  # The place in the answer, where the field has one.
+    turn: int | None = None  # The turn, where there are several.
     first: object
-    second: object
-    """The values there."""
-    rollouts: int = 0
-    """Unequal ones in this step."""
+    second: object  # The values there.
+    rollouts: int = 0  # Unequal ones in this step.
     of_rollouts: int = 0
-    tokens: int = 0
-    """Places with another token, or other bits of its log-probability."""
+    tokens: int = 0  # Places with another token, or other bits of its log-probability.
     of_tokens: int = 0
     max_logprob: float | None = None
     """Largest |difference| of log-probabilities of the same token after the same tokens; in nats."""
-    max_reward: float | None = None
-    """Largest |difference| of total rewards."""
+    max_reward: float | None = None  # Largest |difference| of total rewards.
 
 
 _Pair = tuple[Line | None, Line | None]

@@ -39,12 +39,9 @@ class Phase(StrEnum):
     REWARD = "reward"
     GRADIENT = "gradient"
     OPTIMIZER = "optimizer"
-    METRICS = "metrics"
-    """Something computed beside: all that the training itself left is equal so far."""
-    WEIGHTS = "weights"
-    """Only the hash of the final weights."""
-    LENGTH = "length"
-    """Equal as far as the shorter one goes."""
+    METRICS = "metrics"  # Something computed beside: all that the training itself left is equal so far.
+    WEIGHTS = "weights"  # Only the hash of the final weights.
+    LENGTH = "length"  # Equal as far as the shorter one goes.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,12 +49,10 @@ class UnitDifference:
     """The first unit of gradient that differs."""
 
     substep: int
-    unit: int
-    """Its number in the optimizer step, from 0."""
+    unit: int  # Its number in the optimizer step, from 0.
     of_units: int
     first: str
-    second: str
-    """The SHA-256 of both."""
+    second: str  # The SHA-256 of both.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,8 +63,7 @@ class Difference:
     phase: Phase
     rollout: RolloutDifference | None = None
     tensor: TensorDifference | None = None
-    unit: UnitDifference | None = None
-    """Of the gradient, where both runs kept its units' hashes."""
+    unit: UnitDifference | None = None  # Of the gradient, where both runs kept its units' hashes.
     metrics: tuple[FieldDifference, ...] = ()
 
 
@@ -79,12 +73,10 @@ class Comparison:
 
     folders: tuple[Path, Path]
     first: Difference | None
-    steps: int
-    """Recorded steps that both have, up to the limit."""
+    steps: int  # Recorded steps that both have, up to the limit.
     identity: tuple[FieldDifference, ...]
     circumstances: tuple[FieldDifference, ...]
-    notes: tuple[str, ...]
-    """What could not be compared."""
+    notes: tuple[str, ...]  # What could not be compared.
 
     @property
     def equal(self) -> bool:
@@ -114,11 +106,8 @@ def compare_runs(folders: tuple[Path, Path], *, steps: int | None = None) -> Com
     """Compare two runs; with `steps` only what they did before that step, and not how they ended."""
     one, two = (_Side(read_run(folder), *(timeline(folder / name, steps) for name in _FILES)) for folder in folders)
     if not any(side.metrics or side.rollouts or side.trace for side in (one, two)):
-        raise DataError(
-            "neither run has a recorded step, so that there is nothing to compare",
-            field="DIR",
-            value=", ".join(map(str, folders)),
-        )
+        what = "neither run has a recorded step, so that there is nothing to compare"
+        raise DataError(what, field="DIR", value=", ".join(map(str, folders)))
     manifests = [side.run.manifest for side in (one, two)]
     identity, around = (
         unequal_fields(*({} if each is None else getattr(each, part) for each in manifests))
@@ -208,11 +197,9 @@ def _ends(sides: _Sides, *, whole: bool) -> Difference | None:
     return None
 
 
-_FIELDS: Final = 4
-"""Lines for the fields of the identity, or of the circumstances."""
+_FIELDS: Final = 4  # Lines for the fields of the identity, or of the circumstances.
 _NOTES: Final = 3
-_WIDTH: Final = 40
-"""Characters of a value that are shown."""
+_WIDTH: Final = 40  # Characters of a value that are shown.
 
 _WHAT: Final = {
     Phase.SAMPLE: "what was sampled",

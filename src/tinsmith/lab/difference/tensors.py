@@ -9,8 +9,7 @@ from typing import cast
 
 from tinsmith.types.sketches import distance
 
-ABSENT = "absent"
-"""Placeholder for a value that one of the records lacks."""
+ABSENT = "absent"  # Placeholder for a value that one of the records lacks.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,8 +52,7 @@ def _without(values: list[object], others: list[object]) -> list[object]:
     return [value for value in values if value not in others] or values
 
 
-Marks = Mapping[str, object]
-"""By tensor: `sha256`, `norm` and `sketch`, as a line of the trace has them."""
+Marks = Mapping[str, object]  # By tensor: `sha256`, `norm` and `sketch`, as a line of the trace has them.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,17 +63,13 @@ class TensorDifference:
     finite, where one run does not have the tensor, or where a is all zeros.
     """
 
-    substep: int
-    """Which of the step's optimizer steps."""
+    substep: int  # Which of the step's optimizer steps.
     tensor: str
     size: float | None
-    largest: str
-    """The tensor with the largest size."""
+    largest: str  # The tensor with the largest size.
     largest_size: float | None
-    all_size: float | None
-    """Of all tensors as one vector."""
-    tensors: int
-    """Unequal ones."""
+    all_size: float | None  # Of all tensors as one vector.
+    tensors: int  # Unequal ones.
     of_tensors: int
 
 

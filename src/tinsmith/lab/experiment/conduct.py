@@ -18,6 +18,7 @@ import tinker
 
 from tinsmith.lab.agents import Agents
 from tinsmith.lab.course import Course
+from tinsmith.lab.experiment.estimate import remember, unusual
 from tinsmith.lab.experiment.experiment import Plan
 from tinsmith.lab.experiment.manifest import (
     Json,
@@ -28,9 +29,7 @@ from tinsmith.lab.experiment.manifest import (
     seeds,
 )
 from tinsmith.lab.experiment.materials import Materials, gather, require_possible
-from tinsmith.lab.experiment.measured import remember
 from tinsmith.lab.experiment.plan import place_limits
-from tinsmith.lab.experiment.unusual import unusual
 from tinsmith.lab.live.interrupts import Interrupts
 from tinsmith.lab.live.teller import Teller, sinks_for
 from tinsmith.lab.live.watch import Score
@@ -299,13 +298,9 @@ def _refused(plan: Plan, materials: Materials, error: tinker.APIError) -> Config
     said = cast(Mapping[str, object], body).get("error") if isinstance(body, dict) else None
     what, *others = (said if isinstance(said, str) and said else str(error)).splitlines()
     named = dict(line.strip().split(": ", 1) for line in others if ": " in line)
-    return ConfigError(
-        f"the server refuses this run: {what}",
-        field="model_name",
-        value=materials.model_name,
-        allowed=named.get("allowed"),
-        fix=named.get("do", "name a model that the server has, and an adapter that it trains"),
-    )
+    what = f"the server refuses this run: {what}"
+    fix = named.get("do", "name a model that the server has, and an adapter that it trains")
+    return ConfigError(what, field="model_name", value=materials.model_name, allowed=named.get("allowed"), fix=fix)
 
 
 def _ended(

@@ -1,19 +1,20 @@
-"""What a run would take, before it is run: identity, changes, time and disk, from a few measured rates."""
+"""Time, disk and oddities of a run before it is run: from a few rates, and from what runs here took."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, cast
 
+from tinsmith.data.replacing import replacing
 from tinsmith.lab.confidence import WATCHED
 from tinsmith.lab.experiment.at import SMALL_MODEL
 from tinsmith.lab.experiment.experiment import Plan
 from tinsmith.lab.experiment.key_text import shown_value
 from tinsmith.lab.experiment.materials import require_own_rates
-from tinsmith.lab.experiment.measured import START_SECONDS, correction
-from tinsmith.lab.experiment.plan import place_limits, plan_fingerprint
-from tinsmith.lab.experiment.unusual import unusual
+from tinsmith.lab.experiment.plan import make_plan, place_limits, plan_fingerprint
 from tinsmith.lab.labels.scores import PROBED
 from tinsmith.lab.live.watch import PROMPTS
 from tinsmith.lab.papers.compute_spent import Cost
@@ -24,6 +25,7 @@ from tinsmith.models.base import read_shape
 from tinsmith.models.published.sources import is_here
 from tinsmith.ops.confidence import FRACTIONS
 from tinsmith.ops.extension import native
+from tinsmith.types.home import home
 
 MEASURED_PARAMETERS: Final = 134_479_872
 """Of SmolLM2-135M: weights of all layers and the head."""
@@ -165,3 +167,76 @@ def _usual_pace(plan: Plan) -> Pace | None:
     if where.model_name == SMALL_MODEL:
         return machine_pace(MEASURED_PARAMETERS)  # whether or not it was fetched yet
     return machine_pace(Cost(read_shape(where.model_name)).parameters) if is_here(where.model_name) else None
+
+
+_RATES: Final = ("learning_rate", "sft_learning_rate")
+_FACTOR: Final = 10.0
+"""A rate more than so many times the usual one, or as many times below it, is warned about."""
+_TEMPERATURES: Final = (0.5, 1.3)
+
+
+def unusual(plan: Plan) -> list[str]:
+    """Return a line for each setting that was given and is far from the usual one; nothing is refused."""
+    given = {key: value for key, value in plan.overrides.items() if key in (*_RATES, "temperature")}
+    if not given:
+        return []
+    keys = plan.experiment.subject.kinds[plan.frame.kind].keys.known
+    others = {key: str(value) for key, value in plan.overrides.items() if key not in given and key in ("at", "kind")}
+    usual = make_plan(plan.experiment, {"at": plan.frame.at.value, **others}).settings
+    found: list[str] = []
+    for key in _RATES:
+        rate, middle = (getattr(one, key, 0.0) for one in (plan.settings, usual))
+        if key in given and key in keys and rate and middle and not middle / _FACTOR <= rate <= middle * _FACTOR:
+            found.append(
+                f"warning: {key}={rate:g} is far from what is usual at={plan.frame.at.value}: "
+                f"{middle / _FACTOR:g} to {middle * _FACTOR:g}, mostly {middle:g}"
+            )
+    low, high = _TEMPERATURES
+    temperature = plan.settings.temperature
+    if isinstance(plan.settings, RlSettings) and "temperature" in given and not low <= temperature <= high:
+        why = "answers of a group become alike, and alike ones teach nothing" if temperature < low else "answers decay"
+        found.append(f"warning: temperature={temperature:g} is unusual: {low:g} to {high:g} are usual; {why}")
+    return found
+
+
+START_SECONDS: Final = 10.0
+"""To start the server, load the model and save at the end."""
+_CORES: Final = 2
+"""Of the machine that the paces were measured on."""
+_FILE: Final = "paces.json"
+_MOST: Final = 16.0
+"""The most that a forecast is corrected by, either way."""
+
+
+def correction(plan: Plan) -> float:
+    """Return how many times as long as on two cores the last run of this model took here, with as many threads.
+
+    Where there was none: 1, or as many times as its threads are fewer than these cores.
+    """
+    threads = plan.circumstances.threads
+    usual = max(1.0, _CORES / threads) if threads else 1.0
+    found = _known().get(_key(plan), usual)
+    return found if isinstance(found, float) and 1 / _MOST <= found <= _MOST else usual
+
+
+def remember(plan: Plan, forecast: float | None, took: float) -> None:
+    """Keep how long a whole run took, in seconds, beside its forecast; a short run is no measure."""
+    if forecast is None or min(forecast, took) <= 2 * START_SECONDS:
+        return
+    factor = correction(plan) * (took - START_SECONDS) / (forecast - START_SECONDS)
+    known = {**_known(), _key(plan): min(_MOST, max(1 / _MOST, factor))}
+    with suppress(OSError), replacing(home() / _FILE) as part:  # a forecast ends no run
+        part.write_text(json.dumps(known, indent=1, sort_keys=True) + "\n", encoding="utf-8")
+
+
+def _known() -> dict[str, object]:
+    with suppress(OSError, ValueError):
+        found: object = json.loads((home() / _FILE).read_bytes())
+        if isinstance(found, dict):
+            return cast("dict[str, object]", found)
+    return {}
+
+
+def _key(plan: Plan) -> str:
+    where = plan.circumstances
+    return f"{where.model_name or 'nano'}, {where.threads or 'all'} threads"

@@ -134,13 +134,9 @@ def require_same_run(before: Json, prepared: Prepared) -> None:
         field for field in (changed_identity(before, prepared) if before else ()) if field.name != "source_sha256"
     ]
     if changed:
-        raise ConfigError(
-            f"this folder holds another run: its {changed[0].name} differs",
-            field=changed[0].name,
-            value=changed[0].second,
-            allowed=str(changed[0].first),
-            fix="name another folder, or behavior_if_log_dir_exists=delete",
-        )
+        what = f"this folder holds another run: its {changed[0].name} differs"
+        fix = "name another folder, or behavior_if_log_dir_exists=delete"
+        raise ConfigError(what, field=changed[0].name, value=changed[0].second, allowed=str(changed[0].first), fix=fix)
 
 
 def require_same_models(before: Json, now: Json) -> None:
@@ -181,12 +177,9 @@ def require_same_base(manifest: Mapping[str, object], materials: Materials) -> N
     if trained is None or named is None or not is_here(named):
         return
     if _fingerprint(_whole_path(named)) != trained:
-        raise ConfigError(
-            "the run in this folder was trained on another base",
-            field="model_name",
-            value=named,
-            fix="give the one that it was trained on, or another folder for the results",
-        )
+        what = "the run in this folder was trained on another base"
+        fix = "give the one that it was trained on, or another folder for the results"
+        raise ConfigError(what, field="model_name", value=named, fix=fix)
 
 
 @lru_cache

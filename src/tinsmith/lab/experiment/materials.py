@@ -61,11 +61,8 @@ def named_model(plan: Plan) -> tuple[str, str] | None:
     """Return the model's name as served and where it comes from; None: the nano base, which is built."""
     where = plan.circumstances
     if where.base_url is not None and where.model_name is None:
-        raise ConfigError(
-            "base_url is set, but no model that it serves is named",
-            field="model_name",
-            fix="model_name=NAME, as the server lists it",
-        )
+        what = "base_url is set, but no model that it serves is named"
+        raise ConfigError(what, field="model_name", fix="model_name=NAME, as the server lists it")
     if where.model_name is None and plan.frame.at is At.SEED:
         raise ConfigError(
             "at=seed has the settings for a large model, and none is named",
@@ -142,12 +139,9 @@ def require_possible(plan: Plan) -> None:
     require_own_rates(plan)
     if where.data is not None:
         if not where.data.is_dir():
-            raise DataError(
-                f"{where.data} is not a slice: there is no such folder",
-                field="data",
-                value=str(where.data),
-                allowed="a folder that `tinsmith data slice` wrote",
-            )
+            what = f"{where.data} is not a slice: there is no such folder"
+            allowed = "a folder that `tinsmith data slice` wrote"
+            raise DataError(what, field="data", value=str(where.data), allowed=allowed)
         read_slice_card(where.data)
     if where.dry_run:
         return

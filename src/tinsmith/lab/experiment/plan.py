@@ -1,4 +1,4 @@
-"""A plan: every key of an experiment resolved, before any model or paper is there.
+"""A plan: every key of an experiment resolved, before any model or paper is there; and the keys for a person.
 
 Keys come from, later ones winning: the defaults of the settings, the place it runs at (`at=nano`, `at=small` or
 `at=seed`), the experiment's ancestors and itself, what the place cannot do otherwise, and the command line. Keys that
@@ -8,11 +8,16 @@ only say where and how fast to run are circumstances, and are kept apart.
 from __future__ import annotations
 
 import dataclasses
+import enum
+import inspect
+import re
+import sys
+import textwrap
 from collections.abc import Iterable, Mapping
-from dataclasses import MISSING, fields
+from dataclasses import MISSING, Field, dataclass, fields
 from pathlib import Path
 from types import MappingProxyType
-from typing import Final, TypeVar, cast
+from typing import Any, Final, TypeVar, cast
 
 from tinsmith.lab.experiment.at import At
 from tinsmith.lab.experiment.experiment import REWARD_PREFIX, Experiment, Plan, Value
@@ -80,12 +85,9 @@ def kind_of(experiment: Experiment, overrides: Mapping[str, str]) -> Kind:
     own, kinds = experiment.kind, experiment.subject.kinds
     kind = cast(Kind, converted("kind", overrides.get("kind", own.value), Kind))
     if kind not in kinds:
-        raise ConfigError(
-            f"this experiment is of kind {own}; another kind cannot answer its question",
-            field="kind",
-            value=kind.value,
-            allowed=", ".join(each for each in Kind if each in kinds),
-        )
+        what = f"this experiment is of kind {own}; another kind cannot answer its question"
+        allowed = ", ".join(each for each in Kind if each in kinds)
+        raise ConfigError(what, field="kind", value=kind.value, allowed=allowed)
     return kind
 
 
@@ -93,12 +95,8 @@ def defaults(experiment: Experiment, kind: Kind, at: At) -> dict[str, object]:
     """Return what stands under keys that a place, the ancestors or the experiment itself decide."""
     entry = experiment.subject.kinds[kind]
     if at not in entry.values:
-        raise ConfigError(
-            f"there are no settings for {kind} at this place",
-            field="at",
-            value=at.value,
-            allowed=", ".join(entry.places),
-        )
+        what = f"there are no settings for {kind} at this place"
+        raise ConfigError(what, field="at", value=at.value, allowed=", ".join(entry.places))
     forced = entry.forced.get(at, {})
     return {**entry.values[at], **experiment.inherited, **experiment.own_at(at), **forced}
 
@@ -119,31 +117,21 @@ def _engine_value(key: str, overrides: Mapping[str, str]) -> object:
 
 def _require_own_server(overrides: Mapping[str, str]) -> None:
     if "base_url" in overrides and overrides.get("deviation", "none") != Deviation.NONE:
-        raise ConfigError(
-            "deviation is for the run's own server, not for one at base_url",
-            field="deviation",
-            value=overrides["deviation"],
-            fix="leave base_url out, or start that server with `tinsmith serve --deviation`",
-        )
+        what = "deviation is for the run's own server, not for one at base_url"
+        fix = "leave base_url out, or start that server with `tinsmith serve --deviation`"
+        raise ConfigError(what, field="deviation", value=overrides["deviation"], fix=fix)
     for key in ("gradient_unit", "hold", "workers", "shards", "unit_hashes"):
         if "base_url" in overrides and key in overrides:
-            raise ConfigError(
-                f"{key} is for the run's own server, not for one at base_url",
-                field=key,
-                value=overrides[key],
-                fix=f"leave it out, and start that server with `tinsmith serve --{key.replace('_', '-')}`",
-            )
+            what = f"{key} is for the run's own server, not for one at base_url"
+            fix = f"leave it out, and start that server with `tinsmith serve --{key.replace('_', '-')}`"
+            raise ConfigError(what, field=key, value=overrides[key], fix=fix)
 
 
 def _require_device(arithmetic: Arithmetic, where: Circumstances) -> None:
     """Check that the server of its own could have such kernels; whether the device is here, the server says."""
     if where.base_url is None and not supported(arithmetic, where.device):
-        raise ConfigError(
-            f"arithmetic={arithmetic} has no kernels for this device",
-            field="device",
-            value=where.device,
-            allowed=supported_words(),
-        )
+        what = f"arithmetic={arithmetic} has no kernels for this device"
+        raise ConfigError(what, field="device", value=where.device, allowed=supported_words())
     if where.device != "cpu" and (where.workers or where.shards != 1):
         raise ConfigError("workers compute on CPU", field="device", value=where.device, allowed="cpu with workers")
 
@@ -246,3 +234,86 @@ def place_limits(plan: Plan) -> list[str]:
     ]
     same = f"{place}: this is {', '.join(twins)} under another name; at=seed tells them apart"
     return [f"{place}: {', '.join(changes)}: {why}", *([same] if twins else [])]
+
+
+_FIELD: Final = re.compile(r'^ {4}(\w+): [^\n]*(?:\n {8}[^\n]*|\n {4}\))*\n {4}"""(.*?)"""', re.MULTILINE | re.DOTALL)
+"""A field and the words below it. From the text: CPython 3.11 cannot make syntax trees in two threads at once."""
+_CLASS: Final = r"^( *)class {}\b[^\n]*\n(?:\1[ )][^\n]*\n|\n)*"
+"""A class with its body: as far as lines are indented more than its first."""
+_ENGINE_WORDS: Final[Mapping[str, str]] = {
+    "arithmetic": "How numbers are computed: canonical, invariant or fast.",
+    "gradient_unit": "tree: datums that begin alike are computed as one prefix tree; datum: each by itself.",
+    "deviation": "What the server does wrong on purpose, to see that the checks find it.",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeyHelp:
+    """One key."""
+
+    name: str
+    values: Mapping[At, str]
+    """By place where the experiment can run; empty: none."""
+    words: str
+    circumstance: bool
+    """Whether it only says where and how fast to run, and is no part of the identity."""
+
+
+def key_help(experiment: Experiment) -> list[KeyHelp]:
+    """Return every key of an experiment, those that decide results first."""
+    kind = kind_of(experiment, {})
+    entry = experiment.subject.kinds[kind]
+    keys = entry.keys
+    places = {at: defaults(experiment, kind, at) for at in entry.places}
+    words = {name: said for part in keys.parts for name, said in words_of(part).items()}
+    words |= {key.name: key.words for key in keys.own}
+    usual: dict[str, object] = {each.name: default_of(each) for each in fields(keys.frame)}
+    usual |= {key.name: key.default for key in keys.own}
+    usual |= {each.name: default_of(each) for part in keys.parts[1:] for each in fields(part)}
+    found = [
+        KeyHelp(
+            name=name,
+            values={at: shown_value(at if name == "at" else place.get(name, default)) for at, place in places.items()},
+            words=_with_values(words.get(name, ""), keys.kinds.get(name)),
+            circumstance=name in keys.circumstances,
+        )
+        for name, default in usual.items()
+        if name in keys.known and name != "kind"
+    ]
+    found += [
+        KeyHelp(
+            name=name, values=dict.fromkeys(places, shown_value(value)), words=_ENGINE_WORDS[name], circumstance=False
+        )
+        for name, value in ENGINE.items()
+    ]
+    return sorted(found, key=lambda each: each.circumstance)
+
+
+def _with_values(words: str, kind: object) -> str:
+    """Add what a key may be, where these are a few names."""
+    if not isinstance(kind, type) or not issubclass(kind, enum.Enum):
+        return words
+    values = ", ".join(str(member.value) for member in kind)
+    return f"{words} One of: {values}.".strip()
+
+
+def words_of(part: type) -> dict[str, str]:
+    """Return what stands below each field of a dataclass and its bases, as text."""
+    return {
+        name: " ".join(words.split())
+        for each in reversed(part.__mro__)
+        if each is not object
+        for name, words in _FIELD.findall(textwrap.dedent(_source(each)))
+    }
+
+
+def _source(part: type) -> str:
+    """Return the text of a class; `inspect.getsource` would make a syntax tree to find it."""
+    text = inspect.getsource(sys.modules[part.__module__])
+    found = re.search(_CLASS.format(part.__name__), text, re.MULTILINE)
+    return found[0] if found else ""
+
+
+def default_of(each: Field[Any]) -> object:
+    """Return a field's default; None where it has none."""
+    return None if each.default is MISSING else each.default

@@ -132,19 +132,13 @@ def changes_of(
     place = "data_folder" if "data" in keys.known else "task"
     handed_over = around.get(place, "") is None
     if config.name.startswith("python/") or handed_over:
-        raise ConfigError(
-            "this run cannot be made again from its folder: its data were handed over in Python",
-            field="DIR",
-            value=str(run.folder),
-            fix="run the same Python code again with another log_path, then `tinsmith diff`",
-        )
+        what = "this run cannot be made again from its folder: its data were handed over in Python"
+        fix = "run the same Python code again with another log_path, then `tinsmith diff`"
+        raise ConfigError(what, field="DIR", value=str(run.folder), fix=fix)
     if place not in around:
-        raise ConfigError(
-            "this run's manifest does not say where its data and its model are",
-            field="DIR",
-            value=str(run.folder),
-            fix="run it again with this version, then it can be replayed",
-        )
+        what = "this run's manifest does not say where its data and its model are"
+        fix = "run it again with this version, then it can be replayed"
+        raise ConfigError(what, field="DIR", value=str(run.folder), fix=fix)
     where: dict[str, object] = {}
     if keys.asking is not None:
         # How others are asked decides nothing, but their limits are to be kept in a replay too.
@@ -157,34 +151,22 @@ def changes_of(
     if "model_name" not in here and around["model_name"] is not None and around["base_url"] is None:
         where["model_name"] = found = around["model_folder"]  # in full
         if not is_here(str(found)):
-            raise ConfigError(
-                "the run's model is no longer there",
-                field="model_name",
-                value=found,
-                fix="say where it is: model_name=PATH",
-            )
+            what = "the run's model is no longer there"
+            raise ConfigError(what, field="model_name", value=found, fix="say where it is: model_name=PATH")
     for key in ("base_url", "judge_base_url"):
         if where.get(key) and key not in here and (run.folder / CRATE).exists():
             # A key of whoever checks the run would go wherever somebody else's file says.
-            raise ConfigError(
-                "this run used a server whose address comes from the file",
-                field=key,
-                value=where[key],
-                fix=f"if you trust it, name it yourself: {key}=URL",
-            )
+            what = "this run used a server whose address comes from the file"
+            raise ConfigError(what, field=key, value=where[key], fix=f"if you trust it, name it yourself: {key}=URL")
     return {key: str(value) for key, value in {**config.overrides, **where}.items() if value is not None}
 
 
 def _require_identity(prepared: Prepared, manifest: Json, say: Say) -> None:
     for each in changed_identity(manifest, prepared):
         if each.name not in _PACKAGE:
-            raise ConfigError(
-                f"this run cannot be replayed here: its {each.name} has changed",
-                field=each.name,
-                value=each.second,
-                allowed=str(each.first),
-                fix="put back what it was, or run it as it is now",
-            )
+            what = f"this run cannot be replayed here: its {each.name} has changed"
+            fix = "put back what it was, or run it as it is now"
+            raise ConfigError(what, field=each.name, value=each.second, allowed=str(each.first), fix=fix)
         say(f"warning: {each.name} was {str(each.first)[:16]}, and is {str(each.second)[:16]} now")
 
 
@@ -250,12 +232,8 @@ def plan_again(folder: Path, kinds: Sequence[Kind], plan_of: Callable[[str, Mapp
     """Return the plan of a run of one of these kinds from its folder."""
     run = read_run(folder)
     if run.config.kind not in kinds:
-        raise ConfigError(
-            "only runs on a task can be opened again",
-            field="run",
-            value=f"{folder}: {run.config.kind.value}",
-            allowed=", ".join(kinds),
-        )
+        what = "only runs on a task can be opened again"
+        raise ConfigError(what, field="run", value=f"{folder}: {run.config.kind.value}", allowed=", ".join(kinds))
     around = located(RunFolder(folder).read_json(MANIFEST), folder)
     name = str(around.get("task") or run.config.title)
     return plan_of(name, changes_of(run, around, plan_of(name, {}).experiment.subject, None, {}))

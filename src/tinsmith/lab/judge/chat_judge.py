@@ -19,21 +19,29 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, Final, Self
 
-from tinsmith.lab.judge.answers import A, Answered, AnswerForm, Question, VerdictCache, cache_key, rating_question
 from tinsmith.lab.judge.endpoint import OLD_TOKEN_LIMIT, OPENAI_URL, TOKEN_LIMIT, Endpoint, Trouble
 from tinsmith.lab.judge.endpoint_answers import Reply, Usage
 from tinsmith.lab.judge.limits import CallLimits, Clock, after_asked, backoff
 from tinsmith.lab.judge.prices import tokens_in
-from tinsmith.lab.judge.prompting import JudgePrompt, JudgeRequest
-from tinsmith.lab.judge.settings import ChatSettings
+from tinsmith.lab.judge.prompting import (
+    A,
+    Answered,
+    AnswerForm,
+    JudgePrompt,
+    JudgeRequest,
+    Question,
+    VerdictCache,
+    cache_key,
+    rating_question,
+)
+from tinsmith.lab.judge.records import ChatSettings
 from tinsmith.lab.judge.verdicts import FailureCause, Judged, JudgeFailure, ParseFailure, Spent
 
 logger = logging.getLogger(__name__)
 
 LONGEST_ASKED_WAIT_S: Final = 600.0
 """A server that asks for a longer wait (a used-up quota) is not waited for: the run can be resumed."""
-_CHAT_TOKENS: Final = 64
-"""What a chat template may add to the texts, from above."""
+_CHAT_TOKENS: Final = 64  # What a chat template may add to the texts, from above.
 
 
 class ChatJudge:

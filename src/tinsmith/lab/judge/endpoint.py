@@ -27,14 +27,12 @@ OPENAI_URL: Final = "https://api.openai.com/v1"
 _POOL: Final = 2
 """Connections of one client: httpx looks at all of a client's connections for each call, several times over."""
 _LONGEST_DETAIL: Final = 200
-_LARGEST_ANSWER: Final = 8 << 20
-"""Bytes of an answer's body, decompressed."""
+_LARGEST_ANSWER: Final = 8 << 20  # Bytes of an answer's body, decompressed.
 _KEY_STATUS: Final = frozenset({401, 403})
 _ANSWERED_IN_BODY: Final = frozenset({400, 422})
 """Statuses whose body may name a field that the endpoint does not take."""
 TOKEN_LIMIT: Final = "max_completion_tokens"
-OLD_TOKEN_LIMIT: Final = "max_tokens"
-"""The name of TOKEN_LIMIT at endpoints that do not know it."""
+OLD_TOKEN_LIMIT: Final = "max_tokens"  # The name of TOKEN_LIMIT at endpoints that do not know it.
 OPTIONAL: Final = ("temperature", "response_format", TOKEN_LIMIT)
 """Fields that some endpoints or models refuse (reasoning models a temperature), and that a call can do without."""
 
@@ -45,15 +43,11 @@ class Trouble:
 
     cause: FailureCause
     detail: str
-    again: bool
-    """True if another attempt may go better."""
+    again: bool  # True if another attempt may go better.
     asked_wait: float | None = None
-    drop: frozenset[str] = frozenset()
-    """Optional fields that the endpoint names as the reason."""
-    usage: Usage | None = None
-    """Token counts that came all the same; None: there were none."""
-    unbilled: bool = False
-    """True if no token was written: the endpoint declined the call, or was never reached."""
+    drop: frozenset[str] = frozenset()  # Optional fields that the endpoint names as the reason.
+    usage: Usage | None = None  # Token counts that came all the same; None: there were none.
+    unbilled: bool = False  # True if no token was written: the endpoint declined the call, or was never reached.
 
 
 class Endpoint:
@@ -62,11 +56,8 @@ class Endpoint:
     def __init__(self, *, base_url: str, api_key: str | None, model: str, timeout_s: float, most: int) -> None:
         url = checked_url(base_url)
         if api_key is None and url.host == httpx.URL(OPENAI_URL).host:
-            raise ConfigError(
-                "this judge needs a key",
-                field="OPENAI_API_KEY",
-                fix="set it in the environment, or judge_base_url to an endpoint without keys",
-            )
+            fix = "set it in the environment, or judge_base_url to an endpoint without keys"
+            raise ConfigError("this judge needs a key", field="OPENAI_API_KEY", fix=fix)
         self._url = f"{str(url).rstrip('/')}/chat/completions"
         self._model = model
         self._timeout_s = timeout_s
@@ -197,12 +188,9 @@ def checked_url(base_url: str) -> httpx.URL:
     except httpx.InvalidURL:
         url = httpx.URL("")
     if url.scheme not in ("http", "https") or not url.host or url.userinfo or url.query:
-        raise ConfigError(
-            "this is not the address of a judge (not shown, it may hold a secret)",
-            field="judge_base_url",
-            allowed="http:// or https://, no user, password or query",
-            fix=f"for example {OPENAI_URL}",
-        )
+        what = "this is not the address of a judge (not shown, it may hold a secret)"
+        allowed = "http:// or https://, no user, password or query"
+        raise ConfigError(what, field="judge_base_url", allowed=allowed, fix=f"for example {OPENAI_URL}")
     return url
 
 

@@ -30,8 +30,7 @@ class Usage:
     """Token counts of one call; None where the endpoint does not report them."""
 
     prompt_tokens: int | None = None
-    completion_tokens: int | None = None
-    """Hidden reasoning included."""
+    completion_tokens: int | None = None  # Hidden reasoning included.
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,8 +39,7 @@ class Reply:
 
     text: str
     usage: Usage
-    ending: FailureCause | None = None
-    """Why the text may be incomplete, by the endpoint's `finish_reason`."""
+    ending: FailureCause | None = None  # Why the text may be incomplete, by the endpoint's `finish_reason`.
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,8 +49,7 @@ class NoText:
     cause: FailureCause
     detail: str
     usage: Usage
-    status: int | None = None
-    """The status that an error inside a 200 answer names."""
+    status: int | None = None  # The status that an error inside a 200 answer names.
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,8 +57,7 @@ class ErrorBody:
     """An endpoint's own words on a refusal."""
 
     message: str
-    fields: frozenset[str]
-    """Fields of the request that the body names beside the message."""
+    fields: frozenset[str]  # Fields of the request that the body names beside the message.
 
 
 def read_completion(content: bytes) -> Reply | NoText:

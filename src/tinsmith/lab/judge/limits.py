@@ -20,8 +20,7 @@ from tinsmith.types.http_answers import retry_after as retry_after
 from tinsmith.types.seeds import derive
 
 FIRST_WAIT_S: Final = 0.5
-LONGEST_WAIT_S: Final = 30.0
-"""Of a wait that nobody asked for; doubled from FIRST_WAIT_S with each attempt."""
+LONGEST_WAIT_S: Final = 30.0  # Of a wait that nobody asked for; doubled from FIRST_WAIT_S with each attempt.
 
 
 class Clock:
@@ -60,16 +59,14 @@ def _unit(seed: int, key: str, attempt: int) -> float:
 
 
 WINDOW_S: Final = 60.0
-_SLACK_S: Final = 1e-6
-"""Added to a wait, so that rounding does not wake it just before its moment."""
+_SLACK_S: Final = 1e-6  # Added to a wait, so that rounding does not wake it just before its moment.
 
 
 @dataclass(slots=True)
 class Slot:
     """One call's place in the window."""
 
-    tokens: int
-    """What it counts for: reserved, then as reported."""
+    tokens: int  # What it counts for: reserved, then as reported.
     ended: float | None = None
 
 

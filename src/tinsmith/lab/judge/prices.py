@@ -13,16 +13,13 @@ from typing import Any, Final, cast
 
 import msgspec
 
-from tinsmith.lab.judge.answers import Question, rating_question
-from tinsmith.lab.judge.prompting import JudgeRequest
+from tinsmith.lab.judge.prompting import JudgeRequest, Question, rating_question
 from tinsmith.lab.judge.verdicts import Spent
 from tinsmith.types.errors import ConfigError
 from tinsmith.types.toml_files import read_toml
 
-BYTES_A_TOKEN: Final = 4
-"""Of English text, in the tokenizers in use: an estimate."""
-MOST_DOLLARS: Final = 1e6
-"""For a million tokens."""
+BYTES_A_TOKEN: Final = 4  # Of English text, in the tokenizers in use: an estimate.
+MOST_DOLLARS: Final = 1e6  # For a million tokens.
 _DATED: Final = re.compile(r"-\d{4}-\d{2}-\d{2}$")
 
 
@@ -66,11 +63,9 @@ def _read(file: Path) -> dict[str, Price]:
     document = read_toml(file, field="prices")
     unknown = [name for name in document if name != "models"]
     if unknown or not document:
-        raise ConfigError(
-            f"{file}: a price table holds tables [models.NAME] and nothing else",
-            field=unknown[0] if unknown else "models",
-            fix='[models."gpt-5-mini"] with the lines `prompt = 0.25` and `completion = 2.0`',
-        )
+        what = f"{file}: a price table holds tables [models.NAME] and nothing else"
+        fix = '[models."gpt-5-mini"] with the lines `prompt = 0.25` and `completion = 2.0`'
+        raise ConfigError(what, field=unknown[0] if unknown else "models", fix=fix)
     models = document["models"]
     found = models.items() if isinstance(models, dict) else [("models", models)]
     prices: dict[str, Price] = {}
@@ -78,13 +73,10 @@ def _read(file: Path) -> dict[str, Price]:
         try:
             prices[model] = msgspec.convert(entry, Price)
         except msgspec.ValidationError:
-            raise ConfigError(
-                f"{file}: a price is two numbers, dollars for a million tokens",
-                field=model,
-                value=entry,
-                allowed="prompt and completion, each from 0 to 1,000,000, and nothing else",
-                fix=f'[models."{model}"] with the lines `prompt = 0.25` and `completion = 2.0`',
-            ) from None
+            what = f"{file}: a price is two numbers, dollars for a million tokens"
+            allowed = "prompt and completion, each from 0 to 1,000,000, and nothing else"
+            fix = f'[models."{model}"] with the lines `prompt = 0.25` and `completion = 2.0`'
+            raise ConfigError(what, field=model, value=entry, allowed=allowed, fix=fix) from None
     return prices
 
 

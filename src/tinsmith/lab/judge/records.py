@@ -1,18 +1,18 @@
-"""Files of a judged run beside those of every run: its items with their criteria, verdicts, and the judge's ledger.
+"""Files of a judged run, and settings of a judge: items with their criteria, verdicts, the ledger; keys.
 
 Every field has a default: a run that was killed leaves files that stop anywhere, and its report still opens.
 """
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Sequence
-from pathlib import Path
-from typing import Any, Final, Protocol
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
 
 import msgspec
 
-from tinsmith.data.replacing import replacing
+from tinsmith.types.errors import ConfigError
 
 RULES: Final = "rules"
 """The name of the judge that knows surfaces and rules."""
@@ -25,13 +25,6 @@ class CriteriaRecord(msgspec.Struct, frozen=True, kw_only=True):
     split: str = ""
     prompt: str = ""
     criteria: tuple[str, ...] = ()
-
-
-class VerdictRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """Verdict on one criterion."""
-
-    passed: bool
-    rationale: str = ""
 
 
 class LedgerRecord(msgspec.Struct, frozen=True, kw_only=True):
@@ -60,32 +53,47 @@ def summed(lines: Sequence[LedgerRecord]) -> LedgerRecord:
     )
 
 
-class Prompted(Protocol):
-    """An item with its name and what is asked about it."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JudgeCalls:
+    """How calls are made; it decides nothing that a judge says."""
 
-    @property
-    def prompt_id(self) -> str:
-        """Its name."""
-        ...
-
-    @property
-    def prompt(self) -> str:
-        """Text of the prompt."""
-        ...
-
-    @property
-    def item(self) -> object:
-        """Item of the task; its criteria are a function of it."""
-        ...
+    judge_base_url: str | None = None
+    """Address of an OpenAI-compatible endpoint; None: OPENAI_BASE_URL, else OpenAI's own."""
+    judge_max_retries: int = 3
+    """Most attempts of a call after the first."""
+    judge_timeout_s: float = 60.0
+    """Most seconds for one attempt."""
+    judge_concurrency: int = 64
+    """Most calls at once."""
+    judge_rpm: int = 0
+    """Most calls a minute; 0: no limit."""
+    judge_tpm: int = 0
+    """Most tokens a minute; 0: no limit."""
 
 
-def write_tasks(
-    criteria: Callable[[Any], Sequence[str]], train: Sequence[Prompted], held_out: Sequence[Prompted], file: Path
-) -> None:
-    """Write one line an item with its criteria, training and held-out ones; the old file or the whole new one."""
-    with replacing(file) as part, part.open("w", encoding="utf-8", newline="\n") as lines:
-        for side, tasks in (("train", train), ("test", held_out)):
-            for one in tasks:
-                found = tuple(criteria(one.item))
-                line = CriteriaRecord(task_id=one.prompt_id, split=side, prompt=one.prompt, criteria=found)
-                lines.write(json.dumps(msgspec.to_builtins(line), ensure_ascii=False) + "\n")
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChatSettings(JudgeCalls):
+    """Which judge, and how it is asked."""
+
+    judge_model: str
+    """As the endpoint names it."""
+    judge_temperature: float = 0.0
+    """Temperature at which the judge answers."""
+    judge_max_tokens: int = 0
+    """Most tokens in one answer of the judge; 0: as the endpoint decides."""
+    identity: str | None = None
+    """Stands in the cache for the model's name, where that may change its meaning (own weights)."""
+    seed: int = 0
+    """Of the waits' spread; nothing else is drawn."""
+
+    def __post_init__(self) -> None:
+        if not self.judge_model:
+            raise ConfigError("no judge model is named", field="judge_model", value=self.judge_model)
+        least = {"judge_concurrency": 1, "judge_max_retries": 0, "judge_temperature": 0}
+        least |= {"judge_rpm": 0, "judge_tpm": 0, "judge_max_tokens": 0}
+        for name, lowest in least.items():
+            value: float = getattr(self, name)
+            if not (math.isfinite(value) and value >= lowest):
+                raise ConfigError("too small", field=name, value=value, allowed=f">= {lowest}")
+        if not (math.isfinite(self.judge_timeout_s) and self.judge_timeout_s > 0):
+            raise ConfigError("no time", field="judge_timeout_s", value=self.judge_timeout_s, allowed="> 0")

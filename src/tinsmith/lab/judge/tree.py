@@ -45,13 +45,6 @@ class Branch:
 Node: TypeAlias = Leaf | Branch
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TreeScore:
-    """A tree's score in [0, 1]."""
-
-    score: float
-
-
 def criteria_of(tree: Node) -> tuple[str, ...]:
     """Return the criteria of a tree's leaves, in order: the verdicts stand in the same order."""
     if isinstance(tree, Leaf):
@@ -89,16 +82,16 @@ def weighted_rate(verdicts: Sequence[bool], weights: Sequence[float]) -> float:
     return float(min(max(earned / best, Fraction(0)), Fraction(1)))
 
 
-def evaluate(tree: Node, verdicts: Sequence[bool]) -> TreeScore:
-    """Return a tree's score for one verdict a leaf, in the order of `criteria_of`.
+def evaluate(tree: Node, verdicts: Sequence[bool]) -> float:
+    """Return a tree's score in [0, 1] for one verdict a leaf, in the order of `criteria_of`.
 
-    >>> evaluate(flat_tree(["a", "b", "c"]), [True, False, True]).score == 2 / 3
+    >>> evaluate(flat_tree(["a", "b", "c"]), [True, False, True]) == 2 / 3
     True
     """
     leaves = len(criteria_of(tree))
     if len(verdicts) != leaves:
         raise InputError("one verdict a leaf", field="verdicts", value=len(verdicts), allowed=str(leaves))
-    return TreeScore(score=float(_score(tree, iter(verdicts), skipped=False)))
+    return float(_score(tree, iter(verdicts), skipped=False))
 
 
 def _score(node: Node, verdicts: Iterator[bool], *, skipped: bool) -> Fraction:

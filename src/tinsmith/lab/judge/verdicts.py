@@ -11,8 +11,7 @@ from typing import Final
 from tinsmith.lab.strict_json import JsonObject, JsonValue, NotJsonError, read_json
 from tinsmith.types.errors import DataError, JudgeError
 
-SCHEMA_VERSION: Final = 1
-"""Of the answer and of the prompt that asks for it; another version, another cache entry."""
+SCHEMA_VERSION: Final = 1  # Of the answer and of the prompt that asks for it; another version, another cache entry.
 
 _RATINGS: Final[Mapping[str, bool]] = MappingProxyType({"Yes": True, "No": False})
 
@@ -35,18 +34,12 @@ class FailureCause(enum.StrEnum):
     SERVER_ERROR = "server_error"
     TIMED_OUT = "timed_out"
     DISCONNECTED = "disconnected"
-    REFUSED = "refused"
-    """A status that another attempt would not change: a wrong key, no such model, a bad request."""
-    NO_CONTENT = "no_content"
-    """The body is no chat completion with a text in it."""
-    DECLINED = "declined"
-    """The judge's model refused to answer."""
-    FILTERED = "filtered"
-    """The endpoint's content filter kept the answer back."""
-    CUT_OFF = "cut_off"
-    """The answer reached its token limit before it was complete."""
-    BAD_ANSWER = "bad_answer"
-    """The text holds no verdicts; `JudgeFailure.parse` says why."""
+    REFUSED = "refused"  # A status that another attempt would not change: a wrong key, no such model, a bad request.
+    NO_CONTENT = "no_content"  # The body is no chat completion with a text in it.
+    DECLINED = "declined"  # The judge's model refused to answer.
+    FILTERED = "filtered"  # The endpoint's content filter kept the answer back.
+    CUT_OFF = "cut_off"  # The answer reached its token limit before it was complete.
+    BAD_ANSWER = "bad_answer"  # The text holds no verdicts; `JudgeFailure.parse` says why.
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +47,7 @@ class Verdict:
     """What the judge said about one criterion."""
 
     passed: bool
-    rationale: str
+    rationale: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,20 +83,15 @@ class JudgeFailure:
     """A response without verdicts: to be recorded and left out, never to be scored."""
 
     cause: FailureCause
-    detail: str
-    """In a line; holds no key and not the response."""
+    detail: str  # In a line; holds no key and not the response.
     spent: Spent
     parse: ParseFailure | None = None
 
     def error(self) -> JudgeError:
         """Return the failure as an error, for who cannot go on without verdicts."""
         cut = self.cause is FailureCause.CUT_OFF
-        return JudgeError(
-            f"the judge gave no verdicts: {self.detail}",
-            field="cause",
-            value=str(self.cause),
-            fix=f"{'raise judge_max_tokens' if cut else 'check judge_model, judge_base_url and the key'}, then resume",
-        )
+        fix = f"{'raise judge_max_tokens' if cut else 'check judge_model, judge_base_url and the key'}, then resume"
+        return JudgeError(f"the judge gave no verdicts: {self.detail}", field="cause", value=str(self.cause), fix=fix)
 
 
 def parse_verdicts(text: str, criteria: int) -> tuple[Verdict, ...] | ParseFailure:

@@ -25,8 +25,7 @@ from tinsmith.types.errors import ConfigError, ContractError
 CONFIDENCE_KEY: Final = "confidence"
 JUSTIFICATION_KEY: Final = "label_justification"
 SIGNALS_KEY: Final = "evidence_signals"
-JOINT: Final = "joint"
-"""Name of a task or contract about several subjects at once."""
+JOINT: Final = "joint"  # Name of a task or contract about several subjects at once.
 _FENCE: Final = "```"
 _THINK: Final = re.compile(r"</?think\b", re.IGNORECASE)
 _THINK_TAG: Final = re.compile(r"<(/?)think\b[^<>]{0,80}>", re.IGNORECASE)
@@ -35,10 +34,8 @@ _THINK_TAG: Final = re.compile(r"<(/?)think\b[^<>]{0,80}>", re.IGNORECASE)
 class Subject(StrEnum):
     """The subject of a task's question."""
 
-    DISRUPTION = "disruption"
-    """The use that later papers make of it; the label comes from its CD index."""
-    NOVELTY = "novelty"
-    """The unusualness of the pairs of journals that it cites."""
+    DISRUPTION = "disruption"  # The use that later papers make of it; the label comes from its CD index.
+    NOVELTY = "novelty"  # The unusualness of the pairs of journals that it cites.
 
     @property
     def labels(self) -> tuple[str, ...]:
@@ -69,21 +66,15 @@ class Outcome(StrEnum):
     """Outcome of a strict reading. The first that applies, in this order."""
 
     OK = "ok"
-    EMPTY = "empty"
-    """Nothing but white space."""
-    THINK = "think"
-    """A think tag stands in it, whatever else does."""
-    FENCED = "fenced"
-    """Three backticks stand in it, and it is not JSON."""
+    EMPTY = "empty"  # Nothing but white space.
+    THINK = "think"  # A think tag stands in it, whatever else does.
+    FENCED = "fenced"  # Three backticks stand in it, and it is not JSON.
     NOT_JSON = "not_json"
-    NOT_OBJECT = "not_object"
-    """JSON, but a list, a string, a number, true, false or null."""
-    BAD_KEYS = "bad_keys"
-    """A key is missing, too many, or there twice."""
+    NOT_OBJECT = "not_object"  # JSON, but a list, a string, a number, true, false or null.
+    BAD_KEYS = "bad_keys"  # A key is missing, too many, or there twice.
     BAD_LABEL = "bad_label"
     BAD_CONFIDENCE = "bad_confidence"
-    BAD_VALUE = "bad_value"
-    """A justification that is no string, or signals that are no list of strings."""
+    BAD_VALUE = "bad_value"  # A justification that is no string, or signals that are no list of strings.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,8 +82,7 @@ class Answer:
     """One text as its contract reads it: a label for each subject that was asked about. All are valid, or none is."""
 
     outcome: Outcome
-    parse_ok: bool
-    """The text is one JSON value."""
+    parse_ok: bool  # The text is one JSON value.
     labels: tuple[str, ...] | None
     """In the order of the subjects; where the text satisfies the contract, even with a think tag inside a string."""
     confidence: Confidence | None
@@ -142,14 +132,10 @@ def _only(labels: tuple[str, ...] | None) -> str | None:
 class Form(StrEnum):
     """How much an answer says."""
 
-    FOUR_KEY = "four_key"
-    """Label, justification, signals, confidence."""
-    TWO_KEY = "two_key"
-    """Label and confidence."""
-    FIVE_KEY = "five_key"
-    """As four keys, with the labels of two subjects."""
-    THREE_KEY = "three_key"
-    """As two keys, with the labels of two subjects."""
+    FOUR_KEY = "four_key"  # Label, justification, signals, confidence.
+    TWO_KEY = "two_key"  # Label and confidence.
+    FIVE_KEY = "five_key"  # As four keys, with the labels of two subjects.
+    THREE_KEY = "three_key"  # As two keys, with the labels of two subjects.
 
 
 _Found = tuple[Outcome, tuple[str, ...] | None, Confidence | None]
@@ -159,8 +145,7 @@ _Found = tuple[Outcome, tuple[str, ...] | None, Confidence | None]
 class Contract:
     """The keys of an answer and what may stand under them."""
 
-    subjects: tuple[Subject, ...]
-    """Each has a label of its own, in the order of the keys."""
+    subjects: tuple[Subject, ...]  # Each has a label of its own, in the order of the keys.
     form: Form
 
     @property
@@ -263,12 +248,8 @@ class Contract:
         text = json.dumps({key: values[key] for key in self.keys}, ensure_ascii=False)
         if not (answer := self.parse(text)).payload_ok:
             subject, label = next((pair for pair in pairs if pair[1] not in pair[0].labels), pairs[0])
-            raise ContractError(
-                f"this answer would be {answer.outcome}",
-                field=subject.label_key,
-                value=label,
-                allowed=", ".join(subject.labels),
-            )
+            what = f"this answer would be {answer.outcome}"
+            raise ContractError(what, field=subject.label_key, value=label, allowed=", ".join(subject.labels))
         return text
 
 

@@ -52,8 +52,7 @@ class LabelledPapers(Subject[Item, Answer]):
     papers: Papers
     renderer: Renderer
     tokenizer: PreTrainedTokenizerBase
-    reward: LabelReward | None = None
-    """None: nothing is rewarded, as in supervised training."""
+    reward: LabelReward | None = None  # None: nothing is rewarded, as in supervised training.
     _prompts: dict[str, tuple[int, ...]] = field(default_factory=dict[str, tuple[int, ...]])
 
     def items(self, split: Split) -> Sequence[Item]:

@@ -23,8 +23,7 @@ from tinsmith.types.errors import DataError
 MIN_DIGITS: Final = 5
 """Fewer significant digits may meet by chance where nothing announces a score: a p-value of 0.001 is no leak."""
 
-MIN_DECIMALS: Final = 2
-"""Behind a caption; a number with fewer must be the whole score."""
+MIN_DECIMALS: Final = 2  # Behind a caption; a number with fewer must be the whole score.
 
 _NUMBER_TEXT: Final = r"(\d{0,3}\.\d{1,18})((?:[eE][+-]?\d{1,3})?)(?!\w)"
 _CAPTIONED: Final = re.compile(
@@ -40,12 +39,9 @@ _FIX: Final = (
     "write its id into a file, a line each, and cut the slice again: tinsmith data slice CORPUS --leave-out FILE"
 )
 
-UNKNOWN: Final = "unknown"
-"""The words of a prompt where the record has nothing."""
-_KEY: Final = re.compile(r'["{]')
-"""Beginning of a line of an answer; nothing of it is wrapped."""
-_BEGINS: Final = re.compile(rf"- |\d+\. |{_KEY.pattern}")
-"""The same, or an entry of a list."""
+UNKNOWN: Final = "unknown"  # The words of a prompt where the record has nothing.
+_KEY: Final = re.compile(r'["{]')  # Beginning of a line of an answer; nothing of it is wrapped.
+_BEGINS: Final = re.compile(rf"- |\d+\. |{_KEY.pattern}")  # The same, or an entry of a list.
 
 
 def prompt_messages(task: Task, item: Item) -> tuple[Message, ...]:
@@ -135,13 +131,9 @@ def _first_difference(found: str, allowed: str) -> str:
 
 
 def _leak(paper: Paper, marker: str) -> DataError:
-    return DataError(
-        "a prompt holds what the model must not see; nothing was sent",
-        field=f"paper {paper.id}",
-        value=marker,
-        allowed="the prompt file's words and the paper's title, abstract, year, citations, field",
-        fix=_FIX,
-    )
+    what = "a prompt holds what the model must not see; nothing was sent"
+    allowed = "the prompt file's words and the paper's title, abstract, year, citations, field"
+    return DataError(what, field=f"paper {paper.id}", value=marker, allowed=allowed, fix=_FIX)
 
 
 def messages(task: Task, paper: Paper) -> tuple[Message, ...]:

@@ -19,14 +19,11 @@ from typing import Final
 from tinsmith.lab.user_task.step_reward import LARGEST_REWARD
 from tinsmith.types.errors import ConfigError
 
-Matrix = list[list[float]]
-"""[K][K]: task term of answer k (inner) about a paper of label y (outer)."""
+Matrix = list[list[float]]  # [K][K]: task term of answer k (inner) about a paper of label y (outer).
 Cells = tuple[tuple[float, ...], ...]
-Shares = tuple[float, ...]
-"""One per label."""
+Shares = tuple[float, ...]  # One per label.
 _RIGHT: Final = 1.6
-_WRONG: Final = -0.6
-"""The spread of the strong table: +1.0 and -0.6."""
+_WRONG: Final = -0.6  # The spread of the strong table: +1.0 and -0.6.
 _PRECISE: Final = Context(prec=30)
 
 

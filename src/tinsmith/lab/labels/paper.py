@@ -74,12 +74,8 @@ def _item(row: PaperRow, task: Task) -> Item:
     for subject in task.subjects:
         gold = subject.gold(row)
         if gold is None:
-            raise DataError(
-                f"paper {row.openalex_id} has no label for the task {task.name}",
-                field=subject.label_key,
-                value=None,
-                allowed=", ".join(subject.labels),
-                fix=f"cut the slice for this task: tinsmith data slice CORPUS --task {task.name}",
-            )
+            what = f"paper {row.openalex_id} has no label for the task {task.name}"
+            fix = f"cut the slice for this task: tinsmith data slice CORPUS --task {task.name}"
+            raise DataError(what, field=subject.label_key, value=None, allowed=", ".join(subject.labels), fix=fix)
         golds.append(gold)
     return Item(paper=paper_of(row), golds=tuple(golds), hidden=scores_of(row))

@@ -23,8 +23,7 @@ from tinsmith.types.fingerprints import sha256_of
 
 PROMPTS: Final = ("plain", "ontology", "checklist", "brief", "short")
 """Every prompt by its name; each subject has a file for each."""
-JOINT_PROMPTS: Final = ("plain", "brief")
-"""Every prompt that asks for the labels of all subjects at once."""
+JOINT_PROMPTS: Final = ("plain", "brief")  # Every prompt that asks for the labels of all subjects at once.
 
 SHOWN_OF_A_PAPER: Final = frozenset({"title", "abstract", "year", "citations", "field", "concepts"})
 """The placeholders a paper fills; the only things of a paper that a prompt may hold."""
@@ -49,10 +48,8 @@ class Prompt:
     """What a task says to a model, the contract's part filled in, the paper's part open."""
 
     system: str | None
-    user: str
-    """Values for `str.format_map`: they are put in as they are, braces and all."""
-    sha256: str
-    """Over the bytes of the files that took part, the sections that are said, and the contract's words."""
+    user: str  # Values for `str.format_map`: they are put in as they are, braces and all.
+    sha256: str  # Over the bytes of the files that took part, the sections that are said, and the contract's words.
 
 
 def load_prompt(name: str, contract: Contract, *, with_metadata: bool, lines: tuple[str, ...] = ()) -> Prompt:
@@ -129,12 +126,8 @@ def parse_sections(text: str, path: str, allowed: Mapping[str, frozenset[str]] =
     sections = {n: b.strip("\n") for n, b in zip(names, bodies, strict=True)}
     for name, body in sections.items():
         if unknown := sorted(_placeholders(body, path) - allowed[name]):
-            raise ConfigError(
-                f"prompts/{path}: section {name} asks for what it must not have",
-                field="placeholder",
-                value=unknown[0],
-                allowed=", ".join(sorted(allowed[name])),
-            )
+            what = f"prompts/{path}: section {name} asks for what it must not have"
+            raise ConfigError(what, field="placeholder", value=unknown[0], allowed=", ".join(sorted(allowed[name])))
     return sections
 
 

@@ -48,18 +48,13 @@ class RewardKind:
 
     about: str
     unparsed: float = -1.0
-    invalid: float = -0.75
-    """JSON outside the contract."""
+    invalid: float = -0.75  # JSON outside the contract.
     valid: float = 0.05
-    correct: float = 1.0
-    """Times the class weight of the gold label."""
+    correct: float = 1.0  # Times the class weight of the gold label.
     wrong: float = -0.6
-    think: float = -1.0
-    """On top of whatever else."""
-    objective: type[Objective] | None = None
-    """The source of the task term; None: `correct` and `wrong`."""
-    first_weight: float = 1.0
-    """Class weight of the first label; the others have 1. Only without an objective."""
+    think: float = -1.0  # On top of whatever else.
+    objective: type[Objective] | None = None  # The source of the task term; None: `correct` and `wrong`.
+    first_weight: float = 1.0  # Class weight of the first label; the others have 1. Only without an objective.
 
     @property
     def settings(self) -> tuple[str, ...]:
@@ -107,12 +102,9 @@ class RewardState(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 
     reward: str
     labels: tuple[str, ...]
-    batches: int
-    """Updates so far."""
-    confusion: Cells
-    """Cells of the share table; empty for a reward that does not react."""
-    duals: Shares
-    """One per label, for a reward that has them."""
+    batches: int  # Updates so far.
+    confusion: Cells  # Cells of the share table; empty for a reward that does not react.
+    duals: Shares  # One per label, for a reward that has them.
 
     @classmethod
     def from_json(cls, value: object) -> RewardState:
@@ -191,11 +183,9 @@ class Reward:
     def restore(self, state: RewardState) -> None:
         """Go on from a state."""
         if (state.reward, state.labels) != (self.name, self.labels):
+            what, allowed = "this state belongs to another reward", f"{self.name} over {', '.join(self.labels)}"
             raise CheckpointError(
-                "this state belongs to another reward",
-                field="reward",
-                value=f"{state.reward} over {', '.join(state.labels)}",
-                allowed=f"{self.name} over {', '.join(self.labels)}",
+                what, field="reward", value=f"{state.reward} over {', '.join(state.labels)}", allowed=allowed
             )
         shape = [[len(row) for row in one.confusion] for one in (state, self._state)]
         if shape[0] != shape[1] or len(state.duals) != len(self._state.duals):

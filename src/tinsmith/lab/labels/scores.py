@@ -42,10 +42,8 @@ from tinsmith.stats.information import label_information
 from tinsmith.stats.rates import Metric
 
 Floats = NDArray[np.float64]
-PROBED = 48
-"""Papers whose label probabilities are computed exactly, for the label's mutual information."""
-GRID = tuple(float(each) / 4 for each in range(-8, 9))
-"""Offsets of a label against the first one, in nats."""
+PROBED = 48  # Papers whose label probabilities are computed exactly, for the label's mutual information.
+GRID = tuple(float(each) / 4 for each in range(-8, 9))  # Offsets of a label against the first one, in nats.
 
 
 def label_logprobs(client: tinker.SamplingClient, study: LabelledPapers, items: Sequence[Item]) -> Floats:

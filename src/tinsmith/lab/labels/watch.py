@@ -25,8 +25,7 @@ from tinsmith.stats.monitors.alarms import Alarm
 from tinsmith.stats.monitors.collapse import CollapseMonitor, MonitorState, Signals
 from tinsmith.stats.rates import Metric
 
-DRAWS = 1000
-"""Resamples behind the interval of balanced accuracy; the test split's own are drawn in the report."""
+DRAWS = 1000  # Resamples behind the interval of balanced accuracy; the test split's own are drawn in the report.
 
 
 class _State(msgspec.Struct, frozen=True, kw_only=True):
@@ -39,8 +38,7 @@ class _OneWatch:
     """Collapse in what is answered about one subject."""
 
     monitor: CollapseMonitor
-    rewards: list[float] = field(default_factory=list[float])
-    """Since the last evaluation."""
+    rewards: list[float] = field(default_factory=list[float])  # Since the last evaluation.
 
 
 @dataclass(slots=True)

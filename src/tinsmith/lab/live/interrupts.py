@@ -26,8 +26,7 @@ class Interrupts:
     Where they are not put off they raise KeyboardInterrupt, whose argument is the signal's number.
     """
 
-    number: int | None = None
-    """The signal that was put off; None: there was none."""
+    number: int | None = None  # The signal that was put off; None: there was none.
     _puts_off: bool = False
 
     @contextmanager

@@ -28,13 +28,11 @@ from tinsmith.types.errors import ConfigError
 from tinsmith.types.visible import visible
 from tinsmith.types.waits import Ticks, ticking
 
-_ROWS: Final = 8
-"""Evaluations that are shown, the latest ones."""
+_ROWS: Final = 8  # Evaluations that are shown, the latest ones.
 _BAR_COLUMNS: Final = 30
 _LINES: Final = 50
 """Lines of steps in a file: the next one comes when this part of the time so far has passed since the last."""
-_WIDE: Final = 150
-"""Columns of a line in a notebook, so that it covers the line that was there."""
+_WIDE: Final = 150  # Columns of a line in a notebook, so that it covers the line that was there.
 
 
 class LiveTable:
@@ -144,17 +142,13 @@ class Teller:
     out: TextIO = field(default_factory=lambda: sys.stderr)
     quiet: bool = False
     clock: Callable[[], float] = time.perf_counter
-    _due: float = 0.0
-    """When the next step is told of, by the clock."""
+    _due: float = 0.0  # When the next step is told of, by the clock.
     _began: float = 0.0
     _alarmed: set[str] = field(default_factory=set[str])
     _table: LiveTable | None = None
-    _in_place: bool = False
-    """Each line takes the place of the one before: in a notebook, whose output is no terminal."""
-    _display: Any = None
-    """IPython's handle of the line that stands there."""
-    _out_of_ipython: bool = False
-    """A line was written that is left only by a line break."""
+    _in_place: bool = False  # Each line takes the place of the one before: in a notebook, whose output is no terminal.
+    _display: Any = None  # IPython's handle of the line that stands there.
+    _out_of_ipython: bool = False  # A line was written that is left only by a line break.
     _doing: str = "first step"
     _ticks: Ticks | None = None
 
@@ -268,12 +262,9 @@ class Tracker:
         try:
             self._module: Any = importlib.import_module(package)
         except ImportError:
-            raise ConfigError(
-                f"{package} is not installed",
-                field=f"{package}_project",
-                value=project,
-                fix=f"pip install 'tinsmith[{'track' if package == 'trackio' else package}]'",
-            ) from None
+            what = f"{package} is not installed"
+            fix = f"pip install 'tinsmith[{'track' if package == 'trackio' else package}]'"
+            raise ConfigError(what, field=f"{package}_project", value=project, fix=fix) from None
         options = {"dir": str(folder)} if package == "wandb" else {}
         self._run: Any = self._module.init(project=project, name=name, **options)
 

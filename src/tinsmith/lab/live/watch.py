@@ -37,13 +37,10 @@ class Examinee:
 
     client: tinker.SamplingClient
     trainer: tinker.TrainingClient
-    base: Callable[[], tinker.SamplingClient]
-    """The model under the adapter."""
+    base: Callable[[], tinker.SamplingClient]  # The model under the adapter.
     step: int
-    policy: Sampler | None = None
-    """The clients of all agents, where there are several; None: the client."""
-    progress: Progress = silent
-    """Is told how the answers come in."""
+    policy: Sampler | None = None  # The clients of all agents, where there are several; None: the client.
+    progress: Progress = silent  # Is told how the answers come in.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,8 +49,7 @@ class Judged:
 
     score: Score
     alarms: Sequence[Alarm] = ()
-    metrics: Mapping[str, float] = field(default_factory=dict[str, float])
-    """What was found out for it."""
+    metrics: Mapping[str, float] = field(default_factory=dict[str, float])  # What was found out for it.
 
 
 @dataclass(slots=True)
@@ -121,18 +117,15 @@ class ResponseWatch(Watch[I, A]):
         self.monitor.restore(state)
 
 
-PROMPTS: Final = 64
-"""Most prompts, and answers, that are scored against each other."""
+PROMPTS: Final = 64  # Most prompts, and answers, that are scored against each other.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scored:
     """Answers after prompts."""
 
-    scores: Floats
-    """(N, N): log-probability of answer i after prompt j, over its tokens."""
-    lengths: tuple[int, ...]
-    """Tokens of each answer."""
+    scores: Floats  # (N, N): log-probability of answer i after prompt j, over its tokens.
+    lengths: tuple[int, ...]  # Tokens of each answer.
 
 
 def cross_scores(

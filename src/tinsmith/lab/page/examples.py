@@ -14,15 +14,29 @@ import msgspec
 from tinsmith.lab.judge.prices import shown
 from tinsmith.lab.judge.records import RULES
 from tinsmith.lab.judge.rules.rule_text import RuleJudge
-from tinsmith.lab.runs.reader import BaselineRecord, Judging, Places, TaskRunRecords
+from tinsmith.lab.runs.reader import BaselineRecord, Examination, Judging, Places, TaskRunRecords, rule_in
 from tinsmith.lab.runs.records import TaskRollout, TurnRecord
-from tinsmith.pages.document import Block, Bullets, Fold, Reply, Verbatim, missing
-from tinsmith.pages.tables import Cell, Table, number, plain, table_of, text, whole
-from tinsmith.pages.wording import counted, percent, signed
+from tinsmith.pages.document import Block, Browser, Bullets, Fold, Reply, Verbatim, missing
+from tinsmith.pages.measures import Measure
+from tinsmith.pages.tables import (
+    RIGHT,
+    WRONG,
+    Cell,
+    Table,
+    TableRow,
+    absent,
+    column,
+    figure,
+    number,
+    plain,
+    table_of,
+    text,
+    whole,
+)
+from tinsmith.pages.wording import choice_words, counted, in_turn, percent, signed
 from tinsmith.types.errors import DataError
+from tinsmith.types.seeds import derive
 
-SHOWN: Final = 6
-"""Items with their answers, if there are as many."""
 _LONGEST: Final = 3000
 
 
@@ -58,10 +72,8 @@ def cut(words: str, longest: int = _LONGEST) -> str:
     return words if len(words) <= longest else f"{words[:longest]} [cut]"
 
 
-MOST_TEXTS: Final = 5_000
-"""Texts that are tried: those that the run wrote most often."""
-MOST: Final = 12
-"""Rows of the criteria that gained most, and of those that lost most; names of those that never move."""
+MOST_TEXTS: Final = 5_000  # Texts that are tried: those that the run wrote most often.
+MOST: Final = 12  # Rows of the criteria that gained most, and of those that lost most; names of those that never move.
 _LONGEST_CRITERION, _LONGEST_BEST = 400, 120
 
 
@@ -69,8 +81,7 @@ class BestText(BaselineRecord, frozen=True, kw_only=True):
     """The best of the texts that a run wrote, chosen with hindsight on the very items it is scored on."""
 
     text: str
-    tried: int
-    """Texts it was chosen from."""
+    tried: int  # Texts it was chosen from.
     rates: dict[str, Fraction]
 
     def exact(self, name: str = "total") -> dict[str, Fraction]:
@@ -256,3 +267,89 @@ def _stuck(title: str, shares: dict[str, list[Fraction]], share: int) -> Fold:
 
 def _mean(shares: Sequence[Fraction]) -> Fraction:
     return sum(shares, Fraction()) / len(shares)
+
+
+SHOWN: Final = 200  # Most items on a page.
+_LONGEST_ANSWER: Final = 1500  # Characters of a text; what is longer is cut.
+_TONES: Final = {"better": RIGHT, "worse": WRONG, "failed": WRONG}
+
+
+def answers(read: TaskRunRecords) -> Block:
+    """Return evaluated items with their answers: of the first evaluation beside the last where there are two."""
+    if not read.sampled:
+        return missing("Missing: nothing was evaluated.")
+    exams = (read.sampled[0], read.sampled[-1]) if len(read.sampled) > 1 else read.sampled
+    scores = [one.by_item() for one in exams]
+    items = set[str].intersection(*({*one.shown, *one.failed} for one in exams))
+    kinds: dict[str, list[str]] = {}
+    for item in sorted(items, key=lambda name: (derive(0, "shown", name), name)):
+        kinds.setdefault(_result([one.get(item) for one in scores]), []).append(item)
+    shown = sorted(in_turn([kinds[kind] for kind in sorted(kinds)], SHOWN))
+    moved = len(exams) > 1
+    titles = ("Before", "After") if moved else ("Answer",)
+    heads = [cell for title, exam in zip(titles, exams, strict=True) for cell in _heads(title, exam, read.score)]
+    prompts = {one.id: one.prompt for one in read.task.items}
+    rows: list[TableRow] = []
+    for item in shown:
+        prompt = prompts.get(item, "")
+        cells = [
+            Cell(text=cut(prompt, _LONGEST_ANSWER), verbatim=True) if prompt else absent("not in the run's folder")
+        ]
+        for exam, score in zip(exams, scores, strict=True):
+            cells += _answered(exam, item, score.get(item), read.judging)
+        rows.append(TableRow(name=text(item), cells=(*cells, *([_change(item, scores)] if moved else []))))
+    caption = (
+        f"{choice_words(len(shown), len(items), 'evaluated item', 'result')} Of each the first sampled answer; its "
+        f"{read.score} is the mean of all its sampled answers."
+    )
+    table = Table(
+        caption=caption,
+        heads=(text("Item"), text("Prompt"), *heads, *([text("Result")] if moved else [])),
+        rows=tuple(rows),
+    )
+    return Browser(table, ("Result",) if moved else ())
+
+
+def _heads(title: str, exam: Examination, score: str) -> tuple[Cell, Cell]:
+    return text(title, f"step {exam.step:,}"), column(score, title.lower())
+
+
+def _result(scores: Sequence[Fraction | None]) -> str:
+    first, last = scores[0], scores[-1]
+    if first is None or last is None:
+        return "failed"
+    return "better" if last > first else "worse" if last < first else "same"
+
+
+def _change(item: str, scores: Sequence[dict[str, Fraction]]) -> Cell:
+    ends = [one.get(item) for one in scores]
+    result, known = _result(ends), [float(one) for one in ends if one is not None]
+    under = signed(known[-1] - known[0]) if result in ("better", "worse") else ""
+    return Cell(text=result, under=under, tone=_TONES.get(result, ""))
+
+
+def _answered(exam: Examination, item: str, score: Fraction | None, judging: Judging | None) -> tuple[Cell, Cell]:
+    """Return an answer, with a judge's verdicts below it, and what it earned."""
+    if score is None:
+        why = exam.failed[item]
+        return Cell(text=cut(f"{why.where}: {why.what}", _LONGEST_ANSWER), missing=True), absent("failed")
+    one, mean = exam.shown[item], float(score)
+    more = [earned_words(one), *_verdicts(one, judging)]
+    return Cell(text=_written(one), under="\n".join(more), verbatim=True), figure(f"{mean:.3f}", Measure(mean))
+
+
+def _written(one: TaskRollout) -> str:
+    """Return the turns of an answer."""
+    turns = [turn.text if turn.role == "assistant" else f"The task says: {turn.text}" for turn in one.turns]
+    return cut("\n\n".join(turns or [one.text]), _LONGEST_ANSWER) or "(empty text)"
+
+
+def _verdicts(one: TaskRollout, judging: Judging | None) -> list[str]:
+    found: list[str] = []
+    for place, verdict in enumerate(one.verdicts if judging else ()):
+        assert judging is not None
+        criterion = judging.criterion((one.prompt_id, place))
+        # The reason of a judge by rules is the rule once more.
+        why = "" if rule_in(verdict.rationale) == criterion.removeprefix("rule: ") else verdict.rationale
+        found.append(f"{'holds' if verdict.passed else 'fails'}: {criterion} {cut(why, _LONGEST_ANSWER // 3)}".rstrip())
+    return found

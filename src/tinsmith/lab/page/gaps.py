@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from tinsmith.lab.study.record import Column, Shown, as_measure
+from tinsmith.lab.study.record import Column, Shown
 from tinsmith.pages.measures import Measure, from_estimate
 from tinsmith.pages.wording import p_words, signed
 from tinsmith.stats.estimates import Bootstrap
@@ -34,15 +34,12 @@ HOW = (
 class Pair:
     """Two systems to be compared: `second` less `first`."""
 
-    name: str
-    """Of the second, or of the value."""
+    name: str  # Of the second, or of the value.
     against: str
     first: MeanRuns
     second: MeanRuns
-    same_models: bool = False
-    """True if row s of both is one run, such as before and after its training."""
-    is_primary: bool = False
-    """True if a run is made for it: its p is not corrected for the others."""
+    same_models: bool = False  # True if row s of both is one run, such as before and after its training.
+    is_primary: bool = False  # True if a run is made for it: its p is not corrected for the others.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,12 +51,10 @@ class Gap:
     first: float
     second: float
     found: Measure
-    p_value: float
-    """Corrected by Holm, unless the pair is primary."""
+    p_value: float  # Corrected by Holm, unless the pair is primary.
     up: int
     down: int
-    error: float | None
-    """Standard deviation of the difference over the resamples; None of one unit."""
+    error: float | None  # Standard deviation of the difference over the resamples; None of one unit.
 
     @property
     def holds(self) -> bool:
@@ -121,7 +116,7 @@ def gaps(pairs: Sequence[Pair], draws: Bootstrap) -> list[Gap]:
                 num_items=len(both),
                 first=first.mean(),
                 second=second.mean(),
-                found=as_measure(gap),
+                found=from_estimate(gap),
                 p_value=gap.p_value,
                 up=sum(after[item] > before[item] for item in both),
                 down=sum(after[item] < before[item] for item in both),

@@ -43,8 +43,7 @@ class Unfinished:
 
     step: int
     steps: int
-    left: str
-    """How long it will still take, in words."""
+    left: str  # How long it will still take, in words.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,8 +52,7 @@ class Drawn:
 
     page: Path | None
     trouble: str | None = None
-    ending: Sequence[str] = ()
-    """The verdict, and what may be claimed."""
+    ending: Sequence[str] = ()  # The verdict, and what may be claimed.
 
 
 def draw_page(folder: Path, subject: UserTaskEntry, unfinished: Unfinished | None = None) -> Drawn:

@@ -8,8 +8,8 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Final
 
-from tinsmith.lab.page.answers import answers
 from tinsmith.lab.page.examples import (
+    answers,
     cost_table,
     cost_words,
     criteria_blocks,
@@ -23,7 +23,9 @@ from tinsmith.lab.results.run_details import (
     GRADIENT,
     GROUPS,
     NO_EXAMINATION,
+    Beside,
     Drawn,
+    Verdict,
     chart_plate,
     drawn_plates,
     failures_table,
@@ -31,7 +33,6 @@ from tinsmith.lab.results.run_details import (
     run_document,
     steps_words,
 )
-from tinsmith.lab.results.verdict import Beside, Verdict
 from tinsmith.lab.runs.kinds import Kind, Status
 from tinsmith.lab.runs.reader import Examination, TaskRunRecords, read_run, read_task_run
 from tinsmith.lab.runs.records import SPLIT_WORDS, Run, SectionRecord, Split, examples_summary
@@ -66,8 +67,7 @@ from tinsmith.stats.monitors.alarms import AlarmKind
 Subjects = Mapping[Kind, UserTaskEntry]
 BOOTSTRAP: Final = Bootstrap()
 BASELINE: Final = "the baseline "
-FEW: Final = 12
-"""Items below which a page says that they are few."""
+FEW: Final = 12  # Items below which a page says that they are few.
 
 
 def run_page(folder: Path, subject: UserTaskEntry) -> Document:

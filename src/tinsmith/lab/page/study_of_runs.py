@@ -9,35 +9,23 @@ from pathlib import Path
 
 from rich.table import Table as ConsoleTable
 
-from tinsmith.lab.page.comparison import Comparison
+from tinsmith.lab.page.comparison import Comparison, arms_on_one_task, judge_of, settings_of
 from tinsmith.lab.page.examples import cost_words, failed_words
 from tinsmith.lab.page.gaps import HEADS, HOW, MORE_HEADS, Pair, gaps, row_with_ratio
-from tinsmith.lab.page.same_task import SameTask, TaskArm, arms_on_one_task
 from tinsmith.lab.results.run_details import status_words, steps_words
 from tinsmith.lab.runs.reader import Judging, TaskRunRecords
 from tinsmith.lab.study.conduct import recorded
 from tinsmith.lab.study.measures import AFTER, BEFORE, ArmRuns, Results, estimated, item_score, measure_study
-from tinsmith.lab.study.record import (
-    DRAWS,
-    Column,
-    CurveRecord,
-    Draws,
-    Panel,
-    Seconds,
-    Shown,
-    StudyRecord,
-    as_measure,
-    seconds_in,
-)
+from tinsmith.lab.study.record import DRAWS, Column, CurveRecord, Draws, Panel, Shown, StudyRecord, seconds_in
 from tinsmith.lab.study.report import page_of_study, sentences
-from tinsmith.lab.study.study import Arm, Beats, Curve, Listing, Measure, PerItem, Points, Reading, Size, Study, Table
+from tinsmith.lab.study.study import Beats, Curve, Listing, Measure, PerItem, Points, Reading, Size, Study, Table
 from tinsmith.lab.user_task.task import Task
 from tinsmith.pages.console import console_table
 from tinsmith.pages.document import Document
 from tinsmith.pages.measures import Measure as Figure
+from tinsmith.pages.measures import from_estimate, over_all
 from tinsmith.pages.tables import shown
 from tinsmith.pages.wording import counted, listed, signed
-from tinsmith.stats.intervals import mean_over_seeds
 from tinsmith.stats.mean_runs import MeanRuns, mean_difference
 
 REWARD = PerItem("reward", "reward")
@@ -47,32 +35,21 @@ REWARD = PerItem("reward", "reward")
 class RunsCompared:
     """Runs on one task, measured as a study is."""
 
-    same: SameTask
     results: Results
     record: StudyRecord
 
 
 def study_of_runs(folders: Sequence[Path], draws: Draws = DRAWS) -> RunsCompared:
     """Measure runs on one task beside each other; the first arm is the one that others are compared with."""
-    same = arms_on_one_task(folders)
-    named = {f"arm-{place}": one for place, one in enumerate(same.arms)}
-    study = _study(named, same)
-    arms = {
-        name: ArmRuns(
-            next(one for one in study.arms if one.name == name), arm.reads, seeds_draw_items=same.seeds_draw_items
-        )
-        for name, arm in named.items()
-    }
-    results = measure_study(study, arms, draws)
-    fewest = min(same.arms, key=lambda one: len(one.seeds))
+    arms, notes = arms_on_one_task(folders)
+    results = measure_study(_study(arms, notes), arms, draws)
+    found = list(arms.values())
     record = recorded(
         results,
-        seeds=tuple(seed or 0 for seed in fewest.seeds),
-        tuning_seed=0,
-        settings={key: value for key, value in same.arms[0].settings.items() if key not in _differing(same.arms)},
-        rates={},
+        seeds=tuple(seed or 0 for seed in min(found, key=lambda one: len(one.seeds)).seeds),
+        settings={key: value for key, value in settings_of(found[0]).items() if key not in _differing(found)},
     )
-    return RunsCompared(same=same, results=results, record=_with_baselines(record, results))
+    return RunsCompared(results=results, record=_with_baselines(record, results))
 
 
 def compared_tasks(folders: Sequence[Path]) -> Comparison:
@@ -81,7 +58,7 @@ def compared_tasks(folders: Sequence[Path]) -> Comparison:
     return Comparison(_page(found), _console(found), sentences(found.record))
 
 
-def _study(named: dict[str, TaskArm], same: SameTask) -> Study:
+def _study(named: Mapping[str, ArmRuns], notes: Sequence[str]) -> Study:
     first = next(iter(named.values()))
     task, config = first.reads[0].task, first.reads[0].run.config
     of_all = set[str].intersection(*(set(one.sampled[-1].rewards) for arm in named.values() for one in arm.reads))
@@ -95,18 +72,18 @@ def _study(named: dict[str, TaskArm], same: SameTask) -> Study:
         for one in metrics
     ]
     figures = {label: key for arm in named.values() for label, key in arm.reads[0].task.figures.items()}
-    one_judge = len({arm.judge for arm in named.values()}) == 1
+    one_judge = len({judge_of(arm) for arm in named.values()}) == 1
     runs = sum(len(arm.reads) for arm in named.values())
     return Study(
         name=config.task.name,
         title=f"{config.task.name}: {counted(runs, 'run')} compared",
         question=config.question,
         task=_not_run,
-        arms=tuple(Arm(name, arm.label) for name, arm in named.items()),
+        arms=tuple(arm.arm for arm in named.values()),
         sizes={"found": Size()},
         score=replace(REWARD, label=first.reads[0].score),
         against="arm-0" if one_judge else "",
-        claims=[Beats(name, "arm-0") for name, arm in list(named.items())[1:] if arm.judge == first.judge],
+        claims=[Beats(name, "arm-0") for name, arm in list(named.items())[1:] if judge_of(arm) == judge_of(first)],
         tables=(
             Table("Arms", "The last evaluation of each arm: means over seeds and items.", _measures(first)),
             Listing(
@@ -114,16 +91,16 @@ def _study(named: dict[str, TaskArm], same: SameTask) -> Study:
                 "Arms at their last evaluation, each against those before it (under the same judge) and against every "
                 f"baseline of the task; p corrected over this table. {HOW}",
                 HEADS,
-                partial(_against, named),
+                _against,
             ),
             *([Table("Terms and metrics", "Over seeds and items, sampled.", apart)] if apart else []),
-            *([_metrics_compared(named, metrics)] if metrics and len(named) > 1 else []),
+            *([_metrics_compared(metrics)] if metrics and len(named) > 1 else []),
             *([_figures(named, figures)] if figures else []),
             Listing(
                 "What differs",
                 "Settings, and keys of the task, that are not the same for all arms.",
-                [arm.label for arm in named.values()],
-                lambda _: _settings(same.arms),
+                [arm.arm.label for arm in named.values()],
+                lambda _: _settings(list(named.values())),
                 names="Key",
             ),
             Listing("Runs", "", _RUNS, _runs, names="Run"),
@@ -133,7 +110,7 @@ def _study(named: dict[str, TaskArm], same: SameTask) -> Study:
             if several
             else Points(partial(_ends, metrics)),
         ),
-        notes=_notes(same),
+        notes=(*_notes(list(named.values())), *notes),
     )
 
 
@@ -169,9 +146,9 @@ _ARM_MEASURES = (
 )
 
 
-def _measures(arm: TaskArm) -> tuple[Measure, ...]:
+def _measures(arm: ArmRuns) -> tuple[Measure, ...]:
     """Return the figures of every arm."""
-    return (*_ARM_MEASURES, *_JUDGED) if arm.judge else _ARM_MEASURES
+    return (*_ARM_MEASURES, *_JUDGED) if judge_of(arm) else _ARM_MEASURES
 
 
 def _told(of: Callable[[Judging], str]) -> Callable[[ArmRuns], str]:
@@ -185,7 +162,7 @@ _JUDGED = (
 )
 
 
-def _pairs(named: Mapping[str, TaskArm], results: Results, metric: PerItem, label: str = "") -> list[Pair]:
+def _pairs(results: Results, metric: PerItem, label: str = "") -> list[Pair]:
     """Return every arm with those before it, in a metric that is named before the arm."""
     known = {name: _end(metric, arm) for name, arm in results.arms.items()}
     ends = {name: one for name, one in known.items() if one is not None}
@@ -194,7 +171,7 @@ def _pairs(named: Mapping[str, TaskArm], results: Results, metric: PerItem, labe
         Pair(name=f"{label}{arm.arm.label}", against=other.arm.label, first=ends[before], second=ends[name])
         for place, (name, arm) in enumerate(arms)
         for before, other in arms[:place]
-        if named[before].judge == named[name].judge
+        if judge_of(other) == judge_of(arm)
     ]
 
 
@@ -204,10 +181,10 @@ def _end(metric: PerItem, arm: ArmRuns) -> MeanRuns | None:
     return arm.per_item(metric) if has else None
 
 
-def _metrics_compared(named: Mapping[str, TaskArm], metrics: Sequence[PerItem]) -> Listing:
+def _metrics_compared(metrics: Sequence[PerItem]) -> Listing:
     def rows(results: Results) -> list[list[Shown]]:
         draws = results.draws.tables
-        found = [_pairs(named, results, one, f"{one.label}: ") for one in metrics]
+        found = [_pairs(results, one, f"{one.label}: ") for one in metrics]
         return [row_with_ratio(gap, draws) for gap in gaps([pair for some in found for pair in some], draws)]
 
     return Listing(
@@ -215,7 +192,7 @@ def _metrics_compared(named: Mapping[str, TaskArm], metrics: Sequence[PerItem]) 
     )
 
 
-def _figures(named: Mapping[str, TaskArm], figures: Mapping[str, str]) -> Listing:
+def _figures(named: Mapping[str, ArmRuns], figures: Mapping[str, str]) -> Listing:
     """Return figures of the last line of metrics: means over an arm's runs, and every run."""
 
     def last(read: TaskRunRecords) -> list[float | None]:
@@ -225,7 +202,7 @@ def _figures(named: Mapping[str, TaskArm], figures: Mapping[str, str]) -> Listin
         found: list[list[Shown]] = []
         for arm in named.values():
             values = [last(one) for one in arm.reads]
-            found.append([f"{arm.label}|mean over runs", *map(_over_runs, zip(*values, strict=True))])
+            found.append([f"{arm.arm.label}|mean over runs", *map(over_all, zip(*values, strict=True))])
             for one, some in zip(arm.reads, values, strict=True):
                 found.append([one.run.folder.name, *(None if value is None else Figure(value) for value in some)])
         return found
@@ -235,19 +212,11 @@ def _figures(named: Mapping[str, TaskArm], figures: Mapping[str, str]) -> Listin
     return Listing("Figures", caption, columns, rows)
 
 
-def _over_runs(values: Sequence[float | None]) -> Figure | None:
-    known = [one for one in values if one is not None]
-    if len(known) < len(values):
-        return None
-    value, interval = mean_over_seeds(known)
-    return Figure(value) if interval is None else Figure(value, interval.low, interval.high)
-
-
-def _against(named: Mapping[str, TaskArm], results: Results) -> list[list[Shown]]:
+def _against(results: Results) -> list[list[Shown]]:
     """Return a row for each comparison, corrected together by Holm."""
     arms = list(results.arms.items())
     ends = {name: arm.per_item(REWARD) for name, arm in arms}
-    pairs = _pairs(named, results, REWARD)
+    pairs = _pairs(results, REWARD)
     for one in dict.fromkeys(each.name for _, arm in arms for each in arm.reads[0].task.baselines):
         for name, arm in arms:
             known = arm.baseline(one)
@@ -289,14 +258,14 @@ def _with_baselines(record: StudyRecord, results: Results) -> StudyRecord:
     return replace(record, curves=(drawn, *record.curves[1:]))
 
 
-def _differing(arms: Sequence[TaskArm]) -> list[str]:
-    asked = [one.settings for one in arms]
+def _differing(arms: Sequence[ArmRuns]) -> list[str]:
+    asked = [settings_of(one) for one in arms]
     keys = dict.fromkeys(key for one in asked for key in one)
     return [key for key in keys if len({shown(one.get(key)) for one in asked}) > 1]
 
 
-def _settings(arms: Sequence[TaskArm]) -> list[list[Shown]]:
-    asked = [one.settings for one in arms]
+def _settings(arms: Sequence[ArmRuns]) -> list[list[Shown]]:
+    asked = [settings_of(one) for one in arms]
     return [[key, *(shown(one[key]) if key in one else "" for one in asked)] for key in _differing(arms)]
 
 
@@ -318,7 +287,7 @@ def _runs(results: Results) -> list[list[Shown]]:
                     arm.arm.label,
                     "unknown" if run.config.seed is None else str(run.config.seed),
                     *(estimated(one, results.draws) for one in ends),
-                    as_measure(gain) if len(read.sampled) > 1 else None,
+                    from_estimate(gain) if len(read.sampled) > 1 else None,
                     estimated(greedy[0], results.draws) if greedy else None,
                     str(len(run.alarms)),
                     f"{status_words(run)}, {steps_words(run)}",
@@ -328,14 +297,14 @@ def _runs(results: Results) -> list[list[Shown]]:
     return rows
 
 
-def _notes(same: SameTask) -> tuple[str, ...]:
+def _notes(arms: Sequence[ArmRuns]) -> list[str]:
     """Return what a reader must know, and what could not be read."""
-    reads = [one for arm in same.arms for one in arm.reads]
+    reads = [one for arm in arms for one in arm.reads]
     alarms = sum(len(one.run.alarms) for one in reads)
     remarks = [f"{counted(alarms, 'alarm')} raised." if alarms else "No run raised an alarm."]
     lost = dict.fromkeys(f"{one.name}: {one.failure}" for read in reads for one in read.task.baselines if one.failure)
     remarks += [f"What a baseline earns is not known: {one}." for one in lost]
-    if same.seeds_draw_items:
+    if arms[0].seeds_draw_items:
         remarks.append("Each seed holds out other items: a seed's mean is one value, and intervals are over seeds.")
     if not all(one.held_out for one in reads):
         remarks.append("None of this is about items that were not trained on: none were held out.")
@@ -343,15 +312,15 @@ def _notes(same: SameTask) -> tuple[str, ...]:
         remarks.append("Keys of the task differ: where they change the reward itself, rewards are not of one thing.")
     if len({one.sampled[-1].step for one in reads}) > 1:
         remarks.append("The runs were last evaluated at different steps.")
-    return (*remarks, *same.notes)
+    return remarks
 
 
 def _page(found: RunsCompared) -> Document:
-    same = found.same
-    reads = [one for arm in same.arms for one in arm.reads]
-    seconds: dict[str, Seconds] = {arm.label: seconds_in([one.run for one in arm.reads]) for arm in same.arms}
+    arms = found.results.arms.values()
+    reads = [one for arm in arms for one in arm.reads]
+    seconds = {arm.arm.label: seconds_in([one.run for one in arm.reads]) for arm in arms}
     facts = (
-        ("Arms", str(len(same.arms))),
+        ("Arms", str(len(arms))),
         ("Runs", str(len(reads))),
         ("Models", listed(sorted({one.run.config.model_name for one in reads}))),
         ("Reward", reads[0].run.config.reward_name or "not stated"),

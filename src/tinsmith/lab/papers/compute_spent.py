@@ -35,14 +35,11 @@ LabelCourse = Course[Item, Answer]
 class Spent:
     """Compute spent on training, without the seconds: of a run, or the mean of an arm's seeds."""
 
-    papers: float = 0
-    """Labelled papers that a step looked at, again where it came again."""
+    papers: float = 0  # Labelled papers that a step looked at, again where it came again.
     updates: float = 0
-    tokens_read: float = 0
-    """Of prompts, once a group, to sample from."""
+    tokens_read: float = 0  # Of prompts, once a group, to sample from.
     tokens_sampled: float = 0
-    tokens_trained: float = 0
-    """Positions of all sequences that a gradient was taken over."""
+    tokens_trained: float = 0  # Positions of all sequences that a gradient was taken over.
     flops: float = 0
 
 

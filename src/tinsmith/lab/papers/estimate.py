@@ -32,8 +32,7 @@ CHARACTERS_PER_TOKEN = {At.NANO: 3.75, At.SMALL: 4.3, At.SEED: 4.3}
 """Of titles and abstracts: with the nano base's tokenizer (high energy physics), and with large vocabularies."""
 ASKING_TOKENS = {At.NANO: 25, At.SMALL: 80, At.SEED: 250}
 """Tokens that the prompt adds to them: brief, short, and a ladder's."""
-TEST_ITEMS = 500
-"""Papers of a test split, where nothing limits it."""
+TEST_ITEMS = 500  # Papers of a test split, where nothing limits it.
 
 
 def forecast_lines(plan: Plan) -> list[str]:

@@ -42,12 +42,9 @@ class PaperData:
 
     plan: Plan
     papers: Papers
-    data: Mapping[str, object]
-    """Which papers these are, wherever they lie; `sha256` is over all of them."""
-    source: Slice | None
-    """Where the papers are from, with its baselines; None: they were handed over."""
-    base: Path | None = None
-    """A nano base that reads these papers well enough; None: the one of their own."""
+    data: Mapping[str, object]  # Which papers these are, wherever they lie; `sha256` is over all of them.
+    source: Slice | None  # Where the papers are from, with its baselines; None: they were handed over.
+    base: Path | None = None  # A nano base that reads these papers well enough; None: the one of their own.
 
     def identity(self) -> Mapping[str, object]:
         """Return what decides results, beside the plan's own keys; `data` says which data these are."""

@@ -23,9 +23,8 @@ from tinsmith.lab.labels.task import Task
 from tinsmith.lab.papers.worlds import WorldRecipe, open_slice, shuffled, world_slice
 from tinsmith.pages.cards.distributions import baselines_figure
 from tinsmith.pages.cards.slice import slice_page
-from tinsmith.pages.embedded import framed
 from tinsmith.pages.page import document_html
-from tinsmith.pages.plot import Plot, plot_of
+from tinsmith.pages.plot import Plot, framed, plot_of
 from tinsmith.types.errors import ConfigError, DataError
 from tinsmith.types.fingerprints import sha256_of
 from tinsmith.types.seeds import derive, random_bits
@@ -109,12 +108,8 @@ def split_items(items: list[Item], held_out: float, seed: int, *, shuffle_seed: 
     """Hold `held_out` of the papers out: half to choose by, half to test; the order of all splits is the list's."""
     count = round(len(items) * held_out / 2)
     if count < 1 or 2 * count >= len(items):
-        raise ConfigError(
-            f"of {len(items)} papers some are for training, some to choose by and some to test",
-            field="held_out",
-            value=held_out,
-            allowed=f"{2 / max(2, len(items)):.2g} to below 1",
-        )
+        what = f"of {len(items)} papers some are for training, some to choose by and some to test"
+        raise ConfigError(what, field="held_out", value=held_out, allowed=f"{2 / max(2, len(items)):.2g} to below 1")
     bits = random_bits(derive(seed, "held out"), len(items))
     order = sorted(range(len(items)), key=lambda place: int(bits[place]))
     validation, test, train = (

@@ -50,10 +50,8 @@ class PaperBaseRecipe(BaseRecipe):
     is asked for words of it: a model that never had to look back at a text needs many more rollouts to find anything.
     """
 
-    broken: float = 0.1
-    """Share of demonstrations that break the contract."""
-    reading_every: int = 2
-    """Every so many-th demonstration asks for words of the abstract instead of a label; 0: none."""
+    broken: float = 0.1  # Share of demonstrations that break the contract.
+    reading_every: int = 2  # Every so many-th demonstration asks for words of the abstract instead of a label; 0: none.
 
 
 def build_paper_base(

@@ -87,12 +87,8 @@ def placed(document: Document, start: Document, prompt: str) -> str:
     """
     head = _head(start)
     if not prompt.startswith(head):
-        raise ConfigError(
-            "a prompt does not begin with the document that is to be changed",
-            field="document",
-            value=prompt[:60],
-            allowed=head,
-        )
+        what = "a prompt does not begin with the document that is to be changed"
+        raise ConfigError(what, field="document", value=prompt[:60], allowed=head)
     return _head(document) + prompt.removeprefix(head)
 
 

@@ -8,7 +8,7 @@ the gate had. Source: SkillOpt, arXiv:2605.23904, whose gate asks the same quest
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from random import Random
@@ -17,7 +17,9 @@ from typing import Final
 import msgspec
 
 from tinsmith.lab.prompt_search.document import Document, Edit, Proposer, Wish, edited
+from tinsmith.lab.study.record import Column, Shown
 from tinsmith.ops.exact import raised_cosine
+from tinsmith.pages.measures import Measure as Figure
 from tinsmith.types.errors import ConfigError
 from tinsmith.types.seeds import derive
 
@@ -48,12 +50,8 @@ class SearchSettings(msgspec.Struct, frozen=True, kw_only=True):
             if getattr(self, name) < 1:
                 raise ConfigError("a search needs one or more of these", field=name, value=getattr(self, name))
         if self.most_edits < self.least_edits:
-            raise ConfigError(
-                "fewer edits are made in later steps, not more",
-                field="most_edits",
-                value=self.most_edits,
-                allowed=f"{self.least_edits} or more",
-            )
+            what = "fewer edits are made in later steps, not more"
+            raise ConfigError(what, field="most_edits", value=self.most_edits, allowed=f"{self.least_edits} or more")
 
     def edits_at(self, step: int) -> int:
         """Return how many edits a step may make at once.
@@ -246,3 +244,34 @@ def _on_both(first: Earned, second: Earned) -> tuple[Fraction, Fraction]:
         return Fraction(), Fraction()
     means = [sum((one[name] for name in shared), Fraction()) / len(shared) for one in (first, second)]
     return means[0], means[1]
+
+
+SEARCH_HEADS: Final = (
+    *(Column(head=f"selection|{one}", missing="n/a") for one in ("before", "after")),
+    *(
+        Column(head=one, form="d", missing="n/a")
+        for one in ("steps", "put", "accepted", "edits|rejected", "proposed again", "asked")
+    ),
+    "lines",
+)
+STEP_HEADS: Final = ("proposed", "at most", "put to the gate", "earned", Column(head="gain", form="+.3f"), "accepted")
+
+
+def search_cells(one: Searched) -> list[Shown]:
+    """Return what a search earned on selection, what it counted, and the prompt that it found."""
+    counts = (len(one.steps), one.put, one.accepted, len(one.rejected), one.again, one.answered)
+    return [Figure(one.before), Figure(one.after), *map(Figure, counts), " / ".join(one.found) or "none"]
+
+
+def step_rows(searches: Iterable[tuple[str, Searched]]) -> list[list[Shown]]:
+    """Return every step of searches, by their names."""
+    rows: list[list[Shown]] = []
+    for name, searched in searches:
+        for one in searched.steps:
+            made = "; ".join(map(str, one.made)) or "nothing helped"
+            asked: list[Shown] = ["not asked", "not asked"]
+            if one.before is not None and one.after is not None:
+                asked = [Figure(one.before), Figure(one.after - one.before)]
+            counts = (str(len(one.tried)), str(one.most_edits))
+            rows.append([f"{name}|step {one.step}", *counts, made, *asked, "yes" if one.accepted else "no"])
+    return rows

@@ -20,8 +20,8 @@ from tinsmith.lab.runs.kinds import Kind
 from tinsmith.lab.runs.reader import read_baselines, read_rollouts
 from tinsmith.lab.runs.records import Cause, Config, RolloutRecord, Row, Run, Split
 from tinsmith.lab.strict_json import NotJsonError, read_json
-from tinsmith.pages.choice import in_turn
 from tinsmith.pages.tables import shown
+from tinsmith.pages.wording import in_turn
 from tinsmith.stats.evaluation import Answered, Evaluation, combine
 from tinsmith.stats.parity import ParityRecord
 from tinsmith.stats.rates import Metric
@@ -30,12 +30,9 @@ from tinsmith.types.errors import DataError
 from tinsmith.types.seeds import derive
 
 SHUFFLED = frozenset({"control/shuffled_labels", "joint/shuffled_labels"})
-EXACT = "control/exact_gradient"
-"""Names of the controls."""
-OFFSETS = " with offsets"
-"""Ends the name of an arm whose decisions have logit offsets."""
-SHOWN = 1000
-"""Most rollouts on one page."""
+EXACT = "control/exact_gradient"  # Names of the controls.
+OFFSETS = " with offsets"  # Ends the name of an arm whose decisions have logit offsets.
+SHOWN = 1000  # Most rollouts on one page.
 _ROUNDING = 1e-9
 _UNPARSED: Final = (Outcome.EMPTY, Outcome.FENCED, Outcome.NOT_JSON)
 
@@ -45,16 +42,13 @@ class Member:
     """One run of an arm, and what was found in its rollouts."""
 
     run: Run
-    evaluations: Mapping[tuple[str, int], Evaluation]
-    """By split and step, those of training left out."""
+    evaluations: Mapping[tuple[str, int], Evaluation]  # By split and step, those of training left out.
     failures: Mapping[Cause, int]
-    rollouts: int
-    """All of them, failed ones included."""
+    rollouts: int  # All of them, failed ones included.
     shown: tuple[RolloutRecord, ...]
     """A choice of at most SHOWN, by split in their fixed order, then step, paper and sample; see `in_turn`."""
     notes: tuple[str, ...]
-    two_labels: bool
-    """True if the run answers for another label too, of which nothing is said here."""
+    two_labels: bool  # True if the run answers for another label too, of which nothing is said here.
 
     def last(self, split: Split) -> Evaluation | None:
         """Return the last evaluation on a split."""
@@ -192,8 +186,7 @@ def _row(row: Row, task: str) -> Row:
 class Arm:
     """An experiment with all its seeds."""
 
-    name: str
-    """Unique on the page."""
+    name: str  # Unique on the page.
     members: tuple[Member, ...]
 
     @property

@@ -8,8 +8,8 @@ from typing import Final
 import numpy as np
 
 from tinsmith.lab.results.arms import OFFSETS, Arm
+from tinsmith.lab.results.run_details import Beside, Verdict, side_of
 from tinsmith.lab.results.systems import BASELINE_WORDS, RIVALS, Scored, System, beside, is_paired
-from tinsmith.lab.results.verdict import Beside, Verdict, side_of
 from tinsmith.lab.runs.kinds import Kind
 from tinsmith.lab.runs.records import Split
 from tinsmith.lab.study.study import Beats, Learned, baseline
@@ -19,8 +19,7 @@ from tinsmith.stats.rates import metric_words
 from tinsmith.stats.runs import Runs
 
 _SCORES: Final = ("macro_f1", "label_match", "min_class_recall")
-_ONE_CLASS: Final = 0.95
-"""Share of greedy answers from which they are said to be one class."""
+_ONE_CLASS: Final = 0.95  # Share of greedy answers from which they are said to be one class.
 
 
 def verdict_of(arms: Sequence[Arm], scored: Scored) -> Verdict | None:
@@ -171,8 +170,7 @@ def _unreadable(arms: Sequence[Arm]) -> list[str]:
 
 
 _OTHER_GOLDS: Final = "the two have different true labels for the same papers"
-Claims = tuple[list[Beats | Learned], list[str]]
-"""With what a reader must know of them."""
+Claims = tuple[list[Beats | Learned], list[str]]  # With what a reader must know of them.
 
 
 def claims_of(arms: Sequence[Arm], systems: Mapping[str, Runs]) -> Claims:

@@ -17,13 +17,11 @@ from tinsmith.lab.study.record import Panel, Shown
 from tinsmith.lab.study.study import Listing
 from tinsmith.pages.measures import BOOTSTRAP, Measure, from_estimate, from_evaluation
 from tinsmith.pages.tables import shown
-from tinsmith.stats.calibration import STATED
-from tinsmith.stats.evaluation import Answered, Evaluation, Evaluations
+from tinsmith.stats.evaluation import STATED, Answered, Evaluation, Evaluations
 from tinsmith.stats.intervals import wilson
 
 Row = list[Shown]
-_BELOW: Final = "\u2192 "
-"""Before an experiment, once for each of its forebears on the page."""
+_BELOW: Final = "\u2192 "  # Before an experiment, once for each of its forebears on the page.
 _SHOWN: Final = (Split.TEST, Split.TEST_GREEDY, *EVALUATIONS)
 _PANELS: Final = {"macro_f1": "macro-F1", "min_class_recall": "smallest recall", "parse_ok": "JSON"}
 _FORM: Final = ("parse_ok", "format_strict_ok", "invalid_rate")

@@ -1,4 +1,4 @@
-"""What the page of every run has, whatever it is on: how it went first, and last its settings and identity."""
+"""What the page of every run has: the verdict, how it went, and last its settings and identity."""
 
 from __future__ import annotations
 
@@ -13,9 +13,74 @@ from tinsmith.lab.runs.kinds import Kind, Status
 from tinsmith.lab.runs.records import Config, Run
 from tinsmith.pages.curves import Chart, Flag, Limit, Line, chart_svg, smoothing
 from tinsmith.pages.document import Block, Callout, Document, Fold, Pairs, Plate, Section, Values, missing, summary
+from tinsmith.pages.measures import Measure
 from tinsmith.pages.palette import INK, INVALID_MARK, Mark, class_mark, series_mark
 from tinsmith.pages.tables import Cell, Table, TableRow, column, flattened, number, text, whole
+from tinsmith.pages.wording import told
 from tinsmith.stats.monitors.alarms import AlarmKind
+
+_GUESSING: Final = {-1: "Worse than guessing", 0: "No better than guessing", 1: "Better than guessing"}
+_BASELINE: Final = {-1: "below the best baseline", 0: "no better than the best baseline", 1: "above every baseline"}
+_BEFORE: Final = {-1: "Worse than before training", 0: "No gain shown", 1: "Better than before training"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Beside:
+    """A score to compare with, and on which side of it the system stands: 1 above, -1 below, 0 not told apart."""
+
+    name: str
+    value: float
+    side: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verdict:
+    """The score of a system on items that it was not trained on, beside what it is measured by."""
+
+    score: str
+    found: Measure
+    chance: float | None = None
+    before: Beside | None = None
+    baselines: Sequence[Beside] = ()
+    more: str = ""  # Ends the sentence, such as how often one class was the answer.
+
+    @property
+    def best(self) -> Beside | None:
+        """The baseline with the highest score."""
+        return max(self.baselines, key=lambda one: one.value, default=None)
+
+    @property
+    def sentence(self) -> str:
+        """The verdict, then the score, chance, the score before training, and the best baseline."""
+        heads: list[str] = []
+        if self.chance is not None:
+            heads.append(_GUESSING[side_of(self.found, self.chance)])
+        if self.before is not None:
+            heads.append(_BEFORE[self.before.side])
+        best = self.best
+        # Below chance, where one stands to a baseline says nothing more.
+        if best is not None and not (self.chance is not None and side_of(self.found, self.chance) < 1):
+            heads.append(_BASELINE[best.side])
+        figures = [
+            f"{self.score} {told(self.found)}",
+            *([] if self.chance is None else [f"chance {self.chance:.3f}"]),
+            *([] if self.before is None else [f"{self.before.name} {self.before.value:.3f}"]),
+            f"best baseline {best.name} {best.value:.3f}" if best else "no baseline is known",
+        ]
+        head = ", ".join(heads)
+        more = f"; {self.more}" if self.more else ""
+        return f"{head[:1].upper()}{head[1:]}{': ' if head else ''}{', '.join(figures)}{more}."
+
+
+def side_of(found: Measure, level: float) -> int:
+    """Return 1 if the interval of a measure is above a level, -1 if below it, 0 if it holds it.
+
+    >>> side_of(Measure(0.5, 0.4, 0.6), 0.35), side_of(Measure(0.5, 0.4, 0.6), 0.45), side_of(Measure(0.2), 0.3)
+    (1, 0, -1)
+    """
+    low, high = (found.value if end is None else end for end in (found.low, found.high))
+    return (low > level) - (high < level)
+
 
 STATUS_WORDS: Mapping[str, str] = {
     Status.FINISHED: "finished",
@@ -170,8 +235,7 @@ def _timings(run: Run) -> dict[str, object]:
 
 
 NO_EXAMINATION = "Missing: there was no examination."
-BLACK = Mark(INK, "-", "o")
-"""Of a line that stands alone, or for the sum of the others."""
+BLACK = Mark(INK, "-", "o")  # Of a line that stands alone, or for the sum of the others.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -181,21 +245,15 @@ class Drawn:
     name: str
     title: str
     note: str
-    lines: Sequence[tuple[str, str]] = ()
-    """Key and what it is called."""
-    by_class: str = ""
-    """Instead: a metric of every class, by its key up to the class."""
-    invalid: str = ""
-    """Beside the classes: the key of the share of answers that are none."""
-    missing: str = NO_EXAMINATION
-    """Says what there is not; empty: the figure is left out."""
+    lines: Sequence[tuple[str, str]] = ()  # Key and what it is called.
+    by_class: str = ""  # Instead: a metric of every class, by its key up to the class.
+    invalid: str = ""  # Beside the classes: the key of the share of answers that are none.
+    missing: str = NO_EXAMINATION  # Says what there is not; empty: the figure is left out.
     unit: str = ""
     shares: bool = False
     limit: Limit | None = None
-    alarms: Sequence[AlarmKind] = ()
-    """Kinds that are marked on it."""
-    only: Kind | None = None
-    """The kind of run that has it; None: all that show it."""
+    alarms: Sequence[AlarmKind] = ()  # Kinds that are marked on it.
+    only: Kind | None = None  # The kind of run that has it; None: all that show it.
 
 
 GROUPS: Final = Drawn(

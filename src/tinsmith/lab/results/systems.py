@@ -15,12 +15,11 @@ import numpy as np
 from tinsmith.data.baselines.report import Baseline, BaselineScore, TargetReport
 from tinsmith.lab.results.arms import Arm
 from tinsmith.lab.runs.records import SPLIT_WORDS, Run, Split
-from tinsmith.pages.measures import BOOTSTRAP, Measure, Measures, from_figure, from_row
+from tinsmith.pages.measures import BOOTSTRAP, Measure, Measures, from_figure, from_row, within
 from tinsmith.stats.confusion import encode
-from tinsmith.stats.estimates import Bootstrap, difference
+from tinsmith.stats.estimates import Bootstrap, difference, resampled_counts, resampled_seeds
 from tinsmith.stats.intervals import percentile, wilson
 from tinsmith.stats.rates import CLASS_SCORES, SCORES, ClassMetric, FloatArray, Metric, metric_words
-from tinsmith.stats.resampling import resampled_counts, resampled_seeds
 from tinsmith.stats.runs import Runs
 from tinsmith.types.seeds import derive
 
@@ -50,8 +49,7 @@ class System:
     measures: Measures
 
 
-Scored = Mapping[str, Mapping[Split, System]]
-"""By arm and split."""
+Scored = Mapping[str, Mapping[Split, System]]  # By arm and split.
 
 
 def systems_of(arm: Arm, draws: Bootstrap = BOOTSTRAP) -> dict[Split, System]:
@@ -111,7 +109,7 @@ def measures_of(runs: Runs, parsed: Runs | None = None, draws: Bootstrap = BOOTS
         ends = percentile(resampled_seeds(score(drawn), seed=draws.seed, system="first"), draws.level)
         if share and (of.num_seeds == 1 or (value in (0.0, 1.0) and ends is not None and ends.low == ends.high)):
             ends = wilson(round(value * of.num_items), of.num_items)
-        return Measure(value) if ends is None else Measure(value, ends.low, ends.high)
+        return within(value, ends)
 
     counts = _resampled(runs, draws)
     shares = (Metric.LABEL_MATCH, Metric.INVALID_RATE)

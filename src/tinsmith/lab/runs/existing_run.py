@@ -21,8 +21,7 @@ class IfExists(StrEnum):
     RAISE = "raise"
     RESUME = "resume"
     DELETE = "delete"
-    ASK = "ask"
-    """Ask at the terminal which of the other three; RAISE where there is none."""
+    ASK = "ask"  # Ask at the terminal which of the other three; RAISE where there is none.
 
 
 def holds_run(path: Path) -> bool:
@@ -56,22 +55,13 @@ def require_room(path: Path, if_exists: IfExists) -> None:
             raise _already_there(path, "this folder holds a run already")
         return
     if path.exists() and not (path.is_dir() and _empty(path)):
-        raise ConfigError(
-            "this folder holds something that is not a run",
-            field="log_path",
-            value=str(path),
-            allowed="an empty or new folder",
-        )
+        what = "this folder holds something that is not a run"
+        raise ConfigError(what, field="log_path", value=str(path), allowed="an empty or new folder")
 
 
 def _already_there(path: Path, what: str) -> ConfigError:
-    return ConfigError(
-        what,
-        field="log_path",
-        value=str(path),
-        allowed="an empty or new folder",
-        fix="behavior_if_log_dir_exists=resume goes on with it, =delete begins again",
-    )
+    fix = "behavior_if_log_dir_exists=resume goes on with it, =delete begins again"
+    return ConfigError(what, field="log_path", value=str(path), allowed="an empty or new folder", fix=fix)
 
 
 def _was_interrupted(path: Path) -> bool:

@@ -29,22 +29,18 @@ from tinsmith.types.fingerprints import file_sha256, sha256_of
 from tinsmith.types.json_text import parse_json
 from tinsmith.types.visible import visible
 
-_LINK: Final = 16
-"""Hexadecimal digits of a link."""
+_LINK: Final = 16  # Hexadecimal digits of a link.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mark:
     """A line of `checkpoints.jsonl`: where weights are, and what else a resumed run needs."""
 
-    step: int
-    """Optimizer steps that these weights have seen."""
-    state_path: str
-    """To train on from."""
+    step: int  # Optimizer steps that these weights have seen.
+    state_path: str  # To train on from.
     kept: Mapping[str, object]
     """State of the loop beside the weights: the course's (rewards, collapse monitor), and the best so far."""
-    lengths: Mapping[str, int]
-    """Bytes of each growing file."""
+    lengths: Mapping[str, int]  # Bytes of each growing file.
     here: bool = False
     """True if the weights lie in this folder's STATE; else a server elsewhere has them, and they are taken on trust."""
 
@@ -151,11 +147,8 @@ class RunFolder:
         except ValueError:
             found = None
         if not isinstance(found, dict):
-            raise DataError(
-                f"{file} is damaged",
-                field=name,
-                fix="start the run again in another folder, or behavior_if_log_dir_exists=delete",
-            )
+            fix = "start the run again in another folder, or behavior_if_log_dir_exists=delete"
+            raise DataError(f"{file} is damaged", field=name, fix=fix)
         return cast(dict[str, object], found)
 
     def hashes(self) -> dict[str, str]:
@@ -184,13 +177,9 @@ class RunFolder:
     def _require_same(self, config: Mapping[str, object]) -> None:
         before = self.read_json(CONFIG)
         if before.get("identity_sha256") != config.get("identity_sha256"):
-            raise ConfigError(
-                "this folder holds another run",
-                field="log_path",
-                value=str(self.path),
-                allowed=f"the run {str(before.get('identity_sha256'))[:16]}",
-                fix="name another folder, or behavior_if_log_dir_exists=delete",
-            )
+            what, allowed = "this folder holds another run", f"the run {str(before.get('identity_sha256'))[:16]}"
+            fix = "name another folder, or behavior_if_log_dir_exists=delete"
+            raise ConfigError(what, field="log_path", value=str(self.path), allowed=allowed, fix=fix)
 
     def _newest_whole(self, say: Callable[[str], None]) -> Mark | None:
         """Return the newest checkpoint of which everything is there, and say which were passed over."""

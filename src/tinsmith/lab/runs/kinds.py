@@ -8,22 +8,14 @@ import enum
 class Kind(enum.StrEnum):
     """Which loop, and what it teaches."""
 
-    RL = "rl"
-    """Labels of papers, by reinforcement."""
-    SFT = "sft"
-    """Labels of papers, by example."""
-    RLVR = "rlvr"
-    """Instructions, by reinforcement; what is rewarded are rubrics that a judge finds fulfilled."""
-    TASK = "task"
-    """A task of the user's own, by reinforcement."""
-    TASK_SFT = "task_sft"
-    """A task of the user's own, by example."""
-    TASK_SPARSE = "task_sparse"
-    """A task of the user's own, by the base's own rollouts at uncertain tokens."""
-    JOINT = "joint"
-    """Both labels of papers in one answer, by reinforcement."""
-    MEASUREMENT = "measurement"
-    """Nothing is trained: a folder of that kind holds no run, and has its page already."""
+    RL = "rl"  # Labels of papers, by reinforcement.
+    SFT = "sft"  # Labels of papers, by example.
+    RLVR = "rlvr"  # Instructions, by reinforcement; what is rewarded are rubrics that a judge finds fulfilled.
+    TASK = "task"  # A task of the user's own, by reinforcement.
+    TASK_SFT = "task_sft"  # A task of the user's own, by example.
+    TASK_SPARSE = "task_sparse"  # A task of the user's own, by the base's own rollouts at uncertain tokens.
+    JOINT = "joint"  # Both labels of papers in one answer, by reinforcement.
+    MEASUREMENT = "measurement"  # Nothing is trained: a folder of that kind holds no run, and has its page already.
 
     @property
     def words(self) -> str:
@@ -57,5 +49,4 @@ class Status(enum.StrEnum):
     RUNNING = "running"
     FINISHED = "finished"
     INTERRUPTED = "interrupted"
-    LOST = "lost"
-    """Its server or judge was lost."""
+    LOST = "lost"  # Its server or judge was lost.

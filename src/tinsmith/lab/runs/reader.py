@@ -91,23 +91,15 @@ def read_rollouts(folder: Path, notes: list[str], subject: str | None = None) ->
 def _config(folder: Path) -> Config:
     file = folder / CONFIG
     if not file.is_file():
-        raise DataError(
-            f"{folder} holds no run",
-            field="DIR",
-            value=str(folder),
-            allowed=f"a folder with a {CONFIG}, as `tinsmith run` leaves it",
-        )
+        allowed = f"a folder with a {CONFIG}, as `tinsmith run` leaves it"
+        raise DataError(f"{folder} holds no run", field="DIR", value=str(folder), allowed=allowed)
     try:
         config = msgspec.json.decode(file.read_bytes(), type=Config)
     except UNREADABLE as error:
         raise DataError(f"{file} is damaged: {error}") from None
     if config.kind is Kind.MEASUREMENT:
-        raise DataError(
-            f"{folder} holds no run: it is a measurement, and has its page already",
-            field="DIR",
-            value=str(folder),
-            fix=f"open {folder / REPORT}",
-        )
+        what = f"{folder} holds no run: it is a measurement, and has its page already"
+        raise DataError(what, field="DIR", value=str(folder), fix=f"open {folder / REPORT}")
     return config
 
 
@@ -199,8 +191,7 @@ def _answers(folder: Path, report: BaselineReport, target: TargetReport, notes: 
         return {}
 
 
-Places = dict[tuple[str, int], list[bool]]
-"""Verdicts by item and place of its criterion."""
+Places = dict[tuple[str, int], list[bool]]  # Verdicts by item and place of its criterion.
 
 
 class ItemRecord(msgspec.Struct, frozen=True, kw_only=True):
@@ -208,8 +199,7 @@ class ItemRecord(msgspec.Struct, frozen=True, kw_only=True):
 
     id: str
     prompt: str = ""
-    unit: str = ""
-    """The unit that it belongs to; items of one unit are no independent evidence."""
+    unit: str = ""  # The unit that it belongs to; items of one unit are no independent evidence.
 
 
 class BaselineRecord(msgspec.Struct, frozen=True, kw_only=True):
@@ -217,8 +207,7 @@ class BaselineRecord(msgspec.Struct, frozen=True, kw_only=True):
 
     name: str
     by_item: dict[str, float] = {}
-    metrics: dict[str, dict[str, float]] = {}
-    """Its metrics by item, each under its name."""
+    metrics: dict[str, dict[str, float]] = {}  # Its metrics by item, each under its name.
     failure: str = ""
 
     def exact(self, name: str = "total") -> dict[str, Fraction]:
@@ -236,8 +225,7 @@ class TaskRecord(msgspec.Struct, frozen=True, kw_only=True):
     parsed: bool = False
     several_turns: bool = False
     items: tuple[ItemRecord, ...] = ()
-    tested: tuple[ItemRecord, ...] = ()
-    """Evaluated once, at the end."""
+    tested: tuple[ItemRecord, ...] = ()  # Evaluated once, at the end.
     baselines: tuple[BaselineRecord, ...] = ()
     examples: tuple[ExampleRecord, ...] = ()
     """Demonstrations of the items that a filter chose from; none where the task has no filter."""
@@ -252,8 +240,7 @@ class Examination:
     step: int
     rewards: dict[str, dict[str, list[Fraction]]] = field(default_factory=dict[str, dict[str, list[Fraction]]])
     """By name of the value and item: of every answer."""
-    shown: dict[str, TaskRollout] = field(default_factory=dict[str, TaskRollout])
-    """The first answer to each item."""
+    shown: dict[str, TaskRollout] = field(default_factory=dict[str, TaskRollout])  # The first answer to each item.
     failed: dict[str, FailureRecord] = field(default_factory=dict[str, FailureRecord])
     """The first failure at each item that has one."""
     texts: Counter[str] = field(default_factory=Counter[str])
@@ -279,14 +266,10 @@ class Judging:
     """A judge's work in a run."""
 
     judge: str
-    ledger: LedgerRecord
-    """The sum of every asking. `dollars` is None where one has no known price."""
-    criteria: dict[tuple[str, int], str]
-    """Text of each criterion that is known."""
-    trained: Places = field(default_factory=Places)
-    """Verdicts on training answers."""
-    texts: Counter[str] = field(default_factory=Counter[str])
-    """Number of times that each text was written."""
+    ledger: LedgerRecord  # The sum of every asking. `dollars` is None where one has no known price.
+    criteria: dict[tuple[str, int], str]  # Text of each criterion that is known.
+    trained: Places = field(default_factory=Places)  # Verdicts on training answers.
+    texts: Counter[str] = field(default_factory=Counter[str])  # Number of times that each text was written.
 
     def take(self, one: TaskRollout, places: Places) -> None:
         """Count the verdicts on an answer."""
@@ -322,14 +305,11 @@ class TaskRunRecords:
     run: Run
     task: TaskRecord
     sections: tuple[SectionRecord, ...]
-    sampled: tuple[Examination, ...]
-    """By step."""
+    sampled: tuple[Examination, ...]  # By step.
     greedy: tuple[Examination, ...]
-    tests: Mapping[str, Examination]
-    """Last evaluation of every other split, such as the test's."""
+    tests: Mapping[str, Examination]  # Last evaluation of every other split, such as the test's.
     failures: Mapping[Cause, int]
-    rollouts: int
-    """Failed ones included."""
+    rollouts: int  # Failed ones included.
     groups: Mapping[tuple[int, str], Sequence[float]]
     """Rewards of the training answers that did not fail, by step and item."""
     judging: Judging | None

@@ -16,7 +16,7 @@ from typing import Any, Final
 import msgspec
 
 from tinsmith.data.baselines.report import Baseline, TargetReport
-from tinsmith.lab.judge.records import VerdictRecord
+from tinsmith.lab.judge.verdicts import Verdict
 from tinsmith.lab.runs.kinds import Kind
 from tinsmith.types.fingerprints import sha256_of
 
@@ -51,13 +51,11 @@ class TaskRecord(msgspec.Struct, frozen=True, kw_only=True):
     """The task of a run."""
 
     name: str = ""
-    labels: tuple[str, ...] = ()
-    """In the task's fixed order."""
+    labels: tuple[str, ...] = ()  # In the task's fixed order.
     prompt: str = ""
     contract: str = ""
     with_metadata: bool | None = None
-    prompt_lines: tuple[str, ...] = ()
-    """What stands before the paper in every prompt."""
+    prompt_lines: tuple[str, ...] = ()  # What stands before the paper in every prompt.
 
 
 class DataRecord(msgspec.Struct, frozen=True, kw_only=True):
@@ -68,8 +66,7 @@ class DataRecord(msgspec.Struct, frozen=True, kw_only=True):
     train: int | None = None
     validation: int | None = None
     test: int | None = None
-    rubrics: int | None = None
-    """Of a run on rubrics: how many all its tasks have."""
+    rubrics: int | None = None  # Of a run on rubrics: how many all its tasks have.
 
 
 class Config(msgspec.Struct, frozen=True, kw_only=True):
@@ -116,10 +113,8 @@ class AlarmRecord(msgspec.Struct, frozen=True, kw_only=True):
     """An alarm of the collapse monitor."""
 
     kind: str
-    label: str | None = None
-    """The class it speaks of, if of one."""
-    task: str | None = None
-    """The task, where an answer is to several."""
+    label: str | None = None  # The class it speaks of, if of one.
+    task: str | None = None  # The task, where an answer is to several.
     value: float | None = None
     threshold: float | None = None
     step: int | None = None
@@ -139,8 +134,7 @@ class Selected(msgspec.Struct, frozen=True, kw_only=True):
     step: int
     by: str = ""
     score: SelectedScore | None = None
-    final_path: str = ""
-    """Path of the saved last policy, or several with a space between."""
+    final_path: str = ""  # Path of the saved last policy, or several with a space between.
 
 
 class Manifest(msgspec.Struct, frozen=True, kw_only=True):
@@ -166,14 +160,10 @@ class ExampleRecord(msgspec.Struct, frozen=True, kw_only=True):
     """A demonstration of an item, as a filter of examples read it."""
 
     id: str
-    sha256: str
-    """Of its prompt and its replies."""
-    steps: int
-    """Replies."""
-    calls: int
-    """Replies that call a tool."""
-    left_out: str = ""
-    """Reason why it is not trained on; empty: it is."""
+    sha256: str  # Of its prompt and its replies.
+    steps: int  # Replies.
+    calls: int  # Replies that call a tool.
+    left_out: str = ""  # Reason why it is not trained on; empty: it is.
 
 
 def examples_summary(examples: Sequence[ExampleRecord]) -> str:
@@ -234,8 +224,7 @@ class JointRollout(AnyRollout, frozen=True, kw_only=True):
     """One rollout about several labels, each under its subject's name."""
 
     gold: dict[str, str] = {}
-    predicted: dict[str, str] | None = None
-    """None where the answer has a fault."""
+    predicted: dict[str, str] | None = None  # None where the answer has a fault.
 
     def alone(self, subject: str) -> RolloutRecord:
         """Return what it says of one subject."""
@@ -245,8 +234,7 @@ class JointRollout(AnyRollout, frozen=True, kw_only=True):
         return RolloutRecord(**told)
 
 
-ALL_CRITERIA: Final = "all criteria"
-"""Of an answer that a judge saw: 1 where it fulfils all of them, else 0."""
+ALL_CRITERIA: Final = "all criteria"  # Of an answer that a judge saw: 1 where it fulfils all of them, else 0.
 
 
 class TurnRecord(msgspec.Struct, frozen=True, kw_only=True):
@@ -262,8 +250,7 @@ class TaskRollout(AnyRollout, frozen=True, kw_only=True):
     terms: dict[str, float] = {}
     metrics: dict[str, float] = {}
     turns: tuple[TurnRecord, ...] = ()
-    verdicts: tuple[VerdictRecord, ...] = ()
-    """Of a judge, in the order of the item's criteria."""
+    verdicts: tuple[Verdict, ...] = ()  # Of a judge, in the order of the item's criteria.
 
     @property
     def values(self) -> dict[str, Fraction]:
@@ -288,8 +275,7 @@ class CheckpointRecord(msgspec.Struct, frozen=True, kw_only=True):
     sampler_path: str = ""
 
 
-Row = Mapping[str, float | None]
-"""The metrics of one step, by key."""
+Row = Mapping[str, float | None]  # The metrics of one step, by key.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -299,16 +285,13 @@ class Run:
     folder: Path
     config: Config
     manifest: Manifest | None
-    metrics: Mapping[int, Row]
-    """By step, ascending."""
+    metrics: Mapping[int, Row]  # By step, ascending.
     timings: tuple[Mapping[str, float | None], ...]
     checkpoints: tuple[CheckpointRecord, ...]
-    baselines: TargetReport | None
-    """Of the run's own task."""
+    baselines: TargetReport | None  # Of the run's own task.
     baseline_answers: Mapping[Baseline, Mapping[str, str]]
     """Class by test paper, of those baselines whose answers were kept; empty in older runs."""
-    notes: tuple[str, ...]
-    """What could not be read, in words."""
+    notes: tuple[str, ...]  # What could not be read, in words.
 
     @property
     def labels(self) -> tuple[str, ...]:

@@ -16,21 +16,16 @@ from tinsmith.lab.service.facts import ask
 from tinsmith.lab.service.official_client import ready
 from tinsmith.types.errors import BackendError
 
-ENDPOINT: Final = "tinsmith/spread"
-"""Below `/api/v1/`."""
-_MOST: Final = 128
-"""Texts in a request."""
+ENDPOINT: Final = "tinsmith/spread"  # Below `/api/v1/`.
+_MOST: Final = 128  # Texts in a request.
 
 
 class Spread(msgspec.Struct, frozen=True, kw_only=True):
     """Of one text, a value for each token; None for the first, and for those that were not asked about."""
 
-    rank: tuple[int | None, ...]
-    """Of the token asked about in the whole vocabulary: 1 is the most probable."""
-    entropy: tuple[float | None, ...]
-    """In nats, over the whole vocabulary."""
-    logprob: tuple[float | None, ...]
-    """Of the token asked about; None too where it is impossible."""
+    rank: tuple[int | None, ...]  # Of the token asked about in the whole vocabulary: 1 is the most probable.
+    entropy: tuple[float | None, ...]  # In nats, over the whole vocabulary.
+    logprob: tuple[float | None, ...]  # Of the token asked about; None too where it is impossible.
     argmax: tuple[int | None, ...]
 
 
@@ -53,8 +48,7 @@ class AskedPolicy:
 
     connection: Connection
     client: tinker.SamplingClient
-    model: str
-    """A served base's name, or a `tinker://` path."""
+    model: str  # A served base's name, or a `tinker://` path.
 
     @classmethod
     def base(cls, connection: Connection, name: str) -> AskedPolicy:
@@ -91,12 +85,9 @@ class AskedPolicy:
                 body["begins"] = [begins[place] for place in part]
             answer = ask(self.connection, "POST", ENDPOINT, body, seconds=WAIT_SECONDS)
             if answer is None:
-                raise BackendError(
-                    "the server does not tell what whole distributions are like",
-                    field="endpoint",
-                    value=f"POST /api/v1/{ENDPOINT}",
-                    allowed="a tinsmith server of this version",
-                )
+                what = "the server does not tell what whole distributions are like"
+                allowed = "a tinsmith server of this version"
+                raise BackendError(what, field="endpoint", value=f"POST /api/v1/{ENDPOINT}", allowed=allowed)
             found += msgspec.convert(answer, _Told).sequences
         return found
 

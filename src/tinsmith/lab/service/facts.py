@@ -20,8 +20,7 @@ from tinsmith.types.errors import BackendError
 from tinsmith.types.fingerprints import sha256_of
 from tinsmith.types.json_text import parse_json
 
-_LARGEST: Final = 64 << 20
-"""Bytes of a body, decompressed."""
+_LARGEST: Final = 64 << 20  # Bytes of a body, decompressed.
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,10 +98,8 @@ class TraceReader:
 
     connection: Connection
     model_id: str
-    _read: int = 0
-    """The number of the last step that was read, in the model's own count; 0: none was."""
-    _told: bool | None = None
-    """True if this server tells; None: it was not asked yet."""
+    _read: int = 0  # The number of the last step that was read, in the model's own count; 0: none was.
+    _told: bool | None = None  # True if this server tells; None: it was not asked yet.
 
     def new(self) -> list[Mapping[str, object]]:
         """Return the steps made since the last call, ascending; none where the server does not tell.

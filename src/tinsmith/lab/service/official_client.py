@@ -59,8 +59,7 @@ class Served:
 
     name: str
     trainable: bool = True
-    context: int | None = None
-    """The most tokens a sequence may have, where the server says so."""
+    context: int | None = None  # The most tokens a sequence may have, where the server says so.
 
 
 def served_models(service: tinker.ServiceClient, rest: tinker.RestClient, seconds: float) -> Sequence[Served]:

@@ -9,8 +9,7 @@ from tinsmith.types.errors import ConfigError, LostError
 
 KEY: Final = "TINKER_API_KEY"
 _COMMAND: Final = "TINKER_CREDENTIAL_CMD"
-_KEY_BEGINS: Final = "tml-"
-"""The SDK takes no other."""
+_KEY_BEGINS: Final = "tml-"  # The SDK takes no other.
 _ANSWER_SECONDS: Final = 10.0
 _REFUSED: Final = (401, 403)
 
@@ -22,18 +21,11 @@ def require_server(base_url: str) -> None:
     """
     key = os.environ.get(KEY)
     if not key and not os.environ.get(_COMMAND):
-        raise ConfigError(
-            "base_url is set, but TINKER_API_KEY is not",
-            field=KEY,
-            fix="export TINKER_API_KEY=tml-..., the server's key",
-        )
+        what = "base_url is set, but TINKER_API_KEY is not"
+        raise ConfigError(what, field=KEY, fix="export TINKER_API_KEY=tml-..., the server's key")
     if not base_url.startswith(("http://", "https://")):
-        raise ConfigError(
-            "this is not the address of a server",
-            field="base_url",
-            value=base_url,
-            allowed="http://HOST:PORT, or https://...",
-        )
+        what = "this is not the address of a server"
+        raise ConfigError(what, field="base_url", value=base_url, allowed="http://HOST:PORT, or https://...")
     import httpx  # seldom needed, and a tenth of a second to load
 
     try:
@@ -45,21 +37,13 @@ def require_server(base_url: str) -> None:
             with client.stream("GET", "/api/v1/get_server_capabilities", headers={"X-API-Key": key}) as asked:
                 status = asked.status_code
     except (httpx.HTTPError, httpx.InvalidURL) as error:
-        raise LostError(
-            f"no server answers ({type(error).__name__})",
-            field="base_url",
-            value=base_url,
-            fix="start it, or name another",
-        ) from None
+        what = f"no server answers ({type(error).__name__})"
+        raise LostError(what, field="base_url", value=base_url, fix="start it, or name another") from None
     if status in _REFUSED or not key.startswith(_KEY_BEGINS):
         raise wrong_key(base_url)
 
 
 def wrong_key(base_url: str) -> ConfigError:
     """Return what is said where a server refuses the key; the key itself is not repeated."""
-    return ConfigError(
-        f"the server at {base_url} refuses this key",
-        field=KEY,
-        allowed="the key that the server was started with, tml-...",
-        fix="export TINKER_API_KEY=..., then the same command",
-    )
+    what, allowed = f"the server at {base_url} refuses this key", "the key that the server was started with, tml-..."
+    return ConfigError(what, field=KEY, allowed=allowed, fix="export TINKER_API_KEY=..., then the same command")

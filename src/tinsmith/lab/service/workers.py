@@ -18,8 +18,7 @@ from tinsmith.lab.service.connect import Connection
 from tinsmith.lab.service.facts import ask
 from tinsmith.pages.wording import counted
 
-ENDPOINT = "tinsmith/workers"
-"""Below `/api/v1/`."""
+ENDPOINT = "tinsmith/workers"  # Below `/api/v1/`.
 
 _SECONDS = 5.0
 
@@ -28,17 +27,12 @@ class Worker(msgspec.Struct, frozen=True, kw_only=True):
     """A process that computes for a server."""
 
     name: str
-    node: str
-    """The machine it is on."""
-    threads: int
-    """Of its kernels."""
+    node: str  # The machine it is on.
+    threads: int  # Of its kernels.
     alive: bool
-    under_way: int
-    """Requests, and parts of requests, that it has been given and not answered."""
-    done: int
-    """Those that it has answered."""
-    lost: str | None = None
-    """Why it is not alive; None: it is."""
+    under_way: int  # Requests, and parts of requests, that it has been given and not answered.
+    done: int  # Those that it has answered.
+    lost: str | None = None  # Why it is not alive; None: it is.
 
     @property
     def doing(self) -> str:
@@ -52,18 +46,12 @@ class Workers(msgspec.Struct, frozen=True, kw_only=True):
     """All workers of a server, alive or lost, and what there is to do for them."""
 
     workers: tuple[Worker, ...]
-    wanted: int | None = None
-    """How many there should be; None: one on each node."""
-    unready: str | None = None
-    """Why nothing can be computed; None: something can."""
-    retries: int = 0
-    """How often work was done again elsewhere."""
-    waiting: int = 0
-    """Work that no worker has been given yet."""
-    tokens_per_second: float = 0.0
-    """Sampled and trained, by all of them."""
-    dashboard: str | None = None
-    """Address of Ray's own page; None: it shows none."""
+    wanted: int | None = None  # How many there should be; None: one on each node.
+    unready: str | None = None  # Why nothing can be computed; None: something can.
+    retries: int = 0  # How often work was done again elsewhere.
+    waiting: int = 0  # Work that no worker has been given yet.
+    tokens_per_second: float = 0.0  # Sampled and trained, by all of them.
+    dashboard: str | None = None  # Address of Ray's own page; None: it shows none.
 
     @property
     def words(self) -> str:
@@ -103,12 +91,9 @@ class WorkerWatch:
     """State of the workers as last observed."""
 
     ask: Callable[[], Workers | None]
-    say: Callable[[str], None]
-    """Takes what happened, once."""
-    show: Callable[[str], None]
-    """Takes how they stand, each time."""
-    _known: dict[str, Worker] | None = None
-    """By name; None: nothing was told yet."""
+    say: Callable[[str], None]  # Takes what happened, once.
+    show: Callable[[str], None]  # Takes how they stand, each time.
+    _known: dict[str, Worker] | None = None  # By name; None: nothing was told yet.
     _stop: threading.Event = field(default_factory=threading.Event)
 
     def look(self) -> bool:

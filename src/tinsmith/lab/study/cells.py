@@ -184,12 +184,9 @@ def _run(cells: Sequence[NodeCell], send: Send, at_once: int, tries: int, left: 
                 left.end(cell.name)
     if failed:
         name, why = next(iter(failed.items()))
-        raise (LostError if all_lost else ConfigError)(
-            f"{len(failed)} of {len(cells)} cells did not come to their end; {name}: {why}",
-            field="cells",
-            value=", ".join(failed),
-            fix="the same command goes on with them" if all_lost else "see the lines above",
-        )
+        what = f"{len(failed)} of {len(cells)} cells did not come to their end; {name}: {why}"
+        fix = "the same command goes on with them" if all_lost else "see the lines above"
+        raise (LostError if all_lost else ConfigError)(what, field="cells", value=", ".join(failed), fix=fix)
 
 
 def _standing(to_go: str, left: TimeLeft) -> str:

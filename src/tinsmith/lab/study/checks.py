@@ -9,9 +9,9 @@ from tinsmith.lab.study.measures import Results, mean
 from tinsmith.lab.study.record import gain_words
 from tinsmith.lab.study.study import Finding, PerItem
 from tinsmith.pages.measures import Measure as Figure
+from tinsmith.pages.measures import over_seeds
 from tinsmith.pages.wording import listed, signed
 from tinsmith.stats.gate.claim import Verdict
-from tinsmith.stats.intervals import mean_over_seeds
 
 Check = Callable[[Results], Finding]
 
@@ -91,8 +91,7 @@ def not_higher(first: str, second: str, measure: PerItem) -> Check:
     return _of(lambda found: found.gap(first, second, measure), lambda gap: gap.low is None or gap.low <= 0.0)
 
 
-PerRun = Callable[[Results], Sequence[float]]
-"""One value a run, in the order of the seeds."""
+PerRun = Callable[[Results], Sequence[float]]  # One value a run, in the order of the seeds.
 
 
 def of_runs(arm: str, metric: str) -> PerRun:
@@ -115,8 +114,7 @@ def more(first: PerRun, second: PerRun) -> Check:
 
     def check(results: Results) -> Finding:
         mine, other = first(results), second(results)
-        value, interval = mean_over_seeds([a - b for a, b in zip(mine, other, strict=True)])
-        gap = Figure(value) if interval is None else Figure(value, interval.low, interval.high)
+        gap = over_seeds([a - b for a, b in zip(mine, other, strict=True)])
         said = f"{fmean(mine):.3f} beside {fmean(other):.3f}, {difference(gap)}"
         return Finding(gap.low is not None and gap.low > 0.0, said)
 

@@ -22,7 +22,6 @@ from tinsmith.lab.runs.files import MANIFEST
 from tinsmith.lab.runs.reader import read_run, read_task_run
 from tinsmith.lab.runs.records import Manifest, Selected, Split
 from tinsmith.lab.study.cells import RunCells, runner, shared_cores, sole_process
-from tinsmith.lab.study.files import PAGE, SECONDS_JSON, STUDY_JSON, TABLES, write_json, write_text
 from tinsmith.lab.study.labelled import Labelled
 from tinsmith.lab.study.measures import (
     BEFORE,
@@ -42,15 +41,13 @@ from tinsmith.lab.study.record import (
     Draws,
     Expected,
     GainsRecord,
-    Seconds,
     Shown,
     StudyRecord,
     TableRecord,
     Tried,
-    as_measure,
     seconds_in,
 )
-from tinsmith.lab.study.report import page_of_study, sentences
+from tinsmith.lab.study.report import write_study
 from tinsmith.lab.study.sizes import (
     CELLS,
     Asked,
@@ -78,11 +75,9 @@ from tinsmith.lab.study.study import (
 )
 from tinsmith.lab.study.time_left import Minutes, minutes_of_task, seconds_of, side_by_side
 from tinsmith.ops.extension import physical_cores
-from tinsmith.pages.document import Document
-from tinsmith.pages.markdown import document_markdown
-from tinsmith.pages.measures import BOOTSTRAP
+from tinsmith.pages.measures import BOOTSTRAP, from_estimate
 from tinsmith.pages.measures import Measure as Figure
-from tinsmith.pages.page import document_html, ending
+from tinsmith.pages.page import ending
 from tinsmith.stats.estimates import difference
 from tinsmith.stats.mean_runs import MeanRuns, mean_difference
 from tinsmith.stats.rates import Metric
@@ -165,9 +160,8 @@ def run_study(
         for name, one in tuned.items():
             if study.took is not None and (training := study.took(name)) is not None:
                 seconds[one.label] = replace(seconds[one.label], training=training)
-        page = page_of_study(record, seconds, () if study.sections is None else study.sections(results))
-        told = sentences(record)
-        _write(cells.out, record, told, seconds, page)
+        more = () if study.sections is None else study.sections(results)
+        told, page = write_study(record, seconds, cells.out, more)
     for line in (*told[1:], *ending(page)):
         say(line)
     return cells.out
@@ -243,7 +237,7 @@ def tried_on_labels(folders: Mapping[float, Path]) -> tuple[Tried, ...]:
     return tuple(
         one
         if best is None or second is None or second is best
-        else replace(one, behind=as_measure(difference(best[1], second[1], best[0], BOOTSTRAP)))
+        else replace(one, behind=from_estimate(difference(best[1], second[1], best[0], BOOTSTRAP)))
         for one in tried
         for second in [answers[one.rate]]
     )
@@ -265,7 +259,7 @@ def tried_on_tasks(folders: Mapping[float, Path], score: str) -> tuple[Tried, ..
     best = max(found, key=lambda rate: (*(one.mean() for one in found[rate]), -rate))
     tried: list[Tried] = []
     for rate, (sampled, greedy) in found.items():
-        behind = None if rate == best else as_measure(mean_difference(found[best][0], sampled, BOOTSTRAP))
+        behind = None if rate == best else from_estimate(mean_difference(found[best][0], sampled, BOOTSTRAP))
         tried.append(Tried(rate=rate, validation=sampled.mean(), tie_break=greedy.mean(), behind=behind))
     return tuple(tried)
 
@@ -323,13 +317,6 @@ def _record(results: Results, cells: StudyCells, tuned: Tuned, files: Sequence[P
     )
     hashed = {file.stem: {"file_sha256": file_sha256(file)} for file in files}
     return replace(record, hashes={**record.hashes, **hashed})
-
-
-def _write(out: Path, record: StudyRecord, told: Sequence[str], seconds: Mapping[str, Seconds], page: Document) -> None:
-    write_json({**msgspec.to_builtins(record), "sentences": told}, out / STUDY_JSON, sort_keys=True)
-    write_json(msgspec.to_builtins(seconds), out / SECONDS_JSON, sort_keys=True)
-    write_text(document_markdown(page), out / TABLES)
-    write_text(document_html(page), out / PAGE)
 
 
 def recorded(

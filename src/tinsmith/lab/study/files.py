@@ -19,8 +19,7 @@ from tinsmith.types.errors import ConfigError
 
 T = TypeVar("T")
 _DEFINED: Final = re.compile(r"^(?:study\b[^=\n]*=|def study\()", re.MULTILINE)
-STUDY_JSON: Final = "study.json"
-"""The same bytes wherever and however often the study is run."""
+STUDY_JSON: Final = "study.json"  # The same bytes wherever and however often the study is run.
 SECONDS_JSON: Final = "seconds.json"
 TABLES: Final = "study.md"
 PAGE: Final = "index.html"

@@ -13,8 +13,7 @@ from tinsmith.types.errors import ConfigError
 
 N = TypeVar("N", int, float)
 
-FEWEST_RATES: Final = 5
-"""With fewer one would compare how well each arm was tuned."""
+FEWEST_RATES: Final = 5  # With fewer one would compare how well each arm was tuned.
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,8 +21,7 @@ class StudyKey:
     """One key of a study."""
 
     name: str
-    default: str
-    """As it would stand on the command line, or where it comes from; empty: none."""
+    default: str  # As it would stand on the command line, or where it comes from; empty: none.
     words: str
 
 
@@ -45,16 +43,12 @@ class StudyKeys:
     """All keys of a study."""
 
     own: tuple[StudyKey, ...]
-    passed_on: frozenset[str] = frozenset()
-    """Keys of a run that every run of the study gets."""
-    prefixes: tuple[str, ...] = ()
-    """Beginnings of further keys."""
+    passed_on: frozenset[str] = frozenset()  # Keys of a run that every run of the study gets.
+    prefixes: tuple[str, ...] = ()  # Beginnings of further keys.
     set_by_study: frozenset[str] = frozenset()
     """Keys of a run that the study sets itself, or that would make its runs unequal."""
-    instead: str = ""
-    """Which of its own keys say such things."""
-    more: str = ""
-    """What else may be told, as a sentence."""
+    instead: str = ""  # Which of its own keys say such things.
+    more: str = ""  # What else may be told, as a sentence.
 
     def default(self, name: str) -> str:
         """Return the default of one of its own keys."""

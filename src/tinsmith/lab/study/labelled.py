@@ -49,15 +49,11 @@ class Labelled:
     """Finished runs of a study on labels."""
 
     arms: Mapping[str, Arm]
-    systems: Mapping[str, Runs]
-    """Answers to the test split, of the arms and the further ways to decide, by name."""
-    training: Mapping[str, Training | None]
-    """Data and number of examples that each system was trained on."""
-    scored: Scored
-    """Scores by the label of an arm on the page, and split."""
+    systems: Mapping[str, Runs]  # Answers to the test split, of the arms and the further ways to decide, by name.
+    training: Mapping[str, Training | None]  # Data and number of examples that each system was trained on.
+    scored: Scored  # Scores by the label of an arm on the page, and split.
     draws: Draws
-    tuned: Mapping[str, StudyArm] = field(default_factory=dict[str, "StudyArm"])
-    """Of a study, by name."""
+    tuned: Mapping[str, StudyArm] = field(default_factory=dict[str, "StudyArm"])  # Of a study, by name.
 
     @classmethod
     def read(cls, arms: Mapping[str, Arm], systems: Mapping[str, tuple[Runs, Arm]], draws: Draws) -> Labelled:

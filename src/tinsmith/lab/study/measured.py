@@ -13,20 +13,16 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Final
 
-import msgspec
-
 from tinsmith.lab.measurement import Measure
 from tinsmith.lab.study.cells import sole_process
 from tinsmith.lab.study.checks import difference
-from tinsmith.lab.study.files import PAGE, SECONDS_JSON, STUDY_JSON, TABLES, made_once, write_json, write_text
+from tinsmith.lab.study.files import made_once
 from tinsmith.lab.study.record import Column, CurveRecord, Expected, Panel, Seconds, StudyRecord, TableRecord
-from tinsmith.lab.study.report import page_of_study, sentences
+from tinsmith.lab.study.report import write_study
 from tinsmith.lab.study.sizes import CELLS
 from tinsmith.lab.study.study import Finding
-from tinsmith.pages.markdown import document_markdown
 from tinsmith.pages.measures import Measure as Figure
-from tinsmith.pages.page import document_html
-from tinsmith.stats.intervals import mean_over_seeds
+from tinsmith.pages.measures import over_seeds
 from tinsmith.types.errors import ConfigError
 from tinsmith.types.fingerprints import sha256_of
 from tinsmith.types.version import VERSION
@@ -47,10 +43,8 @@ class Outcome:
     """Figures of one arm with one seed."""
 
     figures: Mapping[str, float]
-    curve: Sequence[tuple[int, float]] = ()
-    """Places on the study's axis, and the score there."""
-    updates: int = 0
-    """Steps of training."""
+    curve: Sequence[tuple[int, float]] = ()  # Places on the study's axis, and the score there.
+    updates: int = 0  # Steps of training.
     weights_sha256: str = ""
 
 
@@ -72,12 +66,12 @@ class Outcomes:
 
     def mean(self, arm: str, figure: str) -> Figure:
         """Return the mean over seeds, with Student's interval."""
-        return _over_seeds(self.values(arm, figure))
+        return over_seeds(self.values(arm, figure))
 
     def gap(self, first: str, second: str, figure: str) -> Figure:
         """Return the mean of one arm less another, paired by seed."""
         pairs = zip(self.values(first, figure), self.values(second, figure), strict=True)
-        return _over_seeds([one - other for one, other in pairs])
+        return over_seeds([one - other for one, other in pairs])
 
 
 OutcomeCheck = Callable[[Outcomes], Finding]
@@ -90,17 +84,13 @@ class MeasuredStudy:
     name: str
     question: str
     arms: Mapping[str, str]
-    columns: Mapping[str, Column]
-    """Of the table, by figure; the first is the score."""
+    columns: Mapping[str, Column]  # Of the table, by figure; the first is the score.
     caption: str
-    expectations: Sequence[tuple[str, OutcomeCheck]]
-    """Texts and checks, written down before the first reported run."""
+    expectations: Sequence[tuple[str, OutcomeCheck]]  # Texts and checks, written down before the first reported run.
     title: str = ""
     source: str = ""
-    axis: str = "step"
-    """Of the curves."""
-    tuning_seed: int = 0
-    """Seed on which settings were chosen; none of those that are reported."""
+    axis: str = "step"  # Of the curves.
+    tuning_seed: int = 0  # Seed on which settings were chosen; none of those that are reported.
     notes: Sequence[str] = ()
 
 
@@ -155,13 +145,8 @@ def compare_arms(
             outcomes = Outcomes({arm: [one.outcome for one in some] for arm, some in timed.items()})
             record = recorded(study, outcomes, seeds, settings, num_items)
             seconds = {study.arms[arm]: _seconds(some) for arm, some in timed.items()}
-            page = page_of_study(record, seconds)
-            summary = sentences(record)
-            write_json({**msgspec.to_builtins(record), "sentences": summary}, out / STUDY_JSON, sort_keys=True)
-            write_json(msgspec.to_builtins(seconds), out / SECONDS_JSON, sort_keys=True)
-            write_text(document_markdown(page), out / TABLES)
-            write_text(document_html(page), out / PAGE)
-        for sentence in summary:
+            told, _ = write_study(record, seconds, out)
+        for sentence in told:
             say(sentence)
         return out
 
@@ -190,7 +175,6 @@ def recorded(
         seeds=tuple(seeds),
         tuning_seed=study.tuning_seed,
         settings=settings,
-        rates={},
         hashes={
             f"{arm}-seed={seed}": {"weights_sha256": one.weights_sha256}
             for arm, some in found.by_arm.items()
@@ -202,8 +186,6 @@ def recorded(
         source=study.source,
         score=first.head,
         arms=tuple(study.arms.values()),
-        gains=(),
-        more_gains=(),
         expectations=tuple(Expected(text=text, met=one.met, figures=one.figures) for text, one in findings),
         figures={arm: {name: known[arm, name] for name in study.columns} for arm in study.arms},
         tables=(
@@ -215,8 +197,6 @@ def recorded(
             Panel(title=first.head.replace("|", ", "), before=(), after=tuple(known[arm, score] for arm in study.arms)),
         ),
         curves=(curve,) if lines else (),
-        beats=(),
-        learned=(),
         notes=tuple(study.notes),
     )
 
@@ -274,16 +254,11 @@ def _known(found: Outcomes, arm: str, figure: str) -> Figure | None:
     return Figure(values[0]) if len(set(values)) == 1 else found.mean(arm, figure)
 
 
-def _over_seeds(values: Sequence[float]) -> Figure:
-    mean, ends = mean_over_seeds(values)
-    return Figure(mean) if ends is None else Figure(mean, ends.low, ends.high)
-
-
 def _curve(curves: Sequence[Sequence[tuple[int, float]]]) -> tuple[tuple[int, ...], tuple[Figure, ...]]:
     """Return the places that all seeds have, and the scores there."""
     by_seed = [dict(curve) for curve in curves]
     places = tuple(at for at in by_seed[0] if all(at in one for one in by_seed))
-    return places, tuple(_over_seeds([one[at] for one in by_seed]) for at in places)
+    return places, tuple(over_seeds([one[at] for one in by_seed]) for at in places)
 
 
 def _seconds(some: Sequence[_Timed]) -> Seconds:

@@ -16,7 +16,7 @@ from tinsmith.lab.runs.files import GENERAL, ROLLOUTS
 from tinsmith.lab.runs.reader import TaskRunRecords, json_lines, read_run, read_task_run
 from tinsmith.lab.runs.records import Run, Split, TaskRollout
 from tinsmith.lab.study.labelled import Labelled, judged
-from tinsmith.lab.study.record import ArmGain, Draws, Panel, as_measure
+from tinsmith.lab.study.record import ArmGain, Draws, Panel
 from tinsmith.lab.study.study import (
     UNTRAINED,
     Arm,
@@ -31,10 +31,9 @@ from tinsmith.lab.study.study import (
     named_baseline,
 )
 from tinsmith.pages.measures import Measure as Figure
-from tinsmith.pages.measures import from_estimate
+from tinsmith.pages.measures import from_estimate, over_seeds
 from tinsmith.stats.gate.claim import Claim, Training
 from tinsmith.stats.gate.claims import MeanBeats, MeanLearned
-from tinsmith.stats.intervals import mean_over_seeds
 from tinsmith.stats.mean_runs import MeanRuns, mean_difference
 from tinsmith.stats.parity import ParityRecord
 from tinsmith.stats.significance import holm
@@ -60,6 +59,11 @@ class ArmRuns:
     made: tuple[Any, ...] = ()
     """Of an arm that stands on other runs: what was made of each."""
     _answers: dict[int, tuple[Answers, ...]] = field(default_factory=dict[int, tuple[Answers, ...]])
+
+    @property
+    def seeds(self) -> tuple[int | None, ...]:
+        """Seeds of its runs."""
+        return tuple(one.run.config.seed for one in self.reads)
 
     @property
     def steps(self) -> tuple[int, ...]:
@@ -302,7 +306,7 @@ class Results:
     def gap(self, first: str, second: str, measure: PerItem) -> Figure:
         """Return the difference of one arm from another after training, over seeds and items."""
         mine, other = (self.arms[name].per_item(measure) for name in (first, second))
-        return as_measure(mean_difference(mine, other, self.draws.tables))
+        return from_estimate(mean_difference(mine, other, self.draws.tables))
 
 
 def estimated(values: MeanRuns, draws: Draws) -> Figure:
@@ -320,7 +324,7 @@ def gain_of(arm: ArmRuns, score: PerItem, draws: Draws, *, greedy: bool = False)
         words=arm.arm.label,
         before=estimated(before, draws),
         after=estimated(after, draws),
-        gain=as_measure(gap),
+        gain=from_estimate(gap),
         p_value=gap.p_value,
         p_holm=gap.p_value,
         greedy_before=greedily[0],
@@ -383,8 +387,7 @@ def figure_of(measure: Measure, arm: ArmRuns, draws: Draws) -> Figure | str | No
         return estimated(read, draws)
     if isinstance(read, int | float):
         return Figure(float(read))
-    value, interval = mean_over_seeds(list(read))
-    return Figure(value) if interval is None else Figure(value, interval.low, interval.high)
+    return over_seeds(read)
 
 
 def item_score(score: PerItem | OnLabels) -> PerItem:

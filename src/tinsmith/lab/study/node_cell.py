@@ -19,8 +19,7 @@ from typing import IO, Final
 
 from tinsmith.types.source import source_sha256
 
-_LAST: Final = 5
-"""Lines of what a run says last that are kept: as many as an error has."""
+_LAST: Final = 5  # Lines of what a run says last that are kept: as many as an error has.
 _OWN: Final = ("TINSMITH_", "OMP_")
 """How variables begin that say how tinsmith computes: those of the study hold on every node."""
 UNSEEN: Final = "it does not see the study's folder: a study on several nodes needs one that they share"
@@ -32,17 +31,12 @@ class NodeCell:
     """A cell, as it is sent."""
 
     name: str
-    arguments: tuple[str, ...]
-    """What stands after `tinsmith run`."""
-    threads: int
-    """Of the kernels: the cores that it takes of its node."""
-    here: str
-    """The folder that relative paths begin at."""
-    sign: str
-    """A file beside the cell's folder: who reads the token in it sees the folder, who has its lock is alone."""
+    arguments: tuple[str, ...]  # What stands after `tinsmith run`.
+    threads: int  # Of the kernels: the cores that it takes of its node.
+    here: str  # The folder that relative paths begin at.
+    sign: str  # A file beside the cell's folder: who reads the token in it sees the folder, who has its lock is alone.
     token: str
-    source: str = field(default_factory=source_sha256)
-    """Of the package that sends it."""
+    source: str = field(default_factory=source_sha256)  # Of the package that sends it.
     environment: Mapping[str, str] = field(
         default_factory=lambda: {k: v for k, v in os.environ.items() if k.startswith(_OWN)}
     )
@@ -54,13 +48,10 @@ class Ended:
     """How the process of a cell ended."""
 
     node: str
-    code: int = 0
-    """Its exit code; below 0: the number of the signal that killed it."""
+    code: int = 0  # Its exit code; below 0: the number of the signal that killed it.
     seconds: float = 0.0
-    said: tuple[str, ...] = ()
-    """Its last lines on standard error."""
-    refused: str = ""
-    """Why it did not begin; empty: it did."""
+    said: tuple[str, ...] = ()  # Its last lines on standard error.
+    refused: str = ""  # Why it did not begin; empty: it did.
 
 
 def run_cell(cell: NodeCell) -> Ended:

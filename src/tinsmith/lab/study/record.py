@@ -14,15 +14,14 @@ from tinsmith.lab.runs.records import Run
 from tinsmith.pages.document import Reply
 from tinsmith.pages.measures import BOOTSTRAP, Measure
 from tinsmith.pages.wording import p_words, signed, told
-from tinsmith.stats.estimates import Bootstrap, Difference
+from tinsmith.stats.estimates import Bootstrap
 from tinsmith.stats.gate.claim import Claim
 from tinsmith.stats.significance import ALPHA
 from tinsmith.types.errors import DataError
 
 _TRAINING: Final = ("sample_s", "score_s", "train_s")
 """Parts of a step that are training; evaluations and saving are left out, as in the FLOPs."""
-Shown = Measure | str | None
-"""A cell: a figure, words, or nothing known."""
+Shown = Measure | str | None  # A cell: a figure, words, or nothing known.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,11 +39,9 @@ DRAWS: Final = Draws()
 class Seconds:
     """Seconds of a run of an arm on this machine: a mean over its seeds."""
 
-    a_step: float | None
-    """Of the update in one step; None: nothing was trained."""
+    a_step: float | None  # Of the update in one step; None: nothing was trained.
     training: float
-    run: float
-    """With evaluations."""
+    run: float  # With evaluations.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,8 +71,7 @@ class ArmGain:
     after: Measure
     gain: Measure
     p_value: float
-    p_holm: float
-    """Corrected over the study's arms."""
+    p_holm: float  # Corrected over the study's arms.
     greedy_before: float
     greedy_after: float
 
@@ -111,12 +107,6 @@ def gain_words(one: ArmGain) -> str:
     return f"from {one.before.value:.3f} to {told(one.after)}: {gain}"
 
 
-def as_measure(gap: Difference) -> Measure:
-    """Return a difference as a page shows it."""
-    ends = gap.interval
-    return Measure(gap.value) if ends is None else Measure(gap.value, ends.low, ends.high)
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Column:
     """A column of a table."""
@@ -136,8 +126,7 @@ class TableRecord:
     rows: tuple[tuple[str, tuple[Shown, ...]], ...]
     note: str = ""
     is_folded: bool = False
-    names: str = "Arm"
-    """Head of the rows' names."""
+    names: str = "Arm"  # Head of the rows' names.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -145,8 +134,7 @@ class Panel:
     """A panel of the picture of arms before and after training."""
 
     title: str
-    before: tuple[Measure | None, ...]
-    """Empty: the values are no ends of a training."""
+    before: tuple[Measure | None, ...]  # Empty: the values are no ends of a training.
     after: tuple[Measure | None, ...]
 
 
@@ -191,35 +179,32 @@ class ExampleRecord:
 class StudyRecord:
     """Values of a study: all of it but the seconds, which no two runs have in common."""
 
-    data: str
-    """Fingerprint of the slice, or of the items."""
+    data: str  # Fingerprint of the slice, or of the items.
     num_items: int
     seeds: tuple[int, ...]
     tuning_seed: int
     settings: Mapping[str, object]
-    rates: Mapping[str, tuple[Tried, ...]]
+    rates: Mapping[str, tuple[Tried, ...]] = field(default_factory=dict[str, tuple[Tried, ...]])
     """That were tried, by the label of the arm."""
-    hashes: Mapping[str, Mapping[str, str | None]]
-    """By the folder of a reported run."""
+    hashes: Mapping[str, Mapping[str, str | None]]  # By the folder of a reported run.
     title: str
     question: str
     source: str
     score: str
     arms: tuple[str, ...]
-    gains: tuple[ArmGain, ...]
-    more_gains: tuple[GainsRecord, ...]
+    gains: tuple[ArmGain, ...] = ()
+    more_gains: tuple[GainsRecord, ...] = ()
     expectations: tuple[Expected, ...]
     figures: Mapping[str, Mapping[str, Shown]]
     tables: tuple[TableRecord, ...]
     panels: tuple[Panel, ...]
     curves: tuple[CurveRecord, ...]
-    beats: tuple[Claim, ...]
-    learned: tuple[Claim, ...]
+    beats: tuple[Claim, ...] = ()
+    learned: tuple[Claim, ...] = ()
     notes: tuple[str, ...]
     chosen: Mapping[str, float] = field(default_factory=dict[str, float])
     """Of arms that tried several learning rates, by label."""
-    panel_rows: tuple[str, ...] = ()
-    """Of the panels; empty: the arms."""
+    panel_rows: tuple[str, ...] = ()  # Of the panels; empty: the arms.
     examples: tuple[ExampleRecord, ...] = ()
 
 

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Final
 
+import msgspec
+
 from tinsmith.lab.page.examples import prompt_block
-from tinsmith.lab.results.claim_tables import claims_table
+from tinsmith.lab.study.files import PAGE, SECONDS_JSON, STUDY_JSON, TABLES, write_json, write_text
 from tinsmith.lab.study.keys import FEWEST_RATES
 from tinsmith.lab.study.record import (
     ArmGain,
@@ -23,18 +26,57 @@ from tinsmith.lab.study.record import (
 )
 from tinsmith.lab.study.record import Panel as PanelRecord
 from tinsmith.pages.curves import Chart, Line, chart_svg
-from tinsmith.pages.document import Block, Document, Example, Facts, Fold, Section, Story, drawn, note
+from tinsmith.pages.document import (
+    Block,
+    ClaimRow,
+    ClaimTable,
+    Document,
+    Example,
+    Facts,
+    Fold,
+    Section,
+    Story,
+    drawn,
+    note,
+)
 from tinsmith.pages.dots import Dots, Panel, dots_svg
 from tinsmith.pages.markdown import document_markdown
 from tinsmith.pages.measures import Measure as Figure
+from tinsmith.pages.page import document_html
 from tinsmith.pages.palette import series_mark
 from tinsmith.pages.tables import Cell, Table, absent, figure, shown, table_of, text
 from tinsmith.pages.wording import counted, listed, p_words, signed
-from tinsmith.stats.gate.claim import ENOUGH_SEEDS, Claim, ClaimKind, Verdict
+from tinsmith.stats.gate.claim import ENOUGH_SEEDS, Check, Claim, ClaimKind, Finding, Verdict
 from tinsmith.stats.rates import metric_words
 
-LIKE_IT: Final = "not told apart"
-"""The line below a rate that may be as good as the chosen one."""
+
+def claims_table(claims: Sequence[Claim], metric: str) -> ClaimTable:
+    """Return a table of claims of one kind, which are one family; allowed ones first."""
+    rows = [_row(one) for one in claims]
+    return ClaimTable(metric=metric, rows=tuple(sorted(rows, key=lambda row: not row.allowed)))
+
+
+def _row(one: Claim) -> ClaimRow:
+    allowed = one.verdict is Verdict.ALLOWED
+    return ClaimRow(
+        claim=one.words,
+        allowed=allowed,
+        difference=f"{one.value:+.3f}",
+        interval="" if one.interval is None else f"{one.interval.low:+.3f} to {one.interval.high:+.3f}",
+        p_holm="< 0.001" if one.p_holm < 0.001 else f"{one.p_holm:.3f}",
+        num_items=f"{one.num_items:,}",
+        scope=one.scope,
+        reasons=tuple(_sentence(check) for check in one.checks if allowed or not check.passed),
+        passed=() if allowed else tuple(_sentence(check) for check in one.checks if check.passed),
+    )
+
+
+def _sentence(check: Check) -> str:
+    words = f"{check.name.value}: {check.sentence}"
+    return f"{words} (missing evidence)" if check.finding is Finding.MISSING else words
+
+
+LIKE_IT: Final = "not told apart"  # The line below a rate that may be as good as the chosen one.
 CAPTION: Final = (
     f"{LIKE_IT[0].upper()}{LIKE_IT[1:]}: the 95 % interval of its difference from the chosen rate, on the same papers, "
     "holds 0."
@@ -169,6 +211,18 @@ def page_of_study(found: StudyRecord, seconds: Mapping[str, Seconds], more: Sequ
             Section("settings", "Settings", (Facts(tuple((k, shown(v)) for k, v in sorted(found.settings.items()))),)),
         ),
     )
+
+
+def write_study(
+    found: StudyRecord, seconds: Mapping[str, Seconds], out: Path, more: Sequence[Section] = ()
+) -> tuple[Sequence[str], Document]:
+    """Write the values of a study, its seconds, tables and page into its folder; return its sentences and the page."""
+    told, page = sentences(found), page_of_study(found, seconds, more)
+    write_json({**msgspec.to_builtins(found), "sentences": told}, out / STUDY_JSON, sort_keys=True)
+    write_json(msgspec.to_builtins(seconds), out / SECONDS_JSON, sort_keys=True)
+    write_text(document_markdown(page), out / TABLES)
+    write_text(document_html(page), out / PAGE)
+    return told, page
 
 
 def pictures(found: StudyRecord, name: str = "arms") -> list[Block]:

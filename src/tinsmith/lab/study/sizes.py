@@ -20,10 +20,8 @@ from tinsmith.lab.user_task.items import Examined
 from tinsmith.lab.user_task.task import Task
 from tinsmith.types.errors import ConfigError
 
-CELLS: Final = "cells"
-"""The folder of a study's runs, in the study's own."""
-SMALL: Final = "small"
-"""The size of a pretrained model, which `at=small` asks for."""
+CELLS: Final = "cells"  # The folder of a study's runs, in the study's own.
+SMALL: Final = "small"  # The size of a pretrained model, which `at=small` asks for.
 _RL: Final = TASK_KINDS[Kind.TASK].keys.known
 _BY_EXAMPLE: Final = frozenset(["sft_steps", "sft_learning_rate", "sft_batch_size", "batch_size"])
 _SET: Final = frozenset(
@@ -35,8 +33,7 @@ _SET: Final = frozenset(
 """Keys of a run that a study sets itself."""
 _RATE: Final = "learning_rate"
 _TASK: Final = "task"
-_EVALUATE: Final = "evaluate"
-"""The key by which a task has a validation part of its own."""
+_EVALUATE: Final = "evaluate"  # The key by which a task has a validation part of its own.
 OpenSource = Callable[[str, Mapping[str, str]], TaskSource | None]
 """Opens what a command line names, as the command does; None: it is no task."""
 
@@ -67,22 +64,16 @@ class StudyArm:
     name: str
     label: str
     experiment: Experiment
-    rates: tuple[float, ...] = ()
-    """Ascending. Several are tried, one is taken as it is; none: nothing is trained."""
-    keys: Mapping[str, str] = field(default_factory=dict[str, str])
-    """That are the arm's own."""
-    found_at: str = ""
-    """As of a Cell."""
+    rates: tuple[float, ...] = ()  # Ascending. Several are tried, one is taken as it is; none: nothing is trained.
+    keys: Mapping[str, str] = field(default_factory=dict[str, str])  # That are the arm's own.
+    found_at: str = ""  # As of a Cell.
     task_keys: Mapping[str, str] = field(default_factory=dict[str, str])
     by_seed: Mapping[int, Mapping[str, str]] = field(default_factory=dict[int, Mapping[str, str]])
     """Keys of single runs."""
-    tuned_as: StudyArm | None = None
-    """Is run in its place to choose a rate, where that is not the arm itself."""
-    rate: float | None = None
-    """The rate that was chosen; None: nothing is trained, or it is not yet."""
+    tuned_as: StudyArm | None = None  # Is run in its place to choose a rate, where that is not the arm itself.
+    rate: float | None = None  # The rate that was chosen; None: nothing is trained, or it is not yet.
     tried: tuple[Tried, ...] = ()
-    cells: Sequence[Cell] = ()
-    """Runs at the chosen rate, one a seed."""
+    cells: Sequence[Cell] = ()  # Runs at the chosen rate, one a seed.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,15 +83,12 @@ class StudyCells:
     name: str
     question: str
     arms: tuple[StudyArm, ...]
-    shared: Mapping[str, str]
-    """Keys of every run."""
+    shared: Mapping[str, str]  # Keys of every run.
     out: Path = Path()
     seeds: tuple[int, ...] = ()
-    tuning_seed: int = 0
-    """Of the runs by which rates are chosen; none of those that are reported."""
+    tuning_seed: int = 0  # Of the runs by which rates are chosen; none of those that are reported.
     dry_run: bool = False
-    cluster: tuple[str, int] | None = None
-    """Address, and most cells at once; None: they run here."""
+    cluster: tuple[str, int] | None = None  # Address, and most cells at once; None: they run here.
 
     def cell(self, arm: StudyArm, rate: float | None, seed: int) -> Cell:
         """Return an arm's run with a rate (None: nothing is trained) and a seed."""
@@ -138,17 +126,12 @@ class Asked:
     """A study's keys as they are asked for: what is given goes before what its size says, and that before defaults."""
 
     size: str
-    source: TaskSource | None
-    """None: the study is on labels."""
+    source: TaskSource | None  # None: the study is on labels.
     given: Mapping[str, str]
-    own: Mapping[str, str]
-    """Keys of the study alone."""
-    shared: Mapping[str, str]
-    """Keys of every run and of the task, without the learning rate."""
-    rate: ArmValue | None
-    """The learning rate of arms that say none."""
-    open_source: OpenSource
-    """Opens tasks by name, as a command line does."""
+    own: Mapping[str, str]  # Keys of the study alone.
+    shared: Mapping[str, str]  # Keys of every run and of the task, without the learning rate.
+    rate: ArmValue | None  # The learning rate of arms that say none.
+    open_source: OpenSource  # Opens tasks by name, as a command line does.
 
     @property
     def task_keys(self) -> frozenset[str]:

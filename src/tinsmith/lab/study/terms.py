@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -12,9 +14,68 @@ from tinsmith.lab.runs.records import Split, TaskRollout
 from tinsmith.lab.study.measures import ArmRuns, Results
 from tinsmith.lab.study.record import Column, Shown
 from tinsmith.lab.study.study import Listing
-from tinsmith.pages.measures import Measure as Figure
-from tinsmith.stats.intervals import mean_over_seeds
-from tinsmith.stats.terms import Answer, TermAudit, audit_terms
+from tinsmith.pages.measures import over_all
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """Terms of one answer's reward, and whether it was right; None: that was not measured."""
+
+    terms: Mapping[str, float]
+    right: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TermAudit:
+    """One term over groups of answers; None where nothing differs, or rightness was not measured."""
+
+    variance: float
+    """Within groups: mean squared deviation from the group's mean."""
+    share: float | None
+    """Of the reward's variance within groups: its covariance with the reward over that; shares add up to 1."""
+    differs: float
+    """Share of the groups in which it differs."""
+    with_right: float | None
+    """Pearson's correlation of deviations within groups from the means of the term and of being right."""
+
+
+def audit_terms(groups: Iterable[Sequence[Answer]], terms: Sequence[str]) -> dict[str, TermAudit]:
+    """Return an audit of each term over groups of two or more answers; empty where there are none."""
+    kept = [group for group in groups if len(group) > 1]
+    rewards = [_centred([math.fsum(one.terms[name] for name in terms) for one in group]) for group in kept]
+    rights = [
+        _centred([one.right for one in group if one.right is not None])
+        if all(one.right is not None for one in group)
+        else None
+        for group in kept
+    ]
+    count, reward = sum(map(len, kept)), _product(rewards, rewards)
+    found: dict[str, TermAudit] = {}
+    for name in terms if kept else ():
+        values = [_centred([one.terms[name] for one in group]) for group in kept]
+        measured = [(mine, other) for mine, other in zip(values, rights, strict=True) if other is not None]
+        mine, right = [one for one, _ in measured], [other for _, other in measured]
+        scale = math.sqrt(_product(mine, mine) * _product(right, right))
+        found[name] = TermAudit(
+            variance=_product(values, values) / count,
+            share=_product(values, rewards) / reward if reward > 0.0 else None,
+            differs=sum(len({one.terms[name] for one in group}) > 1 for group in kept) / len(kept),
+            with_right=_product(mine, right) / scale if scale > 0.0 else None,
+        )
+    return found
+
+
+def _centred(values: Sequence[float]) -> list[float]:
+    if len(set(values)) < 2:
+        return [0.0] * len(values)  # equal values deviate by nothing, whatever their mean rounds to
+    mean = math.fsum(values) / len(values)
+    return [value - mean for value in values]
+
+
+def _product(first: Sequence[Sequence[float]], second: Sequence[Sequence[float]]) -> float:
+    pairs = (pair for a, b in zip(first, second, strict=True) for pair in zip(a, b, strict=True))
+    return math.fsum(a * b for a, b in pairs)
+
 
 _RIGHT: Final = "right"
 """Name of the metric or term that says whether an answer is right."""
@@ -52,17 +113,8 @@ def term_rows(runs: Sequence[dict[str, TermAudit]], prefix: str = "") -> list[Se
     for name in runs[0] if runs else ():
         some = [one[name] for one in runs if name in one]
         figures = zip(*((one.variance, one.share, one.differs, one.with_right) for one in some), strict=True)
-        rows += [(f"{prefix}{name}", *map(_mean, figures))] if len(some) == len(runs) else []
+        rows += [(f"{prefix}{name}", *map(over_all, figures))] if len(some) == len(runs) else []
     return rows
-
-
-def _mean(values: Sequence[float | None]) -> Figure | None:
-    """Return the mean over runs; None where one of them has no such figure."""
-    known = [one for one in values if one is not None]
-    if len(known) < len(values):
-        return None
-    mean, interval = mean_over_seeds(known)
-    return Figure(mean) if interval is None else Figure(mean, interval.low, interval.high)
 
 
 def audited(rollouts: Iterable[TaskRollout]) -> dict[str, TermAudit]:

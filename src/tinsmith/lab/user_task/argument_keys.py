@@ -44,11 +44,9 @@ def argument_keys(entry: Callable[..., Any], path: Path, given: Mapping[str, str
             continue
         plain = each.kind in (each.POSITIONAL_OR_KEYWORD, each.KEYWORD_ONLY)
         if not plain or each.default is each.empty or kind not in _KINDS:
-            raise ConfigError(
-                f"{path.name}, line {entry.__code__.co_firstlineno}: this argument of task() cannot be a key",
-                field=str(each),
-                allowed="an argument with a default that is a text, a number, True or False; or Path()",
-            )
+            what = f"{path.name}, line {entry.__code__.co_firstlineno}: this argument of task() cannot be a key"
+            allowed = "an argument with a default that is a text, a number, True or False; or Path()"
+            raise ConfigError(what, field=str(each), allowed=allowed)
         found[each.name] = OwnKey(
             name=each.name,
             kind=kind,

@@ -11,12 +11,10 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 from tinsmith.lab.experiment.at import OPTIONS, SMALL_MODEL, WITHOUT_LABELS, WITHOUT_SLICE, At, RunFrame
 from tinsmith.lab.experiment.experiment import REWARD_PREFIX, Experiment, KindEntry, Plan
-from tinsmith.lab.experiment.key_help import KeyHelp, key_help
 from tinsmith.lab.experiment.key_text import Keys, shown_value, unknown_key
 from tinsmith.lab.experiment.materials import require_own_rates
-from tinsmith.lab.experiment.plan import make_plan
-from tinsmith.lab.judge.records import RULES
-from tinsmith.lab.judge.settings import JudgeCalls
+from tinsmith.lab.experiment.plan import KeyHelp, key_help, make_plan
+from tinsmith.lab.judge.records import RULES, JudgeCalls
 from tinsmith.lab.runs.kinds import Kind
 from tinsmith.lab.schedule import NONE
 from tinsmith.lab.settings import RlSettings, SftSettings, SparseSettings, Watched
@@ -54,12 +52,8 @@ class TaskFrame(RunFrame):
 
     def __post_init__(self) -> None:
         if self.eval_samples < 1:
-            raise ConfigError(
-                "an evaluation needs at least one response",
-                field="eval_samples",
-                value=self.eval_samples,
-                allowed="1 or more",
-            )
+            what = "an evaluation needs at least one response"
+            raise ConfigError(what, field="eval_samples", value=self.eval_samples, allowed="1 or more")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -192,12 +186,8 @@ class UserTaskEntry:
     def task_of(self, plan: Plan) -> Task:
         """Return the task that was opened."""
         if self.task is None:
-            raise ConfigError(
-                "a task of one's own is run from its file",
-                field="experiment",
-                value=plan.experiment.name,
-                fix="tinsmith run FILE.py",
-            )
+            what = "a task of one's own is run from its file"
+            raise ConfigError(what, field="experiment", value=plan.experiment.name, fix="tinsmith run FILE.py")
         return self.task
 
     def run_data(self, plan: Plan, say: Say) -> TaskData | PaperData:

@@ -77,12 +77,9 @@ def load_file(path: Path) -> TaskSource:
     module, digests = load_module(path)
     entry: object = vars(module).get(_ENTRY)
     if not isinstance(entry, Task) and not inspect.isfunction(entry):
-        raise ConfigError(
-            f"{path.name} has no task",
-            field=_ENTRY,
-            value=None if entry is None else type(entry).__name__,
-            allowed=f"{_ENTRY} = Task(...), or a function {_ENTRY}(key=default, ...) that returns one",
-        )
+        what = f"{path.name} has no task"
+        allowed = f"{_ENTRY} = Task(...), or a function {_ENTRY}(key=default, ...) that returns one"
+        raise ConfigError(what, field=_ENTRY, value=None if entry is None else type(entry).__name__, allowed=allowed)
 
     def made(arguments: Mapping[str, object]) -> Task:
         if isinstance(entry, Task):
@@ -110,12 +107,8 @@ def load_file(path: Path) -> TaskSource:
 def load_module(path: Path) -> tuple[ModuleType, dict[str, str]]:
     """Run a file; return its module, and the SHA-256 of its bytes and of the modules beside it, by name."""
     if not path.is_file():
-        raise ConfigError(
-            "there is no such file",
-            field="FILE.py",
-            value=str(path),
-            fix=f"tinsmith new {path.name} writes one to begin with",
-        )
+        fix = f"tinsmith new {path.name} writes one to begin with"
+        raise ConfigError("there is no such file", field="FILE.py", value=str(path), fix=fix)
     source = path.read_bytes()
     files = modules_beside(path, source)
     module = ModuleType(f"tinsmith_task_{path.stem}")
@@ -231,12 +224,8 @@ def installed_version(package: str) -> str:
     try:
         return metadata.version(package)
     except metadata.PackageNotFoundError:
-        raise ConfigError(
-            "this task needs a package that is not installed",
-            field="package",
-            value=package,
-            fix="pip install 'tinsmith[env]'",
-        ) from None
+        what = "this task needs a package that is not installed"
+        raise ConfigError(what, field="package", value=package, fix="pip install 'tinsmith[env]'") from None
 
 
 def reached_sha256(function: Callable[..., Any]) -> str:

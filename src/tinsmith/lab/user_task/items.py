@@ -86,12 +86,8 @@ def split_items(task: Task, folder: Path, seed: int) -> UserSplit:
 def _require_apart(others: Iterable[UserItem], apart: Iterable[UserItem], field: str) -> None:
     both = sorted({one.prompt_id for one in apart} & {one.prompt_id for one in others})
     if both:
-        raise DataError(
-            f"{len(both)} {field.replace('_', '-')} items are among those to train on",
-            field=field,
-            value=both[0],
-            fix="leave them out on one side",
-        )
+        what = f"{len(both)} {field.replace('_', '-')} items are among those to train on"
+        raise DataError(what, field=field, value=both[0], fix="leave them out on one side")
 
 
 def items_of_base(task: Task, folder: Path) -> tuple[UserItem, ...] | None:
@@ -122,12 +118,8 @@ def _read(task: Task, items: Items, folder: Path, what: str) -> tuple[tuple[User
         before = found.setdefault(one.prompt_id, one)
         repeated += before is not one
         if before is not one and _identity(before) != _identity(one):
-            raise DataError(
-                "two items have the same name",
-                field=f"{what}[{place}]",
-                value=one.prompt_id,
-                fix="give each an id of its own",
-            )
+            fix = "give each an id of its own"
+            raise DataError("two items have the same name", field=f"{what}[{place}]", value=one.prompt_id, fix=fix)
     return tuple(found.values()), repeated
 
 
@@ -151,12 +143,8 @@ def _raw(items: Items, folder: Path, what: str) -> Sequence[Any]:
 def _lines(file: Path, what: str) -> list[Any]:
     """Read a JSONL file; empty lines are passed over."""
     if not file.is_file():
-        raise DataError(
-            "there is no such file",
-            field=what,
-            value=str(file),
-            allowed="a JSONL file; a name is looked for beside the task's file",
-        )
+        allowed = "a JSONL file; a name is looked for beside the task's file"
+        raise DataError("there is no such file", field=what, value=str(file), allowed=allowed)
     found: list[Any] = []
     with file.open("rb") as stream:
         for number, line in enumerate(stream, start=1):
@@ -179,12 +167,9 @@ def named_item(task: Task, item: object, where: str = "item") -> UserItem:
     try:
         name = sha256_of(item)[:12]
     except DataError as error:
-        raise DataError(
-            f"an item is made of values that JSON has: {error.what}",
-            field=f"{where} {error.field}",
-            value=error.value,
-            allowed="text, numbers, true, false, none, lists, and mappings or dataclasses of them",
-        ) from None
+        what = f"an item is made of values that JSON has: {error.what}"
+        allowed = "text, numbers, true, false, none, lists, and mappings or dataclasses of them"
+        raise DataError(what, field=f"{where} {error.field}", value=error.value, allowed=allowed) from None
     if task.item_id is not None:
         name = str(_asked(task.item_id, item, f"item_id of {where}"))
     elif isinstance(item, Mapping) and isinstance(item.get("id"), str | int):
@@ -206,12 +191,9 @@ def _messages(task: Task, item: object, where: str) -> tuple[Message, ...]:
     except (TypeError, KeyError, ValueError, AttributeError):
         said = ()
     if not said or said[-1].role is Role.ASSISTANT:
-        raise DataError(
-            "a prompt is a text, or messages of which the last is not the model's own",
-            field=field,
-            value=prompt,
-            allowed='[{"role": "system" or "user" or "assistant", "content": text}, ...]',
-        )
+        what = "a prompt is a text, or messages of which the last is not the model's own"
+        allowed = '[{"role": "system" or "user" or "assistant", "content": text}, ...]'
+        raise DataError(what, field=field, value=prompt, allowed=allowed)
     return said
 
 
@@ -225,13 +207,10 @@ def _filled(template: str, item: object, field: str) -> str:
     try:
         return template.format_map(fields)
     except (KeyError, IndexError, ValueError, AttributeError, TypeError) as error:
-        raise DataError(
-            f"the prompt cannot be filled from this item: {type(error).__name__}: {error}",
-            field=field,
-            value=template,
-            allowed="the item's fields in braces: " + ", ".join(f"{{{name}}}" for name in fields),
-            fix="{{ and }} stand for braces themselves; or give a function of the item",
-        ) from None
+        what = f"the prompt cannot be filled from this item: {type(error).__name__}: {error}"
+        allowed = "the item's fields in braces: " + ", ".join(f"{{{name}}}" for name in fields)
+        fix = "{{ and }} stand for braces themselves; or give a function of the item"
+        raise DataError(what, field=field, value=template, allowed=allowed, fix=fix) from None
 
 
 def _identity(one: UserItem) -> dict[str, object]:
@@ -260,12 +239,9 @@ def chosen_items(task: Task, split: UserSplit, *, examined: Examined, shuffle_la
         units = _together(split.train)
         count = max(1, round(_VALIDATION * len(units)))
         if count == len(units):
-            raise ConfigError(
-                "there is no item left to train on",
-                field="examined",
-                value=Examined.VALIDATION.value,
-                allowed="with two or more items, or units of items, to train on",
-            )
+            what = "there is no item left to train on"
+            allowed = "with two or more items, or units of items, to train on"
+            raise ConfigError(what, field="examined", value=Examined.VALIDATION.value, allowed=allowed)
         chosen = sorted(units, key=lambda name: derive(seed, "validation", name))[:count]
         apart = {one.prompt_id for name in chosen for one in units[name]}
         train, held = (
@@ -273,12 +249,8 @@ def chosen_items(task: Task, split: UserSplit, *, examined: Examined, shuffle_la
         )
         split = replace(split, train=train, held_out=held)
     if shuffle_labels and task.talk is not None:
-        raise ConfigError(
-            "labels cannot be shuffled in a conversation of several turns",
-            field="shuffle_labels",
-            value=True,
-            allowed="false for this task",
-        )
+        what = "labels cannot be shuffled in a conversation of several turns"
+        raise ConfigError(what, field="shuffle_labels", value=True, allowed="false for this task")
     return replace(split, train=_shuffled(split.train, seed)) if shuffle_labels else split
 
 
@@ -292,12 +264,9 @@ def _shuffled(items: Sequence[UserItem], seed: int) -> tuple[UserItem, ...]:
     for names in alike.values():
         ring = sorted(names, key=lambda name: derive(seed, "shuffled labels", name))
         if len(ring) < 2:
-            raise ConfigError(
-                "labels cannot be shuffled: an item has no partner",
-                field="shuffle_labels",
-                value=True,
-                allowed="two or more items to train on, in units of one size",
-            )
+            what = "labels cannot be shuffled: an item has no partner"
+            allowed = "two or more items to train on, in units of one size"
+            raise ConfigError(what, field="shuffle_labels", value=True, allowed=allowed)
         for name, other in zip(ring, [*ring[1:], ring[0]], strict=True):
             for mine, theirs in zip(units[name], units[other], strict=True):
                 given[mine.prompt_id] = theirs.item

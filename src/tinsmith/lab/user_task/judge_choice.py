@@ -6,24 +6,24 @@ What is wrong with the choice is reported before anything is built or written.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import urlsplit, urlunsplit
 
+import msgspec
+
 from tinsmith.lab.experiment.experiment import Plan
 from tinsmith.lab.experiment.materials import SERVED_NAME, is_loaded_here
-from tinsmith.lab.judge.answers import VerdictCache
 from tinsmith.lab.judge.chat_judge import BlockingJudge
 from tinsmith.lab.judge.endpoint import OPENAI_URL, checked_url
 from tinsmith.lab.judge.prices import estimate_spent, load_prices, shown
-from tinsmith.lab.judge.prompting import JudgeRequest
-from tinsmith.lab.judge.recorded import RecordedJudge
-from tinsmith.lab.judge.records import RULES
+from tinsmith.lab.judge.prompting import JudgeRequest, VerdictCache
+from tinsmith.lab.judge.records import RULES, ChatSettings, CriteriaRecord, JudgeCalls
 from tinsmith.lab.judge.rules.rule_text import Judge, RuleJudge, RulesOnly
-from tinsmith.lab.judge.settings import ChatSettings, JudgeCalls
-from tinsmith.lab.judge.verdicts import Spent
+from tinsmith.lab.judge.verdicts import FailureCause, Judged, JudgeFailure, Spent, Verdict
+from tinsmith.lab.runs.files import ROLLOUTS, TASKS
 from tinsmith.lab.service.connect import Connection
 from tinsmith.lab.service.facts import model_identity, serves, weights_sha256
 from tinsmith.lab.settings import RlSettings
@@ -35,6 +35,60 @@ from tinsmith.types.errors import ConfigError, DataError
 from tinsmith.types.fingerprints import sha256_of
 from tinsmith.types.home import home
 from tinsmith.types.seeds import derive
+
+_UNKNOWN: Final = "the record has no verdict on this response"
+
+
+class _Failed(msgspec.Struct, frozen=True):
+    where: str = ""
+    what: str = ""
+
+
+class _Line(msgspec.Struct, frozen=True):
+    """A response and its verdicts, as a line of rollouts has them."""
+
+    prompt_id: str = ""
+    text: str = ""
+    verdicts: tuple[Verdict, ...] | None = None
+    failure: _Failed | None = None
+
+
+class RecordedJudge:
+    """Verdicts by criteria and response; a response that the record lacks fulfils none, and so shows as a difference.
+
+    A response on which the judge failed then stands in no record: one to the same criteria fails for the same cause.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        """Read the record of a run's folder."""
+        tasks = map(msgspec.json.Decoder(CriteriaRecord).decode, (folder / TASKS).read_bytes().splitlines())
+        criteria = {one.task_id: one.criteria for one in tasks}
+        self._said: dict[tuple[tuple[str, ...], str], tuple[Verdict, ...]] = {}
+        self._failed: dict[tuple[str, ...], JudgeFailure] = {}
+        with (folder / ROLLOUTS).open("rb") as lines:
+            for line in map(msgspec.json.Decoder(_Line).decode, lines):
+                asked = criteria.get(line.prompt_id, ())
+                if line.verdicts is not None:
+                    self._said.setdefault((asked, line.text), line.verdicts)
+                elif line.failure is not None and line.failure.where == "judge":
+                    cause, _, detail = line.failure.what.partition(": ")
+                    failure = JudgeFailure(cause=FailureCause(cause), detail=detail, spent=Spent())
+                    self._failed.setdefault(asked, failure)
+
+    def judge_all(self, requests: Sequence[JudgeRequest]) -> list[Judged | JudgeFailure]:
+        """Return what the record says of each."""
+        return [self._found(one) for one in requests]
+
+    def _found(self, request: JudgeRequest) -> Judged | JudgeFailure:
+        known = self._said.get((request.criteria, request.response))
+        if known is None and request.criteria in self._failed:
+            return self._failed[request.criteria]
+        verdicts = known or tuple(Verdict(False, _UNKNOWN) for _ in request.criteria)
+        return Judged(verdicts=verdicts, spent=Spent(), from_cache=True)
+
+    def close(self) -> None:
+        """Do nothing: nothing is held open."""
+
 
 JUDGE_NAME: Final = "judge"
 """What an embedded server calls a judge that is another model of this machine."""
@@ -95,29 +149,20 @@ def _require_server(plan: Plan) -> None:
     if is_own(plan):
         find_model(named, field="judge_model")
         if where.base_url is not None:
-            raise ConfigError(
-                "the server at base_url does not load a judge's folder",
-                field="judge_model",
-                value=named,
-                fix="serve it there too and give its name, or leave base_url out",
-            )
+            what = "the server at base_url does not load a judge's folder"
+            fix = "serve it there too and give its name, or leave base_url out"
+            raise ConfigError(what, field="judge_model", value=named, fix=fix)
         return
     if where.base_url is not None:
         return  # only that server knows what it serves
     if named.startswith(TINKER_PATH):
-        raise ConfigError(
-            "a checkpoint judges where it is served, and this run starts a server of its own",
-            field="judge_model",
-            value=named,
-            fix="base_url=URL of the server that has it, and model_name=NAME there",
-        )
+        what = "a checkpoint judges where it is served, and this run starts a server of its own"
+        fix = "base_url=URL of the server that has it, and model_name=NAME there"
+        raise ConfigError(what, field="judge_model", value=named, fix=fix)
     keyless = not (os.environ.get("OPENAI_API_KEY") or os.environ.get("OPENAI_BASE_URL"))
     if keyless and named not in (SERVED_NAME, where.model_name) and not where.dry_run:
-        raise ConfigError(
-            "this judge is served by OpenAI and needs a key",
-            field="OPENAI_API_KEY",
-            fix="set it in the environment; or judge_base_url=URL of another endpoint, or judge_model=rules",
-        )
+        fix = "set it in the environment; or judge_base_url=URL of another endpoint, or judge_model=rules"
+        raise ConfigError("this judge is served by OpenAI and needs a key", field="OPENAI_API_KEY", fix=fix)
 
 
 def open_judge(plan: Plan, reward: JudgedReward, connection: Connection, recorded: Path | None) -> Judge:

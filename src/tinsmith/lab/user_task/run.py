@@ -16,19 +16,17 @@ from tinsmith.lab.experiment.key_text import shown_value, truth
 from tinsmith.lab.experiment.materials import require_possible
 from tinsmith.lab.experiment.plan import with_default_log_path
 from tinsmith.lab.measurement import Measurement, asked
-from tinsmith.lab.page.history import History
 from tinsmith.lab.page.live_page import conduct_with_page
 from tinsmith.lab.runs.files import METRICS, ROLLOUTS
 from tinsmith.lab.runs.folder import RunFolder
-from tinsmith.lab.runs.frames import frame_of
+from tinsmith.lab.runs.frames import History, frame_of
 from tinsmith.lab.study.conduct import run_study
 from tinsmith.lab.study.files import PAGE, STUDY_JSON, load_study
 from tinsmith.lab.study.study import Study
 from tinsmith.lab.user_task.entry import open_task
 from tinsmith.lab.user_task.functions import load_file, task_value
 from tinsmith.lab.user_task.task import Task
-from tinsmith.pages.embedded import framed, table
-from tinsmith.pages.plot import Plot
+from tinsmith.pages.plot import Plot, framed, table
 from tinsmith.types.errors import ConfigError
 from tinsmith.types.visible import visible
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import asdict, dataclass, replace
@@ -12,6 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, cast
 
 import msgspec
 
+from tinsmith.data.replacing import replacing
 from tinsmith.lab.agents import ALONE
 from tinsmith.lab.base_recipe import BaseRecipe, Conversation
 from tinsmith.lab.course import Course
@@ -21,7 +23,7 @@ from tinsmith.lab.experiment.key_text import shown_value
 from tinsmith.lab.experiment.materials import is_loaded_here, named_model, served_name
 from tinsmith.lab.forgetting import general_changes, general_metrics
 from tinsmith.lab.judge.prices import load_prices
-from tinsmith.lab.judge.records import RULES, write_tasks
+from tinsmith.lab.judge.records import RULES, CriteriaRecord
 from tinsmith.lab.live.watch import Examinee, ResponseWatch
 from tinsmith.lab.nano_base import building_minutes, cached_base
 from tinsmith.lab.rollouts import WAIT_SECONDS
@@ -35,7 +37,7 @@ from tinsmith.lab.service.official_client import ready
 from tinsmith.lab.user_task.calls import Raised, attempt
 from tinsmith.lab.user_task.dialogue import Dialogue, score_group
 from tinsmith.lab.user_task.entry import TaskFrame
-from tinsmith.lab.user_task.examples import Filtered, filter_examples
+from tinsmith.lab.user_task.examples import Filtered, filter_examples, tried
 from tinsmith.lab.user_task.functions import TaskSource
 from tinsmith.lab.user_task.items import UserItem, UserSplit, chosen_items, items_of_base, split_items
 from tinsmith.lab.user_task.judge_choice import (
@@ -52,7 +54,6 @@ from tinsmith.lab.user_task.reward_check import check_lines
 from tinsmith.lab.user_task.step_reward import Failed, StepReward
 from tinsmith.lab.user_task.subject import AskedModel, UserAnswer, UserSubject
 from tinsmith.lab.user_task.task import ITSELF, Model, Task
-from tinsmith.lab.user_task.tryout import tried
 from tinsmith.models.base import tokenizer_of
 from tinsmith.renderers.choose import renderer_for
 from tinsmith.renderers.renderer import Message, Role
@@ -230,7 +231,7 @@ class TaskData:
         task, split = self.task, self.split
         examined = subset(split.held_out or split.train, self.plan.settings.eval_items, lambda one: one.unit)
         if self.judged is not None:
-            write_tasks(self.judged.criteria, split.train, split.held_out, folder.path / TASKS)
+            write_tasks(self.judged, split, folder.path / TASKS)
         baselines = [{"name": name, **_baseline(task, answer, examined)} for name, answer in task.baselines.items()]
         folder.write_json(
             TASK,
@@ -282,12 +283,8 @@ class TaskData:
         beside = model.key in self.models()
         name = model.key if beside else trained if model.name == ITSELF else model.name
         if name != trained and not serves(connection, name):
-            raise ConfigError(
-                "this run's server has no such model",
-                field=model.key,
-                value=model.name,
-                allowed=f"{ITSELF}, a folder, FILE.gguf, smollm2, or a name that base_url serves",
-            )
+            allowed = f"{ITSELF}, a folder, FILE.gguf, smollm2, or a name that base_url serves"
+            raise ConfigError("this run's server has no such model", field=model.key, value=model.name, allowed=allowed)
         client = ready(connection.client.create_sampling_client(base_model=name), WAIT_SECONDS)
         tokenizer = tokenizer_of(model.name) if beside else own if name == trained else client.get_tokenizer()
         return AskedModel(client=client, renderer=renderer_for(tokenizer), model=model)
@@ -311,6 +308,16 @@ class TaskData:
 
         judge = open_judge(self.plan, self.judged, connection, self.recorded)
         return replace(self.task, reward=self.judged.opened(judge, paid))
+
+
+def write_tasks(judged: JudgedReward, split: UserSplit, file: Path) -> None:
+    """Write one line an item with its criteria, training and held-out ones; the old file or the whole new one."""
+    with replacing(file) as part, part.open("w", encoding="utf-8", newline="\n") as lines:
+        for side, items in (("train", split.train), ("test", split.held_out)):
+            for one in items:
+                found = tuple(judged.criteria(one.item))
+                line = CriteriaRecord(task_id=one.prompt_id, split=side, prompt=one.prompt, criteria=found)
+                lines.write(json.dumps(msgspec.to_builtins(line), ensure_ascii=False) + "\n")
 
 
 def _shown(items: Sequence[UserItem]) -> list[dict[str, str]]:
@@ -354,12 +361,8 @@ def task_data(plan: Plan) -> TaskData:
             if apart == len(split.train):
                 raise DataError("every item to train on is set aside", field="aside", value=apart)
             if interleave != NONE and not apart:
-                raise DataError(
-                    "no item to train on is set aside",
-                    field="interleave",
-                    value=interleave,
-                    allowed="none, or an aside= that is true of some items",
-                )
+                what, allowed = "no item to train on is set aside", "none, or an aside= that is true of some items"
+                raise DataError(what, field="interleave", value=interleave, allowed=allowed)
     except TinsmithError as error:
         raise source.told(error) from None
     return TaskData(plan=plan, task=task, source=source, split=split, every=every, filtered=filtered)

@@ -393,12 +393,9 @@ class Task:
         if not self.terms:
             raise ConfigError("a task has at least one reward", field="reward", value={})
         if isinstance(self.reward, StepReward) and self.baselines:
-            raise ConfigError(
-                "a reward of a whole step scores no answers without a model",
-                field="baselines",
-                value=", ".join(self.baselines),
-                fix="leave baselines out, or give a reward of (item, answer)",
-            )
+            what = "a reward of a whole step scores no answers without a model"
+            fix = "leave baselines out, or give a reward of (item, answer)"
+            raise ConfigError(what, field="baselines", value=", ".join(self.baselines), fix=fix)
 
     @property
     def talk(self) -> Turns | None:

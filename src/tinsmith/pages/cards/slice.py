@@ -275,10 +275,7 @@ def write_page(folder: Path) -> Path:
     elif (folder / CARD).exists():
         page = corpus_page(Corpus.open(folder))
     else:
-        raise DataError(
-            f"{folder} is neither a corpus nor a slice",
-            allowed=f"a folder that holds {CARD} or {SLICE}",
-            fix="make one with: tinsmith data build ..., or tinsmith data slice ...",
-        )
+        what, allowed = f"{folder} is neither a corpus nor a slice", f"a folder that holds {CARD} or {SLICE}"
+        raise DataError(what, allowed=allowed, fix="make one with: tinsmith data build ..., or tinsmith data slice ...")
     write(document_html(page), folder / PAGE)
     return folder / PAGE

@@ -43,21 +43,12 @@ class Rate:
             fix = None
             if percent and 1 < float(percent[1]) <= 100:
                 fix = f"a percentage? write {Decimal(percent[1]).scaleb(-2):f}"
-            raise DataError(
-                "a rate must be a share of items",
-                field=key,
-                value=plain,
-                allowed="0 to 1, written with its decimals, such as 0.2910",
-                fix=fix,
-            )
+            allowed = "0 to 1, written with its decimals, such as 0.2910"
+            raise DataError("a rate must be a share of items", field=key, value=plain, allowed=allowed, fix=fix)
         decimals = len(plain.partition(".")[2])
         if decimals > _EXACT_DECIMALS:
-            raise DataError(
-                "a rate with so many decimals was never rounded",
-                field=key,
-                value=plain,
-                allowed=f"at most {_EXACT_DECIMALS} decimals",
-            )
+            what = "a rate with so many decimals was never rounded"
+            raise DataError(what, field=key, value=plain, allowed=f"at most {_EXACT_DECIMALS} decimals")
         if decimals == 0:
             decimals = _EXACT_DECIMALS
         return cls(int(Decimal(plain).scaleb(decimals)), decimals)
@@ -107,12 +98,8 @@ class ReportedTable:
 
     def __post_init__(self) -> None:
         if len(self.labels) < 2 or len(set(self.labels)) != len(self.labels):
-            raise DataError(
-                "a table needs at least two labels",
-                field="labels",
-                value=self.labels,
-                fix="name them all, also those without a reported recall",
-            )
+            fix = "name them all, also those without a reported recall"
+            raise DataError("a table needs at least two labels", field="labels", value=self.labels, fix=fix)
         if self.n is not None and self.n < 1:
             raise DataError("the number of items must be at least 1", field="n", value=self.n)
         if not self.runs:
@@ -180,11 +167,9 @@ class SolvedLine:
     name: str
     correct: tuple[CountRange, ...]
     total: CountRange
-    said: tuple[CountRange, ...]
-    """Answers by label."""
+    said: tuple[CountRange, ...]  # Answers by label.
     invalid: CountRange
-    f1_checked: bool
-    """True if a printed macro-F1 took part; it does where few enough counts are open."""
+    f1_checked: bool  # True if a printed macro-F1 took part; it does where few enough counts are open.
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,11 +190,8 @@ class Solution:
 class Recovery:
     """All solutions, in ascending n and sizes; `truncated` where there are more than were listed."""
 
-    columns: tuple[str, ...]
-    """Classes that the columns of sizes and counts stand for; a lump is named "a + b"."""
+    columns: tuple[str, ...]  # Classes that the columns of sizes and counts stand for; a lump is named "a + b".
     solutions: tuple[Solution, ...]
     truncated: bool
-    tried: tuple[int, int]
-    """The smallest and largest n that was tried."""
-    reasons: tuple[str, ...]
-    """Rates that alone rule n out, where there is no solution."""
+    tried: tuple[int, int]  # The smallest and largest n that was tried.
+    reasons: tuple[str, ...]  # Rates that alone rule n out, where there is no solution.

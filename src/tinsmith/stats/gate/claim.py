@@ -11,8 +11,7 @@ from tinsmith.stats.intervals import Interval
 from tinsmith.stats.parity import ParityRecord
 from tinsmith.stats.rates import metric_words
 
-ENOUGH_SEEDS = 5
-"""With fewer trained models a side, a claim is about those models and not about the method."""
+ENOUGH_SEEDS = 5  # With fewer trained models a side, a claim is about those models and not about the method.
 
 
 class Verdict(StrEnum):
@@ -25,10 +24,8 @@ class Verdict(StrEnum):
 class ClaimKind(StrEnum):
     """What is claimed."""
 
-    BEATS = "beats"
-    """One system scores higher than another, both trained on the same data and as long."""
-    LEARNED = "learned"
-    """A system knows something that no constant, no metadata, no chance and no leak explains."""
+    BEATS = "beats"  # One system scores higher than another, both trained on the same data and as long.
+    LEARNED = "learned"  # A system knows something that no constant, no metadata, no chance and no leak explains.
 
 
 class CheckName(StrEnum):
@@ -73,8 +70,7 @@ class Check:
 class Training:
     """What a system was trained on, and for how long."""
 
-    data: str
-    """Fingerprint of the slice."""
+    data: str  # Fingerprint of the slice.
     examples: int | None
     """Papers seen, each as often as it was; None: fitted until more of them change nothing, as a baseline is."""
 
@@ -85,13 +81,10 @@ class Claim:
 
     kind: ClaimKind
     first: str
-    second: str
-    """What is beaten; of something learned, the simpler explanation that comes nearest."""
+    second: str  # What is beaten; of something learned, the simpler explanation that comes nearest.
     metric: str
-    value: float
-    """first minus second."""
-    interval: Interval | None
-    """Of the difference, at the level Holm's correction leaves to this claim."""
+    value: float  # first minus second.
+    interval: Interval | None  # Of the difference, at the level Holm's correction leaves to this claim.
     p_value: float
     p_holm: float
     seeds: tuple[int, ...]

@@ -39,8 +39,7 @@ from tinsmith.stats.runs import Runs
 from tinsmith.stats.significance import holm
 from tinsmith.types.errors import ConfigError
 
-RECALL_KEPT = 0.8
-"""Share of the other system's smallest recall that must be kept."""
+RECALL_KEPT = 0.8  # Share of the other system's smallest recall that must be kept.
 _RISING = (Metric.LABEL_MATCH, Metric.MACRO_F1, Metric.BALANCED_ACCURACY, Metric.MIN_CLASS_RECALL, Metric.G_MEAN)
 
 System = TypeVar("System", Runs, MeanRuns)
@@ -53,10 +52,8 @@ class Beats:
     first: Runs
     second: Runs
     metric: Metric = Metric.MACRO_F1
-    training: tuple[Training, Training] | None = None
-    """Of the first and of the second."""
-    parity: ParityRecord | None = None
-    """Sampler against trainer over the training steps of `first`."""
+    training: tuple[Training, Training] | None = None  # Of the first and of the second.
+    parity: ParityRecord | None = None  # Sampler against trainer over the training steps of `first`.
 
     def __post_init__(self) -> None:
         _require_rising(self.metric)
@@ -69,8 +66,7 @@ class MeanBeats:
     first: MeanRuns
     second: MeanRuns
     metric: str
-    same_models: bool = False
-    """True if they are the same runs, before and after training."""
+    same_models: bool = False  # True if they are the same runs, before and after training.
     training: tuple[Training, Training] | None = None
     parity: ParityRecord | None = None
 
@@ -81,12 +77,9 @@ class Learned:
 
     system: Runs
     metric: Metric = Metric.MACRO_F1
-    metadata: Runs | None = None
-    """The baseline that sees year, citations and field alone."""
-    control: Runs | None = None
-    """`system` trained in the same way on shuffled labels."""
-    parity: ParityRecord | None = None
-    """Sampler against trainer over its training steps."""
+    metadata: Runs | None = None  # The baseline that sees year, citations and field alone.
+    control: Runs | None = None  # `system` trained in the same way on shuffled labels.
+    parity: ParityRecord | None = None  # Sampler against trainer over its training steps.
 
     def __post_init__(self) -> None:
         _require_rising(self.metric)
@@ -131,14 +124,10 @@ class MeanLearned:
 
     system: MeanRuns
     metric: str
-    before: MeanRuns
-    """The same runs before their training."""
-    baselines: tuple[MeanRuns, ...] = ()
-    """The task's own: answers without a model."""
-    control: MeanRuns | None = None
-    """Trained in the same way, each item with another one's answer."""
-    control_words: str = "the same method trained on shuffled labels"
-    """Name of the control."""
+    before: MeanRuns  # The same runs before their training.
+    baselines: tuple[MeanRuns, ...] = ()  # The task's own: answers without a model.
+    control: MeanRuns | None = None  # Trained in the same way, each item with another one's answer.
+    control_words: str = "the same method trained on shuffled labels"  # Name of the control.
     parity: ParityRecord | None = None
 
     def shared(self) -> tuple[list[MeanRuns], float]:
@@ -172,12 +161,8 @@ class MeanLearned:
 
 def _require_rising(metric: Metric) -> None:
     if metric not in _RISING:
-        raise ConfigError(
-            "a claim needs a score that is better when higher",
-            field="metric",
-            value=metric.value,
-            allowed=", ".join(_RISING),
-        )
+        what = "a claim needs a score that is better when higher"
+        raise ConfigError(what, field="metric", value=metric.value, allowed=", ".join(_RISING))
 
 
 def judge_beats(family: Sequence[Beats | MeanBeats], bootstrap: Bootstrap) -> tuple[Claim, ...]:

@@ -100,8 +100,7 @@ def _tie(matrix: FloatArray) -> float:
     return _TIE * max(float(np.abs(matrix).max()), 1.0)
 
 
-MOST_RULES = 200_000
-"""Deterministic rules that are tried one by one: three labels on eleven kinds of papers."""
+MOST_RULES = 200_000  # Deterministic rules that are tried one by one: three labels on eleven kinds of papers.
 _FLOOR = 1e-9
 
 
@@ -138,12 +137,9 @@ def best_policy(posteriors: Posteriors, metric: Metric) -> Policy:
         return Policy.of_rule(posteriors, best_rule(posteriors, np.diag(1.0 / prior)))
     gradients: dict[Metric, Functional] = {Metric.MACRO_F1: macro_f1_gradient, Metric.G_MEAN: g_mean_gradient}
     if metric not in gradients:
-        raise ConfigError(
-            "the best policy for this score is not known here",
-            field="metric",
-            value=metric.value,
-            allowed="label_match, balanced_accuracy, macro_f1, g_mean",
-        )
+        what = "the best policy for this score is not known here"
+        allowed = "label_match, balanced_accuracy, macro_f1, g_mean"
+        raise ConfigError(what, field="metric", value=metric.value, allowed=allowed)
     beginnings = list(starts(posteriors))[: 1 if metric is Metric.G_MEAN else None]
     tried = [ascend(posteriors, gradients[metric], start, STEPS // 4) for start in beginnings]
     best = max(range(len(tried)), key=lambda i: tried[i].policy.score(metric))

@@ -18,10 +18,8 @@ from tinsmith.stats.incentives.posteriors import Policy, Posteriors
 from tinsmith.stats.rates import ClassMetric, FloatArray
 from tinsmith.types.errors import ConfigError
 
-DEAD_SHARE = 0.01
-"""A label with less of the answers than this is lost."""
-RULING_SHARE = 0.75
-"""A label with more of the answers than this rules; the collapse monitor's limit."""
+DEAD_SHARE = 0.01  # A label with less of the answers than this is lost.
+RULING_SHARE = 0.75  # A label with more of the answers than this rules; the collapse monitor's limit.
 _ANOTHER = 0.02
 _AT_REST = 1e-3
 
@@ -31,22 +29,15 @@ class Optimum:
     """What a reward makes optimal on given posteriors."""
 
     policy: Policy
-    greedy: Policy
-    """Always the likeliest answer of `policy`: what greedy decoding shows of it."""
-    matrix: FloatArray
-    """Rewards r (K, K) at the optimum."""
-    reward: float
-    """Expected reward of a valid answer at the optimum."""
-    reacts: bool
-    """Whether the reward depends on the confusion."""
-    gap: float
-    """Share of the rewards' spread that is left to gain; above 0.001 the optimum is not settled."""
-    tied: float
-    """Share of papers with two equally paid answers."""
+    greedy: Policy  # Always the likeliest answer of `policy`: what greedy decoding shows of it.
+    matrix: FloatArray  # Rewards r (K, K) at the optimum.
+    reward: float  # Expected reward of a valid answer at the optimum.
+    reacts: bool  # Whether the reward depends on the confusion.
+    gap: float  # Share of the rewards' spread that is left to gain; above 0.001 the optimum is not settled.
+    tied: float  # Share of papers with two equally paid answers.
     resting_collapses: tuple[str, ...]
     """Labels onto which a collapse, once there, is paid at least as well as any other answer."""
-    others: tuple[Policy, ...] = ()
-    """Other policies at which the reward rests, from other beginnings."""
+    others: tuple[Policy, ...] = ()  # Other policies at which the reward rests, from other beginnings.
 
     @property
     def dead(self) -> tuple[str, ...]:
@@ -127,12 +118,9 @@ def checked_matrix(posteriors: Posteriors, matrix: FloatArray) -> FloatArray:
     """Return the rewards as float64."""
     r, k = np.asarray(matrix, np.float64), len(posteriors.labels)
     if r.shape != (k, k) or not np.isfinite(r).all():
-        raise ConfigError(
-            "a reward is one finite number for every true label (rows) and answer (columns)",
-            field="matrix",
-            value=r.tolist() if r.size <= 16 else r.shape,
-            allowed=f"({k}, {k}) for the labels {', '.join(posteriors.labels)}",
-        )
+        what = "a reward is one finite number for every true label (rows) and answer (columns)"
+        allowed = f"({k}, {k}) for the labels {', '.join(posteriors.labels)}"
+        raise ConfigError(what, field="matrix", value=r.tolist() if r.size <= 16 else r.shape, allowed=allowed)
     return r
 
 

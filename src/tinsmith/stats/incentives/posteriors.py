@@ -16,8 +16,7 @@ from numpy.typing import NDArray
 from tinsmith.stats.rates import CLASS_SCORES, SCORES, ClassMetric, FloatArray, Metric
 from tinsmith.types.errors import DataError
 
-_NOT_ONE = 1e-3
-"""How far a row may be from summing to 1: four printed decimals; rows are normalised then."""
+_NOT_ONE = 1e-3  # How far a row may be from summing to 1: four printed decimals; rows are normalised then.
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -36,31 +35,22 @@ class Posteriors:
         """Check N rows of K probabilities, and weights (default: all equal)."""
         p = np.asarray(probabilities, np.float64)
         if p.ndim != 2 or p.shape[0] == 0 or p.shape[1] != len(labels) or len(labels) < 2:
-            raise DataError(
-                "posteriors are one row a paper and one column a label",
-                field="shape",
-                value=p.shape,
-                allowed=f"(N, {len(labels)}) with N >= 1 for the labels {', '.join(labels)}",
-            )
+            what = "posteriors are one row a paper and one column a label"
+            allowed = f"(N, {len(labels)}) with N >= 1 for the labels {', '.join(labels)}"
+            raise DataError(what, field="shape", value=p.shape, allowed=allowed)
         sums = p.sum(axis=1)
         wrong = np.flatnonzero(~(np.abs(sums - 1.0) <= _NOT_ONE) | ~(p >= 0).all(axis=1))
         if wrong.size:
             row = int(wrong[0])
+            what, allowed = f"row {row} is not a distribution over the labels", "probabilities >= 0 that sum to 1"
+            fix = "give probabilities, not logits or percentages"
             raise DataError(
-                f"row {row} is not a distribution over the labels",
-                field=f"row {row}",
-                value=[round(value, 6) for value in p[row].tolist()],
-                allowed="probabilities >= 0 that sum to 1",
-                fix="give probabilities, not logits or percentages",
+                what, field=f"row {row}", value=[round(value, 6) for value in p[row].tolist()], allowed=allowed, fix=fix
             )
         w = np.ones(len(p)) if weights is None else np.asarray(weights, np.float64)
         if w.shape != (len(p),) or not (np.isfinite(w).all() and (w >= 0).all() and w.sum() > 0):
-            raise DataError(
-                "weights are one number >= 0 a row, not all zero",
-                field="weights",
-                value=w.shape,
-                allowed=f"({len(p)},)",
-            )
+            what = "weights are one number >= 0 a row, not all zero"
+            raise DataError(what, field="weights", value=w.shape, allowed=f"({len(p)},)")
         return cls(tuple(labels), p / sums[:, None], w / w.sum())
 
     @property

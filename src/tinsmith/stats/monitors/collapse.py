@@ -28,10 +28,8 @@ class Signals:
     step: int
     confusion: Confusion
     balanced_accuracy: Interval | None = None
-    label_information: float | None = None
-    """Nats, from the papers' exact label distributions."""
-    train_reward: float | None = None
-    """Mean total reward of the training rollouts since the last evaluation."""
+    label_information: float | None = None  # Nats, from the papers' exact label distributions.
+    train_reward: float | None = None  # Mean total reward of the training rollouts since the last evaluation.
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,14 +45,11 @@ class Best:
 class MonitorState:
     """All that a resumed run must know; frozen and made of numbers, strings and tuples."""
 
-    share_streaks: tuple[int, ...]
-    """Per label, evaluations running above the largest share."""
-    steps: tuple[tuple[LabelGroups, ...], ...] = ()
-    """Per step of the window, the groups of each label."""
+    share_streaks: tuple[int, ...]  # Per label, evaluations running above the largest share.
+    steps: tuple[tuple[LabelGroups, ...], ...] = ()  # Per step of the window, the groups of each label.
     best: Best | None = None
     goodhart_streak: int = 0
-    active: tuple[str, ...] = ()
-    """Keys of the alarms whose condition holds."""
+    active: tuple[str, ...] = ()  # Keys of the alarms whose condition holds.
     alarms: tuple[Alarm, ...] = ()
 
     def as_json(self) -> object:
@@ -86,12 +81,8 @@ class CollapseMonitor:
         """Go on from `state`."""
         widths = {len(state.share_streaks), *(len(step) for step in state.steps)}
         if widths != {len(self.labels)}:
-            raise CheckpointError(
-                "this collapse monitor belongs to another task",
-                field="labels",
-                value=sorted(widths),
-                allowed=str(len(self.labels)),
-            )
+            what = "this collapse monitor belongs to another task"
+            raise CheckpointError(what, field="labels", value=sorted(widths), allowed=str(len(self.labels)))
         self._state = state
 
     @property

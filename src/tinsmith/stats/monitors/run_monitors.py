@@ -16,11 +16,9 @@ import msgspec
 from tinsmith.stats.groups import group_census
 from tinsmith.stats.monitors.alarms import Alarm, AlarmKind
 
-MAX_SAME_TEXT = 0.5
-"""Share of prompts that get the same text."""
+MAX_SAME_TEXT = 0.5  # Share of prompts that get the same text.
 MAX_JUDGE_FAILED = 0.05
-MAX_FAILED = 0.05
-"""Share of rollouts without a reward."""
+MAX_FAILED = 0.05  # Share of rollouts without a reward.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,12 +26,9 @@ class Responses:
     """One examination."""
 
     step: int
-    texts: tuple[tuple[str, str], ...]
-    """(prompt id, response), of one or more responses to each prompt."""
-    judge_failed: float = 0.0
-    """Share of responses that the judge gave no verdicts on."""
-    failed: float = 0.0
-    """Share of rollouts that came to nothing for another cause."""
+    texts: tuple[tuple[str, str], ...]  # (prompt id, response), of one or more responses to each prompt.
+    judge_failed: float = 0.0  # Share of responses that the judge gave no verdicts on.
+    failed: float = 0.0  # Share of rollouts that came to nothing for another cause.
 
 
 @dataclass(slots=True)
@@ -103,12 +98,9 @@ def _failures(seen: Responses) -> Iterator[Alarm]:
 
 
 MAX_DETERMINISM = 0.9
-DETERMINISM_STEPS = 20
-"""Steps that are looked back on ..."""
-GROUPS = 30
-"""... and the fewest groups in them to judge by."""
-LEAST_EXPECTED = 0.2
-"""Share of mixed groups expected by chance below which the task is nearly solved, or hardly ever."""
+DETERMINISM_STEPS = 20  # Steps that are looked back on ...
+GROUPS = 30  # ... and the fewest groups in them to judge by.
+LEAST_EXPECTED = 0.2  # Share of mixed groups expected by chance below which the task is nearly solved, or hardly ever.
 
 
 class _DeterminismState(msgspec.Struct, frozen=True, kw_only=True):
@@ -154,18 +146,15 @@ class DeterminismMonitor:
         self._kept = msgspec.convert(state, _DeterminismState)
 
 
-MAX_IDLE = 0.25
-"""Share of all experts without a token in a step."""
-IDLE_STEPS = 3
-"""Steps running with more than that."""
+MAX_IDLE = 0.25  # Share of all experts without a token in a step.
+IDLE_STEPS = 3  # Steps running with more than that.
 
 
 @dataclass(slots=True)
 class ExpertMonitor:
     """Raises the alarm; feed it in the order of the steps."""
 
-    _running: int = 0
-    """Steps running with too many idle experts."""
+    _running: int = 0  # Steps running with too many idle experts.
 
     def observe(self, step: int, idle: float) -> list[Alarm]:
         """Take the share of experts without a token in a training step in; return the alarm that begins with it."""

@@ -168,12 +168,8 @@ def plan(
     rows: list[Changes] = [((factor, value),) for factor, values in chosen.items() for value in values]
     for some in together:
         if len(set(some)) < 2:
-            raise ConfigError(
-                "two or more factors are needed to vary them together",
-                field="--pair",
-                value=",".join(some),
-                allowed="such as threads,batch",
-            )
+            what = "two or more factors are needed to vary them together"
+            raise ConfigError(what, field="--pair", value=",".join(some), allowed="such as threads,batch")
         values = [chosen.get(factor) or default_values()[factor] for factor in some]
         rows += [tuple(zip(some, each, strict=True)) for each in itertools.product(*values)]
     if is_default:
@@ -219,12 +215,8 @@ def changed(cell: Cell, changes: Iterable[tuple[str, str]]) -> Cell:
         except ValueError:
             counted = [f"a whole number, at least {least:d}"] if kind is int else []
             counted += ["a number of pages"] if factor == "cache" else []
-            raise ConfigError(
-                "a factor of the sweep cannot have this value",
-                field=factor,
-                value=text,
-                allowed=", ".join([*counted, *known]),
-            ) from None
+            what = "a factor of the sweep cannot have this value"
+            raise ConfigError(what, field=factor, value=text, allowed=", ".join([*counted, *known])) from None
         cell = replace(cell, **{factor: value})
     return cell
 

@@ -46,14 +46,10 @@ from tinsmith.types.fingerprints import tensors_sha256
 from tinsmith.types.sampling import SampleRequest, SampleResult, SamplingParams
 from tinsmith.types.seeds import derive, random_bits, uniform
 
-_B_BOUND: Final = 0.02
-"""Of the adapter's B, so that the adapter changes every log-probability."""
-_ROLLOUT: Final = 16
-"""Tokens of a training rollout."""
-_TURN: Final = 1 / 16
-"""Chance at a step that other limits are drawn."""
-_NEIGHBOUR: Final = 24
-"""Most tokens of a neighbour's prompt, and of what is sampled for it."""
+_B_BOUND: Final = 0.02  # Of the adapter's B, so that the adapter changes every log-probability.
+_ROLLOUT: Final = 16  # Tokens of a training rollout.
+_TURN: Final = 1 / 16  # Chance at a step that other limits are drawn.
+_NEIGHBOUR: Final = 24  # Most tokens of a neighbour's prompt, and of what is sampled for it.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -28,20 +28,13 @@ class Verdict(StrEnum):
     """Finding of a cell, beside what is promised of it."""
 
     REFERENCE = "reference"
-    KEPT = "kept"
-    """Promised to be equal, and equal in every bit."""
-    BROKEN = "BROKEN"
-    """Promised to be equal, and not."""
-    SEEN = "seen"
-    """A fault on purpose that shows."""
-    UNSEEN = "NOT SEEN"
-    """A fault on purpose that nothing shows."""
-    EQUAL = "equal"
-    """Though nothing is promised."""
-    DIFFERENT = "different"
-    """And nothing is promised."""
-    UNAVAILABLE = "not here"
-    """Cannot be had on this machine, or with this engine."""
+    KEPT = "kept"  # Promised to be equal, and equal in every bit.
+    BROKEN = "BROKEN"  # Promised to be equal, and not.
+    SEEN = "seen"  # A fault on purpose that shows.
+    UNSEEN = "NOT SEEN"  # A fault on purpose that nothing shows.
+    EQUAL = "equal"  # Though nothing is promised.
+    DIFFERENT = "different"  # And nothing is promised.
+    UNAVAILABLE = "not here"  # Cannot be had on this machine, or with this engine.
 
     @property
     def wrong(self) -> bool:
@@ -57,13 +50,11 @@ class Apart:
     """
 
     tokens: int
-    div_index: int | None = None
-    """Div_Index: the first position at which a token differs; None: none does."""
+    div_index: int | None = None  # Div_Index: the first position at which a token differs; None: none does.
     avg_std_top1_prob: float | None = None
     """Avg_Std@top1_prob: spread of the top token's probability over the completions, averaged over the positions before
     the first that differs."""
-    unequal_bits: float | None
-    """Share of the compared tokens whose log-probabilities are not the same float."""
+    unequal_bits: float | None  # Share of the compared tokens whose log-probabilities are not the same float.
     max_difference: float | None
     mean_difference: float | None
     kl_k3: float | None
@@ -84,10 +75,8 @@ class Sampled:
 
     temperature: float
     completions: int
-    unique: int
-    """Different ones among them, by tokens."""
-    unique_bits: int
-    """By tokens and the bits of their log-probabilities."""
+    unique: int  # Different ones among them, by tokens.
+    unique_bits: int  # By tokens and the bits of their log-probabilities.
     within: Apart
     against: Apart
     trainer: Apart
@@ -106,8 +95,7 @@ class Place:
     phase: Phase
     tensor: str
     size: float | None
-    tensors: int
-    """Unequal ones in that step and phase."""
+    tensors: int  # Unequal ones in that step and phase.
     of_tensors: int
 
 
@@ -119,8 +107,7 @@ class Trained:
     weights_sha256: str
     equal: bool
     first: Place | None
-    weight_difference: float
-    """Largest ||a - b|| / ||a|| of a tensor's final weights, against the reference cell."""
+    weight_difference: float  # Largest ||a - b|| / ||a|| of a tensor's final weights, against the reference cell.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -134,8 +121,7 @@ class CellResult:
     unavailable: str | None = None
     sampled: tuple[Sampled, ...] = ()
     trained: Trained | None = None
-    peers: Mapping[str, float] | None = None
-    """Sampler against trainer under the names that other stacks use."""
+    peers: Mapping[str, float] | None = None  # Sampler against trainer under the names that other stacks use.
     seconds: float = 0.0
     machine: Mapping[str, str] | None = None
 

@@ -97,9 +97,6 @@ def check_challenge(item: Item, answered: str | None, stance: Stance, challenge:
     own_words = _QUOTED.sub(lambda span: " " if " ".join(span[1].split()) in record else f" {span[1]} ", challenge)
     labelled = (word for word in words_of(own_words) if word in labels and word not in (stance.label, answered))
     for found in (*(key for key in keys if key in challenge.lower()), *labelled):
-        raise DataError(
-            "a challenge says more than it may; the model was not shown it",
-            field=f"paper {item.paper.id}",
-            value=found,
-            allowed=f"the label {stance.label}" if stance.label else "no label",
-        )
+        what = "a challenge says more than it may; the model was not shown it"
+        allowed = f"the label {stance.label}" if stance.label else "no label"
+        raise DataError(what, field=f"paper {item.paper.id}", value=found, allowed=allowed)

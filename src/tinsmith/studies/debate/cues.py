@@ -27,10 +27,8 @@ from tinsmith.ops.exact import Float64Array, log
 from tinsmith.types.errors import ConfigError, DataError
 from tinsmith.types.seeds import random_bits
 
-PIECE: Final = 8
-"""Words of the longest quotation; no cue of the synthetic worlds is longer."""
-_SHORTEST: Final = 3
-"""A sentence's last piece of fewer words is not quoted."""
+PIECE: Final = 8  # Words of the longest quotation; no cue of the synthetic worlds is longer.
+_SHORTEST: Final = 3  # A sentence's last piece of fewer words is not quoted.
 _SENTENCE: Final = re.compile(r"(?<=[.!?])\s+")
 
 
@@ -47,8 +45,7 @@ class Quote:
     """Words of a paper, as they stand there."""
 
     text: str
-    place: int
-    """The piece's place in its sentence, from 0 on."""
+    place: int  # The piece's place in its sentence, from 0 on.
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,8 +136,7 @@ WORLD_CUES: Final = Cues(
     MappingProxyType({label.value: tuple(Cue(words) for words in CUES[cause]) for label, cause in _CAUSES.items()})
 )
 """Those that are planted in the synthetic worlds' abstracts."""
-_LETTERS: Final = 4
-"""Shorter words are not counted: they are mostly grammar."""
+_LETTERS: Final = 4  # Shorter words are not counted: they are mostly grammar.
 
 
 def learned_cues(items: Sequence[Item], labels: Sequence[str], *, per_label: int = 60, least: int = 5) -> Cues:

@@ -26,8 +26,7 @@ from tinsmith.types.seeds import derive
 
 MEANINGS = ("It replaces.", "It builds on.", "It is narrow.")
 """Justifications: what the labels of disruption mean, as short as can be, under any label whatever."""
-_SIGNAL = 2
-"""Words of a signal."""
+_SIGNAL = 2  # Words of a signal.
 _KEEPING, _FOLLOWING, _NULL = 0.4, 0.3, 0.25
 """Shares of second answers with the first one's label, or the challenge's; and of challenges that name no label."""
 

@@ -54,10 +54,8 @@ class Exchange:
     first: Answer
     last: Answer
     stance: Stance
-    challenge: str
-    """B's words, without the request to answer again."""
-    reasons: Reasons | None
-    """Of the last answer; None where it has a fault or its contract asks for none."""
+    challenge: str  # B's words, without the request to answer again.
+    reasons: Reasons | None  # Of the last answer; None where it has a fault or its contract asks for none.
 
     @property
     def last_right(self) -> bool:
@@ -84,12 +82,10 @@ def reasons_of(contract: Contract, text: str) -> Reasons | None:
     return Reasons(justification, tuple(one for one in signals if isinstance(one, str)))
 
 
-MOST_WORDS: Final = 60
-"""Of a justification."""
+MOST_WORDS: Final = 60  # Of a justification.
 SIGNAL_WORDS: Final = (2, 12)
 """Words of a signal that counts: one word stands in nearly every abstract, and a whole abstract in itself."""
-_SHARED: Final = 3
-"""Words in a row that take up a quotation."""
+_SHARED: Final = 3  # Words in a row that take up a quotation.
 
 DEFINITIONS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
     {
@@ -113,8 +109,7 @@ DEFINITIONS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
 _NEGATIONS: Final = frozenset(
     ("not", "no", "nor", "neither", "never", "than", "unlike", "against", "hardly", "isn't", "doesn't", "cannot")
 )  # fmt: skip
-_REACH: Final = 3
-"""A negation holds for so many words after it."""
+_REACH: Final = 3  # A negation holds for so many words after it.
 
 LEAVES: Final = (
     "a signal stands literally in the abstract",
@@ -222,8 +217,7 @@ class DebateReward:
     name: str
     shaping: Callable[[Exchange], tuple[float, float]]
     """Reasoning and adaptation, where both answers keep the contract."""
-    by_turn: bool = False
-    """True if each turn has an advantage of its own, from forks of the second turn."""
+    by_turn: bool = False  # True if each turn has an advantage of its own, from forks of the second turn.
 
     def terms(self, exchange: Exchange) -> dict[str, float]:
         """Return a conversation's terms."""

@@ -15,10 +15,9 @@ import polars as pl
 from tinsmith.lab.papers.sets import AnyPaper, labelled
 from tinsmith.pages.curves import Limit
 from tinsmith.pages.dots import Dots, Panel, dots_svg
-from tinsmith.pages.embedded import table
 from tinsmith.pages.measures import from_estimate
 from tinsmith.pages.palette import series_mark
-from tinsmith.pages.plot import Plot, plot_of
+from tinsmith.pages.plot import Plot, plot_of, table
 from tinsmith.stats.estimates import Bootstrap, Difference, Estimate, difference, estimate
 from tinsmith.stats.rates import ClassMetric, Metric
 from tinsmith.stats.runs import Runs

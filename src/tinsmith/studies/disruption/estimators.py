@@ -33,13 +33,13 @@ from tinsmith.lab.labels.paper import Item
 from tinsmith.lab.labels.scores import label_logprobs, label_probabilities
 from tinsmith.lab.labels.task import Task
 from tinsmith.lab.live.progress import in_notebook
-from tinsmith.lab.page.history import History
 from tinsmith.lab.papers.labels import task_asked
 from tinsmith.lab.papers.run_data import PaperData, data_of, shuffle_seed
 from tinsmith.lab.papers.sets import AnyPaper, LoadedSlice, items_identity, labelled, split_items, unlabelled
 from tinsmith.lab.rollouts import WAIT_SECONDS, Failure, Sampling, sample_groups
 from tinsmith.lab.runs.files import CONFIG, METRICS
 from tinsmith.lab.runs.folder import RunFolder
+from tinsmith.lab.runs.frames import History
 from tinsmith.lab.service.connect import Connection, EmbeddedSettings, open_connection
 from tinsmith.lab.service.official_client import ready
 from tinsmith.models.base import tokenizer_of

@@ -7,8 +7,7 @@ from types import MappingProxyType
 from typing import Final
 
 from tinsmith.lab.experiment.experiment import Experiment, Values
-from tinsmith.lab.papers.kinds import JOINT_KINDS, LABEL_KINDS, NOTEBOOK
-from tinsmith.lab.papers.labels import joint, labels
+from tinsmith.lab.papers.labels import JOINT_KINDS, LABEL_KINDS, NOTEBOOK, joint, labels
 from tinsmith.lab.user_task.entry import UserTaskEntry
 
 _HERE: Final = "studies.disruption"
@@ -139,5 +138,4 @@ JOINT_EXPERIMENTS: Final = (JOINT_DISRUPTION_NOVELTY, JOINT_SHUFFLED_LABELS)
 QUICKSTART: Final = (SFT_LORA_OFFSET, LADDER_EXP4, LADDER_EXP5, REMEDY_EXP6)
 """What a newcomer sees: supervised training, the source notes' accuracy reward, their class weight, and the remedy."""
 
-CONTROL: Final = CONTROL_SHUFFLED_LABELS
-"""Without it the claim gate refuses every claim."""
+CONTROL: Final = CONTROL_SHUFFLED_LABELS  # Without it the claim gate refuses every claim.

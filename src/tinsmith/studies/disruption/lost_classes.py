@@ -30,8 +30,7 @@ from tinsmith.stats.rates import CLASS_SCORES, ClassMetric, FloatArray
 from tinsmith.stats.runs import Runs
 from tinsmith.types.errors import TinsmithError
 
-LOST = Limits().min_recall
-"""A class with a smaller recall is lost: the collapse monitor's limit."""
+LOST = Limits().min_recall  # A class with a smaller recall is lost: the collapse monitor's limit.
 _CAPTION: Final = (
     "Classes whose recall is below the collapse monitor's limit at the end of training. Optimum: what the reward makes "
     "optimal on the greedy answers of the SFT run. Exact gradient: the control that trains on it, with the same reward."
@@ -45,13 +44,10 @@ class LostClass:
     arm: str
     label: str
     recall: float
-    share: float
-    """Of all answers."""
-    informative: float | None
-    """Share of its groups that carried a gradient, mean over the last tenth of the steps."""
+    share: float  # Of all answers.
+    informative: float | None  # Share of its groups that carried a gradient, mean over the last tenth of the steps.
     optimum: str
-    exact: str
-    """The verdict of the two witnesses."""
+    exact: str  # The verdict of the two witnesses.
     conclusion: str
 
 

@@ -36,21 +36,19 @@ from tinsmith.lab.study.record import DRAWS, CurveRecord, Draws, StudyRecord, se
 from tinsmith.lab.study.report import claims_words, page_of_study, pictures, result_sections, sentences, shown_table
 from tinsmith.lab.study.study import Arm as StudyArm
 from tinsmith.lab.study.study import Curves, OnLabels, Points, Size, Study
-from tinsmith.pages.choice import choice_words
 from tinsmith.pages.console import console_table
 from tinsmith.pages.curves import Limit
 from tinsmith.pages.document import Block, Browser, Document, Pairs, Plates, Section, Words, kept, missing, note
 from tinsmith.pages.measures import Measure
 from tinsmith.pages.palette import class_slot
 from tinsmith.pages.tables import RIGHT, WRONG, Cell, absent, figure, table_of, text
-from tinsmith.pages.wording import counted, listed
+from tinsmith.pages.wording import choice_words, counted, listed
 from tinsmith.stats.monitors.alarms import AlarmKind, Limits
 from tinsmith.stats.rates import Metric
 from tinsmith.studies.disruption.lost_classes import LostClass, lost_classes, lost_table
 from tinsmith.types.errors import ConfigError, DataError
 
-SCORE: Final = OnLabels(Metric.MACRO_F1)
-"""The score of every claim: named before any run, and the only one."""
+SCORE: Final = OnLabels(Metric.MACRO_F1)  # The score of every claim: named before any run, and the only one.
 GROUPS: Final = "train/groups/informative"
 
 
@@ -217,8 +215,7 @@ def _figure(measure: Measure | None) -> str:
 
 
 _LIMITS: Final = Limits()
-_LONGEST: Final = 4000
-"""Characters of a text in the browser; what is longer is cut."""
+_LONGEST: Final = 4000  # Characters of a text in the browser; what is longer is cut.
 _SPLIT_NAMES: Final = {one.value: f"{'test, ' * one.value.startswith('test')}{SPLIT_WORDS[one]}" for one in Split}
 _NEVER: Final = "Missing: nothing was evaluated."
 _BOTH: Final = (

@@ -31,25 +31,17 @@ def load_function(name: str) -> tuple[ModuleType, Callable[..., Any]]:
     """Return an environment's module, and its function that makes the environment."""
     module_name = name.replace("-", "_").rpartition("/")[2]
     if not module_name.isidentifier() or importlib.util.find_spec(module_name) is None:
-        raise ConfigError(
-            "there is no such environment",
-            field="verifiers",
-            value=name,
-            allowed=f"the name of an installed package with {_LOAD}()",
-            fix=f"prime env install {name if '/' in name else f'OWNER/{name}'}, or pip install its folder",
-        )
+        allowed = f"the name of an installed package with {_LOAD}()"
+        fix = f"prime env install {name if '/' in name else f'OWNER/{name}'}, or pip install its folder"
+        raise ConfigError("there is no such environment", field="verifiers", value=name, allowed=allowed, fix=fix)
     with _quiet():
         module = attempt(importlib.import_module, module_name)
     if isinstance(module, Raised):
         raise ConfigError(f"this environment cannot be imported: {module}", field="verifiers", value=name)
     found = getattr(module, _LOAD, None)
     if not callable(found):
-        raise ConfigError(
-            f"this package has no {_LOAD}(): what the library calls a taskset (v1) is not served here",
-            field="verifiers",
-            value=name,
-            allowed=f"a package with {_LOAD}()",
-        )
+        what = f"this package has no {_LOAD}(): what the library calls a taskset (v1) is not served here"
+        raise ConfigError(what, field="verifiers", value=name, allowed=f"a package with {_LOAD}()")
     return module, found
 
 
@@ -96,12 +88,8 @@ def load(name: str, function: Callable[..., Any], values: Mapping[str, Value]) -
     with _quiet():
         made = attempt(lambda: function(**arguments))
     if isinstance(made, Raised):
-        raise ConfigError(
-            f"{_LOAD}() fails: {made}",
-            field="verifiers",
-            value=name,
-            fix=f"tinsmith run verifiers:{name} --help lists its arguments",
-        )
+        fix = f"tinsmith run verifiers:{name} --help lists its arguments"
+        raise ConfigError(f"{_LOAD}() fails: {made}", field="verifiers", value=name, fix=fix)
     return made
 
 

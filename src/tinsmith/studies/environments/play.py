@@ -21,8 +21,7 @@ from tinsmith.types.errors import TaskError
 from tinsmith.types.seeds import derive
 
 Row = Mapping[str, Any]
-Theirs = Any
-"""An object of the library's, or of an environment's."""
+Theirs = Any  # An object of the library's, or of an environment's.
 _MODEL: Final = "policy"
 
 

@@ -62,9 +62,6 @@ def require_turns(name: str, function: str) -> None:
 
 
 def _refused(name: str, needed: str) -> ConfigError:
-    return ConfigError(
-        f"this environment needs {needed}, which is not served here",
-        field="verifiers",
-        value=name,
-        allowed="environments of one or more turns whose rubric is functions, without tools, sandboxes and judges",
-    )
+    what = f"this environment needs {needed}, which is not served here"
+    allowed = "environments of one or more turns whose rubric is functions, without tools, sandboxes and judges"
+    return ConfigError(what, field="verifiers", value=name, allowed=allowed)

@@ -30,8 +30,7 @@ class Followed:
     """Which of a prompt's instructions an answer follows, in their order."""
 
     strict: tuple[bool, ...]
-    loose: tuple[bool, ...]
-    """The same where a first or last line, or asterisks, may be passed over."""
+    loose: tuple[bool, ...]  # The same where a first or last line, or asterisks, may be passed over.
 
 
 def described(kind: str, kwargs: Mapping[str, Any]) -> str:

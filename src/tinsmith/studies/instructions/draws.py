@@ -13,19 +13,16 @@ from typing import Any, Final
 from tinsmith.studies.instructions.checkers import Suite, described
 
 Kwargs = dict[str, Any]
-Drawn = Any
-"""A value of JSON: how one is drawn, or one that was."""
+Drawn = Any  # A value of JSON: how one is drawn, or one that was.
 
-_HELD_OUT: Final = 4
-"""One kind of instruction in so many is held out, and one request in so many."""
+_HELD_OUT: Final = 4  # One kind of instruction in so many is held out, and one request in so many.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pools:
     """What the items of one side are drawn from."""
 
-    requests: tuple[str, ...]
-    """Each with its topic."""
+    requests: tuple[str, ...]  # Each with its topic.
     kinds: tuple[str, ...]
 
 

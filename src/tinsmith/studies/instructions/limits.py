@@ -9,8 +9,7 @@ from tinsmith.studies.instructions.checkers import followed
 from tinsmith.studies.instructions.draws import Kwargs
 from tinsmith.studies.instructions.telling import topic_of
 
-Rule = tuple[str, Kwargs]
-"""A kind of instruction with its arguments."""
+Rule = tuple[str, Kwargs]  # A kind of instruction with its arguments.
 
 _FORBID: Final = frozenset(
     {

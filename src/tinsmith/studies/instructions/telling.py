@@ -16,12 +16,10 @@ from tinsmith.studies.instructions.draws import Kwargs, data
 class Topic:
     """Sentences of an instruction, with `{topic}` where it is named."""
 
-    names: tuple[str, ...]
-    """Names of the topic: first the request's own, then single things that it is about."""
+    names: tuple[str, ...]  # Names of the topic: first the request's own, then single things that it is about.
     openings: tuple[str, ...]
     facts: tuple[str, ...]
-    languages: Mapping[str, str]
-    """Its name in other languages."""
+    languages: Mapping[str, str]  # Its name in other languages.
 
 
 @cache
@@ -56,8 +54,7 @@ class Telling:
     """What one attempt at an answer draws from."""
 
     topic: Topic
-    name: str
-    """What the topic is called in it."""
+    name: str  # What the topic is called in it.
     length: Length
     random: Random
 
@@ -109,8 +106,7 @@ def as_first(text: str) -> str:
 
 
 _NAMES: Final = ("Emma", "Noah", "Olivia", "Daniel")
-_MULTIPLE: Final = (1, 2, 3, 5, 7)
-"""How often each of five keywords is asked for."""
+_MULTIPLE: Final = (1, 2, 3, 5, 7)  # How often each of five keywords is asked for.
 
 
 def demanded(kind: str, kwargs: Kwargs, telling: Telling) -> list[str]:

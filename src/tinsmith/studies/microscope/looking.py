@@ -38,8 +38,7 @@ from tinsmith.types.errors import ConfigError
 from tinsmith.types.seeds import derive
 from tinsmith.types.waits import Say
 
-SHOWN: Final = 6
-"""Conversations whose tokens are kept for the page."""
+SHOWN: Final = 6  # Conversations whose tokens are kept for the page.
 
 
 class LookSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -48,8 +47,7 @@ class LookSettings(msgspec.Struct, frozen=True, kw_only=True):
     samples: int
     max_tokens: int
     temperature: float
-    threshold: float
-    """Nats above which the first policy counts as uncertain."""
+    threshold: float  # Nats above which the first policy counts as uncertain.
     seed: int
     data: str
 
@@ -69,12 +67,10 @@ class Looked(msgspec.Struct, frozen=True, kw_only=True):
     """A look at two policies."""
 
     first: str
-    second: str
-    """Each is a hash of weights, or a path."""
+    second: str  # Each is a hash of weights, or a path.
     agreements: tuple[Agreement, ...]
     interventions: tuple[Intervention, ...]
-    control: tuple[Agreement, ...]
-    """The second against itself."""
+    control: tuple[Agreement, ...]  # The second against itself.
 
     def agreement(self, writer: Writer, decoding: Decoding) -> Agreement:
         """Return the answers of one of them, written in one way."""
@@ -90,8 +86,7 @@ class Side:
     """A policy of a run that is there."""
 
     folder: Path
-    when: str
-    """`base`, a step, or `final`."""
+    when: str  # `base`, a step, or `final`.
 
     @classmethod
     def of(cls, key: str, text: str) -> Side:

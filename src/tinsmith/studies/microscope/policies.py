@@ -25,8 +25,7 @@ from tinsmith.types.seeds import derive
 
 N = TypeVar("N", int, float)
 
-CANDIDATES: Final = 5
-"""Ranks that count as the first few."""
+CANDIDATES: Final = 5  # Ranks that count as the first few.
 
 
 class Fate(StrEnum):
@@ -78,8 +77,7 @@ class Place(msgspec.Struct, frozen=True):
     text: str
     rank: int
     entropy: float
-    instead: str
-    """The second's most probable token."""
+    instead: str  # The second's most probable token.
 
     @property
     def fate(self) -> Fate:
@@ -110,8 +108,7 @@ class Agreement(msgspec.Struct, frozen=True, kw_only=True):
     writer: Writer
     decoding: Decoding
     items: tuple[ItemLook, ...]
-    earned: dict[str, tuple[float, ...]]
-    """The reward of every answer, by item; failed ones are not among them."""
+    earned: dict[str, tuple[float, ...]]  # The reward of every answer, by item; failed ones are not among them.
     failures: int
     shown: dict[str, tuple[Place, ...]]
 

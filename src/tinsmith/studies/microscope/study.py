@@ -31,7 +31,7 @@ from tinsmith.lab.user_task.entry import TASK_KINDS
 from tinsmith.lab.user_task.run_data import data_of_task
 from tinsmith.pages.document import Block, Fold, MarkedText, MarkedToken, Section, TokenMark, note
 from tinsmith.pages.measures import Measure as Figure
-from tinsmith.pages.measures import from_estimate
+from tinsmith.pages.measures import from_estimate, within
 from tinsmith.pages.wording import told
 from tinsmith.stats.estimates import Bootstrap
 from tinsmith.stats.intervals import percentile
@@ -153,8 +153,7 @@ def agreed(looks: Sequence[Looked], writer: Writer, decoding: Decoding, draws: B
         if not values[2] * values[3]:
             return None
         ends = percentile((rows[0] * rows[1]) / (rows[2] * rows[3]), draws.level)
-        value = values[0] * values[1] / (values[2] * values[3])
-        return Figure(value) if ends is None else Figure(value, ends.low, ends.high)
+        return within(values[0] * values[1] / (values[2] * values[3]), ends)
 
     return {
         "tokens": Figure(sum(one.tokens for one in every)),
@@ -195,8 +194,7 @@ def recovered(start: MeanRuns, mine: MeanRuns, goal: MeanRuns, draws: Bootstrap)
         return None
     with_gain = last - first > 0.0
     ends = percentile((middle - first)[with_gain] / (last - first)[with_gain], draws.level)
-    value = (mine.mean() - start.mean()) / gain
-    return Figure(value) if ends is None else Figure(value, ends.low, ends.high)
+    return within((mine.mean() - start.mean()) / gain, ends)
 
 
 def lowest_of_control(looks: Sequence[Looked]) -> float:

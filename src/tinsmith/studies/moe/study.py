@@ -48,8 +48,7 @@ def wander(
             return out
         from tinsmith.pages.markdown import document_markdown
         from tinsmith.pages.page import document_html, write
-        from tinsmith.studies.moe.bench import measured
-        from tinsmith.studies.moe.page import wander_page, wander_story
+        from tinsmith.studies.moe.bench import measured, wander_page, wander_story
 
         out.mkdir(parents=True, exist_ok=True)
         done = measured(model, out, asked, both, say)

@@ -72,12 +72,9 @@ class Amounts:
         at_least(2, samples=self.samples, tokens=self.tokens)
         at_least(8, prompt_tokens=self.prompt_tokens)
         if min(self.batches) < 2 or len(set(self.batches)) < len(self.batches):
-            raise ConfigError(
-                "every batch holds several texts; one by one is computed anyhow",
-                field="batches",
-                value=",".join(map(str, self.batches)),
-                allowed="different whole numbers, 2 or more, with commas between them",
-            )
+            what = "every batch holds several texts; one by one is computed anyhow"
+            allowed = "different whole numbers, 2 or more, with commas between them"
+            raise ConfigError(what, field="batches", value=",".join(map(str, self.batches)), allowed=allowed)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -17,18 +17,15 @@ from tinsmith.lab.user_task.functions import installed_version
 from tinsmith.lab.user_task.task import Value
 from tinsmith.types.errors import ConfigError, no_such
 
-Generator = Any
-"""A dataset of reasoning_gym."""
-Setting = Any
-"""A value in a generator's settings."""
+Generator = Any  # A dataset of reasoning_gym.
+Setting = Any  # A value in a generator's settings.
 
 FIRST: Final = "chain_sum"
 PREFIX: Final = "config."
 _NOT_KEYS: Final = frozenset({"seed", "size"})
 _COMMENT: Final = re.compile(r"^\s*(\w+)\s*:[^#\n]*#\s*(\S.*)$", re.MULTILINE)
 
-MIXTURES: Final = frozenset({"composite"})
-"""Made of other tasks, which no key can say."""
+MIXTURES: Final = frozenset({"composite"})  # Made of other tasks, which no key can say.
 HASHED: Final = frozenset(
     {"isomorphic_strings", "knight_swap", "polynomial_multiplication", "ransom_note", "word_ladder"}
 )
@@ -49,12 +46,8 @@ def require_task(name: str) -> None:
         listed = "tinsmith run reasoning_gym --help"
         raise no_such("task", field="task", value=name, name=name, known=names, listed_by=listed)
     if name in HASHED and not os.environ.get("PYTHONHASHSEED", "random").isdecimal():
-        raise ConfigError(
-            "this generator gives other items in every process, unless the process's hash seed is set",
-            field="task",
-            value=name,
-            fix="put PYTHONHASHSEED=0 before the command",
-        )
+        what = "this generator gives other items in every process, unless the process's hash seed is set"
+        raise ConfigError(what, field="task", value=name, fix="put PYTHONHASHSEED=0 before the command")
 
 
 def generator_keys(given: Mapping[str, str]) -> list[OwnKey]:
@@ -97,11 +90,9 @@ def dataset(name: str, values: Mapping[str, Value], *, seed: int, size: int) -> 
     try:
         return create_dataset(name, seed=seed, size=size, **changed)
     except (AssertionError, TypeError, ValueError) as error:
+        what, fix = f"{name} does not take these settings: {error}", f"tinsmith run reasoning_gym task={name} --help"
         raise ConfigError(
-            f"{name} does not take these settings: {error}",
-            field=f"{PREFIX}*",
-            value={key: one for key, one in changed.items() if one != defaults[key]},
-            fix=f"tinsmith run reasoning_gym task={name} --help",
+            what, field=f"{PREFIX}*", value={key: one for key, one in changed.items() if one != defaults[key]}, fix=fix
         ) from None
 
 

@@ -25,8 +25,7 @@ from tinsmith.studies.rubrics.dataset import builtin_dataset
 from tinsmith.types.errors import ConfigError
 from tinsmith.types.seeds import derive, random_bits
 
-Words = tuple[str, str, str]
-"""Three words that differ; a template uses the first ones it needs."""
+Words = tuple[str, str, str]  # Three words that differ; a template uses the first ones it needs.
 _TIMES: Final = ("two", "three", "four")
 
 
@@ -54,10 +53,8 @@ class _File(msgspec.Struct, frozen=True):
 _FILE: Final = msgspec.convert(
     tomllib.loads(resources.files("tinsmith.studies.rubrics").joinpath("templates.toml").read_text("utf-8")), _File
 )
-LEXICON: Final = tuple(_FILE.lexicon.split())
-"""Every word that the built-in tasks ask for."""
-FAMILIES: Final = tuple(_FILE.families.items())
-"""Templates by the name of their kind."""
+LEXICON: Final = tuple(_FILE.lexicon.split())  # Every word that the built-in tasks ask for.
+FAMILIES: Final = tuple(_FILE.families.items())  # Templates by the name of their kind.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,12 +65,9 @@ class RubricBaseRecipe(BaseRecipe):
     max_positions: int = 256
     steps: int = 1500
     learning_rate: float = 3e-3
-    count: int = 24_000
-    """Demonstrations; as many steps as these read each of them twice."""
-    obeying: float = 0.15
-    """Share of them that do all that is asked on purpose; a few others do by chance."""
-    reading_every: int = 2
-    """Every so many-th asks for the words of its instruction instead; 0: none."""
+    count: int = 24_000  # Demonstrations; as many steps as these read each of them twice.
+    obeying: float = 0.15  # Share of them that do all that is asked on purpose; a few others do by chance.
+    reading_every: int = 2  # Every so many-th asks for the words of its instruction instead; 0: none.
 
 
 def rubric_conversations(recipe: RubricBaseRecipe) -> list[Conversation]:
@@ -95,8 +89,7 @@ def _reading(instruction: str) -> tuple[str, str]:
     return f"{instruction}\nReturn words.", " ".join(named)
 
 
-_RAMBLES: Final = (5, 6, 7)
-"""Words of the lexicon in a ramble; with what joins them, 13 to 19 words."""
+_RAMBLES: Final = (5, 6, 7)  # Words of the lexicon in a ramble; with what joins them, 13 to 19 words.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -24,8 +24,7 @@ class BuiltinTasks(enum.StrEnum):
 
     FEW_WORDS = "builtin_tasks.jsonl"
     """Made from templates, for a model built from scratch; an answer of at most twelve words passes all rules."""
-    EVERYDAY = "everyday_tasks.jsonl"
-    """Written by hand, in plain English, for a small chat model."""
+    EVERYDAY = "everyday_tasks.jsonl"  # Written by hand, in plain English, for a small chat model.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,10 +32,8 @@ class RubricDataset:
     """Rubric tasks in file order, and what was passed over or mended on the way."""
 
     tasks: tuple[RubricTask, ...]
-    control_characters: int = 0
-    """Raw control characters inside strings, kept as they stood."""
-    without_rubrics: int = 0
-    """Records left out because they have no rubric."""
+    control_characters: int = 0  # Raw control characters inside strings, kept as they stood.
+    without_rubrics: int = 0  # Records left out because they have no rubric.
 
     @property
     def sha256(self) -> str:

@@ -35,8 +35,7 @@ class JsonRecords:
     """The objects of one file in order."""
 
     records: tuple[JsonRecord, ...]
-    control_characters: int
-    """How many raw tabs, line ends and other control characters stood inside strings."""
+    control_characters: int  # How many raw tabs, line ends and other control characters stood inside strings.
 
 
 def decode(data: bytes, name: str) -> str:

@@ -27,10 +27,8 @@ class Rubric:
     """One thing a good response does."""
 
     criterion: str
-    number: int
-    """Its N in the wide form, its place from 1 in a list; numbers may have gaps."""
-    weight: float | None = None
-    """As the data give it, for the score; None counts as 1."""
+    number: int  # Its N in the wide form, its place from 1 in a list; numbers may have gaps.
+    weight: float | None = None  # As the data give it, for the score; None counts as 1.
     extras: tuple[tuple[str, str], ...] = ()
     """Whatever else the data say about it, sorted by name; what is no text stands as JSON."""
 
@@ -68,7 +66,7 @@ class RubricTask:
     def score(self, verdicts: Sequence[bool]) -> float:
         """Return a response's score in [0, 1]: by the tree where there is one, else by the weights."""
         if self.tree is not None:
-            return evaluate(self.tree, verdicts).score
+            return evaluate(self.tree, verdicts)
         return weighted_rate(verdicts, self.weights)
 
 
@@ -100,12 +98,9 @@ def task_of(record: Mapping[str, object]) -> RubricTask | None:
 def _require_weights(task: RubricTask) -> None:
     """Refuse weights that no score can be made of."""
     if not any(weight > 0 for weight in task.weights):
-        raise DataError(
-            "no rubric has a weight above 0, so no response can score",
-            field=_WEIGHT,
-            value=list(task.weights),
-            allowed="numbers, at least one above 0; a negative one is a penalty",
-        )
+        what = "no rubric has a weight above 0, so no response can score"
+        allowed = "numbers, at least one above 0; a negative one is a penalty"
+        raise DataError(what, field=_WEIGHT, value=list(task.weights), allowed=allowed)
     if task.tree is not None and task.is_weighted:
         raise DataError("a rubric tree takes no weights", field=_WEIGHT, fix="leave out the weights, or the tree")
 
@@ -212,8 +207,7 @@ def is_text(value: str) -> bool:
     return not any("\ud800" <= character <= "\udfff" for character in value)
 
 
-MAX_DEPTH: Final = 32
-"""Levels of a tree, the root included."""
+MAX_DEPTH: Final = 32  # Levels of a tree, the root included.
 
 _BRANCH_KEYS: Final = ("name", "strategy", "critical", "children")
 

@@ -106,12 +106,9 @@ def rated_papers(corpus: Corpus, match: Match, text: Text, window: int) -> Rated
             )
         )
     if not found:
-        raise DataError(
-            "no paper's window of citations is closed in this corpus",
-            field="window",
-            value=window,
-            allowed=f"less than the years that the corpus spans, which end with {last_year + window}",
-        )
+        what = "no paper's window of citations is closed in this corpus"
+        allowed = f"less than the years that the corpus spans, which end with {last_year + window}"
+        raise DataError(what, field="window", value=window, allowed=allowed)
     return RatedPapers(papers=tuple(found), last_year=last_year)
 
 
@@ -120,12 +117,9 @@ def _require(corpus: Corpus, match: Match, missing: int) -> None:
         return
     other = Match.YEAR_FIELD if match is Match.MONTH else Match.MONTH
     what = "dates" if match is Match.MONTH else "fields"
-    raise DataError(
-        f"no paper of this corpus has what pairs are to be matched by: {what}",
-        field="match",
-        value=match.value,
-        fix=f"match={other.value}, if it has that; or a corpus with {what}",
-    )
+    what = f"no paper of this corpus has what pairs are to be matched by: {what}"
+    fix = f"match={other.value}, if it has that; or a corpus with {what}"
+    raise DataError(what, field="match", value=match.value, fix=fix)
 
 
 def _of_references(
@@ -210,13 +204,10 @@ def draw_pairs(corpus: Corpus, settings: PairSettings) -> Sides:
     }
     for side, key in ((Side.TRAIN, "train_before"), (Side.TEST, "test_from")):
         if not sides[side]:
-            raise DataError(
-                f"no two papers of these years can be paired: {side.value}",
-                field=key,
-                value=getattr(years, key),
-                allowed=f"years up to {rated.last_year}, whose windows are closed",
-                fix="a smaller gap, thirds=false, or other years",
-            )
+            what = f"no two papers of these years can be paired: {side.value}"
+            allowed = f"years up to {rated.last_year}, whose windows are closed"
+            fix = "a smaller gap, thirds=false, or other years"
+            raise DataError(what, field=key, value=getattr(years, key), allowed=allowed, fix=fix)
     return MappingProxyType(sides)
 
 
@@ -226,12 +217,9 @@ def split_years(last_year: int, settings: PairSettings) -> Years:
     begin = settings.test_from or before - _TEST_YEARS
     years = Years(settings.train_before or begin, begin, before)
     if not years.train_before <= years.test_from < years.test_before:
-        raise ConfigError(
-            "the years are not in order: training, then the test, as far as windows are closed",
-            field="test_from",
-            value=years.test_from,
-            allowed=f"{years.train_before} to {last_year}",
-        )
+        what = "the years are not in order: training, then the test, as far as windows are closed"
+        allowed = f"{years.train_before} to {last_year}"
+        raise ConfigError(what, field="test_from", value=years.test_from, allowed=allowed)
     return years
 
 

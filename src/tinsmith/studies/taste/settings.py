@@ -100,12 +100,8 @@ class PairSettings:
             if min(first, second) < 0 or (
                 first and second and (first > second or (first == second and key == "test_from"))
             ):
-                raise ConfigError(
-                    "the years are not in order: training, then the test",
-                    field=key,
-                    value=first,
-                    allowed=f"0, or a year not after {later} = {second}",
-                )
+                what = "the years are not in order: training, then the test"
+                raise ConfigError(what, field=key, value=first, allowed=f"0, or a year not after {later} = {second}")
 
 
 def pair_settings(**values: Value) -> PairSettings:

@@ -35,8 +35,7 @@ from tinsmith.lab.conform.verdicts import (
 )
 from tinsmith.lab.service.official_client import Waiting, ready
 
-_SECONDS: Final = 20.0
-"""Whoever waits longer for the answer to a mistake thinks that the server hangs."""
+_SECONDS: Final = 20.0  # Whoever waits longer for the answer to a mistake thinks that the server hangs.
 
 
 def _made(subject: Subject, call: Callable[[], Waiting[Any]], accepted: str) -> Verdict:

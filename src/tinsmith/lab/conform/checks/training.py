@@ -22,8 +22,7 @@ from tinsmith.lab.conform.subject import (
 from tinsmith.lab.conform.verdicts import Verdict, differs, graded, honoured, silent
 from tinsmith.lab.service.official_client import loss_of
 
-_CHUNK = 1024
-"""The SDK cuts a request after so many datums."""
+_CHUNK = 1024  # The SDK cuts a request after so many datums.
 
 
 @check("training/accumulation", "Do two forward_backward calls add up before a step?")

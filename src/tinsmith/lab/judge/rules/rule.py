@@ -11,8 +11,7 @@ from typing import Any, ClassVar, Final, Self, cast, get_type_hints
 
 from tinsmith.types.errors import DataError
 
-LARGEST: Final = 999_999
-"""No count in a rule is larger."""
+LARGEST: Final = 999_999  # No count in a rule is larger.
 _TEXT: Final = r"'(?:[^']|'')+'"
 _N: Final = r"(?:0|[1-9][0-9]{0,5})"
 _SAID: Final[Mapping[object, str]] = {str: _TEXT, tuple[str, ...]: rf"{_TEXT}(?:, {_TEXT})*", int: _N}
@@ -84,8 +83,7 @@ class Rule:
     """A decidable predicate over responses; what is no rule raises DataError when it is made."""
 
     __slots__ = ()
-    forms: ClassVar[tuple[Form, ...]]
-    """The first one that fits is how it is written."""
+    forms: ClassVar[tuple[Form, ...]]  # The first one that fits is how it is written.
 
     @property
     def text(self) -> str:

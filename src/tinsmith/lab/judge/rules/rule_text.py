@@ -11,20 +11,23 @@ from tinsmith.lab.judge.rules.rule import Rule
 from tinsmith.lab.judge.rules.text_rules import (
     Affix,
     Before,
+    Beginnings,
     Contains,
+    EveryPart,
     IsList,
     JsonKeys,
     Length,
     Looks,
     Matches,
+    Names,
+    VariedWords,
+    WholeSentences,
     Written,
 )
-from tinsmith.lab.judge.rules.topic_rules import Beginnings, EveryPart, Names, VariedWords, WholeSentences
 from tinsmith.lab.judge.verdicts import Judged, JudgeFailure, Spent, Verdict
 from tinsmith.types.errors import DataError
 
-PREFIX: Final = "rule: "
-"""What a criterion begins with if it is a rule."""
+PREFIX: Final = "rule: "  # What a criterion begins with if it is a rule.
 
 _RULES: Final[tuple[type[Rule], ...]] = (
     *(Contains, Before, Affix, Length, IsList, Looks, Written, JsonKeys),
@@ -67,12 +70,9 @@ class RuleJudge:
         for place, criterion in enumerate(criteria, 1):
             rule = parse_rule(criterion)
             if rule is None:
-                raise DataError(
-                    "the rule judge cannot judge prose",
-                    field=f"criterion {place}",
-                    value=criterion,
-                    fix="write it as 'rule: ...', or name a model as judge_model",
-                )
+                what = "the rule judge cannot judge prose"
+                fix = "write it as 'rule: ...', or name a model as judge_model"
+                raise DataError(what, field=f"criterion {place}", value=criterion, fix=fix)
             rules.append(rule)
         self._rules = tuple(rules)
         self._texts = tuple(rule.text for rule in rules)

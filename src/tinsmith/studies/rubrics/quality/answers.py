@@ -14,19 +14,55 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from tinsmith.lab.judge.answers import Answered, Question, rating_question
 from tinsmith.lab.judge.chat_judge import BlockingJudge
-from tinsmith.lab.judge.preferences import Comparison, Place, Preference, preference_question
 from tinsmith.lab.judge.prices import tokens_in
-from tinsmith.lab.judge.prompting import JudgeRequest
+from tinsmith.lab.judge.prompting import (
+    Answered,
+    Comparison,
+    JudgeRequest,
+    Place,
+    Preference,
+    Question,
+    preference_question,
+    rating_question,
+)
 from tinsmith.lab.judge.rules.rule_text import RuleJudge, parse_rule
 from tinsmith.lab.judge.text_measures import words_of
 from tinsmith.lab.judge.verdicts import FailureCause, Judged, JudgeFailure, Spent, Verdict
-from tinsmith.studies.rubrics.judged_tasks import judged_by_rules
-from tinsmith.studies.rubrics.quality.pairs import PreferencePair, Showing
-from tinsmith.studies.rubrics.quality.statistics import Condition, CriterionVerdicts, JudgedPair
+from tinsmith.studies.rubrics.quality.statistics import (
+    Condition,
+    CriterionVerdicts,
+    JudgedPair,
+    PreferencePair,
+    Showing,
+)
 from tinsmith.studies.rubrics.task import RubricTask
 from tinsmith.types.errors import DataError, LostError
+
+
+class Reading(NamedTuple):
+    """A judged response: its score in [0, 1], and the verdicts that the score follows from."""
+
+    score: float
+    verdicts: tuple[Verdict, ...]
+
+
+def judged_by_rules(task: RubricTask, responses: Sequence[str]) -> tuple[Reading, ...]:
+    """Judge responses by the task's rules, in their order.
+
+    Raises:
+        DataError: a criterion is prose.
+    """
+    judge = RuleJudge(task.criteria)
+    return tuple(
+        _read(task, Judged(verdicts=judge.judge(response), spent=Spent(), from_cache=False)) for response in responses
+    )
+
+
+def _read(task: RubricTask, judged: Judged) -> Reading:
+    """Return a judged response with its score, in which a negative weight lowers what others gave."""
+    return Reading(task.score([verdict.passed for verdict in judged.verdicts]), judged.verdicts)
+
 
 Reply = Answered[Preference] | JudgeFailure
 
@@ -54,8 +90,7 @@ class PairAnswer:
     showing: Showing
     right: bool | None
     """It preferred the chosen response, in the order that was drawn; None where an answer is missing."""
-    turned: bool | None = None
-    """The same in the other order, where the judge was asked in both."""
+    turned: bool | None = None  # The same in the other order, where the judge was asked in both.
     ground: Ground | None = None
     scores: tuple[float, float] | None = None
     """The rubric's scores of the chosen and the rejected response, where rules gave them."""
@@ -69,12 +104,10 @@ class Answers:
 
     answers: tuple[PairAnswer, ...]
     verdicts: tuple[CriterionVerdicts, ...]
-    unrated: int = 0
-    """Pairs whose criteria got no verdicts."""
+    unrated: int = 0  # Pairs whose criteria got no verdicts.
     once: Spent = field(default_factory=Spent)
     """Cost of asking everything once, counted from the texts: the same whatever the cache held."""
-    spent: Spent = field(default_factory=Spent)
-    """Cost of what was really sent."""
+    spent: Spent = field(default_factory=Spent)  # Cost of what was really sent.
     from_cache: int = 0
     failures: tuple[tuple[FailureCause, int], ...] = ()
     left_out_fields: tuple[str, ...] = ()
@@ -216,12 +249,9 @@ def answered_by_chat(shown: Sequence[Showing], judge: BlockingJudge) -> Answers:
 
 def _lost(found: Sequence[Reply]) -> LostError:
     failure = next(one for one in found if isinstance(one, JudgeFailure))
-    return LostError(
-        f"the judge answered no pair completely: {failure.detail}",
-        field="judge_model",
-        value=str(failure.cause),
-        fix="check judge_model, judge_base_url and the key, then repeat the command: answers are kept",
-    )
+    what = f"the judge answered no pair completely: {failure.detail}"
+    fix = "check judge_model, judge_base_url and the key, then repeat the command: answers are kept"
+    return LostError(what, field="judge_model", value=str(failure.cause), fix=fix)
 
 
 def _by_chat(showing: Showing, drawn: Reply, turned: Reply) -> PairAnswer:

@@ -17,8 +17,7 @@ from typing import Annotated, Any, Final, cast
 
 from tinsmith.lab.experiment.key_text import folder_name
 from tinsmith.lab.judge.prices import load_prices
-from tinsmith.lab.judge.records import RULES
-from tinsmith.lab.judge.settings import ChatSettings
+from tinsmith.lab.judge.records import RULES, ChatSettings
 from tinsmith.lab.measurement import Measure, at_least
 from tinsmith.lab.runs.files import CONFIG
 from tinsmith.types.errors import ConfigError
@@ -72,12 +71,8 @@ def rubric_quality(
         own = cast("dict[str, Any]", judge)
         chat = ChatSettings(judge_model=judge_model, seed=seed, identity=identity, **own)
     for key, value in ({} if chat else {**judge, **({} if prices is None else {"prices": prices})}).items():
-        raise ConfigError(
-            "judge_model=rules does not use this key",
-            field=key,
-            value=value,
-            fix="name a judge with judge_model=NAME, or leave this key out",
-        )
+        what = "judge_model=rules does not use this key"
+        raise ConfigError(what, field=key, value=value, fix="name a judge with judge_model=NAME, or leave this key out")
     usual = {"data_path": None, "judge_model": RULES, "limit": None, "seed": 0}
     asked = {"data_path": data_path, "judge_model": judge_model, "limit": limit, "seed": seed, **judge}
     changes = [f"{key}={value}" for key, value in sorted(asked.items()) if key not in usual or value != usual[key]]
@@ -109,10 +104,6 @@ def _require_free(folder: Path, *, delete: bool) -> None:
         ours = False
     if ours and delete:
         return
-    raise ConfigError(
-        "this folder holds such a run already" if ours else "this folder holds something else",
-        field="log_path",
-        value=str(folder),
-        allowed="an empty or new folder",
-        fix="behavior_if_log_dir_exists=delete writes over it; paid answers stay in the cache" if ours else None,
-    )
+    what = "this folder holds such a run already" if ours else "this folder holds something else"
+    fix = "behavior_if_log_dir_exists=delete writes over it; paid answers stay in the cache" if ours else None
+    raise ConfigError(what, field="log_path", value=str(folder), allowed="an empty or new folder", fix=fix)
