@@ -147,14 +147,15 @@ def _first(sides: _Sides, *, traced: bool) -> Difference | None:
     """Return the first difference in the steps that both have."""
     one, two = sides
     for step in range(1 + min(one.last, two.last)):
-        for compare, name in ((_sampled, "rollouts"), (_trained, "trace"), (_beside, "metrics")):
+        for compare, name in ((unequal_rollouts, "rollouts"), (unequal_training, "trace"), (_beside, "metrics")):
             lines = [getattr(side, name).get(step, []) for side in sides]
             if lines[0] != lines[1] and (traced or name != "trace") and (found := compare(step, *lines)) is not None:
                 return found
     return None
 
 
-def _sampled(step: int, one: Sequence[bytes], two: Sequence[bytes]) -> Difference | None:
+def unequal_rollouts(step: int, one: Sequence[bytes], two: Sequence[bytes]) -> Difference | None:
+    """Compare the rollouts of a step: first what was sampled, then what was made of it."""
     lines = [decode(each) for each in one], [decode(each) for each in two]
     rollout = unequal_samples(*lines) or unequal_order(*lines)
     if rollout is not None:
@@ -163,7 +164,7 @@ def _sampled(step: int, one: Sequence[bytes], two: Sequence[bytes]) -> Differenc
     return rollout and Difference(step=step, phase=Phase.REWARD, rollout=rollout)
 
 
-def _trained(step: int, one: Sequence[bytes], two: Sequence[bytes]) -> Difference | None:
+def unequal_training(step: int, one: Sequence[bytes], two: Sequence[bytes]) -> Difference | None:
     """Compare a step's optimizer steps one by one: first the gradient, then the weights it led to."""
     lines = [decode(each) for each in one], [decode(each) for each in two]
     for substep in range(max(map(len, lines))):
@@ -229,15 +230,16 @@ def comparison_lines(comparison: Comparison) -> list[str]:
     """Return what was found, the most important first."""
     first = comparison.first
     steps = counted(comparison.steps, "step")
-    if first is None:
-        lines = [f"equal: {steps}, bit for bit"]
-    else:
-        told = f"phase {first.phase}: {_WHAT[first.phase]}"
-        lines = [f"different: first at step {first.step}, {told}", *_details(first)]
+    lines = [f"equal: {steps}, bit for bit"] if first is None else difference_lines(first)
     asked = _fields("asked differently:", comparison.identity)
     lines = [*lines, *asked] if first is None else [*asked, *lines]
     lines += comparison.notes[:_NOTES]
     return lines + _fields("circumstances", comparison.circumstances)
+
+
+def difference_lines(first: Difference) -> list[str]:
+    """Return where two runs first differ, and in what."""
+    return [f"different: first at step {first.step}, phase {first.phase}: {_WHAT[first.phase]}", *_details(first)]
 
 
 def comparison_json(comparison: Comparison) -> dict[str, object]:
