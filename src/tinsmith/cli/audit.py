@@ -58,6 +58,10 @@ def audit(
             from tinsmith.lab.experiment.audit_units import audit_units
             from tinsmith.lab.service.forked import forked
 
+            if count and share is None:
+                # Loaded before the server is forked, it is loaded once.
+                from transformers import PreTrainedTokenizerFast  # noqa: F401
+
         drawn_by = secrets.randbits(32) if seed is None else seed
         here = here_keys(changes)
         if share is not None:

@@ -129,8 +129,7 @@ def audit(
     judge = judge_elsewhere(manifest)
     if drawn:
         plan, materials = made_again(run, manifest, subjects, plan_of, done, say, here or {}, judge)
-        whole = whole_marks(folder, marks)
-        spans = [(whole.get(since), until) for since, until in _spans(drawn, sorted(whole))]
+        spans = _spans(folder, marks, drawn)
         segments = tuple(_computed(run, plan, materials, manifest, spans, marks, waiting, say))
     return Audited(
         seed=seed,
@@ -167,9 +166,16 @@ def made_again(
     return plan, materials
 
 
-def whole_marks(folder: Path, marks: Sequence[Mark]) -> dict[int, Mark]:
-    """Return the checkpoints of which nothing is damaged, by their steps."""
-    return {mark.step: mark for mark in marks if damage(folder / STATE, [mark.state_path, *best_of(mark)]) is None}
+def nearest_mark(folder: Path, marks: Sequence[Mark], step: int) -> Mark | None:
+    """Return the newest checkpoint before a step of which nothing is damaged; None: it begins at the beginning."""
+    return next(
+        (
+            mark
+            for mark in sorted(marks, key=lambda one: -one.step)
+            if mark.step <= step and damage(folder / STATE, [mark.state_path, *best_of(mark)]) is None
+        ),
+        None,
+    )
 
 
 def chance(of: int, drawn: int, share: float) -> float:
@@ -257,12 +263,13 @@ def _unequal_tensors(one: Mapping[str, Any], two: Mapping[str, Any]) -> Iterator
             yield f"{name}{list(at)} is {a[at]!s}, and {b[at]!s} computed again"
 
 
-def _spans(drawn: tuple[int, ...], marks: list[int]) -> list[tuple[int, int]]:
-    """Return the steps to compute as first and last: from the newest checkpoint that a drawn step has before it."""
-    spans: dict[int, int] = {}
+def _spans(folder: Path, marks: Sequence[Mark], drawn: Sequence[int]) -> list[tuple[Mark | None, int]]:
+    """Return what to compute: from the newest checkpoint before drawn steps to the last of these."""
+    spans: dict[int, tuple[Mark | None, int]] = {}
     for step in drawn:
-        spans[max((mark for mark in marks if mark <= step), default=0)] = step
-    return sorted(spans.items())
+        mark = nearest_mark(folder, marks, step)
+        spans[0 if mark is None else mark.step] = (mark, step)
+    return [spans[since] for since in sorted(spans)]
 
 
 def _cut_copy(folder: Path, fresh: Path, state: Path, mark: Mark) -> None:

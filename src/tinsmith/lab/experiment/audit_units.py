@@ -22,7 +22,7 @@ from tinsmith.engine.unit_gradients import MicroBatches
 from tinsmith.lab.difference.rollouts import Line, Timeline, decode, timeline
 from tinsmith.lab.difference.runs import Difference, Phase, UnitDifference, unequal_rollouts, unequal_training
 from tinsmith.lab.difference.tensors import ABSENT
-from tinsmith.lab.experiment.audit import chance, made_again, whole_marks
+from tinsmith.lab.experiment.audit import chance, made_again, nearest_mark
 from tinsmith.lab.experiment.conduct import open_run
 from tinsmith.lab.experiment.contradictions import contradictions, cpu_seconds, judge_elsewhere, trained_steps
 from tinsmith.lab.experiment.experiment import Plan
@@ -124,16 +124,17 @@ def audit_units(
     plan, materials = made_again(run, manifest, subjects, plan_of, done, say, here or {}, judge)
     _require_alone(plan, materials, trace)
     require_same_base(manifest, materials)
-    whole = whole_marks(folder, marks)
-    spans: dict[int, list[UnitPlace]] = {}
+    nearest = {step: nearest_mark(folder, marks, step) for step in sorted({one.step for one in drawn})}
+    spans: dict[int, tuple[Mark | None, list[UnitPlace]]] = {}
     for one in drawn:
-        spans.setdefault(max((step for step in whole if step <= one.step), default=0), []).append(one)
+        mark = nearest[one.step]
+        spans.setdefault(0 if mark is None else mark.step, (mark, []))[1].append(one)
     differences: list[Difference] = []
     with ticking("loading the model", say):
         engine = _engine(plan, materials)
-    for since, places in sorted(spans.items()):
+    for since, (mark, places) in sorted(spans.items()):
         with ticking(f"computing units of steps {since} to {places[-1].step}", say):
-            differences += _computed(run, plan, materials, engine, whole.get(since), places, trace)
+            differences += _computed(run, plan, materials, engine, mark, places, trace)
     return UnitsAudited(
         seed=seed,
         of_units=len(every),
@@ -141,7 +142,7 @@ def audit_units(
         drawn=tuple(drawn),
         faults=tuple(faults),
         differences=tuple(differences),
-        whole_steps=sum(places[-1].step - since for since, places in spans.items()),
+        whole_steps=sum(places[-1].step - since for since, (_, places) in spans.items()),
         recorded_judge=judge,
         whole_s=seconds_of(run, None),
         cpu_s=cpu_seconds() - began,
