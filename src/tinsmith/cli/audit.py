@@ -7,7 +7,6 @@ import json
 import re
 import secrets
 from collections.abc import Sequence
-from contextlib import nullcontext
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -56,11 +55,6 @@ def audit(
             from tinsmith.cli.registered import SUBJECTS, plan_of
             from tinsmith.lab.experiment.audit import audit as audit_steps
             from tinsmith.lab.experiment.audit_units import audit_units
-            from tinsmith.lab.service.forked import forked
-
-            if count and share is None:
-                # Loaded before the server is forked, it is loaded once.
-                from transformers import PreTrainedTokenizerFast  # noqa: F401
 
         drawn_by = secrets.randbits(32) if seed is None else seed
         here = here_keys(changes)
@@ -68,10 +62,7 @@ def audit(
             of_units = audit_units(place, SUBJECTS, plan_of, share=share, seed=drawn_by, say=tell, here=here)
             passed, lines, values = of_units.passed, _unit_lines(of_units), _unit_values(of_units)
         else:
-            with forked() if count else nullcontext() as waiting:
-                done = audit_steps(
-                    place, SUBJECTS, plan_of, steps=count, seed=drawn_by, say=tell, here=here, waiting=waiting
-                )
+            done = audit_steps(place, SUBJECTS, plan_of, steps=count, seed=drawn_by, say=tell, here=here)
             passed, lines, values = done.passed, _lines(done), _values(done)
     for line in [json.dumps(values, indent=1, ensure_ascii=False)] if as_json else lines:
         print(visible(line))
@@ -88,17 +79,17 @@ def _share(text: str) -> float:
 
 
 def _lines(done: Audited) -> list[str]:
-    from tinsmith.lab.difference.runs import comparison_lines
+    from tinsmith.lab.difference.runs import difference_lines
 
     lines = [f"drawn by seed {done.seed}: {_listed(done.drawn)} of {done.of_steps} steps", *_record(done.faults)]
     for each in done.segments:
-        found = comparison_lines(each.comparison)
-        if each.element is not None and each.comparison.equal:
+        if each.element is not None and each.first is None:
             lines.append(f"steps {each.since} to {each.until}: equal, but a checkpoint is not what they lead to")
-        elif each.equal:
+        elif each.first is None:
             lines.append(f"steps {each.since} to {each.until}: equal, bit for bit")
         else:
-            lines += [f"steps {each.since} to {each.until}: {found[0]}", *found[1:]]
+            first, *details = difference_lines(each.first)
+            lines += [f"steps {each.since} to {each.until}: {first}", *details]
         lines += [] if each.element is None else [f"  {each.element}"]
     if done.segments and done.recorded_judge is not None:
         lines.append(f"taken from the record and not asked again: the verdicts of the judge {done.recorded_judge}")
@@ -164,7 +155,6 @@ def _listed(steps: tuple[int, ...]) -> str:
 
 
 def _values(done: Audited) -> dict[str, object]:
-    from tinsmith.lab.difference.runs import comparison_json
     from tinsmith.lab.experiment.audit import SHARES
 
     return {
@@ -179,8 +169,8 @@ def _values(done: Audited) -> dict[str, object]:
                 "until": each.until,
                 "original_s": each.original_s,
                 "audit_s": each.audit_s,
-                **comparison_json(each.comparison),
                 "equal": each.equal,
+                "first": None if each.first is None else dataclasses.asdict(each.first),
                 "element": each.element,
             }
             for each in done.segments

@@ -95,16 +95,23 @@ class Comparison:
 _FILES: Final = (ROLLOUTS, TRACE, METRICS)
 
 
+Recorded = Mapping[str, Timeline]
+"""Lines of a run that are compared, by file."""
+
+
 @dataclass(frozen=True, slots=True)
 class _Side:
     run: Run
-    rollouts: Timeline
-    trace: Timeline
-    metrics: Timeline
+    lines: Recorded
 
     @property
     def last(self) -> int:
-        return max(self.metrics, default=-1)
+        return max(self.lines[METRICS], default=-1)
+
+
+def recorded(folder: Path, steps: int | None) -> Recorded:
+    """Read what of a run is compared, up to step `steps` (None: all of it)."""
+    return {name: timeline(folder / name, steps) for name in _FILES}
 
 
 _Sides = tuple[_Side, _Side]
@@ -112,8 +119,8 @@ _Sides = tuple[_Side, _Side]
 
 def compare_runs(folders: tuple[Path, Path], *, steps: int | None = None) -> Comparison:
     """Compare two runs; with `steps` only what they did before that step, and not how they ended."""
-    one, two = (_Side(read_run(folder), *(timeline(folder / name, steps) for name in _FILES)) for folder in folders)
-    if not any(side.metrics or side.rollouts or side.trace for side in (one, two)):
+    one, two = (_Side(read_run(folder), recorded(folder, steps)) for folder in folders)
+    if not any(lines for side in (one, two) for lines in side.lines.values()):
         raise DataError(
             "neither run has a recorded step, so that there is nothing to compare",
             field="DIR",
@@ -129,7 +136,7 @@ def compare_runs(folders: tuple[Path, Path], *, steps: int | None = None) -> Com
         for side in (one, two)
         if side.run.manifest is None
     ]
-    untraced = [str(side.run.folder) for side in (one, two) if not side.trace]
+    untraced = [str(side.run.folder) for side in (one, two) if not side.lines[TRACE]]
     if untraced:
         which = " and ".join(untraced)
         notes.append(f"no {TRACE} in {which}: beyond the rollouts it cannot be told in which phase it began")
@@ -146,11 +153,17 @@ def compare_runs(folders: tuple[Path, Path], *, steps: int | None = None) -> Com
 def _first(sides: _Sides, *, traced: bool) -> Difference | None:
     """Return the first difference in the steps that both have."""
     one, two = sides
-    for step in range(1 + min(one.last, two.last)):
-        for compare, name in ((unequal_rollouts, "rollouts"), (unequal_training, "trace"), (_beside, "metrics")):
-            lines = [getattr(side, name).get(step, []) for side in sides]
-            if lines[0] != lines[1] and (traced or name != "trace") and (found := compare(step, *lines)) is not None:
-                return found
+    steps = range(1 + min(one.last, two.last))
+    each = (unequal_step(step, one.lines, two.lines, traced=traced) for step in steps)
+    return next((found for found in each if found is not None), None)
+
+
+def unequal_step(step: int, one: Recorded, two: Recorded, *, traced: bool) -> Difference | None:
+    """Return the first difference of a step; without traces its training is not compared."""
+    for name, compare in ((ROLLOUTS, unequal_rollouts), (TRACE, unequal_training), (METRICS, _beside)):
+        lines = [each[name].get(step, []) for each in (one, two)]
+        if lines[0] != lines[1] and (traced or name != TRACE) and (found := compare(step, *lines)) is not None:
+            return found
     return None
 
 

@@ -7,45 +7,44 @@ bit. A step is reached from the newest checkpoint before it, so that the steps b
 
 from __future__ import annotations
 
-import json
 import math
-import shutil
 import tempfile
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
 from pathlib import Path
-from subprocess import Popen
 from typing import Any, cast
 
 import numpy as np
 
 from tinsmith.engine.checkpoint_files import ADAPTER, OPTIMIZER, read
 from tinsmith.engine.tinker_paths import TinkerPath
-from tinsmith.lab.difference.rollouts import timeline
-from tinsmith.lab.difference.runs import Comparison, compare_runs
-from tinsmith.lab.experiment.conduct import conduct, embedded_settings
+from tinsmith.lab.difference.runs import Difference, recorded, unequal_step
+from tinsmith.lab.experiment.again import begun, engine_of, lent, needs_server
+from tinsmith.lab.experiment.conduct import embedded_settings
 from tinsmith.lab.experiment.contradictions import contradictions, cpu_seconds, judge_elsewhere, trained_steps
 from tinsmith.lab.experiment.experiment import Plan
 from tinsmith.lab.experiment.manifest import Json
 from tinsmith.lab.experiment.materials import Materials
 from tinsmith.lab.experiment.replay import remake, seconds_of
+from tinsmith.lab.grouping import Line
 from tinsmith.lab.judge.endpoint import OPENAI_URL
-from tinsmith.lab.runs.existing_run import IfExists
-from tinsmith.lab.runs.files import CHECKPOINTS, GROWING, MANIFEST, STATE
+from tinsmith.lab.rl import take_step
+from tinsmith.lab.run import Run
+from tinsmith.lab.runs.files import MANIFEST, METRICS, STATE, TRACE
 from tinsmith.lab.runs.folder import Mark, RunFolder, best_of
-from tinsmith.lab.runs.kinds import Kind, Status
+from tinsmith.lab.runs.kinds import Kind
 from tinsmith.lab.runs.reader import read_run
-from tinsmith.lab.runs.records import Run
-from tinsmith.lab.service.connect import open_connection
+from tinsmith.lab.runs.records import Run as RunRecord
+from tinsmith.lab.service.connect import Connection, open_connection
+from tinsmith.lab.service.local import LocalService, LocalTrainer
 from tinsmith.lab.service.saved_state import damage
 from tinsmith.lab.user_task.entry import UserTaskEntry
 from tinsmith.lab.user_task.run_data import TaskData
-from tinsmith.types.fingerprints import sha256_of
 from tinsmith.types.seeds import derive
-from tinsmith.types.waits import Say, ticking, unsaid
+from tinsmith.types.waits import Say, ticking
 
-_GRADIENT = "optim/grad_norm"
-"""The metric of a step that changed the weights; one whose rewards were all equal changes none."""
 SHARES = (0.01, 0.05, 0.2)
 """Shares of forged steps of which it is said how probably they are found."""
 
@@ -57,7 +56,8 @@ class Segment:
     since: int
     until: int
     """The last of its steps."""
-    comparison: Comparison
+    first: Difference | None
+    """The first difference; None: there is none."""
     original_s: float
     """Seconds of its steps in the original run."""
     audit_s: float
@@ -67,7 +67,7 @@ class Segment:
     @property
     def equal(self) -> bool:
         """True if every step and every checkpoint on the way is."""
-        return self.comparison.equal and self.element is None
+        return self.first is None and self.element is None
 
     @property
     def steps(self) -> int:
@@ -112,12 +112,10 @@ def audit(
     seed: int,
     say: Say,
     here: Mapping[str, str] | None = None,
-    waiting: Popen[str] | None = None,
 ) -> Audited:
     """Check a run's folder, and compute `steps` drawn steps of it again; nothing in the folder changes.
 
     `here` are keys that say where and how to compute; a run of a GPU is computed on this machine's CPU without them.
-    A process that is `waiting` becomes the server.
     """
     began = cpu_seconds()
     run, manifest = read_run(folder), RunFolder(folder).read_json(MANIFEST)
@@ -130,7 +128,7 @@ def audit(
     if drawn:
         plan, materials = made_again(run, manifest, subjects, plan_of, done, say, here or {}, judge)
         spans = _spans(folder, marks, drawn)
-        segments = tuple(_computed(run, plan, materials, manifest, spans, marks, waiting, say))
+        segments = tuple(_computed(run, plan, materials, manifest, spans, marks, say))
     return Audited(
         seed=seed,
         of_steps=done,
@@ -144,7 +142,7 @@ def audit(
 
 
 def made_again(
-    run: Run,
+    run: RunRecord,
     manifest: Json,
     subjects: Mapping[Kind, UserTaskEntry],
     plan_of: Callable[[str, Mapping[str, str]], Plan],
@@ -191,49 +189,79 @@ def chance(of: int, drawn: int, share: float) -> float:
 
 
 def _computed(
-    run: Run,
+    run: RunRecord,
     plan: Plan,
     materials: Materials,
     manifest: Json,
     spans: list[tuple[Mark | None, int]],
     marks: list[Mark],
-    waiting: Popen[str] | None,
     say: Say,
 ) -> Iterator[Segment]:
-    """Compute steps again from their checkpoints, all on one server, and compare them."""
-    with tempfile.TemporaryDirectory(prefix="tinsmith-audit-") as temporary:
-        place = Path(temporary)
-        (place / STATE).mkdir()
-        settings = embedded_settings(plan, materials.models, place)
-        waiting = None if settings.workers else waiting
-        connection = open_connection(plan.circumstances.base_url, settings, say, waiting)
-        before = {mark.step: mark for mark in marks}
-        try:
-            for mark, until in spans:
-                since = 0 if mark is None else mark.step
-                fresh = place / f"from-{since}"
-                around = replace(
-                    plan.circumstances,
-                    log_path=fresh,
-                    behavior_if_log_dir_exists=IfExists.RESUME,
-                    stop_after=until + 1,
-                    quiet=True,
+    """Compute steps again from their checkpoints, and compare them."""
+    before, kept = {mark.step: mark for mark in marks}, run.folder / STATE
+    written = recorded(run.folder, spans[-1][1] + 1)
+    with tempfile.TemporaryDirectory(prefix="tinsmith-audit-") as temporary, ExitStack() as stack:
+        place, engine, connection = Path(temporary), None, None
+        if needs_server(plan, materials, manifest):
+            (place / STATE).mkdir()
+            settings = embedded_settings(plan, materials.models, place)
+            connection = open_connection(plan.circumstances.base_url, settings, say)
+            stack.callback(connection.close)
+        else:
+            with ticking("loading the model", say):
+                engine = engine_of(plan, materials, manifest)
+        for mark, until in spans:
+            since = 0 if mark is None else mark.step
+            fresh, began = place / f"from-{since}", time.perf_counter()
+            fresh.mkdir()
+            earlier = [line for step, lines in written[METRICS].items() if step < since for line in lines]
+            (fresh / METRICS).write_bytes(b"".join(earlier))
+            client: LocalService | Connection
+            if connection is not None:
+                (fresh / STATE).symlink_to(place / STATE, target_is_directory=True)
+                mark = mark and lent(mark, kept, place / STATE)
+                client = connection
+            else:
+                assert engine is not None
+                client = LocalService(
+                    engine=engine,
+                    name=materials.model_name,
+                    source=materials.models[materials.model_name],
+                    kept=kept,
+                    saved=fresh / STATE,
+                    unit_hashes=plan.circumstances.unit_hashes,
                 )
-                if mark is not None:
-                    _cut_copy(run.folder, fresh, place / STATE, mark)
-                again = replace(plan, circumstances=around)
-                with ticking(f"computing steps {since} to {until}", say):
-                    conduct(again, say=unsaid, materials=materials, like=manifest, through=connection)
-                yield Segment(
-                    since=since,
-                    until=until,
-                    comparison=compare_runs((run.folder, fresh), steps=until + 1),
-                    original_s=seconds_of(run, until + 1) - seconds_of(run, since),
-                    audit_s=seconds_of(read_run(fresh), until + 1) - seconds_of(run, since),
-                    element=next(_unequal_elements(run.folder, before, fresh, place / STATE, since), None),
-                )
-        finally:
-            connection.close()
+            with (
+                ticking(f"computing steps {since} to {until}", say),
+                begun(plan, materials, mark, fresh, client) as made,
+            ):
+                for step in range(since, until + 1):
+                    take_step(made, step)
+                    made.folder.append(TRACE, _trace_lines(made, step))
+                    if step + 1 in before:
+                        made.checkpoint(step + 1)
+            computed, traced = recorded(fresh, until + 1), bool(written[TRACE])
+            each = (unequal_step(step, written, computed, traced=traced) for step in range(since, until + 1))
+            yield Segment(
+                since=since,
+                until=until,
+                first=next((found for found in each if found is not None), None),
+                original_s=seconds_of(run, until + 1) - seconds_of(run, since),
+                audit_s=time.perf_counter() - began,
+                element=next(_unequal_elements(run.folder, before, fresh, fresh / STATE, since), None),
+            )
+
+
+def _trace_lines(made: Run[Any, Any], step: int) -> list[Line]:
+    """Return a step's lines of the trace, where no server told them."""
+    if made.connection is not None:
+        return []
+    lines: list[Line] = []
+    for number, client in enumerate(made.agents.trainers):
+        trainer = cast(LocalTrainer, cast(object, client))
+        agent = {"agent": number} if made.agents.several else {}
+        lines += [{**line, **agent} for line in trainer.new_trace(step)]
+    return lines
 
 
 def _unequal_elements(folder: Path, before: Mapping[int, Mark], fresh: Path, state: Path, since: int) -> Iterator[str]:
@@ -270,34 +298,3 @@ def _spans(folder: Path, marks: Sequence[Mark], drawn: Sequence[int]) -> list[tu
         mark = nearest_mark(folder, marks, step)
         spans[0 if mark is None else mark.step] = (mark, step)
     return [spans[since] for since in sorted(spans)]
-
-
-def _cut_copy(folder: Path, fresh: Path, state: Path, mark: Mark) -> None:
-    """Copy a run's folder as it was when a checkpoint was saved, and the checkpoint into a server's state.
-
-    There the checkpoint has a name that no session of the server gets.
-    """
-    fresh.mkdir()
-    (fresh / STATE).symlink_to(state, target_is_directory=True)
-    for each in sorted(folder.iterdir()):
-        if each.is_file() and each.name not in (CHECKPOINTS, *GROWING):
-            shutil.copyfile(each, fresh / each.name)
-    copied = RunFolder(fresh)
-    copied.write_json(MANIFEST, {**copied.read_json(MANIFEST), "status": Status.INTERRUPTED.value})
-    for name in GROWING:
-        lines = [line for step in timeline(folder / name, mark.step).values() for line in step]
-        (fresh / name).write_bytes(b"".join(lines))
-    renamed: dict[str, str] = {}
-    for paths in (mark.state_path, *best_of(mark)):
-        old = [TinkerPath.parse(path) for path in paths.split()]
-        new = [replace(one, session=f"recorded-{one.session}") for one in old]
-        for before, after in zip(old, new, strict=True):
-            shutil.copytree(before.folder(folder / STATE), after.folder(state), dirs_exist_ok=True)
-        renamed[paths] = " ".join(map(str, new))
-    kept = dict(mark.kept)
-    if best := best_of(mark):
-        kept["best"] = {**cast(Json, mark.kept["best"]), "sampler_path": renamed[best[0]]}
-    # Its lengths are those of the copy: a line of an earlier step may have been forged.
-    lengths = {name: (fresh / name).stat().st_size for name in GROWING}
-    line = {**asdict(mark), "state_path": renamed[mark.state_path], "kept": kept, "lengths": lengths}
-    (fresh / CHECKPOINTS).write_text(json.dumps({**line, "sha256": sha256_of(line)}) + "\n", encoding="utf-8")

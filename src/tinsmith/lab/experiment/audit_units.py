@@ -12,21 +12,19 @@ import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, cast
+from typing import cast
 
 import msgspec
 
-from tinsmith.engine.checks.certificate_store import CertificateStore
 from tinsmith.engine.engine import Engine
-from tinsmith.engine.unit_gradients import MicroBatches
 from tinsmith.lab.difference.rollouts import Line, Timeline, decode, timeline
 from tinsmith.lab.difference.runs import Difference, Phase, UnitDifference, unequal_rollouts, unequal_training
 from tinsmith.lab.difference.tensors import ABSENT
+from tinsmith.lab.experiment.again import begun, engine_of, needs_server
 from tinsmith.lab.experiment.audit import chance, made_again, nearest_mark
-from tinsmith.lab.experiment.conduct import open_run
 from tinsmith.lab.experiment.contradictions import contradictions, cpu_seconds, judge_elsewhere, trained_steps
 from tinsmith.lab.experiment.experiment import Plan
-from tinsmith.lab.experiment.manifest import require_same_base, seeds
+from tinsmith.lab.experiment.manifest import Json
 from tinsmith.lab.experiment.materials import Materials
 from tinsmith.lab.experiment.replay import seconds_of
 from tinsmith.lab.experiment.stand_ins import Substep, UnitService, UnitTrainer
@@ -36,11 +34,10 @@ from tinsmith.lab.runs.folder import Mark, RunFolder
 from tinsmith.lab.runs.kinds import Kind
 from tinsmith.lab.runs.reader import read_run
 from tinsmith.lab.runs.records import Run
-from tinsmith.lab.service.connect import Connection
+from tinsmith.lab.service.local import trace_line
 from tinsmith.lab.user_task.entry import UserTaskEntry
 from tinsmith.lab.user_task.run_data import TaskData
 from tinsmith.types.errors import ConfigError
-from tinsmith.types.home import certificates_folder
 from tinsmith.types.seeds import derive
 from tinsmith.types.waits import Say, ticking
 
@@ -122,19 +119,19 @@ def audit_units(
     drawn = sorted(sorted(every, key=lambda one: derive(seed, "audit", one.step, one.substep, one.unit))[:count])
     judge = judge_elsewhere(manifest, or_served=True)
     plan, materials = made_again(run, manifest, subjects, plan_of, done, say, here or {}, judge)
-    _require_alone(plan, materials, trace)
-    require_same_base(manifest, materials)
+    _require_alone(plan, materials, manifest, trace)
     nearest = {step: nearest_mark(folder, marks, step) for step in sorted({one.step for one in drawn})}
     spans: dict[int, tuple[Mark | None, list[UnitPlace]]] = {}
     for one in drawn:
         mark = nearest[one.step]
         spans.setdefault(0 if mark is None else mark.step, (mark, []))[1].append(one)
+    rollouts = timeline(folder / ROLLOUTS, drawn[-1].step + 1)
     differences: list[Difference] = []
     with ticking("loading the model", say):
-        engine = _engine(plan, materials)
+        engine = engine_of(plan, materials, manifest)
     for since, (mark, places) in sorted(spans.items()):
         with ticking(f"computing units of steps {since} to {places[-1].step}", say):
-            differences += _computed(run, plan, materials, engine, mark, places, trace)
+            differences += _computed(run, plan, materials, engine, mark, places, trace, rollouts)
     return UnitsAudited(
         seed=seed,
         of_units=len(every),
@@ -160,15 +157,13 @@ def _without_units(trace: Mapping[int, Sequence[Line]]) -> Iterator[str]:
             yield f"{TRACE}: step {step} has no hashes of its units, and others have"
 
 
-def _require_alone(plan: Plan, materials: Materials, trace: Mapping[int, Sequence[Line]]) -> None:
+def _require_alone(plan: Plan, materials: Materials, manifest: Json, trace: Mapping[int, Sequence[Line]]) -> None:
     """Refuse a run whose units cannot be computed from its record alone."""
     run_data = materials.run_data
-    asked = isinstance(run_data, TaskData) and run_data.asked is not None
+    asks = isinstance(run_data, TaskData) and run_data.asked is not None
     found = {
         "several agents": any("agent" in line for lines in trace.values() for line in lines),
-        "steps at few positions": plan.frame.kind is Kind.TASK_SPARSE,
-        "a model that is asked while it trains": asked or len(materials.models) > 1,
-        "a server elsewhere": plan.circumstances.base_url is not None,
+        "more to ask of its server than to train": asks or needs_server(plan, materials, manifest),
     }
     for what, there in found.items():
         if there:
@@ -179,21 +174,6 @@ def _require_alone(plan: Plan, materials: Materials, trace: Mapping[int, Sequenc
             )
 
 
-def _engine(plan: Plan, materials: Materials) -> Engine:
-    where = plan.circumstances
-    return Engine(
-        dict(materials.models),
-        arithmetic=plan.arithmetic,
-        device=where.device,
-        seed=seeds(plan)["server"],
-        micro_batches=MicroBatches(units=where.micro_batch) if where.micro_batch else None,
-        deviation=plan.deviation,
-        gradient_unit=plan.gradient_unit,
-        hold=where.hold,
-        kept=CertificateStore(certificates_folder()),
-    )
-
-
 def _computed(
     run: Run,
     plan: Plan,
@@ -202,39 +182,36 @@ def _computed(
     mark: Mark | None,
     places: Sequence[UnitPlace],
     trace: Mapping[int, Sequence[Line]],
+    rollouts: Timeline,
 ) -> Iterator[Difference]:
     """Go from a checkpoint to the last of its units; yield the first difference on the way."""
     since = 0 if mark is None else mark.step
     wanted: dict[Substep, list[int]] = {}
     for one in places:
         wanted.setdefault((one.step, one.substep), []).append(one.unit)
-    name = materials.model_name
     with tempfile.TemporaryDirectory(prefix="tinsmith-audit-") as temporary:
+        place = Path(temporary)
         service = UnitService(
-            engine=engine, name=name, source=materials.models[name], state=run.folder / STATE, wanted=wanted
+            engine=engine,
+            name=materials.model_name,
+            source=materials.models[materials.model_name],
+            kept=run.folder / STATE,
+            saved=place / STATE,
+            unit_hashes=True,
+            wanted=wanted,
         )
-        around = replace(plan.circumstances, log_path=Path(temporary), quiet=True)
         # What evaluations ask is not in the record of a step, and no gradient depends on it.
-        again = replace(plan, circumstances=around, settings=replace(plan.settings, eval_every=0))
-        connection = Connection(cast(Any, service), None, None)
-        made = open_run(again, materials, RunFolder(Path(temporary)), mark, connection)
-        made.connection = None  # nobody tells a trace
-        recorded = timeline(run.folder / ROLLOUTS, places[-1].step + 1)
-        trainer = cast(UnitTrainer, cast(object, made.trainer))
-        try:
+        again = replace(plan, settings=replace(plan.settings, eval_every=0))
+        with begun(again, materials, mark, place, service) as made:
+            trainer = cast(UnitTrainer, cast(object, made.trainer))
             for step in range(since, places[-1].step + 1):
-                lines = _trained_on(recorded, step)
+                lines = _trained_on(rollouts, step)
                 service.replies.begin(map(decode, lines))
                 trainer.begin(step)
                 take_step(made, step)
-                found = _unequal(step, lines, Path(temporary), trainer, trace.get(step, ()))
-                if found is not None:
+                if (found := _unequal(step, lines, place, trainer, trace.get(step, ()))) is not None:
                     yield found
                     return
-        finally:
-            made.teller.close()
-            made.course.subject.close()
-            made.folder.close()
 
 
 def _trained_on(recorded: Timeline, step: int) -> list[bytes]:
@@ -252,7 +229,11 @@ def _unequal(
         [line for line in lines if _who(decode(line)) not in failed]
         for lines in (recorded, timeline(computed / ROLLOUTS, None).get(step, []))
     )
-    whole = [msgspec.json.encode(made) for (at, _), made in sorted(trainer.steps.items()) if at == step]
+    whole = [
+        msgspec.json.encode(trace_line(at, substep, made))
+        for (at, substep), made in sorted(trainer.whole.items())
+        if at == step
+    ]
     ends = max(trainer.wanted)[0] == step
     expected = [msgspec.json.encode(line) for line in (trace[: len(whole)] if ends else trace)]
     found = unequal_rollouts(step, *sides) or unequal_training(step, expected, whole)

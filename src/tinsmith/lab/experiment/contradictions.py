@@ -101,6 +101,12 @@ def judge_elsewhere(manifest: Json, *, or_served: bool = False) -> str | None:
     return None if own else str(named)
 
 
+def is_judged_here(manifest: Json) -> bool:
+    """Return True if a model judges that a run's own server has."""
+    named = cast(Json, cast(Json, manifest.get("identity") or {}).get("frame") or {}).get("judge_model")
+    return named not in (None, RULES) and judge_elsewhere(manifest) is None
+
+
 def cpu_seconds() -> float:
     """Return the processor time of this process and of those that it started and that ended."""
     return sum(os.times()[:4])
