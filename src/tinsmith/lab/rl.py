@@ -34,7 +34,7 @@ def train(run: Run[I, A]) -> Finished | None:
                 return None
             if run.spent:
                 break
-            _step(run, step)
+            take_step(run, step)
             stops = run.stops_here or run.interrupts.number is not None
             if stops or saves_after(step, run.settings.steps, run.settings.save_every):
                 run.checkpoint(step + 1)
@@ -44,7 +44,7 @@ def train(run: Run[I, A]) -> Finished | None:
     return run.finish()
 
 
-def _step(run: Run[I, A], step: int) -> None:
+def take_step(run: Run[I, A], step: int) -> None:
     """Take one step, and write what it came to."""
     settings = run.settings
     metrics = run.examine(step) if due(step, settings.eval_every) else {}

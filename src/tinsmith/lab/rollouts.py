@@ -6,6 +6,7 @@ step fails the server is lost, and the run stops.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager
 from copy import copy
@@ -170,6 +171,20 @@ class Sampling:
     observes: bool = False  # Whether to ask how probable what the environment answers is to the policy, as it reads it.
     progress: Progress = field(default=silent, compare=False)
     """Is told how many requests are answered; where it listens, the first few go ahead to forecast the others by."""
+
+
+class RecordedSampler(ABC):
+    """Stand-in for a sampling client where a record has the replies: it is told whose reply is asked for."""
+
+    @abstractmethod
+    def recorded(
+        self, ones: Sequence[Trajectory[Any]], prompt: types.ModelInput, *, observed: bool
+    ) -> tinker.APIFuture[types.SampleResponse]:
+        """Return a reply to each of these conversations, which stand at the same tokens.
+
+        With `observed` also how probable each token of the prompt is.
+        """
+        ...
 
 
 @dataclass(slots=True, kw_only=True)
@@ -367,6 +382,8 @@ def _request(
         stop=cast("list[int] | list[str]", list(subject.stop())),
     )
     prompt = types.ModelInput.from_ints(list(ones[0].waits_at()))
+    if isinstance(client, RecordedSampler):
+        return client.recorded([one.so_far for one in ones], prompt, observed=_observed(sampling, ones))
     if _observed(sampling, ones):
         return client.sample(prompt, len(ones), params, include_prompt_logprobs=True)
     return client.sample(prompt, len(ones), params)

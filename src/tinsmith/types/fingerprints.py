@@ -35,8 +35,11 @@ def canonical_json(value: object) -> str:
     Raises:
         DataError: for anything without a stable identity (a callable, a set, a NaN, an infinity, an object).
     """
-    plain = _plain(value, "value")
-    return json.dumps(plain, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
+    return _dumped(_plain(value, "value"))
+
+
+def _dumped(plain: object) -> str:
+    return json.dumps(plain, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
 
 
 def _plain(value: object, where: str) -> object:
@@ -83,6 +86,11 @@ def left_out(value: object) -> frozenset[str]:
 def sha256_of(value: object) -> str:
     """Return the SHA-256 (hex) of `value`'s canonical JSON."""
     return hashlib.sha256(canonical_json(value).encode()).hexdigest()
+
+
+def sha256_of_json(value: object) -> str:
+    """Return `sha256_of` a value that was read from JSON, in which nothing needs to be made plain first."""
+    return hashlib.sha256(_dumped(value).encode()).hexdigest()
 
 
 def array_sha256(array: NDArray[np.generic]) -> str:

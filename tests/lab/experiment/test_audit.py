@@ -16,7 +16,8 @@ from tinsmith.cli import main
 from tinsmith.cli.registered import SUBJECTS, find, plan_of
 from tinsmith.engine import checkpoint_files
 from tinsmith.lab.difference.runs import Phase
-from tinsmith.lab.experiment.audit import Audited, audit
+from tinsmith.lab.experiment.audit import Audited, audit, chance
+from tinsmith.lab.experiment.audit_units import UnitPlace, UnitsAudited, audit_units
 from tinsmith.lab.experiment.conduct import conduct
 from tinsmith.lab.experiment.plan import make_plan
 from tinsmith.lab.runs.files import MANIFEST, METRICS, ROLLOUTS, TRACE
@@ -118,13 +119,10 @@ def test_every_step_is_equal_and_the_folder_stays_as_it_is(original: Path) -> No
     assert before == {each: each.read_bytes() for each in sorted(original.rglob("*")) if each.is_file()}
 
 
-def test_a_draw_follows_from_its_seed_and_says_how_probably_it_finds_a_forged_step() -> None:
-    done = Audited(
-        seed=1, of_steps=100, drawn=(5, 50, 70), faults=(), segments=(), recorded_judge=None, whole_s=1.0, cpu_s=1.0
-    )
-    assert done.chance(0.01) == pytest.approx(0.03)
-    assert done.chance(0.2) == pytest.approx(1 - 80 * 79 * 78 / (100 * 99 * 98))
-    assert done.chance(1.0) == 1.0
+def test_a_draw_says_how_probably_it_finds_a_forged_step_or_unit() -> None:
+    assert chance(100, 3, 0.01) == pytest.approx(0.03)
+    assert chance(100, 3, 0.2) == pytest.approx(1 - 80 * 79 * 78 / (100 * 99 * 98))
+    assert chance(100, 3, 1.0) == 1.0
 
 
 @pytest.mark.parametrize(
@@ -168,7 +166,7 @@ def test_a_value_that_was_forged_and_signed_again_is_found_where_its_step_is_dra
     done = audited(folder, 1, seed=FIRST_STEP)
     assert done.drawn == (0,)
     assert not done.faults
-    first = done.segments[0].comparison.first
+    first = done.segments[0].first
     assert first is not None
     assert (first.step, first.phase) == (0, phase)
 
@@ -205,7 +203,7 @@ def test_a_moment_of_the_optimizer_that_was_forged_and_signed_again_is_named_wit
     done = audited(folder, 1, seed=SECOND_STEP)
     assert (done.drawn, done.faults) == ((1,), ())
     (segment,) = done.segments
-    assert segment.comparison.equal
+    assert segment.first is None
     assert segment.element is not None
     assert name in segment.element
     assert f"[0, 0] is {forged!s}, and {before!s} computed again" in segment.element
@@ -223,3 +221,108 @@ def test_the_command_ends_with_1_where_something_is_forged(
         assert (caught.value.code or 0) == code
         assert (said["passed"], said["seed"], said["drawn"]) == (code == 0, 5, [])
         lines_moved(METRICS, 1, 0, 2, 3, 4)(folder)
+
+
+def audited_units(folder: Path, share: float = 1.0, seed: int = 1) -> UnitsAudited:
+    return audit_units(folder, SUBJECTS, plan_of, share=share, seed=seed, say=_silent)
+
+
+def places(folder: Path) -> list[UnitPlace]:
+    lines = [json.loads(line) for line in (folder / TRACE).read_text().splitlines()]
+    return [UnitPlace(one["step"], one["substep"], unit) for one in lines for unit in range(len(one["units"]))]
+
+
+def test_every_unit_is_equal_and_the_folder_stays_as_it_is(original: Path) -> None:
+    before = {each: each.read_bytes() for each in sorted(original.rglob("*")) if each.is_file()}
+    done = audited_units(original)
+    assert (done.faults, done.differences) == ((), ())
+    assert list(done.drawn) == places(original)
+    assert done.whole_steps == 2  # 0 and 2: checkpoints stand before steps 0 and 2
+    assert before == {each: each.read_bytes() for each in sorted(original.rglob("*")) if each.is_file()}
+
+
+def test_units_are_drawn_by_a_seed_over_the_whole_run_and_never_none(original: Path) -> None:
+    every = places(original)
+    first, again, other = (audited_units(original, 0.01, seed) for seed in (3, 3, 4))
+    assert first.drawn == again.drawn != other.drawn
+    assert len(first.drawn) == max(1, round(0.01 * len(every)))
+    assert set(first.drawn) <= set(every)
+    assert first.chance(1.0) == 1.0
+
+
+def test_a_unit_that_was_forged_and_signed_again_is_named_with_its_step_where_it_is_drawn(
+    original: Path, tmp_path: Path
+) -> None:
+    folder = Path(shutil.copytree(original, tmp_path / "forged"))
+    line_changed(TRACE, 3, _unit)(folder)
+    signed_again(folder)
+    done = audited_units(folder)
+    (first,) = done.differences
+    assert not done.faults
+    assert first.unit is not None
+    assert (first.step, first.unit.unit, first.unit.first) == (3, 1, "0" * 64)
+    honest = json.loads((original / TRACE).read_text().splitlines()[3])["units"]
+    assert (first.unit.second, first.unit.of_units) == (honest[1], len(honest))
+    assert not done.passed
+
+
+def _rewarded(line: dict[str, Any]) -> None:
+    line["total"] += 0.125
+
+
+def _replied(line: dict[str, Any]) -> None:
+    line["tokens"][0] += 1
+
+
+@pytest.mark.parametrize(("change", "phase"), [(_rewarded, Phase.REWARD), (_replied, Phase.SAMPLE)])
+def test_a_rollout_that_was_forged_and_signed_again_shows_where_a_unit_of_its_step_is_drawn(
+    original: Path, tmp_path: Path, change: Callable[[dict[str, Any]], None], phase: Phase
+) -> None:
+    folder = Path(shutil.copytree(original, tmp_path / "forged"))
+    line_changed(ROLLOUTS, 0, change)(folder)
+    signed_again(folder)
+    first, *_ = audited_units(folder).differences
+    assert (first.step, first.phase) == (0, phase)
+
+
+def test_units_that_are_left_out_of_a_line_of_the_trace_are_missed(original: Path, tmp_path: Path) -> None:
+    folder = Path(shutil.copytree(original, tmp_path / "forged"))
+    line_changed(TRACE, 1, lambda line: line["units"].pop())(folder)
+    line_changed(TRACE, 2, lambda line: line.pop("units"))(folder)
+    signed_again(folder)
+    done = audited_units(folder)
+    assert any("step 2" in fault for fault in done.faults)
+    first, *_ = done.differences
+    assert first.unit is not None
+    assert (first.step, first.unit.first) == (1, "absent")
+
+
+def test_a_run_without_hashes_of_units_is_refused_with_what_to_do(
+    original: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = Path(shutil.copytree(original, tmp_path / "other"))
+    for number in range(STEPS):
+        line_changed(TRACE, number, lambda line: line.pop("units"))(folder)
+    for asked in (["--units", "1%"], ["--units", "1%", "--steps", "3"], ["--units", "0%"]):
+        with pytest.raises(SystemExit) as caught:
+            main(["audit", str(folder), *asked])
+        said = capsys.readouterr().err
+        assert caught.value.code == 2
+        assert "--units" in said
+        assert len(said.splitlines()) <= 5
+
+
+def test_the_command_says_what_of_the_units_was_checked_and_ends_with_1_where_one_is_forged(
+    original: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = Path(shutil.copytree(original, tmp_path / "forged"))
+    line_changed(TRACE, 0, _unit)(folder)
+    signed_again(folder)
+    with pytest.raises(SystemExit) as caught:
+        main(["audit", str(folder), "--units", "100%", "--seed", "1"])
+    assert caught.value.code == 1
+    said = capsys.readouterr().out
+    count = len(places(folder))
+    assert f"{count} units of {count}" in said
+    assert "unit of gradient 1 of " in said
+    assert "20% forged: 100%" in said

@@ -87,16 +87,23 @@ class Comparison:
 _FILES: Final = (ROLLOUTS, TRACE, METRICS)
 
 
+Recorded = Mapping[str, Timeline]
+"""Lines of a run that are compared, by file."""
+
+
 @dataclass(frozen=True, slots=True)
 class _Side:
     run: Run
-    rollouts: Timeline
-    trace: Timeline
-    metrics: Timeline
+    lines: Recorded
 
     @property
     def last(self) -> int:
-        return max(self.metrics, default=-1)
+        return max(self.lines[METRICS], default=-1)
+
+
+def recorded(folder: Path, steps: int | None) -> Recorded:
+    """Read what of a run is compared, up to step `steps` (None: all of it)."""
+    return {name: timeline(folder / name, steps) for name in _FILES}
 
 
 _Sides = tuple[_Side, _Side]
@@ -104,10 +111,13 @@ _Sides = tuple[_Side, _Side]
 
 def compare_runs(folders: tuple[Path, Path], *, steps: int | None = None) -> Comparison:
     """Compare two runs; with `steps` only what they did before that step, and not how they ended."""
-    one, two = (_Side(read_run(folder), *(timeline(folder / name, steps) for name in _FILES)) for folder in folders)
-    if not any(side.metrics or side.rollouts or side.trace for side in (one, two)):
-        what = "neither run has a recorded step, so that there is nothing to compare"
-        raise DataError(what, field="DIR", value=", ".join(map(str, folders)))
+    one, two = (_Side(read_run(folder), recorded(folder, steps)) for folder in folders)
+    if not any(lines for side in (one, two) for lines in side.lines.values()):
+        raise DataError(
+            "neither run has a recorded step, so that there is nothing to compare",
+            field="DIR",
+            value=", ".join(map(str, folders)),
+        )
     manifests = [side.run.manifest for side in (one, two)]
     identity, around = (
         unequal_fields(*({} if each is None else getattr(each, part) for each in manifests))
@@ -118,7 +128,7 @@ def compare_runs(folders: tuple[Path, Path], *, steps: int | None = None) -> Com
         for side in (one, two)
         if side.run.manifest is None
     ]
-    untraced = [str(side.run.folder) for side in (one, two) if not side.trace]
+    untraced = [str(side.run.folder) for side in (one, two) if not side.lines[TRACE]]
     if untraced:
         which = " and ".join(untraced)
         notes.append(f"no {TRACE} in {which}: beyond the rollouts it cannot be told in which phase it began")
@@ -135,15 +145,22 @@ def compare_runs(folders: tuple[Path, Path], *, steps: int | None = None) -> Com
 def _first(sides: _Sides, *, traced: bool) -> Difference | None:
     """Return the first difference in the steps that both have."""
     one, two = sides
-    for step in range(1 + min(one.last, two.last)):
-        for compare, name in ((_sampled, "rollouts"), (_trained, "trace"), (_beside, "metrics")):
-            lines = [getattr(side, name).get(step, []) for side in sides]
-            if lines[0] != lines[1] and (traced or name != "trace") and (found := compare(step, *lines)) is not None:
-                return found
+    steps = range(1 + min(one.last, two.last))
+    each = (unequal_step(step, one.lines, two.lines, traced=traced) for step in steps)
+    return next((found for found in each if found is not None), None)
+
+
+def unequal_step(step: int, one: Recorded, two: Recorded, *, traced: bool) -> Difference | None:
+    """Return the first difference of a step; without traces its training is not compared."""
+    for name, compare in ((ROLLOUTS, unequal_rollouts), (TRACE, unequal_training), (METRICS, _beside)):
+        lines = [each[name].get(step, []) for each in (one, two)]
+        if lines[0] != lines[1] and (traced or name != TRACE) and (found := compare(step, *lines)) is not None:
+            return found
     return None
 
 
-def _sampled(step: int, one: Sequence[bytes], two: Sequence[bytes]) -> Difference | None:
+def unequal_rollouts(step: int, one: Sequence[bytes], two: Sequence[bytes]) -> Difference | None:
+    """Compare the rollouts of a step: first what was sampled, then what was made of it."""
     lines = [decode(each) for each in one], [decode(each) for each in two]
     rollout = unequal_samples(*lines) or unequal_order(*lines)
     if rollout is not None:
@@ -152,7 +169,7 @@ def _sampled(step: int, one: Sequence[bytes], two: Sequence[bytes]) -> Differenc
     return rollout and Difference(step=step, phase=Phase.REWARD, rollout=rollout)
 
 
-def _trained(step: int, one: Sequence[bytes], two: Sequence[bytes]) -> Difference | None:
+def unequal_training(step: int, one: Sequence[bytes], two: Sequence[bytes]) -> Difference | None:
     """Compare a step's optimizer steps one by one: first the gradient, then the weights it led to."""
     lines = [decode(each) for each in one], [decode(each) for each in two]
     for substep in range(max(map(len, lines))):
@@ -216,15 +233,16 @@ def comparison_lines(comparison: Comparison) -> list[str]:
     """Return what was found, the most important first."""
     first = comparison.first
     steps = counted(comparison.steps, "step")
-    if first is None:
-        lines = [f"equal: {steps}, bit for bit"]
-    else:
-        told = f"phase {first.phase}: {_WHAT[first.phase]}"
-        lines = [f"different: first at step {first.step}, {told}", *_details(first)]
+    lines = [f"equal: {steps}, bit for bit"] if first is None else difference_lines(first)
     asked = _fields("asked differently:", comparison.identity)
     lines = [*lines, *asked] if first is None else [*asked, *lines]
     lines += comparison.notes[:_NOTES]
     return lines + _fields("circumstances", comparison.circumstances)
+
+
+def difference_lines(first: Difference) -> list[str]:
+    """Return where two runs first differ, and in what."""
+    return [f"different: first at step {first.step}, phase {first.phase}: {_WHAT[first.phase]}", *_details(first)]
 
 
 def comparison_json(comparison: Comparison) -> dict[str, object]:

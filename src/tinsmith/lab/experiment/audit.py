@@ -7,48 +7,44 @@ bit. A step is reached from the newest checkpoint before it, so that the steps b
 
 from __future__ import annotations
 
-import json
-import os
-import shutil
+import math
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import asdict, dataclass, replace
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
 from pathlib import Path
-from subprocess import Popen
 from typing import Any, cast
 
 import numpy as np
 
 from tinsmith.engine.checkpoint_files import ADAPTER, OPTIMIZER, read
 from tinsmith.engine.tinker_paths import TinkerPath
-from tinsmith.lab.difference.rollouts import Timeline, decode, timeline
-from tinsmith.lab.difference.runs import Comparison, compare_runs
-from tinsmith.lab.experiment.conduct import conduct, embedded_settings
+from tinsmith.lab.difference.runs import Difference, recorded, unequal_step
+from tinsmith.lab.experiment.again import begun, engine_of, lent, needs_server
+from tinsmith.lab.experiment.conduct import embedded_settings
+from tinsmith.lab.experiment.contradictions import contradictions, cpu_seconds, judge_elsewhere, trained_steps
 from tinsmith.lab.experiment.experiment import Plan
-from tinsmith.lab.experiment.key_text import Circumstances
 from tinsmith.lab.experiment.manifest import Json
-from tinsmith.lab.experiment.materials import SERVED_NAME, Materials, is_loaded_here
+from tinsmith.lab.experiment.materials import Materials
 from tinsmith.lab.experiment.replay import remake, seconds_of
+from tinsmith.lab.grouping import Line
 from tinsmith.lab.judge.endpoint import OPENAI_URL
-from tinsmith.lab.judge.records import RULES
-from tinsmith.lab.runs.existing_run import IfExists
-from tinsmith.lab.runs.files import CHECKPOINTS, GROWING, MANIFEST, METRICS, STATE, TRACE
+from tinsmith.lab.rl import take_step
+from tinsmith.lab.run import Run
+from tinsmith.lab.runs.files import MANIFEST, METRICS, STATE, TRACE
 from tinsmith.lab.runs.folder import Mark, RunFolder, best_of
-from tinsmith.lab.runs.kinds import Kind, Status
+from tinsmith.lab.runs.kinds import Kind
 from tinsmith.lab.runs.reader import read_run
-from tinsmith.lab.runs.records import Run
-from tinsmith.lab.service.connect import open_connection
+from tinsmith.lab.runs.records import Run as RunRecord
+from tinsmith.lab.service.connect import Connection, open_connection
+from tinsmith.lab.service.local import LocalService, LocalTrainer
 from tinsmith.lab.service.saved_state import damage
 from tinsmith.lab.user_task.entry import UserTaskEntry
 from tinsmith.lab.user_task.run_data import TaskData
-from tinsmith.types.errors import DataError
-from tinsmith.types.fingerprints import sha256_of
 from tinsmith.types.seeds import derive
-from tinsmith.types.sketches import digest
-from tinsmith.types.waits import Say, ticking, unsaid
+from tinsmith.types.waits import Say, ticking
 
-_GRADIENT = "optim/grad_norm"
-"""The metric of a step that changed the weights; one whose rewards were all equal changes none."""
 SHARES = (0.01, 0.05, 0.2)
 """Shares of forged steps of which it is said how probably they are found."""
 
@@ -60,7 +56,8 @@ class Segment:
     since: int
     until: int
     """The last of its steps."""
-    comparison: Comparison
+    first: Difference | None
+    """The first difference; None: there is none."""
     original_s: float
     """Seconds of its steps in the original run."""
     audit_s: float
@@ -70,7 +67,7 @@ class Segment:
     @property
     def equal(self) -> bool:
         """True if every step and every checkpoint on the way is."""
-        return self.comparison.equal and self.element is None
+        return self.first is None and self.element is None
 
     @property
     def steps(self) -> int:
@@ -102,15 +99,8 @@ class Audited:
         return not self.faults and all(each.equal for each in self.segments)
 
     def chance(self, share: float) -> float:
-        """Return how probably a drawn step is a forged one, where this share of all steps (at least one) is forged.
-
-        Hypergeometric, without replacement: 1 - C(n - f, k) / C(n, k) for k drawn of n steps with f forged.
-        """
-        forged = min(self.of_steps, max(1, round(share * self.of_steps)))
-        missed = 1.0
-        for i in range(len(self.drawn)):
-            missed *= max(0, self.of_steps - forged - i) / (self.of_steps - i)
-        return 1.0 - missed
+        """Return how probably a drawn step is a forged one, where this share of all steps (at least one) is forged."""
+        return chance(self.of_steps, len(self.drawn), share)
 
 
 def audit(
@@ -122,32 +112,23 @@ def audit(
     seed: int,
     say: Say,
     here: Mapping[str, str] | None = None,
-    waiting: Popen[str] | None = None,
 ) -> Audited:
     """Check a run's folder, and compute `steps` drawn steps of it again; nothing in the folder changes.
 
     `here` are keys that say where and how to compute; a run of a GPU is computed on this machine's CPU without them.
-    A process that is `waiting` becomes the server.
     """
-    began = _cpu_seconds()
+    began = cpu_seconds()
     run, manifest = read_run(folder), RunFolder(folder).read_json(MANIFEST)
-    done = _trained_steps(run)
+    done = trained_steps(run)
     marks = [mark for mark in RunFolder(folder).marks() if mark.here]
     drawn = tuple(sorted(sorted(range(done), key=lambda step: derive(seed, "audit", step))[:steps]))
-    faults = tuple(_faults(folder, manifest, marks, done))
+    faults = tuple(contradictions(folder, manifest, marks, done))
     segments: tuple[Segment, ...] = ()
-    judge = _judge_elsewhere(manifest)
+    judge = judge_elsewhere(manifest)
     if drawn:
-        whole = {mark.step: mark for mark in marks if damage(folder / STATE, [mark.state_path, *best_of(mark)]) is None}
-        around = cast(Json, manifest.get("circumstances") or {})
-        # A judge that is not asked needs an address and no key.
-        address = {} if judge is None else {"judge_base_url": str(around.get("judge_base_url") or OPENAI_URL)}
-        keys = {"device": "cpu", **address, **(here or {})}
-        plan, materials = remake(run, manifest, subjects, plan_of, done, say, keys)
-        if isinstance(materials.run_data, TaskData):
-            materials = replace(materials, run_data=replace(materials.run_data, recorded=folder))
-        spans = [(whole.get(since), until) for since, until in _spans(drawn, sorted(whole))]
-        segments = tuple(_computed(run, plan, materials, manifest, spans, marks, waiting, say))
+        plan, materials = made_again(run, manifest, subjects, plan_of, done, say, here or {}, judge)
+        spans = _spans(folder, marks, drawn)
+        segments = tuple(_computed(run, plan, materials, manifest, spans, marks, say))
     return Audited(
         seed=seed,
         of_steps=done,
@@ -156,69 +137,131 @@ def audit(
         segments=segments,
         recorded_judge=judge,
         whole_s=seconds_of(run, None),
-        cpu_s=_cpu_seconds() - began,
+        cpu_s=cpu_seconds() - began,
     )
 
 
-def _judge_elsewhere(manifest: Json) -> str | None:
-    """Return the judge that a run asked over the network, whose verdicts are taken from the record; None: none."""
-    identity, around = (cast(Json, manifest.get(part) or {}) for part in ("identity", "circumstances"))
-    named = cast(Json, identity.get("frame") or {}).get("judge_model")
-    if named in (None, RULES, SERVED_NAME, around.get("model_name")):
-        return None
-    own = not around.get("judge_base_url") and (around.get("base_url") or is_loaded_here(str(named), Circumstances()))
-    return None if own else str(named)
+def made_again(
+    run: RunRecord,
+    manifest: Json,
+    subjects: Mapping[Kind, UserTaskEntry],
+    plan_of: Callable[[str, Mapping[str, str]], Plan],
+    steps: int,
+    say: Say,
+    here: Mapping[str, str],
+    judge: str | None,
+) -> tuple[Plan, Materials]:
+    """Return a run's plan and what it runs on, on this machine's CPU unless `here` says otherwise.
+
+    A `judge` is not asked: the run's record answers for it.
+    """
+    around = cast(Json, manifest.get("circumstances") or {})
+    # A judge that is not asked needs an address and no key.
+    address = {} if judge is None else {"judge_base_url": str(around.get("judge_base_url") or OPENAI_URL)}
+    plan, materials = remake(run, manifest, subjects, plan_of, steps, say, {"device": "cpu", **address, **here})
+    if isinstance(materials.run_data, TaskData):
+        materials = replace(materials, run_data=replace(materials.run_data, recorded=run.folder))
+    return plan, materials
 
 
-def _cpu_seconds() -> float:
-    """Return the processor time of this process and of those that it started and that ended."""
-    return sum(os.times()[:4])
+def nearest_mark(folder: Path, marks: Sequence[Mark], step: int) -> Mark | None:
+    """Return the newest checkpoint before a step of which nothing is damaged; None: it begins at the beginning."""
+    return next(
+        (
+            mark
+            for mark in sorted(marks, key=lambda one: -one.step)
+            if mark.step <= step and damage(folder / STATE, [mark.state_path, *best_of(mark)]) is None
+        ),
+        None,
+    )
+
+
+def chance(of: int, drawn: int, share: float) -> float:
+    """Return how probably a drawn one is a forged one, where this share of all (at least one) is forged.
+
+    Hypergeometric, without replacement: 1 - C(n - f, k) / C(n, k) for k drawn of n with f forged.
+
+    >>> chance(100, 3, 0.01)
+    0.03
+    """
+    forged = min(of, max(1, round(share * of)))
+    return 1.0 - math.prod(max(0, of - forged - i) / (of - i) for i in range(drawn))
 
 
 def _computed(
-    run: Run,
+    run: RunRecord,
     plan: Plan,
     materials: Materials,
     manifest: Json,
     spans: list[tuple[Mark | None, int]],
     marks: list[Mark],
-    waiting: Popen[str] | None,
     say: Say,
 ) -> Iterator[Segment]:
-    """Compute steps again from their checkpoints, all on one server, and compare them."""
-    with tempfile.TemporaryDirectory(prefix="tinsmith-audit-") as temporary:
-        place = Path(temporary)
-        (place / STATE).mkdir()
-        settings = embedded_settings(plan, materials.models, place)
-        waiting = None if settings.workers else waiting
-        connection = open_connection(plan.circumstances.base_url, settings, say, waiting)
-        before = {mark.step: mark for mark in marks}
-        try:
-            for mark, until in spans:
-                since = 0 if mark is None else mark.step
-                fresh = place / f"from-{since}"
-                around = replace(
-                    plan.circumstances,
-                    log_path=fresh,
-                    behavior_if_log_dir_exists=IfExists.RESUME,
-                    stop_after=until + 1,
-                    quiet=True,
+    """Compute steps again from their checkpoints, and compare them."""
+    before, kept = {mark.step: mark for mark in marks}, run.folder / STATE
+    written = recorded(run.folder, spans[-1][1] + 1)
+    with tempfile.TemporaryDirectory(prefix="tinsmith-audit-") as temporary, ExitStack() as stack:
+        place, engine, connection = Path(temporary), None, None
+        if needs_server(plan, materials, manifest):
+            (place / STATE).mkdir()
+            settings = embedded_settings(plan, materials.models, place)
+            connection = open_connection(plan.circumstances.base_url, settings, say)
+            stack.callback(connection.close)
+        else:
+            with ticking("loading the model", say):
+                engine = engine_of(plan, materials, manifest)
+        for mark, until in spans:
+            since = 0 if mark is None else mark.step
+            fresh, began = place / f"from-{since}", time.perf_counter()
+            fresh.mkdir()
+            earlier = [line for step, lines in written[METRICS].items() if step < since for line in lines]
+            (fresh / METRICS).write_bytes(b"".join(earlier))
+            client: LocalService | Connection
+            if connection is not None:
+                (fresh / STATE).symlink_to(place / STATE, target_is_directory=True)
+                mark = mark and lent(mark, kept, place / STATE)
+                client = connection
+            else:
+                assert engine is not None
+                client = LocalService(
+                    engine=engine,
+                    name=materials.model_name,
+                    source=materials.models[materials.model_name],
+                    kept=kept,
+                    saved=fresh / STATE,
+                    unit_hashes=plan.circumstances.unit_hashes,
                 )
-                if mark is not None:
-                    _cut_copy(run.folder, fresh, place / STATE, mark)
-                again = replace(plan, circumstances=around)
-                with ticking(f"computing steps {since} to {until}", say):
-                    conduct(again, say=unsaid, materials=materials, like=manifest, through=connection)
-                yield Segment(
-                    since=since,
-                    until=until,
-                    comparison=compare_runs((run.folder, fresh), steps=until + 1),
-                    original_s=seconds_of(run, until + 1) - seconds_of(run, since),
-                    audit_s=seconds_of(read_run(fresh), until + 1) - seconds_of(run, since),
-                    element=next(_unequal_elements(run.folder, before, fresh, place / STATE, since), None),
-                )
-        finally:
-            connection.close()
+            with (
+                ticking(f"computing steps {since} to {until}", say),
+                begun(plan, materials, mark, fresh, client) as made,
+            ):
+                for step in range(since, until + 1):
+                    take_step(made, step)
+                    made.folder.append(TRACE, _trace_lines(made, step))
+                    if step + 1 in before:
+                        made.checkpoint(step + 1)
+            computed, traced = recorded(fresh, until + 1), bool(written[TRACE])
+            each = (unequal_step(step, written, computed, traced=traced) for step in range(since, until + 1))
+            yield Segment(
+                since=since,
+                until=until,
+                first=next((found for found in each if found is not None), None),
+                original_s=seconds_of(run, until + 1) - seconds_of(run, since),
+                audit_s=time.perf_counter() - began,
+                element=next(_unequal_elements(run.folder, before, fresh, fresh / STATE, since), None),
+            )
+
+
+def _trace_lines(made: Run[Any, Any], step: int) -> list[Line]:
+    """Return a step's lines of the trace, where no server told them."""
+    if made.connection is not None:
+        return []
+    lines: list[Line] = []
+    for number, client in enumerate(made.agents.trainers):
+        trainer = cast(LocalTrainer, cast(object, client))
+        agent = {"agent": number} if made.agents.several else {}
+        lines += [{**line, **agent} for line in trainer.new_trace(step)]
+    return lines
 
 
 def _unequal_elements(folder: Path, before: Mapping[int, Mark], fresh: Path, state: Path, since: int) -> Iterator[str]:
@@ -248,94 +291,10 @@ def _unequal_tensors(one: Mapping[str, Any], two: Mapping[str, Any]) -> Iterator
             yield f"{name}{list(at)} is {a[at]!s}, and {b[at]!s} computed again"
 
 
-def _trained_steps(run: Run) -> int:
-    done = 0 if run.last_step is None else run.last_step + 1
-    if run.config.steps is not None:
-        done = min(done, run.config.steps)  # after them stands the test
-    if done == 0:
-        raise DataError(f"{run.folder} has no finished step: there is nothing to check")
-    return done
-
-
-def _spans(drawn: tuple[int, ...], marks: list[int]) -> list[tuple[int, int]]:
-    """Return the steps to compute as first and last: from the newest checkpoint that a drawn step has before it."""
-    spans: dict[int, int] = {}
+def _spans(folder: Path, marks: Sequence[Mark], drawn: Sequence[int]) -> list[tuple[Mark | None, int]]:
+    """Return what to compute: from the newest checkpoint before drawn steps to the last of these."""
+    spans: dict[int, tuple[Mark | None, int]] = {}
     for step in drawn:
-        spans[max((mark for mark in marks if mark <= step), default=0)] = step
-    return sorted(spans.items())
-
-
-def _faults(folder: Path, manifest: Json, marks: list[Mark], done: int) -> Iterator[str]:
-    """Say where the folder contradicts itself: its files and the manifest, its steps, its checkpoints and the trace."""
-    stated = cast(Json, manifest.get("hashes") or {})
-    for name, found in RunFolder(folder).hashes().items():
-        if stated and stated.get(name) != found:
-            yield f"{name.removesuffix('_sha256')}.jsonl is not the file that the manifest names"
-    if "trace_sha256" in stated and not (folder / TRACE).exists():
-        yield f"{TRACE} is missing"
-    links, now = cast(list[str], manifest.get("trace_links") or []), RunFolder(folder).links(TRACE)
-    if links and links != now:
-        line = 1 + next((at for at, pair in enumerate(zip(links, now, strict=False)) if pair[0] != pair[1]), len(now))
-        yield f"{TRACE}: line {line} is the first that is not the one of the chain in the manifest"
-    elif links and not str(stated.get("trace_sha256", "")).startswith(links[-1]):
-        yield f"{MANIFEST}: the chain of {TRACE} does not end in its SHA-256"
-    trace, metrics = timeline(folder / TRACE, None), timeline(folder / METRICS, None)
-    for step in range(done):
-        if step not in metrics:
-            yield f"{METRICS} has no line of step {step}"
-        elif trace and step not in trace and _GRADIENT in decode(metrics[step][-1]):
-            yield f"{TRACE} has no line of step {step}"
-    paths = {mark.state_path: mark.step for mark in marks}
-    selected = cast(Json, manifest.get("selected") or {})
-    if isinstance(final := selected.get("final_path"), str):
-        paths[final] = done
-    for path, step in paths.items():
-        yield from _unlike_trace(folder / STATE, path, step, trace)
-
-
-def _unlike_trace(state: Path, path: str, step: int, trace: Timeline) -> Iterator[str]:
-    """Say what is wrong with a checkpoint: damaged, or a tensor that is not the trace's of the step before."""
-    if (what := damage(state, [path])) is not None:
-        yield what
-        return
-    if " " in path:
-        return  # adapters of several agents, each of which has lines of its own
-    last = max((each for each in trace if each < step), default=None)
-    marks = cast(Mapping[str, Any], {} if last is None else decode(trace[last][-1]).get("weights"))
-    tensors = read(TinkerPath.parse(path).folder(state)).tensors(ADAPTER) if marks else {}
-    for name in sorted(tensors):
-        flat = tensors[name].contiguous().numpy().ravel() + np.float32(0)
-        if name in marks and marks[name]["sha256"] != digest(flat):
-            yield f"{path}: {name} is not what the trace has after step {last}"
-            return
-
-
-def _cut_copy(folder: Path, fresh: Path, state: Path, mark: Mark) -> None:
-    """Copy a run's folder as it was when a checkpoint was saved, and the checkpoint into a server's state.
-
-    There the checkpoint has a name that no session of the server gets.
-    """
-    fresh.mkdir()
-    (fresh / STATE).symlink_to(state, target_is_directory=True)
-    for each in sorted(folder.iterdir()):
-        if each.is_file() and each.name not in (CHECKPOINTS, *GROWING):
-            shutil.copyfile(each, fresh / each.name)
-    copied = RunFolder(fresh)
-    copied.write_json(MANIFEST, {**copied.read_json(MANIFEST), "status": Status.INTERRUPTED.value})
-    for name in GROWING:
-        lines = [line for step in timeline(folder / name, mark.step).values() for line in step]
-        (fresh / name).write_bytes(b"".join(lines))
-    renamed: dict[str, str] = {}
-    for paths in (mark.state_path, *best_of(mark)):
-        old = [TinkerPath.parse(path) for path in paths.split()]
-        new = [replace(one, session=f"recorded-{one.session}") for one in old]
-        for before, after in zip(old, new, strict=True):
-            shutil.copytree(before.folder(folder / STATE), after.folder(state), dirs_exist_ok=True)
-        renamed[paths] = " ".join(map(str, new))
-    kept = dict(mark.kept)
-    if best := best_of(mark):
-        kept["best"] = {**cast(Json, mark.kept["best"]), "sampler_path": renamed[best[0]]}
-    # Its lengths are those of the copy: a line of an earlier step may have been forged.
-    lengths = {name: (fresh / name).stat().st_size for name in GROWING}
-    line = {**asdict(mark), "state_path": renamed[mark.state_path], "kept": kept, "lengths": lengths}
-    (fresh / CHECKPOINTS).write_text(json.dumps({**line, "sha256": sha256_of(line)}) + "\n", encoding="utf-8")
+        mark = nearest_mark(folder, marks, step)
+        spans[0 if mark is None else mark.step] = (mark, step)
+    return [spans[since] for since in sorted(spans)]

@@ -10,6 +10,7 @@ import time
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, cast
 
@@ -45,12 +46,13 @@ from tinsmith.lab.service.facts import model_identity, weights_sha256
 from tinsmith.lab.service.official_client import ready
 from tinsmith.lab.service.reach import wrong_key
 from tinsmith.lab.service.workers import workers_watched
+from tinsmith.models.base import tokenizer_of
 from tinsmith.stats.monitors.alarms import Alarm
 from tinsmith.types.errors import BackendError, ConfigError, DiskFullError, JudgeError, LostError, TaskError
 from tinsmith.types.fingerprints import sha256_of
 from tinsmith.types.model_names import ModelName
 from tinsmith.types.seeds import derive
-from tinsmith.types.waits import Say, ticking
+from tinsmith.types.waits import Say, ticking, unsaid
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -122,7 +124,8 @@ def conduct(
         require_possible(plan)
         if_exists = settle(where.log_path, where.behavior_if_log_dir_exists)
         materials = materials or gather(plan, say)
-        for line in (*place_limits(plan), *unusual(plan), *materials.run_data.before()):
+        # What a reward makes optimal is computed for these lines.
+        for line in () if say is unsaid else (*place_limits(plan), *unusual(plan), *materials.run_data.before()):
             say(line)
         prepared, resumes = Prepared(plan, materials), if_exists is IfExists.RESUME
         if resumes:
@@ -205,7 +208,7 @@ def _conduct(
             run.teller.close()
             run.course.subject.close()
     assert run is not None
-    alarms, tokenizer = run.alarms, run.trainer.get_tokenizer()
+    alarms, tokenizer = run.alarms, _tokenizer(materials, run.trainer)
     folder.write_json(MANIFEST, {**manifest, **_ended(plan, folder, finished, alarms, connection)})
     if finished is None:
         interrupts.end()
@@ -241,7 +244,7 @@ def open_run(
         loaded = [service.create_training_client_from_state_with_optimizer(one) for one in mark.state_path.split()]
         trainers = [ready(one, WAIT_SECONDS) for one in loaded]
     trainer, name = trainers[0], plan.experiment.name
-    course = cast("Course[Any, Any]", materials.run_data.course(trainer.get_tokenizer(), folder, connection))
+    course = cast("Course[Any, Any]", materials.run_data.course(_tokenizer(materials, trainer), folder, connection))
     sinks = sinks_for(
         name=where.wandb_name or name,
         wandb_project=where.wandb_project,
@@ -265,6 +268,17 @@ def open_run(
     if mark is not None:
         run.resume(mark)
     return run
+
+
+def _tokenizer(materials: Materials, trainer: tinker.TrainingClient) -> PreTrainedTokenizerBase:
+    """Return the tokenizer of the model that is trained; one that is here is read once, and nobody is asked."""
+    source = materials.models.get(materials.model_name)
+    return trainer.get_tokenizer() if source is None else _read_once(source)
+
+
+@cache
+def _read_once(source: str) -> PreTrainedTokenizerBase:
+    return tokenizer_of(source)
 
 
 def _ended_by(

@@ -19,7 +19,7 @@ from tinsmith.lab.difference.runs import Comparison, compare_runs
 from tinsmith.lab.experiment.conduct import conduct, embedded_settings
 from tinsmith.lab.experiment.experiment import Plan
 from tinsmith.lab.experiment.manifest import Json, Prepared, changed_identity, located
-from tinsmith.lab.experiment.materials import Materials, gather, with_model
+from tinsmith.lab.experiment.materials import SERVED_NAME, Materials, gather, named_model, with_model
 from tinsmith.lab.runs.files import MANIFEST
 from tinsmith.lab.runs.folder import RunFolder
 from tinsmith.lab.runs.kinds import Kind, Status
@@ -110,6 +110,12 @@ def remake(
     run_data = plan.experiment.subject.run_data(plan, say)
     # What changed of its data or code is told before a base is built.
     _require_identity(Prepared(plan, Materials(run_data=run_data, model_name="", models={})), manifest, say)
+    base = str(around.get("model_folder") or "")
+    if named_model(plan) is None and Path(base).is_absolute() and Path(base).is_dir():
+        # The base that the run built is there: its texts need not be made again, and the server knows its fingerprint.
+        return plan, Materials(
+            run_data=run_data, model_name=SERVED_NAME, models={SERVED_NAME: base, **run_data.models()}
+        )
     return plan, with_model(plan, run_data, say)
 
 

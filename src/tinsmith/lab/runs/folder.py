@@ -25,8 +25,8 @@ from tinsmith.lab.runs.files import CHECKPOINTS, CONFIG, GROWING, METRICS, ROLLO
 from tinsmith.lab.service.saved_state import damage, is_saved
 from tinsmith.types.disk import writing
 from tinsmith.types.errors import ConfigError, DataError
-from tinsmith.types.fingerprints import file_sha256, sha256_of
-from tinsmith.types.json_text import parse_json
+from tinsmith.types.fingerprints import file_sha256, sha256_of, sha256_of_json
+from tinsmith.types.json_text import UNREADABLE, parse_json
 from tinsmith.types.visible import visible
 
 _LINK: Final = 16  # Hexadecimal digits of a link.
@@ -241,16 +241,16 @@ class RunFolder:
         return self._files[name]
 
 
+_LINE: Final = msgspec.json.Decoder(dict[str, object])
+
+
 def _parsed(line: bytes) -> Mark | None:
     """Return what a line of `checkpoints.jsonl` says; None where its bytes are not those that were written."""
     try:
-        value = parse_json(line)
-        if not isinstance(value, dict):
-            return None
-        said = cast(dict[str, object], value)
+        said = _LINE.decode(line)
         told = said.pop("sha256", None)
-        return msgspec.convert(said, Mark) if told == sha256_of(said) else None
-    except (ValueError, msgspec.ValidationError):
+        return msgspec.convert(said, Mark) if told == sha256_of_json(said) else None
+    except UNREADABLE:
         return None
 
 

@@ -26,7 +26,6 @@ from typing import IO, Final
 
 import tinker
 
-from tinsmith.lab.service.forked import begin
 from tinsmith.lab.service.official_client import Ended, end_session
 from tinsmith.types.errors import BackendError, LostError
 from tinsmith.types.waits import READY, STARTING, Say, ticking
@@ -216,20 +215,13 @@ class EmbeddedSettings:
 class EmbeddedServer:
     """A child process that serves, and a watch on it."""
 
-    def __init__(
-        self, settings: EmbeddedSettings, say: Say | None = None, waiting: subprocess.Popen[str] | None = None
-    ) -> None:
-        """Start it, in a process that waits for it or in a new one, and wait until it answers.
-
-        Interrupted while waiting, it is ended.
-        """
+    def __init__(self, settings: EmbeddedSettings, say: Say | None = None) -> None:
+        """Start it and wait until it answers; interrupted while waiting, it is ended."""
         self.key = f"tml-{secrets.token_hex(16)}"
         around = {"TINKER_API_KEY": self.key}
         if settings.threads:
             around["TINSMITH_THREADS"] = str(settings.threads)
-        if waiting is not None:
-            begin(waiting, _command(settings), around)
-        self._process = waiting or subprocess.Popen(
+        self._process = subprocess.Popen(
             [sys.executable, "-m", "tinsmith", *_command(settings)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -363,19 +355,11 @@ class Connection:
             end_session(self.client, Ended.INTERRUPTED, _ABANDON_SECONDS)
 
 
-def open_connection(
-    base_url: str | None,
-    settings: EmbeddedSettings,
-    say: Say | None = None,
-    waiting: subprocess.Popen[str] | None = None,
-) -> Connection:
-    """Connect to `base_url`, or start a server with these settings and connect to that; `say` gets lines meanwhile.
-
-    The server runs in a process that is `waiting`, or in a new one.
-    """
+def open_connection(base_url: str | None, settings: EmbeddedSettings, say: Say | None = None) -> Connection:
+    """Connect to `base_url`, or start a server with these settings and connect to that; `say` gets lines meanwhile."""
     if base_url is not None:
         return Connection(tinker.ServiceClient(base_url=base_url), base_url, None)
-    server = EmbeddedServer(settings, say, waiting)
+    server = EmbeddedServer(settings, say)
     client = tinker.ServiceClient(base_url=server.base_url, api_key=server.key)
     return Connection(client, server.base_url, server.key, server)
 
