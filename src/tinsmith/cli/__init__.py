@@ -12,9 +12,10 @@ import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Final, Literal, NoReturn
+from typing import Annotated, Any, Final, Literal, NoReturn
 
 import typer
+from typer.core import TyperGroup
 
 from tinsmith.cli.analyse.command import app as analyse_app
 from tinsmith.cli.audit import audit
@@ -34,8 +35,34 @@ from tinsmith.types.errors import LostError, TinsmithError
 from tinsmith.types.version import VERSION
 from tinsmith.types.visible import VisibleFormatter, visible
 
+_ELSEWHERE: Final = {
+    **dict.fromkeys(("train", "start", "experiment", "study", "task", "tasks", "list", "runs"), "run"),
+    **{"init": "new", "create": "new", "status": "ls", "compare": "report", "show": "report", "plot": "report"},
+    **{"fetch": "base fetch", "download": "base fetch", "server": "serve", "check": "doctor", "verify": "audit"},
+    **{"rerun": "replay", "repeat": "replay", "zip": "pack", "dashboard": "report", "eval": "run", "evaluate": "run"},
+}
+"""Commands of other tools, and the one that does it here."""
+
+
+class _Commands(TyperGroup):
+    """Commands; one that does not exist is answered with the one that was meant."""
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:  # noqa: ANN401  # typer keeps click's types to itself
+        """Find the command; `tinsmith my_task.py` and `tinsmith crossroads` lack the `run`."""
+        name = args[0]
+        if name not in self.commands:
+            from tinsmith.cli.registered import EXPERIMENTS, STUDIES, TASKS
+
+            to_run = name.endswith(".py") or name.partition("@")[0] in {*TASKS, *STUDIES, *EXPERIMENTS}
+            meant = f"run {name}" if to_run else _ELSEWHERE.get(name)
+            if meant is not None:
+                ctx.fail(f"No such command {name!r}. Did you mean 'tinsmith {meant}'?")
+        return super().resolve_command(ctx, args)
+
+
 app = typer.Typer(
     name="tinsmith",
+    cls=_Commands,
     help="Post-training that can be run again: bit for bit, on your own machine.",
     no_args_is_help=True,
     rich_markup_mode=None,

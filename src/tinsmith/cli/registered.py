@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING, Final
 
 from tinsmith.cli.tasks import TASKS
 from tinsmith.lab.experiment.experiment import Experiment, Plan
+from tinsmith.lab.runs.files import CONFIG
 from tinsmith.lab.runs.kinds import Kind
 from tinsmith.lab.user_task.entry import JUDGED_TASK, USER_TASK, UserTaskEntry
 from tinsmith.studies.disruption.experiments import JOINT, LABELS
-from tinsmith.types.errors import no_such
+from tinsmith.types.errors import ConfigError, no_such
 
 if TYPE_CHECKING:
     from tinsmith.lab.measurement import Measurement
@@ -40,8 +41,28 @@ def find(name: str) -> Experiment:
     found = EXPERIMENTS.get(bare)
     if found is None or (version and version != str(found.version)):
         named = [*EXPERIMENTS, *STUDIES, *TASKS, *(f"{task}/{one}" for task in TASKS for one in TASKS[task].presets)]
-        raise no_such("experiment", field="NAME", value=name, name=bare, known=named, listed_by="tinsmith run")
+        _require_no_path(name)
+        what = "task, study or experiment"
+        raise no_such(what, field="NAME", value=name, name=bare, known=named, listed_by="tinsmith run")
     return found
+
+
+def _require_no_path(name: str) -> None:
+    """Refuse a folder or a file where a name is asked for, and say what can be run of it."""
+    path, what, fix = Path(name), "", None
+    if Path(f"{name}.py").is_file():
+        what, fix = "a task or a study is run by its file's whole name", f"tinsmith run {name}.py"
+    elif (path / CONFIG).is_file():
+        what, fix = (
+            "this folder holds a run already",
+            f"tinsmith replay {name} runs it again, tinsmith report {name} shows it",
+        )
+    elif path.is_dir():
+        what, fix = "this is a folder", "tinsmith run FILE.py, or the name of a task, a study or an experiment"
+    elif path.is_file():
+        what, fix = "a task or a study is a Python file", "tinsmith new my_task.py writes one to begin with"
+    if what:
+        raise ConfigError(what, field="NAME", value=name, fix=fix)
 
 
 def source_of(name: str, given: Mapping[str, str]) -> TaskSource | None:

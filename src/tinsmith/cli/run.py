@@ -59,9 +59,10 @@ def run(
     named, settings = (None, {}) if config is None else _of_file(config)
     if name is not None and ("=" in name or name.startswith("-")):  # the file names what to run
         changes, name = [name, *(changes or [])], None
-    overrides = {**settings, **changed_keys([*(changes or []), *context.args])}
     name = name or named
+    overrides = {**settings, **changed_keys([*(changes or []), *context.args], name or "")}
     if name is None:
+        _require_nothing(overrides)
         print(context.get_help()) if wants_help else _list()
         return
     if exit_with_stdin:
@@ -195,8 +196,8 @@ def _print_wrapped(text: str) -> None:
     print(wrapped(text, terminal_width()))
 
 
-def changed_keys(changes: Sequence[str]) -> dict[str, str]:
-    """Return key=value texts by key.
+def changed_keys(changes: Sequence[str], name: str = "") -> dict[str, str]:
+    """Return key=value texts by key; `name` is what they change.
 
     Raises:
         ConfigError: one is not key=value, or a key is given twice.
@@ -208,8 +209,8 @@ def changed_keys(changes: Sequence[str]) -> dict[str, str]:
         key, equals, value = change.partition("=")
         split = not value and place + 1 < len(changes) and "=" not in changes[place + 1]
         if not equals or not key or key.startswith("-") or split:
-            meant = _meant(changes[place:])
-            fix = f"write {meant}" if meant else "learning_rate=1e-4"
+            meant = _meant(changes[place:], name)
+            fix = f"write {meant}" if meant else f"tinsmith run {name or 'NAME'} --help lists the keys"
             raise ConfigError("a change must be written as key=value", field="changes", value=change, fix=fix)
         if key in overrides:
             raise ConfigError("this key is given twice", field=key, value=value)
@@ -217,11 +218,36 @@ def changed_keys(changes: Sequence[str]) -> dict[str, str]:
     return overrides
 
 
-def _meant(parts: Sequence[str]) -> str | None:
-    """Return key=value for `--steps 5`, `--steps=5` and `steps = 5`; None where that cannot be told."""
-    key, *rest = " ".join(parts[:3]).replace("=", " ").split()[:2] or [""]
-    name = key.lstrip("-").replace("-", "_")
-    return f"{name}={rest[0]}" if rest and name.isidentifier() and not rest[0].startswith("-") else None
+def _meant(parts: Sequence[str], run: str) -> str | None:
+    """Return key=value for `--steps 5`, `--steps=5`, `steps = 5` and `--dry-run`; None where that cannot be told."""
+    from tinsmith.cli.registered import STUDIES
+    from tinsmith.lab.experiment.key_text import Circumstances, field_kinds, meant_key
+    from tinsmith.lab.study.files import defines_study
+
+    option, *rest = " ".join(parts[:3]).replace("=", " ").split()[:2] or [""]
+    key = option.lstrip("-").replace("-", "_")
+    if not key.isidentifier():
+        return None
+    if option.startswith("-"):  # of another tool's habits
+        key = meant_key(key, ["out"] if run in STUDIES or defines_study(Path(run)) else ["log_path"])
+    value = rest[0] if rest and not rest[0].startswith("-") else None
+    if value is None and field_kinds(Circumstances).get(key) is bool:
+        value = "true"
+    return None if value is None else f"{key}={value}"
+
+
+def _require_nothing(overrides: Mapping[str, str]) -> None:
+    """Refuse keys where nothing says what is to be run."""
+    if overrides:
+        from tinsmith.types.errors import ConfigError
+
+        shown, fix = " ".join(f"{key}={value}" for key, value in overrides.items()), "tinsmith run lists the names"
+        raise ConfigError(
+            "keys are given, but no name of what to run",
+            field="NAME",
+            value=None,
+            fix=f"tinsmith run NAME {shown}; {fix}",
+        )
 
 
 def _of_file(file: Path) -> tuple[str | None, dict[str, str]]:
@@ -248,7 +274,11 @@ def new(
     from tinsmith.types.errors import ConfigError
 
     if file.suffix != ".py":
-        raise ConfigError("a task or a study is a Python file", field="FILE.py", value=str(file))
+        fix = f"tinsmith new {file}.py"
+        raise ConfigError("a task or a study is a Python file", field="FILE.py", value=str(file), fix=fix)
+    if not file.parent.is_dir():
+        what = "there is no such folder to write to"
+        raise ConfigError(what, field="FILE.py", value=str(file), fix=f"mkdir -p {file.parent}")
     package = "tinsmith.lab.study" if study else "tinsmith.lab.user_task"
     text = (resources.files(package) / "start.py.txt").read_text("utf-8")
     try:

@@ -150,7 +150,6 @@ class CommonSettings:
         _at_least_zero(self, "learning_rate", "lora_rank", "lora_alpha", "max_tokens", "eval_items", above=True)
         _at_least_zero(
             self,
-            "steps",
             "test_items",
             "temperature",
             "eval_every",
@@ -295,6 +294,7 @@ class SftSettings(CommonSettings):
     def __post_init__(self) -> None:
         CommonSettings.__post_init__(self)
         _at_least_zero(self, "batch_size", above=True)
+        _at_least_zero(self, "steps")
 
     def by_example(self, step: int) -> SftSettings:
         """See CommonSettings; every step is."""
@@ -342,5 +342,6 @@ def _at_least_zero(settings: CommonSettings, *names: str, above: bool = False) -
     for name in names:
         value = getattr(settings, name)
         if not math.isfinite(value) or value < 0 or (above and value == 0):
-            what = "training is not possible with this value"
-            raise ConfigError(what, field=name, value=value, allowed="above 0" if above else "0 or more")
+            least = "1 or more" if isinstance(value, int) else "above 0"
+            what, allowed = "this number is out of range", least if above else "0 or more"
+            raise ConfigError(what, field=name, value=value, allowed=allowed)

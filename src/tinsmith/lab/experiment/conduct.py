@@ -279,7 +279,7 @@ def _ended_by(
         fix = f"repair the judge; {fix}"
     elif isinstance(error, TaskError):
         what = f"a function of the task failed on every rollout {when}: {error.what}"
-        fix = f"where the cause is outside the file, {fix}; a mended file is another run"
+        fix = f"correct the file, which begins a new run; if the cause is outside the file, {fix}"
     elif isinstance(error, _REFUSALS):
         died = connection.server is not None and not connection.server.alive
         if not died and (run is None or isinstance(error, _KEY_REFUSED)):

@@ -63,19 +63,22 @@ def converted(key: str, value: object, kind: object) -> object:
 
 _ELSEWHERE: Final = MappingProxyType(
     {
-        **dict.fromkeys(("out", "output", "output_dir", "dir", "folder", "run_dir", "log_dir", "logdir"), "log_path"),
+        **dict.fromkeys(("out", "o", "output", "output_dir", "dir", "folder"), "log_path"),
+        **dict.fromkeys(("run_dir", "log_dir", "logdir", "save_dir"), "log_path"),
         **dict.fromkeys(("model", "base_model", "model_path", "model_name_or_path"), "model_name"),
-        **dict.fromkeys(("max_steps", "n_steps", "num_steps", "iterations", "epochs", "num_train_epochs"), "steps"),
+        **dict.fromkeys(("max_steps", "n_steps", "num_steps", "iterations", "train_steps"), "steps"),
+        **dict.fromkeys(("epochs", "n_epochs", "num_epochs", "num_train_epochs"), "steps"),
         **dict.fromkeys(("num_generations", "rollouts", "n"), "group_size"),
         **dict.fromkeys(("max_new_tokens", "max_completion_length", "max_length"), "max_tokens"),
         **dict.fromkeys(("rank", "r", "lora_r"), "lora_rank"),
         **dict.fromkeys(("beta", "kl", "kl_coef"), "kl_penalty_coef"),
         **dict.fromkeys(("loss", "loss_type"), "loss_fn"),
         **dict.fromkeys(("resume", "overwrite"), "behavior_if_log_dir_exists"),
+        **dict.fromkeys(("batch_size", "train_batch_size", "per_device_train_batch_size"), "groups_per_batch"),
         "alpha": "lora_alpha",
-        "batch_size": "groups_per_batch",
         "eval_steps": "eval_every",
         "gpu": "device",
+        "groups_per_batch": "batch_size",
         "lr": "learning_rate",
         "max_grad_norm": "grad_clip_norm",
         "save_steps": "save_every",
@@ -86,12 +89,25 @@ _ELSEWHERE: Final = MappingProxyType(
 """Names of other tools for what is a key here."""
 
 
-def unknown_key(key: str, value: str, known: Iterable[str], prefixes: Sequence[str] = ()) -> ConfigError:
-    """Return what is said of a key that nothing has, with the nearest one that is known."""
+def meant_key(key: str, known: Iterable[str]) -> str:
+    """Return the key that a name of another tool stands for; a run's folder is `log_path`, a study's is `out`."""
+    names = set(known)
+    meant = _ELSEWHERE.get(key, key)
+    return "out" if meant == "log_path" and meant not in names and "out" in names else meant
+
+
+def unknown_key(
+    key: str, value: str, known: Iterable[str], prefixes: Sequence[str] = (), *, unused_by: str = ""
+) -> ConfigError:
+    """Return the error for a key that nothing has, or that `unused_by` has no use for, with the nearest known one."""
     names = [*known, *(f"{prefix}*" for prefix in prefixes)]
-    name = _ELSEWHERE.get(key, key)
-    name = name if name in names else key
-    return no_such("key", field=key, value=value, name=name, known=names, listed_by="tinsmith run NAME --help")
+    what = f"{unused_by} does not use this key" if unused_by else "there is no such key"
+    listed_by, meant = "tinsmith run NAME --help", meant_key(key, names)
+    if meant != key and meant in names:
+        fix = f"perhaps {meant}; {listed_by} lists all {len(names)}"
+        return ConfigError(what, field=key, value=value, fix=fix)
+    error = no_such("key", field=key, value=value, name=key, known=names, listed_by=listed_by)
+    return ConfigError(what, field=key, value=value, allowed=error.allowed, fix=error.fix)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

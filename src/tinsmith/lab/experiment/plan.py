@@ -130,8 +130,8 @@ def _require_own_server(overrides: Mapping[str, str]) -> None:
 def _require_device(arithmetic: Arithmetic, where: Circumstances) -> None:
     """Check that the server of its own could have such kernels; whether the device is here, the server says."""
     if where.base_url is None and not supported(arithmetic, where.device):
-        what = f"arithmetic={arithmetic} has no kernels for this device"
-        raise ConfigError(what, field="device", value=where.device, allowed=supported_words())
+        what, fix = f"arithmetic={arithmetic} has no kernels for this device", "device=cpu or device=cuda"
+        raise ConfigError(what, field="device", value=where.device, allowed=supported_words(), fix=fix)
     if where.device != "cpu" and (where.workers or where.shards != 1):
         raise ConfigError("workers compute on CPU", field="device", value=where.device, allowed="cpu with workers")
 
@@ -146,9 +146,7 @@ def _require_known(overrides: Mapping[str, str], experiment: Experiment, kind: K
             continue
         if key not in in_others | in_loops | entry.keys.without and not key.startswith("reward"):
             raise unknown_key(key, overrides[key], known)
-        raise ConfigError(
-            f"{kind} does not use this key", field=key, value=overrides[key], allowed=", ".join(sorted(known))
-        )
+        raise unknown_key(key, overrides[key], known, unused_by=str(kind))
 
 
 def _filled(cls: type[T], values: Mapping[str, object]) -> T:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final, TypeVar
 
-from tinsmith.lab.experiment.key_text import unknown_key, unreadable
+from tinsmith.lab.experiment.key_text import meant_key, unknown_key, unreadable
 from tinsmith.lab.settings import Selection
 from tinsmith.types.errors import ConfigError
 
@@ -59,8 +59,9 @@ class StudyKeys:
         known = {key.name for key in self.own} | self.passed_on
         for key, value in given.items():
             if key in self.set_by_study:
-                what = "the study sets this key itself for each run"
-                raise ConfigError(what, field=key, value=value, allowed=self.instead)
+                what, own = "the study sets this key itself for each run", meant_key(key, known)
+                fix = f"write {own}={value}" if own in known else None
+                raise ConfigError(what, field=key, value=value, allowed=self.instead, fix=fix)
             if key not in known and not key.startswith(self.prefixes):
                 raise unknown_key(key, value, known, self.prefixes)
 
@@ -107,8 +108,9 @@ def seeds_apart(text: str, tuning: str, *, least: int = 1) -> tuple[tuple[int, .
     if len(first) != 1 or first[0] < 0:
         raise ConfigError("one seed is needed to choose rates by", field="tuning_seed", value=tuning)
     if first[0] in found:
-        what = "the seed that chose the rates cannot be reported"
-        raise ConfigError(what, field="tuning_seed", value=first[0], allowed=f"none of {text}")
+        what, fix = f"seed {first[0]} chooses the rates (tuning_seed), so it cannot be reported too", "tuning_seed=N"
+        allowed = f"whole numbers from 0 on, other than {first[0]}"
+        raise ConfigError(what, field="seeds", value=text, allowed=allowed, fix=f"leave {first[0]} out, or {fix}")
     return tuple(found), first[0]
 
 

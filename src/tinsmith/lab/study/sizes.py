@@ -166,7 +166,7 @@ def size_of(study: Study, given: Mapping[str, str]) -> str:
         return SMALL
     asked = given.get("size", usual_size(study))
     if asked not in _sizes(study):
-        fix = "at=small for a pretrained model" if SMALL in study.sizes else ""
+        fix = "at=small for a pretrained model" if SMALL in study.sizes else None
         allowed = ", ".join(_sizes(study))
         raise ConfigError("there is no such size", field="size", value=asked, allowed=allowed, fix=fix)
     return asked

@@ -13,7 +13,7 @@ from typing import Any, Final, cast
 from tinsmith.lab.user_task.calls import Raised, attempt
 from tinsmith.lab.user_task.task import Items, Task
 from tinsmith.renderers.renderer import Message, Role
-from tinsmith.types.errors import ConfigError, DataError, TinsmithError
+from tinsmith.types.errors import ConfigError, DataError, TinsmithError, perhaps
 from tinsmith.types.fingerprints import sha256_of
 from tinsmith.types.json_text import parse_json
 from tinsmith.types.seeds import derive
@@ -210,6 +210,9 @@ def _filled(template: str, item: object, field: str) -> str:
         what = f"the prompt cannot be filled from this item: {type(error).__name__}: {error}"
         allowed = "the item's fields in braces: " + ", ".join(f"{{{name}}}" for name in fields)
         fix = "{{ and }} stand for braces themselves; or give a function of the item"
+        if isinstance(error, KeyError) and str(error.args[0]).isidentifier():
+            what = f"the prompt names {{{error.args[0]}}}, which this item does not have"
+            fix = perhaps(str(error.args[0]), fields) or fix
         raise DataError(what, field=field, value=template, allowed=allowed, fix=fix) from None
 
 

@@ -449,8 +449,11 @@ def _require_replies(what: str, count: int) -> None:
 def require_callable(what: str, function: object, count: int) -> None:
     """Check that something can be called with so many arguments."""
     arguments = {1: "one argument", 2: "two arguments", 3: "three arguments"}[count]
+    second = {"demonstrate": "random", "reply": "replies", "examples": "replies"}.get(what.split()[0], "answer")
+    named = {2: f"(item, {second})", 3: "(item, replies, seed)" if what == "turns reply" else ""}.get(count, "(item)")
+    allowed = f"a function of {arguments}{named and f': {named}'}"
     if not callable(function):
-        raise ConfigError("this must be a function", field=what, value=function, allowed=f"of {arguments}")
+        raise ConfigError("this must be a function", field=what, value=function, allowed=allowed)
     try:
         signature = inspect.signature(function)
     except (TypeError, ValueError):
@@ -464,5 +467,5 @@ def require_callable(what: str, function: object, count: int) -> None:
             f"this function{line} cannot be called with {arguments}",
             field=what,
             value=f"{getattr(function, '__name__', 'function')}{signature}",
-            allowed=f"a function of {arguments}",
+            allowed=allowed,
         ) from None
