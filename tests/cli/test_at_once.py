@@ -69,7 +69,7 @@ MISTAKES: Mapping[tuple[str, ...], str] = {
     ("run", "ladder/exp4", "steps", "3"): "a change must be written as key=value",
     ("run", "ladder/exp4", "steps=3", "steps=4"): "given twice",
     ("run", "ladder/exp4", "data=nowhere"): "nowhere is not a slice",
-    ("run", "ladder/exp4", "at=seed"): "none is named",
+    ("run", "ladder/exp4", "at=seed"): "no model is named",
     ("run", "ladder/exp4", "at=seed", "model_name=tinsmith/nano", "data=nowhere"): "nowhere is not",
     ("run", "ladder/exp4", "model_name=nowhere"): "there is no such model",
     ("run", "ladder/exp4", "device=tpu"): "device=cuda",

@@ -70,20 +70,20 @@ app = typer.Typer(
 )
 _SHORT: Final = (
     (quickstart, "A first result: one model, three rewards, one page."),
-    (run, "Run an experiment, a study or your task; lists them."),
-    (new, "Write a task or a study of your own to start from."),
-    (ls, "List the runs of a folder, and how each stands."),
-    (report, "Make the page of a run, or one that compares several."),
+    (run, "Run a task, a study or an experiment, or list them."),
+    (new, "Write a file to start your own task or study from."),
+    (ls, "List the runs of a folder with their status."),
+    (report, "Write the page of a run, or compare several runs."),
     (export_results, "Write a run's figures and answers as tables."),
     (doctor, "Check machine, installation, arithmetic and a server."),
     (serve, "Serve the Tinker API on this machine."),
-    (replay, "Run a run again, and compare bit for bit."),
-    (diff, "Compare two runs bit for bit: where they part."),
-    (audit, "Check single steps of somebody's run."),
-    (pack, "Pack a run or study into one file to publish."),
-    (unpack, "Unpack such a file into a folder."),
+    (replay, "Repeat a run, and compare the two bit for bit."),
+    (diff, "Compare two runs: the first step that differs."),
+    (audit, "Check a run by computing some of its steps again."),
+    (pack, "Pack a run or a study into one file to publish."),
+    (unpack, "Unpack a packed run or study into a folder."),
     (sweep, "Measure what changes the bits, and by how much."),
-    (conform, "Ask a Tinker server what it honours."),
+    (conform, "Test which parts of the Tinker API a server supports."),
 )
 """Commands with their line in the list, which a terminal of 80 columns does not cut."""
 for _command, _line in _SHORT:
@@ -91,7 +91,7 @@ for _command, _line in _SHORT:
     app.command(short_help=_line, add_help_option=_command is not run, context_settings=_foreign)(_command)
 app.add_typer(data_app, short_help="Citation data: fetch, build, measure, slice.")
 app.add_typer(base_app, short_help="Base models: build one, or fetch a real one.")
-app.add_typer(analyse_app, short_help="What a reward makes optimal; published rates.")
+app.add_typer(analyse_app, short_help="Analyse rewards (optimal policy) and published rates.")
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -148,7 +148,7 @@ def tinsmith(
         bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")
     ] = False,
 ) -> None:
-    """Post-training that can be run again: bit for bit, on your own machine."""
+    """Post-training that repeats bit for bit, on your own machine."""
 
 
 @app.command(short_help="Write a model for transformers, PEFT or llama.cpp.")

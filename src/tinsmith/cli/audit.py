@@ -20,11 +20,13 @@ if TYPE_CHECKING:
 def audit(
     folder: Run,
     changes: HereKeys = None,
-    steps: Annotated[int, typer.Option(min=0, metavar="N", help="Steps to draw; 0: files and checkpoints alone.")] = 3,
+    steps: Annotated[
+        int, typer.Option(min=0, metavar="N", help="Steps to draw and compute again; 0: only check the files.")
+    ] = 3,
     seed: Annotated[
-        int | None, typer.Option(metavar="S", help="Random seed of the draw. Default: one that nobody could foresee.")
+        int | None, typer.Option(metavar="S", help="Random seed of the draw. Default: one that cannot be predicted.")
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print all that was found as JSON.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print all results as JSON.")] = False,
 ) -> None:
     """Check a run without running all of it: exit 0 where everything holds, 1 where something is not as it says."""
     with run_folders([folder]) as (place,):  # before what is heavy is imported
@@ -50,7 +52,7 @@ def _lines(done: Audited) -> list[str]:
     lines = [f"drawn by seed {done.seed}: {_listed(done.drawn)} of {done.of_steps} steps"]
     lines += [f"contradiction: {fault}" for fault in done.faults]
     if not done.faults:
-        lines.append("files, checkpoints and trace: nothing contradicts itself")
+        lines.append("files, checkpoints and trace: no contradictions")
     for each in done.segments:
         found = comparison_lines(each.comparison)
         if each.element is not None and each.comparison.equal:

@@ -18,9 +18,9 @@ BASE_MINUTES: Final = 1.8
 
 def quickstart(
     changes: Annotated[
-        list[str] | None, typer.Argument(metavar="key=value ...", help="Keys that every run takes, as data=SLICE.")
+        list[str] | None, typer.Argument(metavar="key=value ...", help="Keys for every run, such as data=SLICE.")
     ] = None,
-    out: Annotated[Path, typer.Option(metavar="DIR", help="Where the runs and compare.html go.")] = Path(
+    out: Annotated[Path, typer.Option(metavar="DIR", help="Folder for the runs and compare.html.")] = Path(
         "out/quickstart"
     ),
     opened: Open = False,

@@ -157,55 +157,55 @@ class Circumstances:
     """Where and how fast: never part of an identity."""
 
     model_name: str | None = None
-    """A folder, or a name that the server at base_url serves; None: the nano base, built and cached."""
+    """Folder, FILE.gguf, smollm2, ORG/NAME, or a name that base_url serves; empty: the nano base, built and cached."""
     data: Path | None = None
-    """A slice folder; None: the synthetic one, built and cached."""
+    """Folder of a slice; empty: the synthetic one, built and cached."""
     log_path: Path | None = None
-    """The run's folder; None: named after what was changed, below `runs`."""
+    """Folder of the run; empty: runs/NAME, with the changed keys in the name."""
     base_url: str | None = None
-    """A server that is already running; None: the run starts its own and stops it at the end."""
+    """Address of a running Tinker server; empty: the run starts its own and stops it at the end."""
     device: str = "cpu"
-    """Where the run's own server computes: `cpu` or `cuda`."""
+    """Device of the run's own server: cpu or cuda."""
     threads: int = 0
-    """Threads of the kernels; 0: one for each core the server finds."""
+    """CPU threads of the run's own server; 0: one per core."""
     micro_batch: int = 0
-    """Most units of gradient that an embedded server computes at once; 0: as many as memory allows."""
+    """Maximum units of gradient that its own server computes at once; 0: as many as memory allows. Changes no bit."""
     hold: Hold = Hold.PUBLISHED
-    """Form of the base in an embedded server's memory: as its file has it (`published`), or widened to `fp32`, which
-    takes more. Changes no bit."""
+    """How its own server keeps the base in memory: as in its file (published), or widened to fp32, which takes more.
+    Changes no bit."""
     workers: int = 0
-    """Processes that compute for the run's own server, on a Ray of its own; 0: it computes itself. Changes no bit."""
+    """Worker processes of its own server, started by Ray; 0: the server computes by itself. Changes no bit."""
     shards: int = 1
-    """Over so many workers the base is spread, layer by layer, where it does not fit one. Changes no bit."""
+    """Number of workers that share one copy of the base, layer by layer, if it does not fit one. Changes no bit."""
     unit_hashes: bool = False
-    """Keep the SHA-256 of each unit of gradient in trace.jsonl, so that an audit names the unit that differs; about 5 %
-    slower. Changes no other bit."""
+    """Store the SHA-256 of each unit of gradient in trace.jsonl, so that an audit can name the unit that differs; about
+    5 % slower. Changes no other bit."""
     behavior_if_log_dir_exists: IfExists = IfExists.RESUME_INTERRUPTED
-    """Where the folder holds a run: go on with one that was interrupted and `raise` at others, or `raise` at any,
-    `resume`, `delete`, or `ask` at the terminal."""
+    """If log_path holds a run: resume an interrupted one and refuse any other (resume_interrupted), always refuse
+    (raise), always resume, delete it and start again, or ask."""
     stop_after: int = 0
-    """Stop after this many steps, as if interrupted there; it can be resumed. 0: run to the end."""
+    """Stop after this many steps; the run can be resumed. 0: run to the end."""
     dry_run: bool = False
-    """Only say what the run would take."""
+    """Only print what would be run, and how long it would take."""
     check_reward: bool = False
-    """With dry_run=true: also say what the reward pays for empty, random and nearly right answers."""
+    """With dry_run=true: also print the reward of empty, random and nearly right answers."""
     wandb_project: str | None = None
-    """Send its metrics to Weights & Biases too."""
+    """Project at Weights & Biases that also receives the metrics; empty: none."""
     wandb_name: str | None = None
-    """The run's name at Weights & Biases."""
+    """Name of the run at Weights & Biases."""
     trackio_project: str | None = None
-    """Send its metrics to trackio too."""
+    """Project at trackio that also receives the metrics; empty: none."""
     quiet: bool = False
-    """Print nothing while it runs."""
+    """Print no progress."""
 
     def __post_init__(self) -> None:
         """Refuse numbers that are too small, and shards that do not share the workers evenly."""
         for key in ("threads", "micro_batch", "workers", "stop_after"):
             if getattr(self, key) < 0:
-                raise ConfigError("this cannot be below 0", field=key, value=getattr(self, key), allowed="0 or more")
+                raise ConfigError("this must not be negative", field=key, value=getattr(self, key), allowed="0 or more")
         check_shards(self.shards, self.workers)
         if self.check_reward and not self.dry_run:
-            what, fix = "a reward is checked before a run", "dry_run=true check_reward=true"
+            what, fix = "check_reward belongs to a dry run", "dry_run=true check_reward=true"
             raise ConfigError(what, field="check_reward", value=True, fix=fix)
 
 
