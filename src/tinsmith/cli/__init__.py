@@ -12,9 +12,10 @@ import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Final, Literal, NoReturn
+from typing import Annotated, Any, Final, Literal, NoReturn
 
 import typer
+from typer.core import TyperGroup
 
 from tinsmith.cli.analyse.command import app as analyse_app
 from tinsmith.cli.audit import audit
@@ -34,8 +35,34 @@ from tinsmith.types.errors import LostError, TinsmithError
 from tinsmith.types.version import VERSION
 from tinsmith.types.visible import VisibleFormatter, visible
 
+_ELSEWHERE: Final = {
+    **dict.fromkeys(("train", "start", "experiment", "study", "task", "tasks", "list", "runs"), "run"),
+    **{"init": "new", "create": "new", "status": "ls", "compare": "report", "show": "report", "plot": "report"},
+    **{"fetch": "base fetch", "download": "base fetch", "server": "serve", "check": "doctor", "verify": "audit"},
+    **{"rerun": "replay", "repeat": "replay", "zip": "pack", "dashboard": "report", "eval": "run", "evaluate": "run"},
+}
+"""Commands of other tools, and the one that does it here."""
+
+
+class _Commands(TyperGroup):
+    """Commands; one that does not exist is answered with the one that was meant."""
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:  # noqa: ANN401  # typer keeps click's types to itself
+        """Find the command; `tinsmith my_task.py` and `tinsmith crossroads` lack the `run`."""
+        name = args[0]
+        if name not in self.commands:
+            from tinsmith.cli.registered import EXPERIMENTS, STUDIES, TASKS
+
+            to_run = name.endswith(".py") or name.partition("@")[0] in {*TASKS, *STUDIES, *EXPERIMENTS}
+            meant = f"run {name}" if to_run else _ELSEWHERE.get(name)
+            if meant is not None:
+                ctx.fail(f"No such command {name!r}. Did you mean 'tinsmith {meant}'?")
+        return super().resolve_command(ctx, args)
+
+
 app = typer.Typer(
     name="tinsmith",
+    cls=_Commands,
     help="Post-training that can be run again: bit for bit, on your own machine.",
     no_args_is_help=True,
     rich_markup_mode=None,
@@ -43,20 +70,20 @@ app = typer.Typer(
 )
 _SHORT: Final = (
     (quickstart, "A first result: one model, three rewards, one page."),
-    (run, "Run an experiment, a study or your task; lists them."),
-    (new, "Write a task or a study of your own to start from."),
-    (ls, "List the runs of a folder, and how each stands."),
-    (report, "Make the page of a run, or one that compares several."),
+    (run, "Run a task, a study or an experiment, or list them."),
+    (new, "Write a file to start your own task or study from."),
+    (ls, "List the runs of a folder with their status."),
+    (report, "Write the page of a run, or compare several runs."),
     (export_results, "Write a run's figures and answers as tables."),
     (doctor, "Check machine, installation, arithmetic and a server."),
     (serve, "Serve the Tinker API on this machine."),
-    (replay, "Run a run again, and compare bit for bit."),
-    (diff, "Compare two runs bit for bit: where they part."),
-    (audit, "Check single steps of somebody's run."),
-    (pack, "Pack a run or study into one file to publish."),
-    (unpack, "Unpack such a file into a folder."),
+    (replay, "Repeat a run, and compare the two bit for bit."),
+    (diff, "Compare two runs: the first step that differs."),
+    (audit, "Check a run by computing some of its steps again."),
+    (pack, "Pack a run or a study into one file to publish."),
+    (unpack, "Unpack a packed run or study into a folder."),
     (sweep, "Measure what changes the bits, and by how much."),
-    (conform, "Ask a Tinker server what it honours."),
+    (conform, "Test which parts of the Tinker API a server supports."),
 )
 """Commands with their line in the list, which a terminal of 80 columns does not cut."""
 for _command, _line in _SHORT:
@@ -64,7 +91,7 @@ for _command, _line in _SHORT:
     app.command(short_help=_line, add_help_option=_command is not run, context_settings=_foreign)(_command)
 app.add_typer(data_app, short_help="Citation data: fetch, build, measure, slice.")
 app.add_typer(base_app, short_help="Base models: build one, or fetch a real one.")
-app.add_typer(analyse_app, short_help="What a reward makes optimal; published rates.")
+app.add_typer(analyse_app, short_help="Analyse rewards (optimal policy) and published rates.")
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -121,7 +148,7 @@ def tinsmith(
         bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")
     ] = False,
 ) -> None:
-    """Post-training that can be run again: bit for bit, on your own machine."""
+    """Post-training that repeats bit for bit, on your own machine."""
 
 
 @app.command(short_help="Write a model for transformers, PEFT or llama.cpp.")

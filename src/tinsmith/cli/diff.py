@@ -14,7 +14,7 @@ from tinsmith.types.visible import visible
 if TYPE_CHECKING:
     from tinsmith.lab.difference.runs import Comparison
 
-AsJson = Annotated[bool, typer.Option("--json", help="Print all that was found as JSON.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print all results as JSON.")]
 
 
 def diff(first: Run, second: Run, as_json: AsJson = False) -> None:
@@ -45,9 +45,10 @@ def tell(found: Comparison, *, as_json: bool, **more: object) -> None:
 def replay(
     folder: Run,
     changes: HereKeys = None,
-    steps: Annotated[int | None, typer.Option(min=1, metavar="N", help="Run only the first N steps.")] = None,
+    steps: Annotated[int | None, typer.Option(min=1, metavar="N", help="Repeat only the first N steps.")] = None,
     out: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="Keep the replay here. Default: beside, and kept if it differs.")
+        Path | None,
+        typer.Option(metavar="DIR", help="Folder for the replay. Default: beside the run, kept only if it differs."),
     ] = None,
     as_json: AsJson = False,
 ) -> None:

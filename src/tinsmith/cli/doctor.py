@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 def doctor(
     base_url: Annotated[
-        str | None, typer.Option(envvar="TINKER_BASE_URL", help="A server to ask, with TINKER_API_KEY.")
+        str | None, typer.Option(envvar="TINKER_BASE_URL", help="Server to check, with the key in TINKER_API_KEY.")
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of lines.")] = False,
 ) -> None:

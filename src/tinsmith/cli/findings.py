@@ -140,10 +140,10 @@ def gpu() -> list[Finding]:
     if not useless:
         return [Finding(topic="GPU", text="none; none is needed", facts={"devices": []})]
     if shutil.which("nvidia-smi") is not None:
-        text = "there is one, and this build of torch cannot use it"
-        return [Finding(topic="GPU", text=text, todo="install torch for its driver", must=False)]
+        text = "there is one, but this build of torch cannot use it"
+        return [Finding(topic="GPU", text=text, todo="install a build of torch for its driver", must=False)]
     text = f"none, but {len(useless)} packages for one: {', '.join(useless[:3])}, ..."
-    todo = "reinstall a CPU build of torch; what is for a GPU only takes room"
+    todo = "install a CPU build of torch to save space"
     return [Finding(topic="GPU", text=text, todo=todo, must=False, facts={"useless": useless})]
 
 
@@ -216,7 +216,7 @@ class _Unready(msgspec.Struct):
 def server(base_url: str | None) -> list[Finding]:
     """Ask a server; without one, say that none is named."""
     if base_url is None:
-        return [Finding(topic="server", text="none is named; runs start their own")]
+        return [Finding(topic="server", text="none is given; runs start their own")]
     try:
         with httpx.Client(base_url=base_url.rstrip("/"), timeout=_SECONDS) as client:
             return _asked(client, base_url)
@@ -225,7 +225,7 @@ def server(base_url: str | None) -> list[Finding]:
     except UNREADABLE as error:
         first, *_ = str(error).splitlines()
         text = f"{base_url} does not answer as a Tinker server: {first}"
-    return [Finding(topic="server", text=text, todo="start it, or name another --base-url")]
+    return [Finding(topic="server", text=text, todo="start it, or give another --base-url")]
 
 
 def _asked(client: httpx.Client, base_url: str) -> list[Finding]:
@@ -236,7 +236,7 @@ def _asked(client: httpx.Client, base_url: str) -> list[Finding]:
         if health.status == _UNAVAILABLE:
             said = msgspec.json.decode(health.content, type=_Unready).reason
             text = f"{base_url} answers, but cannot compute: {said}"
-            todo = "ask again in a minute; if it has ended by then, start it again: its state is whole"
+            todo = "try again in a minute; if it has ended by then, start it again: its state is intact"
             return [Finding(topic="server", text=text, todo=todo, facts={"base_url": base_url, "unready": said})]
         if not health.is_success:
             raise DataError(f"status {health.status} of /api/v1/healthz")
@@ -256,7 +256,7 @@ def _asked(client: httpx.Client, base_url: str) -> list[Finding]:
         raise DataError(f"status {answer.status} of {path}")
     models = msgspec.json.decode(answer.content, type=_Capabilities).supported_models
     theirs = next((one.identity.version for one in models if one.identity and one.identity.version), None)
-    what = "not tinsmith, or it does not say so" if theirs is None else f"tinsmith {theirs}"
+    what = "not tinsmith, or of unknown version" if theirs is None else f"tinsmith {theirs}"
     facts |= {"version": theirs, "models": [model.model_name for model in models]}
     todo = None if theirs in (None, VERSION) else f"it runs tinsmith {theirs} and this is {VERSION}"
     text = f"{reached}: {what}, {len(models)} models"
@@ -287,7 +287,7 @@ def _workers(client: httpx.Client, key: str) -> list[Finding]:
             Finding(
                 topic=f"worker {worker.name}",
                 text=f"{worker.node:{width}}  {worker.doing}",
-                todo=None if worker.alive or replaced else f"look after worker {worker.name} on {worker.node}",
+                todo=None if worker.alive or replaced else f"check worker {worker.name} on {worker.node}",
                 must=False,
                 facts=msgspec.to_builtins(worker),
             )

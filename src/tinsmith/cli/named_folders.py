@@ -18,7 +18,7 @@ HereKeys = Annotated[
     list[str] | None,
     typer.Argument(
         metavar="[key=value ...]",
-        help="Where and how fast to compute here: model_name=PATH, data=DIR, task=FILE.py, device=cuda, threads=2.",
+        help="Where and how fast to compute: model_name=PATH, data=DIR, task=FILE.py, device=cuda, threads=2.",
     ),
 ]
 
@@ -30,7 +30,10 @@ def here_keys(changes: Sequence[str] | None) -> dict[str, str]:
         key, equals, value = each.partition("=")
         if not equals:
             raise ConfigError(
-                "an argument must be key=value", field="argument", value=each, allowed="device=cuda, data=DIR, ..."
+                "an argument must have the form key=value",
+                field="argument",
+                value=each,
+                allowed="device=cuda, data=DIR, ...",
             )
         found[key] = value
     return found

@@ -21,18 +21,17 @@ def pack(
     out: Annotated[Path, typer.Option(metavar="FILE.zip", help="The file to write.")],
     checkpoints: Annotated[
         Literal["all", "last"],
-        typer.Option(help="all: any step can be checked from one near it. last: the adapter that the run ended with."),
+        typer.Option(
+            help="all: every checkpoint, so that any step can be checked quickly. last: the final adapter only."
+        ),
     ] = "last",
-    data: Annotated[
-        str | None,
-        typer.Option(metavar="LICENCE", help="Pack the data too; LICENCE says under which they may be given."),
-    ] = None,
+    data: Annotated[str | None, typer.Option(metavar="LICENCE", help="Pack the data too, under this licence.")] = None,
     license: Annotated[
-        str, typer.Option(metavar="LICENCE", help="The licence of the adapter and the record, as the hub names it.")
+        str, typer.Option(metavar="LICENCE", help="Licence of the adapter and the record, by its name on the hub.")
     ] = "other",
-    author: Annotated[list[str] | None, typer.Option(metavar="NAME", help="Who made it. Repeatable.")] = None,
+    author: Annotated[list[str] | None, typer.Option(metavar="NAME", help="Author. Repeatable.")] = None,
     date: Annotated[
-        str | None, typer.Option(metavar="YYYY-MM-DD", help="Of publication. Default: when its manifest was written.")
+        str | None, typer.Option(metavar="YYYY-MM-DD", help="Date of publication. Default: that of its manifest.")
     ] = None,
 ) -> None:
     """Write a run or a study with all that it takes to check it into one file, and nothing of this machine."""

@@ -18,9 +18,9 @@ BASE_MINUTES: Final = 1.8
 
 def quickstart(
     changes: Annotated[
-        list[str] | None, typer.Argument(metavar="key=value ...", help="Keys that every run takes, as data=SLICE.")
+        list[str] | None, typer.Argument(metavar="key=value ...", help="Keys for every run, such as data=SLICE.")
     ] = None,
-    out: Annotated[Path, typer.Option(metavar="DIR", help="Where the runs and compare.html go.")] = Path(
+    out: Annotated[Path, typer.Option(metavar="DIR", help="Folder for the runs and compare.html.")] = Path(
         "out/quickstart"
     ),
     opened: Open = False,
@@ -33,6 +33,7 @@ def quickstart(
     with loading():
         from tinsmith.cli.columns import open_console
         from tinsmith.cli.run import changed_keys
+        from tinsmith.lab.experiment.key_text import truth
         from tinsmith.lab.page.comparison import COMPARISON
         from tinsmith.lab.papers.estimate import minutes
         from tinsmith.lab.study.cells import runner, shared_cores
@@ -49,6 +50,7 @@ def quickstart(
         print(visible(f"[{time.perf_counter() - began:4.0f} s] {message}"), flush=True)
 
     given = changed_keys(changes or [])
+    dry = truth("dry_run", given.pop("dry_run", "false"))
     own = {key: value for key, value in given.items() if all(key != one.name for one in CLUSTER_KEYS)}
     experiments = (*QUICKSTART, CONTROL)
     cells = [Cell(experiment=one, overrides=own, folder=out / one.name.replace("/", "-")) for one in experiments]
@@ -58,6 +60,8 @@ def quickstart(
     if taken is not None:
         forecast = side_by_side(taken, at_once) / 60 + BASE_MINUTES
         say(f"{len(cells)} runs and a base model: about {forecast:.0f} minutes")
+    if dry:
+        return
     with runner(asked_cluster(given), minutes) as run:
         # So that the last wave is short.
         run(sorted(cells, key=lambda one: -seconds[one.folder]), say)

@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING, Final
 
 from tinsmith.cli.tasks import TASKS
 from tinsmith.lab.experiment.experiment import Experiment, Plan
+from tinsmith.lab.runs.files import CONFIG
 from tinsmith.lab.runs.kinds import Kind
 from tinsmith.lab.user_task.entry import JUDGED_TASK, USER_TASK, UserTaskEntry
 from tinsmith.studies.disruption.experiments import JOINT, LABELS
-from tinsmith.types.errors import no_such
+from tinsmith.types.errors import ConfigError, no_such
 
 if TYPE_CHECKING:
     from tinsmith.lab.measurement import Measurement
@@ -40,8 +41,28 @@ def find(name: str) -> Experiment:
     found = EXPERIMENTS.get(bare)
     if found is None or (version and version != str(found.version)):
         named = [*EXPERIMENTS, *STUDIES, *TASKS, *(f"{task}/{one}" for task in TASKS for one in TASKS[task].presets)]
-        raise no_such("experiment", field="NAME", value=name, name=bare, known=named, listed_by="tinsmith run")
+        _require_no_path(name)
+        what = "task, study or experiment"
+        raise no_such(what, field="NAME", value=name, name=bare, known=named, listed_by="tinsmith run")
     return found
+
+
+def _require_no_path(name: str) -> None:
+    """Refuse a folder or a file where a name is asked for, and say what can be run of it."""
+    path, what, fix = Path(name), "", None
+    if Path(f"{name}.py").is_file():
+        what, fix = "a task or a study is run by its file's whole name", f"tinsmith run {name}.py"
+    elif (path / CONFIG).is_file():
+        what, fix = (
+            "this folder holds a run already",
+            f"tinsmith replay {name} runs it again, tinsmith report {name} shows it",
+        )
+    elif path.is_dir():
+        what, fix = "this is a folder", "tinsmith run FILE.py, or the name of a task, a study or an experiment"
+    elif path.is_file():
+        what, fix = "a task or a study is a Python file", "tinsmith new my_task.py writes one to begin with"
+    if what:
+        raise ConfigError(what, field="NAME", value=name, fix=fix)
 
 
 def source_of(name: str, given: Mapping[str, str]) -> TaskSource | None:
@@ -139,47 +160,45 @@ _QUESTIONS: Final = {
     "alignment_collapse": (
         "Does a policy exploit a reward model that is refitted on its answers, and does the steering term help?"
     ),
-    "backchain": (
-        "Do tasks that were written from what calls brought teach more than tasks whose answers were believed?"
-    ),
-    "barrier": "Does it matter that whoever writes a reward does not see how its tasks were made?",
+    "backchain": ("Do tasks written from observed results of tool calls teach more than tasks with assumed answers?"),
+    "barrier": "Does it matter that the writer of a reward cannot see how its tasks were made?",
     "bridge": "Do two frozen models, coupled by their hidden states, do together what one of them cannot?",
     "confidence": "Is a model sure of its answer before it has reasoned, and does a reward for rising confidence help?",
     "coupled_agents": (
-        "Do more agents with smaller adapters do more than one agent with all of the weights, if they are grown?"
+        "Do several agents with small adapters do more than one agent with as many weights, if they are grown?"
     ),
     "curriculum": (
-        "Does the order of examples matter, apart from the learning rate they meet, and do stages and loops help?"
+        "Does the order of examples matter apart from the learning-rate schedule, and do stages and loops help?"
     ),
-    "dead_groups": "Can RL mend a model that fails, where it always fails at the same questions, and where by chance?",
+    "dead_groups": "Can RL fix a model that fails, always at the same questions or at random?",
     "environment_loss": (
-        "Does a loss on what the environment answers make RL faster, and from which weight does it bore?"
+        "Does a loss on the environment's replies make RL faster, and at which weight does exploration stop?"
     ),
     "exploration": (
-        "Does exploration between batches of a task teach an agent its surroundings, at no cost to the task?"
+        "Does exploration between batches of a task teach an agent its environment, at no cost to the task?"
     ),
-    "metacognition": "Do rewards for what is stated and planned do more than the reward for the answer?",
-    "microscope": "Which tokens of an answer does RL change, and do those few explain what it gains?",
-    "patience": ("Does a model search as long as those who showed it how, and does it then find what lies deep?"),
+    "metacognition": "Do rewards for stated knowledge and plans do more than the reward for the answer alone?",
+    "microscope": "Which tokens of an answer does RL change, and do those few explain the gain?",
+    "patience": ("Does a model search as long as its demonstrations do, and does it then find what is far away?"),
     "pass_at_k": "Does RL make a model solve questions that its base never solves, however often it is asked?",
     "prompt_masked_pretraining": (
         "At equal FLOPs, what do a loss on responses, a prefix mask and recurrent depth add to a small net?"
     ),
     "prompt_search": "Does a search for a better prompt reach what RL reaches, with the model as it is?",
-    "recursion": "Does RL teach a model to ask itself about the parts of what does not fit into its context?",
-    "sparse_select": "Does training at a few uncertain tokens of rollouts that the base drew once do what GRPO does?",
+    "recursion": "Does RL teach a model to split what does not fit its context, and ask itself about the parts?",
+    "sparse_select": "Does offline training on a few uncertain tokens of the base's own rollouts do what GRPO does?",
     "study/adapters": (
-        "What do four bits and a trained magnitude cost and gain, each adapter at the rate that suits it?"
+        "What do 4-bit weights and trained magnitudes cost and gain, each adapter at its best learning rate?"
     ),
     "study/sft_vs_rl": "Does RL teach a small model to tell labels better than SFT does, with nothing else unequal?",
     "template_collapse": (
-        "Do answers stop depending on what was asked while they vary as before, and does a filter prevent it?"
+        "Do answers stop depending on the prompt while they stay varied, and does a filter prevent it?"
     ),
     "rubric_quality": (
         "What does a rubric add to a weak judge's accuracy on preference pairs, and do these pairs show it?"
     ),
-    "taste/probe": "What does a base model hold of it before any training, read off its hidden states by a line?",
-    "moe/wander": "Do a mixture's routes, log-probabilities and RL steps depend on who else is in the batch?",
+    "taste/probe": "Which of two papers is cited more: what does a linear probe of the base's hidden states know?",
+    "moe/wander": "Do a mixture's routes, log-probabilities and RL steps depend on what else is in the batch?",
 }
 _WHERE: Final = {
     **dict.fromkeys(("study/learning", "study/taste", "study/instructions", "study/reasoning"), "learning:presets"),

@@ -22,7 +22,7 @@ def report(
         list[Path],
         typer.Argument(
             metavar="RUN...",
-            help="Folders of runs, or files of `tinsmith pack`: several are compared; or that of a study.",
+            help="Folder of a run or a study, or FILE.zip of `tinsmith pack`; several runs are compared.",
         ),
     ],
     out: Annotated[
@@ -36,8 +36,7 @@ def report(
     task: Annotated[
         str | None,
         typer.Option(
-            metavar="disruption|novelty",
-            help="Which label to compare, where runs answer for both; only with several runs.",
+            metavar="disruption|novelty", help="Label to compare, if the runs answer for both; only with several runs."
         ),
     ] = None,
     to: Annotated[
@@ -74,7 +73,7 @@ def _report(folders: list[Path], out: Path | None, task: str | None, to: PageFor
     from tinsmith.types.errors import ConfigError
 
     if task is not None and len(folders) == 1:
-        allowed = "with several runs on papers; the page of one run has both labels"
+        allowed = "only with several runs on papers; the page of one run shows both labels"
         raise ConfigError("--task does not apply here", field="--task", value=task, allowed=allowed)
     if len(folders) == 1:
         usual = (folders[0] / REPORT).with_suffix(f".{to}")
@@ -141,14 +140,17 @@ def ls(
         )
     if len(listed) == 1:
         raise DataError(
-            f"{folder} holds no run", field="DIR", value=str(folder), fix="tinsmith quickstart, or tinsmith run"
+            f"{folder} holds no run",
+            field="DIR",
+            value=str(folder),
+            fix="tinsmith quickstart makes some; or name their folder: tinsmith ls DIR",
         )
     print("\n".join(rows(listed, terminal_width())))
 
 
 def export_results(
-    folder: Annotated[Path, typer.Argument(metavar="DIR", help="A run, a study, or a corpus with metrics.")],
-    to: Annotated[Literal["csv", "parquet"], typer.Option(help="The files' format.")] = "csv",
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="Folder of a run, a study, or a corpus with metrics.")],
+    to: Annotated[Literal["csv", "parquet"], typer.Option(help="Format of the files.")] = "csv",
     out: Annotated[Path | None, typer.Option(metavar="FOLDER", help="Default: DIR/tables.")] = None,
 ) -> None:
     """Write tables for other programs: metrics, rollouts, answers by item; a corpus's labels."""

@@ -38,30 +38,35 @@ def run(
         str | None,
         typer.Argument(
             metavar="NAME",
-            help="family/rung, FILE.py with a task of your own, or one that others keep; without it, the list.",
+            help="Name of a task, study or experiment, or your own FILE.py; without it, the list of names.",
         ),
     ] = None,
-    changes: Annotated[list[str] | None, typer.Argument(metavar="key=value ...", help="What to change.")] = None,
-    wants_help: Annotated[bool, typer.Option("--help", help="With NAME: its keys, their values and meanings.")] = False,
+    changes: Annotated[
+        list[str] | None, typer.Argument(metavar="key=value ...", help="Keys to change, such as steps=20.")
+    ] = None,
+    wants_help: Annotated[
+        bool, typer.Option("--help", help="With NAME: its keys, with their values and meanings.")
+    ] = False,
     opened: Open = False,
     config: Annotated[
         Path | None,
         typer.Option(
             metavar="FILE.toml",
-            help="Keys and values in a file; run = NAME names what to run. key=value goes before it.",
+            help='File with lines key = value; run = "NAME" says what to run. Keys on the command line win.',
         ),
     ] = None,
     exit_with_stdin: Annotated[
         bool, typer.Option("--exit-with-stdin", help="End when standard input closes.", hidden=True)
     ] = False,
 ) -> None:
-    """Run an experiment; `tinsmith run` lists them; dry_run=true says what it would take."""
+    """Run a task, a study or an experiment; `tinsmith run` lists them; dry_run=true prints what a run would take."""
     named, settings = (None, {}) if config is None else _of_file(config)
     if name is not None and ("=" in name or name.startswith("-")):  # the file names what to run
         changes, name = [name, *(changes or [])], None
-    overrides = {**settings, **changed_keys([*(changes or []), *context.args])}
     name = name or named
+    overrides = {**settings, **changed_keys([*(changes or []), *context.args], name or "")}
     if name is None:
+        _require_nothing(overrides)
         print(context.get_help()) if wants_help else _list()
         return
     if exit_with_stdin:
@@ -101,7 +106,7 @@ def _conduct(plan: Plan, opened: bool) -> None:
         with loading():
             from tinsmith.lab.experiment.estimate import dry_run
 
-        with ticking("trying the task"):
+        with ticking("calling the task's functions once"):
             lines = list(dry_run(plan))
         for line in lines:
             _print_wrapped(line)
@@ -140,7 +145,7 @@ def _keys(name: str, given: Mapping[str, str]) -> None:
         _print_wrapped(f"{name}: {study.question}\n")
         keys = study.all_keys()
         own = [(key.name, key.default, key.words) for key in keys.own]
-        print("\n".join(rows([("key", "default", "what it is"), *own], terminal_width())))
+        print("\n".join(rows([("key", "default", "meaning"), *own], terminal_width())))
         if keys.more:
             _print_wrapped("\n" + keys.more)
         return
@@ -160,10 +165,10 @@ def _key_table(title: str, keys: Sequence[KeyHelp]) -> None:
     from tinsmith.cli.columns import rows, terminal_width
 
     _print_wrapped(f"{title}\n")
-    table: list[tuple[str, ...]] = [("key", *(f"at={at}" for at in keys[0].values), "what it is")]
+    table: list[tuple[str, ...]] = [("key", *(f"at={at}" for at in keys[0].values), "meaning")]
     table += [(each.name, *each.values.values(), each.words) for each in keys]
     apart = next(i for i, each in enumerate(keys) if each.circumstance) + 1
-    table[apart:apart] = [("",), ("where and how fast (no part of the run's identity):",)]
+    table[apart:apart] = [("",), ("where and how fast to compute (no part of the run's identity):",)]
     print("\n".join(rows(table, terminal_width())))
 
 
@@ -177,16 +182,18 @@ def _list() -> None:
         presets = f" Also {', '.join(f'{name}/{one}' for one in task.presets)}." if task.presets else ""
         package = f" ({task.package})" if task.package else ""
         table.append((f"  {name}", f"{task.question}{package}{presets}"))
-    table += [("",), ("studies: arms beside each other, over seeds",)]
+    table += [("",), ("studies: several arms compared over seeds",)]
     table += [(f"  {study.name}", study.question) for study in STUDIES.values()]
-    table += [("",), ("experiments on labels of papers, each with what it changes",)]
+    table += [("",), ("experiments on labels of papers, and the keys that each changes",)]
     for one in EXPERIMENTS.values():
         delta = " ".join(f"{key}={value}" for key, value in one.delta.items())
         what = delta if one.parent is None else f"{one.parent.name} with {delta}"
         table.append((f"  {one.full_name}", f"{one.question} ({what})"))
     print("\n".join(rows(table, terminal_width())))
     print()
-    _print_wrapped("tinsmith run NAME [key=value ...]; dry_run=true prints what it would take, NAME --help its keys")
+    _print_wrapped(
+        "tinsmith run NAME [key=value ...]; dry_run=true prints what it would take; NAME --help lists its keys"
+    )
 
 
 def _print_wrapped(text: str) -> None:
@@ -195,8 +202,8 @@ def _print_wrapped(text: str) -> None:
     print(wrapped(text, terminal_width()))
 
 
-def changed_keys(changes: Sequence[str]) -> dict[str, str]:
-    """Return key=value texts by key.
+def changed_keys(changes: Sequence[str], name: str = "") -> dict[str, str]:
+    """Return key=value texts by key; `name` is what they change.
 
     Raises:
         ConfigError: one is not key=value, or a key is given twice.
@@ -208,8 +215,8 @@ def changed_keys(changes: Sequence[str]) -> dict[str, str]:
         key, equals, value = change.partition("=")
         split = not value and place + 1 < len(changes) and "=" not in changes[place + 1]
         if not equals or not key or key.startswith("-") or split:
-            meant = _meant(changes[place:])
-            fix = f"write {meant}" if meant else "learning_rate=1e-4"
+            meant = _meant(changes[place:], name)
+            fix = f"write {meant}" if meant else f"tinsmith run {name or 'NAME'} --help lists the keys"
             raise ConfigError("a change must be written as key=value", field="changes", value=change, fix=fix)
         if key in overrides:
             raise ConfigError("this key is given twice", field=key, value=value)
@@ -217,11 +224,36 @@ def changed_keys(changes: Sequence[str]) -> dict[str, str]:
     return overrides
 
 
-def _meant(parts: Sequence[str]) -> str | None:
-    """Return key=value for `--steps 5`, `--steps=5` and `steps = 5`; None where that cannot be told."""
-    key, *rest = " ".join(parts[:3]).replace("=", " ").split()[:2] or [""]
-    name = key.lstrip("-").replace("-", "_")
-    return f"{name}={rest[0]}" if rest and name.isidentifier() and not rest[0].startswith("-") else None
+def _meant(parts: Sequence[str], run: str) -> str | None:
+    """Return key=value for `--steps 5`, `--steps=5`, `steps = 5` and `--dry-run`; None where that cannot be told."""
+    from tinsmith.cli.registered import STUDIES
+    from tinsmith.lab.experiment.key_text import Circumstances, field_kinds, meant_key
+    from tinsmith.lab.study.files import defines_study
+
+    option, *rest = " ".join(parts[:3]).replace("=", " ").split()[:2] or [""]
+    key = option.lstrip("-").replace("-", "_")
+    if not key.isidentifier():
+        return None
+    if option.startswith("-"):  # of another tool's habits
+        key = meant_key(key, ["out"] if run in STUDIES or defines_study(Path(run)) else ["log_path"])
+    value = rest[0] if rest and not rest[0].startswith("-") else None
+    if value is None and field_kinds(Circumstances).get(key) is bool:
+        value = "true"
+    return None if value is None else f"{key}={value}"
+
+
+def _require_nothing(overrides: Mapping[str, str]) -> None:
+    """Refuse keys where nothing says what is to be run."""
+    if overrides:
+        from tinsmith.types.errors import ConfigError
+
+        shown, fix = " ".join(f"{key}={value}" for key, value in overrides.items()), "tinsmith run lists the names"
+        raise ConfigError(
+            "keys are given, but no name of what to run",
+            field="NAME",
+            value=None,
+            fix=f"tinsmith run NAME {shown}; {fix}",
+        )
 
 
 def _of_file(file: Path) -> tuple[str | None, dict[str, str]]:
@@ -233,7 +265,9 @@ def _of_file(file: Path) -> tuple[str | None, dict[str, str]]:
     keys = read_toml(file, field="--config")
     nested = next((key for key, value in keys.items() if isinstance(value, dict | list)), None)
     if nested is not None:
-        raise ConfigError("a file of settings has lines key = value", field=nested, value=str(file), fix="steps = 20")
+        raise ConfigError(
+            "a settings file may only have lines key = value", field=nested, value=str(file), fix="steps = 20"
+        )
     texts = {key: shown_value(value) for key, value in keys.items()}
     return texts.pop("run", None), texts
 
@@ -241,14 +275,18 @@ def _of_file(file: Path) -> tuple[str | None, dict[str, str]]:
 def new(
     file: Annotated[Path, typer.Argument(metavar="FILE.py", help="The file to write.")],
     study: Annotated[
-        bool, typer.Option("--study", help="A study: a task, arms, sizes, and what is expected beforehand.")
+        bool, typer.Option("--study", help="Write a study instead: a task, arms, sizes and expectations.")
     ] = False,
 ) -> None:
     """Write a starting point for a task of your own, or with --study for a study, in one file that runs as it is."""
     from tinsmith.types.errors import ConfigError
 
     if file.suffix != ".py":
-        raise ConfigError("a task or a study is a Python file", field="FILE.py", value=str(file))
+        fix = f"tinsmith new {file}.py"
+        raise ConfigError("a task or a study is a Python file", field="FILE.py", value=str(file), fix=fix)
+    if not file.parent.is_dir():
+        what = "there is no such folder to write to"
+        raise ConfigError(what, field="FILE.py", value=str(file), fix=f"mkdir -p {file.parent}")
     package = "tinsmith.lab.study" if study else "tinsmith.lab.user_task"
     text = (resources.files(package) / "start.py.txt").read_text("utf-8")
     try:

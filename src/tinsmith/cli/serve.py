@@ -20,89 +20,98 @@ Models = Annotated[
         "tinsmith/moe-nano, a fetched tinsmith/smollm2 and ORG/NAME of the local hub cache need no PATH. Repeatable.",
     ),
 ]
-ArithmeticName = Annotated[Literal["canonical", "invariant", "fast"], typer.Option(help="What is promised about bits.")]
+ArithmeticName = Annotated[
+    Literal["canonical", "invariant", "fast"],
+    typer.Option(help="canonical: same bits for any batch, thread count and device; fast: no such promise."),
+]
 State = Annotated[
-    Path | None, typer.Option(metavar="DIR", help="Checkpoints and records. Default: state in TINSMITH_HOME.")
+    Path | None,
+    typer.Option(metavar="DIR", help="Folder for checkpoints and records. Default: state in TINSMITH_HOME."),
 ]
 MicroBatch = Annotated[
-    int, typer.Option(min=0, help="Most units of gradient computed at once; changes no bit. 0: by memory.")
+    int,
+    typer.Option(
+        min=0, help="Maximum units of gradient computed at once; 0: as many as memory allows. Changes no bit."
+    ),
 ]
 HoldName = Annotated[
     Literal["published", "fp32"],
     typer.Option(
-        help="How a base lies in memory: as its file has it (bf16, F16, Q4_0 to Q8_0, Q4_K to Q6_K), or widened to "
-        "fp32, which takes more; changes no bit."
+        help="How a base is kept in memory: as in its file (bf16, F16, Q4_0 to Q8_0, Q4_K to Q6_K), or widened to "
+        "fp32, which takes more. Changes no bit."
     ),
 ]
 DeviationName = Annotated[
     Literal["none", "merged_adapter", "stock_silu", "shared_rng", "reordered_gradient"],
-    typer.Option(help="A deliberate fault, to see that the checks find it."),
+    typer.Option(help="Deliberate fault, to test that the checks find it."),
 ]
 GradientUnitName = Annotated[
-    Literal["tree", "datum"], typer.Option(help="tree: datums that begin alike share their computation.")
+    Literal["tree", "datum"],
+    typer.Option(help="tree: examples with a common prefix share its computation; datum: each by itself."),
 ]
 KeysFile = Annotated[
     Path | None,
     typer.Option(
         metavar="FILE",
-        help="Several keys, each with a name and limits (TOML); read again on SIGHUP. Default: TINKER_API_KEY alone.",
+        help="TOML file of several keys, each with a name and limits; read again on SIGHUP. Default: TINKER_API_KEY.",
     ),
 ]
 TlsCert = Annotated[Path | None, typer.Option(metavar="FILE", help="A certificate (PEM): serve https.")]
 TlsKey = Annotated[Path | None, typer.Option(metavar="FILE", help="The certificate's private key (PEM).")]
 AccessLogFile = Annotated[
-    str | None, typer.Option(metavar="FILE", help="Write a line for every request there; - is standard output.")
+    str | None, typer.Option(metavar="FILE", help="File for a line per request; - is standard output.")
 ]
 SessionTimeout = Annotated[
     float,
     typer.Option(
         min=0.0,
         metavar="HOURS",
-        help="A client that says nothing for so long is taken for gone, and what its session holds in memory is "
-        "freed; its checkpoints stay. 0: never.",
+        help="A client that is silent for so long counts as gone: memory of its session is freed, and its "
+        "checkpoints stay. 0: never.",
     ),
 ]
 Workers = Annotated[
     int,
     typer.Option(
         min=0,
-        help="Processes that compute for the server, by Ray, here or (--ray) on a cluster; changes no bit. "
-        "0: the server computes itself, or with --ray one on each node.",
+        help="Worker processes, started by Ray on this machine or (--ray) on a cluster. 0: the server computes "
+        "by itself, or with --ray one on each node. Changes no bit.",
     ),
 ]
 Shards = Annotated[
     int,
     typer.Option(
         min=1,
-        help="Over so many of the workers each base is spread, layer by layer, where it does not fit one; a divisor "
+        help="Number of workers that share one copy of a base, layer by layer, if it does not fit one; a divisor "
         "of --workers. Changes no bit.",
     ),
 ]
 RayAddress = Annotated[
-    str | None, typer.Option("--ray", metavar="HOST:PORT", help="A Ray cluster to compute on; auto: this machine's.")
+    str | None,
+    typer.Option("--ray", metavar="HOST:PORT", help="Address of a Ray cluster to compute on; auto: this machine's."),
 ]
 
 
 def serve(
     model: Models,
     host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option(min=0, max=65535, help="0 takes a free one.")] = 8000,
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Port to listen on; 0: a free one.")] = 8000,
     device: Annotated[str, typer.Option(help="cpu or cuda.")] = "cpu",
     arithmetic: ArithmeticName = "canonical",
-    seed: Annotated[int, typer.Option(help="Seeds that requests leave open are derived from it.")] = 0,
+    seed: Annotated[int, typer.Option(help="Root seed for requests that have none.")] = 0,
     state: State = None,
     micro_batch: MicroBatch = 0,
     hold: HoldName = "published",
     deviation: DeviationName = "none",
     gradient_unit: GradientUnitName = "tree",
     unit_hashes: Annotated[
-        bool, typer.Option("--unit-hashes", help="Keep the SHA-256 of each unit of gradient in the trace.")
+        bool, typer.Option("--unit-hashes", help="Store the SHA-256 of each unit of gradient in the trace.")
     ] = False,
     workers: Workers = 0,
     shards: Shards = 1,
     ray: RayAddress = None,
-    max_body: Annotated[int, typer.Option(min=1, help="Largest request in bytes.")] = 512 << 20,
-    max_queue: Annotated[int, typer.Option(min=1, help="Most waiting sampling requests.")] = 4096,
+    max_body: Annotated[int, typer.Option(min=1, help="Maximum size of a request, in bytes.")] = 512 << 20,
+    max_queue: Annotated[int, typer.Option(min=1, help="Maximum number of waiting sampling requests.")] = 4096,
     session_timeout: SessionTimeout = 12.0,
     keys: KeysFile = None,
     tls_cert: TlsCert = None,

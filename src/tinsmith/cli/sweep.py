@@ -15,21 +15,23 @@ if TYPE_CHECKING:
 
 
 def sweep(
-    out: Annotated[Path, typer.Option(metavar="DIR", help="Where sweep.json and sweep.html are written.")],
+    out: Annotated[Path, typer.Option(metavar="DIR", help="Folder for sweep.json and sweep.html.")],
     factors: Annotated[
-        list[str] | None, typer.Argument(metavar="[factor=v1,v2 ...]", help="What to vary. Default: everything.")
+        list[str] | None,
+        typer.Argument(metavar="[factor=v1,v2 ...]", help="Factors to vary, with their values. Default: all factors."),
     ] = None,
     pair: Annotated[
         list[str] | None, typer.Option(metavar="FACTOR,FACTOR", help="Vary these two together as well. Repeatable.")
     ] = None,
     reference: Annotated[
-        list[str] | None, typer.Option(metavar="FACTOR=VALUE", help="A value of the reference cell. Repeatable.")
+        list[str] | None,
+        typer.Option(metavar="FACTOR=VALUE", help="Value of the reference cell, such as threads=1. Repeatable."),
     ] = None,
     model: Annotated[
-        str, typer.Option(metavar="NAME=PATH", help="The base: a folder, or a built-in name.")
+        str, typer.Option(metavar="NAME=PATH", help="Base model: a folder, or a built-in name.")
     ] = "tinsmith/nano",
     completions: Annotated[
-        int, typer.Option(min=2, help="How many completions of the prompt to draw at each temperature.")
+        int, typer.Option(min=2, help="Number of completions of the prompt at each temperature.")
     ] = 32,
     as_json: Annotated[bool, typer.Option("--json", help="Print sweep.json.")] = False,
 ) -> None:
@@ -89,5 +91,5 @@ def _factor(name: str) -> str:
     from tinsmith.types.errors import ConfigError
 
     if name not in FACTORS:
-        raise ConfigError("a sweep has no such factor", field="factor", value=name, allowed=", ".join(FACTORS))
+        raise ConfigError("there is no such factor", field="factor", value=name, allowed=", ".join(FACTORS))
     return name

@@ -105,52 +105,51 @@ class CommonSettings:
     """Settings that SFT and RL share."""
 
     steps: int
-    """Steps of training, 1 or more; with kind=sft also 0: the base is only evaluated."""
+    """Training steps, 1 or more; with kind=sft, 0 only evaluates the base."""
     learning_rate: float
-    """The learning rate of Adam, at its highest."""
+    """Peak learning rate of Adam."""
     lr_schedule: Schedule = Schedule.CONSTANT
-    """How the learning rate changes over the steps."""
+    """Learning-rate schedule over the steps."""
     lr_warmup: float = field(default=0.0, metadata=LATER)
-    """Share of the steps, at the beginning, over which the learning rate rises to the schedule's."""
+    """Share of the steps, at the beginning, used to warm up the learning rate; 0: no warm-up."""
     lora_rank: int = 32
-    """Rank of the adapter's matrices."""
+    """Rank of the adapter (LoRA and its kin)."""
     lora_alpha: float = field(default=ALPHA, metadata=LATER)
-    """The adapter's product is scaled by lora_alpha / lora_rank; another value than 32 needs a server that knows it."""
+    """Adapter scaling, lora_alpha / lora_rank; a value other than 32 needs a server that supports it."""
     adapter: AdapterKind = AdapterKind.LORA
-    """What is trained: a kind of adapter, or full for all weights."""
+    """Kind of adapter that is trained; full trains all weights."""
     train_unembed: bool = field(default=True, metadata=LATER)
-    """Whether the adapter sits on the unembedding too, beside attention and MLP."""
+    """Adapt the unembedding (output head) too, beside attention and MLP."""
     max_tokens: int = 32
-    """Most tokens in an answer."""
+    """Maximum tokens of an answer."""
     temperature: float = 1.0
-    """Temperature of rollouts, and of the sampled evaluation."""
+    """Sampling temperature of rollouts and of the sampled evaluation."""
     eval_every: int = 20
-    """Steps between evaluations on held-out items, at step 0 too; 0: none before the end."""
+    """Steps between evaluations on held-out items, the first at step 0; 0: only at the end."""
     eval_items: int = 256
-    """Most held-out items in an evaluation during training: a fixed random part, the same in every run."""
+    """Maximum held-out items per evaluation: a fixed random subset, the same in every run."""
     test_items: int = field(default=0, metadata=LATER)
-    """Most items of the test split, evaluated at the end: a fixed random part, the same in every run; 0: all."""
+    """Maximum items of the test split, evaluated at the end: a fixed random subset, the same in every run; 0: all."""
     save_every: int = 20
     """Steps between checkpoints; 0: never."""
     select_by: Selection = Selection.MACRO_F1
-    """The metric on the validation split by which the checkpoint is chosen."""
+    """Validation metric by which the checkpoint is selected."""
     train_items: int = 0
-    """Most items to train on; 0: all."""
+    """Maximum items to train on; 0: all."""
     weight_decay: float = 0.0
     """Weight decay of AdamW."""
     grad_clip_norm: float = 0.0
-    """The norm that gradients are clipped to; 0: not clipped."""
+    """Gradients are clipped to this L2 norm; 0: no clipping."""
     watch: Watched = field(default=Watched.NOTHING, metadata=LATER)
-    """What evaluations measure too: mutual_information of prompts and answers, by which templates are told; how well
-    what the environment answers is foreseen; confidence along the reasoning; or none."""
+    """Extra measurement in evaluations: mutual information of prompts and answers (shows template collapse), prediction
+    of the environment's replies, or confidence along the reasoning."""
     seed: int = 0
-    """The random seed from which every other one is derived."""
+    """Random seed from which all others are derived."""
 
     def __post_init__(self) -> None:
         _at_least_zero(self, "learning_rate", "lora_rank", "lora_alpha", "max_tokens", "eval_items", above=True)
         _at_least_zero(
             self,
-            "steps",
             "test_items",
             "temperature",
             "eval_every",
@@ -194,47 +193,47 @@ class RlSettings(CommonSettings):
     """Reinforcement learning of the GRPO family: groups of rollouts of one prompt, compared with each other."""
 
     group_size: int = 8
-    """Rollouts of each prompt, which are compared with each other."""
+    """Rollouts per prompt, whose rewards are compared with each other; 2 or more."""
     groups_per_batch: int = 16
-    """Prompts in each step."""
+    """Prompts per training step."""
     advantage: Advantage = Advantage.CENTER
-    """How the rewards of a group become advantages."""
+    """Advantage estimator: how a group's rewards become advantages."""
     loss_fn: RlLoss = RlLoss.IMPORTANCE_SAMPLING
-    """The policy-gradient loss, as the Tinker API names it."""
+    """Policy-gradient loss, by its name in the Tinker API."""
     num_substeps: int = 1
-    """Optimizer steps that share the rollouts of one step."""
+    """Optimizer steps per batch of rollouts."""
     kl_penalty_coef: float = 0.0
-    """Penalty in the reward for leaving the base model (k1 estimate of the KL); 0: none."""
+    """Coefficient of the KL penalty (k1 estimate) in the reward, against the base model; 0: none."""
     zero_variance_filter: bool = True
-    """Leave out groups whose rewards are all equal: their gradient is zero but for a penalty's. They are counted."""
+    """Leave out groups whose rewards are all equal, which have no gradient but a penalty's. They are counted."""
     gradient: Gradient = Gradient.SAMPLED
-    """The policy gradient of sampled answers, or exactly that of all labels with their probabilities."""
+    """Policy gradient: estimated from sampled answers, or exact, over all labels and their probabilities."""
     force_options: bool = field(default=False, metadata=LATER)
-    """Whether each group also holds every answer that the task's `options` names, drawn or not: a policy that is always
-    wrong meets the right one."""
+    """Add every answer in the task's `options` to each group, so that even a policy that is always wrong learns from
+    the right one."""
     entropy_bonus: float = field(default=0.0, metadata=LATER)
-    """Bonus in the reward for tokens that the policy found unlikely (its entropy, by the score function); 0: none."""
+    """Coefficient of the entropy bonus in the reward (score-function estimate); 0: none."""
     snr_filter: float = field(default=0.0, metadata=LATER)
-    """Train on the groups whose rewards deviate most, until they have this share of all deviation; 0: on all."""
+    """Train on the groups with the largest deviation of rewards, up to this share of all deviation; 0: on all."""
     early_stop: bool = field(default=False, metadata=LATER)
-    """Stop when the variance of rewards in groups was below a tenth of its first ten steps' for ten steps."""
+    """Stop once reward variance within groups has been below a tenth of its early level for ten steps."""
     env_loss_coef: float = field(default=0.0, metadata=LATER)
-    """Weight of the loss on what the environment answers, in the forward pass of the policy's own loss; 0: none."""
+    """Weight of a loss on the environment's replies, in the forward pass of the policy's own loss; 0: none."""
     confidence_penalty: float = field(default=0.0, metadata=LATER)
-    """Taken off an advantage, times how much surer of the right answer the policy was early in its reasoning than late;
-    0: nothing is. For a task that is `probed`."""
+    """Penalty on the advantage for confidence in the right answer that falls along the reasoning; 0: none. For tasks
+    with `probed`."""
     confidence_prefixes: Prefixes = field(default=Prefixes.OWN, metadata=LATER)
-    """Before what an answer is forced for it: the reply's own reasoning; or, as controls, its parts shuffled, or the
+    """Reasoning after which that confidence is measured: the reply's own; or, as controls, its parts shuffled, or the
     foreign reasoning of another prompt."""
     interleave: str = field(default=NONE, metadata=LATER)
-    """Batches of a task's own items to batches of those that it sets `aside`, as 5:1, at exactly this ratio; none: no
-    item that is aside is trained on."""
+    """Ratio of batches of a task's own items to batches of items that it sets `aside`, such as 5:1, kept exactly;
+    none: no item that is set aside is trained on."""
     sft_steps: int = field(default=0, metadata=LATER)
-    """How many of the steps, at the beginning, are supervised; 0: none."""
+    """Number of steps, at the beginning, that are supervised; 0: none."""
     sft_learning_rate: float = field(default=1e-4, metadata=LATER)
-    """Learning rate of the supervised steps; their schedule ends with them."""
+    """Learning rate of the supervised steps, which have a schedule of their own."""
     sft_batch_size: int = field(default=32, metadata=LATER)
-    """Papers in each supervised step."""
+    """Examples per supervised step."""
 
     def __post_init__(self) -> None:
         CommonSettings.__post_init__(self)
@@ -243,11 +242,11 @@ class RlSettings(CommonSettings):
         _at_least_zero(self, "kl_penalty_coef", "entropy_bonus", "snr_filter", "sft_steps")
         _at_least_zero(self, "env_loss_coef", "confidence_penalty")
         if self.env_loss_coef and self.num_substeps > 1:
-            what = "what the environment answers is learned under the policy that it answered"
+            what = "the loss on the environment's replies needs the policy that they replied to"
             raise ConfigError(what, field="num_substeps", value=self.num_substeps, allowed="1 with env_loss_coef")
         ratio_of(self.interleave)
         if self.snr_filter > 1.0:
-            what = "this is a share of the deviation of all groups"
+            what = "this must be a share of the deviation of all groups"
             raise ConfigError(what, field="snr_filter", value=self.snr_filter, allowed="0 (no filter) to 1")
         if self.sft_steps >= self.steps:
             what = "every step would be supervised, with none left for RL"
@@ -261,11 +260,11 @@ class RlSettings(CommonSettings):
             what, allowed = "there are more substeps than groups", f"1 to groups_per_batch = {self.groups_per_batch}"
             raise ConfigError(what, field="num_substeps", value=self.num_substeps, allowed=allowed)
         if self.gradient is Gradient.EXACT and self.advantage not in LINEAR:
-            what = "it divides by the deviation of all terms together, and the exact gradient is of one of them"
+            what = "this advantage divides by the deviation of all terms, and the exact gradient is that of one term"
             fix = "advantage=center, or gradient=sampled"
             raise ConfigError(what, field="advantage", value=self.advantage.value, allowed=", ".join(LINEAR), fix=fix)
         if self.group_size < 2:
-            what = "a group needs two rollouts, which are compared with each other"
+            what = "a group needs two or more rollouts, whose rewards are compared"
             raise ConfigError(what, field="group_size", value=self.group_size, allowed="2 or more")
 
     def by_example(self, step: int) -> SftSettings | None:
@@ -285,9 +284,9 @@ class SftSettings(CommonSettings):
     """Supervised fine-tuning on the contract's answer, its tokens only."""
 
     batch_size: int = 32
-    """Papers in each step."""
+    """Examples per training step."""
     logit_offset: bool = False
-    """Choose offsets of the labels' log-probabilities on the validation split, for macro-F1, and decide by them."""
+    """Choose an offset for each label's log-probability on the validation split (for macro-F1), and decide by them."""
     order: Order = field(default=Order.RANDOM, metadata=WHERE_USED)
     """Order of an epoch's items: random; by the perplexity of their right answers under the model before the first
     step, ascending or descending; or descending, recomputed under the model at the beginning of each epoch."""
@@ -295,6 +294,7 @@ class SftSettings(CommonSettings):
     def __post_init__(self) -> None:
         CommonSettings.__post_init__(self)
         _at_least_zero(self, "batch_size", above=True)
+        _at_least_zero(self, "steps")
 
     def by_example(self, step: int) -> SftSettings:
         """See CommonSettings; every step is."""
@@ -318,22 +318,22 @@ class SparseSettings(SftSettings):
     asked_items: int = 200
     """Training items that the base answers before the first step."""
     base_rollouts: int = 20
-    """Its answers to each of them."""
+    """Rollouts of the base for each of these items."""
     kept_items: int = 50
-    """Of the items asked, so many are learned from: those with pass rates nearest a half."""
+    """Number of these items that are trained on: those with pass rates nearest to one half."""
     entropy_threshold: float = 0.7
     """Nats of the base's entropy above which a token is pushed; at all others the policy is held to the base."""
     base_kl_coef: float = 0.2
-    """How strongly it is held there."""
+    """Coefficient of the KL term that holds the policy to the base at those tokens."""
     pushed: Pushed = Pushed.BOTH
-    """Whether good and bad rollouts are learned from, or good ones alone."""
+    """Train on good and bad rollouts, or on good ones alone."""
 
     def __post_init__(self) -> None:
         SftSettings.__post_init__(self)
         _at_least_zero(self, "steps", "asked_items", "kept_items", "temperature", above=True)
         _at_least_zero(self, "entropy_threshold", "base_kl_coef")
         if self.base_rollouts < 2:
-            what = "an item needs two rollouts, which are compared with each other"
+            what = "an item needs two or more rollouts, whose rewards are compared"
             raise ConfigError(what, field="base_rollouts", value=self.base_rollouts, allowed="2 or more")
 
 
@@ -342,5 +342,6 @@ def _at_least_zero(settings: CommonSettings, *names: str, above: bool = False) -
     for name in names:
         value = getattr(settings, name)
         if not math.isfinite(value) or value < 0 or (above and value == 0):
-            what = "training is not possible with this value"
-            raise ConfigError(what, field=name, value=value, allowed="above 0" if above else "0 or more")
+            least = "1 or more" if isinstance(value, int) else "above 0"
+            what, allowed = "this number is out of range", least if above else "0 or more"
+            raise ConfigError(what, field=name, value=value, allowed=allowed)

@@ -97,7 +97,7 @@ class Subject(Environments[I, A], Protocol[I, A]):
 
     def example(self, item: I) -> Example:
         """Return what supervised training reads: the prompt and its right answer, or a whole conversation."""
-        raise ConfigError("no answer is known to be right", field="item", value=item.prompt_id)
+        raise ConfigError("this task has no right answers", field="item", value=item.prompt_id)
 
     def example_figures(self, examples: Sequence[Example]) -> Mapping[str, float]:
         """Return metrics of what a supervised step learned, as `train/...`."""
@@ -111,7 +111,7 @@ class Subject(Environments[I, A], Protocol[I, A]):
 
     def probe(self, rollout: Rollout[I, A]) -> Probe:
         """Return a reply taken apart: what confidence along its reasoning is read from."""
-        what = "nothing says where this subject's reasoning ends, and which answers there are"
+        what = "this task does not say where its reasoning ends, or list its possible answers"
         fix = "watch=none and confidence_penalty=0, or probed=... in a task of your own"
         raise ConfigError(what, field="confidence", value=rollout.item.prompt_id, fix=fix)
 
@@ -153,7 +153,7 @@ def _played(
     item = group[0].item
     options = subject.options(item)
     if not options:
-        what = "this item names no options that a group could be made to hold"
+        what = "this item lists no options to add to its group"
         fix = "options=... in the task, a function of the item that returns every answer there is"
         raise ConfigError(what, field="force_options", value=True, fix=fix)
     environments = subject.environments(item, len(options), derive(seed, "forced", place))
@@ -168,7 +168,7 @@ def _said(
 ) -> Trajectory[I]:
     prompt = environment.first()
     if environment.step(tokens).observation() is not None:
-        what = "an option is the whole answer, and this conversation goes on after it"
+        what = "options are for tasks of one turn, and this conversation continues"
         raise ConfigError(what, field="force_options", value=True, allowed="false for this task")
     turn = Turn(observation=prompt, tokens=tokens, logprobs=(0.0,) * len(tokens), text=subject.text(tokens))
     return Trajectory(item=item, sample=sample, turns=(turn,), environment=environment)

@@ -384,7 +384,7 @@ class Runs:
         run = self._run(model_id)
         request_id, new = self.futures.accept(owner=model_id, seq_id=seq_id, kind=kind)
         if new and seq_id < run.lane.next_seq:
-            self.futures.fail(request_id, _gap(seq_id, "it came after what followed was given up"))
+            self.futures.fail(request_id, _gap(seq_id, "it came too late: the requests after it were given up"))
         elif new:
 
             def with_session() -> Finished:

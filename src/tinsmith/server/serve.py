@@ -148,7 +148,7 @@ def _serve_with_workers(
 ) -> None:
     if settings.device != "cpu" or settings.deviation is not Deviation.NONE:
         raise ConfigError(
-            "workers compute on CPU, and as promised",
+            "workers compute on CPUs, and without deviations",
             field="--device, --deviation",
             value=f"{settings.device}, {settings.deviation.value}",
             allowed="cpu, none",

@@ -194,21 +194,21 @@ def _squares(gradient: Mapping[str, _Mark]) -> tuple[float, float]:
 study = Study(
     name="study/adapters",
     title="Adapters",
-    question="What do four bits and a trained magnitude cost and gain, each adapter at the rate that suits it?",
+    question="What do 4-bit weights and trained magnitudes cost and gain, each adapter at its best learning rate?",
     task=None,
     arms=(),
     complete=with_arms,
     shared=place_of,
     own=(
-        StudyKey("out", "runs/study-adapters", "The study's folder."),
-        StudyKey("adapters", ",".join(ADAPTERS), "What is compared: lora, and one or more of the others."),
+        StudyKey("out", "runs/study-adapters", "Folder of the study."),
+        StudyKey("adapters", ",".join(ADAPTERS), "Adapters to compare: lora, and one or more of the others."),
         StudyKey(
             "rates",
             RATES,
             f"Learning rates that are tried, {FEWEST_RATES} or more; rates.qdora=... for one adapter. "
             f"at=small: {SMALL_RATES}.",
         ),
-        *(StudyKey(f"{_OWN_RATES}{kind}", "", f"Of {name} alone.") for kind, (name, _) in ADAPTERS.items()),
+        *(StudyKey(f"{_OWN_RATES}{kind}", "", f"Rates of {name} alone.") for kind, (name, _) in ADAPTERS.items()),
     ),
     passes=LABEL_KINDS[Kind.SFT].keys.known - {*_SET, "kind", "quiet"},
     fixed=_SET,

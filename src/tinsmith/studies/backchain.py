@@ -217,7 +217,7 @@ def cached(results: Results) -> Finding:
 MEASURES: Final = (Measure("wrong", "wrong", wrong, ".1%"), DEEP, RIGHT)
 study = Study(
     name="backchain",
-    question="Do tasks that were written from what calls brought teach more than tasks whose answers were believed?",
+    question="Do tasks written from observed results of tool calls teach more than tasks with assumed answers?",
     task=backchained,
     arms=(
         *(Arm(one, one, labels=one) for one in LABELS),

@@ -200,7 +200,7 @@ def nothing_leaks(results: Results) -> Finding:
 
 study = Study(
     name="barrier",
-    question="Does it matter that whoever writes a reward does not see how its tasks were made?",
+    question="Does it matter that the writer of a reward cannot see how its tasks were made?",
     task=rooms,
     arms=(
         Arm("closed", "closed, four tests", "barrier=closed tests=four"),

@@ -177,7 +177,7 @@ CONSTANT: Final = ("descending-constant", "random-constant")
 FALLING: Final = ("random", "ascending", "descending", "recomputed")
 study = Study(
     name="curriculum",
-    question="Does the order of examples matter, apart from the learning rate they meet, and do stages and loops help?",
+    question="Does the order of examples matter apart from the learning-rate schedule, and do stages and loops help?",
     task=porter,
     arms=(
         *(Arm(one, f"{one}, falling rate", SFT, lr_schedule="linear", order=one) for one in FALLING),

@@ -125,7 +125,7 @@ MIXED = PerItem("mixed", "groups of both kinds", of=lambda group: float(len(set(
 REMEDIES: Final = ("hotter", "forced", "examples")
 study = Study(
     name="dead_groups",
-    question="Can RL mend a model that fails, where it always fails at the same questions, and where by chance?",
+    question="Can RL fix a model that fails, always at the same questions or at random?",
     task=sandbagger,
     arms=(
         Arm("always", "always fails", fails="always"),

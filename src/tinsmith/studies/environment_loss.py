@@ -155,7 +155,7 @@ def control_is_flat(results: Results) -> Finding:
 study = Study(
     name="environment_loss",
     title="A loss on what the environment answers",
-    question="Does a loss on what the environment answers make RL faster, and from which weight does it bore?",
+    question="Does a loss on the environment's replies make RL faster, and at which weight does exploration stop?",
     task=shell,
     arms=(
         *(Arm(f"lambda-{weight:g}", f"lambda = {weight:g}", env_loss_coef=weight) for weight in WEIGHTS),

@@ -65,7 +65,7 @@ def one_in_six(results: Results) -> Finding:
 study = Study(
     name="exploration",
     title="Exploration between the batches of a task",
-    question="Does exploration between batches of a task teach an agent its surroundings, at no cost to the task?",
+    question="Does exploration between batches of a task teach an agent its environment, at no cost to the task?",
     task=house,
     arms=(
         Arm(ALONE, "task alone", interleave="none", pays="coverage"),

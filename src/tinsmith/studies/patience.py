@@ -198,7 +198,7 @@ def alike(results: Results) -> Finding:
 study = Study(
     name="patience",
     title="Imitation inherits the patience of its demonstrations",
-    question="Does a model search as long as those who showed it how, and does it then find what lies deep?",
+    question="Does a model search as long as its demonstrations do, and does it then find what is far away?",
     task=searches,
     # As many tokens a step: demonstrations have 2.5, 3.7, 5.7 and 4.5 replies.
     arms=(

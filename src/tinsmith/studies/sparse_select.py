@@ -149,19 +149,19 @@ def gaps(results: Results) -> list[list[Shown]]:
 
 study = Study(
     name="sparse_select",
-    question="Does training at a few uncertain tokens of rollouts that the base drew once do what GRPO does?",
+    question="Does offline training on a few uncertain tokens of the base's own rollouts do what GRPO does?",
     task="crossroads",
     arms=(),
     complete=with_arms,
     own=(
-        StudyKey("task", "crossroads", "What is trained on: a packaged task, or FILE.py."),
+        StudyKey("task", "crossroads", "Task to train on: a packaged one, or FILE.py."),
         GENERATOR,
         StudyKey(
             "sparse_rates",
             "1e-4,3e-4,1e-3,3e-3",
             "Learning rates of sparse selection; several: each arm's is chosen on a validation part.",
         ),
-        StudyKey("sparse_steps", "60", "Its optimizer steps; steps and learning_rate are GRPO's."),
+        StudyKey("sparse_steps", "60", "Optimizer steps of sparse selection; steps and learning_rate are GRPO's."),
     ),
     passes=_PASSES - _SET,
     fixed=_SET,

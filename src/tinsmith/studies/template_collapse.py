@@ -173,7 +173,7 @@ BONUS: Final[Mapping[str, float | bool]] = {"entropy_bonus": 0.2, "zero_variance
 TRAINED: Final = ("plain", "bonus", "filtered", "stopped")
 study = Study(
     name="template_collapse",
-    question="Do answers stop depending on what was asked while they vary as before, and does a filter prevent it?",
+    question="Do answers stop depending on the prompt while they stay varied, and does a filter prevent it?",
     task=reasons,
     arms=(
         Arm("plain", "RL"),

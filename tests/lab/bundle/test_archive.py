@@ -57,7 +57,7 @@ def _other_method(file: zipfile.ZipFile) -> None:
         (_link, "is no plain file"),
         (_bomb, "unpacks to"),
         (_other_method, "compressed in a way"),
-        (_named("config.json"), "no file of `tinsmith pack`"),
+        (_named("config.json"), "not a file that `tinsmith pack` wrote"),
     ],
 )
 def test_what_is_no_plain_file_in_its_folder_is_refused_and_leaves_nothing(

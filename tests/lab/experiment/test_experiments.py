@@ -108,7 +108,7 @@ def test_a_misspelt_experiment_is_suggested(name: str, meant: str) -> None:
 
 
 def test_another_version_is_no_such_experiment() -> None:
-    with pytest.raises(ConfigError, match="no such experiment"):
+    with pytest.raises(ConfigError, match="study or experiment"):
         find("ladder/exp4@2")
 
 
@@ -148,7 +148,7 @@ def test_a_key_that_the_kind_does_not_use_is_refused(name: str, key: str) -> Non
     [
         ("steps", "many", "a whole number"),
         ("steps", "1.5", "a whole number"),
-        ("steps", "0", "above 0"),
+        ("steps", "0", "1 or more"),
         ("learning_rate", "fast", "a number"),
         ("learning_rate", "nan", "above 0"),
         ("learning_rate", "-1", "above 0"),

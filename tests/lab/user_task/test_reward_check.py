@@ -156,5 +156,5 @@ def test_a_dry_run_says_it_and_only_a_dry_run_does(
 def test_it_is_no_part_of_what_a_run_is() -> None:
     plain, checking = plan_of("sandbagger", {}), plan_of("sandbagger", {"dry_run": "true", "check_reward": "true"})
     assert plan_fingerprint(plain) == plan_fingerprint(checking)
-    with pytest.raises(ConfigError, match="before a run"):
+    with pytest.raises(ConfigError, match="dry run"):
         plan_of("sandbagger", {"check_reward": "true"})

@@ -11,7 +11,7 @@ from typing import Annotated, Literal
 import typer
 
 SourceName = Annotated[
-    Literal["openalex", "sciscinet", "files", "synthetic"], typer.Option("--source", help="Where the papers come from.")
+    Literal["openalex", "sciscinet", "files", "synthetic"], typer.Option("--source", help="Source of the papers.")
 ]
 Out = Annotated[Path, typer.Option(metavar="CORPUS", help="The corpus's folder.")]
 Snapshot = Annotated[Path | None, typer.Option(metavar="DIR", help="openalex: a copy of the snapshot, any layout.")]
@@ -33,14 +33,16 @@ Keep = Annotated[str | None, typer.Option(metavar="LIST", help="openalex, scisci
 GraphOnly = Annotated[bool | None, typer.Option("--graph-only", help="openalex: no texts; several times as fast.")]
 Tables = Annotated[Path | None, typer.Option(metavar="DIR", help="sciscinet: the tables, TSV or parquet.")]
 Papers = Annotated[Path | None, typer.Option(metavar="FILE", help="files: papers as JSON lines or an array.")]
-Edges = Annotated[Path | None, typer.Option(metavar="FILE", help="files: lines of citing and cited id, TSV or CSV.")]
+Edges = Annotated[
+    Path | None, typer.Option(metavar="FILE", help="files: citing and cited id on each line, TSV or CSV.")
+]
 PresetName = Annotated[
     Literal["tiny", "small", "full"] | None, typer.Option("--preset", help="synthetic: the world's size.")
 ]
-Seed = Annotated[int | None, typer.Option(metavar="N", help="synthetic: another seed, another world.")]
+Seed = Annotated[int | None, typer.Option(metavar="N", help="synthetic: seed of the world.")]
 DropForward = Annotated[bool, typer.Option("--drop-forward", help="Leave out references to later papers.")]
 Strict = Annotated[bool | None, typer.Option("--strict", help="Stop at the first malformed line.")]
-SkipBad = Annotated[bool | None, typer.Option("--skip-bad", help="Use what can be read, however much is lost.")]
+SkipBad = Annotated[bool | None, typer.Option("--skip-bad", help="Use what can be read, however many lines are lost.")]
 Force = Annotated[bool, typer.Option("--force", help="Replace the corpus in CORPUS.")]
 
 
@@ -55,7 +57,7 @@ CorpusFolder = Annotated[Path, typer.Argument(metavar="CORPUS", help="A corpus w
 SliceFolder = Annotated[Path, typer.Option(metavar="DIR", help="The slice's folder.")]
 TaskName = Annotated[
     Literal["disruption", "novelty", "joint"],
-    typer.Option(help="What a model is asked; joint: both, balanced over the nine pairs of labels."),
+    typer.Option(help="Label to predict; joint: both, balanced over the nine pairs of labels."),
 ]
 Cut = Annotated[
     float | None, typer.Option(help="The |CD| from which a paper is labelled. Default: a synthetic corpus's own.")
@@ -67,7 +69,7 @@ Margin = Annotated[float | None, typer.Option(help="Between the two scores, for 
 PerClass = Annotated[Number, typer.Option(metavar="N", help="N of each class, over all splits.")]
 Natural = Annotated[bool, _flag("--natural", "Keep the mixture of classes as it is, instead of --per-class.")]
 Cap = Annotated[Number, typer.Option(metavar="N", help="At most N rows. Default: all.")]
-SliceSeed = Annotated[int, typer.Option(help="Another seed: other papers, other splits.")]
+SliceSeed = Annotated[int, typer.Option(help="Seed of the choice of papers and of the splits.")]
 Splits = Annotated[Literal["native", "legacy"], typer.Option(help="By the id's hash; or by one seeded shuffle.")]
 Oversample = Annotated[bool, _flag("--oversample", "Repeat training papers of a class that is short.")]
 Status = Annotated[Literal["ok"] | None, typer.Option(help="Only papers with references and citers.")]
@@ -80,8 +82,8 @@ After = Annotated[str | None, typer.Option(metavar="DATE", help="Published on or
 LeaveOut = Annotated[
     Path | None, typer.Option(metavar="FILE", help="Without the papers whose ids are in it, one a line.")
 ]
-NoCitations = Annotated[bool, _flag("--no-citations", "Leave citation counts out of the rows: they leak the label.")]
-NoYear = Annotated[bool, _flag("--no-year", "Leave the year out of the rows: it leaks the label.")]
+NoCitations = Annotated[bool, _flag("--no-citations", "Leave out citation counts, which leak the label.")]
+NoYear = Annotated[bool, _flag("--no-year", "Leave out the year, which leaks the label.")]
 ReplaceSlice = Annotated[bool, _flag("--force", "Replace another slice that is in OUT.")]
 
 
@@ -118,7 +120,7 @@ def fetch(
     print(f"next: tinsmith data build --source files --papers {papers} --edges {edges} --out DIR")
 
 
-@app.command(short_help="Make a corpus of papers and citations.")
+@app.command(short_help="Build a corpus of papers and citations.")
 def build(
     source: SourceName,
     out: Out,
@@ -210,7 +212,9 @@ def metrics(
     pool_years: Annotated[
         int, typer.Option(metavar="K", help="Compare the pairs of K citing years: small corpora, 3-5.")
     ] = 1,
-    threads: Annotated[int | None, typer.Option(metavar="N", help="Default: one per core. Changes no bit.")] = None,
+    threads: Annotated[
+        int | None, typer.Option(metavar="N", help="Threads. Default: one per core. Changes no bit.")
+    ] = None,
 ) -> None:
     """Compute CD indices and atypicality of every paper, on the full graph."""
     import time
@@ -320,7 +324,7 @@ def cut_slice(
     console.print(f"wrote {out} (sha256 {card.sha256})", markup=False, soft_wrap=True)
 
 
-@app.command(short_help="Score what any model must beat.")
+@app.command(short_help="Score the baselines that any model must beat.")
 def baselines(
     folder: Annotated[Path, typer.Argument(metavar="SLICE", help="A slice's folder.")],
     seed: Annotated[int, typer.Option(help="Seed of the bootstrap.")] = 0,

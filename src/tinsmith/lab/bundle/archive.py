@@ -85,6 +85,9 @@ class _OfFloats:
         return self.compress(b"") + self._coder.flush()
 
 
+_EXPECTED: Final = "the folder of a run, or a FILE.zip that `tinsmith pack` wrote"
+
+
 def unpack(file: Path, folder: Path) -> None:
     """Unpack an archive into a new or empty folder; nothing is left there of one that is refused.
 
@@ -98,7 +101,8 @@ def unpack(file: Path, folder: Path) -> None:
             entries = archive.infolist()
             _require_sound(file, entries)
             if CRATE not in archive.namelist():
-                raise DataError(f"{file} is no file of `tinsmith pack`", field=CRATE, value="missing")
+                what = f"{file} is not a file that `tinsmith pack` wrote"
+                raise DataError(what, field=CRATE, value="missing", allowed=_EXPECTED)
             folder.mkdir(parents=True, exist_ok=True)
             try:
                 for entry in entries:
@@ -112,7 +116,8 @@ def unpack(file: Path, folder: Path) -> None:
     except (*_UNREADABLE, OSError) as error:
         if isinstance(error, OSError) and error.errno not in (None, errno.EEXIST):
             raise  # bzip2's own says nothing of a disk
-        raise DataError(f"{file} cannot be unpacked: {error}", field="FILE", value=str(file)) from None
+        what = f"{file} cannot be unpacked: {error}"
+        raise DataError(what, field="FILE", value=str(file), allowed=_EXPECTED) from None
 
 
 def _require_sound(file: Path, entries: Sequence[zipfile.ZipInfo]) -> None:

@@ -26,7 +26,7 @@ class RunFrame:
 
     kind: Kind
     at: At = At.NANO
-    """Whose settings: nano (the nano base on two cores), small (a small pretrained model), seed (the source notes)."""
+    """Settings by size of model: nano (the nano base), small (SmolLM2-135M), seed (the source notes' 8B model)."""
 
 
 SMALL_MODEL: Final = "smollm2"

@@ -176,7 +176,7 @@ def _conduct(
     say: Say,
 ) -> Conducted:
     plan, materials = prepared.plan, prepared.materials
-    with ticking("asking the server for the models' hashes", say):
+    with ticking("asking the server for the hashes of its models", say):
         beside = {name: model_identity(connection, name) for name in materials.run_data.models()}
         manifest = prepared.manifest(model_identity(connection, materials.model_name), beside)
     if like is not None:
@@ -293,7 +293,7 @@ def _ended_by(
         fix = f"repair the judge; {fix}"
     elif isinstance(error, TaskError):
         what = f"a function of the task failed on every rollout {when}: {error.what}"
-        fix = f"where the cause is outside the file, {fix}; a mended file is another run"
+        fix = f"correct the file, which begins a new run; if the cause is outside the file, {fix}"
     elif isinstance(error, _REFUSALS):
         died = connection.server is not None and not connection.server.alive
         if not died and (run is None or isinstance(error, _KEY_REFUSED)):
@@ -313,7 +313,7 @@ def _refused(plan: Plan, materials: Materials, error: tinker.APIError) -> Config
     what, *others = (said if isinstance(said, str) and said else str(error)).splitlines()
     named = dict(line.strip().split(": ", 1) for line in others if ": " in line)
     what = f"the server refuses this run: {what}"
-    fix = named.get("do", "name a model that the server has, and an adapter that it trains")
+    fix = named.get("do", "use a model that the server has, and an adapter that it trains")
     return ConfigError(what, field="model_name", value=materials.model_name, allowed=named.get("allowed"), fix=fix)
 
 
@@ -368,9 +368,9 @@ def how_to_go_on(plan: Plan) -> str:
     """Say what an interrupted command left, and how to go on."""
     folder = plan.circumstances.log_path
     if folder is None or not holds_run(folder):
-        return "nothing was begun; the same command begins it"
+        return "nothing was begun; the same command starts the run"
     marks = RunFolder(folder).marks()
     if not marks:
         begins = going_on(plan).replace("goes on from the last checkpoint", "begins again")
-        return f"{folder} has no checkpoint, as no step was over that saves one; {begins}"
+        return f"{folder} has no checkpoint yet; {begins}"
     return f"{folder} has the checkpoint of step {marks[-1].step}; {going_on(plan)}"

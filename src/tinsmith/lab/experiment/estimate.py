@@ -143,7 +143,7 @@ def _listed(values: Mapping[str, object]) -> str:
 def time_and_disk(taken: float | None, megabytes: int) -> str:
     """Say how many minutes something takes, if that is known, and what it leaves on disk."""
     if taken is None:
-        return "unknown: it depends on the server and its model"
+        return "unknown, as it depends on the server and its model"
     digits = 1 if taken < 10.0 else 0
     told = f"{taken:.{digits}f} minutes" if taken < 180.0 else f"{taken / 60.0:.0f} hours"
     return f"about {told} on two cores; about {megabytes} MB of disk"

@@ -63,19 +63,22 @@ def converted(key: str, value: object, kind: object) -> object:
 
 _ELSEWHERE: Final = MappingProxyType(
     {
-        **dict.fromkeys(("out", "output", "output_dir", "dir", "folder", "run_dir", "log_dir", "logdir"), "log_path"),
+        **dict.fromkeys(("out", "o", "output", "output_dir", "dir", "folder"), "log_path"),
+        **dict.fromkeys(("run_dir", "log_dir", "logdir", "save_dir"), "log_path"),
         **dict.fromkeys(("model", "base_model", "model_path", "model_name_or_path"), "model_name"),
-        **dict.fromkeys(("max_steps", "n_steps", "num_steps", "iterations", "epochs", "num_train_epochs"), "steps"),
+        **dict.fromkeys(("max_steps", "n_steps", "num_steps", "iterations", "train_steps"), "steps"),
+        **dict.fromkeys(("epochs", "n_epochs", "num_epochs", "num_train_epochs"), "steps"),
         **dict.fromkeys(("num_generations", "rollouts", "n"), "group_size"),
         **dict.fromkeys(("max_new_tokens", "max_completion_length", "max_length"), "max_tokens"),
         **dict.fromkeys(("rank", "r", "lora_r"), "lora_rank"),
         **dict.fromkeys(("beta", "kl", "kl_coef"), "kl_penalty_coef"),
         **dict.fromkeys(("loss", "loss_type"), "loss_fn"),
         **dict.fromkeys(("resume", "overwrite"), "behavior_if_log_dir_exists"),
+        **dict.fromkeys(("batch_size", "train_batch_size", "per_device_train_batch_size"), "groups_per_batch"),
         "alpha": "lora_alpha",
-        "batch_size": "groups_per_batch",
         "eval_steps": "eval_every",
         "gpu": "device",
+        "groups_per_batch": "batch_size",
         "lr": "learning_rate",
         "max_grad_norm": "grad_clip_norm",
         "save_steps": "save_every",
@@ -86,12 +89,25 @@ _ELSEWHERE: Final = MappingProxyType(
 """Names of other tools for what is a key here."""
 
 
-def unknown_key(key: str, value: str, known: Iterable[str], prefixes: Sequence[str] = ()) -> ConfigError:
-    """Return what is said of a key that nothing has, with the nearest one that is known."""
+def meant_key(key: str, known: Iterable[str]) -> str:
+    """Return the key that a name of another tool stands for; a run's folder is `log_path`, a study's is `out`."""
+    names = set(known)
+    meant = _ELSEWHERE.get(key, key)
+    return "out" if meant == "log_path" and meant not in names and "out" in names else meant
+
+
+def unknown_key(
+    key: str, value: str, known: Iterable[str], prefixes: Sequence[str] = (), *, unused_by: str = ""
+) -> ConfigError:
+    """Return the error for a key that nothing has, or that `unused_by` has no use for, with the nearest known one."""
     names = [*known, *(f"{prefix}*" for prefix in prefixes)]
-    name = _ELSEWHERE.get(key, key)
-    name = name if name in names else key
-    return no_such("key", field=key, value=value, name=name, known=names, listed_by="tinsmith run NAME --help")
+    what = f"{unused_by} does not use this key" if unused_by else "there is no such key"
+    listed_by, meant = "tinsmith run NAME --help", meant_key(key, names)
+    if meant != key and meant in names:
+        fix = f"perhaps {meant}; {listed_by} lists all {len(names)}"
+        return ConfigError(what, field=key, value=value, fix=fix)
+    error = no_such("key", field=key, value=value, name=key, known=names, listed_by=listed_by)
+    return ConfigError(what, field=key, value=value, allowed=error.allowed, fix=error.fix)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -141,55 +157,55 @@ class Circumstances:
     """Where and how fast: never part of an identity."""
 
     model_name: str | None = None
-    """A folder, or a name that the server at base_url serves; None: the nano base, built and cached."""
+    """Folder, FILE.gguf, smollm2, ORG/NAME, or a name that base_url serves; empty: the nano base, built and cached."""
     data: Path | None = None
-    """A slice folder; None: the synthetic one, built and cached."""
+    """Folder of a slice; empty: the synthetic one, built and cached."""
     log_path: Path | None = None
-    """The run's folder; None: named after what was changed, below `runs`."""
+    """Folder of the run; empty: runs/NAME, with the changed keys in the name."""
     base_url: str | None = None
-    """A server that is already running; None: the run starts its own and stops it at the end."""
+    """Address of a running Tinker server; empty: the run starts its own and stops it at the end."""
     device: str = "cpu"
-    """Where the run's own server computes: `cpu` or `cuda`."""
+    """Device of the run's own server: cpu or cuda."""
     threads: int = 0
-    """Threads of the kernels; 0: one for each core the server finds."""
+    """CPU threads of the run's own server; 0: one per core."""
     micro_batch: int = 0
-    """Most units of gradient that an embedded server computes at once; 0: as many as memory allows."""
+    """Maximum units of gradient that its own server computes at once; 0: as many as memory allows. Changes no bit."""
     hold: Hold = Hold.PUBLISHED
-    """Form of the base in an embedded server's memory: as its file has it (`published`), or widened to `fp32`, which
-    takes more. Changes no bit."""
+    """How its own server keeps the base in memory: as in its file (published), or widened to fp32, which takes more.
+    Changes no bit."""
     workers: int = 0
-    """Processes that compute for the run's own server, on a Ray of its own; 0: it computes itself. Changes no bit."""
+    """Worker processes of its own server, started by Ray; 0: the server computes by itself. Changes no bit."""
     shards: int = 1
-    """Over so many workers the base is spread, layer by layer, where it does not fit one. Changes no bit."""
+    """Number of workers that share one copy of the base, layer by layer, if it does not fit one. Changes no bit."""
     unit_hashes: bool = False
-    """Keep the SHA-256 of each unit of gradient in trace.jsonl, so that an audit names the unit that differs; about 5 %
-    slower. Changes no other bit."""
+    """Store the SHA-256 of each unit of gradient in trace.jsonl, so that an audit can name the unit that differs; about
+    5 % slower. Changes no other bit."""
     behavior_if_log_dir_exists: IfExists = IfExists.RESUME_INTERRUPTED
-    """Where the folder holds a run: go on with one that was interrupted and `raise` at others, or `raise` at any,
-    `resume`, `delete`, or `ask` at the terminal."""
+    """If log_path holds a run: resume an interrupted one and refuse any other (resume_interrupted), always refuse
+    (raise), always resume, delete it and start again, or ask."""
     stop_after: int = 0
-    """Stop after this many steps, as if interrupted there; it can be resumed. 0: run to the end."""
+    """Stop after this many steps; the run can be resumed. 0: run to the end."""
     dry_run: bool = False
-    """Only say what the run would take."""
+    """Only print what would be run, and how long it would take."""
     check_reward: bool = False
-    """With dry_run=true: also say what the reward pays for empty, random and nearly right answers."""
+    """With dry_run=true: also print the reward of empty, random and nearly right answers."""
     wandb_project: str | None = None
-    """Send its metrics to Weights & Biases too."""
+    """Project at Weights & Biases that also receives the metrics; empty: none."""
     wandb_name: str | None = None
-    """The run's name at Weights & Biases."""
+    """Name of the run at Weights & Biases."""
     trackio_project: str | None = None
-    """Send its metrics to trackio too."""
+    """Project at trackio that also receives the metrics; empty: none."""
     quiet: bool = False
-    """Print nothing while it runs."""
+    """Print no progress."""
 
     def __post_init__(self) -> None:
         """Refuse numbers that are too small, and shards that do not share the workers evenly."""
         for key in ("threads", "micro_batch", "workers", "stop_after"):
             if getattr(self, key) < 0:
-                raise ConfigError("this cannot be below 0", field=key, value=getattr(self, key), allowed="0 or more")
+                raise ConfigError("this must not be negative", field=key, value=getattr(self, key), allowed="0 or more")
         check_shards(self.shards, self.workers)
         if self.check_reward and not self.dry_run:
-            what, fix = "a reward is checked before a run", "dry_run=true check_reward=true"
+            what, fix = "check_reward belongs to a dry run", "dry_run=true check_reward=true"
             raise ConfigError(what, field="check_reward", value=True, fix=fix)
 
 

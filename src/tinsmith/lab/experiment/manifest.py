@@ -156,7 +156,7 @@ def require_same_models(before: Json, now: Json) -> None:
                 field="model_name" if who == _TRAINED else who,
                 value=other.get(changed[0]),
                 allowed=str(one.get(changed[0])),
-                fix="give the one that it began with, or begin a new run in another folder",
+                fix="use the one that it began with, or begin a new run in another folder",
             )
 
 
@@ -177,8 +177,8 @@ def require_same_base(manifest: Mapping[str, object], materials: Materials) -> N
     if trained is None or named is None or not is_here(named):
         return
     if _fingerprint(_whole_path(named)) != trained:
-        what = "the run in this folder was trained on another base"
-        fix = "give the one that it was trained on, or another folder for the results"
+        what = "the run in this folder was trained on another base model"
+        fix = "use the model that it was trained on, or another folder for the results"
         raise ConfigError(what, field="model_name", value=named, fix=fix)
 
 

@@ -61,11 +61,11 @@ def named_model(plan: Plan) -> tuple[str, str] | None:
     """Return the model's name as served and where it comes from; None: the nano base, which is built."""
     where = plan.circumstances
     if where.base_url is not None and where.model_name is None:
-        what = "base_url is set, but no model that it serves is named"
+        what = "base_url is set, but model_name is not"
         raise ConfigError(what, field="model_name", fix="model_name=NAME, as the server lists it")
     if where.model_name is None and plan.frame.at is At.SEED:
         raise ConfigError(
-            "at=seed has the settings for a large model, and none is named",
+            "at=seed has settings for a large model, and no model is named",
             field="model_name",
             fix="model_name=FOLDER (or FILE.gguf, smollm2, ORG/NAME), or base_url=... and model_name=NAME; "
             "at=nano builds its own",
@@ -92,9 +92,9 @@ def require_own_rates(plan: Plan) -> None:
     rates = {"learning_rate": plan.settings.steps, "sft_learning_rate": getattr(plan.settings, "sft_steps", 0)}
     missing = [key for key, steps in rates.items() if steps and key not in given]
     if missing:
-        small = "at=small, which has rates for a small pretrained model; or " if At.SMALL in plan.entry.places else ""
+        small = "at=small, the settings for a small pretrained model; or " if At.SMALL in plan.entry.places else ""
         raise ConfigError(
-            "no learning rate is known for this model, and none is given",
+            "no usual learning rate is known for this model, and none is given",
             field="model_name",
             value=named,
             fix=perhaps(named, () if is_here(named) or named in own_names() else own_names())
@@ -123,7 +123,7 @@ def with_model(plan: Plan, run_data: TaskData | PaperData, say: Say) -> Material
     """Find or build the model for this data."""
     named = named_model(plan)
     if plan.circumstances.base_url is not None:
-        assert named is not None, "a server elsewhere has no model without a name"
+        assert named is not None, "a server at base_url needs a model_name"
         return Materials(run_data=run_data, model_name=named[0], models={})
     name, source = named or (SERVED_NAME, str(run_data.nano_base(say)))
     return Materials(run_data=run_data, model_name=name, models={name: source, **run_data.models()})

@@ -95,7 +95,7 @@ def defaults(experiment: Experiment, kind: Kind, at: At) -> dict[str, object]:
     """Return what stands under keys that a place, the ancestors or the experiment itself decide."""
     entry = experiment.subject.kinds[kind]
     if at not in entry.values:
-        what = f"there are no settings for {kind} at this place"
+        what = f"{kind} has no settings for this size of model"
         raise ConfigError(what, field="at", value=at.value, allowed=", ".join(entry.places))
     forced = entry.forced.get(at, {})
     return {**entry.values[at], **experiment.inherited, **experiment.own_at(at), **forced}
@@ -130,10 +130,10 @@ def _require_own_server(overrides: Mapping[str, str]) -> None:
 def _require_device(arithmetic: Arithmetic, where: Circumstances) -> None:
     """Check that the server of its own could have such kernels; whether the device is here, the server says."""
     if where.base_url is None and not supported(arithmetic, where.device):
-        what = f"arithmetic={arithmetic} has no kernels for this device"
-        raise ConfigError(what, field="device", value=where.device, allowed=supported_words())
+        what, fix = f"arithmetic={arithmetic} has no kernels for this device", "device=cpu or device=cuda"
+        raise ConfigError(what, field="device", value=where.device, allowed=supported_words(), fix=fix)
     if where.device != "cpu" and (where.workers or where.shards != 1):
-        raise ConfigError("workers compute on CPU", field="device", value=where.device, allowed="cpu with workers")
+        raise ConfigError("workers compute on CPU only", field="device", value=where.device, allowed="cpu with workers")
 
 
 def _require_known(overrides: Mapping[str, str], experiment: Experiment, kind: Kind) -> None:
@@ -146,9 +146,7 @@ def _require_known(overrides: Mapping[str, str], experiment: Experiment, kind: K
             continue
         if key not in in_others | in_loops | entry.keys.without and not key.startswith("reward"):
             raise unknown_key(key, overrides[key], known)
-        raise ConfigError(
-            f"{kind} does not use this key", field=key, value=overrides[key], allowed=", ".join(sorted(known))
-        )
+        raise unknown_key(key, overrides[key], known, unused_by=str(kind))
 
 
 def _filled(cls: type[T], values: Mapping[str, object]) -> T:
@@ -165,7 +163,7 @@ def _filled(cls: type[T], values: Mapping[str, object]) -> T:
         if each.default is MISSING and each.default_factory is MISSING and each.name not in given
     ]
     if required:
-        raise ConfigError("this key has no default here and must be given", field=required[0], fix=f"{required[0]}=...")
+        raise ConfigError("this key has no default here; give it a value", field=required[0], fix=f"{required[0]}=...")
     return cls(**given)
 
 
@@ -241,9 +239,9 @@ _FIELD: Final = re.compile(r'^ {4}(\w+): [^\n]*(?:\n {8}[^\n]*|\n {4}\))*\n {4}"
 _CLASS: Final = r"^( *)class {}\b[^\n]*\n(?:\1[ )][^\n]*\n|\n)*"
 """A class with its body: as far as lines are indented more than its first."""
 _ENGINE_WORDS: Final[Mapping[str, str]] = {
-    "arithmetic": "How numbers are computed: canonical, invariant or fast.",
-    "gradient_unit": "tree: datums that begin alike are computed as one prefix tree; datum: each by itself.",
-    "deviation": "What the server does wrong on purpose, to see that the checks find it.",
+    "arithmetic": "canonical: same bits for any batch, thread count and device; fast: no such promise.",
+    "gradient_unit": "tree: examples with a common prefix share its computation; datum: each is computed by itself.",
+    "deviation": "Deliberate fault of the server, to test that the checks find it.",
 }
 
 

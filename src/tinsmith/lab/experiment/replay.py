@@ -138,11 +138,11 @@ def changes_of(
     place = "data_folder" if "data" in keys.known else "task"
     handed_over = around.get(place, "") is None
     if config.name.startswith("python/") or handed_over:
-        what = "this run cannot be made again from its folder: its data were handed over in Python"
+        what = "this run cannot be repeated from its folder: its data were passed in Python"
         fix = "run the same Python code again with another log_path, then `tinsmith diff`"
         raise ConfigError(what, field="DIR", value=str(run.folder), fix=fix)
     if place not in around:
-        what = "this run's manifest does not say where its data and its model are"
+        what = "the manifest of this run does not say where its data and model are"
         fix = "run it again with this version, then it can be replayed"
         raise ConfigError(what, field="DIR", value=str(run.folder), fix=fix)
     where: dict[str, object] = {}
@@ -158,12 +158,12 @@ def changes_of(
         where["model_name"] = found = around["model_folder"]  # in full
         if not is_here(str(found)):
             what = "the run's model is no longer there"
-            raise ConfigError(what, field="model_name", value=found, fix="say where it is: model_name=PATH")
+            raise ConfigError(what, field="model_name", value=found, fix="give its place: model_name=PATH")
     for key in ("base_url", "judge_base_url"):
         if where.get(key) and key not in here and (run.folder / CRATE).exists():
             # A key of whoever checks the run would go wherever somebody else's file says.
             what = "this run used a server whose address comes from the file"
-            raise ConfigError(what, field=key, value=where[key], fix=f"if you trust it, name it yourself: {key}=URL")
+            raise ConfigError(what, field=key, value=where[key], fix=f"if you trust it, give it yourself: {key}=URL")
     return {key: str(value) for key, value in {**config.overrides, **where}.items() if value is not None}
 
 
@@ -171,7 +171,7 @@ def _require_identity(prepared: Prepared, manifest: Json, say: Say) -> None:
     for each in changed_identity(manifest, prepared):
         if each.name not in _PACKAGE:
             what = f"this run cannot be replayed here: its {each.name} has changed"
-            fix = "put back what it was, or run it as it is now"
+            fix = "restore it, or run the experiment again as it is now"
             raise ConfigError(what, field=each.name, value=each.second, allowed=str(each.first), fix=fix)
         say(f"warning: {each.name} was {str(each.first)[:16]}, and is {str(each.second)[:16]} now")
 
@@ -211,7 +211,7 @@ class Reopened:
             return self.base()
         if when not in self.paths:
             raise ConfigError(
-                "no weights of this run were saved then", field="@", value=when, allowed=", ".join([BASE, *self.paths])
+                "no weights of this run were saved there", field="@", value=when, allowed=", ".join([BASE, *self.paths])
             )
         return AskedPolicy.checkpoint(self.connection, self.paths[when])
 

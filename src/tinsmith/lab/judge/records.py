@@ -58,17 +58,17 @@ class JudgeCalls:
     """How calls are made; it decides nothing that a judge says."""
 
     judge_base_url: str | None = None
-    """Address of an OpenAI-compatible endpoint; None: OPENAI_BASE_URL, else OpenAI's own."""
+    """Address of an OpenAI-compatible endpoint; empty: OPENAI_BASE_URL, or else OpenAI's own."""
     judge_max_retries: int = 3
-    """Most attempts of a call after the first."""
+    """Maximum retries of a call."""
     judge_timeout_s: float = 60.0
-    """Most seconds for one attempt."""
+    """Timeout of one attempt, in seconds."""
     judge_concurrency: int = 64
-    """Most calls at once."""
+    """Maximum concurrent calls."""
     judge_rpm: int = 0
-    """Most calls a minute; 0: no limit."""
+    """Maximum calls per minute; 0: no limit."""
     judge_tpm: int = 0
-    """Most tokens a minute; 0: no limit."""
+    """Maximum tokens per minute; 0: no limit."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,9 +78,9 @@ class ChatSettings(JudgeCalls):
     judge_model: str
     """As the endpoint names it."""
     judge_temperature: float = 0.0
-    """Temperature at which the judge answers."""
+    """Sampling temperature of the judge."""
     judge_max_tokens: int = 0
-    """Most tokens in one answer of the judge; 0: as the endpoint decides."""
+    """Maximum tokens of an answer of the judge; 0: the endpoint's default."""
     identity: str | None = None
     """Stands in the cache for the model's name, where that may change its meaning (own weights)."""
     seed: int = 0

@@ -120,7 +120,7 @@ def page_of_run(run: Run) -> Document:
                 "gains",
                 "Gains",
                 kept(
-                    gained if found else missing("Missing: it takes two evaluations."),
+                    gained if found else missing("Missing: this needs two evaluations."),
                     _evaluations(read),
                     _figures(read),
                     _terms(read),
@@ -201,7 +201,7 @@ def _facts(read: TaskRunRecords) -> Pairs:
 def _story(read: TaskRunRecords, found: Sequence[Gap]) -> list[str]:
     """Return the sentences; the first is the answer."""
     if not read.sampled:
-        return ["Nothing can be said: the run was never evaluated.", *judged_sentences(read)]
+        return ["No result: the run was never evaluated.", *judged_sentences(read)]
     first, last = read.sampled[0], read.sampled[-1]
     items = counted(len(last.by_item()), "held-out item" if read.held_out else "item")
     if not read.held_out:
@@ -218,7 +218,7 @@ def _story(read: TaskRunRecords, found: Sequence[Gap]) -> list[str]:
         *(one.sentence[:1].upper() + one.sentence[1:] for one in rest),
         *(_tested(read, split, one) for split, one in read.tests.items()),
         *(
-            f"What the baseline {one.name} earns is not known: {one.failure}."
+            f"The score of the baseline {one.name} is not known: {one.failure}."
             for one in read.task.baselines
             if one.failure
         ),
@@ -293,11 +293,11 @@ def _limits(read: TaskRunRecords, found: Sequence[Gap]) -> list[str]:
     limits = (
         (
             bool(found) and found[0].pair.is_primary and not found[0].holds,
-            "That training changed nothing: a gain that cannot be shown may be there.",
+            "That training changed nothing: there may be a gain too small to show.",
         ),
         (
             manifest is not None and manifest.status != Status.FINISHED,
-            "What the end will show: the run is not over, and a look on the way is no test.",
+            "What the end will show: the run is not over, and an interim evaluation is no test.",
         ),
         (not read.held_out, "Anything about items that were not trained on: none were held out."),
         (num_items < FEW, f"Much about items in general: there are only {counted(num_items, 'item')}."),
@@ -356,11 +356,11 @@ def _drawn(read: TaskRunRecords) -> list[Drawn]:
     found = [_evaluated(f"reward/{name}", f"Reward: {name}", "One of the reward's terms.") for name in terms]
     found += [_evaluated(f"metric/{name}", name, "Measured, and not rewarded.") for name in task.metrics]
     if task.parsed:
-        found.append(_evaluated("parse_ok", "Readable answers", "Share that the task's parser reads."))
+        found.append(_evaluated("parse_ok", "Readable answers", "Share of answers that the task's parser can read."))
     if task.several_turns:
         found.append(_evaluated("replies", "Replies", "Of the model, in a conversation."))
     distinct = "Share of the answers that are not the same as another one."
-    tokens = "A reward that can be had by writing more or less shows here."
+    tokens = "Shows rewards that can be raised by writing more or less."
     kl = (("eval/kl_base", "evaluated prompts"), ("kl/base", "training answers"))
     rewards = (("train/reward/total", "reward"), ("train/pass_rate", "pass rate"))
     parity = "KL divergence between the two on the sampled tokens: zero where they are one model."

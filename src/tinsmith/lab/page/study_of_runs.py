@@ -98,7 +98,7 @@ def _study(named: Mapping[str, ArmRuns], notes: Sequence[str]) -> Study:
             *([_figures(named, figures)] if figures else []),
             Listing(
                 "What differs",
-                "Settings, and keys of the task, that are not the same for all arms.",
+                "Settings and task keys that differ between arms.",
                 [arm.arm.label for arm in named.values()],
                 lambda _: _settings(list(named.values())),
                 names="Key",
@@ -303,15 +303,15 @@ def _notes(arms: Sequence[ArmRuns]) -> list[str]:
     alarms = sum(len(one.run.alarms) for one in reads)
     remarks = [f"{counted(alarms, 'alarm')} raised." if alarms else "No run raised an alarm."]
     lost = dict.fromkeys(f"{one.name}: {one.failure}" for read in reads for one in read.task.baselines if one.failure)
-    remarks += [f"What a baseline earns is not known: {one}." for one in lost]
+    remarks += [f"The score of a baseline is not known: {one}." for one in lost]
     if arms[0].seeds_draw_items:
         remarks.append("Each seed holds out other items: a seed's mean is one value, and intervals are over seeds.")
     if not all(one.held_out for one in reads):
         remarks.append("None of this is about items that were not trained on: none were held out.")
     if len({shown(one.run.manifest.identity.get("own_keys")) for one in reads if one.run.manifest}) > 1:
-        remarks.append("Keys of the task differ: where they change the reward itself, rewards are not of one thing.")
+        remarks.append("Task keys differ: if they change the reward itself, rewards cannot be compared.")
     if len({one.sampled[-1].step for one in reads}) > 1:
-        remarks.append("The runs were last evaluated at different steps.")
+        remarks.append("The last evaluations of these runs are at different steps.")
     return remarks
 
 

@@ -60,7 +60,7 @@ def require_room(path: Path, if_exists: IfExists) -> None:
 
 
 def _already_there(path: Path, what: str) -> ConfigError:
-    fix = "behavior_if_log_dir_exists=resume goes on with it, =delete begins again"
+    fix = "log_path=NEW; or behavior_if_log_dir_exists=resume goes on with it, =delete begins again"
     return ConfigError(what, field="log_path", value=str(path), allowed="an empty or new folder", fix=fix)
 
 

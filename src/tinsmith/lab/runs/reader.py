@@ -98,7 +98,7 @@ def _config(folder: Path) -> Config:
     except UNREADABLE as error:
         raise DataError(f"{file} is damaged: {error}") from None
     if config.kind is Kind.MEASUREMENT:
-        what = f"{folder} holds no run: it is a measurement, and has its page already"
+        what = f"{folder} holds a measurement, which has its page already"
         raise DataError(what, field="DIR", value=str(folder), fix=f"open {folder / REPORT}")
     return config
 

@@ -85,7 +85,7 @@ class AskedPolicy:
                 body["begins"] = [begins[place] for place in part]
             answer = ask(self.connection, "POST", ENDPOINT, body, seconds=WAIT_SECONDS)
             if answer is None:
-                what = "the server does not tell what whole distributions are like"
+                what = "this server does not report whole distributions"
                 allowed = "a tinsmith server of this version"
                 raise BackendError(what, field="endpoint", value=f"POST /api/v1/{ENDPOINT}", allowed=allowed)
             found += msgspec.convert(answer, _Told).sequences

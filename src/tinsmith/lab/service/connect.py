@@ -100,12 +100,12 @@ def wait_until_ready(process: subprocess.Popen[str], said: Said, say: Say | None
     said.join()
     if gave_up.is_set():
         what = f"the embedded server neither wrote nor computed anything for {STILL_SECONDS:.0f} s, and was stopped"
-        fix = "find out what it waits for: a disk that does not answer, or a machine out of time or memory"
-        raise BackendError(what, field="its last word", value=said.doing, fix=fix)
+        fix = "check the disk, the memory and the load of this machine"
+        raise BackendError(what, field="last line", value=said.doing, fix=fix)
     if process.returncode < 0:
         what = f"the embedded server was ended by {_signal_name(-process.returncode)} before it answered"
-        fix = "try again; if nobody stopped it, memory ran out: free some, or serve a smaller model"
-        raise LostError(what, field="its last word", value=said.doing, fix=fix)
+        fix = "try again; if nobody stopped it, memory ran out: free some, or use a smaller model"
+        raise LostError(what, field="last line", value=said.doing, fix=fix)
     last = "\n".join(said.wrong[-5:]) or f"exit code {process.returncode}"
     raise BackendError(f"the embedded server did not start: {last}")
 

@@ -38,7 +38,9 @@ def require_server(base_url: str) -> None:
                 status = asked.status_code
     except (httpx.HTTPError, httpx.InvalidURL) as error:
         what = f"no server answers ({type(error).__name__})"
-        raise LostError(what, field="base_url", value=base_url, fix="start it, or name another") from None
+        raise LostError(
+            what, field="base_url", value=base_url, fix="start the server, or give another address"
+        ) from None
     if status in _REFUSED or not key.startswith(_KEY_BEGINS):
         raise wrong_key(base_url)
 

@@ -271,7 +271,7 @@ def _scored(folder: Path, score: str) -> list[MeanRuns]:
     ]
     values = [{} if one is None else one.by_item(score) for one in last]
     if not all(values):
-        raise DataError("a run has no score to choose by", field="cells", value=str(folder))
+        raise DataError("a run has no score to choose a learning rate by", field="cells", value=str(folder))
     return [MeanRuns.of(folder.name, [one], read.units) for one in values]
 
 

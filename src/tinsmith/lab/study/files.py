@@ -56,10 +56,15 @@ def write_json(value: object, file: Path, *, sort_keys: bool = False) -> None:
     write_text(json.dumps(value, indent=1, sort_keys=sort_keys, ensure_ascii=False, allow_nan=False) + "\n", file)
 
 
+def defines_study(path: Path) -> bool:
+    """True if a Python file defines a study; it is not run."""
+    return path.suffix == ".py" and path.is_file() and bool(_DEFINED.search(path.read_text("utf-8", errors="replace")))
+
+
 def load_study(path: Path) -> Study | Measurement | None:
     """Return the study of a file, or its measurement; None: it defines none, and is not run."""
     path = path.absolute()
-    if path.suffix != ".py" or not path.is_file() or not _DEFINED.search(path.read_text("utf-8", errors="replace")):
+    if not defines_study(path):
         return None
     module, _ = load_module(path)
     found = vars(module).get("study")

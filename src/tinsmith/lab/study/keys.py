@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final, TypeVar
 
-from tinsmith.lab.experiment.key_text import unknown_key, unreadable
+from tinsmith.lab.experiment.key_text import meant_key, unknown_key, unreadable
 from tinsmith.lab.settings import Selection
 from tinsmith.types.errors import ConfigError
 
@@ -25,15 +25,15 @@ class StudyKey:
     words: str
 
 
-DRY_RUN: Final = StudyKey("dry_run", "false", "Only say how many runs it is, and how long.")
+DRY_RUN: Final = StudyKey("dry_run", "false", "Only print the number of runs, and how long they would take.")
 RAY: Final = StudyKey(
-    "ray", "", "Where its runs run: local starts a Ray here, HOST:PORT or auto joins a cluster; else here, without one."
+    "ray", "", "Ray cluster for the runs: local starts one here, HOST:PORT or auto joins one; empty: no cluster."
 )
 CELLS_AT_ONCE: Final = StudyKey(
-    "cells_at_once", "0", "With ray: runs at once at most; 0: one for each core of the cluster."
+    "cells_at_once", "0", "With ray: maximum concurrent runs; 0: one per core of the cluster."
 )
 CLUSTER_KEYS: Final = (RAY, CELLS_AT_ONCE)
-GENERATOR: Final = StudyKey("generator", "", "With task=reasoning_gym: which of its tasks.")
+GENERATOR: Final = StudyKey("generator", "", "With task=reasoning_gym: the name of one of its tasks.")
 SUMS: Final = "task=reasoning_gym config.max_terms=3 config.min_digits=1 config.max_digits=2 read=number max_tokens=24"
 """Sums of two or three numbers: a small pretrained model solves them now and then, and learns to do so more often."""
 
@@ -59,8 +59,9 @@ class StudyKeys:
         known = {key.name for key in self.own} | self.passed_on
         for key, value in given.items():
             if key in self.set_by_study:
-                what = "the study sets this key itself for each run"
-                raise ConfigError(what, field=key, value=value, allowed=self.instead)
+                what, own = "the study sets this key itself for each run", meant_key(key, known)
+                fix = f"write {own}={value}" if own in known else None
+                raise ConfigError(what, field=key, value=value, allowed=self.instead, fix=fix)
             if key not in known and not key.startswith(self.prefixes):
                 raise unknown_key(key, value, known, self.prefixes)
 
@@ -105,10 +106,11 @@ def seeds_apart(text: str, tuning: str, *, least: int = 1) -> tuple[tuple[int, .
         allowed = f"{least} or more different ones, 0 or more, with commas between them"
         raise ConfigError("a comparison over seeds needs several of them", field="seeds", value=text, allowed=allowed)
     if len(first) != 1 or first[0] < 0:
-        raise ConfigError("one seed is needed to choose rates by", field="tuning_seed", value=tuning)
+        raise ConfigError("tuning_seed must be one seed, 0 or more", field="tuning_seed", value=tuning)
     if first[0] in found:
-        what = "the seed that chose the rates cannot be reported"
-        raise ConfigError(what, field="tuning_seed", value=first[0], allowed=f"none of {text}")
+        what, fix = f"seed {first[0]} chooses the rates (tuning_seed), so it cannot be reported too", "tuning_seed=N"
+        allowed = f"whole numbers from 0 on, other than {first[0]}"
+        raise ConfigError(what, field="seeds", value=text, allowed=allowed, fix=f"leave {first[0]} out, or {fix}")
     return tuple(found), first[0]
 
 
@@ -118,10 +120,10 @@ def asked_cluster(given: Mapping[str, str]) -> tuple[str, int] | None:
     most = 0 if at_once is None else count(CELLS_AT_ONCE.name, at_once, 0)
     if not address:
         if at_once is not None:
-            what, fix = "this is for the runs on a cluster, and none is named", "ray=local or ray=ADDRESS"
+            what, fix = "this key is for runs on a cluster, and no cluster is given", "ray=local or ray=ADDRESS"
             raise ConfigError(what, field=CELLS_AT_ONCE.name, value=at_once, fix=fix)
         return None
     if (device := given.get("device", "cpu")) != "cpu":
-        what = "runs on a cluster share out its processors, and no other device"
+        what = "runs on a cluster compute on its CPUs only"
         raise ConfigError(what, field="device", value=device, allowed="cpu")
     return address, most

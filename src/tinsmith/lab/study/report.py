@@ -76,7 +76,7 @@ def _sentence(check: Check) -> str:
     return f"{words} (missing evidence)" if check.finding is Finding.MISSING else words
 
 
-LIKE_IT: Final = "not told apart"  # The line below a rate that may be as good as the chosen one.
+LIKE_IT: Final = "no significant difference"  # The line below a rate that may be as good as the chosen one.
 CAPTION: Final = (
     f"{LIKE_IT[0].upper()}{LIKE_IT[1:]}: the 95 % interval of its difference from the chosen rate, on the same papers, "
     "holds 0."
@@ -180,7 +180,7 @@ def chance_words(by_name: Mapping[str, Sequence[Tried]]) -> str | None:
     """Say for whom validation does not tell the chosen rate from others; None where it tells all of them apart."""
     counts = {name: sum(one.like_the_chosen for one in tried) for name, tried in by_name.items()}
     found = [f"{alike} of {len(by_name[name]) - 1} others for {name}" for name, alike in counts.items() if alike]
-    of = f"On validation the chosen rate is not told apart from {listed(found)}"
+    of = f"On validation the chosen rate has no significant difference from {listed(found)}"
     return f"{of}: which of these was chosen may be chance." if found else None
 
 

@@ -166,7 +166,7 @@ def size_of(study: Study, given: Mapping[str, str]) -> str:
         return SMALL
     asked = given.get("size", usual_size(study))
     if asked not in _sizes(study):
-        fix = "at=small for a pretrained model" if SMALL in study.sizes else ""
+        fix = "at=small for a pretrained model" if SMALL in study.sizes else None
         allowed = ", ".join(_sizes(study))
         raise ConfigError("there is no such size", field="size", value=asked, allowed=allowed, fix=fix)
     return asked
@@ -189,21 +189,21 @@ def keys_of(study: Study, source: TaskSource | None = None) -> StudyKeys:
     own_names = [key.name for key in study.own]
     for name in names:
         if name in own_names and name != _TASK:
-            what = "the study has a key of this name, and cannot tell it from the task's"
+            what = "the study and its task both have a key of this name"
             raise ConfigError(what, field=name, fix="give the argument of task() another name")
     own_runs = [set(arm.keys) for arm in study.arms if arm.on is None]
     set_by_some, set_by_all = set[str]().union(*own_runs), set.intersection(*own_runs or [set[str]()])
     usual = [
-        StudyKey("size", usual_size(study), f"How much is run: {', '.join(_sizes(study))}."),
-        StudyKey("out", f"runs/{study.name.replace('_', '-')}", "The study's folder."),
-        StudyKey("seeds", ",".join(map(str, study.sizes[usual_size(study)].seeds)), "That are reported."),
-        StudyKey("tuning_seed", "0", "On which the study's settings were chosen."),
+        StudyKey("size", usual_size(study), f"Size of the study: {', '.join(_sizes(study))}."),
+        StudyKey("out", f"runs/{study.name.replace('_', '-')}", "Folder of the study."),
+        StudyKey("seeds", ",".join(map(str, study.sizes[usual_size(study)].seeds)), "Seeds of the reported runs."),
+        StudyKey("tuning_seed", "0", "Seed on which learning rates and other settings are chosen."),
     ]
     says, set_here, passed = ["size", "seeds", "out", *own_names], _SET, _RL - _SET - _BY_EXAMPLE
-    more = "Any key of RL is one of every run that has it, and so are the task's; SFT looks at as many items a step."
+    more = "Keys of RL and of the task may be given too, for every run that has them; SFT has as many items per step."
     if study.task is None:  # a study on labels has no sizes, and says which keys of its runs may be given
         usual, says, set_here, passed = usual[1:], says[1:], frozenset[str](), frozenset[str]()
-        more = "Any other key that its runs share may be given."
+        more = "Any other key that all runs have may be given too."
     passed |= study.passes | {name for name in names if name not in set_by_some}
     return StudyKeys(
         own=(*(key for key in usual if key.name not in own_names), *study.own, DRY_RUN, *CLUSTER_KEYS),

@@ -314,7 +314,7 @@ def _valued(
         return [str(found)] * count
     if len(found) != count:
         given = f"{len(found)}" if len(found) < count else f"more than {count}"
-        return [f"it gave {given} numbers for {count} answers"] * count
+        return [f"it returned {given} numbers for {count} answers"] * count
     return [_number(value, optional=optional) for value in found]
 
 
@@ -327,11 +327,11 @@ def _number(value: object, *, optional: bool = False) -> float | str | None:
     kind = type(value).__name__
     number = math.nan if isinstance(value, str | bytes | bytearray) else attempt(float, value)
     if isinstance(number, Raised) and isinstance(number.error, OverflowError):
-        return f"it gave {kind} of more than {LARGEST_REWARD:g}, the largest value that is allowed"
+        return f"it returned {kind} of more than {LARGEST_REWARD:g}, the largest value that is allowed"
     if isinstance(number, Raised) or isinstance(value, str | bytes | bytearray):
-        return f"it gave {kind}, and not a number"
+        return f"it returned {kind}, not a number"
     if not math.isfinite(number):
-        return f"it gave {number}, and not a finite number"
+        return f"it returned {number}, not a finite number"
     if abs(number) > LARGEST_REWARD:
-        return f"it gave {number:g}, of more than {LARGEST_REWARD:g}, the largest value that is allowed"
+        return f"it returned {number:g}, which is more than {LARGEST_REWARD:g}, the largest value that is allowed"
     return number

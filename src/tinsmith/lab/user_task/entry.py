@@ -39,20 +39,20 @@ class TaskFrame(RunFrame):
 
     kind: Kind = Kind.TASK
     eval_samples: int = 4
-    """Answers to each held-out item in a sampled evaluation."""
+    """Sampled answers per held-out item in an evaluation."""
     watch_forgetting: bool = False
-    """Whether fixed general texts are read at the end, by the trained model and by its base: what training cost."""
+    """Measure forgetting at the end: trained model and base are compared on fixed general texts."""
     examined: Examined = Examined.HELD_OUT
-    """What is evaluated: held_out; or validation, a fifth of the training items, to choose settings by."""
+    """Items to evaluate on: held_out, or validation (a fifth of the training items, for choosing settings)."""
     split_seed: int = -1
-    """What a held-out share and a validation part are drawn from; below 0: from the run's seed."""
+    """Seed that draws held-out and validation items; below 0: the run's seed."""
     shuffle_labels: bool = False
-    """Whether each training item is rewarded and answered as another one is: a control, from which no answer can be
+    """Negative control: each training item is rewarded and answered as if it were another one, so that nothing can be
     learned."""
 
     def __post_init__(self) -> None:
         if self.eval_samples < 1:
-            what = "an evaluation needs at least one response"
+            what = "an evaluation needs at least one answer"
             raise ConfigError(what, field="eval_samples", value=self.eval_samples, allowed="1 or more")
 
 
@@ -62,11 +62,11 @@ class JudgedFrame(TaskFrame):
 
     kind: Kind = Kind.RLVR
     judge_model: str = RULES
-    """`rules`, a model of an OpenAI-compatible endpoint, a name or tinker:// path that base_url serves, or a folder."""
+    """Judge: rules, a model of an OpenAI-compatible endpoint, a name or tinker:// path at base_url, or a folder."""
     judge_temperature: float = 0.0
-    """Temperature at which the judge answers."""
+    """Sampling temperature of the judge."""
     judge_max_tokens: int = 0
-    """Most tokens in one answer of the judge; 0: as the endpoint decides."""
+    """Maximum tokens of an answer of the judge; 0: the endpoint's default."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,7 +74,7 @@ class Asking(JudgeCalls):
     """Settings of calls to a judge: circumstances of a task whose reward is a judge."""
 
     prices: Path | None = None
-    """A table of prices, laid over the one that comes with the package."""
+    """TOML file of prices, which adds to those of the package or replaces them."""
 
 
 _EVERYWHERE: Final = {"lora_rank": 16, "eval_every": 20, "save_every": 20, "select_by": "last"}
@@ -186,7 +186,7 @@ class UserTaskEntry:
     def task_of(self, plan: Plan) -> Task:
         """Return the task that was opened."""
         if self.task is None:
-            what = "a task of one's own is run from its file"
+            what = "a task of your own is run from its file"
             raise ConfigError(what, field="experiment", value=plan.experiment.name, fix="tinsmith run FILE.py")
         return self.task
 
@@ -204,7 +204,7 @@ class UserTaskEntry:
         run = self.task_of(plan).run
         if run is not None:
             if plan.circumstances.check_reward:
-                what, fix = "its rewards are checked before any run", "tinsmith analyse incentives"
+                what, fix = "these rewards are checked by another command", "tinsmith analyse incentives"
                 raise ConfigError(what, field="check_reward", value=True, fix=fix)
             return run.forecast(plan)
         from tinsmith.lab.user_task.run_data import task_data
@@ -227,10 +227,10 @@ def _found(where: str) -> object:
 
 
 USER_TASK: Final = UserTaskEntry(
-    kinds=TASK_KINDS, alone="a task of one's own is compared with itself: its other keys and seeds"
+    kinds=TASK_KINDS, alone="runs of your own task are compared with other keys and seeds of the same task"
 )
 """Whatever a source says."""
-JUDGED_TASK: Final = UserTaskEntry(kinds=JUDGED_KINDS, alone="judged runs and others have no score in common")
+JUDGED_TASK: Final = UserTaskEntry(kinds=JUDGED_KINDS, alone="runs with and without a judge have no score in common")
 """The same for a task whose reward is a judge."""
 
 
@@ -263,38 +263,38 @@ def _require_said(task: Task, plan: Plan, overrides: Mapping[str, str]) -> None:
     for is_missing, what, key, value, fix in (
         (
             task.answer is None and shown is not None and not isinstance(shown, SparseSettings),
-            "supervised training reads right answers, and this task says none",
+            "supervised training needs right answers, and this task has none",
             "kind" if kind is Kind.TASK_SFT else "sft_steps",
             overrides.get("sft_steps", kind.value),
             "answer=..., a function of the item, or train it by reward alone",
         ),
         (
             task.options is None and getattr(settings, "force_options", False),
-            "this task does not say which answers there are",
+            "this task does not list its possible answers",
             "force_options",
             True,
             "options=..., a function of the item",
         ),
         (
             task.aside is None and getattr(settings, "interleave", NONE) != NONE,
-            "this task sets no items aside that batches could be made of",
+            "this task sets no items aside for batches of their own",
             "interleave",
             overrides.get("interleave"),
             "aside=..., a function of the item",
         ),
         (
             (penalty or watched) and (task.probed is None or task.talk is not None),
-            "this task does not say where reasoning ends and which answers there are, or has several turns",
+            "this needs a task with one turn and `probed`: where its reasoning ends, and its possible answers",
             "watch" if watched else "confidence_penalty",
             settings.watch.value if watched else penalty,
             "probed=Probed(before_answer=..., options=..., gold=...)",
         ),
         (
             task.talk is not None and task.talk.several_agents and (shown is not None or reads),
-            "several agents learn by reward alone, and are not read beside it",
+            "several agents can only be trained by reward",
             "sft_steps" if shown is not None else "watch",
             overrides.get("sft_steps", kind.value) if shown is not None else settings.watch.value,
-            "agents=1, or the run neither examples nor a loss or watch of another kind (watch_forgetting=false)",
+            "agents=1; or leave out supervised steps, other losses and other measurements (watch_forgetting=false)",
         ),
     ):
         if is_missing:
@@ -314,7 +314,7 @@ def task_help(source: TaskSource, overrides: Mapping[str, str]) -> tuple[str, li
         KeyHelp(
             name=key.name,
             values=dict.fromkeys(shared[0].values, shown_value(values[key.name])),
-            words=key.words or "A key of this file.",
+            words=key.words or "A key of this task (its file says no more).",
             circumstance=False,
         )
         for key in source.keys

@@ -109,7 +109,7 @@ def tried(task: Task, one: UserItem) -> list[str]:
         return [*lines, "  the reward is a judge's, which a dry run does not call"]
     (found,) = earned(task, [talk])
     if isinstance(found, Failed):
-        return [*lines, f"  warning: {found.where} failed: {found.what}"]
+        return [*lines, f"  warning: the task's {found.where} failed: {found.what}"]
     values = {**found.terms, **found.metrics}
     told = ", ".join(f"{name} {value:g}" for name, value in values.items())
     return [*lines, f"  reward {found.total:g} ({told})"]

@@ -326,7 +326,7 @@ def _sources(task: Task) -> dict[str, object]:
             sources[name] = function if known else inspect.getsource(function)  # pyright: ignore[reportArgumentType]
         except (OSError, TypeError):
             raise ConfigError(
-                "the source of this function cannot be read, and a run records it",
+                "the source of this function cannot be read, but a run has to record it",
                 field=name,
                 value=getattr(function, "__name__", type(function).__name__),
                 fix="define it in a file or a notebook cell",

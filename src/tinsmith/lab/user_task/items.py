@@ -13,7 +13,7 @@ from typing import Any, Final, cast
 from tinsmith.lab.user_task.calls import Raised, attempt
 from tinsmith.lab.user_task.task import Items, Task
 from tinsmith.renderers.renderer import Message, Role
-from tinsmith.types.errors import ConfigError, DataError, TinsmithError
+from tinsmith.types.errors import ConfigError, DataError, TinsmithError, perhaps
 from tinsmith.types.fingerprints import sha256_of
 from tinsmith.types.json_text import parse_json
 from tinsmith.types.seeds import derive
@@ -97,7 +97,7 @@ def items_of_base(task: Task, folder: Path) -> tuple[UserItem, ...] | None:
 
 def _some(items: tuple[UserItem, ...]) -> tuple[UserItem, ...]:
     if not items:
-        raise DataError("there is no item to train on", field="items", allowed="one or more")
+        raise DataError("there are no items to train on", field="items", allowed="one or more")
     return items
 
 
@@ -119,7 +119,7 @@ def _read(task: Task, items: Items, folder: Path, what: str) -> tuple[tuple[User
         repeated += before is not one
         if before is not one and _identity(before) != _identity(one):
             fix = "give each an id of its own"
-            raise DataError("two items have the same name", field=f"{what}[{place}]", value=one.prompt_id, fix=fix)
+            raise DataError("two items have the same id", field=f"{what}[{place}]", value=one.prompt_id, fix=fix)
     return tuple(found.values()), repeated
 
 
@@ -135,7 +135,7 @@ def _raw(items: Items, folder: Path, what: str) -> Sequence[Any]:
             raise read.error
         raise DataError(str(read), field=what)
     if len(read) > MOST:
-        many = f"there are more than {MOST:,} items, or they have no end"
+        many = f"there are more than {MOST:,} items, or the iterator never ends"
         raise DataError(many, field=what, fix="itertools.islice(items, 10_000)")
     return read
 
@@ -210,6 +210,9 @@ def _filled(template: str, item: object, field: str) -> str:
         what = f"the prompt cannot be filled from this item: {type(error).__name__}: {error}"
         allowed = "the item's fields in braces: " + ", ".join(f"{{{name}}}" for name in fields)
         fix = "{{ and }} stand for braces themselves; or give a function of the item"
+        if isinstance(error, KeyError) and str(error.args[0]).isidentifier():
+            what = f"the prompt names {{{error.args[0]}}}, which this item does not have"
+            fix = perhaps(str(error.args[0]), fields) or fix
         raise DataError(what, field=field, value=template, allowed=allowed, fix=fix) from None
 
 
@@ -239,7 +242,7 @@ def chosen_items(task: Task, split: UserSplit, *, examined: Examined, shuffle_la
         units = _together(split.train)
         count = max(1, round(_VALIDATION * len(units)))
         if count == len(units):
-            what = "there is no item left to train on"
+            what = "no items are left to train on"
             allowed = "with two or more items, or units of items, to train on"
             raise ConfigError(what, field="examined", value=Examined.VALIDATION.value, allowed=allowed)
         chosen = sorted(units, key=lambda name: derive(seed, "validation", name))[:count]
@@ -249,7 +252,7 @@ def chosen_items(task: Task, split: UserSplit, *, examined: Examined, shuffle_la
         )
         split = replace(split, train=train, held_out=held)
     if shuffle_labels and task.talk is not None:
-        what = "labels cannot be shuffled in a conversation of several turns"
+        what = "labels can only be shuffled in tasks of one turn"
         raise ConfigError(what, field="shuffle_labels", value=True, allowed="false for this task")
     return replace(split, train=_shuffled(split.train, seed)) if shuffle_labels else split
 
@@ -264,7 +267,7 @@ def _shuffled(items: Sequence[UserItem], seed: int) -> tuple[UserItem, ...]:
     for names in alike.values():
         ring = sorted(names, key=lambda name: derive(seed, "shuffled labels", name))
         if len(ring) < 2:
-            what = "labels cannot be shuffled: an item has no partner"
+            what = "labels cannot be shuffled: some item has no partner to exchange with"
             allowed = "two or more items to train on, in units of one size"
             raise ConfigError(what, field="shuffle_labels", value=True, allowed=allowed)
         for name, other in zip(ring, [*ring[1:], ring[0]], strict=True):

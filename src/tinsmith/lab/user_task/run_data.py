@@ -176,11 +176,11 @@ class TaskData:
         if apart := sum(one.aside for one in split.train):
             message += f"; {apart} of the first are aside, for batches of their own"
         if split.repeated:
-            message += f"; {split.repeated} that were there before are left out"
+            message += f"; {split.repeated} duplicates are left out"
         if self.filtered is not None:
             message += f"; examples: {examples_summary(self.filtered.demonstrations)}"
         if not split.held_out:
-            message += ": the items of training are evaluated, which says nothing of others"
+            message += ": evaluated on the training items, which says nothing about new ones"
         cost = [] if self.judged is None else cost_lines(self.plan, self.judged, split)
         return [f"{message}; reward: {' + '.join(self.task.terms)}", *self.task.notes, *cost]
 
@@ -359,9 +359,9 @@ def task_data(plan: Plan) -> TaskData:
         if task.aside is not None:
             apart, interleave = sum(one.aside for one in split.train), getattr(plan.settings, "interleave", NONE)
             if apart == len(split.train):
-                raise DataError("every item to train on is set aside", field="aside", value=apart)
+                raise DataError("all training items are set aside", field="aside", value=apart)
             if interleave != NONE and not apart:
-                what, allowed = "no item to train on is set aside", "none, or an aside= that is true of some items"
+                what, allowed = "no training item is set aside", "none, or an aside= that is true for some items"
                 raise DataError(what, field="interleave", value=interleave, allowed=allowed)
     except TinsmithError as error:
         raise source.told(error) from None

@@ -355,7 +355,7 @@ class Task:
         for name, value in {"base_steps": steps or None, "base_items": self.base_items}.items():
             if value is not None and self.demonstrate is None:
                 raise ConfigError(
-                    "there are no demonstrations that a base could be trained on",
+                    "there are no demonstrations to train a base on",
                     field=name,
                     value=steps if name == "base_steps" else None,
                     fix=f"demonstrate=... in the task, or leave {name} out",
@@ -365,14 +365,14 @@ class Task:
                 raise ConfigError("the test has no such split", field="controls", value=name, allowed="test_...")
         if sum(one is not None for one in (self.turns, self.reply, self.tools)) > 1:
             allowed = "one of reply, turns and tools"
-            raise ConfigError("the text between replies is given twice", field="reply", allowed=allowed)
+            raise ConfigError("the text between replies is defined twice", field="reply", allowed=allowed)
         _require_replies("max_turns", self.max_turns)
 
     def _check_examples(self) -> None:
         if self.examples is None:
             return
         if self.answer is None:
-            what = "examples are chosen by demonstrations, and this task has none"
+            what = "examples are filtered by their demonstrations, and this task has none"
             raise ConfigError(what, field="examples", fix="answer=..., a function of the item")
         for name, count in (("call", 1), ("where", 2)):
             if (function := getattr(self.examples, name)) is not None:
@@ -383,7 +383,7 @@ class Task:
         for name in (*self.terms, *self.metrics):
             if not (isinstance(cast(object, name), str) and _NAME.fullmatch(name)) or name in RESERVED:
                 raise ConfigError(
-                    "this name cannot stand in a metric's key",
+                    "this name cannot be part of a metric's name",
                     field="reward" if name in self.terms else "metrics",
                     value=name,
                     allowed="small letters, digits and _, beginning with a letter; not total or names",
@@ -391,9 +391,9 @@ class Task:
         for name, reward in {**self.rewards, **self.metrics}.items():
             require_callable(f"reward {name}", function_of(reward), 3 if isinstance(reward, OfTree) else 2)
         if not self.terms:
-            raise ConfigError("a task has at least one reward", field="reward", value={})
+            raise ConfigError("a task needs at least one reward", field="reward", value={})
         if isinstance(self.reward, StepReward) and self.baselines:
-            what = "a reward of a whole step scores no answers without a model"
+            what = "a reward of a whole step cannot score baselines"
             fix = "leave baselines out, or give a reward of (item, answer)"
             raise ConfigError(what, field="baselines", value=", ".join(self.baselines), fix=fix)
 
@@ -449,8 +449,11 @@ def _require_replies(what: str, count: int) -> None:
 def require_callable(what: str, function: object, count: int) -> None:
     """Check that something can be called with so many arguments."""
     arguments = {1: "one argument", 2: "two arguments", 3: "three arguments"}[count]
+    second = {"demonstrate": "random", "reply": "replies", "examples": "replies"}.get(what.split()[0], "answer")
+    named = {2: f"(item, {second})", 3: "(item, replies, seed)" if what == "turns reply" else ""}.get(count, "(item)")
+    allowed = f"a function of {arguments}{named and f': {named}'}"
     if not callable(function):
-        raise ConfigError("this must be a function", field=what, value=function, allowed=f"of {arguments}")
+        raise ConfigError("this must be a function", field=what, value=function, allowed=allowed)
     try:
         signature = inspect.signature(function)
     except (TypeError, ValueError):
@@ -464,5 +467,5 @@ def require_callable(what: str, function: object, count: int) -> None:
             f"this function{line} cannot be called with {arguments}",
             field=what,
             value=f"{getattr(function, '__name__', 'function')}{signature}",
-            allowed=f"a function of {arguments}",
+            allowed=allowed,
         ) from None

@@ -18,7 +18,8 @@ def read_config(path: Path) -> DecoderConfig:
     """
     file = model_folder(path) / "config.json"
     if not file.is_file():
-        raise ConfigError("this folder has no config.json", field="path", value=str(path))
+        allowed = "a folder with config.json and safetensors, as transformers saves a model"
+        raise ConfigError("this folder holds no model", field="path", value=str(path), allowed=allowed)
     generation = file.with_name("generation_config.json")
     return parse_config(
         read_object(file, ConfigError),

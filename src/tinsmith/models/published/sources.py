@@ -59,14 +59,16 @@ def find_model(name: str, *, field: str = "model") -> Source:
         return Source(kind=Kind.BUILT_IN, served_name=name, path=None)
     if is_hub_name(name) and not name.startswith(PREFIX):
         return Source(kind=Kind.FOLDER, served_name=name, path=cached_model(name, field))
+    where = "model_name=PATH" if field == "model_name" else "serve --model NAME=PATH, or export --base PATH,"
     raise ConfigError(
         "there is no such model",
         field=field,
         value=name,
         allowed=f"a folder with config.json and safetensors, a .gguf file, {', '.join(own_names())}, "
         "or ORG/NAME from the hub",
-        fix=perhaps(name, own_names())
-        or "name what is there (serve --model NAME=PATH, export --base PATH), or `tinsmith base fetch NAME` first",
+        fix=perhaps(name, [each.removeprefix(PREFIX) for each in own_names()])
+        or perhaps(name, own_names())
+        or f"{where} of a model that is here; or fetch one: `tinsmith base fetch smollm2`",
     )
 
 

@@ -176,7 +176,7 @@ class Guard:
     ) -> None:
         path = scope["path"]
         if not self._is_addressed(headers):
-            message = "this server is addressed by another name: use localhost or 127.0.0.1"
+            message = "this host name is not allowed here: use localhost or 127.0.0.1"
             await refuse(path, message, 421)(scope, receive, send)
             return
         if call is None:

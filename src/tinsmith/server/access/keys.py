@@ -82,7 +82,7 @@ def read_keys(file: Path) -> Keys:
     document = read_toml(file, field="--keys")
     unknown = sorted(set(document) - {"key"})
     if unknown:
-        raise _refusal(file, "holds what is not known", unknown[0], "tables [[key]] only")
+        raise _refusal(file, "has an unknown entry", unknown[0], "tables [[key]] only")
     tables: object = document.get("key")
     if not isinstance(tables, list) or not tables:
         raise _refusal(file, "holds no key", "key", "one table [[key]] or more")
@@ -103,19 +103,19 @@ def readable_by_others(file: Path) -> bool:
 
 def _key(file: Path, where: str, table: object) -> Key:
     if not isinstance(table, dict):
-        raise _refusal(file, "holds what is not a table", where, "a table [[key]]")
+        raise _refusal(file, "has an entry that is not a table", where, "a table [[key]]")
     values = cast("Mapping[str, object]", table)
     known = ("name", "key", *_LIMITS)
     for field in values:
         if field not in known:
-            raise _refusal(file, "has a field that is not known", f"{where}.{field}", _all(known))
+            raise _refusal(file, "has an unknown field", f"{where}.{field}", _all(known))
     name, key = values.get("name"), values.get("key")
     if not isinstance(name, str) or not _NAME.fullmatch(name):
         allowed = "1 to 32 of a-z 0-9 _ -, the first a letter or a digit"
-        raise _refusal(file, "has a key without a proper name", f"{where}.name", allowed)
+        raise _refusal(file, "has a key without a valid name", f"{where}.name", allowed)
     if not _is_key(key):
         allowed = f"{PREFIX} and at least {MIN_LETTERS - len(PREFIX)} letters, digits, _ or - (its value is not shown)"
-        raise _refusal(file, "has a key that cannot be one", f"{where}.key", allowed)
+        raise _refusal(file, "has a key of a form that is not allowed", f"{where}.key", allowed)
     given = {limit: values[limit] for limit in _LIMITS if limit in values}
     for limit, most in given.items():
         if not isinstance(most, int) or isinstance(most, bool) or most < 1:

@@ -95,7 +95,7 @@ class Usage:
         ):
             if most is not None and wanted > most:
                 raise refusal(
-                    "this key has as much under way as it may",
+                    "this key has reached its limit of concurrent work",
                     field=limit,
                     value=wanted,
                     allowed=f"up to {most}",
@@ -119,5 +119,5 @@ class Usage:
 def _require(limit: str, most: int | None, wanted: int, fix: str) -> None:
     if most is not None and wanted > most:
         raise InputError(
-            "this is more than this key may have", field=limit, value=wanted, allowed=f"up to {most}", fix=fix
+            "this is above the limit of this key", field=limit, value=wanted, allowed=f"up to {most}", fix=fix
         )

@@ -195,7 +195,7 @@ class MessageRequest(CountRequest):
 
 def _unserved(field: str, value: object, allowed: str) -> InputError:
     return InputError(
-        "this parameter is not served here, and ignoring it would change the answer",
+        "this parameter is not supported here, and ignoring it would change the answer",
         field=field,
         value=value,
         allowed=allowed,

@@ -176,5 +176,5 @@ def refusal(file: Path, found: object, allowed: str) -> ConfigError:
         field="state",
         value=found,
         allowed=allowed,
-        fix="name another folder with --state, or serve with the version that wrote it",
+        fix="give another folder with --state, or use the version that wrote it",
     )

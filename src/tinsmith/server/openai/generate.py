@@ -63,7 +63,7 @@ class GenerateRequest(Request):
         check_stream(self.stream, self.stream_options)
         if self.stream and self.sampling_params.prompt_logprobs is not None:
             raise InputError(
-                "a stream has no prompt log-probabilities",
+                "prompt log-probabilities are not available in a stream",
                 field="sampling_params.prompt_logprobs",
                 value=self.sampling_params.prompt_logprobs,
                 allowed="without stream",

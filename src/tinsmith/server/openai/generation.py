@@ -208,7 +208,7 @@ class Generation(Sampling):
         check_stream(self.stream, self.stream_options)
         if self.stream and self.prompt_logprobs is not None:
             raise InputError(
-                "a stream has no prompt log-probabilities in this form",
+                "prompt log-probabilities of this form are not available in a stream",
                 field="prompt_logprobs",
                 value=self.prompt_logprobs,
                 allowed="without stream, or echo with logprobs on /v1/completions",
@@ -253,7 +253,7 @@ def check_extras(given: Mapping[str, JsonValue], neutral: Mapping[str, Sequence[
         ):
             continue
         raise InputError(
-            "this parameter is not served here, and ignoring it would change the answer",
+            "this parameter is not supported here, and ignoring it would change the answer",
             field=name,
             value=value,
             allowed=f"{' or '.join(repr(each) for each in allowed) or 'null'}, or to leave it out",

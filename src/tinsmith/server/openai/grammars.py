@@ -97,7 +97,7 @@ def _of_guided(field: str, kind: str, value: JsonValue) -> GrammarSettings:
             pattern = "|".join(re.escape(each) for each in texts)
             return GrammarSettings(kind=GrammarKind.REGEX, text=f"({pattern})")
     raise InputError(
-        "this grammar is not understood",
+        "this grammar cannot be compiled",
         field=field,
         value=value,
         allowed="a JSON schema (json), true (json_object), a pattern (regex), texts (choice), Lark (grammar)",

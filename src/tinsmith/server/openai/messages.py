@@ -128,7 +128,7 @@ def arguments_of(text: str, where: str) -> Json:
 
 def unread(field: str, value: object, allowed: str) -> InputError:
     """The refusal of what is not text."""
-    return InputError("only text can be read here", field=field, value=value, allowed=allowed)
+    return InputError("only text is supported here", field=field, value=value, allowed=allowed)
 
 
 def _call(call: CallMessage, where: str) -> ToolCall:

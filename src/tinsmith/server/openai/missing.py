@@ -9,15 +9,15 @@ from starlette.routing import BaseRoute, Match, Route
 from tinsmith.server.openai.answers import OPENAI_PATHS, error_body
 
 _UNSERVED = {
-    "audio": "speech is neither read nor written here",
-    "batches": "there are no batches here: send the requests",
-    "embeddings": "embeddings are not computed here",
-    "files": "there are no files here",
+    "audio": "audio is not supported",
+    "batches": "batches are not supported: send the requests one by one",
+    "embeddings": "embeddings are not supported",
+    "files": "files are not supported",
     "fine_tuning": "models are trained through the Tinker API here",
-    "images": "images are neither read nor made here",
-    "moderations": "nothing is moderated here",
-    "rerank": "nothing is ranked here",
-    "score": "nothing is ranked here",
+    "images": "images are not supported",
+    "moderations": "moderation is not supported",
+    "rerank": "ranking is not supported",
+    "score": "ranking is not supported",
 }
 """Routes of OpenAI and vLLM under `/v1` that are missing here, and the reasons."""
 

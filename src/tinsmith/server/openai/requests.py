@@ -60,7 +60,7 @@ class ChatRequest(Generation, Conversed):
         given = {self.max_tokens, self.max_completion_tokens} - {None}
         if len(given) > 1:
             raise InputError(
-                "two lengths for one reply",
+                "two different maximum lengths are given",
                 field="max_completion_tokens",
                 value=self.max_completion_tokens,
                 allowed=f"the same as max_tokens = {self.max_tokens}, or only one of them",
@@ -94,7 +94,7 @@ class CompletionRequest(Generation):
     def _agrees(self) -> Self:
         if self.num_drawn < self.num_samples or (self.stream and self.num_drawn > self.num_samples):
             raise InputError(
-                "the best cannot be chosen",
+                "best_of does not fit the other parameters",
                 field="best_of",
                 value=self.best_of,
                 allowed=f"n = {self.num_samples} with stream, else at least that",

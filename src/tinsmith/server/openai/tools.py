@@ -85,13 +85,13 @@ def choice_of(word: str | None) -> Choice:
 
 def unknown_tool(field: str, kind: str) -> InputError:
     """The refusal of a tool that is no function."""
-    return InputError("this kind of tool does not exist here", field=field, value=kind, allowed="function")
+    return InputError("this kind of tool is not supported", field=field, value=kind, allowed="function")
 
 
 def unknown_choice(value: str) -> InputError:
     """The refusal of another choice."""
     return InputError(
-        "this choice of tools does not exist here",
+        "this choice of tools is not supported",
         field="tool_choice",
         value=value,
         allowed="auto, none, required, or a function's name",

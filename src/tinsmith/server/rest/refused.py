@@ -10,10 +10,10 @@ from tinsmith.types.errors import InputError
 
 REFUSED = (
     ("GET", "/api/v1/audit", "this server has no audit log"),
-    ("GET", "/api/v1/billing/usage/events", "nothing is billed here"),
-    ("POST", "/api/v1/auth/token", "keys are no accounts here: there are no tokens to sign"),
-    ("GET", "/api/v1/auth/apikey/me", "keys are no accounts here: nothing is known of one"),
-    ("DELETE", "/api/v1/auth/apikey/me", "keys are the server's: they are not revoked from outside"),
+    ("GET", "/api/v1/billing/usage/events", "there is no billing on this server"),
+    ("POST", "/api/v1/auth/token", "keys are not accounts here: there are no tokens to sign"),
+    ("GET", "/api/v1/auth/apikey/me", "keys are not accounts here: there is no account data"),
+    ("DELETE", "/api/v1/auth/apikey/me", "keys belong to the server: they cannot be revoked over the API"),
     ("POST", "/api/v1/copy_weights", "copies would be of the same server: load the source instead"),
     ("POST", "/api/v1/retrieve_futures", "futures are fetched one by one, as the client's configuration says"),
     ("PUT", "/api/v1/sessions/{session_id}/project", "a session keeps the project it began with"),

@@ -64,7 +64,7 @@ def _all_text(metadata: object) -> object:
         for name, value in cast("dict[str, object]", metadata).items():
             if not isinstance(value, str):
                 field = f"user_metadata.{name[:80]}"
-                raise InputError("metadata are texts here", field=field, value=value, allowed="a text")
+                raise InputError("metadata values must be texts", field=field, value=value, allowed="a text")
     return metadata
 
 

@@ -22,7 +22,7 @@ class OptimizerSettings(BaseModel):
     def _is_adamw(self) -> Self:
         if self.type != "adamw" or self.model_extra:
             raise InputError(
-                "this optimizer does not exist here",
+                "this optimizer is not supported",
                 field="optimizer_config",
                 value={"type": self.type, **(self.model_extra or {})},
                 allowed="{'type': 'adamw'}",
@@ -107,7 +107,7 @@ class PromptChunk(BaseModel):
     def _is_text(self) -> Self:
         if self.type != "encoded_text" or self.model_extra:
             raise InputError(
-                "only text can be read here",
+                "only text is supported here",
                 field="prompt.chunks",
                 value=f"{self.type} with {', '.join(self.model_extra or {}) or 'tokens'}",
                 allowed="chunks {'type': 'encoded_text', 'tokens': [...]}",

@@ -135,7 +135,7 @@ def _chunk(chunk: ChunkMessage, field: str) -> NDArray[np.int32]:
     _refuse_unknown(chunk, field)
     kind = chunk.WhichOneof("chunk")
     if kind != "encoded_text":
-        raise InputError("only text can be read here", field=field, value=kind, allowed="chunks of encoded_text")
+        raise InputError("only text is supported here", field=field, value=kind, allowed="chunks of encoded_text")
     _refuse_unknown(chunk.encoded_text, field)
     return _array(chunk.encoded_text.tokens, DType.INT32, field).astype(np.int32)
 

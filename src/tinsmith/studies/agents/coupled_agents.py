@@ -184,7 +184,7 @@ def no_more_from_scratch(results: Results) -> Finding:
 study = Study(
     name="coupled_agents",
     title="A budget of adapters over several agents",
-    question="Do more agents with smaller adapters do more than one agent with all of the weights, if they are grown?",
+    question="Do several agents with small adapters do more than one agent with as many weights, if they are grown?",
     task=errands,
     # Adapters of ranks 21, 7 and 3: one, three and seven of them have as many weights.
     arms=(

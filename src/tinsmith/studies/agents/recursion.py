@@ -197,7 +197,7 @@ def reaches(results: Results) -> Finding:
 study = Study(
     name="recursion",
     title="Delegation inside the loop",
-    question="Does RL teach a model to ask itself about the parts of what does not fit into its context?",
+    question="Does RL teach a model to split what does not fit its context, and ask itself about the parts?",
     task=relay,
     arms=(
         Arm(FLAT, "no delegation", delegates=False),

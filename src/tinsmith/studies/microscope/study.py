@@ -343,17 +343,17 @@ def look_seconds(lengths: Lengths, samples: int, pace: Pace, *, pretrained: bool
 
 study = Study(
     name="microscope",
-    question="Which tokens of an answer does RL change, and do those few explain what it gains?",
+    question="Which tokens of an answer does RL change, and do those few explain the gain?",
     task="crossroads",
     arms=(),
     complete=with_arms,
     own=(
-        StudyKey("task", "crossroads", "What is trained on: a packaged task, or FILE.py."),
+        StudyKey("task", "crossroads", "Task to train on: a packaged one, or FILE.py."),
         GENERATOR,
         StudyKey(FIRST, "", "Instead of training: DIR@base, DIR@STEP or DIR@final of a run."),
-        StudyKey(SECOND, "", "The other policy, which is looked for in the first."),
-        StudyKey("samples", "4", "Answers to an item, where sampled."),
-        StudyKey("threshold", "0.7", "Nats above which the first counts as uncertain."),
+        StudyKey(SECOND, "", "The policy to compare the first one with."),
+        StudyKey("samples", "4", "Sampled answers per item."),
+        StudyKey("threshold", "0.7", "Entropy in nats above which the first policy counts as uncertain."),
     ),
     passes=_RL - _SET,
     fixed=_SET,

@@ -254,7 +254,7 @@ def is_moved(row: Mapping[str, Any]) -> bool:
     return row["changed_routes"] > 0 or row["unequal_logprob_bits"] > 0.0
 
 
-QUESTION: Final = "Do a mixture's routes, log-probabilities and RL steps depend on who else is in the batch?"
+QUESTION: Final = "Do a mixture's routes, log-probabilities and RL steps depend on what else is in the batch?"
 LIMITS: Final = (
     "The texts are canonical's own draws, followed by every side: another side's own draws would differ a little more.",
     "Rewards are coins: the angles are those of a gradient with small advantages, not of a task.",
