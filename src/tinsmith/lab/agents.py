@@ -14,8 +14,7 @@ from tinsmith.lab.policy import update_policy
 from tinsmith.lab.rollouts import A, I, Sampler
 from tinsmith.lab.settings import RlSettings
 
-ALONE: Mapping[int, int] = {0: 1}
-"""One adapter, whatever the step."""
+ALONE: Mapping[int, int] = {0: 1}  # One adapter, whatever the step.
 
 
 @dataclass(slots=True)
@@ -23,10 +22,8 @@ class Agents:
     """Training clients of a run's agents, the first one's first."""
 
     trainers: list[tinker.TrainingClient]
-    by_step: Mapping[int, int] = field(default_factory=lambda: ALONE)
-    """Their number by the step from which it holds."""
-    begin: Callable[[int], tinker.TrainingClient] | None = None
-    """Begins the adapter of an agent, by its number."""
+    by_step: Mapping[int, int] = field(default_factory=lambda: ALONE)  # Their number by the step from which it holds.
+    begin: Callable[[int], tinker.TrainingClient] | None = None  # Begins the adapter of an agent, by its number.
 
     @property
     def several(self) -> bool:

@@ -10,11 +10,9 @@ from typing import ClassVar
 from tinsmith.renderers.renderer import Message
 from tinsmith.types.seeds import random_bits
 
-Conversation = tuple[Message, ...]
-"""One or more prompts, and the reply to them."""
+Conversation = tuple[Message, ...]  # One or more prompts, and the reply to them.
 
-Progress = Callable[[int, int, float], None]
-"""(step, steps, nats per token)."""
+Progress = Callable[[int, int, float], None]  # (step, steps, nats per token).
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,8 +22,7 @@ class BaseRecipe:
     characters_per_token: ClassVar[float] = 3.75
     """Of what it reads, about, with its own tokenizer: of titles and abstracts."""
 
-    preset: str = "nano"
-    """The shape, but for the next three."""
+    preset: str = "nano"  # The shape, but for the next three.
     num_layers: int = 2
     vocab_size: int = 2048
     max_positions: int = 1024

@@ -34,8 +34,7 @@ class Tested:
     """What an evaluation found."""
 
     metrics: Mapping[str, float]
-    lines: Sequence[Line] = ()
-    """Its rollouts."""
+    lines: Sequence[Line] = ()  # Its rollouts.
 
     def __or__(self, other: Tested) -> Tested:
         """Return both."""
@@ -58,22 +57,18 @@ class Course(Generic[I, A]):
     settings: CommonSettings
     watch: Watch[I, A] = field(default_factory=Watch[Any, Any])
     decodings: Sequence[Decoding] = tuple(Decoding)
-    samples: int = 1
-    """Answers to each item, where they are sampled."""
-    forks: int = 1
-    """Second replies for each first one, each turn with an advantage of its own; 1: nothing forks."""
+    samples: int = 1  # Answers to each item, where they are sampled.
+    forks: int = 1  # Second replies for each first one, each turn with an advantage of its own; 1: nothing forks.
     agents: Mapping[int, int] = field(default_factory=lambda: {0: 1})
     """Number of adapters that are trained together, by the step from which it holds."""
     exact: Callable[[], ExactGradient[I]] | None = None
     """Returns what replaces the sampled gradient of a term, by the rewards' state of now; None: nothing does."""
     controls: Mapping[str, Subject[I, A]] = field(default_factory=dict[str, Subject[I, A]])
     """What the test's items are asked in too, by the split's name."""
-    tests_last: bool = False
-    """Whether the last policy is tested beside the chosen one."""
+    tests_last: bool = False  # Whether the last policy is tested beside the chosen one.
     also_tested: Callable[[tinker.SamplingClient, int], Tested] | None = None
     """What else the chosen policy and its step are tested by."""
-    keep: Callable[[Sequence[SectionRecord]], None] | None = None
-    """Is given the page's sections, at the end."""
+    keep: Callable[[Sequence[SectionRecord]], None] | None = None  # Is given the page's sections, at the end.
 
     at_end: Callable[[Examinee], Mapping[str, float]] | None = None
     """What else the last policy is asked, and the metrics that this gives."""

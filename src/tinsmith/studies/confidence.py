@@ -38,8 +38,7 @@ from tinsmith.stats.intervals import mean_over_seeds
 from tinsmith.stats.mean_runs import MeanRuns
 from tinsmith.studies.countdown import countdown, split_of
 
-TIMES: Final = 1.3
-"""Of plain GRPO's right answers on the hard split: what is asked of the penalty at equal steps."""
+TIMES: Final = 1.3  # Of plain GRPO's right answers on the hard split: what is asked of the penalty at equal steps.
 _WATCH: Final = "watch/confidence"
 HARD = PerItem("hard", "right, hard split", where=lambda item: split_of(item) == "hard")
 EASY = PerItem("easy", "right, easy split", where=lambda item: split_of(item) == "easy")

@@ -38,8 +38,7 @@ from tinsmith.studies.shell import Facts, shell
 NONE, ADVISED, HIGH, CONTROL = "lambda-0", "lambda-0.05", "lambda-0.2", "scrambled"
 WEIGHTS: Final = (0.0, 0.02, 0.05, 0.2)
 HALF: Final = 0.5
-FASTER: Final = 1.5
-"""How many times fewer steps to one half the published weight is to need."""
+FASTER: Final = 1.5  # How many times fewer steps to one half the published weight is to need.
 _NLL: Final = "watch/env_nll"
 RIGHT = PerItem("success", "success", "metric/right")
 

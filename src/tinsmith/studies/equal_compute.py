@@ -53,8 +53,7 @@ from tinsmith.types.fingerprints import file_sha256, sha256_of
 from tinsmith.types.seeds import derive
 from tinsmith.types.waits import Say
 
-_LAST_GATES: Final = 4
-"""The last gate draws as many papers as so many others."""
+_LAST_GATES: Final = 4  # The last gate draws as many papers as so many others.
 
 
 class FoundPrompt(msgspec.Struct, frozen=True, kw_only=True):
@@ -78,12 +77,9 @@ class SearchAsked:
     """One search: on whose base and papers, how, and where what it finds is kept."""
 
     settings: SearchSettings
-    samples: int
-    """Answers to each paper."""
-    shuffled: bool
-    """True for shuffled labels: the negative control."""
-    cell: Cell
-    """A finished run of the base, whose seed is the search's."""
+    samples: int  # Answers to each paper.
+    shuffled: bool  # True for shuffled labels: the negative control.
+    cell: Cell  # A finished run of the base, whose seed is the search's.
     source: Slice
     tokenizer: PreTrainedTokenizerBase
     cost: Cost
@@ -150,8 +146,7 @@ def _base_of(cell: Cell) -> str:
     return sha256_of(cast("Mapping[str, object]", identity).get("model"))
 
 
-SEARCHES: Final = "searches"
-"""The folder of the prompts that were found, in the study's own."""
+SEARCHES: Final = "searches"  # The folder of the prompts that were found, in the study's own.
 _SEARCH_KEYS: Final = ("search_steps", "search_batch", "search_candidates", "search_gate")
 
 
@@ -178,8 +173,7 @@ class Materials:
     at: str
     group_size: int
     search: SearchSettings | None
-    searches: dict[str, list[tuple[SearchAsked, FoundPrompt]]] = field(default_factory=dict)
-    """One a seed, by arm."""
+    searches: dict[str, list[tuple[SearchAsked, FoundPrompt]]] = field(default_factory=dict)  # One a seed, by arm.
     _source: Slice | None = None
     _tokenizer: PreTrainedTokenizerBase | None = None
     _accountant: Accountant | None = None

@@ -49,8 +49,7 @@ from tinsmith.types.seeds import derive
 GAIN_HEADS: Final = (
     *("measure", "before", "after", Column(head="gain|95 % interval", form="+.3f"), "p|Holm", "finding"),
 )
-SHOWN: Final = 6
-"""Held-out items whose answers stand beside each other."""
+SHOWN: Final = 6  # Held-out items whose answers stand beside each other.
 
 
 def all_gains(results: Results, measures: Mapping[str, str]) -> list[list[Shown]]:
@@ -147,11 +146,9 @@ REWARD: Final = "reward"
 class Effort:
     """Number of training items that a run looks at, and its steps."""
 
-    supervised: int
-    """Items looked at by example."""
+    supervised: int  # Items looked at by example.
     batch_size: int
-    rewarded: int
-    """Items looked at by reward."""
+    rewarded: int  # Items looked at by reward.
     groups_per_batch: int
 
     @property
@@ -212,12 +209,10 @@ class Learning:
 
     names: list[str]
     efforts: Mapping[str, Effort]
-    rates: Mapping[str, tuple[float, ...]]
-    """Of SFT and of RL; several are tried."""
+    rates: Mapping[str, tuple[float, ...]]  # Of SFT and of RL; several are tried.
     looks: int
     score: PerItem
-    measures: Mapping[str, str]
-    """All that is measured: by what it is called, by its name in an evaluation."""
+    measures: Mapping[str, str]  # All that is measured: by what it is called, by its name in an evaluation.
 
     def effort(self, one: ArmRuns) -> Effort:
         """Return what an arm looks at."""

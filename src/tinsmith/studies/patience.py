@@ -156,8 +156,7 @@ def searches(
 
 
 SHORT, ALL, LONG, FOUND, CIRCLES = "short", "all", "long", "found", "circles"
-DEEP: Final = 4
-"""Shelf from which on a thing lies deep."""
+DEEP: Final = 4  # Shelf from which on a thing lies deep.
 
 
 def is_deep(item: str) -> bool:

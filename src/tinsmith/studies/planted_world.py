@@ -65,10 +65,8 @@ _NOISE: Final = (
     "pepper quarry ribbon saddle table umbrella valley window yarrow zipper barrel cabin dragon ember forest"
 )
 NOISE: Final = tuple(_NOISE.split())
-PLANTED_BASE: Final = PaperBaseRecipe(num_layers=1, vocab_size=512, steps=160)
-"""One layer is enough to read a word."""
-PLANTED_TOKENS: Final = 26
-"""Of a paper's prompt with that base's tokenizer."""
+PLANTED_BASE: Final = PaperBaseRecipe(num_layers=1, vocab_size=512, steps=160)  # One layer is enough to read a word.
+PLANTED_TOKENS: Final = 26  # Of a paper's prompt with that base's tokenizer.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -33,8 +33,7 @@ from tinsmith.stats.mean_runs import mean_difference
 
 GRPO, SPARSE, TENTH, GOOD = "grpo", "sparse", "sparse_tenth", "sparse_good"
 REWARD: Final = PerItem("reward", "reward")
-_ROLLOUTS: Final = 20
-"""Of each item, as in the paper, where there are items enough."""
+_ROLLOUTS: Final = 20  # Of each item, as in the paper, where there are items enough.
 _RL = TASK_KINDS[Kind.TASK].keys.known
 _DRAWN: Final = frozenset(["asked_items", "base_rollouts", "pushed"])
 _PASSES: Final = (_RL | TASK_KINDS[Kind.TASK_SPARSE].keys.known) - _DRAWN

@@ -116,10 +116,8 @@ def reasons(base_steps: int = 1000) -> Task:
 INFORMATION: Final = "watch/mutual_information"
 GIVEN: Final = "watch/entropy_given_prompt"
 RETRIEVAL: Final = "watch/retrieval_accuracy"
-CHEAP: Final = 0.75
-"""Of the unfiltered run's groups: what the filter is published to need at most."""
-LOSS: Final = 0.05
-"""Right answers that the filter may cost at most."""
+CHEAP: Final = 0.75  # Of the unfiltered run's groups: what the filter is published to need at most.
+LOSS: Final = 0.05  # Right answers that the filter may cost at most.
 
 
 def moved(metric: str) -> Callable[[ArmRuns], list[float]]:

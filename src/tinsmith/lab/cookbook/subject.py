@@ -65,10 +65,8 @@ def items_of_dataset(dataset: RLDataset, name: str = "batch") -> list[CookbookIt
 class Earned:
     """What a conversation earned."""
 
-    steps: tuple[float, ...]
-    """By its environment, step by step."""
-    group: float
-    """By its group."""
+    steps: tuple[float, ...]  # By its environment, step by step.
+    group: float  # By its group.
     metrics: Mapping[str, float]
 
 
@@ -126,8 +124,7 @@ class CookbookEnvironment:
     loop: BackgroundLoop
     stop: Stop
     beginning: Future[Any]
-    seen: list[int] = field(default_factory=list[int])
-    """Everything so far, replies included."""
+    seen: list[int] = field(default_factory=list[int])  # Everything so far, replies included.
     steps: list[StepLike] = field(default_factory=list[StepLike])
     reasons: list[str] = field(default_factory=list[str])
 
@@ -224,13 +221,10 @@ def _tokens_of(observation: tinker.ModelInput) -> list[int]:
 class CookbookSubject(Subject[CookbookItem, Earned]):
     """A cookbook dataset as a `Subject`, which describes its methods; groups have the dataset's size."""
 
-    decode: Callable[[Sequence[int]], str]
-    """A reply as text, for the files of a run: `tokenizer.decode`, say."""
-    stop_condition: Stop
-    """What ends a reply in every environment, as they state it."""
+    decode: Callable[[Sequence[int]], str]  # A reply as text, for the files of a run: `tokenizer.decode`, say.
+    stop_condition: Stop  # What ends a reply in every environment, as they state it.
     train: Sequence[CookbookItem] = ()
-    held_out: Sequence[CookbookItem] = ()
-    """What a policy is evaluated on; none: it is not."""
+    held_out: Sequence[CookbookItem] = ()  # What a policy is evaluated on; none: it is not.
     test: Sequence[CookbookItem] = ()
     loop: BackgroundLoop = field(default_factory=BackgroundLoop)
     _open: list[_Group] = field(default_factory=list[_Group])

@@ -12,8 +12,7 @@ from typing import Any, Protocol, runtime_checkable
 
 import tinker
 
-Stop = list[int] | list[str]
-"""Tokens or texts that end a reply."""
+Stop = list[int] | list[str]  # Tokens or texts that end a reply.
 
 Numbers = Mapping[str, float | int]
 

@@ -87,8 +87,7 @@ class Comparison:
 _FILES: Final = (ROLLOUTS, TRACE, METRICS)
 
 
-Recorded = Mapping[str, Timeline]
-"""Lines of a run that are compared, by file."""
+Recorded = Mapping[str, Timeline]  # Lines of a run that are compared, by file.
 
 
 @dataclass(frozen=True, slots=True)

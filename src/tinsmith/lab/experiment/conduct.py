@@ -67,13 +67,10 @@ class Conducted:
     """A run that came to its end, or to where it was to stop."""
 
     folder: Path
-    finished: Finished | None
-    """None: it stopped before its end, at `stop_after`."""
+    finished: Finished | None  # None: it stopped before its end, at `stop_after`.
     alarms: tuple[Alarm, ...]
-    tokenizer: PreTrainedTokenizerBase | None
-    """The model's; None: it came to its end before, and no server was asked."""
-    connection: Connection | None
-    """The one it was trained through; None as above."""
+    tokenizer: PreTrainedTokenizerBase | None  # The model's; None: it came to its end before, and no server was asked.
+    connection: Connection | None  # The one it was trained through; None as above.
 
 
 def embedded_settings(plan: Plan, models: Mapping[str, str], folder: Path) -> EmbeddedSettings:

@@ -27,20 +27,16 @@ from tinsmith.ops.confidence import FRACTIONS
 from tinsmith.ops.extension import native
 from tinsmith.types.home import home
 
-MEASURED_PARAMETERS: Final = 134_479_872
-"""Of SmolLM2-135M: weights of all layers and the head."""
+MEASURED_PARAMETERS: Final = 134_479_872  # Of SmolLM2-135M: weights of all layers and the head.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pace:
     """Seconds a token, on two cores."""
 
-    trained: float
-    """Forward and backward, LoRA of rank 16 on all linear layers."""
-    read: float
-    """Of a prompt, or scored without a gradient."""
-    written: float
-    """Sampled, some dozen sequences at once."""
+    trained: float  # Forward and backward, LoRA of rank 16 on all linear layers.
+    read: float  # Of a prompt, or scored without a gradient.
+    written: float  # Sampled, some dozen sequences at once.
 
 
 _WIDE: Final = Pace(trained=2.5e-3, read=0.7e-3, written=1.2e-3)
@@ -49,8 +45,7 @@ prompts of 60, 8 x 8 of 22 after 300), 1.1 a token read, 1.5 one scored, 1.8 to 
 _NARROW: Final = Pace(trained=5.4e-3, read=2.3e-3, written=5.0e-3)
 """With AVX2, on two cores of an AMD EPYC without AVX-512: 10.1 ms of CPU time a token trained on (8 x 264), and 14.9 s
 for 4 prompts of 236 tokens read and 8 answers of up to 32 to each."""
-NANO_PACE: Final = Pace(trained=1 / 14_000, read=1 / 42_000, written=1 / 14_000)
-"""Of a nano base."""
+NANO_PACE: Final = Pace(trained=1 / 14_000, read=1 / 42_000, written=1 / 14_000)  # Of a nano base.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,14 +54,10 @@ class Lengths:
 
     prompt: float
     answer: float
-    labels: int = 0
-    """Of the task, where a look computes their probabilities."""
-    examined: int
-    """Items of a look while training."""
-    tested: int = 0
-    """Items of the last look; 0: there is none beside those."""
-    eval_samples: int = 1
-    """Sampled answers to each item, beside a greedy one."""
+    labels: int = 0  # Of the task, where a look computes their probabilities.
+    examined: int  # Items of a look while training.
+    tested: int = 0  # Items of the last look; 0: there is none beside those.
+    eval_samples: int = 1  # Sampled answers to each item, beside a greedy one.
     options: float = 0.0
     """Of all answers that an item has, together, where their probabilities after parts of a reply are computed."""
 
@@ -115,8 +106,7 @@ def run_seconds(settings: CommonSettings, lengths: Lengths, pace: Pace) -> float
     )
 
 
-RUN_MEGABYTES: Final = 20
-"""Of a run's folder."""
+RUN_MEGABYTES: Final = 20  # Of a run's folder.
 
 
 def dry_run(plan: Plan) -> list[str]:
@@ -170,8 +160,7 @@ def _usual_pace(plan: Plan) -> Pace | None:
 
 
 _RATES: Final = ("learning_rate", "sft_learning_rate")
-_FACTOR: Final = 10.0
-"""A rate more than so many times the usual one, or as many times below it, is warned about."""
+_FACTOR: Final = 10.0  # A rate more than so many times the usual one, or as many times below it, is warned about.
 _TEMPERATURES: Final = (0.5, 1.3)
 
 
@@ -199,13 +188,10 @@ def unusual(plan: Plan) -> list[str]:
     return found
 
 
-START_SECONDS: Final = 10.0
-"""To start the server, load the model and save at the end."""
-_CORES: Final = 2
-"""Of the machine that the paces were measured on."""
+START_SECONDS: Final = 10.0  # To start the server, load the model and save at the end.
+_CORES: Final = 2  # Of the machine that the paces were measured on.
 _FILE: Final = "paces.json"
-_MOST: Final = 16.0
-"""The most that a forecast is corrected by, either way."""
+_MOST: Final = 16.0  # The most that a forecast is corrected by, either way.
 
 
 def correction(plan: Plan) -> float:

@@ -39,8 +39,7 @@ from tinsmith.types.version import VERSION
 Json = Mapping[str, object]
 
 _TRAINED = "model"
-_TOLD_LATER = (_TRAINED, "beside")
-"""What of an identity only a server knows."""
+_TOLD_LATER = (_TRAINED, "beside")  # What of an identity only a server knows.
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,8 +186,7 @@ def _fingerprint(name: str) -> str:
     return open_base(name).identity.fingerprint
 
 
-HERE: Final = "./"
-"""The beginning of a path that is relative to the run's folder, as in the manifest of a bundle."""
+HERE: Final = "./"  # The beginning of a path that is relative to the run's folder, as in the manifest of a bundle.
 LIBRARIES: Final = ("torch", "numpy", "transformers", "tokenizers", "tinker")
 
 

@@ -24,11 +24,9 @@ if TYPE_CHECKING:
     from tinsmith.lab.papers.run_data import PaperData
     from tinsmith.lab.user_task.run_data import TaskData
 
-SERVED_NAME: Final = "base"
-"""The name on an embedded server of a model that was given as a folder or a file."""
+SERVED_NAME: Final = "base"  # The name on an embedded server of a model that was given as a folder or a file.
 
-CARD: Final = "base.json"
-"""In the folder of a nano base: what it was built from."""
+CARD: Final = "base.json"  # In the folder of a nano base: what it was built from.
 
 _OF_TASKS: Final = (Kind.RLVR, Kind.TASK, Kind.TASK_SFT, Kind.TASK_SPARSE)
 _AS_SMALL: Final = ("tinsmith/nano", "tinsmith/tiny", "tinsmith/moe-nano")
@@ -107,10 +105,8 @@ class Materials:
     """What a plan runs on."""
 
     run_data: TaskData | PaperData
-    model_name: str
-    """As the server knows it, without the adapter's suffix."""
-    models: Mapping[str, str]
-    """What an embedded server serves; empty where another server is used."""
+    model_name: str  # As the server knows it, without the adapter's suffix.
+    models: Mapping[str, str]  # What an embedded server serves; empty where another server is used.
 
 
 def gather(plan: Plan, say: Say) -> Materials:

@@ -250,11 +250,9 @@ class KeyHelp:
     """One key."""
 
     name: str
-    values: Mapping[At, str]
-    """By place where the experiment can run; empty: none."""
+    values: Mapping[At, str]  # By place where the experiment can run; empty: none.
     words: str
-    circumstance: bool
-    """Whether it only says where and how fast to run, and is no part of the identity."""
+    circumstance: bool  # Whether it only says where and how fast to run, and is no part of the identity.
 
 
 def key_help(experiment: Experiment) -> list[KeyHelp]:

@@ -44,12 +44,9 @@ _PACKAGE: Final = ("tinsmith", "source_sha256")
 class Replayed:
     """A replay and what it showed."""
 
-    comparison: Comparison
-    """The original is the first, the replay the second."""
-    folder: Path | None
-    """Where the replay is kept; None: it was equal, and no folder was named for it."""
-    original_s: float
-    """What the compared steps took then."""
+    comparison: Comparison  # The original is the first, the replay the second.
+    folder: Path | None  # Where the replay is kept; None: it was equal, and no folder was named for it.
+    original_s: float  # What the compared steps took then.
     replay_s: float
 
 
@@ -192,8 +189,7 @@ class Reopened:
     plan: Plan
     materials: Materials
     connection: Connection
-    paths: Mapping[str, str]
-    """Places of saved weights, by the step after which it was; the last one's is FINAL too."""
+    paths: Mapping[str, str]  # Places of saved weights, by the step after which it was; the last one's is FINAL too.
 
     def base(self) -> AskedPolicy:
         """Return the base that it was trained from."""

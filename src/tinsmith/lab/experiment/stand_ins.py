@@ -30,8 +30,7 @@ from tinsmith.ops.objectives.objective import Objective, objective_of
 from tinsmith.types.datum import Datum, DatumOutput
 from tinsmith.types.errors import ConfigError
 
-Substep = tuple[int, int]
-"""Step of a run, and number of an optimizer step in it."""
+Substep = tuple[int, int]  # Step of a run, and number of an optimizer step in it.
 
 
 @dataclass(slots=True)
@@ -39,8 +38,7 @@ class Replies:
     """Recorded replies of one step, each given to the conversation that it was written in."""
 
     _left: dict[tuple[str, int], deque[Line]] = field(default_factory=dict[tuple[str, int], "deque[Line]"])
-    _of: dict[int, Line | None] = field(default_factory=dict[int, "Line | None"])
-    """By the conversation's environment."""
+    _of: dict[int, Line | None] = field(default_factory=dict[int, "Line | None"])  # By the conversation's environment.
 
     def begin(self, lines: Iterable[Line]) -> None:
         """Take the lines of a step, in the order of the file."""
@@ -100,10 +98,8 @@ class Alone(ComputeUnits):
     """Computes wanted units by themselves; of the others nothing."""
 
     wanted: Sequence[int]
-    marks: dict[int, str] = field(default_factory=dict[int, str])
-    """SHA-256 of each unit's gradient, by its number."""
-    count: int = 0
-    """Units that there are."""
+    marks: dict[int, str] = field(default_factory=dict[int, str])  # SHA-256 of each unit's gradient, by its number.
+    count: int = 0  # Units that there are.
 
     def __call__(
         self, adapter: Adapter, sums: UnitSums, micro_batches: MicroBatches, asked: UnitRequest
@@ -137,8 +133,7 @@ class UnitTrainer(LocalTrainer):
     """Numbers of units, by their substep; after the last of these nothing is computed."""
     whole: dict[Substep, StepTrace] = field(default_factory=dict[Substep, StepTrace])
     """Trace of what was computed whole."""
-    units: dict[Substep, Alone] = field(default_factory=dict[Substep, Alone])
-    """What was computed of other substeps."""
+    units: dict[Substep, Alone] = field(default_factory=dict[Substep, Alone])  # What was computed of other substeps.
     _at: Substep = (0, 0)
 
     def begin(self, step: int) -> None:

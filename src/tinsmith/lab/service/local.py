@@ -214,14 +214,10 @@ class LocalService:
     """In place of a service client, for one base model."""
 
     engine: Engine
-    name: str
-    """Of the base, as the engine knows it."""
-    source: str
-    """Folder, file or name that the base is from."""
-    kept: Path
-    """State folder of the checkpoints that are loaded."""
-    saved: Path
-    """State folder of those that are saved."""
+    name: str  # Of the base, as the engine knows it.
+    source: str  # Folder, file or name that the base is from.
+    kept: Path  # State folder of the checkpoints that are loaded.
+    saved: Path  # State folder of those that are saved.
     unit_hashes: bool = False
     waiting: list[Sampled] = field(default_factory=list[Sampled])
     _made: int = 0

@@ -34,14 +34,10 @@ from tinsmith.types.errors import BackendError, ConfigError, LostError
 from tinsmith.types.waits import Say, ticking
 
 _LOCK: Final = ".lock"
-LOST: Final = 3
-"""Exit code of a run that lost its server or its judge, and can be resumed."""
-TRIES: Final = 3
-"""The most times that a cell is sent to a cluster: a task that is lost is run again twice."""
-LOCAL: Final = "local"
-"""A Ray that is started on this machine for the study."""
-RunCells = Callable[[Sequence[Cell], Say], None]
-"""Runs cells that have not come to their end yet."""
+LOST: Final = 3  # Exit code of a run that lost its server or its judge, and can be resumed.
+TRIES: Final = 3  # The most times that a cell is sent to a cluster: a task that is lost is run again twice.
+LOCAL: Final = "local"  # A Ray that is started on this machine for the study.
+RunCells = Callable[[Sequence[Cell], Say], None]  # Runs cells that have not come to their end yet.
 Send = Callable[[NodeCell], Future[Ended]]
 """Has a cell run on a cluster, when as many cores are free as it has threads.
 

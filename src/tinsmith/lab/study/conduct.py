@@ -86,12 +86,10 @@ from tinsmith.types.errors import DataError
 from tinsmith.types.fingerprints import file_sha256
 from tinsmith.types.waits import Say, ticking
 
-_MEGABYTES: Final = 8
-"""Of one run, most of it rollouts and checkpoints."""
+_MEGABYTES: Final = 8  # Of one run, most of it rollouts and checkpoints.
 ReadTried = Callable[[Mapping[float, Path]], tuple[Tried, ...]]
 """Reads what finished runs scored on validation, by rate."""
-Tuned = Mapping[str, StudyArm]
-"""Arms at the rates that were chosen for them, by name, in the order of the page."""
+Tuned = Mapping[str, StudyArm]  # Arms at the rates that were chosen for them, by name, in the order of the page.
 Heads = Sequence[str | Column]
 Made = Mapping[OnRuns, tuple[Sequence[Path], Sequence[Path], tuple[Any, ...]]]
 """Folders of runs, files made on each of them, and what these hold."""
@@ -104,8 +102,7 @@ class Stage:
     cells: StudyCells
     tuned: Tuned
     run_cells: RunCells
-    say: Say
-    """Takes lines of progress."""
+    say: Say  # Takes lines of progress.
 
     def rate(self, arm: str) -> float:
         """Return the learning rate that was chosen for an arm."""

@@ -10,8 +10,7 @@ from tinsmith.lab.live.progress import duration
 from tinsmith.lab.study.sizes import Cell
 from tinsmith.lab.user_task.run_data import data_of_task
 
-Minutes = Callable[[Plan], float | None]
-"""Forecasts a run; None: nothing is known of its model."""
+Minutes = Callable[[Plan], float | None]  # Forecasts a run; None: nothing is known of its model.
 
 
 def minutes_of_task(plan: Plan) -> float | None:

@@ -17,10 +17,8 @@ from tinsmith.types.deviation import Deviation
 from tinsmith.types.errors import ConfigError
 from tinsmith.types.sketches import TensorMark
 
-Changes = tuple[tuple[str, str], ...]
-"""Factors with their values."""
-TEMPERATURES: Final = (0.0, 1.0)
-"""Completions are drawn at both; at the second with a fixed seed."""
+Changes = tuple[tuple[str, str], ...]  # Factors with their values.
+TEMPERATURES: Final = (0.0, 1.0)  # Completions are drawn at both; at the second with a fixed seed.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,13 +36,11 @@ class Cell:
     neighbours: int = 4
     order: Literal["given", "reversed", "shuffled"] = "given"
     padding: Literal["none", "left", "right"] = "none"
-    cache: str = "default"
-    """Pages of the key-value cache; default: the engine's, least: one whole context."""
+    cache: str = "default"  # Pages of the key-value cache; default: the engine's, least: one whole context.
     prefill: int = 2048
     micro_batch: int = 0
     threads: int = 1
-    isa: str = "best"
-    """Instruction set of the native kernels; best: the fastest here."""
+    isa: str = "best"  # Instruction set of the native kernels; best: the fastest here.
     arithmetic: Arithmetic = Arithmetic.CANONICAL
     dtype: Literal["fp32", "bf16", "bf16_weights"] = "fp32"
     """bf16: operands of every product, sums in fp32; bf16_weights: weights rounded, computed in fp32 (LayerCast)."""
@@ -62,8 +58,7 @@ class Cell:
         return (self.threads, self.isa, self.arithmetic.value, self.device, self.restart)
 
 
-FACTORS: Final = tuple(one.name for one in fields(Cell))
-"""Names of what a sweep varies."""
+FACTORS: Final = tuple(one.name for one in fields(Cell))  # Names of what a sweep varies.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,8 +82,7 @@ class Size:
     prompt: int = 40
     tokens: int = 32
     steps: int = 3
-    prompts: int = 6
-    """Of a training step, two rollouts each."""
+    prompts: int = 6  # Of a training step, two rollouts each.
     rank: int = 8
 
 
@@ -115,8 +109,7 @@ class Outcome:
 
     number: int
     unavailable: str | None = None
-    completions: tuple[tuple[Completion, ...], ...] = ()
-    """By temperature."""
+    completions: tuple[tuple[Completion, ...], ...] = ()  # By temperature.
     steps: tuple[tuple[Mapping[str, TensorMark], Mapping[str, TensorMark]], ...] = ()
     """Gradient and weights by published name."""
     weights_sha256: str = ""
