@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import asyncio
 import json
 import linecache
 import sys
@@ -22,7 +23,15 @@ EXAMPLES = Path(__file__).parents[1] / "examples"
 
 
 def shown(notebook: str) -> list[Any]:
-    """Run a notebook's cells in order, as a kernel does; return the values that cells end with."""
+    """Run a notebook's cells in order, on an event loop as kernels do; return the values that cells end with."""
+
+    async def on_a_loop() -> list[Any]:
+        return _run(notebook)
+
+    return asyncio.run(on_a_loop())
+
+
+def _run(notebook: str) -> list[Any]:
     cells = json.loads((EXAMPLES / notebook).read_text("utf-8"))["cells"]
     assert all(not cell.get("outputs") for cell in cells), "notebooks are kept without what they printed"
     names: dict[str, Any] = {"__name__": "__main__"}
@@ -57,7 +66,9 @@ def page_of(value: Any) -> str:
     return html
 
 
-def test_a_task_of_ones_own_is_run_and_shown(capfd: pytest.CaptureFixture[str]) -> None:
+def test_a_task_of_ones_own_is_run_and_shown(
+    capfd: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
+) -> None:
     done, metrics, rollouts = shown("own_task.ipynb")
     assert isinstance(done, TaskRun)
     assert "Does it learn to answer in letters?" in page_of(done)
@@ -69,6 +80,7 @@ def test_a_task_of_ones_own_is_run_and_shown(capfd: pytest.CaptureFixture[str]) 
     bar = [line for line in capfd.readouterr().err.split("\n") if line.count("\r") > 1]
     assert len(bar) == 1, "one line that is written anew"
     assert "step 4/4" in bar[0].split("\r")[-1]
+    assert "async" not in caplog.text, "the SDK warns of nothing"
 
 
 def test_a_corpus_of_ones_own_records_is_labelled_and_shown() -> None:

@@ -13,7 +13,13 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from tinsmith.renderers.corpus import builtin_corpus
-from tinsmith.renderers.tokenizer import PRESET_VOCAB_SIZES, preset_tokenizer, save_tokenizer, train_tokenizer
+from tinsmith.renderers.tokenizer import (
+    PRESET_VOCAB_SIZES,
+    load_tokenizer,
+    preset_tokenizer,
+    save_tokenizer,
+    train_tokenizer,
+)
 from tinsmith.types.errors import ConfigError
 from tinsmith.types.fingerprints import file_sha256, sha256_of
 
@@ -123,6 +129,10 @@ def test_auto_tokenizer_reloads_the_folder(tmp_path: Path, model_type: str | Non
     assert reloaded.encode(text) == tokenizer.encode(text)
     assert reloaded.decode(reloaded.encode(text)) == text
     assert (len(reloaded), reloaded.eos_token_id, reloaded.pad_token_id) == (4096, 0, 1)
+    ours = load_tokenizer(tmp_path)
+    assert type(ours) is type(reloaded)
+    assert ours.encode(text) == reloaded.encode(text)
+    assert ours.special_tokens_map == reloaded.special_tokens_map
     for opened in (False, True):
         assert reloaded.apply_chat_template(MESSAGES, add_generation_prompt=opened) == tokenizer.apply_chat_template(
             MESSAGES, add_generation_prompt=opened

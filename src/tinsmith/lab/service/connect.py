@@ -10,6 +10,7 @@ from __future__ import annotations
 import atexit
 import contextlib
 import json
+import logging
 import os
 import secrets
 import signal
@@ -26,6 +27,7 @@ from typing import IO, Final
 
 import tinker
 
+from tinsmith.lab.live.progress import in_notebook
 from tinsmith.lab.service.official_client import Ended, end_session
 from tinsmith.types.errors import BackendError, LostError
 from tinsmith.types.waits import READY, STARTING, Say, ticking
@@ -357,6 +359,9 @@ class Connection:
 
 def open_connection(base_url: str | None, settings: EmbeddedSettings, say: Say | None = None) -> Connection:
     """Connect to `base_url`, or start a server with these settings and connect to that; `say` gets lines meanwhile."""
+    if in_notebook():
+        # A cell runs on an event loop that waits for it; the SDK warns of that at each call, but in Jupyter.
+        logging.getLogger("tinker.lib.sync_only").setLevel(logging.ERROR)
     if base_url is not None:
         return Connection(tinker.ServiceClient(base_url=base_url), base_url, None)
     server = EmbeddedServer(settings, say)
