@@ -35,7 +35,7 @@ def audit(
     units: Annotated[
         str | None,
         typer.Option(
-            metavar="P%", help="Share of single units of gradient to draw instead, of a unit_hashes=true run."
+            metavar="P%", help="Share of units of gradient to draw instead of steps; needs a run with unit_hashes=true."
         ),
     ] = None,
     seed: Annotated[
@@ -74,7 +74,9 @@ def _share(text: str) -> float:
     """Return a percentage as a share."""
     found = _SHARE.fullmatch(text)
     if found is None or not 0 < float(found[1]) <= 100:
-        raise ConfigError("this is no share of units", field="--units", value=text, allowed="above 0% to 100%, as 1%")
+        raise ConfigError(
+            "this is not a share of units", field="--units", value=text, allowed="above 0% to 100%, such as 1%"
+        )
     return float(found[1]) / 100
 
 

@@ -104,7 +104,7 @@ def test_a_prompt_is_a_text_or_messages() -> None:
         (lambda: task([]), "items", "train"),
         (lambda: task(itertools.count(), prompt="{item}"), "items", "islice"),
         (lambda: task([{"a": {1, 2}, "b": 1}]), "items[0] value.a", "set"),
-        (lambda: task([{"a": 1}]), "prompt of items[0]", "'b'"),
+        (lambda: task([{"a": 1}]), "prompt of items[0]", "{b}"),
         (lambda: task(SUMS, prompt=lambda item: item["c"]), "prompt of items[0]", "KeyError: 'c'"),
         (lambda: task(SUMS, prompt=lambda _item: 7), "prompt of items[0]", "7"),
         (lambda: task(SUMS, held_out=lambda item: item["c"]), "held_out", "KeyError: 'c'"),
