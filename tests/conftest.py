@@ -10,13 +10,14 @@ import tempfile
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import certifi
 import pytest
 import typer.main
 from hypothesis import settings
 
+from tinsmith.types.errors import TinsmithError
 from warm import CERTIFICATES, cold, warm
 
 if TYPE_CHECKING:
@@ -44,7 +45,23 @@ settings.register_profile("same", deadline=None, derandomize=True, database=None
 settings.load_profile("same")
 
 
-OF_WHOLES = frozenset(("base", "connection", "embedded", "made", "place", "running", "server", "service", "whole"))
+MOST_LINES = 5
+"""Of what a user is told of a mistake."""
+
+
+def _told_in_few_lines(self: TinsmithError, *parts: Any, **named: Any) -> None:
+    _BEGIN(self, *parts, **named)
+    assert len(str(self).splitlines()) <= MOST_LINES, str(self)
+
+
+# Every error that any test meets, so that none has to count its lines.
+_BEGIN = TinsmithError.__init__
+TinsmithError.__init__ = _told_in_few_lines
+
+
+OF_WHOLES = frozenset(
+    ("base", "connection", "embedded", "made", "place", "running", "server", "service", "tooled", "whole")
+)
 """Fixtures that start a server or train a model."""
 
 

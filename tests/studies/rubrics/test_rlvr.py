@@ -10,6 +10,7 @@ import subprocess
 import sys
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -38,8 +39,8 @@ from rlvr_small import (
 )
 from scripted_judge import KEY, InstantClock, Say, refused
 
+from command_line import command as given
 from running import wait_for_end
-from tinsmith.cli import main
 from tinsmith.cli.registered import plan_of
 from tinsmith.lab.environment import Over
 from tinsmith.lab.experiment.conduct import Conducted, conduct
@@ -52,8 +53,7 @@ from tinsmith.lab.user_task import judge_choice
 from tinsmith.lab.user_task.subject import UserEnvironment
 from tinsmith.studies.rubrics.dataset import read_dataset
 
-# The SDK leaves sockets to the garbage collector.
-pytestmark = [pytest.mark.whole, pytest.mark.filterwarnings("ignore::ResourceWarning")]
+pytestmark = pytest.mark.whole
 
 
 @pytest.fixture(scope="module")
@@ -86,16 +86,22 @@ def run(keys: dict[str, str]) -> Conducted:
 
 def command(keys: dict[str, str], capsys: pytest.CaptureFixture[str]) -> tuple[int, str]:
     """Run as a person does; return the exit code and all that was printed."""
-    with pytest.raises(SystemExit) as caught:
-        main(["run", "rlvr", *(f"{key}={value}" for key, value in keys.items())])
-    said = capsys.readouterr()
-    assert isinstance(caught.value.code or 0, int)
-    return int(caught.value.code or 0), said.out + said.err
+    code, out, err = given(capsys, "run", "rlvr", *(f"{key}={value}" for key, value in keys.items()))
+    return code, out + err
+
+
+@dataclass(frozen=True)
+class Judged:
+    """A run whose judge never failed, the home where its verdicts lie, and what was asked."""
+
+    run: Path
+    home: Path
+    asked: int
+    authorizations: frozenset[str]
 
 
 @pytest.fixture(scope="module")
-def whole(place: Place, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A run whose judge never failed."""
+def judged(place: Place, tmp_path_factory: pytest.TempPathFactory) -> Judged:
     where = tmp_path_factory.mktemp("whole")
     patch = pytest.MonkeyPatch()
     patch.setenv("TINSMITH_HOME", str(where / "home"))
@@ -104,7 +110,12 @@ def whole(place: Place, tmp_path_factory: pytest.TempPathFactory) -> Path:
     with judge_server() as judge:
         run(place.judged(where / "run", judge))
     patch.undo()
-    return where / "run"
+    return Judged(where / "run", where / "home", len(judge.requests), frozenset(judge.authorizations))
+
+
+@pytest.fixture(scope="module")
+def whole(judged: Judged) -> Path:
+    return judged.run
 
 
 # What is asked, and what is made of the answers
@@ -174,29 +185,25 @@ def test_rewards_are_pass_rates_and_advantages_follow_from_them(whole: Path) -> 
     assert any("optim/grad_norm" in line for line in metrics), "nothing was learned"
 
 
-def test_a_second_run_asks_nothing_and_ends_the_same(place: Place, whole: Path, tmp_path: Path) -> None:
-    first, second = tmp_path / "first", tmp_path / "second"
+def test_a_second_run_asks_nothing_and_ends_the_same(
+    place: Place, judged: Judged, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TINSMITH_HOME", str(judged.home))
+    second = tmp_path / "second"
     with judge_server() as judge:
-        run(place.judged(first, judge))
-        asked = len(judge.requests)
         run(place.judged(second, judge))
-    assert asked > 0
-    assert len(judge.requests) == asked
-    assert set(judge.authorizations) == {f"Bearer {KEY}"}
-    same_bytes(first, second)
-    same_bytes(first, whole)
-    paid, free = (lines(folder, LEDGER) for folder in (first, second))
-    assert sum(one["calls"] for one in paid) == asked
+    assert judged.asked > 0 == len(judge.requests)
+    assert judged.authorizations == {f"Bearer {KEY}"}
+    same_bytes(judged.run, second)
+    paid, free = (lines(folder, LEDGER) for folder in (judged.run, second))
+    assert sum(one["calls"] for one in paid) == judged.asked
     assert {one["calls"] for one in free} == {0}
     assert all(one["from_cache"] == one["judged"] for one in free)
 
 
-def test_the_key_is_in_no_file(place: Place, tmp_path: Path) -> None:
-    with judge_server() as judge:
-        run(place.judged(tmp_path / "run", judge))
-    assert judge.authorizations
+def test_the_key_is_in_no_file(place: Place, judged: Judged) -> None:
     secrets = [KEY.encode(), str(place.connection.key).encode()]
-    seen = list(every_file(tmp_path))
+    seen = [*every_file(judged.run), *every_file(judged.home)]
     assert {path.name for path, _ in seen} >= {METRICS, ROLLOUTS, MANIFEST, LEDGER}
     for path, content in seen:
         assert not any(secret in content for secret in secrets), path
@@ -327,7 +334,6 @@ def test_a_judge_that_never_answers_stops_the_run(
     assert told in said
     assert "at step 0" in said
     assert "goes on" in said
-    assert len(said.splitlines()) <= 5, said
     assert KEY not in said
     assert manifest(folder)["status"] == "lost"
     assert lines(folder, ROLLOUTS) == []
@@ -341,7 +347,6 @@ def test_a_run_whose_judge_was_lost_goes_on_with_a_healthy_one_to_the_same_bytes
         code, said = command(place.judged(folder, judge), capsys)
     assert code == 3
     assert "at step 1: the judge gave no verdicts: status 400: no credit for ***" in said
-    assert len(said.splitlines()) <= 5, said
     assert not any(KEY.encode() in content for _, content in every_file(tmp_path))
     assert manifest(folder)["status"] == "lost"
     assert [mark["step"] for mark in lines(folder, CHECKPOINTS)] == [1]
@@ -414,7 +419,6 @@ def test_a_judge_at_home_is_asked_at_home_and_with_the_homes_key(
     assert code == 3
     assert "the judge gave no verdicts: " in said
     assert "an answer that is no list of 4 ratings: it was cut off" in said or "a message spells" in said
-    assert len(said.splitlines()) <= 5
     ((url, key, model),) = made
     if named == "a folder":
         assert url is not None
@@ -441,11 +445,9 @@ def test_rules_need_no_key_and_repeat_also_after_a_kill(
 ) -> None:
     monkeypatch.delenv("OPENAI_API_KEY")
     monkeypatch.setattr(judge_choice, "BlockingJudge", None)  # nobody may ask for one
-    first, second, killed = (tmp_path / name for name in ("first", "second", "killed"))
-    for folder in (first, second):
-        code, said = command(place.keys(folder), capsys)
-        assert code == 0, said
-    same_bytes(first, second)
+    first, killed = tmp_path / "first", tmp_path / "killed"
+    code, said = command(place.keys(first), capsys)
+    assert code == 0, said
     keys = place.keys(killed, model_name=str(place.base), behavior_if_log_dir_exists="resume")
     del keys["base_url"]
     dying = [str(Path(__file__).parents[2] / "shared" / "dying_run.py"), "client", METRICS, "2"]
