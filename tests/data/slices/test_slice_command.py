@@ -34,7 +34,8 @@ def test_slice_baselines_card(run: Run, corpus: Path, tmp_path: Path) -> None:
     assert written["settings"]["thresholds"]["cut"] == 0.001
     assert written["settings"]["caps"]["test"] == 30
     code, shown, errors = run("baselines", out)
-    assert (code, errors) == (0, "fitting baselines\n")
+    assert code == 0
+    assert errors.startswith("fitting baselines\n")  # and that it goes on, where it is slow
     for name in ("majority", "prior", "metadata", "text", "text+metadata", "oracle"):
         assert name in shown
     assert run("card", out) == (0, f"wrote {out / 'card.html'}\n", "")
