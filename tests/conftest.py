@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import fcntl
 import gc
 import os
 import re
+import shutil
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -111,12 +113,27 @@ def cold_servers() -> Iterator[None]:
         yield
 
 
+def built(tmp_path_factory: pytest.TempPathFactory, name: str, build: Callable[[Path], object]) -> Path:
+    """Return a folder of this process's own with what is built once for all that run at once (scripts/run_tests.py)."""
+    own, shared = tmp_path_factory.mktemp(name) / name, os.environ.get("TESTS_SHARED", "")
+    if not shared:
+        build(own)
+        return own
+    place = Path(shared) / name
+    with Path(f"{place}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not place.exists():
+            build(place.with_name(f"{name}.half"))
+            place.with_name(f"{name}.half").rename(place)
+    return Path(shutil.copytree(place, own))
+
+
 @pytest.fixture(scope="session")
 def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The base that the loops' tests train on, built once."""
     from small_study import build
 
-    return build(tmp_path_factory.mktemp("base") / "base")
+    return built(tmp_path_factory, "base", build)
 
 
 @pytest.fixture(scope="session")
@@ -133,11 +150,17 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Made]:
     """The slice and the base that whole runs are made on, in a home of their own."""
     from small_slice import Made, build
 
-    home = tmp_path_factory.mktemp("home")
+    def in_home(folder: Path) -> None:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setenv("TINSMITH_HOME", str(folder))
+            build([])
+
+    home = built(tmp_path_factory, "home", in_home)
     CERTIFICATES.mkdir(exist_ok=True)
+    shutil.rmtree(home / "certificates", ignore_errors=True)
     (home / "certificates").symlink_to(CERTIFICATES)
     patch = pytest.MonkeyPatch()
     patch.setenv("TINSMITH_HOME", str(home))
-    source, base = build([])
+    source, base = build([])  # found again
     yield Made(home, source.folder, base)
     patch.undo()

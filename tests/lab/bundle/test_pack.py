@@ -131,7 +131,9 @@ def test_nothing_of_the_machine_is_in_it_and_the_page_goes_by_the_runs_name(
     assert (tmp_path / "unpacked" / REPORT).read_text() == "<p>run of ./source/mine.py</p>\n"
 
 
-def test_it_is_audited_and_replayed_where_nothing_else_is(original: Path, bundle: Path, tmp_path: Path) -> None:
+def test_it_is_audited_and_replayed_where_nothing_else_is(
+    original: Path, bundle: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     elsewhere = Path(shutil.move(bundle, tmp_path / "sent.zip"))
     hidden = original.parent.rename(original.parent.with_name("away"))
     try:
@@ -140,7 +142,9 @@ def test_it_is_audited_and_replayed_where_nothing_else_is(original: Path, bundle
         found = json.loads(audited.out)
         assert found["passed"]
         assert len(found["drawn"]) == 2
-        replayed = clean(tmp_path / "reviewer", "replay", str(elsewhere), "--json")
+        monkeypatch.setenv("TINSMITH_HOME", str(tmp_path / "home"))
+        monkeypatch.chdir(tmp_path / "reviewer")
+        replayed = command(capsys, "replay", elsewhere, "--json")
         assert replayed.code == 0, replayed
         assert json.loads(replayed.out)["equal"]
     finally:

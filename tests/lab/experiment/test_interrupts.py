@@ -9,19 +9,23 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from label_runs import manifest, planned
+from label_runs import EXPERIMENT, keys, manifest, planned
 from small_slice import Made
 
+from command_line import command
 from tinsmith.cli.registered import SUBJECTS, plan_of
-from tinsmith.lab.experiment.conduct import conduct, how_to_go_on
+from tinsmith.lab.experiment.conduct import conduct
 from tinsmith.lab.experiment.replay import replay
 from tinsmith.lab.live.interrupts import InterruptedTwice, Interrupts
-from tinsmith.lab.page.live_page import conduct_with_page
 from tinsmith.lab.run import Run
 from tinsmith.lab.runs.files import REPORT
 from tinsmith.lab.runs.folder import RunFolder
 
 pytestmark = pytest.mark.whole
+
+
+def given(made: Made, folder: Path) -> list[str]:
+    return [f"{key}={value}" for key, value in keys(made, folder).items()]
 
 
 def struck(monkeypatch: pytest.MonkeyPatch, at: int, *numbers: signal.Signals) -> None:
@@ -38,19 +42,18 @@ def struck(monkeypatch: pytest.MonkeyPatch, at: int, *numbers: signal.Signals) -
 
 
 def test_an_interrupted_run_saves_its_step_says_so_and_goes_on_to_the_same_hashes(
-    made: Made, whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    made: Made, whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     folder, told = tmp_path / "run", list[str]()
     before = signal.getsignal(signal.SIGTERM)
     with monkeypatch.context() as patch:
         struck(patch, 0, signal.SIGTERM)
-        with pytest.raises(KeyboardInterrupt) as stopped:
-            conduct_with_page(planned(made, folder), told.append)
-    assert stopped.value.args == (signal.SIGTERM,)
+        ran = command(capsys, "run", EXPERIMENT, *given(made, folder))
+    assert ran.code == 143
+    assert "the checkpoint of step 1" in ran.err
     assert signal.getsignal(signal.SIGTERM) is before
     assert manifest(folder)["status"] == "interrupted"
     assert [mark.step for mark in RunFolder(folder).marks()] == [1]
-    assert "the checkpoint of step 1" in how_to_go_on(planned(made, folder))
     summary = re.search(r'id="summary".*?<p[^>]*>(.*?)</p>', (folder / REPORT).read_text(), re.DOTALL)
     assert summary is not None
     assert summary[1].startswith("Interrupted")
@@ -63,16 +66,16 @@ def test_an_interrupted_run_saves_its_step_says_so_and_goes_on_to_the_same_hashe
 
 
 def test_a_second_interrupt_ends_at_once_and_leaves_what_was_saved(
-    made: Made, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    made: Made, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     folder = tmp_path / "run"
     struck(monkeypatch, 0, signal.SIGINT, signal.SIGINT)
-    with pytest.raises(InterruptedTwice):
-        conduct_with_page(planned(made, folder), lambda _: None)
+    ran = command(capsys, "run", EXPERIMENT, *given(made, folder))
+    assert ran.code == 130
+    assert "no checkpoint" in ran.err
     assert manifest(folder)["status"] == "interrupted"
     assert RunFolder(folder).marks() == []
     assert not (folder / REPORT).exists()
-    assert "no checkpoint" in how_to_go_on(planned(made, folder))
 
 
 def test_signals_are_put_off_only_where_that_is_wanted() -> None:

@@ -4,10 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
-import signal
-import subprocess
-import sys
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -40,7 +36,6 @@ from rlvr_small import (
 from scripted_judge import KEY, InstantClock, Say, refused
 
 from command_line import command as given
-from running import wait_for_end
 from tinsmith.cli.registered import plan_of
 from tinsmith.lab.environment import Over
 from tinsmith.lab.experiment.conduct import Conducted, conduct
@@ -92,11 +87,12 @@ def command(keys: dict[str, str], capsys: pytest.CaptureFixture[str]) -> tuple[i
 
 @dataclass(frozen=True)
 class Judged:
-    """A run whose judge never failed, the home where its verdicts lie, and what was asked."""
+    """A run whose judge never failed, a second one, the home where verdicts lie, and what was asked in both."""
 
     run: Path
+    second: Path
     home: Path
-    asked: int
+    asked: tuple[int, int]
     authorizations: frozenset[str]
 
 
@@ -109,8 +105,11 @@ def judged(place: Place, tmp_path_factory: pytest.TempPathFactory) -> Judged:
     patch.setenv("TINKER_API_KEY", str(place.connection.key))
     with judge_server() as judge:
         run(place.judged(where / "run", judge))
+        first = len(judge.requests)
+        run(place.judged(where / "second", judge))
     patch.undo()
-    return Judged(where / "run", where / "home", len(judge.requests), frozenset(judge.authorizations))
+    asked = (first, len(judge.requests) - first)
+    return Judged(where / "run", where / "second", where / "home", asked, frozenset(judge.authorizations))
 
 
 @pytest.fixture(scope="module")
@@ -185,18 +184,13 @@ def test_rewards_are_pass_rates_and_advantages_follow_from_them(whole: Path) -> 
     assert any("optim/grad_norm" in line for line in metrics), "nothing was learned"
 
 
-def test_a_second_run_asks_nothing_and_ends_the_same(
-    place: Place, judged: Judged, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("TINSMITH_HOME", str(judged.home))
-    second = tmp_path / "second"
-    with judge_server() as judge:
-        run(place.judged(second, judge))
-    assert judged.asked > 0 == len(judge.requests)
+def test_a_second_run_asks_nothing_and_ends_the_same(judged: Judged) -> None:
+    first, second = judged.asked
+    assert first > 0 == second
     assert judged.authorizations == {f"Bearer {KEY}"}
-    same_bytes(judged.run, second)
-    paid, free = (lines(folder, LEDGER) for folder in (judged.run, second))
-    assert sum(one["calls"] for one in paid) == judged.asked
+    same_bytes(judged.run, judged.second)
+    paid, free = (lines(folder, LEDGER) for folder in (judged.run, judged.second))
+    assert sum(one["calls"] for one in paid) == first
     assert {one["calls"] for one in free} == {0}
     assert all(one["from_cache"] == one["judged"] for one in free)
 
@@ -440,29 +434,19 @@ def _saved(connection: Connection) -> str:
     return path
 
 
-def test_rules_need_no_key_and_repeat_also_after_a_kill(
+def test_rules_need_no_key_and_go_on_to_the_same_bytes(
     place: Place, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("OPENAI_API_KEY")
     monkeypatch.setattr(judge_choice, "BlockingJudge", None)  # nobody may ask for one
-    first, killed = tmp_path / "first", tmp_path / "killed"
+    first, stopped = tmp_path / "first", tmp_path / "stopped"
     code, said = command(place.keys(first), capsys)
     assert code == 0, said
-    keys = place.keys(killed, model_name=str(place.base), behavior_if_log_dir_exists="resume")
-    del keys["base_url"]
-    dying = [str(Path(__file__).parents[2] / "shared" / "dying_run.py"), "client", METRICS, "2"]
-    changes = [f"{key}={value}" for key, value in keys.items()]
-    done = subprocess.run(
-        [sys.executable, *dying, "run", "rlvr", *changes],
-        capture_output=True,
-        text=True,
-        check=False,
-        env=dict(os.environ),
-    )
-    assert done.returncode == -signal.SIGKILL, done.stderr
-    wait_for_end(int(done.stdout.split()[0]))
-    assert [mark["step"] for mark in lines(killed, CHECKPOINTS)] == [1]
+    keys = place.keys(stopped, behavior_if_log_dir_exists="resume")
+    code, said = command({**keys, "stop_after": "1"}, capsys)
+    assert code == 0, said
+    assert [mark["step"] for mark in lines(stopped, CHECKPOINTS)] == [1]
     code, said = command(keys, capsys)
     assert code == 0, said
-    same_bytes(killed, first)
+    same_bytes(stopped, first)
     assert not (tmp_path / "home" / "verdicts").exists()
