@@ -20,7 +20,7 @@ from tinsmith.lab.judge.rules.rule_text import RuleJudge
 from tinsmith.lab.judge.tree import pass_rate
 from tinsmith.lab.runs.kinds import Kind
 from tinsmith.studies.rubrics.dataset import read_dataset
-from tinsmith.studies.rubrics.quality.pairs import builtin_pairs
+from tinsmith.studies.rubrics.quality.statistics import builtin_pairs
 from tinsmith.studies.rubrics.splitting import split_tasks
 
 DOCS = Path(__file__).parents[3] / "docs" / "rlvr.md"
