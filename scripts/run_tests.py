@@ -34,15 +34,13 @@ NO_TESTS = 5
 
 GROUPS: dict[str, tuple[str, ...]] = {
     "models, data": ("tests",),
-    "engine": ("tests/engine",),
-    "server": ("tests/server",),
+    "studies": ("tests/studies",),
     "laboratory": ("tests/lab",),
+    "engine": ("tests/engine",),
     "conformance": ("tests/conformance",),
-    "disruption, debate": ("tests/studies/disruption", "tests/studies/debate", "tests/studies/learning"),
     "workers, golden": ("tests/engine/cluster", "tests/golden"),
     "user tasks": ("tests/lab/user_task", "tests/lab/results", "tests/lab/service"),
-    "studies": ("tests/studies",),
-    "rubrics": ("tests/studies/rubrics",),
+    "server": ("tests/server",),
 }
 """By name, the folders of each, the largest group first; a file is in the group that names the nearest folder above it.
 
@@ -94,7 +92,7 @@ def begin(group: Group, options: list[str], scratch: Path) -> Running:
     process = subprocess.Popen(
         [*command, made, *options, *group.files],
         cwd=ROOT,
-        env={**SURROUNDINGS, **os.environ},
+        env={**SURROUNDINGS, **os.environ, "TESTS_SHARED": str(scratch)},
         stdin=subprocess.DEVNULL,
         stdout=output,
         stderr=subprocess.STDOUT,

@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
+import fcntl
 import gc
 import os
 import re
+import shutil
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import certifi
 import pytest
 import typer.main
 from hypothesis import settings
 
+from tinsmith.types.errors import TinsmithError
 from warm import CERTIFICATES, cold, warm
 
 if TYPE_CHECKING:
@@ -44,7 +47,23 @@ settings.register_profile("same", deadline=None, derandomize=True, database=None
 settings.load_profile("same")
 
 
-OF_WHOLES = frozenset(("base", "connection", "embedded", "made", "place", "running", "server", "service", "whole"))
+MOST_LINES = 5
+"""Of what a user is told of a mistake."""
+
+
+def _told_in_few_lines(self: TinsmithError, *parts: Any, **named: Any) -> None:
+    _BEGIN(self, *parts, **named)
+    assert len(str(self).splitlines()) <= MOST_LINES, str(self)
+
+
+# Every error that any test meets, so that none has to count its lines.
+_BEGIN = TinsmithError.__init__
+TinsmithError.__init__ = _told_in_few_lines
+
+
+OF_WHOLES = frozenset(
+    ("base", "connection", "embedded", "made", "place", "running", "server", "service", "tooled", "whole")
+)
 """Fixtures that start a server or train a model."""
 
 
@@ -94,12 +113,27 @@ def cold_servers() -> Iterator[None]:
         yield
 
 
+def built(tmp_path_factory: pytest.TempPathFactory, name: str, build: Callable[[Path], object]) -> Path:
+    """Return a folder of this process's own with what is built once for all that run at once (scripts/run_tests.py)."""
+    own, shared = tmp_path_factory.mktemp(name) / name, os.environ.get("TESTS_SHARED", "")
+    if not shared:
+        build(own)
+        return own
+    place = Path(shared) / name
+    with Path(f"{place}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not place.exists():
+            build(place.with_name(f"{name}.half"))
+            place.with_name(f"{name}.half").rename(place)
+    return Path(shutil.copytree(place, own))
+
+
 @pytest.fixture(scope="session")
 def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The base that the loops' tests train on, built once."""
     from small_study import build
 
-    return build(tmp_path_factory.mktemp("base") / "base")
+    return built(tmp_path_factory, "base", build)
 
 
 @pytest.fixture(scope="session")
@@ -116,11 +150,17 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Made]:
     """The slice and the base that whole runs are made on, in a home of their own."""
     from small_slice import Made, build
 
-    home = tmp_path_factory.mktemp("home")
+    def in_home(folder: Path) -> None:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setenv("TINSMITH_HOME", str(folder))
+            build([])
+
+    home = built(tmp_path_factory, "home", in_home)
     CERTIFICATES.mkdir(exist_ok=True)
+    shutil.rmtree(home / "certificates", ignore_errors=True)
     (home / "certificates").symlink_to(CERTIFICATES)
     patch = pytest.MonkeyPatch()
     patch.setenv("TINSMITH_HOME", str(home))
-    source, base = build([])
+    source, base = build([])  # found again
     yield Made(home, source.folder, base)
     patch.undo()

@@ -15,9 +15,9 @@ from typing import ClassVar
 import pytest
 import torch
 
+from command_line import command
 from sentences import missing
 from tinsmith.cli import findings as doctor
-from tinsmith.cli import main
 from tinsmith.cli.doctor import _print_json, _print_lines
 from tinsmith.cli.findings import server
 from tinsmith.ops import extension
@@ -208,11 +208,7 @@ def test_a_probe_that_cannot_tell_says_why(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str]:
-    with pytest.raises(SystemExit) as ended:
-        main(["doctor", *arguments])
-    code = ended.value.code
-    assert isinstance(code, int | None)
-    return code or 0, capsys.readouterr().out
+    return command(capsys, "doctor", *arguments)[:2]
 
 
 @pytest.fixture

@@ -1,10 +1,10 @@
-import json
 from pathlib import Path
 
 import polars as pl
 import pytest
+from run_files import write_files
 
-from tinsmith.cli import main
+from command_line import command
 from tinsmith.data.corpus import Corpus
 from tinsmith.data.metrics import compute_metrics
 from tinsmith.data.metrics_card import MetricSettings
@@ -14,41 +14,34 @@ from tinsmith.data.sources.world.spec import Preset
 from tinsmith.lab.runs.frames import answers_by_item, flat, tables_of
 
 
-def exit_code(arguments: list[str]) -> object:
-    with pytest.raises(SystemExit) as ended:
-        main(arguments)
-    return ended.value.code or 0
-
-
 def write_run(folder: Path, name: str) -> None:
-    folder.mkdir(parents=True)
-    (folder / "config.json").write_text(json.dumps({"name": name, "settings": {"steps": 2}}))
-    (folder / "manifest.json").write_text('{"status": "finished"}')
-    metrics = [{"step": 0, "eval/reward/total": 0.25}, {"step": 2, "eval/reward/total": 0.75, "optim/lr": 0.1}]
-    (folder / "metrics.jsonl").write_text("".join(f"{json.dumps(one)}\n" for one in metrics) + '{"step": 3, "cut')
     common = {"step": 2, "split": "eval", "prompt_id": "a"}
     rollouts = [
         {**common, "sample": 0, "tokens": [1, 2], "terms": {"right": 1.0}, "total": 1.0},
         {**common, "sample": 1, "tokens": [3], "terms": {"right": 0.0}, "total": 0.0},
         {**common, "sample": 2, "failure": {"where": "reward", "what": "ZeroDivisionError"}},
     ]
-    (folder / "rollouts.jsonl").write_text("".join(f"{json.dumps(one)}\n" for one in rollouts))
+    metrics = [{"step": 0, "eval/reward/total": 0.25}, {"step": 2, "eval/reward/total": 0.75, "optim/lr": 0.1}]
+    files = {"config.json": {"name": name, "settings": {"steps": 2}}, "manifest.json": {"status": "finished"}}
+    write_files(folder, {**files, "metrics.jsonl": metrics, "rollouts.jsonl": rollouts})
+    with (folder / "metrics.jsonl").open("a") as file:
+        file.write('{"step": 3, "cut')
 
 
-def test_results_of_a_study_are_tables_that_name_the_run(tmp_path: Path) -> None:
+def test_results_of_a_study_are_tables_that_name_the_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     write_run(tmp_path / "cells/a", "one")
     write_run(tmp_path / "cells/b", "two")
-    assert exit_code(["export-results", str(tmp_path), "--out", str(tmp_path / "t")]) == 0
+    assert command(capsys, "export-results", str(tmp_path), "--out", str(tmp_path / "t")).code == 0
     answers = pl.read_csv(tmp_path / "t/answers.csv")
     assert answers.rows() == [("cells/a", 2, "eval", "a", 3, 1, 0.5, 0.5), ("cells/b", 2, "eval", "a", 3, 1, 0.5, 0.5)]
     assert pl.read_csv(tmp_path / "t/metrics.csv")["optim/lr"].to_list() == [None, 0.1, None, 0.1]
     assert pl.read_csv(tmp_path / "t/rollouts.csv")["tokens"].to_list()[:3] == ["[1,2]", "[3]", None]
 
 
-def test_results_of_one_run_have_no_column_for_it(tmp_path: Path) -> None:
+def test_results_of_one_run_have_no_column_for_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     write_run(tmp_path / "run", "one")
     assert tables_of(tmp_path / "run")["metrics"].columns[0] == "step"
-    assert exit_code(["export-results", str(tmp_path / "run"), "--to", "parquet"]) == 0
+    assert command(capsys, "export-results", str(tmp_path / "run"), "--to", "parquet").code == 0
     assert pl.read_parquet(tmp_path / "run/tables/rollouts.parquet").height == 3
 
 
@@ -59,11 +52,11 @@ def test_a_failed_rollout_is_counted_and_enters_no_mean() -> None:
     assert found.select("samples", "failed", "total").rows() == [(2, 1, 1.0)]
 
 
-def test_labels_of_all_papers_of_a_corpus_are_a_table(tmp_path: Path) -> None:
+def test_labels_of_all_papers_of_a_corpus_are_a_table(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     build_corpus(SyntheticSource(Preset("tiny"), 0), tmp_path / "corpus")
     corpus = Corpus.open(tmp_path / "corpus")
     compute_metrics(corpus, MetricSettings())
-    assert exit_code(["export-results", str(corpus.folder), "--to", "parquet", "--out", str(tmp_path)]) == 0
+    assert command(capsys, "export-results", str(corpus.folder), "--to", "parquet", "--out", str(tmp_path)).code == 0
     labels = pl.read_parquet(tmp_path / "labels.parquet")
     assert labels.height == corpus.card.papers
     cut = corpus.card.thresholds or 0.0
@@ -76,12 +69,14 @@ def test_runs_are_listed_with_state_steps_and_reward(tmp_path: Path, capsys: pyt
     write_run(tmp_path / "study/cells/a", "one")
     (tmp_path / "killed").mkdir()
     (tmp_path / "killed/config.json").write_text('{"name": "two"}')
-    assert exit_code(["ls", str(tmp_path)]) == 0
-    lines = [line.split() for line in capsys.readouterr().out.splitlines()]
+    code, listed, _ = command(capsys, "ls", tmp_path)
+    assert code == 0
+    lines = [line.split() for line in listed.splitlines()]
     assert lines[1:] == [["killed", "two", "begun", "0"], ["study/cells/a", "one", "finished", "2", "of", "2", "0.750"]]
 
 
 @pytest.mark.parametrize("verb", ["ls", "export-results"])
 def test_a_folder_without_runs_is_refused(verb: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert exit_code([verb, str(tmp_path)]) == 2
-    assert "holds no run" in capsys.readouterr().err
+    refused = command(capsys, verb, tmp_path)
+    assert refused.code == 2
+    assert "holds no run" in refused.err

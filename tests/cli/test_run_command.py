@@ -2,27 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import pytest
 
+from command_line import Run, command
 from sentences import missing
 from tinsmith.cli import main
 from tinsmith.cli.registered import EXPERIMENTS, STUDIES
 from tinsmith.lab.experiment.plan import key_help
 from tinsmith.lab.study.cells import sole_process
-
-
-@dataclass
-class Ran:
-    code: int
-    out: str
-    err: str
-
-
-Run = Callable[..., Ran]
 
 
 @pytest.fixture
@@ -32,15 +22,7 @@ def run(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp
     monkeypatch.setenv("TINSMITH_HOME", str(tmp_path / "home"))
     monkeypatch.setenv("COLUMNS", "200")
 
-    def run(*arguments: str) -> Ran:
-        with pytest.raises(SystemExit) as caught:
-            main(["run", *arguments])
-        captured = capsys.readouterr()
-        code = caught.value.code or 0
-        assert isinstance(code, int)
-        return Ran(code, captured.out, captured.err)
-
-    return run
+    return partial(command, capsys, "run")
 
 
 def test_without_a_name_every_experiment_is_listed_with_its_question(run: Run, tmp_path: Path) -> None:
@@ -141,10 +123,9 @@ def test_a_quickstart_refuses_an_unknown_key_before_it_makes_anything(
     run: Run, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     del run  # its empty folder
-    with pytest.raises(SystemExit) as caught:
-        main(["quickstart", "stpes=3"])
-    assert caught.value.code == 2
-    assert "stpes" in capsys.readouterr().err
+    refused = command(capsys, "quickstart", "stpes=3")
+    assert refused.code == 2
+    assert "stpes" in refused.err
     assert not any(tmp_path.iterdir())
 
 

@@ -51,7 +51,6 @@ def test_every_key_has_words_and_what_is_no_key_is_refused(name: str) -> None:
         with pytest.raises(ConfigError) as refused:
             STUDIES[name].read({key: value})
         assert refused.value.field == key
-        assert len(str(refused.value).splitlines()) <= 5
 
 
 @pytest.mark.parametrize("name", ["moe/wander", "rubric_quality"])

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from pathlib import Path
 
 import msgspec
 import pytest
-from made_studies import MADE, Maker
+from made_studies import FROZEN_DRAWS, MADE, Maker, figures_in
+from own_task import silent
 
 from tinsmith.cli.registered import STUDIES, source_of
 from tinsmith.lab.study.conduct import run_study
@@ -22,6 +24,7 @@ from tinsmith.stats.gate.claim import CheckName, Verdict
 from tinsmith.types.errors import ConfigError
 
 FEW = Draws(claims=Bootstrap(draws=100), tables=Bootstrap(draws=100))
+FIGURES = json.loads((Path(__file__).parents[1] / "golden" / "figures.json").read_text())
 
 
 @pytest.fixture(scope="module", params=MADE)
@@ -45,7 +48,7 @@ def whole(study: Study) -> Study:
 def folder(study: Study, name: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp(name) / "out"
     given = {**MADE[name].keys, "out": str(out)}
-    return run_study(study, given, _silent, open_source=source_of, run=Maker(MADE[name]), draws=FEW)
+    return run_study(study, given, silent, open_source=source_of, run=Maker(MADE[name]), draws=FROZEN_DRAWS)
 
 
 @pytest.fixture(scope="module")
@@ -91,6 +94,17 @@ def test_what_is_given_goes_before_the_size_and_mistakes_are_refused_by_their_ke
         assert refused.value.field == key
 
 
+@pytest.mark.golden
+def test_figures_of_made_up_runs_are_what_was_committed(folder: Path, name: str) -> None:
+    now, frozen = json.loads(json.dumps(figures_in(folder))), FIGURES[name]
+    assert now["gains"].items() >= frozen["gains"].items()
+    assert now["claims"] == frozen["claims"]
+    for row, cells in frozen["cells"].items():
+        shown = now["cells"][row]
+        lost = [one for one in cells if one not in shown and not any(each.startswith(f"{one} (") for each in shown)]
+        assert not lost, row
+
+
 def test_every_learned_claim_has_a_control(values: StudyRecord) -> None:
     for claim in values.learned:
         assert any(check.name is CheckName.CONTROL for check in claim.checks)
@@ -119,10 +133,6 @@ def test_no_arm_is_said_to_beat_another_where_all_are_alike(study: Study, tmp_pa
     alike = replace(next(iter(made.arms.values())), right=(0.25, 0.25))
     given = {**made.keys, "out": str(tmp_path / "out")}
     maker = Maker(made, dict.fromkeys(made.arms, alike))
-    out = run_study(study, given, _silent, open_source=source_of, run=maker, draws=FEW)
+    out = run_study(study, given, silent, open_source=source_of, run=maker, draws=FEW)
     found = msgspec.json.decode((out / STUDY_JSON).read_bytes(), type=StudyRecord)
     assert not [one.words for one in found.beats if one.verdict is Verdict.ALLOWED]
-
-
-def _silent(message: str) -> None:
-    del message

@@ -60,7 +60,6 @@ def test_a_damaged_corpus_says_what_to_do(tmp_path: Path, damage: object, messag
     with pytest.raises(DataError, match=message) as caught:
         Corpus.open(tmp_path)
     assert "do: " in str(caught.value)
-    assert len(str(caught.value).splitlines()) <= 5
 
 
 def test_rows_and_card_must_agree(tmp_path: Path) -> None:

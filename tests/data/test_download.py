@@ -94,9 +94,8 @@ def test_a_part_longer_than_the_file_is_dropped(snap: Snap, tmp_path: Path) -> N
 @pytest.mark.parametrize("code", [403, 404, 503])
 def test_a_refusal_is_told_with_its_code(snap: Snap, tmp_path: Path, code: int) -> None:
     snap.code = code
-    with pytest.raises(BackendError, match=str(code)) as caught:
+    with pytest.raises(BackendError, match=str(code)):
         get(snap, tmp_path)
-    assert len(str(caught.value).splitlines()) <= 5
     assert left(tmp_path) == {}
 
 

@@ -307,7 +307,6 @@ def test_a_damaged_checkpoint_is_refused_by_name(
     with pytest.raises(CheckpointError, match=says) as caught:
         read(saved)
     assert str(saved) in str(caught.value)
-    assert len(str(caught.value).splitlines()) <= 5
 
 
 def test_a_folder_that_is_absent_is_refused(tmp_path: Path) -> None:
@@ -341,9 +340,8 @@ def test_what_does_not_fit_is_refused_and_changes_nothing(
     _train(session, range(3, 4))
     session.forward_backward(_data(4), LossName.CROSS_ENTROPY)
     before, norm = _hash(session), session.optimizer.gradient_norm()
-    with pytest.raises(CheckpointError, match=says) as caught:
+    with pytest.raises(CheckpointError, match=says):
         restore(session, read(saved), base=base, with_optimizer=True)
-    assert len(str(caught.value).splitlines()) <= 5
     assert _hash(session) == before
     assert session.optimizer.gradient_norm() == norm
     session.optim_step(PARAMS)

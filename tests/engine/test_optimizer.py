@@ -175,9 +175,8 @@ def test_a_setting_out_of_range_is_named_and_nothing_is_changed(name: str, value
     session.optim_step(AdamParams())
     _accumulate(session, 2)
     before = _state_sha256(session)
-    with pytest.raises(InputError, match=rf"field: {name} = .*\n  allowed: ") as caught:
+    with pytest.raises(InputError, match=rf"field: {name} = .*\n  allowed: "):
         session.optim_step(replace(AdamParams(), **{name: value}))
-    assert len(str(caught.value).splitlines()) <= 5
     assert _state_sha256(session) == before
 
 
@@ -188,9 +187,8 @@ def test_a_gradient_that_is_not_finite_is_refused_and_nothing_is_changed(kind: A
     _accumulate(session)
     session.optimizer.sums.total()[-1].view(-1)[-1] = value
     before = _state_sha256(session)
-    with pytest.raises(InputError, match="field: gradient norm = ") as caught:
+    with pytest.raises(InputError, match="field: gradient norm = "):
         session.optim_step(AdamParams())
-    assert len(str(caught.value).splitlines()) <= 5
     assert _state_sha256(session) == before
 
 

@@ -237,7 +237,6 @@ def test_bad_requests_are_refused_by_name_and_the_sampler_goes_on(
     with pytest.raises(InputError) as error:
         sampler.submit(SampleRequest(**{**good, **change}), Policy(decoder, {}))  # pyright: ignore[reportArgumentType]
     assert named in str(error.value)
-    assert len(str(error.value).splitlines()) <= 5
     assert not sampler.busy
     assert sampler.sample([SampleRequest(**good)], [Policy(decoder, {})])  # pyright: ignore[reportArgumentType]
 

@@ -57,9 +57,8 @@ def test_no_text_leaves_the_state(text: str) -> None:
     ],
 )
 def test_what_is_no_path_is_refused(text: str) -> None:
-    with pytest.raises(InputError, match="allowed") as caught:
+    with pytest.raises(InputError, match="allowed"):
         TinkerPath.parse(text)
-    assert len(str(caught.value).splitlines()) <= 5
 
 
 @pytest.mark.parametrize("folder", ["a:b", "a%3a", ".a", "%3A%"])

@@ -300,9 +300,8 @@ def test_a_call_that_cannot_complete_changes_nothing(case: tuple[list[Datum], st
         each.forward_backward(_good(3), SAMPLED)
     before = buffers_sha256(session)
     for call in (session.forward_backward, session.forward):
-        with pytest.raises(InputError, match=message) as caught:
+        with pytest.raises(InputError, match=message):
             call(datums, SAMPLED)
-        assert len(str(caught.value).splitlines()) <= 5
         assert buffers_sha256(session) == before
     _assert_go_on_alike(session, unharmed)
 
@@ -333,17 +332,15 @@ def test_a_setting_that_the_loss_does_not_take_is_named(
     session = _session()
     session.forward_backward(_good(2), SAMPLED)
     before = buffers_sha256(session)
-    with pytest.raises(ConfigError, match=message) as caught:
+    with pytest.raises(ConfigError, match=message):
         session.forward_backward(_good(5, loss), loss, settings)
-    assert len(str(caught.value).splitlines()) <= 5
     assert buffers_sha256(session) == before
 
 
 @pytest.mark.parametrize("name", ["stable_reinforce", "crossentropy", "", "PPO"])
 def test_an_unknown_loss_is_refused_with_those_there_are(name: str) -> None:
-    with pytest.raises(InputError, match=rf"loss_fn = '{name}'\n  allowed: cross_entropy, ") as caught:
+    with pytest.raises(InputError, match=rf"loss_fn = '{name}'\n  allowed: cross_entropy, "):
         loss_by_name(name)
-    assert len(str(caught.value).splitlines()) <= 5
     assert {loss_by_name(loss.value) for loss in LossName} == set(LossName)
 
 

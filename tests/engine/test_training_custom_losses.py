@@ -95,9 +95,8 @@ def test_what_cannot_be_computed_names_the_datum_and_adds_nothing(name: str) -> 
     session = _session(1)
     session.forward_backward(_datums("logprobs"), LossName.PPO)
     before = buffers_sha256(session)
-    with pytest.raises(InputError, match=r"data\[0\]") as caught:
+    with pytest.raises(InputError, match=r"data\[0\]"):
         session.forward_backward(_datums(), _hostile(name))
-    assert len(str(caught.value).splitlines()) <= 5
     assert buffers_sha256(session) == before
 
 

@@ -13,12 +13,7 @@ import pytest
 
 from golden_runs import RUNS, Ground, build, conducted, conducted_debate, conducted_rlvr
 
-pytestmark = [
-    pytest.mark.golden,
-    pytest.mark.whole,
-    # The SDK leaves sockets to the garbage collector.
-    pytest.mark.filterwarnings("ignore::ResourceWarning"),
-]
+pytestmark = [pytest.mark.golden, pytest.mark.whole]
 
 
 @pytest.fixture(scope="module")

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -107,12 +109,6 @@ def test_looks_are_limited_to_the_same_random_part_of_a_split_every_time(
     }
 
 
-def test_the_same_run_again_leaves_the_same_bytes(connection: Connection, folder: Path, tmp_path: Path) -> None:
-    run_once(connection, tmp_path / "again", RL)
-    for name in (METRICS, ROLLOUTS):
-        assert (tmp_path / "again" / name).read_bytes() == (folder / name).read_bytes()
-
-
 def test_a_run_killed_after_a_checkpoint_ends_as_if_nothing_had_happened(
     connection: Connection, folder: Path, tmp_path: Path
 ) -> None:
@@ -162,6 +158,16 @@ def test_supervised_training_lowers_its_loss_and_offsets_are_tested(connection: 
     assert "train/reward/total" not in metrics[0]
 
 
+SHORT = dataclasses.replace(RL, steps=2, eval_every=0, save_every=0)
+
+
+@pytest.fixture(scope="module")
+def plain(connection: Connection, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("runs") / "plain"
+    run_once(connection, out, SHORT)
+    return out
+
+
 @pytest.mark.parametrize(
     "changes",
     [
@@ -171,12 +177,10 @@ def test_supervised_training_lowers_its_loss_and_offsets_are_tested(connection: 
     ],
 )
 def test_every_setting_of_the_loop_reaches_the_weights(
-    connection: Connection, tmp_path: Path, changes: dict[str, Any]
+    connection: Connection, plain: Path, tmp_path: Path, changes: dict[str, Any]
 ) -> None:
-    short = dataclasses.replace(RL, steps=2, eval_every=0, save_every=0)
-    plain, changed = tmp_path / "plain", tmp_path / "changed"
-    run_once(connection, plain, short)
-    run_once(connection, changed, dataclasses.replace(short, **changes))
+    changed = tmp_path / "changed"
+    run_once(connection, changed, dataclasses.replace(SHORT, **changes))
     last = [lines(each, METRICS)[-1] for each in (plain, changed)]
     assert last[0]["eval/kl_base"] != last[1]["eval/kl_base"]
     if "kl_penalty_coef" in changes:
@@ -279,14 +283,26 @@ def test_a_groups_advantages_are_centred_and_constant_groups_are_left_out() -> N
 ORDERED = dataclasses.replace(SFT, steps=9, batch_size=16, eval_every=0, save_every=3, test_items=3, logit_offset=False)
 
 
+@pytest.fixture(scope="module")
+def by_perplexity(connection: Connection, tmp_path_factory: pytest.TempPathFactory) -> Callable[[Order], Path]:
+    """Runs by the order of their examples; each is run once."""
+    where = tmp_path_factory.mktemp("ordered")
+
+    @cache
+    def ran(order: Order) -> Path:
+        run_once(connection, where / order.value, dataclasses.replace(ORDERED, order=order), None)
+        return where / order.value
+
+    return ran
+
+
 @pytest.mark.parametrize(
     ("order", "epochs"), [(Order.ASCENDING, [0]), (Order.DESCENDING, [0]), (Order.RECOMPUTED, [0, 1])]
 )
 def test_examples_come_by_their_perplexity_again_for_each_epoch_where_it_is_recomputed(
-    connection: Connection, tmp_path: Path, order: Order, epochs: list[int]
+    by_perplexity: Callable[[Order], Path], order: Order, epochs: list[int]
 ) -> None:
-    run_once(connection, tmp_path / "run", dataclasses.replace(ORDERED, order=order), None)
-    metrics = lines(tmp_path / "run", METRICS)
+    metrics = lines(by_perplexity(order), METRICS)
     computed = [line for line in metrics if "order/sha256" in line]
     assert [line["order/epoch"] for line in computed] == epochs
     assert [line["step"] for line in computed] == [0, 7][: len(epochs)]
@@ -295,10 +311,9 @@ def test_examples_come_by_their_perplexity_again_for_each_epoch_where_it_is_reco
 
 
 def test_a_run_by_perplexity_that_was_killed_within_an_epoch_ends_as_if_nothing_had_happened(
-    connection: Connection, tmp_path: Path
+    connection: Connection, by_perplexity: Callable[[Order], Path], tmp_path: Path
 ) -> None:
     settings = dataclasses.replace(ORDERED, order=Order.RECOMPUTED)
-    run_once(connection, tmp_path / "whole", settings, None)
     run = open_run(connection, tmp_path / "killed", settings, reward=None)
     _train_until(run, 5)
     run.folder.close()
@@ -306,4 +321,5 @@ def test_a_run_by_perplexity_that_was_killed_within_an_epoch_ends_as_if_nothing_
     assert (resumed.step, resumed.order is not None) == (3, True)
     train(resumed)
     resumed.folder.close()
-    assert (tmp_path / "killed" / METRICS).read_bytes() == (tmp_path / "whole" / METRICS).read_bytes()
+    whole = by_perplexity(Order.RECOMPUTED)
+    assert (tmp_path / "killed" / METRICS).read_bytes() == (whole / METRICS).read_bytes()

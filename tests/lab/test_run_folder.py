@@ -282,9 +282,8 @@ def test_at_a_terminal_it_is_asked(folder: Path, monkeypatch: pytest.MonkeyPatch
 
 def test_without_a_terminal_asking_is_refusing_and_says_so(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.stdin", io.StringIO("resume\n"))
-    with pytest.raises(ConfigError, match="no terminal to ask at") as caught:
+    with pytest.raises(ConfigError, match="no terminal to ask at"):
         begin(folder, IfExists.ASK)
-    assert len(str(caught.value).splitlines()) <= 5
     assert steps(folder, METRICS) == list(range(8))
 
 

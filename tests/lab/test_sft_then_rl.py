@@ -88,7 +88,7 @@ def test_rl_goes_on_with_the_papers_after_those_it_would_have_seen(whole: Path) 
     assert list(dict.fromkeys(seen))[:4] == [f"W{number}" for number in numbers]
 
 
-@pytest.mark.parametrize("killed_at", [1, 2, 3])
+@pytest.mark.parametrize("killed_at", [1, 2])
 def test_a_run_killed_on_either_side_ends_as_if_nothing_had_happened(
     connection: Connection, whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, killed_at: int
 ) -> None:

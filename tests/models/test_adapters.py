@@ -332,9 +332,8 @@ def test_tensors_that_do_not_fit_are_refused_whole(spoil: object) -> None:
     tensors = {name: tensor + 1.0 for name, tensor in values(adapter.slots).items()}
     assert callable(spoil)
     spoil(tensors)
-    with pytest.raises(CheckpointError, match=r"test: (model|lm_head)") as caught:
+    with pytest.raises(CheckpointError, match=r"test: (model|lm_head)"):
         load(adapter.slots, tensors, source="test")
-    assert len(str(caught.value).splitlines()) <= 5
     assert weights_sha256(adapter) == before
 
 
@@ -355,9 +354,8 @@ def test_tensors_that_do_not_fit_are_refused_whole(spoil: object) -> None:
     ],
 )
 def test_an_impossible_adapter_is_refused_by_name(field: str, settings: dict[str, float]) -> None:
-    with pytest.raises(ConfigError, match=rf"field: {field}.*\n  allowed: ") as caught:
+    with pytest.raises(ConfigError, match=rf"field: {field}.*\n  allowed: "):
         _spec(AdapterKind.LORA, **settings)
-    assert len(str(caught.value).splitlines()) <= 5
 
 
 @pytest.mark.parametrize("quantised", [False, True])

@@ -147,9 +147,8 @@ def test_what_cannot_be_computed_is_refused_by_name(
     family: str, more: dict[str, int | float], says: str, tmp_path: Path
 ) -> None:
     path = written(tmp_path, FAMILIES[family], more=more)
-    with pytest.raises(TinsmithError, match=says) as caught:
+    with pytest.raises(TinsmithError, match=says):
         open_base(str(path))
-    assert len(str(caught.value).splitlines()) <= 5
 
 
 def test_a_dense_architecture_with_experts_is_refused(tmp_path: Path) -> None:

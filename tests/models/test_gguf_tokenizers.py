@@ -148,7 +148,6 @@ def test_what_cannot_be_read_faithfully_is_refused_by_name(changes: dict[str, Va
     with pytest.raises(TinsmithError) as caught:
         file_tokenizer(keys("gpt2", **changes), Path("m.gguf"))
     assert caught.value.field == field
-    assert len(str(caught.value).splitlines()) <= 5
 
 
 def test_ends_of_another_type_than_ids_are_refused() -> None:

@@ -1,6 +1,5 @@
 import json
 import math
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -8,18 +7,15 @@ import pytest
 import torch
 from clean_peft import clean_answers
 from families import make_hf_model
+from peft_cases import CASES, decoder_of, logprobs_of
 from safetensors.torch import load_file, save_file
 
-from oracles import disturb
 from tinsmith.models.adapter import Adapter, create_adapter
-from tinsmith.models.build import build_decoder
 from tinsmith.models.decoder import Decoder
-from tinsmith.models.folders.folder import read_weights, write_folder
 from tinsmith.models.folders.folder_config import read_config
-from tinsmith.models.merge import all_logprobs, merged_weights, probe_sequences
+from tinsmith.models.merge import probe_sequences
 from tinsmith.models.peft_format import export_peft, import_peft
 from tinsmith.models.slots import values
-from tinsmith.ops.native import NativeKernels
 from tinsmith.types.adapters import AdapterKind, AdapterSpec
 from tinsmith.types.errors import CheckpointError, ConfigError, TinsmithError
 
@@ -34,52 +30,6 @@ pytestmark = [
 ]
 
 
-def _decoder(folder: Path, *, quantised: bool = False) -> Decoder:
-    config = read_config(folder)
-    return build_decoder(config, read_weights(folder, config), NativeKernels(), quantised=quantised)
-
-
-def _ours(adapter: Adapter) -> torch.Tensor:
-    return all_logprobs(adapter.decoder, adapter.low, probe_sequences(adapter.decoder.config, seed=0))
-
-
-@dataclass
-class Case:
-    family: str
-    kind: AdapterKind
-    tied: bool | None = None
-    targets: tuple[str, ...] | None = None
-
-    def adapter(self, base: Path) -> Adapter:
-        make_hf_model(self.family, base, 5, tied=self.tied)
-        decoder = _decoder(base, quantised=self.kind.quantised)
-        spec = AdapterSpec(kind=self.kind, rank=6, alpha=12.0, seed=2)
-        adapter = create_adapter(decoder, spec, targets=self.targets)
-        disturb(adapter, 4)
-        if self.kind.quantised:  # what PEFT is to load the adapter on: the base as it is held
-            held = base.with_name(base.name + "-held")
-            write_folder(held, decoder.config, merged_weights(Adapter(spec, decoder)))
-        return adapter
-
-
-CASES = {
-    **{
-        f"{family}-{kind}": Case(family, kind)
-        for family in ("llama", "mistral", "qwen2", "qwen3", "llama3_rope", "llama_bias")
-        for kind in (AdapterKind.LORA, AdapterKind.DORA)
-    },
-    **{
-        f"{family}-tied-{kind}": Case(family, kind, tied=True)
-        for family in ("llama", "qwen2")
-        for kind in (AdapterKind.LORA, AdapterKind.DORA)
-    },
-    **{f"qwen3-{kind}": Case("qwen3", kind) for kind in (AdapterKind.QLORA, AdapterKind.QDORA)},
-    "llama-some": Case(
-        "llama", AdapterKind.DORA, targets=("model.layers.1.self_attn.v_proj", "model.layers.0.mlp.gate_proj")
-    ),
-}
-
-
 @pytest.fixture(scope="module")
 def clean(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, Adapter], Path]:
     """Every case's adapter, and the answers of one script that knows transformers and peft only."""
@@ -92,7 +42,7 @@ def clean(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, Adapter],
         export_peft(adapters[name], folder / f"{name}-adapter", base_name=str(base))
         tokens = probe_sequences(adapters[name].decoder.config, seed=0)
         questions[name] = {
-            "base": f"{base}-held" if case.kind.quantised else str(base),
+            "base": f"{base}-held" if case.spec.kind.quantised else str(base),
             "adapter": str(folder / f"{name}-adapter"),
             "tokens": [sequence.tolist() for sequence in tokens],
         }
@@ -102,7 +52,7 @@ def clean(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, Adapter],
 @pytest.mark.parametrize("name", CASES)
 def test_plain_peft_loads_what_was_exported(clean: tuple[dict[str, Adapter], Path], name: str) -> None:
     adapters, answers = clean
-    difference = float((_ours(adapters[name]) - load_file(answers)[name]).abs().max())
+    difference = float((logprobs_of(adapters[name]) - load_file(answers)[name]).abs().max())
     assert difference <= LIMIT
 
 
@@ -114,9 +64,26 @@ def test_an_exported_adapter_comes_back_with_the_same_bits(clean: tuple[dict[str
     before, after = values(adapter.slots), values(again.slots)
     assert before.keys() == after.keys()
     assert all(torch.equal(before[key], after[key]) for key in before)
-    assert torch.equal(_ours(again), _ours(adapter))
+    assert torch.equal(logprobs_of(again), logprobs_of(adapter))
     assert again.spec.kind == adapter.spec.kind
     assert again.spec.scaling == adapter.spec.scaling
+    if adapter.decoder.config.mixture is not None:
+        assert again.spec.train_router == adapter.spec.train_router
+        assert again.spec.train_mlp == adapter.spec.train_mlp
+
+
+def test_every_expert_and_matrix_has_a_pair_of_its_own(clean: tuple[dict[str, Adapter], Path]) -> None:
+    _, answers = clean
+    stored = load_file(answers.with_name("olmoe-experts-adapter") / "adapter_model.safetensors")
+    assert set(stored) == {
+        f"base_model.model.model.layers.{n}.mlp.experts.{e}.{matrix}_proj.lora_{which}.weight"
+        for n in range(2)
+        for e in range(8)
+        for matrix in ("gate", "up", "down")
+        for which in "AB"
+    }
+    settings = json.loads((answers.with_name("olmoe-experts-adapter") / "adapter_config.json").read_text())
+    assert settings["target_modules"] == ["gate_proj", "up_proj", "down_proj"]
 
 
 # Made by PEFT
@@ -168,18 +135,18 @@ MADE_BY_PEFT["dora and rslora"][1]["use_rslora"] = True
 def test_what_peft_made_says_the_same_here(bases: dict[str, Path], tmp_path: Path, name: str) -> None:
     base, settings = MADE_BY_PEFT[name]
     theirs = _peft_adapter(bases[base], tmp_path / "adapter", **settings)
-    decoder = _decoder(bases[base])
+    decoder = decoder_of(bases[base])
     adapter = import_peft(tmp_path / "adapter", decoder)
-    difference = float((_ours(adapter) - theirs).abs().max())
+    difference = float((logprobs_of(adapter) - theirs).abs().max())
     assert difference <= LIMIT
-    assert float((_ours(Adapter(adapter.spec, decoder)) - theirs).abs().max()) > 0.01
+    assert float((logprobs_of(Adapter(adapter.spec, decoder)) - theirs).abs().max()) > 0.01
 
 
 @pytest.mark.parametrize("name", ["one layer", "q and v", "dora"])
 def test_what_peft_made_is_written_back_with_the_same_bits(bases: dict[str, Path], tmp_path: Path, name: str) -> None:
     base, settings = MADE_BY_PEFT[name]
     _peft_adapter(bases[base], tmp_path / "one", **settings)
-    export_peft(import_peft(tmp_path / "one", _decoder(bases[base])), tmp_path / "two", base_name="b")
+    export_peft(import_peft(tmp_path / "one", decoder_of(bases[base])), tmp_path / "two", base_name="b")
     one, two = (load_file(tmp_path / n / "adapter_model.safetensors") for n in ("one", "two"))
     one.pop("base_model.model.lm_head.base_layer.weight", None)
     assert one.keys() == two.keys()
@@ -188,12 +155,12 @@ def test_what_peft_made_is_written_back_with_the_same_bits(bases: dict[str, Path
 
 def test_the_scaling_of_rslora_is_alpha_by_the_root_of_the_rank(bases: dict[str, Path], tmp_path: Path) -> None:
     _peft_adapter(bases["free"], tmp_path / "a", target_modules=["q_proj"], r=9, use_rslora=True)
-    assert import_peft(tmp_path / "a", _decoder(bases["free"])).spec.scaling == pytest.approx(8 / 3)
+    assert import_peft(tmp_path / "a", decoder_of(bases["free"])).spec.scaling == pytest.approx(8 / 3)
 
 
 def test_groups_that_are_not_adapted_are_off_in_the_spec(bases: dict[str, Path], tmp_path: Path) -> None:
     _peft_adapter(bases["free"], tmp_path / "a", target_modules=["v_proj"], r=2, lora_alpha=4)
-    spec = import_peft(tmp_path / "a", _decoder(bases["free"])).spec
+    spec = import_peft(tmp_path / "a", decoder_of(bases["free"])).spec
     assert spec == AdapterSpec(rank=2, alpha=4.0, train_attn=True, train_mlp=False, train_unembed=False)
 
 
@@ -202,7 +169,7 @@ def test_groups_that_are_not_adapted_are_off_in_the_spec(bases: dict[str, Path],
 
 @pytest.fixture
 def exported(bases: dict[str, Path], tmp_path: Path) -> tuple[Decoder, Path]:
-    decoder = _decoder(bases["free"])
+    decoder = decoder_of(bases["free"])
     adapter = create_adapter(decoder, AdapterSpec(rank=2, train_mlp=False))
     export_peft(adapter, tmp_path / "adapter", base_name="some/base")
     return decoder, tmp_path / "adapter"
@@ -217,7 +184,7 @@ def test_the_config_names_base_rank_and_targets(exported: tuple[Decoder, Path]) 
 
 def test_targets_that_differ_by_layer_are_named_in_full(bases: dict[str, Path], tmp_path: Path) -> None:
     targets = ["model.layers.1.mlp.up_proj", "lm_head"]
-    adapter = create_adapter(_decoder(bases["free"]), AdapterSpec(rank=2), targets=targets)
+    adapter = create_adapter(decoder_of(bases["free"]), AdapterSpec(rank=2), targets=targets)
     export_peft(adapter, tmp_path / "a", base_name="b")
     settings = json.loads((tmp_path / "a" / "adapter_config.json").read_text())
     assert settings["target_modules"] == ["lm_head", "model.layers.1.mlp.up_proj"]
@@ -233,7 +200,7 @@ def test_a_taken_folder_is_left_alone(exported: tuple[Decoder, Path]) -> None:
 
 
 def test_a_whole_trained_model_is_no_adapter(bases: dict[str, Path], tmp_path: Path) -> None:
-    adapter = create_adapter(_decoder(bases["free"]), AdapterSpec(kind=AdapterKind.FULL))
+    adapter = create_adapter(decoder_of(bases["free"]), AdapterSpec(kind=AdapterKind.FULL))
     with pytest.raises(ConfigError, match="--to merged"):
         export_peft(adapter, tmp_path / "a", base_name="b")
     assert list(tmp_path.iterdir()) == []
@@ -278,9 +245,8 @@ def test_an_unsupported_setting_is_refused_by_name(exported: tuple[Decoder, Path
     file = folder / "adapter_config.json"
     file.write_text(json.dumps({**json.loads(file.read_text()), field: value}))
     name = {"lora_alpha": "(lora_)?alpha"}.get(field, field)
-    with pytest.raises(ConfigError, match=f"field: {name} = ") as caught:
+    with pytest.raises(ConfigError, match=f"field: {name} = "):
         import_peft(folder, decoder)
-    assert len(str(caught.value).splitlines()) <= 5
 
 
 def _rewrite(folder: Path, **changes: torch.Tensor | None) -> None:
@@ -310,9 +276,8 @@ def test_tensors_of_another_model_are_refused_by_name(
 ) -> None:
     decoder, folder = exported
     _rewrite(folder, **changes)
-    with pytest.raises(CheckpointError, match=says) as caught:
+    with pytest.raises(CheckpointError, match=says):
         import_peft(folder, decoder)
-    assert len(str(caught.value).splitlines()) <= 5
 
 
 def test_no_adapter_at_all_is_refused(exported: tuple[Decoder, Path], tmp_path: Path) -> None:

@@ -107,9 +107,8 @@ def test_standardised_advantages_do_not_depend_on_the_scale(name: Advantage, sca
 @pytest.mark.parametrize("name", ALL)
 def test_a_reward_that_is_not_finite_is_refused(name: Advantage) -> None:
     for bad in (math.nan, math.inf, -math.inf):
-        with pytest.raises(InputError, match="field: rewards = ") as caught:
+        with pytest.raises(InputError, match="field: rewards = "):
             ADVANTAGES[name](rewards(1.0, bad))
-        assert len(str(caught.value).splitlines()) <= 5
 
 
 @pytest.mark.parametrize("name", ALL)

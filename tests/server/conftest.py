@@ -6,9 +6,12 @@ import gc
 from collections.abc import Iterator
 from pathlib import Path
 
+import httpx
 import pytest
 from openai import OpenAI
+from scripted import serving
 from stored import NOW
+from tool_templates import QWEN
 
 from loopback import KEPT, MODEL, Running, start, stop
 from tinsmith.engine.engine import Engine
@@ -26,12 +29,12 @@ def store(state: Path) -> Iterator[Store]:
         yield store
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def engine() -> Engine:
     return Engine({MODEL: MODEL}, kept=KEPT)
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
     own = start(tmp_path_factory.mktemp("state"))
     yield own
@@ -39,7 +42,20 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
     gc.collect()
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
+def http(running: Running) -> Iterator[httpx.Client]:
+    with running.http() as own:
+        yield own
+
+
+@pytest.fixture(scope="session")
+def tooled(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+    """A server whose template has tools."""
+    with serving(tmp_path_factory.mktemp("state"), QWEN) as own:
+        yield own
+
+
+@pytest.fixture(scope="session")
 def client(running: Running) -> Iterator[OpenAI]:
     with running.client() as own:
         yield own

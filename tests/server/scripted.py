@@ -28,10 +28,12 @@ def serving(state: Path, template: str) -> Iterator[Running]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(bases, "preset_tokenizer", lambda name: tokenizer_with(template, name))
         running = start(state)
-        try:
-            yield running
-        finally:
-            stop(running)
+        with running.http() as client:  # which has it loaded, once and for all
+            assert client.post("/tokenize", json={"prompt": "a"}).status_code == 200
+    try:
+        yield running
+    finally:
+        stop(running)
 
 
 @contextmanager

@@ -10,7 +10,7 @@ import openai
 import pytest
 from openai import OpenAI
 from scripted import replies, serving, text_of
-from tool_templates import LLAMA, QWEN
+from tool_templates import LLAMA
 
 from loopback import MODEL, Running
 
@@ -31,14 +31,8 @@ NAMED = {"type": "function", "function": {"name": "weather"}}
 
 
 @pytest.fixture(scope="module")
-def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
-    with serving(tmp_path_factory.mktemp("state"), QWEN) as own:
-        yield own
-
-
-@pytest.fixture(scope="module")
-def client(running: Running) -> Iterator[OpenAI]:
-    with running.client() as own:
+def client(tooled: Running) -> Iterator[OpenAI]:
+    with tooled.client() as own:
         yield own
 
 

@@ -14,10 +14,7 @@ from openai import OpenAI
 from loopback import MODEL, Running
 from tinsmith.renderers.tokenizer import preset_tokenizer
 
-pytestmark = [
-    pytest.mark.filterwarnings("ignore::ResourceWarning"),  # the tinker SDK's sockets
-    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
-]
+pytestmark = [pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")]
 TEXT = "The cat sat on the mat, café."
 
 

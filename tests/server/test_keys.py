@@ -97,7 +97,6 @@ def test_a_mistake_is_told_by_its_place_and_without_the_key(tmp_path: Path, text
     assert where in told
     assert SECRET not in told
     assert SECRET.removeprefix("tml-") not in told
-    assert len(told.splitlines()) <= 5
 
 
 def test_what_is_no_text_file_is_refused(tmp_path: Path) -> None:
@@ -333,7 +332,6 @@ def test_tls_files_that_do_not_fit_are_refused(tmp_path: Path) -> None:
         with pytest.raises(ConfigError) as refused:
             tls_files(*given)
         assert f"field: {flag}" in str(refused.value)
-        assert len(str(refused.value).splitlines()) <= 5
 
 
 def trusting(cert: Path) -> ssl.SSLContext:
@@ -369,7 +367,6 @@ def test_a_server_as_a_user_starts_it(tmp_path: Path) -> None:
 
 
 @pytest.mark.whole
-@pytest.mark.filterwarnings("ignore::ResourceWarning")  # the tinker SDK's sockets
 def test_the_sdk_works_with_the_ids_of_a_named_key(tmp_path: Path) -> None:
     file = written(tmp_path, GOOD)
     with Running(tmp_path / "state", "--keys", str(file)) as server:

@@ -11,8 +11,7 @@ from typing import Any
 import anthropic
 import pytest
 from anthropic import Anthropic
-from scripted import replies, serving, text_of
-from tool_templates import QWEN
+from scripted import replies, text_of
 
 from loopback import KEY, MODEL, Running
 from running import HANG_S, wait_until
@@ -34,19 +33,13 @@ CALL = '<tool_call>\n{"name": "weather", "arguments": {"city": "Oslo"}}\n</tool_
 NOW = '<tool_call>\n{"name": "now", "arguments": {}}\n</tool_call>'
 
 
-@pytest.fixture(scope="module")
-def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
-    with serving(tmp_path_factory.mktemp("state"), QWEN) as own:
-        yield own
-
-
-def client_of(running: Running, key: str = KEY) -> Anthropic:
-    return Anthropic(base_url=running.url, api_key=key, max_retries=0, timeout=HANG_S)
+def client_of(tooled: Running, key: str = KEY) -> Anthropic:
+    return Anthropic(base_url=tooled.url, api_key=key, max_retries=0, timeout=HANG_S)
 
 
 @pytest.fixture(scope="module")
-def client(running: Running) -> Iterator[Anthropic]:
-    with client_of(running) as own:
+def client(tooled: Running) -> Iterator[Anthropic]:
+    with client_of(tooled) as own:
         yield own
 
 
@@ -71,9 +64,9 @@ def told(message: Any) -> dict[str, Any]:
     return message.model_dump(exclude={"id"}, exclude_none=True)
 
 
-def test_a_message_is_the_chat_s_reply(running: Running, client: Anthropic) -> None:
+def test_a_message_is_the_chat_s_reply(tooled: Running, client: Anthropic) -> None:
     message = create(client, top_k=1, max_tokens=12)
-    with running.client() as other:
+    with tooled.client() as other:
         chat = other.chat.completions.create(model=MODEL, messages=ASK, temperature=0, max_tokens=12)
     assert (message.type, message.role, message.model) == ("message", "assistant", MODEL)
     assert "".join(block.text for block in message.content) == chat.choices[0].message.content
@@ -121,8 +114,8 @@ def test_a_stream_is_the_sequence_of_events_that_anthropic_tells(client: Anthrop
     assert events[-2].usage.output_tokens > 0
 
 
-def test_events_carry_their_names(running: Running) -> None:
-    connection = http.client.HTTPConnection(running.url.removeprefix("http://"))
+def test_events_carry_their_names(tooled: Running) -> None:
+    connection = http.client.HTTPConnection(tooled.url.removeprefix("http://"))
     body = {"model": MODEL, "messages": ASK, "max_tokens": 4, "stream": True}
     headers = {"x-api-key": KEY, "anthropic-version": "2023-06-01"}
     connection.request("POST", "/v1/messages?beta=true", json.dumps(body), headers)
@@ -271,29 +264,29 @@ def test_what_is_not_served_is_refused_by_name_in_anthropic_s_shape(
     assert error["message"].count("\n") <= 4
 
 
-def test_a_message_without_a_length_is_refused(running: Running) -> None:
-    with running.http() as http_client:
+def test_a_message_without_a_length_is_refused(tooled: Running) -> None:
+    with tooled.http() as http_client:
         answer = http_client.post("/v1/messages", json={"model": MODEL, "messages": ASK})
     assert answer.status_code == 400
     assert answer.json()["error"]["type"] == "invalid_request_error"
     assert "max_tokens" in answer.json()["error"]["message"]
 
 
-def test_an_unknown_model_and_a_wrong_key_are_told_in_anthropic_s_shape(running: Running, client: Anthropic) -> None:
+def test_an_unknown_model_and_a_wrong_key_are_told_in_anthropic_s_shape(tooled: Running, client: Anthropic) -> None:
     with pytest.raises(anthropic.NotFoundError, match=MODEL) as missing:
         create(client, model="claude")
     assert isinstance(missing.value.body, dict)
     assert missing.value.body["error"]["type"] == "not_found_error"
-    with client_of(running, "tml-wrong") as stranger, pytest.raises(anthropic.AuthenticationError) as refused:
+    with client_of(tooled, "tml-wrong") as stranger, pytest.raises(anthropic.AuthenticationError) as refused:
         create(stranger)
     assert isinstance(refused.value.body, dict)
     assert refused.value.body["error"]["type"] == "authentication_error"
 
 
 def test_a_full_queue_is_told_in_anthropic_s_shape(
-    client: Anthropic, running: Running, monkeypatch: pytest.MonkeyPatch
+    client: Anthropic, tooled: Running, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(running.service, "max_queue", 0)
+    monkeypatch.setattr(tooled.service, "max_queue", 0)
     with pytest.raises(anthropic.RateLimitError) as caught:
         create(client)
     assert isinstance(caught.value.body, dict)
@@ -301,12 +294,12 @@ def test_a_full_queue_is_told_in_anthropic_s_shape(
 
 
 @pytest.mark.parametrize("path", ["/v1/messages", "/v1/responses", "/v1/chat/completions"])
-def test_a_client_that_leaves_a_stream_frees_its_place(running: Running, path: str) -> None:
+def test_a_client_that_leaves_a_stream_frees_its_place(tooled: Running, path: str) -> None:
     length = "max_output_tokens" if path == "/v1/responses" else "max_tokens"
     said = "input" if path == "/v1/responses" else "messages"
     text = json.dumps({"model": MODEL, said: ASK, length: 900, "stream": True})
-    host, port = running.url.removeprefix("http://").split(":")
-    samplers = running.service.samplers
+    host, port = tooled.url.removeprefix("http://").split(":")
+    samplers = tooled.service.samplers
     with socket.create_connection((host, int(port))) as connection:
         connection.sendall(
             f"POST {path} HTTP/1.1\r\nHost: x\r\nX-API-Key: {KEY}\r\nContent-Length: {len(text)}\r\n\r\n{text}".encode()
@@ -314,6 +307,6 @@ def test_a_client_that_leaves_a_stream_frees_its_place(running: Running, path: s
         wait_until(lambda: len(samplers.under_way) == 1)
         (entry,) = samplers.under_way.values()
         assert connection.recv(15) == b"HTTP/1.1 200 OK"
-    wait_until(lambda: not running.service.engine.sampler(MODEL).busy)
+    wait_until(lambda: not tooled.service.engine.sampler(MODEL).busy)
     wait_until(lambda: not (samplers.under_way or samplers.watched))
     assert entry.group.result is None

@@ -24,10 +24,7 @@ from tinsmith.renderers.tokenizer import preset_tokenizer
 from tinsmith.server.openai.text import Choice
 from tinsmith.types.sampling import StopReason
 
-pytestmark = [
-    pytest.mark.filterwarnings("ignore::ResourceWarning"),  # the tinker SDK's sockets
-    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
-]
+pytestmark = [pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")]
 HELLO: list[Any] = [{"role": "user", "content": "Say something."}]
 
 

@@ -10,8 +10,7 @@ from typing import Any
 import openai
 import pytest
 from openai import OpenAI
-from scripted import replies, serving, text_of
-from tool_templates import QWEN
+from scripted import replies, text_of
 
 from loopback import KEY, MODEL, Running
 from running import HANG_S
@@ -34,14 +33,8 @@ NOW = '<tool_call>\n{"name": "now", "arguments": {}}\n</tool_call>'
 
 
 @pytest.fixture(scope="module")
-def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
-    with serving(tmp_path_factory.mktemp("state"), QWEN) as own:
-        yield own
-
-
-@pytest.fixture(scope="module")
-def client(running: Running) -> Iterator[OpenAI]:
-    with running.client() as own:
+def client(tooled: Running) -> Iterator[OpenAI]:
+    with tooled.client() as own:
         yield own
 
 
@@ -250,7 +243,7 @@ def test_an_unknown_model_names_those_that_are_served(client: OpenAI) -> None:
 
 
 @pytest.mark.parametrize("stream", [False, True])
-def test_an_agent_calls_a_tool_and_answers(running: Running, stream: bool) -> None:
+def test_an_agent_calls_a_tool_and_answers(tooled: Running, stream: bool) -> None:
     agents = pytest.importorskip("agents")
     given: list[str] = []
 
@@ -260,7 +253,7 @@ def test_an_agent_calls_a_tool_and_answers(running: Running, stream: bool) -> No
         return "4 degrees"
 
     async def run(text: str) -> str:
-        async with openai.AsyncOpenAI(base_url=f"{running.url}/v1", api_key=KEY, max_retries=0, timeout=HANG_S) as own:
+        async with openai.AsyncOpenAI(base_url=f"{tooled.url}/v1", api_key=KEY, max_retries=0, timeout=HANG_S) as own:
             agents.set_tracing_disabled(True)
             model = agents.OpenAIResponsesModel(model=MODEL, openai_client=own)
             agent = agents.Agent(name="a", instructions="Help.", model=model, tools=[agents.function_tool(weather)])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import httpx
@@ -13,17 +12,8 @@ import tinker
 from loopback import MODEL, Running
 from tinsmith.server.spread import MOST, ROUTE
 
-pytestmark = [
-    pytest.mark.filterwarnings("ignore::ResourceWarning"),  # the tinker SDK's sockets
-    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
-]
+pytestmark = [pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")]
 TEXT, OTHER = [70, 71, 72, 73, 74], [9, 8, 7]
-
-
-@pytest.fixture(scope="module")
-def http(running: Running) -> Iterator[httpx.Client]:
-    with running.http() as own:
-        yield own
 
 
 def told(http: httpx.Client, **asked: Any) -> list[dict[str, list[Any]]]:

@@ -83,9 +83,8 @@ def test_a_newer_state_is_refused_and_left_alone(state: Path) -> None:
     connection.commit()
     connection.close()
     before = (state / FILE).read_bytes()
-    with pytest.raises(ConfigError, match=f"schema version {VERSION + 1}") as refused:
+    with pytest.raises(ConfigError, match=f"schema version {VERSION + 1}"):
         Store(state)
-    assert len(str(refused.value).splitlines()) <= 5
     assert (state / FILE).read_bytes() == before
 
 

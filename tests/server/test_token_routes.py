@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import httpx
@@ -15,17 +15,8 @@ from openai import OpenAI
 from loopback import MODEL, Running
 from tinsmith.renderers.tokenizer import preset_tokenizer
 
-pytestmark = [
-    pytest.mark.filterwarnings("ignore::ResourceWarning"),  # the tinker SDK's sockets
-    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
-]
+pytestmark = [pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")]
 HELLO: list[Any] = [{"role": "user", "content": "Say something."}]
-
-
-@pytest.fixture(scope="module")
-def http(running: Running) -> Iterator[httpx.Client]:
-    with running.http() as own:
-        yield own
 
 
 def _ids(text: str) -> list[int]:

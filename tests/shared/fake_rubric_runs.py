@@ -7,6 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from run_files import write_files
+
 from tinsmith.lab.judge.rules.rule_text import RuleJudge
 
 NASTY = '</script><img src=x onerror=alert(1)> "quoted" & \u2028 <!-- <script>'
@@ -45,7 +47,6 @@ def criteria_of(word: str) -> list[str]:
 
 def write_rubric_run(folder: Path, story: RubricStory) -> Path:
     """Write a run; its rationales are those of the judge by rules, whoever the judge is said to be."""
-    folder.mkdir(parents=True)
     held_out = WORDS[: story.held_out]
     fingerprint = "f" * 60 + f"{story.held_out:02}" + ("pp" if story.data_path else "bb")
     settings = {"steps": story.steps, "seed": story.seed, "group_size": 2}
@@ -76,21 +77,23 @@ def write_rubric_run(folder: Path, story: RubricStory) -> Path:
         "alarms": [],
         "hashes": {"weights_sha256": "a" * 64},
     }
-    (folder / "config.json").write_text(json.dumps(config))
-    (folder / "manifest.json").write_text(json.dumps(manifest))
-    if story.tasks:
-        sides = [("train", word) for word in TRAINED] + [("test", word) for word in held_out]
-        _write(folder / "tasks.jsonl", [_task(story, side, word) for side, word in sides])
+    sides = [("train", word) for word in TRAINED] + [("test", word) for word in held_out]
     items = [{"id": word, "prompt": _task(story, "test", word)["prompt"], "unit": word} for word in held_out]
-    (folder / "task.json").write_text(json.dumps({"terms": ["rubric"], "items": items}))
     rollouts, metrics = _went(story, held_out)
-    _write(folder / "rollouts.jsonl", rollouts)
-    _write(folder / "metrics.jsonl", metrics)
     asked = {"judged": len(rollouts), "failed": story.failed, "calls": 0, "dollars": 0.0}
-    _write(folder / "judge.jsonl", story.ledger or [asked])
-    _write(folder / "timings.jsonl", [{"step": 0, "step_s": 0.5}])
-    _write(folder / "checkpoints.jsonl", [])
-    return folder
+    files = {
+        "config.json": config,
+        "manifest.json": manifest,
+        "task.json": {"terms": ["rubric"], "items": items},
+        "rollouts.jsonl": rollouts,
+        "metrics.jsonl": metrics,
+        "judge.jsonl": [*(story.ledger or [asked])],
+        "timings.jsonl": [{"step": 0, "step_s": 0.5}],
+        "checkpoints.jsonl": [],
+    }
+    if story.tasks:
+        files["tasks.jsonl"] = [_task(story, side, word) for side, word in sides]
+    return write_files(folder, files)
 
 
 def with_copies(folder: Path, copies: int) -> Path:
@@ -101,11 +104,9 @@ def with_copies(folder: Path, copies: int) -> Path:
 
     task = json.loads((folder / "task.json").read_text())
     task["items"] = [each for one in task["items"] for each in copied({**one, "unit": ""}, "id")]
-    (folder / "task.json").write_text(json.dumps(task))
     lines = [json.loads(line) for line in (folder / "rollouts.jsonl").read_text().splitlines()]
     many = [[one] if one["split"] == "train" else copied(one, "prompt_id") for one in lines]
-    _write(folder / "rollouts.jsonl", [each for some in many for each in some])
-    return folder
+    return write_files(folder, {"task.json": task, "rollouts.jsonl": [each for some in many for each in some]})
 
 
 def _task(story: RubricStory, side: str, word: str) -> dict[str, object]:
@@ -164,7 +165,3 @@ def _line(step: int, split: str, word: str, sample: int, text: str) -> dict[str,
         "pass_rate": sum(one.passed for one in found) / len(found),
         "verdicts": [{"passed": one.passed, "rationale": one.rationale} for one in found],
     }
-
-
-def _write(file: Path, lines: Sequence[Mapping[str, object]]) -> None:
-    file.write_text("".join(json.dumps(line) + "\n" for line in lines))

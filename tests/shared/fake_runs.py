@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from run_files import write_files
 
 LABELS = ("disruptive", "consolidating", "neutral")
 INVALID = ("not_json", "bad_label", "bad_keys", "fenced", "empty")
@@ -100,38 +101,25 @@ LADDER: Mapping[str, Story] = {
 
 def write_run(folder: Path, story: Story) -> Path:
     """Write a finished run."""
-    folder.mkdir(parents=True)
     random = np.random.Generator(np.random.PCG64([story.seed, len(story.name), ord(story.name[-1])]))
-    _write_json(folder / "config.json", config(story))
     rollouts: list[dict[str, Any]] = []
-    metrics: list[dict[str, Any]] = []
-    for step in range(story.steps + 1):
-        metrics.append(_step(story, step, rollouts, random))
-    _write_lines(folder / "metrics.jsonl", metrics)
-    _write_lines(folder / "rollouts.jsonl", rollouts)
-    _write_lines(
-        folder / "timings.jsonl",
-        [
-            {"step": s, "sample_s": 0.31, "score_s": 0.02, "train_s": 0.25, "eval_s": 0.0, "step_s": 0.6}
-            for s in range(story.steps)
-        ],
-    )
-    _write_lines(
-        folder / "checkpoints.jsonl",
-        [
-            {
-                "step": s,
-                "state_path": f"tinker://run/weights/{s:06}",
-                "sampler_path": f"tinker://run/sampler_weights/{s:06}",
-                "kept": {},
-                "lengths": {},
-            }
-            for s in range(0, story.steps + 1, story.eval_every)
-        ],
-    )
-    _write_json(folder / "baselines.json", baselines(story.num_test))
-    _write_json(folder / "manifest.json", manifest(story))
-    return folder
+    metrics = [_step(story, step, rollouts, random) for step in range(story.steps + 1)]
+    timing = {"sample_s": 0.31, "score_s": 0.02, "train_s": 0.25, "eval_s": 0.0, "step_s": 0.6}
+    marks = [
+        {
+            "step": step,
+            "state_path": f"tinker://run/weights/{step:06}",
+            "sampler_path": f"tinker://run/sampler_weights/{step:06}",
+            "kept": {},
+            "lengths": {},
+        }
+        for step in range(0, story.steps + 1, story.eval_every)
+    ]
+    files: dict[str, object] = {"config.json": config(story), "manifest.json": manifest(story)}
+    files["baselines.json"] = baselines(story.num_test)
+    files |= {"metrics.jsonl": metrics, "rollouts.jsonl": rollouts, "checkpoints.jsonl": marks}
+    files["timings.jsonl"] = [{"step": step, **timing} for step in range(story.steps)]
+    return write_files(folder, files)
 
 
 def seeds_of(story: Story, *seeds: int) -> list[Story]:
@@ -388,12 +376,3 @@ def _scores(split: str, made: Sequence[Mapping[str, Any]]) -> dict[str, float | 
         row[f"precision/{label}"] = hits[label] / answers[label] if answers[label] else None
         row[f"predicted_share/{label}"] = answers[label] / len(made)
     return {f"{split}/{key}": value for key, value in row.items()}
-
-
-def _write_json(file: Path, value: Mapping[str, Any]) -> None:
-    file.write_text(json.dumps(value, indent=1, ensure_ascii=False), encoding="utf-8")
-
-
-def _write_lines(file: Path, lines: Sequence[Mapping[str, Any]]) -> None:
-    text = "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines)
-    file.write_text(text, encoding="utf-8")

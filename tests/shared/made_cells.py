@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, cast
+
+from run_files import write_files
 
 from tinsmith.lab.experiment.plan import make_plan
 from tinsmith.lab.schedule import NONE, ratio_of
@@ -63,7 +64,6 @@ def made_folder(
 ) -> None:
     """Write the folder of a finished run on a task whose `task.json` has the items that are held out."""
     plan, name, items = make_plan(cell.experiment, cell.overrides), cell.folder.name, cast(list[Any], task["items"])
-    cell.folder.mkdir(parents=True)
     config = {
         "name": plan.experiment.name,
         "question": "What does it learn?",
@@ -74,12 +74,10 @@ def made_folder(
         "data": {"fingerprint": "f" * 64, "train": len(items), "test": len(items)},
     }
     hashes = {f"{kind}_sha256": f"{name}-{kind}" for kind in ("weights", "rollouts", "metrics")}
-    values = {"config": config, "manifest": {"status": "finished", "hashes": hashes}, "task": task}
-    for file, value in values.items():
-        (cell.folder / f"{file}.json").write_text(json.dumps(value))
+    files = {"config.json": config, "manifest.json": {"status": "finished", "hashes": hashes}, "task.json": task}
+    rows = {"metrics.jsonl": [*metrics], "rollouts.jsonl": [*rollouts]}
     timings = [{"step": 1, "train_s": 2.0, "step_s": 3.0}]
-    for file, rows in {"metrics": metrics, "timings": timings, "rollouts": rollouts}.items():
-        (cell.folder / f"{file}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    write_files(cell.folder, {**files, **rows, "timings.jsonl": timings})
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from made_cells import Ends, MadeArm, MadeStudy, Maker
+from own_task import silent
 
 from tinsmith.cli.registered import STUDIES, source_of
 from tinsmith.lab.study.conduct import run_study
@@ -335,15 +336,17 @@ MADE: Final[Mapping[str, MadeStudy]] = {
 }
 
 
+FROZEN_DRAWS: Final = Draws(claims=Bootstrap(draws=200), tables=Bootstrap(draws=200))
+"""Of the figures that are frozen."""
+
+
 def studied(name: str, out: Path, arms: Mapping[str, MadeArm] | None = None) -> dict[str, Any]:
     """Run a study on made-up runs; return its numbers."""
-    few = Bootstrap(draws=200)
     made = Maker(MADE[name], arms or {})
-    draws = Draws(claims=few, tables=few)
     given = {**made.study.keys, "out": str(out)}
     study = STUDIES[name].value()
     assert isinstance(study, Study)
-    run_study(study, given, _silent, open_source=source_of, run=made, draws=draws)
+    run_study(study, given, silent, open_source=source_of, run=made, draws=FROZEN_DRAWS)
     return figures_in(out)
 
 
@@ -373,7 +376,3 @@ def figures_in(out: Path) -> dict[str, Any]:
 
 def _has_digit(text: str) -> bool:
     return any(letter.isdigit() for letter in text)
-
-
-def _silent(message: str) -> None:
-    del message

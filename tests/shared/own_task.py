@@ -1,16 +1,10 @@
-"""Files of tasks for tests, small keys, and a command as a person gives it."""
+"""Files of tasks for tests, and small keys."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-
-import pytest
-
-from tinsmith.cli import main
 
 TASK = '''\
 from pathlib import Path
@@ -67,27 +61,6 @@ KEYS = {
     "save_every": "1",
     "quiet": "true",
 }
-
-
-Run = Callable[..., "Ran"]
-
-
-@dataclass(frozen=True)
-class Ran:
-    code: int
-    out: str
-    err: str
-
-
-def command(capsys: pytest.CaptureFixture[str], *arguments: str) -> Ran:
-    """Give a command; return what it said."""
-    capsys.readouterr()
-    with pytest.raises(SystemExit) as caught:
-        main(list(arguments))
-    said = capsys.readouterr()
-    code = caught.value.code or 0
-    assert isinstance(code, int)
-    return Ran(code, said.out, said.err)
 
 
 def lines(folder: Path, name: str) -> list[dict[str, Any]]:

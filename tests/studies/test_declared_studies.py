@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 import pytest
 from made_studies import MADE, MadeArm, Maker
+from own_task import silent
 
 from tinsmith.lab.study.conduct import run_study
 from tinsmith.lab.study.files import STUDY_JSON
@@ -51,7 +52,7 @@ STUDIES = {one.study.name: one.study for one in _EVERY}
 def values(name: str, out: Path, **arms: MadeArm) -> StudyRecord:
     few = Draws(claims=Bootstrap(draws=400), tables=Bootstrap(draws=400))
     given = {**MADE[name].keys, "out": str(out / name)}
-    folder = run_study(STUDIES[name], given, _silent, run=Maker(MADE[name], arms), draws=few)
+    folder = run_study(STUDIES[name], given, silent, run=Maker(MADE[name], arms), draws=few)
     return msgspec.json.decode((folder / STUDY_JSON).read_bytes(), type=StudyRecord)
 
 
@@ -178,7 +179,3 @@ def test_a_policy_that_its_reward_model_pays_too_much_is_seen(tmp_path: Path) ->
 def test_a_run_that_did_not_measure_what_is_read_is_refused(name: str, arm: str, tmp_path: Path) -> None:
     with pytest.raises(DataError, match="watch"):
         values(name, tmp_path, **{arm: changed(name, arm, evaluated={})})
-
-
-def _silent(message: str) -> None:
-    del message

@@ -20,8 +20,7 @@ from tinsmith.studies.sparse_select import GOOD, GRPO, SPARSE, TENTH, study
 from tinsmith.types.errors import ConfigError
 from tinsmith.types.waits import Say
 
-# The SDK leaves sockets to the garbage collector.
-pytestmark = [pytest.mark.whole, pytest.mark.filterwarnings("ignore::ResourceWarning")]
+pytestmark = pytest.mark.whole
 
 TASK = """
 from tinsmith import Task

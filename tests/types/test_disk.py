@@ -69,7 +69,6 @@ def test_a_full_disk_is_told_whichever_library_meets_it(name: str, tmp_path: Pat
     with pytest.raises(DiskFullError) as caught, writing(file), full_disk():
         WRITERS[name](file)
     assert f"could not write {file}: no space left" in caught.value.what
-    assert len(str(caught.value).splitlines()) <= 5
 
 
 def test_other_errors_are_left_alone(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import json
 import os
+import runpy
 import subprocess
 import sys
 from pathlib import Path
@@ -15,25 +16,21 @@ from sdk_server import FreshServer, Server
 SCRIPT = Path(__file__).with_name("hosted_script.py")
 
 
-def start_script(server: Server) -> subprocess.Popen[str]:
-    """Run the script with nothing but the server's address and key changed."""
+@pytest.fixture(scope="module")
+def printed(server: Server) -> list[dict[str, object]]:
+    """What a process of the script's own prints, with nothing but the server's address and key changed."""
     environment = {k: v for k, v in os.environ.items() if k != "PYTHONPATH"}
-    return subprocess.Popen(
+    done = subprocess.run(
         [sys.executable, str(SCRIPT), server.model],
         env={**environment, "TINKER_BASE_URL": server.url, "TINKER_API_KEY": server.key},
         cwd=SCRIPT.parent.parent,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
+        capture_output=True,
         text=True,
+        check=False,
     )
-
-
-def finish(script: subprocess.Popen[str]) -> list[dict[str, object]]:
-    """What the script printed."""
-    out, err = script.communicate(timeout=120)
-    assert script.returncode == 0, err
-    assert "Traceback" not in err
-    return [json.loads(line) for line in out.splitlines()]
+    assert done.returncode == 0, done.stderr
+    assert "Traceback" not in done.stderr
+    return [json.loads(line) for line in done.stdout.splitlines()]
 
 
 def test_the_script_imports_tinker_only() -> None:
@@ -46,26 +43,30 @@ def test_the_script_imports_tinker_only() -> None:
     assert imported == {"__future__", "json", "sys", "tinker"}
 
 
-def test_the_script_runs_and_is_on_policy(server: Server) -> None:
-    rows = finish(start_script(server))
-    assert [row.get("step") for row in rows] == [0, 1, 2, None]
+def test_the_script_runs_and_is_on_policy(server: Server, printed: list[dict[str, object]]) -> None:
+    assert [row.get("step") for row in printed] == [0, 1, 2, None]
     if server.exact:
-        assert [row["unequal_logprob_bits"] for row in rows[:3]] == [0, 0, 0]
+        assert [row["unequal_logprob_bits"] for row in printed[:3]] == [0, 0, 0]
 
 
-@pytest.fixture
-def traces(fresh_server: FreshServer, tmp_path: Path) -> list[list[dict[str, object]]]:
-    """The script's output on three fresh servers, of which two have the same seed."""
-    printed = []
-    for i, seed in enumerate((7, 7, 8)):
-        fresh = fresh_server(tmp_path / str(i), seed)
-        printed.append(finish(start_script(fresh)))
+def test_an_unseeded_script_repeats_on_a_fresh_server_of_the_same_seed(
+    fresh_server: FreshServer,
+    printed: list[dict[str, object]],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    traces: list[list[dict[str, object]]] = []
+    for name in ("first", "again"):
+        fresh = fresh_server(tmp_path / name, 7)
+        monkeypatch.setenv("TINKER_BASE_URL", fresh.url)
+        monkeypatch.setenv("TINKER_API_KEY", fresh.key)
+        monkeypatch.setattr(sys, "argv", [str(SCRIPT), fresh.model])
+        capsys.readouterr()
+        runpy.run_path(str(SCRIPT), run_name="__main__")
+        traces.append([json.loads(line) for line in capsys.readouterr().out.splitlines()])
         fresh.stop()
-    return printed
-
-
-def test_an_unseeded_script_repeats_on_a_fresh_server_of_the_same_seed(traces: list[list[dict[str, object]]]) -> None:
-    first, again, other = traces
+    first, again = traces
     assert first == again
-    assert first[0]["tokens"] != other[0]["tokens"]
-    assert first[1]["trained"] != other[1]["trained"]
+    assert first[0]["tokens"] != printed[0]["tokens"]
+    assert first[1]["trained"] != printed[1]["trained"]

@@ -136,9 +136,8 @@ def test_vectorised_statuses_equal_the_scalar(rows: list[tuple[float, CdStatus]]
 
 @pytest.mark.parametrize("cut", [0.0, -0.001, math.nan, math.inf])
 def test_a_cut_that_is_not_positive_is_refused(cut: float) -> None:
-    with pytest.raises(ConfigError, match="cut") as caught:
+    with pytest.raises(ConfigError, match="cut"):
         Thresholds(cut=cut)
-    assert len(str(caught.value).splitlines()) <= 5
 
 
 def test_the_rules_are_said_in_words() -> None:

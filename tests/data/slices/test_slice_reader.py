@@ -28,7 +28,6 @@ def _refused(folder: Path, what: str) -> None:
     with pytest.raises(DataError, match=what) as caught:
         Slice.open(folder)
     assert "tinsmith data slice" in str(caught.value)
-    assert len(str(caught.value).splitlines()) <= 5
 
 
 def test_a_changed_row_is_refused(folder: Path) -> None:

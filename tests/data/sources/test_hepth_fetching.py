@@ -113,9 +113,8 @@ def test_other_papers_are_refused(snap: Snap, tmp_path: Path) -> None:
 )
 def test_a_damaged_archive_is_named(snap: Snap, tmp_path: Path, name: str, content: bytes) -> None:
     snap.files[name] = content
-    with pytest.raises(DataError, match=name) as caught:
+    with pytest.raises(DataError, match=name):
         fetched(snap.release(), tmp_path / "c")
-    assert len(str(caught.value).splitlines()) <= 5
 
 
 def test_the_folder_has_to_be_writable(snap: Snap, tmp_path: Path) -> None:

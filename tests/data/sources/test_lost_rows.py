@@ -102,9 +102,8 @@ def test_ids_that_a_table_made_fractions_meet_those_that_it_did_not(tmp_path: Pa
     ],
 )
 def test_a_table_without_an_edge_ends_the_build(tmp_path: Path, edges: bytes, message: str) -> None:
-    with pytest.raises(DataError, match=message) as caught:
+    with pytest.raises(DataError, match=message):
         build(tmp_path, edges)
-    assert len(str(caught.value).splitlines()) <= 5
     assert not (tmp_path / "out").exists()
 
 
@@ -224,9 +223,8 @@ def test_works_are_read_however_a_file_holds_them(tmp_path: Path, name: str, con
 )
 def test_a_file_that_cannot_be_read_says_what_it_is(tmp_path: Path, name: str, content: bytes, message: str) -> None:
     (tmp_path / name).write_bytes(content)
-    with pytest.raises(DataError, match=message) as caught:
+    with pytest.raises(DataError, match=message):
         build_corpus(PagesSource((tmp_path / name,), OpenAlexChoices()), tmp_path / "out")
-    assert len(str(caught.value).splitlines()) <= 5
 
 
 @pytest.mark.parametrize("size", [1, 7, 100])

@@ -11,9 +11,10 @@ from pathlib import Path
 import pytest
 from huggingface_hub import ModelCard
 from made_studies import studied
-from own_task import KEYS, TASK, Ran, command
+from own_task import KEYS, TASK, silent
 from rocrate.rocrate import ROCrate
 
+from command_line import Ran, command
 from tinsmith.cli.registered import plan_of
 from tinsmith.engine.checkpoint_files import MARKER, read
 from tinsmith.lab.bundle.archive import unpack
@@ -21,15 +22,10 @@ from tinsmith.lab.experiment.conduct import conduct
 from tinsmith.lab.runs.files import CONFIG, LEDGER, MANIFEST, REPORT, SECTIONS
 from tinsmith.types.fingerprints import file_sha256, sha256_of
 
-# The SDK leaves sockets to the garbage collector.
-pytestmark = [pytest.mark.whole, pytest.mark.filterwarnings("ignore::ResourceWarning")]
+pytestmark = pytest.mark.whole
 
 SAID = ("--author", "A. Author", "--license", "apache-2.0", "--date", "2026-01-02")
 WITH_ALL = (*SAID, "--checkpoints", "all", "--data", "CC0-1.0")
-
-
-def _silent(message: str) -> None:
-    del message
 
 
 @pytest.fixture(scope="module")
@@ -43,7 +39,7 @@ def original(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (place / "items.jsonl").write_text("".join(json.dumps({"id": f"item-{n}", "n": n}) + "\n" for n in range(12)))
     folder = place / "run"
     where = {"model_name": "tinsmith/nano", "log_path": str(folder)}
-    conduct(plan_of(str(place / "mine.py"), {**KEYS, **where}), say=_silent)
+    conduct(plan_of(str(place / "mine.py"), {**KEYS, **where}), say=silent)
     (folder / REPORT).write_text(f"<p>{folder.absolute()} of {place / 'mine.py'}</p>\n")
     return folder
 
@@ -135,7 +131,9 @@ def test_nothing_of_the_machine_is_in_it_and_the_page_goes_by_the_runs_name(
     assert (tmp_path / "unpacked" / REPORT).read_text() == "<p>run of ./source/mine.py</p>\n"
 
 
-def test_it_is_audited_and_replayed_where_nothing_else_is(original: Path, bundle: Path, tmp_path: Path) -> None:
+def test_it_is_audited_and_replayed_where_nothing_else_is(
+    original: Path, bundle: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     elsewhere = Path(shutil.move(bundle, tmp_path / "sent.zip"))
     hidden = original.parent.rename(original.parent.with_name("away"))
     try:
@@ -144,7 +142,9 @@ def test_it_is_audited_and_replayed_where_nothing_else_is(original: Path, bundle
         found = json.loads(audited.out)
         assert found["passed"]
         assert len(found["drawn"]) == 2
-        replayed = clean(tmp_path / "reviewer", "replay", str(elsewhere), "--json")
+        monkeypatch.setenv("TINSMITH_HOME", str(tmp_path / "home"))
+        monkeypatch.chdir(tmp_path / "reviewer")
+        replayed = command(capsys, "replay", elsewhere, "--json")
         assert replayed.code == 0, replayed
         assert json.loads(replayed.out)["equal"]
     finally:

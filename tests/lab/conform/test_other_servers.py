@@ -25,11 +25,9 @@ from tinsmith.lab.conform.verdicts import Word
 
 pytestmark = [
     pytest.mark.whole,
-    pytest.mark.filterwarnings("ignore::ResourceWarning"),
     pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
     pytest.mark.filterwarnings("ignore::FutureWarning"),
 ]
-"""The SDK leaves sockets to the garbage collector."""
 
 
 TRAINER, SAMPLER, SERVICE = tinker.TrainingClient, tinker.SamplingClient, tinker.ServiceClient

@@ -10,24 +10,21 @@ from typing import Any
 
 import numpy as np
 import pytest
-from small_slice import Made
+from own_task import silent
 
-from tinsmith.cli import main
-from tinsmith.cli.registered import SUBJECTS, find, plan_of
+from command_line import command
+from tinsmith.cli.registered import SUBJECTS, plan_of
 from tinsmith.engine import checkpoint_files
 from tinsmith.lab.difference.runs import Phase
 from tinsmith.lab.experiment.audit import Audited, audit, chance
 from tinsmith.lab.experiment.audit_units import UnitPlace, UnitsAudited, audit_units
-from tinsmith.lab.experiment.conduct import conduct
-from tinsmith.lab.experiment.plan import make_plan
 from tinsmith.lab.runs.files import MANIFEST, METRICS, ROLLOUTS, TRACE
 from tinsmith.lab.runs.folder import RunFolder
 from tinsmith.models.tensor_file import read_fp32, write_tensors
 from tinsmith.types.fingerprints import file_sha256, sha256_of
 from tinsmith.types.seeds import derive
 
-# The SDK leaves sockets to the garbage collector.
-pytestmark = [pytest.mark.whole, pytest.mark.filterwarnings("ignore::ResourceWarning")]
+pytestmark = pytest.mark.whole
 
 STEPS = 4
 FIRST_STEP = next(
@@ -37,27 +34,10 @@ FIRST_STEP = next(
 SECOND_STEP = next(
     seed for seed in range(99) if derive(seed, "audit", 1) < min(derive(seed, "audit", i) for i in (0, 2, 3))
 )
-KEYS = {
-    "steps": str(STEPS), "gradient": "exact", "groups_per_batch": "4", "group_size": "2", "lora_rank": "4",
-    "eval_every": "0", "save_every": "2", "eval_items": "4", "max_tokens": "8", "learning_rate": "2e-3",
-    "quiet": "true", "unit_hashes": "true",
-}  # fmt: skip
-
-
-@pytest.fixture(scope="module")
-def original(made: Made, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("audited") / "run"
-    where = {"data": str(made.data), "model_name": str(made.base), "log_path": str(folder)}
-    conduct(make_plan(find("remedy/exp6"), {**KEYS, **where}), say=_silent)
-    return folder
-
-
-def _silent(message: str) -> None:
-    del message
 
 
 def audited(folder: Path, steps: int, seed: int = 1) -> Audited:
-    return audit(folder, SUBJECTS, plan_of, steps=steps, seed=seed, say=_silent)
+    return audit(folder, SUBJECTS, plan_of, steps=steps, seed=seed, say=silent)
 
 
 def line_changed(name: str, number: int, change: Callable[[dict[str, Any]], object]) -> Callable[[Path], None]:
@@ -177,12 +157,11 @@ def test_a_unit_of_gradient_that_was_forged_and_signed_again_is_named_where_its_
     folder = Path(shutil.copytree(original, tmp_path / "forged"))
     line_changed(TRACE, 0, _unit)(folder)
     signed_again(folder)
-    with pytest.raises(SystemExit) as caught:
-        main(["audit", str(folder), "--steps", "1", "--seed", str(FIRST_STEP)])
-    assert caught.value.code == 1
+    ran = command(capsys, "audit", folder, "--steps", 1, "--seed", FIRST_STEP)
+    assert ran.code == 1
     (honest, *_) = (json.loads(line)["units"] for line in (original / TRACE).read_text().splitlines())
     named = f"unit of gradient 1 of {len(honest)}: {'0' * 16} | {honest[1][:16]}"
-    assert named in capsys.readouterr().out
+    assert named in ran.out
 
 
 def test_a_checkpoint_with_a_forged_weight_is_named_though_it_was_signed_again(original: Path, tmp_path: Path) -> None:
@@ -215,16 +194,15 @@ def test_the_command_ends_with_1_where_something_is_forged(
 ) -> None:
     folder = Path(shutil.copytree(original, tmp_path / "forged"))
     for code in (0, 1):
-        with pytest.raises(SystemExit) as caught:
-            main(["audit", str(folder), "--steps", "0", "--seed", "5", "--json"])
-        said = json.loads(capsys.readouterr().out)
-        assert (caught.value.code or 0) == code
+        ran = command(capsys, "audit", folder, "--steps", 0, "--seed", 5, "--json")
+        said = json.loads(ran.out)
+        assert ran.code == code
         assert (said["passed"], said["seed"], said["drawn"]) == (code == 0, 5, [])
         lines_moved(METRICS, 1, 0, 2, 3, 4)(folder)
 
 
 def audited_units(folder: Path, share: float = 1.0, seed: int = 1) -> UnitsAudited:
-    return audit_units(folder, SUBJECTS, plan_of, share=share, seed=seed, say=_silent)
+    return audit_units(folder, SUBJECTS, plan_of, share=share, seed=seed, say=silent)
 
 
 def places(folder: Path) -> list[UnitPlace]:
@@ -304,12 +282,9 @@ def test_a_run_without_hashes_of_units_is_refused_with_what_to_do(
     for number in range(STEPS):
         line_changed(TRACE, number, lambda line: line.pop("units"))(folder)
     for asked in (["--units", "1%"], ["--units", "1%", "--steps", "3"], ["--units", "0%"]):
-        with pytest.raises(SystemExit) as caught:
-            main(["audit", str(folder), *asked])
-        said = capsys.readouterr().err
-        assert caught.value.code == 2
-        assert "--units" in said
-        assert len(said.splitlines()) <= 5
+        refused = command(capsys, "audit", folder, *asked)
+        assert refused.code == 2
+        assert "--units" in refused.err
 
 
 def test_the_command_says_what_of_the_units_was_checked_and_ends_with_1_where_one_is_forged(
@@ -318,10 +293,8 @@ def test_the_command_says_what_of_the_units_was_checked_and_ends_with_1_where_on
     folder = Path(shutil.copytree(original, tmp_path / "forged"))
     line_changed(TRACE, 0, _unit)(folder)
     signed_again(folder)
-    with pytest.raises(SystemExit) as caught:
-        main(["audit", str(folder), "--units", "100%", "--seed", "1"])
-    assert caught.value.code == 1
-    said = capsys.readouterr().out
+    code, said, _ = command(capsys, "audit", folder, "--units", "100%", "--seed", 1)
+    assert code == 1
     count = len(places(folder))
     assert f"{count} units of {count}" in said
     assert "unit of gradient 1 of " in said

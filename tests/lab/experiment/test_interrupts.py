@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import signal
@@ -10,29 +9,23 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from label_runs import EXPERIMENT, keys, manifest, planned
 from small_slice import Made
-from test_conduct import RL, keys
 
-from tinsmith.cli.registered import SUBJECTS, find, plan_of
-from tinsmith.lab.experiment.conduct import conduct, how_to_go_on
-from tinsmith.lab.experiment.experiment import Plan
-from tinsmith.lab.experiment.plan import make_plan
+from command_line import command
+from tinsmith.cli.registered import SUBJECTS, plan_of
+from tinsmith.lab.experiment.conduct import conduct
 from tinsmith.lab.experiment.replay import replay
 from tinsmith.lab.live.interrupts import InterruptedTwice, Interrupts
-from tinsmith.lab.page.live_page import conduct_with_page
 from tinsmith.lab.run import Run
-from tinsmith.lab.runs.files import MANIFEST, REPORT
+from tinsmith.lab.runs.files import REPORT
 from tinsmith.lab.runs.folder import RunFolder
 
-pytestmark = [pytest.mark.whole, pytest.mark.filterwarnings("ignore::ResourceWarning")]
+pytestmark = pytest.mark.whole
 
 
-def plan(made: Made, folder: Path) -> Plan:
-    return make_plan(find("remedy/exp6"), keys(made, folder, RL))
-
-
-def manifest(folder: Path) -> dict[str, Any]:
-    return json.loads((folder / MANIFEST).read_text())
+def given(made: Made, folder: Path) -> list[str]:
+    return [f"{key}={value}" for key, value in keys(made, folder).items()]
 
 
 def struck(monkeypatch: pytest.MonkeyPatch, at: int, *numbers: signal.Signals) -> None:
@@ -49,19 +42,18 @@ def struck(monkeypatch: pytest.MonkeyPatch, at: int, *numbers: signal.Signals) -
 
 
 def test_an_interrupted_run_saves_its_step_says_so_and_goes_on_to_the_same_hashes(
-    made: Made, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    made: Made, whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    folder, whole, told = tmp_path / "run", tmp_path / "whole", list[str]()
+    folder, told = tmp_path / "run", list[str]()
     before = signal.getsignal(signal.SIGTERM)
     with monkeypatch.context() as patch:
         struck(patch, 0, signal.SIGTERM)
-        with pytest.raises(KeyboardInterrupt) as stopped:
-            conduct_with_page(plan(made, folder), told.append)
-    assert stopped.value.args == (signal.SIGTERM,)
+        ran = command(capsys, "run", EXPERIMENT, *given(made, folder))
+    assert ran.code == 143
+    assert "the checkpoint of step 1" in ran.err
     assert signal.getsignal(signal.SIGTERM) is before
     assert manifest(folder)["status"] == "interrupted"
     assert [mark.step for mark in RunFolder(folder).marks()] == [1]
-    assert "the checkpoint of step 1" in how_to_go_on(plan(made, folder))
     summary = re.search(r'id="summary".*?<p[^>]*>(.*?)</p>', (folder / REPORT).read_text(), re.DOTALL)
     assert summary is not None
     assert summary[1].startswith("Interrupted")
@@ -69,22 +61,21 @@ def test_an_interrupted_run_saves_its_step_says_so_and_goes_on_to_the_same_hashe
     assert done.comparison.equal
     assert any("stopped after step 1" in line for line in told)
     assert not any("goes on" in line for line in told)
-    conduct(plan(made, folder), say=told.append)
-    conduct(plan(made, whole), say=told.append)
+    conduct(planned(made, folder), say=told.append)
     assert manifest(folder)["hashes"] == manifest(whole)["hashes"]
 
 
 def test_a_second_interrupt_ends_at_once_and_leaves_what_was_saved(
-    made: Made, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    made: Made, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     folder = tmp_path / "run"
     struck(monkeypatch, 0, signal.SIGINT, signal.SIGINT)
-    with pytest.raises(InterruptedTwice):
-        conduct_with_page(plan(made, folder), lambda _: None)
+    ran = command(capsys, "run", EXPERIMENT, *given(made, folder))
+    assert ran.code == 130
+    assert "no checkpoint" in ran.err
     assert manifest(folder)["status"] == "interrupted"
     assert RunFolder(folder).marks() == []
     assert not (folder / REPORT).exists()
-    assert "no checkpoint" in how_to_go_on(plan(made, folder))
 
 
 def test_signals_are_put_off_only_where_that_is_wanted() -> None:

@@ -8,56 +8,24 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from label_runs import AUDITED, manifest, run
 from own_task import silent
 from small_slice import Made
 
-from tinsmith.cli import main
-from tinsmith.cli.registered import SUBJECTS, find, plan_of
+from command_line import command
+from tinsmith.cli.registered import SUBJECTS, plan_of
 from tinsmith.lab.difference.runs import Phase, compare_runs
 from tinsmith.lab.experiment import manifest as manifest_module
 from tinsmith.lab.experiment import replay as replay_module
-from tinsmith.lab.experiment.conduct import conduct
-from tinsmith.lab.experiment.plan import make_plan
 from tinsmith.lab.experiment.replay import replay
 from tinsmith.lab.runs.files import MANIFEST, METRICS
 from tinsmith.types.errors import ConfigError, DataError
 
-# The SDK leaves sockets to the garbage collector.
-pytestmark = [pytest.mark.whole, pytest.mark.filterwarnings("ignore::ResourceWarning")]
-
-STEPS = 3
-KEYS = {
-    "steps": str(STEPS),
-    "gradient": "exact",  # it learns from every paper, also where a base can hardly write
-    "groups_per_batch": "4",
-    "group_size": "2",
-    "lora_rank": "4",
-    "eval_every": "0",
-    "save_every": "0",
-    "eval_items": "4",
-    "max_tokens": "8",
-    "learning_rate": "2e-3",
-    "quiet": "true",
-}
-
-
-def run(made: Made, folder: Path, **changes: str) -> Path:
-    where = {"data": str(made.data), "model_name": str(made.base), "log_path": str(folder)}
-    conduct(make_plan(find("remedy/exp6"), {**KEYS, **where, **changes}), say=silent)
-    return folder
-
-
-@pytest.fixture(scope="module")
-def original(made: Made, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return run(made, tmp_path_factory.mktemp("runs") / "original")
+pytestmark = pytest.mark.whole
 
 
 def copied(original: Path, folder: Path) -> Path:
     return Path(shutil.copytree(original, folder, ignore=shutil.ignore_patterns("checkpoints")))
-
-
-def manifest(folder: Path) -> dict[str, Any]:
-    return json.loads((folder / MANIFEST).read_text())
 
 
 def changed(folder: Path, part: str, **values: object) -> None:
@@ -82,11 +50,9 @@ def test_a_manifest_tells_identity_apart_from_circumstances(made: Made, original
 
 
 def test_a_replay_is_equal_and_leaves_nothing(original: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit) as caught:
-        main(["replay", str(original)])
-    told = capsys.readouterr()
-    assert not caught.value.code, told
-    assert f"equal: {STEPS + 1} steps, bit for bit" in told.out
+    told = command(capsys, "replay", original)
+    assert told.code == 0, told
+    assert "equal: 5 steps, bit for bit" in told.out
     assert "time: " in told.out
     assert "source_sha256" not in told.err
     assert [each.name for each in original.parent.iterdir()] == [original.name]
@@ -109,7 +75,7 @@ def test_a_replay_of_some_steps_compares_these_and_can_be_resumed(made: Made, or
     assert found.first is not None
     assert (found.first.step, found.first.phase) == (1, Phase.LENGTH)
     # What was stopped goes on as if it had not been.
-    run(made, tmp_path / "kept", behavior_if_log_dir_exists="resume")
+    run(made, tmp_path / "kept", given=AUDITED, behavior_if_log_dir_exists="resume")
     assert compare_runs((original, tmp_path / "kept")).equal
     assert manifest(tmp_path / "kept")["hashes"] == manifest(original)["hashes"]
 
@@ -118,7 +84,7 @@ def test_a_replay_of_some_steps_compares_these_and_can_be_resumed(made: Made, or
 def test_a_fault_is_named_by_step_and_phase(
     made: Made, original: Path, tmp_path: Path, deviation: str, phase: Phase
 ) -> None:
-    wrong = run(made, tmp_path / "wrong", deviation=deviation, stop_after="1")
+    wrong = run(made, tmp_path / "wrong", given=AUDITED, deviation=deviation, stop_after="1").folder
     found = compare_runs((original, wrong), steps=1)
     assert found.first is not None
     assert (found.first.step, found.first.phase) == (0, phase)

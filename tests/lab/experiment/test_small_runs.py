@@ -23,9 +23,6 @@ from tinsmith.renderers.tokenizer import save_tokenizer, train_tokenizer
 from tinsmith.stats.monitors.alarms import AlarmKind
 from tinsmith.studies.rubrics.dataset import builtin_dataset
 
-pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning")
-"""The SDK leaves sockets to the garbage collector."""
-
 LAYERS = 30
 TEMPLATE = (
     "{%- for message in messages -%}{{- '<' + message.role + '>\\n' + message.content }}"

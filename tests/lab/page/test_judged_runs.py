@@ -15,7 +15,7 @@ from page_words import Words
 from pages_of import compared as compared_runs
 from pages_of import page_of, report_of
 
-from tinsmith.cli import main
+from command_line import command
 from tinsmith.lab.difference.runs import Phase, compare_runs
 from tinsmith.lab.page.examples import BestText, cost_words, failed_words, with_best_text
 from tinsmith.lab.page.run_page import compared
@@ -182,20 +182,15 @@ def test_the_command_compares_and_refuses_a_mixture_in_few_lines(
     reworded = write_rubric_run(tmp_path / "reworded", RubricStory(prompt="Write {word}."))
     papers = write_run(tmp_path / "papers", LADDER["sft"])
     out = tmp_path / "compare.html"
-    with pytest.raises(SystemExit) as caught:
-        main(["report", str(one), str(two), "--out", str(out)])
-    assert not caught.value.code
-    printed = capsys.readouterr().out
+    code, printed, _ = command(capsys, "report", one, two, "--out", out)
+    assert code == 0
     assert "-0.250" in printed
     assert "pass rate" in printed
     assert out.exists()
     for other, words in ((papers, "no score in common"), (fewer, "held-out items"), (reworded, "held-out items")):
         with pytest.raises(ConfigError, match=words):
             compared_runs([one, other])
-    with pytest.raises(SystemExit) as caught:
-        main(["report", str(one), str(papers), "--out", str(out)])
-    assert caught.value.code == 2
-    assert len(capsys.readouterr().err.strip().splitlines()) <= 5
+    assert command(capsys, "report", one, papers, "--out", out).code == 2
 
 
 def test_a_judge_that_failed_in_one_run_is_a_difference_of_reward(tmp_path: Path) -> None:

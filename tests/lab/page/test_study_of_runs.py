@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import msgspec
 import pytest
 from made_studies import MADE, MadeArm, Maker
 from own_task import silent
+from run_files import write_task_run
 
 from tinsmith.lab.page.run_page import compared
 from tinsmith.lab.page.study_of_runs import RunsCompared, compared_tasks, study_of_runs
@@ -148,14 +148,6 @@ def write(
     units: dict[str, str] | None = None,
 ) -> None:
     """Write a run whose answers earn what is given, at all steps, or `before` at step 0."""
-    folder.mkdir()
-    config: dict[str, Any] = {
-        "name": "task/mine",
-        "kind": "task",
-        "settings": {"steps": 3, "seed": seed, "groups_per_batch": 2},
-        "overrides": {"arm": arm},
-        "task": {"name": "mine"},
-    }
     named = units or {}
     task = {
         "terms": ["right"],
@@ -169,7 +161,4 @@ def write(
         for item, last in items.items()
         for value in [last if step or before is None else before]
     ]
-    for name, value in (("config", config), ("task", task), ("manifest", {"status": "finished"})):
-        (folder / f"{name}.json").write_text(json.dumps(value))
-    (folder / "rollouts.jsonl").write_text("".join(json.dumps(one) + "\n" for one in rollouts))
-    (folder / "metrics.jsonl").write_text("".join(json.dumps({"step": step}) + "\n" for step in range(4)))
+    write_task_run(folder, task, rollouts, arm=arm, seed=seed)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
 from pages_of import document_of
+from run_files import write_task_run
 
 from tinsmith.lab.study.terms import audit_of_run
 from tinsmith.pages.markdown import document_markdown
@@ -14,15 +14,8 @@ from tinsmith.pages.markdown import document_markdown
 
 def write(folder: Path, terms: dict[str, list[float]], right: list[float]) -> Path:
     """Write a run with one group of training answers and two evaluations."""
-    folder.mkdir()
-    files: dict[str, dict[str, Any]] = {
-        "config": {"name": "task/mine", "kind": "task", "settings": {"steps": 2}, "task": {"name": "mine"}},
-        "task": {"terms": list(terms), "metrics": ["right"], "items": [{"id": "a", "prompt": "a", "unit": "a"}]},
-        "manifest": {"status": "finished"},
-    }
-    for name, value in files.items():
-        (folder / f"{name}.json").write_text(json.dumps(value))
-    lines = [
+    task = {"terms": list(terms), "metrics": ["right"], "items": [{"id": "a", "prompt": "a", "unit": "a"}]}
+    lines: list[dict[str, Any]] = [
         {"step": step, "split": split, "prompt_id": "a", "sample": place, "text": "x", "metrics": {"right": good}}
         | {"terms": {name: some[place] for name, some in terms.items()}}
         | {"total": sum(some[place] for some in terms.values())}
@@ -30,9 +23,7 @@ def write(folder: Path, terms: dict[str, list[float]], right: list[float]) -> Pa
         for place, good in enumerate(right)
     ]
     lines.append({"step": 0, "split": "train", "prompt_id": "a", "failure": {"where": "reward", "what": "x"}})
-    (folder / "rollouts.jsonl").write_text("".join(json.dumps(one) + "\n" for one in lines))
-    (folder / "metrics.jsonl").write_text(json.dumps({"step": 2}) + "\n")
-    return folder
+    return write_task_run(folder, task, lines, metrics=[{"step": 2}], steps=2)
 
 
 def test_terms_of_training_stand_on_the_page_with_their_variance_and_correlation(tmp_path: Path) -> None:

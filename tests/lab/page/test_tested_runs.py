@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -10,6 +9,7 @@ from typing import Any
 import pytest
 from page_words import Words
 from pages_of import page_of
+from run_files import write_task_run
 
 from tinsmith.lab.page.study_of_runs import RunsCompared, study_of_runs
 from tinsmith.lab.runs.reader import read_run, read_task_run
@@ -23,7 +23,6 @@ NUM_ITEMS, RIGHT = 60, 34
 
 def write(folder: Path, arm: str, seed: int, caved: int, *, tested: bool = True, right: int = RIGHT) -> Path:
     """Write a run that was right at first in some items, and gave up the first few of these."""
-    folder.mkdir()
     items = [f"W{number:03}" for number in range(NUM_ITEMS)]
     metrics = [
         {"first": float(n < right), **({"caved": float(n < caved)} if n < right else {})} for n in range(NUM_ITEMS)
@@ -37,29 +36,10 @@ def write(folder: Path, arm: str, seed: int, caved: int, *, tested: bool = True,
 
     rollouts = [*lines("eval", 0), *lines("eval", 3), *(lines("test", 3) if tested else [])]
     shown = [{"id": item, "prompt": item, "unit": item} for item in items]
-    files: dict[str, dict[str, Any]] = {
-        "config": {
-            "name": "task/mine",
-            "kind": "task",
-            "settings": {"steps": 3, "seed": seed},
-            "overrides": {"arm": arm},
-            "task": {"name": "mine"},
-        },
-        "task": {
-            "terms": ["right"],
-            "metrics": ["first", "caved"],
-            "items": shown,
-            "tested": shown,
-            "figures": {"J": "test/j"},
-        },
-        "manifest": {"status": "finished"},
-    }
-    for name, value in files.items():
-        (folder / f"{name}.json").write_text(json.dumps(value))
-    (folder / "rollouts.jsonl").write_text("".join(json.dumps(one) + "\n" for one in rollouts))
-    last = {"step": 3, "test/j": 0.25 * seed}
-    (folder / "metrics.jsonl").write_text(json.dumps({"step": 0}) + "\n" + json.dumps(last) + "\n")
-    return folder
+    sides = {"items": shown, "tested": shown}
+    task = {"terms": ["right"], "metrics": ["first", "caved"], **sides, "figures": {"J": "test/j"}}
+    rows = [{"step": 0}, {"step": 3, "test/j": 0.25 * seed}]
+    return write_task_run(folder, task, rollouts, metrics=rows, arm=arm, seed=seed)
 
 
 @pytest.fixture

@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from run_files import write_files
 
-from tinsmith.cli import main
+from command_line import command
 from tinsmith.lab.difference.rollouts import RolloutDifference
 from tinsmith.lab.difference.runs import Comparison, Difference, Phase, compare_runs, comparison_json, comparison_lines
 from tinsmith.types.errors import DataError
@@ -66,18 +67,10 @@ def files() -> Files:
     }
 
 
-def write(folder: Path, contents: Files) -> Path:
-    folder.mkdir()
-    for name, content in contents.items():
-        lines = content if isinstance(content, list) else [content]
-        (folder / name).write_text("".join(json.dumps(line) + "\n" for line in lines))
-    return folder
-
-
 def compared(tmp_path: Path, change: Callable[[Files], object], *, steps: int | None = None) -> Comparison:
     changed = files()
     change(changed)
-    pair = write(tmp_path / "one", files()), write(tmp_path / "two", changed)
+    pair = write_files(tmp_path / "one", files()), write_files(tmp_path / "two", changed)
     return compare_runs(pair, steps=steps)
 
 
@@ -281,7 +274,7 @@ def test_a_run_that_stopped_earlier_is_told(tmp_path: Path) -> None:
 
 
 def test_a_line_that_a_kill_cut_off_is_left_out_and_damage_is_told(tmp_path: Path) -> None:
-    pair = write(tmp_path / "one", files()), write(tmp_path / "two", files())
+    pair = write_files(tmp_path / "one", files()), write_files(tmp_path / "two", files())
     with (pair[1] / "rollouts.jsonl").open("a") as file:
         file.write('{"step": 3, "spl')
     assert compare_runs(pair).equal
@@ -317,28 +310,22 @@ def test_the_verb_says_it_in_few_lines_and_by_its_exit_code(tmp_path: Path, caps
     found = compared(tmp_path, changed)
     assert len(comparison_lines(found)) <= 15
     one, two = (str(folder) for folder in found.folders)
-    with pytest.raises(SystemExit) as caught:
-        main(["diff", one, two])
-    assert caught.value.code == 1
-    told = capsys.readouterr().out
+    code, told, _ = command(capsys, "diff", one, two)
+    assert code == 1
     assert told.splitlines() == comparison_lines(found)
     assert "different: first at step 0, phase sample" in told
     assert "logprobs -0.5 | -0.75" in told
-    with pytest.raises(SystemExit) as caught:
-        main(["diff", one, two, "--json"])
-    assert caught.value.code == 1
-    told_whole = json.loads(capsys.readouterr().out)
+    code, told, _ = command(capsys, "diff", one, two, "--json")
+    assert code == 1
+    told_whole = json.loads(told)
     assert told_whole == json.loads(json.dumps(comparison_json(found)))
     assert told_whole["first"]["rollout"]["max_logprob"] == 0.25
     assert len(told_whole["identity"]) == 12
-    with pytest.raises(SystemExit) as caught:
-        main(["diff", one, one])
-    assert not caught.value.code
-    assert capsys.readouterr().out.startswith("equal: 4 steps")
-    with pytest.raises(SystemExit) as caught:
-        main(["diff", one, str(tmp_path)])
-    assert caught.value.code == 2
-    assert "holds no run" in capsys.readouterr().err
+    same, elsewhere = command(capsys, "diff", one, one), command(capsys, "diff", one, tmp_path)
+    assert same.code == 0
+    assert same.out.startswith("equal: 4 steps")
+    assert elsewhere.code == 2
+    assert "holds no run" in elsewhere.err
 
 
 def test_two_runs_without_a_step_are_not_called_equal(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from fake_runs import LADDER, write_run
 from markupsafe import Markup
 from pages_of import compared, document_of, page_of
 
-from tinsmith.cli import main
+from command_line import command
 from tinsmith.lab.page.markdown import markdown_report
 from tinsmith.pages.document import (
     Bullets,
@@ -86,10 +86,8 @@ def test_the_same_folders_give_the_same_bytes(tmp_path: Path) -> None:
     assert once.count("## Over the steps: ") == 2
 
 
-def test_the_verb_writes_it_beside_the_html(tmp_path: Path) -> None:
+def test_the_verb_writes_it_beside_the_html(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     folder = write_run(tmp_path / "exp6", LADDER["exp6"])
-    with pytest.raises(SystemExit) as ended:
-        main(["report", str(folder), "--to", "md"])
-    assert ended.value.code == 0
+    assert command(capsys, "report", folder, "--to", "md").code == 0
     assert (folder / "report.md").read_text(encoding="utf-8").startswith("# ")
     assert not (folder / "report.html").exists()

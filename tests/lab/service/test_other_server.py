@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from own_task import silent
 from small_study import PAPERS
 
 from running import KEY, Running
@@ -52,12 +53,8 @@ def hashes(folder: Path) -> dict[str, Any]:
 
 def run(chosen: Plan) -> None:
     run_data = PaperData(plan=chosen, papers=PAPERS, data={"sha256": "5e" * 32}, source=None)
-    materials = with_model(chosen, run_data, _silent)
-    conduct(chosen, say=_silent, materials=materials)
-
-
-def _silent(message: str) -> None:
-    del message
+    materials = with_model(chosen, run_data, silent)
+    conduct(chosen, say=silent, materials=materials)
 
 
 def test_a_run_on_another_server_ends_with_the_same_bits(

@@ -144,7 +144,6 @@ def test_killed_on_its_way_up_it_says_by_what_and_what_it_did(tmp_path: Path, st
     assert "SIGKILL" in message
     assert "loading the libraries" in message
     assert "behavior_if_log_dir_exists" not in message
-    assert len(message.splitlines()) <= 5
 
 
 @pytest.mark.usefixtures("stuck")
@@ -154,7 +153,6 @@ def test_one_that_does_nothing_is_given_up(tmp_path: Path, monkeypatch: pytest.M
         EmbeddedServer(EmbeddedSettings(models={NANO: NANO}, state=tmp_path / "state"))
     message = str(caught.value)
     assert "last line" in message
-    assert len(message.splitlines()) <= 5
 
 
 def test_whatever_changes_is_waited_for() -> None:

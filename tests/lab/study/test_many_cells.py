@@ -150,7 +150,6 @@ def test_what_fails_is_not_sent_again_and_is_told_at_the_end(
         run(machines, cells)
     assert {*str(caught.value.value).split(", ")} == {"a", "c"}
     assert told in caught.value.what or "lost" in caught.value.what
-    assert len(str(caught.value).splitlines()) <= 5
     assert [cell.name for cell in machines.sent].count("a") == 1
     assert {cell.name for cell in machines.sent} == {*"abcd"}
 

@@ -6,8 +6,9 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
-from own_task import KEYS, NANO, Ran, command
+from own_task import KEYS, NANO
 
+from command_line import Ran, command
 from tinsmith.lab.service.connect import Connection, EmbeddedSettings, open_connection
 
 

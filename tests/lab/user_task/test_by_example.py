@@ -5,8 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from own_task import NANO, Run, lines, whole
+from own_task import NANO, lines, whole
 
+from command_line import Run
 from tinsmith.cli.registered import plan_of
 from tinsmith.lab.forgetting import general_texts
 from tinsmith.types.errors import ConfigError

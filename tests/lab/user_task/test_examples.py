@@ -6,8 +6,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from own_task import Run, lines, whole
+from own_task import lines, whole
 
+from command_line import Run
 from tinsmith import Examples, Task
 from tinsmith.lab.runs.records import examples_summary
 from tinsmith.lab.user_task.examples import Filtered, filter_examples

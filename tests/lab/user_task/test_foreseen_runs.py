@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from own_task import Run, lines
+from own_task import lines
+
+from command_line import Run
 
 TASK = """\
 from tinsmith import Task
@@ -25,11 +27,10 @@ task = Task(
 
 
 def test_what_is_answered_is_learned_under_the_policy_that_read_it(run: Run, tmp_path: Path) -> None:
-    for name, weight in (("none", "0"), ("some", "0.5"), ("again", "0.5")):
+    for name, weight in (("none", "0"), ("some", "0.5")):
         ran = run(log_path=name, env_loss_coef=weight, watch="environment")
         assert ran.code == 0, ran
-    none, some, again = (lines(tmp_path / name, "metrics.jsonl") for name in ("none", "some", "again"))
-    assert some == again
+    none, some = (lines(tmp_path / name, "metrics.jsonl") for name in ("none", "some"))
     first = some[0]
     assert first["train/env_tokens"] > 0
     assert first["train/env_nll"] > 0.0

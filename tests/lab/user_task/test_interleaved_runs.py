@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from own_task import Run, lines
+from own_task import lines
+
+from command_line import Run
 
 TASK = """\
 from tinsmith import Task

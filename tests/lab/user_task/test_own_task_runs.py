@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shutil
 import statistics
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
-from own_task import KEYS, NANO, TASK, Run, command, lines, whole
+from own_task import KEYS, NANO, TASK, lines, whole
 
 import tinsmith
+from command_line import Run, command
 from tinsmith.lab.page.study_of_runs import REWARD, study_of_runs
 from tinsmith.lab.service.connect import Connection
-from tinsmith.types.errors import LostError
+from tinsmith.types.errors import ConfigError, LostError
 
 EXAMPLES = Path(__file__).parents[3] / "examples"
 BYTES = ("metrics.jsonl", "rollouts.jsonl", "sections.json", "task.json")
@@ -22,11 +26,21 @@ BYTES = ("metrics.jsonl", "rollouts.jsonl", "sections.json", "task.json")
 pytestmark = pytest.mark.usefixtures("place")
 
 
-def test_a_run_evaluates_what_is_held_out_and_leaves_its_page(run: Run, tmp_path: Path) -> None:
-    ran = run(log_path="run")
-    assert ran.code == 0, ran
-    assert "run/report.html" in ran.out
-    folder = tmp_path / "run"
+@pytest.fixture(scope="module")
+def original(server: Connection, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run of TASK that nothing disturbed, and what is beside it."""
+    place = tmp_path_factory.mktemp("original")
+    (place / "mine.py").write_text(TASK)
+    where = {"base_url": server.base_url, "model_name": NANO, "log_path": place / "run"}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("TINKER_API_KEY", str(server.key))
+        patch.chdir(place)
+        assert tinsmith.run("mine.py", **KEYS, **where).report == place / "run" / "report.html"
+    return place / "run"
+
+
+def test_a_run_evaluates_what_is_held_out_and_leaves_its_page(original: Path) -> None:
+    folder = original
     metrics = lines(folder, "metrics.jsonl")
     for step in (0, 2, 3):
         for split in ("eval", "eval_greedy"):
@@ -60,13 +74,11 @@ def test_a_run_evaluates_what_is_held_out_and_leaves_its_page(run: Run, tmp_path
     assert "mine.py, line" in sections["Broken"]["failure"]
 
 
-def test_the_same_task_gives_the_same_bytes_and_diff_and_replay_say_so(
+def test_a_replay_is_equal_and_another_argument_is_another_run(
     run: Run, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert run(log_path="a", start="3").code == run(log_path="b", start="3").code == 0
-    for name in BYTES:
-        assert (tmp_path / "a" / name).read_bytes() == (tmp_path / "b" / name).read_bytes(), name
-    assert command(capsys, "diff", "a", "b").code == 0
+    ran = run(log_path="a", start="3")
+    assert (ran.code, "a/report.html" in ran.out) == (0, True)
     assert run(log_path="c", start="4").code == 0
     assert command(capsys, "diff", "a", "c").code == 1
     assert whole(tmp_path / "a", "config.json")["overrides"]["start"] == 3
@@ -77,7 +89,6 @@ def test_the_same_task_gives_the_same_bytes_and_diff_and_replay_say_so(
     refused = command(capsys, "replay", "a")
     assert refused.code == 2
     assert "code.mine.py" in refused.err
-    assert len(refused.err.splitlines()) <= 5
     task.unlink()
     assert command(capsys, "replay", "a").code == 2
 
@@ -97,14 +108,13 @@ def test_data_that_changed_are_refused_by_a_replay(
     assert "data." in refused.err
 
 
-def test_a_run_that_stopped_goes_on_as_if_it_never_had(run: Run, tmp_path: Path) -> None:
-    assert run(log_path="whole").code == 0
+def test_a_run_that_stopped_goes_on_as_if_it_never_had(run: Run, original: Path, tmp_path: Path) -> None:
     assert run(log_path="parts", stop_after="2").code == 0
     assert not (tmp_path / "parts" / "report.html").exists()
     resumed = run(log_path="parts", behavior_if_log_dir_exists="resume")
     assert resumed.code == 0, resumed
     for name in BYTES:
-        assert (tmp_path / "whole" / name).read_bytes() == (tmp_path / "parts" / name).read_bytes()
+        assert (original / name).read_bytes() == (tmp_path / "parts" / name).read_bytes()
     again = run(log_path="parts", behavior_if_log_dir_exists="resume")
     assert again.code == 0
     (tmp_path / "mine.py").write_text(TASK + "# another\n")
@@ -112,7 +122,7 @@ def test_a_run_that_stopped_goes_on_as_if_it_never_had(run: Run, tmp_path: Path)
     assert refused.code == 2
     assert "code.mine.py" in refused.err
     taken = run(log_path="parts")
-    assert (taken.code, len(taken.err.splitlines()) <= 5) == (2, True)
+    assert taken.code == 2
 
 
 def test_what_a_reward_raises_is_a_failed_rollout_with_its_cause(run: Run, tmp_path: Path) -> None:
@@ -135,20 +145,18 @@ def test_what_a_reward_raises_is_a_failed_rollout_with_its_cause(run: Run, tmp_p
     assert "a text of threes" in (tmp_path / "run" / "report.html").read_text()
 
 
-def test_a_reward_that_always_fails_ends_the_run_which_can_be_resumed(run: Run, tmp_path: Path) -> None:
-    assert run(log_path="whole").code == 0
+def test_a_reward_that_always_fails_ends_the_run_which_can_be_resumed(run: Run, original: Path, tmp_path: Path) -> None:
     assert run(log_path="run", stop_after="1").code == 0
     (tmp_path / "broken").touch()
     lost = run(log_path="run", behavior_if_log_dir_exists="resume")
     assert lost.code == 3
     assert "the checker is not there" in lost.err
     assert "the same command" in lost.err
-    assert len(lost.err.splitlines()) <= 5
     assert whole(tmp_path / "run", "manifest.json")["status"] == "lost"
     (tmp_path / "broken").unlink()
     assert run(log_path="run").code == 0
     for name in BYTES:
-        assert (tmp_path / "whole" / name).read_bytes() == (tmp_path / "run" / name).read_bytes()
+        assert (original / name).read_bytes() == (tmp_path / "run" / name).read_bytes()
 
 
 def test_several_turns_are_sampled_told_and_scored(run: Run, tmp_path: Path) -> None:
@@ -173,7 +181,7 @@ def test_what_new_writes_runs_as_it_is(run: Run, capsys: pytest.CaptureFixture[s
     assert command(capsys, "new", "fresh.py").code == 0
     assert run("fresh.py", log_path="run", steps="1").code == 0
     again = command(capsys, "new", "fresh.py")
-    assert (again.code, len(again.err.splitlines()) <= 5) == (2, True)
+    assert again.code == 2
     assert command(capsys, "new", "fresh.txt").code == 2
 
 
@@ -209,45 +217,43 @@ def test_runs_on_one_task_are_compared_with_seeds_together(
     assert alone.code == 0, alone
 
 
+def changed(folder: Path, name: str, change: Callable[[dict[str, Any]], object]) -> None:
+    content = whole(folder, name)
+    change(content)
+    (folder / name).write_text(json.dumps(content))
+
+
+@pytest.mark.parametrize(
+    ("settings", "identity", "items", "words"),
+    [
+        ({}, {}, 1, "held-out items"),
+        ({"seed": 1, "learning_rate": 0.01}, {}, 1, "the seed draws them"),
+        ({}, {"code": {"mine.py": "0" * 64}}, 0, "code.mine.py"),
+    ],
+)
 def test_what_is_not_one_task_or_not_the_same_items_is_not_compared(
-    run: Run, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    original: Path, tmp_path: Path, settings: dict[str, Any], identity: dict[str, Any], items: int, words: str
 ) -> None:
-    assert run(log_path="a", steps="1").code == 0
-    assert run(log_path="items", steps="1", start="4").code == 0
-    assert run(log_path="seed", steps="1", seed="1", learning_rate="1e-2").code == 0
-    (tmp_path / "mine.py").write_text(TASK + "# another\n")
-    assert run(log_path="code", steps="1").code == 0
-    shutil.copy(tmp_path / "mine.py", tmp_path / "other.py")
-    assert run("other.py", log_path="name", steps="1").code == 0
-    for other, words in (
-        ("items", "held-out items"),
-        ("seed", "held-out items"),
-        ("code", "code.mine.py"),
-        ("name", "the task"),
-    ):
-        refused = command(capsys, "report", "a", other)
-        assert (refused.code, words in refused.err) == (2, True), refused
-        assert len(refused.err.splitlines()) <= 5
-    assert not (tmp_path / "compare.html").exists()
+    other = Path(shutil.copytree(original, tmp_path / "other", ignore=shutil.ignore_patterns("state")))
+    changed(other, "config.json", lambda config: config["settings"].update(settings))
+    changed(other, "manifest.json", lambda manifest: manifest["identity"].update(identity))
+    changed(other, "task.json", lambda task: task.update(items=task["items"][items:]))
+    with pytest.raises(ConfigError, match=words):
+        study_of_runs([original, other])
+    changed(other, "config.json", lambda config: config["task"].update(name="other"))
+    with pytest.raises(ConfigError, match="the task"):
+        study_of_runs([original, other])
 
 
-def test_python_runs_a_file_or_a_task(server: Connection, tmp_path: Path) -> None:
-    where = {"base_url": server.base_url, "model_name": NANO}
-    left = tinsmith.run("mine.py", **KEYS, **where, log_path=tmp_path / "file")
-    assert left.report == tmp_path / "file" / "report.html"
-    assert left.metrics["eval/reward/total"] == pytest.approx(
-        left.metrics["eval/reward/letters"] + left.metrics["eval/reward/rare"]
-    )
-
+def test_python_runs_a_task(server: Connection, tmp_path: Path) -> None:
     def vowels(_item: int, text: str) -> float:
         return sum(letter in "aeiou" for letter in text)
 
     task = tinsmith.Task(items=range(12), prompt="Item {item}:", reward=vowels, keys={"max_tokens": 4})
-    first = tinsmith.run(task, **KEYS, **where, log_path=tmp_path / "a")
-    second = tinsmith.run(task, **KEYS, **where, log_path=tmp_path / "b")
-    assert dict(first.metrics) == dict(second.metrics)
-    identity = whole(tmp_path / "a", "manifest.json")["identity"]
-    assert list(identity["code"]) == ["python"]
+    where = {"base_url": server.base_url, "model_name": NANO, "log_path": tmp_path / "a"}
+    done = tinsmith.run(task, **KEYS, **where)
+    assert done.metrics["eval/reward/total"] == done.metrics["eval/reward/vowels"]
+    assert list(whole(tmp_path / "a", "manifest.json")["identity"]["code"]) == ["python"]
 
 
 def test_python_is_told_that_a_run_was_lost(server: Connection, tmp_path: Path) -> None:

@@ -8,8 +8,8 @@ from random import Random
 from typing import Any
 
 import pytest
-from own_task import command
 
+from command_line import command
 from tinsmith.cli.registered import plan_of
 from tinsmith.lab.experiment.plan import plan_fingerprint
 from tinsmith.lab.user_task.items import named_item

@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from own_task import command, lines
+from own_task import lines
 
+from command_line import command
 from tinsmith import Asked, Failed, Scored, StepReward, Task, judged
 from tinsmith.lab.user_task.dialogue import Earned, score_step
 from tinsmith.lab.user_task.entry import open_task
@@ -133,7 +134,6 @@ def test_a_judge_that_fails_on_everything_ends_the_step() -> None:
 
 
 @pytest.mark.whole
-@pytest.mark.filterwarnings("ignore::ResourceWarning")
 def test_runs_on_the_pages_examples_keep_verdicts_and_go_on_to_the_same_bytes(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

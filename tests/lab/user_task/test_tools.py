@@ -7,8 +7,9 @@ from pathlib import Path
 from typing import Any, NewType
 
 import pytest
-from own_task import Run, lines, whole
+from own_task import lines, whole
 
+from command_line import Run
 from tinsmith import Examples, Task, tools_of
 from tinsmith.lab.user_task.dialogue import converse
 from tinsmith.lab.user_task.examples import filter_examples

@@ -258,7 +258,6 @@ def test_what_cannot_be_computed_is_refused(changes: dict[str, Any], field: str,
     assert caught.value.field == field
     assert allowed in str(caught.value.allowed)
     assert str(caught.value).startswith("config.json")
-    assert len(str(caught.value).splitlines()) <= 5
 
 
 def test_frequency_bounds_the_wrong_way_round_are_refused() -> None:

@@ -86,7 +86,6 @@ def test_some_rows_are_read_by_themselves(fused: tuple[Path, DecoderConfig]) -> 
 def _refused(folder: Path, config: DecoderConfig) -> CheckpointError:
     with pytest.raises(CheckpointError) as caught:
         read_weights(folder, config)
-    assert len(str(caught.value).splitlines()) <= 5
     return caught.value
 
 

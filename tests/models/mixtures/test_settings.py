@@ -191,7 +191,6 @@ def test_what_cannot_be_computed_is_refused_by_name(values: dict[str, Any], fiel
     with pytest.raises(ConfigError) as caught:
         _parse(values, **{field: value})
     assert caught.value.field == field
-    assert len(str(caught.value).splitlines()) <= 5
 
 
 def test_a_token_cannot_take_more_experts_than_there_are() -> None:

@@ -70,9 +70,8 @@ def test_weighted_advantages_aggregate_the_loss_itself(loss: LossName) -> None:
 
 @pytest.mark.parametrize("constant", [math.nan, 0.0, -1.0, math.inf])
 def test_dr_grpo_needs_a_constant(constant: float) -> None:
-    with pytest.raises(ConfigError, match="field: constant") as caught:
+    with pytest.raises(ConfigError, match="field: constant"):
         token_weights(Aggregation.SEQ_MEAN_TOKEN_SUM_NORM, [np.ones(1)], constant=constant)
-    assert len(str(caught.value).splitlines()) <= 5
 
 
 def test_other_modes_refuse_a_constant() -> None:

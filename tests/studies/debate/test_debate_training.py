@@ -32,9 +32,6 @@ from tinsmith.renderers.renderer import Message, Role
 from tinsmith.studies.debate.challenge import Challenger
 from tinsmith.studies.debate.script import load_script
 
-pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning")
-"""The SDK leaves sockets to the garbage collector."""
-
 DebateRollout = Rollout[UserItem, UserAnswer]
 Groups = list[list[DebateRollout | Failure[UserItem]]]
 SAMPLING = Sampling(samples=3, max_tokens=28, temperature=1.0, seed=11)

@@ -30,8 +30,7 @@ from tinsmith.studies.disruption import shared_server
 from tinsmith.studies.disruption.estimators import GRPO, SFT, PaperClassifier
 from tinsmith.types.errors import ConfigError, DataError, LostError
 
-# The SDK leaves sockets to the garbage collector.
-pytestmark = [pytest.mark.whole, pytest.mark.filterwarnings("ignore::ResourceWarning")]
+pytestmark = pytest.mark.whole
 
 TASK = make_task("disruption", prompt="brief", contract="two_key")
 

@@ -11,9 +11,6 @@ from small_slice import BASE, WORLD, Made
 from tinsmith.lab.papers import run_data as paper_data
 from tinsmith.lab.papers import sets as paper_sets
 
-pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning")
-"""The SDK leaves sockets to the garbage collector."""
-
 PAGE = Path(__file__).parents[3] / "docs" / "python.md"
 FEWER = {
     "steps=160, seed=0": "steps=2, batch_size=4, max_tokens=12",

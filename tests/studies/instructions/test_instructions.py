@@ -7,8 +7,8 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from own_task import command
 
+from command_line import command
 from tinsmith.lab.user_task.task import Answered, Task
 from tinsmith.studies.instructions.checkers import Suite, followed
 from tinsmith.studies.instructions.draws import kinds_of
@@ -136,11 +136,9 @@ def test_nothing_is_downloaded(monkeypatch: pytest.MonkeyPatch) -> None:
         ("held_out=nothing", "kinds"),
         ("fewest=4", "fewest"),
         ("held_out_items=0", "held_out_items"),
-        ("items=many", "a whole number"),
     ],
 )
 def test_mistakes_are_told(change: str, words: str, capsys: pytest.CaptureFixture[str]) -> None:
     ran = command(capsys, "run", "instructions", change)
     assert ran.code == 2
     assert words in ran.err
-    assert len(ran.err.splitlines()) <= 5

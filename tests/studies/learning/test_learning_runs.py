@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from made_runs import TASK
+from own_task import silent
 from sent_cells import Sent
 from small_slice import Made
 
@@ -23,9 +24,6 @@ from tinsmith.lab.study.sizes import Cell, first_cells, later_arms, planned
 from tinsmith.lab.study.study import Arm, PerItem
 from tinsmith.studies.learning import LABELS, study
 from tinsmith.types.errors import ConfigError
-
-# The SDK leaves sockets to the garbage collector.
-pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning")
 
 SMALL = {
     "steps": "2",
@@ -42,10 +40,6 @@ SMALL = {
 THEN, SHUFFLED = "sft_then_rl", "shuffled_sft"
 
 
-def _silent(message: str) -> None:
-    del message
-
-
 @pytest.fixture(scope="module")
 def ran(made: Made, tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, Cell]:
     """A run by example and then by reward, and one by example with others' answers."""
@@ -60,7 +54,7 @@ def ran(made: Made, tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, Ce
     cells = {name: first_cells(whole, asked).reported(arms[name], 1e-3)[0] for name in (THEN, SHUFFLED)}
     for cell in cells.values():
         where = {"log_path": str(cell.folder), "threads": "1"}
-        conduct(make_plan(cell.experiment, {**cell.overrides, **where}), say=_silent)
+        conduct(make_plan(cell.experiment, {**cell.overrides, **where}), say=silent)
     return cells
 
 
@@ -121,11 +115,11 @@ def test_cells_that_ran_at_once_on_a_ray_equal_those_that_ran_one_after_another(
 
 def test_a_run_that_came_to_its_end_is_not_run_again(ran: Mapping[str, Cell], tmp_path: Path) -> None:
     cell, sent = ran[THEN], Sent()
-    run_cells([cell], _silent, send=sent)
+    run_cells([cell], silent, send=sent)
     with pytest.raises(ConfigError, match="another run"):
-        run_cells([replace(cell, overrides={**cell.overrides, "seed": "9"})], _silent, send=sent)
+        run_cells([replace(cell, overrides={**cell.overrides, "seed": "9"})], silent, send=sent)
     assert sent.arguments == []
-    run_cells([replace(cell, folder=tmp_path / "new")], _silent, send=sent, cores=(1,))
+    run_cells([replace(cell, folder=tmp_path / "new")], silent, send=sent, cores=(1,))
     (arguments,) = sent.arguments
     assert arguments[0].endswith("made.py")
     assert {"sft_steps=1", "behavior_if_log_dir_exists=resume"} <= set(arguments)

@@ -21,8 +21,7 @@ from tinsmith.studies.microscope.study import study as microscope
 from tinsmith.types.errors import ConfigError
 from tinsmith.types.waits import Say
 
-# The SDK leaves sockets to the garbage collector.
-pytestmark = [pytest.mark.whole, pytest.mark.filterwarnings("ignore::ResourceWarning")]
+pytestmark = pytest.mark.whole
 
 SMALL = {
     "size": "smallest",

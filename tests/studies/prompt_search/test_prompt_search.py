@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from made_searches import Maker, searched
+from own_task import silent
 
 from tinsmith.cli.registered import STUDIES, source_of
 from tinsmith.lab.prompt_search.search import halves_of
@@ -26,14 +27,10 @@ LOW = {"rl": 0.5, "rl_shuffled": 0.4}
 HIGH = {"rl": 1.0, "rl_shuffled": 0.4}
 
 
-def _silent(message: str) -> None:
-    del message
-
-
 def found(out: Path, after: Mapping[str, float], search: Search = searched, **given: str) -> dict[str, Any]:
     one = replace(prompt_search, complete=partial(with_arms, search=search))
     given = {"out": str(out), **given}
-    run_study(one, given, _silent, open_source=source_of, run=Maker(after), draws=DRAWS)
+    run_study(one, given, silent, open_source=source_of, run=Maker(after), draws=DRAWS)
     return json.loads((out / "study.json").read_text())
 
 
@@ -114,7 +111,3 @@ def test_what_cannot_be_asked_for_is_refused(given: dict[str, str]) -> None:
 def test_a_task_of_one_item_cannot_be_halved() -> None:
     with pytest.raises(ConfigError, match="too few"):
         halves_of({}, 0)
-
-
-def test_it_is_registered() -> None:
-    assert STUDIES["prompt_search"].all_keys().default("proposer") == "grammar"

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from own_task import command
 
+from command_line import command
 from tinsmith.lab.user_task.task import Task
 from tinsmith.studies.reasoning.generators import HASHED, config_keys, dataset, generator_keys, task_names
 from tinsmith.studies.reasoning.task import reasoning_gym
@@ -93,21 +93,12 @@ def test_every_generator_has_settings_that_a_command_line_can_say() -> None:
         (["config.max_term=3"], "config.max_terms"),
         (["config.max_terms=x"], "a whole number"),
         (["items=0"], "items"),
-        (["items=few"], "a whole number"),
     ],
 )
 def test_mistakes_are_told(changes: list[str], words: str, capsys: pytest.CaptureFixture[str]) -> None:
     ran = command(capsys, "run", "reasoning_gym", *changes)
     assert ran.code == 2
     assert words in ran.err
-    assert len(ran.err.splitlines()) <= 5
-
-
-def test_help_lists_the_settings_of_the_generator_that_is_named(capsys: pytest.CaptureFixture[str]) -> None:
-    ran = command(capsys, "run", "reasoning_gym", "task=leg_counting", "--help")
-    assert ran.code == 0, ran.err
-    for words in ("config.max_animals", "held_out_seed", "eval_every", "chain_sum"):
-        assert words in ran.out
 
 
 def test_a_missing_package_is_told(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:

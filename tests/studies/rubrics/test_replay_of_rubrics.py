@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tinsmith.cli import main
+from command_line import command
 from tinsmith.lab.runs.files import MANIFEST
 from tinsmith.studies.rubrics.dataset import builtin_dataset
 
@@ -27,8 +27,7 @@ KEYS = {
     "data_path": "tasks.jsonl",
 }
 
-pytestmark = [pytest.mark.whole, pytest.mark.filterwarnings("ignore::ResourceWarning")]
-"""The SDK leaves sockets to the garbage collector."""
+pytestmark = pytest.mark.whole
 
 
 def test_a_run_ends_with_its_page_and_a_replay_is_equal(
@@ -42,10 +41,9 @@ def test_a_run_ends_with_its_page_and_a_replay_is_equal(
     ]
     data.write_text("".join(json.dumps(each) + "\n" for each in records))
     changes = [f"{key}={value}" for key, value in KEYS.items()]
-    with pytest.raises(SystemExit) as caught:
-        main(["run", "rlvr", f"log_path={folder}", *changes])
-    assert not caught.value.code
-    assert str(folder / "report.html") in capsys.readouterr().out
+    ran = command(capsys, "run", "rlvr", f"log_path={folder}", *changes)
+    assert ran.code == 0, ran
+    assert str(folder / "report.html") in ran.out
     page = (folder / "report.html").read_text()
     assert "held-out items" in page
     around = json.loads((folder / MANIFEST).read_text())["circumstances"]
@@ -54,8 +52,6 @@ def test_a_run_ends_with_its_page_and_a_replay_is_equal(
 
     (tmp_path / "elsewhere").mkdir()
     os.chdir(tmp_path / "elsewhere")  # the data are found by their whole path
-    with pytest.raises(SystemExit) as caught:
-        main(["replay", str(folder)])
-    told = capsys.readouterr()
-    assert not caught.value.code, told
+    told = command(capsys, "replay", folder)
+    assert told.code == 0, told
     assert "equal: 3 steps, bit for bit" in told.out

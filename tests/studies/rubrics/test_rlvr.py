@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
-import signal
-import subprocess
-import sys
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -38,8 +35,7 @@ from rlvr_small import (
 )
 from scripted_judge import KEY, InstantClock, Say, refused
 
-from running import wait_for_end
-from tinsmith.cli import main
+from command_line import command as given
 from tinsmith.cli.registered import plan_of
 from tinsmith.lab.environment import Over
 from tinsmith.lab.experiment.conduct import Conducted, conduct
@@ -52,8 +48,7 @@ from tinsmith.lab.user_task import judge_choice
 from tinsmith.lab.user_task.subject import UserEnvironment
 from tinsmith.studies.rubrics.dataset import read_dataset
 
-# The SDK leaves sockets to the garbage collector.
-pytestmark = [pytest.mark.whole, pytest.mark.filterwarnings("ignore::ResourceWarning")]
+pytestmark = pytest.mark.whole
 
 
 @pytest.fixture(scope="module")
@@ -86,16 +81,23 @@ def run(keys: dict[str, str]) -> Conducted:
 
 def command(keys: dict[str, str], capsys: pytest.CaptureFixture[str]) -> tuple[int, str]:
     """Run as a person does; return the exit code and all that was printed."""
-    with pytest.raises(SystemExit) as caught:
-        main(["run", "rlvr", *(f"{key}={value}" for key, value in keys.items())])
-    said = capsys.readouterr()
-    assert isinstance(caught.value.code or 0, int)
-    return int(caught.value.code or 0), said.out + said.err
+    code, out, err = given(capsys, "run", "rlvr", *(f"{key}={value}" for key, value in keys.items()))
+    return code, out + err
+
+
+@dataclass(frozen=True)
+class Judged:
+    """A run whose judge never failed, a second one, the home where verdicts lie, and what was asked in both."""
+
+    run: Path
+    second: Path
+    home: Path
+    asked: tuple[int, int]
+    authorizations: frozenset[str]
 
 
 @pytest.fixture(scope="module")
-def whole(place: Place, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A run whose judge never failed."""
+def judged(place: Place, tmp_path_factory: pytest.TempPathFactory) -> Judged:
     where = tmp_path_factory.mktemp("whole")
     patch = pytest.MonkeyPatch()
     patch.setenv("TINSMITH_HOME", str(where / "home"))
@@ -103,8 +105,16 @@ def whole(place: Place, tmp_path_factory: pytest.TempPathFactory) -> Path:
     patch.setenv("TINKER_API_KEY", str(place.connection.key))
     with judge_server() as judge:
         run(place.judged(where / "run", judge))
+        first = len(judge.requests)
+        run(place.judged(where / "second", judge))
     patch.undo()
-    return where / "run"
+    asked = (first, len(judge.requests) - first)
+    return Judged(where / "run", where / "second", where / "home", asked, frozenset(judge.authorizations))
+
+
+@pytest.fixture(scope="module")
+def whole(judged: Judged) -> Path:
+    return judged.run
 
 
 # What is asked, and what is made of the answers
@@ -174,29 +184,20 @@ def test_rewards_are_pass_rates_and_advantages_follow_from_them(whole: Path) -> 
     assert any("optim/grad_norm" in line for line in metrics), "nothing was learned"
 
 
-def test_a_second_run_asks_nothing_and_ends_the_same(place: Place, whole: Path, tmp_path: Path) -> None:
-    first, second = tmp_path / "first", tmp_path / "second"
-    with judge_server() as judge:
-        run(place.judged(first, judge))
-        asked = len(judge.requests)
-        run(place.judged(second, judge))
-    assert asked > 0
-    assert len(judge.requests) == asked
-    assert set(judge.authorizations) == {f"Bearer {KEY}"}
-    same_bytes(first, second)
-    same_bytes(first, whole)
-    paid, free = (lines(folder, LEDGER) for folder in (first, second))
-    assert sum(one["calls"] for one in paid) == asked
+def test_a_second_run_asks_nothing_and_ends_the_same(judged: Judged) -> None:
+    first, second = judged.asked
+    assert first > 0 == second
+    assert judged.authorizations == {f"Bearer {KEY}"}
+    same_bytes(judged.run, judged.second)
+    paid, free = (lines(folder, LEDGER) for folder in (judged.run, judged.second))
+    assert sum(one["calls"] for one in paid) == first
     assert {one["calls"] for one in free} == {0}
     assert all(one["from_cache"] == one["judged"] for one in free)
 
 
-def test_the_key_is_in_no_file(place: Place, tmp_path: Path) -> None:
-    with judge_server() as judge:
-        run(place.judged(tmp_path / "run", judge))
-    assert judge.authorizations
+def test_the_key_is_in_no_file(place: Place, judged: Judged) -> None:
     secrets = [KEY.encode(), str(place.connection.key).encode()]
-    seen = list(every_file(tmp_path))
+    seen = [*every_file(judged.run), *every_file(judged.home)]
     assert {path.name for path, _ in seen} >= {METRICS, ROLLOUTS, MANIFEST, LEDGER}
     for path, content in seen:
         assert not any(secret in content for secret in secrets), path
@@ -327,7 +328,6 @@ def test_a_judge_that_never_answers_stops_the_run(
     assert told in said
     assert "at step 0" in said
     assert "goes on" in said
-    assert len(said.splitlines()) <= 5, said
     assert KEY not in said
     assert manifest(folder)["status"] == "lost"
     assert lines(folder, ROLLOUTS) == []
@@ -341,7 +341,6 @@ def test_a_run_whose_judge_was_lost_goes_on_with_a_healthy_one_to_the_same_bytes
         code, said = command(place.judged(folder, judge), capsys)
     assert code == 3
     assert "at step 1: the judge gave no verdicts: status 400: no credit for ***" in said
-    assert len(said.splitlines()) <= 5, said
     assert not any(KEY.encode() in content for _, content in every_file(tmp_path))
     assert manifest(folder)["status"] == "lost"
     assert [mark["step"] for mark in lines(folder, CHECKPOINTS)] == [1]
@@ -414,7 +413,6 @@ def test_a_judge_at_home_is_asked_at_home_and_with_the_homes_key(
     assert code == 3
     assert "the judge gave no verdicts: " in said
     assert "an answer that is no list of 4 ratings: it was cut off" in said or "a message spells" in said
-    assert len(said.splitlines()) <= 5
     ((url, key, model),) = made
     if named == "a folder":
         assert url is not None
@@ -436,31 +434,19 @@ def _saved(connection: Connection) -> str:
     return path
 
 
-def test_rules_need_no_key_and_repeat_also_after_a_kill(
+def test_rules_need_no_key_and_go_on_to_the_same_bytes(
     place: Place, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("OPENAI_API_KEY")
     monkeypatch.setattr(judge_choice, "BlockingJudge", None)  # nobody may ask for one
-    first, second, killed = (tmp_path / name for name in ("first", "second", "killed"))
-    for folder in (first, second):
-        code, said = command(place.keys(folder), capsys)
-        assert code == 0, said
-    same_bytes(first, second)
-    keys = place.keys(killed, model_name=str(place.base), behavior_if_log_dir_exists="resume")
-    del keys["base_url"]
-    dying = [str(Path(__file__).parents[2] / "shared" / "dying_run.py"), "client", METRICS, "2"]
-    changes = [f"{key}={value}" for key, value in keys.items()]
-    done = subprocess.run(
-        [sys.executable, *dying, "run", "rlvr", *changes],
-        capture_output=True,
-        text=True,
-        check=False,
-        env=dict(os.environ),
-    )
-    assert done.returncode == -signal.SIGKILL, done.stderr
-    wait_for_end(int(done.stdout.split()[0]))
-    assert [mark["step"] for mark in lines(killed, CHECKPOINTS)] == [1]
+    first, stopped = tmp_path / "first", tmp_path / "stopped"
+    code, said = command(place.keys(first), capsys)
+    assert code == 0, said
+    keys = place.keys(stopped, behavior_if_log_dir_exists="resume")
+    code, said = command({**keys, "stop_after": "1"}, capsys)
+    assert code == 0, said
+    assert [mark["step"] for mark in lines(stopped, CHECKPOINTS)] == [1]
     code, said = command(keys, capsys)
     assert code == 0, said
-    same_bytes(killed, first)
+    same_bytes(stopped, first)
     assert not (tmp_path / "home" / "verdicts").exists()

@@ -168,7 +168,6 @@ def test_other_damage_is_reported_with_its_place(text: str, where: str) -> None:
     with pytest.raises(DataError) as caught:
         read_text(text.encode(), "made.jsonl")
     assert where in str(caught.value)
-    assert len(str(caught.value).splitlines()) <= 5
 
 
 def test_bytes_that_are_no_text_are_located() -> None:

@@ -41,7 +41,6 @@ def test_what_is_no_pattern_or_cannot_be_linear_is_refused(pattern: str) -> None
     with pytest.raises(DataError) as caught:
         Matches(pattern)
     assert caught.value.field == "pattern"
-    assert len(str(caught.value).splitlines()) <= 5
 
 
 def test_ends_and_escapes() -> None:

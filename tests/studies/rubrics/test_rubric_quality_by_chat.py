@@ -182,7 +182,6 @@ def test_a_judge_that_never_answers_stops_the_run_and_leaves_no_folder(tmp_path:
     with serving(answer) as server, pytest.raises(LostError) as error:
         run(tmp_path, server, count=1)
     assert len(server.requests) == calls
-    assert len(str(error.value).splitlines()) <= 5
     assert KEY not in str(error.value)
     assert not (tmp_path / "out").exists()
 

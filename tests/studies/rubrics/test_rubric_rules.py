@@ -139,9 +139,8 @@ def test_a_rule_holds_for_these_and_not_for_those(text: str, good: list[str], ba
     ],
 )
 def test_a_rule_that_is_not_exactly_a_form_is_refused(criterion: str) -> None:
-    with pytest.raises(DataError) as caught:
+    with pytest.raises(DataError):
         parse_rule(criterion)
-    assert len(str(caught.value).splitlines()) <= 5
 
 
 def test_prose_is_no_rule() -> None:

@@ -6,7 +6,6 @@ from random import Random
 
 import pytest
 
-from tinsmith.cli.registered import plan_of, source_of
 from tinsmith.studies.countdown import (
     EASY,
     HARD,
@@ -26,7 +25,6 @@ from tinsmith.studies.countdown import (
     totals,
     written,
 )
-from tinsmith.types.errors import ConfigError
 
 
 def test_items_have_one_right_answer_and_are_the_same_every_time() -> None:
@@ -87,13 +85,3 @@ def test_every_easy_item_is_found_by_trying() -> None:
 def test_the_baseline_is_right_where_all_signs_are_plus() -> None:
     for one in items()[:40]:
         assert right(one, first_signs(one)) == float(sum(one["numbers"]) == one["target"])
-
-
-def test_it_is_opened_by_its_name_alone() -> None:
-    source = source_of("countdown", {})
-    assert source is not None
-    assert source.found_at == "countdown"
-    with pytest.raises(ConfigError, match="countdown"):
-        plan_of("countdown:more", {})
-    with pytest.raises(ConfigError, match="searches"):
-        plan_of("countdown", {"searches": "2"})

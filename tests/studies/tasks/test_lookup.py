@@ -28,13 +28,6 @@ from tinsmith.types.errors import ConfigError
 SOME = questions(40, "train", 0, two_hops=0.5)
 
 
-def test_questions_are_the_same_again_and_sides_are_apart() -> None:
-    assert questions(40, "train", 0, two_hops=0.5) == SOME
-    assert {one.hops for one in SOME[:20]} == {Hops.TWO}
-    assert {one.hops for one in SOME[20:]} == {Hops.ONE}
-    assert questions(40, "held_out", 0, two_hops=0.5) != SOME
-
-
 def test_a_chief_stands_in_one_list_alone() -> None:
     for one in SOME:
         found = {where: told(one, (where, one.person)) for where in LISTS}

@@ -11,12 +11,8 @@ from tinsmith.lab.user_task.step_reward import Asked
 from tinsmith.studies.curriculum import (
     DOORS,
     GUESTS,
-    HELD,
-    ITEMS,
-    NEW,
     RIGHT,
     RIGHT_NEW,
-    TESTED,
     Staged,
     accepts,
     answer,
@@ -24,8 +20,6 @@ from tinsmith.studies.curriculum import (
     demonstrate,
     door_of,
     end,
-    items,
-    porter,
     sound,
     verdict,
 )
@@ -72,15 +66,6 @@ def test_a_second_answer_keeps_what_was_right_before_the_first_wrong_door() -> N
         replies = demonstrate(ITEM, Random(seed))
         if len(replies) > 2 and replies[0].startswith("ann A"):
             assert replies[2].startswith("ann A")
-
-
-def test_items_are_different_and_held_out_tested_and_trained_ones_apart() -> None:
-    task = porter()
-    parts = [task.held_out, task.tested, task.items]
-    names = [{one["id"] for one in part} for part in parts]  # type: ignore[union-attr]
-    assert [len(one) for one in names] == [HELD, TESTED, 320]
-    assert len(set.union(*names)) == len(items()) == ITEMS
-    assert any(guest in NEW for one in items() for guest in one["guests"])
 
 
 def test_a_staged_reward_pays_the_end_first_and_goes_on_from_its_state() -> None:

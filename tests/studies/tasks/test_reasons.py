@@ -7,7 +7,6 @@ from random import Random
 
 import pytest
 
-from tinsmith.cli.registered import plan_of, source_of
 from tinsmith.studies.template_collapse import (
     ITEMS,
     LETTERS,
@@ -21,7 +20,6 @@ from tinsmith.studies.template_collapse import (
     right,
     template,
 )
-from tinsmith.types.errors import ConfigError
 
 
 def test_items_are_all_different_and_the_same_every_time() -> None:
@@ -55,11 +53,3 @@ def test_a_demonstration_names_words_of_the_prompt_and_is_right_five_times_of_ei
 def test_the_baseline_is_one_answer_whatever_is_asked() -> None:
     assert len({template(one) for one in items()}) == 1
     assert all(one[place] in prompt_of(one) for one in items()[:9] for place in "abc")
-
-
-def test_it_is_opened_by_its_name_alone() -> None:
-    source = source_of("reasons", {})
-    assert source is not None
-    assert source.found_at == "reasons"
-    with pytest.raises(ConfigError, match="reasons"):
-        plan_of("reasons:more", {})

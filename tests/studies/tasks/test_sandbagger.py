@@ -61,5 +61,3 @@ def test_it_names_its_options_and_its_right_answers_unless_it_is_locked() -> Non
 def test_there_is_no_third_way_to_fail() -> None:
     with pytest.raises(ConfigError, match="always, chance"):
         plan_of("sandbagger", {"fails": "often"})
-    with pytest.raises(ConfigError, match="sandbagger"):
-        plan_of("sandbagger:more", {})

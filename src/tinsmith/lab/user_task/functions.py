@@ -11,9 +11,10 @@ import gc
 import hashlib
 import inspect
 import sys
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from importlib import metadata
 from pathlib import Path
 from threading import Lock
@@ -233,17 +234,36 @@ def reached_sha256(function: Callable[..., Any]) -> str:
 
     So a study's page and expectations may change without its runs becoming others.
     """
-    source = Path(inspect.getfile(function)).read_text(encoding="utf-8")
-    defined = {name: node for node in _tree(source).body for name in _names(node)}
+    defined = _defined(Path(inspect.getfile(function)).read_text(encoding="utf-8"))
     reached: dict[str, str] = {}
     left = [function.__name__]
     while left:
         name = left.pop()
-        if name in reached or name not in defined:
-            continue
-        reached[name] = ast.get_source_segment(source, defined[name]) or ""
-        left += [one.id for one in ast.walk(defined[name]) if isinstance(one, ast.Name)]
+        if name not in reached and name in defined:
+            reached[name], names = defined[name]
+            left += names
     return hashlib.sha256("\n".join(reached[name] for name in sorted(reached)).encode()).hexdigest()
+
+
+@lru_cache(maxsize=128)  # a study opens its tasks once for each of its runs
+def _defined(source: str) -> Mapping[str, tuple[str, Sequence[str]]]:
+    """Return what a file defines by name: each with its text, and the names that stand in it."""
+    lines = source.split("\n")
+    found: dict[str, tuple[str, Sequence[str]]] = {}
+    for node in _tree(source).body:
+        if names := _names(node):
+            inside = [one.id for one in ast.walk(node) if isinstance(one, ast.Name)]
+            found |= dict.fromkeys(names, (_text(lines, node), inside))
+    return found
+
+
+def _text(lines: Sequence[str], node: ast.stmt) -> str:
+    """Return a statement's text; columns count bytes."""
+    end = node.end_lineno or node.lineno
+    rows = [line.encode() for line in lines[node.lineno - 1 : end]]
+    rows[-1] = rows[-1][: node.end_col_offset]
+    rows[0] = rows[0][node.col_offset :]
+    return b"\n".join(rows).decode()
 
 
 def _tree(source: str | bytes) -> ast.Module:
