@@ -87,11 +87,14 @@ def test_what_is_given_goes_before_the_size_and_mistakes_are_refused_by_their_ke
     assert "9" in {arm.keys["steps"] for arm in given.arms if arm.keys.get("steps") not in own}
     assert {arm.keys["max_tokens"] for arm in given.arms} == {"5"}
     set_by_all = set.intersection(*(set(arm.keys) for arm in study.arms)) if study.arms else study.fixed
-    wrong = [("size", "huge"), ("seed", "1"), ("stepz", "3"), ("seeds", "1,1"), ("tuning_seed", "1")]
+    wrong = [("size", "huge"), ("seed", "1"), ("stepz", "3"), ("seeds", "1,1")]
     for key, value in [*wrong, *((key, "1") for key in sorted(set_by_all))]:
         with pytest.raises(ConfigError) as refused:
             cells_of(study, {key: value}, source_of)
         assert refused.value.field == key
+    with pytest.raises(ConfigError) as refused:
+        cells_of(study, {"tuning_seed": "1"}, source_of)
+    assert refused.value.field == "seeds"  # the seed that chooses rates is not reported
 
 
 @pytest.mark.golden

@@ -12,7 +12,7 @@ def write_files(folder: Path, contents: Mapping[str, object]) -> Path:
     folder.mkdir(parents=True, exist_ok=True)
     for name, content in contents.items():
         lines = content if isinstance(content, list) else [content]
-        text = "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines)
+        text = "".join(json.dumps(line) + "\n" for line in lines)
         (folder / name).write_text(text, encoding="utf-8")
     return folder
 

@@ -136,7 +136,6 @@ def test_all_runs_have_the_same_settings_but_rate_seed_and_adapter() -> None:
         ("seeds", "1,2,2"),
         ("seeds", "a,b,c"),
         ("seeds", "1,2,-3"),
-        ("tuning_seed", "2"),
         ("tuning_seed", "0,4"),
         ("tuning_seed", "-1"),
         ("adapters", "qdora"),

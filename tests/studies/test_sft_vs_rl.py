@@ -278,7 +278,7 @@ def test_what_is_known_of_the_planted_world_sets_rl_apart_from_imitation() -> No
 @pytest.mark.parametrize(
     ("given", "field"),
     [
-        ({"seeds": "0,1"}, "tuning_seed"),
+        ({"seeds": "0,1"}, "seeds"),
         ({"seeds": "1,1"}, "seeds"),
         ({"rl_rates": "1e-3,2e-3"}, "rl_rates"),
         ({"rl_rates": "1e-3,x"}, "rl_rates"),

@@ -150,7 +150,7 @@ def test_a_task_without_right_answers_has_the_arms_of_rl_alone() -> None:
     ("key", "value"),
     [
         *[("task", "none"), ("generator", "chain_sum"), ("arms", "zero_shot"), ("arms", "shuffled")],
-        *[("arms", "sft,ppo"), ("score", "wrong"), ("seeds", "1,1"), ("tuning_seed", "1"), ("steps", "7")],
+        *[("arms", "sft,ppo"), ("score", "wrong"), ("seeds", "1,1"), ("steps", "7")],
         *[("batch_size", "3"), ("batch_size", "0"), ("sizes", "4,4"), ("sizes", "0"), ("looks", "0")],
         *[("sft_rates", "0"), ("learning_rate", "1"), ("train_items", "4"), ("examined", "validation")],
         *[("shuffle_labels", "true"), ("sft_steps", "2"), ("levle", "2")],
