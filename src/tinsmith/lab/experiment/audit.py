@@ -181,7 +181,7 @@ def chance(of: int, drawn: int, share: float) -> float:
 
     Hypergeometric, without replacement: 1 - C(n - f, k) / C(n, k) for k drawn of n with f forged.
 
-    >>> chance(100, 3, 0.01)
+    >>> round(chance(100, 3, 0.01), 9)
     0.03
     """
     forged = min(of, max(1, round(share * of)))

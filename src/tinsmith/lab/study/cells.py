@@ -116,7 +116,7 @@ def shared_cores(nodes: Sequence[int], cells: int, most: int) -> tuple[int, int]
     cores = [one for one in nodes if one > 0]
     if not cores:
         raise BackendError("no node of this cluster has a core to give away", field="ray")
-    at_once = min(cells, sum(cores), most or cells)
+    at_once = max(1, min(cells, sum(cores), most or cells))
     return at_once, max(1, min(cores) // -(-at_once // len(cores)))
 
 
