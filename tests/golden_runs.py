@@ -128,9 +128,11 @@ def conducted_debate(folder: Path) -> dict[str, Any]:
 
     frozen = json.loads((Path(__file__).parent / "golden" / "run_debate.json").read_text(encoding="utf-8"))
     connection = connect_to(build_debater(folder / "base"), folder / "state")
+    debate = open_debate(connection, folder / "run")
     try:
-        done = train(open_debate(connection, folder / "run"))
+        done = train(debate)
     finally:
+        debate.folder.close()
         connection.close()
     assert done is not None
     return values_of(folder / "run", frozen["metrics"])
