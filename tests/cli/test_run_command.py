@@ -65,6 +65,14 @@ def test_a_dry_run_tells_the_parent_its_own_change_and_every_value(run: Run) -> 
     assert (values["reward"], values["lora_rank"], values["contract"]) == ("macro_f1", "4", "two_key")
 
 
+@pytest.mark.parametrize(("times", "says"), [(2.04, True), (1.1, False)])
+def test_a_forecast_says_that_other_work_runs_on_the_machine(
+    run: Run, monkeypatch: pytest.MonkeyPatch, times: float, says: bool
+) -> None:
+    monkeypatch.setattr("tinsmith.types.busy.slowdown", lambda _: times)
+    assert ("about 2.0 times as long" in run("crossroads", "dry_run=true").out) is says
+
+
 def test_with_another_model_or_server_nothing_speaks_of_the_base_that_is_built_here(run: Run) -> None:
     elsewhere = ("base_url=http://127.0.0.1:9", "model_name=org/model")
     for arguments in (elsewhere, (*elsewhere, "learning_rate=1e-4", "dry_run=true")):

@@ -9,6 +9,7 @@ from typing import Annotated, Final
 import typer
 
 from tinsmith.cli.columns import Open, tell_page
+from tinsmith.types.busy import busy_lines, slowdown
 from tinsmith.types.visible import visible
 from tinsmith.types.waits import loading, ticking
 
@@ -60,6 +61,8 @@ def quickstart(
     if taken is not None:
         forecast = side_by_side(taken, at_once) / 60 + BASE_MINUTES
         say(f"{len(cells)} runs and a base model: about {forecast:.0f} minutes")
+        for line in busy_lines(slowdown(physical_cores())):
+            say(line)
     if dry:
         return
     with runner(asked_cluster(given), minutes) as run:

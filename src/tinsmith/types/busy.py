@@ -1,0 +1,57 @@
+"""Other work on this machine, by the processor time that one gets: forecasts are of a machine that has none."""
+
+from __future__ import annotations
+
+import hashlib
+import threading
+import time
+from collections.abc import Sequence
+from typing import Final
+
+_PROBE_SECONDS: Final = 0.25
+_BLOCK: Final = bytes(1 << 16)
+_WORTH_A_LINE: Final = 1.3  # Times as long as on an idle machine.
+
+
+def slowdown(cores: int, seconds: float = _PROBE_SECONDS) -> float:
+    """Return how many times as long as on an idle machine work on all cores takes now.
+
+    So many threads hash for a moment; the share of it that they were given is what counts.
+    """
+    began, used = time.perf_counter(), time.process_time()
+
+    def work() -> None:
+        while time.perf_counter() < began + seconds:
+            for _ in range(16):
+                hashlib.sha256(_BLOCK)
+
+    threads = [threading.Thread(target=work) for _ in range(cores)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return slower(time.process_time() - used, time.perf_counter() - began, cores)
+
+
+def slower(used: float, took: float, cores: int) -> float:
+    """Return how many times too long something took that would have filled the cores.
+
+    >>> slower(0.1, 0.1, 2)
+    2.0
+    >>> slower(0.21, 0.1, 2)
+    1.0
+    """
+    return max(1.0, cores * took / max(used, 1e-9))
+
+
+def busy_lines(times: float) -> Sequence[str]:
+    """Say that a forecast is too short now, if it is.
+
+    >>> busy_lines(2.04)
+    ['other work runs on this machine: expect about 2.0 times as long']
+    >>> busy_lines(1.1)
+    []
+    """
+    return (
+        [f"other work runs on this machine: expect about {times:.1f} times as long"] if times >= _WORTH_A_LINE else []
+    )
