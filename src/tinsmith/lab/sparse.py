@@ -56,8 +56,8 @@ def select(run: Run[I, A], settings: SparseSettings, step: int) -> dict[str, flo
     told: dict[str, float] = {}
     if run.offline is None:
         with run.timed("sample_s"):
-            chosen, told = _drawn(run, settings, step)
-        run.offline = tuple(chosen)
+            chosen, of_choice = _drawn(run, settings, step)
+        run.offline, told = tuple(chosen), of_choice if step == 0 else {}  # as a run that was not resumed says it
     every: Sequence[Chosen] = run.offline
     part = batch(every, settings.batch_size, step, settings.seed)
     with run.timed("train_s"):
