@@ -1,4 +1,4 @@
-"""What every study runs, and what every task asks: `cells.json` and `items.json`. Figures of made-up runs: conformance.
+"""Runs of every study, and items of every task: `cells.json` and `items.json`. Figures of made-up runs: conformance.
 
 After a change that is meant to change them: `python scripts/freeze_golden.py cells` (items, figures), and say why.
 """

@@ -121,8 +121,8 @@ def _conduct(plan: Plan, opened: bool) -> None:
 
 
 def _busy() -> Sequence[str]:
+    from tinsmith.cli.busy import busy_lines, slowdown
     from tinsmith.ops.extension import physical_cores
-    from tinsmith.types.busy import busy_lines, slowdown
 
     return busy_lines(slowdown(physical_cores()))
 

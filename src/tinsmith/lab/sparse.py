@@ -53,15 +53,15 @@ class Chosen:
 
 def select(run: Run[I, A], settings: SparseSettings, step: int) -> dict[str, float]:
     """Take one step on rollouts that were drawn before the first; return its metrics."""
-    told: dict[str, float] = {}
+    figures: dict[str, float] = {}
     if run.offline is None:
         with run.timed("sample_s"):
             chosen, of_choice = _drawn(run, settings, step)
-        run.offline, told = tuple(chosen), of_choice if step == 0 else {}  # as a run that was not resumed says it
+        run.offline, figures = tuple(chosen), of_choice if step == 0 else {}  # as in a run that was not resumed
     every: Sequence[Chosen] = run.offline
     part = batch(every, settings.batch_size, step, settings.seed)
     with run.timed("train_s"):
-        return {**told, **_update(run, part, settings, step)}
+        return {**figures, **_update(run, part, settings, step)}
 
 
 def _drawn(run: Run[I, A], settings: SparseSettings, step: int) -> tuple[list[Chosen], dict[str, float]]:

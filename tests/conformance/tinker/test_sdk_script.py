@@ -18,7 +18,7 @@ SCRIPT = Path(__file__).with_name("hosted_script.py")
 
 @pytest.fixture(scope="module")
 def printed(server: Server) -> list[dict[str, object]]:
-    """What a process of the script's own prints, with nothing but the server's address and key changed."""
+    """Output of a process of the script's own, with nothing but the server's address and key changed."""
     environment = {k: v for k, v in os.environ.items() if k != "PYTHONPATH"}
     done = subprocess.run(
         [sys.executable, str(SCRIPT), server.model],

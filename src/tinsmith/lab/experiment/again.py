@@ -50,9 +50,9 @@ def engine_of(plan: Plan, materials: Materials, manifest: Json) -> Engine:
         kept=CertificateStore(certificates_folder()),
     )
     identity = cast(Json, manifest.get("identity") or {})
-    told = cast(Json, identity.get("model") or {})
+    recorded = cast(Json, identity.get("model") or {})
     found = {"fingerprint": engine.base(name).fingerprint, "certificate": engine.certificate_sha256(name)}
-    now = {key: found.get(key, value) for key, value in told.items()}
+    now = {key: found.get(key, value) for key, value in recorded.items()}
     require_same_models(manifest, {**manifest, "identity": {**identity, "model": now}})
     return engine
 
@@ -67,7 +67,7 @@ def begun(
     again = replace(plan, circumstances=replace(plan.circumstances, log_path=folder, quiet=True))
     run = open_run(again, materials, RunFolder(folder), mark, connection)
     if here:
-        run.connection = None  # nobody tells a trace; the training clients have it
+        run.connection = None  # the training clients have the trace
     try:
         yield run
     finally:

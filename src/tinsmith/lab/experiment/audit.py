@@ -253,7 +253,7 @@ def _computed(
 
 
 def _trace_lines(made: Run[Any, Any], step: int) -> list[Line]:
-    """Return a step's lines of the trace, where no server told them."""
+    """Return a step's lines of the trace, where no server sent them."""
     if made.connection is not None:
         return []
     lines: list[Line] = []

@@ -44,7 +44,7 @@ from tinsmith.types.waits import Say, ticking
 
 @dataclass(frozen=True, slots=True, order=True)
 class UnitPlace:
-    """Where a unit of gradient stands in a run."""
+    """The place of a unit of gradient in a run."""
 
     step: int
     substep: int

@@ -171,7 +171,7 @@ class Circumstances:
     micro_batch: int = 0
     """Maximum units of gradient that its own server computes at once; 0: as many as memory allows. Changes no bit."""
     hold: Hold = Hold.PUBLISHED
-    """How its own server keeps the base in memory: as in its file (published), or widened to fp32, which takes more.
+    """Form of the base in its own server's memory: as in its file (published), or widened to fp32, which takes more.
     Changes no bit."""
     workers: int = 0
     """Worker processes of its own server, started by Ray; 0: the server computes by itself. Changes no bit."""

@@ -123,7 +123,7 @@ _TOKENS_AROUND: Final = 12
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AnswerForm(Generic[A]):
-    """What an answer must look like."""
+    """The form that an answer must have."""
 
     name: str  # As the endpoint is told it.
     version: int | str  # Of the schema and of the prompt that asks for it; another version, another cache entry.
@@ -150,7 +150,7 @@ class Question(Generic[A]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answered(Generic[A]):
-    """What a judge answered, and what that took."""
+    """A judge's answer, and what it took."""
 
     value: A
     spent: Spent
@@ -247,7 +247,7 @@ _BY_CRITERIA: Final = _PREFERRING.format(
 
 
 class Place(enum.StrEnum):
-    """Where a response is shown."""
+    """Place in which a response is shown."""
 
     FIRST = "A"
     SECOND = "B"

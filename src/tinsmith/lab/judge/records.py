@@ -55,7 +55,7 @@ def summed(lines: Sequence[LedgerRecord]) -> LedgerRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JudgeCalls:
-    """How calls are made; it decides nothing that a judge says."""
+    """Settings of calls; they decide nothing that a judge answers."""
 
     judge_base_url: str | None = None
     """Address of an OpenAI-compatible endpoint; empty: OPENAI_BASE_URL, or else OpenAI's own."""

@@ -1,4 +1,4 @@
-"""How far a run and a wait for answers have come, what is left, and when that is worth a line."""
+"""Progress of a run and of a wait for answers, what is left, and when that is worth a line."""
 
 from __future__ import annotations
 

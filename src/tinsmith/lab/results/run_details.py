@@ -1,4 +1,4 @@
-"""What the page of every run has: the verdict, how it went, and last its settings and identity."""
+"""Sections of the page of every run: the verdict, how it went, and last its settings and identity."""
 
 from __future__ import annotations
 

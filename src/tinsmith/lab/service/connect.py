@@ -33,7 +33,7 @@ from tinsmith.types.errors import BackendError, LostError
 from tinsmith.types.waits import READY, STARTING, Say, ticking
 
 STILL_SECONDS: Final = 120.0
-"""How long a server that starts may do nothing at all."""
+"""Seconds that a server that starts may do nothing at all."""
 
 _LOOK_SECONDS: Final = 1.0
 _REMEMBERED: Final = 50
@@ -55,7 +55,7 @@ class Stillness:
 
 
 class Said:
-    """What a server says on its standard error: what it is doing, and what went wrong."""
+    """Lines of a server on its standard error: what it is doing, and what went wrong."""
 
     def __init__(self, lines: IO[str]) -> None:
         """Read to the end, in a thread."""

@@ -117,13 +117,13 @@ class LocalTrainer:
     holder: Any = field(default_factory=lambda: SimpleNamespace(_client_config=_CONFIG))
     """By it the SDK cuts a large batch into requests, each of which has units of its own."""
 
-    _told: int = 0
+    _sent: int = 0
 
     def new_trace(self, step: int) -> list[dict[str, object]]:
         """Return a run's lines of the trace for its optimizer steps since the last call."""
         assert self.session.trace is not None
-        done = [one for one in self.session.trace.steps if one.step > self._told]
-        self._told = self.session.optimizer.step_count
+        done = [one for one in self.session.trace.steps if one.step > self._sent]
+        self._sent = self.session.optimizer.step_count
         return [trace_line(step, substep, one) for substep, one in enumerate(done)]
 
     def forward_backward(

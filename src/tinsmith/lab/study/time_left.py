@@ -43,7 +43,7 @@ def side_by_side(seconds: Sequence[float], at_once: int) -> float:
 
 
 class TimeLeft:
-    """How long a study's runs still take.
+    """Seconds that a study's runs still take.
 
     Args:
         seconds: of each run by name; None: not known, so that all count alike and nothing is forecast until one ends.

@@ -40,7 +40,7 @@ class Window:
 
     @property
     def possible(self) -> NDArray[np.bool_]:
-        """Where it is not empty."""
+        """True for windows that are not empty."""
         return self.low <= self.high
 
     def meet(self, other: Window) -> Window:
@@ -106,7 +106,7 @@ def _invalid(run: ReportedRun, n: Ints) -> Window:
 
 
 def _sums_meet(correct: list[Window], total: Window, lowest: Rate | None, sizes: Ints, rest: bool) -> NDArray[np.bool_]:
-    """Where right answers by label can add up to the total, one label having the lowest recall."""
+    """Right answers by label that can add up to the total, one label having the lowest recall."""
     low = np.sum([one.low for one in correct], axis=0)
     high = np.sum([one.high for one in correct], axis=0)
     fits = (low <= total.high) & (high >= total.low)

@@ -137,7 +137,7 @@ def boundary(right: Mapping[str, Sequence[bool]]) -> frozenset[str]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Swap:
-    """What one system's boundary has that another's has not, and the other way round."""
+    """Items in one system's boundary and not in another's, and the other way round."""
 
     gained: tuple[str, ...]
     lost: tuple[str, ...]

@@ -349,7 +349,7 @@ class WholeSentences(Rule):
 
 
 class Part(enum.StrEnum):
-    """What a response is made of."""
+    """Parts of a response."""
 
     LINE = "line"
     SENTENCE = "sentence"
