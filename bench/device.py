@@ -10,11 +10,10 @@
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from itertools import product
 from pathlib import Path
 
@@ -65,19 +64,25 @@ class Check:
 
     kernels: CudaKernels
     dry: bool
-    lines: list[str] = field(default_factory=list[str])
-    elements: int = 0
+    results: Path
+    compared: int = 0
     unequal: int = 0
 
     def say(self, line: str) -> None:
-        self.lines.append(line)
         print(line, flush=True)
+        with self.results.open("a") as file:
+            print(line, file=file)
+
+    def equal(self, what: str, ours: object, theirs: object) -> None:
+        """Compare figures of a whole engine."""
+        self.compared, self.unequal = self.compared + 1, self.unequal + (ours != theirs)
+        self.say(f"{what}: {'equal' if ours == theirs else 'UNEQUAL'}")
 
     def same(self, name: str, got: Tensor, want: Tensor) -> int | None:
         """Compare bits; where the first unequal element is, if one is."""
         a, b = bits_of(got).ravel(), bits_of(want).ravel()
         differ = np.flatnonzero(a != b)
-        self.elements, self.unequal = self.elements + a.size, self.unequal + len(differ)
+        self.compared, self.unequal = self.compared + a.size, self.unequal + len(differ)
         if not len(differ):
             return None
         at = int(differ[0])
@@ -101,14 +106,8 @@ class Check:
             one, other = (float(of.gemm(x.to(of.device), w.to(of.device))) for of in (self.kernels, NATIVE))
             self.say(f"  chain of k {k}: {one.hex()} and {other.hex()}{'' if one == other else '  <-'}")
 
-    def told(self, what: str) -> bool:
-        self.say(f"{what}: {self.elements} elements, {self.unequal} unequal")
-        return self.unequal == 0
-
-    def equal(self, what: str, ours: object, theirs: object) -> bool:
-        """Compare figures of a whole engine."""
-        self.say(f"{what}: {'equal' if ours == theirs else 'UNEQUAL'}")
-        return ours == theirs
+    def found(self, what: str) -> None:
+        self.say(f"{what}: {self.compared} compared, {self.unequal} unequal")
 
     def decoder(self, kernels: Kernels, config: DecoderConfig) -> Decoder:
         cut = replace(config, num_layers=1) if self.dry else config
@@ -119,7 +118,7 @@ class Check:
         return {"nano": PRESETS["nano"]} | ({} if self.dry else {"SmolLM2-135M's shape": SMOLLM2})
 
 
-def machine(check: Check) -> bool:
+def machine(check: Check) -> None:
     """Compile everything, cold and from the cache."""
     for name in ("first", "second"):
         began = time.perf_counter()
@@ -127,21 +126,18 @@ def machine(check: Check) -> bool:
             nvrtc.compiler().cubin(program, "sm_90")
         check.say(f"{name} compilation of all programs, one by one: {time.perf_counter() - began:.2f} s")
     check.say(", ".join(f"{name} {value}" for name, value in check.kernels.identity().items()))
-    return True
 
 
-def small(check: Check) -> bool:
+def small(check: Check) -> None:
     """Every kernel on small and odd shapes."""
     for name, case in CASES.items():
         check.compare(name, case)
-    return check.told("small shapes")
 
 
-def bits(check: Check) -> bool:
+def bits(check: Check) -> None:
     """Small shapes, then those of real models: linear steps in fp32 and bf16, and every kernel at their heads."""
     small(check)
     _real_shapes(check, list(MODELS)[: 1 if check.dry else 3], (3,) if check.dry else (1, 3, 8, 70, 513))
-    return check.told("all shapes")
 
 
 def _real_shapes(check: Check, names: Sequence[str], rows: Sequence[int]) -> None:
@@ -154,10 +150,10 @@ def _real_shapes(check: Check, names: Sequence[str], rows: Sequence[int]) -> Non
                 check.compare(f"[{m}, {k}] x [{k}, {n}] {held}", Product(m, k, n, held))
             check.compare(f"units of [{k}, {n}]", Gradients(k, min(n, 512), (0, 23, 23, 40, 70)))
         check.compare(f"every kernel, {heads}", Everything(heads, lengths, 100, vocab // 8))
-        check.told(f"up to {name}")
+        check.found(f"up to {name}")
 
 
-def isas(check: Check) -> bool:
+def isas(check: Check) -> None:
     """The emulated grid at real models' shapes, in three orders of threads, beside every instruction set."""
     check.dry = False
     for isa in module().supported_isas():
@@ -165,9 +161,8 @@ def isas(check: Check) -> bool:
         for order in range(3):
             check.kernels = emulated(order=order)
             small(check)
-        check.told(f"up to {isa}")
+        check.found(f"up to {isa}")
     _real_shapes(check, list(MODELS), (1, 3, 8, 70))
-    return check.told("all instruction sets")
 
 
 def _one_nan(x: Tensor) -> Tensor:
@@ -183,7 +178,7 @@ CONVERSIONS: Mapping[str, Callable[[Tensor], Tensor]] = {
 """Those of torch, of random patterns."""
 
 
-def sweeps(check: Check) -> bool:
+def sweeps(check: Check) -> None:
     """2^24 patterns of division, root and conversions, a fifth of them subnormal: the kernels' own, and torch's."""
     count = 1 << (16 if check.dry else 22)
     for seed in range(1 if check.dry else 4):
@@ -202,40 +197,32 @@ def sweeps(check: Check) -> bool:
             check.same(name, _one_nan(got), _one_nan(torch.from_numpy(value)))
         for name, convert in CONVERSIONS.items():
             check.same(f"torch, {name}", _one_nan(convert(there)), _one_nan(convert(torch.from_numpy(x))))
-    return check.told("division, root, reciprocal and conversions")
 
 
-def engine(check: Check) -> bool:
+def engine(check: Check) -> None:
     """Two RL steps of every kind of training: samples (by graphs), log-probabilities, gradients, norms, weights."""
     real = {} if check.dry else {"LoRA, SmolLM2-135M's shape": (SMOLLM2, AdapterKind.LORA, torch.float32)}
-    good = True
     for name, case in {**TRAININGS, **real}.items():
-        good &= check.equal(name, steps_of(check.kernels, *case), steps_of(NATIVE, *case))
-    return good
+        check.equal(name, steps_of(check.kernels, *case), steps_of(NATIVE, *case))
 
 
-def certificates(check: Check) -> bool:
+def certificates(check: Check) -> None:
     """The certificates of nano and of SmolLM2's shape: the CPU's strings."""
-    good = True
     for name, config in check.models().items():
         began = time.perf_counter()
         ours = certify(check.decoder(check.kernels, config)).sha256
         text = f"certificate of {name}, {ours[:16]} in {time.perf_counter() - began:.1f} s"
-        good &= check.equal(text, ours, certify(check.decoder(NATIVE, config)).sha256)
-    return good
+        check.equal(text, ours, certify(check.decoder(NATIVE, config)).sha256)
 
 
-def speed(check: Check) -> bool:
+def speed(check: Check) -> None:
     """Times, beside torch's, transformers' and TRL's on the same GPU."""
     decoder = check.decoder(check.kernels, [*check.models().values()][-1])
     for measure in SPEEDS:
         measure(check.kernels, decoder, check.say, dry=check.dry)
-    return True
 
 
-PARTS: Mapping[str, Callable[[Check], bool]] = {
-    part.__name__: part for part in (machine, bits, sweeps, engine, certificates, speed, small, isas)
-}
+PARTS = {part.__name__: part for part in (machine, bits, sweeps, engine, certificates, speed, small, isas)}
 USUAL = list(PARTS)[:-2]
 
 
@@ -243,7 +230,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("parts", nargs="*", choices=[[], *PARTS], default=[])
     parser.add_argument("--dry", action="store_true")
-    parser.add_argument("--results", type=Path, default=Path(__file__).parent / "out" / "device.json")
+    parser.add_argument("--results", type=Path, default=Path(__file__).parent / "out" / "device.txt")
     given = parser.parse_args()
     try:
         kernels = emulated() if given.dry else select(Arithmetic.CANONICAL, "cuda")
@@ -253,26 +240,24 @@ def main() -> int:
     if (free := kernels.free_bytes()) is not None and free < LEAST_FREE:
         sys.exit(f"too little memory: {free / 2**30:.1f} GiB are free on the GPU, and {LEAST_FREE >> 30} are needed")
     given.results.parent.mkdir(parents=True, exist_ok=True)
-    done = json.loads(given.results.read_text()) if given.results.exists() else {}
+    done = given.results.read_text() if given.results.exists() else ""
     torch.set_num_threads(1)
-    good = True
+    failed = 0
     for name in given.parts or USUAL:
-        if not given.parts and done.get(name, {}).get("good"):
+        if not given.parts and f"== {name} holds" in done:
             print(f"== {name}: finished before", flush=True)
             continue
-        print(f"== {name}", flush=True)
-        check, began = Check(kernels, given.dry), time.perf_counter()
+        check, began = Check(kernels, given.dry, given.results), time.perf_counter()
+        check.say(f"== {name}")
         try:
-            fine = PARTS[name](check)
+            PARTS[name](check)
         except Exception as error:  # the next part may hold all the same
             check.say(f"FAILED {type(error).__name__}: {error}")
-            fine = False
+            check.unequal += 1
         kernels.set_threads(BY_SIZE)
-        good &= fine
-        done[name] = {"good": fine, "seconds": round(time.perf_counter() - began, 1), "lines": check.lines}
-        given.results.write_text(json.dumps(done, indent=1))
-        print(f"== {name}: {'holds' if fine else 'DOES NOT HOLD'}, {done[name]['seconds']} s", flush=True)
-    return 0 if good else 1
+        failed += check.unequal > 0
+        check.found(f"== {name} {'DOES NOT HOLD' if check.unequal else 'holds'}, {time.perf_counter() - began:.1f} s")
+    return min(failed, 1)
 
 
 if __name__ == "__main__":

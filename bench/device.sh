@@ -14,7 +14,7 @@ mkdir -p "$results"
 export PYTHONUNBUFFERED=1 PYTHONDONTWRITEBYTECODE=1
 if [ "${1:-}" = --dry ]; then
   shift
-  exec .venv/bin/python bench/device.py --dry --results "$results/device-dry.json" "$@"
+  exec .venv/bin/python bench/device.py --dry --results "$results/device-dry.txt" "$@"
 fi
 nvidia-smi --query-gpu=name,driver_version,memory.total --format=csv,noheader
 g++ --version | head -1
@@ -26,12 +26,12 @@ if ! python3 -c 'import tinsmith._native' 2>/dev/null; then
   cmake --build /tmp/tinsmith-build > /tmp/tinsmith-build.log || { tail -20 /tmp/tinsmith-build.log; exit 1; }
   cp /tmp/tinsmith-build/_native*.so src/tinsmith/
 fi
-python3 bench/device.py --results "$results/device.json" "$@"
+python3 bench/device.py --results "$results/device.txt" "$@"
 code=$?
 if [ $# -eq 0 ] && command -v compute-sanitizer > /dev/null; then
   for tool in memcheck racecheck; do
     echo "== $tool"
-    timeout 120 compute-sanitizer --tool $tool --print-limit 5 python3 bench/device.py --results /tmp/sanitized.json small \
+    timeout 120 compute-sanitizer --tool $tool --print-limit 5 python3 bench/device.py --results /tmp/sanitized.txt small \
       2>&1 | tail -8 | tee "$results/$tool.txt"
   done
 fi

@@ -8,7 +8,6 @@ import time
 from collections.abc import Callable
 from functools import partial
 from importlib.util import find_spec
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -19,9 +18,8 @@ from tinsmith.engine.sequences import Policy
 from tinsmith.engine.training import TrainingSession
 from tinsmith.models.adapter import create_adapter
 from tinsmith.models.decoder import Decoder
-from tinsmith.models.folders.folder import write_folder
-from tinsmith.models.initial_weights import initial_weights
 from tinsmith.ops.cuda.kernels import CudaKernels
+from tinsmith.renderers.tokenizer import train_tokenizer
 from tinsmith.types.adapters import AdapterKind, AdapterSpec
 from tinsmith.types.datum import AdamParams, Datum, LossName
 from tinsmith.types.sampling import SampleRequest, SamplingParams
@@ -94,12 +92,9 @@ def decoding(kernels: CudaKernels, decoder: Decoder, say: Say, *, dry: bool) -> 
 
 def _transformers(decoder: Decoder) -> Any:
     """A model of the decoder's shape in bf16."""
-    from transformers import AutoModelForCausalLM
+    from peers import transformers_of
 
-    with tempfile.TemporaryDirectory() as folder:
-        write_folder(Path(folder) / "model", decoder.config, initial_weights(decoder.config, 0), dtype=torch.bfloat16)
-        model = AutoModelForCausalLM.from_pretrained(Path(folder) / "model", dtype=torch.bfloat16)
-    return model.to(decoder.kernels.device).eval()
+    return transformers_of(decoder.config, torch.bfloat16).to(decoder.kernels.device)
 
 
 def training(kernels: CudaKernels, decoder: Decoder, say: Say, *, dry: bool) -> None:
@@ -126,22 +121,20 @@ def _trl(decoder: Decoder, ids: np.ndarray) -> float:
     """Samples a second of ten steps, after as many that are not counted."""
     from datasets import Dataset
     from peft import LoraConfig
-    from tokenizers import Tokenizer
-    from tokenizers.models import WordLevel
-    from transformers import PreTrainedTokenizerFast
     from trl import SFTConfig, SFTTrainer
 
-    words = Tokenizer(WordLevel({"<end>": 0}, unk_token="<end>"))
+    from peers import QUIET_TRAINER
+
     with tempfile.TemporaryDirectory() as folder:
         trainer = SFTTrainer(
             model=_transformers(decoder),
             args=SFTConfig(
                 output_dir=folder, per_device_train_batch_size=len(ids), max_steps=10, max_length=ids.shape[1],
-                bf16=True, gradient_checkpointing=False, use_cpu=decoder.kernels.device.type == "cpu",
-                report_to="none", disable_tqdm=True, logging_strategy="no", save_strategy="no",
+                gradient_checkpointing=False,
+                **{**QUIET_TRAINER, "bf16": True, "use_cpu": decoder.kernels.device.type == "cpu"},
             ),
             train_dataset=Dataset.from_list([{"input_ids": row.tolist()} for row in ids]),
-            processing_class=PreTrainedTokenizerFast(tokenizer_object=words, eos_token="<end>", pad_token="<end>"),
+            processing_class=train_tokenizer(["a"], 300),
             peft_config=LoraConfig(r=16, target_modules="all-linear", task_type="CAUSAL_LM"),
         )  # fmt: skip
         trainer.train()

@@ -14,6 +14,7 @@ import torch
 from transformers import AutoModelForCausalLM
 
 from tinsmith.models.build import build_decoder
+from tinsmith.models.config import DecoderConfig
 from tinsmith.models.decoder import Decoder
 from tinsmith.models.folders.folder import write_folder
 from tinsmith.models.initial_weights import initial_weights
@@ -78,13 +79,16 @@ def tiny_decoder(kernels: Kernels) -> Decoder:
     return build_decoder(config, initial_weights(config, 0), kernels)
 
 
-def tiny_transformers(folder: Path | None = None) -> Any:
+def tiny_transformers() -> Any:
     """The same weights in transformers, eager attention, fp32."""
-    config = PRESETS["tiny"]
-    with tempfile.TemporaryDirectory() as temporary:
-        target = folder or Path(temporary) / "tiny"
-        write_folder(target, config, initial_weights(config, 0), dtype=torch.float32)
-        return AutoModelForCausalLM.from_pretrained(target, attn_implementation="eager").eval()
+    return transformers_of(PRESETS["tiny"], torch.float32, attn_implementation="eager")
+
+
+def transformers_of(config: DecoderConfig, dtype: torch.dtype, **how: Any) -> Any:
+    """A model of this shape in transformers, with the weights that a preset is drawn with."""
+    with tempfile.TemporaryDirectory() as folder:
+        write_folder(Path(folder) / "model", config, initial_weights(config, 0), dtype=dtype)
+        return AutoModelForCausalLM.from_pretrained(Path(folder) / "model", dtype=dtype, **how).eval()
 
 
 def report(title: str, ours: float, theirs: float, limit: float, unit: str) -> None:

@@ -6,14 +6,16 @@ from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
-from gradient_checks import CHECKS, MUTANTS, Make
+from gradient_checks import CHECKS, LENGTHS, LOSS, MUTANTS, Make
 
-from oracles import LLAMA, QWEN2, QWEN3, make_adapter
+from oracles import LLAMA, QWEN2, QWEN3, make_adapter, make_datums
+from tinsmith.engine.trace import Trace
 from tinsmith.engine.training import TrainingSession
 from tinsmith.engine.unit_gradients import MicroBatches
 from tinsmith.models.config import DecoderConfig
 from tinsmith.models.presets import PRESETS
 from tinsmith.types.adapters import AdapterKind, AdapterSpec
+from tinsmith.types.datum import AdamParams, Datum
 from tinsmith.types.gradient import GradientUnit
 
 pytestmark = pytest.mark.whole
@@ -73,3 +75,24 @@ def test_a_wide_and_deep_model_computes_fewer_rows_at_once() -> None:
 
 def test_small_units_are_computed_together() -> None:
     assert MicroBatches(rows=100).split([10] * 20) == [range(8), range(8, 16), range(16, 20)]
+
+
+def _marks(calls: list[list[Datum]], how: MicroBatches, *, marked: bool = True) -> tuple[str, ...]:
+    session = _make(AdapterKind.LORA, LLAMA, TrainingSession)(how)
+    session.trace = Trace(session.adapter.decoder.kernels, marks_units=marked)
+    for datums in calls:
+        session.forward_backward(datums, LOSS)
+    session.optim_step(AdamParams())
+    return session.trace.steps[-1].units
+
+
+def test_a_unit_has_one_mark_whatever_is_computed_beside_it() -> None:
+    datums = make_datums(LLAMA, LENGTHS, 4)
+    together = _marks([datums], MicroBatches())
+    assert len(set(together)) == len(datums)
+    assert together == _marks([datums[:2], datums[2:]], MicroBatches(units=2))
+    assert together == tuple(_marks([[one]], MicroBatches())[0] for one in datums)
+
+
+def test_units_are_marked_only_where_it_is_asked_for() -> None:
+    assert _marks([make_datums(LLAMA, LENGTHS, 4)], MicroBatches(), marked=False) == ()

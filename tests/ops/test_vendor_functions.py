@@ -1,6 +1,7 @@
 """No function of torch whose last bit depends on the machine stands where bits are promised.
 
-torch's roots, exponentials and logarithms are MKL's or Sleef's, by processor; those of the kernels are our own.
+torch's roots, exponentials and logarithms are MKL's, Sleef's or CUDA's, and its sums have an order of threads; those of
+the kernels are our own.
 """
 
 from __future__ import annotations
@@ -18,38 +19,39 @@ VENDORS = frozenset(
     for name in (
         *("sqrt", "rsqrt", "exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "pow"),
         *("tanh", "sigmoid", "erf", "sin", "cos", "softmax", "log_softmax", "logsumexp", "silu"),
+        *("mean", "var", "std", "norm", "cumsum", "mm", "matmul", "bmm", "einsum", "addmm", "addcmul", "addcdiv"),
+        *("lerp", "index_add"),
     )
     for place in ("", "_")
 )
-OTHERS = frozenset({"math", "np", "exact", "functions"})
+INEXACT = frozenset({"alpha", "accumulate"})
+"""Arguments that fuse a product with a sum, or add in an order of threads."""
+OTHERS = frozenset({"math", "np", "exact", "functions", "canonical"})
 """Modules whose functions of these names are not torch's: the standard library's, numpy's, or the project's."""
 ALLOWED = {
     "ops/linear.py": {"rounded_root"},  # of fp64, rounded: right on every machine
-    "ops/routing.py": {"stock_routes", "stock_route_backward"},  # of stock arithmetic
-    "engine/checks/deviations.py": {"silu_gate"},  # what it deviates in
+    "ops/routing.py": {"stock_routes", "stock_route_backward", "dealt"},  # of stock arithmetic; of whole numbers
+    "engine/checks/deviations.py": {"StockSilu"},  # what it deviates in
     "models/merge.py": {"all_logprobs"},  # compared within a tolerance
 }
-STOCK = {"ops/stock.py", "ops/noise.py"}
+STOCK = {"ops/stock.py", "ops/stock_attention.py", "ops/noise.py"}
 """Promise no bits between machines, and say so."""
 
 
 def vendor_calls(tree: ast.Module) -> Iterator[tuple[str, int]]:
-    """Yield (function, line) of each call of one of these names that may be torch's."""
-    for outer in ast.walk(tree):
-        if not isinstance(outer, ast.FunctionDef):
-            continue
+    """Yield (function or class, line) of each call of one of these names that may be torch's."""
+    for outer in tree.body:
         for node in ast.walk(outer):
-            if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
-                continue
-            of = node.func.value
-            other = isinstance(of, ast.Name) and of.id in OTHERS
-            if node.func.attr in VENDORS and not other:
-                yield outer.name, node.lineno
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+                of = node.func.value
+                other = isinstance(of, ast.Name) and of.id in OTHERS
+                if (node.func.attr in VENDORS and not other) or INEXACT & {given.arg for given in node.keywords}:
+                    yield getattr(outer, "name", ""), node.lineno
 
 
 def test_it_finds_them() -> None:
-    text = "def f(x):\n    math.sqrt(2)\n    return torch.sqrt(x) + x.exp_()"
-    assert list(vendor_calls(ast.parse(text))) == [("f", 3), ("f", 3)]
+    text = "def f(x):\n    math.sqrt(2)\n    return torch.sqrt(x) + x.exp_()\ny = x.softmax(1)\ny = x.add(y, alpha=2)"
+    assert list(vendor_calls(ast.parse(text))) == [("f", 3), ("f", 3), ("", 4), ("", 5)]
 
 
 def test_bits_are_promised_of_no_function_of_torchs() -> None:

@@ -17,6 +17,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from tinsmith.ops.cuda.driver import Driver
 from tinsmith.ops.cuda.kernels import CudaKernels
 from tinsmith.ops.cuda.table import Arguments, Kernel
 from tinsmith.ops.kernels import Recorded
@@ -49,15 +50,13 @@ def library(*extra: str) -> ctypes.CDLL:
     return ctypes.CDLL(str(built))
 
 
-class Emulation:
+class Emulation(Driver):
     """A backend whose threads are fibers; `order` 0, 1 or 2 is the order in which they run between two barriers."""
 
     device = torch.device("cpu")
 
     def __init__(self, *extra: str, order: int = 2, free: int | None = None) -> None:
-        self.free = free
-        self.extra = extra
-        self.order = order
+        self.free, self.extra, self.order = free, extra, order
         self.launched: set[str] = set()
 
     def launch(self, kernel: Kernel, grid: tuple[int, ...], arguments: Arguments) -> None:

@@ -67,13 +67,13 @@ class Kernels(Protocol):
 
     arithmetic: Arithmetic
     device: torch.device
-    reads_bf16: bool
+    reads_bf16: bool = False
     """True if a product widens bf16 weights in registers, so that holding them so costs nothing."""
 
-    reads_packed: bool
+    reads_packed: bool = False
     """True if a base is held as published: the native kernels widen it (`ops/packed.py`)."""
 
-    pads_steps: bool
+    pads_steps: bool = True
     """True if steps are recorded for powers of two of rows: to record one takes long there, and a row costs little."""
 
     def gemm(self, a: Tensor, b: Tensor, *, into: Tensor | None = None) -> Tensor:
@@ -265,18 +265,18 @@ class Kernels(Protocol):
 
     def identity(self) -> Mapping[str, str]:
         """Return a device of its own and its compiler, as circumstances; empty on the host."""
-        ...
+        return {}
 
     def free_bytes(self) -> int | None:
         """Memory that is free on the device; None: it is the host's."""
-        ...
+        return None
 
     def recorded(self, compute: Callable[[], Tensor]) -> Recorded | None:
         """Record what `compute` launches, to be launched again at once; None where nothing is recorded.
 
         It is run once or twice meanwhile. It must read what changes from memory that stays, and wait for nothing.
         """
-        ...
+        del compute
 
     def threads(self) -> int:
         """Threads in use."""

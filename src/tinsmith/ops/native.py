@@ -22,7 +22,7 @@ from tinsmith.ops.experts import ExpertParts, MixtureActivations, Mlp, PartsOf
 from tinsmith.ops.extension import native, require
 from tinsmith.ops.forest import Forest
 from tinsmith.ops.functions import Weight
-from tinsmith.ops.kernels import AdamStep, Draws, HeadGains, HeadShape, Nf4Matrix, Recorded, Rope
+from tinsmith.ops.kernels import AdamStep, Draws, HeadGains, HeadShape, Kernels, Nf4Matrix, Recorded, Rope
 from tinsmith.ops.linear import Linear, LowRank
 from tinsmith.ops.packed import Packed
 from tinsmith.ops.paging import Pages, Rows
@@ -137,12 +137,11 @@ def _memory(x: Tensor) -> int:
     return x.untyped_storage().data_ptr()
 
 
-class NativeKernels:
+class NativeKernels(Kernels):
     """Every floating-point reduction is one chain in a logical order; see `docs/ops.md`."""
 
     arithmetic: Arithmetic = Arithmetic.CANONICAL
     device: torch.device = torch.device("cpu")
-    reads_bf16: bool = False
     reads_packed: bool = True
     pads_steps: bool = False
 
@@ -438,12 +437,6 @@ class NativeKernels:
         cos, sin = (torch.empty(positions, len(frequencies)), torch.empty(positions, len(frequencies)))
         native.rope_table(frequencies, cos.numpy(), sin.numpy())
         return Rope(cos, sin)
-
-    def identity(self) -> dict[str, str]:
-        return {}
-
-    def free_bytes(self) -> None:
-        return None
 
     def recorded(self, compute: Callable[[], Tensor]) -> Recorded | None:
         tape, others = native.Tape(), _NotNative()

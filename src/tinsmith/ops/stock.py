@@ -6,7 +6,7 @@ tensors may lie on the CPU; everything else is on the device.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from itertools import pairwise
 
 import numpy as np
@@ -17,7 +17,7 @@ from torch.nn import functional as F
 
 from tinsmith.ops import stock_attention
 from tinsmith.ops.forest import Forest
-from tinsmith.ops.kernels import AdamStep, Draws, HeadGains, HeadShape, Nf4Matrix, Rope
+from tinsmith.ops.kernels import AdamStep, Draws, HeadGains, HeadShape, Kernels, Nf4Matrix, Rope
 from tinsmith.ops.mixture import OneByOne
 from tinsmith.ops.nf4 import BLOCK, NF4_LEVELS
 from tinsmith.ops.noise import gumbel, stream_keys
@@ -26,13 +26,10 @@ from tinsmith.ops.routing import Routes, Routing, stock_route_backward, stock_ro
 from tinsmith.types.arithmetic import Arithmetic
 
 
-class StockKernels(OneByOne):
+class StockKernels(OneByOne, Kernels):
     """Arithmetic by whatever the vendor's libraries do on one device."""
 
     arithmetic: Arithmetic = Arithmetic.FAST
-    reads_bf16: bool = False
-    reads_packed: bool = False
-    pads_steps: bool = True
 
     def __init__(self, device: torch.device) -> None:
         self.device: torch.device = device
@@ -270,18 +267,6 @@ class StockKernels(OneByOne):
         position = torch.arange(positions, dtype=torch.float32, device=self.device)
         angle = (position[:, None] * self._to_device(frequencies)).double()
         return Rope(angle.cos().float(), angle.sin().float())
-
-    def identity(self) -> dict[str, str]:
-        """Nothing: no bit is promised."""
-        return {}
-
-    def free_bytes(self) -> None:
-        """Not looked at."""
-        return None
-
-    def recorded(self, compute: Callable[[], Tensor]) -> None:
-        """Nothing is recorded."""
-        del compute
 
     def threads(self) -> int:
         """Torch's own threads on CPU."""

@@ -16,12 +16,12 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from tinsmith.ops.cuda.chains import chains_of_length, chains_of_segments
-from tinsmith.ops.cuda.driver import Backend
+from tinsmith.ops.cuda.driver import Driver
 from tinsmith.ops.cuda.table import Value, kernels
 from tinsmith.ops.cuda.uploads import Uploads, forest_layout
 from tinsmith.ops.extension import module
 from tinsmith.ops.forest import Forest
-from tinsmith.ops.kernels import AdamStep, Draws, HeadGains, HeadShape, Nf4Matrix, Recorded, Rope
+from tinsmith.ops.kernels import AdamStep, Draws, HeadGains, HeadShape, Kernels, Nf4Matrix, Recorded, Rope
 from tinsmith.ops.mixture import OneByOne
 from tinsmith.ops.paging import Pages, Rows
 from tinsmith.ops.routing import Routes, Routing
@@ -53,15 +53,13 @@ def _blocks(count: int, size: int) -> int:
     return -(-count // size)
 
 
-class CudaKernels(OneByOne):
+class CudaKernels(OneByOne, Kernels):
     """The kernels of `native/cuda` on a backend: a GPU, or an emulated grid."""
 
     arithmetic: Arithmetic = Arithmetic.CANONICAL
     reads_bf16: bool = True
-    reads_packed: bool = False
-    pads_steps: bool = True
 
-    def __init__(self, backend: Backend) -> None:
+    def __init__(self, backend: Driver) -> None:
         self.backend = backend
         self.device: torch.device = backend.device
         self.identity = backend.identity
