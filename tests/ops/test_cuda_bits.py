@@ -12,7 +12,7 @@ from canonical_cases import Outputs, assert_same_outputs, compute, make_inputs, 
 from emulated import emulated
 from torch import Tensor
 
-from tinsmith.ops.cuda.chains import chains_of_length, chains_of_segments
+from tinsmith.ops.cuda.chains import chains_of
 from tinsmith.ops.cuda.kernels import LARGE, SMALL
 from tinsmith.ops.kernels import HeadShape, Kernels
 from tinsmith.ops.native import NativeKernels
@@ -95,8 +95,8 @@ def test_kernels_have_the_native_bits_whatever_the_tiles_and_the_order_of_thread
 
 
 def test_a_sum_waits_for_its_neighbour_only() -> None:
-    assert chains_of_length(300).tolist() == [[0, 128, 0, 0], [128, 256, 1, 0], [256, 300, 1, 0]]
-    assert chains_of_segments([0, 4, 4, 9, 12]).tolist() == [[0, 4, 0, 0], [4, 9, 0, 0], [9, 12, 2, 0]]
+    assert chains_of([0, 128, 256, 300]).tolist() == [[0, 128, 0, 0], [128, 256, 1, 0], [256, 300, 1, 0]]
+    assert chains_of([0, 4, 4, 9, 12]).tolist() == [[0, 4, 0, 0], [4, 9, 0, 0], [9, 12, 2, 0]]
 
 
 CONTROLS = {"contraction": ("-ffp-contract=fast",), "a barrier left out": ("-DTS_TILE_BARRIER()=",)}

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
+from tinsmith.ops.cuda.chains import complete
 from tinsmith.ops.functions import Weight
 
 
@@ -72,7 +73,7 @@ class UnitSums:
 def joined(partials: Sequence[Partial], block: Partial) -> list[Partial]:
     """Return partial sums with one more block, after what is complete before it has been added up."""
     left = list(partials)
-    while len(left) > 1 and _complete(left[-2].first, left[-1].first, block.first):
+    while len(left) > 1 and complete(left[-2].first, left[-1].first, block.first):
         later = left.pop()
         left[-1] = _sum(left[-1], later)
     return [*left, block]
@@ -95,9 +96,3 @@ def _sum(one: Partial, later: Partial) -> Partial:
     for a, b in pairs:
         a += b
     return one
-
-
-def _complete(a: int, b: int, unit: int) -> bool:
-    """True if the smallest aligned block that holds units a and b lies wholly before a unit."""
-    level = (a ^ b).bit_length()
-    return unit >> level != b >> level

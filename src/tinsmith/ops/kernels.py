@@ -85,7 +85,8 @@ class Kernels(Protocol):
 
     def nf4_product(self, x: Tensor, matrices: Sequence[Nf4Matrix]) -> Tensor:
         """The product of x with the transposes of NF4 matrices that read the same rows, side by side."""
-        ...
+        parts = [self.nf4_transposed(m.codes, m.absmax, m.out, x.shape[1]) for m in matrices]
+        return self.gemm(x, parts[0] if len(parts) == 1 else torch.cat(parts, dim=1))
 
     def grad_gemm(self, a: Tensor, b: Tensor, segments: Tensor, into: Tensor) -> None:
         """Into [M, N] += per segment of rows, a[rows]^T . b[rows]."""

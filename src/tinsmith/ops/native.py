@@ -22,7 +22,7 @@ from tinsmith.ops.experts import ExpertParts, MixtureActivations, Mlp, PartsOf
 from tinsmith.ops.extension import native, require
 from tinsmith.ops.forest import Forest
 from tinsmith.ops.functions import Weight
-from tinsmith.ops.kernels import AdamStep, Draws, HeadGains, HeadShape, Kernels, Nf4Matrix, Recorded, Rope
+from tinsmith.ops.kernels import AdamStep, Draws, HeadGains, HeadShape, Kernels, Recorded, Rope
 from tinsmith.ops.linear import Linear, LowRank
 from tinsmith.ops.packed import Packed
 from tinsmith.ops.paging import Pages, Rows
@@ -154,10 +154,6 @@ class NativeKernels(Kernels):
         c = torch.empty(a.shape[0], b.shape[1]) if into is None else into
         native.gemm(_view(a), _view(b.float()), c.numpy(), into is not None)
         return c
-
-    def nf4_product(self, x: Tensor, matrices: Sequence[Nf4Matrix]) -> Tensor:
-        parts = [self.nf4_transposed(m.codes, m.absmax, m.out, x.shape[1]) for m in matrices]
-        return self.gemm(x, parts[0] if len(parts) == 1 else torch.cat(parts, dim=1))
 
     def grad_gemm(self, a: Tensor, b: Tensor, segments: Tensor, into: Tensor) -> None:
         native.gemm(_view(a).T, _view(b), _view(into), True, _view(segments))

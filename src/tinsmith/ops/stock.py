@@ -17,7 +17,7 @@ from torch.nn import functional as F
 
 from tinsmith.ops import stock_attention
 from tinsmith.ops.forest import Forest
-from tinsmith.ops.kernels import AdamStep, Draws, HeadGains, HeadShape, Kernels, Nf4Matrix, Rope
+from tinsmith.ops.kernels import AdamStep, Draws, HeadGains, HeadShape, Kernels, Rope
 from tinsmith.ops.mixture import OneByOne
 from tinsmith.ops.nf4 import BLOCK, NF4_LEVELS
 from tinsmith.ops.noise import gumbel, stream_keys
@@ -39,11 +39,6 @@ class StockKernels(OneByOne, Kernels):
     def gemm(self, a: Tensor, b: Tensor, *, into: Tensor | None = None) -> Tensor:
         """`mm`, or `addmm_`."""
         return torch.mm(a, b.float()) if into is None else into.addmm_(a, b.float())
-
-    def nf4_product(self, x: Tensor, matrices: Sequence[Nf4Matrix]) -> Tensor:
-        """Decode, and `mm`."""
-        parts = [self.nf4_transposed(m.codes, m.absmax, m.out, x.shape[1]) for m in matrices]
-        return self.gemm(x, torch.cat(parts, dim=1))
 
     def grad_gemm(self, a: Tensor, b: Tensor, segments: Tensor, into: Tensor) -> None:
         """One `addmm_` over all segments."""

@@ -17,20 +17,18 @@ CHAIN: Final = 128
 """Terms of k in one chain of a product without segments (kLongestChain in native/table.hpp)."""
 
 
-def chains_of_length(k: int, length: int = CHAIN) -> NDArray[np.int32]:
-    """Chains of a product over k terms, (n, 4): first k, end, sums added at the end, 0. Without terms: one of none."""
-    return chains_of_segments([*range(0, k, length), k]) if k else np.zeros((1, 4), np.int32)
+def chains_of(bounds: Sequence[int]) -> NDArray[np.int32]:
+    """A chain for each of n segments that has terms, (.., 4): first k, end, sums added at the end, 0.
 
-
-def chains_of_segments(bounds: Sequence[int]) -> NDArray[np.int32]:
-    """A chain for each segment that has terms. At most `len(bounds).bit_length()` sums wait at once."""
+    At most `n.bit_length()` sums wait at once.
+    """
     runs = [(i, a, b) for i, (a, b) in enumerate(pairwise(bounds)) if a < b]
     out = np.zeros((len(runs), 4), np.int32)
     waiting: list[int] = []
     for at, (unit, begin, end) in enumerate(runs):
         after = runs[at + 1][0] if at + 1 < len(runs) else None
         merged, first = 0, unit
-        while waiting and _complete(waiting[-1], unit, after):
+        while waiting and complete(waiting[-1], unit, after):
             first = waiting.pop()
             merged += 1
         waiting.append(first)
@@ -38,7 +36,7 @@ def chains_of_segments(bounds: Sequence[int]) -> NDArray[np.int32]:
     return out
 
 
-def _complete(a: int, b: int, unit: int | None) -> bool:
-    """Check that the smallest block that holds units a and b lies wholly before a unit (None: the end)."""
+def complete(a: int, b: int, unit: int | None) -> bool:
+    """True if the smallest aligned block that holds units a and b lies wholly before a unit (None: the end)."""
     level = (a ^ b).bit_length()
     return unit is None or unit >> level != b >> level

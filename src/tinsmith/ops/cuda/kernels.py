@@ -7,6 +7,7 @@ and shows in no bit. torch holds memory, copies, and computes elementwise steps 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import cache, lru_cache
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -15,7 +16,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from tinsmith.ops.cuda.chains import chains_of_length, chains_of_segments
+from tinsmith.ops.cuda.chains import CHAIN, chains_of
 from tinsmith.ops.cuda.driver import Driver
 from tinsmith.ops.cuda.table import Value, kernels
 from tinsmith.ops.cuda.uploads import Uploads, forest_layout
@@ -44,7 +45,6 @@ class _Chains(NamedTuple):
     """A list of chains on the device."""
 
     at: Tensor
-    number: int
     depth: int
     """At most so many of their sums wait at once."""
 
@@ -68,8 +68,9 @@ class CudaKernels(OneByOne, Kernels):
         self.use_graphs = True
         """True if what can be recorded is; no bit changes."""
         self._uploads = Uploads(self.device)
-        self._by_length: dict[int, _Chains] = {}
-        self._by_segments: dict[tuple[int, ...], _Chains] = {}
+        self._chains = cache(lambda k: self._listed((*range(0, k, CHAIN), k)))
+        """Those of a product over k terms: kept for good, as graphs read them."""
+        self._latest = lru_cache(64)(self._listed)
         self._layout: tuple[Forest, tuple[Tensor, ...]] | None = None
 
     # Products
@@ -91,7 +92,7 @@ class CudaKernels(OneByOne, Kernels):
 
     def column_chain(self, x: Tensor, y: Tensor | None, segments: Tensor, into: Tensor) -> None:
         chains = self._segments(segments)
-        self._run("column_chain", x.shape[1], x, y, chains.at, into, chains.number, x.shape[1])
+        self._run("column_chain", x.shape[1], x, y, chains.at, into, len(chains.at), x.shape[1])
 
     def embed(self, table: Tensor, ids: Tensor) -> Tensor:
         return table.detach()[self._uploads.of(ids)].float()
@@ -106,7 +107,7 @@ class CudaKernels(OneByOne, Kernels):
         for begin, end in pairwise([*begins.tolist(), len(order)]):
             within = np.searchsorted(segment[begin:end], range(1, len(cuts)))
             one = segment[begin] == segment[end - 1]
-            chains.append(chains_of_segments([begin, end] if one else [begin, *(begin + within)]))
+            chains.append(chains_of([begin, end] if one else [begin, *(begin + within)]))
         chain_begin = np.cumsum(list(map(len, chains)))
         listed = (self._put(x) for x in (order, distinct, chain_begin, np.concatenate(chains)))
         self._run("embed_backward", len(distinct), dy, *listed, into, dy.shape[1])
@@ -354,20 +355,11 @@ class CudaKernels(OneByOne, Kernels):
         self._run(name, over, out, *values)
         return out
 
-    def _chains(self, k: int) -> _Chains:
-        if k not in self._by_length:
-            chains = chains_of_length(k)
-            self._by_length[k] = _Chains(self._put(chains), len(chains), len(chains).bit_length())
-        return self._by_length[k]
+    def _listed(self, bounds: tuple[int, ...]) -> _Chains:
+        return _Chains(self._put(chains_of(bounds)), (len(bounds) - 1).bit_length())
 
     def _segments(self, segments: Tensor) -> _Chains:
-        bounds = tuple(segments.tolist())
-        if bounds not in self._by_segments:
-            if len(self._by_segments) > 64:
-                self._by_segments.clear()
-            chains = chains_of_segments(bounds)
-            self._by_segments[bounds] = _Chains(self._put(chains), len(chains), len(bounds).bit_length())
-        return self._by_segments[bounds]
+        return self._latest(tuple(segments.tolist()))
 
     def _product(self, a: Tensor, b: Tensor, c: Tensor, chains: _Chains, *, add: bool, few: bool) -> None:
         along_a = a.stride(1) == 1 or a.shape[1] <= 1
@@ -394,4 +386,4 @@ class CudaKernels(OneByOne, Kernels):
             kernel, grid = f"{name}{held}", (_blocks(columns, 128), _blocks(rows, 128))
         else:
             kernel, grid = f"{name}{held}_small", (_blocks(columns, 64), _blocks(rows, 64))
-        self._run(kernel, grid, a, b, absmax, c, chains.at, chains.number, add, rows, columns, a.shape[1])
+        self._run(kernel, grid, a, b, absmax, c, chains.at, len(chains.at), add, rows, columns, a.shape[1])
