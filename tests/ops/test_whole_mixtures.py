@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from tinsmith.ops.experts import ExpertParts, MixtureActivations, Mlp, PartsOf
+from tinsmith.ops.experts import ExpertParts, MixtureActivations, MixtureRows, Mlp
 from tinsmith.ops.extension import configure, module
 from tinsmith.ops.functions import Weight
 from tinsmith.ops.linear import Linear, LowRank, refresh_norm
@@ -85,11 +85,10 @@ class Layer:
         logits = torch.randn(ROWS, EXPERTS, generator=draw)
         logits[:, IDLE] = -9.0
         self.routes: Routes = kernels.route(logits, Routing(active=ACTIVE, normalised=True))
-        self.deal: Dealt = dealt(self.routes, EXPERTS)
+        self.mix: MixtureRows = self.dealt(dealt(self.routes, EXPERTS))
 
-    @property
-    def of(self) -> PartsOf:
-        return self.parts.__getitem__
+    def dealt(self, deal: Dealt) -> MixtureRows:
+        return MixtureRows(self.routes, deal, self.experts, self.parts.__getitem__)
 
     def gradients(self) -> list[Tensor]:
         weights = [
@@ -101,24 +100,19 @@ class Layer:
 
 
 def _whole(kernels: NativeKernels, layer: Layer) -> list[Tensor]:
-    y, kept = kernels.mixture_forward(layer.x, layer.routes, layer.deal, layer.experts, layer.of)
-    dx, d_weights = kernels.mixture_backward(
-        layer.dy, layer.x, layer.routes, layer.deal, layer.experts, layer.of, SEGMENTS, kept
-    )
+    y, kept = kernels.mixture_forward(layer.x, layer.mix)
+    dx, d_weights = kernels.mixture_backward(layer.dy, layer.x, layer.mix, SEGMENTS, kept)
     return [y, dx, d_weights, *_rooms(kept), *layer.gradients()]
 
 
 def _one_by_one(kernels: NativeKernels, layer: Layer) -> list[Tensor]:
-    y, kept = forward_one_by_one(kernels, layer.x, layer.routes, layer.deal, layer.experts, layer.of)
-    dx, d_weights = backward_one_by_one(
-        kernels, layer.dy, layer.x, layer.routes, layer.deal, layer.experts, layer.of, SEGMENTS, kept
-    )  # fmt: skip
+    y, kept = forward_one_by_one(kernels, layer.x, layer.mix)
+    dx, d_weights = backward_one_by_one(kernels, layer.dy, layer.x, layer.mix, SEGMENTS, kept)
     return [y, dx, d_weights, *_rooms(kept), *layer.gradients()]
 
 
 def _rooms(kept: MixtureActivations) -> list[Tensor]:
-    rooms = (kept.gate_up, kept.inner, kept.out, kept.xa_up, kept.xa_down, kept.direction_up)
-    return [room for room in (*rooms, kept.direction_down) if room is not None]
+    return [room for room in kept.rooms if room is not None]
 
 
 @pytest.fixture(params=(1, 2))
@@ -165,7 +159,7 @@ def test_an_expert_without_rows_gets_no_gradient(kernels: NativeKernels) -> None
 
 def test_a_part_with_other_tensors_is_seen(kernels: NativeKernels) -> None:
     layer = Layer(kernels, Trained.DORA)
-    run = MixtureRun(0, ROWS, layer.of)
+    run = MixtureRun(0, ROWS, layer.mix.parts)
 
     def output() -> Tensor:
         return mixed(kernels, layer.x, layer.routes, layer.experts, [run])
@@ -185,13 +179,14 @@ def test_a_part_with_other_tensors_is_seen(kernels: NativeKernels) -> None:
 @pytest.mark.parametrize("wrong", ["places", "bounds", "kept"])
 def test_arrays_that_do_not_fit_are_refused(kernels: NativeKernels, wrong: str) -> None:
     layer = Layer(kernels, Trained.LORA)
-    deal = layer.deal
+    deal = layer.mix.deal
     if wrong == "places":
         deal = Dealt(deal.rows, torch.zeros_like(deal.places), deal.bounds)
     elif wrong == "bounds":
         deal = Dealt(deal.rows, deal.places, [0, *([ROWS] * EXPERTS)])
-    _, kept = kernels.mixture_forward(layer.x, layer.routes, layer.deal, layer.experts, layer.of)
+    _, kept = kernels.mixture_forward(layer.x, layer.mix)
     if wrong == "kept":
-        kept = MixtureActivations.empty(3, layer.experts, layer.parts[0], layer.x.device)
+        short = Dealt(deal.rows[:3], deal.places, deal.bounds)
+        kept = MixtureActivations.empty(layer.dealt(short), layer.x.device)
     with pytest.raises(ValueError, match="mixture"):
-        kernels.mixture_backward(layer.dy, layer.x, layer.routes, deal, layer.experts, layer.of, SEGMENTS, kept)
+        kernels.mixture_backward(layer.dy, layer.x, layer.dealt(deal), SEGMENTS, kept)

@@ -11,6 +11,7 @@ from torch import Tensor
 from tinsmith.ops.functions import Weight
 from tinsmith.ops.linear import Linear, LowRank
 from tinsmith.ops.packed import Packed
+from tinsmith.ops.routing import Dealt, Routes
 
 
 @dataclass(slots=True, eq=False, weakref_slot=True)
@@ -35,6 +36,16 @@ def held_whole(experts: Sequence[Mlp]) -> bool:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class MixtureRows:
+    """Rows by the experts that they take, and one adapter's parts on these."""
+
+    routes: Routes
+    deal: Dealt
+    experts: Sequence[Mlp]
+    parts: PartsOf
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class MixtureActivations:
     """Values for the backward of a mixture, a row for each pair of a row and an expert, in the order of `Dealt`."""
 
@@ -53,10 +64,15 @@ class MixtureActivations:
     direction_down: Tensor | None
     """[pairs, H]: the same of down."""
 
+    @property
+    def rooms(self) -> tuple[Tensor | None, ...]:
+        """All of them, in this order."""
+        return (self.gate_up, self.inner, self.out, self.xa_up, self.xa_down, self.direction_up, self.direction_down)
+
     @classmethod
-    def empty(cls, pairs: int, experts: Sequence[Mlp], of_one: ExpertParts, device: torch.device) -> MixtureActivations:
-        """Room for it; every expert's parts are shaped like those of one."""
-        up, down = experts[0].gate_up, experts[0].down
+    def empty(cls, mix: MixtureRows, device: torch.device) -> MixtureActivations:
+        """Room for it; every expert's parts are shaped like those of the first that a row takes."""
+        up, down, pairs = mix.experts[0].gate_up, mix.experts[0].down, len(mix.deal.rows)
 
         def room(width: int) -> Tensor:
             return torch.empty(pairs, width, device=device)
@@ -68,7 +84,7 @@ class MixtureActivations:
             magnitude = None if low is None else low.magnitude
             return None if magnitude is None or magnitude.grad is None else room(linear.out_size)
 
-        low_up, low_down = of_one
+        low_up, low_down = mix.parts(mix.deal.taken[0][0])
         return cls(
             gate_up=room(up.out_size),
             inner=room(down.in_size),

@@ -20,11 +20,11 @@ from torch import Tensor
 
 from tinsmith.ops.forest import Forest
 from tinsmith.ops.paging import Pages, Rows
-from tinsmith.ops.routing import Dealt, Routes, Routing
+from tinsmith.ops.routing import Routes, Routing
 from tinsmith.types.arithmetic import Arithmetic
 
 if TYPE_CHECKING:
-    from tinsmith.ops.experts import MixtureActivations, Mlp, PartsOf
+    from tinsmith.ops.experts import MixtureActivations, MixtureRows
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -174,26 +174,16 @@ class Kernels(Protocol):
         """Gradient of the logits, given that of the weights [rows, active]."""
         ...
 
-    def mixture(self, x: Tensor, routes: Routes, deal: Dealt, experts: Sequence[Mlp], parts: PartsOf) -> Tensor:
+    def mixture(self, x: Tensor, mix: MixtureRows) -> Tensor:
         """The weighted sum of each row's experts, ascending, [rows, H]; their bases are held in full precision."""
         ...
 
-    def mixture_forward(
-        self, x: Tensor, routes: Routes, deal: Dealt, experts: Sequence[Mlp], parts: PartsOf
-    ) -> tuple[Tensor, MixtureActivations]:
+    def mixture_forward(self, x: Tensor, mix: MixtureRows) -> tuple[Tensor, MixtureActivations]:
         """As `mixture`, and what `mixture_backward` needs."""
         ...
 
     def mixture_backward(
-        self,
-        dy: Tensor,
-        x: Tensor,
-        routes: Routes,
-        deal: Dealt,
-        experts: Sequence[Mlp],
-        parts: PartsOf,
-        segments: Tensor,
-        kept: MixtureActivations,
+        self, dy: Tensor, x: Tensor, mix: MixtureRows, segments: Tensor, kept: MixtureActivations
     ) -> tuple[Tensor, Tensor]:
         """Add the gradients of all trained weights; (that of x, that of the routes' weights)."""
         ...

@@ -14,11 +14,11 @@ from itertools import pairwise
 import torch
 from torch import Tensor
 
-from tinsmith.ops.experts import MixtureActivations, Mlp, PartsOf, held_whole
+from tinsmith.ops.experts import MixtureActivations, MixtureRows, Mlp, PartsOf, held_whole
 from tinsmith.ops.functions import _Ctx  # pyright: ignore[reportPrivateUsage]
 from tinsmith.ops.kernels import Kernels
 from tinsmith.ops.linear import LinearActivations, Run, backward, forward_and_save
-from tinsmith.ops.routing import Dealt, Routes, Routing, dealt
+from tinsmith.ops.routing import Routes, Routing, dealt
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,28 +32,34 @@ class MixtureRun:
 
 def mixed(kernels: Kernels, x: Tensor, routes: Routes, experts: Sequence[Mlp], runs: Sequence[MixtureRun]) -> Tensor:
     """The weighted sum of each row's experts, each run of rows with its adapter; nothing is kept."""
-    deal = dealt(routes, len(experts))
+    mix = MixtureRows(routes, dealt(routes, len(experts)), experts, runs[0].parts)
     if len(runs) == 1 and held_whole(experts):
-        return kernels.mixture(x, routes, deal, experts, runs[0].parts)
-    return mixed_one_by_one(kernels, x, routes, deal, experts, runs)
+        return kernels.mixture(x, mix)
+    return _one_by_one(kernels, x, mix, runs)
 
 
-def mixed_one_by_one(
-    kernels: Kernels, x: Tensor, routes: Routes, deal: Dealt, experts: Sequence[Mlp], runs: Sequence[MixtureRun]
+def _one_by_one(
+    kernels: Kernels, x: Tensor, mix: MixtureRows, runs: Sequence[MixtureRun], kept: MixtureActivations | None = None
 ) -> Tensor:
-    """As `mixed`, expert by expert: bases that are decoded for each product, and several adapters in a batch."""
+    """As `mixed`, expert by expert: bases that are decoded for each product, and several adapters in a batch.
+
+    With `kept`, what backward needs is put there.
+    """
     y = torch.zeros_like(x)
-    weights = routes.weights.flatten()[deal.places]
-    for e, begin, end in deal.taken:
-        rows = deal.rows[begin:end]
-        cuts = _cuts(rows, runs)
-        parts = [(run, run.parts(e)) for run in runs]
-        up = tuple(Run(*cuts[i], low) for i, (_, (low, _)) in enumerate(parts))
-        down = tuple(Run(*cuts[i], low) for i, (_, (_, low)) in enumerate(parts))
-        gate_up, _ = forward_and_save(kernels, x[rows], experts[e].gate_up, _filled(up), keep=False)
+    weights = mix.routes.weights.flatten()[mix.deal.places]
+    for e, begin, end in mix.deal.taken:
+        rows, whole = mix.deal.rows[begin:end], slice(begin, end)
+        parts = [(cut, run.parts(e)) for cut, run in zip(_cuts(rows, runs), runs, strict=True) if cut[1] > cut[0]]
+        up = tuple(Run(*cut, low) for cut, (low, _) in parts)
+        down = tuple(Run(*cut, low) for cut, (_, low) in parts)
+        gate_up, of_up = forward_and_save(kernels, x[rows], mix.experts[e].gate_up, up, keep=kept is not None)
         inner = kernels.silu_gate(gate_up)
-        out, _ = forward_and_save(kernels, inner, experts[e].down, _filled(down), keep=False)
-        y[rows] += out * weights[begin:end, None]
+        out, of_down = forward_and_save(kernels, inner, mix.experts[e].down, down, keep=kept is not None)
+        y[rows] += out * weights[whole, None]
+        found = (gate_up, inner, out, of_up.xa, of_down.xa, of_up.direction, of_down.direction)
+        for room, value in zip(kept.rooms, found, strict=True) if kept is not None else ():
+            if room is not None and value is not None:
+                room[whole] = value
     return y
 
 
@@ -66,79 +72,44 @@ def _cuts(rows: Tensor, runs: Sequence[MixtureRun]) -> list[tuple[int, int]]:
     return list(pairwise(at))
 
 
-def _filled(runs: tuple[Run, ...]) -> tuple[Run, ...]:
-    return tuple(run for run in runs if run.end > run.begin)
-
-
-def forward_one_by_one(
-    kernels: Kernels, x: Tensor, routes: Routes, deal: Dealt, experts: Sequence[Mlp], parts: PartsOf
-) -> tuple[Tensor, MixtureActivations]:
-    """As `mixed_one_by_one` for one run that covers all rows, and what backward needs."""
-    y = torch.zeros_like(x)
-    weights = routes.weights.flatten()[deal.places]
-    kept = MixtureActivations.empty(len(deal.rows), experts, parts(deal.taken[0][0]), x.device)
-    for e, begin, end in deal.taken:
-        rows, whole = deal.rows[begin:end], slice(begin, end)
-        up, down = (Run(0, end - begin, low) for low in parts(e))
-        kept.gate_up[whole], of_up = forward_and_save(kernels, x[rows], experts[e].gate_up, (up,), keep=True)
-        kept.inner[whole] = kernels.silu_gate(kept.gate_up[whole])
-        kept.out[whole], of_down = forward_and_save(kernels, kept.inner[whole], experts[e].down, (down,), keep=True)
-        for room, value in (
-            (kept.xa_up, of_up.xa),
-            (kept.xa_down, of_down.xa),
-            (kept.direction_up, of_up.direction),
-            (kept.direction_down, of_down.direction),
-        ):
-            if room is not None and value is not None:
-                room[whole] = value
-        y[rows] += kept.out[whole] * weights[whole, None]
-    return y, kept
+def forward_one_by_one(kernels: Kernels, x: Tensor, mix: MixtureRows) -> tuple[Tensor, MixtureActivations]:
+    """As `mixed` for one run that covers all rows, expert by expert, and what backward needs."""
+    kept = MixtureActivations.empty(mix, x.device)
+    return _one_by_one(kernels, x, mix, (MixtureRun(0, x.shape[0], mix.parts),), kept), kept
 
 
 def backward_one_by_one(
-    kernels: Kernels,
-    dy: Tensor,
-    x: Tensor,
-    routes: Routes,
-    deal: Dealt,
-    experts: Sequence[Mlp],
-    parts: PartsOf,
-    segments: Tensor,
-    kept: MixtureActivations,
+    kernels: Kernels, dy: Tensor, x: Tensor, mix: MixtureRows, segments: Tensor, kept: MixtureActivations
 ) -> tuple[Tensor, Tensor]:
     """Add the gradients of all trained weights; (that of x, that of the routes' weights)."""
-    weights = routes.weights.flatten()[deal.places]
+    deal = mix.deal
+    weights = mix.routes.weights.flatten()[deal.places]
     dx, d_weights = torch.zeros_like(dy), torch.zeros_like(weights)
     for e, begin, end in deal.taken:
         rows, whole = deal.rows[begin:end], slice(begin, end)
         bounds = torch.searchsorted(rows, segments.to(rows.device)).to(segments.device)
-        low_up, low_down = parts(e)
+        low_up, low_down = mix.parts(e)
         of_up = LinearActivations(kept.xa_up[whole], _part(kept.direction_up, whole))
         of_down = LinearActivations(kept.xa_down[whole], _part(kept.direction_down, whole))
         own = dy[rows]
         d_weights[deal.places[whole]] = kernels.row_dots(own, kept.out[whole])
         d_out = own * weights[whole, None]
-        d_inner = backward(kernels, kept.inner[whole], d_out, experts[e].down, low_down, of_down, bounds)
+        d_inner = backward(kernels, kept.inner[whole], d_out, mix.experts[e].down, low_down, of_down, bounds)
         d_gate_up = kernels.silu_gate_backward(kept.gate_up[whole], d_inner)
-        dx[rows] += backward(kernels, x[rows], d_gate_up, experts[e].gate_up, low_up, of_up, bounds)
-    return dx, d_weights.view_as(routes.weights)
+        dx[rows] += backward(kernels, x[rows], d_gate_up, mix.experts[e].gate_up, low_up, of_up, bounds)
+    return dx, d_weights.view_as(mix.routes.weights)
 
 
 def _part(x: Tensor | None, rows: slice) -> Tensor | None:
     return None if x is None else x[rows]
 
 
-def mixture_one_by_one(
-    kernels: Kernels, x: Tensor, routes: Routes, deal: Dealt, experts: Sequence[Mlp], parts: PartsOf
-) -> Tensor:
-    """As `mixed_one_by_one` for one run that covers all rows."""
-    return mixed_one_by_one(kernels, x, routes, deal, experts, (MixtureRun(0, x.shape[0], parts),))
+class OneByOne(Kernels):
+    """Kernels that compute mixtures expert by expert."""
 
+    def mixture(self, x: Tensor, mix: MixtureRows) -> Tensor:
+        return _one_by_one(self, x, mix, (MixtureRun(0, x.shape[0], mix.parts),))
 
-class OneByOne:
-    """The mixtures of kernels that compute them expert by expert."""
-
-    mixture = mixture_one_by_one
     mixture_forward = forward_one_by_one
     mixture_backward = backward_one_by_one
 
@@ -161,23 +132,20 @@ class MixtureStep(torch.autograd.Function):
         routes = kernels.route(logits, routing)
         if seen is not None:
             seen(logits, routes)
-        deal = dealt(routes, len(experts))
-        if held_whole(experts):
-            y, kept = kernels.mixture_forward(x, routes, deal, experts, parts)
-        else:
-            y, kept = forward_one_by_one(kernels, x, routes, deal, experts, parts)
-        ctx.kernels = kernels
-        ctx.saved = (x, logits, routing, routes, deal, experts, parts, segments, kept)
+        mix = MixtureRows(routes, dealt(routes, len(experts)), experts, parts)
+        whole = held_whole(experts)
+        y, kept = kernels.mixture_forward(x, mix) if whole else forward_one_by_one(kernels, x, mix)
+        ctx.kernels, ctx.saved = kernels, (x, logits, routing, mix, segments, kept)
         return y
 
     @staticmethod
     def backward(ctx: _Ctx, *grads: Tensor) -> tuple[Tensor | None, ...]:
         dy, kernels = grads[0].contiguous(), ctx.kernels
-        x, logits, routing, routes, deal, experts, parts, segments, kept = ctx.saved
-        given = (dy, x, routes, deal, experts, parts, segments, kept)
-        if held_whole(experts):
+        x, logits, routing, mix, segments, kept = ctx.saved
+        given = (dy, x, mix, segments, kept)
+        if held_whole(mix.experts):
             dx, d_weights = kernels.mixture_backward(*given)
         else:
             dx, d_weights = backward_one_by_one(kernels, *given)
-        d_logits = kernels.route_backward(logits, routing, routes, d_weights)
+        d_logits = kernels.route_backward(logits, routing, mix.routes, d_weights)
         return dx, d_logits, *(None,) * 6

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
-from tinsmith.ops.experts import ExpertParts, MixtureActivations, Mlp, PartsOf
+from tinsmith.ops.experts import ExpertParts, MixtureActivations, MixtureRows, Mlp
 from tinsmith.ops.extension import native, require
 from tinsmith.ops.forest import Forest
 from tinsmith.ops.functions import Weight
@@ -26,7 +26,7 @@ from tinsmith.ops.kernels import AdamStep, Draws, HeadGains, HeadShape, Kernels,
 from tinsmith.ops.linear import Linear, LowRank
 from tinsmith.ops.packed import Packed
 from tinsmith.ops.paging import Pages, Rows
-from tinsmith.ops.routing import Dealt, Routes, Routing
+from tinsmith.ops.routing import Routes, Routing
 from tinsmith.types.arithmetic import Arithmetic
 
 if TYPE_CHECKING:
@@ -84,8 +84,8 @@ def _low_view(part: LowRank) -> _LowView:
     return _LowView(tensors, low)
 
 
-def _pairs(routes: Routes, deal: Dealt) -> tuple[In, In, In]:
-    return _view(deal.places), np.array(deal.bounds, np.int64), _view(routes.weights)
+def _pairs(mix: MixtureRows) -> tuple[In, In, In]:
+    return _view(mix.deal.places), np.array(mix.deal.bounds, np.int64), _view(mix.routes.weights)
 
 
 def _activations(kept: MixtureActivations) -> MixtureArrays:
@@ -100,11 +100,11 @@ def _activations(kept: MixtureActivations) -> MixtureArrays:
     )
 
 
-def _by_expert(deal: Dealt, experts: Sequence[Mlp], parts: PartsOf) -> list[ExpertParts]:
+def _by_expert(mix: MixtureRows) -> list[ExpertParts]:
     """The parts on every expert; none on those that no row takes."""
-    found: list[ExpertParts] = [(None, None)] * len(experts)
-    for e, _, _ in deal.taken:
-        found[e] = parts(e)
+    found: list[ExpertParts] = [(None, None)] * len(mix.experts)
+    for e, _, _ in mix.deal.taken:
+        found[e] = mix.parts(e)
     return found
 
 
@@ -296,44 +296,27 @@ class NativeKernels(Kernels):
         )  # fmt: skip
         return d_logits
 
-    def mixture(self, x: Tensor, routes: Routes, deal: Dealt, experts: Sequence[Mlp], parts: PartsOf) -> Tensor:
-        y = torch.empty_like(x)
-        native.mixture(
-            _view(x), *_pairs(routes, deal), *self._matrices(experts), *self._lows(_by_expert(deal, experts, parts)),
-            y.numpy(),
-        )  # fmt: skip
+    def mixture(self, x: Tensor, mix: MixtureRows) -> Tensor:
+        y, lows = torch.empty_like(x), self._lows(_by_expert(mix))
+        native.mixture(_view(x), *_pairs(mix), *self._matrices(mix.experts), *lows, y.numpy())
         return y
 
-    def mixture_forward(
-        self, x: Tensor, routes: Routes, deal: Dealt, experts: Sequence[Mlp], parts: PartsOf
-    ) -> tuple[Tensor, MixtureActivations]:
-        y = torch.empty_like(x)
-        kept = MixtureActivations.empty(len(deal.rows), experts, parts(deal.taken[0][0]), x.device)
-        native.mixture(
-            _view(x), *_pairs(routes, deal), *self._matrices(experts), *self._lows(_by_expert(deal, experts, parts)),
-            y.numpy(), _activations(kept),
-        )  # fmt: skip
+    def mixture_forward(self, x: Tensor, mix: MixtureRows) -> tuple[Tensor, MixtureActivations]:
+        y, lows, kept = torch.empty_like(x), self._lows(_by_expert(mix)), MixtureActivations.empty(mix, x.device)
+        native.mixture(_view(x), *_pairs(mix), *self._matrices(mix.experts), *lows, y.numpy(), _activations(kept))
         return y, kept
 
     def mixture_backward(
-        self,
-        dy: Tensor,
-        x: Tensor,
-        routes: Routes,
-        deal: Dealt,
-        experts: Sequence[Mlp],
-        parts: PartsOf,
-        segments: Tensor,
-        kept: MixtureActivations,
+        self, dy: Tensor, x: Tensor, mix: MixtureRows, segments: Tensor, kept: MixtureActivations
     ) -> tuple[Tensor, Tensor]:
-        dx, d_weights = torch.empty_like(dy), torch.empty_like(routes.weights)
-        own = _by_expert(deal, experts, parts)
+        dx, d_weights = torch.empty_like(dy), torch.empty_like(mix.routes.weights)
+        own = _by_expert(mix)
         grads = [
             (_grads(expert.gate_up, up), _grads(expert.down, down))
-            for expert, (up, down) in zip(experts, own, strict=True)
+            for expert, (up, down) in zip(mix.experts, own, strict=True)
         ]
         native.mixture_backward(
-            _view(dy), _view(x), *_pairs(routes, deal), _view(segments), *self._matrices(experts), *self._lows(own),
+            _view(dy), _view(x), *_pairs(mix), _view(segments), *self._matrices(mix.experts), *self._lows(own),
             [up for up, _ in grads], [down for _, down in grads], _activations(kept), dx.numpy(), d_weights.numpy(),
         )  # fmt: skip
         return dx, d_weights

@@ -17,7 +17,7 @@ from torch.nn import functional as F
 
 from tinsmith.ops import stock_attention
 from tinsmith.ops.forest import Forest
-from tinsmith.ops.kernels import AdamStep, Draws, HeadGains, HeadShape, Kernels, Rope
+from tinsmith.ops.kernels import AdamStep, Draws, HeadGains, HeadShape, Rope
 from tinsmith.ops.mixture import OneByOne
 from tinsmith.ops.nf4 import BLOCK, NF4_LEVELS
 from tinsmith.ops.noise import gumbel, stream_keys
@@ -26,7 +26,7 @@ from tinsmith.ops.routing import Routes, Routing, stock_route_backward, stock_ro
 from tinsmith.types.arithmetic import Arithmetic
 
 
-class StockKernels(OneByOne, Kernels):
+class StockKernels(OneByOne):
     """Arithmetic by whatever the vendor's libraries do on one device."""
 
     arithmetic: Arithmetic = Arithmetic.FAST

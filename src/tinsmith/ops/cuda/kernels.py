@@ -22,7 +22,7 @@ from tinsmith.ops.cuda.table import Value, kernels
 from tinsmith.ops.cuda.uploads import Uploads, forest_layout
 from tinsmith.ops.extension import module
 from tinsmith.ops.forest import Forest
-from tinsmith.ops.kernels import AdamStep, Draws, HeadGains, HeadShape, Kernels, Nf4Matrix, Recorded, Rope
+from tinsmith.ops.kernels import AdamStep, Draws, HeadGains, HeadShape, Nf4Matrix, Recorded, Rope
 from tinsmith.ops.mixture import OneByOne
 from tinsmith.ops.paging import Pages, Rows
 from tinsmith.ops.routing import Routes, Routing
@@ -53,7 +53,7 @@ def _blocks(count: int, size: int) -> int:
     return -(-count // size)
 
 
-class CudaKernels(OneByOne, Kernels):
+class CudaKernels(OneByOne):
     """The kernels of `native/cuda` on a backend: a GPU, or an emulated grid."""
 
     arithmetic: Arithmetic = Arithmetic.CANONICAL
