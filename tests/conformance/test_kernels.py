@@ -9,7 +9,7 @@ from kernel_reference import assert_close, every_kernels, leaf, normal, rms_norm
 from torch import Tensor
 
 from tinsmith.ops import nf4
-from tinsmith.ops.kernels import AdamStep, HeadGains, HeadShape, Kernels
+from tinsmith.ops.kernels import AdamStep, HeadGains, HeadShape, Kernels, Turn
 
 SEGMENTS = {"one": [0, 40], "several": [0, 1, 17, 40], "empty ones": [0, 0, 7, 7, 7, 39, 40, 40]}
 segmented = pytest.mark.parametrize("bounds", SEGMENTS.values(), ids=SEGMENTS.keys())
@@ -184,10 +184,10 @@ def test_rotation_and_its_gradients(kernels: Kernels, shape: HeadShape, with_gai
     qkv, dy = qkv.to(kernels.device), dy.to(kernels.device)
     q_gain, k_gain = q_gain.to(kernels.device), k_gain.to(kernels.device)
     gains = HeadGains(q=q_gain, k=k_gain, eps=1e-6) if with_gains else None
-    rope = kernels.rope(frequencies(shape), 200)
+    turn = Turn(shape, positions, kernels.rope(frequencies(shape), 200), gains)
     # The angle is rounded to fp32 before its cosine is taken: up to 200 * 2**-24 radians.
-    assert_close(kernels.rotate(qkv, shape, positions, rope, gains), expected, tolerance=2e-5)
-    dx, rows = kernels.rotate_backward(qkv, dy, shape, positions, rope, gains, want_gains=with_gains)
+    assert_close(kernels.rotate(qkv, turn), expected, tolerance=2e-5)
+    dx, rows = kernels.rotate_backward(qkv, dy, turn, want_gains=with_gains)
     assert_close(dx, grads[0], tolerance=2e-5)
     assert (rows is not None) == with_gains
     if rows is not None:

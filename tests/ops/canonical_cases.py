@@ -15,7 +15,7 @@ from torch import Tensor
 
 from tinsmith.ops import nf4
 from tinsmith.ops.forest import Forest
-from tinsmith.ops.kernels import AdamStep, Draws, HeadGains, HeadShape, Kernels, Nf4Matrix
+from tinsmith.ops.kernels import AdamStep, Draws, HeadGains, HeadShape, Kernels, Nf4Matrix, Turn
 from tinsmith.ops.native import NativeKernels
 from tinsmith.ops.paging import Pages
 from tinsmith.ops.routing import Routing
@@ -213,8 +213,9 @@ def _heads(k: Kernels, i: Inputs, out: Outputs) -> None:
     rope = k.rope(i.frequencies, int(rows.positions.max()) + 1)
     out["cos"], out["sin"] = rope.cos, rope.sin
     for name, gains in (("", None), (" with gains", i.head_gains)):
-        out["rotate" + name] = k.rotate(i.qkv, i.shape, rows.positions, rope, gains)
-        dx, sums = k.rotate_backward(i.qkv, i.qkv, i.shape, rows.positions, rope, gains, want_gains=gains is not None)
+        turn = Turn(i.shape, rows.positions, rope, gains)
+        out["rotate" + name] = k.rotate(i.qkv, turn)
+        dx, sums = k.rotate_backward(i.qkv, i.qkv, turn, want_gains=gains is not None)
         out["rotate backward" + name] = dx
         if sums is not None:
             out["q gain rows"], out["k gain rows"] = sums

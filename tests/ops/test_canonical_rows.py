@@ -11,7 +11,7 @@ from canonical_cases import assert_same_bits, normal
 from torch import Tensor
 
 from tinsmith.ops.extension import module
-from tinsmith.ops.kernels import HeadGains, HeadShape
+from tinsmith.ops.kernels import HeadGains, HeadShape, Turn
 from tinsmith.ops.native import NativeKernels
 
 BATCHES = (1, 2, 3, 5, 7, 8, 9, 16, 17, 33, 64, 257)
@@ -83,13 +83,13 @@ def positions_of(x: Tensor) -> Tensor:
 
 
 def rotate(x: Tensor) -> tuple[Tensor, ...]:
-    return tuple(k.rotate(x, SHAPE, positions_of(x), ROPE, gains) for gains in (None, GAINS))
+    return tuple(k.rotate(x, Turn(SHAPE, positions_of(x), ROPE, gains)) for gains in (None, GAINS))
 
 
 def rotate_backward(x: Tensor) -> tuple[Tensor, ...]:
     dy, at = x.flip(1).contiguous(), positions_of(x)
-    plain, _ = k.rotate_backward(x, dy, SHAPE, at, ROPE, None, want_gains=False)
-    dx, sums = k.rotate_backward(x, dy, SHAPE, at, ROPE, GAINS, want_gains=True)
+    plain, _ = k.rotate_backward(x, dy, Turn(SHAPE, at, ROPE, None), want_gains=False)
+    dx, sums = k.rotate_backward(x, dy, Turn(SHAPE, at, ROPE, GAINS), want_gains=True)
     assert sums is not None
     return plain, dx, *(part.view(len(x), -1) for part in sums)
 

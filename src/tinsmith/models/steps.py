@@ -19,7 +19,7 @@ from tinsmith.ops.experts import ExpertParts
 from tinsmith.ops.forest import Forest, Reads
 from tinsmith.ops.functions import AddRmsNorm, Attention, Embed, Recomputed, Rotate, SiluGate, Weight, embedded
 from tinsmith.ops.head import HeadLogprobs
-from tinsmith.ops.kernels import HeadGains, HeadShape, Kernels, Rope
+from tinsmith.ops.kernels import HeadGains, HeadShape, Kernels, Rope, Turn
 from tinsmith.ops.linear import Linear, LinearStep, LowRank, Run, forward
 from tinsmith.ops.mixture import MixtureRun, MixtureStep, mixed
 from tinsmith.ops.packed import Packed
@@ -111,7 +111,7 @@ class SampleSteps:
 
     def rotate(self, qkv: Tensor, shape: HeadShape, rope: Rope, gains: tuple[Weight, Weight, float] | None) -> Tensor:
         from_gains = None if gains is None else HeadGains(q=gains[0].value, k=gains[1].value, eps=gains[2])
-        return self.kernels.rotate(qkv, shape, self.rows.positions, rope, from_gains)
+        return self.kernels.rotate(qkv, Turn(shape, self.rows.positions, rope, from_gains))
 
     def attend(self, qkv: Tensor, shape: HeadShape, layer: int) -> Tensor:
         self.kernels.store_keys(qkv, shape, self.rows, self.pages[layer])

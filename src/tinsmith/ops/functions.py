@@ -16,7 +16,7 @@ from torch import Tensor
 from torch.autograd.function import FunctionCtx
 
 from tinsmith.ops.forest import Forest
-from tinsmith.ops.kernels import HeadGains, HeadShape, Kernels, Rope
+from tinsmith.ops.kernels import HeadGains, HeadShape, Kernels, Pair, Rope, Turn
 from tinsmith.ops.packed import Packed
 from tinsmith.ops.paging import Pages
 
@@ -100,20 +100,19 @@ class Rotate(torch.autograd.Function):
     ) -> Tensor:  # fmt: skip
         heads = None if gains is None else HeadGains(q=gains[0].value, k=gains[1].value, eps=gains[2])
         before = None if gains is None else qkv  # what the norms' backward needs; the rotation's needs nothing
-        ctx.kernels, ctx.saved = kernels, (before, shape, forest, rope, gains, heads)
-        return kernels.rotate(qkv, shape, forest.rows.positions, rope, heads)
+        turn = Turn(shape, forest.rows.positions, rope, heads)
+        ctx.kernels, ctx.saved = kernels, (before, turn, forest, gains)
+        return kernels.rotate(qkv, turn)
 
     @staticmethod
     def backward(ctx: _Ctx, *grads: Tensor) -> tuple[Tensor | None, ...]:
         (dy,) = grads
-        before, shape, forest, rope, gains, heads = ctx.saved
+        before, turn, forest, gains = ctx.saved
         buffers = None if gains is None or gains[0].grad is None else (gains[0].grad, gains[1].grad)
-        dx, sums = ctx.kernels.rotate_backward(
-            before, dy.contiguous(), shape, forest.rows.positions, rope, heads, want_gains=buffers is not None
-        )
+        dx, sums = ctx.kernels.rotate_backward(before, dy.contiguous(), turn, want_gains=buffers is not None)
         if buffers is not None and sums is not None:
-            ctx.kernels.column_chain(sums[0], None, forest.units * shape.heads, buffers[0])
-            ctx.kernels.column_chain(sums[1], None, forest.units * shape.kv_heads, buffers[1])
+            ctx.kernels.column_chain(sums[0], None, forest.units * turn.shape.heads, buffers[0])
+            ctx.kernels.column_chain(sums[1], None, forest.units * turn.shape.kv_heads, buffers[1])
         return dx, None, None, None, None, None
 
 
@@ -164,9 +163,6 @@ class GivenGradient(torch.autograd.Function):
     def backward(ctx: _Ctx, *grads: Tensor) -> tuple[Tensor, None]:
         del grads  # 1.0, as of every scalar that a backward pass begins at
         return ctx.saved[0], None
-
-
-Pair = tuple[Tensor, Tensor]
 
 
 class Recomputed(torch.autograd.Function):

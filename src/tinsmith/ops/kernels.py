@@ -49,9 +49,17 @@ class Draws:
     seeds: NDArray[np.uint64]
     samples: NDArray[np.int64]
     positions: NDArray[np.int64]
-    temperatures: NDArray[np.float32]
+    temperatures: Floats
     top_ks: NDArray[np.int64]
     top_ps: NDArray[np.float64]
+
+
+Pair = tuple[Tensor, Tensor]
+WithPair = tuple[Tensor, Pair | None]
+"""A tensor, and two beside it where they are wanted."""
+Floats = NDArray[np.float32]
+Drawn = tuple[NDArray[np.int32], Floats]
+"""Tokens, and their log-probabilities."""
 
 
 class Nf4Matrix(NamedTuple):
@@ -114,21 +122,11 @@ class Kernels(Protocol):
         """(gradient of x, x * inv_rms if wanted)."""
         ...
 
-    def rotate(self, qkv: Tensor, shape: HeadShape, positions: Tensor, rope: Rope, gains: HeadGains | None) -> Tensor:
-        """[q | k | v] with q and k normalised per head (where gains are given) and rotated by position."""
+    def rotate(self, qkv: Tensor, turn: Turn) -> Tensor:
+        """[q | k | v] with q and k normalised per head (where there are gains) and rotated by position."""
         ...
 
-    def rotate_backward(
-        self,
-        qkv: Tensor | None,
-        dy: Tensor,
-        shape: HeadShape,
-        positions: Tensor,
-        rope: Rope,
-        gains: HeadGains | None,
-        *,
-        want_gains: bool,
-    ) -> tuple[Tensor, tuple[Tensor, Tensor] | None]:
+    def rotate_backward(self, qkv: Tensor | None, dy: Tensor, turn: Turn, *, want_gains: bool) -> WithPair:
         """(gradient of qkv, rows whose column sums are the gains' gradients: [rows * heads, d] for q and for k).
 
         `qkv` is what was rotated; only gains need it.
@@ -143,9 +141,7 @@ class Kernels(Protocol):
         """Write rotated k and v into pages such that every node's page table holds the keys of its path."""
         ...
 
-    def attention(
-        self, qkv: Tensor, shape: HeadShape, rows: Rows, pages: Pages, *, want_stats: bool
-    ) -> tuple[Tensor, tuple[Tensor, Tensor] | None]:
+    def attention(self, qkv: Tensor, shape: HeadShape, rows: Rows, pages: Pages, *, want_stats: bool) -> WithPair:
         """Causal attention of every row over its sequence's pages, [rows, heads * d].
 
         Beside it, if wanted, what `attention_backward` of the same kernels needs of the scores.
@@ -153,7 +149,7 @@ class Kernels(Protocol):
         ...
 
     def attention_backward(
-        self, qkv: Tensor, shape: HeadShape, forest: Forest, out: Tensor, d_out: Tensor, stats: tuple[Tensor, Tensor]
+        self, qkv: Tensor, shape: HeadShape, forest: Forest, out: Tensor, d_out: Tensor, stats: Pair
     ) -> Tensor:
         """Gradient of rotated qkv for whole trees: a key's is one chain over (query head, row that sees it)."""
         ...
@@ -200,15 +196,11 @@ class Kernels(Protocol):
         """Per row: the largest logit / temperature, and ln(sum exp(logit / temperature - largest))."""
         ...
 
-    def gather_logprobs(
-        self, logits: Tensor, targets: Tensor, stats: tuple[Tensor, Tensor], *, rows: Tensor | None = None
-    ) -> Tensor:
+    def gather_logprobs(self, logits: Tensor, targets: Tensor, stats: Pair, *, rows: Tensor | None = None) -> Tensor:
         """Log softmax at temperature 1 of targets (int32), each in its row (None: one target a row, in order)."""
         ...
 
-    def logprob_backward(
-        self, logits: Tensor, reads: Tensor, targets: Tensor, grads: Tensor, stats: tuple[Tensor, Tensor]
-    ) -> Tensor:
+    def logprob_backward(self, logits: Tensor, reads: Tensor, targets: Tensor, grads: Tensor, stats: Pair) -> Tensor:
         """Turn logits [rows, V] into their gradient, in place, and return it.
 
         Row r was read for the targets reads[r] .. reads[r + 1] (one or more), whose log-probabilities have these
@@ -220,7 +212,7 @@ class Kernels(Protocol):
         """Y = y * scale + bias per column, in place."""
         ...
 
-    def choose(self, logits: Tensor, draws: Draws) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
+    def choose(self, logits: Tensor, draws: Draws) -> Drawn:
         """The drawn token of each drawing row, and its log-probability before top-k and top-p.
 
         At temperature 0 the most probable token (ties: the lower id), and its log-probability at temperature 1. A row
@@ -228,9 +220,7 @@ class Kernels(Protocol):
         """
         ...
 
-    def top_logprobs(
-        self, logits: Tensor, rows: NDArray[np.int64], temperatures: NDArray[np.float32], k: int
-    ) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
+    def top_logprobs(self, logits: Tensor, rows: NDArray[np.int64], temperatures: Floats, k: int) -> Drawn:
         """The k most probable tokens of each row, descending, ties by lower id: [n, k] twice."""
         ...
 
@@ -292,6 +282,16 @@ class Rope:
 
     cos: Tensor
     sin: Tensor
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """Rotation of the heads of some rows."""
+
+    shape: HeadShape
+    positions: Tensor
+    rope: Rope
+    gains: HeadGains | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -22,7 +22,19 @@ from tinsmith.ops.experts import ExpertParts, MixtureActivations, MixtureRows, M
 from tinsmith.ops.extension import native, require
 from tinsmith.ops.forest import Forest
 from tinsmith.ops.functions import Weight
-from tinsmith.ops.kernels import AdamStep, Draws, HeadGains, HeadShape, Kernels, Recorded, Rope
+from tinsmith.ops.kernels import (
+    AdamStep,
+    Drawn,
+    Draws,
+    Floats,
+    HeadShape,
+    Kernels,
+    Pair,
+    Recorded,
+    Rope,
+    Turn,
+    WithPair,
+)
 from tinsmith.ops.linear import Linear, LowRank
 from tinsmith.ops.packed import Packed
 from tinsmith.ops.paging import Pages, Rows
@@ -82,6 +94,12 @@ def _low_view(part: LowRank) -> _LowView:
         _maybe(norm),
     )
     return _LowView(tensors, low)
+
+
+def _turn(turn: Turn) -> tuple[In, In, In, int, int, In | None, In | None, float]:
+    gains, rope = turn.gains, turn.rope
+    q, k, eps = (None, None, 0.0) if gains is None else (_view(gains.q), _view(gains.k), gains.eps)
+    return _view(turn.positions), _view(rope.cos), _view(rope.sin), turn.shape.heads, turn.shape.kv_heads, q, k, eps
 
 
 def _pairs(mix: MixtureRows) -> tuple[In, In, In]:
@@ -196,45 +214,19 @@ class NativeKernels(Kernels):
         )
         return dx, xhat
 
-    def rotate(self, qkv: Tensor, shape: HeadShape, positions: Tensor, rope: Rope, gains: HeadGains | None) -> Tensor:
+    def rotate(self, qkv: Tensor, turn: Turn) -> Tensor:
         y = torch.empty_like(qkv)
-        q, k, eps = (None, None, 0.0) if gains is None else (_view(gains.q), _view(gains.k), gains.eps)
-        native.rotate(
-            _view(qkv),
-            y.numpy(),
-            _view(positions),
-            _view(rope.cos),
-            _view(rope.sin),
-            shape.heads,
-            shape.kv_heads,
-            q,
-            k,
-            eps,
-        )
+        native.rotate(_view(qkv), y.numpy(), *_turn(turn))
         return y
 
-    def rotate_backward(
-        self,
-        qkv: Tensor | None,
-        dy: Tensor,
-        shape: HeadShape,
-        positions: Tensor,
-        rope: Rope,
-        gains: HeadGains | None,
-        *,
-        want_gains: bool,
-    ) -> tuple[Tensor, tuple[Tensor, Tensor] | None]:
+    def rotate_backward(self, qkv: Tensor | None, dy: Tensor, turn: Turn, *, want_gains: bool) -> WithPair:
         dx = torch.empty_like(dy)
         rows: tuple[Tensor, Tensor] | None = None
         if want_gains:
-            n, d = dy.shape[0], shape.head_dim
-            rows = (torch.empty(n * shape.heads, d), torch.empty(n * shape.kv_heads, d))
-        q, k, eps = (None, None, 0.0) if gains is None else (_view(gains.q), _view(gains.k), gains.eps)
-        native.rotate_backward(
-            _view(dy if qkv is None else qkv), _view(dy), dx.numpy(), _view(positions), _view(rope.cos),
-            _view(rope.sin), shape.heads, shape.kv_heads, q, k, eps, None if rows is None else rows[0].numpy(),
-            None if rows is None else rows[1].numpy(),
-        )  # fmt: skip
+            n, shape = dy.shape[0], turn.shape
+            rows = (torch.empty(n * shape.heads, shape.head_dim), torch.empty(n * shape.kv_heads, shape.head_dim))
+        q, k = (None, None) if rows is None else (rows[0].numpy(), rows[1].numpy())
+        native.rotate_backward(_view(dy if qkv is None else qkv), _view(dy), dx.numpy(), *_turn(turn), q, k)
         return dx, rows
 
     def store_keys(self, qkv: Tensor, shape: HeadShape, rows: Rows, pages: Pages) -> None:
@@ -248,9 +240,7 @@ class NativeKernels(Kernels):
             _view(qkv), shape.heads, shape.kv_heads, _view(forest.slots), _view(pages.keys), _view(pages.values),
         )  # fmt: skip
 
-    def attention(
-        self, qkv: Tensor, shape: HeadShape, rows: Rows, pages: Pages, *, want_stats: bool
-    ) -> tuple[Tensor, tuple[Tensor, Tensor] | None]:
+    def attention(self, qkv: Tensor, shape: HeadShape, rows: Rows, pages: Pages, *, want_stats: bool) -> WithPair:
         n = qkv.shape[0]
         out = torch.empty(n, shape.heads * shape.head_dim)
         stats = (torch.empty(n, shape.heads), torch.empty(n, shape.heads)) if want_stats else None
@@ -262,7 +252,7 @@ class NativeKernels(Kernels):
         return out, stats
 
     def attention_backward(
-        self, qkv: Tensor, shape: HeadShape, forest: Forest, out: Tensor, d_out: Tensor, stats: tuple[Tensor, Tensor]
+        self, qkv: Tensor, shape: HeadShape, forest: Forest, out: Tensor, d_out: Tensor, stats: Pair
     ) -> Tensor:
         d_qkv = torch.empty_like(qkv)
         native.attention_backward(
@@ -356,9 +346,7 @@ class NativeKernels(Kernels):
         native.row_stats(_view(logits), temperature, largest.numpy(), log_sum.numpy())
         return largest, log_sum
 
-    def gather_logprobs(
-        self, logits: Tensor, targets: Tensor, stats: tuple[Tensor, Tensor], *, rows: Tensor | None = None
-    ) -> Tensor:
+    def gather_logprobs(self, logits: Tensor, targets: Tensor, stats: Pair, *, rows: Tensor | None = None) -> Tensor:
         read = torch.arange(logits.shape[0]) if rows is None else rows
         out = torch.empty(len(read))
         native.gather_logprobs(
@@ -366,9 +354,7 @@ class NativeKernels(Kernels):
         )  # fmt: skip
         return out
 
-    def logprob_backward(
-        self, logits: Tensor, reads: Tensor, targets: Tensor, grads: Tensor, stats: tuple[Tensor, Tensor]
-    ) -> Tensor:
+    def logprob_backward(self, logits: Tensor, reads: Tensor, targets: Tensor, grads: Tensor, stats: Pair) -> Tensor:
         native.logprob_backward(
             _view(logits), _view(reads), _view(targets), _view(grads), _view(stats[0]), _view(stats[1]), _view(logits),
         )  # fmt: skip
@@ -377,7 +363,7 @@ class NativeKernels(Kernels):
     def scale_bias(self, y: Tensor, scale: Tensor | None, bias: Tensor | None) -> None:
         native.scale_bias(_view(y), _maybe(scale), _maybe(bias))
 
-    def choose(self, logits: Tensor, draws: Draws) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
+    def choose(self, logits: Tensor, draws: Draws) -> Drawn:
         tokens = np.empty(len(draws.rows), np.int32)
         logprobs = np.empty(len(draws.rows), np.float32)
         native.choose(
@@ -386,9 +372,7 @@ class NativeKernels(Kernels):
         )  # fmt: skip
         return tokens, logprobs
 
-    def top_logprobs(
-        self, logits: Tensor, rows: NDArray[np.int64], temperatures: NDArray[np.float32], k: int
-    ) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
+    def top_logprobs(self, logits: Tensor, rows: NDArray[np.int64], temperatures: Floats, k: int) -> Drawn:
         tokens = np.empty((len(rows), k), np.int32)
         logprobs = np.empty((len(rows), k), np.float32)
         native.top_logprobs(_view(logits), rows, temperatures, k, tokens, logprobs)

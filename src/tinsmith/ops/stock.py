@@ -17,7 +17,7 @@ from torch.nn import functional as F
 
 from tinsmith.ops import stock_attention
 from tinsmith.ops.forest import Forest
-from tinsmith.ops.kernels import AdamStep, Draws, HeadGains, HeadShape, Rope
+from tinsmith.ops.kernels import AdamStep, Drawn, Draws, Floats, HeadShape, Pair, Rope, Turn, WithPair
 from tinsmith.ops.mixture import OneByOne
 from tinsmith.ops.nf4 import BLOCK, NF4_LEVELS
 from tinsmith.ops.noise import gumbel, stream_keys
@@ -73,33 +73,23 @@ class StockKernels(OneByOne):
         dx = _norm_backward(xhat, inv_rms[:, None], dy * gain)
         return dx if d_sum is None else dx + d_sum, xhat if want_xhat else None
 
-    def rotate(self, qkv: Tensor, shape: HeadShape, positions: Tensor, rope: Rope, gains: HeadGains | None) -> Tensor:
+    def rotate(self, qkv: Tensor, turn: Turn) -> Tensor:
         """The formula, in elementwise operations."""
-        q, k, v = stock_attention.split(qkv, shape)
-        if gains is not None:
+        q, k, v = stock_attention.split(qkv, turn.shape)
+        if (gains := turn.gains) is not None:
             q = q * _inverse_rms(q, gains.eps) * gains.q
             k = k * _inverse_rms(k, gains.eps) * gains.k
-        cos, sin = self._angles(positions, rope)
+        cos, sin = self._angles(turn)
         return torch.cat([_rotated(q, cos, sin), _rotated(k, cos, sin), v], dim=1).flatten(1)
 
-    def rotate_backward(
-        self,
-        qkv: Tensor | None,
-        dy: Tensor,
-        shape: HeadShape,
-        positions: Tensor,
-        rope: Rope,
-        gains: HeadGains | None,
-        *,
-        want_gains: bool,
-    ) -> tuple[Tensor, tuple[Tensor, Tensor] | None]:
+    def rotate_backward(self, qkv: Tensor | None, dy: Tensor, turn: Turn, *, want_gains: bool) -> WithPair:
         """The formula, in elementwise operations."""
-        cos, sin = self._angles(positions, rope)
-        dq, dk, dv = stock_attention.split(dy, shape)
+        (cos, sin), gains = self._angles(turn), turn.gains
+        dq, dk, dv = stock_attention.split(dy, turn.shape)
         dq, dk = _rotated(dq, cos, -sin), _rotated(dk, cos, -sin)
         if gains is None or qkv is None:
             return torch.cat([dq, dk, dv], dim=1).flatten(1), None
-        q, k, _ = stock_attention.split(qkv, shape)
+        q, k, _ = stock_attention.split(qkv, turn.shape)
         q_inv, k_inv = _inverse_rms(q, gains.eps), _inverse_rms(k, gains.eps)
         q_hat, k_hat = q * q_inv, k * k_inv
         rows = ((dq * q_hat).flatten(0, 1), (dk * k_hat).flatten(0, 1)) if want_gains else None
@@ -123,15 +113,13 @@ class StockKernels(OneByOne):
             pages,
         )
 
-    def attention(
-        self, qkv: Tensor, shape: HeadShape, rows: Rows, pages: Pages, *, want_stats: bool
-    ) -> tuple[Tensor, tuple[Tensor, Tensor] | None]:
+    def attention(self, qkv: Tensor, shape: HeadShape, rows: Rows, pages: Pages, *, want_stats: bool) -> WithPair:
         """`scaled_dot_product_attention`; the statistics are empty, as backward needs none."""
         out = stock_attention.attend(qkv, shape, self._layout_of(rows), pages)
         return out, (out.new_empty(0), out.new_empty(0)) if want_stats else None
 
     def attention_backward(
-        self, qkv: Tensor, shape: HeadShape, forest: Forest, out: Tensor, d_out: Tensor, stats: tuple[Tensor, Tensor]
+        self, qkv: Tensor, shape: HeadShape, forest: Forest, out: Tensor, d_out: Tensor, stats: Pair
     ) -> Tensor:
         """Autograd through the forward pass, computed again tree by tree."""
         del out, stats
@@ -178,17 +166,13 @@ class StockKernels(OneByOne):
         largest = scaled.amax(1)
         return largest, torch.logsumexp(scaled - largest[:, None], 1)
 
-    def gather_logprobs(
-        self, logits: Tensor, targets: Tensor, stats: tuple[Tensor, Tensor], *, rows: Tensor | None = None
-    ) -> Tensor:
+    def gather_logprobs(self, logits: Tensor, targets: Tensor, stats: Pair, *, rows: Tensor | None = None) -> Tensor:
         """Index."""
         read = torch.arange(logits.shape[0]) if rows is None else rows
         read, index = read.to(self.device), targets.to(self.device).long()
         return logits[read, index] - stats[0][read] - stats[1][read]
 
-    def logprob_backward(
-        self, logits: Tensor, reads: Tensor, targets: Tensor, grads: Tensor, stats: tuple[Tensor, Tensor]
-    ) -> Tensor:
+    def logprob_backward(self, logits: Tensor, reads: Tensor, targets: Tensor, grads: Tensor, stats: Pair) -> Tensor:
         """The formula, in elementwise operations."""
         count = reads.diff().to(self.device)
         row = torch.repeat_interleave(torch.arange(len(count), device=self.device), count)
@@ -204,7 +188,7 @@ class StockKernels(OneByOne):
         if bias is not None:
             y += bias
 
-    def choose(self, logits: Tensor, draws: Draws) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
+    def choose(self, logits: Tensor, draws: Draws) -> Drawn:
         """The native kernels' sampling law, in torch's fp64."""
         row_N = self._to_device(draws.rows)
         temperature_N = self._to_device(draws.temperatures)
@@ -224,9 +208,7 @@ class StockKernels(OneByOne):
         tokens = torch.where(drawn.isnan(), -1, tokens)
         return tokens[:, 0].int().cpu().numpy(), drawn[:, 0].cpu().numpy()
 
-    def top_logprobs(
-        self, logits: Tensor, rows: NDArray[np.int64], temperatures: NDArray[np.float32], k: int
-    ) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
+    def top_logprobs(self, logits: Tensor, rows: NDArray[np.int64], temperatures: Floats, k: int) -> Drawn:
         """A stable `sort`, since `topk` leaves the order of equals open."""
         chosen = logits[self._to_device(rows)]
         temperature_N = self._to_device(np.where(temperatures == 0, np.float32(1), temperatures))
@@ -280,10 +262,10 @@ class StockKernels(OneByOne):
             self._layout = (rows, stock_attention.layout_of(rows, self.device))
         return self._layout[1]
 
-    def _angles(self, positions: Tensor, rope: Rope) -> tuple[Tensor, Tensor]:
+    def _angles(self, turn: Turn) -> Pair:
         """The cos and sin of every row, (rows, 1, head_dim / 2)."""
-        position = positions.to(self.device)
-        return rope.cos[position, None], rope.sin[position, None]
+        position = turn.positions.to(self.device)
+        return turn.rope.cos[position, None], turn.rope.sin[position, None]
 
     def _allowed(self, chosen: Tensor, logprobs: Tensor, draws: Draws) -> Tensor:
         """Return a mask of the tokens that top-k, and then top-p of the mass that top-k left, may draw from."""

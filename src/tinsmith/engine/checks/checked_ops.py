@@ -18,7 +18,7 @@ from torch import Tensor
 
 from tinsmith.engine.parts import Parts
 from tinsmith.models.decoder import Decoder, Place
-from tinsmith.ops.kernels import Draws, Kernels
+from tinsmith.ops.kernels import Draws, Kernels, Turn
 from tinsmith.ops.linear import Linear, Run, forward
 from tinsmith.ops.paging import PAGE, Pages, Rows
 from tinsmith.types.seeds import derive, uniform
@@ -102,7 +102,7 @@ def row_steps(decoder: Decoder, parts: Parts) -> Iterator[Check]:
         return kernels.add_rms_norm(x, x, gain, config.norm_eps)[1]
 
     def rotate(x: Tensor) -> Tensor:
-        return kernels.rotate(x, decoder.shape, torch.full((x.shape[0],), 5), decoder.rope, None)
+        return kernels.rotate(x, Turn(decoder.shape, torch.full((x.shape[0],), 5), decoder.rope, None))
 
     yield by_row(kernels, "rms_norm", config.hidden_size, norm)
     yield by_row(kernels, "silu_gate", 2 * config.intermediate_size, kernels.silu_gate)

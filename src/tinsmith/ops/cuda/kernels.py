@@ -22,7 +22,19 @@ from tinsmith.ops.cuda.table import Value, kernels
 from tinsmith.ops.cuda.uploads import Uploads, forest_layout
 from tinsmith.ops.extension import module
 from tinsmith.ops.forest import Forest
-from tinsmith.ops.kernels import AdamStep, Draws, HeadGains, HeadShape, Nf4Matrix, Recorded, Rope
+from tinsmith.ops.kernels import (
+    AdamStep,
+    Drawn,
+    Draws,
+    Floats,
+    HeadShape,
+    Nf4Matrix,
+    Pair,
+    Recorded,
+    Rope,
+    Turn,
+    WithPair,
+)
 from tinsmith.ops.mixture import OneByOne
 from tinsmith.ops.paging import Pages, Rows
 from tinsmith.ops.routing import Routes, Routing
@@ -127,26 +139,20 @@ class CudaKernels(OneByOne):
         self._run("rms_norm_backward", x.shape[0], x, gain, inv_rms, d_sum, dy, dx, xhat, *x.shape)
         return dx, xhat
 
-    def rotate(self, qkv: Tensor, shape: HeadShape, positions: Tensor, rope: Rope, gains: HeadGains | None) -> Tensor:
-        return self._rotate(qkv, None, shape, positions, rope, gains, (None, None))
+    def rotate(self, qkv: Tensor, turn: Turn) -> Tensor:
+        return self._rotate(qkv, None, turn, (None, None))
 
-    def rotate_backward(
-        self, qkv: Tensor | None, dy: Tensor, shape: HeadShape, positions: Tensor, rope: Rope, gains: HeadGains | None,
-        *, want_gains: bool,
-    ) -> tuple[Tensor, tuple[Tensor, Tensor] | None]:  # fmt: skip
-        n, d = dy.shape[0], shape.head_dim
-        rows = (self._new(n * shape.heads, d), self._new(n * shape.kv_heads, d)) if want_gains else None
-        x = dy if qkv is None else qkv
-        return self._rotate(x, dy, shape, positions, rope, gains, rows or (None, None)), rows
+    def rotate_backward(self, qkv: Tensor | None, dy: Tensor, turn: Turn, *, want_gains: bool) -> WithPair:
+        n, heads, d = dy.shape[0], turn.shape, turn.shape.head_dim
+        rows = (self._new(n * heads.heads, d), self._new(n * heads.kv_heads, d)) if want_gains else None
+        return self._rotate(dy if qkv is None else qkv, dy, turn, rows or (None, None)), rows
 
-    def _rotate(
-        self, x: Tensor, dy: Tensor | None, shape: HeadShape, positions: Tensor, rope: Rope, gains: HeadGains | None,
-        sums: tuple[Tensor | None, Tensor | None],
-    ) -> Tensor:  # fmt: skip
+    def _rotate(self, x: Tensor, dy: Tensor | None, turn: Turn, sums: Pair | tuple[None, None]) -> Tensor:
+        shape, rope, gains = turn.shape, turn.rope, turn.gains
         q, k, eps = (None, None, 0.0) if gains is None else (gains.q, gains.k, gains.eps)
         return self._filled(
             torch.empty_like(x), "rotate", x.shape[0] * (shape.heads + 2 * shape.kv_heads), x, dy,
-            self._uploads.of(positions), rope.cos, rope.sin, q, k, *sums, x.shape[0], shape.heads, shape.kv_heads,
+            self._uploads.of(turn.positions), rope.cos, rope.sin, q, k, *sums, x.shape[0], shape.heads, shape.kv_heads,
             shape.head_dim, eps,
         )  # fmt: skip
 
@@ -177,9 +183,7 @@ class CudaKernels(OneByOne):
         of = self._uploads.of
         return of(rows.table, torch.int32), of(rows.row_begin), of(rows.first_pos)
 
-    def attention(
-        self, qkv: Tensor, shape: HeadShape, rows: Rows, pages: Pages, *, want_stats: bool
-    ) -> tuple[Tensor, tuple[Tensor, Tensor] | None]:
+    def attention(self, qkv: Tensor, shape: HeadShape, rows: Rows, pages: Pages, *, want_stats: bool) -> WithPair:
         n, sequences = qkv.shape[0], len(rows.first_pos)
         out = self._new(n, shape.heads * shape.head_dim)
         stats = (self._new(n, shape.heads), self._new(n, shape.heads)) if want_stats else None
@@ -196,7 +200,7 @@ class CudaKernels(OneByOne):
         return out, stats
 
     def attention_backward(
-        self, qkv: Tensor, shape: HeadShape, forest: Forest, out: Tensor, d_out: Tensor, stats: tuple[Tensor, Tensor]
+        self, qkv: Tensor, shape: HeadShape, forest: Forest, out: Tensor, d_out: Tensor, stats: Pair
     ) -> Tensor:
         d_qkv, n, d = torch.empty_like(qkv), qkv.shape[0], shape.head_dim
         if self._layout is None or self._layout[0] is not forest:
@@ -238,27 +242,22 @@ class CudaKernels(OneByOne):
         self._run("row_stats", logits.shape[0], logits, each, top, log_sum, logits.shape[1], one)
         return top, log_sum
 
-    def gather_logprobs(
-        self, logits: Tensor, targets: Tensor, stats: tuple[Tensor, Tensor], *, rows: Tensor | None = None
-    ) -> Tensor:
+    def gather_logprobs(self, logits: Tensor, targets: Tensor, stats: Pair, *, rows: Tensor | None = None) -> Tensor:
         wanted, read = self._uploads.of(targets, torch.int32), None if rows is None else self._uploads.of(rows)
         return self._gathered(logits, read, wanted, None, stats, 1)
 
     def _gathered(
-        self, logits: Tensor, rows: Tensor | None, targets: Tensor, temperatures: Tensor | None,
-        stats: tuple[Tensor, Tensor], k: int,
-    ) -> Tensor:  # fmt: skip
+        self, logits: Tensor, rows: Tensor | None, targets: Tensor, temperatures: Tensor | None, stats: Pair, k: int
+    ) -> Tensor:
         out, count, given = self._new(*targets.shape), targets.numel(), (logits, rows, targets, temperatures, *stats)
         return self._filled(out, "gather_logprobs", count, *given, count, k, logits.shape[1])
 
-    def logprob_backward(
-        self, logits: Tensor, reads: Tensor, targets: Tensor, grads: Tensor, stats: tuple[Tensor, Tensor]
-    ) -> Tensor:
+    def logprob_backward(self, logits: Tensor, reads: Tensor, targets: Tensor, grads: Tensor, stats: Pair) -> Tensor:
         at, wanted = self._uploads.of(reads), self._uploads.of(targets, torch.int32)
         self._run("logprob_backward", logits.shape[0], logits, at, wanted, grads, *stats, logits, logits.shape[1])
         return logits
 
-    def choose(self, logits: Tensor, draws: Draws) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
+    def choose(self, logits: Tensor, draws: Draws) -> Drawn:
         vocab = logits.shape[1]
         ranked = ((draws.top_ks > 0) & (draws.top_ks < vocab)) | (draws.top_ps < 1)
         ranked &= draws.temperatures != 0
@@ -276,9 +275,7 @@ class CudaKernels(OneByOne):
             tokens[some], logprobs[some] = both[0].view(np.int32), both[1]
         return tokens, logprobs
 
-    def top_logprobs(
-        self, logits: Tensor, rows: NDArray[np.int64], temperatures: NDArray[np.float32], k: int
-    ) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
+    def top_logprobs(self, logits: Tensor, rows: NDArray[np.int64], temperatures: Floats, k: int) -> Drawn:
         some = logits[self._put(rows)]
         heat = self._put(np.where(temperatures == 0, np.float32(1), temperatures))
         tokens = self._ranked(some)[:, :k].int().contiguous()
