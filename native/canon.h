@@ -95,6 +95,47 @@ TS_FN F log(F x) {
   return fma(e, all(0.693359375f), m + y);
 }
 
+// The levels of NF4, ascending.
+#define TS_NF4_LEVELS \
+  -1.0f, -0.6961928009986877f, -0.5250730514526367f, -0.39491748809814453f, -0.28444138169288635f, \
+  -0.18477343022823334f, -0.09105003625154495f, 0.0f, 0.07958029955625534f, \
+  0.16093020141124725f, 0.24611230194568634f, 0.33791524171829224f, 0.44070982933044434f, \
+  0.5626170039176941f, 0.7229568362236023f, 1.0f
+
+// A mixture's routes of one row: shares are exp(logit - largest) of E experts, every sum runs over experts ascending.
+template <typename Int>
+TS_FN float sum_of(const float* shares, Int E) {
+  float total = 0.0f;
+  for (Int e = 0; e < E; e++) total = total + shares[e];
+  return total;
+}
+// The experts of the largest logits, ties to the lower expert, ascending (a NaN is larger than nothing), and the softmax
+// over them (normalised) or over all experts at them. `taken` has room for E of them.
+template <typename Int>
+TS_FN void route(const float* row, const float* shares, Int E, Int active, bool normalised, bool* taken, Int* chosen,
+                 float* w) {
+  for (Int e = 0; e < E; e++) taken[e] = false;
+  for (Int i = 0; i < active; i++) {
+    Int best = -1;
+    for (Int e = 0; e < E; e++)
+      if (!taken[e] && (best < 0 || row[e] > row[best])) best = e;
+    taken[best] = true;
+  }
+  float total = 0.0f;
+  for (Int e = 0, i = 0; e < E; e++)
+    if (taken[e]) total = total + shares[chosen[i++] = e];
+  if (!normalised) total = sum_of(shares, E);
+  for (Int i = 0; i < active; i++) w[i] = shares[chosen[i]] / total;
+}
+// The entropy of the softmax over all experts: ln(sum of shares) - sum of share * (logit - largest) / sum of shares.
+template <typename Int>
+TS_FN float entropy(const float* row, const float* shares, Int E, float top) {
+  const float total = sum_of(shares, E);
+  float dot = 0.0f;
+  for (Int e = 0; e < E; e++) dot = dot + (shares[e] == 0.0f ? 0.0f : shares[e] * (row[e] - top));
+  return total == total ? log(total) - dot / total : total;  // log would hide a NaN
+}
+
 // Philox4x32-10 (Salmon et al., SC 2011): counter (sample, position), key seed -> the row's 64-bit stream.
 TS_FN u64 philox(u64 seed, u64 sample, u64 position) {
   unsigned c0 = (unsigned)sample, c1 = (unsigned)(sample >> 32), c2 = (unsigned)position, c3 = (unsigned)(position >> 32);

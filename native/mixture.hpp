@@ -8,40 +8,22 @@
 
 namespace {
 
-// exp(logit - largest) of every expert.
-TS_INLINE void expert_shares(const float* logits, int64_t E, float* shares) {
+// exp(logit - largest) of every expert. Returns the largest.
+TS_INLINE float expert_shares(const float* logits, int64_t E, float* shares) {
   float top = logits[0];
   for (int64_t e = 1; e < E; e++) top = logits[e] > top ? logits[e] : top;
   const V16 m = set1(top);
   for (int64_t e = 0; e < E; e += 16) store_n(shares + e, exp16(load_n(logits + e, E - e) - m), E - e);
+  return top;
 }
 
-// The experts of the largest logits, ties to the lower expert, in ascending order. A NaN is larger than nothing.
-TS_INLINE void top_experts(const float* logits, int64_t E, int64_t active, int64_t* experts) {
-  bool taken[tinsmith::kMostExperts] = {};
-  for (int64_t i = 0; i < active; i++) {
-    int64_t best = -1;
-    for (int64_t e = 0; e < E; e++)
-      if (!taken[e] && (best < 0 || logits[e] > logits[best])) best = e;
-    taken[best] = true;
-  }
-  for (int64_t e = 0, i = 0; e < E; e++)
-    if (taken[e]) experts[i++] = e;
-}
-
-// Softmax over the chosen experts (normalised) or over all of them, at the chosen ones.
 static void route(const float* logits, int64_t E, int64_t active, bool normalised, int64_t* experts, float* weights,
                   int64_t r0, int64_t r1) {
   float shares[tinsmith::kMostExperts];
+  bool taken[tinsmith::kMostExperts];
   for (int64_t r = r0; r < r1; r++) {
-    const float* row = logits + r * E;
-    int64_t* chosen = experts + r * active;
-    top_experts(row, E, active, chosen);
-    expert_shares(row, E, shares);
-    float total = 0.0f;
-    if (normalised) for (int64_t i = 0; i < active; i++) total = total + shares[chosen[i]];
-    else for (int64_t e = 0; e < E; e++) total = total + shares[e];
-    for (int64_t i = 0; i < active; i++) weights[r * active + i] = shares[chosen[i]] / total;
+    expert_shares(logits + r * E, E, shares);
+    canon::route(logits + r * E, shares, E, active, normalised, taken, experts + r * active, weights + r * active);
   }
 }
 
@@ -60,27 +42,18 @@ static void route_backward(const float* logits, int64_t E, int64_t active, bool 
       for (int64_t e = 0; e < E; e++) out[e] = 0.0f;
     } else {
       expert_shares(logits + r * E, E, shares);
-      float total = 0.0f;
-      for (int64_t e = 0; e < E; e++) total = total + shares[e];
+      const float total = canon::sum_of(shares, E);
       for (int64_t e = 0; e < E; e++) out[e] = 0.0f - shares[e] / total * dot;
     }
     for (int64_t i = 0; i < active; i++) out[chosen[i]] = w[i] * (dw[i] - dot);
   }
 }
 
-// The entropy of a row's softmax over all experts: ln(sum of shares) - sum of share * (logit - largest) / sum of shares.
 static void row_entropies(const float* logits, int64_t E, float* out, int64_t r0, int64_t r1) {
   float shares[tinsmith::kMostExperts];
   for (int64_t r = r0; r < r1; r++) {
-    const float* row = logits + r * E;
-    float top = row[0], total = 0.0f, dot = 0.0f;
-    for (int64_t e = 1; e < E; e++) top = row[e] > top ? row[e] : top;
-    expert_shares(row, E, shares);
-    for (int64_t e = 0; e < E; e++) total = total + shares[e];
-    for (int64_t e = 0; e < E; e++) dot = dot + (shares[e] == 0.0f ? 0.0f : shares[e] * (row[e] - top));
-    float log_total[16];
-    store(log_total, log16(set1(total)));
-    out[r] = total == total ? log_total[0] - dot / total : total;  // log16 would hide a NaN
+    const float top = expert_shares(logits + r * E, E, shares);
+    out[r] = canon::entropy(logits + r * E, shares, E, top);
   }
 }
 

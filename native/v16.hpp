@@ -57,16 +57,6 @@ struct V16 { __m256 lo, hi; };
 #define TS_EACH(EXPR_LO, EXPR_HI) return {EXPR_LO, EXPR_HI}
 TS_INLINE V16 load(const float* p) { TS_EACH(_mm256_loadu_ps(p), _mm256_loadu_ps(p + 8)); }
 TS_INLINE void store(float* p, V16 a) { _mm256_storeu_ps(p, a.lo); _mm256_storeu_ps(p + 8, a.hi); }
-TS_INLINE V16 load_first(const float* p, int n) {
-  alignas(32) float t[16] = {0};
-  for (int i = 0; i < n; i++) t[i] = p[i];
-  return load(t);
-}
-TS_INLINE void store_first(float* p, V16 a, int n) {
-  alignas(32) float t[16];
-  store(t, a);
-  for (int i = 0; i < n; i++) p[i] = t[i];
-}
 TS_INLINE V16 set1(float x) { __m256 v = _mm256_set1_ps(x); return {v, v}; }
 TS_INLINE V16 operator+(V16 a, V16 b) { TS_EACH(_mm256_add_ps(a.lo, b.lo), _mm256_add_ps(a.hi, b.hi)); }
 TS_INLINE V16 operator-(V16 a, V16 b) { TS_EACH(_mm256_sub_ps(a.lo, b.lo), _mm256_sub_ps(a.hi, b.hi)); }
@@ -105,16 +95,6 @@ struct V16 { float32x4_t q[4]; };
 #define TS_EACH(EXPR) V16 r; for (int i = 0; i < 4; i++) r.q[i] = EXPR; return r
 TS_INLINE V16 load(const float* p) { TS_EACH(vld1q_f32(p + 4 * i)); }
 TS_INLINE void store(float* p, V16 a) { for (int i = 0; i < 4; i++) vst1q_f32(p + 4 * i, a.q[i]); }
-TS_INLINE V16 load_first(const float* p, int n) {
-  float t[16] = {0};
-  for (int i = 0; i < n; i++) t[i] = p[i];
-  return load(t);
-}
-TS_INLINE void store_first(float* p, V16 a, int n) {
-  float t[16];
-  store(t, a);
-  for (int i = 0; i < n; i++) p[i] = t[i];
-}
 TS_INLINE V16 set1(float x) { TS_EACH(vdupq_n_f32(x)); }
 TS_INLINE V16 operator+(V16 a, V16 b) { TS_EACH(vaddq_f32(a.q[i], b.q[i])); }
 TS_INLINE V16 operator-(V16 a, V16 b) { TS_EACH(vsubq_f32(a.q[i], b.q[i])); }
@@ -163,6 +143,19 @@ TS_INLINE void split(V16 x, V16& m, V16& e) {
 }
 #undef TS_EACH
 
+#endif
+
+#if defined(TINSMITH_AVX2) || defined(TINSMITH_NEON)
+TS_INLINE V16 load_first(const float* p, int n) {
+  alignas(32) float t[16] = {0};
+  for (int i = 0; i < n; i++) t[i] = p[i];
+  return load(t);
+}
+TS_INLINE void store_first(float* p, V16 a, int n) {
+  alignas(32) float t[16];
+  store(t, a);
+  for (int i = 0; i < n; i++) p[i] = t[i];
+}
 #endif
 
 TS_INLINE V16 zero16() { return set1(0.0f); }

@@ -1,5 +1,5 @@
-// The kernels as C++: ts_emulate(kernel, grid, threads, arguments) runs one launch over CUDA's grid on one CPU thread: a
-// block's threads are fibers that meet at __syncthreads, blocks come one after another. For tests only.
+// The kernels as C++: ts_emulate runs one launch over CUDA's grid on one CPU thread: a block's threads are fibers that meet
+// at __syncthreads, blocks come one after another. For tests only.
 #include <csetjmp>
 #include <cstdlib>
 #include <cstring>
@@ -34,7 +34,7 @@ jmp_buf scheduler;
 size_t current;
 void (*body)(Any);
 const Any* given;
-int order = 0;
+int order;
 size_t phase = 0;
 
 // A context starts a fiber, and jumps switch between them: swapcontext alone is two system calls a switch.
@@ -79,9 +79,9 @@ void block(size_t threads) {
 }
 }  // namespace
 
-extern "C" void ts_order(int which) { order = which; }  // 0 ascending, 1 descending, 2 another each time
-
-extern "C" void ts_emulate(void (*kernel)(Any), const unsigned* grid, unsigned threads, const Any* args) {
+// `which` order of threads: 0 ascending, 1 descending, 2 another each time.
+extern "C" void ts_emulate(void (*kernel)(Any), const unsigned* grid, unsigned threads, const Any* args, int which) {
+  order = which;
   body = kernel;
   given = args;
   blockDim = {threads, 1, 1};

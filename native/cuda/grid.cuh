@@ -13,10 +13,7 @@ TS_FN float log1(float x) { return canon::log(x); }
 
 constexpr int kMostD = 128;  // elements of a head
 
-__constant__ float kLevels[16] = {  // of NF4
-    -1.0f, -0.6961928009986877f, -0.5250730514526367f, -0.39491748809814453f, -0.28444138169288635f, -0.18477343022823334f,
-    -0.09105003625154495f, 0.0f, 0.07958029955625534f, 0.16093020141124725f, 0.24611230194568634f, 0.33791524171829224f,
-    0.44070982933044434f, 0.5626170039176941f, 0.7229568362236023f, 1.0f};
+__constant__ float kLevels[16] = {TS_NF4_LEVELS};
 
 struct Nf4 {  // a matrix held as NF4: two codes a byte, an absmax for each block of 64
   const unsigned char* codes;

@@ -117,7 +117,7 @@ TS_KERNEL(embed_backward, EmbedArgs, 128) {
   }
 }
 
-// ---- a mixture's routes, a block a row: shares by all threads, every sum by one, over experts ascending (mixture.hpp)
+// ---- a mixture's routes, a block a row: shares by all threads, every sum by one
 TS_FN float shares_of(const float* row, i64 E, float* shares) {
   float top = row[0];
   for (i64 e = 1; e < E; e++) top = row[e] > top ? row[e] : top;
@@ -125,31 +125,13 @@ TS_FN float shares_of(const float* row, i64 E, float* shares) {
   __syncthreads();
   return top;
 }
-TS_FN float sum_of(const float* shares, i64 E) {
-  float total = 0.0f;
-  for (i64 e = 0; e < E; e++) total = total + shares[e];
-  return total;
-}
-
 TS_KERNEL(route, RouteArgs, 128) {
   __shared__ float shares[kMostExperts];
   __shared__ bool taken[kMostExperts];
   const float* row = a.logits + blockIdx.x * a.E;
-  i64* chosen = a.experts + blockIdx.x * a.active;
-  for (i64 e = threadIdx.x; e < a.E; e += blockDim.x) taken[e] = false;
+  const i64 to = blockIdx.x * a.active;
   shares_of(row, a.E, shares);
-  if (threadIdx.x != 0) return;
-  for (i64 i = 0; i < a.active; i++) {  // ties to the lower expert; a NaN is larger than nothing
-    i64 best = -1;
-    for (i64 e = 0; e < a.E; e++)
-      if (!taken[e] && (best < 0 || row[e] > row[best])) best = e;
-    taken[best] = true;
-  }
-  float total = 0.0f;
-  for (i64 e = 0, i = 0; e < a.E; e++)
-    if (taken[e]) total = total + shares[chosen[i++] = e];
-  if (!a.normalised) total = sum_of(shares, a.E);
-  for (i64 i = 0; i < a.active; i++) a.weights[blockIdx.x * a.active + i] = shares[chosen[i]] / total;
+  if (threadIdx.x == 0) canon::route(row, shares, a.E, a.active, a.normalised, taken, a.experts + to, a.weights + to);
 }
 
 TS_KERNEL(route_backward, RouteArgs, 128) {
@@ -161,7 +143,7 @@ TS_KERNEL(route_backward, RouteArgs, 128) {
   float dot = 0.0f;
   for (i64 i = 0; i < a.active; i++) dot = dot + dw[i] * w[i];
   shares_of(a.logits + blockIdx.x * a.E, a.E, shares);
-  const float total = sum_of(shares, a.E);
+  const float total = canon::sum_of(shares, a.E);
   for (i64 e = threadIdx.x; e < a.E; e += blockDim.x) out[e] = a.normalised ? 0.0f : 0.0f - shares[e] / total * dot;
   __syncthreads();
   if (threadIdx.x == 0) for (i64 i = 0; i < a.active; i++) out[chosen[i]] = w[i] * (dw[i] - dot);
@@ -170,9 +152,6 @@ TS_KERNEL(route_backward, RouteArgs, 128) {
 TS_KERNEL(row_entropies, RouteArgs, 128) {
   __shared__ float shares[kMostExperts];
   const float* row = a.logits + blockIdx.x * a.E;
-  const float top = shares_of(row, a.E, shares), total = sum_of(shares, a.E);
-  if (threadIdx.x != 0) return;
-  float dot = 0.0f;
-  for (i64 e = 0; e < a.E; e++) dot = dot + (shares[e] == 0.0f ? 0.0f : shares[e] * (row[e] - top));
-  a.out[blockIdx.x] = total == total ? log1(total) - dot / total : total;  // log would hide a NaN
+  const float top = shares_of(row, a.E, shares);
+  if (threadIdx.x == 0) a.out[blockIdx.x] = canon::entropy(row, shares, a.E, top);
 }

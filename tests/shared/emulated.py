@@ -62,10 +62,9 @@ class Emulation(Driver):
     def launch(self, kernel: Kernel, grid: tuple[int, ...], arguments: Arguments) -> None:
         self.launched.add(kernel.name)
         grids = library(*self.extra)
-        grids.ts_order(self.order)
         blocks = (ctypes.c_uint * 3)(*(*grid, 1, 1)[:3])
         whole = ctypes.create_string_buffer(bytes(arguments), 512)
-        grids.ts_emulate(grids[kernel.name], blocks, kernel.threads, whole)
+        grids.ts_emulate(grids[kernel.name], blocks, kernel.threads, whole, self.order)
 
     def record(self, compute: Callable[[], Tensor]) -> Recorded:
         """Compute again instead: what a graph reads and writes, without one."""
