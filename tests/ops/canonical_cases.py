@@ -15,7 +15,8 @@ from torch import Tensor
 
 from tinsmith.ops import nf4
 from tinsmith.ops.forest import Forest
-from tinsmith.ops.kernels import AdamStep, Draws, HeadGains, HeadShape, Kernels, Nf4Matrix, Turn
+from tinsmith.ops.kernels import AdamStep, Draws, HeadGains, HeadShape, Kernels, Turn
+from tinsmith.ops.linear import Nf4Base
 from tinsmith.ops.native import NativeKernels
 from tinsmith.ops.paging import Pages
 from tinsmith.ops.routing import Routing
@@ -270,9 +271,7 @@ def _state(k: Kernels, i: Inputs, out: Outputs) -> None:
     out["weight"], out["first moment"], out["second moment"] = weight, m, v
     out["sum of squares"] = np.array([k.sum_squares(i.x)])
     out["finite"] = np.array([k.finite([i.x, i.x.where(i.x < i.x.max(), bad)]) for bad in (1, torch.inf, torch.nan)])
-    absmax = torch.from_numpy(nf4.block_absmax(i.coded)).to(i.x.device)
-    codes = torch.from_numpy(i.coded.codes).to(i.x.device)
-    matrix = Nf4Matrix(codes, absmax, i.coded.shape[0])
+    matrix = Nf4Base.of(i.coded, i.x.device)
     out["nf4 product"] = k.nf4_product(i.x, [matrix, matrix])
     out["nf4 product of few rows"] = k.nf4_product(i.x[:3], [matrix])
-    out["nf4"] = k.nf4_transposed(codes, absmax, *i.coded.shape)
+    out["nf4"] = k.nf4_transposed(matrix.codes, matrix.absmax, *i.coded.shape)

@@ -14,7 +14,7 @@ from tinsmith.ops.experts import ExpertParts, MixtureActivations, MixtureRows, M
 from tinsmith.ops.extension import configure, module
 from tinsmith.ops.functions import Weight
 from tinsmith.ops.linear import Linear, LowRank, refresh_norm
-from tinsmith.ops.mixture import MixtureRun, backward_one_by_one, forward_one_by_one, mixed
+from tinsmith.ops.mixture import MixtureRun, OneByOne, mixed
 from tinsmith.ops.native import NativeKernels
 from tinsmith.ops.routing import Dealt, Routes, Routing, dealt
 from tinsmith.types.arithmetic import Isa
@@ -106,8 +106,8 @@ def _whole(kernels: NativeKernels, layer: Layer) -> list[Tensor]:
 
 
 def _one_by_one(kernels: NativeKernels, layer: Layer) -> list[Tensor]:
-    y, kept = forward_one_by_one(kernels, layer.x, layer.mix)
-    dx, d_weights = backward_one_by_one(kernels, layer.dy, layer.x, layer.mix, SEGMENTS, kept)
+    y, kept = OneByOne.mixture_forward(kernels, layer.x, layer.mix)
+    dx, d_weights = OneByOne.mixture_backward(kernels, layer.dy, layer.x, layer.mix, SEGMENTS, kept)
     return [y, dx, d_weights, *_rooms(kept), *layer.gradients()]
 
 

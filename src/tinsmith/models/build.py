@@ -169,7 +169,7 @@ class _Builder:
         elif quantised and self.kernels.reads_packed and in_size % nf4.BLOCK == 0:
             base = tuple(packed_nf4(self.nf4(name)) for name in names)
         elif quantised:
-            base = tuple(self.nf4_base(name) for name in names)
+            base = tuple(Nf4Base.of(self.nf4(name), self.kernels.device) for name in names)
         else:
             beside = torch.empty(in_size, sum(sizes), device=self.kernels.device)
             for i, name in enumerate(names):
@@ -188,20 +188,6 @@ class _Builder:
 
     def nf4(self, name: str) -> nf4.Nf4Tensor:
         return nf4.quantise(self.tensor(f"{name}.weight").cpu().contiguous().numpy(), name=name)
-
-    def nf4_base(self, name: str) -> Nf4Base:
-        quantised = self.nf4(name)
-        held = {
-            key: torch.from_numpy(part.copy()).to(self.kernels.device) for key, part in nf4.to_parts(quantised).items()
-        }
-        return Nf4Base(
-            codes=held["codes"],
-            absmax_codes=held["absmax_codes"],
-            absmax_scales=held["absmax_scales"],
-            offset=held["offset"],
-            out_size=quantised.shape[0],
-            in_size=quantised.shape[1],
-        )
 
     def layer(self, index: int) -> Layer:
         prefix = f"model.layers.{index}"

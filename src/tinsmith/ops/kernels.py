@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 import torch
@@ -25,6 +25,7 @@ from tinsmith.types.arithmetic import Arithmetic
 
 if TYPE_CHECKING:
     from tinsmith.ops.experts import MixtureActivations, MixtureRows
+    from tinsmith.ops.linear import Nf4Base
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,14 +63,6 @@ Drawn = tuple[NDArray[np.int32], Floats]
 """Tokens, and their log-probabilities."""
 
 
-class Nf4Matrix(NamedTuple):
-    """A matrix [out, in] held as NF4: codes, and the scale of each block of 64 weights."""
-
-    codes: Tensor
-    absmax: Tensor
-    out: int
-
-
 class Kernels(Protocol):
     """Arithmetic on one device."""
 
@@ -91,9 +84,9 @@ class Kernels(Protocol):
         """
         ...
 
-    def nf4_product(self, x: Tensor, matrices: Sequence[Nf4Matrix]) -> Tensor:
+    def nf4_product(self, x: Tensor, matrices: Sequence[Nf4Base]) -> Tensor:
         """The product of x with the transposes of NF4 matrices that read the same rows, side by side."""
-        parts = [self.nf4_transposed(m.codes, m.absmax, m.out, x.shape[1]) for m in matrices]
+        parts = [self.nf4_transposed(m.codes, m.absmax, m.out_size, m.in_size) for m in matrices]
         return self.gemm(x, parts[0] if len(parts) == 1 else torch.cat(parts, dim=1))
 
     def grad_gemm(self, a: Tensor, b: Tensor, segments: Tensor, into: Tensor) -> None:

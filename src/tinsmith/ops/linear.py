@@ -16,8 +16,8 @@ import torch
 from torch import Tensor
 
 from tinsmith.ops.functions import Weight, _Ctx  # pyright: ignore[reportPrivateUsage]
-from tinsmith.ops.kernels import Kernels, Nf4Matrix
-from tinsmith.ops.nf4 import DYNAMIC_LEVELS, GROUP
+from tinsmith.ops.kernels import Kernels
+from tinsmith.ops.nf4 import DYNAMIC_LEVELS, GROUP, Nf4Tensor, to_parts
 from tinsmith.ops.packed import NF4, Packed
 
 _COLUMNS: Final = 256
@@ -37,6 +37,12 @@ class Nf4Base:
     """The mean absmax, [1]."""
     out_size: int
     in_size: int
+
+    @classmethod
+    def of(cls, weight: Nf4Tensor, device: torch.device) -> Nf4Base:
+        """A copy on a device."""
+        parts = {name: torch.from_numpy(part.copy()).to(device) for name, part in to_parts(weight).items()}
+        return cls(**parts, out_size=weight.shape[0], in_size=weight.shape[1])
 
     @property
     def absmax(self) -> Tensor:
@@ -81,9 +87,7 @@ class Linear:
             return kernels.gemm(x, first.value)
         if isinstance(first, Packed):
             return Packed.product(x, self.packed)
-        return kernels.nf4_product(
-            x, [Nf4Matrix(b.codes, b.absmax, b.out_size) for b in self.base if isinstance(b, Nf4Base)]
-        )
+        return kernels.nf4_product(x, [base for base in self.base if isinstance(base, Nf4Base)])
 
     def product_turned(self, kernels: Kernels, dy: Tensor) -> Tensor:
         """The product of rows dy [rows, out] with the transposed base as it is held."""

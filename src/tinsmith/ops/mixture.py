@@ -72,46 +72,39 @@ def _cuts(rows: Tensor, runs: Sequence[MixtureRun]) -> list[tuple[int, int]]:
     return list(pairwise(at))
 
 
-def forward_one_by_one(kernels: Kernels, x: Tensor, mix: MixtureRows) -> tuple[Tensor, MixtureActivations]:
-    """As `mixed` for one run that covers all rows, expert by expert, and what backward needs."""
-    kept = MixtureActivations.empty(mix, x.device)
-    return _one_by_one(kernels, x, mix, (MixtureRun(0, x.shape[0], mix.parts),), kept), kept
+class OneByOne(Kernels):
+    """Kernels that compute mixtures expert by expert, for a run that covers all rows; as any kernels can."""
 
+    def mixture(self: Kernels, x: Tensor, mix: MixtureRows) -> Tensor:
+        return _one_by_one(self, x, mix, (MixtureRun(0, x.shape[0], mix.parts),))
 
-def backward_one_by_one(
-    kernels: Kernels, dy: Tensor, x: Tensor, mix: MixtureRows, segments: Tensor, kept: MixtureActivations
-) -> tuple[Tensor, Tensor]:
-    """Add the gradients of all trained weights; (that of x, that of the routes' weights)."""
-    deal = mix.deal
-    weights = mix.routes.weights.flatten()[deal.places]
-    dx, d_weights = torch.zeros_like(dy), torch.zeros_like(weights)
-    for e, begin, end in deal.taken:
-        rows, whole = deal.rows[begin:end], slice(begin, end)
-        bounds = torch.searchsorted(rows, segments.to(rows.device)).to(segments.device)
-        low_up, low_down = mix.parts(e)
-        of_up = LinearActivations(kept.xa_up[whole], _part(kept.direction_up, whole))
-        of_down = LinearActivations(kept.xa_down[whole], _part(kept.direction_down, whole))
-        own = dy[rows]
-        d_weights[deal.places[whole]] = kernels.row_dots(own, kept.out[whole])
-        d_out = own * weights[whole, None]
-        d_inner = backward(kernels, kept.inner[whole], d_out, mix.experts[e].down, low_down, of_down, bounds)
-        d_gate_up = kernels.silu_gate_backward(kept.gate_up[whole], d_inner)
-        dx[rows] += backward(kernels, x[rows], d_gate_up, mix.experts[e].gate_up, low_up, of_up, bounds)
-    return dx, d_weights.view_as(mix.routes.weights)
+    def mixture_forward(self: Kernels, x: Tensor, mix: MixtureRows) -> tuple[Tensor, MixtureActivations]:
+        kept = MixtureActivations.empty(mix, x.device)
+        return _one_by_one(self, x, mix, (MixtureRun(0, x.shape[0], mix.parts),), kept), kept
+
+    def mixture_backward(
+        self: Kernels, dy: Tensor, x: Tensor, mix: MixtureRows, segments: Tensor, kept: MixtureActivations
+    ) -> tuple[Tensor, Tensor]:
+        deal = mix.deal
+        weights = mix.routes.weights.flatten()[deal.places]
+        dx, d_weights = torch.zeros_like(dy), torch.zeros_like(weights)
+        for e, begin, end in deal.taken:
+            rows, whole = deal.rows[begin:end], slice(begin, end)
+            bounds = torch.searchsorted(rows, segments.to(rows.device)).to(segments.device)
+            low_up, low_down = mix.parts(e)
+            of_up = LinearActivations(kept.xa_up[whole], _part(kept.direction_up, whole))
+            of_down = LinearActivations(kept.xa_down[whole], _part(kept.direction_down, whole))
+            own = dy[rows]
+            d_weights[deal.places[whole]] = self.row_dots(own, kept.out[whole])
+            d_out = own * weights[whole, None]
+            d_inner = backward(self, kept.inner[whole], d_out, mix.experts[e].down, low_down, of_down, bounds)
+            d_gate_up = self.silu_gate_backward(kept.gate_up[whole], d_inner)
+            dx[rows] += backward(self, x[rows], d_gate_up, mix.experts[e].gate_up, low_up, of_up, bounds)
+        return dx, d_weights.view_as(mix.routes.weights)
 
 
 def _part(x: Tensor | None, rows: slice) -> Tensor | None:
     return None if x is None else x[rows]
-
-
-class OneByOne(Kernels):
-    """Kernels that compute mixtures expert by expert."""
-
-    def mixture(self, x: Tensor, mix: MixtureRows) -> Tensor:
-        return _one_by_one(self, x, mix, (MixtureRun(0, x.shape[0], mix.parts),))
-
-    mixture_forward = forward_one_by_one
-    mixture_backward = backward_one_by_one
 
 
 class MixtureStep(torch.autograd.Function):
@@ -134,7 +127,7 @@ class MixtureStep(torch.autograd.Function):
             seen(logits, routes)
         mix = MixtureRows(routes, dealt(routes, len(experts)), experts, parts)
         whole = held_whole(experts)
-        y, kept = kernels.mixture_forward(x, mix) if whole else forward_one_by_one(kernels, x, mix)
+        y, kept = kernels.mixture_forward(x, mix) if whole else OneByOne.mixture_forward(kernels, x, mix)
         ctx.kernels, ctx.saved = kernels, (x, logits, routing, mix, segments, kept)
         return y
 
@@ -146,6 +139,6 @@ class MixtureStep(torch.autograd.Function):
         if held_whole(mix.experts):
             dx, d_weights = kernels.mixture_backward(*given)
         else:
-            dx, d_weights = backward_one_by_one(kernels, *given)
+            dx, d_weights = OneByOne.mixture_backward(kernels, *given)
         d_logits = kernels.route_backward(logits, routing, mix.routes, d_weights)
         return dx, d_logits, *(None,) * 6

@@ -22,19 +22,8 @@ from tinsmith.ops.cuda.table import Value, kernels
 from tinsmith.ops.cuda.uploads import Uploads, forest_layout
 from tinsmith.ops.extension import module
 from tinsmith.ops.forest import Forest
-from tinsmith.ops.kernels import (
-    AdamStep,
-    Drawn,
-    Draws,
-    Floats,
-    HeadShape,
-    Nf4Matrix,
-    Pair,
-    Recorded,
-    Rope,
-    Turn,
-    WithPair,
-)
+from tinsmith.ops.kernels import AdamStep, Drawn, Draws, Floats, HeadShape, Pair, Recorded, Rope, Turn, WithPair
+from tinsmith.ops.linear import Nf4Base
 from tinsmith.ops.mixture import OneByOne
 from tinsmith.ops.paging import Pages, Rows
 from tinsmith.ops.routing import Routes, Routing
@@ -80,7 +69,7 @@ class CudaKernels(OneByOne):
         self.use_graphs = True
         """True if what can be recorded is; no bit changes."""
         self._uploads = Uploads(self.device)
-        self._chains = cache(lambda k: self._listed((*range(0, k, CHAIN), k)))
+        self._chains = cache(self._of_length)
         """Those of a product over k terms: kept for good, as graphs read them."""
         self._latest = lru_cache(64)(self._listed)
         self._layout: tuple[Forest, tuple[Tensor, ...]] | None = None
@@ -95,9 +84,10 @@ class CudaKernels(OneByOne):
     def grad_gemm(self, a: Tensor, b: Tensor, segments: Tensor, into: Tensor) -> None:
         self._product(a.detach().t(), b.detach(), into, self._segments(segments), add=True, few=False)
 
-    def nf4_product(self, x: Tensor, matrices: Sequence[Nf4Matrix]) -> Tensor:
-        y, chains = self._new(x.shape[0], sum(matrix.out for matrix in matrices)), self._chains(x.shape[1])
-        for part, of in zip(y.split([matrix.out for matrix in matrices], dim=1), matrices, strict=True):
+    def nf4_product(self, x: Tensor, matrices: Sequence[Nf4Base]) -> Tensor:
+        widths, chains = [matrix.out_size for matrix in matrices], self._chains(x.shape[1])
+        y = self._new(x.shape[0], sum(widths))
+        for part, of in zip(y.split(widths, dim=1), matrices, strict=True):
             codes = of.codes.as_strided((1, 1), (1, x.shape[1]))  # as a matrix of weights
             self._launch_product("gemm_nt", "_nf4", x.detach(), codes, of.absmax, part, chains, add=False, few=True)
         return y
@@ -351,6 +341,9 @@ class CudaKernels(OneByOne):
         """`out`, the first of the kernel's arguments, with what it computes."""
         self._run(name, over, out, *values)
         return out
+
+    def _of_length(self, k: int) -> _Chains:
+        return self._listed((*range(0, k, CHAIN), k))
 
     def _listed(self, bounds: tuple[int, ...]) -> _Chains:
         return _Chains(self._put(chains_of(bounds)), (len(bounds) - 1).bit_length())
