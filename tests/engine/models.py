@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import torch
 
 from tinsmith.engine.sequences import Policy
 from tinsmith.engine.training import TrainingSession
@@ -35,11 +36,13 @@ CONFIG = DecoderConfig(
 )
 
 
-def small_decoder(kernels: Kernels | None = None, *, quantised: bool = False) -> Decoder:
-    """A two-layer model whose distributions are not flat."""
-    weights = initial_weights(CONFIG, 0)
-    sharp = {name: t * 8 if t.ndim == 2 else t for name, t in weights.items()}
-    return build_decoder(CONFIG, sharp, kernels or NativeKernels(), quantised=quantised)
+def small_decoder(
+    kernels: Kernels | None = None, *, config: DecoderConfig = CONFIG, quantised: bool = False, bf16: bool = False
+) -> Decoder:
+    """A model, of two layers unless said, whose distributions are not flat; with values that bf16 has too."""
+    drawn, dtype = initial_weights(config, 0), torch.bfloat16 if bf16 else torch.float32
+    sharp = {name: (t * 8 if t.ndim == 2 else t).to(dtype).float() for name, t in drawn.items()}
+    return build_decoder(config, sharp, kernels or NativeKernels(), quantised=quantised)
 
 
 def tokens(rng: np.random.Generator, count: int) -> np.ndarray:

@@ -11,7 +11,7 @@ import torch
 from emulated import Emulation, emulated
 
 import tinsmith.engine.engine as engine_module
-from models import CONFIG
+from models import CONFIG, small_decoder
 from tinsmith.engine.checks.certificate import certify
 from tinsmith.engine.engine import Engine
 from tinsmith.engine.sampler import Sampler
@@ -19,9 +19,7 @@ from tinsmith.engine.sequences import Policy
 from tinsmith.engine.trace import Trace
 from tinsmith.engine.training import TrainingSession
 from tinsmith.models.adapter import create_adapter
-from tinsmith.models.build import build_decoder
 from tinsmith.models.config import DecoderConfig, Family, Mixture
-from tinsmith.models.initial_weights import initial_weights
 from tinsmith.models.slots import values
 from tinsmith.ops.cuda.kernels import CudaKernels
 from tinsmith.ops.kernels import Kernels
@@ -53,9 +51,7 @@ CASES: Mapping[str, tuple[DecoderConfig, AdapterKind, torch.dtype]] = {
 
 def steps_of(kernels: Kernels, config: DecoderConfig, kind: AdapterKind, published: torch.dtype) -> list[object]:
     """Two RL steps of samples that share their prompt: every figure on the way."""
-    drawn = initial_weights(config, 0)
-    weights = {name: (t * 8 if t.ndim == 2 else t).to(published).float() for name, t in drawn.items()}
-    decoder = build_decoder(config, weights, kernels, quantised=kind.quantised)
+    decoder = small_decoder(kernels, config=config, quantised=kind.quantised, bf16=published is torch.bfloat16)
     spec = AdapterSpec(kind=kind, seed=3) if kind is AdapterKind.FULL else AdapterSpec(kind=kind, rank=4, seed=3)
     session = TrainingSession(create_adapter(decoder, spec), trace=Trace(kernels, marks_units=True))
     prompt = np.random.default_rng(7).integers(1, config.vocab_size, 21).astype(np.int32)
@@ -69,12 +65,10 @@ def steps_of(kernels: Kernels, config: DecoderConfig, kind: AdapterKind, publish
         assert result.prompt_logprobs is not None
         sampled = [x for s in result.sequences for x in (s.tokens, s.logprobs)]
         found += [(x + 0).tobytes() for x in (result.prompt_logprobs[1:], *sampled)]  # -0.0 is +0.0
-        data: list[Datum] = []
-        for i, s in enumerate(result.sequences):
-            whole, before = np.concatenate([prompt, s.tokens]), np.zeros(20)
-            logprobs, advantages = (np.append(before, x) for x in (s.logprobs, np.full(len(s.tokens), (-1.0) ** i)))
-            of = {"logprobs": logprobs.astype(np.float32), "advantages": advantages.astype(np.float32)}
-            data.append(Datum(tokens=whole[:-1], inputs={"target_tokens": whole[1:], **of}))
+        data = [
+            Datum.sampled(np.concatenate([prompt, s.tokens]), s.logprobs, (-1.0) ** i)
+            for i, s in enumerate(result.sequences)
+        ]
         back = session.forward_backward(data, LossName.IMPORTANCE_SAMPLING)
         assert all(
             np.array_equal(o.logprobs[20:], s.logprobs) for o, s in zip(back.outputs, result.sequences, strict=True)
@@ -111,6 +105,5 @@ def test_the_certificate_is_the_native_one() -> None:
     torch.set_num_threads(1)
     heads = {"num_heads": 2, "num_kv_heads": 1, "num_layers": 1}
     small = replace(CONFIG, hidden_size=24, intermediate_size=40, vocab_size=40, max_positions=128, **heads)
-    weights = {name: t * 8 if t.ndim == 2 else t for name, t in initial_weights(small, 0).items()}
-    ours, theirs = (certify(build_decoder(small, weights, kernels)) for kernels in (NativeKernels(), emulated()))
+    ours, theirs = (certify(small_decoder(kernels, config=small)) for kernels in (NativeKernels(), emulated()))
     assert ours.sha256 == theirs.sha256

@@ -42,6 +42,14 @@ class Datum:
     tokens: IntArray
     inputs: Mapping[str, NDArray[np.generic]] = field(default_factory=lambda: MappingProxyType({}))
 
+    @classmethod
+    def sampled(cls, text: IntArray, logprobs: FloatArray, advantage: float) -> Datum:
+        """A text whose end was sampled, with one advantage at every token of that; what comes before counts nothing."""
+        before = len(text) - 1 - len(logprobs)
+        advantages = np.repeat(np.array([0.0, advantage], np.float32), (before, len(logprobs)))
+        inputs = {"target_tokens": text[1:], "logprobs": np.pad(logprobs, (before, 0)), "advantages": advantages}
+        return cls(tokens=text[:-1], inputs=inputs)
+
     def __len__(self) -> int:
         return int(self.tokens.shape[0])
 

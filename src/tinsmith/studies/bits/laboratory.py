@@ -184,12 +184,8 @@ def _rollouts(bench: _Bench, session: TrainingSession, step: int) -> list[Datum]
     results = bench.served(session.adapter.snapshot(), requests, "training", step)
     for request, result in zip(requests, results, strict=True):
         for sample, one in enumerate(result.sequences):
-            whole, before = np.concatenate([request.prompt, one.tokens]), len(request.prompt) - 1
-            logprobs, advantages = (np.zeros(len(whole) - 1, np.float32) for _ in range(2))
-            logprobs[before:] = one.logprobs
-            advantages[before:] = 1.0 - 2.0 * sample
-            inputs = {"target_tokens": whole[1:], "logprobs": logprobs, "advantages": advantages}
-            found.append(Datum(tokens=whole[:-1], inputs=inputs))
+            whole = np.concatenate([request.prompt, one.tokens])
+            found.append(Datum.sampled(whole, one.logprobs, 1.0 - 2.0 * sample))
     return found
 
 

@@ -115,14 +115,8 @@ class OnPolicy:
     ) -> tuple[dict[str, Tensor], Mapping[str, float]]:
         """Return a loss's gradient on all weights, and its metrics; `sampled` are log-probabilities at sampling."""
         session = TrainingSession(create_adapter(self.decoder, AdapterSpec(kind=AdapterKind.FULL)))
-        data: list[Datum] = []
-        for text, logprobs, advantage in zip(self.texts, sampled, self.advantages, strict=True):
-            tokens, before = text.tokens, len(text.prompt) - 1
-            whole, advantages = (np.zeros(len(tokens) - 1, np.float32) for _ in range(2))
-            whole[before:] = logprobs
-            advantages[before:] = advantage
-            inputs = {"target_tokens": tokens[1:], "logprobs": whole, "advantages": advantages}
-            data.append(Datum(tokens=tokens[:-1], inputs=inputs))
+        each = zip(self.texts, sampled, self.advantages, strict=True)
+        data = [Datum.sampled(text.tokens, logprobs, advantage) for text, logprobs, advantage in each]
         metrics = session.forward_backward(data, loss).metrics
         return {name: grad.clone() for name, grad in session.optimizer.gradient().items()}, metrics
 
