@@ -14,28 +14,18 @@ import numpy as np
 import torch
 from transformers import StaticCache
 
-from peers import report, threads, tiny_decoder, tiny_transformers
-from tinsmith.engine.sampler import Sampler
-from tinsmith.engine.sequences import Policy
+from peers import report, sampling, threads, tiny_decoder, tiny_transformers
 from tinsmith.ops.native import NativeKernels
-from tinsmith.types.sampling import SampleRequest, SamplingParams
 
 BATCH, CONTEXT, STEPS = 32, 256, 24
 
 
 def ours() -> Callable[[], Callable[[], None]]:
     decoder = tiny_decoder(NativeKernels())
-    prompts = np.random.default_rng(0).integers(0, 4096, (BATCH, CONTEXT - STEPS // 2)).astype(np.int32)
-    policy = Policy(decoder, {})
+    prompts = np.random.default_rng(0).integers(0, 4096, (BATCH, CONTEXT - STEPS // 2))
 
     def prepare() -> Callable[[], None]:
-        sampler = Sampler(decoder.config, decoder.kernels)
-        for i in range(BATCH):
-            sampler.submit(
-                SampleRequest(prompt=prompts[i], params=SamplingParams(seed=i, stop=(), max_tokens=200)), policy
-            )
-        while sampler.num_running < BATCH:
-            sampler.step()
+        sampler = sampling(decoder, prompts, 200)
 
         def run() -> None:
             for _ in range(STEPS):

@@ -38,8 +38,8 @@ from tinsmith.models.decoder import Decoder
 from tinsmith.models.initial_weights import initial_weights
 from tinsmith.models.presets import PRESETS
 from tinsmith.ops.cuda import nvrtc
-from tinsmith.ops.cuda.chains import CHAIN
 from tinsmith.ops.cuda.kernels import BY_SIZE, LARGE, SMALL, CudaKernels
+from tinsmith.ops.cuda.lists import CHAIN
 from tinsmith.ops.extension import configure, module
 from tinsmith.ops.kernels import HeadShape, Kernels
 from tinsmith.ops.native import NativeKernels

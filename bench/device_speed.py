@@ -8,13 +8,11 @@ import time
 from collections.abc import Callable
 from functools import partial
 from importlib.util import find_spec
-from typing import Any
 
 import numpy as np
 import torch
 
-from tinsmith.engine.sampler import Sampler
-from tinsmith.engine.sequences import Policy
+from peers import QUIET_TRAINER, sampling, transformers_of
 from tinsmith.engine.training import TrainingSession
 from tinsmith.models.adapter import create_adapter
 from tinsmith.models.decoder import Decoder
@@ -22,7 +20,6 @@ from tinsmith.ops.cuda.kernels import CudaKernels
 from tinsmith.renderers.tokenizer import train_tokenizer
 from tinsmith.types.adapters import AdapterKind, AdapterSpec
 from tinsmith.types.datum import AdamParams, Datum, LossName
-from tinsmith.types.sampling import SampleRequest, SamplingParams
 
 Say = Callable[[str], None]
 
@@ -65,36 +62,25 @@ def products(kernels: CudaKernels, _: Decoder, say: Say, *, dry: bool) -> None:
 
 def decoding(kernels: CudaKernels, decoder: Decoder, say: Say, *, dry: bool) -> None:
     """Tokens a second of the whole sampler, with graphs and without; beside it `generate` in bf16."""
-    peer = _transformers(decoder) if find_spec("transformers") else None
+    peer = transformers_of(decoder.config, torch.bfloat16) if find_spec("transformers") else None
     prompt, steps = np.arange(1, 33, dtype=np.int32), 3 if dry else 64
     for batch in (1, 3) if dry else (1, 32, 256):
         for use in (False, True):
             kernels.use_graphs = use
-            sampler = Sampler(decoder.config, kernels)
-            params = SamplingParams(seed=1, max_tokens=32 + steps, stop=())
-            group = sampler.submit(SampleRequest(prompt=prompt, params=params, num_samples=batch), Policy(decoder, {}))
-            while sampler.num_running < batch:
-                sampler.step()
+            sampler = sampling(decoder, np.tile(prompt, (batch, 1)), 32 + steps + batch)
             for _ in range(8):
                 sampler.step()
             took = seconds(sampler.step, kernels.device, steps)
-            sampler.cancel(group)
             say(f"decode, batch {batch}, {'graphs' if use else 'no graphs'}: {batch / took:.0f} tokens/s")
         if peer is None:
             say(f"transformers, batch {batch}: it is not installed here")
             continue
+        peer.to(kernels.device)
         ids = torch.from_numpy(prompt.astype(np.int64)).to(kernels.device).repeat(batch, 1)
         run = partial(peer.generate, ids, max_new_tokens=steps, min_new_tokens=steps, do_sample=True, pad_token_id=0)
         run()
         took = seconds(run, kernels.device)
         say(f"transformers {peer.dtype}, generate, batch {batch}: {steps * batch / took:.0f} tokens/s")
-
-
-def _transformers(decoder: Decoder) -> Any:
-    """A model of the decoder's shape in bf16."""
-    from peers import transformers_of
-
-    return transformers_of(decoder.config, torch.bfloat16).to(decoder.kernels.device)
 
 
 def training(kernels: CudaKernels, decoder: Decoder, say: Say, *, dry: bool) -> None:
@@ -123,11 +109,9 @@ def _trl(decoder: Decoder, ids: np.ndarray) -> float:
     from peft import LoraConfig
     from trl import SFTConfig, SFTTrainer
 
-    from peers import QUIET_TRAINER
-
     with tempfile.TemporaryDirectory() as folder:
         trainer = SFTTrainer(
-            model=_transformers(decoder),
+            model=transformers_of(decoder.config, torch.bfloat16),
             args=SFTConfig(
                 output_dir=folder, per_device_train_batch_size=len(ids), max_steps=10, max_length=ids.shape[1],
                 gradient_checkpointing=False,

@@ -20,9 +20,7 @@ import numpy as np
 import torch
 from transformers import AutoModelForCausalLM, StaticCache
 
-from peers import Clock, idle_threads_sleep, report, threads
-from tinsmith.engine.sampler import Sampler
-from tinsmith.engine.sequences import Policy
+from peers import Clock, idle_threads_sleep, report, sampling, threads
 from tinsmith.engine.training import TrainingSession
 from tinsmith.models.adapter import create_adapter
 from tinsmith.models.build import build_decoder
@@ -34,7 +32,6 @@ from tinsmith.models.presets import PRESETS
 from tinsmith.ops.native import NativeKernels
 from tinsmith.types.adapters import AdapterKind, AdapterSpec
 from tinsmith.types.datum import Datum, LossName
-from tinsmith.types.sampling import SampleRequest, SamplingParams
 
 LARGE = DecoderConfig(
     family=Family.QWEN3_MOE,
@@ -89,14 +86,7 @@ def transformers_model(experts: str) -> Any:
 
 
 def our_decode() -> Run:
-    prompts = np.random.default_rng(0).integers(0, CONFIG.vocab_size, (BATCH, CONTEXT)).astype(np.int32)
-    sampler, policy = Sampler(CONFIG, decoder().kernels), Policy(decoder(), {})
-    for i in range(BATCH):
-        params = SamplingParams(seed=i, stop=(), max_tokens=500)
-        request = SampleRequest(prompt=prompts[i], params=params)
-        sampler.submit(request, policy)
-    while sampler.num_running < BATCH:
-        sampler.step()
+    sampler = sampling(decoder(), np.random.default_rng(0).integers(0, CONFIG.vocab_size, (BATCH, CONTEXT)), 500)
     return lambda: [sampler.step() for _ in range(STEPS)]
 
 

@@ -10,9 +10,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
-from transformers import AutoModelForCausalLM
 
+from tinsmith.engine.sampler import Sampler
+from tinsmith.engine.sequences import Policy
 from tinsmith.models.build import build_decoder
 from tinsmith.models.config import DecoderConfig
 from tinsmith.models.decoder import Decoder
@@ -21,6 +23,7 @@ from tinsmith.models.initial_weights import initial_weights
 from tinsmith.models.presets import PRESETS
 from tinsmith.ops.extension import configure
 from tinsmith.ops.kernels import Kernels
+from tinsmith.types.sampling import SampleRequest, SamplingParams
 
 QUIET_TRAINER = {
     "use_cpu": True,
@@ -79,6 +82,17 @@ def tiny_decoder(kernels: Kernels) -> Decoder:
     return build_decoder(config, initial_weights(config, 0), kernels)
 
 
+def sampling(decoder: Decoder, prompts: np.ndarray, tokens: int) -> Sampler:
+    """A sampler in the middle of drawing as many tokens after each of these prompts."""
+    sampler, policy = Sampler(decoder.config, decoder.kernels), Policy(decoder, {})
+    for seed, prompt in enumerate(prompts.astype(np.int32)):
+        params = SamplingParams(seed=seed, max_tokens=tokens, stop=())
+        sampler.submit(SampleRequest(prompt=prompt, params=params), policy)
+    while sampler.num_running < len(prompts):
+        sampler.step()
+    return sampler
+
+
 def tiny_transformers() -> Any:
     """The same weights in transformers, eager attention, fp32."""
     return transformers_of(PRESETS["tiny"], torch.float32, attn_implementation="eager")
@@ -86,6 +100,8 @@ def tiny_transformers() -> Any:
 
 def transformers_of(config: DecoderConfig, dtype: torch.dtype, **how: Any) -> Any:
     """A model of this shape in transformers, with the weights that a preset is drawn with."""
+    from transformers import AutoModelForCausalLM
+
     with tempfile.TemporaryDirectory() as folder:
         write_folder(Path(folder) / "model", config, initial_weights(config, 0), dtype=dtype)
         return AutoModelForCausalLM.from_pretrained(Path(folder) / "model", dtype=dtype, **how).eval()

@@ -1,6 +1,6 @@
 // Products: an element's chain lies in one register, k ascending, and the tile it falls into shows in no bit.
 //
-// The host lists a product's chains (ops/cuda/chains.py): those of 128 of k, or those of units of gradient. A chain that
+// The host lists a product's chains (ops/cuda/lists.py): those of 128 of k, or those of units of gradient. A chain that
 // has ended waits in `kept`, and the list says how many waiting sums are added to the next one. No chain is split, and
 // none is padded: the last tile of a chain runs its exact length.
 #pragma once

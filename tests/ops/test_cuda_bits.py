@@ -12,8 +12,8 @@ from canonical_cases import Outputs, assert_same_outputs, compute, make_inputs, 
 from emulated import emulated
 from torch import Tensor
 
-from tinsmith.ops.cuda.chains import chains_of
 from tinsmith.ops.cuda.kernels import LARGE, SMALL
+from tinsmith.ops.cuda.lists import chains_of
 from tinsmith.ops.kernels import HeadShape, Kernels
 from tinsmith.ops.native import NativeKernels
 

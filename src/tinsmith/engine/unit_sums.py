@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
-from tinsmith.ops.cuda.chains import complete
+from tinsmith.ops.cuda.lists import complete
 from tinsmith.ops.functions import Weight
 
 

@@ -16,10 +16,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from tinsmith.ops.cuda.chains import CHAIN, chains_of
 from tinsmith.ops.cuda.driver import Driver
+from tinsmith.ops.cuda.lists import CHAIN, Uploads, chains_of, forest_layout
 from tinsmith.ops.cuda.table import Value, kernels
-from tinsmith.ops.cuda.uploads import Uploads, forest_layout
 from tinsmith.ops.extension import module
 from tinsmith.ops.forest import Forest
 from tinsmith.ops.kernels import AdamStep, Drawn, Draws, Floats, HeadShape, Pair, Recorded, Rope, Turn, WithPair

@@ -1,13 +1,19 @@
-"""Index tensors that are made on the host and read on a device: each is copied once, however many layers ask for it."""
+"""Lists of the host that kernels read: copies of index tensors, the paths of a forest, the chains of a product.
+
+Chains are runs of k, and how many waiting sums are added to each as it ends: the same tree as `native/tree_sum.hpp`. A
+kernel walks the list, so that uniform chains, units of gradient, empty units and tails are one code path.
+"""
 
 from __future__ import annotations
 
-from collections.abc import MutableMapping
+from collections.abc import MutableMapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
+from typing import Final
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 from torch.utils.weak import WeakTensorKeyDictionary
 
@@ -15,11 +21,16 @@ from tinsmith.ops.forest import Forest
 
 QUERY_TILE = 64
 """Query rows of a tile in the backward of attention (native/cuda/attention.cu)."""
+CHAIN: Final = 128
+"""Terms of k in one chain of a product without segments (kLongestChain in native/table.hpp)."""
 
 
 @dataclass(slots=True)
 class Uploads:
-    """Copies by the identity of their originals, forgotten with them. An original is never written after it is made."""
+    """Copies by the identity of their originals, forgotten with them: each is made once, however many layers ask.
+
+    An original is never written after it is made.
+    """
 
     device: torch.device
     _copies: MutableMapping[Tensor, dict[torch.dtype, Tensor]] = field(default_factory=WeakTensorKeyDictionary)
@@ -50,3 +61,28 @@ def forest_layout(forest: Forest, device: torch.device) -> tuple[Tensor, ...]:
     columns = np.array(tiles, np.int64).reshape(-1, 3).T.copy()
     path, positions = np.concatenate([*forest.paths, np.zeros(0, np.int64)]), forest.rows.positions.numpy()
     return tuple(torch.from_numpy(x).to(device) for x in (path, *columns, positions, sees_end))
+
+
+def chains_of(bounds: Sequence[int]) -> NDArray[np.int32]:
+    """A chain for each of n segments that has terms, (.., 4): first k, end, sums added at the end, 0.
+
+    At most `n.bit_length()` sums wait at once.
+    """
+    runs = [(i, a, b) for i, (a, b) in enumerate(pairwise(bounds)) if a < b]
+    out = np.zeros((len(runs), 4), np.int32)
+    waiting: list[int] = []
+    for at, (unit, begin, end) in enumerate(runs):
+        after = runs[at + 1][0] if at + 1 < len(runs) else None
+        merged, first = 0, unit
+        while waiting and complete(waiting[-1], unit, after):
+            first = waiting.pop()
+            merged += 1
+        waiting.append(first)
+        out[at] = begin, end, merged, 0
+    return out
+
+
+def complete(a: int, b: int, unit: int | None) -> bool:
+    """True if the smallest aligned block that holds units a and b lies wholly before a unit (None: the end)."""
+    level = (a ^ b).bit_length()
+    return unit is None or unit >> level != b >> level
