@@ -109,7 +109,7 @@ TS_FN float sum_of(const float* shares, Int E) {
   for (Int e = 0; e < E; e++) total = total + shares[e];
   return total;
 }
-// The experts of the largest logits, ties to the lower expert, ascending (a NaN is larger than nothing), and the softmax
+// The experts of the largest logits, ties to the lower one, ascending (a NaN is larger than nothing), and the softmax
 // over them (normalised) or over all experts at them. `taken` has room for E of them.
 template <typename Int>
 TS_FN void route(const float* row, const float* shares, Int E, Int active, bool normalised, bool* taken, Int* chosen,
@@ -134,6 +134,20 @@ TS_FN float entropy(const float* row, const float* shares, Int E, float top) {
   float dot = 0.0f;
   for (Int e = 0; e < E; e++) dot = dot + (shares[e] == 0.0f ? 0.0f : shares[e] * (row[e] - top));
   return total == total ? log(total) - dot / total : total;  // log would hide a NaN
+}
+
+// A row's gradient += those of its targets, each target's summed first: a datum that comes twice has twice the weight.
+template <typename Int, typename Id>
+TS_FN void add_targets(float* out, const float* g, const Id* targets, Int begin, Int end) {
+  for (Int i = begin; i < end; i++) {
+    Int before = begin;
+    while (before < i && targets[before] != targets[i]) before++;
+    if (before < i) continue;
+    float sum = g[i];
+    for (Int j = i + 1; j < end; j++)
+      if (targets[j] == targets[i]) sum = sum + g[j];
+    out[targets[i]] = out[targets[i]] + sum;
+  }
 }
 
 // Philox4x32-10 (Salmon et al., SC 2011): counter (sample, position), key seed -> the row's 64-bit stream.

@@ -203,16 +203,7 @@ static void logprob_backward(const float* logits, int64_t V, const int64_t* read
     const V16 m = set1(row_max[r]), l = set1(log_sum[r]), grad = set1(total);
     for (int64_t j = 0; j < V; j += 16)
       store_n(out + j, zero16() - grad * exp16(load_n(row + j, V - j) - m - l), V - j);
-    // A target's gradients are summed first: a datum that comes twice is a datum of twice the weight.
-    for (int64_t i = reads[r]; i < reads[r + 1]; i++) {
-      int64_t before = reads[r];
-      while (before < i && targets[before] != targets[i]) before++;
-      if (before < i) continue;
-      float sum = g[i];
-      for (int64_t j = i + 1; j < reads[r + 1]; j++)
-        if (targets[j] == targets[i]) sum = sum + g[j];
-      out[targets[i]] = out[targets[i]] + sum;
-    }
+    canon::add_targets(out, g, targets, reads[r], reads[r + 1]);
   }
 }
 

@@ -114,14 +114,5 @@ TS_KERNEL(logprob_backward, LogprobBackArgs, 256) {
   float* out = a.d_logits + r * V;
   for (i64 j = threadIdx.x; j < V; j += kThreads) out[j] = 0.0f - total * exp1(a.logits[r * V + j] - top - log_sum);
   __syncthreads();
-  if (threadIdx.x != 0) return;
-  for (i64 i = begin; i < end; i++) {  // a target's gradients are summed first
-    i64 before = begin;
-    while (before < i && a.targets[before] != a.targets[i]) before++;
-    if (before < i) continue;
-    float sum = a.g[i];
-    for (i64 j = i + 1; j < end; j++)
-      if (a.targets[j] == a.targets[i]) sum = sum + a.g[j];
-    out[a.targets[i]] = out[a.targets[i]] + sum;
-  }
+  if (threadIdx.x == 0) canon::add_targets(out, a.g, a.targets, begin, end);
 }

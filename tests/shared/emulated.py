@@ -62,7 +62,7 @@ class Emulation(Driver):
     def launch(self, kernel: Kernel, grid: tuple[int, ...], arguments: Arguments) -> None:
         self.launched.add(kernel.name)
         grids = library(*self.extra)
-        blocks = (ctypes.c_uint * 3)(*(*grid, 1, 1)[:3])
+        blocks = (ctypes.c_uint * 3)(*grid)
         whole = ctypes.create_string_buffer(bytes(arguments), 512)
         grids.ts_emulate(grids[kernel.name], blocks, kernel.threads, whole, self.order)
 

@@ -42,7 +42,8 @@ class Nf4Base:
     def of(cls, weight: Nf4Tensor, device: torch.device) -> Nf4Base:
         """A copy on a device."""
         parts = {name: torch.from_numpy(part.copy()).to(device) for name, part in to_parts(weight).items()}
-        return cls(**parts, out_size=weight.shape[0], in_size=weight.shape[1])
+        out_size, in_size = parts.pop("shape").tolist()
+        return cls(**parts, out_size=out_size, in_size=in_size)
 
     @property
     def absmax(self) -> Tensor:

@@ -9,7 +9,7 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from operator import is_
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -107,15 +107,7 @@ def _pairs(mix: MixtureRows) -> tuple[In, In, In]:
 
 
 def _activations(kept: MixtureActivations) -> MixtureArrays:
-    return (
-        _view(kept.gate_up),
-        _view(kept.inner),
-        _view(kept.out),
-        _view(kept.xa_up),
-        _view(kept.xa_down),
-        _maybe(kept.direction_up),
-        _maybe(kept.direction_down),
-    )
+    return cast("MixtureArrays", tuple(map(_maybe, kept.rooms)))
 
 
 def _by_expert(mix: MixtureRows) -> list[ExpertParts]:

@@ -35,10 +35,9 @@ class Driver:
             self._check(self._driver.cuCtxSetCurrent(self._context))
             self._thread.ready = True
         function = self._functions.get(kernel.name) or self._loaded(kernel)
-        x, y, z = (*grid, 1, 1)[:3]
         parameters = (ctypes.c_void_p * 1)(ctypes.addressof(arguments))
         stream = ctypes.c_void_p(torch.cuda.current_stream(self.device).cuda_stream)
-        self._check(self._driver.cuLaunchKernel(function, x, y, z, kernel.threads, 1, 1, 0, stream, parameters, None))
+        self._check(self._driver.cuLaunchKernel(function, *grid, kernel.threads, 1, 1, 0, stream, parameters, None))
 
     def record(self, compute: Callable[[], Tensor]) -> Recorded:
         """Record a CUDA graph, after one run that compiles, loads and uploads whatever is not there yet."""

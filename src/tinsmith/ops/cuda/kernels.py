@@ -334,7 +334,7 @@ class CudaKernels(OneByOne):
         kernel = kernels()[name]
         grid = (_blocks(over, kernel.per_block),) if isinstance(over, int) else over
         if all(grid):
-            self.backend.launch(kernel, grid, kernel.arguments(*values))
+            self.backend.launch(kernel, (*grid, 1, 1)[:3], kernel.arguments(*values))
 
     def _filled(self, out: Tensor, name: str, over: int, *values: Value) -> Tensor:
         """`out`, the first of the kernel's arguments, with what it computes."""
