@@ -76,15 +76,5 @@ def _as_nf4(layer: Layer) -> Layer:
 
 def _nf4(linear: Linear) -> Linear:
     nothing = torch.empty(0, device="meta")
-    base = tuple(
-        Nf4Base(
-            codes=nothing,
-            absmax_codes=nothing,
-            absmax_scales=nothing,
-            offset=nothing,
-            out_size=width,
-            in_size=linear.in_size,
-        )
-        for width in linear.widths
-    )
+    base = tuple(Nf4Base(nothing, nothing, nothing, nothing, width, linear.in_size) for width in linear.widths)
     return replace(linear, base=base)
