@@ -60,12 +60,12 @@ class Driver:
         return torch.cuda.mem_get_info(self.device)[0]
 
     def _loaded(self, kernel: Kernel) -> ctypes.c_void_p:
-        module, function = ctypes.c_void_p(), ctypes.c_void_p()
-        if kernel.program not in self._modules:
+        module, function = self._modules.get(kernel.program), ctypes.c_void_p()
+        if module is None:
             image, _ = compiler().cubin(kernel.program, self.gpu.arch)
+            module = ctypes.c_void_p()
             self._check(self._driver.cuModuleLoadData(ctypes.byref(module), image))
             self._modules[kernel.program] = module
-        module = self._modules[kernel.program]
         self._check(self._driver.cuModuleGetFunction(ctypes.byref(function), module, kernel.name.encode()))
         self._functions[kernel.name] = function
         return function
