@@ -5,6 +5,7 @@ Every number that the place or the recipe would decide otherwise stands here, so
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -12,6 +13,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final
 
+from tinsmith.cli import main
 from tinsmith.cli.registered import find, plan_of
 from tinsmith.data.slices.reader import Slice
 from tinsmith.data.slices.settings import Caps
@@ -21,6 +23,7 @@ from tinsmith.lab.experiment.plan import make_plan
 from tinsmith.lab.labels.task import make_task
 from tinsmith.lab.papers.worlds import PaperBaseRecipe, WorldRecipe, nano_base, papers_of, world_slice
 from tinsmith.lab.rl import train
+from tinsmith.lab.runs.files import CHECKPOINTS
 
 WORLD = WorldRecipe(preset=Preset.TINY, seed=0, per_class=60, caps=Caps(train=120, validation=12, test=12))
 BASE = PaperBaseRecipe(
@@ -74,6 +77,10 @@ _RLVR: Final = {
     "quiet": "true",
 }
 """Three steps on rubrics, whose criteria rules judge."""
+
+
+PACKED: Final = {"steps": "2", "lora_rank": "1", "save_every": "1", "eval_every": "0", "unit_hashes": "true"}
+"""Two steps, the second of which an audit begins at the checkpoint between them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,6 +143,21 @@ def conducted_debate(folder: Path) -> dict[str, Any]:
         connection.close()
     assert done is not None
     return values_of(folder / "run", frozen["metrics"])
+
+
+def packed(folder: Path) -> bytes:
+    """Run a task of one's own on the smallest base, with hashes of units and a checkpoint; return it as one file."""
+    from own_task import KEYS, TASK
+
+    folder.mkdir(parents=True)
+    (folder / "letters.py").write_text(TASK, encoding="utf-8")
+    keys = {**KEYS, **PACKED, "model_name": "tinsmith/nano", "log_path": str(folder / "run")}
+    conduct(plan_of(str(folder / "letters.py"), keys), say=_silent)
+    marks = folder / "run" / CHECKPOINTS
+    marks.write_bytes(marks.read_bytes().splitlines(keepends=True)[0])  # nothing is computed from the last
+    with contextlib.suppress(SystemExit):
+        main(["pack", str(folder / "run"), "--out", str(folder / "run.zip"), "--checkpoints", "all"])
+    return (folder / "run.zip").read_bytes()
 
 
 def hashes_of(folder: Path) -> dict[str, str | None]:

@@ -52,6 +52,7 @@ TIMES_ROUNDING: Final = 4.0
 and a weight that was merged wrongly differs by thousands of times."""
 
 RUN_CHECKPOINTS = "checkpoints.jsonl"
+RUN_MANIFEST = "manifest.json"
 RUN_STATE = "checkpoints"
 """In a run's folder: the state of the server that was started for it."""
 
@@ -192,10 +193,13 @@ def _below_state(text: str, state: Path) -> Path:
 
 
 def _last_of_run(file: Path, state: Path) -> Path:
-    """The checkpoint of the last row; of its two paths the first that still exists."""
+    """The checkpoint of the last row, or without rows the one that the run chose; of two paths the first there is."""
     lines = [line for line in file.read_text(encoding="utf-8").splitlines() if line.strip()]
+    manifest = file.with_name(RUN_MANIFEST)
     try:
         row: object = parse_json(lines[-1]) if lines else None
+        if not lines and manifest.is_file():
+            row = cast("dict[str, object]", parse_json(manifest.read_text(encoding="utf-8"))).get("selected")
     except ValueError:
         row = None
     values = cast("dict[str, object]", row) if isinstance(row, dict) else {}

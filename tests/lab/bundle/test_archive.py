@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bz2
 import stat
 import zipfile
 import zlib
@@ -13,6 +14,7 @@ import pytest
 
 from tinsmith.lab.bundle import archive
 from tinsmith.lab.bundle.archive import CRATE, folders_of, unpack, write_archive
+from tinsmith.lab.runs.files import ROLLOUTS
 from tinsmith.types.errors import DataError
 
 
@@ -100,12 +102,14 @@ def test_equal_files_give_equal_bytes_in_any_order_and_from_memory_or_disk(tmp_p
 def test_weights_and_text_are_small_and_are_read_by_zipfile_alone(tmp_path: Path) -> None:
     weights = np.random.default_rng(0).normal(size=100_000).astype("<f4").tobytes()
     text = "".join(f"{value!r}, " for value in np.random.default_rng(1).normal(size=10_000).tolist()).encode()
-    write_archive({"a.safetensors": weights, "b.jsonl": text, CRATE: b""}, tmp_path / "run.zip")
+    answers = {f"study/run/{ROLLOUTS}": text * 9}
+    write_archive({"a.safetensors": weights, "b.jsonl": text, **answers, CRATE: b""}, tmp_path / "run.zip")
     with zipfile.ZipFile(tmp_path / "run.zip") as file:
         assert file.testzip() is None
         assert (file.read("a.safetensors"), file.read("b.jsonl")) == (weights, text)
         packed = {each.filename: each.compress_size for each in file.infolist()}
     assert packed["a.safetensors"] < 0.85 * len(weights)
+    assert packed[f"study/run/{ROLLOUTS}"] < 0.92 * len(bz2.compress(text * 9))
     assert packed["b.jsonl"] < 0.92 * len(zlib.compress(text))
 
 

@@ -172,6 +172,9 @@ def test_without_checkpoints_and_data_the_last_adapter_alone_goes_along(
     unpack(file, tmp_path / "small")
     adapters = [each.parent.name for each in (tmp_path / "small").rglob("adapter.safetensors")]
     assert adapters == ["final"]
+    exported = command(capsys, "export", str(tmp_path / "small"), "--to", "peft", "--out", str(tmp_path / "adapter"))
+    assert exported.code == 0, exported
+    assert (tmp_path / "adapter" / "adapter_model.safetensors").is_file()
     assert not list((tmp_path / "small").rglob("items.jsonl"))
     checked = command(capsys, "audit", str(file), "--steps", "0")
     assert checked.code == 0, checked

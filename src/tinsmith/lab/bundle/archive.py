@@ -18,6 +18,7 @@ from tempfile import TemporaryDirectory
 from typing import Any, Final, cast
 
 from tinsmith.data.replacing import replacing
+from tinsmith.lab.runs.files import ROLLOUTS
 from tinsmith.types.errors import DataError
 
 CRATE: Final = "ro-crate-metadata.json"
@@ -27,9 +28,11 @@ Content = bytes | Path
 """The content of a file of an archive, or the place of it."""
 
 _TIME: Final = (1980, 1, 1, 0, 0, 0)
+_FLOATS: Final = ".safetensors"
 _MODE: Final = (stat.S_IFREG | 0o644) << 16
-_METHODS: Final = {".parquet": zipfile.ZIP_STORED, ".png": zipfile.ZIP_STORED, ".safetensors": zipfile.ZIP_LZMA}
-"""By ending; what is not named is text, of which bzip2 makes a fifth less than deflate where it is mostly numbers."""
+_LZMA, _STORED = zipfile.ZIP_LZMA, zipfile.ZIP_STORED
+_METHODS: Final = {".parquet": _STORED, ".png": _STORED, _FLOATS: _LZMA, ROLLOUTS: _LZMA}
+"""By ending, or by name: answers repeat themselves far apart. Of other text, mostly digits, bzip2 makes the least."""
 _ALLOWED: Final = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA)
 _UNREADABLE: Final = (zipfile.BadZipFile, zlib.error, lzma.LZMAError, EOFError, NotImplementedError, MemoryError)
 
@@ -49,12 +52,13 @@ def write_archive(files: Mapping[str, Content], out: Path) -> None:
         for name in sorted(files):
             entry = zipfile.ZipInfo(name, _TIME)
             entry.create_system, entry.external_attr = 3, _MODE
-            entry.compress_type = _METHODS.get(PurePosixPath(name).suffix, zipfile.ZIP_BZIP2)
+            path = PurePosixPath(name)
+            entry.compress_type = _METHODS.get(path.name, _METHODS.get(path.suffix, zipfile.ZIP_BZIP2))
             content = files[name]
             entry.file_size = len(content) if isinstance(content, bytes) else content.stat().st_size
             source = io.BytesIO(content) if isinstance(content, bytes) else content.open("rb")
             with source, archive.open(entry, "w") as target:
-                if entry.compress_type == zipfile.ZIP_LZMA:
+                if path.suffix == _FLOATS:
                     cast(Any, target)._compressor = _OfFloats()  # zipfile lets nobody choose LZMA's properties
                 shutil.copyfileobj(source, target, _CHUNK)
 
