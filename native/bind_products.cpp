@@ -17,23 +17,32 @@ void run(const std::vector<Gemm>& all) {
     strips += (g.N + t.strip - 1) / t.strip;
     N += g.N;
   }
-  const auto rows = [&](int64_t b, int64_t e) {
-    for (const Gemm& g : all) t.gemm(g, 6 * b, e * 6 < M ? e * 6 : M, 0, g.N, scratch(t.gemm_scratch(K)));
-  };
-  const auto columns = [&](int64_t b, int64_t e) {
+  // Strips [b, e) of the columns of rows [m0, m1).
+  const auto block = [&](int64_t m0, int64_t m1, int64_t b, int64_t e) {
     for (const Gemm& g : all) {
       const int64_t own = (g.N + t.strip - 1) / t.strip, to = (e < own ? e : own) * t.strip;
       if (b < own && e > 0)
-        t.gemm(g, 0, M, (b > 0 ? b : 0) * t.strip, to < g.N ? to : g.N, scratch(t.gemm_scratch(K)));
+        t.gemm(g, m0, m1, (b > 0 ? b : 0) * t.strip, to < g.N ? to : g.N, scratch(t.gemm_scratch(K)));
       b -= own;
       e -= own;
     }
   };
+  const auto columns = [&](int64_t b, int64_t e) { block(0, M, b, e); };
+  // Equal runs of tiles, strip by strip: a run begins and ends within a strip, so that few are packed more than once.
+  const int64_t runs = 4 * threads, tiles = strips * row_tiles;
+  const auto shared = [&](int64_t b, int64_t e) {
+    for (int64_t at = tiles * b / runs, end = tiles * e / runs; at < end;) {
+      const int64_t strip = at / row_tiles, first = at % row_tiles, whole = first ? 0 : (end - at) / row_tiles;
+      const int64_t last = whole ? row_tiles : std::min(row_tiles, first + end - at);
+      block(6 * first, std::min(6 * last, M), strip, strip + std::max(whole, int64_t{1}));
+      at += whole ? whole * row_tiles : last - first;
+    }
+  };
   // Worth waking threads for: about 40 us of arithmetic, or of reading B where the rows are few; a quarter while they wait.
   const int64_t least = Awake::any() ? 125000 : 500000;
-  if (M * N * K < 8 * least && N * K < least) parallel(1, [&](int64_t, int64_t) { rows(0, row_tiles); });
+  if (M * N * K < 8 * least && N * K < least) parallel(1, [&](int64_t, int64_t) { columns(0, strips); });
   else if (strips >= 8 * threads || (strips >= threads && strips % threads == 0)) parallel(strips, columns);
-  else if (row_tiles >= 4 * threads || row_tiles > strips) parallel(row_tiles, rows);
+  else if (row_tiles >= 4 * threads || row_tiles > strips) parallel(runs, shared);
   else parallel(strips, columns);
 }
 
