@@ -59,7 +59,7 @@ def quickstart(
     taken = seconds_of(cells, threads, minutes)
     seconds = dict(zip((one.folder for one in cells), taken or [0.0] * len(cells), strict=True))
     if taken is not None:
-        forecast = side_by_side(taken, at_once) / 60 + BASE_MINUTES
+        forecast = side_by_side(sorted(taken, reverse=True), at_once) / 60 + BASE_MINUTES
         say(f"{len(cells)} runs and a base model: about {forecast:.0f} minutes")
         for line in busy_lines(slowdown(physical_cores())):
             say(line)

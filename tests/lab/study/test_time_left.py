@@ -24,10 +24,11 @@ def clock() -> Clock:
     return Clock()
 
 
-def test_runs_side_by_side_take_their_share_and_never_less_than_the_longest() -> None:
+def test_runs_side_by_side_begin_in_turn_where_one_has_ended() -> None:
     assert side_by_side([], 2) == 0.0
     assert side_by_side([10.0, 10.0, 10.0, 10.0], 2) == 20.0
     assert side_by_side([30.0, 1.0, 1.0], 2) == 30.0
+    assert side_by_side([10.0, 10.0, 10.0], 2) == 20.0  # the last has the machine for itself
 
 
 def test_before_any_has_ended_the_forecast_holds_then_what_they_took(clock: Clock) -> None:
@@ -38,8 +39,8 @@ def test_before_any_has_ended_the_forecast_holds_then_what_they_took(clock: Cloc
     clock.now = 5.0
     assert left.seconds() == 25.0
     clock.now = 20.0
-    left.end("a")  # twice as long as forecast, and so will the others be
-    assert left.seconds() == (0.0 + 40.0 + 40.0) / 2
+    left.end("a")  # twice as long as forecast, beside which the forecast of a run of 15 counts still: 35 for 25
+    assert left.seconds() == pytest.approx(1.4 * 20.0)
     left.end("b")
     left.begin("c")
     left.begin("d")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import enum
 import re
 import unicodedata
+from functools import lru_cache
 
 _WORD = re.compile(r"\w+(?:['\u2019-]\w+)*")
 _BULLET = re.compile(r"[ \t]{0,8}[-*+\u2022][ \t]+\S.*")
@@ -26,6 +27,7 @@ class Script(enum.StrEnum):
     CJK = "cjk"
 
 
+@lru_cache(maxsize=1 << 14)  # many rules read one text, and one rule's words are read for every text
 def words_of(text: str) -> tuple[str, ...]:
     """Return the words in small letters; `well-known` and `don't` are one word each."""
     return tuple(_WORD.findall(text.casefold()))

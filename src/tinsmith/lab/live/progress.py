@@ -71,7 +71,7 @@ class Standing:
         return f"{duration(self.seconds_left)} left{self.later}"
 
 
-_RECENT: Final = 20  # Steps whose median a step is taken to last.
+_RECENT: Final = 5  # Steps whose median a step is taken to last.
 
 
 @dataclass(slots=True, kw_only=True)

@@ -120,8 +120,9 @@ def _best_text(read: TaskRunRecords) -> BestText | None:
         for each in some:
             worth[each] += unit // len(some)
     texts = sorted(judging.texts, key=lambda one: (-judging.texts[one], one))[:MOST_TEXTS]
-    best = max(texts, key=lambda one: sum(compress(worth.values(), judge.held(one))))
-    held = dict(zip(criteria, judge.held(best), strict=True))
+    by_text = dict(zip(texts, zip(*judge.hold(texts), strict=True), strict=True))
+    best = max(texts, key=lambda one: sum(compress(worth.values(), by_text[one])))
+    held = dict(zip(criteria, by_text[best], strict=True))
     rates = {item: Fraction(sum(held[each] for each in some), len(some)) for item, some in asked.items()}
     return BestText(name="best text for all", text=best, tried=len(texts), rates=rates)
 

@@ -109,6 +109,8 @@ def conduct_with_page(plan: Plan, say: Say) -> tuple[Conducted, Drawn]:
             say(f"warning: {words}")
 
     def reached(standing: Standing) -> None:
+        if standing.step == standing.steps:
+            return  # the page of the whole run comes next
         far = Unfinished(step=standing.step, steps=standing.steps, left=standing.left)
         trouble(draw_page(folder, subject, far).trouble)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import heapq
 import time
 from collections.abc import Callable, Mapping, Sequence
 
@@ -38,8 +39,11 @@ def seconds_of(cells: Sequence[Cell], threads: int, minutes: Minutes) -> list[fl
 
 
 def side_by_side(seconds: Sequence[float], at_once: int) -> float:
-    """Return how long runs of these seconds take, so many at once."""
-    return max(max(seconds), sum(seconds) / at_once) if seconds else 0.0
+    """Return how long runs of these seconds take, so many at once: each begins, in this order, where one has ended."""
+    ends = [0.0] * at_once
+    for each in seconds:
+        heapq.heapreplace(ends, ends[0] + each)
+    return max(ends)
 
 
 class TimeLeft:
@@ -61,8 +65,10 @@ class TimeLeft:
         self._known = seconds is not None
         self._forecast: Mapping[str, float] = dict(zip(names, seconds or [1.0] * len(names), strict=True))
         self._at_once, self._clock = at_once, clock
-        self._to_go, self._began = set(names), dict[str, float]()
+        self._to_go, self._began = dict.fromkeys(names), dict[str, float]()
         self._took = self._was_forecast = 0.0
+        # The forecast counts as one more run beside those that have ended: one that was short tells little of others.
+        self._prior = sum(self._forecast.values()) / len(names) if seconds else 0.0
 
     def begin(self, name: str) -> None:
         """Note that a run begins, perhaps anew."""
@@ -72,16 +78,16 @@ class TimeLeft:
         """Note that a run came to its end."""
         self._took += self._clock() - self._began.pop(name)
         self._was_forecast += self._forecast[name]
-        self._to_go.discard(name)
+        self._to_go.pop(name, None)
 
     def seconds(self) -> float | None:
         """Return the seconds left; None: not known yet."""
         if not self._known and not self._was_forecast:
             return None
-        slower, now = self._took / self._was_forecast if self._was_forecast else 1.0, self._clock()
-        left = [
-            max(0.0, slower * self._forecast[name] - (now - self._began.get(name, now))) for name in sorted(self._to_go)
-        ]
+        known = self._was_forecast + self._prior
+        slower, now = (self._took + self._prior) / known if known else 1.0, self._clock()
+        begun_first = sorted(self._to_go, key=lambda name: name not in self._began)
+        left = [max(0.0, slower * self._forecast[name] - (now - self._began.get(name, now))) for name in begun_first]
         return side_by_side(left, self._at_once)
 
     def __str__(self) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import enum
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from functools import cache
 from typing import Any, ClassVar, Final, Self, cast, get_type_hints
@@ -109,8 +109,12 @@ class Rule:
         return None
 
     def holds(self, response: str) -> bool:
-        """Whether the response obeys; total, and a function of the text alone."""
+        """Return true if the response obeys; total, and a function of the text alone."""
         raise NotImplementedError
+
+    def hold(self, responses: Sequence[str]) -> list[bool]:
+        """Return which of the responses obey, in order."""
+        return [self.holds(one) for one in responses]
 
 
 @cache

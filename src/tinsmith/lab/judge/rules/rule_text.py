@@ -81,6 +81,10 @@ class RuleJudge:
         """Return whether each criterion holds, in order. Never raises."""
         return [rule.holds(response) for rule in self._rules]
 
+    def hold(self, responses: Sequence[str]) -> list[list[bool]]:
+        """Return for each criterion, in order, which responses it holds of. Never raises."""
+        return [rule.hold(responses) for rule in self._rules]
+
     def judge(self, response: str) -> tuple[Verdict, ...]:
         """Return one verdict a criterion, in order. Never raises."""
         pairs = zip(self.held(response), self._texts, strict=True)

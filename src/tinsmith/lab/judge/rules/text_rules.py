@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import enum
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from types import MappingProxyType
 from typing import Final
 
@@ -181,6 +182,7 @@ class Contains(Rule):
         return self.times.holds(count)
 
 
+@lru_cache(maxsize=4096)
 def _spoken(text: str) -> str:
     """Every word between spaces of its own, so that neighbours do not share one."""
     return "".join(f" {word} " for word in words_of(text))
@@ -249,13 +251,22 @@ class Matches(Rule):
             raise DataError(f"pattern: {why.splitlines()[0]}", field="pattern", value=self.pattern) from None
 
     def holds(self, response: str) -> bool:
-        from polars import Series  # tasks name rules where nothing heavy is loaded
+        return self.hold([response])[0]
 
-        said = response.encode("utf-8", "replace").decode()
-        return bool(Series([said]).str.contains(self.pattern)[0])
+    def hold(self, responses: Sequence[str]) -> list[bool]:
+        from polars import Series, String  # tasks name rules where nothing heavy is loaded
+
+        read = [one.encode("utf-8", "replace").decode() for one in responses]
+        return Series(read, dtype=String).str.contains(self.pattern).to_list()
 
 
 _PLURALS: Final = ("", "s", "es")
+
+
+@lru_cache(maxsize=4096)
+def _forms(phrases: tuple[str, ...]) -> tuple[tuple[str, ...], ...]:
+    """Of each phrase, its words with a space on either side, as they are found among a text's."""
+    return tuple(tuple(f" {' '.join(words_of(one))}{end} " for end in _PLURALS) for one in phrases)
 
 
 @dataclass(frozen=True, slots=True)
@@ -280,11 +291,13 @@ class Names(Rule):
         words = words_of(response)
         spoken = f" {' '.join(words)} "
 
-        def occurs(one: str) -> bool:
-            phrase = " ".join(words_of(one))
-            return any(f" {phrase}{end} " in spoken for end in _PLURALS)
+        def occurring(phrases: tuple[str, ...]) -> int:
+            found = 0
+            for bare, plural, other in _forms(phrases):
+                found += bare in spoken or plural in spoken or other in spoken
+            return found
 
-        return bool(words) and not any(map(occurs, self.unsaid)) and self.count.holds(sum(map(occurs, self.of)))
+        return bool(words) and not occurring(self.unsaid) and self.count.holds(occurring(self.of))
 
 
 @dataclass(frozen=True, slots=True)
