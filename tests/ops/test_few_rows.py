@@ -36,9 +36,9 @@ def test_rows_of_a_few_are_rows_of_many(kernels: NativeKernels, rows: int, width
     assert torch.equal(kernels.gemm(a[:rows], b, into=c[:rows].clone()), chained)
 
 
-@pytest.mark.parametrize("threads", (2, 3, 5))
-@pytest.mark.parametrize("rows", (43, 130))
-@pytest.mark.parametrize("width", (16, 190, 576))
+@pytest.mark.parametrize("threads", [2, 3, 5])
+@pytest.mark.parametrize("rows", [43, 130])
+@pytest.mark.parametrize("width", [16, 190, 576])
 def test_many_rows_are_shared_out_in_runs_of_tiles_that_cut_strips(threads: int, rows: int, width: int) -> None:
     kernels, draw = NativeKernels(), torch.Generator().manual_seed(rows * width)
     a, b = torch.randn(rows, 2600, generator=draw), torch.randn(2600, width, generator=draw)
