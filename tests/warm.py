@@ -4,8 +4,6 @@ What is started is a process of its own and a child of the test's, with its own 
 it has loaded nothing itself sets it apart: where that is what is tested, `cold` is asked for.
 """
 
-from __future__ import annotations
-
 import ctypes
 import json
 import os

@@ -3,8 +3,6 @@
 A child is handed over to the process that asked: its parent ends, and who asked has it from the system as its own.
 """
 
-from __future__ import annotations
-
 import gc
 import importlib
 import json

@@ -1,7 +1,5 @@
 """Marks of units of gradient: each is a value of its own, whoever computes it, beside whatever else."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """The CUDA kernels as NVRTC compiles them, the structs they take, and torch operations beside them."""
 
-from __future__ import annotations
-
 import ast
 import re
 import subprocess

@@ -3,8 +3,6 @@
 torch's roots, exponentials and logarithms are MKL's or Sleef's, by processor; those of the kernels are our own.
 """
 
-from __future__ import annotations
-
 import ast
 from collections.abc import Iterator
 from pathlib import Path

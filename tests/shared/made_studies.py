@@ -1,7 +1,5 @@
 """Made-up folders of the runs of a study: what each arm is right in before and after, so that its figures are known."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from dataclasses import replace

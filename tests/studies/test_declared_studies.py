@@ -1,7 +1,5 @@
 """Studies that are values, on made-up runs that come out otherwise than expected."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path

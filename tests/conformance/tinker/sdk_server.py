@@ -1,7 +1,5 @@
 """A Tinker server under test: `tinsmith serve` started as a user starts it, or any other by its address."""
 
-from __future__ import annotations
-
 import os
 import re
 import signal

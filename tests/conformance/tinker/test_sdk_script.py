@@ -1,7 +1,5 @@
 """One script, any server: it imports tinker only, and without a seed it repeats exactly (checks 8, 15, 16)."""
 
-from __future__ import annotations
-
 import ast
 import json
 import os

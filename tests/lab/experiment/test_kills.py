@@ -3,8 +3,6 @@
 `bench/kills.py` does the same at 30 random moments.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import signal
