@@ -1,4 +1,4 @@
-"""A process that has a server's libraries, and becomes `python -m tinsmith ...` in a child for each request.
+"""A process that has a server's libraries, and becomes `python -m tinsmith ...` or a program in a child.
 
 A child is handed over to the process that asked: its parent ends, and who asked has it from the system as its own.
 """
@@ -59,8 +59,17 @@ def main() -> None:
     os.environ.clear()
     os.environ.update(asked["environment"])
     sys.path[0] = str(Path.cwd())
-    sys.argv = ["-m", *asked["words"]]
-    runpy.run_module("tinsmith", run_name="__main__", alter_sys=True)
+    sys.argv = asked["words"]
+    match sys.argv:
+        case ["-m", module, *_]:
+            del sys.argv[1]
+            runpy.run_module(module, run_name="__main__", alter_sys=True)
+        case ["-c", text, *_]:
+            del sys.argv[1]
+            exec(compile(text, "<string>", "exec"), {"__name__": "__main__"})
+        case [file, *_]:
+            sys.path[0] = str(Path(file).parent)
+            runpy.run_path(file, run_name="__main__")
 
 
 if __name__ == "__main__":
