@@ -23,8 +23,8 @@ SUBREAPER = 36
 TINSMITH = [sys.executable, "-m", "tinsmith"]
 SCRIPT = [sys.executable, "-X", "warm"]
 """Python knows no such option, and so takes it for nothing where no process is warm."""
-OWN = ("TINSMITH_", "TINKER_", "PYTEST_", "OPENAI_", "COLUMNS", "KMP_")
-"""Beginnings of the variables that are read when they are needed, not when a library is loaded."""
+AT_LOADING = ("PYTHONPATH", "PYTHONHASHSEED", "OMP_", "OPENBLAS_", "HF_", "POLARS_", "LD_", "PATH", "HOME", "TMPDIR")
+"""Beginnings of the variables that are read when a library is loaded; Ray and scikit-learn set others of their own."""
 
 CERTIFICATES = Path(tempfile.gettempdir()) / "tinsmith-tests-certificates"
 """Facts that were found to hold on this machine, with this source; to find it is tested in tests/engine/checks."""
@@ -66,7 +66,7 @@ class Starter:
 
 def loaded(environment: Mapping[str, str]) -> dict[str, str]:
     """Return the variables that libraries may read when they are loaded."""
-    return {name: value for name, value in environment.items() if not name.startswith(OWN)}
+    return {name: value for name, value in environment.items() if name.startswith(AT_LOADING)}
 
 
 COLD = subprocess.Popen
