@@ -1,7 +1,7 @@
 """Starts of `tinsmith` out of a process that has its libraries already: loading them is most of a start.
 
 What is started is a process of its own and a child of the test's, with its own environment and streams. Only that
-it has loaded nothing itself sets it apart: where that is what is tested, `cold` is asked for. Another program is
+it has loaded nothing itself sets it apart: where that is what is tested, `cold` is asked for. Another script is
 started so where its command begins with `SCRIPT`.
 """
 
