@@ -52,8 +52,12 @@ STUDIES = {one.study.name: one.study for one in _EVERY}
 @pytest.fixture(autouse=True)
 def without_pictures(monkeypatch: pytest.MonkeyPatch) -> None:
     """Draw none: pages of these studies are read in tests/conformance/test_studies.py."""
+
+    def draw(*_: object, **__: object) -> Markup:
+        return Markup()
+
     for module in (curves, dots):
-        monkeypatch.setattr(module, "draw", lambda *_, **__: Markup())
+        monkeypatch.setattr(module, "draw", draw)
 
 
 def values(name: str, out: Path, **arms: MadeArm) -> StudyRecord:
