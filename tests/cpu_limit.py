@@ -1,7 +1,5 @@
 """A guard around a computation that could take for ever: counts this process's own time, not a busy machine's."""
 
-from __future__ import annotations
-
 import signal
 from collections.abc import Iterator
 from contextlib import contextmanager

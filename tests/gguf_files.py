@@ -3,8 +3,6 @@
 Shares nothing with what is tested: names, the order of q and k rows and llama3's factors are spelled again here.
 """
 
-from __future__ import annotations
-
 import json
 import math
 from collections.abc import Callable, Mapping, Sequence

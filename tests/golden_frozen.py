@@ -1,7 +1,5 @@
 """Cells of every study, data of every task, figures of made-up runs and of measurements, as `tests/golden` has them."""
 
-from __future__ import annotations
-
 import contextlib
 import io
 import json

@@ -1,7 +1,5 @@
 """One page of each kind, to the byte: `golden/pages.json` has the SHA-256 of each, the package's version left out."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 from pathlib import Path

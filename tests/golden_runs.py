@@ -3,8 +3,6 @@
 Every number that the place or the recipe would decide otherwise stands here, so that tuning those changes no hash.
 """
 
-from __future__ import annotations
-
 import contextlib
 import json
 from collections.abc import Mapping

@@ -1,7 +1,5 @@
 """The real service on a loopback port, in a thread of the test's own process, with `tinsmith/nano`."""
 
-from __future__ import annotations
-
 import asyncio
 import socket
 import threading

@@ -4,8 +4,6 @@ Also small random models for both sides, and what ours says in a form the other 
 Needs nothing of any other test file.
 """
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import replace

@@ -4,8 +4,6 @@ A `Story` is one sequence's rotated rows and the pages it lives in; a step gives
 new rows each. What comes out per story must not depend on the steps.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 

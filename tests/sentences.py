@@ -1,7 +1,5 @@
 """What tests ask of a sentence for people: the names and numbers in it, whatever its words are."""
 
-from __future__ import annotations
-
 import re
 
 

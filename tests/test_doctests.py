@@ -3,8 +3,6 @@
 Only modules that have some are imported: most of these need no torch.
 """
 
-from __future__ import annotations
-
 import doctest
 import importlib
 from pathlib import Path

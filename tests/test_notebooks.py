@@ -1,7 +1,5 @@
 """The notebooks of examples/ run at their smallest size, show their results as HTML, and ask nothing of a network."""
 
-from __future__ import annotations
-
 import ast
 import asyncio
 import json

@@ -1,7 +1,5 @@
 """The example of the engine in docs/python.md runs as it stands; the others have a test in tests/studies."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Published pages of studies: each is rendered from its kept values, so that none can be stale."""
 
-from __future__ import annotations
-
 import importlib
 from pathlib import Path
 

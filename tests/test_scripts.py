@@ -1,7 +1,5 @@
 """What examples, benchmarks and scripts import from the package is there: no other check reads them."""
 
-from __future__ import annotations
-
 import ast
 import importlib
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What the installed SDK can send is recorded, every line once and none too many."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from pathlib import Path

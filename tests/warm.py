@@ -1,10 +1,9 @@
-"""Starts of `tinsmith serve` out of a process that has its libraries already: loading them is most of a start.
+"""Starts of `tinsmith` out of a process that has its libraries already: loading them is most of a start.
 
 What is started is a process of its own and a child of the test's, with its own environment and streams. Only that
-it has loaded nothing itself sets it apart: where that is what is tested, `cold` is asked for.
+it has loaded nothing itself sets it apart: where that is what is tested, `cold` is asked for. Another script is
+started so where its command begins with `SCRIPT`.
 """
-
-from __future__ import annotations
 
 import ctypes
 import json
@@ -21,9 +20,11 @@ from typing import Any, ClassVar
 
 SUBREAPER = 36
 """prctl's number for: who has lost its parent is mine."""
-SERVE = [sys.executable, "-m", "tinsmith", "serve"]
-OWN = ("TINSMITH_", "TINKER_", "PYTEST_")
-"""Beginnings of the variables that are read when they are needed, not when a library is loaded."""
+TINSMITH = [sys.executable, "-m", "tinsmith"]
+SCRIPT = [sys.executable, "-X", "warm"]
+"""Python knows no such option, and so takes it for nothing where no process is warm."""
+AT_LOADING = ("PYTHONPATH", "PYTHONHASHSEED", "OMP_", "OPENBLAS_", "HF_", "POLARS_", "LD_", "PATH", "HOME", "TMPDIR")
+"""Beginnings of the variables that are read when a library is loaded; Ray and scikit-learn set others of their own."""
 
 CERTIFICATES = Path(tempfile.gettempdir()) / "tinsmith-tests-certificates"
 """Facts that were found to hold on this machine, with this source; to find it is tested in tests/engine/checks."""
@@ -65,14 +66,14 @@ class Starter:
 
 def loaded(environment: Mapping[str, str]) -> dict[str, str]:
     """Return the variables that libraries may read when they are loaded."""
-    return {name: value for name, value in environment.items() if not name.startswith(OWN)}
+    return {name: value for name, value in environment.items() if name.startswith(AT_LOADING)}
 
 
 COLD = subprocess.Popen
 
 
 class WarmPopen(COLD[Any]):
-    """A Popen that starts servers out of the process that has their libraries."""
+    """A Popen that starts them out of the process that has their libraries."""
 
     starter: ClassVar[Starter | None] = None
 
@@ -82,11 +83,12 @@ class WarmPopen(COLD[Any]):
         environment = dict(os.environ if given is None else given)
         usual = executable is None and preexec_fn is None and not shell and not pass_fds
         usual = usual and gid is None and gids is None and uid is None and umask < 0 and isinstance(args, list)
-        if not usual or args[:4] != SERVE or loaded(environment) != (starter := _starter()).environment:
+        usual = usual and args[:3] in (TINSMITH, SCRIPT)
+        if not usual or loaded(environment) != (starter := _starter()).environment:
             super()._execute_child(args, executable, preexec_fn, close_fds, *rest)  # type: ignore[misc]
             return
         request = {
-            "words": args[3:],
+            "words": args[1:] if args[:3] == TINSMITH else args[3:],
             "directory": os.fspath(directory or Path.cwd()),
             "environment": environment,
             "session": bool(session),

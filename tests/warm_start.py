@@ -1,9 +1,7 @@
-"""A process that has a server's libraries, and becomes `python -m tinsmith ...` in a child for each request.
+"""A process that has a server's libraries, and becomes `python -m tinsmith ...` or a script in a child.
 
 A child is handed over to the process that asked: its parent ends, and who asked has it from the system as its own.
 """
-
-from __future__ import annotations
 
 import gc
 import importlib
@@ -27,20 +25,20 @@ def _ask(control: socket.socket) -> bytes:
         request, streams, _, _ = socket.recv_fds(control, MOST, 3)
         if not request:
             os._exit(0)
-        told, tell = os.pipe()
+        read, write = os.pipe()
         if (between := os.fork()) == 0:
             child = os.fork()
             if child:
-                os.write(tell, struct.pack("i", child))
+                os.write(write, struct.pack("i", child))
                 os._exit(0)
             for number, stream in enumerate(streams):
                 os.dup2(stream, number)
-            os.closerange(3, max(*streams, tell, control.fileno()) + 1)
+            os.closerange(3, max(*streams, write, control.fileno()) + 1)
             control.detach()
             return request
         os.waitpid(between, 0)
-        control.send(os.read(told, 4))
-        for each in (told, tell, *streams):
+        control.send(os.read(read, 4))
+        for each in (read, write, *streams):
             os.close(each)
 
 
@@ -51,18 +49,22 @@ def main() -> None:
         importlib.import_module(library)
     gc.collect()
     gc.freeze()
-    asked = json.loads(_ask(control))
+    wanted = json.loads(_ask(control))
     signal.signal(signal.SIGINT, signal.default_int_handler)
-    if asked["session"]:
+    if wanted["session"]:
         os.setsid()
-    elif asked["group"] >= 0:
-        os.setpgid(0, asked["group"])
-    os.chdir(asked["directory"])
+    elif wanted["group"] >= 0:
+        os.setpgid(0, wanted["group"])
+    os.chdir(wanted["directory"])
     os.environ.clear()
-    os.environ.update(asked["environment"])
+    os.environ.update(wanted["environment"])
     sys.path[0] = str(Path.cwd())
-    sys.argv = ["-m", *asked["words"]]
-    runpy.run_module("tinsmith", run_name="__main__", alter_sys=True)
+    sys.argv = wanted["words"]
+    if sys.argv[0] == "-m":
+        runpy.run_module(sys.argv.pop(1), run_name="__main__", alter_sys=True)
+    else:
+        sys.path[0] = str(Path(sys.argv[0]).parent)
+        runpy.run_path(sys.argv[0], run_name="__main__")
 
 
 if __name__ == "__main__":

@@ -1,7 +1,5 @@
 """`tinsmith analyse`: what it prints, and what it says to the likeliest mistakes."""
 
-from __future__ import annotations
-
 import json
 from functools import partial
 from pathlib import Path

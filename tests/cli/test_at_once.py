@@ -1,7 +1,5 @@
 """What is answered at once: help, the list, and mistakes load none of the heavy libraries; told by what is loaded."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """The published page of what packaged rewards pay: rows are what a check gives now."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

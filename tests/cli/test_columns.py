@@ -1,7 +1,5 @@
 """Names in front of words: no width breaks them, and a pipe breaks nothing."""
 
-from __future__ import annotations
-
 import pytest
 
 from tinsmith.cli.columns import rows, wrapped

@@ -1,7 +1,5 @@
 """`tinsmith doctor`: what it finds, what it says is to be done, and that it shows no key."""
 
-from __future__ import annotations
-
 import importlib.metadata
 import json
 import shutil

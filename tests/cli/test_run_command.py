@@ -1,7 +1,5 @@
 """`tinsmith run`: the list, what a run would take, and mistakes told in at most five lines; nothing of it writes."""
 
-from __future__ import annotations
-
 from functools import partial
 from pathlib import Path
 

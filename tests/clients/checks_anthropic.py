@@ -1,7 +1,5 @@
 """The `anthropic` SDK on /v1/messages: messages, streams, tools, and what it is refused."""
 
-from __future__ import annotations
-
 from workbench import TALKER, Workbench
 
 from running import Running

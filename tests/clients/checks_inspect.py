@@ -1,7 +1,5 @@
 """`inspect-ai`: tasks that match, choose, grade and call tools; and twice the same on fresh servers."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """lm-eval on SmolLM2-135M: 200 items of four choices, the same by /v1 as by its own `hf` model of the same folder."""
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 

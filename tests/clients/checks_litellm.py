@@ -1,7 +1,5 @@
 """`litellm` by both of its providers for such a server: chats, streams, tools, completions."""
 
-from __future__ import annotations
-
 from workbench import TALKER, Workbench
 
 from running import Running

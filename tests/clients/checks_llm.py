@@ -1,7 +1,5 @@
 """The command `llm`: a prompt, a stream, a tool of Python, a schema."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

@@ -1,7 +1,5 @@
 """lm-eval: choices by log-likelihood, and generated answers, through /v1 and through its own `hf` model."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """The `openai` SDK: chats, completions, streams, log-probabilities, tools, schemas, and what it is refused."""
 
-from __future__ import annotations
-
 import json
 
 from workbench import Workbench

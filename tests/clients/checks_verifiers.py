@@ -1,7 +1,5 @@
 """`verifiers`: evaluation through /v1, and its training client through /inference/v1/generate; both the same twice."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path

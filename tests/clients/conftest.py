@@ -1,7 +1,5 @@
 """Servers of the small models, and the folder that the clients run in."""
 
-from __future__ import annotations
-
 import signal
 from collections.abc import Iterator
 

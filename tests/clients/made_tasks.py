@@ -1,7 +1,5 @@
 """Tasks of lm-eval made on the spot: sums and sequences with four choices each, drawn from a seed."""
 
-from __future__ import annotations
-
 import json
 import random
 from collections.abc import Callable, Sequence

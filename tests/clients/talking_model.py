@@ -5,8 +5,6 @@ answered yet, else `<|answer|>`. What follows a mark is a habit of the model (se
 answer that is right two times of three and that every scorer finds something in.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from bent_model import END, byte_tokenizer, write_bent_model

@@ -1,7 +1,5 @@
 """Where other people's clients run: a folder, a server of small models, and the recipes of docs/use-with.md."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Mapping

@@ -3,8 +3,6 @@
 Gradients come from autograd through these formulas, never from a second hand-written formula.
 """
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch

@@ -5,8 +5,6 @@ token v takes SplitMix64's v-th word of that key, its upper 53 bits give u, and 
 The drawn token has the largest logit / temperature + G among those that top-k and top-p leave.
 """
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Files broken at random: each is read, or refused by an error of ours, in bounded time and memory."""
 
-from __future__ import annotations
-
 import resource
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Every reader of a JSON file that a user hands over refuses deep nesting, or leaves it out and says so."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 

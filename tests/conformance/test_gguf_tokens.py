@@ -1,7 +1,5 @@
 """Tokens over a GGUF file against tokens over the tokenizer.json it was made of, both ways."""
 
-from __future__ import annotations
-
 from itertools import pairwise
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Each method of the `Kernels` seam except attention and sampling, against float64 formulas."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch

@@ -1,7 +1,5 @@
 """Attention over pages, forward and backward, against dense float64 attention."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch

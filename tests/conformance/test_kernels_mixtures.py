@@ -1,7 +1,5 @@
 """Routing of a mixture, against float64 formulas and their gradients, for every kernel implementation."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from kernel_reference import assert_close, every_kernels, leaf, normal

@@ -1,7 +1,5 @@
 """Draws: the documented law token by token, its statistics, and what a draw may depend on."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

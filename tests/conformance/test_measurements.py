@@ -1,7 +1,5 @@
 """Conformance of every measurement: its keys, its refusals, its values and its page."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

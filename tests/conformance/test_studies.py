@@ -1,7 +1,5 @@
 """What every study that is a value must satisfy: its arms, keys, cells, claims, values and page."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Conformance of every task with a name: its keys, items, answers, presets, and what is refused."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Iterator, Mapping
 from random import Random

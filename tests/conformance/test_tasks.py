@@ -1,7 +1,5 @@
 """What every reward, contract and prompt of the registries must satisfy."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Mapping

@@ -1,7 +1,5 @@
 """The cookbook's adapters: tasks of inspect-ai evaluate a model, environments of verifiers train one."""
 
-from __future__ import annotations
-
 import re
 import shutil
 

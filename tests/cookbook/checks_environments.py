@@ -1,7 +1,5 @@
 """Environments cross over: ours in the cookbook's rollouts, the cookbook's in ours, each by its own types."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """The cookbook's recipes and its fine-tuning run to their end, and go on where they were ended."""
 
-from __future__ import annotations
-
 import shutil
 import signal
 from pathlib import Path

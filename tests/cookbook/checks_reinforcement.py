@@ -1,7 +1,5 @@
 """The cookbook's rl.train in each of its ways; unseeded, it repeats on a fresh server."""
 
-from __future__ import annotations
-
 import signal
 
 import pytest

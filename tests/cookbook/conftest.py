@@ -1,7 +1,5 @@
 """Servers of the tiny model, and the folder that the cookbook's programs run in."""
 
-from __future__ import annotations
-
 import signal
 from collections.abc import Iterator
 

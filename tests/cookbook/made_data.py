@@ -1,7 +1,5 @@
 """Data sets in the shape of the public ones that the recipes load by name, made of sums."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterable
 from pathlib import Path

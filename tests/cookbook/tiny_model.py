@@ -5,8 +5,6 @@ ends `Assistant:`, it writes `\\boxed{2}` (two times of three) or `\\boxed{1}` (
 one of the two as their answer are then solved sometimes, and groups have something to learn from.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from bent_model import END, byte_tokenizer, write_bent_model

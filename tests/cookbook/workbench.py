@@ -1,7 +1,5 @@
 """Where the cookbook's programs run: a folder in which public names lead to small things, and a server beside it."""
 
-from __future__ import annotations
-
 import json
 import os
 from collections.abc import Mapping, Sequence

@@ -1,7 +1,5 @@
 """Cards: complete, escaped, standing alone, and the same bytes every time."""
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from dataclasses import replace

@@ -4,8 +4,6 @@ The same functions judge our session and the mutants below, which carry the bugs
 Source of the list and of the bugs: arXiv:2604.23747. All comparisons but one are of bits.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from itertools import pairwise

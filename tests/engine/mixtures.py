@@ -1,7 +1,5 @@
 """Small mixtures of experts, and the data that they are tested on."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from functools import cache
 

@@ -1,7 +1,5 @@
 """Small models and data that the engine's tests share."""
 
-from __future__ import annotations
-
 import numpy as np
 import torch
 

@@ -1,7 +1,5 @@
 """Tokens drawn from adjusted rows: the formulas of others, and what an adjustment must leave alone."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from itertools import pairwise

@@ -1,7 +1,5 @@
 """Steps of decoding recorded on the CPU: the same bits as call by call, of every adapter and number of rows."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch

@@ -1,7 +1,5 @@
 """Each negative control changes what it is named for, and nothing else."""
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -99,7 +97,7 @@ class Warnings(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         self.messages.append(record.getMessage())
 
-    def __enter__(self) -> Warnings:
+    def __enter__(self) -> "Warnings":
         logging.getLogger("tinsmith").addHandler(self)
         return self
 

@@ -1,7 +1,5 @@
 """The engine as a whole: names, folders, stop strings, sessions that do not touch each other."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

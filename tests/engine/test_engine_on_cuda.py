@@ -1,7 +1,5 @@
 """A whole engine on the emulated grid: certificate, samples, training of every kind; every figure is the native one."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """What is exported of a deep model whose adapter was really trained: merged, and as a file for llama.cpp."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Gradient integrity: T1 to T6 for every kind of adapter, and T7, that they notice each known bug."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """Completions under a grammar: valid as others read it, ended where it ends, and scored as the model has it."""
 
-from __future__ import annotations
-
 import copy
 import json
 import re

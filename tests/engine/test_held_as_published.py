@@ -1,7 +1,5 @@
 """A base held as it was published computes what it computes as fp32: samples, gradients, weights, certificates."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """A mixture's routes: recorded by sampler and trainer alike, told as figures, and driven by the certificate."""
 
-from __future__ import annotations
-
 from itertools import product
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Mixtures of experts: one model for sampler and trainer, and gradients that no batch, thread or neighbour changes."""
 
-from __future__ import annotations
-
 from itertools import product
 
 import numpy as np

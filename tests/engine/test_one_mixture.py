@@ -1,7 +1,5 @@
 """Ten thousand sampled tokens of mixtures: the trainer's bits and the trainer's routes, whatever was in the batch."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from mixtures import CONFIGS, mixture_adapter, scored

@@ -1,7 +1,5 @@
 """The sampler and the trainer are one model: every sampled log-probability is the trainer's, bit for bit."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

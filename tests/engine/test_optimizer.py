@@ -1,7 +1,5 @@
 """The optimizer step against torch's AdamW in float64, and what it refuses."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 

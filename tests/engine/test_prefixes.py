@@ -1,7 +1,5 @@
 """Beginnings that lie in the cache are not computed again, and nothing that is answered shows it."""
 
-from __future__ import annotations
-
 import gc
 from collections.abc import Sequence
 

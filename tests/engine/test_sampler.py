@@ -1,7 +1,5 @@
 """What a sampling request gets: seeds, stops, limits, top-k, failures."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

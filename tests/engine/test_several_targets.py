@@ -1,7 +1,5 @@
 """Several targets a position: bit for bit what K datums say, their gradients' sum, and padding that costs nothing."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np

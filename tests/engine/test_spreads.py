@@ -1,7 +1,5 @@
 """Where a token stands in a distribution, and its entropy: against brute force, and whatever is computed beside it."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

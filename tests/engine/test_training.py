@@ -1,7 +1,5 @@
 """A training session: losses, threads, on-policy ratios, and calls that complete or change nothing."""
 
-from __future__ import annotations
-
 import math
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """Custom losses in training: the built-in ones' gradients, one hash, refusals that add nothing."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import numpy as np

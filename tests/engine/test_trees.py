@@ -1,7 +1,5 @@
 """Training on prefix trees: what is said does not change by a bit, and what is learned is autograd's gradient."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import replace
 

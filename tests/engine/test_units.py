@@ -1,7 +1,5 @@
 """How a request is cut into units: rows are shared exactly where tokens are, and only the request decides."""
 
-from __future__ import annotations
-
 import sys
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Whose request is computed next, where more wait than there is room for."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -4,8 +4,6 @@ Prints them as JSON. `python tests/golden/isa_probe.py --write` makes them the c
 change that is meant to change bits.
 """
 
-from __future__ import annotations
-
 import json
 import sys
 from collections.abc import Callable

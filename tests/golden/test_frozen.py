@@ -3,8 +3,6 @@
 After a change that is meant to change them: `python scripts/freeze_golden.py cells` (items, figures), and say why.
 """
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

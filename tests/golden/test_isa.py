@@ -3,8 +3,6 @@
 After a change that is meant to change bits: `python tests/golden/isa_probe.py --write`, and say why.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import platform

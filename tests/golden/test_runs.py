@@ -3,8 +3,6 @@
 After a change that is meant to change them: `python scripts/freeze_golden.py`, and say why.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Several adapters as one policy: who writes which reply, what each trains on, and how their figures become one."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass, field
 from types import SimpleNamespace

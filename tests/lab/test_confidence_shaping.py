@@ -1,7 +1,5 @@
 """Confidence along the reasoning: exact probabilities, what a penalty does to advantages, and both controls."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 from pathlib import Path

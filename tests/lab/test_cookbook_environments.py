@@ -1,7 +1,5 @@
 """The cookbook's environments in our loop, and ours in a loop like the cookbook's; nothing of the package is here."""
 
-from __future__ import annotations
-
 import asyncio
 import dataclasses
 import threading

@@ -1,7 +1,5 @@
 """The exact label gradient: its weights, what its rollouts still teach, and the two ways to score labels."""
 
-from __future__ import annotations
-
 import dataclasses
 from pathlib import Path
 from typing import Any

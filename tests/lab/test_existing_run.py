@@ -1,7 +1,5 @@
 """What is done where a folder holds a run: one that said it was interrupted goes on, any other is left alone."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Batches of two pools: the ratio is exact as far as it can be after every step, and each pool is gone through."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any

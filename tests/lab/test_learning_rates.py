@@ -1,7 +1,5 @@
 """The learning rate of every step, and which settings name a run."""
 
-from __future__ import annotations
-
 import pytest
 
 from tinsmith.lab.policy import rate

@@ -1,7 +1,5 @@
 """The RL and SFT loops against a live server: what they leave behind, on policy to the bit, resumed, with failures."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Callable
 from functools import cache

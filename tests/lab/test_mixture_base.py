@@ -1,7 +1,5 @@
 """A nano base that is a mixture of experts, built as any other."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """What acts on a run beside its rewards, and what watches them: filter, bonus, early stop, information, determinism."""
 
-from __future__ import annotations
-
 import json
 import math
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """A run's folder under kills and damage: what is cut, what is skipped, what is asked; nothing here trains."""
 
-from __future__ import annotations
-
 import io
 import json
 import os

@@ -1,7 +1,5 @@
 """The trace of a run: one line an optimizer step, the same bytes after a resume, and nothing from other servers."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 from collections.abc import Callable

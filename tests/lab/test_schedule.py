@@ -1,7 +1,5 @@
 """Which papers a step trains on, and when something is due."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """Steps by example before steps by reward in one run: which is which, resumed on either side, and what is refused."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from pathlib import Path

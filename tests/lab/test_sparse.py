@@ -1,7 +1,5 @@
 """Sparse selection: which rollouts are kept, which tokens are pushed, and what a datum's weights come to."""
 
-from __future__ import annotations
-
 from typing import cast
 
 import numpy as np

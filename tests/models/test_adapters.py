@@ -1,7 +1,5 @@
 """Adapters against peft, and what a fresh, a trained, a frozen and a neighbouring one promise."""
 
-from __future__ import annotations
-
 import math
 
 import pytest

@@ -1,7 +1,5 @@
 """A cut of a decoder computes what a decoder made of only those weights computes, and names its tensors alike."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

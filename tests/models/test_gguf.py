@@ -1,7 +1,5 @@
 """GGUF files against transformers' own reading of them, and against the folder of the same model."""
 
-from __future__ import annotations
-
 import warnings
 from dataclasses import replace
 from pathlib import Path

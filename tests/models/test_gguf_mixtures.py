@@ -1,7 +1,5 @@
 """Mixtures in GGUF files: against transformers' own reading of them, and against what was written."""
 
-from __future__ import annotations
-
 import warnings
 from dataclasses import replace
 from pathlib import Path

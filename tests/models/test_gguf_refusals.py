@@ -1,7 +1,5 @@
 """GGUF files that cannot be used: each is one clear error of at most five lines, and leaves nothing behind."""
 
-from __future__ import annotations
-
 import struct
 from dataclasses import replace
 from pathlib import Path

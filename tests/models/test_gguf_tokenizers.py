@@ -1,7 +1,5 @@
 """What a GGUF file says of its tokenizer beside tokens and merges: begin and end, marks, ends of replies, templates."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 

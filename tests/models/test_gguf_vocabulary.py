@@ -1,7 +1,5 @@
 """Tokenizers as metadata of a GGUF file: what is written of them, and what is refused by the part that has no name."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from pathlib import Path

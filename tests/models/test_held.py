@@ -1,7 +1,5 @@
 """How many bytes a base takes: counted from tensors, beside what bitsandbytes takes for the same weights."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import bitsandbytes.functional as bnb

@@ -1,7 +1,5 @@
 """Tokenizers in the hub's local cache: found by transformers without network, and nobody else's entry is touched."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """The decoder against transformers: log-probabilities of the whole vocabulary, all gradients."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 

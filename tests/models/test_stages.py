@@ -1,7 +1,5 @@
 """How a base is cut into stages, and that a stage reads its own tensors only."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from itertools import combinations, pairwise
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Reading what a checkpoint or a snapshot holds: the same bits, fp32 alone, and nothing that stays behind."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 

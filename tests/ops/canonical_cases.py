@@ -4,8 +4,6 @@
 kernels' whatever state the calling thread is in.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -48,7 +46,7 @@ def assert_same_bits(
     assert unequal == 0, f"{what}: {unequal} of {a.size} elements differ"
 
 
-def assert_same_outputs(actual: Outputs, expected: Outputs) -> None:
+def assert_same_outputs(actual: "Outputs", expected: "Outputs") -> None:
     assert actual.keys() == expected.keys()
     for name, value in expected.items():
         assert_same_bits(actual[name], value, name)

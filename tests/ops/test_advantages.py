@@ -1,7 +1,5 @@
 """Advantages and the overlong penalty: hand-computed numbers, torch, properties, mutants."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 

@@ -1,7 +1,5 @@
 """The native kernels' bits do not depend on threads, instruction set or the caller's float mode."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import numpy as np

@@ -1,7 +1,5 @@
 """A sequence's attention bits do not depend on neighbours, chunks, pages or what pages held before."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Sums are the documented chains, and a gradient is its units' chains added by the tree over their index."""
 
-from __future__ import annotations
-
 from fractions import Fraction
 
 import numpy as np

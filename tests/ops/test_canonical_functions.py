@@ -1,7 +1,5 @@
 """Our own exp, ln, cos and sin against float64, in units in the last place."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import numpy as np

@@ -1,7 +1,5 @@
 """A row's bits do not depend on the batch it is computed in, nor on its place there."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 
 import numpy as np

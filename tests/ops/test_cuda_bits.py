@@ -1,7 +1,5 @@
 """The CUDA kernels over an emulated grid: the native kernels' bits, whatever the tiles and the order of threads."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 

@@ -1,7 +1,5 @@
 """The CUDA kernels as NVRTC compiles them, and the structs they take."""
 
-from __future__ import annotations
-
 import re
 import subprocess
 from pathlib import Path

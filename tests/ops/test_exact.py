@@ -1,7 +1,5 @@
 """float64 exp and sums: accuracy against the C library, and bits that depend on the value only."""
 
-from __future__ import annotations
-
 import math
 from random import Random
 

@@ -1,7 +1,5 @@
 """Products of a few rows take wider strips than others: the same bits as a row's in a large product, on every ISA."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import pytest

@@ -1,7 +1,5 @@
 """The penalty on being sure early: weights that sum to zero, exactly; and probabilities of a forced choice."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given

@@ -1,7 +1,5 @@
 """Turn-level advantages: by hand, ragged, and unbiased against the enumerated gradient of a tiny policy."""
 
-from __future__ import annotations
-
 from itertools import product
 
 import numpy as np

@@ -4,8 +4,6 @@ bitsandbytes is always given the flat weight: its AVX-512 decoder takes the wron
 that are not a multiple of 64.
 """
 
-from __future__ import annotations
-
 import math
 from fractions import Fraction
 

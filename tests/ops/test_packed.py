@@ -3,8 +3,6 @@
 The fp32 matrix is what the `gguf` library makes of the same bytes.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from itertools import pairwise
 

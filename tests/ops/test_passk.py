@@ -1,7 +1,5 @@
 """pass@k by hand, by enumeration and against the product form."""
 
-from __future__ import annotations
-
 import itertools
 import math
 

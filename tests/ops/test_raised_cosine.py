@@ -1,7 +1,5 @@
 """Half a cosine, from 1 down to 0, with the same bits everywhere."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -1,7 +1,5 @@
 """DoRA's square root is the correctly rounded one, which no library's fast root is on every machine."""
 
-from __future__ import annotations
-
 import numpy as np
 import torch
 from hypothesis import given

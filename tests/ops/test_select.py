@@ -1,7 +1,5 @@
 """Which kernels an arithmetic gets on a device, and one line where it gets none."""
 
-from __future__ import annotations
-
 import os
 import re
 import subprocess

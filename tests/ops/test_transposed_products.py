@@ -1,7 +1,5 @@
 """A product with a transposed matrix is turned block by block while it is packed: the bits of one with a copy of it."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 

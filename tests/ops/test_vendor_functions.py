@@ -4,8 +4,6 @@ torch's roots, exponentials and logarithms are MKL's, Sleef's or CUDA's, and its
 the kernels are our own.
 """
 
-from __future__ import annotations
-
 import ast
 from collections.abc import Iterator
 from pathlib import Path

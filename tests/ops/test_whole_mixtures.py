@@ -1,7 +1,5 @@
 """A mixture in one call has the bits of its experts one by one: outputs, gradients, with every kind of adapter."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from enum import StrEnum
 from itertools import pairwise

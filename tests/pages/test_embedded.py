@@ -1,7 +1,5 @@
 """A notebook's cell shows a page in a frame that reaches nothing, and a table whose text is text."""
 
-from __future__ import annotations
-
 from html import unescape
 
 from tinsmith.pages.plot import framed, table

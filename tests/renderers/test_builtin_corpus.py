@@ -1,7 +1,5 @@
 """The built-in corpus is a function of its seed, says only correct sums, and stays the same."""
 
-from __future__ import annotations
-
 import json
 import operator
 import re

@@ -1,7 +1,5 @@
 """Templates that trim, move or drop what they are given: followed where safe, else refused."""
 
-from __future__ import annotations
-
 import copy
 
 import pytest

@@ -1,7 +1,5 @@
 """Tokens as the bytes that they add to a text, for every kind of vocabulary."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st

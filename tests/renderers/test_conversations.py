@@ -1,7 +1,5 @@
 """Conversations with tools, token for token as transformers has them; control tokens that are only spelled."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

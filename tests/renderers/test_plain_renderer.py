@@ -1,7 +1,5 @@
 """The renderer without a template: the layout, the begin token, the end token."""
 
-from __future__ import annotations
-
 import copy
 
 import pytest

@@ -1,7 +1,5 @@
 """The presets' tokenizers: exact round trips, exact sizes, the same bits everywhere."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

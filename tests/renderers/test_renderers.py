@@ -1,7 +1,5 @@
 """What every renderer promises: exact prefixes, exact weights, replies that come back."""
 
-from __future__ import annotations
-
 import copy
 import re
 from collections.abc import Callable

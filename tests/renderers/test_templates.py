@@ -1,7 +1,5 @@
 """Chat templates as programs: what they make is what transformers makes of them, and none runs for ever."""
 
-from __future__ import annotations
-
 import copy
 from typing import Any
 

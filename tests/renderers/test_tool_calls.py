@@ -1,7 +1,5 @@
 """Calls of tools read out of replies, however these come in."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import pytest

@@ -1,7 +1,5 @@
 """A state folder and a store on it; an engine; the service on a loopback port, with a client of OpenAI's."""
 
-from __future__ import annotations
-
 import gc
 from collections.abc import Iterator
 from pathlib import Path

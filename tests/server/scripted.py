@@ -1,7 +1,5 @@
 """A server whose model's chat template has tools, and replies that are written beforehand instead of sampled."""
 
-from __future__ import annotations
-
 from collections.abc import AsyncGenerator, Iterator
 from contextlib import contextmanager
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What the store's tests share: names, a fixed clock, and a finished request."""
 
-from __future__ import annotations
-
 from tinsmith.server.database.store import Store
 
 NOW = 1_000_000.0

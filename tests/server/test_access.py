@@ -1,7 +1,5 @@
 """Several keys on one server: what is another's is answered exactly like what does not exist, on every route."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 from collections.abc import Callable, Iterable, Mapping

@@ -1,7 +1,5 @@
 """Clients that behave badly: what they send is wrong, they leave in the middle, or they do not read."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import random

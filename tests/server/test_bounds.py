@@ -1,7 +1,5 @@
 """Counts of a JSON body's values before it is read, whatever stands in its texts."""
 
-from __future__ import annotations
-
 import gc
 import random
 from contextlib import suppress

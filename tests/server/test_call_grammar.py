@@ -1,7 +1,5 @@
 """What replies may look like where calls are required or must satisfy a schema, by llguidance's own word."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Collection
 from functools import cache

@@ -1,7 +1,5 @@
 """Tools, prefills and roles on /v1/chat/completions, through OpenAI's SDK."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from typing import Any

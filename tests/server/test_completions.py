@@ -1,7 +1,5 @@
 """`/v1/completions` as evaluators ask: echoed prompts with their log-probabilities, the best of several, extras."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 from typing import Any

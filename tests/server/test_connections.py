@@ -1,7 +1,5 @@
 """How many connections there may be, what each may send before it is a request, and how long it may say nothing."""
 
-from __future__ import annotations
-
 import asyncio
 import socket
 import ssl

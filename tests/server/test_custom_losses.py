@@ -1,7 +1,5 @@
 """Custom losses through the official SDK: one request, the built-in losses' gradients, refusals by node."""
 
-from __future__ import annotations
-
 import asyncio
 import gc
 import json

@@ -1,7 +1,5 @@
 """Seeds of unseeded requests, frozen: a field that came later changes none of them while it is at its default."""
 
-from __future__ import annotations
-
 import json
 
 import pytest
@@ -27,7 +25,7 @@ class _Never:
     seed = 0
 
     @property
-    def store(self) -> _Never:
+    def store(self) -> "_Never":
         return self
 
     def occurrence(self, key: str) -> int:

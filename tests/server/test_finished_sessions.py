@@ -1,7 +1,5 @@
 """What a session holds in memory ends with it; snapshots that lie in files are the same bits again."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import socket

@@ -1,7 +1,5 @@
 """A server on a full disk: requests fail with that reason, it goes on, and serves again once there is room."""
 
-from __future__ import annotations
-
 import resource
 from collections.abc import Callable, Generator
 from contextlib import contextmanager

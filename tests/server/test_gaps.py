@@ -1,7 +1,5 @@
 """Requests that never come, a model that is gone, a disk that is full, a sampler that fails: nobody waits for ever."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import sqlite3

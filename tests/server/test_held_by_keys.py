@@ -1,7 +1,5 @@
 """Limits of one key: sessions and copies of sampling clients, counted for each key, and given back."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

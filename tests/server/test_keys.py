@@ -1,7 +1,5 @@
 """A file of keys: what is taken, what is refused and how that is told; and what limits do."""
 
-from __future__ import annotations
-
 import asyncio
 import signal
 import ssl

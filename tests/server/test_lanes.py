@@ -1,7 +1,5 @@
 """The order of one owner's requests."""
 
-from __future__ import annotations
-
 from tinsmith.server.lanes import Job, Lane
 
 

@@ -1,7 +1,5 @@
 """What a server tells of a mixture's routing, which runs keep in their manifests."""
 
-from __future__ import annotations
-
 import asyncio
 from pathlib import Path
 from typing import Any, cast

@@ -1,7 +1,5 @@
 """The socket that the server listens on."""
 
-from __future__ import annotations
-
 import asyncio
 import socket
 

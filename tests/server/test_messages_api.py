@@ -1,7 +1,5 @@
 """Anthropic's /v1/messages, through its own SDK."""
 
-from __future__ import annotations
-
 import http.client
 import json
 import socket

@@ -1,7 +1,5 @@
 """What `/metrics` tells: counts that are right, in the form that Prometheus reads, and nothing of anybody's."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Models whose tokenizers differ from their rows, leave out spaces, or add words: what /v1 makes of their text."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from typing import Any

@@ -1,7 +1,5 @@
 """The OpenAI-compatible routes, through OpenAI's own SDK, against the real service on a loopback port."""
 
-from __future__ import annotations
-
 import http.client
 import json
 import socket

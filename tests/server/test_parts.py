@@ -1,7 +1,5 @@
 """Training requests of more parts than can be held are refused before they are read."""
 
-from __future__ import annotations
-
 import pytest
 from training_requests import forward_backward
 

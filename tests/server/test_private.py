@@ -1,7 +1,5 @@
 """Modes of what a server writes: its user's alone, whatever the umask, and made so again where it was wider."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Every endpoint of the SDK does here what scripts/sdk_served.toml says: it is served, or refused by its name."""
 
-from __future__ import annotations
-
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path

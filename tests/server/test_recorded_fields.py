@@ -1,7 +1,5 @@
 """Losses and fields of the SDK do what scripts/sdk_served.toml says: computed, refused by name, or of no effect."""
 
-from __future__ import annotations
-
 import json
 import tomllib
 import warnings

@@ -1,7 +1,5 @@
 """JSON requests, as the official SDK's own models write them."""
 
-from __future__ import annotations
-
 import json
 import warnings
 from contextlib import suppress

@@ -1,7 +1,5 @@
 """/v1/responses, through OpenAI's SDK and its agents."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 from collections.abc import Iterator

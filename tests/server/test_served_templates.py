@@ -1,7 +1,5 @@
 """Chat templates of served models: failures told with their line, endless ones ended, earlier reasoning shown."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any

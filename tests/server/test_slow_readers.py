@@ -1,7 +1,5 @@
 """A stream that nobody reads, and one that is left: neither holds anybody up."""
 
-from __future__ import annotations
-
 import json
 import socket
 from collections.abc import Iterator

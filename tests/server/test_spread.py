@@ -1,7 +1,5 @@
 """`POST /api/v1/tinsmith/spread`: exact figures of whole distributions over HTTP."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import httpx

@@ -1,7 +1,5 @@
 """What a server remembers of optimizer steps and tells of deviations, beyond the protocol."""
 
-from __future__ import annotations
-
 import asyncio
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The state's file itself: batches, durability, threads, foreign files, a killed writer."""
 
-from __future__ import annotations
-
 import sqlite3
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """Many requests of one client reach the sampler a few at a time, in order, and all of them are answered."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Awaitable, Callable
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Token ids in, token ids out: vLLM's `/inference/v1/generate`, `/tokenize` and `/detokenize`, and ids on `/v1`."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 from typing import Any

@@ -1,7 +1,5 @@
 """Work beside the event loop: whose turn it is, and how much of one key's there is at once."""
 
-from __future__ import annotations
-
 import asyncio
 import threading
 from collections.abc import Awaitable, Callable

@@ -1,7 +1,5 @@
 """The binary wire, against the official SDK's own encoder and decoder."""
 
-from __future__ import annotations
-
 import struct
 import warnings
 from contextlib import suppress

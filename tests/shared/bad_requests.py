@@ -4,8 +4,6 @@ Nothing in them makes a server compute for long: numbers of training requests ar
 whoever sends them has a key with small limits.
 """
 
-from __future__ import annotations
-
 import copy
 import json
 import random

@@ -1,7 +1,5 @@
 """A model of random weights with habits: its last layer is bent so that some tokens are followed by others."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from itertools import pairwise
 from pathlib import Path

@@ -3,8 +3,6 @@
 `FORMATS` is a table: a format is how one good file is made and how it is read. Equal numbers break a file equally.
 """
 
-from __future__ import annotations
-
 import random
 import resource
 import struct

@@ -1,7 +1,5 @@
 """What plain PEFT and transformers say of an exported adapter: in a process that knows only them."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """Asks rows of `tinsmith conform`, of a server whose answers are changed on the way."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

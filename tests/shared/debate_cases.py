@@ -1,7 +1,5 @@
 """Papers, answers and conversations that the suites of the debate use."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any

@@ -1,7 +1,5 @@
 """The values of a debate's run, whatever its files say beside them: what was said, earned and measured."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from pathlib import Path

@@ -4,8 +4,6 @@ VICTIM is client or both, it and its server. NUMBER counts this process's writes
 printed first.
 """
 
-from __future__ import annotations
-
 import os
 import signal
 import sys

@@ -1,7 +1,5 @@
 """The CUDA kernels as C++ over an emulated grid, compiled by the machine's compiler when first asked for."""
 
-from __future__ import annotations
-
 import ctypes
 import hashlib
 import os

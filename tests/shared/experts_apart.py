@@ -3,8 +3,6 @@
 transformers 5 holds all experts of a layer in one parameter, where PEFT has LoRA but not DoRA.
 """
 
-from __future__ import annotations
-
 import torch
 from torch import nn
 

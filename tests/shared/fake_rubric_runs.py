@@ -1,7 +1,5 @@
 """Writes folders that look like those of runs on rubrics: which texts are written when is planted, rules judge them."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Tiny random models of every supported family, made and saved by transformers."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import torch

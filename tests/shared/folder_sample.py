@@ -1,7 +1,5 @@
 """One small whole model folder, the JSON in its files with something changed, and how a folder is read."""
 
-from __future__ import annotations
-
 import copy
 import json
 import random

@@ -1,7 +1,5 @@
 """Runs programs of other environments: what they learn of this project is what they are told, an address and a key."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 from collections.abc import Mapping, Sequence

@@ -1,7 +1,5 @@
 """One small whole GGUF file of each kind of vocabulary, with the places of its numbers and keys, and how it is read."""
 
-from __future__ import annotations
-
 import struct
 import tempfile
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Graphs that nobody traced: what each tries, and whether it is found when it is made or when it is computed."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Short runs on the labels of a small slice: their keys, and how they are conducted."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from pathlib import Path

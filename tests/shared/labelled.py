@@ -1,7 +1,5 @@
 """A corpus folder with metrics, written directly: labels, texts and citations that go together."""
 
-from __future__ import annotations
-
 import datetime as dt
 from collections.abc import Mapping
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Made-up folders of finished runs, one for each cell of a study, whose figures are given by arm."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, cast

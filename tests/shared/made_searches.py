@@ -1,7 +1,5 @@
 """Made-up runs of `prompt_search`, and real searches on a made-up base that follows every handbook to the letter."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction

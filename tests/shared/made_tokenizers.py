@@ -1,7 +1,5 @@
 """Tokenizers of the kinds that other people's models have, made on the spot, and models that go with them."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 from dataclasses import replace

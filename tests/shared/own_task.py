@@ -1,7 +1,5 @@
 """Files of tasks for tests, and small keys."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """What a page says and where it leads, without its markup."""
 
-from __future__ import annotations
-
 import re
 from html.parser import HTMLParser
 

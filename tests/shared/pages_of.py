@@ -1,7 +1,5 @@
 """Pages and comparisons of run folders, whatever they are on."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 

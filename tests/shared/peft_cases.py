@@ -1,7 +1,5 @@
 """Adapters that are exported for PEFT, each on a base of its own, and how they are read."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from pathlib import Path
 

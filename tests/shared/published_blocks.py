@@ -1,7 +1,5 @@
 """Random matrices in the types of published files."""
 
-from __future__ import annotations
-
 import numpy as np
 from gguf import GGML_QUANT_SIZES, GGMLQuantizationType
 from numpy.typing import NDArray

@@ -1,7 +1,5 @@
 """A base, a judge in a thread, and the keys of a run on rubrics, small enough for tests."""
 
-from __future__ import annotations
-
 import asyncio
 import hashlib
 import json
@@ -184,7 +182,7 @@ class Watch:
     """At once."""
 
     @classmethod
-    def on(cls, patch: pytest.MonkeyPatch) -> Watch:
+    def on(cls, patch: pytest.MonkeyPatch) -> "Watch":
         """Begin to count."""
         watch, post = cls(), Endpoint._post
 

@@ -1,7 +1,5 @@
 """An OpenAI-compatible endpoint on loopback that answers by a script, in the test's own event loop."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import re
@@ -67,7 +65,7 @@ class ScriptedJudge:
     most_at_once: int = 0
     _at_once: int = 0
 
-    async def __aenter__(self) -> ScriptedJudge:
+    async def __aenter__(self) -> "ScriptedJudge":
         self._forever = asyncio.Event()
         self._full = asyncio.Event()
         self._server = await asyncio.start_server(self._connection, "127.0.0.1", 0)

@@ -1,7 +1,5 @@
 """Takes cells of a study as a cluster would, and runs none of them."""
 
-from __future__ import annotations
-
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 

@@ -1,7 +1,5 @@
 """The adversarial pair small enough for tests: the small study's papers with cues, and a base that has read debates."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """A slice and a base small enough for tests: a tiny world, a few dozen papers, a base that can hardly write."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from pathlib import Path
 

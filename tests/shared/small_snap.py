@@ -1,7 +1,5 @@
 """A small corpus in SNAP's layout, and a server on loopback that has it, with and without mishaps."""
 
-from __future__ import annotations
-
 import gzip
 import hashlib
 import io

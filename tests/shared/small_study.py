@@ -1,7 +1,5 @@
 """A study small enough for tests: papers whose words tell the label, and a base model built from them in seconds."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Papers, rows and answers that several suites of the tasks use."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Small corpora for pairs: every month has some papers, and later ones that cite them as often as is said."""
 
-from __future__ import annotations
-
 import datetime as dt
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """A service with several keys, in this process and without a network: one HTTP client for each key."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 from collections.abc import Awaitable, Callable, Mapping

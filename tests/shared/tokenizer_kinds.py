@@ -3,8 +3,6 @@
 Each is a pipeline as the models' own tokenizer.json describes it; nothing here is taken from what is tested.
 """
 
-from __future__ import annotations
-
 import json
 import random
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Chat templates with tools, as Qwen 2.5's and Llama 3.1's are, in the marks of the presets' tokenizers."""
 
-from __future__ import annotations
-
 import copy
 
 from transformers import PreTrainedTokenizerFast

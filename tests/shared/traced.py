@@ -1,7 +1,5 @@
 """Functions in torch as the SDK sends them, read as custom losses."""
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Callable, Mapping
 from typing import Any

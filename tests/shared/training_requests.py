@@ -1,7 +1,5 @@
 """A small training request, as the SDK writes it."""
 
-from __future__ import annotations
-
 import warnings
 
 import numpy as np

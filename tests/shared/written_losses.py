@@ -1,7 +1,5 @@
 """Losses as users write them for `create_custom_loss`, in torch; each with the ranks of its parameters."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Mapping
 from typing import Any

@@ -1,7 +1,5 @@
 """Stated confidence against scikit-learn's scores and by hand."""
 
-from __future__ import annotations
-
 import math
 
 import pytest

@@ -1,7 +1,5 @@
 """Whole numbers behind printed rates: the seeds' tables, all small tables by brute force, and random ones."""
 
-from __future__ import annotations
-
 import itertools
 from dataclasses import replace
 from decimal import Decimal

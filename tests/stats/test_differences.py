@@ -1,7 +1,5 @@
 """Newcombe's intervals against the tables of his two papers, differences within strata, and the edges."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

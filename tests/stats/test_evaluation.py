@@ -1,7 +1,5 @@
 """What an evaluation of one system reports."""
 
-from __future__ import annotations
-
 import json
 
 import numpy as np

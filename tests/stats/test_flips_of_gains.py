@@ -1,7 +1,5 @@
 """Flips of the signs of exact gains, counted in three ways and by scipy."""
 
-from __future__ import annotations
-
 from fractions import Fraction
 
 import numpy as np

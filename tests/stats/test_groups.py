@@ -1,7 +1,5 @@
 """Informative groups and determinism by true label."""
 
-from __future__ import annotations
-
 import math
 from itertools import product
 

@@ -1,7 +1,5 @@
 """Optimal policies against brute force, gradients against differences, and the worked example to its last digit."""
 
-from __future__ import annotations
-
 import itertools
 import math
 

@@ -1,7 +1,5 @@
 """Wilson and bootstrap intervals against scipy, and what resampling over seeds and items must do."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given, settings

@@ -1,7 +1,5 @@
 """Mutual information of paper and label, on codes whose value is known."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Means over items and seeds: hand counts, clusters that are drawn together, and claims with missing evidence."""
 
-from __future__ import annotations
-
 from fractions import Fraction
 from itertools import product
 

@@ -1,7 +1,5 @@
 """Sampler against trainer, by hand."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

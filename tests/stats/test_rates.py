@@ -1,7 +1,5 @@
 """Scores of confusion matrices by hand and against scikit-learn."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

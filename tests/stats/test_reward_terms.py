@@ -1,7 +1,5 @@
 """Variance of reward terms within groups, and their correlation with being right, against numpy."""
 
-from __future__ import annotations
-
 from random import Random
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Ridge regression without BLAS: what numpy's own solver gives, and matrices that it refuses."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """What a rubric adds, in numbers: against hand computation, brute force and scipy."""
 
-from __future__ import annotations
-
 import itertools
 import random
 from collections.abc import Sequence

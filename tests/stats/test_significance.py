@@ -1,7 +1,5 @@
 """Tests of significance against scipy, by hand, and by enumeration."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st

@@ -1,7 +1,5 @@
 """The study of adapters: what it is told, how it chooses a rate, what it reads, and that it says the same again."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from collections.abc import Mapping, Sequence

@@ -1,7 +1,5 @@
 """Whole runs on tasks that others keep: evaluated, drawn, resumed, replayed and compared like any other."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The study of SFT against RL: its smallest setting, stopped and gone on with; what it counts; what it refuses."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from collections.abc import Iterator, Mapping, Sequence

@@ -1,7 +1,5 @@
 """The study of sparse selection: what its arms may draw, other tasks, and a tiny run of it on a random model."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path

@@ -1,7 +1,5 @@
 """A full disk is told as one, whichever library meets it; here it is a largest size of the process's files."""
 
-from __future__ import annotations
-
 import errno
 import resource
 import sqlite3

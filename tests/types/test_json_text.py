@@ -1,7 +1,5 @@
 """JSON that somebody else wrote: what is read of it, and what is refused with a ValueError."""
 
-from __future__ import annotations
-
 from decimal import Decimal
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """A base model's name says which adapter is asked for: kind and alpha, which the Tinker API has no fields for."""
 
-from __future__ import annotations
-
 import pytest
 
 from tinsmith.types.adapters import ALPHA, AdapterKind

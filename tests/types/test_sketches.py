@@ -1,7 +1,5 @@
 """Marks of tensors: what they estimate, what changes them, and what must not."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from numpy.typing import NDArray

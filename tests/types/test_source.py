@@ -1,7 +1,5 @@
 """The hash of the package's source: every file of it and nothing that a compiler or an editor leaves there."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from tinsmith.types.source import PACKAGE, tree_sha256

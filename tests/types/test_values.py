@@ -1,7 +1,5 @@
 """Seeds, fingerprints, errors and adapter specs."""
 
-from __future__ import annotations
-
 import dataclasses
 import hashlib
 import subprocess

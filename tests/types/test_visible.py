@@ -1,7 +1,5 @@
 """Foreign text on a terminal: nothing in it acts, nothing of it is lost."""
 
-from __future__ import annotations
-
 import io
 import json
 import logging

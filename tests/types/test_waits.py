@@ -1,7 +1,5 @@
 """Lines on waits of unknown length: soon, then ever more seldom; in a terminal in one place; of the innermost wait."""
 
-from __future__ import annotations
-
 import io
 import sys
 from threading import Event

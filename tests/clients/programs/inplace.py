@@ -1,7 +1,5 @@
 """The `null` harness of `verifiers` with the packages that are installed: its own has `uv` fetch them for every run."""
 
-from __future__ import annotations
-
 import sys
 
 import verifiers.v1 as vf

@@ -3,8 +3,6 @@
 python with_anthropic.py CASE        # and ANTHROPIC_BASE_URL, ANTHROPIC_API_KEY
 """
 
-from __future__ import annotations
-
 import json
 import sys
 from typing import Any

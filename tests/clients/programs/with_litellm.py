@@ -3,8 +3,6 @@
 python with_litellm.py CASE        # and SERVER, OPENAI_API_KEY
 """
 
-from __future__ import annotations
-
 import json
 import os
 import sys

@@ -5,8 +5,6 @@
 KIND is the name of an lm-eval model, ARGUMENTS what it is made with; FOLDER has TASK. A chat is given chats.
 """
 
-from __future__ import annotations
-
 import json
 import sys
 from typing import Any

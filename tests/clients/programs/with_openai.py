@@ -3,8 +3,6 @@
 python with_openai.py CASE        # and OPENAI_BASE_URL, OPENAI_API_KEY
 """
 
-from __future__ import annotations
-
 import json
 import sys
 from typing import Any, Literal

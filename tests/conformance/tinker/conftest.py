@@ -3,8 +3,6 @@
 Checks that need the model's weights or a server that may be ended are skipped on a server that was named.
 """
 
-from __future__ import annotations
-
 import gc
 from collections.abc import Iterator
 from contextlib import ExitStack, suppress

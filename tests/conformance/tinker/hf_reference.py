@@ -1,7 +1,5 @@
 """What transformers and peft compute with the served weights: the oracle of the conformance suite."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 

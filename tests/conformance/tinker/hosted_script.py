@@ -5,8 +5,6 @@
 Rewards samples for even tokens; prints one line of JSON per step, every number with all its bits.
 """
 
-from __future__ import annotations
-
 import json
 import sys
 

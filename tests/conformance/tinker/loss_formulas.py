@@ -3,8 +3,6 @@
 Notation: logp the model's log-probability of the target, q the input `logprobs`, adv the advantage.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np

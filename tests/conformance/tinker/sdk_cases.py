@@ -1,7 +1,5 @@
 """Data, steps and comparisons that the conformance tests share; all of it speaks the official SDK."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol

@@ -1,7 +1,5 @@
 """A Tinker server under test: `tinsmith serve` started as a user starts it, or any other by its address."""
 
-from __future__ import annotations
-
 import os
 import re
 import signal
@@ -69,14 +67,13 @@ def start(folder: Path, state: Path, *, seed: int) -> Server:
     log = state / f"serve-{len(list(state.glob('serve-*.log')))}.log"
     command = [sys.executable, "-m", "tinsmith", "serve", "--model", f"{MODEL}={folder}"]
     command += ["--port", "0", "--state", str(state), "--seed", str(seed)]
-    environment = {k: v for k, v in os.environ.items() if not k.startswith("TINKER_")}
     with log.open("wb") as out:
         process = subprocess.Popen(
             command,
             stdin=subprocess.DEVNULL,
             stdout=out,
             stderr=subprocess.STDOUT,
-            env={**environment, "HF_HUB_OFFLINE": "1"},
+            env={k: v for k, v in os.environ.items() if not k.startswith("TINKER_")},
         )
     looks = iter(range(int(HANG_S / LOOK_S)))
     while (found := _READY.search(log.read_text(encoding="utf-8"))) is None:

@@ -1,7 +1,5 @@
 """Adapters beyond LoRA, chosen by the base model's name: each trains, samples what it trained, and goes on."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import tinker

@@ -1,7 +1,5 @@
 """Requests that are given up, and weights that are followed."""
 
-from __future__ import annotations
-
 import base64
 import json
 

@@ -1,7 +1,5 @@
 """Checkpoints by name: saved, listed, described, expired, deleted (check 13)."""
 
-from __future__ import annotations
-
 from datetime import UTC, datetime, timedelta
 
 import pytest

@@ -1,7 +1,5 @@
 """The adapter as peft files, and a step of AdamW on it against peft and torch (checks 4 and 13)."""
 
-from __future__ import annotations
-
 import copy
 import os
 import urllib.request

@@ -1,7 +1,5 @@
 """How a client meets the server: keys, capabilities, sessions, what a model says about itself (check 1)."""
 
-from __future__ import annotations
-
 import pytest
 import tinker
 from sdk_cases import TIMEOUT_S, lora

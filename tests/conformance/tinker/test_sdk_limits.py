@@ -1,7 +1,5 @@
 """A user's mistake: quick, in the SDK's error classes, with the numbers; and the client lives on (checks 9, 10)."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 import pytest

@@ -1,7 +1,5 @@
 """Values and gradients of all six losses against their published formulas (checks 2 and 3)."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 import numpy as np

@@ -1,7 +1,5 @@
 """What is asked about a prompt: other targets, alternatives, the most probable, without a sampled token."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import tinker

@@ -1,7 +1,5 @@
 """The rest of the SDK's REST client: searches and totals that are known here, and what is refused by name."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import pytest

@@ -1,7 +1,5 @@
 """A run that goes on where it was saved, in this server and in one started after a kill (check 11)."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

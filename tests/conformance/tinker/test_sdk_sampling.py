@@ -1,7 +1,5 @@
 """Tokens and their log-probabilities: one model with the trainer, seeds, stops, neighbours (checks 7, 8, 15)."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import tinker

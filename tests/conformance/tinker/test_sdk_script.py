@@ -1,7 +1,5 @@
 """One script, any server: it imports tinker only, and without a seed it repeats exactly (checks 8, 15, 16)."""
 
-from __future__ import annotations
-
 import ast
 import json
 import os
@@ -40,7 +38,7 @@ def test_the_script_imports_tinker_only() -> None:
             imported |= {alias.name.split(".")[0] for alias in node.names}
         elif isinstance(node, ast.ImportFrom):
             imported.add((node.module or "").split(".")[0])
-    assert imported == {"__future__", "json", "sys", "tinker"}
+    assert imported == {"json", "sys", "tinker"}
 
 
 def test_the_script_runs_and_is_on_policy(server: Server, printed: list[dict[str, object]]) -> None:

@@ -1,7 +1,5 @@
 """Where a sample ends, and that no neighbour in flight changes it (check 8)."""
 
-from __future__ import annotations
-
 import pytest
 import tinker
 from sdk_cases import TIMEOUT_S, lora, prompt_of

@@ -1,7 +1,5 @@
 """Steps, accumulation, chunks, isolation: what the trainer does with gradients (checks 4, 5, 6, 12)."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import tinker

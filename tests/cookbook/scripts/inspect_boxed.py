@@ -1,7 +1,5 @@
 """A task of inspect-ai for the cookbook's adapter: the tiny model's two answers, one of them asked for."""
 
-from __future__ import annotations
-
 from inspect_ai import Task, task
 from inspect_ai.dataset import MemoryDataset, Sample
 from inspect_ai.scorer import includes

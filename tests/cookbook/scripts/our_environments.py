@@ -6,8 +6,6 @@ Runs in this project's environment. PACKAGES, where the cookbook is installed, c
 have, ours is taken. FOLDER has the model's tokenizer.
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
 import sys

@@ -3,8 +3,6 @@
 python supervised.py OPTION=VALUE ...        # any option of tinker_cookbook.supervised.train.Config
 """
 
-from __future__ import annotations
-
 import asyncio
 import os
 import sys

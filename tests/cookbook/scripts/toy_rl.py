@@ -6,8 +6,6 @@ Two of three groups have the same prompt, so that many identical requests are in
 where its tokens' sum is odd. Nothing here has a seed.
 """
 
-from __future__ import annotations
-
 import asyncio
 import os
 import sys

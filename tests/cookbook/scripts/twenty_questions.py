@@ -5,8 +5,6 @@
 The recipe's own command line names no answerer and plays a hundred test words; this one plays for training only.
 """
 
-from __future__ import annotations
-
 import asyncio
 import sys
 

@@ -1,7 +1,5 @@
 """An environment of verifiers for the cookbook's recipe: the tiny model's two answers, one of them paid."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import verifiers as vf

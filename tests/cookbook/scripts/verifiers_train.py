@@ -3,8 +3,6 @@
 python verifiers_train.py OPTION=VALUE ...        # any option of tinker_cookbook.recipes.verifiers_rl.train
 """
 
-from __future__ import annotations
-
 import asyncio
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The usual number of threads after every test of a metric."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import pytest

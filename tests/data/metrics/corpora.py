@@ -1,7 +1,5 @@
 """Small corpora written directly from the schema, random citation graphs, the hep-th graph, and `cdindex` on them."""
 
-from __future__ import annotations
-
 import datetime as dt
 import gzip
 import json

@@ -1,7 +1,5 @@
 """Journal pairs: the closed form against every shuffle, percentiles against numpy, and what may not change a bit."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Sequence
 from itertools import combinations, permutations, product

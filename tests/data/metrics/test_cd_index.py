@@ -1,7 +1,5 @@
 """The CD index on graphs small enough to be worked out by hand."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The CD index against the `cdindex` package and against sets, bit for bit."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from corpora import Hepth, hepth, peer, random_edges

@@ -1,7 +1,5 @@
 """Scores from z: the seeds' rule in numbers, ranks within a year, and nulls that stay null."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

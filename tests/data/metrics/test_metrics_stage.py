@@ -1,7 +1,5 @@
 """The metrics stage and its command: files, columns, cards, and that nothing but corpus and settings decides a byte."""
 
-from __future__ import annotations
-
 import json
 from functools import partial
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The figures of a baseline: against scikit-learn, against enumeration, and their intervals."""
 
-from __future__ import annotations
-
 import itertools
 import math
 

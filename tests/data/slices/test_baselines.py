@@ -1,7 +1,5 @@
 """The baselines of a slice: who sees what, what is left out, and the same bytes every time."""
 
-from __future__ import annotations
-
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path

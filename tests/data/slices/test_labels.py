@@ -1,7 +1,5 @@
 """Thresholds: the published cases, the edges, and the vectorised rules against the scalar ones."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -1,7 +1,5 @@
 """From raw data to baselines and a card, on real papers and on a synthetic world."""
 
-from __future__ import annotations
-
 import datetime as dt
 from dataclasses import replace
 from pathlib import Path

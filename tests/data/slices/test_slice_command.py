@@ -1,7 +1,5 @@
 """`tinsmith data slice|baselines|card`: what a person sees, and what a mistake looks like."""
 
-from __future__ import annotations
-
 import json
 from functools import partial
 from pathlib import Path

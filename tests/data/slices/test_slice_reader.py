@@ -1,7 +1,5 @@
 """A slice that was touched is refused, by name and with what to do."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The choice of papers at the seeds' own scale."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Slices: what is chosen, what is left out, and that the same corpus gives the same bytes."""
 
-from __future__ import annotations
-
 import datetime as dt
 import json
 import re

@@ -1,7 +1,5 @@
 """Splits: the seeds' recorded hashes, and a native scheme that never moves a paper."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given

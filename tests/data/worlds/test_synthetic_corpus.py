@@ -1,7 +1,5 @@
 """A synthetic world as a corpus: the writer's counts are what the world says it emitted."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Draws by integer thresholds: right distributions, and nothing of the caller's settings in them."""
 
-from __future__ import annotations
-
 import decimal
 import math
 

@@ -1,7 +1,5 @@
 """The synthetic world's texts and catalogue: a noisy view of the cause, and no leak of a label."""
 
-from __future__ import annotations
-
 import re
 from itertools import pairwise
 

@@ -1,7 +1,5 @@
 """The synthetic world's papers, references and dirt: what was drawn, and that it is the same everywhere."""
 
-from __future__ import annotations
-
 import hashlib
 from dataclasses import replace
 

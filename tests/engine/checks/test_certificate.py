@@ -1,7 +1,5 @@
 """The certificate holds for the canonical kernels, and refuses each known way to break them, naming op and shape."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 

@@ -1,7 +1,5 @@
 """A kept certificate is found again in the circumstances it was found in, and in no other."""
 
-from __future__ import annotations
-
 from dataclasses import fields, replace
 from functools import cache
 from pathlib import Path

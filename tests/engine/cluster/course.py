@@ -1,7 +1,5 @@
 """A short training on nano, and everything that it shows."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from tinsmith.engine.bases import Bases

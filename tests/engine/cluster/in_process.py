@@ -1,7 +1,5 @@
 """Workers in threads of this process, which can be lost, made slow to answer, or told to die of a work."""
 
-from __future__ import annotations
-
 import pickle
 import queue
 import threading

@@ -1,7 +1,5 @@
 """A base spread over stages in this process, where all that passes between them goes through pickle."""
 
-from __future__ import annotations
-
 import pickle
 from collections.abc import Callable, Mapping
 from typing import Any

@@ -1,7 +1,5 @@
 """One answer, whoever computes it: an engine with workers has the bits of one process."""
 
-from __future__ import annotations
-
 import gc
 import weakref
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """What is freed between what is held goes back to the system; in a process of its own, whose heap is then another."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 

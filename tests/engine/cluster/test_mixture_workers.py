@@ -1,7 +1,5 @@
 """A mixture has one answer, whoever computes it: one process, one worker or three; bits, loads and routes."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from course import course

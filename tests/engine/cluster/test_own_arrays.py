@@ -1,7 +1,5 @@
 """Results of workers keep nothing of the memory that brought them."""
 
-from __future__ import annotations
-
 import pickle
 
 import numpy as np

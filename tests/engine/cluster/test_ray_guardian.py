@@ -1,7 +1,5 @@
 """What ends the processes of a Ray: those that bear the mark, those that these start, and no other."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

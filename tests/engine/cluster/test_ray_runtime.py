@@ -1,7 +1,5 @@
 """A Ray that is started here: who may reach it, what of it is left behind, and what is said where there is none."""
 
-from __future__ import annotations
-
 import importlib.util
 import json
 import os

@@ -1,7 +1,5 @@
 """The start of a Ray that cannot come up any more: the process ends, and says why."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 

@@ -1,7 +1,5 @@
 """A sharded base says and learns what an unsharded one does, bit for bit, and its stages keep nothing for long."""
 
-from __future__ import annotations
-
 import gc
 from dataclasses import replace
 from functools import cache

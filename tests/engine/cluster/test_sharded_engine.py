@@ -1,7 +1,5 @@
 """A worker that is several processes: the bits of one, whichever form of a base, and lost as a whole."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any

@@ -1,7 +1,5 @@
 """Archives of strangers: what would leave the folder, or fill the disk, is refused before anything is unpacked."""
 
-from __future__ import annotations
-
 import bz2
 import stat
 import zipfile

@@ -1,7 +1,5 @@
 """A run as one file: equal bytes, read by others, nothing of this machine in it; checked where nothing else is."""
 
-from __future__ import annotations
-
 import json
 import shutil
 import subprocess

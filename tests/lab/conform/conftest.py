@@ -1,7 +1,5 @@
 """One server that all tests of `tinsmith conform` ask."""
 
-from __future__ import annotations
-
 import gc
 from collections.abc import Iterator
 

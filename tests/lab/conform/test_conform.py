@@ -1,7 +1,5 @@
 """`tinsmith conform`: every row is honoured here, each deliberate fault is found in its row, and nothing hangs."""
 
-from __future__ import annotations
-
 import inspect
 import json
 import threading

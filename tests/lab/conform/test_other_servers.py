@@ -1,7 +1,5 @@
 """`tinsmith conform` through older clients and of servers of others: what they do otherwise is said in the row."""
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Callable
 from concurrent.futures import CancelledError

@@ -1,7 +1,5 @@
 """Two runs that several files look at."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """An audit: drawn steps computed again from checkpoints, and forged values of every kind found by name."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from collections.abc import Callable

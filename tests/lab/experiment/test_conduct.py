@@ -1,7 +1,5 @@
 """A run from its plan to its folder: refused, begun again, lost, interrupted and resumed as if nothing had happened."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

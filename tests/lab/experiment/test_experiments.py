@@ -1,7 +1,5 @@
 """The experiments and their plans: lineage, keys, overrides, identity, and names that keep their meaning."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from itertools import pairwise

@@ -1,7 +1,5 @@
 """Ctrl-C and SIGTERM: a checkpoint at the end of the step, a page that says so, and the same hashes after going on."""
 
-from __future__ import annotations
-
 import os
 import re
 import signal

@@ -3,13 +3,10 @@
 `bench/kills.py` does the same at 30 random moments.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import signal
 import subprocess
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -32,6 +29,7 @@ from tinsmith.lab.runs.files import CHECKPOINTS, MANIFEST, METRICS, ROLLOUTS
 from tinsmith.lab.service.connect import Connection, EmbeddedSettings, open_connection
 from tinsmith.types.errors import LostError
 from tinsmith.types.waits import Say
+from warm import SCRIPT
 
 pytestmark = pytest.mark.whole
 
@@ -45,11 +43,7 @@ def die(made: Made, folder: Path, victim: str, file: str, number: int) -> int:
     changes = [f"{key}={value}" for key, value in on(made, folder).items()]
     dying = [str(Path(__file__).parents[2] / "shared" / "dying_run.py"), victim, file, str(number)]
     done = subprocess.run(
-        [sys.executable, *dying, "run", EXPERIMENT, *changes],
-        capture_output=True,
-        text=True,
-        check=False,
-        process_group=0,
+        [*SCRIPT, *dying, "run", EXPERIMENT, *changes], capture_output=True, text=True, check=False, process_group=0
     )
     assert done.stdout, done.stderr
     wait_for_end(int(done.stdout.split()[0]))

@@ -1,7 +1,5 @@
 """A model that is not the nano base: its rates are its own, or those of a place that is made for it."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

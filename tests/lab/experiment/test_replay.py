@@ -1,7 +1,5 @@
 """A run made again from its folder: equal, unequal where something was wrong, or refused where it cannot be had."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from pathlib import Path

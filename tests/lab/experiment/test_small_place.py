@@ -1,7 +1,5 @@
 """`at=small`: what its runs are told, how long they are said to take, and what limits a look."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Runs of `at=small` on a deep model of little width with a chat template: random weights, so nothing can be read."""
 
-from __future__ import annotations
-
 import dataclasses
 from pathlib import Path
 

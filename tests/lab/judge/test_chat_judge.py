@@ -1,7 +1,5 @@
 """The judge against a scripted endpoint: what it sends, what it tries again, what it records."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import logging

@@ -1,7 +1,5 @@
 """What an endpoint's bodies hold: texts, refusals, token counts, and errors of every shape."""
 
-from __future__ import annotations
-
 import asyncio
 import gzip
 import json

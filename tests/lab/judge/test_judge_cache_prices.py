@@ -1,7 +1,5 @@
 """What is kept on the disk, and what judging costs."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

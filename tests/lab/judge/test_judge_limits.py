@@ -1,7 +1,5 @@
 """The windows, in a time that passes only when everything waits."""
 
-from __future__ import annotations
-
 import asyncio
 import heapq
 import itertools

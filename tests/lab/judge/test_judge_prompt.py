@@ -1,7 +1,5 @@
 """The prompt: criteria outside, the response inside a fence that it cannot close."""
 
-from __future__ import annotations
-
 import pytest
 from scripted_judge import ratings
 

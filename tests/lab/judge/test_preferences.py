@@ -1,7 +1,5 @@
 """Asking which of two responses is better: the fence, the order, the strict answer, the judge's one machinery."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 from pathlib import Path

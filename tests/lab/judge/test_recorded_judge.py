@@ -1,7 +1,5 @@
 """A judge that answers from a run's record."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

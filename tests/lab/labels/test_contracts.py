@@ -1,7 +1,5 @@
 """Contracts: every way to break one has its outcome, and no text makes the parser fail."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """Rows become items: the paper without labels, the gold label, and the scores only to be looked for."""
 
-from __future__ import annotations
-
 from dataclasses import fields
 
 import pytest

@@ -1,7 +1,5 @@
 """Both labels in one answer: what is read, what is asked, what must not leak, and what it earns."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

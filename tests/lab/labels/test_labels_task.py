@@ -1,7 +1,5 @@
 """Labels of papers as a task like any other: its parts, its reward, and what is refused."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from random import Random
 

@@ -1,7 +1,5 @@
 """The leak check: a planted leak of every kind stops the run, and honest papers pass."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 

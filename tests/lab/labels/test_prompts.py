@@ -1,7 +1,5 @@
 """Prompt files: what they may ask for, what they say, and that their words are their identity."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

@@ -1,7 +1,5 @@
 """Where each reward leads on a world of four kinds of papers whose posteriors are known."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from task_cases import per_label_at

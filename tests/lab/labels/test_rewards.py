@@ -1,7 +1,5 @@
 """The rewards that look at one answer: the seeds' totals, to the last bit."""
 
-from __future__ import annotations
-
 import json
 import math
 

@@ -1,7 +1,5 @@
 """The rewards that react: their formulas by hand, their memory, and that they go on after a restart."""
 
-from __future__ import annotations
-
 import json
 import math
 

@@ -1,7 +1,5 @@
 """The strict reader: what is JSON, what is not, and that nothing hangs or fails otherwise."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

@@ -1,7 +1,5 @@
 """How far a wait has come, and how long a run will take: told in time, seldom, and from what was measured."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """What a person is told of a run: lines in a pipe, a table redrawn in a terminal, and each alarm once in both."""
 
-from __future__ import annotations
-
 import io
 from threading import Event
 

@@ -1,7 +1,5 @@
 """What is told of a server's workers: how many there are, and each that is lost or joins, once."""
 
-from __future__ import annotations
-
 import io
 from collections.abc import Mapping, Sequence
 

@@ -1,7 +1,5 @@
 """Answers of before and after side by side, as the page's HTML has them."""
 
-from __future__ import annotations
-
 import json
 from collections import Counter
 from html.parser import HTMLParser

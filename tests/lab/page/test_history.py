@@ -1,7 +1,5 @@
 """Metrics of a run in Python: a table, and a figure that stands alone and is saved as a file."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from xml.etree import ElementTree
 

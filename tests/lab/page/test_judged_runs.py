@@ -1,7 +1,5 @@
 """Judged runs by made-up folders whose gains are known: their page, what is compared, and nothing said too much."""
 
-from __future__ import annotations
-
 import json
 from fractions import Fraction
 from pathlib import Path

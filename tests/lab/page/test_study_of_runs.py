@@ -1,7 +1,5 @@
 """Runs beside each other: the statistics of a study, over seeds and items, whoever declared it."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Table of a reward's terms on the page of a run that has several."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

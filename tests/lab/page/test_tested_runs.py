@@ -1,7 +1,5 @@
 """Runs with a test at their end, and metrics that not every answer has: shares of some of the items, over seeds."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any

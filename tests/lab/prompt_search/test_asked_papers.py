@@ -1,7 +1,5 @@
 """Papers asked under documents: what a right answer earns, what is counted, and what does not fit."""
 
-from __future__ import annotations
-
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from fractions import Fraction

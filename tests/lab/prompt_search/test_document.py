@@ -1,7 +1,5 @@
 """Edits of a document: what each makes, what cannot be made, and how a prompt begins with another one."""
 
-from __future__ import annotations
-
 import pytest
 
 from tinsmith.lab.prompt_search.document import (

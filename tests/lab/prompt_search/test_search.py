@@ -1,7 +1,5 @@
 """The search: what it finds where lines help, that it loses nothing where they do not, and what it never does twice."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction

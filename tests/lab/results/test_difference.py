@@ -1,7 +1,5 @@
 """Two runs set against each other: equal, or the first step, phase, rollout and tensor that differ, and by how much."""
 
-from __future__ import annotations
-
 import json
 import struct
 from collections.abc import Callable

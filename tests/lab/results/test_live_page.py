@@ -1,7 +1,5 @@
 """The page of a run that goes on: a bar and a reload on top of it, both gone at its end; no trouble ends a run."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from tinsmith.lab.page.live_page import Unfinished, draw_page, settle_page, with_progress

@@ -1,7 +1,5 @@
 """A run's page by keyboard alone, in headless Chromium: rows, folds and filters; and tables and figures taken along."""
 
-from __future__ import annotations
-
 import csv
 import io
 import json

@@ -1,7 +1,5 @@
 """Every sort of page, checked by axe-core: wide and light, narrow and dark."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 

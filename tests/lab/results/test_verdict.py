@@ -1,7 +1,5 @@
 """First sentence of a page: which side of chance, of the score before training and of the best baseline."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

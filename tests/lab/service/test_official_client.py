@@ -1,7 +1,5 @@
 """What older clients and servers of others do otherwise is read as what it means."""
 
-from __future__ import annotations
-
 import warnings
 from concurrent.futures import Future
 from typing import Any, cast

@@ -4,8 +4,6 @@ The embedded server is started with a seed of the run, the other with its own. A
 the loop sends a seed with every request that draws anything, so that a server's own seed decides nothing of a run.
 """
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

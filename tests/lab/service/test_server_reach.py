@@ -1,7 +1,5 @@
 """A server that was named is asked whether it takes the key; one that does not is the user's mistake."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Generator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer

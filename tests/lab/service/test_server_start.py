@@ -3,8 +3,6 @@
 `Stuck` is a server that stops on its way up, at an import, and never goes on; it tells its process id first.
 """
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

@@ -1,7 +1,5 @@
 """Cells of a study on several machines: how many at once, what is sent again, and what is told of those that fail."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """Measurements of arms: their files, what is resumed, intervals over seeds, and checks with margins."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """A cell where it is sent: it runs as `tinsmith run` does, alone in its folder, and not where the folder is unseen."""
 
-from __future__ import annotations
-
 import fcntl
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """A study in a file of a user's: dry run, keys, mistakes, runs that are read again, and a page."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """Runs of a study: which there are, in which order they come, what is said before, and on which cluster they run."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Time that runs still take, beside one another, from forecasts and from those that have ended."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

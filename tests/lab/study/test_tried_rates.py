@@ -1,7 +1,5 @@
 """Rates that were tried: which is chosen, and from which others validation tells it apart."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace

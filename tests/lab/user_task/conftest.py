@@ -1,7 +1,5 @@
 """One server for all runs on tasks of one's own, and a folder with the task of a test's module."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """What the small base of a task reads, where that is not what is trained on."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from random import Random
 from typing import Any

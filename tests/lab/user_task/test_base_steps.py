@@ -1,7 +1,5 @@
 """How long the small base of a task is trained is the task's to say; unsaid, it is what it has always been."""
 
-from __future__ import annotations
-
 from random import Random
 from typing import Any
 

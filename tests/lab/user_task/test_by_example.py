@@ -1,7 +1,5 @@
 """A task with right answers is trained by example, or first by example and then by reward; forgetting is watched."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """Which items a run trains on and is evaluated on: a validation part, shuffled answers, and whole pairs."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Filters of the items to train on by their demonstrations: limits, duplicates, conditions, and their record."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

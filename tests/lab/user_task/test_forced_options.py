@@ -1,7 +1,5 @@
 """Every option in every group: with the policy's own log-probabilities, rewarded like what is sampled."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """A loss on what the environment answers: on which tokens, with what weight, and the policy's own as it was."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from itertools import compress

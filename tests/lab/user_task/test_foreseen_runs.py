@@ -1,7 +1,5 @@
 """Whole runs with a loss on what the environment answers: one model, the same bits again, and nothing at weight 0."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from own_task import lines

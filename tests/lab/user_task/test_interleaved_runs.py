@@ -1,7 +1,5 @@
 """Whole runs with batches of what is aside between those of a task: the steps that were said, and the same resumed."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from own_task import lines

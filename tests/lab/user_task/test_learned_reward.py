@@ -1,7 +1,5 @@
 """A reward that is learned during a run: what it pays and keeps, and its steering term beside finite differences."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

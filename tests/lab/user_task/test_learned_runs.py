@@ -1,7 +1,5 @@
 """A run whose reward is refitted to the state of its base as it goes on: stopped and resumed, to the same bytes."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """A loop at test: an answer, the model's own verdict, and another answer where it is refused."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """`tinsmith run FILE.py` before anything runs: its keys, what it would take, and mistakes in at most five lines."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from pathlib import Path

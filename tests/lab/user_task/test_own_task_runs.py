@@ -1,7 +1,5 @@
 """Runs on a user's own task have what the built-in ones have: evaluation, page, resume, replay, diff, failures kept."""
 
-from __future__ import annotations
-
 import json
 import re
 import shutil

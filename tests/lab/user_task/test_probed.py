@@ -1,7 +1,5 @@
 """A probed task: a reply is cut where its answer begins, shaping changes advantages, and other tasks are refused."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """`check_reward=true`: rewards that pay for what is no answer are found out, and exact ones are not accused."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from random import Random

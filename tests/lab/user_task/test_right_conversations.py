@@ -1,7 +1,5 @@
 """A right conversation is learned reply by reply; what is said in between is only read."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Rewards that see all answers of a step: a judge in a user's own file, and one that remembers; the page's examples."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The file of a user's own task: what is in it, what it imports, its own keys, and mistakes told with file and line."""
 
-from __future__ import annotations
-
 import ast
 import gc
 import sys

@@ -1,7 +1,5 @@
 """Pieces of a graph of tools: depth, order of calls, what can be reached, against all sequences of calls there are."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from random import Random
 from typing import NewType

@@ -1,7 +1,5 @@
 """Tools of a task: how calls are read by type, what is told of wrong ones, what feeds what, records and replays."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any, NewType

@@ -1,7 +1,5 @@
 """Whole runs with trees of rollouts, and with several adapters: what is trained on, and the same when resumed."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Trees of rollouts: what a Spawn leads to, what children bring the one above, and depths compared for themselves."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from random import Random
 from types import SimpleNamespace

@@ -1,7 +1,5 @@
 """A task's functions on one made-up answer: what each gave, and a mistake in one before anything is computed."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """Several turns that draw from a seed, fork or ask a model; items that are tested; metrics that do not apply."""
 
-from __future__ import annotations
-
 import copy
 from collections.abc import Sequence
 from pathlib import Path

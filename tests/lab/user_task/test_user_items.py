@@ -1,7 +1,5 @@
 """Items of a user's own task: a list, an iterator and a JSONL file are one and the same; what is no item is told."""
 
-from __future__ import annotations
-
 import itertools
 import json
 from collections.abc import Callable, Iterator

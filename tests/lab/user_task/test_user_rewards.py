@@ -1,7 +1,5 @@
 """What conversations earn by a user's rewards: terms, groups, whole conversations; what fails is said, never a zero."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from fractions import Fraction

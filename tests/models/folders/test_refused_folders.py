@@ -1,7 +1,5 @@
 """Folders that say a thing twice, or numbers that no model has: refused by the file and the name."""
 
-from __future__ import annotations
-
 import json
 import shutil
 import struct

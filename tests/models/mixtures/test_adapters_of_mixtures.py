@@ -1,7 +1,5 @@
 """Adapters on experts and routers against peft: log-probabilities and gradients of every kind."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

@@ -1,7 +1,5 @@
 """Mixtures against transformers: log-probabilities of the whole vocabulary, routes, all gradients."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Adapters on experts and routers, to PEFT and from it: one pair an expert and matrix, or all experts' in one."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

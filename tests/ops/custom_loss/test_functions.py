@@ -1,7 +1,5 @@
 """Elementary functions of custom losses: accuracy against the C library, edges, and bits that are committed."""
 
-from __future__ import annotations
-
 import hashlib
 import math
 from collections.abc import Callable

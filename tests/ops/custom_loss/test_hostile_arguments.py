@@ -1,7 +1,5 @@
 """Every operation of the table with hostile arguments: a refusal that names the node, or a result within the limits."""
 
-from __future__ import annotations
-
 import random
 from typing import Any
 

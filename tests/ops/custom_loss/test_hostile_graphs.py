@@ -1,7 +1,5 @@
 """Hostile graphs are refused at the node that is to blame, when they are made where that can be known."""
 
-from __future__ import annotations
-
 import tracemalloc
 from typing import Any
 

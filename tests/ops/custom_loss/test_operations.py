@@ -1,7 +1,6 @@
 """Every operation of a custom loss against torch's autograd: values, slopes, ties, shapes and types."""
 
 # ruff: noqa: ARG005 - every expression takes the same inputs
-from __future__ import annotations
 
 import math
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Custom losses as users write them: value, gradient and metrics of torch's autograd; the built-in ones' very bits."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from traced import by_torch, custom

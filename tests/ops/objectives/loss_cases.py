@@ -1,7 +1,5 @@
 """Data, the published torch code and the checker that the loss tests share."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch

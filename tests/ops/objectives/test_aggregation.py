@@ -1,7 +1,5 @@
 """Normalisers of a batch: token losses [4] and [1, 1, 1], however the batch is cut."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 

@@ -1,7 +1,5 @@
 """KL estimators by hand, and their exact means and gradients on three tokens."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch

@@ -1,7 +1,5 @@
 """The settings of the losses: defaults, and errors that name the key."""
 
-from __future__ import annotations
-
 import math
 
 import pytest

@@ -1,7 +1,5 @@
 """What every entry of the loss registry must satisfy."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Losses against hand-computed numbers, torch's autograd of the published code, and mutants."""
 
-from __future__ import annotations
-
 import dataclasses
 import math
 

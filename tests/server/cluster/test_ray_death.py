@@ -1,7 +1,5 @@
 """A server whose own Ray dies says so, and ends with exit code 3; nothing hangs, and its state is whole."""
 
-from __future__ import annotations
-
 import importlib.util
 import os
 import signal

@@ -1,7 +1,5 @@
 """Workers of two processes on a Ray of this machine: the bits of one process, and a lost stage costs no bit either."""
 
-from __future__ import annotations
-
 import importlib.util
 import json
 import os

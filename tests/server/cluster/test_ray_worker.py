@@ -1,7 +1,5 @@
 """What a worker's process makes of what reaches it, without Ray."""
 
-from __future__ import annotations
-
 import asyncio
 import threading
 

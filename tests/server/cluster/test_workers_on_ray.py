@@ -1,7 +1,5 @@
 """A server whose works are done by Ray's processes: the bits of one process, also when one of them is killed."""
 
-from __future__ import annotations
-
 import importlib.util
 import os
 import signal

@@ -1,7 +1,5 @@
 """How many ways there are, against counts by hand."""
 
-from __future__ import annotations
-
 import math
 from fractions import Fraction
 

@@ -1,7 +1,5 @@
 """pass@k against all subsets, its bias and variance against the naive estimate, and boundaries against McNemar."""
 
-from __future__ import annotations
-
 import math
 from fractions import Fraction
 from itertools import combinations

@@ -1,7 +1,5 @@
 """The claim gate: what allows a claim, and that every missing or failing piece of evidence refuses it."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """The collapse monitor: when it speaks, what it says, and that a resumed one says the same."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 

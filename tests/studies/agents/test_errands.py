@@ -1,7 +1,5 @@
 """Words that agents put together: what a reply adds, who is right, how many there are, and equal budgets."""
 
-from __future__ import annotations
-
 from itertools import pairwise, product
 from random import Random
 

@@ -1,7 +1,5 @@
 """Lists that do not fit: what is shown, what halves are asked about, what is paid, and the ceiling of a guess."""
 
-from __future__ import annotations
-
 from fractions import Fraction
 from random import Random
 

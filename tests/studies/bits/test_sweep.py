@@ -1,7 +1,5 @@
 """A sweep: which cells it has, what they show on canonical and on fast, and that a broken promise is told."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from dataclasses import replace

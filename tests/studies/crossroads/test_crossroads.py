@@ -1,7 +1,5 @@
 """The task whose base can do all that is asked and does not know when."""
 
-from __future__ import annotations
-
 from collections import Counter
 from random import Random
 from typing import cast

@@ -1,7 +1,5 @@
 """The examples of docs/adversarial.md run as they stand; its table of returns is that of the rewards."""
 
-from __future__ import annotations
-
 import dataclasses
 import re
 from pathlib import Path

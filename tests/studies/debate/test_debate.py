@@ -1,7 +1,5 @@
 """What changed between two answers: every figure by hand, and what is missing."""
 
-from __future__ import annotations
-
 import math
 import random
 from collections.abc import Sequence

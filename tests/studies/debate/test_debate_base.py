@@ -1,7 +1,5 @@
 """The adversarial pair's base: it reads debates, is asked for words of abstracts and quotations, and knows no label."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """Demonstrations show the form and nothing of the labels."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

@@ -1,7 +1,5 @@
 """What a conversation earns: the order of the four outcomes, where the seed's breaks it, and every leaf."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from itertools import product
 

@@ -1,7 +1,5 @@
 """`adversarial/...` as runs: the same again gives the same hashes, a model as challenger, and what is refused."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from collections.abc import Callable, Iterator

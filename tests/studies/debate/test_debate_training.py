@@ -1,7 +1,5 @@
 """The adversarial pair against a live server: token by token, turn by turn, and what fails is nobody's reward."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 from collections.abc import Iterator

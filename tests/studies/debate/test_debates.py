@@ -1,7 +1,5 @@
 """A conversation of two: what is said and earned in it, forks, and challenges that come late or leak."""
 
-from __future__ import annotations
-
 import copy
 from dataclasses import replace
 from typing import Any

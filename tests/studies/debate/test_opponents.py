@@ -1,7 +1,5 @@
 """What the scripted challenger says, and what no challenger may say."""
 
-from __future__ import annotations
-
 import math
 
 import pytest

@@ -1,7 +1,5 @@
 """What can be known in the world that is argued about: policies with perfect reading against the module's figures."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Mapping
 

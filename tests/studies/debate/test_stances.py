@@ -1,7 +1,5 @@
 """Which arm a challenge is in: its shares, and that neither it nor the label it names gives the truth away."""
 
-from __future__ import annotations
-
 from collections import Counter
 
 import pytest

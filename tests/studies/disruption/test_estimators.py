@@ -1,7 +1,5 @@
 """SFT and GRPO as scikit-learn knows classifiers: parameters, clones, and what is learned."""
 
-from __future__ import annotations
-
 import inspect
 import pickle
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Runs on two labels: the same twice, the same resumed, each label's figures, and the page; what they refuse."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass, replace

@@ -1,7 +1,5 @@
 """The two examples of the laboratory in docs/python.md run as they stand, with fewer steps and a smaller world."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

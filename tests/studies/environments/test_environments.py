@@ -1,7 +1,5 @@
 """Environments of verifiers as tasks: rows, rubric and turns are served as the library does, or refused by name."""
 
-from __future__ import annotations
-
 import random
 import signal
 import sys

@@ -1,7 +1,5 @@
 """Right answers by rule: every checker accepts them, they are about the request, and they repeat."""
 
-from __future__ import annotations
-
 import hashlib
 import os
 import subprocess

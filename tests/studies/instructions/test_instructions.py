@@ -1,7 +1,5 @@
 """Checkable instructions: drawn from a seed, split by request or by kind, checked strictly and loosely."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Callable
 from typing import Any

@@ -1,7 +1,5 @@
 """Made-up folders of runs on a task: what each held-out item earns is said, so that a study's figures are known."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

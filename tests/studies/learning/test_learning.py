@@ -1,7 +1,5 @@
 """The study of what is learned of a task: equal effort, who takes which rate, refusals, and figures of made-up runs."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import msgspec

@@ -1,7 +1,5 @@
 """A study's runs themselves, tiny and on a random model: they leave what the study reads, and none is run again."""
 
-from __future__ import annotations
-
 import importlib.util
 from collections.abc import Mapping
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Policies whose distributions are a table, so that what the microscope has to see is known."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Answers that one policy writes and another corrects: against laws whose outcome is known."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import cast
 

@@ -1,7 +1,5 @@
 """Shares, ratios and what was asked, from looks whose figures are known."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace

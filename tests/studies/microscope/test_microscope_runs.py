@@ -1,7 +1,5 @@
 """The study itself, tiny and on a random model: what it leaves, and that what was seen once is not looked at again."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path

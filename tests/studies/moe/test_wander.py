@@ -1,7 +1,5 @@
 """`moe/wander`: what each side computes, that canonical stands still, and that what moves is seen and told."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """A bridge between two frozen models: texts, closed gates, what is trained, and equal values of equal runs."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from pathlib import Path

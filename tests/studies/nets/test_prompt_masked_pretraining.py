@@ -1,7 +1,5 @@
 """Small nets at equal FLOPs: texts, masks, FLOPs beside torch's count, and equal values of equal runs."""
 
-from __future__ import annotations
-
 import itertools
 import json
 from collections.abc import Iterator

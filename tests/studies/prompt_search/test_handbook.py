@@ -1,7 +1,5 @@
 """The handbook: what its lines mean, that the base may know all that is asked, and that no demonstration tells it."""
 
-from __future__ import annotations
-
 from collections import Counter
 from random import Random
 

@@ -1,7 +1,5 @@
 """`prompt_search` from made-up runs and searches on a made-up base: its expectations, its gains, its refusals."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from dataclasses import replace

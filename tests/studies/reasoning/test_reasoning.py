@@ -1,7 +1,5 @@
 """Generators of reasoning_gym as tasks: their settings are keys, sides share no question, their own scorer rewards."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """The everyday instructions: each can be obeyed, none by saying nothing, and the held-out ones are not trained on."""
 
-from __future__ import annotations
-
 import json
 from collections import Counter
 from collections.abc import Callable

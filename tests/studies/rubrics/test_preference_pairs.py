@@ -1,7 +1,5 @@
 """Preference pairs: the file, the built-in ones, the control's rubric, and the judge that goes by the surface."""
 
-from __future__ import annotations
-
 import json
 import random
 from collections import Counter

@@ -1,7 +1,5 @@
 """A run on rubrics: its page is there when the command ends, and it is made again from its folder, bit for bit."""
 
-from __future__ import annotations
-
 import json
 import os
 from pathlib import Path

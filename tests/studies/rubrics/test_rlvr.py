@@ -1,7 +1,5 @@
 """`tinsmith run rlvr` against a judge that answers by a script: what is asked, what is kept, what is survived."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 from collections import Counter

@@ -1,7 +1,5 @@
 """`tinsmith run rlvr`: mistakes told before anything is built or written, what it would cost, and its page in docs."""
 
-from __future__ import annotations
-
 import enum
 import re
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The rubrics' base: it never reads what it is evaluated on, it is asked for words, and it is built once."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The built-in tasks: as published, solvable, short, and not won by doing nothing."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from statistics import mean
 

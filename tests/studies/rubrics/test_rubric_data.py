@@ -1,7 +1,5 @@
 """Rubric data: every form is read to the same tasks, harmless damage is mended, the rest is located."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

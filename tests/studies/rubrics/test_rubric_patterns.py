@@ -1,7 +1,5 @@
 """Patterns: what both engines take means what Python means by it, and no pattern takes long."""
 
-from __future__ import annotations
-
 import re
 
 import pytest

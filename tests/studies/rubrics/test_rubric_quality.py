@@ -1,7 +1,5 @@
 """`rubric_quality` by rules: what the built-in pairs show, its folder, its keys; it needs no key and no network."""
 
-from __future__ import annotations
-
 import json
 import socket
 from collections.abc import Mapping

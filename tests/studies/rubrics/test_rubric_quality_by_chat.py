@@ -1,7 +1,5 @@
 """`rubric_quality` with a judge behind an endpoint: both orders, what is sent, what is left out, the same bytes."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import re

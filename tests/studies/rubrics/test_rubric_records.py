@@ -1,7 +1,5 @@
 """What a run on rubrics writes down for its report and its replay, and what it keeps to itself."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Rules: what each holds for, that their texts come back, and that nothing a response says breaks them."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st

@@ -1,7 +1,5 @@
 """The split of rubric tasks: by id and seed, whole, repeatable, and fingerprinted."""
 
-from __future__ import annotations
-
 import dataclasses
 from random import Random
 

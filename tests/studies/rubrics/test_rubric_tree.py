@@ -1,7 +1,5 @@
 """Rubric trees: gate-then-average as it is defined, its lawsand its JSON form."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import jsonschema

@@ -1,7 +1,5 @@
 """Weights of rubrics: used as written, or refused."""
 
-from __future__ import annotations
-
 import itertools
 import json
 import random

@@ -1,7 +1,5 @@
 """Tasks written from executed calls: labels, replays, ablated edges, fewer calls by brute force, and the cache."""
 
-from __future__ import annotations
-
 from collections import Counter
 from itertools import product
 from random import Random

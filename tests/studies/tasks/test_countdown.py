@@ -1,7 +1,5 @@
 """The task `countdown`: one right answer an item, both ways to answer, and what is called sound."""
 
-from __future__ import annotations
-
 from random import Random
 
 import pytest

@@ -1,7 +1,5 @@
 """The small house: what actions bring, which checkpoints it has, what is paid, what a base is shown, and failures."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The office that is asked about: what look-ups find, what a demonstration and a right answer are, what is paid."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from random import Random
 

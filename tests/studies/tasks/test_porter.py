@@ -1,7 +1,5 @@
 """The task of `curriculum`: answers, verdicts, demonstrations, and a reward that changes after some steps."""
 
-from __future__ import annotations
-
 from collections import Counter
 from random import Random
 

@@ -1,7 +1,5 @@
 """The task of `template_collapse`: reasons earn nothing, and whether they stand in the prompt is measured."""
 
-from __future__ import annotations
-
 from collections import Counter
 from random import Random
 

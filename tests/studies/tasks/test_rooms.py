@@ -1,7 +1,5 @@
 """Task of `barrier`: rewards written behind it pay what is asked, and with it open what the writer saw."""
 
-from __future__ import annotations
-
 import json
 import sys
 from typing import Any

@@ -1,7 +1,5 @@
 """The task of `dead_groups`: both bases are right a quarter of the time, and only one of them fails at random."""
 
-from __future__ import annotations
-
 from collections import Counter
 from random import Random
 

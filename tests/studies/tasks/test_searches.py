@@ -1,7 +1,5 @@
 """Searches on shelves: what looks find, how long demonstrations are, and which of them each filter leaves."""
 
-from __future__ import annotations
-
 from collections import Counter
 from pathlib import Path
 from random import Random

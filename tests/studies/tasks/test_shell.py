@@ -1,7 +1,5 @@
 """The small shell: what it answers, what a base is shown, what is paid, and what its control tells."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from random import Random
 

@@ -1,7 +1,5 @@
 """Task of `metacognition`: units, plans and shortcuts graded by a program, and a list of everything caught."""
 
-from __future__ import annotations
-
 from random import Random
 from statistics import fmean
 

@@ -1,7 +1,5 @@
 """Baselines: antisymmetric, fitted on training pairs alone, on nothing that came after a paper."""
 
-from __future__ import annotations
-
 import datetime as dt
 import math
 from dataclasses import replace

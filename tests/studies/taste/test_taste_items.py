@@ -1,7 +1,5 @@
 """How pairs are asked and answered: both orders beside each other, letters and JSON, and what cannot be read."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

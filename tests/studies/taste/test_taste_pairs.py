@@ -1,7 +1,5 @@
 """Pairs: thirds, gaps and windows by hand count, a split by time, and no paper twice."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path

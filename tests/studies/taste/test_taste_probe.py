@@ -1,7 +1,5 @@
 """The probe: hidden states are the decoder's own, the layer is chosen on validation pairs, and a rerun is the same."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

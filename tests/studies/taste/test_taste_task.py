@@ -1,7 +1,5 @@
 """The task: its items, rewards, baselines, sections counted by hand, and what it refuses."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from random import Random
