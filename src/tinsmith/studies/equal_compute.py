@@ -12,12 +12,11 @@ import msgspec
 from transformers import PreTrainedTokenizerBase
 
 from tinsmith.data.slices.reader import Slice
-from tinsmith.lab.experiment.at import SMALL_MODEL, At
-from tinsmith.lab.experiment.key_text import truth
-from tinsmith.lab.experiment.plan import make_plan
+from tinsmith.lab.experiment.experiment import make_plan
+from tinsmith.lab.experiment.key_text import SMALL_MODEL, At, truth
 from tinsmith.lab.experiment.replay import reopened
 from tinsmith.lab.labels.labelled_papers import LabelledPapers
-from tinsmith.lab.labels.leaks import bank_of
+from tinsmith.lab.labels.task import bank_of
 from tinsmith.lab.papers.compute_spent import Accountant, Cost, LabelCourse, Ledger, Spent, mean_spent
 from tinsmith.lab.papers.labels import task_asked
 from tinsmith.lab.papers.run_data import data_of, label_course

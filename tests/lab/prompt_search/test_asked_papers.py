@@ -13,9 +13,7 @@ from tinker import types
 
 from tinsmith.lab.labels.contracts import Confidence
 from tinsmith.lab.labels.labelled_papers import LabelledPapers, Papers
-from tinsmith.lab.labels.leaks import bank_of
-from tinsmith.lab.labels.paper import Item, Paper
-from tinsmith.lab.labels.task import Task, make_task
+from tinsmith.lab.labels.task import Item, Paper, Task, bank_of, make_task
 from tinsmith.lab.papers.compute_spent import Cost, Ledger
 from tinsmith.lab.prompt_search.asked_papers import AskedPapers, paid
 from tinsmith.lab.prompt_search.document import Grammar

@@ -31,8 +31,7 @@ from tinsmith.lab.labels.objectives import (
     ShareTable,
     diagonal,
 )
-from tinsmith.lab.labels.paper import Item
-from tinsmith.lab.labels.task import Task
+from tinsmith.lab.labels.task import Item, Task
 from tinsmith.lab.user_task.step_reward import LARGEST_REWARD, Asked, NamedTerms, Scored, StepReward, rounded_sum
 from tinsmith.stats.incentives.policies import Optimum, reacting_optimum, table_optimum
 from tinsmith.stats.incentives.posteriors import Posteriors

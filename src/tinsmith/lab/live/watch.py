@@ -14,8 +14,7 @@ from typing import Final, Generic
 import numpy as np
 import tinker
 
-from tinsmith.lab.datums import answer_datum
-from tinsmith.lab.grouping import ScoredGroup
+from tinsmith.lab.grouping import ScoredGroup, answer_datum
 from tinsmith.lab.live.progress import Progress, silent
 from tinsmith.lab.rollouts import WAIT_SECONDS, A, AnyRollout, Failure, I, Rollout, Sampler
 from tinsmith.stats.information import Floats, Information, information

@@ -14,7 +14,7 @@ from fractions import Fraction
 import tinker
 
 from tinsmith.lab.labels.labelled_papers import LabelledPapers
-from tinsmith.lab.labels.paper import Item
+from tinsmith.lab.labels.task import Item
 from tinsmith.lab.papers.compute_spent import Ledger
 from tinsmith.lab.prompt_search.document import Document
 from tinsmith.lab.rollouts import Failure, Sampling, sample_groups

@@ -9,14 +9,13 @@ from statistics import median
 from typing import Final
 
 from tinsmith.lab.results.arms import Cause
-from tinsmith.lab.runs.kinds import Kind, Status
+from tinsmith.lab.runs.files import Kind, Status
 from tinsmith.lab.runs.records import Config, Run
 from tinsmith.pages.curves import Chart, Flag, Limit, Line, chart_svg, smoothing
 from tinsmith.pages.document import Block, Callout, Document, Fold, Pairs, Plate, Section, Values, missing, summary
-from tinsmith.pages.measures import Measure
-from tinsmith.pages.palette import INK, INVALID_MARK, Mark, class_mark, series_mark
+from tinsmith.pages.drawing import INK, INVALID_MARK, Mark, class_mark, series_mark
+from tinsmith.pages.measures import Measure, told
 from tinsmith.pages.tables import Cell, Table, TableRow, column, flattened, number, text, whole
-from tinsmith.pages.wording import told
 from tinsmith.stats.monitors.alarms import AlarmKind
 
 _GUESSING: Final = {-1: "Worse than guessing", 0: "No better than guessing", 1: "Better than guessing"}

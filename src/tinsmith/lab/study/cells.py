@@ -18,14 +18,12 @@ from pathlib import Path
 from typing import Any, Final
 
 from tinsmith.engine.cluster.ray_runtime import LEAST_OBJECT_STORE, join, start_local
+from tinsmith.lab.experiment.experiment import make_plan
 from tinsmith.lab.experiment.manifest import Prepared, require_same_base, require_same_run
 from tinsmith.lab.experiment.materials import gather
-from tinsmith.lab.experiment.plan import make_plan
 from tinsmith.lab.live.progress import duration
-from tinsmith.lab.runs.existing_run import IfExists
-from tinsmith.lab.runs.files import MANIFEST
+from tinsmith.lab.runs.files import MANIFEST, IfExists, Status
 from tinsmith.lab.runs.folder import RunFolder
-from tinsmith.lab.runs.kinds import Status
 from tinsmith.lab.study.node_cell import Ended, NodeCell, run_cell
 from tinsmith.lab.study.sizes import Cell
 from tinsmith.lab.study.time_left import Minutes, TimeLeft, seconds_of

@@ -21,10 +21,8 @@ from threading import Lock
 from types import ModuleType
 from typing import Any, Final, cast
 
-from tinsmith.lab.experiment.at import At
-from tinsmith.lab.experiment.key_text import OwnKey
-from tinsmith.lab.user_task.argument_keys import argument_keys
-from tinsmith.lab.user_task.calls import Raised, attempt, mistake_in_file
+from tinsmith.lab.experiment.key_text import At, OwnKey
+from tinsmith.lab.user_task.calls import Raised, argument_keys, attempt, mistake_in_file
 from tinsmith.lab.user_task.items import items_of_base
 from tinsmith.lab.user_task.judged import JudgedReward
 from tinsmith.lab.user_task.step_reward import StepReward

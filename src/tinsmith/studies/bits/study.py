@@ -19,13 +19,12 @@ from tinsmith.lab.study.files import write_json
 from tinsmith.models.published.sources import find_model
 from tinsmith.ops.processor import cpu_model
 from tinsmith.pages.console import console_table
+from tinsmith.pages.curves import Dots, Panel, dots_svg, log_dots_svg
 from tinsmith.pages.document import Document, Section, drawn, note, summary
-from tinsmith.pages.dots import Dots, Panel, dots_svg, log_dots_svg
-from tinsmith.pages.measures import Measure
+from tinsmith.pages.drawing import series_mark
+from tinsmith.pages.measures import Measure, listed, magnitude, share_of
 from tinsmith.pages.page import document_html, write
-from tinsmith.pages.palette import series_mark
 from tinsmith.pages.tables import RowKind, Table, TableRow, plain, text
-from tinsmith.pages.wording import listed, magnitude, share_of
 from tinsmith.studies.bits.cells import Cell, Job, Outcome, Size, Variation, cannot, cell_texts, promised
 from tinsmith.studies.bits.measures import CellResult, Sampled, Sweep, Verdict, peers, sampled, trained
 from tinsmith.types.errors import BackendError

@@ -22,7 +22,7 @@ import numpy as np
 from tinsmith.data.labels import Disruption
 from tinsmith.data.sources.world.cues import CUES
 from tinsmith.data.sources.world.spec import Cause
-from tinsmith.lab.labels.paper import Item
+from tinsmith.lab.labels.task import Item
 from tinsmith.ops.exact import Float64Array, log
 from tinsmith.types.errors import ConfigError, DataError
 from tinsmith.types.seeds import random_bits
