@@ -53,14 +53,7 @@ class Probed:
 def probe_replies(
     trainer: tinker.TrainingClient, probes: Sequence[Probe], prefixes: Prefixes = Prefixes.OWN, seed: int = 0
 ) -> Probed:
-    """Probe replies; of every one, all fractions and answers are one request.
-
-    Args:
-        trainer: the policy, with its weights of now.
-        probes: one a reply.
-        prefixes: what stands before a forced answer.
-        seed: of the shuffled order.
-    """
+    """Probe replies; of every one, all fractions and answers are one request."""
     if prefixes is Prefixes.FOREIGN:
         probes = _exchanged(probes)
     pending = [

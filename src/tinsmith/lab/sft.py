@@ -265,12 +265,9 @@ def _most_probable(client: tinker.SamplingClient, rollouts: Sequence[AnyRollout]
 def datum_of(one: Chosen, tops: _Tops, push: float, stay: float, mass: list[float]) -> tinker.Datum:
     """Return a rollout as cross-entropy with several targets a position.
 
-    Args:
-        one: the rollout.
-        tops: the base's most probable tokens at each position, with log-probabilities; None at the first.
-        push: what an advantage is multiplied with where it is gated.
-        stay: what the base's probabilities are multiplied with at its other tokens.
-        mass: gets the mass of the base that is held at each of those.
+    `tops` are the base's most probable tokens at each position, with log-probabilities; None at the first. An advantage
+    is multiplied with `push` where it is gated; the base's probabilities with `stay` at its other tokens, and `mass`
+    gets the mass of the base that is held there.
     """
     sequence = one.rollout.sequence()
     length = len(sequence) - 1

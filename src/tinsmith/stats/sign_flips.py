@@ -128,11 +128,7 @@ def paired_interval(helped: int, hurt: int, n: int, level: float = 0.95) -> Inte
 def clustered_interval(nets: Sequence[int], sizes: Sequence[int], *, seed: int, level: float = 0.95) -> Interval:
     """Return an interval of a gain in accuracy where pairs hang together: the gains that sign flips do not refuse.
 
-    Args:
-        nets: what each prompt's pairs gained in sum.
-        sizes: how many pairs each prompt has.
-        seed: of the flips that are drawn.
-        level: coverage.
+    `nets` are what each prompt's pairs gained in sum, `sizes` how many pairs each prompt has.
     """
     alpha = 1.0 - checked_level(level)
     net, size = np.array(nets, np.float64), np.array(sizes, np.float64)

@@ -55,10 +55,6 @@ def all_gains(results: Results, measures: Mapping[str, str]) -> list[list[Shown]
     """Return what every arm gained in every measure, sampled and greedily.
 
     p is corrected by Holm: the study's score, sampled, over the arms, and all other measures together.
-
-    Args:
-        results: of the study.
-        measures: terms of the reward and metrics, by what each is called.
     """
     found = {
         (label, name, greedy): gain_of(arm, PerItem(name, name, metric), results.draws, greedy=greedy)

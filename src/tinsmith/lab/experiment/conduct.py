@@ -102,14 +102,9 @@ def conduct(
 ) -> Conducted:
     """Run an experiment to its end, and leave its folder; one to resume that came to its end stays as it is.
 
-    Args:
-        plan: of the experiment.
-        say: gets lines for a person.
-        materials: None: what the plan names is gathered.
-        like: an earlier run's manifest; another model than that is refused.
-        reached: is told where the run stands after each evaluation.
-        through: an open connection to train through, which stays open.
-        stays: leaves the connection open for whoever asks the trained model, and closes it.
+    Without `materials` what the plan names is gathered. `like` is an earlier run's manifest: another model than that is
+    refused. `reached` is told where the run stands after each evaluation. It trains `through` an open connection, which
+    stays open; `stays` leaves its own open for whoever asks the trained model, and closes it.
     """
     where, interrupts = plan.circumstances, Interrupts()
     if where.log_path is None:

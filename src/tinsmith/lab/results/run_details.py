@@ -132,17 +132,8 @@ def run_document(
 ) -> Document:
     """Return the page of one run.
 
-    Args:
-        run: what the folder says.
-        kind: what sort of run it is, above the title.
-        facts: beside those that every run has.
-        story: what happened.
-        notes: what could not be read.
-        sections: between the summary and the details.
-        limits: what cannot be said.
-        top: what ends the summary.
-        alarms: the title of their table in the summary; None: they stand elsewhere.
-        claims: what may be claimed, in a line.
+    `kind` stands above the title, `sections` between the summary and the details; `top` ends the summary. `alarms` is
+    the title of their table in the summary (None: they stand elsewhere), `claims` a line on what may be claimed.
     """
     found = None if alarms is None else alarms_table(run)
     raised = None if found is None else Callout(alarms or "", [found], alarm=True)

@@ -67,13 +67,8 @@ def run_cells(
 ) -> None:
     """Run every cell that has not come to its end yet; one that fails keeps no other from its end.
 
-    Args:
-        cells: of one study.
-        say: takes lines of progress.
-        send: has a cell run on a cluster; None: they run here.
-        cores: of the cluster's nodes.
-        most: cells at once; 0: as many as there are cores.
-        minutes: forecasts a run; None: nothing is known of it.
+    `send` has a cell run on a cluster (None: they run here), `most` at once; 0: as many as there are cores. `minutes`
+    forecasts a run; None: nothing is known of it.
     """
     waiting = prepared(cells, say)
     if not waiting:

@@ -125,13 +125,7 @@ def run_study(
 ) -> Path:
     """Run it; the same call goes on where it was stopped. Return the study's folder.
 
-    Args:
-        study: the study.
-        given: `key=value` changes.
-        say: takes lines of progress.
-        open_source: opens tasks by name.
-        run: runs cells where no cluster was asked for; None: in processes of this machine.
-        draws: how intervals are drawn.
+    `run` runs cells where no cluster was asked for; None: in processes of this machine.
     """
     study, asked = planned(study, given, open_source)
     cells = first_cells(study, asked)

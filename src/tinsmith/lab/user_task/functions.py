@@ -181,12 +181,8 @@ def function_task(
 ) -> TaskSource:
     """Return the source of a task by its function, in this package or in a file of a user's.
 
-    Args:
-        function: returns the task; its arguments are keys.
-        found_at: the task's name on a command line; empty: the function's own.
-        bound: arguments that the name decides.
-        preset: other defaults.
-        given: keys as they stand on a command line, on which further keys may depend (see `with_keys`).
+    `found_at` is its name on a command line (empty: the function's own), `given` the keys that stand there, on which
+    further keys may depend (see `with_keys`).
     """
     name, bound = function.__name__, bound or {}
     file = Path(inspect.getfile(function))

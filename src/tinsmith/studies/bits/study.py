@@ -262,13 +262,7 @@ def sweep(
 ) -> Sweep:
     """Compute all cells and write `sweep.json` and `sweep.html`.
 
-    Args:
-        variations: the cells; the first is the reference cell.
-        out: the folder to write to.
-        say: takes every cell as it is done.
-        name: of the model, on the page.
-        model: a folder or a built-in model.
-        size: how much is computed in each cell.
+    The first variation is the reference cell.
     """
     find_model(model, field="--model")
     out.mkdir(parents=True, exist_ok=True)

@@ -64,10 +64,7 @@ class LabelRuns:
 def compare_labels(folders: Sequence[Path], task: Subject | None = None, draws: Draws = DRAWS) -> LabelRuns:
     """Read runs, put seeds together, and judge the claims.
 
-    Args:
-        folders: of the runs.
-        task: the label that is compared; runs on two labels take part with what they say of it.
-        draws: how intervals are drawn.
+    `task` is the label that is compared; runs on two labels take part with what they say of it.
     """
     return measured([_member(folder, task) for folder in folders], draws)
 

@@ -56,14 +56,7 @@ Found = Mapping[str, Any]  # As `quality.json` has it.
 
 
 def quality_page(found: Found, data: Found, seed: int, money: str) -> Document:
-    """Return the page; the same values, the same bytes.
-
-    Args:
-        found: values of quality.json.
-        data: what config.json says of the pairs.
-        seed: of the pairs and their order.
-        money: price of asking everything once.
-    """
+    """Return the page; the same values, the same bytes."""
     accuracies, once = found["accuracies"], found["asking_once"]
     values = [Measure(one["value"], one["interval"]["low"], one["interval"]["high"]) for one in accuracies]
     labels = [LABELS[one["condition"]] for one in accuracies]
