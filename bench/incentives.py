@@ -29,11 +29,10 @@ import numpy as np
 from planted import LABELS, World, policy_of, posteriors, world
 from tinsmith.cli.registered import find
 from tinsmith.lab.experiment.conduct import conduct, embedded_settings
-from tinsmith.lab.experiment.experiment import Plan
+from tinsmith.lab.experiment.experiment import Plan, make_plan
 from tinsmith.lab.experiment.materials import with_model
-from tinsmith.lab.experiment.plan import make_plan
+from tinsmith.lab.labels.labelled_papers import label_probabilities
 from tinsmith.lab.labels.rewards import make_reward, reward_optimum
-from tinsmith.lab.labels.scores import label_probabilities
 from tinsmith.lab.labels.task import Task
 from tinsmith.lab.papers.labels import on_papers, task_asked
 from tinsmith.lab.papers.run_data import PaperData
@@ -41,11 +40,9 @@ from tinsmith.lab.papers.sets import items_identity
 from tinsmith.lab.papers.worlds import PaperBaseRecipe, build_paper_base
 from tinsmith.lab.runs.files import METRICS
 from tinsmith.lab.runs.folder import RunFolder
-from tinsmith.stats.confusion import Confusion
-from tinsmith.stats.incentives.bayes import best_policy
 from tinsmith.stats.incentives.policies import Optimum
-from tinsmith.stats.incentives.posteriors import Policy
-from tinsmith.stats.rates import CLASS_SCORES, SCORES, ClassMetric, FloatArray, Metric
+from tinsmith.stats.incentives.posteriors import Policy, best_policy
+from tinsmith.stats.rates import CLASS_SCORES, SCORES, ClassMetric, Confusion, FloatArray, Metric
 from tinsmith.studies.disruption.estimators import Policy as Asked
 from tinsmith.types.seeds import derive
 

@@ -14,8 +14,7 @@ import time
 
 from tinsmith.lab.judge.chat_judge import ChatJudge
 from tinsmith.lab.judge.prompting import JudgeRequest
-from tinsmith.lab.judge.records import ChatSettings
-from tinsmith.lab.judge.verdicts import Judged
+from tinsmith.lab.judge.records import ChatSettings, Judged
 
 CALLS, LATENCY_S, CONCURRENCY, ROUNDS = 256, 0.5, 64, 3
 GOAL_S = 2.6

@@ -31,17 +31,15 @@ from trl import GRPOConfig, GRPOTrainer
 from peers import QUIET_TRAINER, Clock, Times, idle_threads_sleep, report
 from tinsmith.cli.registered import find
 from tinsmith.lab.experiment.conduct import embedded_settings, open_run
-from tinsmith.lab.experiment.experiment import Plan
+from tinsmith.lab.experiment.experiment import Plan, make_plan
 from tinsmith.lab.experiment.materials import Materials, gather
-from tinsmith.lab.experiment.plan import make_plan
 from tinsmith.lab.grouping import rollout_metrics, score_groups
-from tinsmith.lab.labels.leaks import messages
-from tinsmith.lab.labels.paper import Item
 from tinsmith.lab.labels.rewards import make_reward
+from tinsmith.lab.labels.task import Item, messages
 from tinsmith.lab.papers.labels import on_papers, task_asked
 from tinsmith.lab.policy import update_policy
 from tinsmith.lab.rollouts import Sampling, sample_groups
-from tinsmith.lab.runs.existing_run import IfExists
+from tinsmith.lab.runs.files import IfExists
 from tinsmith.lab.runs.folder import RunFolder
 from tinsmith.lab.schedule import batch
 from tinsmith.lab.service.connect import open_connection

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from tinsmith.lab.labels.labelled_papers import Papers
-from tinsmith.lab.labels.paper import Item, Paper
+from tinsmith.lab.labels.task import Item, Paper
 from tinsmith.stats.incentives.posteriors import Policy, Posteriors
 from tinsmith.stats.rates import FloatArray
 from tinsmith.studies.planted_world import NOISE, kinds

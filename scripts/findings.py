@@ -6,7 +6,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from tinsmith.lab.study.record import read_kept
+import msgspec
+
+from tinsmith.lab.study.record import StudyRecord
 from tinsmith.lab.study.report import sentences
 
 DOCS: Final = Path(__file__).parents[1] / "docs"
@@ -20,6 +22,12 @@ page from those pages and their kept values.
 | finding | source | study | what came of it here |
 |---|---|---|---|
 """
+
+
+class _Kept(msgspec.Struct):
+    """What is read of a page's kept values."""
+
+    results: StudyRecord
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -195,7 +203,7 @@ def outcome(row: Row, results: Path) -> str:
     if not page.exists():
         return f"not run yet: `tinsmith run {row.command}`"
     if values.exists():
-        told = sentences(read_kept(values.read_text(encoding="utf-8")).results)[:2]
+        told = sentences(msgspec.json.decode(values.read_bytes(), type=_Kept).results)[:2]
         quoted = told if told[-1].startswith("Not met") else told[:1]
     else:
         pages = [results / f"{name}.md" for name in (row.page, row.more) if name]

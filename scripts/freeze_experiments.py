@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 from tinsmith.cli.registered import EXPERIMENTS
-from tinsmith.lab.experiment.plan import fingerprints_of
+from tinsmith.lab.experiment.experiment import fingerprints_of
 
 FROZEN = Path(__file__).parents[1] / "tests" / "lab" / "experiment" / "fingerprints.json"
 

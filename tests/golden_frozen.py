@@ -15,9 +15,8 @@ from made_studies import MADE, studied
 from taste_corpora import world, write
 
 from tinsmith.cli import main
-from tinsmith.cli.registered import STUDIES, plan_of, source_of
-from tinsmith.cli.tasks import TASKS
-from tinsmith.lab.experiment.plan import make_plan
+from tinsmith.cli.registered import STUDIES, TASKS, plan_of, source_of
+from tinsmith.lab.experiment.experiment import make_plan
 from tinsmith.lab.study.conduct import run_study
 from tinsmith.lab.study.files import STUDY_JSON
 from tinsmith.lab.study.record import Draws

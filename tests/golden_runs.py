@@ -17,7 +17,7 @@ from tinsmith.data.slices.reader import Slice
 from tinsmith.data.slices.settings import Caps
 from tinsmith.data.sources.world.spec import Preset
 from tinsmith.lab.experiment.conduct import conduct
-from tinsmith.lab.experiment.plan import make_plan
+from tinsmith.lab.experiment.experiment import make_plan
 from tinsmith.lab.labels.task import make_task
 from tinsmith.lab.papers.worlds import PaperBaseRecipe, WorldRecipe, nano_base, papers_of, world_slice
 from tinsmith.lab.rl import train

@@ -4,9 +4,7 @@ import importlib
 from pathlib import Path
 
 import pytest
-
-from tinsmith.lab.study.record import kept_text, read_kept
-from tinsmith.lab.study.report import kept_markdown
+from kept_pages import kept_markdown, kept_text, read_kept
 
 RESULTS = Path(__file__).parents[1] / "docs" / "results"
 KEPT = sorted((RESULTS / "values").glob("*.json"))

@@ -52,9 +52,8 @@ if TYPE_CHECKING:
         of_tree,
     )
     from tinsmith.lab.user_task.tools import tools_of
-    from tinsmith.studies.disruption.comparing import compare
+    from tinsmith.studies.disruption.comparing import compare, cross_val_score
     from tinsmith.studies.disruption.estimators import GRPO, SFT
-    from tinsmith.studies.disruption.folds import cross_val_score
 
 __version__ = VERSION
 __all__ = [
@@ -157,7 +156,7 @@ _LAZY = {
     "checks": "tinsmith.lab.study.checks",
     "compare": "tinsmith.studies.disruption.comparing",
     "connect": "tinsmith.lab.service.connect",
-    "cross_val_score": "tinsmith.studies.disruption.folds",
+    "cross_val_score": "tinsmith.studies.disruption.comparing",
     "load_slice": "tinsmith.lab.papers.sets",
     "measured": "tinsmith.lab.study.measured",
     "of_conversation": "tinsmith.lab.user_task.task",

@@ -9,7 +9,7 @@ from command_line import Run, command
 from sentences import missing
 from tinsmith.cli import main
 from tinsmith.cli.registered import EXPERIMENTS, STUDIES
-from tinsmith.lab.experiment.plan import key_help
+from tinsmith.lab.experiment.experiment import key_help
 from tinsmith.lab.study.cells import sole_process
 
 

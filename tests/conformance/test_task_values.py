@@ -9,9 +9,8 @@ from installed_environments import GUESSES
 from taste_corpora import world, write
 
 from command_line import command
-from tinsmith.cli.registered import plan_of, source_of
-from tinsmith.cli.tasks import TASKS
-from tinsmith.lab.runs.kinds import Kind
+from tinsmith.cli.registered import TASKS, plan_of, source_of
+from tinsmith.lab.runs.files import Kind
 from tinsmith.lab.user_task.dialogue import Earned, score_group
 from tinsmith.lab.user_task.functions import TaskSource
 from tinsmith.lab.user_task.items import UserItem, UserSplit, items_of_base, split_items

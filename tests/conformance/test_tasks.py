@@ -15,13 +15,11 @@ from hypothesis import strategies as st
 
 import tinsmith.lab.labels
 from tinsmith.lab.labels.contracts import CONTRACTS, Answer, Confidence, Contract, Form, Outcome
-from tinsmith.lab.labels.leaks import check_prompt, check_text, messages, shown
-from tinsmith.lab.labels.paper import Item, Paper
 from tinsmith.lab.labels.prompt_files import JOINT_PROMPTS, PROMPTS
 from tinsmith.lab.labels.rewards import REWARDS, RewardState, make_reward
-from tinsmith.lab.labels.task import TASKS, Task, make_task
+from tinsmith.lab.labels.task import TASKS, Item, Paper, Task, check_prompt, check_text, make_task, messages, shown
 from tinsmith.studies import debate
-from tinsmith.studies.debate.script import SCRIPTS
+from tinsmith.studies.debate.challenge import SCRIPTS
 from tinsmith.types.errors import ConfigError
 
 REWARD_NAMES = list(REWARDS)

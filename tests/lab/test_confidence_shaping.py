@@ -8,7 +8,7 @@ import pytest
 from small_study import open_run
 
 from tinsmith.lab.confidence import probe_replies, shared_positions
-from tinsmith.lab.datums import answer_datum
+from tinsmith.lab.grouping import answer_datum
 from tinsmith.lab.rl import train
 from tinsmith.lab.service.connect import Connection
 from tinsmith.lab.settings import Prefixes, RlSettings, told_apart

@@ -11,15 +11,15 @@ from small_study import PAPERS, TASK, open_run, study_of
 
 from tinsmith.lab.grouping import score_groups
 from tinsmith.lab.labels.contracts import Answer
-from tinsmith.lab.labels.paper import Item
-from tinsmith.lab.labels.rewards import make_reward
-from tinsmith.lab.labels.scores import (
+from tinsmith.lab.labels.labelled_papers import (
     LabelGradient,
     label_logprobs,
     label_probabilities,
     label_weights,
     trained_label_logprobs,
 )
+from tinsmith.lab.labels.rewards import make_reward
+from tinsmith.lab.labels.task import Item
 from tinsmith.lab.policy import adam
 from tinsmith.lab.rl import train
 from tinsmith.lab.rollouts import WAIT_SECONDS, Failure, Rollout

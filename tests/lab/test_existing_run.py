@@ -5,9 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tinsmith.lab.runs.existing_run import IfExists, require_room, settle
-from tinsmith.lab.runs.files import CONFIG, MANIFEST
-from tinsmith.lab.runs.kinds import Status
+from tinsmith.lab.runs.files import CONFIG, MANIFEST, IfExists, Status, require_room, settle
 from tinsmith.types.errors import ConfigError
 
 

@@ -15,12 +15,11 @@ from small_study import PAPERS, TASK, PaperRun, open_run, study_of, train
 from tinsmith.lab import rollouts as rollouts_module
 from tinsmith.lab.grouping import score_groups
 from tinsmith.lab.labels.contracts import Answer
-from tinsmith.lab.labels.paper import Item
 from tinsmith.lab.labels.rewards import make_reward
+from tinsmith.lab.labels.task import Item
 from tinsmith.lab.rollouts import Failure, Rollout, Sampling, Turn, sample_groups
 from tinsmith.lab.run import Finished, Run
-from tinsmith.lab.runs.existing_run import IfExists
-from tinsmith.lab.runs.files import CHECKPOINTS, METRICS, ROLLOUTS
+from tinsmith.lab.runs.files import CHECKPOINTS, METRICS, ROLLOUTS, IfExists
 from tinsmith.lab.schedule import subset
 from tinsmith.lab.service.connect import Connection
 from tinsmith.lab.settings import CommonSettings, Gradient, Order, RlLoss, RlSettings, SftSettings

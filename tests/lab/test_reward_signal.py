@@ -12,8 +12,7 @@ from small_study import open_run, train
 
 from tinsmith.lab.grouping import left_out_by_spread
 from tinsmith.lab.live.watch import cross_scores
-from tinsmith.lab.runs.existing_run import IfExists
-from tinsmith.lab.runs.files import METRICS
+from tinsmith.lab.runs.files import METRICS, IfExists
 from tinsmith.lab.service.connect import Connection
 from tinsmith.lab.settings import RlSettings, Watched, told_apart
 from tinsmith.stats.monitors.run_monitors import DeterminismMonitor

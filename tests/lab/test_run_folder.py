@@ -12,7 +12,6 @@ import torch
 from tinsmith.engine.checkpoint_files import ADAPTER, MARKER, OPTIMIZER, write
 from tinsmith.engine.tinker_paths import TinkerPath
 from tinsmith.lab.runs import folder as run_folder
-from tinsmith.lab.runs.existing_run import IfExists, settle
 from tinsmith.lab.runs.files import (
     BASELINES,
     CHECKPOINTS,
@@ -24,6 +23,8 @@ from tinsmith.lab.runs.files import (
     STATE,
     TIMINGS,
     TRACE,
+    IfExists,
+    settle,
 )
 from tinsmith.lab.runs.folder import Mark, RunFolder
 from tinsmith.models.base import BaseModel

@@ -13,8 +13,7 @@ from small_study import PaperRun, open_run
 
 from tinsmith.lab.rl import train as train_run
 from tinsmith.lab.run import Run
-from tinsmith.lab.runs.existing_run import IfExists
-from tinsmith.lab.runs.files import METRICS, ROLLOUTS, TRACE
+from tinsmith.lab.runs.files import METRICS, ROLLOUTS, TRACE, IfExists
 from tinsmith.lab.service import facts as server_facts
 from tinsmith.lab.service.connect import Connection
 from tinsmith.lab.service.facts import TraceReader

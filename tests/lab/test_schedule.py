@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from tinsmith.lab.labels.scores import best_offsets, decide
+from tinsmith.lab.labels.labelled_papers import best_offsets, decide
 from tinsmith.lab.schedule import batch, due, saves_after, subset
 
 

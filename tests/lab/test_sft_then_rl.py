@@ -11,12 +11,10 @@ from pages_of import report_of
 from small_study import open_run, train
 
 from tinsmith.cli.registered import SUBJECTS, find
-from tinsmith.lab.experiment.plan import make_plan, plan_fingerprint
+from tinsmith.lab.experiment.experiment import make_plan, plan_fingerprint
 from tinsmith.lab.results.arms import gather
 from tinsmith.lab.run import Finished, Run
-from tinsmith.lab.runs.existing_run import IfExists
-from tinsmith.lab.runs.files import METRICS, ROLLOUTS, TRACE
-from tinsmith.lab.runs.kinds import Kind
+from tinsmith.lab.runs.files import METRICS, ROLLOUTS, TRACE, IfExists, Kind
 from tinsmith.lab.runs.reader import read_run
 from tinsmith.lab.schedule import batch
 from tinsmith.lab.service.connect import Connection

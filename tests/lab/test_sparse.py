@@ -10,7 +10,7 @@ from tinsmith.lab.grouping import Scored, ScoredGroup
 from tinsmith.lab.rollouts import Rollout, Turn
 from tinsmith.lab.service.asked_policy import AskedPolicy, Spread
 from tinsmith.lab.settings import Pushed, SparseSettings
-from tinsmith.lab.sparse import KL_TOKENS, Chosen, datum_of, gated_rollouts, kept_rollouts
+from tinsmith.lab.sft import KL_TOKENS, Chosen, datum_of, gated_rollouts, kept_rollouts
 from tinsmith.lab.user_task.step_reward import NamedTerms
 from tinsmith.types.errors import ConfigError
 

@@ -4,10 +4,20 @@ import matplotlib as mpl
 import numpy as np
 import pytest
 
-from tinsmith.pages.curves import Chart, Flag, Limit, Line, chart_svg, legend_columns, running_mean
-from tinsmith.pages.dots import Dots, Panel, dots_svg
+from tinsmith.pages.curves import (
+    Chart,
+    Dots,
+    Flag,
+    Limit,
+    Line,
+    Panel,
+    chart_svg,
+    dots_svg,
+    legend_columns,
+    running_mean,
+)
+from tinsmith.pages.drawing import class_mark, class_slot, series_mark, stand_ins
 from tinsmith.pages.measures import Measure
-from tinsmith.pages.palette import class_mark, class_slot, series_mark, stand_ins
 
 
 def chart(name: str = "one", label: str = "a label") -> Chart:

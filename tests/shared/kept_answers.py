@@ -9,7 +9,7 @@ from tinsmith.data.baselines.answers import BASELINE_ANSWERS, AnswersRow, write_
 from tinsmith.data.baselines.report import Baseline
 from tinsmith.lab.results.arms import arms_of, gather
 from tinsmith.lab.runs.reader import read_run
-from tinsmith.stats.runs import Runs
+from tinsmith.stats.estimates import Runs
 from tinsmith.types.fingerprints import file_sha256
 
 

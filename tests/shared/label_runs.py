@@ -10,8 +10,7 @@ from small_slice import Made
 
 from tinsmith.cli.registered import find
 from tinsmith.lab.experiment.conduct import Conducted, conduct
-from tinsmith.lab.experiment.experiment import Plan
-from tinsmith.lab.experiment.plan import make_plan
+from tinsmith.lab.experiment.experiment import Plan, make_plan
 from tinsmith.lab.runs.files import MANIFEST
 
 EXPERIMENT = "remedy/exp6"

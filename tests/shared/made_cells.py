@@ -6,7 +6,7 @@ from typing import Any, cast
 
 from run_files import write_files
 
-from tinsmith.lab.experiment.plan import make_plan
+from tinsmith.lab.experiment.experiment import make_plan
 from tinsmith.lab.schedule import NONE, ratio_of
 from tinsmith.lab.study.sizes import Cell
 from tinsmith.types.seeds import derive, random_bits

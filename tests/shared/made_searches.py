@@ -9,7 +9,7 @@ from random import Random
 import msgspec
 from made_cells import made_folder
 
-from tinsmith.lab.experiment.plan import make_plan
+from tinsmith.lab.experiment.experiment import make_plan
 from tinsmith.lab.prompt_search.document import Document, Grammar
 from tinsmith.lab.prompt_search.search import Search
 from tinsmith.lab.study.sizes import Cell

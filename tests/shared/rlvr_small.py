@@ -22,8 +22,8 @@ from tinsmith.lab.nano_base import build_base
 from tinsmith.lab.runs.files import MANIFEST, METRICS, ROLLOUTS
 from tinsmith.lab.service.connect import Connection
 from tinsmith.renderers.renderer import Message, Role
-from tinsmith.studies.rubrics.base import RubricBaseRecipe, rubric_conversations
 from tinsmith.studies.rubrics.dataset import read_dataset
+from tinsmith.studies.rubrics.rlvr import RubricBaseRecipe, rubric_conversations
 
 REAL_DATA = Path(__file__).parents[3] / "shared/data/rlvr/rlvr_tinker_test.jsonl"
 """100 tasks in prose; not everybody has them."""

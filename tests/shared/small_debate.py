@@ -14,7 +14,7 @@ from tinsmith.lab.live.teller import Teller
 from tinsmith.lab.nano_base import build_base
 from tinsmith.lab.rollouts import WAIT_SECONDS
 from tinsmith.lab.run import Run
-from tinsmith.lab.runs.existing_run import IfExists
+from tinsmith.lab.runs.files import IfExists
 from tinsmith.lab.runs.folder import RunFolder
 from tinsmith.lab.service.connect import Connection
 from tinsmith.lab.settings import RlSettings
@@ -22,11 +22,10 @@ from tinsmith.lab.user_task.items import UserItem, split_items
 from tinsmith.lab.user_task.subject import AskedModel, UserAnswer, UserSubject
 from tinsmith.lab.user_task.task import Model
 from tinsmith.renderers.choose import renderer_for
-from tinsmith.studies.debate.challenge import Challenger
+from tinsmith.studies.debate.challenge import Challenger, load_script
 from tinsmith.studies.debate.cues import Cue, Cues
-from tinsmith.studies.debate.demonstrations import DebateBaseRecipe, debate_conversations
+from tinsmith.studies.debate.planted_debates import DebateBaseRecipe, debate_conversations
 from tinsmith.studies.debate.rewards import debate_reward
-from tinsmith.studies.debate.script import load_script
 from tinsmith.studies.debate.task import Debate
 
 DebateRun = Run[UserItem, UserAnswer]

@@ -5,16 +5,15 @@ from pathlib import Path
 
 from tinsmith.lab.labels.contracts import Answer
 from tinsmith.lab.labels.labelled_papers import LabelledPapers, Papers
-from tinsmith.lab.labels.paper import Item, Paper
 from tinsmith.lab.labels.rewards import make_label_reward
-from tinsmith.lab.labels.task import Task, make_task
+from tinsmith.lab.labels.task import Item, Paper, Task, make_task
 from tinsmith.lab.live.teller import Teller
 from tinsmith.lab.papers.run_data import label_course
 from tinsmith.lab.papers.worlds import PaperBaseRecipe, build_paper_base
 from tinsmith.lab.rl import train as train_run
 from tinsmith.lab.rollouts import WAIT_SECONDS
 from tinsmith.lab.run import Finished, Run
-from tinsmith.lab.runs.existing_run import IfExists
+from tinsmith.lab.runs.files import IfExists
 from tinsmith.lab.runs.folder import RunFolder
 from tinsmith.lab.service.connect import Connection, EmbeddedSettings, open_connection
 from tinsmith.lab.settings import CommonSettings

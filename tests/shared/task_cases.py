@@ -7,8 +7,8 @@ import numpy as np
 from tinsmith.data.labels import Disruption, Novelty
 from tinsmith.data.slices.rows import PaperRow
 from tinsmith.lab.labels.contracts import TWO_KEY, Answer, Confidence
-from tinsmith.lab.labels.paper import Item, Paper
 from tinsmith.lab.labels.rewards import Reward
+from tinsmith.lab.labels.task import Item, Paper
 
 D, C, N = TWO_KEY.labels
 

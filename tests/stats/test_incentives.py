@@ -10,7 +10,10 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from sentences import missing
-from tinsmith.stats.incentives.bayes import (
+from tinsmith.stats.incentives.policies import Optimum, reacting_optimum, sensitivity, table_optimum
+from tinsmith.stats.incentives.posteriors import (
+    Policy,
+    Posteriors,
     ascend,
     best_deterministic,
     best_policy,
@@ -18,8 +21,6 @@ from tinsmith.stats.incentives.bayes import (
     g_mean_gradient,
     macro_f1_gradient,
 )
-from tinsmith.stats.incentives.policies import Optimum, reacting_optimum, sensitivity, table_optimum
-from tinsmith.stats.incentives.posteriors import Policy, Posteriors
 from tinsmith.stats.rates import ClassMetric, Metric
 from tinsmith.studies.disruption.published_tables import worked_example
 from tinsmith.types.errors import ConfigError, DataError

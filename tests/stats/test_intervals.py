@@ -6,11 +6,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from tinsmith.stats.confusion import Codes
-from tinsmith.stats.estimates import Bootstrap, difference, estimate, resampled_counts, resampled_seeds
+from tinsmith.stats.estimates import Bootstrap, Runs, difference, estimate, resampled_counts, resampled_seeds
 from tinsmith.stats.intervals import Interval, mean_over_seeds, percentile, wilson
-from tinsmith.stats.rates import SCORES, Metric
-from tinsmith.stats.runs import Runs
+from tinsmith.stats.rates import SCORES, Codes, Metric
 from tinsmith.types.errors import ConfigError, DataError
 
 LABELS = ("a", "b", "c")

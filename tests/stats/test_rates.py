@@ -9,8 +9,15 @@ from hypothesis import strategies as st
 from sklearn.metrics import balanced_accuracy_score, f1_score, precision_score, recall_score
 
 from tinsmith.stats import rates
-from tinsmith.stats.confusion import Confusion, best_constant, collapsed_macro_f1, constant_baseline, encode
-from tinsmith.stats.rates import ClassMetric, Metric
+from tinsmith.stats.rates import (
+    ClassMetric,
+    Confusion,
+    Metric,
+    best_constant,
+    collapsed_macro_f1,
+    constant_baseline,
+    encode,
+)
 from tinsmith.types.errors import DataError
 
 pytestmark = pytest.mark.whole

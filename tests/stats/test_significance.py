@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from tinsmith.stats.runs import Runs
+from tinsmith.stats.estimates import Runs
 from tinsmith.stats.significance import detectable_difference, holm, items_needed, mcnemar
 from tinsmith.types.errors import ConfigError, DataError
 

@@ -19,7 +19,7 @@ from tinsmith.engine.checkpoints import load_adapter, read
 from tinsmith.engine.export import export
 from tinsmith.engine.tinker_paths import TinkerPath
 from tinsmith.lab.experiment.conduct import conduct
-from tinsmith.lab.experiment.plan import make_plan
+from tinsmith.lab.experiment.experiment import make_plan
 from tinsmith.lab.papers.labels import NOTEBOOK
 from tinsmith.lab.runs.files import CONFIG, MANIFEST, STATE
 from tinsmith.lab.study.cells import run_cells

@@ -15,10 +15,8 @@ from own_task import silent
 from running import KEY, Running
 from tinsmith.cli.registered import find
 from tinsmith.lab.experiment.conduct import conduct
-from tinsmith.lab.experiment.experiment import Plan
-from tinsmith.lab.experiment.plan import make_plan
-from tinsmith.lab.labels.paper import items_of
-from tinsmith.lab.labels.task import make_task
+from tinsmith.lab.experiment.experiment import Plan, make_plan
+from tinsmith.lab.labels.task import items_of, make_task
 from tinsmith.lab.papers import estimate
 from tinsmith.lab.papers.compute_spent import Cost, Ledger
 from tinsmith.lab.papers.estimate import minutes

@@ -14,8 +14,7 @@ import torch
 from safetensors.torch import save_file
 
 from tinsmith.data.replacing import replacing
-from tinsmith.lab.runs.existing_run import IfExists
-from tinsmith.lab.runs.files import METRICS
+from tinsmith.lab.runs.files import METRICS, IfExists
 from tinsmith.lab.runs.folder import RunFolder
 from tinsmith.models.staging import staged
 from tinsmith.models.tensor_file import write_tensors

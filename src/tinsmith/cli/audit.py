@@ -1,4 +1,4 @@
-"""The verb `tinsmith audit`: a run's folder held against itself, and drawn steps or units of it computed again."""
+"""The verbs `diff`, `replay` and `audit`: where two runs, a repetition, or a folder and its steps differ."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import json
 import re
 import secrets
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -17,8 +18,65 @@ from tinsmith.types.visible import visible
 from tinsmith.types.waits import loading, tell
 
 if TYPE_CHECKING:
+    from tinsmith.lab.difference.runs import Comparison
     from tinsmith.lab.experiment.audit import Audited
     from tinsmith.lab.experiment.audit_units import UnitsAudited
+
+
+AsJson = Annotated[bool, typer.Option("--json", help="Print all results as JSON.")]
+
+
+def diff(first: Run, second: Run, as_json: AsJson = False) -> None:
+    """Say whether two runs are equal bit for bit (exit 0), or where they first differ, and by how much (exit 1)."""
+    from tinsmith.lab.bundle.archive import folders_of
+    from tinsmith.lab.difference.runs import compare_runs
+
+    with folders_of((first, second)) as folders:
+        found = compare_runs((folders[0], folders[1]))
+    _print(found, as_json=as_json)
+    if not found.equal:
+        raise typer.Exit(code=1)
+
+
+def _print(found: Comparison, *, as_json: bool, **more: object) -> None:
+    """Print a comparison; `more` goes into the JSON."""
+    from tinsmith.lab.difference.runs import comparison_json, comparison_lines
+
+    if as_json:
+        print(visible(json.dumps({**comparison_json(found), **more}, indent=1, ensure_ascii=False)))
+        return
+    for line in comparison_lines(found):
+        print(visible(line))
+
+
+def replay(
+    folder: Run,
+    changes: HereKeys = None,
+    steps: Annotated[int | None, typer.Option(min=1, metavar="N", help="Repeat only the first N steps.")] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(metavar="DIR", help="Folder for the replay. Default: beside the run, kept only if it differs."),
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Run a run again from its manifest and compare: exit 0 where it is equal bit for bit, 1 where it is not."""
+    with run_folders([folder]) as (place,):  # before what is heavy is imported
+        with loading():
+            from tinsmith.cli.registered import SUBJECTS, plan_of
+            from tinsmith.lab.experiment.replay import replay as run
+
+        here, beside = here_keys(changes), folder.absolute().parent
+        done = run(place, SUBJECTS, plan_of, steps=steps, out=out, say=tell, here=here, beside=beside)
+    kept = None if done.folder is None else str(done.folder)
+    seconds = {"original_s": done.original_s, "replay_s": done.replay_s}
+    _print(done.comparison, as_json=as_json, replay=kept, **seconds)
+    if not as_json:
+        ratio = f" ({done.replay_s / done.original_s:.2f}x)" if done.original_s else ""
+        print(f"time: {done.original_s:.1f} s then, {done.replay_s:.1f} s now{ratio}")
+        if kept is not None:
+            print(f"the replay is in {kept}")
+    if not done.comparison.equal:
+        raise typer.Exit(code=1)
 
 
 _STEPS = 3
@@ -41,7 +99,7 @@ def audit(
     seed: Annotated[
         int | None, typer.Option(metavar="S", help="Random seed of the draw. Default: one that cannot be predicted.")
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print all results as JSON.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Check a run without running all of it: exit 0 where everything holds, 1 where something is not as it says."""
     share = None if units is None else _share(units)
@@ -60,10 +118,11 @@ def audit(
         here = here_keys(changes)
         if share is not None:
             of_units = audit_units(place, SUBJECTS, plan_of, share=share, seed=drawn_by, say=tell, here=here)
-            passed, lines, values = of_units.passed, _unit_lines(of_units), _unit_values(of_units)
+            passed, lines, values = of_units.passed, _unit_lines(of_units), _values(of_units)
         else:
             done = audit_steps(place, SUBJECTS, plan_of, steps=count, seed=drawn_by, say=tell, here=here)
             passed, lines, values = done.passed, _lines(done), _values(done)
+            values["segments"] = [{**dataclasses.asdict(each), "equal": each.equal} for each in done.segments]
     for line in [json.dumps(values, indent=1, ensure_ascii=False)] if as_json else lines:
         print(visible(line))
     if not passed:
@@ -83,102 +142,53 @@ def _share(text: str) -> float:
 def _lines(done: Audited) -> list[str]:
     from tinsmith.lab.difference.runs import difference_lines
 
-    lines = [f"drawn by seed {done.seed}: {_listed(done.drawn)} of {done.of_steps} steps", *_record(done.faults)]
+    lines: list[str] = []
     for each in done.segments:
-        if each.element is not None and each.first is None:
-            lines.append(f"steps {each.since} to {each.until}: equal, but a checkpoint is not what they lead to")
-        elif each.first is None:
-            lines.append(f"steps {each.since} to {each.until}: equal, bit for bit")
-        else:
+        where = f"steps {each.since} to {each.until}"
+        if each.first is not None:
             first, *details = difference_lines(each.first)
-            lines += [f"steps {each.since} to {each.until}: {first}", *details]
+            lines += [f"{where}: {first}", *details]
+        elif each.element is not None:
+            lines.append(f"{where}: equal, but a checkpoint is not what they lead to")
+        else:
+            lines.append(f"{where}: equal, bit for bit")
         lines += [] if each.element is None else [f"  {each.element}"]
-    if done.segments and done.recorded_judge is not None:
-        lines.append(f"taken from the record and not asked again: the verdicts of the judge {done.recorded_judge}")
+    drawn = f"{', '.join(map(str, done.drawn)) or 'none'} of {done.of_steps} steps"
     spent = sum(each.audit_s for each in done.segments)
-    computed = sum(each.steps for each in done.segments)
-    lines.append(
-        f"computed: {computed} steps in {spent:.1f} s ({done.cpu_s:.1f} CPU-seconds with everything around them); "
-        f"the whole run took {done.whole_s:.1f} s"
-    )
-    if done.drawn:
-        lines.append(f"a forged step would have been among those drawn: {_chances(done)}")
-    return lines
-
-
-def _record(faults: Sequence[str]) -> list[str]:
-    if not faults:
-        return ["files, checkpoints and trace: no contradictions"]
-    return [f"contradiction: {fault}" for fault in faults]
-
-
-def _chances(done: Audited | UnitsAudited) -> str:
-    from tinsmith.lab.experiment.audit import SHARES
-
-    return ", ".join(f"{share:.0%} forged: {done.chance(share):.0%}" for share in SHARES)
+    return _report(done, drawn, lines, f"{sum(each.steps for each in done.segments)} steps in {spent:.1f} s", "step")
 
 
 def _unit_lines(done: UnitsAudited) -> list[str]:
     from tinsmith.lab.difference.runs import difference_lines
-    from tinsmith.pages.wording import counted
+    from tinsmith.pages.measures import counted
 
-    steps = sorted({one.step for one in done.drawn})
-    lines = [
-        f"drawn by seed {done.seed}: {counted(len(done.drawn), 'unit')} of {done.of_units} units of gradient, "
-        f"in {counted(len(steps), 'step')} of {done.of_steps}",
-        *_record(done.faults),
-    ]
-    for each in done.differences:
-        lines += difference_lines(each)
-    if not done.differences:
-        lines.append("units: equal, bit for bit, and so are the rewards of their steps")
+    units, steps = counted(len(done.drawn), "unit"), counted(len({one.step for one in done.drawn}), "step")
+    lines = [line for each in done.differences for line in difference_lines(each)]
+    lines = lines or ["units: equal, bit for bit, and so are the rewards of their steps"]
     lines.append("taken from the record: every reply and its log-probabilities")
-    if done.recorded_judge is not None:
+    whole = f"; {counted(done.whole_steps, 'step')} from checkpoints to them, trained whole" if done.whole_steps else ""
+    drawn = f"{units} of {done.of_units} units of gradient, in {steps} of {done.of_steps}"
+    return _report(done, drawn, lines, units + whole, "unit")
+
+
+def _report(done: Audited | UnitsAudited, drawn: str, found: Sequence[str], computed: str, one: str) -> list[str]:
+    lines = [f"drawn by seed {done.seed}: {drawn}", *(f"contradiction: {fault}" for fault in done.faults)]
+    lines += [*([] if done.faults else ["files, checkpoints and trace: no contradictions"]), *found]
+    if done.drawn and done.recorded_judge is not None:
         lines.append(f"taken from the record and not asked again: the verdicts of the judge {done.recorded_judge}")
-    between = (
-        f"; {counted(done.whole_steps, 'step')} from checkpoints to them, trained whole" if done.whole_steps else ""
-    )
-    lines.append(
-        f"computed: {counted(len(done.drawn), 'unit')}{between} ({done.cpu_s:.1f} CPU-seconds with everything around "
-        f"them); the whole run took {done.whole_s:.1f} s"
-    )
-    return [*lines, f"a forged unit would have been among those drawn: {_chances(done)}"]
+    around = f"{done.cpu_s:.1f} CPU-seconds with everything around them"
+    lines.append(f"computed: {computed} ({around}); the whole run took {done.whole_s:.1f} s")
+    if done.drawn:
+        chances = ", ".join(f"{float(share):.0%} forged: {chance:.0%}" for share, chance in _chances(done).items())
+        lines.append(f"a forged {one} would have been among those drawn: {chances}")
+    return lines
 
 
-def _unit_values(done: UnitsAudited) -> dict[str, object]:
+def _values(done: Audited | UnitsAudited) -> dict[str, object]:
+    return {"passed": done.passed, **dataclasses.asdict(done), "chance": _chances(done)}
+
+
+def _chances(done: Audited | UnitsAudited) -> dict[str, float]:
     from tinsmith.lab.experiment.audit import SHARES
 
-    chances = {str(share): done.chance(share) for share in SHARES}
-    return {"passed": done.passed, **dataclasses.asdict(done), "chance": chances}
-
-
-def _listed(steps: tuple[int, ...]) -> str:
-    return ", ".join(map(str, steps)) or "none"
-
-
-def _values(done: Audited) -> dict[str, object]:
-    from tinsmith.lab.experiment.audit import SHARES
-
-    return {
-        "passed": done.passed,
-        "seed": done.seed,
-        "of_steps": done.of_steps,
-        "drawn": list(done.drawn),
-        "faults": list(done.faults),
-        "segments": [
-            {
-                "since": each.since,
-                "until": each.until,
-                "original_s": each.original_s,
-                "audit_s": each.audit_s,
-                "equal": each.equal,
-                "first": None if each.first is None else dataclasses.asdict(each.first),
-                "element": each.element,
-            }
-            for each in done.segments
-        ],
-        "recorded_judge": done.recorded_judge,
-        "whole_s": done.whole_s,
-        "cpu_s": done.cpu_s,
-        "chance": {str(share): done.chance(share) for share in SHARES},
-    }
+    return {str(share): done.chance(share) for share in SHARES}

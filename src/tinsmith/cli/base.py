@@ -36,7 +36,7 @@ def build(
 ) -> None:
     """Build the nano base: it mostly answers in the required form, and knows nothing of the labels."""
     with loading():
-        from tinsmith.lab.experiment.at import At
+        from tinsmith.lab.experiment.key_text import At
         from tinsmith.lab.labels.task import make_task
         from tinsmith.lab.papers.labels import LABEL_KINDS
         from tinsmith.lab.papers.worlds import (
@@ -48,7 +48,7 @@ def build(
             papers_of,
             world_slice,
         )
-        from tinsmith.lab.runs.kinds import Kind
+        from tinsmith.lab.runs.files import Kind
 
     source = world_slice(WorldRecipe(), tell) if data is None else open_slice(data, tell)
     asked = make_task(task, prompt=str(LABEL_KINDS[Kind.RL].forced[At.NANO]["prompt"]), contract=contract)

@@ -51,7 +51,7 @@ def run_folders(named: Sequence[Path]) -> Generator[list[Path], None, None]:
 
 def require_runs(folders: Sequence[Path]) -> None:
     """Check that each folder holds a run."""
-    from tinsmith.lab.runs.existing_run import holds_run
+    from tinsmith.lab.runs.files import holds_run
 
     for folder in folders:
         if not holds_run(folder):

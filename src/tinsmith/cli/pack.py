@@ -88,8 +88,7 @@ def _origin(folder: Path, with_data: bool) -> Origin:
     """Return the files that a run was made of: its task's source, and its data where they are to go along."""
     from importlib.util import find_spec
 
-    from tinsmith.cli.registered import EXPERIMENTS, SUBJECTS, plan_of
-    from tinsmith.cli.tasks import TASKS
+    from tinsmith.cli.registered import EXPERIMENTS, SUBJECTS, TASKS, plan_of
     from tinsmith.lab.bundle.contents import Origin
     from tinsmith.lab.bundle.origin import data_of, source_of_file
     from tinsmith.lab.experiment.manifest import located

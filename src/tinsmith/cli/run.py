@@ -17,8 +17,7 @@ from tinsmith.types.waits import loading, tell, ticking, unsaid
 
 if TYPE_CHECKING:
     from tinsmith.cli.registered import StudyEntry
-    from tinsmith.lab.experiment.experiment import Plan
-    from tinsmith.lab.experiment.plan import KeyHelp
+    from tinsmith.lab.experiment.experiment import KeyHelp, Plan
 
 INTERRUPTED: Final = 130  # Exit code after Ctrl-C, as shells have it.
 TERMINATED: Final = 143  # Exit code after SIGTERM, as shells have it.
@@ -78,8 +77,8 @@ def run(
         return
     with loading():
         from tinsmith.cli.registered import plan_of, study_named
+        from tinsmith.lab.experiment.experiment import with_default_log_path
         from tinsmith.lab.experiment.materials import require_possible
-        from tinsmith.lab.experiment.plan import with_default_log_path
 
         study, plan = study_named(name), None
         if study is not None:
@@ -164,7 +163,7 @@ def _keys(name: str, given: Mapping[str, str]) -> None:
 
         _key_table(*task_help(source, given))
         return
-    from tinsmith.lab.experiment.plan import key_help
+    from tinsmith.lab.experiment.experiment import key_help
 
     experiment = find(name)
     _key_table(f"{experiment.full_name}: {experiment.question}", key_help(experiment))
@@ -183,8 +182,7 @@ def _key_table(title: str, keys: Sequence[KeyHelp]) -> None:
 
 def _list() -> None:
     from tinsmith.cli.columns import rows, terminal_width
-    from tinsmith.cli.registered import EXPERIMENTS, STUDIES
-    from tinsmith.cli.tasks import TASKS
+    from tinsmith.cli.registered import EXPERIMENTS, STUDIES, TASKS
 
     table: list[tuple[str, ...]] = [("start here",), *_FIRST, ("",), ("tasks",)]
     for name, task in TASKS.items():
@@ -212,11 +210,7 @@ def _print_wrapped(text: str) -> None:
 
 
 def changed_keys(changes: Sequence[str], name: str = "") -> dict[str, str]:
-    """Return key=value texts by key; `name` is what they change.
-
-    Raises:
-        ConfigError: one is not key=value, or a key is given twice.
-    """
+    """Return key=value texts by key; `name` is what they change."""
     from tinsmith.types.errors import ConfigError
 
     overrides: dict[str, str] = {}

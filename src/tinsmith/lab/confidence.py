@@ -10,13 +10,13 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from random import Random
+from statistics import fmean
 from typing import Any
 
 import numpy as np
 import tinker
 
-from tinsmith.lab.datums import answer_datum
-from tinsmith.lab.grouping import ScoredGroup
+from tinsmith.lab.grouping import ScoredGroup, answer_datum
 from tinsmith.lab.rollouts import WAIT_SECONDS, A, AnyRollout, I
 from tinsmith.lab.settings import Prefixes
 from tinsmith.lab.subject import Probe, Subject
@@ -53,14 +53,7 @@ class Probed:
 def probe_replies(
     trainer: tinker.TrainingClient, probes: Sequence[Probe], prefixes: Prefixes = Prefixes.OWN, seed: int = 0
 ) -> Probed:
-    """Probe replies; of every one, all fractions and answers are one request.
-
-    Args:
-        trainer: the policy, with its weights of now.
-        probes: one a reply.
-        prefixes: what stands before a forced answer.
-        seed: of the shuffled order.
-    """
+    """Probe replies; of every one, all fractions and answers are one request."""
     if prefixes is Prefixes.FOREIGN:
         probes = _exchanged(probes)
     pending = [
@@ -131,8 +124,8 @@ def shaped_groups(
         for group in groups
     ]
     return shaped, {
-        "train/confidence/penalty": _mean(list(costs.values())),
-        "train/confidence/rho": _mean([one.rho for one in probed.found]),
+        "train/confidence/penalty": fmean(list(costs.values())),
+        "train/confidence/rho": fmean([one.rho for one in probed.found]),
         "train/confidence/tokens_sent": float(probed.tokens_sent),
         "train/confidence/tokens_computed": float(probed.tokens_computed),
     }
@@ -148,20 +141,20 @@ def watched_confidence(
     own = probe_replies(trainer, probes)
     said = [one.said for one in own.found if one.said is not None]
     told = {
-        "watch/confidence/rho": _mean([one.rho for one in own.found]),
+        "watch/confidence/rho": fmean([one.rho for one in own.found]),
         "watch/confidence/answered": len(said) / len(probes),
     }
     for place, fraction in enumerate(FRACTIONS):
         at = f"{fraction:.1f}"
-        told[f"watch/confidence/gold_{at}"] = _mean([one.gold[place] for one in own.found])
-        told[f"watch/confidence/certainty_{at}"] = _mean([one.certainty[place] for one in own.found])
+        told[f"watch/confidence/gold_{at}"] = fmean([one.gold[place] for one in own.found])
+        told[f"watch/confidence/certainty_{at}"] = fmean([one.certainty[place] for one in own.found])
         if said:
-            told[f"watch/confidence/said_{at}"] = _mean([one[place] for one in said])
+            told[f"watch/confidence/said_{at}"] = fmean([one[place] for one in said])
     if said:
-        told["watch/confidence/rho_said"] = _mean([spearman(FRACTIONS, one) for one in said])
+        told["watch/confidence/rho_said"] = fmean([spearman(FRACTIONS, one) for one in said])
     for prefixes in (Prefixes.SHUFFLED, Prefixes.FOREIGN):
         control = probe_replies(trainer, probes, prefixes, seed)
-        told[f"watch/confidence/rho_{prefixes}"] = _mean([one.rho for one in control.found])
+        told[f"watch/confidence/rho_{prefixes}"] = fmean([one.rho for one in control.found])
     return told
 
 
@@ -194,7 +187,3 @@ def _confidence(probe: Probe, table_FK: np.ndarray[Any, np.dtype[np.float64]]) -
         said=None if said is None else tuple(float(one[said]) for one in shares),
         certainty=tuple(self_certainty(one) for one in shares),
     )
-
-
-def _mean(values: Sequence[float]) -> float:
-    return math.fsum(values) / len(values)

@@ -11,8 +11,8 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Annotated, Any, Final, cast, get_args, get_origin, get_type_hints
 
+from tinsmith.lab.experiment.experiment import default_of, words_of
 from tinsmith.lab.experiment.key_text import converted, shown_value
-from tinsmith.lab.experiment.plan import default_of, words_of
 from tinsmith.lab.study.keys import StudyKey, StudyKeys
 from tinsmith.types.errors import ConfigError
 from tinsmith.types.waits import Say

@@ -17,8 +17,7 @@ import tinker
 from numpy.typing import NDArray
 from tinker import types
 
-from tinsmith.lab.datums import answered_logprobs, known_logprobs, policy_datum
-from tinsmith.lab.grouping import Scored, ScoredGroup, Terms
+from tinsmith.lab.grouping import Scored, ScoredGroup, Terms, answered_logprobs, known_logprobs, policy_datum
 from tinsmith.lab.live.watch import expert_metrics, route_metrics
 from tinsmith.lab.rollouts import WAIT_SECONDS, A, AnyRollout, I, I_contra
 from tinsmith.lab.service.official_client import grad_norm_of, loss_of, text_logprobs

@@ -1,6 +1,6 @@
 """The loop, on one page: sample groups, reward them, train on what they teach; again.
 
-A step that learns by example is supervised instead (see sft.py, and sparse.py for the base's own rollouts as examples):
+A step that learns by example is supervised instead (see sft.py, also for the base's own rollouts as examples):
 all of SFT's, and the first `sft_steps` of RL.
 
 It talks to a Tinker server and nothing else. Step n samples from the policy that n updates made, so that sampler and
@@ -17,8 +17,7 @@ from tinsmith.lab.rollouts import A, I, Sampling, sample_groups
 from tinsmith.lab.run import Finished, Run
 from tinsmith.lab.schedule import Turn, batch, due, ratio_of, saves_after
 from tinsmith.lab.settings import RlSettings, SparseSettings
-from tinsmith.lab.sft import teach
-from tinsmith.lab.sparse import select
+from tinsmith.lab.sft import select, teach
 from tinsmith.lab.subject import force_options
 from tinsmith.types.seeds import derive
 

@@ -313,7 +313,7 @@ class Pushed(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SparseSettings(SftSettings):
-    """Supervised steps on the base's own rollouts, at the tokens where it was uncertain (see sparse.py)."""
+    """Supervised steps on the base's own rollouts, at the tokens where it was uncertain (see sft.py)."""
 
     asked_items: int = 200
     """Training items that the base answers before the first step."""

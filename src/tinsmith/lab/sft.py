@@ -1,28 +1,43 @@
-"""Supervised steps through the Tinker API: the order of examples, and cross-entropy on right answers alone.
+"""Training by example: on right answers, or on the base's own rollouts at few, uncertain tokens.
 
-The loss is the mean over the batch's answers of their token sums, so that a step does not depend on how long answers
-are.
+Of the latter items those are taken whose pass rate is nearest a half, and of their rollouts not the longest. At tokens
+where the base's entropy is above `entropy_threshold` the loss is advantage times cross-entropy; everywhere else it is
+the distance from the base:
+
+    L = sum_gated A CE / N_gated + base_kl_coef / N_other sum_other KL(base || policy)
+
+Source: arXiv:2605.06241 (ReasonMaxxer). There the two means are taken in each micro-batch and averaged; here they are
+of the whole batch, as a step's loss must not depend on how it is cut. There rollouts come in the order of |A| times
+their gated share; where the base is mostly wrong that makes batches of good answers, then of bad ones alone, which
+drive the policy off: here they come in a random order. KL is over the base's KL_TOKENS most probable tokens.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import partial
 from itertools import accumulate, compress, pairwise
 from typing import Any, Final
 
+import numpy as np
 import tinker
+from tinker import types
 
-from tinsmith.lab.datums import Example, example_datum
+from tinsmith.lab.grouping import Example, ScoredGroup, example_datum, score_groups
 from tinsmith.lab.live.watch import expert_metrics
 from tinsmith.lab.policy import adam, step_metrics
-from tinsmith.lab.rollouts import WAIT_SECONDS, A, I
+from tinsmith.lab.rollouts import WAIT_SECONDS, A, AnyRollout, I, Sampling, sample_groups
 from tinsmith.lab.run import EpochOrder, Run
 from tinsmith.lab.schedule import batch
+from tinsmith.lab.service.asked_policy import AskedPolicy
 from tinsmith.lab.service.official_client import loss_of
-from tinsmith.lab.settings import Order, SftSettings
+from tinsmith.lab.settings import Order, Pushed, SftSettings, SparseSettings
+from tinsmith.ops.advantages import Advantage
+from tinsmith.types.errors import BackendError, ConfigError
 from tinsmith.types.fingerprints import sha256_of
+from tinsmith.types.seeds import derive
 
 _DIGITS: Final = 12  # Hexadecimal digits of an order's hash, which a number holds exactly.
 
@@ -99,3 +114,178 @@ def _update(
     told = step_metrics(settings, step, loss, stepped.result(WAIT_SECONDS))
     told |= expert_metrics(result.metrics)
     return told if loss is None else {"train/nll": loss * len(examples) / answered, **told}
+
+
+KL_TOKENS: Final = 20
+"""Where the base is sure of itself they hold nearly all of its mass; the step's metrics say how much."""
+_CLIP: Final = 2.5  # Largest advantage, either way.
+_LONGEST: Final = 0.2  # Share of the kept rollouts that is dropped, the longest first.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Chosen:
+    """One rollout that is trained on."""
+
+    rollout: AnyRollout
+    advantage: float
+    gated: tuple[bool, ...]  # For each token of the sequence but the first: whether the model wrote it, uncertain.
+    other: tuple[bool, ...]  # The same: whether the model wrote it, sure.
+
+
+def select(run: Run[I, A], settings: SparseSettings, step: int) -> dict[str, float]:
+    """Take one step on rollouts that were drawn before the first; return its metrics."""
+    figures: dict[str, float] = {}
+    if run.offline is None:
+        with run.timed("sample_s"):
+            chosen, of_choice = _drawn(run, settings, step)
+        run.offline, figures = tuple(chosen), of_choice if step == 0 else {}  # as in a run that was not resumed
+    every: Sequence[Chosen] = run.offline
+    part = batch(every, settings.batch_size, step, settings.seed)
+    with run.timed("train_s"):
+        return {**figures, **_trained(run, part, settings, step)}
+
+
+def _drawn(run: Run[I, A], settings: SparseSettings, step: int) -> tuple[list[Chosen], dict[str, float]]:
+    """Ask the base about items, and choose; the same again where a run is resumed, which keeps the rollouts it has."""
+    subject = run.course.subject
+    asked = min(settings.asked_items, len(run.course.train_items))
+    items = batch(run.course.train_items, asked, 0, settings.seed, subject.unit)
+    sampling = Sampling(
+        samples=settings.base_rollouts,
+        max_tokens=settings.max_tokens,
+        temperature=settings.temperature,
+        seed=derive(settings.seed, "rollout", 0),
+    )
+    groups = score_groups(
+        sample_groups(run.base(), subject, items, sampling),
+        subject.score,
+        advantage=Advantage.STD,
+        zero_variance_filter=True,
+    )
+    if step == 0:
+        run.saw(0, groups)
+    kept = kept_rollouts(groups, settings)
+    if not kept:
+        what = "no item has right and wrong answers, so that there is nothing to tell apart"
+        fix = "more asked_items or base_rollouts, or an easier task"
+        raise ConfigError(what, field="asked_items", value=asked, fix=fix)
+    if run.connection is None:
+        raise BackendError("without a server's address its distributions cannot be asked for")
+    base = AskedPolicy.base(run.connection, run.model_name)
+    chosen = gated_rollouts(base, kept, settings)
+    gated = sum(sum(one.gated) for one in chosen)
+    return chosen, {
+        "sparse/rollouts": float(len(chosen)),
+        "sparse/gated": gated / sum(sum(one.gated) + sum(one.other) for one in chosen),
+        "sparse/sampled_tokens": float(sum(len(one.rollout.tokens) for group in groups for one in group.scored)),
+    }
+
+
+def kept_rollouts(groups: Sequence[ScoredGroup[Any, Any]], settings: SparseSettings) -> list[tuple[AnyRollout, float]]:
+    """Return rollouts of the items whose pass rate is nearest a half, without the longest, and their advantages."""
+    told_apart = [group for group in groups if group.informative and group.compared]
+    nearest = sorted(told_apart, key=_from_a_half)[: settings.kept_items]
+    every = [
+        (one.rollout, max(-_CLIP, min(_CLIP, one.advantage or 0.0))) for group in nearest for one in group.compared
+    ]
+    shortest = sorted(range(len(every)), key=lambda place: (len(every[place][0].tokens), place))
+    stays = set(shortest[: len(every) - int(_LONGEST * len(every))])
+    kept = [each for place, each in enumerate(every) if place in stays]
+    if settings.pushed is Pushed.GOOD:
+        return [each for each in kept if each[1] > 0.0]
+    return kept
+
+
+def _from_a_half(group: ScoredGroup[Any, Any]) -> float:
+    totals = [one.terms.total for one in group.compared]
+    return abs(math.fsum(totals) / len(totals) - 0.5)
+
+
+def gated_rollouts(
+    base: AskedPolicy, kept: Sequence[tuple[AnyRollout, float]], settings: SparseSettings
+) -> list[Chosen]:
+    """Ask the base where it was uncertain, and return the rollouts with what is pushed of them and what is held."""
+    spreads = base.spreads([one.sequence() for one, _ in kept], begins=[one.written().index(True) for one, _ in kept])
+    found: list[Chosen] = []
+    for (one, advantage), spread in zip(kept, spreads, strict=True):
+        high = [entropy is not None and entropy > settings.entropy_threshold for entropy in spread.entropy]
+        mine = one.written()
+        found.append(
+            Chosen(
+                rollout=one,
+                advantage=advantage,
+                gated=tuple(a and b for a, b in zip(mine[1:], high[1:], strict=True)),
+                other=tuple(a and not b for a, b in zip(mine[1:], high[1:], strict=True)),
+            )
+        )
+    return found
+
+
+def _trained(run: Run[I, A], part: Sequence[Chosen], settings: SparseSettings, step: int) -> dict[str, float]:
+    """Take an optimizer step on a batch: one datum a rollout, with KL_TOKENS targets a position."""
+    gated = max(1, sum(sum(one.gated) for one in part))
+    other = max(1, sum(sum(one.other) for one in part))
+    best = _most_probable(run.base(), [one.rollout for one in part])
+    mass: list[float] = []
+    datums = [
+        datum_of(one, tops, 1.0 / gated, settings.base_kl_coef / other, mass)
+        for one, tops in zip(part, best, strict=True)
+    ]
+    sent = run.trainer.forward_backward(datums, "cross_entropy")
+    stepped = run.trainer.optim_step(adam(settings, step))
+    loss = loss_of(sent.result(WAIT_SECONDS))
+    told = step_metrics(settings, step, loss, stepped.result(WAIT_SECONDS))
+    return {**told, "sparse/kl_mass": math.fsum(mass) / len(mass)} if mass else told
+
+
+_Tops = Sequence[Sequence[tuple[int, float]] | None]
+
+
+def _most_probable(client: tinker.SamplingClient, rollouts: Sequence[AnyRollout]) -> list[_Tops]:
+    """Return the base's most probable tokens at each position of each sequence, with log-probabilities."""
+    asked = [
+        client.sample(
+            types.ModelInput.from_ints(one.sequence()),
+            1,
+            types.SamplingParams(max_tokens=1, seed=0),
+            include_prompt_logprobs=True,
+            topk_prompt_logprobs=KL_TOKENS,
+        )
+        for one in rollouts
+    ]
+    found: list[_Tops] = []
+    for one in asked:
+        tops = one.result(WAIT_SECONDS).topk_prompt_logprobs
+        if tops is None:
+            raise BackendError("the server does not tell a prompt's most probable tokens")
+        found.append(tops)
+    return found
+
+
+def datum_of(one: Chosen, tops: _Tops, push: float, stay: float, mass: list[float]) -> tinker.Datum:
+    """Return a rollout as cross-entropy with several targets a position.
+
+    `tops` are the base's most probable tokens at each position, with log-probabilities; None at the first. An advantage
+    is multiplied with `push` where it is gated; the base's probabilities with `stay` at its other tokens, and `mass`
+    gets the mass of the base that is held there.
+    """
+    sequence = one.rollout.sequence()
+    length = len(sequence) - 1
+    targets = np.zeros((length, KL_TOKENS), np.int64)
+    weights = np.zeros((length, KL_TOKENS), np.float32)
+    for place in range(length):
+        if one.gated[place]:
+            targets[place, 0], weights[place, 0] = sequence[place + 1], one.advantage * push
+        elif one.other[place]:
+            likely = list(tops[place + 1] or ())[:KL_TOKENS]
+            chances = [math.exp(logprob) for _, logprob in likely]
+            mass.append(math.fsum(chances))
+            targets[place, : len(likely)] = [token for token, _ in likely]
+            weights[place, : len(likely)] = [stay * chance for chance in chances]
+    return types.Datum(
+        model_input=types.ModelInput.from_ints(sequence[:-1]),
+        loss_fn_inputs={
+            "target_tokens": types.TensorData.from_numpy(targets),
+            "weights": types.TensorData.from_numpy(weights),
+        },
+    )

@@ -24,9 +24,8 @@ from typing import Protocol
 import tinker
 from tinker import types
 
-from tinsmith.lab.datums import Example
 from tinsmith.lab.environment import Environment
-from tinsmith.lab.grouping import Line, ScoredGroup, Terms
+from tinsmith.lab.grouping import Example, Line, ScoredGroup, Terms
 from tinsmith.lab.rollouts import WAIT_SECONDS, A, Environments, Failure, I, Rollout, Trajectory, Turn, Unread
 from tinsmith.lab.runs.records import SectionRecord
 from tinsmith.lab.service.official_client import text_logprobs

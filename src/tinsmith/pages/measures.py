@@ -1,10 +1,12 @@
-"""A figure with its interval as a page shows it, and where it comes from; missing is None and shown in words."""
+"""Figures as pages show them, with their intervals, and words around them; missing is None and shown in words."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice, zip_longest
+from typing import TypeVar
 
 from tinsmith.data.baselines.report import Figure
 from tinsmith.stats.estimates import Bootstrap, Difference, Estimate
@@ -69,3 +71,112 @@ def from_row(row: Mapping[str, float | None], group: str) -> Measures:
 def from_figure(figure: Figure) -> Measure:
     """Return a baseline's figure."""
     return Measure(figure.value, figure.low, figure.high)
+
+
+def listed(words: Sequence[str]) -> str:
+    """Join words as one says them.
+
+    >>> listed(["a", "b", "c"])
+    'a, b and c'
+    """
+    if len(words) < 2:
+        return "".join(words)
+    return f"{', '.join(words[:-1])} and {words[-1]}"
+
+
+def counted(count: int, one: str, many: str | None = None) -> str:
+    """Say how many there are.
+
+    >>> counted(1, "run"), counted(1200, "run")
+    ('1 run', '1,200 runs')
+    """
+    return f"{count:,} {one if count == 1 else many or one + 's'}"
+
+
+def told(measure: Measure) -> str:
+    """Say a figure with its interval.
+
+    >>> told(Measure(0.5, 0.4, 0.6))
+    '0.500 (0.400 to 0.600)'
+    """
+    if measure.low is None or measure.high is None:
+        return f"{measure.value:.3f}"
+    return f"{measure.value:.3f} ({measure.low:.3f} to {measure.high:.3f})"
+
+
+def percent(share: float) -> str:
+    """Say a share of answers.
+
+    >>> percent(0.9966), percent(1.0), percent(0.004)
+    ('99.7 %', '100 %', '0.4 %')
+    """
+    shown = f"{100 * share:.1f}"
+    return f"{shown.removesuffix('.0')} %"
+
+
+def magnitude(value: float | None) -> str | None:
+    """Say how large a small number is; None where it is not known, or not finite.
+
+    >>> magnitude(0.0), magnitude(2.53e-6), magnitude(None)
+    ('0', '2.5e-06', None)
+    """
+    if value is None or not math.isfinite(value):
+        return None
+    return "0" if value == 0.0 else f"{value:.2g}"
+
+
+def share_of(value: float | None) -> str | None:
+    """Say a share that may be small.
+
+    >>> share_of(0.375), share_of(0.0)
+    ('37.5 %', '0 %')
+    """
+    return None if value is None else f"{100 * value:.3g} %"
+
+
+def signed(value: float) -> str:
+    """Return a difference with its sign.
+
+    >>> signed(0.25), signed(-0.0001), signed(-0.25)
+    ('+0.250', '0.000', '-0.250')
+    """
+    shown = f"{value:+.3f}"
+    return shown[1:] if float(shown) == 0.0 else shown
+
+
+def p_words(p_value: float) -> str:
+    """Return a p-value as a page says it.
+
+    >>> p_words(0.03125), p_words(1.0), p_words(3e-9)
+    ('p = 0.031', 'p = 1.000', 'p < 0.0001')
+    """
+    if p_value < 1e-4:
+        return "p < 0.0001"
+    return f"p = {p_value:.4f}" if p_value < 0.001 else f"p = {p_value:.3f}"
+
+
+T = TypeVar("T")
+
+
+def in_turn(kinds: Iterable[Sequence[T]], most: int) -> Iterator[T]:
+    """Return in turn one of every kind until there are enough: rare kinds whole, frequent ones in part.
+
+    >>> list(in_turn([[1, 2, 3], [4]], 3))
+    [1, 4, 2]
+    """
+    return islice((one for turn in zip_longest(*kinds) for one in turn if one is not None), most)
+
+
+def choice_words(shown: int, known: int, what: str, kinds: str) -> str:
+    """Return which of `known` rows are shown, chosen in turn of every kind by a hash of their names.
+
+    >>> choice_words(2, 2, "item", "result")
+    'All 2 items are here.'
+    """
+    if shown == known:
+        return f"All {counted(known, what)} are here."
+    return (
+        f"{shown:,} of {counted(known, what)} are here: in turn one of every {kinds}, within each by a hash of its "
+        "name, so that rare results are complete and frequent ones are a sample. Shares among them are not those of "
+        "the run."
+    )

@@ -9,8 +9,6 @@ from enum import StrEnum
 from typing import Final, TypeVar, cast
 
 from tinsmith.pages.measures import Measure
-from tinsmith.pages.wording import signed
-from tinsmith.stats.intervals import Interval
 
 R = TypeVar("R")
 LEADING: Final = ("difference", "gain", "macro-F1", "min recall", "balanced accuracy", "before", "after", "from", "to")
@@ -90,13 +88,6 @@ def measured(measure: Measure | None, why: str = "missing", *, digits: int = 3) 
     if measure.low is not None and measure.high is not None:
         under = f"{measure.low:.{digits}f}\u2013{measure.high:.{digits}f}"
     return figure(f"{measure.value:.{digits}f}", measure, under)
-
-
-def signed_cell(value: float, interval: Interval | None) -> Cell:
-    """Return a difference with its sign, its interval below it."""
-    under = "" if interval is None else f"{signed(interval.low)} to {signed(interval.high)}"
-    ends = (None, None) if interval is None else (interval.low, interval.high)
-    return figure(signed(value), Measure(value, *ends), under)
 
 
 def figure(shown: str, measure: Measure, under: str = "") -> Cell:

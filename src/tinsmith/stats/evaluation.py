@@ -18,11 +18,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tinsmith.ops.exact import log
-from tinsmith.stats.confusion import Confusion
-from tinsmith.stats.estimates import Bootstrap, Estimate, generator, pattern_counts, resampled_counts
+from tinsmith.stats.estimates import Bootstrap, Estimate, Runs, generator, pattern_counts, resampled_counts
 from tinsmith.stats.intervals import percentile, wilson
-from tinsmith.stats.rates import CLASS_SCORES, SCORES, ClassMetric, Metric
-from tinsmith.stats.runs import Runs
+from tinsmith.stats.rates import CLASS_SCORES, SCORES, ClassMetric, Confusion, Metric
 from tinsmith.types.errors import DataError
 
 STATED: Mapping[str, float] = MappingProxyType({"low": 0.2, "medium": 0.5, "high": 0.8})

@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from statistics import fmean
 from typing import Final
 
 import numpy as np
@@ -87,14 +88,14 @@ def information(scores: Floats, lengths: Sequence[int] | None = None) -> Informa
     matched = np.diagonal(scores).tolist()
     mixed = [_log_mean_exp(row) for row in scores]
     gaps = [one - other for one, other in zip(matched, mixed, strict=True)]
-    mutual = _mean(gaps)
-    centre = _mean(mixed)
-    spread = math.sqrt(_mean([(one - centre) ** 2 for one in mixed]))
+    mutual = fmean(gaps)
+    centre = fmean(mixed)
+    spread = math.sqrt(fmean([(one - centre) ** 2 for one in mixed]))
     # The first of equal scores is taken: an answer that tells of no prompt is found for the first one alone.
     found = [int(row.argmax()) == place for place, row in enumerate(scores)]
     return Information(
         mutual=mutual,
-        given=-_mean(matched),
+        given=-fmean(matched),
         marginal=-centre,
         retrieval=sum(found) / len(found),
         z_score=mutual / (spread + STD_FLOOR),
@@ -107,7 +108,3 @@ def _log_mean_exp(row: Floats) -> float:
     highest = float(row.max())
     total = math.fsum(exp(row - highest).tolist())
     return highest + float(log(np.array([total / len(row)]))[0])
-
-
-def _mean(values: Sequence[float]) -> float:
-    return math.fsum(values) / len(values)

@@ -49,9 +49,6 @@ class MeanRuns:
         """Build it from values that not all `items` have, nor the same under every seed.
 
         The mean of a seed is over those that have one under it; all are drawn.
-
-        Raises:
-            DataError: a seed has no value at all.
         """
         if not by_seed or not all(one.keys() & set(items) for one in by_seed):
             raise DataError(f"{name}: there is nothing to average", field="items, seeds")
@@ -151,9 +148,6 @@ def mean_ratio(first: MeanRuns, second: MeanRuns, bootstrap: Bootstrap) -> Estim
     """Return the mean of `first` over that of `second`, on the items that both have; None where the latter is 0.
 
     Where a resample has a second mean of 0 the ratio has no upper end, and no interval is given.
-
-    Raises:
-        DataError: they have no item in common.
     """
     (first, second), _ = shared_items([first, second])
     top, bottom = first.mean(), second.mean()

@@ -1,11 +1,15 @@
-"""The scores of a confusion matrix by name: of the whole matrix, and of each label."""
+"""One system's answers on one split as a confusion matrix with a column for invalid answers, and its scores by name."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from enum import StrEnum
 from types import MappingProxyType
 from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
 
 from tinsmith.types.confusion_scores import (
     FloatArray,
@@ -20,6 +24,7 @@ from tinsmith.types.confusion_scores import (
     predicted_share,
     recall,
 )
+from tinsmith.types.errors import DataError
 
 Score = Callable[[FloatArray], FloatArray]  # (..., K, K + 1) -> (...).
 ClassScore = Callable[[FloatArray], FloatArray]  # (..., K, K + 1) -> (..., K).
@@ -83,3 +88,103 @@ def metric_words(name: str) -> str:
     ('macro-F1', 'reward')
     """
     return _METRICS.get(name, name)
+
+
+Codes = NDArray[np.int64]  # Positions in a tuple of labels.
+
+
+def encode(labels: Sequence[str], values: Sequence[str | None]) -> Codes:
+    """Return the position of each value in `labels`, (n,); len(labels) stands for None, an invalid answer."""
+    if len(set(labels)) != len(labels) or not labels:
+        raise DataError("labels must be distinct names", field="labels", value=tuple(labels))
+    position: dict[str | None, int] = {label: i for i, label in enumerate(labels)}
+    position[None] = len(labels)
+    try:
+        return np.fromiter((position[value] for value in values), np.int64, len(values))
+    except KeyError as error:
+        raise DataError(
+            "this is not one of the task's labels", field="label", value=error.args[0], allowed=", ".join(labels)
+        ) from None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Confusion:
+    """Counts by true label (rows) and answer (columns, the last one: invalid).
+
+    >>> Confusion.of(("a", "b"), ["a", "b", "b"], ["a", "a", None]).counts.tolist()
+    [[1, 0, 0], [1, 0, 1]]
+    """
+
+    labels: tuple[str, ...]
+    counts: Codes
+
+    def __post_init__(self) -> None:
+        expected = (len(self.labels), len(self.labels) + 1)
+        if self.counts.shape != expected or (self.counts < 0).any():
+            what = "a confusion matrix counts items by true label and by answer or invalid"
+            allowed = f"numbers from 0 in {expected[0]} rows and {expected[1]} columns"
+            raise DataError(what, field="counts", value=self.counts.tolist(), allowed=allowed)
+
+    @classmethod
+    def of(cls, labels: Sequence[str], golds: Sequence[str], predicted: Sequence[str | None]) -> Confusion:
+        """Count `golds` (n,) against `predicted` (n,), None being an invalid answer."""
+        if len(golds) != len(predicted):
+            what = "every item needs one true label and one answer"
+            raise DataError(what, field="predicted", value=len(predicted), allowed=str(len(golds)))
+        gold_codes = encode(labels, golds)
+        if (gold_codes == len(labels)).any():
+            raise DataError("an item without a true label cannot be scored", field="golds")
+        codes = encode(labels, predicted)
+        return cls(tuple(labels), tabulate(gold_codes, codes, len(labels)))
+
+    @property
+    def num_items(self) -> int:
+        """All items, those with an invalid answer included."""
+        return int(self.counts.sum())
+
+    def score(self, metric: Metric) -> float:
+        """Return one score of the whole matrix; NaN where it is undefined."""
+        return float(SCORES[metric](self.counts.astype(np.float64)))
+
+    def class_score(self, metric: ClassMetric) -> Mapping[str, float]:
+        """Return one score of each label; NaN where it is undefined."""
+        values = CLASS_SCORES[metric](self.counts.astype(np.float64))
+        return dict(zip(self.labels, values.tolist(), strict=True))
+
+    def recall(self) -> Mapping[str, float]:
+        """Return the recall of each label."""
+        return self.class_score(ClassMetric.RECALL)
+
+    def predicted_share(self) -> Mapping[str, float]:
+        """Return the share of all items answered with each label."""
+        return self.class_score(ClassMetric.PREDICTED_SHARE)
+
+
+def tabulate(golds: Codes, predicted: Codes, num_labels: int) -> Codes:
+    """Count pairs of codes, both (n,), into (K, K + 1)."""
+    cells = golds * (num_labels + 1) + predicted
+    counted = np.bincount(cells, minlength=num_labels * (num_labels + 1))
+    return counted.reshape(num_labels, num_labels + 1)
+
+
+def constant_baseline(labels: Sequence[str], golds: Sequence[str], answer: str) -> Confusion:
+    """Return the confusion matrix of always answering `answer`.
+
+    Its accuracy is the label's share pi of the items and its macro-F1 is 2 pi / (1 + pi) / K.
+    """
+    return Confusion.of(labels, golds, [answer] * len(golds))
+
+
+def best_constant(labels: Sequence[str], golds: Sequence[str], metric: Metric) -> str:
+    """Return the label whose constant answer scores best; the first of equals."""
+    scores = [constant_baseline(labels, golds, label).score(metric) for label in labels]
+    return labels[max(range(len(labels)), key=lambda i: (scores[i], -i))]
+
+
+def collapsed_macro_f1(prior: float, num_labels: int) -> float:
+    """Return the macro-F1 of always answering the label that has the share `prior` of the items.
+
+    >>> round(collapsed_macro_f1(0.3465, 3), 6)
+    0.171556
+    """
+    return 2.0 * prior / (1.0 + prior) / num_labels

@@ -105,10 +105,6 @@ def paired_interval(helped: int, hurt: int, n: int, level: float = 0.95) -> Inte
     it is widened to hold Clopper and Pearson's interval of the share of discordant pairs that were helped,
     times the share of pairs that are discordant: so the two never contradict each other.
     Sources: Tango, Statistics in Medicine 17 (1998), eq. 9 and 10; Clopper and Pearson, Biometrika 26 (1934).
-
-    Raises:
-        DataError: more discordant pairs than pairs.
-        ConfigError: the level is not strictly between 0 and 1.
     """
     tail, moved = (1.0 - checked_level(level)) / 2.0, helped + hurt
     if n < 1 or min(helped, hurt) < 0 or moved > n:
@@ -132,14 +128,7 @@ def paired_interval(helped: int, hurt: int, n: int, level: float = 0.95) -> Inte
 def clustered_interval(nets: Sequence[int], sizes: Sequence[int], *, seed: int, level: float = 0.95) -> Interval:
     """Return an interval of a gain in accuracy where pairs hang together: the gains that sign flips do not refuse.
 
-    Args:
-        nets: what each prompt's pairs gained in sum.
-        sizes: how many pairs each prompt has.
-        seed: of the flips that are drawn.
-        level: coverage.
-
-    Raises:
-        ConfigError: the level is not strictly between 0 and 1.
+    `nets` are what each prompt's pairs gained in sum, `sizes` how many pairs each prompt has.
     """
     alpha = 1.0 - checked_level(level)
     net, size = np.array(nets, np.float64), np.array(sizes, np.float64)

@@ -16,11 +16,9 @@ from typing import Final, cast
 
 import msgspec
 
-from tinsmith.lab.experiment.at import At
-from tinsmith.lab.experiment.key_text import shown_value
+from tinsmith.lab.experiment.key_text import At, shown_value
 from tinsmith.lab.papers.labels import LABEL_KINDS, NOTEBOOK
-from tinsmith.lab.runs.files import MANIFEST, STATE, TRACE
-from tinsmith.lab.runs.kinds import Kind
+from tinsmith.lab.runs.files import MANIFEST, STATE, TRACE, Kind
 from tinsmith.lab.study.keys import FEWEST_RATES, StudyKey, count, learning_rates, require_a_score
 from tinsmith.lab.study.labelled import CAPTION
 from tinsmith.lab.study.measures import Results

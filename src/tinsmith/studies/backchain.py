@@ -30,8 +30,7 @@ from tinsmith.lab.study.study import (
     Table,
 )
 from tinsmith.lab.user_task.task import Task
-from tinsmith.lab.user_task.tool_graph import Piece, executed, reached
-from tinsmith.lab.user_task.tools import tools_of
+from tinsmith.lab.user_task.tools import Piece, executed, reached, tools_of
 from tinsmith.types.errors import ConfigError
 from tinsmith.types.seeds import derive
 

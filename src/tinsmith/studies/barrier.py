@@ -23,7 +23,7 @@ from typing import Any, Final
 from tinsmith.lab.study.checks import allowed, higher, no_gain, rises
 from tinsmith.lab.study.measures import ArmRuns, Results
 from tinsmith.lab.study.study import Arm, Beats, Expectation, Finding, Learned, Measure, PerItem, Size, Study, Table
-from tinsmith.lab.user_task.apart import Message, ask_apart
+from tinsmith.lab.user_task.calls import Message, ask_apart
 from tinsmith.lab.user_task.reward_check import mutants
 from tinsmith.lab.user_task.task import Task
 from tinsmith.stats.mean_runs import MeanRuns

@@ -99,11 +99,7 @@ def _require(key: str, number: int, least: int, most: int) -> None:
 
 
 def _items(count: int) -> list[dict[str, Any]]:
-    """Draw different items.
-
-    Raises:
-        ConfigError: there are not so many.
-    """
+    """Draw different items."""
     every = [
         {"id": f"{sign}-{first}{second}", "sign": sign, "word": f"{first} {second}"}
         for sign in SIGNS

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from tinsmith.lab.page.examples import shown_replies
-from tinsmith.lab.runs.kinds import Kind
+from tinsmith.lab.runs.files import Kind
 from tinsmith.lab.settings import RlSettings
 from tinsmith.lab.study.checks import no_gain
 from tinsmith.lab.study.keys import GENERATOR, StudyKey, count, learning_rates, numbers
@@ -40,8 +40,7 @@ from tinsmith.lab.study.study import (
 )
 from tinsmith.pages.document import Reply
 from tinsmith.pages.measures import Measure as Figure
-from tinsmith.pages.measures import from_estimate
-from tinsmith.pages.wording import p_words
+from tinsmith.pages.measures import from_estimate, p_words
 from tinsmith.stats.mean_runs import mean_difference
 from tinsmith.types.errors import ConfigError
 from tinsmith.types.seeds import derive
@@ -56,10 +55,6 @@ def all_gains(results: Results, measures: Mapping[str, str]) -> list[list[Shown]
     """Return what every arm gained in every measure, sampled and greedily.
 
     p is corrected by Holm: the study's score, sampled, over the arms, and all other measures together.
-
-    Args:
-        results: of the study.
-        measures: terms of the reward and metrics, by what each is called.
     """
     found = {
         (label, name, greedy): gain_of(arm, PerItem(name, name, metric), results.draws, greedy=greedy)

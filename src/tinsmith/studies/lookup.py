@@ -66,11 +66,7 @@ def names() -> tuple[tuple[str, ...], tuple[str, ...]]:
 
 
 def questions(count: int, side: str, seed: int, *, two_hops: float) -> tuple[Question, ...]:
-    """Return different questions, so many of which have two hops; `side` keeps those of two sides apart.
-
-    Raises:
-        ConfigError: fewer than one is asked for.
-    """
+    """Return different questions, so many of which have two hops; `side` keeps those of two sides apart."""
     if count < 1:
         raise ConfigError("there has to be a question", field=side, value=count, allowed="1 or more")
     two = round(count * two_hops)

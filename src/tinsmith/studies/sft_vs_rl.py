@@ -13,11 +13,11 @@ from dataclasses import replace
 from functools import partial
 from typing import Final
 
-from tinsmith.lab.experiment.at import At
+from tinsmith.lab.experiment.key_text import At
 from tinsmith.lab.papers.labels import LABEL_KINDS
 from tinsmith.lab.prompt_search.search import SearchSettings
 from tinsmith.lab.results.arms import OFFSETS
-from tinsmith.lab.runs.kinds import Kind
+from tinsmith.lab.runs.files import Kind
 from tinsmith.lab.runs.records import Split
 from tinsmith.lab.study.checks import first_claim, no_label_learned
 from tinsmith.lab.study.keys import StudyKey, count, learning_rates, require_a_score

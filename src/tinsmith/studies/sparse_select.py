@@ -14,8 +14,7 @@ from typing import Final
 import msgspec
 import numpy as np
 
-from tinsmith.lab.runs.files import ROLLOUTS
-from tinsmith.lab.runs.kinds import Kind
+from tinsmith.lab.runs.files import ROLLOUTS, Kind
 from tinsmith.lab.runs.reader import json_lines
 from tinsmith.lab.runs.records import Split
 from tinsmith.lab.settings import Pushed, RlSettings
@@ -27,8 +26,7 @@ from tinsmith.lab.study.sizes import Asked
 from tinsmith.lab.study.study import UNTRAINED, Arm, Beats, Expectation, Finding, Listing, PerItem, Size, Study
 from tinsmith.lab.user_task.entry import TASK_KINDS
 from tinsmith.pages.measures import Measure as Figure
-from tinsmith.pages.measures import from_estimate
-from tinsmith.pages.wording import signed
+from tinsmith.pages.measures import from_estimate, signed
 from tinsmith.stats.mean_runs import mean_difference
 
 GRPO, SPARSE, TENTH, GOOD = "grpo", "sparse", "sparse_tenth", "sparse_good"

@@ -19,7 +19,7 @@ from tinsmith.lab.cookbook.environments import TaskDataset
 from tinsmith.lab.cookbook.subject import CookbookItem, CookbookSubject
 from tinsmith.lab.cookbook.types import Env as OurEnv
 from tinsmith.lab.cookbook.types import EnvGroupBuilder as OurBuilder
-from tinsmith.lab.labels.paper import Item, Paper
+from tinsmith.lab.labels.task import Item, Paper
 from tinsmith.lab.rollouts import Failure, Sampling, sample_groups
 from tinsmith.renderers.choose import renderer_for
 from tinsmith.renderers.tokenizer import load_tokenizer

@@ -11,8 +11,7 @@ from sklearn.metrics import accuracy_score, f1_score, recall_score
 
 from tinsmith.data.baselines.scores_by_row import figures, interval, prior_figures, resampled
 from tinsmith.lab.labels.objectives import ShareTable
-from tinsmith.stats.confusion import Confusion
-from tinsmith.stats.rates import Metric
+from tinsmith.stats.rates import Confusion, Metric
 
 pytestmark = pytest.mark.whole
 

@@ -8,13 +8,19 @@ from pathlib import Path
 import pytest
 
 from tinsmith.cli.registered import EXPERIMENTS, find
-from tinsmith.lab.experiment.at import At
-from tinsmith.lab.experiment.experiment import Experiment, Plan
+from tinsmith.lab.experiment.experiment import (
+    Experiment,
+    Plan,
+    fingerprints_of,
+    make_plan,
+    plan_fingerprint,
+    with_default_log_path,
+)
+from tinsmith.lab.experiment.key_text import At
 from tinsmith.lab.experiment.materials import require_possible
-from tinsmith.lab.experiment.plan import fingerprints_of, make_plan, plan_fingerprint, with_default_log_path
 from tinsmith.lab.labels.rewards import make_reward
 from tinsmith.lab.papers.labels import on_papers, task_asked
-from tinsmith.lab.runs.kinds import Kind
+from tinsmith.lab.runs.files import Kind
 from tinsmith.lab.settings import RlSettings, SftSettings
 from tinsmith.types.errors import BackendError, ConfigError
 

@@ -21,9 +21,9 @@ from tinsmith.cli.registered import find
 from tinsmith.lab import course as course_module
 from tinsmith.lab.experiment import conduct as conduct_module
 from tinsmith.lab.experiment.conduct import conduct
-from tinsmith.lab.experiment.plan import make_plan
+from tinsmith.lab.experiment.experiment import make_plan
 from tinsmith.lab.labels.contracts import Answer
-from tinsmith.lab.labels.paper import Item
+from tinsmith.lab.labels.task import Item
 from tinsmith.lab.rollouts import Failure, Rollout, Sampling
 from tinsmith.lab.runs.files import CHECKPOINTS, MANIFEST, METRICS, ROLLOUTS
 from tinsmith.lab.service.connect import Connection, EmbeddedSettings, open_connection

@@ -7,8 +7,8 @@ import pytest
 
 from tinsmith.cli.registered import find
 from tinsmith.lab.experiment.estimate import dry_run
+from tinsmith.lab.experiment.experiment import make_plan
 from tinsmith.lab.experiment.materials import CARD, require_own_rates
-from tinsmith.lab.experiment.plan import make_plan
 from tinsmith.types.errors import ConfigError
 
 DEEP = {

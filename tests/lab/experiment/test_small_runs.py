@@ -12,7 +12,7 @@ from tinsmith.cli.registered import find, plan_of
 from tinsmith.data.slices.reader import Slice
 from tinsmith.data.slices.splits import Split
 from tinsmith.lab.experiment.conduct import conduct
-from tinsmith.lab.experiment.plan import make_plan
+from tinsmith.lab.experiment.experiment import make_plan
 from tinsmith.lab.runs.files import METRICS, ROLLOUTS, TIMINGS
 from tinsmith.models.folders.folder import write_folder
 from tinsmith.models.initial_weights import initial_weights

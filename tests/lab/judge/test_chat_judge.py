@@ -26,9 +26,8 @@ from running import HANG_S
 from tinsmith.lab.judge.chat_judge import BlockingJudge, ChatJudge
 from tinsmith.lab.judge.limits import CallLimits
 from tinsmith.lab.judge.prompting import JudgeRequest, VerdictCache
-from tinsmith.lab.judge.records import ChatSettings
+from tinsmith.lab.judge.records import ChatSettings, FailureCause, Judged, JudgeFailure, ParseFailure, Spent
 from tinsmith.lab.judge.tree import pass_rate
-from tinsmith.lab.judge.verdicts import FailureCause, Judged, JudgeFailure, ParseFailure, Spent
 from tinsmith.types.errors import ConfigError
 
 CRITERIA = ("It names a bird.", "It is short.")

@@ -12,8 +12,7 @@ from scripted_judge import KEY, YES, InstantClock, Say, ScriptedJudge, ratings, 
 from tinsmith.lab.judge.chat_judge import ChatJudge
 from tinsmith.lab.judge.endpoint_answers import NoText, Reply, Usage, read_completion, read_error
 from tinsmith.lab.judge.prompting import JudgeRequest
-from tinsmith.lab.judge.records import ChatSettings
-from tinsmith.lab.judge.verdicts import FailureCause, Judged, JudgeFailure
+from tinsmith.lab.judge.records import ChatSettings, FailureCause, Judged, JudgeFailure
 from tinsmith.types.bodies import BoundedBody
 from tinsmith.types.errors import DataError
 

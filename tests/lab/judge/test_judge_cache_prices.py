@@ -5,9 +5,18 @@ from pathlib import Path
 import pytest
 
 from tinsmith.lab.judge.limits import backoff, retry_after
-from tinsmith.lab.judge.prices import estimate_spent, load_prices, shown
-from tinsmith.lab.judge.prompting import JudgePrompt, JudgeRequest, Question, VerdictCache, cache_key, ratings_form
-from tinsmith.lab.judge.verdicts import Spent, Verdict
+from tinsmith.lab.judge.prompting import (
+    JudgePrompt,
+    JudgeRequest,
+    Question,
+    VerdictCache,
+    cache_key,
+    estimate_spent,
+    load_prices,
+    ratings_form,
+    shown,
+)
+from tinsmith.lab.judge.records import Spent, Verdict
 from tinsmith.types.errors import ConfigError
 
 VERDICTS = (Verdict(True, "Sí."), Verdict(False, ""))

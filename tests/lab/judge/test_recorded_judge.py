@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 
 from tinsmith.lab.judge.prompting import JudgeRequest
-from tinsmith.lab.judge.verdicts import FailureCause, Judged, JudgeFailure
+from tinsmith.lab.judge.records import FailureCause, Judged, JudgeFailure
 from tinsmith.lab.user_task.judge_choice import RecordedJudge
 
 

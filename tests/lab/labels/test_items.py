@@ -7,8 +7,7 @@ from task_cases import row
 
 from tinsmith.data.slices.rows import PaperRow
 from tinsmith.lab.labels.contracts import Subject
-from tinsmith.lab.labels.paper import Paper, items_of
-from tinsmith.lab.labels.task import TASKS
+from tinsmith.lab.labels.task import TASKS, Paper, items_of
 from tinsmith.types.errors import DataError
 
 

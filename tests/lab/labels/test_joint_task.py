@@ -9,10 +9,8 @@ from hypothesis import strategies as st
 from task_cases import paper, row
 
 from tinsmith.lab.labels.contracts import FIVE_KEY, FOUR_KEY, THREE_KEY, TWO_KEY, Answer, Confidence, Outcome, Subject
-from tinsmith.lab.labels.leaks import check_prompt, messages
-from tinsmith.lab.labels.paper import Item, items_of
 from tinsmith.lab.labels.rewards import make_label_reward, paid_alone
-from tinsmith.lab.labels.task import make_joint_task
+from tinsmith.lab.labels.task import Item, check_prompt, items_of, make_joint_task, messages
 from tinsmith.renderers.renderer import Message, Role
 from tinsmith.types.errors import CheckpointError, ConfigError, ContractError, DataError
 

@@ -8,10 +8,9 @@ from task_cases import paper
 
 import tinsmith
 from tinsmith.cli.registered import find
-from tinsmith.lab.experiment.plan import make_plan
+from tinsmith.lab.experiment.experiment import make_plan
 from tinsmith.lab.labels.contracts import THREE_KEY, TWO_KEY, Answer, Confidence, Contract
-from tinsmith.lab.labels.paper import Item
-from tinsmith.lab.labels.task import make_joint_task, make_task
+from tinsmith.lab.labels.task import Item, make_joint_task, make_task
 from tinsmith.lab.papers import worlds
 from tinsmith.lab.papers.labels import task_asked
 from tinsmith.lab.user_task.entry import open_task

@@ -9,9 +9,7 @@ from hypothesis import strategies as st
 from task_cases import item, paper
 
 from cpu_limit import guarded
-from tinsmith.lab.labels.leaks import check_prompt, check_text, messages, prompt_messages
-from tinsmith.lab.labels.paper import Item
-from tinsmith.lab.labels.task import TASKS
+from tinsmith.lab.labels.task import TASKS, Item, check_prompt, check_text, messages, prompt_messages
 from tinsmith.renderers.renderer import Message, Role
 from tinsmith.types.errors import DataError
 

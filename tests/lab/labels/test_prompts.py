@@ -6,9 +6,8 @@ import pytest
 from task_cases import item, paper
 
 from tinsmith.lab.labels.contracts import NOVELTY_TWO_KEY, TWO_KEY, Subject
-from tinsmith.lab.labels.leaks import check_prompt, messages
 from tinsmith.lab.labels.prompt_files import PROMPTS, load_prompt, parse_sections
-from tinsmith.lab.labels.task import TASKS, Task, make_task
+from tinsmith.lab.labels.task import TASKS, Task, check_prompt, make_task, messages
 from tinsmith.renderers.renderer import Role
 from tinsmith.types.errors import ConfigError
 

@@ -11,15 +11,13 @@ from tinker import types
 
 from tinsmith.lab.labels.contracts import Confidence
 from tinsmith.lab.labels.labelled_papers import LabelledPapers, Papers
-from tinsmith.lab.labels.leaks import bank_of
-from tinsmith.lab.labels.paper import Item, Paper
-from tinsmith.lab.labels.task import Task, make_task
+from tinsmith.lab.labels.task import Item, Paper, Task, bank_of, make_task
 from tinsmith.lab.papers.compute_spent import Cost, Ledger
-from tinsmith.lab.prompt_search.asked_papers import AskedPapers, paid
 from tinsmith.lab.prompt_search.document import Grammar
 from tinsmith.lab.prompt_search.search import Search, SearchSettings, halves_of
 from tinsmith.models.presets import PRESETS
 from tinsmith.renderers.renderer import Message, Role
+from tinsmith.studies.equal_compute import AskedPapers, paid
 from tinsmith.types.errors import ConfigError
 
 TASK: Task = make_task("disruption", prompt="brief", contract="two_key", with_metadata=False)

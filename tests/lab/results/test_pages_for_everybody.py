@@ -7,6 +7,7 @@ import pytest
 from axe import checked, needs_axe
 from fake_rubric_runs import RubricStory, write_rubric_run
 from fake_runs import LADDER, write_run
+from kept_pages import read_kept
 from labelled import labelled_corpus
 from pages_of import compared, page_of
 
@@ -14,7 +15,6 @@ from tinsmith.data.labels import Thresholds
 from tinsmith.data.slices.cutting import make_slice
 from tinsmith.data.slices.settings import SliceSettings, Task
 from tinsmith.lab.page.live_page import Unfinished, with_progress
-from tinsmith.lab.study.record import read_kept
 from tinsmith.lab.study.report import page_of_study
 from tinsmith.pages.cards.slice import write_page
 from tinsmith.pages.page import document_html

@@ -9,7 +9,7 @@ from kept_answers import keep_answers
 from sentences import missing
 from tinsmith.data.baselines.answers import BASELINE_ANSWERS
 from tinsmith.data.baselines.report import Baseline
-from tinsmith.lab.runs.kinds import Kind
+from tinsmith.lab.runs.files import Kind
 from tinsmith.lab.runs.reader import read_rollouts, read_run
 from tinsmith.lab.runs.records import Split
 from tinsmith.types.errors import DataError

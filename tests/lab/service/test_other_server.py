@@ -15,9 +15,8 @@ from small_study import PAPERS
 from running import KEY, Running
 from tinsmith.cli.registered import find
 from tinsmith.lab.experiment.conduct import conduct, embedded_settings
-from tinsmith.lab.experiment.experiment import Plan
+from tinsmith.lab.experiment.experiment import Plan, make_plan
 from tinsmith.lab.experiment.materials import with_model
-from tinsmith.lab.experiment.plan import make_plan
 from tinsmith.lab.papers.run_data import PaperData
 from tinsmith.lab.runs.files import MANIFEST, METRICS
 

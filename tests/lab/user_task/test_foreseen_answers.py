@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tinsmith.lab.datums import answered_logprobs, known_logprobs, policy_datum
+from tinsmith.lab.grouping import answered_logprobs, known_logprobs, policy_datum
 from tinsmith.lab.rollouts import Rollout, Turn
 from tinsmith.lab.settings import RlSettings, told_apart
 from tinsmith.lab.user_task.subject import TemplateBorders

@@ -10,7 +10,7 @@ from own_task import TASK
 from command_line import command
 from tinsmith.cli.registered import SUBJECTS, plan_of
 from tinsmith.lab.experiment.replay import replay
-from tinsmith.lab.runs.kinds import Kind
+from tinsmith.lab.runs.files import Kind
 from tinsmith.lab.user_task.functions import load_file
 from tinsmith.lab.user_task.items import split_items
 from tinsmith.lab.user_task.run_data import TaskBaseRecipe, task_conversations

@@ -9,7 +9,7 @@ import pytest
 
 from command_line import command
 from tinsmith.cli.registered import plan_of
-from tinsmith.lab.experiment.plan import plan_fingerprint
+from tinsmith.lab.experiment.experiment import plan_fingerprint
 from tinsmith.lab.user_task.items import named_item
 from tinsmith.lab.user_task.reward_check import RewardCheck, Tried, check_lines, check_reward, mutants
 from tinsmith.lab.user_task.step_reward import Asked, Scored, StepReward

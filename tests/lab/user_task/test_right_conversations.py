@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tinsmith.lab.datums import Example, example_datum
+from tinsmith.lab.grouping import Example, example_datum
 from tinsmith.lab.user_task.dialogue import right_example
 from tinsmith.lab.user_task.items import UserItem, split_items
 from tinsmith.lab.user_task.task import Task

@@ -118,7 +118,7 @@ def test_a_judge_that_fails_on_everything_ends_the_step() -> None:
 
     class Lost:
         def judge_all(self, requests: Sequence[object]) -> list[Any]:
-            from tinsmith.lab.judge.verdicts import FailureCause, JudgeFailure, Spent
+            from tinsmith.lab.judge.records import FailureCause, JudgeFailure, Spent
 
             return [JudgeFailure(cause=FailureCause.TIMED_OUT, detail="no answer", spent=Spent()) for _ in requests]
 

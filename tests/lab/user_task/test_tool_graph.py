@@ -7,7 +7,7 @@ from typing import NewType
 import pytest
 
 from tinsmith import tools_of
-from tinsmith.lab.user_task.tool_graph import Piece, executed, reached
+from tinsmith.lab.user_task.tools import Piece, executed, reached
 from tinsmith.types.errors import DataError
 
 Plant, Metal, Sum = NewType("Plant", str), NewType("Metal", str), NewType("Sum", int)

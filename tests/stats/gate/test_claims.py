@@ -7,12 +7,11 @@ import numpy as np
 import pytest
 
 from sentences import missing
-from tinsmith.stats.estimates import Bootstrap
+from tinsmith.stats.estimates import Bootstrap, Runs
 from tinsmith.stats.gate.claim import CheckName, Claim, ClaimKind, Finding, Training, Verdict
 from tinsmith.stats.gate.claims import Beats, Learned, judge_beats, judge_learned
 from tinsmith.stats.parity import ParityRecord
 from tinsmith.stats.rates import Metric
-from tinsmith.stats.runs import Runs
 from tinsmith.types.errors import ConfigError
 
 LABELS = ("a", "b", "c")

@@ -6,13 +6,16 @@ from dataclasses import replace
 import pytest
 
 from tinsmith.data.slices.splits import Split
-from tinsmith.lab.labels.paper import Item, Paper
-from tinsmith.lab.labels.task import make_task
+from tinsmith.lab.labels.task import Item, Paper, make_task
 from tinsmith.renderers.renderer import Role
-from tinsmith.studies.debate.challenge import quoted_spans
-from tinsmith.studies.debate.demonstrations import DebateBaseRecipe, debate_conversations, demonstrations
-from tinsmith.studies.debate.planted_debates import LABELS, DebatesRecipe
-from tinsmith.studies.debate.script import load_script
+from tinsmith.studies.debate.challenge import load_script, quoted_spans
+from tinsmith.studies.debate.planted_debates import (
+    LABELS,
+    DebateBaseRecipe,
+    DebatesRecipe,
+    debate_conversations,
+    demonstrations,
+)
 from tinsmith.types.seeds import derive
 
 TASK = make_task("disruption", prompt="brief", contract="two_key")

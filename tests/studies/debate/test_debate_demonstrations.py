@@ -6,9 +6,9 @@ import pytest
 from debate_cases import ABSTRACT, BRIEF, TASK, C, D, N, item, items
 
 from tinsmith.lab.labels.contracts import TWO_KEY, Contract
-from tinsmith.lab.labels.leaks import messages
+from tinsmith.lab.labels.task import messages
 from tinsmith.renderers.renderer import Message, Role
-from tinsmith.studies.debate.demonstrations import demonstrations
+from tinsmith.studies.debate.planted_debates import demonstrations
 from tinsmith.studies.debate.rewards import literal_signals, reasons_of
 
 MANY = demonstrations(items(900), TASK, BRIEF, seed=5)

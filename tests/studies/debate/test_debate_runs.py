@@ -23,8 +23,8 @@ from tinsmith.lab.runs.files import MANIFEST, METRICS, ROLLOUTS, SECTIONS
 from tinsmith.lab.runs.reader import read_run, read_task_run
 from tinsmith.lab.service.connect import Connection, EmbeddedSettings, open_connection
 from tinsmith.pages.markdown import document_markdown
-from tinsmith.studies.debate.demonstrations import DebateBaseRecipe, debate_conversations
-from tinsmith.studies.debate.script import load_script
+from tinsmith.studies.debate.challenge import load_script
+from tinsmith.studies.debate.planted_debates import DebateBaseRecipe, debate_conversations
 from tinsmith.types.errors import ConfigError
 
 pytestmark = pytest.mark.whole

@@ -13,13 +13,11 @@ from small_debate import SCRIPTED, SETTINGS, TASK, DebateRun, build, debated, op
 from small_study import PAPERS, connect_to
 from tinker import types
 
-from tinsmith.lab.datums import policy_datum
-from tinsmith.lab.grouping import score_groups
+from tinsmith.lab.grouping import policy_datum, score_groups
 from tinsmith.lab.rl import train
 from tinsmith.lab.rollouts import WAIT_SECONDS, Failure, Rollout, Sampling, sample_groups
 from tinsmith.lab.run import Run
-from tinsmith.lab.runs.existing_run import IfExists
-from tinsmith.lab.runs.files import METRICS, ROLLOUTS
+from tinsmith.lab.runs.files import METRICS, ROLLOUTS, IfExists
 from tinsmith.lab.service.connect import Connection
 from tinsmith.lab.settings import RlSettings
 from tinsmith.lab.user_task.items import UserItem, named_item
@@ -27,8 +25,7 @@ from tinsmith.lab.user_task.subject import AskedModel, UserAnswer
 from tinsmith.lab.user_task.task import Ask, Model, Turns
 from tinsmith.ops.advantages import Advantage
 from tinsmith.renderers.renderer import Message, Role
-from tinsmith.studies.debate.challenge import Challenger
-from tinsmith.studies.debate.script import load_script
+from tinsmith.studies.debate.challenge import Challenger, load_script
 
 DebateRollout = Rollout[UserItem, UserAnswer]
 Groups = list[list[DebateRollout | Failure[UserItem]]]

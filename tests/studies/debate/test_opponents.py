@@ -5,9 +5,8 @@ import math
 import pytest
 from debate_cases import ABSTRACT, BRIEF, PLAIN, TASK, C, D, N, answer, heard, item, items, only
 
-from tinsmith.studies.debate.challenge import arguable, check_challenge
+from tinsmith.studies.debate.challenge import Script, arguable, check_challenge, load_script
 from tinsmith.studies.debate.cues import WORLD_CUES, Cue, Cues, learned_cues, pieces_of
-from tinsmith.studies.debate.script import Script, load_script
 from tinsmith.studies.debate.stance import Arm, Arms, Stance
 from tinsmith.types.errors import ConfigError, DataError
 

@@ -6,11 +6,9 @@ from collections.abc import Callable, Mapping
 import pytest
 
 from tinsmith.data.slices.splits import Split
-from tinsmith.lab.labels.paper import items_of
-from tinsmith.lab.labels.task import make_task
-from tinsmith.studies.debate.challenge import Challenger
+from tinsmith.lab.labels.task import items_of, make_task
+from tinsmith.studies.debate.challenge import Challenger, load_script
 from tinsmith.studies.debate.planted_debates import LABELS, WORD_CUES, WORDS, DebatesRecipe
-from tinsmith.studies.debate.script import load_script
 from tinsmith.studies.debate.statistics import Debated, Figure, figures
 
 pytestmark = pytest.mark.whole

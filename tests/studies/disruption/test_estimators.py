@@ -18,13 +18,12 @@ from small_slice import Made
 import tinsmith
 from tinsmith.data.slices.rows import PaperRow
 from tinsmith.lab.labels.labelled_papers import Papers
-from tinsmith.lab.labels.paper import Paper, paper_of
-from tinsmith.lab.labels.task import make_task
+from tinsmith.lab.labels.task import Paper, make_task, paper_of
 from tinsmith.lab.papers.labels import LABEL_KINDS
 from tinsmith.lab.papers.sets import LoadedSlice, labelled, split_items, unlabelled
-from tinsmith.lab.runs.kinds import Kind
+from tinsmith.lab.runs.files import Kind
 from tinsmith.lab.service.connect import Connection
-from tinsmith.studies.disruption import shared_server
+from tinsmith.studies.disruption import estimators
 from tinsmith.studies.disruption.estimators import GRPO, SFT, PaperClassifier
 from tinsmith.types.errors import ConfigError, DataError, LostError
 
@@ -304,13 +303,13 @@ def test_folds_say_their_price_share_a_server_and_score_as_fits_of_their_own(
     made: Made, papers: LoadedSlice, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     started: list[object] = []
-    opened = shared_server.open_connection
+    opened = estimators.open_connection
 
     def counted(*arguments: Any) -> Connection:
         started.append(arguments)
         return opened(*arguments)
 
-    monkeypatch.setattr(shared_server, "open_connection", counted)
+    monkeypatch.setattr(estimators, "open_connection", counted)
     model = grpo(made, steps=1, groups_per_batch=1, verbose=True)
     rows = papers.train
     labels = [str(row.disruption_label) for row in rows]

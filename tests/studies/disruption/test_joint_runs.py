@@ -18,11 +18,9 @@ from tinsmith.data.slices.settings import Caps, Task
 from tinsmith.data.slices.splits import Split
 from tinsmith.data.sources.world.spec import Preset
 from tinsmith.lab.experiment.conduct import conduct
-from tinsmith.lab.experiment.experiment import Plan
-from tinsmith.lab.experiment.plan import make_plan
+from tinsmith.lab.experiment.experiment import Plan, make_plan
 from tinsmith.lab.labels.contracts import Subject
-from tinsmith.lab.labels.paper import Paper, items_of
-from tinsmith.lab.labels.task import make_joint_task
+from tinsmith.lab.labels.task import Paper, items_of, make_joint_task
 from tinsmith.lab.nano_base import cached_base
 from tinsmith.lab.papers.worlds import PaperBaseRecipe, WorldRecipe, paper_conversations, world_slice
 from tinsmith.lab.results.arms import members_of

@@ -8,8 +8,7 @@ import pytest
 
 from command_line import command
 from tinsmith.lab.user_task.task import Answered, Task
-from tinsmith.studies.instructions.checkers import Suite, followed
-from tinsmith.studies.instructions.draws import kinds_of
+from tinsmith.studies.instructions.draws import Suite, followed, kinds_of
 from tinsmith.studies.instructions.task import instructions
 
 
@@ -114,7 +113,7 @@ def test_the_page_says_how_often_each_kind_was_followed() -> None:
 def test_nothing_is_downloaded(monkeypatch: pytest.MonkeyPatch) -> None:
     import nltk
 
-    from tinsmith.studies.instructions import checkers
+    from tinsmith.studies.instructions import draws
 
     def downloads(*_args: object, **_kwargs: object) -> bool:
         raise AssertionError("a download")
@@ -122,8 +121,8 @@ def test_nothing_is_downloaded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(nltk, "download", downloads)
     for name in [each for each in sys.modules if each.startswith("if_verifiable.ifbench")]:
         monkeypatch.delitem(sys.modules, name)
-    checkers._checkers.cache_clear()
-    assert checkers.described("format:emoji", {})
+    draws._checkers.cache_clear()
+    assert draws.described("format:emoji", {})
     assert nltk.download is downloads
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from made_cells import made_folder
 
-from tinsmith.lab.experiment.plan import make_plan
+from tinsmith.lab.experiment.experiment import make_plan
 from tinsmith.lab.study.sizes import Cell
 from tinsmith.types.seeds import random_bits
 from tinsmith.types.waits import Say

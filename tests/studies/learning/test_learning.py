@@ -8,7 +8,7 @@ from made_runs import TASK, Maker, Shares
 
 from command_line import command
 from tinsmith.cli.registered import source_of
-from tinsmith.lab.experiment.plan import make_plan
+from tinsmith.lab.experiment.experiment import make_plan
 from tinsmith.lab.settings import RlSettings, SftSettings
 from tinsmith.lab.study.conduct import run_study
 from tinsmith.lab.study.files import PAGE, STUDY_JSON, TABLES

@@ -13,7 +13,7 @@ from small_slice import Made
 
 from tinsmith.cli.registered import source_of
 from tinsmith.lab.experiment.conduct import conduct
-from tinsmith.lab.experiment.plan import make_plan
+from tinsmith.lab.experiment.experiment import make_plan
 from tinsmith.lab.runs.files import MANIFEST, METRICS, ROLLOUTS, TRACE
 from tinsmith.lab.runs.folder import RunFolder
 from tinsmith.lab.study.cells import run_cells, runner

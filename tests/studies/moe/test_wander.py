@@ -33,8 +33,7 @@ from tinsmith.studies.moe.sides import (
     our_decoder,
     step_ratios,
 )
-from tinsmith.studies.moe.study import wander
-from tinsmith.studies.moe.values import Amounts, Dtype, Engine, Seen, Side, Text, batched
+from tinsmith.studies.moe.study import Amounts, Dtype, Engine, Seen, Side, Text, batched, wander
 from tinsmith.types.errors import ConfigError
 from tinsmith.types.sampling import SampleRequest, SamplingParams
 

@@ -11,15 +11,14 @@ from scripted_judge import KEY
 
 from command_line import Ran, Run, command
 from tinsmith.cli.registered import SUBJECTS, plan_of, source_of
-from tinsmith.lab.experiment.at import At
 from tinsmith.lab.experiment.experiment import Plan
+from tinsmith.lab.experiment.key_text import At
 from tinsmith.lab.judge.prompting import JudgeRequest, judge_prompt
 from tinsmith.lab.judge.rules.rule_text import RuleJudge
 from tinsmith.lab.judge.tree import pass_rate
-from tinsmith.lab.runs.kinds import Kind
-from tinsmith.studies.rubrics.dataset import read_dataset
+from tinsmith.lab.runs.files import Kind
+from tinsmith.studies.rubrics.dataset import read_dataset, split_tasks
 from tinsmith.studies.rubrics.quality.statistics import builtin_pairs
-from tinsmith.studies.rubrics.splitting import split_tasks
 
 DOCS = Path(__file__).parents[3] / "docs" / "rlvr.md"
 

@@ -7,9 +7,8 @@ import pytest
 
 from tinsmith.lab.nano_base import build_base, cached_base
 from tinsmith.renderers.renderer import Message, Role
-from tinsmith.studies.rubrics.base import LEXICON, RubricBaseRecipe, demonstrations, rubric_conversations
-from tinsmith.studies.rubrics.dataset import builtin_dataset
-from tinsmith.studies.rubrics.splitting import split_tasks
+from tinsmith.studies.rubrics.dataset import builtin_dataset, split_tasks
+from tinsmith.studies.rubrics.rlvr import LEXICON, RubricBaseRecipe, demonstrations, rubric_conversations
 from tinsmith.types.errors import ConfigError, DataError
 from tinsmith.types.seeds import derive
 

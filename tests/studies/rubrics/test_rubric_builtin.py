@@ -7,10 +7,9 @@ import pytest
 
 from tinsmith.lab.judge.rules.rule_text import RuleJudge
 from tinsmith.lab.judge.tree import pass_rate
-from tinsmith.studies.rubrics.base import demonstrations
-from tinsmith.studies.rubrics.dataset import builtin_dataset
+from tinsmith.studies.rubrics.dataset import builtin_dataset, split_tasks
 from tinsmith.studies.rubrics.quality.statistics import builtin_pairs
-from tinsmith.studies.rubrics.splitting import split_tasks
+from tinsmith.studies.rubrics.rlvr import demonstrations
 from tinsmith.studies.rubrics.task import RubricTask
 from tinsmith.types.errors import ConfigError
 

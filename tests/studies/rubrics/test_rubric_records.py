@@ -11,9 +11,8 @@ from tinsmith.lab.user_task.items import split_items
 from tinsmith.lab.user_task.judge_choice import asking_circumstances
 from tinsmith.lab.user_task.judged import JudgedReward
 from tinsmith.lab.user_task.run_data import write_tasks
-from tinsmith.studies.rubrics.dataset import builtin_dataset
+from tinsmith.studies.rubrics.dataset import builtin_dataset, split_tasks
 from tinsmith.studies.rubrics.rlvr import rlvr
-from tinsmith.studies.rubrics.splitting import split_tasks
 
 
 def test_every_task_is_written_with_its_side_and_read_again(tmp_path: Path) -> None:

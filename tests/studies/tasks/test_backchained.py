@@ -7,7 +7,7 @@ from random import Random
 import pytest
 
 from tinsmith.lab.user_task.dialogue import converse, score_group
-from tinsmith.lab.user_task.tool_graph import Piece
+from tinsmith.lab.user_task.tools import Piece
 from tinsmith.studies.backchain import (
     BELIEVED,
     CITIES,

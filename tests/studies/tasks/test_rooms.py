@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tinsmith.cli.registered import plan_of
-from tinsmith.lab.user_task.apart import Message, ask_apart
+from tinsmith.lab.user_task.calls import Message, ask_apart
 from tinsmith.studies.barrier import (
     FIELDS,
     MUTANTS,

@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 from taste_corpora import world, write
 
-from tinsmith.studies.taste.items import Reply, items_of, prompt_of, read_reply, written
 from tinsmith.studies.taste.pairs import draw_pairs
 from tinsmith.studies.taste.settings import Answers, PairSettings, Preference, Side, Text
+from tinsmith.studies.taste.task import Reply, items_of, prompt_of, read_reply, written
 
 
 @pytest.mark.parametrize("preference", list(Preference))

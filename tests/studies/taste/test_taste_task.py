@@ -12,8 +12,7 @@ from command_line import command
 from tinsmith.cli.registered import source_of
 from tinsmith.lab.user_task.dialogue import Earned, score_group
 from tinsmith.lab.user_task.task import Answered, Task
-from tinsmith.studies.taste.sections import SECTIONS
-from tinsmith.studies.taste.task import CARD, taste
+from tinsmith.studies.taste.task import CARD, SECTIONS, taste
 from tinsmith.types.errors import ConfigError
 from tinsmith.types.fingerprints import file_sha256
 

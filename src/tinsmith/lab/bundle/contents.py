@@ -13,10 +13,8 @@ from tinsmith.engine.checkpoint_files import MARKER, marker_without_place
 from tinsmith.engine.tinker_paths import TinkerPath
 from tinsmith.lab.bundle.archive import Content
 from tinsmith.lab.experiment.manifest import HERE, Json
-from tinsmith.lab.runs.existing_run import holds_run
-from tinsmith.lab.runs.files import CHECKPOINTS, CONFIG, GROWING, MANIFEST, REPORT, STATE, WHOLE
-from tinsmith.lab.runs.folder import Mark, RunFolder, best_of
-from tinsmith.lab.service.saved_state import damage
+from tinsmith.lab.runs.files import CHECKPOINTS, CONFIG, GROWING, MANIFEST, REPORT, STATE, WHOLE, holds_run
+from tinsmith.lab.runs.folder import Mark, RunFolder, best_of, damage
 from tinsmith.models.staging import present
 from tinsmith.types.errors import DataError
 

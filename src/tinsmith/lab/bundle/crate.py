@@ -14,7 +14,7 @@ from typing import Final, cast
 
 from tinsmith.lab.bundle.archive import CRATE, Content
 from tinsmith.lab.experiment.manifest import Json
-from tinsmith.lab.runs.kinds import Kind
+from tinsmith.lab.runs.files import Kind
 from tinsmith.lab.runs.records import Config, Manifest
 from tinsmith.types.fingerprints import file_sha256
 from tinsmith.types.version import VERSION

@@ -9,7 +9,7 @@ from typing import Final, cast
 from tinsmith.lab.experiment.experiment import Plan
 from tinsmith.lab.experiment.manifest import Json
 from tinsmith.lab.experiment.replay import changes_of
-from tinsmith.lab.runs.kinds import Kind
+from tinsmith.lab.runs.files import Kind
 from tinsmith.lab.runs.records import Run
 from tinsmith.lab.user_task.entry import UserTaskEntry
 from tinsmith.lab.user_task.functions import modules_beside

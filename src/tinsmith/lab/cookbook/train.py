@@ -19,7 +19,7 @@ from tinsmith.lab.live.watch import Examinee, Judged, Score, Watch
 from tinsmith.lab.rl import train as train_run
 from tinsmith.lab.rollouts import SEED_BITS, WAIT_SECONDS, Failure
 from tinsmith.lab.run import Finished, Run
-from tinsmith.lab.runs.existing_run import IfExists
+from tinsmith.lab.runs.files import IfExists
 from tinsmith.lab.runs.folder import RunFolder
 from tinsmith.lab.settings import RlSettings
 from tinsmith.types.fingerprints import sha256_of

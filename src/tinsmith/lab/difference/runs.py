@@ -28,7 +28,7 @@ from tinsmith.lab.difference.tensors import ABSENT, FieldDifference, TensorDiffe
 from tinsmith.lab.runs.files import METRICS, ROLLOUTS, TRACE
 from tinsmith.lab.runs.reader import read_run
 from tinsmith.lab.runs.records import Run
-from tinsmith.pages.wording import counted
+from tinsmith.pages.measures import counted
 from tinsmith.types.errors import DataError
 
 

@@ -21,9 +21,17 @@ import numpy as np
 from tinsmith.engine.checkpoint_files import ADAPTER, OPTIMIZER, read
 from tinsmith.engine.tinker_paths import TinkerPath
 from tinsmith.lab.difference.runs import Difference, recorded, unequal_step
-from tinsmith.lab.experiment.again import begun, engine_of, lent, needs_server
+from tinsmith.lab.experiment.again import (
+    begun,
+    contradictions,
+    cpu_seconds,
+    engine_of,
+    judge_elsewhere,
+    lent,
+    needs_server,
+    trained_steps,
+)
 from tinsmith.lab.experiment.conduct import embedded_settings
-from tinsmith.lab.experiment.contradictions import contradictions, cpu_seconds, judge_elsewhere, trained_steps
 from tinsmith.lab.experiment.experiment import Plan
 from tinsmith.lab.experiment.manifest import Json
 from tinsmith.lab.experiment.materials import Materials
@@ -32,14 +40,12 @@ from tinsmith.lab.grouping import Line
 from tinsmith.lab.judge.endpoint import OPENAI_URL
 from tinsmith.lab.rl import take_step
 from tinsmith.lab.run import Run
-from tinsmith.lab.runs.files import MANIFEST, METRICS, STATE, TRACE
-from tinsmith.lab.runs.folder import Mark, RunFolder, best_of
-from tinsmith.lab.runs.kinds import Kind
+from tinsmith.lab.runs.files import MANIFEST, METRICS, STATE, TRACE, Kind
+from tinsmith.lab.runs.folder import Mark, RunFolder, best_of, damage
 from tinsmith.lab.runs.reader import read_run
 from tinsmith.lab.runs.records import Run as RunRecord
 from tinsmith.lab.service.connect import Connection, open_connection
 from tinsmith.lab.service.local import LocalService, LocalTrainer
-from tinsmith.lab.service.saved_state import damage
 from tinsmith.lab.user_task.entry import UserTaskEntry
 from tinsmith.lab.user_task.run_data import TaskData
 from tinsmith.types.seeds import derive
@@ -76,22 +82,28 @@ class Segment:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Audited:
-    """An audit and what it found."""
+class AnyAudit:
+    """An audit, whatever is drawn."""
 
     seed: int
     of_steps: int
     """Steps of training that the run came to."""
-    drawn: tuple[int, ...]
     faults: tuple[str, ...]
     """Contradictions within the folder; found without computing a step."""
-    segments: tuple[Segment, ...]
     recorded_judge: str | None
-    """The judge elsewhere whose verdicts were taken from the record; None: there is none."""
+    """The judge whose verdicts were taken from the record; None: there is none."""
     whole_s: float
     """Seconds of the whole original run."""
     cpu_s: float
     """Processor time of the audit, its server's included."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Audited(AnyAudit):
+    """An audit of steps and what it found."""
+
+    drawn: tuple[int, ...]
+    segments: tuple[Segment, ...]
 
     @property
     def passed(self) -> bool:

@@ -20,18 +20,24 @@ from tinsmith.engine.engine import Engine
 from tinsmith.lab.difference.rollouts import Line, Timeline, decode, timeline
 from tinsmith.lab.difference.runs import Difference, Phase, UnitDifference, unequal_rollouts, unequal_training
 from tinsmith.lab.difference.tensors import ABSENT
-from tinsmith.lab.experiment.again import begun, engine_of, needs_server
-from tinsmith.lab.experiment.audit import chance, made_again, nearest_mark
-from tinsmith.lab.experiment.contradictions import contradictions, cpu_seconds, judge_elsewhere, trained_steps
+from tinsmith.lab.experiment.again import (
+    begun,
+    contradictions,
+    cpu_seconds,
+    engine_of,
+    judge_elsewhere,
+    needs_server,
+    trained_steps,
+)
+from tinsmith.lab.experiment.audit import AnyAudit, chance, made_again, nearest_mark
 from tinsmith.lab.experiment.experiment import Plan
 from tinsmith.lab.experiment.manifest import Json
 from tinsmith.lab.experiment.materials import Materials
 from tinsmith.lab.experiment.replay import seconds_of
 from tinsmith.lab.experiment.stand_ins import Substep, UnitService, UnitTrainer
 from tinsmith.lab.rl import take_step
-from tinsmith.lab.runs.files import MANIFEST, ROLLOUTS, STATE, TRACE
+from tinsmith.lab.runs.files import MANIFEST, ROLLOUTS, STATE, TRACE, Kind
 from tinsmith.lab.runs.folder import Mark, RunFolder
-from tinsmith.lab.runs.kinds import Kind
 from tinsmith.lab.runs.reader import read_run
 from tinsmith.lab.runs.records import Run
 from tinsmith.lab.service.local import trace_line
@@ -52,26 +58,16 @@ class UnitPlace:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class UnitsAudited:
+class UnitsAudited(AnyAudit):
     """An audit of units and what it found."""
 
-    seed: int
     of_units: int
     """Units that the run's trace has."""
-    of_steps: int
     drawn: tuple[UnitPlace, ...]
-    faults: tuple[str, ...]
-    """Contradictions within the folder; found without computing anything."""
     differences: tuple[Difference, ...]
     """The first after each checkpoint; units that are drawn behind one in the same stretch were not computed."""
     whole_steps: int
     """Steps that were trained again whole, to reach a drawn unit."""
-    recorded_judge: str | None
-    """The judge whose verdicts were taken from the record; None: there is none."""
-    whole_s: float
-    """Seconds of the whole original run."""
-    cpu_s: float
-    """Processor time of the audit."""
 
     @property
     def passed(self) -> bool:
@@ -93,11 +89,7 @@ def audit_units(
     say: Say,
     here: Mapping[str, str] | None = None,
 ) -> UnitsAudited:
-    """Check a run's folder, and compute this share of its units (at least one) again; nothing in the folder changes.
-
-    Raises:
-        ConfigError: the run keeps no hashes of units, or cannot be computed by units.
-    """
+    """Check a run's folder, and compute this share of its units (at least one) again; nothing in the folder changes."""
     began = cpu_seconds()
     run, manifest = read_run(folder), RunFolder(folder).read_json(MANIFEST)
     done, marks = trained_steps(run), [mark for mark in RunFolder(folder).marks() if mark.here]

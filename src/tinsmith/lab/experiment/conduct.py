@@ -20,7 +20,7 @@ import tinker
 from tinsmith.lab.agents import Agents
 from tinsmith.lab.course import Course
 from tinsmith.lab.experiment.estimate import remember, unusual
-from tinsmith.lab.experiment.experiment import Plan
+from tinsmith.lab.experiment.experiment import Plan, place_limits
 from tinsmith.lab.experiment.manifest import (
     Json,
     Prepared,
@@ -30,17 +30,14 @@ from tinsmith.lab.experiment.manifest import (
     seeds,
 )
 from tinsmith.lab.experiment.materials import Materials, gather, require_possible
-from tinsmith.lab.experiment.plan import place_limits
 from tinsmith.lab.live.interrupts import Interrupts
 from tinsmith.lab.live.teller import Teller, sinks_for
 from tinsmith.lab.live.watch import Score
 from tinsmith.lab.rl import train
 from tinsmith.lab.rollouts import SEED_BITS, WAIT_SECONDS
 from tinsmith.lab.run import BestStep, Finished, Reached, Run
-from tinsmith.lab.runs.existing_run import IfExists, holds_run, settle
-from tinsmith.lab.runs.files import MANIFEST, STATE, TRACE
+from tinsmith.lab.runs.files import MANIFEST, STATE, TRACE, IfExists, Status, holds_run, settle
 from tinsmith.lab.runs.folder import Mark, RunFolder
-from tinsmith.lab.runs.kinds import Status
 from tinsmith.lab.service.connect import Connection, EmbeddedSettings, open_connection
 from tinsmith.lab.service.facts import model_identity, weights_sha256
 from tinsmith.lab.service.official_client import ready
@@ -105,14 +102,9 @@ def conduct(
 ) -> Conducted:
     """Run an experiment to its end, and leave its folder; one to resume that came to its end stays as it is.
 
-    Args:
-        plan: of the experiment.
-        say: gets lines for a person.
-        materials: None: what the plan names is gathered.
-        like: an earlier run's manifest; another model than that is refused.
-        reached: is told where the run stands after each evaluation.
-        through: an open connection to train through, which stays open.
-        stays: leaves the connection open for whoever asks the trained model, and closes it.
+    Without `materials` what the plan names is gathered. `like` is an earlier run's manifest: another model than that is
+    refused. `reached` is told where the run stands after each evaluation. It trains `through` an open connection, which
+    stays open; `stays` leaves its own open for whoever asks the trained model, and closes it.
     """
     where, interrupts = plan.circumstances, Interrupts()
     if where.log_path is None:

@@ -14,12 +14,10 @@ import numpy as np
 
 from tinsmith.data.replacing import replacing
 from tinsmith.lab.confidence import WATCHED
-from tinsmith.lab.experiment.at import SMALL_MODEL
-from tinsmith.lab.experiment.experiment import Plan
-from tinsmith.lab.experiment.key_text import shown_value
+from tinsmith.lab.experiment.experiment import Plan, make_plan, place_limits, plan_fingerprint
+from tinsmith.lab.experiment.key_text import SMALL_MODEL, shown_value
 from tinsmith.lab.experiment.materials import require_own_rates
-from tinsmith.lab.experiment.plan import make_plan, place_limits, plan_fingerprint
-from tinsmith.lab.labels.scores import PROBED
+from tinsmith.lab.labels.labelled_papers import PROBED
 from tinsmith.lab.live.watch import PROMPTS
 from tinsmith.lab.papers.compute_spent import Cost
 from tinsmith.lab.policy import DRIFT_PROBED

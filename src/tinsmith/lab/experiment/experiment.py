@@ -1,28 +1,52 @@
-"""An experiment and its plan.
+"""An experiment and its plan: every key resolved, before any model or paper is there.
 
 An experiment is a frozen value with a name, a question, a parent, and only what it changes. What it is follows from its
 parents' deltas, from the root down. Its identity is the SHA-256 of everything that decides its results; the same
 `name@version` with another identity is an error that a test finds.
+
+Keys come from, later ones winning: the defaults of the settings, the place it runs at (`at=nano`, `at=small` or
+`at=seed`), the experiment's ancestors and itself, what the place cannot do otherwise, and the command line. Keys that
+only say where and how fast to run are circumstances, and are kept apart.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+import dataclasses
+import enum
+import inspect
+import re
+import sys
+import textwrap
+from collections.abc import Iterable, Mapping
+from dataclasses import MISSING, Field, asdict, dataclass, field, fields
+from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
-from tinsmith.lab.experiment.at import At, RunFrame
-from tinsmith.lab.experiment.key_text import ENGINE, Circumstances, Keys, Value
-from tinsmith.lab.runs.kinds import Kind
-from tinsmith.lab.settings import CommonSettings, written
-from tinsmith.types.arithmetic import Arithmetic
+from tinsmith.lab.experiment.key_text import (
+    ENGINE,
+    At,
+    Circumstances,
+    Keys,
+    RunFrame,
+    Value,
+    converted,
+    field_kinds,
+    folder_name,
+    shown_value,
+    unknown_key,
+)
+from tinsmith.lab.runs.files import Kind
+from tinsmith.lab.settings import CommonSettings, RlSettings, SftSettings, SparseSettings, told_apart, written
+from tinsmith.types.arithmetic import Arithmetic, supported, supported_words
 from tinsmith.types.deviation import Deviation
-from tinsmith.types.fingerprints import left_out
+from tinsmith.types.errors import ConfigError
+from tinsmith.types.fingerprints import left_out, sha256_of
 from tinsmith.types.gradient import GradientUnit
 
 if TYPE_CHECKING:
     from tinsmith.lab.user_task.entry import UserTaskEntry
+
 
 Values = Mapping[str, Value]
 
@@ -139,3 +163,280 @@ class Plan:
         """The name, and what was changed of it."""
         changed = " ".join(f"{key}={value}" for key, value in self.overrides.items())
         return f"{self.experiment.full_name} {changed}".strip()
+
+
+T = TypeVar("T")
+
+
+def make_plan(experiment: Experiment, overrides: Mapping[str, str]) -> Plan:
+    """Resolve an experiment with `key=value` overrides as they stand on a command line."""
+    kind = kind_of(experiment, overrides)
+    entry = experiment.subject.kinds[kind]
+    keys = entry.keys
+    _require_known(overrides, experiment, kind)
+    _require_own_server(overrides)
+    at = cast(At, converted("at", overrides.get("at", At.NANO.value), At))
+    values = {**defaults(experiment, kind, at), **overrides}
+    rewards = {
+        key.removeprefix(REWARD_PREFIX): cast(float, converted(key, value, float))
+        for key, value in overrides.items()
+        if key.startswith(REWARD_PREFIX)
+    }
+    changed = {
+        key: cast(Value, converted(key, value, keys.kinds.get(key, str)))
+        for key, value in sorted(overrides.items())
+        if key not in keys.circumstances
+    }
+    arithmetic = cast(Arithmetic, _engine_value("arithmetic", overrides))
+    where = _filled(Circumstances, values)
+    _require_device(arithmetic, where)
+    own = {key.name: converted(key.name, values.get(key.name, key.default), key.kind) for key in keys.own}
+    plan = Plan(
+        experiment=experiment,
+        overrides=MappingProxyType(changed),
+        frame=_filled(keys.frame, values),
+        settings=_filled(keys.loop, values),
+        reward_settings=MappingProxyType(rewards),
+        arithmetic=arithmetic,
+        deviation=cast(Deviation, _engine_value("deviation", overrides)),
+        gradient_unit=cast(GradientUnit, _engine_value("gradient_unit", overrides)),
+        circumstances=where,
+        asking=None if keys.asking is None else _filled(keys.asking, values),
+        own=MappingProxyType(cast("dict[str, Value]", own)),
+    )
+    return experiment.subject.check(plan)  # what is refused is told before anything is built
+
+
+def kind_of(experiment: Experiment, overrides: Mapping[str, str]) -> Kind:
+    """Return what kind of experiment it is."""
+    own, kinds = experiment.kind, experiment.subject.kinds
+    kind = cast(Kind, converted("kind", overrides.get("kind", own.value), Kind))
+    if kind not in kinds:
+        what = f"this experiment is of kind {own}; another kind cannot answer its question"
+        allowed = ", ".join(each for each in Kind if each in kinds)
+        raise ConfigError(what, field="kind", value=kind.value, allowed=allowed)
+    return kind
+
+
+def defaults(experiment: Experiment, kind: Kind, at: At) -> dict[str, object]:
+    """Return what stands under keys that a place, the ancestors or the experiment itself decide."""
+    entry = experiment.subject.kinds[kind]
+    if at not in entry.values:
+        what = f"{kind} has no settings for this size of model"
+        raise ConfigError(what, field="at", value=at.value, allowed=", ".join(entry.places))
+    forced = entry.forced.get(at, {})
+    return {**entry.values[at], **experiment.inherited, **experiment.own_at(at), **forced}
+
+
+def with_default_log_path(plan: Plan) -> Plan:
+    """Return the plan with a folder: `runs/FAMILY-RUNG[-CHANGES]` here, unless one was named."""
+    if plan.circumstances.log_path is not None:
+        return plan
+    changes = [f"{key}={value}" for key, value in plan.overrides.items()]
+    name = folder_name(plan.experiment.name.replace("/", "-"), changes)
+    where = dataclasses.replace(plan.circumstances, log_path=Path("runs") / name)
+    return dataclasses.replace(plan, circumstances=where)
+
+
+def _engine_value(key: str, overrides: Mapping[str, str]) -> object:
+    return converted(key, overrides.get(key, ENGINE[key].value), type(ENGINE[key]))
+
+
+def _require_own_server(overrides: Mapping[str, str]) -> None:
+    if "base_url" in overrides and overrides.get("deviation", "none") != Deviation.NONE:
+        what = "deviation is for the run's own server, not for one at base_url"
+        fix = "leave base_url out, or start that server with `tinsmith serve --deviation`"
+        raise ConfigError(what, field="deviation", value=overrides["deviation"], fix=fix)
+    for key in ("gradient_unit", "hold", "workers", "shards", "unit_hashes"):
+        if "base_url" in overrides and key in overrides:
+            what = f"{key} is for the run's own server, not for one at base_url"
+            fix = f"leave it out, and start that server with `tinsmith serve --{key.replace('_', '-')}`"
+            raise ConfigError(what, field=key, value=overrides[key], fix=fix)
+
+
+def _require_device(arithmetic: Arithmetic, where: Circumstances) -> None:
+    """Check that the server of its own could have such kernels; whether the device is here, the server says."""
+    if where.base_url is None and not supported(arithmetic, where.device):
+        what, fix = f"arithmetic={arithmetic} has no kernels for this device", "device=cpu or device=cuda"
+        raise ConfigError(what, field="device", value=where.device, allowed=supported_words(), fix=fix)
+    if where.device != "cpu" and (where.workers or where.shards != 1):
+        raise ConfigError("workers compute on CPU only", field="device", value=where.device, allowed="cpu with workers")
+
+
+def _require_known(overrides: Mapping[str, str], experiment: Experiment, kind: Kind) -> None:
+    kinds = experiment.subject.kinds
+    entry, known = kinds[kind], kinds[kind].keys.known
+    in_others = {name for each in kinds.values() for name in each.keys.known}
+    in_loops = {each.name for loop in (RlSettings, SftSettings, SparseSettings) for each in fields(loop)}
+    for key in overrides:
+        if key in known or (entry.named_reward and key.startswith(REWARD_PREFIX)):
+            continue
+        if key not in in_others | in_loops | entry.keys.without and not key.startswith("reward"):
+            raise unknown_key(key, overrides[key], known)
+        raise unknown_key(key, overrides[key], known, unused_by=str(kind))
+
+
+def _filled(cls: type[T], values: Mapping[str, object]) -> T:
+    """Make a dataclass of the values it has fields for, converted from text where they are text."""
+    kinds = field_kinds(cls)
+    given = {
+        each.name: converted(each.name, values[each.name], kinds[each.name])
+        for each in fields(cls)  # pyright: ignore[reportArgumentType]  # a dataclass
+        if each.name in values
+    }
+    required = [
+        each.name
+        for each in fields(cls)  # pyright: ignore[reportArgumentType]
+        if each.default is MISSING and each.default_factory is MISSING and each.name not in given
+    ]
+    if required:
+        raise ConfigError("this key has no default here; give it a value", field=required[0], fix=f"{required[0]}=...")
+    return cls(**given)
+
+
+def plan_fingerprint(plan: Plan) -> str:
+    """Return the SHA-256 of all that decides a plan's results but papers and model; circumstances are not in it."""
+    # An experiment is without fault by itself, and trained in trees; only what was asked otherwise is part of its name.
+    engine: dict[str, object] = {}
+    if plan.deviation is not Deviation.NONE:
+        engine["deviation"] = plan.deviation
+    if plan.gradient_unit is not GradientUnit.TREE:
+        engine["gradient_unit"] = plan.gradient_unit
+    return sha256_of(
+        {
+            "frame": plan.named,
+            "settings": told_apart(plan.settings),
+            "reward_settings": dict(plan.reward_settings),
+            "arithmetic": plan.arithmetic,
+            **plan.experiment.subject.named(plan),
+            **engine,
+        }
+    )
+
+
+def fingerprints_of(experiments: Iterable[Experiment]) -> Mapping[str, Mapping[str, str]]:
+    """Return the fingerprint of experiments without overrides, by `name@version` and place."""
+    return {
+        one.full_name: {
+            at.value: plan_fingerprint(make_plan(one, {"at": at.value})) for at in one.subject.kinds[one.kind].places
+        }
+        for one in experiments
+    }
+
+
+_WHY: Final[Mapping[At, str]] = {
+    At.NANO: "what the nano base was made for",
+    At.SMALL: "what a small chat model can answer",
+}
+
+
+def place_limits(plan: Plan) -> list[str]:
+    """Return what of an experiment its place leaves out, in sentences; nothing where it runs as it is written.
+
+    What the command line says holds at every place, and is not told.
+    """
+    at, written, where = plan.frame.at, plan.experiment.inherited, plan.circumstances
+    kept = {
+        key: value
+        for key, value in plan.entry.forced.get(at, {}).items()
+        if written.get(key, value) != value and key not in plan.overrides
+    }
+    if not kept:
+        return []
+    # The numbers are those of the base that is built here; another model may be named all the same.
+    of_another = at is At.NANO and (where.base_url or where.model_name) is not None
+    place = "here" if of_another else f"at={at}"
+    why = "short prompts and answers, unless these keys are given" if of_another else _WHY[at]
+    changes = [f"{key} is {shown_value(value)}, not {shown_value(written[key])}" for key, value in kept.items()]
+    here = {"at": at.value}
+    own = plan_fingerprint(make_plan(plan.experiment, here))
+    twins = [
+        one.full_name
+        for one in plan.experiment.subject.experiments
+        if one.name != plan.experiment.name
+        and at in one.subject.kinds[one.kind].places
+        and plan_fingerprint(make_plan(one, here)) == own
+    ]
+    same = f"{place}: this is {', '.join(twins)} under another name; at=seed tells them apart"
+    return [f"{place}: {', '.join(changes)}: {why}", *([same] if twins else [])]
+
+
+_FIELD: Final = re.compile(r'^ {4}(\w+): [^\n]*(?:\n {8}[^\n]*|\n {4}\))*\n {4}"""(.*?)"""', re.MULTILINE | re.DOTALL)
+"""A field and the words below it. From the text: CPython 3.11 cannot make syntax trees in two threads at once."""
+_CLASS: Final = r"^( *)class {}\b[^\n]*\n(?:\1[ )][^\n]*\n|\n)*"
+"""A class with its body: as far as lines are indented more than its first."""
+_ENGINE_WORDS: Final[Mapping[str, str]] = {
+    "arithmetic": "canonical: same bits for any batch, thread count and device; fast: no such promise.",
+    "gradient_unit": "tree: examples with a common prefix share its computation; datum: each is computed by itself.",
+    "deviation": "Deliberate fault of the server, to test that the checks find it.",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeyHelp:
+    """One key."""
+
+    name: str
+    values: Mapping[At, str]  # By place where the experiment can run; empty: none.
+    words: str
+    circumstance: bool  # Whether it only says where and how fast to run, and is no part of the identity.
+
+
+def key_help(experiment: Experiment) -> list[KeyHelp]:
+    """Return every key of an experiment, those that decide results first."""
+    kind = kind_of(experiment, {})
+    entry = experiment.subject.kinds[kind]
+    keys = entry.keys
+    places = {at: defaults(experiment, kind, at) for at in entry.places}
+    words = {name: said for part in keys.parts for name, said in words_of(part).items()}
+    words |= {key.name: key.words for key in keys.own}
+    usual: dict[str, object] = {each.name: default_of(each) for each in fields(keys.frame)}
+    usual |= {key.name: key.default for key in keys.own}
+    usual |= {each.name: default_of(each) for part in keys.parts[1:] for each in fields(part)}
+    found = [
+        KeyHelp(
+            name=name,
+            values={at: shown_value(at if name == "at" else place.get(name, default)) for at, place in places.items()},
+            words=_with_values(words.get(name, ""), keys.kinds.get(name)),
+            circumstance=name in keys.circumstances,
+        )
+        for name, default in usual.items()
+        if name in keys.known and name != "kind"
+    ]
+    found += [
+        KeyHelp(
+            name=name, values=dict.fromkeys(places, shown_value(value)), words=_ENGINE_WORDS[name], circumstance=False
+        )
+        for name, value in ENGINE.items()
+    ]
+    return sorted(found, key=lambda each: each.circumstance)
+
+
+def _with_values(words: str, kind: object) -> str:
+    """Add what a key may be, where these are a few names."""
+    if not isinstance(kind, type) or not issubclass(kind, enum.Enum):
+        return words
+    values = ", ".join(str(member.value) for member in kind)
+    return f"{words} One of: {values}.".strip()
+
+
+def words_of(part: type) -> dict[str, str]:
+    """Return what stands below each field of a dataclass and its bases, as text."""
+    return {
+        name: " ".join(words.split())
+        for each in reversed(part.__mro__)
+        if each is not object
+        for name, words in _FIELD.findall(textwrap.dedent(_source(each)))
+    }
+
+
+def _source(part: type) -> str:
+    """Return the text of a class; `inspect.getsource` would make a syntax tree to find it."""
+    text = inspect.getsource(sys.modules[part.__module__])
+    found = re.search(_CLASS.format(part.__name__), text, re.MULTILINE)
+    return found[0] if found else ""
+
+
+def default_of(each: Field[Any]) -> object:
+    """Return a field's default; None where it has none."""
+    return None if each.default is MISSING else each.default

@@ -8,10 +8,9 @@ from dataclasses import dataclass, fields
 from functools import cache
 from pathlib import Path
 from types import MappingProxyType
-from typing import Final, cast, get_type_hints
+from typing import Final, TypeVar, cast, get_type_hints
 
-from tinsmith.lab.experiment.at import RunFrame
-from tinsmith.lab.runs.existing_run import IfExists
+from tinsmith.lab.runs.files import IfExists, Kind
 from tinsmith.lab.settings import RlSettings, SftSettings
 from tinsmith.types.arithmetic import Arithmetic
 from tinsmith.types.deviation import Deviation
@@ -19,6 +18,46 @@ from tinsmith.types.errors import ConfigError, no_such
 from tinsmith.types.gradient import GradientUnit
 from tinsmith.types.hold import Hold
 from tinsmith.types.shards import check_shards
+
+Choice = TypeVar("Choice", bound=enum.Enum)
+
+
+class At(enum.StrEnum):
+    """For which size of model the numbers are."""
+
+    NANO = "nano"
+    """The base that is built here, from scratch."""
+    SMALL = "small"
+    """A small pretrained chat model: SmolLM2-135M-Instruct, on two cores."""
+    SEED = "seed"
+    """As in the source notes: Llama-3.1-8B-Instruct on a hosted service."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunFrame:
+    """The keys of a run that are no loop's settings; a subject adds its own."""
+
+    kind: Kind
+    at: At = At.NANO
+    """Settings by size of model: nano (the nano base), small (SmolLM2-135M), seed (the source notes' 8B model)."""
+
+
+SMALL_MODEL: Final = "smollm2"
+"""The model of `at=small` where none is named: `tinsmith base fetch smollm2` gets it."""
+
+BY_EXAMPLE: Final = frozenset({"sft_steps", "sft_learning_rate", "sft_batch_size"})
+"""Keys of the supervised steps before RL, without a meaning where no answer is known to be right."""
+
+WITHOUT_LABELS: Final = frozenset({"select_by", "gradient", "data", "test_items", "logit_offset"})
+"""Keys without a meaning where there is no slice: no third split to choose by or to test on, and no label whose
+gradient would be exact or whose log-probability could be offset."""
+
+WITHOUT_SLICE: Final = BY_EXAMPLE | WITHOUT_LABELS
+"""The same where no answer is known to be right either."""
+
+OPTIONS: Final = frozenset({"force_options", "confidence_penalty", "confidence_prefixes", "interleave"})
+"""Keys without a meaning where no item names the answers that there are, and none is set aside."""
+
 
 Value = str | int | float | bool
 
@@ -43,6 +82,14 @@ def unreadable(key: str, value: str, allowed: str) -> ConfigError:
     return ConfigError("this value cannot be read", field=key, value=value, allowed=allowed)
 
 
+def one_of(key: str, kind: type[Choice], value: str) -> Choice:
+    """Return the choice that a key's value names."""
+    try:
+        return kind(value)
+    except ValueError:
+        raise unreadable(key, value, ", ".join(str(member.value) for member in kind)) from None
+
+
 def converted(key: str, value: object, kind: object) -> object:
     """Turn a command line's text into a key's type; what is no text stays as it is."""
     if not isinstance(value, str):
@@ -50,9 +97,7 @@ def converted(key: str, value: object, kind: object) -> object:
     if kind is bool:
         return truth(key, value)
     if isinstance(kind, type) and issubclass(kind, enum.Enum):
-        if value in [member.value for member in kind]:
-            return kind(value)
-        raise unreadable(key, value, ", ".join(str(member.value) for member in kind))
+        return one_of(key, kind, value)
     if kind is int or kind is float:
         try:
             return kind(value)

@@ -16,13 +16,13 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Final, cast
+from typing import TYPE_CHECKING, Final, cast
 
 from tinsmith.lab.difference.tensors import FieldDifference, unequal_fields
 from tinsmith.lab.experiment.experiment import Plan
 from tinsmith.lab.experiment.materials import Materials
 from tinsmith.lab.rollouts import SEED_BITS
-from tinsmith.lab.runs.kinds import Status
+from tinsmith.lab.runs.files import Status
 from tinsmith.lab.settings import told_apart, written
 from tinsmith.models.base import open_base
 from tinsmith.models.published.sources import is_here
@@ -35,6 +35,10 @@ from tinsmith.types.fingerprints import file_sha256, sha256_of
 from tinsmith.types.seeds import derive
 from tinsmith.types.source import PACKAGE, source_sha256
 from tinsmith.types.version import VERSION
+
+if TYPE_CHECKING:
+    pass
+
 
 Json = Mapping[str, object]
 

@@ -8,11 +8,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from tinsmith.data.slices.card import read_slice_card
-from tinsmith.lab.experiment.at import At
 from tinsmith.lab.experiment.experiment import Plan
-from tinsmith.lab.experiment.key_text import Circumstances
-from tinsmith.lab.runs.existing_run import IfExists, require_room, settle
-from tinsmith.lab.runs.kinds import Kind
+from tinsmith.lab.experiment.key_text import At, Circumstances
+from tinsmith.lab.runs.files import IfExists, Kind, require_room, settle
 from tinsmith.lab.service.reach import require_server
 from tinsmith.models.published.packaged import PREFIX, packaged_model
 from tinsmith.models.published.sources import find_model, is_here, own_names

@@ -20,9 +20,8 @@ from tinsmith.lab.experiment.conduct import conduct, embedded_settings
 from tinsmith.lab.experiment.experiment import Plan
 from tinsmith.lab.experiment.manifest import Json, Prepared, changed_identity, located
 from tinsmith.lab.experiment.materials import SERVED_NAME, Materials, gather, named_model, with_model
-from tinsmith.lab.runs.files import MANIFEST
+from tinsmith.lab.runs.files import MANIFEST, Kind, Status
 from tinsmith.lab.runs.folder import RunFolder
-from tinsmith.lab.runs.kinds import Kind, Status
 from tinsmith.lab.runs.reader import read_run
 from tinsmith.lab.runs.records import Run
 from tinsmith.lab.service.asked_policy import AskedPolicy

@@ -22,7 +22,6 @@ from typing import Any, Final, Self
 from tinsmith.lab.judge.endpoint import OLD_TOKEN_LIMIT, OPENAI_URL, TOKEN_LIMIT, Endpoint, Trouble
 from tinsmith.lab.judge.endpoint_answers import Reply, Usage
 from tinsmith.lab.judge.limits import CallLimits, Clock, after_asked, backoff
-from tinsmith.lab.judge.prices import tokens_in
 from tinsmith.lab.judge.prompting import (
     A,
     Answered,
@@ -33,9 +32,9 @@ from tinsmith.lab.judge.prompting import (
     VerdictCache,
     cache_key,
     rating_question,
+    tokens_in,
 )
-from tinsmith.lab.judge.records import ChatSettings
-from tinsmith.lab.judge.verdicts import FailureCause, Judged, JudgeFailure, ParseFailure, Spent
+from tinsmith.lab.judge.records import ChatSettings, FailureCause, Judged, JudgeFailure, ParseFailure, Spent
 
 logger = logging.getLogger(__name__)
 

@@ -18,7 +18,7 @@ import httpx
 from tinsmith.lab.judge.endpoint_answers import Reply, Usage, read_completion, read_error
 from tinsmith.lab.judge.limits import retry_after
 from tinsmith.lab.judge.prompting import JudgePrompt
-from tinsmith.lab.judge.verdicts import FailureCause
+from tinsmith.lab.judge.records import FailureCause
 from tinsmith.types.bodies import ENCODINGS, BoundedBody
 from tinsmith.types.errors import ConfigError, DataError
 

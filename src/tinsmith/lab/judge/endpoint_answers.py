@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final, cast
 
-from tinsmith.lab.judge.verdicts import FailureCause
+from tinsmith.lab.judge.records import FailureCause
 
 _MOST_TOKENS: Final = 2**53
 _MESSAGE_KEYS: Final = ("error", "errors", "detail", "message", "msg", "error_description", "title")

@@ -1,18 +1,162 @@
-"""Files of a judged run, and settings of a judge: items with their criteria, verdicts, the ledger; keys.
+"""A judge's answers and verdicts, and records of judging.
 
-Every field has a default: a run that was killed leaves files that stop anywhere, and its report still opens.
+Every field of a record has a default: a run that was killed leaves files that stop anywhere, and its report still
+opens.
 """
 
 from __future__ import annotations
 
+import enum
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Final
 
 import msgspec
 
-from tinsmith.types.errors import ConfigError
+from tinsmith.lab.strict_json import JsonObject, JsonValue, NotJsonError, read_json
+from tinsmith.types.errors import ConfigError, DataError, JudgeError
+
+SCHEMA_VERSION: Final = 1  # Of the answer and of the prompt that asks for it; another version, another cache entry.
+
+_RATINGS: Final[Mapping[str, bool]] = MappingProxyType({"Yes": True, "No": False})
+
+
+class ParseFailure(enum.StrEnum):
+    """Why an answer holds no verdicts, or no choice."""
+
+    NOT_JSON = "not_json"
+    BAD_SHAPE = "bad_shape"
+    SHORT = "short"
+    LONG = "long"
+    BAD_RATING = "bad_rating"
+    BAD_CHOICE = "bad_choice"
+
+
+class FailureCause(enum.StrEnum):
+    """Why a judging was given up; the last attempt's cause."""
+
+    RATE_LIMITED = "rate_limited"
+    SERVER_ERROR = "server_error"
+    TIMED_OUT = "timed_out"
+    DISCONNECTED = "disconnected"
+    REFUSED = "refused"  # A status that another attempt would not change: a wrong key, no such model, a bad request.
+    NO_CONTENT = "no_content"  # The body is no chat completion with a text in it.
+    DECLINED = "declined"  # The judge's model refused to answer.
+    FILTERED = "filtered"  # The endpoint's content filter kept the answer back.
+    CUT_OFF = "cut_off"  # The answer reached its token limit before it was complete.
+    BAD_ANSWER = "bad_answer"  # The text holds no verdicts; `JudgeFailure.parse` says why.
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What the judge said about one criterion."""
+
+    passed: bool
+    rationale: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Spent:
+    """What judging took: calls sent, failed ones too, and their tokens; `a + b` is both."""
+
+    calls: int = 0
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+    estimated: bool = False
+    """True if a call that may be billed came without token counts, so that they were estimated from the texts."""
+
+    def __add__(self, other: Spent) -> Spent:
+        return Spent(
+            calls=self.calls + other.calls,
+            prompt_tokens=self.prompt_tokens + other.prompt_tokens,
+            completion_tokens=self.completion_tokens + other.completion_tokens,
+            estimated=self.estimated or other.estimated,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Judged:
+    """A response with its verdicts, one for each criterion, in the criteria's order."""
+
+    verdicts: tuple[Verdict, ...]
+    spent: Spent
+    from_cache: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JudgeFailure:
+    """A response without verdicts: to be recorded and left out, never to be scored."""
+
+    cause: FailureCause
+    detail: str  # In a line; holds no key and not the response.
+    spent: Spent
+    parse: ParseFailure | None = None
+
+    def error(self) -> JudgeError:
+        """Return the failure as an error, for who cannot go on without verdicts."""
+        cut = self.cause is FailureCause.CUT_OFF
+        fix = f"{'raise judge_max_tokens' if cut else 'check judge_model, judge_base_url and the key'}, then resume"
+        return JudgeError(f"the judge gave no verdicts: {self.detail}", field="cause", value=str(self.cause), fix=fix)
+
+
+def parse_verdicts(text: str, criteria: int) -> tuple[Verdict, ...] | ParseFailure:
+    """Read `{"ratings": [{"rating": "Yes" | "No", "rationale": "..."}]}`, exactly one rating a criterion.
+
+    Strict: no other keys, none twice, no text around it. A short list is not padded.
+
+    >>> parse_verdicts('{"ratings": [{"rating": "Yes", "rationale": "It does."}]}', 1)
+    (Verdict(passed=True, rationale='It does.'),)
+    >>> parse_verdicts('{"ratings": []}', 1)
+    <ParseFailure.SHORT: 'short'>
+    """
+    try:
+        answer = read_json(text)
+    except NotJsonError:
+        return ParseFailure.NOT_JSON
+    fields = fields_of(answer, {"ratings"})
+    ratings = None if fields is None else fields["ratings"]
+    if not isinstance(ratings, list):
+        return ParseFailure.BAD_SHAPE
+    if len(ratings) != criteria:
+        return ParseFailure.SHORT if len(ratings) < criteria else ParseFailure.LONG
+    verdicts: list[Verdict] = []
+    for one in ratings:
+        verdict = _verdict(one)
+        if isinstance(verdict, ParseFailure):
+            return verdict
+        verdicts.append(verdict)
+    return tuple(verdicts)
+
+
+def _verdict(value: JsonValue) -> Verdict | ParseFailure:
+    fields = fields_of(value, {"rating", "rationale"})
+    if fields is None:
+        return ParseFailure.BAD_SHAPE
+    rating, rationale = fields["rating"], fields["rationale"]
+    if not isinstance(rationale, str):
+        return ParseFailure.BAD_SHAPE
+    if not isinstance(rating, str) or rating not in _RATINGS:
+        return ParseFailure.BAD_RATING
+    return Verdict(_RATINGS[rating], rationale)
+
+
+def fields_of(value: JsonValue, names: set[str]) -> dict[str, JsonValue] | None:
+    """Return an object's fields where they are these, each once; None for anything else."""
+    if not isinstance(value, JsonObject) or sorted(value.keys) != sorted(names):
+        return None
+    return dict(value.pairs)
+
+
+def checked_criteria(criteria: Sequence[str]) -> tuple[str, ...]:
+    """Return the criteria of a response as they are asked."""
+    if not criteria or not all(criterion.strip() for criterion in criteria):
+        raise DataError(
+            "a response is judged by at least one criterion, and none is empty", field="criteria", value=list(criteria)
+        )
+    return tuple(criteria)
+
 
 RULES: Final = "rules"
 """The name of the judge that knows surfaces and rules."""

@@ -31,8 +31,7 @@ from tinsmith.lab.labels.objectives import (
     ShareTable,
     diagonal,
 )
-from tinsmith.lab.labels.paper import Item
-from tinsmith.lab.labels.task import Task
+from tinsmith.lab.labels.task import Item, Task
 from tinsmith.lab.user_task.step_reward import LARGEST_REWARD, Asked, NamedTerms, Scored, StepReward, rounded_sum
 from tinsmith.stats.incentives.policies import Optimum, reacting_optimum, table_optimum
 from tinsmith.stats.incentives.posteriors import Posteriors
@@ -138,14 +137,10 @@ class Reward:
     ) -> None:
         """Make it at its start.
 
-        Args:
-            name: its name in REWARDS.
-            labels: the labels in their fixed order.
-            weights: factors on the correct task term of papers of each label, without an objective.
-            objective: where the task term comes from; None: from the table, and nothing is remembered.
-            prior: pi, the share of papers of each label.
-            first_shares: the share of each label among the answers at step 0.
-            window: a batch of N answers enters the confusion with weight N / window, at most 1.
+        `weights` are factors on the correct task term of papers of each label where there is no `objective`: the term
+        is from the table then, and nothing is remembered. `prior` is pi, the share of papers of each label,
+        `first_shares` that of answers at step 0. A batch of N answers enters the confusion with weight N / `window`, at
+        most 1.
         """
         self.name, self.labels, self.table, self.objective = name, labels, REWARDS[name], objective
         self._weights, self._prior, self._window = weights, prior, window

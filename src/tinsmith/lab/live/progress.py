@@ -10,7 +10,7 @@ from typing import Final
 
 from tinsmith.lab.schedule import due
 from tinsmith.lab.settings import CommonSettings, RlSettings
-from tinsmith.pages.wording import counted
+from tinsmith.pages.measures import counted
 from tinsmith.types.waits import LONGEST_SECONDS, Say
 
 Progress = Callable[[int, int], None]  # Takes how many answers are there, of how many; first with none.

@@ -14,8 +14,7 @@ from typing import Final, Generic
 import numpy as np
 import tinker
 
-from tinsmith.lab.datums import answer_datum
-from tinsmith.lab.grouping import ScoredGroup
+from tinsmith.lab.grouping import ScoredGroup, answer_datum
 from tinsmith.lab.live.progress import Progress, silent
 from tinsmith.lab.rollouts import WAIT_SECONDS, A, AnyRollout, Failure, I, Rollout, Sampler
 from tinsmith.stats.information import Floats, Information, information
@@ -145,12 +144,7 @@ def cross_scores(
 
 
 def watched_information(trainer: tinker.TrainingClient, groups: Sequence[Sequence[AnyRollout]]) -> dict[str, float]:
-    """Return `watch/...` of the first reply to each of at most 64 prompts; nothing where fewer than two answered.
-
-    Args:
-        trainer: the policy.
-        groups: an evaluation's sampled answers, by item, without those that failed.
-    """
+    """Return `watch/...` of the first reply to each of at most 64 prompts; nothing where fewer than two answered."""
     first = [group[0].turns[0] for group in groups if group][:PROMPTS]
     first = [turn for turn in first if turn.tokens]
     if len(first) < 2:

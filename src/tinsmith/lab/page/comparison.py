@@ -37,10 +37,7 @@ COMPARISON: Final = "compare.html"  # The page, where no other file is named.
 def compare(folders: Sequence[Path], subjects: Subjects, task: str | None = None) -> Comparison:
     """Compare runs of one subject, or runs on papers.
 
-    Args:
-        folders: of the runs.
-        subjects: what runs can be on.
-        task: the label that is compared; runs on two labels take part with what they say of it.
+    `task` is the label that is compared; runs on two labels take part with what they say of it.
     """
     if len({folder.resolve() for folder in folders}) != len(folders):
         what = "a run is compared with itself"

@@ -11,13 +11,13 @@ from typing import Final
 
 import msgspec
 
-from tinsmith.lab.judge.prices import shown
+from tinsmith.lab.judge.prompting import shown
 from tinsmith.lab.judge.records import RULES
 from tinsmith.lab.judge.rules.rule_text import RuleJudge
 from tinsmith.lab.runs.reader import BaselineRecord, Examination, Judging, Places, TaskRunRecords, rule_in
 from tinsmith.lab.runs.records import TaskRollout, TurnRecord
 from tinsmith.pages.document import Block, Browser, Bullets, Fold, Reply, Verbatim, missing
-from tinsmith.pages.measures import Measure
+from tinsmith.pages.measures import Measure, choice_words, counted, in_turn, percent, signed
 from tinsmith.pages.tables import (
     RIGHT,
     WRONG,
@@ -33,7 +33,6 @@ from tinsmith.pages.tables import (
     text,
     whole,
 )
-from tinsmith.pages.wording import choice_words, counted, in_turn, percent, signed
 from tinsmith.types.errors import DataError
 from tinsmith.types.seeds import derive
 

@@ -8,8 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from tinsmith.lab.study.record import Column, Shown
-from tinsmith.pages.measures import Measure, from_estimate
-from tinsmith.pages.wording import p_words, signed
+from tinsmith.pages.measures import Measure, from_estimate, p_words, signed
 from tinsmith.stats.estimates import Bootstrap
 from tinsmith.stats.mean_runs import MeanRuns, mean_difference, mean_ratio, shared_items
 from tinsmith.stats.significance import ALPHA, holm

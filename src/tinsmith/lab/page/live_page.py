@@ -19,8 +19,7 @@ from tinsmith.lab.experiment.experiment import Plan
 from tinsmith.lab.live.interrupts import InterruptedTwice
 from tinsmith.lab.live.progress import Standing
 from tinsmith.lab.page.run_page import run_page
-from tinsmith.lab.runs.existing_run import holds_run
-from tinsmith.lab.runs.files import REPORT
+from tinsmith.lab.runs.files import REPORT, holds_run
 from tinsmith.lab.user_task.entry import UserTaskEntry
 from tinsmith.pages.page import document_html, ending, script_hash, write
 from tinsmith.types.waits import Say, ticking

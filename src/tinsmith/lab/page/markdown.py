@@ -6,6 +6,7 @@ import shlex
 from collections.abc import Sequence
 from pathlib import Path
 
+from tinsmith.lab.experiment.key_text import shown_value
 from tinsmith.lab.runs.reader import read_run
 from tinsmith.lab.runs.records import Run
 from tinsmith.pages.document import Document
@@ -65,12 +66,8 @@ def _commands(runs: Sequence[Run]) -> str:
 
 def command_of(run: Run) -> str:
     """Return the command that a run was started with, without what only says where and how fast."""
-    changed = (f"{key}={_value(value)}" for key, value in run.config.overrides.items())
+    changed = (f"{key}={shown_value(value)}" for key, value in run.config.overrides.items())
     return shlex.join(["tinsmith", "run", run.config.name, *changed])
-
-
-def _value(value: object) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def _hash(run: Run, name: str) -> str:

@@ -33,7 +33,7 @@ from tinsmith.lab.results.run_details import (
     run_document,
     steps_words,
 )
-from tinsmith.lab.runs.kinds import Kind, Status
+from tinsmith.lab.runs.files import Kind, Status
 from tinsmith.lab.runs.reader import Examination, TaskRunRecords, read_run, read_task_run
 from tinsmith.lab.runs.records import SPLIT_WORDS, Run, SectionRecord, Split, examples_summary
 from tinsmith.lab.study.record import Column, Shown
@@ -56,10 +56,9 @@ from tinsmith.pages.document import (
     kept,
     missing,
 )
-from tinsmith.pages.measures import Measure, from_estimate
-from tinsmith.pages.palette import series_mark
+from tinsmith.pages.drawing import series_mark
+from tinsmith.pages.measures import Measure, counted, from_estimate, signed, told
 from tinsmith.pages.tables import Table, plain
-from tinsmith.pages.wording import counted, signed, told
 from tinsmith.stats.estimates import Bootstrap
 from tinsmith.stats.mean_runs import MeanRuns
 from tinsmith.stats.monitors.alarms import AlarmKind

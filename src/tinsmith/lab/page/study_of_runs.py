@@ -23,9 +23,8 @@ from tinsmith.lab.user_task.task import Task
 from tinsmith.pages.console import console_table
 from tinsmith.pages.document import Document
 from tinsmith.pages.measures import Measure as Figure
-from tinsmith.pages.measures import from_estimate, over_all
+from tinsmith.pages.measures import counted, from_estimate, listed, over_all, signed
 from tinsmith.pages.tables import shown
-from tinsmith.pages.wording import counted, listed, signed
 from tinsmith.stats.mean_runs import MeanRuns, mean_difference
 
 REWARD = PerItem("reward", "reward")

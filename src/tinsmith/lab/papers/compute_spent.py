@@ -20,7 +20,7 @@ import msgspec
 
 from tinsmith.lab.course import Course
 from tinsmith.lab.labels.contracts import Answer
-from tinsmith.lab.labels.paper import Item
+from tinsmith.lab.labels.task import Item
 from tinsmith.lab.runs.files import ROLLOUTS
 from tinsmith.lab.runs.reader import json_lines
 from tinsmith.lab.schedule import batch

@@ -14,9 +14,9 @@ import numpy as np
 from tinsmith.data.baselines.report import Baseline, read_report
 from tinsmith.data.slices.reader import Slice
 from tinsmith.data.slices.splits import Split
-from tinsmith.lab.experiment.at import At
 from tinsmith.lab.experiment.estimate import RUN_MEGABYTES, Lengths, pace_of, run_seconds, time_and_disk
 from tinsmith.lab.experiment.experiment import Plan
+from tinsmith.lab.experiment.key_text import At
 from tinsmith.lab.labels.rewards import make_reward, reward_optimum
 from tinsmith.lab.labels.task import Task
 from tinsmith.lab.papers.labels import on_papers, task_asked

@@ -10,18 +10,15 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Annotated, Final
 
 from tinsmith.data.slices.splits import Split
-from tinsmith.lab.experiment.at import BY_EXAMPLE, OPTIONS, SMALL_MODEL, At, RunFrame
 from tinsmith.lab.experiment.experiment import REWARD_PREFIX, KindEntry, Plan, Values
-from tinsmith.lab.experiment.key_text import Keys
+from tinsmith.lab.experiment.key_text import BY_EXAMPLE, OPTIONS, SMALL_MODEL, At, Keys, RunFrame
 from tinsmith.lab.labels.contracts import Confidence
-from tinsmith.lab.labels.leaks import prompt_messages
-from tinsmith.lab.labels.paper import Item
 from tinsmith.lab.labels.rewards import make_label_reward
+from tinsmith.lab.labels.task import Item, make_joint_task, make_task, prompt_messages
 from tinsmith.lab.labels.task import Task as LabelTask
-from tinsmith.lab.labels.task import make_joint_task, make_task
-from tinsmith.lab.runs.kinds import Kind
+from tinsmith.lab.runs.files import Kind
 from tinsmith.lab.settings import RlSettings, Selection, SftSettings
-from tinsmith.lab.user_task.argument_keys import argument_keys
+from tinsmith.lab.user_task.calls import argument_keys
 from tinsmith.lab.user_task.task import Task
 from tinsmith.types.errors import ConfigError
 from tinsmith.types.fingerprints import LATER, canonical_json
@@ -154,7 +151,7 @@ class PapersOf:
 
     def __iter__(self) -> Iterator[Item]:
         """Go through them in the slice's order."""
-        from tinsmith.lab.labels.paper import items_of
+        from tinsmith.lab.labels.task import items_of
         from tinsmith.lab.papers.worlds import slice_in
 
         return iter(items_of(slice_in(self.data, self.asked, print).rows(self.split), self.asked))

@@ -18,8 +18,7 @@ from tinsmith.data.slices.reader import Slice
 from tinsmith.data.slices.rows import PaperRow
 from tinsmith.data.slices.splits import Split
 from tinsmith.lab.labels.labelled_papers import Papers
-from tinsmith.lab.labels.paper import Item, Paper, items_of, paper_of, scores_of
-from tinsmith.lab.labels.task import Task
+from tinsmith.lab.labels.task import Item, Paper, Task, items_of, paper_of, scores_of
 from tinsmith.lab.papers.worlds import WorldRecipe, open_slice, shuffled, world_slice
 from tinsmith.pages.cards.distributions import baselines_figure
 from tinsmith.pages.cards.slice import slice_page

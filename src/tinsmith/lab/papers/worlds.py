@@ -28,8 +28,7 @@ from tinsmith.data.sources.world.spec import Preset
 from tinsmith.lab.base_recipe import BaseRecipe, Conversation, Progress, reading
 from tinsmith.lab.labels.contracts import Confidence
 from tinsmith.lab.labels.labelled_papers import Papers
-from tinsmith.lab.labels.leaks import prompt_messages
-from tinsmith.lab.labels.paper import Item, items_of
+from tinsmith.lab.labels.task import Item, items_of, prompt_messages
 from tinsmith.lab.labels.task import Task as LabTask
 from tinsmith.lab.nano_base import build_base, cached_base
 from tinsmith.models.staging import one_writer, present, staged

@@ -16,16 +16,16 @@ from typing import Final
 import msgspec
 
 from tinsmith.lab.labels.contracts import Outcome, Subject
-from tinsmith.lab.runs.kinds import Kind
+from tinsmith.lab.runs.files import Kind
 from tinsmith.lab.runs.reader import read_baselines, read_rollouts
 from tinsmith.lab.runs.records import Cause, Config, RolloutRecord, Row, Run, Split
 from tinsmith.lab.strict_json import NotJsonError, read_json
+from tinsmith.pages.measures import in_turn
 from tinsmith.pages.tables import shown
-from tinsmith.pages.wording import in_turn
+from tinsmith.stats.estimates import Runs
 from tinsmith.stats.evaluation import Answered, Evaluation, combine
 from tinsmith.stats.parity import ParityRecord
 from tinsmith.stats.rates import Metric
-from tinsmith.stats.runs import Runs
 from tinsmith.types.errors import DataError
 from tinsmith.types.seeds import derive
 

@@ -10,13 +10,13 @@ import numpy as np
 from tinsmith.lab.results.arms import OFFSETS, Arm
 from tinsmith.lab.results.run_details import Beside, Verdict, side_of
 from tinsmith.lab.results.systems import BASELINE_WORDS, RIVALS, Scored, System, beside, is_paired
-from tinsmith.lab.runs.kinds import Kind
+from tinsmith.lab.runs.files import Kind
 from tinsmith.lab.runs.records import Split
 from tinsmith.lab.study.study import Beats, Learned, baseline
-from tinsmith.pages.wording import counted, listed, percent, told
+from tinsmith.pages.measures import counted, listed, percent, told
+from tinsmith.stats.estimates import Runs
 from tinsmith.stats.monitors.alarms import AlarmKind
 from tinsmith.stats.rates import metric_words
-from tinsmith.stats.runs import Runs
 
 _SCORES: Final = ("macro_f1", "label_match", "min_class_recall")
 _ONE_CLASS: Final = 0.95  # Share of greedy answers from which they are said to be one class.

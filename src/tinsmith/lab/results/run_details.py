@@ -9,14 +9,13 @@ from statistics import median
 from typing import Final
 
 from tinsmith.lab.results.arms import Cause
-from tinsmith.lab.runs.kinds import Kind, Status
+from tinsmith.lab.runs.files import Kind, Status
 from tinsmith.lab.runs.records import Config, Run
 from tinsmith.pages.curves import Chart, Flag, Limit, Line, chart_svg, smoothing
 from tinsmith.pages.document import Block, Callout, Document, Fold, Pairs, Plate, Section, Values, missing, summary
-from tinsmith.pages.measures import Measure
-from tinsmith.pages.palette import INK, INVALID_MARK, Mark, class_mark, series_mark
+from tinsmith.pages.drawing import INK, INVALID_MARK, Mark, class_mark, series_mark
+from tinsmith.pages.measures import Measure, told
 from tinsmith.pages.tables import Cell, Table, TableRow, column, flattened, number, text, whole
-from tinsmith.pages.wording import told
 from tinsmith.stats.monitors.alarms import AlarmKind
 
 _GUESSING: Final = {-1: "Worse than guessing", 0: "No better than guessing", 1: "Better than guessing"}
@@ -133,17 +132,8 @@ def run_document(
 ) -> Document:
     """Return the page of one run.
 
-    Args:
-        run: what the folder says.
-        kind: what sort of run it is, above the title.
-        facts: beside those that every run has.
-        story: what happened.
-        notes: what could not be read.
-        sections: between the summary and the details.
-        limits: what cannot be said.
-        top: what ends the summary.
-        alarms: the title of their table in the summary; None: they stand elsewhere.
-        claims: what may be claimed, in a line.
+    `kind` stands above the title, `sections` between the summary and the details; `top` ends the summary. `alarms` is
+    the title of their table in the summary (None: they stand elsewhere), `claims` a line on what may be claimed.
     """
     found = None if alarms is None else alarms_table(run)
     raised = None if found is None else Callout(alarms or "", [found], alarm=True)

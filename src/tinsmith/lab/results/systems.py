@@ -16,11 +16,9 @@ from tinsmith.data.baselines.report import Baseline, BaselineScore, TargetReport
 from tinsmith.lab.results.arms import Arm
 from tinsmith.lab.runs.records import SPLIT_WORDS, Run, Split
 from tinsmith.pages.measures import BOOTSTRAP, Measure, Measures, from_figure, from_row, within
-from tinsmith.stats.confusion import encode
-from tinsmith.stats.estimates import Bootstrap, difference, resampled_counts, resampled_seeds
+from tinsmith.stats.estimates import Bootstrap, Runs, difference, resampled_counts, resampled_seeds
 from tinsmith.stats.intervals import percentile, wilson
-from tinsmith.stats.rates import CLASS_SCORES, SCORES, ClassMetric, FloatArray, Metric, metric_words
-from tinsmith.stats.runs import Runs
+from tinsmith.stats.rates import CLASS_SCORES, SCORES, ClassMetric, FloatArray, Metric, encode, metric_words
 from tinsmith.types.seeds import derive
 
 TESTS: Final = (Split.TEST, Split.TEST_GREEDY, Split.TEST_OFFSET, Split.TEST_LAST, Split.TEST_LAST_GREEDY)

@@ -1,11 +1,65 @@
-"""The names of the files in a run's folder."""
+"""The folder of a run: names of its files, kinds and states of runs, and what is done with one that is there."""
 
 from __future__ import annotations
 
-from typing import Final
+import enum
+import sys
+from enum import StrEnum
+from pathlib import Path
+from typing import Final, cast
 
 from tinsmith.data.baselines.answers import BASELINE_ANSWERS
 from tinsmith.data.slices import card as slice_card
+from tinsmith.types.errors import ConfigError
+from tinsmith.types.json_text import parse_json
+
+
+class Kind(enum.StrEnum):
+    """Which loop, and what it teaches."""
+
+    RL = "rl"  # Labels of papers, by reinforcement.
+    SFT = "sft"  # Labels of papers, by example.
+    RLVR = "rlvr"  # Instructions, by reinforcement; what is rewarded are rubrics that a judge finds fulfilled.
+    TASK = "task"  # A task of the user's own, by reinforcement.
+    TASK_SFT = "task_sft"  # A task of the user's own, by example.
+    TASK_SPARSE = "task_sparse"  # A task of the user's own, by the base's own rollouts at uncertain tokens.
+    JOINT = "joint"  # Both labels of papers in one answer, by reinforcement.
+    MEASUREMENT = "measurement"  # Nothing is trained: a folder of that kind holds no run, and has its page already.
+
+    @property
+    def words(self) -> str:
+        """What a page calls it."""
+        return {
+            Kind.RL: "RL",
+            Kind.SFT: "SFT",
+            Kind.RLVR: "RL with rubrics",
+            Kind.TASK: "RL on a task of one's own",
+            Kind.TASK_SFT: "SFT on a task of one's own",
+            Kind.TASK_SPARSE: "Sparse selection on a task of one's own",
+            Kind.JOINT: "RL on two labels",
+        }[self]
+
+    @property
+    def data_words(self) -> str:
+        """What its data are called."""
+        return {Kind.RLVR: "Tasks", Kind.TASK: "Items", Kind.TASK_SFT: "Items", Kind.TASK_SPARSE: "Items"}.get(
+            self, "Papers"
+        )
+
+    @property
+    def has_baselines(self) -> bool:
+        """Whether its answers stand beside baselines, which answer every paper, each with one label."""
+        return self in (Kind.RL, Kind.SFT)
+
+
+class Status(enum.StrEnum):
+    """How far a run came."""
+
+    RUNNING = "running"
+    FINISHED = "finished"
+    INTERRUPTED = "interrupted"
+    LOST = "lost"  # Its server or judge was lost.
+
 
 CONFIG: Final = "config.json"  # What was asked for. Its being there says that there is a run.
 MANIFEST: Final = "manifest.json"  # How far the run came, on what, and the hashes of what it left.
@@ -28,3 +82,69 @@ STATE: Final = "checkpoints"  # Where a run's embedded server keeps its state, i
 GROWING: Final = (METRICS, ROLLOUTS, TIMINGS, TRACE)  # Files that a step appends to, and that a resumed run cuts back.
 WHOLE: Final = (MANIFEST, BASELINES, BASELINE_ANSWERS, REPORT, LEDGER, TASKS, TASK, SECTIONS, GENERAL, CONFIG)
 """Files that are deleted with a run, in this order."""
+
+
+class IfExists(StrEnum):
+    """What to do where the folder holds a run already."""
+
+    RESUME_INTERRUPTED = "resume_interrupted"
+    """RESUME a run that was interrupted or lost its server, RAISE at any other."""
+    RAISE = "raise"
+    RESUME = "resume"
+    DELETE = "delete"
+    ASK = "ask"  # Ask at the terminal which of the other three; RAISE where there is none.
+
+
+def holds_run(path: Path) -> bool:
+    """True if a run was begun in this folder."""
+    return (path / CONFIG).exists()
+
+
+def settle(path: Path, if_exists: IfExists) -> IfExists:
+    """Return what to do with the run in a folder: RAISE, RESUME or DELETE; asked at the terminal for ASK."""
+    if if_exists is IfExists.RESUME_INTERRUPTED:
+        return IfExists.RESUME if _was_interrupted(path) else IfExists.RAISE
+    if if_exists is not IfExists.ASK or not holds_run(path):
+        return if_exists
+    if not (sys.stdin.isatty() and sys.stderr.isatty()):
+        raise _already_there(path, "this folder holds a run already, and there is no terminal to ask at")
+    choices = [IfExists.RAISE, IfExists.RESUME, IfExists.DELETE]
+    while True:
+        question = f"{path} holds a run already: {', '.join(choices)}? "
+        print(question, end="", file=sys.stderr, flush=True)
+        answer = sys.stdin.readline()
+        if not answer:
+            return IfExists.RAISE
+        if answer.strip() in list(choices):
+            return IfExists(answer.strip())
+
+
+def require_room(path: Path, if_exists: IfExists) -> None:
+    """Check that a run may begin in a folder, or go on there."""
+    if holds_run(path):
+        if if_exists is IfExists.RAISE:
+            raise _already_there(path, "this folder holds a run already")
+        return
+    if path.exists() and not (path.is_dir() and _empty(path)):
+        what = "this folder holds something that is not a run"
+        raise ConfigError(what, field="log_path", value=str(path), allowed="an empty or new folder")
+
+
+def _already_there(path: Path, what: str) -> ConfigError:
+    fix = "log_path=NEW; or behavior_if_log_dir_exists=resume goes on with it, =delete begins again"
+    return ConfigError(what, field="log_path", value=str(path), allowed="an empty or new folder", fix=fix)
+
+
+def _was_interrupted(path: Path) -> bool:
+    """True if the run in a folder stopped before its end, and said so: another process may be at one that did not."""
+    try:
+        manifest: object = parse_json((path / MANIFEST).read_bytes())
+    except (OSError, ValueError):
+        return False
+    found = cast(dict[str, object], manifest) if isinstance(manifest, dict) else {}
+    return found.get("status") in (Status.INTERRUPTED.value, Status.LOST.value)
+
+
+def _empty(path: Path) -> bool:
+    """True if nothing is there but what a kill while beginning leaves: a `config.json` that was never put in place."""
+    return all(each.name == f".{CONFIG}.new" for each in path.iterdir())

@@ -20,14 +20,49 @@ from typing import IO, Final, cast
 
 import msgspec
 
-from tinsmith.lab.runs.existing_run import IfExists, holds_run, require_room, settle
-from tinsmith.lab.runs.files import CHECKPOINTS, CONFIG, GROWING, METRICS, ROLLOUTS, STATE, TRACE, WHOLE
-from tinsmith.lab.service.saved_state import damage, is_saved
+from tinsmith.engine.checkpoint_files import is_checkpoint, read
+from tinsmith.engine.tinker_paths import TinkerPath
+from tinsmith.lab.runs.files import (
+    CHECKPOINTS,
+    CONFIG,
+    GROWING,
+    METRICS,
+    ROLLOUTS,
+    STATE,
+    TRACE,
+    WHOLE,
+    IfExists,
+    holds_run,
+    require_room,
+    settle,
+)
 from tinsmith.types.disk import writing
-from tinsmith.types.errors import ConfigError, DataError
+from tinsmith.types.errors import CheckpointError, ConfigError, DataError, InputError
 from tinsmith.types.fingerprints import file_sha256, sha256_of, sha256_of_json
 from tinsmith.types.json_text import UNREADABLE, parse_json
 from tinsmith.types.visible import visible
+
+
+def is_saved(state: Path, path: str) -> bool:
+    """Return True if the checkpoint that this path names is in the folder, of several each; verify nothing."""
+    try:
+        return all(is_checkpoint(TinkerPath.parse(one).folder(state)) for one in path.split())
+    except InputError:
+        return False  # another server's path
+
+
+def damage(state: Path, paths: Sequence[str]) -> str | None:
+    """Say in a line what is wrong with the first of these `tinker://` paths that is not whole; None: nothing.
+
+    Every file's SHA-256 is compared with the one that its checkpoint vouches for.
+    """
+    for path in (one for several in paths for one in several.split()):
+        try:
+            read(TinkerPath.parse(path).folder(state))
+        except (CheckpointError, InputError, OSError) as error:
+            return str(error).partition("\n")[0]
+    return None
+
 
 _LINK: Final = 16  # Hexadecimal digits of a link.
 

@@ -14,7 +14,7 @@ import polars as pl
 from tinsmith.lab.runs.files import CONFIG, METRICS, ROLLOUTS
 from tinsmith.lab.runs.reader import json_lines
 from tinsmith.pages.curves import Chart, Line, chart_svg
-from tinsmith.pages.palette import series_mark
+from tinsmith.pages.drawing import series_mark
 from tinsmith.pages.plot import Plot, plot_of
 from tinsmith.types.errors import DataError
 

@@ -32,8 +32,8 @@ from tinsmith.lab.runs.files import (
     TASK,
     TASKS,
     TIMINGS,
+    Kind,
 )
-from tinsmith.lab.runs.kinds import Kind
 from tinsmith.lab.runs.records import (
     ALL_CRITERIA,
     Cause,

@@ -16,8 +16,8 @@ from typing import Any, Final
 import msgspec
 
 from tinsmith.data.baselines.report import Baseline, TargetReport
-from tinsmith.lab.judge.verdicts import Verdict
-from tinsmith.lab.runs.kinds import Kind
+from tinsmith.lab.judge.records import Verdict
+from tinsmith.lab.runs.files import Kind
 from tinsmith.types.fingerprints import sha256_of
 
 

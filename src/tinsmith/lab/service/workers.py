@@ -16,7 +16,7 @@ import msgspec
 from tinsmith.lab.live.teller import Teller
 from tinsmith.lab.service.connect import Connection
 from tinsmith.lab.service.facts import ask
-from tinsmith.pages.wording import counted
+from tinsmith.pages.measures import counted
 
 ENDPOINT = "tinsmith/workers"  # Below `/api/v1/`.
 

@@ -18,14 +18,12 @@ from pathlib import Path
 from typing import Any, Final
 
 from tinsmith.engine.cluster.ray_runtime import LEAST_OBJECT_STORE, join, start_local
+from tinsmith.lab.experiment.experiment import make_plan
 from tinsmith.lab.experiment.manifest import Prepared, require_same_base, require_same_run
 from tinsmith.lab.experiment.materials import gather
-from tinsmith.lab.experiment.plan import make_plan
 from tinsmith.lab.live.progress import duration
-from tinsmith.lab.runs.existing_run import IfExists
-from tinsmith.lab.runs.files import MANIFEST
+from tinsmith.lab.runs.files import MANIFEST, IfExists, Status
 from tinsmith.lab.runs.folder import RunFolder
-from tinsmith.lab.runs.kinds import Status
 from tinsmith.lab.study.node_cell import Ended, NodeCell, run_cell
 from tinsmith.lab.study.sizes import Cell
 from tinsmith.lab.study.time_left import Minutes, TimeLeft, seconds_of
@@ -69,13 +67,8 @@ def run_cells(
 ) -> None:
     """Run every cell that has not come to its end yet; one that fails keeps no other from its end.
 
-    Args:
-        cells: of one study.
-        say: takes lines of progress.
-        send: has a cell run on a cluster; None: they run here.
-        cores: of the cluster's nodes.
-        most: cells at once; 0: as many as there are cores.
-        minutes: forecasts a run; None: nothing is known of it.
+    `send` has a cell run on a cluster (None: they run here), `most` at once; 0: as many as there are cores. `minutes`
+    forecasts a run; None: nothing is known of it.
     """
     waiting = prepared(cells, say)
     if not waiting:

@@ -9,8 +9,7 @@ from tinsmith.lab.study.measures import Results, mean
 from tinsmith.lab.study.record import gain_words
 from tinsmith.lab.study.study import Finding, PerItem
 from tinsmith.pages.measures import Measure as Figure
-from tinsmith.pages.measures import over_seeds
-from tinsmith.pages.wording import listed, signed
+from tinsmith.pages.measures import listed, over_seeds, signed
 from tinsmith.stats.gate.claim import Verdict
 
 Check = Callable[[Results], Finding]

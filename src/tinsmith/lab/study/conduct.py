@@ -55,7 +55,6 @@ from tinsmith.lab.study.sizes import (
     OpenSource,
     StudyArm,
     StudyCells,
-    as_text,
     first_cells,
     later_arms,
     no_source,
@@ -78,10 +77,9 @@ from tinsmith.ops.extension import physical_cores
 from tinsmith.pages.measures import BOOTSTRAP, from_estimate
 from tinsmith.pages.measures import Measure as Figure
 from tinsmith.pages.page import ending
-from tinsmith.stats.estimates import difference
+from tinsmith.stats.estimates import Runs, difference
 from tinsmith.stats.mean_runs import MeanRuns, mean_difference
 from tinsmith.stats.rates import Metric
-from tinsmith.stats.runs import Runs
 from tinsmith.types.errors import DataError
 from tinsmith.types.fingerprints import file_sha256
 from tinsmith.types.waits import Say, ticking
@@ -127,13 +125,7 @@ def run_study(
 ) -> Path:
     """Run it; the same call goes on where it was stopped. Return the study's folder.
 
-    Args:
-        study: the study.
-        given: `key=value` changes.
-        say: takes lines of progress.
-        open_source: opens tasks by name.
-        run: runs cells where no cluster was asked for; None: in processes of this machine.
-        draws: how intervals are drawn.
+    `run` runs cells where no cluster was asked for; None: in processes of this machine.
     """
     study, asked = planned(study, given, open_source)
     cells = first_cells(study, asked)
@@ -303,7 +295,7 @@ def _record(results: Results, cells: StudyCells, tuned: Tuned, files: Sequence[P
     """Return the values that are kept of a study's results; `files` are hashed too."""
     settings = cells.settings(list(tuned.values()))
     for arm in results.study.arms:
-        settings |= {f"{arm.name}.{key}": as_text(str(value)) for key, value in arm.keys.items() if arm.on is not None}
+        settings |= {f"{arm.name}.{key}": str(value) for key, value in arm.keys.items() if arm.on is not None}
     record = recorded(
         results,
         seeds=cells.seeds,

@@ -11,13 +11,13 @@ from tinsmith.data.baselines.report import Baseline
 from tinsmith.lab.results.arms import Arm, gather
 from tinsmith.lab.results.label_tables import panels_of, score_heads, score_rows
 from tinsmith.lab.results.systems import Scored, measures_of, rival_named, standing_rows, systems_of
-from tinsmith.lab.runs.kinds import Kind
+from tinsmith.lab.runs.files import Kind
 from tinsmith.lab.runs.reader import read_run
 from tinsmith.lab.runs.records import Config, Split
 from tinsmith.lab.study.record import Column, CurveRecord, Draws, Panel, Shown
 from tinsmith.lab.study.study import Beats, Learned, Listing, OnLabels, Study, named_baseline
 from tinsmith.pages.measures import Measure as Figure
-from tinsmith.stats.estimates import Bootstrap, Difference, difference
+from tinsmith.stats.estimates import Bootstrap, Difference, Runs, difference
 from tinsmith.stats.evaluation import combine
 from tinsmith.stats.gate.claim import Claim, Training
 from tinsmith.stats.gate.claims import Beats as BeatsEvidence
@@ -25,7 +25,6 @@ from tinsmith.stats.gate.claims import Learned as LearnedEvidence
 from tinsmith.stats.gate.claims import judge_beats, judge_learned
 from tinsmith.stats.parity import ParityRecord
 from tinsmith.stats.rates import Metric
-from tinsmith.stats.runs import Runs
 from tinsmith.types.errors import DataError
 
 if TYPE_CHECKING:

@@ -116,9 +116,6 @@ def compare_arms(
         num_items: held-out items of each outcome.
         minutes: of one outcome, for the forecast.
         dry_run: only say what is measured.
-
-    Raises:
-        ConfigError: the seeds are not different whole numbers, or include the one that settings were chosen on.
     """
     if not seeds or len(set(seeds)) < len(seeds) or min(seeds) < 0 or study.tuning_seed in seeds:
         allowed = f"different ones, 0 or more, none of them {study.tuning_seed}, by which settings were chosen"

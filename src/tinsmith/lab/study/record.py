@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final, cast
-
-import msgspec
+from typing import Final
 
 from tinsmith.lab.runs.records import Run
 from tinsmith.pages.document import Reply
-from tinsmith.pages.measures import BOOTSTRAP, Measure
-from tinsmith.pages.wording import p_words, signed, told
+from tinsmith.pages.measures import BOOTSTRAP, Measure, p_words, signed, told
 from tinsmith.stats.estimates import Bootstrap
 from tinsmith.stats.gate.claim import Claim
 from tinsmith.stats.significance import ALPHA
-from tinsmith.types.errors import DataError
 
 _TRAINING: Final = ("sample_s", "score_s", "train_s")
 """Parts of a step that are training; evaluations and saving are left out, as in the FLOPs."""
@@ -206,27 +201,3 @@ class StudyRecord:
     """Of arms that tried several learning rates, by label."""
     panel_rows: tuple[str, ...] = ()  # Of the panels; empty: the arms.
     examples: tuple[ExampleRecord, ...] = ()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class KeptPage:
-    """A published page: values, seconds, and what its author adds."""
-
-    provenance: str
-    results: StudyRecord
-    seconds: Mapping[str, Seconds]
-    remarks: Sequence[str] = ()
-
-
-def read_kept(text: str) -> KeptPage:
-    """Return what a values file holds."""
-    try:
-        return msgspec.json.decode(text.encode(), type=KeptPage)
-    except msgspec.DecodeError as error:
-        raise DataError("these values cannot be read", field="values", value=str(error)) from None
-
-
-def kept_text(page: KeptPage) -> str:
-    """Return the text of a values file."""
-    plain = cast(dict[str, object], msgspec.to_builtins(page))
-    return json.dumps(plain, indent=1, sort_keys=True, ensure_ascii=False, allow_nan=False) + "\n"

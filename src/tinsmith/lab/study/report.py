@@ -16,7 +16,6 @@ from tinsmith.lab.study.record import (
     Column,
     CurveRecord,
     Expected,
-    KeptPage,
     Seconds,
     Shown,
     StudyRecord,
@@ -25,7 +24,7 @@ from tinsmith.lab.study.record import (
     gain_words,
 )
 from tinsmith.lab.study.record import Panel as PanelRecord
-from tinsmith.pages.curves import Chart, Line, chart_svg
+from tinsmith.pages.curves import Chart, Dots, Line, Panel, chart_svg, dots_svg
 from tinsmith.pages.document import (
     Block,
     ClaimRow,
@@ -39,13 +38,12 @@ from tinsmith.pages.document import (
     drawn,
     note,
 )
-from tinsmith.pages.dots import Dots, Panel, dots_svg
+from tinsmith.pages.drawing import series_mark
 from tinsmith.pages.markdown import document_markdown
 from tinsmith.pages.measures import Measure as Figure
+from tinsmith.pages.measures import counted, listed, p_words, signed
 from tinsmith.pages.page import document_html
-from tinsmith.pages.palette import series_mark
 from tinsmith.pages.tables import Cell, Table, absent, figure, shown, table_of, text
-from tinsmith.pages.wording import counted, listed, p_words, signed
 from tinsmith.stats.gate.claim import ENOUGH_SEEDS, Check, Claim, ClaimKind, Finding, Verdict
 from tinsmith.stats.rates import metric_words
 
@@ -251,12 +249,6 @@ def result_sections(found: StudyRecord, prefix: str = "", more: Sequence[Section
         for some in (before, after)
     ]
     return [*parts[0], *more, *parts[1]]
-
-
-def kept_markdown(page: KeptPage) -> str:
-    """Return the published page of kept values."""
-    closing = "\n".join(page.remarks)
-    return document_markdown(page_of_study(page.results, page.seconds)) + (f"\n{closing}\n" if closing else "")
 
 
 def _name(title: str) -> str:

@@ -7,10 +7,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
 
-from tinsmith.lab.experiment.at import At
 from tinsmith.lab.experiment.experiment import Experiment, Plan
-from tinsmith.lab.experiment.key_text import truth
-from tinsmith.lab.runs.kinds import Kind
+from tinsmith.lab.experiment.key_text import At, shown_value, truth
+from tinsmith.lab.runs.files import Kind
 from tinsmith.lab.study.keys import CLUSTER_KEYS, DRY_RUN, GENERATOR, StudyKey, StudyKeys, asked_cluster, seeds_apart
 from tinsmith.lab.study.record import Tried
 from tinsmith.lab.study.study import Arm, ArmValue, BySeed, Study, Tuned, Value
@@ -385,12 +384,7 @@ def _texts(keys: Mapping[str, ArmValue], size: str, *, rated: bool = False) -> d
     """Return keys as they stand on a command line, without the learning rate where it is not `rated`."""
     found = {key: value.get(size) if isinstance(value, Mapping) else value for key, value in keys.items()}
     return {
-        key: as_text(value)
+        key: shown_value(value)
         for key, value in found.items()
         if (rated or key != _RATE) and isinstance(value, str | int | float | bool)
     }
-
-
-def as_text(value: Value) -> str:
-    """Return a value as it stands on a command line."""
-    return str(value).lower() if isinstance(value, bool) else str(value)

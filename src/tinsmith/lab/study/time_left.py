@@ -6,7 +6,7 @@ import heapq
 import time
 from collections.abc import Callable, Mapping, Sequence
 
-from tinsmith.lab.experiment.plan import Plan, make_plan
+from tinsmith.lab.experiment.experiment import Plan, make_plan
 from tinsmith.lab.live.progress import duration
 from tinsmith.lab.study.sizes import Cell
 from tinsmith.lab.user_task.run_data import data_of_task

@@ -1,19 +1,26 @@
-"""The boundary to a user's functions: what they raise is a value that says what and where, never a traceback."""
+"""The boundary to functions of users: their arguments as keys, what they raise as a value, a process of their own."""
 
 from __future__ import annotations
 
 import inspect
+import json
 import os
 import re
+import subprocess
+import sys
 import sysconfig
+import tempfile
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import ModuleType
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar, cast, get_type_hints
 
-from tinsmith.types.errors import ConfigError, TinsmithError, perhaps
+from tinsmith.lab.experiment.key_text import OwnKey
+from tinsmith.lab.user_task.task import Value
+from tinsmith.types.errors import ConfigError, TaskError, TinsmithError, perhaps
+from tinsmith.types.fingerprints import LATER
 from tinsmith.types.source import PACKAGE
 
 T = TypeVar("T")
@@ -101,3 +108,92 @@ def mistake_in_file(found: Raised, path: Path) -> TinsmithError:
         return error.located_at(where)
     where = str(found) if found.file else f"{path.name}: {found}"
     return ConfigError(where, field="FILE.py", value=str(path))
+
+
+F = TypeVar("F", bound=Callable[..., Any])
+MoreKeys = Callable[[Mapping[str, str]], Sequence[OwnKey]]
+
+_KINDS: Final = (str, int, float, bool)
+_DESCRIBED: Final = re.compile(r"^\s*(\w+)(?:\s*\([^)]*\))?:\s+(\S.*)$")
+_MORE: Final = "tinsmith_more_keys"
+"""The attribute of a function with further keys."""
+
+
+def argument_keys(entry: Callable[..., Any], path: Path, given: Mapping[str, str] | None = None) -> tuple[OwnKey, ...]:
+    """Return a function's arguments as keys; `given` has those that stand on a command line."""
+    hints = attempt(get_type_hints, entry)
+    if isinstance(hints, Raised):
+        raise mistake_in_file(hints, path)
+    marked = get_type_hints(entry, include_extras=True)
+    words = _described(entry)
+    more: MoreKeys | None = vars(entry).get(_MORE)
+    found: dict[str, OwnKey] = {}
+    for each in inspect.signature(entry).parameters.values():
+        if each.kind is each.VAR_KEYWORD and entry.__module__.startswith("tinsmith."):
+            continue  # its keys depend on others: see `with_keys`
+        if each.kind is each.VAR_KEYWORD and more is not None:
+            continue
+        kind = hints.get(each.name, type(each.default))
+        if kind is Path and each.default == Path():
+            words_of = words.get(each.name, "")
+            found[each.name] = OwnKey(name=each.name, kind=str, default="", words=words_of, is_file=True)
+            continue
+        plain = each.kind in (each.POSITIONAL_OR_KEYWORD, each.KEYWORD_ONLY)
+        if not plain or each.default is each.empty or kind not in _KINDS:
+            what = f"{path.name}, line {entry.__code__.co_firstlineno}: this argument of task() cannot be a key"
+            allowed = "an argument with a default that is a text, a number, True or False; or Path()"
+            raise ConfigError(what, field=str(each), allowed=allowed)
+        found[each.name] = OwnKey(
+            name=each.name,
+            kind=kind,
+            default=cast(Value, each.default),
+            words=words.get(each.name, ""),
+            later=LATER in getattr(marked[each.name], "__metadata__", ()) if each.name in marked else False,
+        )
+    if more is not None:
+        found |= {key.name: key for key in more(given or {})}
+    return tuple(found.values())
+
+
+def with_keys(more: MoreKeys) -> Callable[[F], F]:
+    """Mark a function whose `**` argument takes further keys, which depend on what is given of the others.
+
+    `more` is called with the keys as they stand on a command line; a key of an argument's name stands in its place.
+    """
+
+    def marked(function: F) -> F:
+        vars(function)[_MORE] = more
+        return function
+
+    return marked
+
+
+def _described(entry: Callable[..., Any]) -> dict[str, str]:
+    """Return what a docstring says of arguments, in lines `name: words`."""
+    lines = (inspect.getdoc(entry) or "").splitlines()
+    return {match[1]: match[2] for line in lines if (match := _DESCRIBED.match(line))}
+
+
+Message = tuple[str, Mapping[str, Any], Any]
+"""Of the log: who was asked, what, and the reply."""
+_HEAD: Final = "from __future__ import annotations\nimport json, sys\nfrom random import Random\n"
+
+
+def ask_apart(function: Callable[[dict[str, Any]], Any], request: Mapping[str, Any], log: list[Message]) -> list[Any]:
+    """Have a function answer in a bare interpreter: no package, no environment, an empty folder.
+
+    Its own source is all that it has, beside `json`, `sys` and `Random`. It is kept from what it is not sent, and not
+    from files of this machine: this is no sandbox.
+    """
+    code = f"{_HEAD}{inspect.getsource(function)}\njson.dump({function.__name__}(json.load(sys.stdin)), sys.stdout)"
+    command = [sys.executable, "-I", "-S", "-c", code]
+    with tempfile.TemporaryDirectory() as empty:
+        ran = subprocess.run(
+            command, input=json.dumps(request), capture_output=True, text=True, cwd=empty, env={}, check=False
+        )
+    if ran.returncode:
+        last = (ran.stderr.strip().splitlines() or ["without a word"])[-1]
+        raise TaskError(f"{function.__name__} ended with exit code {ran.returncode}: {last}")
+    reply = json.loads(ran.stdout)
+    log.append((function.__name__, request, reply))
+    return reply

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any, Final, cast
 
-from tinsmith.lab.datums import Example
+from tinsmith.lab.grouping import Example
 from tinsmith.lab.user_task.calls import Raised, attempt, raised
 from tinsmith.lab.user_task.items import UserItem, named_item
 from tinsmith.lab.user_task.step_reward import LARGEST_REWARD, Asked, Failed, Scored, StepReward
@@ -170,11 +170,7 @@ def _child(task: Task, one: Dialogue, scored: Earned | Failed, trees: Mapping[in
 
 
 def demonstrated(task: Task, one: UserItem) -> tuple[str, ...]:
-    """Return the replies that `answer` demonstrates about an item.
-
-    Raises:
-        TaskError: it raises, or returns no text.
-    """
+    """Return the replies that `answer` demonstrates about an item."""
     assert task.answer is not None, "a task that says no answer is refused before"
     where, answer = f"answer of the item {one.prompt_id}", attempt(task.answer, one.item)
     if isinstance(answer, Raised):

@@ -9,13 +9,21 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, cast
 
-from tinsmith.lab.experiment.at import OPTIONS, SMALL_MODEL, WITHOUT_LABELS, WITHOUT_SLICE, At, RunFrame
-from tinsmith.lab.experiment.experiment import REWARD_PREFIX, Experiment, KindEntry, Plan
-from tinsmith.lab.experiment.key_text import Keys, shown_value, unknown_key
+from tinsmith.lab.experiment.experiment import REWARD_PREFIX, Experiment, KeyHelp, KindEntry, Plan, key_help, make_plan
+from tinsmith.lab.experiment.key_text import (
+    OPTIONS,
+    SMALL_MODEL,
+    WITHOUT_LABELS,
+    WITHOUT_SLICE,
+    At,
+    Keys,
+    RunFrame,
+    shown_value,
+    unknown_key,
+)
 from tinsmith.lab.experiment.materials import require_own_rates
-from tinsmith.lab.experiment.plan import KeyHelp, key_help, make_plan
 from tinsmith.lab.judge.records import RULES, JudgeCalls
-from tinsmith.lab.runs.kinds import Kind
+from tinsmith.lab.runs.files import Kind
 from tinsmith.lab.schedule import NONE
 from tinsmith.lab.settings import RlSettings, SftSettings, SparseSettings, Watched
 from tinsmith.lab.user_task.functions import TaskSource

@@ -33,12 +33,7 @@ class Filtered:
 
 
 def filter_examples(task: Task, examples: Examples, items: Sequence[UserItem]) -> Filtered:
-    """Return the items whose demonstrations pass a task's filter; of duplicates the first one passes.
-
-    Raises:
-        DataError: none passes, or the filter's own condition fails.
-        TaskError: an item has no demonstration.
-    """
+    """Return the items whose demonstrations pass a task's filter; of duplicates the first one passes."""
     read: list[ExampleRecord] = []
     seen = set[str]()
     for one in items:

@@ -21,10 +21,8 @@ from threading import Lock
 from types import ModuleType
 from typing import Any, Final, cast
 
-from tinsmith.lab.experiment.at import At
-from tinsmith.lab.experiment.key_text import OwnKey
-from tinsmith.lab.user_task.argument_keys import argument_keys
-from tinsmith.lab.user_task.calls import Raised, attempt, mistake_in_file
+from tinsmith.lab.experiment.key_text import At, OwnKey
+from tinsmith.lab.user_task.calls import Raised, argument_keys, attempt, mistake_in_file
 from tinsmith.lab.user_task.items import items_of_base
 from tinsmith.lab.user_task.judged import JudgedReward
 from tinsmith.lab.user_task.step_reward import StepReward
@@ -183,12 +181,8 @@ def function_task(
 ) -> TaskSource:
     """Return the source of a task by its function, in this package or in a file of a user's.
 
-    Args:
-        function: returns the task; its arguments are keys.
-        found_at: the task's name on a command line; empty: the function's own.
-        bound: arguments that the name decides.
-        preset: other defaults.
-        given: keys as they stand on a command line, on which further keys may depend (see `with_keys`).
+    `found_at` is its name on a command line (empty: the function's own), `given` the keys that stand there, on which
+    further keys may depend (see `with_keys`).
     """
     name, bound = function.__name__, bound or {}
     file = Path(inspect.getfile(function))

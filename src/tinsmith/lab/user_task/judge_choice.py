@@ -18,11 +18,19 @@ from tinsmith.lab.experiment.experiment import Plan
 from tinsmith.lab.experiment.materials import SERVED_NAME, is_loaded_here
 from tinsmith.lab.judge.chat_judge import BlockingJudge
 from tinsmith.lab.judge.endpoint import OPENAI_URL, checked_url
-from tinsmith.lab.judge.prices import estimate_spent, load_prices, shown
-from tinsmith.lab.judge.prompting import JudgeRequest, VerdictCache
-from tinsmith.lab.judge.records import RULES, ChatSettings, CriteriaRecord, JudgeCalls
+from tinsmith.lab.judge.prompting import JudgeRequest, VerdictCache, estimate_spent, load_prices, shown
+from tinsmith.lab.judge.records import (
+    RULES,
+    ChatSettings,
+    CriteriaRecord,
+    FailureCause,
+    JudgeCalls,
+    Judged,
+    JudgeFailure,
+    Spent,
+    Verdict,
+)
 from tinsmith.lab.judge.rules.rule_text import Judge, RuleJudge, RulesOnly
-from tinsmith.lab.judge.verdicts import FailureCause, Judged, JudgeFailure, Spent, Verdict
 from tinsmith.lab.runs.files import ROLLOUTS, TASKS
 from tinsmith.lab.service.connect import Connection
 from tinsmith.lab.service.facts import model_identity, serves, weights_sha256

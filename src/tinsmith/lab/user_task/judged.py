@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from statistics import fmean
 from typing import Any, ClassVar, Final
 
 from tinsmith.lab.judge.prompting import JudgeRequest
+from tinsmith.lab.judge.records import Judged, JudgeFailure, Spent
 from tinsmith.lab.judge.rules.rule_text import Judge, RulesOnly
 from tinsmith.lab.judge.tree import pass_rate
-from tinsmith.lab.judge.verdicts import Judged, JudgeFailure, Spent
 from tinsmith.lab.user_task.step_reward import Asked, Failed, Groups, Scored, StepReward
 
 JUDGE: Final = "judge"
@@ -88,9 +88,9 @@ class JudgedReward(StepReward):
         by_item = [[one for one in group if isinstance(one, Scored)] for group in groups]
         judged = [group for group in by_item if group]
         return {
-            "pass_rate": _mean([_mean([_rate(one) for one in group]) for group in judged]),
-            "score": _mean([_mean([one.terms["rubric"] for one in group]) for group in judged]),
-            "all_passed": _mean([float(_rate(one) == 1.0) for group in judged for one in group]),
+            "pass_rate": fmean([fmean([_rate(one) for one in group]) for group in judged]),
+            "score": fmean([fmean([one.terms["rubric"] for one in group]) for group in judged]),
+            "all_passed": fmean([float(_rate(one) == 1.0) for group in judged for one in group]),
             "judge_failed": _judge_failed(groups),
         }
 
@@ -98,7 +98,7 @@ class JudgedReward(StepReward):
         """Return how often the judge failed, and the pass rate of the others."""
         found = {"judge_failed": _judge_failed(groups)}
         rates = [_rate(one) for group in groups for one in group if isinstance(one, Scored)]
-        return {**found, "pass_rate": _mean(rates)} if rates else found
+        return {**found, "pass_rate": fmean(rates)} if rates else found
 
     def close(self) -> None:
         """Let go of the judge."""
@@ -132,10 +132,6 @@ def _rate(scored: Scored) -> float:
     rate = scored.record["pass_rate"]
     assert isinstance(rate, float)
     return rate
-
-
-def _mean(values: Sequence[float]) -> float:
-    return math.fsum(values) / len(values)
 
 
 def _judge_failed(groups: Groups) -> float:

@@ -12,9 +12,9 @@ from typing import Any, overload
 
 import polars as pl
 
+from tinsmith.lab.experiment.experiment import with_default_log_path
 from tinsmith.lab.experiment.key_text import shown_value, truth
 from tinsmith.lab.experiment.materials import require_possible
-from tinsmith.lab.experiment.plan import with_default_log_path
 from tinsmith.lab.measurement import Measurement, asked
 from tinsmith.lab.page.live_page import conduct_with_page
 from tinsmith.lab.runs.files import METRICS, ROLLOUTS

@@ -22,7 +22,7 @@ from tinsmith.lab.experiment.experiment import Plan
 from tinsmith.lab.experiment.key_text import shown_value
 from tinsmith.lab.experiment.materials import is_loaded_here, named_model, served_name
 from tinsmith.lab.forgetting import general_changes, general_metrics
-from tinsmith.lab.judge.prices import load_prices
+from tinsmith.lab.judge.prompting import load_prices
 from tinsmith.lab.judge.records import RULES, CriteriaRecord
 from tinsmith.lab.live.watch import Examinee, ResponseWatch
 from tinsmith.lab.nano_base import building_minutes, cached_base

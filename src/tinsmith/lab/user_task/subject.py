@@ -6,19 +6,18 @@ A function that fails on every rollout of a step ends the run: it is not the pol
 from __future__ import annotations
 
 import json
-import math
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import takewhile
+from statistics import fmean
 from typing import Final, cast
 
 import tinker
 from tinker import types
 
-from tinsmith.lab.datums import Example
 from tinsmith.lab.environment import Environment, Over
-from tinsmith.lab.grouping import Line, ScoredGroup
+from tinsmith.lab.grouping import Example, Line, ScoredGroup
 from tinsmith.lab.rollouts import SEED_BITS, WAIT_SECONDS, Failure, Rollout, Trajectory, Unread
 from tinsmith.lab.runs.records import SectionRecord
 from tinsmith.lab.subject import Probe, Split, Subject
@@ -246,7 +245,7 @@ class UserSubject(Subject[UserItem, UserAnswer]):
             own = {"failed": failed, **_means([_rewards(group) for group in by_item if group])}
         found = {
             **own,
-            "tokens/answer": _mean([float(len(one.tokens)) for one in kept]),
+            "tokens/answer": fmean([float(len(one.tokens)) for one in kept]),
             "distinct_texts": len({one.text for one in kept}) / len(kept),
             **_means([self._measured(group) for group in by_item if group]),
         }
@@ -348,11 +347,11 @@ class UserSubject(Subject[UserItem, UserAnswer]):
             return {}
         found = [one.answer.earned for one in rollouts]
         measured = {name: [one.metrics[name] for one in found if name in one.metrics] for name in self.task.measured}
-        told = {f"metric/{name}": _mean(values) for name, values in measured.items() if values}
+        told = {f"metric/{name}": fmean(values) for name, values in measured.items() if values}
         if self.task.parse is not None:
-            told["parse_ok"] = _mean([float(one.readable) for one in found])
+            told["parse_ok"] = fmean([float(one.readable) for one in found])
         if self.task.talk is not None:
-            told["replies"] = _mean([float(len(one.turns)) for one in rollouts])
+            told["replies"] = fmean([float(len(one.turns)) for one in rollouts])
         return told
 
     def facts(self, rollout: UserRollout) -> Line:
@@ -433,15 +432,11 @@ def _section(title: str, make: Section, answered: Sequence[Answered]) -> Section
     )
 
 
-def _mean(values: Sequence[float]) -> float:
-    return math.fsum(values) / len(values)
-
-
 def _rewards(group: Sequence[UserRollout]) -> dict[str, float]:
     """Return the mean reward of one item's answers, and of each term."""
     found = [one.answer.earned for one in group]
-    means = {f"reward/{name}": _mean([one.terms[name] for one in found]) for name in found[0].terms}
-    return {"reward/total": _mean([one.total for one in found]), **means}
+    means = {f"reward/{name}": fmean([one.terms[name] for one in found]) for name in found[0].terms}
+    return {"reward/total": fmean([one.total for one in found]), **means}
 
 
 def _means(found: Sequence[Mapping[str, float]]) -> dict[str, float]:
@@ -450,7 +445,7 @@ def _means(found: Sequence[Mapping[str, float]]) -> dict[str, float]:
     for one in found:
         for name, value in one.items():
             values[name].append(value)
-    return {name: _mean(values[name]) for name in sorted(values)}
+    return {name: fmean(values[name]) for name in sorted(values)}
 
 
 _PROBES: Final = ("a", "7", "?")

@@ -15,11 +15,9 @@ from numpy.typing import NDArray
 
 from tinsmith.data.baselines.report import TargetReport
 from tinsmith.data.labels import Disruption, Novelty
-from tinsmith.pages.curves import Limit
-from tinsmith.pages.dots import Dots, Panel, dots_svg
-from tinsmith.pages.drawing import WIDE, draw, one
+from tinsmith.pages.curves import Dots, Limit, Panel, dots_svg
+from tinsmith.pages.drawing import HEAT, INK, MUTED, WIDE, class_mark, draw, one, series_mark
 from tinsmith.pages.measures import from_figure
-from tinsmith.pages.palette import HEAT, INK, MUTED, class_mark, series_mark
 
 
 def years_figure(years: NDArray[np.int64], series: Mapping[str, NDArray[np.int64]]) -> Markup:

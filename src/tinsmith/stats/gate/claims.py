@@ -16,8 +16,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
-from tinsmith.stats.confusion import best_constant
-from tinsmith.stats.estimates import Bootstrap, Difference, difference, estimate
+from tinsmith.stats.estimates import Bootstrap, Difference, Runs, difference, estimate
 from tinsmith.stats.gate.claim import (
     Check,
     CheckName,
@@ -34,8 +33,7 @@ from tinsmith.stats.gate.claim import (
 )
 from tinsmith.stats.mean_runs import MeanRuns, mean_difference
 from tinsmith.stats.parity import ParityRecord
-from tinsmith.stats.rates import Metric
-from tinsmith.stats.runs import Runs
+from tinsmith.stats.rates import Metric, best_constant
 from tinsmith.stats.significance import holm
 from tinsmith.types.errors import ConfigError
 

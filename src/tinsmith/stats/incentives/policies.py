@@ -13,8 +13,18 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tinsmith.stats.incentives.bayes import STEPS, Functional, Rest, ascend, best_rule, rests_at, starts, tied_share
-from tinsmith.stats.incentives.posteriors import Policy, Posteriors
+from tinsmith.stats.incentives.posteriors import (
+    STEPS,
+    Functional,
+    Policy,
+    Posteriors,
+    Rest,
+    ascend,
+    best_rule,
+    rests_at,
+    starts,
+    tied_share,
+)
 from tinsmith.stats.rates import ClassMetric, FloatArray
 from tinsmith.types.errors import ConfigError
 

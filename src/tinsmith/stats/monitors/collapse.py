@@ -13,11 +13,10 @@ from dataclasses import dataclass, field, replace
 
 import msgspec
 
-from tinsmith.stats.confusion import Confusion
 from tinsmith.stats.groups import LabelGroups
 from tinsmith.stats.intervals import Interval
 from tinsmith.stats.monitors.alarms import Alarm, AlarmKind, Limits
-from tinsmith.stats.rates import Metric
+from tinsmith.stats.rates import Confusion, Metric
 from tinsmith.types.errors import CheckpointError, DataError
 
 

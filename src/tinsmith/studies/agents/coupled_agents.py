@@ -99,9 +99,6 @@ def agents_of(nodes: str) -> dict[int, int]:
 
     >>> agents_of("3,5@14,7@28")
     {0: 3, 14: 5, 28: 7}
-
-    Raises:
-        ConfigError: this is no such text.
     """
     if not re.fullmatch(r"\d+(,\d+@\d+)*", nodes):
         raise ConfigError("this is no number of agents", field="nodes", value=nodes, allowed="3, or 3,5@14,7@28")

@@ -21,7 +21,7 @@ from tinsmith.lab.study.checks import higher, no_gain, not_higher
 from tinsmith.lab.study.measures import Results
 from tinsmith.lab.study.study import Arm, BeforeAfter, Expectation, Finding, PerItem, Size, Study, Table
 from tinsmith.lab.user_task.task import Child, Spawn, Task, Turns, of_conversation, of_tree
-from tinsmith.pages.wording import listed
+from tinsmith.pages.measures import listed
 from tinsmith.types.errors import ConfigError
 from tinsmith.types.seeds import derive
 

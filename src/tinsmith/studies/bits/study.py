@@ -19,13 +19,12 @@ from tinsmith.lab.study.files import write_json
 from tinsmith.models.published.sources import find_model
 from tinsmith.ops.processor import cpu_model
 from tinsmith.pages.console import console_table
+from tinsmith.pages.curves import Dots, Panel, dots_svg, log_dots_svg
 from tinsmith.pages.document import Document, Section, drawn, note, summary
-from tinsmith.pages.dots import Dots, Panel, dots_svg, log_dots_svg
-from tinsmith.pages.measures import Measure
+from tinsmith.pages.drawing import series_mark
+from tinsmith.pages.measures import Measure, listed, magnitude, share_of
 from tinsmith.pages.page import document_html, write
-from tinsmith.pages.palette import series_mark
 from tinsmith.pages.tables import RowKind, Table, TableRow, plain, text
-from tinsmith.pages.wording import listed, magnitude, share_of
 from tinsmith.studies.bits.cells import Cell, Job, Outcome, Size, Variation, cannot, cell_texts, promised
 from tinsmith.studies.bits.measures import CellResult, Sampled, Sweep, Verdict, peers, sampled, trained
 from tinsmith.types.errors import BackendError
@@ -263,13 +262,7 @@ def sweep(
 ) -> Sweep:
     """Compute all cells and write `sweep.json` and `sweep.html`.
 
-    Args:
-        variations: the cells; the first is the reference cell.
-        out: the folder to write to.
-        say: takes every cell as it is done.
-        name: of the model, on the page.
-        model: a folder or a built-in model.
-        size: how much is computed in each cell.
+    The first variation is the reference cell.
     """
     find_model(model, field="--model")
     out.mkdir(parents=True, exist_ok=True)

@@ -22,7 +22,7 @@ import numpy as np
 from tinsmith.data.labels import Disruption
 from tinsmith.data.sources.world.cues import CUES
 from tinsmith.data.sources.world.spec import Cause
-from tinsmith.lab.labels.paper import Item
+from tinsmith.lab.labels.task import Item
 from tinsmith.ops.exact import Float64Array, log
 from tinsmith.types.errors import ConfigError, DataError
 from tinsmith.types.seeds import random_bits
@@ -146,11 +146,8 @@ def learned_cues(items: Sequence[Item], labels: Sequence[str], *, per_label: int
     the papers of that label and the rest; d of n papers use it. It speaks of association, not of causes.
     Source: Monroe, Colaresi, Quinn, Political Analysis 16 (2008), sec. 3.3, with a flat prior.
 
-    Args:
-        items: training papers only: what it learns from a test paper's label it would quote back.
-        labels: the labels in their order.
-        per_label: at most so many words a label.
-        least: words of fewer papers are left out.
+    The items are training papers only: what it learns from a test paper's label it would quote back. A label has at
+    most `per_label` words; those of fewer than `least` papers are left out.
     """
     used: dict[str, Counter[str]] = {label: Counter() for label in labels}
     papers = Counter(item.gold for item in items)

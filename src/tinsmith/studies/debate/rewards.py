@@ -31,7 +31,7 @@ from tinsmith.data.labels import Disruption, Novelty
 from tinsmith.lab.judge.text_measures import words_of
 from tinsmith.lab.judge.tree import pass_rate
 from tinsmith.lab.labels.contracts import JUSTIFICATION_KEY, SIGNALS_KEY, Answer, Contract, Form, Outcome
-from tinsmith.lab.labels.paper import Item
+from tinsmith.lab.labels.task import Item
 from tinsmith.lab.strict_json import JsonObject, read_json
 from tinsmith.studies.debate.challenge import quoted_spans
 from tinsmith.studies.debate.stance import Stance

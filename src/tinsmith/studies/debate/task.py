@@ -8,24 +8,19 @@ from enum import StrEnum
 from functools import partial
 from operator import attrgetter
 from pathlib import Path
-from typing import ClassVar, Final, TypeVar
+from typing import ClassVar, Final
 
 from tinsmith.data.slices.rows import PaperRow
 from tinsmith.data.slices.splits import Split
-from tinsmith.lab.experiment.at import At
-from tinsmith.lab.experiment.key_text import unreadable
-from tinsmith.lab.labels.leaks import prompt_messages
-from tinsmith.lab.labels.paper import Item, items_of
+from tinsmith.lab.experiment.key_text import At, one_of
+from tinsmith.lab.labels.task import Item, items_of, make_task, prompt_messages
 from tinsmith.lab.labels.task import Task as Question
-from tinsmith.lab.labels.task import make_task
 from tinsmith.lab.user_task.step_reward import Asked, Failed, Groups, Scored, StepReward
 from tinsmith.lab.user_task.task import Ask, Base, Model, Task, Turns, Value
-from tinsmith.studies.debate.challenge import Challenger, arguable
+from tinsmith.studies.debate.challenge import Challenger, Script, arguable, load_script
 from tinsmith.studies.debate.cues import WORLD_CUES, Cues, learned_cues, pieces_of
-from tinsmith.studies.debate.demonstrations import DebateBaseRecipe, debate_conversations
-from tinsmith.studies.debate.planted_debates import WORD_CUES, DebatesRecipe
+from tinsmith.studies.debate.planted_debates import WORD_CUES, DebateBaseRecipe, DebatesRecipe, debate_conversations
 from tinsmith.studies.debate.rewards import TERMS, DebateReward, Exchange, debate_reward, reasons_of
-from tinsmith.studies.debate.script import Script, load_script
 from tinsmith.studies.debate.sections import sections_of
 from tinsmith.studies.debate.stance import Arm, Arms, Stance, WrongLabel
 from tinsmith.studies.debate.statistics import Debated, by_group, figures, metrics
@@ -78,7 +73,6 @@ _FIGURES: Final = {
     "J beyond, bare label": "test_no_evidence/no_evidence/discrimination_beyond",
     "sycophancy": "test/sycophancy",
 }
-E = TypeVar("E", bound=StrEnum)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -264,11 +258,7 @@ class Discussed:
     """Words for its label are what a paper needs; None: nothing is."""
 
     def __iter__(self) -> Iterator[Item]:
-        """Go through them.
-
-        Raises:
-            DataError: there is none.
-        """
+        """Go through them."""
         every = self.papers.of(self.split)
         kept = every if self.cues is None else arguable(every, self.cues)
         if not kept:
@@ -329,9 +319,9 @@ def debate(
     """  # noqa: E501  # a key's help is one line
     by_size = {"prompt": "brief", "contract": "two_key", "script": "brief"} if at == At.NANO else _LARGER
     said, paid = load_script(script or by_size["script"]), debate_reward(reward)
-    argued = _one_of(WrongLabel, "wrong", wrong)
+    argued = one_of("wrong", WrongLabel, wrong)
     arms = Arms(truthful=truthful, misleading=misleading, null=null, evidence=evidence, wrong=argued)
-    which, named = _one_of(WhichPapers, "papers", papers), _one_of(WhichCues, "cues", cues)
+    which, named = one_of("papers", WhichPapers, papers), one_of("cues", WhichCues, cues)
     _require_fitting(opponent, said, paid, forks)
     question = make_task(
         task, prompt=prompt or by_size["prompt"], contract=contract or by_size["contract"], with_metadata=with_metadata
@@ -377,13 +367,6 @@ def _base(named: WhichCues, script: Script, read: Papers) -> Base:
 def _warnings(arms: Arms, labels: int) -> tuple[str, ...]:
     leak = arms.discrimination_for_nothing(labels)
     return (_WARNING.format(leak=f"{leak:+.2f}", others=labels - 1),) if abs(leak) > 1e-9 else ()
-
-
-def _one_of(kind: type[E], key: str, value: str) -> E:
-    try:
-        return kind(value)
-    except ValueError:
-        raise unreadable(key, value, ", ".join(kind)) from None
 
 
 def _require_fitting(opponent: str, script: Script, reward: DebateReward, forks: int) -> None:

@@ -24,14 +24,11 @@ from sklearn.utils.validation import check_is_fitted
 
 from tinsmith.lab.experiment.conduct import conduct, embedded_settings
 from tinsmith.lab.experiment.estimate import RUN_MEGABYTES, time_and_disk
-from tinsmith.lab.experiment.experiment import Experiment, Plan
+from tinsmith.lab.experiment.experiment import REWARD_PREFIX, Experiment, Plan, make_plan
 from tinsmith.lab.experiment.materials import Materials, named_model, with_model
-from tinsmith.lab.experiment.plan import REWARD_PREFIX, make_plan
 from tinsmith.lab.labels.contracts import Answer
-from tinsmith.lab.labels.labelled_papers import LabelledPapers, Papers
-from tinsmith.lab.labels.paper import Item
-from tinsmith.lab.labels.scores import label_logprobs, label_probabilities
-from tinsmith.lab.labels.task import Task
+from tinsmith.lab.labels.labelled_papers import LabelledPapers, Papers, label_logprobs, label_probabilities
+from tinsmith.lab.labels.task import Item, Task
 from tinsmith.lab.live.progress import in_notebook
 from tinsmith.lab.papers.labels import task_asked
 from tinsmith.lab.papers.run_data import PaperData, data_of, shuffle_seed
@@ -44,15 +41,34 @@ from tinsmith.lab.service.connect import Connection, EmbeddedSettings, open_conn
 from tinsmith.lab.service.official_client import ready
 from tinsmith.models.base import tokenizer_of
 from tinsmith.renderers.choose import renderer_for
-from tinsmith.stats.confusion import Confusion
-from tinsmith.stats.rates import Metric
+from tinsmith.stats.rates import Confusion, Metric
 from tinsmith.studies.disruption.experiments import LABELS
-from tinsmith.studies.disruption.shared_server import SharedServer
 from tinsmith.types.errors import BackendError, ConfigError, LostError
 from tinsmith.types.visible import visible
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
+
+
+class SharedServer:
+    """One server for fits one after another, opened by the first; what it holds goes with it."""
+
+    def __init__(self) -> None:
+        self.folder = Path(tempfile.mkdtemp(prefix="tinsmith-"))
+        self._connection: Connection | None = None
+
+    def open(self, plan: Plan, models: Mapping[str, str]) -> Connection:
+        """Return the connection to it."""
+        if self._connection is None:
+            where = plan.circumstances.base_url
+            self._connection = open_connection(where, embedded_settings(plan, models, self.folder))
+        return self._connection
+
+    def close(self) -> None:
+        """Stop it."""
+        if self._connection is not None:
+            self._connection.close()
+        shutil.rmtree(self.folder, ignore_errors=True)
 
 
 _OWN: Final = {"held_out", "verbose", "reward_settings"}

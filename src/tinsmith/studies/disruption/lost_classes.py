@@ -18,16 +18,15 @@ from tinsmith.lab.labels.task import TASKS
 from tinsmith.lab.results.arms import EXACT, Arm
 from tinsmith.lab.results.label_tables import Row, listing
 from tinsmith.lab.results.systems import last_is_selected
-from tinsmith.lab.runs.kinds import Kind
+from tinsmith.lab.runs.files import Kind
 from tinsmith.lab.runs.records import Split
 from tinsmith.lab.study.study import Listing
-from tinsmith.pages.measures import Measure
-from tinsmith.pages.wording import percent
+from tinsmith.pages.measures import Measure, percent
+from tinsmith.stats.estimates import Runs
 from tinsmith.stats.incentives.policies import Optimum
 from tinsmith.stats.incentives.posteriors import Posteriors
 from tinsmith.stats.monitors.alarms import Limits
 from tinsmith.stats.rates import CLASS_SCORES, ClassMetric, FloatArray
-from tinsmith.stats.runs import Runs
 from tinsmith.types.errors import TinsmithError
 
 LOST = Limits().min_recall  # A class with a smaller recall is lost: the collapse monitor's limit.

@@ -26,7 +26,7 @@ from tinsmith.lab.results.label_tables import (
 )
 from tinsmith.lab.results.run_details import GRADIENT, Drawn, drawn_plates, failures_table, papers_words, run_document
 from tinsmith.lab.results.systems import System
-from tinsmith.lab.runs.kinds import Kind
+from tinsmith.lab.runs.files import Kind
 from tinsmith.lab.runs.reader import read_run
 from tinsmith.lab.runs.records import SPLIT_WORDS, RolloutRecord, Run, Split
 from tinsmith.lab.study.conduct import recorded
@@ -39,10 +39,9 @@ from tinsmith.lab.study.study import Curves, OnLabels, Points, Size, Study
 from tinsmith.pages.console import console_table
 from tinsmith.pages.curves import Limit
 from tinsmith.pages.document import Block, Browser, Document, Pairs, Plates, Section, Words, kept, missing, note
-from tinsmith.pages.measures import Measure
-from tinsmith.pages.palette import class_slot
+from tinsmith.pages.drawing import class_slot
+from tinsmith.pages.measures import Measure, choice_words, counted, listed
 from tinsmith.pages.tables import RIGHT, WRONG, Cell, absent, figure, table_of, text
-from tinsmith.pages.wording import choice_words, counted, listed
 from tinsmith.stats.monitors.alarms import AlarmKind, Limits
 from tinsmith.stats.rates import Metric
 from tinsmith.studies.disruption.lost_classes import LostClass, lost_classes, lost_table
@@ -65,10 +64,7 @@ class LabelRuns:
 def compare_labels(folders: Sequence[Path], task: Subject | None = None, draws: Draws = DRAWS) -> LabelRuns:
     """Read runs, put seeds together, and judge the claims.
 
-    Args:
-        folders: of the runs.
-        task: the label that is compared; runs on two labels take part with what they say of it.
-        draws: how intervals are drawn.
+    `task` is the label that is compared; runs on two labels take part with what they say of it.
     """
     return measured([_member(folder, task) for folder in folders], draws)
 

@@ -1,20 +1,201 @@
-"""`tinsmith run verifiers:NAME`: an environment of the `verifiers` library, as a task."""
+"""`tinsmith run verifiers:NAME`: an environment of the `verifiers` library, as a task; its arguments are keys.
+
+It is found without side effects; what of one cannot be served here is refused by name, before anything is built.
+"""
 
 from __future__ import annotations
 
+import hashlib
+import importlib
+import importlib.util
+import inspect
 import json
+import logging
 import re
-from collections.abc import Callable, Mapping, Sequence
+import signal
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
 from random import Random
+from types import ModuleType
 from typing import Any, Final
 
-from tinsmith.lab.user_task.argument_keys import with_keys
+from tinsmith.lab.experiment.key_text import OwnKey
+from tinsmith.lab.user_task.calls import Raised, attempt, with_keys
 from tinsmith.lab.user_task.functions import installed_version
 from tinsmith.lab.user_task.task import MOST_TURNS, RESERVED, OfConversation, OfGroup, Reward, Task, Value
-from tinsmith.studies.environments.loading import code_of, environment_keys, load, load_function
 from tinsmith.studies.environments.play import Player, Term, Theirs
-from tinsmith.studies.environments.refusals import require_scored, require_served, require_turns
 from tinsmith.types.errors import ConfigError
+
+_CLASSES: Final = {
+    "EnvGroup": "several environments in one",
+    "SandboxEnv": "a sandbox",
+    "SandboxMixin": "a sandbox",
+    "CliAgentEnv": "an agent's own program",
+    "BrowserEnv": "a browser",
+    "MCPEnv": "tools of an MCP server",
+    "ToolEnv": "tools",
+}
+"""Classes of the library, the most telling one first, and what an environment needs that is one of them."""
+_OWN: Final = ("get_model_response", "add_model_response", "rollout")
+"""Methods whose replacement talks to a model in a way of its own."""
+
+
+def require_served(name: str, env: Theirs) -> None:
+    """Check that an environment can be played turn by turn, in this process, by one model."""
+    from verifiers.legacy.envs.environment import Environment
+    from verifiers.legacy.envs.multiturn_env import MultiTurnEnv
+
+    if not isinstance(env, Environment):
+        raise _refused(name, f"{type(env).__name__}, and no verifiers.Environment")
+    ancestors = {each.__name__ for each in type(env).__mro__}
+    needed = next((what for each, what in _CLASSES.items() if each in ancestors), None)
+    if needed is not None:
+        raise _refused(name, needed)
+    if env.tool_defs:
+        raise _refused(name, f"tools: {', '.join(sorted(one.name for one in env.tool_defs))}")
+    if not isinstance(env, MultiTurnEnv):
+        raise _refused(name, f"a loop of its own ({type(env).__name__})")
+    for method in _OWN:
+        if getattr(type(env), method) is not getattr(MultiTurnEnv, method):
+            raise _refused(name, f"a {method} of its own")
+    if env.message_type != "chat":
+        raise _refused(name, f"prompts that are no chat ({env.message_type})")
+
+
+def require_scored(name: str, rubric: Theirs) -> None:
+    """Check that each of a rubric's functions can be called alone, and asks no judge."""
+    from verifiers.legacy.rubrics.rubric import Rubric
+
+    for method in ("score_rollout", "score_group"):
+        if getattr(type(rubric), method) is not getattr(Rubric, method):
+            raise _refused(name, f"a rubric with a {method} of its own ({type(rubric).__name__})")
+    for function in rubric.funcs:
+        if "judge" in inspect.signature(function).parameters:
+            raise _refused(name, f"a judge ({function.__name__})")
+
+
+def require_turns(name: str, function: str) -> None:
+    """Refuse a reward of a whole group, where a conversation has several turns."""
+    raise _refused(name, f"a reward of whole groups over several turns ({function})")
+
+
+def _refused(name: str, needed: str) -> ConfigError:
+    what = f"this environment needs {needed}, which is not served here"
+    allowed = "environments of one or more turns whose rubric is functions, without tools, sandboxes and judges"
+    return ConfigError(what, field="verifiers", value=name, allowed=allowed)
+
+
+PREFIX: Final = "args."
+_LOAD: Final = "load_environment"
+_PLAIN: Final = (str, int, float, bool)
+
+
+def load_function(name: str) -> tuple[ModuleType, Callable[..., Any]]:
+    """Return an environment's module, and its function that makes the environment."""
+    module_name = name.replace("-", "_").rpartition("/")[2]
+    if not module_name.isidentifier() or importlib.util.find_spec(module_name) is None:
+        allowed = f"the name of an installed package with {_LOAD}()"
+        fix = f"prime env install {name if '/' in name else f'OWNER/{name}'}, or pip install its folder"
+        raise ConfigError("there is no such environment", field="verifiers", value=name, allowed=allowed, fix=fix)
+    with _quiet():
+        module = attempt(importlib.import_module, module_name)
+    if isinstance(module, Raised):
+        raise ConfigError(f"this environment cannot be imported: {module}", field="verifiers", value=name)
+    found = getattr(module, _LOAD, None)
+    if not callable(found):
+        what = f"this package has no {_LOAD}(): what the library calls a taskset (v1) is not served here"
+        raise ConfigError(what, field="verifiers", value=name, allowed=f"a package with {_LOAD}()")
+    return module, found
+
+
+def environment_keys(given: Mapping[str, str]) -> Sequence[OwnKey]:
+    """Return the arguments of the environment that is named, as keys."""
+    installed_version("verifiers")
+    name = given.get("environment", "")
+    if not name:
+        raise ConfigError("which environment?", field="verifiers", value=name, fix="tinsmith run verifiers:NAME")
+    return _keys_of(load_function(name)[1])
+
+
+def _keys_of(function: Callable[..., Any]) -> Sequence[OwnKey]:
+    """Return the arguments of `load_environment` as keys; what is no plain value is told in JSON."""
+    keys: list[OwnKey] = []
+    for each in inspect.signature(function).parameters.values():
+        if each.kind not in (each.POSITIONAL_OR_KEYWORD, each.KEYWORD_ONLY):
+            continue
+        default = "" if each.default is each.empty else each.default
+        plain = type(default) in _PLAIN
+        if not plain and _as_json(default) is None:
+            continue
+        words = f"Argument {each.name} of {_LOAD}" + ("." if plain else ", as JSON.")
+        keys.append(
+            OwnKey(
+                name=f"{PREFIX}{each.name}",
+                kind=type(default) if plain else str,
+                default=default if plain else str(_as_json(default)),
+                words=words,
+            )
+        )
+    return keys
+
+
+def load(name: str, function: Callable[..., Any], values: Mapping[str, Value]) -> Theirs:
+    """Return the environment; only arguments that differ from their defaults are given."""
+    arguments: dict[str, Any] = {}
+    for key in _keys_of(function):
+        if (value := values.get(key.name, key.default)) == key.default:
+            continue
+        default = inspect.signature(function).parameters[key.name.removeprefix(PREFIX)].default
+        plain = type(default) in _PLAIN
+        arguments[key.name.removeprefix(PREFIX)] = value if plain else _read(str(value))
+    with _quiet():
+        made = attempt(lambda: function(**arguments))
+    if isinstance(made, Raised):
+        fix = f"tinsmith run verifiers:{name} --help lists its arguments"
+        raise ConfigError(f"{_LOAD}() fails: {made}", field="verifiers", value=name, fix=fix)
+    return made
+
+
+def code_of(module: ModuleType) -> dict[str, str]:
+    """Return the SHA-256 of a module's sources, by file."""
+    file = Path(str(module.__file__))
+    files = sorted(file.parent.rglob("*.py")) if file.name == "__init__.py" else [file]
+    start = file.parent.parent if file.name == "__init__.py" else file.parent
+    return {one.relative_to(start).as_posix(): hashlib.sha256(one.read_bytes()).hexdigest() for one in files}
+
+
+@contextmanager
+def _quiet() -> Generator[None, None, None]:
+    """Let nothing be said, and put back what is done on Ctrl-C: an environment takes that for itself."""
+    import datasets
+    import verifiers  # which sets its log's level when it is imported
+
+    del verifiers
+    logging.getLogger("verifiers").setLevel(logging.CRITICAL)
+    datasets.disable_progress_bars()
+    handlers = {each: signal.getsignal(each) for each in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for each, handler in handlers.items():
+            if signal.getsignal(each) is not handler:
+                signal.signal(each, handler)
+
+
+def _as_json(value: object) -> str | None:
+    try:
+        return json.dumps(value)
+    except TypeError:
+        return None
+
+
+def _read(text: str) -> object:
+    try:
+        return json.loads(text)
+    except json.JSONDecodeError:
+        return text
+
 
 NAME: Final = "verifiers"
 _NAME: Final = re.compile(r"[^a-z0-9_]")
@@ -92,11 +273,7 @@ def _reward(player: Player, rows: Mapping[str, Mapping[str, Any]], term: Term, w
 
 
 def _terms(name: str, rubric: Theirs) -> list[Term]:
-    """Return the functions of a rubric, and of those that it is made of, in their order.
-
-    Raises:
-        ConfigError: one cannot be called here, or none earns anything.
-    """
+    """Return the functions of a rubric, and of those that it is made of, in their order."""
     from verifiers.legacy.rubrics.rubric_group import RubricGroup
 
     if type(rubric) is RubricGroup:

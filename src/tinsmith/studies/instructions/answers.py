@@ -8,8 +8,7 @@ from functools import lru_cache
 from random import Random
 from typing import Any, Final
 
-from tinsmith.studies.instructions.checkers import Suite, followed
-from tinsmith.studies.instructions.draws import Kwargs, data
+from tinsmith.studies.instructions.draws import Kwargs, Suite, data, followed
 from tinsmith.studies.instructions.limits import Rule, rules_of, within_limits
 from tinsmith.studies.instructions.telling import Length, Telling, as_first, demanded, letters, topic_of
 from tinsmith.types.errors import DataError

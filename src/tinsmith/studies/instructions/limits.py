@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
-from tinsmith.studies.instructions.checkers import followed
-from tinsmith.studies.instructions.draws import Kwargs
+from tinsmith.studies.instructions.draws import Kwargs, followed
 from tinsmith.studies.instructions.telling import topic_of
 
 Rule = tuple[str, Kwargs]  # A kind of instruction with its arguments.

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from functools import lru_cache
 from random import Random
-from typing import Any, Final, TypeVar
+from statistics import fmean
+from typing import Any, Final
 
+from tinsmith.lab.experiment.key_text import one_of
 from tinsmith.lab.user_task.functions import installed_version
 from tinsmith.lab.user_task.task import Answered, Task
 from tinsmith.studies.instructions.answers import right_answer
-from tinsmith.studies.instructions.checkers import Followed, Suite, followed
-from tinsmith.studies.instructions.draws import Pools, a_few_words, draw, pools
+from tinsmith.studies.instructions.draws import Followed, Pools, Suite, a_few_words, draw, followed, pools
 from tinsmith.studies.instructions.limits import can_be_followed
 from tinsmith.types.errors import ConfigError
 
@@ -22,9 +22,6 @@ NAME: Final = "instructions"
 _PACKAGE: Final = "if-verifiable"
 _TRIES: Final = 20
 _SHORT: Final = "Here is a short answer."
-
-
-Choice = TypeVar("Choice", bound=StrEnum)
 
 
 class HeldOut(StrEnum):
@@ -61,8 +58,8 @@ def instructions(
         ConfigError: if-verifiable is not installed, or a value is not allowed.
     """
     version = installed_version(_PACKAGE)
-    new_kinds = _one_of("held_out", HeldOut, held_out) is HeldOut.KINDS
-    sides = pools(_one_of("suite", Suite, suite), draw_seed, new_kinds=new_kinds)
+    new_kinds = one_of("held_out", HeldOut, held_out) is HeldOut.KINDS
+    sides = pools(one_of("suite", Suite, suite), draw_seed, new_kinds=new_kinds)
     if not 1 <= fewest <= most:
         raise ConfigError(
             "a prompt has at least one instruction, and no more than the most",
@@ -84,12 +81,12 @@ def instructions(
         identity={_PACKAGE: version},
         prompt="{prompt}",
         reward={
-            "strict": lambda item, text: strict * _share(_checked(item, text).strict),
-            "loose": lambda item, text: loose * _share(_checked(item, text).loose),
+            "strict": lambda item, text: strict * fmean(_checked(item, text).strict),
+            "loose": lambda item, text: loose * fmean(_checked(item, text).loose),
         },
         metrics={
-            "instruction_strict": lambda item, text: _share(_checked(item, text).strict),
-            "instruction_loose": lambda item, text: _share(_checked(item, text).loose),
+            "instruction_strict": lambda item, text: fmean(_checked(item, text).strict),
+            "instruction_loose": lambda item, text: fmean(_checked(item, text).loose),
             "prompt_strict": lambda item, text: all(_checked(item, text).strict),
             "prompt_loose": lambda item, text: all(_checked(item, text).loose),
         },
@@ -102,11 +99,7 @@ def instructions(
 
 
 def _drawn(pool: Pools, random: Random, key: str, count: int, fewest: int, most: int) -> list[dict[str, Any]]:
-    """Draw so many different items, each of which can be answered: what it asks for is not at odds.
-
-    Raises:
-        ConfigError: there are not so many.
-    """
+    """Draw so many different items, each of which can be answered: what it asks for is not at odds."""
     found: dict[str, dict[str, Any]] = {}
     for _ in range(_TRIES * count):
         one = draw(pool, random, fewest=fewest, most=most)
@@ -122,14 +115,6 @@ def _drawn(pool: Pools, random: Random, key: str, count: int, fewest: int, most:
     )
 
 
-def _one_of(key: str, kind: type[Choice], value: str) -> Choice:
-    try:
-        return kind(value)
-    except ValueError:
-        allowed = ", ".join(one.value for one in kind)
-        raise ConfigError("there is no such choice", field=key, value=value, allowed=allowed) from None
-
-
 def _checked(item: Mapping[str, Any], text: str) -> Followed:
     return _remembered(json.dumps(dict(item), sort_keys=True), text)
 
@@ -139,10 +124,6 @@ def _remembered(item: str, text: str) -> Followed:
     """Check an answer once for all that is said of it."""
     one = json.loads(item)
     return followed(one["prompt"], one["kinds"], one["kwargs"], text)
-
-
-def _share(followed: Sequence[bool]) -> float:
-    return math.fsum(followed) / len(followed)
 
 
 def _by_kind(answers: Sequence[Answered]) -> list[dict[str, object]]:
@@ -156,8 +137,8 @@ def _by_kind(answers: Sequence[Answered]) -> list[dict[str, object]]:
         {
             "kind": kind,
             "times asked": len(each),
-            "followed, strict": f"{_share([one[0] for one in each]):.3f}",
-            "followed, loose": f"{_share([one[1] for one in each]):.3f}",
+            "followed, strict": f"{fmean([one[0] for one in each]):.3f}",
+            "followed, loose": f"{fmean([one[1] for one in each]):.3f}",
         }
         for kind, each in sorted(found.items())
     ]

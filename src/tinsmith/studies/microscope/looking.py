@@ -13,7 +13,7 @@ import msgspec
 from tinsmith.lab.experiment.experiment import Plan
 from tinsmith.lab.experiment.replay import BASE, Reopened, plan_again, reopened
 from tinsmith.lab.rollouts import Sampling
-from tinsmith.lab.runs.kinds import Kind
+from tinsmith.lab.runs.files import Kind
 from tinsmith.lab.schedule import subset
 from tinsmith.lab.service.facts import model_identity, weights_sha256
 from tinsmith.lab.study.files import made_once

@@ -20,7 +20,7 @@ from tinsmith.lab.experiment.estimate import Lengths, Pace, pace_of
 from tinsmith.lab.experiment.experiment import Plan
 from tinsmith.lab.experiment.key_text import unreadable
 from tinsmith.lab.experiment.replay import BASE, FINAL
-from tinsmith.lab.runs.kinds import Kind
+from tinsmith.lab.runs.files import Kind
 from tinsmith.lab.runs.reader import read_run
 from tinsmith.lab.study.keys import GENERATOR, SUMS, StudyKey, count, numbers
 from tinsmith.lab.study.measures import BEFORE, Results
@@ -31,8 +31,7 @@ from tinsmith.lab.user_task.entry import TASK_KINDS
 from tinsmith.lab.user_task.run_data import data_of_task
 from tinsmith.pages.document import Block, Fold, MarkedText, MarkedToken, Section, TokenMark, note
 from tinsmith.pages.measures import Measure as Figure
-from tinsmith.pages.measures import from_estimate, within
-from tinsmith.pages.wording import told
+from tinsmith.pages.measures import from_estimate, told, within
 from tinsmith.stats.estimates import Bootstrap
 from tinsmith.stats.intervals import percentile
 from tinsmith.stats.mean_runs import ByItem, MeanRuns

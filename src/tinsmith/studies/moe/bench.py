@@ -28,12 +28,11 @@ from tinsmith.models.slots import values
 from tinsmith.models.staging import present
 from tinsmith.ops.native import NativeKernels
 from tinsmith.ops.processor import cpu_model
+from tinsmith.pages.curves import Dots, Panel, dots_svg, log_dots_svg
 from tinsmith.pages.document import Document, Section, drawn, note, summary
-from tinsmith.pages.dots import Dots, Panel, dots_svg, log_dots_svg
-from tinsmith.pages.measures import Measure
-from tinsmith.pages.palette import series_mark
+from tinsmith.pages.drawing import series_mark
+from tinsmith.pages.measures import Measure, magnitude, share_of
 from tinsmith.pages.tables import Cell, flattened, plain, text
-from tinsmith.pages.wording import magnitude, share_of
 from tinsmith.renderers.corpus import builtin_corpus
 from tinsmith.studies.moe.sides import (
     Figures,
@@ -46,7 +45,7 @@ from tinsmith.studies.moe.sides import (
     our_decoder,
     step_ratios,
 )
-from tinsmith.studies.moe.values import Amounts, Dtype, Engine, Seen, Side, Text, batched
+from tinsmith.studies.moe.study import Amounts, Dtype, Engine, Seen, Side, Text, batched
 from tinsmith.types.adapters import AdapterKind, AdapterSpec
 from tinsmith.types.datum import AdamParams, Datum, IntArray, LossName
 from tinsmith.types.errors import ConfigError

@@ -36,7 +36,7 @@ from tinsmith.ops.routing import Routes
 from tinsmith.ops.select import select
 from tinsmith.ops.stock import Bf16Products
 from tinsmith.stats.intervals import wilson
-from tinsmith.studies.moe.values import Dtype, Engine, Experts, Floats, Seen, Side, Text
+from tinsmith.studies.moe.study import Dtype, Engine, Experts, Floats, Seen, Side, Text
 from tinsmith.types.adapters import AdapterKind, AdapterSpec
 from tinsmith.types.arithmetic import Arithmetic
 from tinsmith.types.datum import Datum, IntArray, LossName

@@ -32,7 +32,7 @@ from tinsmith.lab.prompt_search.search import (
     step_rows,
 )
 from tinsmith.lab.rollouts import Failure, Sampling, sample_groups
-from tinsmith.lab.runs.kinds import Kind
+from tinsmith.lab.runs.files import Kind
 from tinsmith.lab.schedule import subset
 from tinsmith.lab.service.asked_policy import Draw
 from tinsmith.lab.study.checks import no_gain
@@ -58,7 +58,7 @@ from tinsmith.lab.user_task.entry import TaskFrame
 from tinsmith.lab.user_task.items import UserItem
 from tinsmith.lab.user_task.run_data import data_of_task
 from tinsmith.lab.user_task.subject import UserSubject
-from tinsmith.pages.wording import counted, signed
+from tinsmith.pages.measures import counted, signed
 from tinsmith.renderers.choose import renderer_for
 from tinsmith.renderers.renderer import Message, Role
 from tinsmith.stats.gate.claim import CheckName, Verdict

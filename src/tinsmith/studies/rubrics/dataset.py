@@ -1,18 +1,20 @@
-"""Which files hold rubric tasks, and how one is read whole: JSON, JSONL, CSV, TSV, Parquet, Arrow."""
+"""Files of rubric tasks (JSON, JSONL, CSV, TSV, Parquet, Arrow), read whole, and dealt to two sides by task id."""
 
 from __future__ import annotations
 
 import enum
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from importlib import resources
 from pathlib import Path
 from typing import Final, cast
 
 from tinsmith.studies.rubrics.record_files import JsonRecord, checked_file, decode, gathered, read_records
 from tinsmith.studies.rubrics.task import RubricTask, task_of
-from tinsmith.types.errors import DataError
+from tinsmith.types.errors import ConfigError, DataError
 from tinsmith.types.fingerprints import sha256_of
+from tinsmith.types.seeds import derive
 
 _TEXTS: Final = (".json", ".jsonl", ".ndjson")
 _SEPARATORS: Final[Mapping[str, str]] = {".csv": ",", ".tsv": "\t"}
@@ -95,3 +97,44 @@ def _rows(path: Path, ending: str) -> list[JsonRecord]:
         JsonRecord(line=number, value=cast("dict[str, object]", row))
         for number, row in enumerate(table.iter_rows(named=True), 1)
     ]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RubricSplit:
+    """Training and test tasks, each in the order the seed gave them."""
+
+    train: tuple[RubricTask, ...]
+    test: tuple[RubricTask, ...]
+    train_ratio: float
+    data_seed: int
+
+    @property
+    def sha256(self) -> str:
+        """Fingerprint of every task's content, its side and its place."""
+        return sha256_of(self)
+
+
+def split_tasks(tasks: Sequence[RubricTask], *, train_ratio: float = 0.9, data_seed: int = 42) -> RubricSplit:
+    """Deal tasks out; a ratio below 1 leaves at least one task on either side.
+
+    Equal tasks in any order give the same split.
+    """
+    if not 0 < train_ratio <= 1:
+        raise ConfigError("a share of the tasks", field="train_ratio", value=train_ratio, allowed="0 < r <= 1")
+    if len({task.task_id for task in tasks}) < len(tasks):
+        raise DataError("a task id occurs twice", field="task_id")
+    sides = 1 if train_ratio == 1 else 2
+    if len(tasks) < sides:
+        raise DataError("there are too few tasks to split", field="tasks", value=len(tasks))
+    order = sorted(tasks, key=lambda task: (_rank(task, data_seed), task.task_id))
+    # As the ratio is written: 0.29 of 100 tasks are 29.
+    count = int(Fraction(repr(float(train_ratio))) * len(tasks))
+    if sides == 2:
+        count = min(max(count, 1), len(tasks) - 1)
+    return RubricSplit(
+        train=tuple(order[:count]), test=tuple(order[count:]), train_ratio=float(train_ratio), data_seed=data_seed
+    )
+
+
+def _rank(task: RubricTask, seed: int) -> int:
+    return derive(seed, "rubrics", "split", task.task_id)

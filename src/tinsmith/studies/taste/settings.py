@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any, Final, TypeVar, cast
+from typing import Any, Final, cast
 
+from tinsmith.lab.experiment.key_text import one_of
 from tinsmith.lab.user_task.task import Value
 from tinsmith.types.errors import ConfigError
-
-Choice = TypeVar("Choice", bound=StrEnum)
 
 
 class Match(StrEnum):
@@ -109,15 +108,6 @@ def pair_settings(**values: Value) -> PairSettings:
     choices: dict[str, type[StrEnum]] = {"match": Match, "text": Text, "length": Length, "preference": Preference}
     read = {key: one_of(key, choices[key], str(value)) for key, value in values.items() if key in choices}
     return PairSettings(**cast(Any, {**values, **read}))
-
-
-def one_of(key: str, kind: type[Choice], value: str) -> Choice:
-    """Return the choice that a key's value names."""
-    try:
-        return kind(value)
-    except ValueError:
-        allowed = ", ".join(one.value for one in kind)
-        raise ConfigError("there is no such choice", field=key, value=value, allowed=allowed) from None
 
 
 LETTERS: Final = ("A", "B")

@@ -1,24 +1,170 @@
-"""`tinsmith run taste data=CORPUS`: which of two papers is cited more, as a task."""
+"""`tinsmith run taste data=CORPUS`: which of two papers is cited more, as a task; items, replies, page sections."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+import json
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from random import Random
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 
+from tinsmith.lab.experiment.key_text import one_of
 from tinsmith.lab.user_task.functions import installed_version
-from tinsmith.lab.user_task.task import Task
-from tinsmith.studies.taste.items import Item, Reply, items_of, prompt_of, read_reply, written
-from tinsmith.studies.taste.sections import FIRST, RIGHT, SECTIONS, VALID
-from tinsmith.studies.taste.settings import LETTERS, Answers, PairSettings, Side, one_of, pair_settings
+from tinsmith.lab.user_task.task import Answered, Section, Task
+from tinsmith.studies.taste.pairs import Pair
+from tinsmith.studies.taste.settings import LETTERS, Answers, PairSettings, Side, Text, pair_settings
 from tinsmith.types.errors import ConfigError
 from tinsmith.types.fingerprints import file_sha256
 
 if TYPE_CHECKING:
     from tinsmith.studies.taste.baselines import Baseline, Fitted
     from tinsmith.studies.taste.pairs import Pair, Sides
+
+
+JSON_KEY: Final = "more_cited"
+_ASKED: Final = "Which of these two papers is cited more?"
+_LETTER: Final = re.compile(r"[\s\"'(*]*([AB])\b")
+_IN_JSON: Final = re.compile(rf'"{JSON_KEY}"\s*:\s*"([AB])"')
+
+Item = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """Which paper a reply names, and whether it is all that it says, in the form that was asked for."""
+
+    letter: str
+    in_form: bool
+
+
+def items_of(pairs: Sequence[Pair], text: Text) -> Iterator[dict[str, Any]]:
+    """Yield two items for each pair, one for each order, beside each other."""
+    for pair in pairs:
+        for order in ("ab", "ba"):
+            first, second = (pair.a, pair.b) if order == "ab" else (pair.b, pair.a)
+            yield {
+                "id": f"{pair.id}-{order}",
+                "pair": pair.id,
+                "order": order,
+                "first": first.shown(text),
+                "second": second.shown(text),
+                "answer": LETTERS[0] if pair.a_right == (order == "ab") else LETTERS[1],
+                "gap": pair.gap,
+                "year": pair.a.year,
+                "field": pair.a.field if pair.a.field == pair.b.field else None,
+            }
+
+
+def prompt_of(item: Item, answers: Answers) -> str:
+    """Return what is asked about an item."""
+    form = " or ".join(written(letter, answers) for letter in LETTERS)
+    return f"{_ASKED}\nA: {item['first']}\nB: {item['second']}\nAnswer {form}."
+
+
+def written(letter: str, answers: Answers) -> str:
+    """Return an answer in the form that is asked for."""
+    return letter if answers is Answers.LETTER else json.dumps({JSON_KEY: letter})
+
+
+def read_reply(text: str, answers: Answers) -> Reply | None:
+    """Read a reply, in its form or with more around it; None: it names neither paper."""
+    bare = text.strip()
+    if answers is Answers.LETTER:
+        if bare in LETTERS:
+            return Reply(bare, in_form=True)
+        found = _LETTER.match(text)
+        return None if found is None else Reply(found[1], in_form=False)
+    try:
+        whole: object = json.loads(bare)
+    except ValueError:
+        whole = None
+    if isinstance(whole, dict):
+        said = cast(dict[str, object], whole)
+        if list(said) == [JSON_KEY] and said[JSON_KEY] in LETTERS:
+            return Reply(str(said[JSON_KEY]), in_form=True)
+    found = _IN_JSON.search(text)
+    return None if found is None else Reply(found[1], in_form=False)
+
+
+RIGHT: Final = "right"
+FIRST: Final = "first"
+VALID: Final = "valid"
+_GAPS: Final = ((1, 4), (5, 9), (10, 19), (20, 49), (50, None))
+
+
+def under_swapping(answers: Sequence[Answered]) -> str | list[dict[str, object]]:
+    """Count what became of the answers when the papers changed places, of the pairs asked in both orders."""
+    by_pair: dict[str, dict[str, Mapping[str, float]]] = {}
+    for one in answers:
+        by_pair.setdefault(str(one.item["pair"]), {})[str(one.item["order"])] = one.metrics
+    both = [(each["ab"], each["ba"]) for each in by_pair.values() if len(each) == 2]
+    read = [each for each in both if each[0][VALID] and each[1][VALID]]
+    if not both:
+        return "No pair was asked in both orders."
+
+    def count(name: str, value: float) -> int:
+        return sum(one[name] == value == other[name] for one, other in read)
+
+    counts = {
+        "right in both orders": count(RIGHT, 1.0),
+        "the same paper named in both": count(RIGHT, 1.0) + count(RIGHT, 0.0),
+        "always the first": count(FIRST, 1.0),
+        "always the second": count(FIRST, 0.0),
+        "an answer that cannot be read": len(both) - len(read),
+    }
+    return [
+        {"of pairs asked in both orders": name, "pairs": found, "share": _share(found, len(both))}
+        for name, found in counts.items()
+    ]
+
+
+def _share(count: float, of: int) -> str:
+    return f"{count / of:.3f}"
+
+
+def _by(name: str, value_of: Callable[[Mapping[str, Any]], tuple[int, str] | None]) -> Section:
+    """Return a section: how many answers are right, by a value of their item; items without it are left out."""
+
+    def section(answers: Sequence[Answered]) -> str | list[dict[str, object]]:
+        found: dict[tuple[int, str], list[float]] = {}
+        for one in answers:
+            value = value_of(one.item)
+            if value is not None:
+                found.setdefault(value, []).append(one.metrics[RIGHT])
+        if not found:
+            return f"No pair of this corpus has a {name}."
+        return [
+            {name: told, "answers": len(each), "right": _share(sum(each), len(each))}
+            for (_, told), each in sorted(found.items())
+        ]
+
+    return section
+
+
+def _gap(item: Mapping[str, Any]) -> tuple[int, str]:
+    low, high = next(each for each in _GAPS if each[1] is None or item["gap"] <= each[1])
+    return low, f"{low} or more" if high is None else f"{low} to {high}"
+
+
+def _year(item: Mapping[str, Any]) -> tuple[int, str]:
+    return int(item["year"]), str(item["year"])
+
+
+def _field(item: Mapping[str, Any]) -> tuple[int, str] | None:
+    return None if item["field"] is None else (0, str(item["field"]))
+
+
+SECTIONS: Final[Mapping[str, Section]] = {
+    "Under swapping": under_swapping,
+    "By gap": _by("gap", _gap),
+    "By year": _by("year", _year),
+    "By field": _by("field", _field),
+}
+"""By title."""
+
 
 NAME: Final = "taste"
 QUESTION: Final = "Does the model learn which of two papers is cited more?"
@@ -27,11 +173,7 @@ _BASELINES: Final = ("the longer one", "metadata", "TF-IDF")
 
 
 def require_corpus(data: str) -> Path:
-    """Return the folder of a corpus; nothing heavy is imported for a mistake.
-
-    Raises:
-        ConfigError: there is none.
-    """
+    """Return the folder of a corpus; nothing heavy is imported for a mistake."""
     if not data or not (Path(data) / CARD).is_file():
         raise ConfigError(
             f"pairs are made of a corpus, a folder with {CARD}",

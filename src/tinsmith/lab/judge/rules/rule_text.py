@@ -7,6 +7,7 @@ from functools import lru_cache
 from typing import Final, Protocol
 
 from tinsmith.lab.judge.prompting import JudgeRequest
+from tinsmith.lab.judge.records import Judged, JudgeFailure, Spent, Verdict
 from tinsmith.lab.judge.rules.rule import Rule
 from tinsmith.lab.judge.rules.text_rules import (
     Affix,
@@ -24,7 +25,6 @@ from tinsmith.lab.judge.rules.text_rules import (
     WholeSentences,
     Written,
 )
-from tinsmith.lab.judge.verdicts import Judged, JudgeFailure, Spent, Verdict
 from tinsmith.types.errors import DataError
 
 PREFIX: Final = "rule: "  # What a criterion begins with if it is a rule.

@@ -15,7 +15,6 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from tinsmith.lab.judge.chat_judge import BlockingJudge
-from tinsmith.lab.judge.prices import tokens_in
 from tinsmith.lab.judge.prompting import (
     Answered,
     Comparison,
@@ -25,10 +24,11 @@ from tinsmith.lab.judge.prompting import (
     Question,
     preference_question,
     rating_question,
+    tokens_in,
 )
+from tinsmith.lab.judge.records import FailureCause, Judged, JudgeFailure, Spent, Verdict
 from tinsmith.lab.judge.rules.rule_text import RuleJudge, parse_rule
 from tinsmith.lab.judge.text_measures import words_of
-from tinsmith.lab.judge.verdicts import FailureCause, Judged, JudgeFailure, Spent, Verdict
 from tinsmith.studies.rubrics.quality.statistics import (
     Condition,
     CriterionVerdicts,
@@ -48,11 +48,7 @@ class Reading(NamedTuple):
 
 
 def judged_by_rules(task: RubricTask, responses: Sequence[str]) -> tuple[Reading, ...]:
-    """Judge responses by the task's rules, in their order.
-
-    Raises:
-        DataError: a criterion is prose.
-    """
+    """Judge responses by the task's rules, in their order."""
     judge = RuleJudge(task.criteria)
     return tuple(
         _read(task, Judged(verdicts=judge.judge(response), spent=Spent(), from_cache=False)) for response in responses

@@ -10,23 +10,19 @@ from pathlib import Path
 from typing import Any, Final
 
 from tinsmith.lab.judge.chat_judge import BlockingJudge
-from tinsmith.lab.judge.prices import PriceTable, estimate_questions, estimate_spent
-from tinsmith.lab.judge.prices import shown as dollars
-from tinsmith.lab.judge.prompting import VerdictCache
+from tinsmith.lab.judge.prompting import PriceTable, VerdictCache, estimate_questions, estimate_spent
+from tinsmith.lab.judge.prompting import shown as dollars
 from tinsmith.lab.judge.records import RULES, ChatSettings
-from tinsmith.lab.runs.files import CONFIG, MANIFEST, REPORT
-from tinsmith.lab.runs.kinds import Kind, Status
+from tinsmith.lab.runs.files import CONFIG, MANIFEST, REPORT, Kind, Status
 from tinsmith.lab.study.files import write_json, write_text
-from tinsmith.pages.curves import Limit
+from tinsmith.pages.curves import Dots, Limit, Panel, dots_svg
 from tinsmith.pages.document import Document, Section, note, summary
 from tinsmith.pages.document import drawn as drawn_or_missing
-from tinsmith.pages.dots import Dots, Panel, dots_svg
-from tinsmith.pages.measures import Measure
+from tinsmith.pages.drawing import series_mark
+from tinsmith.pages.measures import Measure, counted, p_words, signed
 from tinsmith.pages.page import document_html, write
-from tinsmith.pages.palette import series_mark
 from tinsmith.pages.tables import Cell, Table, plain, text
 from tinsmith.pages.tables import measured as measured_cell
-from tinsmith.pages.wording import counted, p_words, signed
 from tinsmith.stats.significance import ALPHA
 from tinsmith.studies.rubrics.quality.answers import (
     Answers,
@@ -60,14 +56,7 @@ Found = Mapping[str, Any]  # As `quality.json` has it.
 
 
 def quality_page(found: Found, data: Found, seed: int, money: str) -> Document:
-    """Return the page; the same values, the same bytes.
-
-    Args:
-        found: values of quality.json.
-        data: what config.json says of the pairs.
-        seed: of the pairs and their order.
-        money: price of asking everything once.
-    """
+    """Return the page; the same values, the same bytes."""
     accuracies, once = found["accuracies"], found["asking_once"]
     values = [Measure(one["value"], one["interval"]["low"], one["interval"]["high"]) for one in accuracies]
     labels = [LABELS[one["condition"]] for one in accuracies]

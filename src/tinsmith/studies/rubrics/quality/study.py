@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Annotated, Any, Final, cast
 
 from tinsmith.lab.experiment.key_text import folder_name
-from tinsmith.lab.judge.prices import load_prices
+from tinsmith.lab.judge.prompting import load_prices
 from tinsmith.lab.judge.records import RULES, ChatSettings
 from tinsmith.lab.measurement import Measure, at_least
 from tinsmith.lab.runs.files import CONFIG
