@@ -83,6 +83,7 @@ class Run(Generic[I, A]):
     stop_after: int = 0
     """The step to stop after; its settings, and all that follows from their steps, stay the whole run's. 0: none."""
     interrupts: Interrupts = field(default_factory=Interrupts)
+    forecast: float | None = None  # Seconds of the whole run, forecast before it.
     reached: Reached | None = None  # Is told where it stands after each evaluation, when its step has been written.
     step: int = 0  # Where it stands: optimizer steps its weights have seen.
     best: BestStep | None = None
@@ -104,7 +105,7 @@ class Run(Generic[I, A]):
     _began: float = field(default_factory=time.perf_counter)
 
     def __post_init__(self) -> None:
-        self._pace = Pace(settings=self.settings, last_look=self.course.last_look)
+        self._pace = Pace(settings=self.settings, last_look=self.course.last_look, forecast=self.forecast)
         self.agents.trainers = self.agents.trainers or [self.trainer]
 
     @property

@@ -232,7 +232,7 @@ def open_run(
     else:
         loaded = [service.create_training_client_from_state_with_optimizer(one) for one in mark.state_path.split()]
         trainers = [ready(one, WAIT_SECONDS) for one in loaded]
-    trainer, name = trainers[0], plan.experiment.name
+    trainer, name, minutes = trainers[0], plan.experiment.name, materials.run_data.minutes()
     course = cast("Course[Any, Any]", materials.run_data.course(_tokenizer(materials, trainer), folder, connection))
     sinks = sinks_for(
         name=where.wandb_name or name,
@@ -252,6 +252,7 @@ def open_run(
         connection=connection,
         stop_after=where.stop_after,
         interrupts=interrupts or Interrupts(),
+        forecast=minutes and 60 * minutes,
         reached=reached,
     )
     if mark is not None:

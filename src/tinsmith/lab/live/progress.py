@@ -80,6 +80,7 @@ class Pace:
 
     settings: CommonSettings
     last_look: float  # Evaluations that the test is worth.
+    forecast: float | None = None  # Seconds of the whole run, as they were forecast before it; None: nothing was known.
     _steps: list[float] = field(default_factory=list[float])
     _evaluation: float | None = None
 
@@ -91,7 +92,8 @@ class Pace:
     def record(self, step: int, timings: Mapping[str, float]) -> Standing:
         """Take what a step took, and return where the run stands after it.
 
-        An evaluation is no measure of the steps that follow it; where none was measured yet, that is said.
+        An evaluation is no measure of the steps that follow it; where none was measured yet, that is said. The forecast
+        counts as one more step beside those measured: the first answers are often longer than those that follow.
         """
         if step == self.supervised:
             self._steps.clear()
@@ -107,7 +109,11 @@ class Pace:
         later = f", then {counted(steps - end, 'step')} of RL" if by_example else ""
         if looks and self._evaluation is None:
             later = f" and the evaluations{later}"
-        return Standing(step=step, steps=steps, seconds_left=seconds + looks * (self._evaluation or 0.0), later=later)
+        seconds += looks * (self._evaluation or 0.0)
+        if self.forecast is not None and not later and step < steps:
+            measured, left = len(self._steps), self.forecast * (end - step - 1) / steps
+            seconds = (measured * seconds + left) / (measured + 1)
+        return Standing(step=step, steps=steps, seconds_left=seconds, later=later)
 
 
 def worth_keeping(settings: CommonSettings, step: int, first: int) -> bool:
