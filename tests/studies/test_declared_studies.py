@@ -14,7 +14,7 @@ from own_task import silent
 from tinsmith.lab.study.conduct import run_study
 from tinsmith.lab.study.files import STUDY_JSON
 from tinsmith.lab.study.record import Draws, StudyRecord
-from tinsmith.pages import curves, dots
+from tinsmith.pages import curves
 from tinsmith.stats.estimates import Bootstrap
 from tinsmith.studies import (
     alignment_collapse,
@@ -56,8 +56,7 @@ def without_pictures(monkeypatch: pytest.MonkeyPatch) -> None:
     def draw(*_: object, **__: object) -> Markup:
         return Markup()
 
-    for module in (curves, dots):
-        monkeypatch.setattr(module, "draw", draw)
+    monkeypatch.setattr(curves, "draw", draw)
 
 
 def values(name: str, out: Path, **arms: MadeArm) -> StudyRecord:
