@@ -131,11 +131,12 @@
       document.getElementById(place).scrollIntoView();
     }
     function turn(to) {
+      const pressed = document.activeElement;
       page = to;
       render();
       remember();
       // At an end the pressed button is disabled, and loses the focus: the keyboard goes on from the other one.
-      if (document.activeElement.disabled) (before.disabled ? after : before).focus();
+      if (pressed.disabled) (before.disabled ? after : before).focus();
     }
     function focus(row) {
       for (const one of shown) one.tabIndex = one === row ? 0 : -1;
