@@ -72,7 +72,19 @@ Metric = Callable[[Item, Any], Number | None] | OfGroup | OfConversation | OfTre
 """Metric of (item, answer); None: it does not apply, and is in no mean."""
 
 
-of_group, of_conversation, of_tree = OfGroup, OfConversation, OfTree
+def of_group(function: Callable[[Item, Sequence[Any]], Sequence[Number]]) -> OfGroup:
+    """Mark a reward that sees all answers of a group together: (item, answers) -> a number for each of them."""
+    return OfGroup(function)
+
+
+def of_conversation(function: Callable[[Item, Sequence[Any]], Number]) -> OfConversation:
+    """Mark a reward that sees every reply of a conversation: (item, replies) -> a number."""
+    return OfConversation(function)
+
+
+def of_tree(function: Callable[[Item, Sequence[Any], Sequence[Child]], Number]) -> OfTree:
+    """Mark a reward that sees what a conversation spawned too: (item, replies, children) -> a number."""
+    return OfTree(function)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
