@@ -24,7 +24,7 @@ from tinsmith.stats.groups import deviation, kept_groups
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Example:
-    """What supervised training reads: a conversation as it should go."""
+    """A conversation as it should go, for supervised training."""
 
     tokens: tuple[int, ...]
     learned: tuple[bool, ...]  # For every token whether it is an answer's; what answers reply to is only read.

@@ -36,7 +36,7 @@ class _MeanReward(Watch[CookbookItem, Earned]):
         groups: Sequence[Sequence[CookbookRollout | Failure[CookbookItem]]],
         metrics: Mapping[str, float],
     ) -> Judged:
-        """See Watch."""
+        """As of a Watch."""
         del groups
         return Judged(score=Score(metrics.get("eval/reward/total", -math.inf), float(policy.step)))
 

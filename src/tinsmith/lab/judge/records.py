@@ -51,7 +51,7 @@ class FailureCause(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What the judge said about one criterion."""
+    """A judge's finding about one criterion."""
 
     passed: bool
     rationale: str = ""
@@ -59,7 +59,7 @@ class Verdict:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Spent:
-    """What judging took: calls sent, failed ones too, and their tokens; `a + b` is both."""
+    """Cost of judging: calls sent, failed ones too, and their tokens; `a + b` is both."""
 
     calls: int = 0
     prompt_tokens: int = 0

@@ -131,7 +131,7 @@ def make_joint_task(*, prompt: str = "plain", contract: str = "three_key", with_
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Paper:
-    """What is known of a paper besides its labels and scores; the only source of a prompt's words."""
+    """A paper as it is known besides its labels and scores; the only source of a prompt's words."""
 
     id: str
     title: str

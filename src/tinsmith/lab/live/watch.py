@@ -89,7 +89,7 @@ class ResponseWatch(Watch[I, A]):
 
     @property
     def alarms(self) -> Sequence[Alarm]:
-        """See Watch."""
+        """As of a Watch."""
         return self.monitor.alarms
 
     def judge(
@@ -108,11 +108,11 @@ class ResponseWatch(Watch[I, A]):
         return Judged(score=Score(float(policy.step), 0.0), alarms=begun)
 
     def state(self) -> object:
-        """See Watch."""
+        """As of a Watch."""
         return self.monitor.state()
 
     def restore(self, state: object) -> None:
-        """See Watch."""
+        """As of a Watch."""
         self.monitor.restore(state)
 
 

@@ -72,7 +72,7 @@ class _OneWatch:
 
 @dataclass(slots=True)
 class LabelWatch(Watch[Item, Answer]):
-    """See Watch; its methods are described there. Collapse is watched subject by subject."""
+    """Watch whose collapse is looked for subject by subject."""
 
     study: LabelledPapers
     select_by: Selection
@@ -82,7 +82,7 @@ class LabelWatch(Watch[Item, Answer]):
         self._watches = tuple(_OneWatch(CollapseMonitor(one.labels)) for one in self.study.task.subjects)
 
     def saw(self, step: int, groups: Sequence[ScoredGroup[Item, Answer]]) -> list[Alarm]:
-        """See Watch."""
+        """As of a Watch."""
         begun: list[Alarm] = []
         for place, (subject, watch) in enumerate(self._by_subject()):
             seen: list[Group] = []
@@ -101,7 +101,7 @@ class LabelWatch(Watch[Item, Answer]):
     def judge(
         self, policy: Examinee, groups: Sequence[Sequence[PaperRollout | Failure[Item]]], metrics: Mapping[str, float]
     ) -> Judged:
-        """See Watch; it looks at the labels' probabilities too."""
+        """As of a Watch; the labels' probabilities are looked at too."""
         del metrics
         task, evaluation = self.study.task, self.study.evaluations(groups)
         told = information(policy.trainer, self.study, [group[0].item for group in groups])
@@ -125,17 +125,17 @@ class LabelWatch(Watch[Item, Answer]):
 
     @property
     def alarms(self) -> tuple[Alarm, ...]:
-        """See Watch."""
+        """As of a Watch."""
         found = [alarm for subject, watch in self._by_subject() for alarm in self._named(subject, watch.monitor.alarms)]
         return tuple(sorted(found, key=lambda alarm: alarm.step))
 
     def state(self) -> object:
-        """See Watch."""
+        """As of a Watch."""
         states = [_State(monitor=one.monitor.state(), rewards=tuple(one.rewards)) for one in self._watches]
         return self.study.task.by_subject([msgspec.to_builtins(one) for one in states])
 
     def restore(self, state: object) -> None:
-        """See Watch."""
+        """As of a Watch."""
         for watch, kept in zip(self._watches, self.study.task.one_a_subject(state), strict=True):
             found = msgspec.convert(kept, _State)
             watch.monitor.restore(found.monitor)

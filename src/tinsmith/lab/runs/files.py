@@ -28,7 +28,7 @@ class Kind(enum.StrEnum):
 
     @property
     def words(self) -> str:
-        """What a page calls it."""
+        """Its name on a page."""
         return {
             Kind.RL: "RL",
             Kind.SFT: "SFT",
@@ -41,19 +41,19 @@ class Kind(enum.StrEnum):
 
     @property
     def data_words(self) -> str:
-        """What its data are called."""
+        """The name of its data."""
         return {Kind.RLVR: "Tasks", Kind.TASK: "Items", Kind.TASK_SFT: "Items", Kind.TASK_SPARSE: "Items"}.get(
             self, "Papers"
         )
 
     @property
     def has_baselines(self) -> bool:
-        """Whether its answers stand beside baselines, which answer every paper, each with one label."""
+        """True if its answers stand beside baselines, which answer every paper, each with one label."""
         return self in (Kind.RL, Kind.SFT)
 
 
 class Status(enum.StrEnum):
-    """How far a run came."""
+    """State in which a run ended, or is."""
 
     RUNNING = "running"
     FINISHED = "finished"
@@ -85,7 +85,7 @@ WHOLE: Final = (MANIFEST, BASELINES, BASELINE_ANSWERS, REPORT, LEDGER, TASKS, TA
 
 
 class IfExists(StrEnum):
-    """What to do where the folder holds a run already."""
+    """Choice for a folder that holds a run already."""
 
     RESUME_INTERRUPTED = "resume_interrupted"
     """RESUME a run that was interrupted or lost its server, RAISE at any other."""

@@ -1,4 +1,4 @@
-"""What can be known about each paper's label, policies on it, and the best that can be had for a score.
+"""Posteriors of each paper's label, policies on them, and the best that can be had for a score.
 
 A policy answers paper x with label k with probability pi_k(x). All that a reward sees of it are its
 confusion shares C_yk = sum_x w_x p_y(x) pi_k(x); sums run in a fixed order, so that a tie is a tie on

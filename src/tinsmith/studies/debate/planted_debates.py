@@ -83,7 +83,7 @@ def _conversation(paper: Paper, task: Task, script: Script, seed: int) -> tuple[
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DebateBaseRecipe(BaseRecipe):
-    """How a base is built from conversations of two, in which nothing has to do with any label.
+    """Recipe of a base from conversations of two, in which nothing has to do with any label.
 
     A model that never had to look back at a quotation learns to stand firm long before it finds anything there, and
     then has nothing left to learn from; so some conversations ask for words of what is quoted.

@@ -17,7 +17,7 @@ from typing import Any, Final
 
 
 class Suite(StrEnum):
-    """Whose instructions are asked for."""
+    """Origins of the instructions that are asked for."""
 
     IFEVAL = "ifeval"
     IFBENCH = "ifbench"

@@ -66,7 +66,7 @@ FAMILIES: Final = tuple(_FILE.families.items())  # Templates by the name of thei
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RubricBaseRecipe(BaseRecipe):
-    """How a base is built from demonstrations of the kinds of instruction that the built-in tasks are of."""
+    """Recipe of a base from demonstrations of the kinds of instruction that the built-in tasks are of."""
 
     vocab_size: int = 512
     max_positions: int = 256
