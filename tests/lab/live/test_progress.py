@@ -51,8 +51,8 @@ def test_a_run_is_what_its_steps_and_looks_took_times_what_is_left() -> None:
 def test_a_forecast_counts_as_one_step_beside_those_that_were_measured() -> None:
     pace = Pace(settings=RL, last_look=4.0, forecast=100.0)
     measured = 9 * 20.0 + 7 * 10.0
-    assert pace.record(0, {"step_s": 30.0, "eval_s": 10.0}).seconds_left == pytest.approx((measured + 90.0) / 2)
-    assert pace.record(1, {"step_s": 20.0}).seconds_left == pytest.approx((2 * (8 * 20.0 + 70.0) + 80.0) / 3)
+    assert pace.record(0, {"step_s": 30.0, "eval_s": 10.0}).seconds_left == pytest.approx((measured * 90.0) ** (1 / 2))
+    assert pace.record(1, {"step_s": 20.0}).seconds_left == pytest.approx(((8 * 20.0 + 70.0) ** 2 * 80.0) ** (1 / 3))
     assert pace.record(10, {"step_s": 60.0, "eval_s": 12.0}).left == "0 s left"
 
 

@@ -93,7 +93,8 @@ class Pace:
         """Take what a step took, and return where the run stands after it.
 
         An evaluation is no measure of the steps that follow it; where none was measured yet, that is said. The forecast
-        counts as one more step beside those measured: the first answers are often longer than those that follow.
+        counts as one more step beside those measured, as the first answers are often longer than those that follow, and
+        the two are averaged as ratios are, by their logarithms.
         """
         if step == self.supervised:
             self._steps.clear()
@@ -110,9 +111,9 @@ class Pace:
         if looks and self._evaluation is None:
             later = f" and the evaluations{later}"
         seconds += looks * (self._evaluation or 0.0)
-        if self.forecast is not None and not later and step < steps:
-            measured, left = len(self._steps), self.forecast * (end - step - 1) / steps
-            seconds = (measured * seconds + left) / (measured + 1)
+        if self.forecast is not None and not later and step < end - 1:
+            left = self.forecast * (end - step - 1) / steps
+            seconds *= (left / seconds) ** (1 / (len(self._steps) + 1))
         return Standing(step=step, steps=steps, seconds_left=seconds, later=later)
 
 
