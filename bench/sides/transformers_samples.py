@@ -3,21 +3,26 @@
 from __future__ import annotations
 
 import sys
+from functools import cache
 from typing import Any
 
 import torch
 from side import Measured, measure, serve
-from transformers import AutoModelForCausalLM, DynamicCache, GenerationConfig
+from transformers import AutoModelForCausalLM, DynamicCache, GenerationConfig, PreTrainedModel
 
 
 def main() -> None:
     torch.set_num_threads(int(sys.argv[2]))
-    model = AutoModelForCausalLM.from_pretrained(f"{sys.argv[1]}/folder", dtype=torch.float32)
-    model.eval().generation_config.eos_token_id = None
+
+    @cache
+    def load(dtype: str) -> PreTrainedModel:
+        model = AutoModelForCausalLM.from_pretrained(f"{sys.argv[1]}/folder", dtype=getattr(torch, dtype))
+        model.eval().generation_config.eos_token_id = None
+        return model
 
     def work(task: dict[str, Any]) -> Measured:
-        """Of its settings: `rows` at once; `share`: a prompt is computed once for all its samples."""
-        prompts, samples = torch.tensor(task["prompts"]), task["samples"]
+        """Of its settings: `rows` at once; `share`: a prompt is computed once for all its samples; `dtype`."""
+        model, prompts, samples = load(task["dtype"]), torch.tensor(task["prompts"]), task["samples"]
         setting = GenerationConfig(
             do_sample=True, top_k=0, max_new_tokens=task["new"], eos_token_id=None, pad_token_id=2
         )

@@ -16,6 +16,7 @@ from tinsmith.types.waits import LONGEST_SECONDS, Say
 Progress = Callable[[int, int], None]  # Takes how many answers are there, of how many; first with none.
 
 LONG_SECONDS: Final = 2.0  # A wait that is shorter than this is not told of.
+_TELLING: Final = 0.25  # Share of the answers that tells of the rest: those asked for first come before they are many.
 
 
 def in_notebook() -> bool:
@@ -47,8 +48,8 @@ class Wait:
             self.say(f"{answered} of {asked} answers received")
         elif answered < asked and took >= self._due and took * asked / answered > LONG_SECONDS:
             self._due, self._counted = took + min(LONGEST_SECONDS, max(LONG_SECONDS, took)), True
-            left = duration(took * (asked - answered) / answered)
-            self.say(f"{answered} of {asked} answers received, about {left} left")
+            left = f", about {duration(took * (asked - answered) / answered)} left"
+            self.say(f"{answered} of {asked} answers received{left if answered >= _TELLING * asked else ''}")
 
 
 def duration(seconds: float) -> str:
