@@ -10,7 +10,7 @@ from peers import idle_threads_sleep, report
 from real_model import OURS, Way, alternate, arguments, best, median, prompts
 
 WAYS = (
-    Way("tinsmith", "tinsmith_samples.py", {}, OURS),
+    Way("tinsmith", "tinsmith_samples.py", {"name": "folder", "hold": "fp32"}, OURS),
     Way("llama.cpp, F16 cache", "llama_samples.py", {"cache": "f16", "flash": False, "rows": 512}),
     Way("llama.cpp, flash, F16 cache", "llama_samples.py", {"cache": "f16", "flash": True, "rows": 512}),
 )

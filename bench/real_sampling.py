@@ -1,6 +1,6 @@
 """Sampling from SmolLM2-135M, 16 prompts x 8 samples x 48 new tokens: `canonical` against three others.
 
-`--bf16 --prompts 1`: a small batch against transformers in bf16 alone, in this environment.
+`--bf16 --prompts 1`: a small batch of `published.gguf` in MODEL against transformers in bf16, in this environment.
 All draw from the whole distribution at temperature 1, fp32 weights, two threads, no token ends a sample. Peers in
 their best setting: transformers and llama.cpp compute a prompt once and copy its cache, CTranslate2 repeats it itself;
 a row of the table is one setting, and the best counts. CTranslate2 is also timed
@@ -23,7 +23,7 @@ GOALS = {
 TRANSFORMERS, LLAMA, CTRANSLATE2 = (script for script, _ in GOALS.values())
 FP32, BF16 = {"dtype": "float32"}, {"dtype": "bfloat16"}
 WAYS = (
-    Way("tinsmith", TINSMITH, {}, OURS),
+    Way("tinsmith", TINSMITH, {"name": "folder", "hold": "fp32"}, OURS),
     Way("transformers, 128 rows, prompts shared", TRANSFORMERS, {"rows": 128, "share": True, **FP32}),
     Way("transformers, 32 rows, prompts shared", TRANSFORMERS, {"rows": 32, "share": True, **FP32}),
     Way("transformers, 128 rows, `generate` alone", TRANSFORMERS, {"rows": 128, "share": False, **FP32}),
@@ -33,7 +33,7 @@ WAYS = (
     Way("CTranslate2, 2 prompts, topk 50", CTRANSLATE2, {"prompts_at_once": 2, "topk": 50}),
 )
 NARROW = (
-    Way("tinsmith", TINSMITH, {}, OURS),
+    Way("tinsmith", TINSMITH, {"name": "published.gguf", "hold": "published"}, OURS),
     Way("transformers in bf16, prompts shared", TRANSFORMERS, {"rows": 128, "share": True, **BF16}, OURS),
     Way("transformers in bf16, `generate` alone", TRANSFORMERS, {"rows": 128, "share": False, **BF16}, OURS),
 )
