@@ -17,9 +17,19 @@ from tinsmith.models.decoder import HEAD_PLACE, Decoder, Layer, OneLayer, Place,
 from tinsmith.models.routes import RouteRecord
 from tinsmith.ops.experts import ExpertParts
 from tinsmith.ops.forest import Forest, Reads
-from tinsmith.ops.functions import AddRmsNorm, Attention, Embed, Recomputed, Rotate, SiluGate, Weight, embedded
+from tinsmith.ops.functions import (
+    AddRmsNorm,
+    Attention,
+    Embed,
+    Recomputed,
+    Rotate,
+    SiluGate,
+    Weight,
+    attended,
+    embedded,
+)
 from tinsmith.ops.head import HeadLogprobs
-from tinsmith.ops.kernels import HeadGains, HeadShape, Kernels, Rope, Turn
+from tinsmith.ops.kernels import HeadGains, HeadShape, Kernels, Rope, Turn, WithPair
 from tinsmith.ops.linear import Linear, LinearStep, LowRank, Run, forward
 from tinsmith.ops.mixture import MixtureRun, MixtureStep, mixed
 from tinsmith.ops.packed import Packed
@@ -40,7 +50,9 @@ class TrainSteps:
     routed: RouteRecord | None = None
     """Told of the routes of every mixture."""
     recompute: bool = False
-    """True: a layer's activations are computed once more for its backward pass, and not held until then."""
+    """True: a layer's activations are computed once more for its backward pass, and not held until then. What it
+    attended to is held: of long rows that is most of the work and one tensor of many."""
+    _attended: dict[int, WithPair] = field(default_factory=dict[int, WithPair])
 
     def layer(self, compute: OneLayer, x: Tensor, delta: Tensor | None) -> tuple[Tensor, Tensor]:
         if not self.recompute:
@@ -64,8 +76,10 @@ class TrainSteps:
         return Rotate.apply(qkv, self.kernels, shape, self.forest, rope, gains)  # pyright: ignore[reportReturnType]
 
     def attend(self, qkv: Tensor, shape: HeadShape, layer: int) -> Tensor:
-        del layer
-        return Attention.apply(qkv, self.kernels, shape, self.forest)  # pyright: ignore[reportReturnType]
+        known = self._attended.pop(layer, None)
+        if known is None and self.recompute:
+            known = self._attended[layer] = attended(self.kernels, qkv, shape, self.forest)
+        return Attention.apply(qkv, self.kernels, shape, self.forest, known)  # pyright: ignore[reportReturnType]
 
     def gate(self, gate_up: Tensor) -> Tensor:
         return SiluGate.apply(gate_up, self.kernels)  # pyright: ignore[reportReturnType]

@@ -16,7 +16,7 @@ from torch import Tensor
 from torch.autograd.function import FunctionCtx
 
 from tinsmith.ops.forest import Forest
-from tinsmith.ops.kernels import HeadGains, HeadShape, Kernels, Pair, Rope, Turn
+from tinsmith.ops.kernels import HeadGains, HeadShape, Kernels, Pair, Rope, Turn, WithPair
 from tinsmith.ops.packed import Packed
 from tinsmith.ops.paging import Pages
 
@@ -116,14 +116,21 @@ class Rotate(torch.autograd.Function):
         return dx, None, None, None, None, None
 
 
+def attended(kernels: Kernels, qkv: Tensor, shape: HeadShape, forest: Forest) -> WithPair:
+    """Causal attention of every row over its node's path, and what its backward needs of the scores."""
+    pages = Pages.allocate(forest.num_pages, shape.kv_heads, shape.head_dim, kernels.device)
+    kernels.store_slots(qkv, shape, forest, pages)
+    return kernels.attention(qkv, shape, forest.rows, pages, want_stats=True)
+
+
 class Attention(torch.autograd.Function):
-    """Causal attention of every row over its node's path."""
+    """`attended`, computed now or before."""
 
     @staticmethod
-    def forward(ctx: _Ctx, qkv: Tensor, kernels: Kernels, shape: HeadShape, forest: Forest) -> Tensor:
-        pages = Pages.allocate(forest.num_pages, shape.kv_heads, shape.head_dim, kernels.device)
-        kernels.store_slots(qkv, shape, forest, pages)
-        out, stats = kernels.attention(qkv, shape, forest.rows, pages, want_stats=True)
+    def forward(
+        ctx: _Ctx, qkv: Tensor, kernels: Kernels, shape: HeadShape, forest: Forest, known: WithPair | None
+    ) -> Tensor:
+        out, stats = attended(kernels, qkv, shape, forest) if known is None else known
         ctx.kernels, ctx.saved = kernels, (qkv, shape, forest, out.detach(), stats)
         return out
 
@@ -131,7 +138,7 @@ class Attention(torch.autograd.Function):
     def backward(ctx: _Ctx, *grads: Tensor) -> tuple[Tensor | None, ...]:
         (dy,) = grads
         qkv, shape, forest, out, stats = ctx.saved
-        return (ctx.kernels.attention_backward(qkv, shape, forest, out, dy.contiguous(), stats), None, None, None)
+        return (ctx.kernels.attention_backward(qkv, shape, forest, out, dy.contiguous(), stats), None, None, None, None)
 
 
 class SiluGate(torch.autograd.Function):
