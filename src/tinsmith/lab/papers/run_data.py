@@ -236,19 +236,18 @@ class PaperData:
                 shutil.copyfile(file, fresh)
                 os.replace(fresh, folder.path / name)
 
+    def subject(self, tokenizer: PreTrainedTokenizerBase) -> LabelledPapers:
+        """Return the papers as they are asked about, and what answers earn."""
+        plan, task = self.plan, task_asked(self.plan)
+        named = plan.entry.named_reward
+        reward = make_label_reward(on_papers(plan).reward, task, **plan.reward_settings) if named else None
+        renderer = renderer_for(tokenizer)
+        return LabelledPapers(task=task, papers=self.papers, renderer=renderer, tokenizer=tokenizer, reward=reward)
+
     def course(self, tokenizer: PreTrainedTokenizerBase, folder: RunFolder, connection: Connection) -> LabelCourse:
         """Return how it is trained on."""
         del folder, connection
-        plan, task = self.plan, task_asked(self.plan)
-        named = plan.entry.named_reward
-        study = LabelledPapers(
-            task=task,
-            papers=self.papers,
-            renderer=renderer_for(tokenizer),
-            tokenizer=tokenizer,
-            reward=make_label_reward(on_papers(plan).reward, task, **plan.reward_settings) if named else None,
-        )
-        return label_course(study, plan.settings)
+        return label_course(self.subject(tokenizer), self.plan.settings)
 
     def minutes(self) -> float | None:
         """Return how long the run takes on two cores; None: nothing is known of the model."""
