@@ -144,10 +144,6 @@ class FoundPrompt(msgspec.Struct, frozen=True, kw_only=True):
         return self.searched.found
 
 
-class _Took(msgspec.Struct, frozen=True):
-    seconds: float
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SearchAsked:
     """One search: on whose base and papers, how, and where what it finds is kept."""
@@ -170,7 +166,7 @@ class SearchAsked:
         """Return how long it took; 0 where that is not known."""
         if not self.beside.is_file():
             return 0.0
-        return msgspec.json.decode(self.beside.read_bytes(), type=_Took).seconds
+        return msgspec.json.decode(self.beside.read_bytes(), type=dict[str, float])["seconds"]
 
 
 def search_prompt(asked: SearchAsked, say: Say) -> FoundPrompt:
@@ -208,7 +204,7 @@ def search_prompt(asked: SearchAsked, say: Say) -> FoundPrompt:
                 settings=search,
                 last=_LAST_GATES * search.gate,
             ).run(())
-        write_text(msgspec.json.encode(_Took(time.perf_counter() - began)).decode(), asked.beside)
+        write_text(msgspec.json.encode({"seconds": time.perf_counter() - began}).decode(), asked.beside)
         return FoundPrompt(searched=searched, spent=ledger.spent)
 
     return made_once(asked.file, wanted, FoundPrompt, make)

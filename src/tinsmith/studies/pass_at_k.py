@@ -116,7 +116,7 @@ def swaps(results: ts.Results) -> list[list[Shown]]:
         for hops in ("one", "two"):
             pairs = list(zip(solved(results.arms[name], hops), solved(results.arms[BASE], hops), strict=True))
             label = f"{results.arms[name].arm.label}|{HOPS[hops]}"
-            counts = [(len(b), len(a), len((s := swapped(a, b)).gained), len(s.lost), s.test.p_value) for a, b in pairs]
+            counts = [(len(b), len(a), (s := swapped(a, b)).only_first, s.only_second, s.p_value) for a, b in pairs]
             total = [sum(one[place] for one in counts) for place in range(4)]
             seeds = [str(one.run.config.seed) for one in results.arms[name].reads]
             every = [*counts, (*total, swapped_over_seeds(pairs))]
@@ -129,7 +129,7 @@ def swap(results: ts.Results, arm: str, hops: str = "two") -> tuple[int, int, fl
     """Return how many questions an arm gains and loses over all seeds, and p."""
     pairs = list(zip(solved(results.arms[arm], hops), solved(results.arms[BASE], hops), strict=True))
     found = [swapped(after, before) for after, before in pairs]
-    return sum(len(s.gained) for s in found), sum(len(s.lost) for s in found), swapped_over_seeds(pairs)
+    return sum(s.only_first for s in found), sum(s.only_second for s in found), swapped_over_seeds(pairs)
 
 
 def moves(arm: str, *, wider: bool) -> Callable[[ts.Results], ts.Finding]:
