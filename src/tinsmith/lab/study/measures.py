@@ -33,7 +33,8 @@ from tinsmith.lab.study.study import (
 from tinsmith.pages.measures import Measure as Figure
 from tinsmith.pages.measures import from_estimate, over_seeds
 from tinsmith.stats.gate.claim import Claim, Training
-from tinsmith.stats.gate.claims import MeanBeats, MeanLearned
+from tinsmith.stats.gate.claims import Beats as BeatsEvidence
+from tinsmith.stats.gate.claims import MeanLearned
 from tinsmith.stats.mean_runs import MeanRuns, mean_difference
 from tinsmith.stats.parity import ParityRecord
 from tinsmith.stats.significance import holm
@@ -397,7 +398,7 @@ def _names(one: Beats | Learned) -> set[str]:
     return {one.first} if named_baseline(one.second) is not None else {one.first, one.second} - {UNTRAINED}
 
 
-def _beats(study: Study, arms: Mapping[str, ArmRuns], one: Beats) -> MeanBeats:
+def _beats(study: Study, arms: Mapping[str, ArmRuns], one: Beats) -> BeatsEvidence[MeanRuns]:
     """Return the evidence that one arm ends above another, itself before training, or a baseline."""
     score, first, baseline = item_score(one.on or study.score), arms[one.first], named_baseline(one.second)
     on, second = first.arm.on, arms.get(one.second, first)
@@ -411,7 +412,7 @@ def _beats(study: Study, arms: Mapping[str, ArmRuns], one: Beats) -> MeanBeats:
     else:
         ends = second.per_item(score)
     is_arm = one.second in arms
-    return MeanBeats(
+    return BeatsEvidence(
         first=first.per_item(score),
         second=ends,
         metric=score.label,
