@@ -8,7 +8,7 @@ import pytest
 
 from tinsmith.stats.estimates import Bootstrap
 from tinsmith.stats.gate.claim import CheckName, Finding, Training, Verdict
-from tinsmith.stats.gate.claims import MeanBeats, MeanLearned, judge_beats, judge_learned
+from tinsmith.stats.gate.claims import Beats, MeanLearned, judge_beats, judge_learned
 from tinsmith.stats.mean_runs import MeanRuns, mean_difference, mean_ratio, shared_items
 from tinsmith.stats.parity import ParityRecord
 from tinsmith.types.errors import DataError
@@ -105,7 +105,7 @@ def test_systems_are_held_against_each_other_on_the_items_they_share() -> None:
 def test_more_effort_refuses_that_one_beats_the_other() -> None:
     better, worse = constant("A", 0.9), constant("B", 0.1)
     family = [
-        MeanBeats(
+        Beats(
             first=better,
             second=worse,
             metric="reward",
@@ -119,7 +119,7 @@ def test_more_effort_refuses_that_one_beats_the_other() -> None:
     assert [one.name for one in more.checks if not one.passed] == [CheckName.TRAINING]
     assert (even.seeds, untrained.seeds) == ((2, 2), (2,))
     assert even.p_holm == pytest.approx(3 * even.p_value)
-    (reverse,) = judge_beats([MeanBeats(first=worse, second=better, metric="reward", parity=SAME)], DRAWS)
+    (reverse,) = judge_beats([Beats(first=worse, second=better, metric="reward", parity=SAME)], DRAWS)
     refused = {one.name: one.finding for one in reverse.checks if not one.passed}
     assert refused == {CheckName.TRAINING: Finding.MISSING, CheckName.DIFFERENCE: Finding.FAILED}
 

@@ -28,6 +28,7 @@ from tinsmith.lab.study.sizes import Cell, cells_of
 from tinsmith.models.folders.folder_config import read_config
 from tinsmith.models.names import expected_tensors
 from tinsmith.stats.estimates import Bootstrap
+from tinsmith.stats.rates import Metric
 from tinsmith.studies import equal_compute
 from tinsmith.studies.equal_compute import FoundPrompt, SearchAsked, search_prompt
 from tinsmith.studies.planted_world import (
@@ -265,10 +266,10 @@ def test_the_planted_world_has_the_shares_that_were_planted(tmp_path: Path, monk
 
 
 def test_what_is_known_of_the_planted_world_sets_rl_apart_from_imitation() -> None:
-    best, imitation, *others = known_policies()
-    assert all(known.macro_f1 <= best.macro_f1 + 1e-9 for known in (imitation, *others))
-    assert best.macro_f1 > imitation.macro_f1 + 0.05
-    assert best.min_class_recall > imitation.min_class_recall + 0.05
+    best, imitation, *others = known_policies().values()
+    assert all(known.score(Metric.MACRO_F1) <= best.score(Metric.MACRO_F1) + 1e-9 for known in (imitation, *others))
+    for score in (Metric.MACRO_F1, Metric.MIN_CLASS_RECALL):
+        assert best.score(score) > imitation.score(score) + 0.05
 
 
 @pytest.mark.parametrize(

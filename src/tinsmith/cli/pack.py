@@ -90,7 +90,7 @@ def _origin(folder: Path, with_data: bool) -> Origin:
 
     from tinsmith.cli.registered import EXPERIMENTS, SUBJECTS, TASKS, plan_of
     from tinsmith.lab.bundle.contents import Origin
-    from tinsmith.lab.bundle.origin import data_of, source_of_file
+    from tinsmith.lab.bundle.pack import data_of, source_of_file
     from tinsmith.lab.experiment.manifest import located
     from tinsmith.lab.runs.reader import read_run
     from tinsmith.types.source import PACKAGE

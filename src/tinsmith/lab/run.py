@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any, Generic
+from typing import Any, Generic, cast
 
 import msgspec
 import tinker
@@ -48,15 +48,6 @@ class Finished:
     selected: BestStep
     sampler_path: str  # The chosen policy.
     final_path: str  # The last one.
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _RewardsKept:
-    """What a resumed run must know of the rewards in its groups, whatever its subject."""
-
-    determinism: object
-    flat: FlatRewards
-    spent: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -128,9 +119,9 @@ class Run(Generic[I, A]):
         """Go on from a checkpoint, whose weights the trainer has loaded already."""
         self.step = mark.step
         if "rewards" in mark.kept:  # checkpoints of before had none
-            kept = msgspec.convert(mark.kept["rewards"], _RewardsKept)
-            self._determinism.restore(kept.determinism)
-            self._flat, self._spent = kept.flat, kept.spent
+            kept = cast(Mapping[str, object], mark.kept["rewards"])
+            self._determinism.restore(kept["determinism"])
+            self._flat, self._spent = msgspec.convert(kept["flat"], FlatRewards), bool(kept["spent"])
         if "order" in mark.kept:
             self.order = msgspec.convert(mark.kept["order"], EpochOrder)
         self.course.restore(mark.kept["course"])
@@ -265,7 +256,7 @@ class Run(Generic[I, A]):
                     "course": self.course.state(),
                     "best": msgspec.to_builtins(self.best),
                     "rewards": msgspec.to_builtins(
-                        _RewardsKept(determinism=self._determinism.state(), flat=self._flat, spent=self._spent)
+                        {"determinism": self._determinism.state(), "flat": self._flat, "spent": self._spent}
                     ),
                     **({} if self.order is None else {"order": msgspec.to_builtins(self.order)}),
                 },

@@ -14,21 +14,8 @@ from itertools import product
 from random import Random
 from typing import Final, NewType
 
+import tinsmith as ts
 from tinsmith.lab.study.checks import higher, rises, within
-from tinsmith.lab.study.measures import ArmRuns, Results
-from tinsmith.lab.study.study import (
-    Arm,
-    Beats,
-    BeforeAfter,
-    Expectation,
-    Finding,
-    Learned,
-    Measure,
-    PerItem,
-    Size,
-    Study,
-    Table,
-)
 from tinsmith.lab.user_task.task import Task
 from tinsmith.lab.user_task.tools import Piece, executed, reached, tools_of
 from tinsmith.types.errors import ConfigError
@@ -169,36 +156,36 @@ def backchained(
     )
 
 
-RIGHT = PerItem("right", "right answers")
-DEEP = PerItem("deep", "right, two rounds of calls or more", where=lambda item: item.split("-")[1] != "1")
+RIGHT = ts.PerItem("right", "right answers")
+DEEP = ts.PerItem("deep", "right, two rounds of calls or more", where=lambda item: item.split("-")[1] != "1")
 
 
-def trained_on(arm: ArmRuns) -> tuple[Chain, ...]:
+def trained_on(arm: ts.ArmRuns) -> tuple[Chain, ...]:
     """Return the tasks that an arm is trained on."""
     return chains(arm.reads[0].run.config.data.train or 0, "train", str(arm.arm.keys["labels"]))
 
 
-def wrong(arm: ArmRuns) -> float:
+def wrong(arm: ts.ArmRuns) -> float:
     """Return the share of tasks whose answer is not what their last call brings."""
     tasks = trained_on(arm)
     return sum(one.label != TOOLS.answer([*one.piece.calls][-1]) for one in tasks) / len(tasks)
 
 
-def only_believed_err(results: Results) -> Finding:
+def only_believed_err(results: ts.Results) -> ts.Finding:
     """Expect no wrong answer to tasks that were written last, and some to those that were written first."""
     none, some = (wrong(results.arms[name]) for name in (OBSERVED, BELIEVED))
-    return Finding(none == 0.0 < some, f"{none:.1%} beside {some:.1%}")
+    return ts.Finding(none == 0.0 < some, f"{none:.1%} beside {some:.1%}")
 
 
-def replay(results: Results) -> Finding:
+def replay(results: ts.Results) -> ts.Finding:
     """Expect that calls made again bring the same for every task, and that none is solved by fewer rounds of them."""
     tasks = trained_on(results.arms[OBSERVED])
     same = sum(all(TOOLS.answer(call) == value for call, value in one.piece.calls.items()) for one in tasks)
     early = sum(is_solved_sooner(one.piece) for one in tasks)
-    return Finding(same == len(tasks) and not early, f"{same} of {len(tasks)} replay, {early} are solved sooner")
+    return ts.Finding(same == len(tasks) and not early, f"{same} of {len(tasks)} replay, {early} are solved sooner")
 
 
-def cached(results: Results) -> Finding:
+def cached(results: ts.Results) -> ts.Finding:
     """Expect of the cache what the tools bring on every recorded call, on the models' own too, and a flag on others."""
     arm = results.arms[OBSERVED]
     tasks = (*trained_on(arm), *chains(48, "held_out"))
@@ -210,40 +197,45 @@ def cached(results: Results) -> Finding:
     met = same == len(record) and all(made[one] == record[one] for one in hits)
     words = f"of {len(made):,} calls of the models {len(hits):,} are recorded, the others flagged"
     met = met and len(hits) + len(offline.missed(made)) == len(made)
-    return Finding(met, f"{same:,} of {len(record):,} recorded are equal; {words}")
+    return ts.Finding(met, f"{same:,} of {len(record):,} recorded are equal; {words}")
 
 
-MEASURES: Final = (Measure("wrong", "wrong", wrong, ".1%"), DEEP, RIGHT)
-study = Study(
+MEASURES: Final = (ts.Measure("wrong", "wrong", wrong, ".1%"), DEEP, RIGHT)
+study = ts.Study(
     name="backchain",
     question="Do tasks written from observed results of tool calls teach more than tasks with assumed answers?",
     task=backchained,
     arms=(
-        *(Arm(one, one, labels=one) for one in LABELS),
-        *(Arm(f"sft-{one}", f"{one}, SFT", "kind=task_sft batch_size=16", labels=one) for one in (OBSERVED, BELIEVED)),
+        *(ts.Arm(one, one, labels=one) for one in LABELS),
+        *(
+            ts.Arm(f"sft-{one}", f"{one}, SFT", "kind=task_sft batch_size=16", labels=one)
+            for one in (OBSERVED, BELIEVED)
+        ),
     ),
     keys={"save_every": 0, "eval_every": 1_000, "eval_samples": 2, "group_size": 8, "watch_forgetting": False},
     sizes={
-        "smallest": Size("learning_rate=0.001 steps=4 groups_per_batch=2 held_out_tasks=6 base_steps=150", seeds=[1]),
-        "nano": Size(learning_rate=1e-3, steps=32, groups_per_batch=5),
-        "small": Size("learning_rate=0.0003 steps=20 groups_per_batch=4 held_out_tasks=12 explain=true", seeds=[1]),
+        "smallest": ts.Size(
+            "learning_rate=0.001 steps=4 groups_per_batch=2 held_out_tasks=6 base_steps=150", seeds=[1]
+        ),
+        "nano": ts.Size(learning_rate=1e-3, steps=32, groups_per_batch=5),
+        "small": ts.Size("learning_rate=0.0003 steps=20 groups_per_batch=4 held_out_tasks=12 explain=true", seeds=[1]),
     },
     score=DEEP,
     control=SHUFFLED,
     control_label="the same method with the answers of other tasks",
-    claims=(Beats(OBSERVED, BELIEVED), Learned(OBSERVED, SHUFFLED)),
+    claims=(ts.Beats(OBSERVED, BELIEVED), ts.Learned(OBSERVED, SHUFFLED)),
     source="arXiv:2605.17558 (of a model of 4 billion parameters)",
     expectations=(
-        Expectation("tasks that were written last have no wrong answers", only_believed_err),
-        Expectation("all their calls bring the same again, and none is solved by fewer rounds of them", replay),
-        Expectation("a cache brings what the tools bring, and flags what it has not", cached),
-        Expectation("observed answers teach", rises(OBSERVED)),
-        Expectation("observed answers teach more than believed ones", higher(OBSERVED, BELIEVED, DEEP)),
-        Expectation("by SFT too, 1.2 times as much", higher("sft-observed", "sft-believed", DEEP, times=1.2)),
-        Expectation("answers of other tasks change less than 0.1", within(SHUFFLED, 0.1)),
+        ts.Expectation("tasks that were written last have no wrong answers", only_believed_err),
+        ts.Expectation("all their calls bring the same again, and none is solved by fewer rounds of them", replay),
+        ts.Expectation("a cache brings what the tools bring, and flags what it has not", cached),
+        ts.Expectation("observed answers teach", rises(OBSERVED)),
+        ts.Expectation("observed answers teach more than believed ones", higher(OBSERVED, BELIEVED, DEEP)),
+        ts.Expectation("by SFT too, 1.2 times as much", higher("sft-observed", "sft-believed", DEEP, times=1.2)),
+        ts.Expectation("answers of other tasks change less than 0.1", within(SHUFFLED, 0.1)),
     ),
     tables=(
-        Table("Tasks", "Wrong: answers that are not what the last call brings. Right: on held-out tasks.", MEASURES),
+        ts.Table("Tasks", "Wrong: answers that are not what the last call brings. Right: on held-out tasks.", MEASURES),
     ),
-    pictures=(BeforeAfter((RIGHT, DEEP)),),
+    pictures=(ts.BeforeAfter((RIGHT, DEEP)),),
 )

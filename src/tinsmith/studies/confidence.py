@@ -14,24 +14,9 @@ from fractions import Fraction
 from statistics import fmean
 from typing import Final
 
+import tinsmith as ts
 from tinsmith.lab.study.checks import Check, allowed, near_zero, no_gain
-from tinsmith.lab.study.measures import BEFORE, ArmRuns, Results
 from tinsmith.lab.study.record import Shown
-from tinsmith.lab.study.study import (
-    Arm,
-    Beats,
-    BeforeAfter,
-    Curve,
-    Expectation,
-    Finding,
-    Learned,
-    Listing,
-    Measure,
-    PerItem,
-    Size,
-    Study,
-    Table,
-)
 from tinsmith.ops.confidence import FRACTIONS
 from tinsmith.pages.measures import Measure as Figure
 from tinsmith.stats.intervals import mean_over_seeds
@@ -40,37 +25,37 @@ from tinsmith.studies.countdown import countdown, split_of
 
 TIMES: Final = 1.3  # Of plain GRPO's right answers on the hard split: what is asked of the penalty at equal steps.
 _WATCH: Final = "watch/confidence"
-HARD = PerItem("hard", "right, hard split", where=lambda item: split_of(item) == "hard")
-EASY = PerItem("easy", "right, easy split", where=lambda item: split_of(item) == "easy")
+HARD = ts.PerItem("hard", "right, hard split", where=lambda item: split_of(item) == "hard")
+EASY = ts.PerItem("easy", "right, easy split", where=lambda item: split_of(item) == "easy")
 
 
-def watched(name: str, at: int = -1) -> Callable[[ArmRuns], tuple[float, ...]]:
+def watched(name: str, at: int = -1) -> Callable[[ts.ArmRuns], tuple[float, ...]]:
     """Return a figure of confidence at an evaluation, one a run."""
     return lambda arm: arm.per_run(f"{_WATCH}/{name}", at)
 
 
-def flawed(at: int) -> Callable[[ArmRuns], float | None]:
+def flawed(at: int) -> Callable[[ts.ArmRuns], float | None]:
     """Return the share of right answers whose last line of reasoning does not show them."""
 
-    def read(arm: ArmRuns) -> float | None:
+    def read(arm: ts.ArmRuns) -> float | None:
         right = math.fsum(arm.per_run("eval/reward/right", at))
         return 1.0 - math.fsum(arm.per_run("eval/metric/sound", at)) / right if right else None
 
     return read
 
 
-def tokens(name: str) -> Callable[[ArmRuns], float]:
+def tokens(name: str) -> Callable[[ts.ArmRuns], float]:
     """Return the tokens of training that a run took: a mean over the runs."""
     return lambda arm: math.fsum(arm.in_training(name)) / len(arm.reads)
 
 
-def sampled(arm: ArmRuns) -> float:
+def sampled(arm: ts.ArmRuns) -> float:
     """Return the tokens of training's rollouts."""
     rollouts = arm.setting("group_size", 8) * arm.setting("groups_per_batch", 8)
     return rollouts * math.fsum(arm.in_training("train/tokens/answer")) / len(arm.reads)
 
 
-def along(results: Results) -> list[list[Shown]]:
+def along(results: ts.Results) -> list[list[Shown]]:
     """Return the last evaluation along the reasoning: means over the runs, a row for each arm and fraction."""
     rows: list[list[Shown]] = []
     for arm in results.arms.values():
@@ -83,15 +68,15 @@ def along(results: Results) -> list[list[Shown]]:
     return rows
 
 
-def gold_along(arm: ArmRuns) -> Mapping[int, float]:
+def gold_along(arm: ts.ArmRuns) -> Mapping[int, float]:
     """Return the right answer's probability by the percentage of the reasoning."""
     return {round(100 * one): fmean(watched(f"gold_{one:.1f}")(arm)) for one in FRACTIONS}
 
 
-def hard_by_step(arm: ArmRuns) -> Mapping[int, float]:
+def hard_by_step(arm: ts.ArmRuns) -> Mapping[int, float]:
     """Return the right answers on the hard split by step."""
     places = range(arm.before, len(arm.steps))
-    return {arm.steps[place]: arm.per_item(HARD, place or BEFORE).mean() for place in places}
+    return {arm.steps[place]: arm.per_item(HARD, place or ts.BEFORE).mean() for place in places}
 
 
 def by_seed(found: MeanRuns) -> list[float]:
@@ -99,56 +84,56 @@ def by_seed(found: MeanRuns) -> list[float]:
     return [float(sum((one[item] for item in found.items), Fraction()) / found.num_items) for one in found.by_seed]
 
 
-def many_times(results: Results) -> Finding:
+def many_times(results: ts.Results) -> ts.Finding:
     """Expect so many times plain GRPO's right answers on the hard split, over the seeds' ratios."""
     shaped, plain = (by_seed(results.arms[name].per_item(HARD)) for name in ("shaped", "plain"))
     if 0.0 in plain:
-        return Finding(False, "plain GRPO had no answer right under some seed")
+        return ts.Finding(False, "plain GRPO had no answer right under some seed")
     value, interval = mean_over_seeds([a / b for a, b in zip(shaped, plain, strict=True)])
     ends = "" if interval is None else f", {interval.low:.2f} to {interval.high:.2f}"
-    return Finding(value >= TIMES, f"{value:.2f}{ends} times")
+    return ts.Finding(value >= TIMES, f"{value:.2f}{ends} times")
 
 
-def higher_rho(results: Results) -> Finding:
+def higher_rho(results: ts.Results) -> ts.Finding:
     """Expect a higher rho with the penalty than without, by the interval of the seeds' differences."""
     shaped, plain = (results.arms[name].per_run(f"{_WATCH}/rho") for name in ("shaped", "plain"))
     gap, interval = mean_over_seeds([a - b for a, b in zip(shaped, plain, strict=True)])
     above = interval is not None and interval.low > 0.0
-    return Finding(above, f"{fmean(shaped):.2f}, without {fmean(plain):.2f}, difference {gap:+.2f} {interval or ''}")
+    return ts.Finding(above, f"{fmean(shaped):.2f}, without {fmean(plain):.2f}, difference {gap:+.2f} {interval or ''}")
 
 
 def premature(arm: str, below: float = 0.4) -> Check:
     """Expect a rho below what is called premature, as published."""
 
-    def check(results: Results) -> Finding:
+    def check(results: ts.Results) -> ts.Finding:
         one = results.figure(arm, "rho")
-        return Finding(one.high is not None and one.high < below, str(one))
+        return ts.Finding(one.high is not None and one.high < below, str(one))
 
     return check
 
 
 PENALTY: Final[Mapping[str, float | bool]] = {"confidence_penalty": 1.0, "zero_variance_filter": False}
-study = Study(
+study = ts.Study(
     name="confidence",
     title="Progressive confidence",
     question="Is a model sure of its answer before it has reasoned, and does a reward for rising confidence help?",
     task=countdown,
     arms=(
-        Arm("plain", "GRPO"),
-        Arm("shaped", "GRPO, shaped", PENALTY),
-        Arm("mixed", "prefixes shuffled", {**PENALTY, "confidence_prefixes": "shuffled"}),
-        Arm("noise", "shuffled labels", {**PENALTY, "shuffle_labels": True}),
+        ts.Arm("plain", "GRPO"),
+        ts.Arm("shaped", "GRPO, shaped", PENALTY),
+        ts.Arm("mixed", "prefixes shuffled", {**PENALTY, "confidence_prefixes": "shuffled"}),
+        ts.Arm("noise", "shuffled labels", {**PENALTY, "shuffle_labels": True}),
     ),
     keys={"watch": "confidence", "save_every": 0},
     # Nano: on seed 0, which is not reported, every answer tries after 24 steps. At `at=small` the first steps of a run
     # teach both ways to answer by example, as no base of its own did.
     sizes={
-        "smallest": Size(
+        "smallest": ts.Size(
             "learning_rate=0.001 base_steps=60 groups_per_batch=2 steps=2 eval_every=2 eval_items=16 eval_samples=1",
             seeds=[1],
         ),
-        "nano": Size(learning_rate=1e-3, groups_per_batch=8, steps=24, eval_every=12, eval_items=64, eval_samples=2),
-        "small": Size(
+        "nano": ts.Size(learning_rate=1e-3, groups_per_batch=8, steps=24, eval_every=12, eval_items=64, eval_samples=2),
+        "small": ts.Size(
             "at=small learning_rate=0.0003 steps=48 eval_every=24 eval_items=32 eval_samples=2 "
             "watch_forgetting=false as_base=true sft_steps=24 sft_learning_rate=0.0003",
             seeds=[1],
@@ -158,56 +143,63 @@ study = Study(
     score=HARD,
     scores=(EASY,),
     control="noise",
-    claims=(Beats("shaped", "plain"), Beats("shaped", "mixed"), Learned("plain", "noise"), Learned("shaped", "noise")),
+    claims=(
+        ts.Beats("shaped", "plain"),
+        ts.Beats("shaped", "mixed"),
+        ts.Learned("plain", "noise"),
+        ts.Learned("shaped", "noise"),
+    ),
     expectations=(
-        Expectation("the penalty ends above plain GRPO", allowed("shaped", over="plain")),
-        Expectation(f"it reaches {TIMES} times plain GRPO's right answers on the hard split", many_times),
-        Expectation("the penalty ends above the same penalty of shuffled prefixes", allowed("shaped", over="mixed")),
-        Expectation("plain GRPO is sure too early", premature("plain")),
-        Expectation("rho is higher with the penalty", higher_rho),
-        Expectation("rho is 0 with shuffled prefixes", near_zero("shaped", "shuffled")),
-        Expectation("nothing is learned from shuffled labels", no_gain("noise")),
+        ts.Expectation("the penalty ends above plain GRPO", allowed("shaped", over="plain")),
+        ts.Expectation(f"it reaches {TIMES} times plain GRPO's right answers on the hard split", many_times),
+        ts.Expectation("the penalty ends above the same penalty of shuffled prefixes", allowed("shaped", over="mixed")),
+        ts.Expectation("plain GRPO is sure too early", premature("plain")),
+        ts.Expectation("rho is higher with the penalty", higher_rho),
+        ts.Expectation("rho is 0 with shuffled prefixes", near_zero("shaped", "shuffled")),
+        ts.Expectation("nothing is learned from shuffled labels", no_gain("noise")),
     ),
     tables=(
-        Table(
+        ts.Table(
             "Along the reasoning",
             "Spearman's rho(f, c) of the fraction of the reasoning and the exact probability of the right answer: mean "
             "over replies, Student's 95 % intervals over seeds. Shuffled and foreign are controls, after training.",
             (
-                Measure("rho_before", "rho|before", watched("rho", BEFORE)),
-                Measure("rho", "rho|after", watched("rho")),
-                Measure("shuffled", "rho|shuffled", watched("rho_shuffled")),
-                Measure("foreign", "rho|foreign", watched("rho_foreign")),
-                Measure("flawed_before", "flawed|before", flawed(BEFORE), missing="none right"),
-                Measure("flawed", "flawed|after", flawed(-1), missing="none right"),
+                ts.Measure("rho_before", "rho|before", watched("rho", ts.BEFORE)),
+                ts.Measure("rho", "rho|after", watched("rho")),
+                ts.Measure("shuffled", "rho|shuffled", watched("rho_shuffled")),
+                ts.Measure("foreign", "rho|foreign", watched("rho_foreign")),
+                ts.Measure("flawed_before", "flawed|before", flawed(ts.BEFORE), missing="none right"),
+                ts.Measure("flawed", "flawed|after", flawed(-1), missing="none right"),
             ),
             note="Flawed: the share of right answers whose last line of reasoning does not work them out. A model that "
             "claims its answer first has the same c from the claim on; one that tries has it when it has found.",
         ),
-        Listing(
+        ts.Listing(
             "By fraction",
             "The last evaluation, means over seeds: the right answer's probability, the reply's own answer's, and "
             "KL(U || p) in nats.",
             ("fraction", "right", "own", "certainty"),
             along,
         ),
-        Table(
+        ts.Table(
             "Cost",
             "Tokens of training, a run: mean over seeds. Read: scored to shape advantages; computed: shared prefixes "
             "counted once. Monte Carlo as published would draw 60 short answers a rollout.",
             (
-                Measure("sampled", "sampled", sampled, "d"),
-                Measure("sent", "read", tokens("train/confidence/tokens_sent"), "d"),
-                Measure("computed", "computed", tokens("train/confidence/tokens_computed"), "d"),
-                Measure(
+                ts.Measure("sampled", "sampled", sampled, "d"),
+                ts.Measure("sent", "read", tokens("train/confidence/tokens_sent"), "d"),
+                ts.Measure("computed", "computed", tokens("train/confidence/tokens_computed"), "d"),
+                ts.Measure(
                     "ratio", "computed|of sampled", lambda a: tokens("train/confidence/tokens_computed")(a) / sampled(a)
                 ),
             ),
         ),
     ),
     pictures=(
-        BeforeAfter(),
-        Curve(name="along", label="c of the right answer", read=gold_along, axis="% of the reasoning", is_listed=False),
-        Curve(name="hard", label="right, hard split", read=hard_by_step),
+        ts.BeforeAfter(),
+        ts.Curve(
+            name="along", label="c of the right answer", read=gold_along, axis="% of the reasoning", is_listed=False
+        ),
+        ts.Curve(name="hard", label="right, hard split", read=hard_by_step),
     ),
 )

@@ -13,23 +13,9 @@ from collections.abc import Callable
 from statistics import fmean
 from typing import Final
 
+import tinsmith as ts
 from tinsmith.lab.runs.records import TaskRollout
 from tinsmith.lab.study.checks import difference, higher
-from tinsmith.lab.study.measures import BEFORE, ArmRuns, Results
-from tinsmith.lab.study.study import (
-    Arm,
-    Beats,
-    BeforeAfter,
-    Curve,
-    Expectation,
-    Finding,
-    Learned,
-    Measure,
-    PerItem,
-    Size,
-    Study,
-    Table,
-)
 from tinsmith.pages.measures import over_seeds
 from tinsmith.stats.diagnostics.diversity import WINDOW, Boredom, Heard, boredom
 from tinsmith.stats.sign_flips import sign_flip_p
@@ -40,7 +26,7 @@ WEIGHTS: Final = (0.0, 0.02, 0.05, 0.2)
 HALF: Final = 0.5
 FASTER: Final = 1.5  # How many times fewer steps to one half the published weight is to need.
 _NLL: Final = "watch/env_nll"
-RIGHT = PerItem("success", "success", "metric/right")
+RIGHT = ts.PerItem("success", "success", "metric/right")
 
 
 def heard(run: tuple[TaskRollout, ...]) -> list[Heard]:
@@ -66,38 +52,38 @@ def to_half(success: list[float]) -> int | None:
     return next((end for end in ends if sum(success[end - WINDOW : end]) / WINDOW >= HALF), None)
 
 
-def steps_to_half(arm: ArmRuns) -> list[int | None]:
+def steps_to_half(arm: ts.ArmRuns) -> list[int | None]:
     """Return the steps to one half, one a run."""
     return [to_half([step.solved for step in heard(run)]) for run in arm.trained_on()]
 
 
-def success(arm: ArmRuns) -> dict[int, float]:
+def success(arm: ts.ArmRuns) -> dict[int, float]:
     """Return the share of conversations that succeed in training, by step: a mean over the runs."""
     runs = [[step.solved for step in heard(run)] for run in arm.trained_on()]
     return {at: sum(run[at] for run in runs) / len(runs) for at in range(min(map(len, runs)))}
 
 
-def bored(arm: ArmRuns) -> list[Boredom]:
+def bored(arm: ts.ArmRuns) -> list[Boredom]:
     """Return what the first and last steps of the runs were like; a run of too few steps is left out."""
     return [found for run in arm.trained_on() if (found := boredom(heard(run))) is not None]
 
 
-def of_boredom(read: Callable[[Boredom], float]) -> Callable[[ArmRuns], float | None]:
+def of_boredom(read: Callable[[Boredom], float]) -> Callable[[ts.ArmRuns], float | None]:
     """Return a figure of the first or last steps: a mean over the runs."""
 
-    def mean(arm: ArmRuns) -> float | None:
+    def mean(arm: ts.ArmRuns) -> float | None:
         found = [read(one) for one in bored(arm)]
         return fmean(found) if found else None
 
     return mean
 
 
-def fell(arm: ArmRuns) -> list[float]:
+def fell(arm: ts.ArmRuns) -> list[float]:
     """Return how many nats a token fewer there are at the end, one a run."""
-    return [first - last for first, last in zip(arm.per_run(_NLL, BEFORE), arm.per_run(_NLL), strict=True)]
+    return [first - last for first, last in zip(arm.per_run(_NLL, ts.BEFORE), arm.per_run(_NLL), strict=True)]
 
 
-def mean_nll(at: int) -> Callable[[ArmRuns], float]:
+def mean_nll(at: int) -> Callable[[ts.ArmRuns], float]:
     """Return the nats a token of what the shell answers: a mean over the runs."""
     return lambda arm: fmean(arm.per_run(_NLL, at))
 
@@ -113,62 +99,62 @@ def speed(slow: list[int | None], fast: list[int | None], steps: int) -> tuple[f
     return sum(a for a, _ in pairs) / sum(b for _, b in pairs), sign_flip_p([a - b for a, b in pairs])
 
 
-def faster(arm: str) -> Callable[[Results], Finding]:
+def faster(arm: str) -> Callable[[ts.Results], ts.Finding]:
     """Expect that an arm comes to one half in so many times fewer steps than without the loss."""
 
-    def check(results: Results) -> Finding:
+    def check(results: ts.Results) -> ts.Finding:
         none, other = (steps_to_half(results.arms[name]) for name in (NONE, arm))
         ratio, p_value = speed(none, other, results.arms[NONE].setting("steps"))
         reached = [sum(one is not None for one in some) for some in (none, other)]
         shown = f"{ratio:.2f} times, p = {p_value:.2g}; {reached[0]} and {reached[1]} of {len(none)} came to it"
-        return Finding(ratio >= FASTER and reached[1] > 0, shown)
+        return ts.Finding(ratio >= FASTER and reached[1] > 0, shown)
 
     return check
 
 
-def foresees(results: Results) -> Finding:
+def foresees(results: ts.Results) -> ts.Finding:
     """Expect that the published weight foresees more at its end, and more so than without the loss, by intervals."""
     advised, none = fell(results.arms[ADVISED]), fell(results.arms[NONE])
     gap = over_seeds([a - b for a, b in zip(advised, none, strict=True)])
     own = results.figure(ADVISED, "fell")
     met = min(gap.low or -1.0, own.low or -1.0) > 0.0
-    return Finding(met, f"{own.value:+.2f} nats a token less; beside lambda = 0 {difference(gap)}")
+    return ts.Finding(met, f"{own.value:+.2f} nats a token less; beside lambda = 0 {difference(gap)}")
 
 
-def bores(results: Results) -> Finding:
+def bores(results: ts.Results) -> ts.Finding:
     """Expect the alarm in at least half of the runs more than without the loss."""
     raised, beside = (sum(one.alarm is not None for one in bored(results.arms[name])) for name in (HIGH, NONE))
     runs = len(results.arms[HIGH].reads)
-    return Finding(2 * (raised - beside) >= runs, f"alarms in {raised} of {runs} runs, in {beside} at 0")
+    return ts.Finding(2 * (raised - beside) >= runs, f"alarms in {raised} of {runs} runs, in {beside} at 0")
 
 
-def control_is_flat(results: Results) -> Finding:
+def control_is_flat(results: ts.Results) -> ts.Finding:
     """Expect that the control is not shown to foresee more at its end, nor to be faster."""
     one = results.figure(CONTROL, "fell")
     none, other = (steps_to_half(results.arms[name]) for name in (NONE, CONTROL))
     ratio, p_value = speed(none, other, results.arms[NONE].setting("steps"))
     flat = (one.low is None or one.low <= 0.0) and not (ratio > 1.0 and p_value < 0.05)
-    return Finding(flat, f"{difference(one)} nats a token less, {ratio:.2f} times fewer steps")
+    return ts.Finding(flat, f"{difference(one)} nats a token less, {ratio:.2f} times fewer steps")
 
 
-study = Study(
+study = ts.Study(
     name="environment_loss",
     title="A loss on what the environment answers",
     question="Does a loss on the environment's replies make RL faster, and at which weight does exploration stop?",
     task=shell,
     arms=(
-        *(Arm(f"lambda-{weight:g}", f"lambda = {weight:g}", env_loss_coef=weight) for weight in WEIGHTS),
-        Arm(CONTROL, "0.05, scrambled", env_loss_coef=0.05, facts=Facts.SCRAMBLED.value),
+        *(ts.Arm(f"lambda-{weight:g}", f"lambda = {weight:g}", env_loss_coef=weight) for weight in WEIGHTS),
+        ts.Arm(CONTROL, "0.05, scrambled", env_loss_coef=0.05, facts=Facts.SCRAMBLED.value),
     ),
     keys={"save_every": 0, "watch": "environment", "group_size": 8},
     sizes={
-        "smallest": Size(
+        "smallest": ts.Size(
             "learning_rate=0.0006 steps=10 groups_per_batch=4 eval_every=10 eval_items=24 eval_samples=2 "
             "base_steps=300",
             seeds=[1],
         ),
-        "nano": Size(learning_rate=6e-4, steps=50, groups_per_batch=8, eval_every=50, eval_items=48, eval_samples=4),
-        "small": Size(
+        "nano": ts.Size(learning_rate=6e-4, steps=50, groups_per_batch=8, eval_every=50, eval_items=48, eval_samples=4),
+        "small": ts.Size(
             "learning_rate=0.0003 steps=20 groups_per_batch=4 eval_every=20 eval_items=24 eval_samples=2 "
             "max_tokens=12 explain=true watch_forgetting=false",
             seeds=[1],
@@ -177,47 +163,49 @@ study = Study(
     score=RIGHT,
     control=CONTROL,
     control_label="the same method in a shell whose answers are scrambled",
-    claims=(*(Beats(f"lambda-{weight:g}", NONE) for weight in WEIGHTS[1:]), Learned(ADVISED, CONTROL)),
+    claims=(*(ts.Beats(f"lambda-{weight:g}", NONE) for weight in WEIGHTS[1:]), ts.Learned(ADVISED, CONTROL)),
     source="arXiv:2605.24517 (of models of 8 and 14 billion parameters)",
     expectations=(
-        Expectation(f"lambda = 0.05 comes to one half in {FASTER} times fewer steps than 0", faster(ADVISED)),
-        Expectation("lambda = 0.05 ends with more success than 0", higher(ADVISED, NONE, RIGHT)),
-        Expectation("lambda = 0.05 foresees what the environment answers better at its end, and 0 less so", foresees),
-        Expectation("lambda = 0.2 bores: the alarm is raised in half of the runs more than at 0", bores),
-        Expectation("nothing is learned of a shell that answers with another world's facts", control_is_flat),
+        ts.Expectation(f"lambda = 0.05 comes to one half in {FASTER} times fewer steps than 0", faster(ADVISED)),
+        ts.Expectation("lambda = 0.05 ends with more success than 0", higher(ADVISED, NONE, RIGHT)),
+        ts.Expectation(
+            "lambda = 0.05 foresees what the environment answers better at its end, and 0 less so", foresees
+        ),
+        ts.Expectation("lambda = 0.2 bores: the alarm is raised in half of the runs more than at 0", bores),
+        ts.Expectation("nothing is learned of a shell that answers with another world's facts", control_is_flat),
     ),
     tables=(
-        Table(
+        ts.Table(
             "Speed",
             f"After which step half of the conversations of the last {WINDOW} steps succeeded, one a seed.",
-            (Measure("to_half", "Steps to one half", lambda arm: each(steps_to_half(arm))),),
+            (ts.Measure("to_half", "Steps to one half", lambda arm: each(steps_to_half(arm))),),
         ),
-        Table(
+        ts.Table(
             "Foresight",
             "Nats a token of what the shell answers in the model's own evaluated conversations. The conversations "
             "differ, as the policy does.",
             (
-                Measure("nll_before", "before", mean_nll(BEFORE)),
-                Measure("nll_after", "after", mean_nll(-1)),
-                Measure("fell", "less by", fell),
+                ts.Measure("nll_before", "before", mean_nll(ts.BEFORE)),
+                ts.Measure("nll_after", "after", mean_nll(-1)),
+                ts.Measure("fell", "less by", fell),
             ),
         ),
-        Table(
+        ts.Table(
             "Boredom",
             f"First and last {WINDOW} steps of training, means over seeds. Alarm: the entropy of answers is below half "
             "of the first steps' while fewer than half of the conversations succeed; its step, one a seed.",
             (
-                Measure("entropy_first", "entropy of answers|first", of_boredom(lambda one: one.entropy_first)),
-                Measure("entropy_last", "entropy of answers|last", of_boredom(lambda one: one.entropy_last)),
-                Measure("different_first", "different commands|first", of_boredom(lambda one: one.different_first)),
-                Measure("different_last", "different commands|last", of_boredom(lambda one: one.different_last)),
-                Measure("alarm", "Alarm", lambda arm: each([one.alarm for one in bored(arm)])),
+                ts.Measure("entropy_first", "entropy of answers|first", of_boredom(lambda one: one.entropy_first)),
+                ts.Measure("entropy_last", "entropy of answers|last", of_boredom(lambda one: one.entropy_last)),
+                ts.Measure("different_first", "different commands|first", of_boredom(lambda one: one.different_first)),
+                ts.Measure("different_last", "different commands|last", of_boredom(lambda one: one.different_last)),
+                ts.Measure("alarm", "Alarm", lambda arm: each([one.alarm for one in bored(arm)])),
             ),
         ),
     ),
     pictures=(
-        BeforeAfter(),
-        Curve(name="success", label="success in training", read=success, shares=True, is_listed=False),
+        ts.BeforeAfter(),
+        ts.Curve(name="success", label="success in training", read=success, shares=True, is_listed=False),
     ),
     notes=("The loss is also on conversations that teach nothing else.",),
 )

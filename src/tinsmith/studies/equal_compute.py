@@ -52,7 +52,6 @@ from tinsmith.lab.study.record import Shown
 from tinsmith.lab.study.sizes import Asked, Cell
 from tinsmith.lab.study.study import Listing
 from tinsmith.models.base import read_shape, tokenizer_of
-from tinsmith.renderers.choose import renderer_for
 from tinsmith.studies.disruption.experiments import REMEDY_EXP6
 from tinsmith.studies.planted_world import PLANTED_BASE, PlantedRecipe, planted_slice
 from tinsmith.types.errors import ConfigError
@@ -125,13 +124,8 @@ class AskedPapers:
     def _study(self, document: Document) -> LabelledPapers:
         """Return the papers under a document; prompts are rendered once."""
         if document not in self._under:
-            study = self.study
-            self._under[document] = LabelledPapers(
-                task=replace(study.task, prompt_lines=document),
-                papers=study.papers,
-                renderer=study.renderer,
-                tokenizer=study.tokenizer,
-            )
+            task = replace(self.study.task, prompt_lines=document)
+            self._under[document] = replace(self.study, task=task, _prompts={})
         return self._under[document]
 
 
@@ -148,10 +142,6 @@ class FoundPrompt(msgspec.Struct, frozen=True, kw_only=True):
     def lines(self) -> Document:
         """The text before every paper; none where the prompt stays as it is."""
         return self.searched.found
-
-
-class _Took(msgspec.Struct, frozen=True):
-    seconds: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -176,7 +166,7 @@ class SearchAsked:
         """Return how long it took; 0 where that is not known."""
         if not self.beside.is_file():
             return 0.0
-        return msgspec.json.decode(self.beside.read_bytes(), type=_Took).seconds
+        return msgspec.json.decode(self.beside.read_bytes(), type=dict[str, float])["seconds"]
 
 
 def search_prompt(asked: SearchAsked, say: Say) -> FoundPrompt:
@@ -194,12 +184,10 @@ def search_prompt(asked: SearchAsked, say: Say) -> FoundPrompt:
     def make() -> FoundPrompt:
         with reopened(plan, asked.cell.folder, say) as there:
             say(f"{asked.file.stem}: a prompt is searched")
-            renderer, tokenizer = renderer_for(asked.tokenizer), asked.tokenizer
-            study = LabelledPapers(task=task, papers=data.papers, renderer=renderer, tokenizer=tokenizer)
             ledger = Ledger(asked.cost)
             score = AskedPapers(
                 client=there.base().client,
-                study=study,
+                study=data.subject(asked.tokenizer),
                 samples=asked.samples,
                 temperature=plan.settings.temperature,
                 max_tokens=plan.settings.max_tokens,
@@ -216,7 +204,7 @@ def search_prompt(asked: SearchAsked, say: Say) -> FoundPrompt:
                 settings=search,
                 last=_LAST_GATES * search.gate,
             ).run(())
-        write_text(msgspec.json.encode(_Took(time.perf_counter() - began)).decode(), asked.beside)
+        write_text(msgspec.json.encode({"seconds": time.perf_counter() - began}).decode(), asked.beside)
         return FoundPrompt(searched=searched, spent=ledger.spent)
 
     return made_once(asked.file, wanted, FoundPrompt, make)
@@ -256,9 +244,9 @@ class Materials:
     group_size: int
     search: SearchSettings | None
     searches: dict[str, list[tuple[SearchAsked, FoundPrompt]]] = field(default_factory=dict)  # One a seed, by arm.
-    _source: Slice | None = None
-    _tokenizer: PreTrainedTokenizerBase | None = None
-    _accountant: Accountant | None = None
+    source: Slice = field(init=False)  # Papers, tokenizer of the base, and counter of its FLOPs: once they are found.
+    tokenizer: PreTrainedTokenizerBase = field(init=False)
+    accountant: Accountant = field(init=False)
 
     def find(self, asked: Asked, say: Say) -> Mapping[str, str]:
         """Find or build papers and base, and return the keys that say where they are."""
@@ -272,35 +260,14 @@ class Materials:
             task = task_asked(make_plan(REMEDY_EXP6, asked.shared))
             recipe = PLANTED_BASE if planted else PaperBaseRecipe()
             model = str(nano_base(recipe, task, papers_of(source, task, shuffle_seed=None), say))
-        self._source, self._tokenizer = source, tokenizer_of(model)
-        self._accountant = Accountant(Cost(read_shape(model)))
+        self.source, self.tokenizer = source, tokenizer_of(model)
+        self.accountant = Accountant(Cost(read_shape(model)))
         return {"data": str(source.folder), "model_name": model}
-
-    @property
-    def source(self) -> Slice:
-        """The papers."""
-        assert self._source is not None, "they were found"
-        return self._source
-
-    @property
-    def tokenizer(self) -> PreTrainedTokenizerBase:
-        """Of the base."""
-        assert self._tokenizer is not None, "it was found"
-        return self._tokenizer
-
-    @property
-    def accountant(self) -> Accountant:
-        """Counts FLOPs of the base."""
-        assert self._accountant is not None, "it was found"
-        return self._accountant
 
     def course(self, cell: Cell) -> LabelCourse:
         """Return what a run trains on."""
         plan = make_plan(cell.experiment, cell.overrides)
-        papers = data_of(plan, self.source).papers
-        renderer, tokenizer = renderer_for(self.tokenizer), self.tokenizer
-        subject = LabelledPapers(task=task_asked(plan), papers=papers, renderer=renderer, tokenizer=tokenizer)
-        return label_course(subject, plan.settings)
+        return label_course(data_of(plan, self.source).subject(self.tokenizer), plan.settings)
 
     def spent(self, cell: Cell) -> Spent:
         """Return what a finished run took."""

@@ -11,21 +11,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
+import tinsmith as ts
 from tinsmith.lab.study.checks import higher, lower, not_higher, not_lower
-from tinsmith.lab.study.measures import ArmRuns, Results
-from tinsmith.lab.study.study import (
-    Arm,
-    Beats,
-    BeforeAfter,
-    Expectation,
-    Finding,
-    Learned,
-    Measure,
-    PerItem,
-    Size,
-    Study,
-    Table,
-)
 from tinsmith.studies.house import house
 
 RATIOS: Final = ("10:1", "5:1", "2:1", "1:1")
@@ -38,51 +25,51 @@ def kind(named: str) -> Callable[[str], bool]:
     return lambda item: item.startswith(f"{named}-")
 
 
-COVERED = PerItem("covered", "coverage", "metric/coverage", where=kind("explore"))
-REPEATED = PerItem("repeated", "actions done again", "metric/repeated", where=kind("explore"))
-DONE = PerItem("done", "errands done", "metric/right", where=kind("errand"))
-RECOVERED = PerItem("recovered", "recovery", "metric/right", where=kind("recover"))
+COVERED = ts.PerItem("covered", "coverage", "metric/coverage", where=kind("explore"))
+REPEATED = ts.PerItem("repeated", "actions done again", "metric/repeated", where=kind("explore"))
+DONE = ts.PerItem("done", "errands done", "metric/right", where=kind("errand"))
+RECOVERED = ts.PerItem("recovered", "recovery", "metric/right", where=kind("recover"))
 
 
-def explored(arm: ArmRuns) -> tuple[int, int]:
+def explored(arm: ts.ArmRuns) -> tuple[int, int]:
     """Return how many rollouts of training explored, and how many there were."""
     trained = [kind("explore")(one.prompt_id) for run in arm.trained_on() for one in run]
     return sum(trained), len(trained)
 
 
-def overhead(arm: ArmRuns) -> float:
+def overhead(arm: ts.ArmRuns) -> float:
     """Return the share of the rollouts of training that explored."""
     aside, rollouts = explored(arm)
     return aside / rollouts
 
 
-def one_in_six(results: Results) -> Finding:
+def one_in_six(results: ts.Results) -> ts.Finding:
     """Expect that at 5:1 exactly one rollout in six explores."""
     aside, rollouts = explored(results.arms[ADVISED])
-    return Finding(6 * aside == rollouts, f"{aside:,} of {rollouts:,}, {aside / rollouts:.1%}")
+    return ts.Finding(6 * aside == rollouts, f"{aside:,} of {rollouts:,}, {aside / rollouts:.1%}")
 
 
-study = Study(
+study = ts.Study(
     name="exploration",
     title="Exploration between the batches of a task",
     question="Does exploration between batches of a task teach an agent its environment, at no cost to the task?",
     task=house,
     arms=(
-        Arm(ALONE, "task alone", interleave="none", pays="coverage"),
-        *(Arm(one.replace(":", "-"), f"explores {one}", interleave=one, pays="coverage") for one in RATIOS),
-        Arm(CHANCE, "5:1, paid by chance", interleave="5:1", pays="chance"),
+        ts.Arm(ALONE, "task alone", interleave="none", pays="coverage"),
+        *(ts.Arm(one.replace(":", "-"), f"explores {one}", interleave=one, pays="coverage") for one in RATIOS),
+        ts.Arm(CHANCE, "5:1, paid by chance", interleave="5:1", pays="chance"),
     ),
     # Coverage differs less within a group than success does: advantages in deviations weigh both kinds of batch alike.
     keys={"save_every": 0, "advantage": "std", "eval_items": 96},
     # 66 steps hold whole rounds of every ratio, 12 of all but 10:1; all arms take as many.
     sizes={
-        "smallest": Size(
+        "smallest": ts.Size(
             "learning_rate=0.0006 eval_items=24 steps=12 group_size=4 groups_per_batch=2 eval_every=12 "
             "eval_samples=1 base_steps=200",
             seeds=[1],
         ),
-        "nano": Size(learning_rate=6e-4, steps=66, group_size=8, groups_per_batch=4, eval_every=66, eval_samples=2),
-        "small": Size(
+        "nano": ts.Size(learning_rate=6e-4, steps=66, group_size=8, groups_per_batch=4, eval_every=66, eval_samples=2),
+        "small": ts.Size(
             "learning_rate=0.0003 steps=22 group_size=8 groups_per_batch=4 eval_every=22 eval_samples=1 "
             "max_tokens=12 explain=true watch_forgetting=false",
             seeds=[1],
@@ -92,39 +79,39 @@ study = Study(
     against=ALONE,
     control_label="the same method with exploration paid by chance",
     claims=(
-        *(Beats(one.replace(":", "-"), ALONE, on) for on in (COVERED, RECOVERED) for one in RATIOS),
-        Learned(ADVISED, CHANCE),
+        *(ts.Beats(one.replace(":", "-"), ALONE, on) for on in (COVERED, RECOVERED) for one in RATIOS),
+        ts.Learned(ADVISED, CHANCE),
     ),
     source="arXiv:2605.16143",
     expectations=(
-        Expectation(
+        ts.Expectation(
             "5:1 covers 1.3 times as many checkpoints as the task alone", higher(ADVISED, ALONE, COVERED, times=1.3)
         ),
-        Expectation(
+        ts.Expectation(
             f"at 5:1 success at the task is not lower (by {MARGIN} or more)",
             not_lower(ADVISED, ALONE, DONE, margin=MARGIN),
         ),
-        Expectation("at 5:1 more errands recover from a failed action", higher(ADVISED, ALONE, RECOVERED)),
-        Expectation("exploration at 5:1 is one in six rollouts", one_in_six),
-        Expectation("at 5:1 fewer actions are done again", lower(ADVISED, ALONE, REPEATED)),
-        Expectation(
+        ts.Expectation("at 5:1 more errands recover from a failed action", higher(ADVISED, ALONE, RECOVERED)),
+        ts.Expectation("exploration at 5:1 is one in six rollouts", one_in_six),
+        ts.Expectation("at 5:1 fewer actions are done again", lower(ADVISED, ALONE, REPEATED)),
+        ts.Expectation(
             "exploration paid by chance covers no more than the task alone", not_higher(CHANCE, ALONE, COVERED)
         ),
     ),
     tables=(
-        Table(
+        ts.Table(
             "Without an errand",
             "Held-out houses in which nothing is wanted. Covered: the share of what can be opened that is. Overhead: "
             "rollouts of training that explore.",
-            (Measure("overhead", "overhead", overhead, ".1%"), COVERED, REPEATED),
+            (ts.Measure("overhead", "overhead", overhead, ".1%"), COVERED, REPEATED),
         ),
-        Table(
+        ts.Table(
             "Errands",
             "Held-out errands that end with what is wanted; recovery: those that begin with a failed action, in the "
             "model's own place.",
             (DONE, RECOVERED),
         ),
     ),
-    pictures=(BeforeAfter((COVERED, DONE, RECOVERED)),),
+    pictures=(ts.BeforeAfter((COVERED, DONE, RECOVERED)),),
     notes=("Every arm takes as many steps, so that what explores has fewer of the task.",),
 )

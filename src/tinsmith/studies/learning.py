@@ -13,31 +13,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
+import tinsmith as ts
 from tinsmith.lab.page.examples import shown_replies
 from tinsmith.lab.runs.files import Kind
 from tinsmith.lab.settings import RlSettings
 from tinsmith.lab.study.checks import no_gain
 from tinsmith.lab.study.keys import GENERATOR, StudyKey, count, learning_rates, numbers
-from tinsmith.lab.study.measures import BEFORE, ArmRuns, Results, corrected, ends_of, estimated, gain_of
+from tinsmith.lab.study.measures import corrected, ends_of, estimated, gain_of
 from tinsmith.lab.study.record import DRAWS, Column, CurveRecord, ExampleRecord, Panel, Shown
 from tinsmith.lab.study.sizes import Asked, opened_task
-from tinsmith.lab.study.study import (
-    UNTRAINED,
-    Arm,
-    ArmValue,
-    Beats,
-    Curve,
-    Curves,
-    Expectation,
-    Learned,
-    Listing,
-    PerItem,
-    Points,
-    Size,
-    Study,
-    baseline,
-    tuned,
-)
+from tinsmith.lab.study.study import UNTRAINED, ArmValue, Curves, Points
 from tinsmith.pages.document import Reply
 from tinsmith.pages.measures import Measure as Figure
 from tinsmith.pages.measures import from_estimate, p_words
@@ -51,13 +36,13 @@ GAIN_HEADS: Final = (
 SHOWN: Final = 6  # Held-out items whose answers stand beside each other.
 
 
-def all_gains(results: Results, measures: Mapping[str, str]) -> list[list[Shown]]:
+def all_gains(results: ts.Results, measures: Mapping[str, str]) -> list[list[Shown]]:
     """Return what every arm gained in every measure, sampled and greedily.
 
     p is corrected by Holm: the study's score, sampled, over the arms, and all other measures together.
     """
     found = {
-        (label, name, greedy): gain_of(arm, PerItem(name, name, metric), results.draws, greedy=greedy)
+        (label, name, greedy): gain_of(arm, ts.PerItem(name, name, metric), results.draws, greedy=greedy)
         for label, arm in results.reported_arms.items()
         for name, metric in measures.items()
         for greedy in (False, True)
@@ -74,7 +59,7 @@ def all_gains(results: Results, measures: Mapping[str, str]) -> list[list[Shown]
     return rows
 
 
-def forgotten(results: Results) -> list[list[Shown]]:
+def forgotten(results: ts.Results) -> list[list[Shown]]:
     """Return how much less each arm foresees general texts, after training less before."""
     rows: list[list[Shown]] = []
     for arm in results.reported_arms.values():
@@ -86,17 +71,17 @@ def forgotten(results: Results) -> list[list[Shown]]:
     return rows
 
 
-def baselines(results: Results, score: PerItem) -> list[list[Shown]]:
+def baselines(results: ts.Results, score: ts.PerItem) -> list[list[Shown]]:
     """Return what the baselines of the task have in a score, and what the model has before training."""
     first = next(iter(results.arms.values()))
-    found: list[list[Shown]] = [["before training", estimated(first.per_item(score, BEFORE), results.draws)]]
+    found: list[list[Shown]] = [["before training", estimated(first.per_item(score, ts.BEFORE), results.draws)]]
     for one in first.reads[0].task.baselines:
         values = first.baseline(one.name, score.metric)
         found.append([one.name, "failed" if values is None else estimated(values, results.draws)])
     return found
 
 
-def ends_and_baselines(results: Results, score: PerItem) -> tuple[list[str], list[Panel]]:
+def ends_and_baselines(results: ts.Results, score: ts.PerItem) -> tuple[list[str], list[Panel]]:
     """Return every arm before and after training, and the baselines, as a picture has them."""
     known, ends = baselines(results, score)[1:], ends_of(results, score)
     values = [None if isinstance(one, str) else one for _, one in known]
@@ -104,7 +89,7 @@ def ends_and_baselines(results: Results, score: PerItem) -> tuple[list[str], lis
     return [*results.reported, *(str(name) for name, _ in known)], [panel]
 
 
-def answers_side_by_side(results: Results) -> tuple[ExampleRecord, ...]:
+def answers_side_by_side(results: ts.Results) -> tuple[ExampleRecord, ...]:
     """Return some held-out items as every arm answered them, before and after, in the run with the first seed.
 
     Before training all runs are one model: where they drew the same, it stands once.
@@ -206,18 +191,18 @@ class Learning:
     efforts: Mapping[str, Effort]
     rates: Mapping[str, tuple[float, ...]]  # Of SFT and of RL; several are tried.
     looks: int
-    score: PerItem
+    score: ts.PerItem
     measures: Mapping[str, str]  # All that is measured: by what it is called, by its name in an evaluation.
 
-    def effort(self, one: ArmRuns) -> Effort:
+    def effort(self, one: ts.ArmRuns) -> Effort:
         """Return what an arm looks at."""
         return self.efforts[method_of(one.arm.name.split("-")[0])]
 
     def rate(self, name: str) -> ArmValue:
         """Return the rate of a method: what its arm chooses, or the one that is given where it is no arm."""
-        return tuned(name) if name in self.names else self.rates[name][0]
+        return ts.tuned(name) if name in self.names else self.rates[name][0]
 
-    def arm(self, name: str, items: int = 0) -> Arm:
+    def arm(self, name: str, items: int = 0) -> ts.Arm:
         """Return an arm, on so many training items; 0: on all."""
         method, effort = method_of(name), self.efforts[method_of(name)]
         every = max(1, -(-effort.steps // self.looks))
@@ -228,23 +213,23 @@ class Learning:
         keys |= {"shuffle_labels": True} if name not in CONTROLS else {}
         keys |= {"train_items": items} if items else {}
         shown = f"{LABELS[name]}, {items:,} items" if items else LABELS[name]
-        return Arm(f"{name}-items={items}" if items else name, shown, keys, is_aside=bool(items))
+        return ts.Arm(f"{name}-items={items}" if items else name, shown, keys, is_aside=bool(items))
 
-    def looked_at(self, one: ArmRuns) -> int:
+    def looked_at(self, one: ts.ArmRuns) -> int:
         """Return how many items an arm looks at."""
         return self.effort(one).items
 
-    def claims(self, arms: Mapping[str, ArmRuns]) -> list[Beats | Learned]:
+    def claims(self, arms: Mapping[str, ts.ArmRuns]) -> list[ts.Beats | ts.Learned]:
         """Return that each way to train beats the model before, every baseline, and the ways before it."""
         trained = [name for name in self.names if name in CONTROLS]
-        found: list[Beats | Learned] = []
+        found: list[ts.Beats | ts.Learned] = []
         for place, name in enumerate(trained):
             known = [one.name for one in arms[name].reads[0].task.baselines if one.exact(self.score.metric)]
-            found += [Beats(name, second) for second in (UNTRAINED, *map(baseline, known), *trained[:place])]
-            found.append(Learned(name, CONTROLS[name] if CONTROLS[name] in self.names else ""))
+            found += [ts.Beats(name, second) for second in (UNTRAINED, *map(ts.baseline, known), *trained[:place])]
+            found.append(ts.Learned(name, CONTROLS[name] if CONTROLS[name] in self.names else ""))
         return found
 
-    def over_items(self, arm: ArmRuns) -> Mapping[int, Figure]:
+    def over_items(self, arm: ts.ArmRuns) -> Mapping[int, Figure]:
         """Return the score by how many items were looked at."""
         effort = self.effort(arm)
         steps = enumerate(arm.steps)
@@ -252,7 +237,7 @@ class Learning:
             effort.seen(step): estimated(arm.per_item(self.score, at or -len(arm.steps)), DRAWS) for at, step in steps
         }
 
-    def effort_rows(self, results: Results) -> list[list[Shown]]:
+    def effort_rows(self, results: ts.Results) -> list[list[Shown]]:
         """Return what each run of an arm looks at, and how many rollouts failed."""
         rows: list[list[Shown]] = []
         for arm in results.reported_arms.values():
@@ -262,7 +247,7 @@ class Learning:
             rows.append([arm.arm.label, *(f"{value:,}" for value in counts), failed])
         return rows
 
-    def by_size(self, results: Results) -> list[tuple[str, int, Figure]]:
+    def by_size(self, results: ts.Results) -> list[tuple[str, int, Figure]]:
         """Return the score of every arm by how many items there were to train on; nothing without sizes."""
         if len(results.arms) == len(self.names):
             return []
@@ -274,7 +259,7 @@ class Learning:
                 found.append((LABELS[base], items, estimated(arm.per_item(self.score), results.draws)))
         return sorted(found, key=lambda row: row[1])
 
-    def sizes_drawn(self, results: Results) -> list[CurveRecord]:
+    def sizes_drawn(self, results: ts.Results) -> list[CurveRecord]:
         """Return the score over how many items there were, a line for each arm."""
         rows = self.by_size(results)
         lines: list[tuple[str, tuple[int, ...], tuple[Figure, ...]]] = []
@@ -304,7 +289,7 @@ def sizes_asked(text: str) -> list[int]:
     return found
 
 
-def with_arms(study: Study, asked: Asked) -> Study:
+def with_arms(study: ts.Study, asked: Asked) -> ts.Study:
     """Return the study of what is learned of the task that is asked for."""
     given, own = asked.given, asked.own
 
@@ -338,7 +323,7 @@ def with_arms(study: Study, asked: Asked) -> Study:
     if own["score"] not in (REWARD, *metrics):
         allowed = ", ".join([REWARD, *metrics])
         raise ConfigError("the task has no such metric", field="score", value=own["score"], allowed=allowed)
-    score = PerItem(own["score"], own["score"], measures[own["score"]])
+    score = ts.PerItem(own["score"], own["score"], measures[own["score"]])
     one = Learning(names=names, efforts=efforts, rates=rates, looks=looks, score=score, measures=measures)
     controls = [name for name in names if name not in CONTROLS]
     missing = [LABELS[name] for name in names if name in CONTROLS and CONTROLS[name] not in names]
@@ -350,11 +335,11 @@ def with_arms(study: Study, asked: Asked) -> Study:
         score=score,
         effort=one.looked_at,
         claims=one.claims,
-        expectations=[Expectation(f"{LABELS[name]}: nothing is learned", no_gain(name)) for name in controls],
+        expectations=[ts.Expectation(f"{LABELS[name]}: nothing is learned", no_gain(name)) for name in controls],
         tables=tables(one, has_sizes=bool(sizes)),
         pictures=(
             Points(lambda results: ends_and_baselines(results, score)),
-            Curve(name="seen", label=score.label, read=one.over_items, axis="training items looked at"),
+            ts.Curve(name="seen", label=score.label, read=one.over_items, axis="training items looked at"),
             Curves(one.sizes_drawn),
         ),
         notes=[
@@ -364,33 +349,33 @@ def with_arms(study: Study, asked: Asked) -> Study:
     )
 
 
-def tables(one: Learning, *, has_sizes: bool) -> list[Listing]:
+def tables(one: Learning, *, has_sizes: bool) -> list[ts.Listing]:
     """Return the tables of the page."""
-    sized = Listing(
+    sized = ts.Listing(
         "Over the items there are",
         "Held-out items, sampled, after training that looks at as many items however few there are.",
         ("items|to train on", one.score.label),
         lambda results: [[label, f"{size:,}", value] for label, size, value in one.by_size(results)],
     )
     return [
-        Listing(
+        ts.Listing(
             "Effort",
             "What each run of an arm looks at; rollouts that failed have no reward and are in no mean.",
             ("items looked at", "by example", "by reward", "steps", "failed rollouts|of all seeds"),
             one.effort_rows,
         ),
-        Listing(
+        ts.Listing(
             "All measures",
             "Means over seeds and held-out items, 95 % intervals over both. p is corrected by Holm: the score, "
             "sampled, over the arms, and all other measures together.",
             GAIN_HEADS,
             lambda results: all_gains(results, one.measures),
         ),
-        Listing(
+        ts.Listing(
             "Baselines", "Answers without a model.", (one.score.label,), lambda results: baselines(results, one.score)
         ),
         *([sized] if has_sizes else []),
-        Listing(
+        ts.Listing(
             "Forgetting",
             "Mean log-probability of a token of general texts (watch_forgetting=true), after training less before, in "
             "nats: below 0 is forgotten. 95 % intervals over seeds and texts.",
@@ -400,7 +385,7 @@ def tables(one: Learning, *, has_sizes: bool) -> list[Listing]:
     ]
 
 
-study = Study(
+study = ts.Study(
     name="study/learning",
     question="What do supervised training, RL, and one after the other teach of a task, at equal effort?",
     task="",
@@ -426,13 +411,13 @@ study = Study(
     ),
     fixed=frozenset(["train_items", "sft_steps", "sft_learning_rate", "sft_batch_size"]),
     keys={"split_seed": 0, "watch_forgetting": True},
-    sizes={"nano": Size(seeds=(1, 2, 3))},
+    sizes={"nano": ts.Size(seeds=(1, 2, 3))},
     examples=answers_side_by_side,
     notes=("Effort is counted in training items that are looked at; tokens and seconds are not equal.",),
 )
 
 
-def of_task(task: str, score: str) -> Study:
+def of_task(task: str, score: str) -> ts.Study:
     """Return the study of what is learned of a packaged task."""
     defaults = {"task": task, "score": score}
     own = [replace(key, default=defaults.get(key.name, key.default)) for key in study.own]

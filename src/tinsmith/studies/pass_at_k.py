@@ -12,24 +12,11 @@ from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
 from typing import Final
 
+import tinsmith as ts
 from tinsmith.lab.runs.records import TaskRollout
 from tinsmith.lab.study.checks import difference, not_lower
-from tinsmith.lab.study.measures import ArmRuns, Results, estimated
+from tinsmith.lab.study.measures import estimated
 from tinsmith.lab.study.record import DRAWS, Shown
-from tinsmith.lab.study.study import (
-    Arm,
-    Beats,
-    Curve,
-    Expectation,
-    Finding,
-    Learned,
-    Listing,
-    Measure,
-    PerItem,
-    Size,
-    Study,
-    Table,
-)
 from tinsmith.pages.measures import Measure as Figure
 from tinsmith.stats.diagnostics.diversity import (
     boundary,
@@ -63,18 +50,18 @@ def of_hops(hops: str) -> Callable[[str], bool]:
     return lambda item: item.split("-")[1] == hops
 
 
-def passed(k: int, most: int = MOST_LOOKUPS, hops: str = "two") -> PerItem:
+def passed(k: int, most: int = MOST_LOOKUPS, hops: str = "two") -> ts.PerItem:
     """Return pass@(k, T) of the questions with so many hops."""
 
     def value(answers: Sequence[TaskRollout]) -> Fraction:
         return pass_at_k(len(answers), sum(is_right(one, most) for one in answers), k)
 
-    return PerItem(f"pass{k}", f"pass@{k}", "metric/right", where=of_hops(hops), answers=value)
+    return ts.PerItem(f"pass{k}", f"pass@{k}", "metric/right", where=of_hops(hops), answers=value)
 
 
-def of_ways(label: str, value: Callable[[Sequence[TaskRollout]], Fraction]) -> PerItem:
+def of_ways(label: str, value: Callable[[Sequence[TaskRollout]], Fraction]) -> ts.PerItem:
     """Return a count of ways to go about the questions of two hops."""
-    return PerItem(label, label, where=of_hops("two"), answers=value)
+    return ts.PerItem(label, label, where=of_hops("two"), answers=value)
 
 
 SEQUENCES = of_ways("sequences", lambda some: Fraction(different([lookups(said(one)) for one in some])))
@@ -82,19 +69,19 @@ WAYS = of_ways("ways", lambda some: Fraction(different([way(said(one)) for one i
 PAIRS = of_ways("distinct-2", lambda some: distinct_n([lookups(said(one)) for one in some], 2) or Fraction())
 
 
-def ks(arms: Mapping[str, ArmRuns]) -> tuple[int, ...]:
+def ks(arms: Mapping[str, ts.ArmRuns]) -> tuple[int, ...]:
     """Return every k, up to the fewest samples that any question has."""
     return tuple(dyadic(min(len(some) for arm in arms.values() for one in arm.answers() for some in one.values())))
 
 
-def claims(arms: Mapping[str, ArmRuns]) -> list[Beats | Learned]:
+def claims(arms: Mapping[str, ts.ArmRuns]) -> list[ts.Beats | ts.Learned]:
     """Return what is claimed of pass@1 and pass@K on questions of two hops."""
     pairs = ((SFT, BASE), (GRPO, BASE), (GRPO, SFT), (COIN, BASE))
     found = [passed(k) for k in dict.fromkeys((1, ks(arms)[-1]))]
-    return [*(Beats(*pair, on) for on in found for pair in pairs), *(Learned(GRPO, COIN, on) for on in found)]
+    return [*(ts.Beats(*pair, on) for on in found for pair in pairs), *(ts.Learned(GRPO, COIN, on) for on in found)]
 
 
-def solved(arm: ArmRuns, hops: str) -> list[frozenset[str]]:
+def solved(arm: ts.ArmRuns, hops: str) -> list[frozenset[str]]:
     """Return the questions that any sample solves, for each seed."""
     return [
         boundary({item: [is_right(one) for one in some] for item, some in each.items() if of_hops(hops)(item)})
@@ -102,14 +89,14 @@ def solved(arm: ArmRuns, hops: str) -> list[frozenset[str]]:
     ]
 
 
-def by_k(results: Results) -> list[list[Shown]]:
+def by_k(results: ts.Results) -> list[list[Shown]]:
     """Return pass@k of every arm, a row for each number of hops."""
     rows = [(arm, hops) for hops in HOPS for arm in results.arms]
     figures = {row: [results.after(row[0], passed(k, hops=row[1])) for k in ks(results.arms)] for row in rows}
     return [[f"{results.arms[arm].arm.label}|{HOPS[hops]}", *figures[arm, hops]] for arm, hops in rows]
 
 
-def by_turns(results: Results) -> list[list[Shown]]:
+def by_turns(results: ts.Results) -> list[list[Shown]]:
     """Return pass@(K, T) of every arm, a row for each number of hops."""
     most = ks(results.arms)[-1]
     return [
@@ -122,14 +109,14 @@ def by_turns(results: Results) -> list[list[Shown]]:
     ]
 
 
-def swaps(results: Results) -> list[list[Shown]]:
+def swaps(results: ts.Results) -> list[list[Shown]]:
     """Return what each arm's boundary has that the base's has not, and the other way round, by seed and over all."""
     rows: list[list[Shown]] = []
     for name in TRAINED:
         for hops in ("one", "two"):
             pairs = list(zip(solved(results.arms[name], hops), solved(results.arms[BASE], hops), strict=True))
             label = f"{results.arms[name].arm.label}|{HOPS[hops]}"
-            counts = [(len(b), len(a), len((s := swapped(a, b)).gained), len(s.lost), s.test.p_value) for a, b in pairs]
+            counts = [(len(b), len(a), (s := swapped(a, b)).only_first, s.only_second, s.p_value) for a, b in pairs]
             total = [sum(one[place] for one in counts) for place in range(4)]
             seeds = [str(one.run.config.seed) for one in results.arms[name].reads]
             every = [*counts, (*total, swapped_over_seeds(pairs))]
@@ -138,60 +125,62 @@ def swaps(results: Results) -> list[list[Shown]]:
     return rows
 
 
-def swap(results: Results, arm: str, hops: str = "two") -> tuple[int, int, float]:
+def swap(results: ts.Results, arm: str, hops: str = "two") -> tuple[int, int, float]:
     """Return how many questions an arm gains and loses over all seeds, and p."""
     pairs = list(zip(solved(results.arms[arm], hops), solved(results.arms[BASE], hops), strict=True))
     found = [swapped(after, before) for after, before in pairs]
-    return sum(len(s.gained) for s in found), sum(len(s.lost) for s in found), swapped_over_seeds(pairs)
+    return sum(s.only_first for s in found), sum(s.only_second for s in found), swapped_over_seeds(pairs)
 
 
-def moves(arm: str, *, wider: bool) -> Callable[[Results], Finding]:
+def moves(arm: str, *, wider: bool) -> Callable[[ts.Results], ts.Finding]:
     """Expect that an arm gains more questions of two hops than it loses, or fewer; told from chance."""
 
-    def check(results: Results) -> Finding:
+    def check(results: ts.Results) -> ts.Finding:
         gained, lost, p_value = swap(results, arm)
         met = (gained > lost if wider else lost > gained) and p_value < ALPHA
-        return Finding(met, f"{gained} gained, {lost} lost, p = {p_value:.2g}")
+        return ts.Finding(met, f"{gained} gained, {lost} lost, p = {p_value:.2g}")
 
     return check
 
 
-def half_as_many(results: Results) -> Finding:
+def half_as_many(results: ts.Results) -> ts.Finding:
     """Expect that SFT tries at most half as many sequences as the base, with its whole interval."""
     sft, base = results.after(SFT, SEQUENCES), results.after(BASE, SEQUENCES)
     met = sft.high is not None and sft.high <= 0.5 * base.value
-    return Finding(met, f"{sft.value:.1f}, base {base.value:.1f}, {difference(results.gap(SFT, BASE, SEQUENCES))}")
+    return ts.Finding(met, f"{sft.value:.1f}, base {base.value:.1f}, {difference(results.gap(SFT, BASE, SEQUENCES))}")
 
 
-def coin_is_flat(results: Results) -> Finding:
+def coin_is_flat(results: ts.Results) -> ts.Finding:
     """Expect that the control's boundary is not told from the base's, on one hop and on two."""
     found = [swap(results, COIN, hops) for hops in HOPS]
     told = [f"{gained} gained, {lost} lost, p = {p:.2g}" for gained, lost, p in found]
-    return Finding(all(p >= ALPHA for _, _, p in found), f"two hops: {told[0]}; one hop: {told[1]}")
+    return ts.Finding(all(p >= ALPHA for _, _, p in found), f"two hops: {told[0]}; one hop: {told[1]}")
 
 
-def over_k(arm: ArmRuns) -> Mapping[int, Figure]:
+def over_k(arm: ts.ArmRuns) -> Mapping[int, Figure]:
     """Return pass@k of the questions of two hops, by the logarithm of k."""
     every = ks({arm.arm.name: arm})
     return {place: estimated(arm.per_item(passed(k)), DRAWS) for place, k in enumerate(every)}
 
 
-study = Study(
+study = ts.Study(
     name="pass_at_k",
     title="pass@k: does RL move the boundary?",
     question="Does RL make a model solve questions that its base never solves, however often it is asked?",
     task=lookup,
     arms=(
-        Arm(BASE, "base", kind="task_sft", steps=0),
-        Arm(SFT, "SFT", kind="task_sft", learning_rate={"smallest": 2e-3, "nano": 2e-3, "small": 3e-4}),
-        Arm(GRPO, "GRPO", learning_rate={"smallest": 6e-4, "nano": 6e-4, "small": 3e-4}),
-        Arm(COIN, "GRPO, paid by a coin", pays="coin", learning_rate={"smallest": 6e-4, "nano": 6e-4, "small": 3e-4}),
+        ts.Arm(BASE, "base", kind="task_sft", steps=0),
+        ts.Arm(SFT, "SFT", kind="task_sft", learning_rate={"smallest": 2e-3, "nano": 2e-3, "small": 3e-4}),
+        ts.Arm(GRPO, "GRPO", learning_rate={"smallest": 6e-4, "nano": 6e-4, "small": 3e-4}),
+        ts.Arm(
+            COIN, "GRPO, paid by a coin", pays="coin", learning_rate={"smallest": 6e-4, "nano": 6e-4, "small": 3e-4}
+        ),
     ),
     keys={"eval_every": 0, "save_every": 0, "group_size": 8},
     sizes={
-        "smallest": Size(seeds=[1], steps=8, groups_per_batch=4, held_out_items=12, eval_samples=16, base_steps=500),
-        "nano": Size(steps=60, groups_per_batch=8, held_out_items=40, eval_samples=64),
-        "small": Size(
+        "smallest": ts.Size(seeds=[1], steps=8, groups_per_batch=4, held_out_items=12, eval_samples=16, base_steps=500),
+        "nano": ts.Size(steps=60, groups_per_batch=8, held_out_items=40, eval_samples=64),
+        "small": ts.Size(
             "steps=20 groups_per_batch=4 held_out_items=12 eval_samples=16 max_tokens=12 explain=true "
             "watch_forgetting=false",
             seeds=[1],
@@ -204,29 +193,29 @@ study = Study(
     claims=claims,
     source="arXiv:2604.14877 (of a model of 7 billion parameters)",
     expectations=(
-        Expectation("GRPO gains more questions of two hops than it loses", moves(GRPO, wider=True)),
-        Expectation("SFT loses more of them than it gains", moves(SFT, wider=False)),
-        Expectation(
+        ts.Expectation("GRPO gains more questions of two hops than it loses", moves(GRPO, wider=True)),
+        ts.Expectation("SFT loses more of them than it gains", moves(SFT, wider=False)),
+        ts.Expectation(
             "GRPO tries as many sequences of look-ups as the base (less half a one)",
             not_lower(GRPO, BASE, SEQUENCES, margin=0.5),
         ),
-        Expectation("SFT tries at most half as many as the base", half_as_many),
-        Expectation("a model paid by a coin solves what its base solves", coin_is_flat),
+        ts.Expectation("SFT tries at most half as many as the base", half_as_many),
+        ts.Expectation("a model paid by a coin solves what its base solves", coin_is_flat),
     ),
     tables=(
-        Listing(
+        ts.Listing(
             "pass@k",
             f"Up to {MOST_LOOKUPS} look-ups. Means over questions and seeds, 95 % intervals over both.",
             lambda results: [f"k = {k}" for k in ks(results.arms)],
             by_k,
         ),
-        Listing(
+        ts.Listing(
             "pass@(K, T)",
             "What is solved by the most samples with at most T look-ups.",
             [f"T = {turns}" for turns in range(MOST_LOOKUPS + 1)],
             by_turns,
         ),
-        Listing(
+        ts.Listing(
             "Boundaries",
             "Questions that any sample solves, beside the base's of the same seed. p: McNemar's exact test of gained "
             "against lost; of all seeds together, flips of the sign of each question's net, so that its seeds are one "
@@ -234,18 +223,18 @@ study = Study(
             ("seed", "base solves", "arm solves", "gained", "lost", "p"),
             swaps,
         ),
-        Table(
+        ts.Table(
             "Ways",
             "Questions of two hops. Ways: which lists, in which order, for whomever. Distinct-2: the share of "
             "different pairs among all pairs of look-ups that follow each other.",
             (
-                Measure("sequences", "sequences|a question", lambda arm: arm.per_item(SEQUENCES), ".1f"),
-                Measure("ways", "ways|a question", lambda arm: arm.per_item(WAYS), ".1f"),
-                Measure("pairs", "distinct-2", lambda arm: arm.per_item(PAIRS)),
+                ts.Measure("sequences", "sequences|a question", lambda arm: arm.per_item(SEQUENCES), ".1f"),
+                ts.Measure("ways", "ways|a question", lambda arm: arm.per_item(WAYS), ".1f"),
+                ts.Measure("pairs", "distinct-2", lambda arm: arm.per_item(PAIRS)),
             ),
         ),
     ),
     pictures=(
-        Curve(name="over-k", label="pass@k, two hops", read=over_k, axis="log2 of k", shares=True, is_listed=False),
+        ts.Curve(name="over-k", label="pass@k, two hops", read=over_k, axis="log2 of k", shares=True, is_listed=False),
     ),
 )

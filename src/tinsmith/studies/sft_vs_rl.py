@@ -13,6 +13,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Final
 
+import tinsmith as ts
 from tinsmith.lab.experiment.key_text import At
 from tinsmith.lab.papers.labels import LABEL_KINDS
 from tinsmith.lab.prompt_search.search import SearchSettings
@@ -24,20 +25,7 @@ from tinsmith.lab.study.keys import StudyKey, count, learning_rates, require_a_s
 from tinsmith.lab.study.labelled import CAPTION, standings_of
 from tinsmith.lab.study.record import Column
 from tinsmith.lab.study.sizes import Asked
-from tinsmith.lab.study.study import (
-    Arm,
-    Beats,
-    Curves,
-    Expectation,
-    Learned,
-    Listing,
-    OnLabels,
-    Points,
-    Size,
-    Study,
-    Way,
-    tuned,
-)
+from tinsmith.lab.study.study import Curves, OnLabels, Points, Way
 from tinsmith.stats.rates import Metric
 from tinsmith.studies.disruption.experiments import (
     CONTROL_SHUFFLED_LABELS,
@@ -58,19 +46,22 @@ LOOKS: Final = 3  # Evaluations on the validation split in a run, beside that of
 _REWARD: Final = "reward."
 UNLEARNED: Final = (SFT_SHUFFLED, RL_SHUFFLED, PROMPT_SHUFFLED)
 FAMILY: Final = (
-    *(Beats(RL, OFFSET), Beats(RL, SFT), Beats(RL, SFT, RECALL), Beats(RL, MORE), Beats(RL, ZERO)),
-    *(Beats(SFT, ZERO), Beats(THEN, OFFSET), Beats(THEN, SFT, RECALL), Beats(THEN, RL)),
+    *(ts.Beats(RL, OFFSET), ts.Beats(RL, SFT), ts.Beats(RL, SFT, RECALL), ts.Beats(RL, MORE), ts.Beats(RL, ZERO)),
+    *(ts.Beats(SFT, ZERO), ts.Beats(THEN, OFFSET), ts.Beats(THEN, SFT, RECALL), ts.Beats(THEN, RL)),
 )
 """The primary claim first: RL against the honest comparator."""
 CONTROL_OF: Final = {RL: RL_SHUFFLED, THEN: RL_SHUFFLED, SFT: SFT_SHUFFLED}
 CLAIMS: Final = (
     *FAMILY,
-    *(Learned(*pair) for pair in dict.fromkeys((one.first, CONTROL_OF[one.first], one.on) for one in FAMILY)),
-    *(Learned(name, name, family="controls") for name in (RL_SHUFFLED, SFT_SHUFFLED)),
+    *(ts.Learned(*pair) for pair in dict.fromkeys((one.first, CONTROL_OF[one.first], one.on) for one in FAMILY)),
+    *(ts.Learned(name, name, family="controls") for name in (RL_SHUFFLED, SFT_SHUFFLED)),
 )
 PROMPT_CLAIMS: Final = (
-    *(Beats(RL, PROMPT, family="prompt"), Beats(PROMPT, ZERO, family="prompt")),
-    *(Learned(PROMPT, PROMPT_SHUFFLED, family="prompt"), Learned(PROMPT_SHUFFLED, PROMPT_SHUFFLED, family="no prompt")),
+    *(ts.Beats(RL, PROMPT, family="prompt"), ts.Beats(PROMPT, ZERO, family="prompt")),
+    *(
+        ts.Learned(PROMPT, PROMPT_SHUFFLED, family="prompt"),
+        ts.Learned(PROMPT_SHUFFLED, PROMPT_SHUFFLED, family="no prompt"),
+    ),
 )
 EQUIVALENT: Final = tuple(
     (first, second, metric)
@@ -140,7 +131,7 @@ def looks(steps: int) -> dict[str, int]:
     return {"steps": steps, "eval_every": every, "save_every": every}
 
 
-def with_arms(study: Study, asked: Asked) -> Study:
+def with_arms(study: ts.Study, asked: Asked) -> ts.Study:
     """Return the study on the world that is asked for."""
     from tinsmith.lab.papers.estimate import minutes  # not above: mistakes in keys are told without these
     from tinsmith.studies.equal_compute import Materials, compute_tables, search_asked
@@ -167,31 +158,33 @@ def with_arms(study: Study, asked: Asked) -> Study:
         **{key: value for key, value in given.items() if key.startswith(_REWARD)},
         **{"groups_per_batch": papers, "group_size": group},
     }
-    before = {"sft_steps": first, "sft_learning_rate": tuned(SFT), "sft_batch_size": papers}
+    before = {"sft_steps": first, "sft_learning_rate": ts.tuned(SFT), "sft_batch_size": papers}
     # An answer is a tenth of its prompt, and a group's prompt is read once: a group costs a little more than it trains.
     more = looks(round(1.1 * steps * group))
     shuffled = {"shuffle_labels": True}
     taught, offset, unlearned = {**looks(steps), **by_example}, SFT_LORA_OFFSET, CONTROL_SHUFFLED_LABELS
     by_others = ", shuffled labels"
     arms = [
-        Arm(ZERO, "zero-shot", experiment=CONTROL_ZERO_SHOT),
-        Arm(SFT, "SFT", {**taught, "learning_rate": rates[SFT]}, experiment=offset),
-        Arm(RL, "RL from base", {**by_reward, "learning_rate": rates[RL]}, experiment=REMEDY_EXP6),
-        Arm(
+        ts.Arm(ZERO, "zero-shot", experiment=CONTROL_ZERO_SHOT),
+        ts.Arm(SFT, "SFT", {**taught, "learning_rate": rates[SFT]}, experiment=offset),
+        ts.Arm(RL, "RL from base", {**by_reward, "learning_rate": rates[RL]}, experiment=REMEDY_EXP6),
+        ts.Arm(
             MORE,
             "SFT with RL's compute",
             {**more, **by_example, "learning_rate": rates[SFT]},
             experiment=offset,
             after=lambda stage: looks(made.equal_steps(stage, SFT, RL)),
         ),
-        Arm(THEN, "SFT then RL", {**by_reward, **before, "learning_rate": rates[RL]}, experiment=REMEDY_SFT_THEN_RL),
-        Arm(SFT_SHUFFLED, f"SFT{by_others}", {**taught, **shuffled, "learning_rate": tuned(SFT)}, experiment=offset),
-        Arm(RL_SHUFFLED, f"RL{by_others}", {**by_reward, "learning_rate": tuned(RL)}, experiment=unlearned),
+        ts.Arm(THEN, "SFT then RL", {**by_reward, **before, "learning_rate": rates[RL]}, experiment=REMEDY_SFT_THEN_RL),
+        ts.Arm(
+            SFT_SHUFFLED, f"SFT{by_others}", {**taught, **shuffled, "learning_rate": ts.tuned(SFT)}, experiment=offset
+        ),
+        ts.Arm(RL_SHUFFLED, f"RL{by_others}", {**by_reward, "learning_rate": ts.tuned(RL)}, experiment=unlearned),
     ]
     if search is not None:
         for name, label, keys in ((PROMPT, "", {}), (PROMPT_SHUFFLED, by_others, shuffled)):
             after = partial(made.searched, name, ZERO, is_shuffled=bool(keys))
-            arms.append(Arm(name, f"prompt searched{label}", keys, experiment=CONTROL_ZERO_SHOT, after=after))
+            arms.append(ts.Arm(name, f"prompt searched{label}", keys, experiment=CONTROL_ZERO_SHOT, after=after))
     return replace(
         study,
         arms=arms,
@@ -202,11 +195,11 @@ def with_arms(study: Study, asked: Asked) -> Study:
         warnings=made.warnings(len(asked.own["seeds"].split(","))),
         pace=partial(minutes, prompt_tokens=PLANTED_TOKENS if is_planted else None),
         tables=[*study.tables, *compute_tables(made, RL), *(truth_tables(RL, SFT, OFFSET) if is_planted else [])],
-        expectations=[*study.expectations, *([Expectation(CEILING, below_the_best)] if is_planted else [])],
+        expectations=[*study.expectations, *([ts.Expectation(CEILING, below_the_best)] if is_planted else [])],
     )
 
 
-study = Study(
+study = ts.Study(
     name="study/sft_vs_rl",
     title="SFT against RL",
     question="Does RL teach a small model to tell labels better than SFT does, with nothing else unequal?",
@@ -235,22 +228,22 @@ study = Study(
     passes=(LABEL_KINDS[Kind.RL].keys.known & LABEL_KINDS[Kind.SFT].keys.known) - {*_SET, "quiet"},
     prefixes=(_REWARD,),
     fixed=_SET,
-    sizes={"nano": Size()},
+    sizes={"nano": ts.Size()},
     score=PRIMARY,
     ways=(Way(OFFSET, f"SFT{OFFSETS}", SFT, Split.TEST_OFFSET),),
     expectations=(
-        Expectation("RL from base beats SFT with logit offsets", first_claim),
-        Expectation("on shuffled labels nothing is learned", no_label_learned(*UNLEARNED)),
+        ts.Expectation("RL from base beats SFT with logit offsets", first_claim),
+        ts.Expectation("on shuffled labels nothing is learned", no_label_learned(*UNLEARNED)),
     ),
     tables=(
-        Listing(
+        ts.Listing(
             "Scores",
             f"{CAPTION} A decision with offsets is neither sampled nor greedy.",
             lambda results: results.labelled.heads,
             lambda results: results.labelled.rows(),
         ),
         standings_of(SFT, RL, MORE, THEN),
-        Listing(
+        ts.Listing(
             "Equivalence",
             "Two one-sided tests at 0.05 with a margin of one point: the 90 % interval must lie within it.",
             (Column(head="difference", form="+.3f"), "within one point"),

@@ -17,22 +17,8 @@ from random import Random
 from statistics import fmean
 from typing import Final
 
+import tinsmith as ts
 from tinsmith.lab.study.checks import near_zero
-from tinsmith.lab.study.measures import BEFORE, ArmRuns, Results
-from tinsmith.lab.study.study import (
-    Arm,
-    Beats,
-    BeforeAfter,
-    Expectation,
-    Finding,
-    Learned,
-    Measure,
-    PerItem,
-    Size,
-    Study,
-    Table,
-    over_steps,
-)
 from tinsmith.lab.user_task.task import Task
 
 LETTERS: Final = ("A", "B", "C", "D")
@@ -120,118 +106,118 @@ CHEAP: Final = 0.75  # Of the unfiltered run's groups: what the filter is publis
 LOSS: Final = 0.05  # Right answers that the filter may cost at most.
 
 
-def moved(metric: str) -> Callable[[ArmRuns], list[float]]:
+def moved(metric: str) -> Callable[[ts.ArmRuns], list[float]]:
     """Return a metric's change from the first evaluation to the last, one a run."""
-    return lambda arm: [b - a for a, b in zip(arm.per_run(metric, BEFORE), arm.per_run(metric), strict=True)]
+    return lambda arm: [b - a for a, b in zip(arm.per_run(metric, ts.BEFORE), arm.per_run(metric), strict=True)]
 
 
-def groups(arm: ArmRuns) -> float:
+def groups(arm: ts.ArmRuns) -> float:
     """Return how many groups a run trains on."""
     left_out = arm.in_training("train/groups/left_out")
     return (arm.setting("groups_per_batch", 8) * len(left_out) - math.fsum(left_out)) / len(arm.reads)
 
 
-def stopped_at(arm: ArmRuns) -> float | None:
+def stopped_at(arm: ts.ArmRuns) -> float | None:
     """Return the mean step of the runs that stopped before their end."""
     ends = arm.in_training("train/stopped_at")
     return fmean(ends) if ends else None
 
 
-def collapses(arm: str, *, expected: bool) -> Callable[[Results], Finding]:
+def collapses(arm: str, *, expected: bool) -> Callable[[ts.Results], ts.Finding]:
     """Expect that information falls, by its interval, and entropy by less than it; or that this is not shown."""
 
-    def check(results: Results) -> Finding:
+    def check(results: ts.Results) -> ts.Finding:
         information, given = results.figure(arm, "information"), results.figure(arm, "given")
         fell = information.high is not None and information.high < 0.0 and given.value > information.value
-        return Finding(fell is expected, f"I {information.value:+.2f}, H {given.value:+.2f} nats")
+        return ts.Finding(fell is expected, f"I {information.value:+.2f}, H {given.value:+.2f} nats")
 
     return check
 
 
-def is_cheap(results: Results) -> Finding:
+def is_cheap(results: ts.Results) -> ts.Finding:
     """Expect that the filter trains on at most so many of the groups of the run without it."""
     share = results.figure("filtered", "groups").value / results.figure("bonus", "groups").value
-    return Finding(share <= CHEAP, f"{share:.2f} of the groups")
+    return ts.Finding(share <= CHEAP, f"{share:.2f} of the groups")
 
 
-def keeps_right(results: Results) -> Finding:
+def keeps_right(results: ts.Results) -> ts.Finding:
     """Expect that right answers with the bonus are not lower after training than before."""
     one = results.gains["bonus"]
     lost = one.gain.high is not None and one.gain.high < 0.0
-    return Finding(not lost, f"{one.before.value:.3f} to {one.after.value:.3f}")
+    return ts.Finding(not lost, f"{one.before.value:.3f} to {one.after.value:.3f}")
 
 
-def costs_nothing(results: Results) -> Finding:
+def costs_nothing(results: ts.Results) -> ts.Finding:
     """Expect as many right answers with the filter, but for a margin."""
     filtered, bonus = results.gains["filtered"].after.value, results.gains["bonus"].after.value
-    return Finding(filtered >= bonus - LOSS, f"{filtered:.3f}, without {bonus:.3f}")
+    return ts.Finding(filtered >= bonus - LOSS, f"{filtered:.3f}, without {bonus:.3f}")
 
 
 BONUS: Final[Mapping[str, float | bool]] = {"entropy_bonus": 0.2, "zero_variance_filter": False}
 TRAINED: Final = ("plain", "bonus", "filtered", "stopped")
-study = Study(
+study = ts.Study(
     name="template_collapse",
     question="Do answers stop depending on the prompt while they stay varied, and does a filter prevent it?",
     task=reasons,
     arms=(
-        Arm("plain", "RL"),
-        Arm("bonus", "RL, entropy bonus", BONUS),
-        Arm("filtered", "bonus, groups filtered", {**BONUS, "snr_filter": 0.9}),
-        Arm("stopped", "bonus, stopped early", {**BONUS, "early_stop": True}),
-        Arm("shuffled", "RL, shuffled labels", shuffle_labels=True),
+        ts.Arm("plain", "RL"),
+        ts.Arm("bonus", "RL, entropy bonus", BONUS),
+        ts.Arm("filtered", "bonus, groups filtered", {**BONUS, "snr_filter": 0.9}),
+        ts.Arm("stopped", "bonus, stopped early", {**BONUS, "early_stop": True}),
+        ts.Arm("shuffled", "RL, shuffled labels", shuffle_labels=True),
     ),
     keys={"split_seed": 0, "save_every": 0, "watch": "mutual_information"},
     # Nano: on seed 0, which is not reported, a bonus of 0.2 collapses after some twenty steps, one of 0.1 in none of
     # these. At `at=small` the first steps of a run teach the form of an answer, as no base of its own did.
     sizes={
-        "smallest": Size(
+        "smallest": ts.Size(
             seeds=[1], learning_rate=2e-3, base_steps=120, steps=6, eval_every=3, eval_items=16, eval_samples=1
         ),
-        "nano": Size(learning_rate=2e-3, steps=40, eval_every=20, eval_items=64, eval_samples=1),
-        "small": Size(
+        "nano": ts.Size(learning_rate=2e-3, steps=40, eval_every=20, eval_items=64, eval_samples=1),
+        "small": ts.Size(
             "at=small learning_rate=0.0003 steps=72 eval_every=24 eval_items=32 eval_samples=2 "
             "watch_forgetting=false sft_steps=24 sft_learning_rate=0.0003",
             seeds=[1],
             before=1,
         ),
     },
-    score=PerItem("right", "right"),
+    score=ts.PerItem("right", "right"),
     clusters=lambda item: item.split("-")[0],
     control="shuffled",
     claims=(
-        *(Beats(name, "bonus") for name in ("filtered", "stopped", "plain")),
-        *(Learned(name, "shuffled") for name in TRAINED),
+        *(ts.Beats(name, "bonus") for name in ("filtered", "stopped", "plain")),
+        *(ts.Learned(name, "shuffled") for name in TRAINED),
     ),
     expectations=(
-        Expectation("answers stop depending on the question with the bonus", collapses("bonus", expected=True)),
-        Expectation("with the filter that is not shown", collapses("filtered", expected=False)),
-        Expectation("right answers outlast the collapse", keeps_right),
-        Expectation(f"right answers with the filter are not {LOSS} fewer than without", costs_nothing),
-        Expectation(f"the filter trains on at most {CHEAP} of the groups", is_cheap),
-        Expectation("on shuffled labels information stays", near_zero("shuffled", "information")),
+        ts.Expectation("answers stop depending on the question with the bonus", collapses("bonus", expected=True)),
+        ts.Expectation("with the filter that is not shown", collapses("filtered", expected=False)),
+        ts.Expectation("right answers outlast the collapse", keeps_right),
+        ts.Expectation(f"right answers with the filter are not {LOSS} fewer than without", costs_nothing),
+        ts.Expectation(f"the filter trains on at most {CHEAP} of the groups", is_cheap),
+        ts.Expectation("on shuffled labels information stays", near_zero("shuffled", "information")),
     ),
     tables=(
-        Table(
+        ts.Table(
             "Information and entropy",
             "The last evaluation less the first, in nats an answer: means over seeds, Student's 95 % intervals over "
             "seeds. Updates: groups that were trained on.",
             (
-                Measure("information", "I(X; Z)|change", moved(INFORMATION), "+.3f"),
-                Measure("given", "H(Z given X)|change", moved(GIVEN), "+.3f"),
-                Measure("retrieval", "retrieval|at the end", lambda arm: fmean(arm.per_run(RETRIEVAL))),
-                Measure("groups", "updates|a run", groups, "d"),
-                Measure("stopped", "stopped", lambda arm: arm.runs_with("train/stopped_at"), "d"),
-                Measure("stopped_at", "stopped at", stopped_at, "d", "ran to its end"),
+                ts.Measure("information", "I(X; Z)|change", moved(INFORMATION), "+.3f"),
+                ts.Measure("given", "H(Z given X)|change", moved(GIVEN), "+.3f"),
+                ts.Measure("retrieval", "retrieval|at the end", lambda arm: fmean(arm.per_run(RETRIEVAL))),
+                ts.Measure("groups", "updates|a run", groups, "d"),
+                ts.Measure("stopped", "stopped", lambda arm: arm.runs_with("train/stopped_at"), "d"),
+                ts.Measure("stopped_at", "stopped at", stopped_at, "d", "ran to its end"),
             ),
             note="H(Z) = I(X; Z) + H(Z | X). I is at most the log of how many prompts are scored, however much more an "
             "answer tells; retrieval is the share of answers that are likeliest after their own prompt.",
         ),
     ),
     pictures=(
-        BeforeAfter(),
-        over_steps(INFORMATION, "I(X; Z), nats an answer"),
-        over_steps(GIVEN, "H(Z | X), nats an answer"),
-        over_steps(RETRIEVAL, "retrieval", is_drawn=False),
-        over_steps("eval/reward/total", "right", is_drawn=False),
+        ts.BeforeAfter(),
+        ts.over_steps(INFORMATION, "I(X; Z), nats an answer"),
+        ts.over_steps(GIVEN, "H(Z | X), nats an answer"),
+        ts.over_steps(RETRIEVAL, "retrieval", is_drawn=False),
+        ts.over_steps("eval/reward/total", "right", is_drawn=False),
     ),
 )

@@ -2,11 +2,12 @@
 
 from pathlib import Path
 
-from tinsmith.lab.page.live_page import Unfinished, draw_page, settle_page, with_progress
+from tinsmith.lab.live.progress import Standing
+from tinsmith.lab.page.live_page import draw_page, settle_page, with_progress
 
 POLICY = '<meta content="script-src &#39;sha256-abc=&#39;; base-uri &#39;none&#39;">'
 PAGE = f"<html><head>{POLICY}<title>x</title>\n</head>\n<body class='run'>\n<main>story</main>\n</body></html>\n"
-FAR = Unfinished(step=12, steps=100, left="3.0 min left & more")
+FAR = Standing(step=12, steps=100, seconds_left=180.0, later=" & more")
 
 
 def test_a_page_gets_a_bar_and_reloads_itself() -> None:

@@ -14,7 +14,8 @@ from pages_of import compared, page_of
 from tinsmith.data.labels import Thresholds
 from tinsmith.data.slices.cutting import make_slice
 from tinsmith.data.slices.settings import SliceSettings, Task
-from tinsmith.lab.page.live_page import Unfinished, with_progress
+from tinsmith.lab.live.progress import Standing
+from tinsmith.lab.page.live_page import with_progress
 from tinsmith.lab.study.report import page_of_study
 from tinsmith.pages.cards.slice import write_page
 from tinsmith.pages.page import document_html
@@ -34,7 +35,7 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
     judged = [write_rubric_run(made / f"judged-{seed}", RubricStory(seed=seed, failed=seed)) for seed in (0, 1)]
     corpus = labelled_corpus(made / "corpus", 800, cut=0.02)
     make_slice(corpus, CUT, made / "slice")
-    under_way = with_progress(page_of(judged[1]), Unfinished(step=2, steps=4, left="9 s left"))
+    under_way = with_progress(page_of(judged[1]), Standing(step=2, steps=4, seconds_left=9.0))
     found = [page_of(folder) for folder in (*runs, judged[0])]
     found += [document_html(compared(folders).page) for folders in (runs, judged)]
     found += [under_way, *(write_page(folder).read_text("utf-8") for folder in (corpus.folder, made / "slice"))]

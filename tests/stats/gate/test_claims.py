@@ -43,7 +43,7 @@ LEARNED = {
 }
 
 
-def beats() -> Beats:
+def beats() -> Beats[Runs]:
     """Return a claim of the first kind with everything in its favour."""
     return Beats(first=system("better", 0.65), second=system("plain", 0.5), training=(SAME, SAME), parity=PARITY)
 
@@ -58,7 +58,7 @@ def learned() -> Learned:
     )
 
 
-def one(claimed: Beats | Learned) -> Claim:
+def one(claimed: Beats[Runs] | Learned) -> Claim:
     """Judge a single claim."""
     (claim,) = judge_beats([claimed], QUICK) if isinstance(claimed, Beats) else judge_learned([claimed], QUICK)
     return claim
@@ -73,7 +73,7 @@ def refusals(claim: Claim) -> list[CheckName]:
     ("claimed", "kind", "checks"), [(beats(), ClaimKind.BEATS, BEATS), (learned(), ClaimKind.LEARNED, LEARNED)]
 )
 def test_a_claim_with_all_its_evidence_is_allowed(
-    claimed: Beats | Learned, kind: ClaimKind, checks: set[CheckName]
+    claimed: Beats[Runs] | Learned, kind: ClaimKind, checks: set[CheckName]
 ) -> None:
     claim = one(claimed)
     assert (claim.verdict, claim.kind) == (Verdict.ALLOWED, kind)
@@ -129,7 +129,7 @@ def test_five_seeds_a_side_speak_for_the_method() -> None:
     ],
 )
 def test_one_failing_or_missing_piece_refuses_with_its_reason(
-    claimed: Beats | Learned, change: dict[str, object], name: CheckName, words: str
+    claimed: Beats[Runs] | Learned, change: dict[str, object], name: CheckName, words: str
 ) -> None:
     claim = one(replace(claimed, **change))
     assert claim.verdict is Verdict.REFUSED

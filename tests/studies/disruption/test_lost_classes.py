@@ -6,7 +6,7 @@ from fake_runs import LADDER, NO_DISRUPTIVE, Story, write_run
 
 from tinsmith.lab.results.arms import Arm, arms_of, gather
 from tinsmith.lab.runs.reader import read_run
-from tinsmith.studies.disruption.lost_classes import lost_classes, sft_posteriors
+from tinsmith.studies.disruption.findings import lost_classes, sft_posteriors
 
 pytestmark = pytest.mark.whole
 

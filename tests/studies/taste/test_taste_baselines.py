@@ -83,7 +83,7 @@ def test_nothing_that_came_after_is_known(tmp_path: Path) -> None:
         with CorpusWriter(folder, source=SourceDescription(kind=SourceKind.FILES)) as writer:
             writer.add(papers)
             writer.add_edges([citing for citing, _ in edges], [cited for _, cited in edges])
-        rated = rated_papers(Corpus.open(folder), Match.MONTH, Text.TITLE, 3).papers
+        rated, _ = rated_papers(Corpus.open(folder), Match.MONTH, Text.TITLE, 3)
         known = next(one.known for one in rated if one.id == "x")
         found.append(dict(zip(KNOWN, known, strict=True)))
     assert found[0] == found[1]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from tinsmith.lab.labels.rewards import REWARDS, Reward, make_reward, reward_optimum
@@ -20,21 +20,14 @@ _PLAIN = "strong"
 
 
 @dataclass(frozen=True, slots=True)
-class Turning:
-    """How one label's share of the optimum, and its macro-F1, turn on that label's class weight."""
-
-    sensitivity: Sensitivity
-    macro_f1: tuple[float, ...]  # At each of WEIGHTS.
-
-
-@dataclass(frozen=True, slots=True)
 class Survey:
     """Rewards, the best policies for the scores themselves, and class weights."""
 
     rewards: tuple[tuple[str, Optimum], ...]  # By name.
     best: tuple[tuple[str, Policy], ...]
     turning_of: str  # The reward whose class weights are turned.
-    turning: tuple[Turning, ...]
+    turning: Sequence[tuple[Sensitivity, tuple[float, ...]]]
+    """How each label's share of the optimum, and the macro-F1 at each of WEIGHTS, turn on its class weight."""
 
 
 def survey(
@@ -84,13 +77,13 @@ def survey_json(posteriors: Posteriors, found: Survey) -> str:
             "class_weights": [
                 {
                     "reward": found.turning_of,
-                    "label": one.sensitivity.label,
-                    "window": [_finite(end) for end in one.sensitivity.window],
+                    "label": turns.label,
+                    "window": [_finite(end) for end in turns.window],
                     "weights": WEIGHTS,
-                    "predicted_share": [one.sensitivity.share_at(w) for w in WEIGHTS],
-                    "macro_f1": one.macro_f1,
+                    "predicted_share": [turns.share_at(w) for w in WEIGHTS],
+                    "macro_f1": macro_f1,
                 }
-                for one in found.turning
+                for turns, macro_f1 in found.turning
             ],
         },
         indent=2,
@@ -128,8 +121,8 @@ def _best(posteriors: Posteriors) -> tuple[tuple[str, Policy], ...]:
     )
 
 
-def _turning(posteriors: Posteriors, matrix: FloatArray) -> tuple[Turning, ...]:
-    found: list[Turning] = []
+def _turning(posteriors: Posteriors, matrix: FloatArray) -> list[tuple[Sensitivity, tuple[float, ...]]]:
+    found: list[tuple[Sensitivity, tuple[float, ...]]] = []
     for y, label in enumerate(posteriors.labels):
         turns = sensitivity(posteriors, matrix, label)
         if turns is None:
@@ -139,8 +132,8 @@ def _turning(posteriors: Posteriors, matrix: FloatArray) -> tuple[Turning, ...]:
             weighted = matrix.copy()
             weighted[y] *= weight
             scores.append(table_optimum(posteriors, weighted).policy.score(Metric.MACRO_F1))
-        found.append(Turning(turns, tuple(scores)))
-    return tuple(found)
+        found.append((turns, tuple(scores)))
+    return found
 
 
 def _scores(policy: Policy) -> dict[str, object]:

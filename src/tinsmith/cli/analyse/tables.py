@@ -69,18 +69,18 @@ def _print_turning(console: Console, found: Survey) -> None:
     table = _table("label")
     for weight in WEIGHTS:
         table.add_column(f"x{weight:g}", justify="right")
-    for one in found.turning:
+    for turns, macro_f1 in found.turning:
         cells = [
-            f"{one.sensitivity.share_at(weight):.2f}" + (f" {f1:.3f}" if wide else "")
-            for weight, f1 in zip(WEIGHTS, one.macro_f1, strict=True)
+            f"{turns.share_at(weight):.2f}" + (f" {f1:.3f}" if wide else "")
+            for weight, f1 in zip(WEIGHTS, macro_f1, strict=True)
         ]
-        table.add_row(one.sensitivity.label, *cells)
+        table.add_row(turns.label, *cells)
     console.print(table)
-    for one in found.turning:
-        low, high = one.sensitivity.window
-        if math.isfinite(high) and one.sensitivity.width < _KNIFE_EDGE:
+    for turns, _ in found.turning:
+        low, high = turns.window
+        if math.isfinite(high) and turns.width < _KNIFE_EDGE:
             console.print(
-                f"! {one.sensitivity.label} goes from a tenth to nine tenths of the answers between the "
+                f"! {turns.label} goes from a tenth to nine tenths of the answers between the "
                 f"weights {low:.3g} and {high:.3g}: a fixed class weight is a knife-edge here",
                 soft_wrap=True,
             )

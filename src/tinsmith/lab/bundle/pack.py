@@ -1,23 +1,32 @@
-"""Packs the folder of a run or a study into one file."""
+"""Packs the folder of a run or a study into one file, with what it was made of, and nothing that is not for others."""
 
 from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
+import re
+import sys
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import cast
+from typing import Final, cast
 
 from tinsmith.lab.bundle.archive import CRATE, Content, write_archive
 from tinsmith.lab.bundle.contents import Kept, OriginOf, run_files, study_files
 from tinsmith.lab.bundle.crate import Statement, crate, texts_of_run, texts_of_study
-from tinsmith.lab.bundle.private import machine_folders, require_public
+from tinsmith.lab.experiment.experiment import Plan
 from tinsmith.lab.experiment.manifest import Json
+from tinsmith.lab.experiment.replay import changes_of
+from tinsmith.lab.runs.files import Kind
 from tinsmith.lab.runs.reader import read_run
+from tinsmith.lab.runs.records import Run
 from tinsmith.lab.study.files import STUDY_JSON, holds_study
+from tinsmith.lab.user_task.entry import UserTaskEntry
+from tinsmith.lab.user_task.functions import modules_beside
 from tinsmith.types.errors import DataError
 from tinsmith.types.fingerprints import file_sha256
+from tinsmith.types.home import home
+from tinsmith.types.source import PACKAGE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,3 +63,117 @@ def pack(folder: Path, out: Path, *, kept: Kept, said: Statement, origin_of: Ori
     write_archive(files, out)
     sizes = {name: len(each) if isinstance(each, bytes) else each.stat().st_size for name, each in files.items()}
     return Packed(file=out, sha256=file_sha256(out), sizes=sizes)
+
+
+SOURCE: Final = "source"
+DATA: Final = "data"
+_ITEMS: Final = ("items", "held_out", "tested", "base_items")
+"""Fields of a task that may name a file."""
+
+
+def source_of_file(file: Path) -> dict[str, Path]:
+    """Return a task's file and the modules beside it that it imports, by their names in a bundle."""
+    every = [file, *modules_beside(file, file.read_bytes()).values()]
+    return {f"{SOURCE}/{each.relative_to(file.parent).as_posix()}": each for each in every}
+
+
+def data_of(
+    run: Run, around: Json, subjects: Mapping[Kind, UserTaskEntry], plan_of: Callable[[str, Mapping[str, str]], Plan]
+) -> dict[str, Path]:
+    """Return a run's data files by their names in a bundle; none where the package or the task's source makes them.
+
+    `around` are its circumstances, with paths in full.
+    """
+    found: dict[str, Path] = {}
+    if isinstance(place := around.get("data_folder"), str):
+        if not Path(place).is_dir():
+            raise DataError("the run's data are no longer there", field="data", value=place)
+        found |= {f"{DATA}/slice/{each.name}": each for each in sorted(Path(place).iterdir()) if each.is_file()}
+    for key, value in cast(Json, around.get("files") or {}).items():
+        if value:
+            found[f"{DATA}/{key}/{Path(str(value)).name}"] = Path(str(value))
+    task = str(around.get("task") or "")
+    if ".py" in task:
+        opened = plan_of(task, changes_of(run, around, subjects[run.config.kind], None, {})).experiment.subject
+        assert opened.source is not None, "it was opened from a file"
+        folder = opened.source.folder
+        for name in _ITEMS:
+            if isinstance(items := getattr(opened.task, name), str | Path):
+                file = folder / items
+                # Beside the task's source, which looks for it there.
+                if file.is_relative_to(folder):
+                    found[f"{SOURCE}/{file.relative_to(folder).as_posix()}"] = file
+    for name, file in found.items():
+        if not file.is_file():
+            raise DataError("this file of the run's data is no longer there", field=name, value=str(file))
+    return found
+
+
+_NAMED: Final = re.compile(r"KEY|TOKEN|SECRET|PASSW|CREDENTIAL", re.IGNORECASE)
+"""Names of environment variables that hold secrets."""
+_SHORTEST: Final = 8
+"""Characters of a secret: a shorter value stands in texts by chance."""
+_SECRETS: Final = {
+    "a key of a Tinker server": rb"\btml-[A-Za-z0-9_-]{16,}",
+    "a key of an endpoint": rb"\bsk-[A-Za-z0-9_-]{20,}",
+    "a token of the hub": rb"\bhf_[A-Za-z0-9]{30,}",
+    "a token of a code host": rb"\b(?:gh[pousr]_|github_pat_|glpat-)[A-Za-z0-9_-]{20,}",
+    "a key of a cloud": rb"\b(?:AKIA|ASIA)[0-9A-Z]{16}\b",
+    "a token of a chat": rb"\bxox[abprs]-[A-Za-z0-9-]{10,}",
+    "a private key": rb"-----BEGIN [A-Z ]*PRIVATE KEY-----",
+    "a password in an address": rb"://[^/\s:@\"']+:[^/\s@\"']+@",
+    "an authorization": rb"(?i)\bauthorization\b[\"']?\s*[:=]\s*[\"']?(?:bearer|basic)\s+[A-Za-z0-9._~+/=-]{8,}",
+}
+_PATTERNS: Final = {name: re.compile(pattern) for name, pattern in _SECRETS.items()}
+_TEXT: Final = (".cff", ".csv", ".html", ".json", ".jsonl", ".md", ".py", ".toml", ".txt", ".yaml", ".yml")
+_CHUNK: Final = 1 << 20
+
+
+def machine_folders(*others: Path) -> list[str]:
+    """Return the folders of this machine that no path in a bundle may begin with, the longest first."""
+    known = (Path.home(), Path.cwd(), home(), PACKAGE, Path(sys.prefix), *others)
+    folders = {str(form) for each in known for form in (each.absolute(), each.resolve())}
+    return sorted(folders - {"/", ""}, key=lambda each: (-len(each), each))
+
+
+def require_public(files: Mapping[str, Content], folders: list[str], environment: Mapping[str, str]) -> None:
+    """Refuse files that hold a secret, or a path of this machine; the secret itself is not shown."""
+    values = {
+        value.encode(): name
+        for name, value in sorted(environment.items())
+        if _NAMED.search(name) and len(value) >= _SHORTEST and not os.path.exists(value)
+    }
+    exact = re.compile(b"|".join(map(re.escape, values))) if values else None
+    # After a folder's name its path goes on, or ends.
+    paths = re.compile(b"(?:" + b"|".join(re.escape(each.encode()) for each in folders) + rb")(?=[/\\\\\"'<>\s:,)&]|$)")
+    for name in sorted(files):
+        for number, line in _lines(name, files[name]):
+            what = None
+            if exact is not None and (found := exact.search(line)):
+                what = f"the value of {values[found[0]]}"
+            elif found := paths.search(line):
+                what = f"a path of this machine, {found[0].decode()}"
+            elif name.endswith(_TEXT):
+                what = next((each for each, pattern in _PATTERNS.items() if pattern.search(line)), None)
+            if what is not None:
+                raise DataError(
+                    f"{name}, line {number}: {what} is not for others",
+                    field=name,
+                    allowed="files without keys, tokens, and paths of the machine they are from",
+                    fix="take it out of what the run reads or is made of, and run it again",
+                )
+
+
+def _lines(name: str, content: Content) -> Iterator[tuple[int, bytes]]:
+    """Yield a file's lines with their numbers; of a file that is no text pieces that overlap."""
+    if isinstance(content, bytes):
+        yield from enumerate(content.splitlines(), start=1)
+        return
+    with content.open("rb") as stream:
+        if name.endswith(_TEXT):
+            yield from enumerate(stream, start=1)
+            return
+        before = b""
+        while piece := stream.read(_CHUNK):
+            yield 1, before + piece
+            before = piece[-4096:]

@@ -37,15 +37,6 @@ _BODY: Final = re.compile(r"<body[^>]*>\n?")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Unfinished:
-    """How far a run has come that goes on."""
-
-    step: int
-    steps: int
-    left: str  # How long it will still take, in words.
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Drawn:
     """A page, or why there is none."""
 
@@ -54,7 +45,7 @@ class Drawn:
     ending: Sequence[str] = ()  # The verdict, and what may be claimed.
 
 
-def draw_page(folder: Path, subject: UserTaskEntry, unfinished: Unfinished | None = None) -> Drawn:
+def draw_page(folder: Path, subject: UserTaskEntry, unfinished: Standing | None = None) -> Drawn:
     """Write `report.html` of the run in `folder`, whatever state it is in; raises nothing."""
     alone = ThreadPoolExecutor(1)
     try:
@@ -76,7 +67,7 @@ def settle_page(folder: Path) -> None:
         write(html.replace(_ALLOWED[1], _ALLOWED[0], 1), file)
 
 
-def with_progress(html: str, unfinished: Unfinished) -> str:
+def with_progress(html: str, unfinished: Standing) -> str:
     """Return a page with a bar on top of it, that reloads itself."""
     words = f"Still running: step {unfinished.step} of {unfinished.steps}, {unfinished.left}."
     bar = (
@@ -89,7 +80,7 @@ def with_progress(html: str, unfinished: Unfinished) -> str:
     return _BODY.sub(lambda body: body[0].rstrip("\n") + "\n" + bar, html.replace(*_ALLOWED, 1), count=1)
 
 
-def _draw(folder: Path, subject: UserTaskEntry, unfinished: Unfinished | None) -> list[str]:
+def _draw(folder: Path, subject: UserTaskEntry, unfinished: Standing | None) -> list[str]:
     page = run_page(folder, subject)
     html = document_html(page)
     write(html if unfinished is None else with_progress(html, unfinished), folder / REPORT)
@@ -108,10 +99,8 @@ def conduct_with_page(plan: Plan, say: Say) -> tuple[Conducted, Drawn]:
             say(f"warning: {words}")
 
     def reached(standing: Standing) -> None:
-        if standing.step == standing.steps:
-            return  # the page of the whole run comes next
-        far = Unfinished(step=standing.step, steps=standing.steps, left=standing.left)
-        trouble(draw_page(folder, subject, far).trouble)
+        if standing.step != standing.steps:  # else the page of the whole run comes next
+            trouble(draw_page(folder, subject, standing).trouble)
 
     try:
         done = conduct(plan, say=say, reached=None if plan.circumstances.quiet else reached)

@@ -57,11 +57,6 @@ if TYPE_CHECKING:
 DRAWS = 1000  # Resamples behind the interval of balanced accuracy; the test split's own are drawn in the report.
 
 
-class _State(msgspec.Struct, frozen=True, kw_only=True):
-    monitor: MonitorState
-    rewards: tuple[float, ...]
-
-
 @dataclass(slots=True)
 class _OneWatch:
     """Collapse in what is answered about one subject."""
@@ -131,15 +126,15 @@ class LabelWatch(Watch[Item, Answer]):
 
     def state(self) -> object:
         """As of a Watch."""
-        states = [_State(monitor=one.monitor.state(), rewards=tuple(one.rewards)) for one in self._watches]
+        states = [{"monitor": one.monitor.state(), "rewards": one.rewards} for one in self._watches]
         return self.study.task.by_subject([msgspec.to_builtins(one) for one in states])
 
     def restore(self, state: object) -> None:
         """As of a Watch."""
         for watch, kept in zip(self._watches, self.study.task.one_a_subject(state), strict=True):
-            found = msgspec.convert(kept, _State)
-            watch.monitor.restore(found.monitor)
-            watch.rewards = list(found.rewards)
+            found = cast(Mapping[str, object], kept)
+            watch.monitor.restore(msgspec.convert(found["monitor"], MonitorState))
+            watch.rewards = msgspec.convert(found["rewards"], list[float])
 
     def _by_subject(self) -> list[tuple[Subject, _OneWatch]]:
         return list(zip(self.study.task.subjects, self._watches, strict=True))
@@ -236,19 +231,18 @@ class PaperData:
                 shutil.copyfile(file, fresh)
                 os.replace(fresh, folder.path / name)
 
+    def subject(self, tokenizer: PreTrainedTokenizerBase) -> LabelledPapers:
+        """Return the papers as they are asked about, and what answers earn."""
+        plan, task = self.plan, task_asked(self.plan)
+        named = plan.entry.named_reward
+        reward = make_label_reward(on_papers(plan).reward, task, **plan.reward_settings) if named else None
+        renderer = renderer_for(tokenizer)
+        return LabelledPapers(task=task, papers=self.papers, renderer=renderer, tokenizer=tokenizer, reward=reward)
+
     def course(self, tokenizer: PreTrainedTokenizerBase, folder: RunFolder, connection: Connection) -> LabelCourse:
         """Return how it is trained on."""
         del folder, connection
-        plan, task = self.plan, task_asked(self.plan)
-        named = plan.entry.named_reward
-        study = LabelledPapers(
-            task=task,
-            papers=self.papers,
-            renderer=renderer_for(tokenizer),
-            tokenizer=tokenizer,
-            reward=make_label_reward(on_papers(plan).reward, task, **plan.reward_settings) if named else None,
-        )
-        return label_course(study, plan.settings)
+        return label_course(self.subject(tokenizer), self.plan.settings)
 
     def minutes(self) -> float | None:
         """Return how long the run takes on two cores; None: nothing is known of the model."""

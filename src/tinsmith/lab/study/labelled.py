@@ -102,7 +102,7 @@ class Labelled:
         beats, learned = partial(self._beats, study.score), partial(self._learned, study.score)
         return judged(there, beats, learned, self.draws.claims)
 
-    def _beats(self, score: OnLabels, one: Beats) -> BeatsEvidence:
+    def _beats(self, score: OnLabels, one: Beats) -> BeatsEvidence[Runs]:
         first, baseline = self.systems[one.first], named_baseline(one.second)
         mine, run = self.training[one.first], self._arm(one.first).first
         if baseline is None:

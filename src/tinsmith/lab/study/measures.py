@@ -33,7 +33,8 @@ from tinsmith.lab.study.study import (
 from tinsmith.pages.measures import Measure as Figure
 from tinsmith.pages.measures import from_estimate, over_seeds
 from tinsmith.stats.gate.claim import Claim, Training
-from tinsmith.stats.gate.claims import MeanBeats, MeanLearned
+from tinsmith.stats.gate.claims import Beats as BeatsEvidence
+from tinsmith.stats.gate.claims import MeanLearned
 from tinsmith.stats.mean_runs import MeanRuns, mean_difference
 from tinsmith.stats.parity import ParityRecord
 from tinsmith.stats.significance import holm
@@ -190,23 +191,18 @@ class ArmRuns:
         """Return how well the base and the trained models foresee each general text; None where none was read."""
         files = [read.run.folder / GENERAL for read in self.reads]
         found = [
-            msgspec.json.decode(file.read_bytes(), type=_Generals).texts if file.is_file() else () for file in files
+            msgspec.json.decode(file.read_bytes(), type=dict[str, list[dict[str, Any]]])["texts"]
+            if file.is_file()
+            else []
+            for file in files
         ]
         if not all(found):
             return None
-        before = [{one.name: Fraction(repr(one.before)) for one in texts} for texts in found]
-        after = [{one.name: Fraction(repr(one.after)) for one in texts} for texts in found]
+        before, after = (
+            [{one["name"]: Fraction(repr(one[when])) for one in texts} for texts in found]
+            for when in ("before", "after")
+        )
         return MeanRuns.of(self.arm.label, before), MeanRuns.of(self.arm.label, after)
-
-
-class _General(msgspec.Struct, frozen=True):
-    name: str
-    before: float
-    after: float
-
-
-class _Generals(msgspec.Struct, frozen=True):
-    texts: tuple[_General, ...] = ()
 
 
 def read_runs(folders: Sequence[Path]) -> tuple[TaskRunRecords, ...]:
@@ -402,7 +398,7 @@ def _names(one: Beats | Learned) -> set[str]:
     return {one.first} if named_baseline(one.second) is not None else {one.first, one.second} - {UNTRAINED}
 
 
-def _beats(study: Study, arms: Mapping[str, ArmRuns], one: Beats) -> MeanBeats:
+def _beats(study: Study, arms: Mapping[str, ArmRuns], one: Beats) -> BeatsEvidence[MeanRuns]:
     """Return the evidence that one arm ends above another, itself before training, or a baseline."""
     score, first, baseline = item_score(one.on or study.score), arms[one.first], named_baseline(one.second)
     on, second = first.arm.on, arms.get(one.second, first)
@@ -416,7 +412,7 @@ def _beats(study: Study, arms: Mapping[str, ArmRuns], one: Beats) -> MeanBeats:
     else:
         ends = second.per_item(score)
     is_arm = one.second in arms
-    return MeanBeats(
+    return BeatsEvidence(
         first=first.per_item(score),
         second=ends,
         metric=score.label,

@@ -135,19 +135,9 @@ def boundary(right: Mapping[str, Sequence[bool]]) -> frozenset[str]:
     return frozenset(item for item, flags in right.items() if any(flags))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Swap:
-    """Items in one system's boundary and not in another's, and the other way round."""
-
-    gained: tuple[str, ...]
-    lost: tuple[str, ...]
-    test: McNemar  # Of the two numbers.
-
-
-def swapped(after: frozenset[str], before: frozenset[str]) -> Swap:
-    """Compare two boundaries on the same items by McNemar's exact test."""
-    gained, lost = sorted(after - before), sorted(before - after)
-    return Swap(gained=tuple(gained), lost=tuple(lost), test=mcnemar(len(gained), len(lost)))
+def swapped(after: frozenset[str], before: frozenset[str]) -> McNemar:
+    """Compare two boundaries on the same items by McNemar's exact test: what only `after` has against the rest."""
+    return mcnemar(len(after - before), len(before - after))
 
 
 def swapped_over_seeds(pairs: Sequence[tuple[frozenset[str], frozenset[str]]]) -> float:

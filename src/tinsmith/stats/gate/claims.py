@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 from tinsmith.stats.estimates import Bootstrap, Difference, Runs, difference, estimate
 from tinsmith.stats.gate.claim import (
@@ -44,29 +44,19 @@ System = TypeVar("System", Runs, MeanRuns)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Beats:
+class Beats(Generic[System]):
     """The claim "first beats second on metric" and the evidence for it; None where there is none."""
 
-    first: Runs
-    second: Runs
-    metric: Metric = Metric.MACRO_F1
+    first: System
+    second: System
+    metric: str = Metric.MACRO_F1
+    same_models: bool = False  # True if they are the same runs on a task, before and after training.
     training: tuple[Training, Training] | None = None  # Of the first and of the second.
     parity: ParityRecord | None = None  # Sampler against trainer over the training steps of `first`.
 
     def __post_init__(self) -> None:
-        _require_rising(self.metric)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MeanBeats:
-    """The same claim about means over items."""
-
-    first: MeanRuns
-    second: MeanRuns
-    metric: str
-    same_models: bool = False  # True if they are the same runs, before and after training.
-    training: tuple[Training, Training] | None = None
-    parity: ParityRecord | None = None
+        if isinstance(self.first, Runs):
+            _require_rising(Metric(self.metric))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -163,7 +153,7 @@ def _require_rising(metric: Metric) -> None:
         raise ConfigError(what, field="metric", value=metric.value, allowed=", ".join(_RISING))
 
 
-def judge_beats(family: Sequence[Beats | MeanBeats], bootstrap: Bootstrap) -> tuple[Claim, ...]:
+def judge_beats(family: Sequence[Beats[Any]], bootstrap: Bootstrap) -> tuple[Claim, ...]:
     """Judge claims that one system beats another: Holm's correction runs over all of `family`.
 
     Items that one of the two did not answer are left out; more than a twentieth of them refuses the claim.
@@ -194,16 +184,13 @@ def judge_beats(family: Sequence[Beats | MeanBeats], bootstrap: Bootstrap) -> tu
     )
 
 
-def _beaten(
-    one: Beats | MeanBeats, bootstrap: Bootstrap
-) -> tuple[int, float, Difference, tuple[int, ...], tuple[Check, ...]]:
+def _beaten(one: Beats[Any], bootstrap: Bootstrap) -> tuple[int, float, Difference, tuple[int, ...], tuple[Check, ...]]:
     """Return shared items, the share left out, the difference, seeds a side, and checks of labels alone."""
     sides = (one.first.num_seeds, one.second.num_seeds)
-    if isinstance(one, Beats):
-        (mine, theirs), left_out = _shared([one.first, one.second])
-        gap = difference(mine, theirs, one.metric, bootstrap)
-        return mine.num_items, left_out, gap, sides, (_recall_kept(mine, theirs),)
     (first, second), left_out = _shared([one.first, one.second])
+    if isinstance(first, Runs):
+        gap = difference(first, second, Metric(one.metric), bootstrap)
+        return first.num_items, left_out, gap, sides, (_recall_kept(first, second),)
     gap = mean_difference(first, second, bootstrap, same_models=one.same_models)
     # What was not trained takes nothing from what seeds can say.
     untrained = one.training is not None and one.training[1].examples == 0

@@ -14,7 +14,6 @@ from tinsmith.lab.labels.contracts import Subject
 from tinsmith.lab.page.comparison import Comparison
 from tinsmith.lab.page.examples import cut
 from tinsmith.lab.results.arms import OFFSETS, Arm, Member, arms_of, by_descent, label_alone, members_of
-from tinsmith.lab.results.label_notes import claims_of, notes_of, sentences_of, verdict_of
 from tinsmith.lab.results.label_tables import (
     baselines_of,
     both_rows,
@@ -44,7 +43,7 @@ from tinsmith.pages.measures import Measure, choice_words, counted, listed
 from tinsmith.pages.tables import RIGHT, WRONG, Cell, absent, figure, table_of, text
 from tinsmith.stats.monitors.alarms import AlarmKind, Limits
 from tinsmith.stats.rates import Metric
-from tinsmith.studies.disruption.lost_classes import LostClass, lost_classes, lost_table
+from tinsmith.studies.disruption import findings
 from tinsmith.types.errors import ConfigError, DataError
 
 SCORE: Final = OnLabels(Metric.MACRO_F1)  # The score of every claim: named before any run, and the only one.
@@ -56,7 +55,7 @@ class LabelRuns:
     """Runs on one label, measured as a study is."""
 
     arms: tuple[Arm, ...]
-    lost: tuple[LostClass, ...]
+    lost: tuple[findings.LostClass, ...]
     results: Results
     record: StudyRecord
 
@@ -96,11 +95,11 @@ def measured(members: Sequence[Member], draws: Draws = DRAWS) -> LabelRuns:
     scored = labels.scored
     names = arms[0].labels
     same = [arm for arm in arms if arm.labels == names]
-    claims, notes = claims_of(arms, labels.systems)
-    lost = lost_classes(arms) if len(arms) > 1 else ()
+    claims, notes = findings.claims_of(arms, labels.systems)
+    lost = findings.lost_classes(arms) if len(arms) > 1 else ()
     told = [f"{one.arm} lost {one.label} (recall {one.recall:.3f}) {one.conclusion}." for one in lost]
-    verdict = verdict_of(arms, scored)
-    said = [*([verdict.sentence] if verdict else []), *sentences_of(arms, scored), *told]
+    verdict = findings.verdict_of(arms, scored)
+    said = [*([verdict.sentence] if verdict else []), *findings.sentences_of(arms, scored), *told]
     study = Study(
         name="labels",
         title=f"Comparison of {counted(sum(len(arm.members) for arm in arms), 'run')}",
@@ -113,11 +112,11 @@ def measured(members: Sequence[Member], draws: Draws = DRAWS) -> LabelRuns:
         tables=[
             *listing("Scores", CAPTION, score_heads(names), score_rows(same, scored), "System"),
             *([standings_of()] if len(arms) > 1 else []),
-            *lost_table(lost),
+            *findings.lost_table(lost),
             *tables_of(arms, scored),
         ],
         pictures=(Points(lambda _: panels_of(same, scored)), Curves(lambda _: _curves(arms) if len(arms) > 1 else [])),
-        notes=(*said, *notes, *unequal, *notes_of(arms, labels.systems)),
+        notes=(*said, *notes, *unequal, *findings.notes_of(arms, labels.systems)),
     )
     results = measure_labels(study, labels)
     fewest = min(arms, key=lambda arm: len(arm.members))

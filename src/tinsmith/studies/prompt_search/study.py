@@ -17,6 +17,7 @@ from typing import Final
 
 import msgspec
 
+import tinsmith as ts
 from tinsmith.lab.experiment.experiment import Plan
 from tinsmith.lab.experiment.replay import Reopened, plan_again, reopened
 from tinsmith.lab.prompt_search.document import AskedModel, Document, Grammar, placed
@@ -38,22 +39,9 @@ from tinsmith.lab.service.asked_policy import Draw
 from tinsmith.lab.study.checks import no_gain
 from tinsmith.lab.study.files import made_once
 from tinsmith.lab.study.keys import StudyKey, count
-from tinsmith.lab.study.measures import BEFORE, ArmRuns, Results
 from tinsmith.lab.study.record import Shown
 from tinsmith.lab.study.sizes import Asked
-from tinsmith.lab.study.study import (
-    UNTRAINED,
-    Arm,
-    Beats,
-    Expectation,
-    Finding,
-    Learned,
-    Listing,
-    OnRuns,
-    PerItem,
-    Size,
-    Study,
-)
+from tinsmith.lab.study.study import UNTRAINED, OnRuns
 from tinsmith.lab.user_task.entry import TaskFrame
 from tinsmith.lab.user_task.items import UserItem
 from tinsmith.lab.user_task.run_data import data_of_task
@@ -178,7 +166,7 @@ RL, RL_SHUFFLED, PROMPT, PROMPT_SHUFFLED = "rl", "rl_shuffled", "prompt", "promp
 SEARCHES: Final = {PROMPT: (RL, "prompt searched"), PROMPT_SHUFFLED: (RL_SHUFFLED, "prompt searched, shuffled answers")}
 """Arm whose base, questions and right answers each search has, and its label."""
 WRITTEN: Final = "the prompt written by hand"
-SCORE: Final = PerItem("reward", "reward")
+SCORE: Final = ts.PerItem("reward", "reward")
 INSTRUCTIONS: Final = (
     "Follow every instruction exactly.",
     "Read the whole request before you answer.",
@@ -216,7 +204,7 @@ AMOUNTS: Final = {
 SearchOn = Callable[[Searching, Path, Path, Say], Found]
 
 
-def with_arms(study: Study, asked: Asked, *, search: SearchOn = searched_on) -> Study:
+def with_arms(study: ts.Study, asked: Asked, *, search: SearchOn = searched_on) -> ts.Study:
     """Return the study with its searches."""
     task, proposer = asked.own["task"], asked.own["proposer"]
     for key, value, allowed in (("task", task, list(TASKS)), ("proposer", proposer, list(ProposedBy))):
@@ -233,7 +221,7 @@ def with_arms(study: Study, asked: Asked, *, search: SearchOn = searched_on) -> 
     )
     keys = {key: value for key, value in msgspec.structs.asdict(settings.search).items() if key != "seed"}
     searched = [
-        Arm(
+        ts.Arm(
             name,
             label,
             {"proposer": proposer, **keys},
@@ -251,17 +239,17 @@ def _unit(task: str, item: str) -> str:
 
 
 def _earned(found: Found, at: int, greedy: bool) -> ByItem:
-    return found.earned(at_start=at == BEFORE, greedy=greedy)
+    return found.earned(at_start=at == ts.BEFORE, greedy=greedy)
 
 
-def rewarded(arm: ArmRuns) -> int:
+def rewarded(arm: ts.ArmRuns) -> int:
     """Return how many answers an arm was rewarded for."""
     if arm.made:
         return max(one.searched.answered for one in arm.made)
     return arm.setting("steps", 1) * arm.setting("groups_per_batch", 1) * arm.setting("group_size", 1)
 
 
-def searches(results: Results) -> list[tuple[str, Found]]:
+def searches(results: ts.Results) -> list[tuple[str, Found]]:
     """Return every search with its name on the page."""
     return [
         (f"{label}, seed {read.run.config.seed}", one)
@@ -271,13 +259,13 @@ def searches(results: Results) -> list[tuple[str, Found]]:
     ]
 
 
-def _tables(written: Document) -> tuple[Listing, ...]:
-    def rows(results: Results) -> list[list[Shown]]:
+def _tables(written: Document) -> tuple[ts.Listing, ...]:
+    def rows(results: ts.Results) -> list[list[Shown]]:
         begin: list[Shown] = [WRITTEN, *[None] * (len(SEARCH_HEADS) - 1), " / ".join(written) or "none"]
         return [begin, *([name, *search_cells(one.searched)] for name, one in searches(results))]
 
     return (
-        Listing(
+        ts.Listing(
             "Searches",
             "What the prompt earns on all questions of selection, one answer each. Put: steps in which something "
             "helped on the batch and went to the gate. Asked: answers of the search in all. Lines: before each "
@@ -286,7 +274,7 @@ def _tables(written: Document) -> tuple[Listing, ...]:
             rows,
             names="Search",
         ),
-        Listing(
+        ts.Listing(
             "Steps",
             "Each step tries edits on some training questions, takes the best few of those that helped, and asks the "
             "gate: questions of selection, drawn anew each time, the same ones under both prompts. Only what earns "
@@ -298,61 +286,64 @@ def _tables(written: Document) -> tuple[Listing, ...]:
     )
 
 
-def is_raised(results: Results) -> Finding:
+def is_raised(results: ts.Results) -> ts.Finding:
     """Expect that the gate allows the searched prompt above the one written by hand."""
     claim = results.beats[0]
-    return Finding(claim.verdict is Verdict.ALLOWED, f"{signed(claim.value)} over it")
+    return ts.Finding(claim.verdict is Verdict.ALLOWED, f"{signed(claim.value)} over it")
 
 
-def reaches_rl(results: Results) -> Finding:
+def reaches_rl(results: ts.Results) -> ts.Finding:
     """Expect that RL is not shown to end above the searched prompt."""
     _, over_rl, below_rl = results.beats
     is_below = any(one.name is CheckName.DIFFERENCE and one.finding is Check.PASSED for one in below_rl.checks)
-    return Finding(not is_below, f"{signed(over_rl.value)} over RL")
+    return ts.Finding(not is_below, f"{signed(over_rl.value)} over RL")
 
 
-def no_claim_of_control(results: Results) -> Finding:
+def no_claim_of_control(results: ts.Results) -> ts.Finding:
     """Expect that nothing is claimed from shuffled answers."""
     control = results.arms[PROMPT_SHUFFLED].arm.label
     allowed = [one for one in results.learned if one.first == control and one.verdict is Verdict.ALLOWED]
-    return Finding(not allowed, f"{len(allowed)} claims allowed")
+    return ts.Finding(not allowed, f"{len(allowed)} claims allowed")
 
 
-def none_lost(results: Results) -> Finding:
+def none_lost(results: ts.Results) -> ts.Finding:
     """Expect that no search ends lower on the questions of selection than it began."""
     every = [one.searched for _, one in searches(results)]
     lost, changed = sum(one.after < one.before for one in every), sum(one.found != one.start for one in every)
-    return Finding(not lost, f"{lost} of {counted(len(every), 'search', 'searches')}; {changed} found another prompt")
+    return ts.Finding(
+        not lost, f"{lost} of {counted(len(every), 'search', 'searches')}; {changed} found another prompt"
+    )
 
 
-def none_again(results: Results) -> Finding:
+def none_again(results: ts.Results) -> ts.Finding:
     """Expect that refused edits are never proposed again."""
     every = [one.searched for _, one in searches(results)]
     again, rejected = sum(one.again for one in every), sum(len(one.rejected) for one in every)
-    return Finding(not again, f"{again} of {rejected}")
+    return ts.Finding(not again, f"{again} of {rejected}")
 
 
-def same_before(results: Results) -> Finding:
+def same_before(results: ts.Results) -> ts.Finding:
     """Expect that the hand-written prompt earns in every search what the run's first evaluation says, item by item."""
     pairs = [
-        [results.arms[one].per_item(SCORE, BEFORE).by_seed for one in (name, of)] for name, (of, _) in SEARCHES.items()
+        [results.arms[one].per_item(SCORE, ts.BEFORE).by_seed for one in (name, of)]
+        for name, (of, _) in SEARCHES.items()
     ]
     met = all(mine == other for mine, other in pairs)
-    return Finding(met, "in every search" if met else "not in every search")
+    return ts.Finding(met, "in every search" if met else "not in every search")
 
 
-def _asked_of_the_gate(results: Results) -> str:
+def _asked_of_the_gate(results: ts.Results) -> str:
     every = [one for _, one in searches(results)]
     accepted = sum(one.searched.accepted for one in every)
     return f"The gate was asked {sum(one.searched.put for one in every)} times and let edits through {accepted} times."
 
 
 _USUAL: Final = SearchSettings()
-study = Study(
+study = ts.Study(
     name="prompt_search",
     question="Does a search for a better prompt reach what RL reaches, with the model as it is?",
     task=handbook.NAME,
-    arms=(Arm(RL, "RL"), Arm(RL_SHUFFLED, "RL, shuffled answers", shuffle_labels=True)),
+    arms=(ts.Arm(RL, "RL"), ts.Arm(RL_SHUFFLED, "RL, shuffled answers", shuffle_labels=True)),
     complete=with_arms,
     own=(
         StudyKey("task", handbook.NAME, f"What is asked: {' or '.join(TASKS)} (at=small)."),
@@ -361,13 +352,13 @@ study = Study(
     ),
     keys={"save_every": 0},
     sizes={
-        "smallest": Size(
+        "smallest": ts.Size(
             "learning_rate=0.002 steps=4 eval_every=4 eval_items=24 base_steps=200 search_steps=3 batch=8 "
             "candidates=6 gate=16",
             seeds=[1],
         ),
-        "nano": Size(learning_rate=2e-3, steps=60, eval_every=20),
-        "small": Size(
+        "nano": ts.Size(learning_rate=2e-3, steps=60, eval_every=20),
+        "small": ts.Size(
             {
                 **{"task": "instructions", "at": "small", "learning_rate": 3e-4, "watch_forgetting": False},
                 **{"steps": 20, "eval_every": 20, "eval_items": 40, "eval_samples": 2},
@@ -379,18 +370,18 @@ study = Study(
     score=SCORE,
     effort=rewarded,
     claims=(
-        *(Beats(PROMPT, UNTRAINED), Beats(PROMPT, RL), Beats(RL, PROMPT)),
-        *(Learned(PROMPT, PROMPT_SHUFFLED), Learned(RL, RL_SHUFFLED)),
-        Learned(PROMPT_SHUFFLED, PROMPT_SHUFFLED, family="controls"),
+        *(ts.Beats(PROMPT, UNTRAINED), ts.Beats(PROMPT, RL), ts.Beats(RL, PROMPT)),
+        *(ts.Learned(PROMPT, PROMPT_SHUFFLED), ts.Learned(RL, RL_SHUFFLED)),
+        ts.Learned(PROMPT_SHUFFLED, PROMPT_SHUFFLED, family="controls"),
     ),
     expectations=(
-        Expectation("the search raises what the prompt written by hand earns", is_raised),
-        Expectation("the searched prompt reaches RL from the prompt written by hand", reaches_rl),
-        Expectation("nothing may be claimed from shuffled answers", no_claim_of_control),
-        Expectation("a search by shuffled answers raises nothing", no_gain(PROMPT_SHUFFLED)),
-        Expectation("no search ends lower on the questions of selection than it began", none_lost),
-        Expectation("refused edits are never proposed again", none_again),
-        Expectation(
+        ts.Expectation("the search raises what the prompt written by hand earns", is_raised),
+        ts.Expectation("the searched prompt reaches RL from the prompt written by hand", reaches_rl),
+        ts.Expectation("nothing may be claimed from shuffled answers", no_claim_of_control),
+        ts.Expectation("a search by shuffled answers raises nothing", no_gain(PROMPT_SHUFFLED)),
+        ts.Expectation("no search ends lower on the questions of selection than it began", none_lost),
+        ts.Expectation("refused edits are never proposed again", none_again),
+        ts.Expectation(
             "the hand-written prompt earns in a search what it earns in the run's first evaluation, item by item",
             same_before,
         ),

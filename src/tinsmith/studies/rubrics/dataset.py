@@ -64,8 +64,8 @@ def builtin_dataset(which: BuiltinTasks = BuiltinTasks.FEW_WORDS) -> RubricDatas
 
 def read_text(data: bytes, name: str) -> RubricDataset:
     """Read the bytes of a JSON or JSONL file; `name` is how errors call it."""
-    found = read_records(decode(data, name), name)
-    return _gathered(found.records, name, "line", found.control_characters)
+    records, control = read_records(decode(data, name), name)
+    return _gathered(records, name, "line", control)
 
 
 def _gathered(records: Iterable[JsonRecord], name: str, place: str, control_characters: int) -> RubricDataset:

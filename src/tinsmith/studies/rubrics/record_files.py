@@ -30,14 +30,6 @@ class JsonRecord:
     value: dict[str, object]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class JsonRecords:
-    """The objects of one file in order."""
-
-    records: tuple[JsonRecord, ...]
-    control_characters: int  # How many raw tabs, line ends and other control characters stood inside strings.
-
-
 def decode(data: bytes, name: str) -> str:
     """Return the text of a UTF-8 file, with or without a byte order mark."""
     try:
@@ -47,8 +39,8 @@ def decode(data: bytes, name: str) -> str:
         raise _damage(before, len(before), name, "not UTF-8") from None
 
 
-def read_records(text: str, name: str) -> JsonRecords:
-    """Read every record of a JSON or JSONL text; `name` is how errors call the file."""
+def read_records(text: str, name: str) -> tuple[tuple[JsonRecord, ...], int]:
+    """Read every record of a JSON or JSONL text, which errors call `name`; and count control characters in strings."""
     records: list[JsonRecord] = []
     control = line = counted = 0
     for begin, end, value in _values(text, name):
@@ -59,7 +51,7 @@ def read_records(text: str, name: str) -> JsonRecords:
         records.append(JsonRecord(line=line + 1, value=cast("dict[str, object]", value)))
         strings = _STRING.finditer(text, begin, end)
         control += sum(len(_CONTROL.findall(string[0])) for string in strings)
-    return JsonRecords(records=tuple(records), control_characters=control)
+    return tuple(records), control
 
 
 def checked_file(path: Path, endings: Sequence[str]) -> str:

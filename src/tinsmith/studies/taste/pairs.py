@@ -58,16 +58,8 @@ class RatedPaper:
         return f"{title}\n{' '.join((self.abstract or '').split())}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RatedPapers:
-    """The papers of a corpus whose window is closed, in the corpus's order, and the last year that has such."""
-
-    papers: tuple[RatedPaper, ...]
-    last_year: int
-
-
-def rated_papers(corpus: Corpus, match: Match, text: Text, window: int) -> RatedPapers:
-    """Read a corpus's papers with title (and abstract, where it is shown) and a closed window."""
+def rated_papers(corpus: Corpus, match: Match, text: Text, window: int) -> tuple[list[RatedPaper], int]:
+    """Read a corpus's papers with title (abstract, where shown) and a closed window; and the last year with such."""
     frame = corpus.papers("id", "title", "abstract", "year", "date", "field", "concepts")
     _require(corpus, match, frame["date" if match is Match.MONTH else "field"].null_count())
     years = frame["year"].to_numpy().astype(np.int64)
@@ -109,7 +101,7 @@ def rated_papers(corpus: Corpus, match: Match, text: Text, window: int) -> Rated
         what = "no paper's window of citations is closed in this corpus"
         allowed = f"less than the years that the corpus spans, which end with {last_year + window}"
         raise DataError(what, field="window", value=window, allowed=allowed)
-    return RatedPapers(papers=tuple(found), last_year=last_year)
+    return found, last_year
 
 
 def _require(corpus: Corpus, match: Match, missing: int) -> None:
@@ -190,8 +182,8 @@ _Time = tuple[int, int]
 
 def draw_pairs(corpus: Corpus, settings: PairSettings) -> Sides:
     """Return the pairs of a corpus, by side."""
-    rated = rated_papers(corpus, settings.match, settings.text, settings.window)
-    years = split_years(rated.last_year, settings)
+    rated, last_year = rated_papers(corpus, settings.match, settings.text, settings.window)
+    years = split_years(last_year, settings)
     train = _by_time(rated, settings, 0, years.train_before)
     test = _by_time(rated, settings, years.test_from, years.test_before)
     validation: list[Pair] = []
@@ -205,7 +197,7 @@ def draw_pairs(corpus: Corpus, settings: PairSettings) -> Sides:
     for side, key in ((Side.TRAIN, "train_before"), (Side.TEST, "test_from")):
         if not sides[side]:
             what = f"no two papers of these years can be paired: {side.value}"
-            allowed = f"years up to {rated.last_year}, whose windows are closed"
+            allowed = f"years up to {last_year}, whose windows are closed"
             fix = "a smaller gap, thirds=false, or other years"
             raise DataError(what, field=key, value=getattr(years, key), allowed=allowed, fix=fix)
     return MappingProxyType(sides)
@@ -250,10 +242,10 @@ def _pair(much: RatedPaper, little: RatedPaper, settings: PairSettings) -> Pair:
     return Pair(a=a, b=b, a_right=a is much)
 
 
-def _by_time(rated: RatedPapers, settings: PairSettings, first: int, before: int) -> dict[_Time, list[Pair]]:
+def _by_time(rated: Sequence[RatedPaper], settings: PairSettings, first: int, before: int) -> dict[_Time, list[Pair]]:
     """Return the pairs of the years from the first on, by time; times without a pair are left out."""
     groups: dict[tuple[_Time, str], list[RatedPaper]] = {}
-    for one in rated.papers:
+    for one in rated:
         if first <= one.year < before:
             by_month = settings.match is Match.MONTH
             time = (one.year, (one.month or 0) if by_month else 0)

@@ -153,17 +153,11 @@ def _by_formula(
     ]
 
 
-@dataclass(frozen=True, slots=True)
-class _Measured:
-    """One loss at a server: what it said, what the formula says, and what cancelling its gradient left."""
+def _measure(subject: Subject, loss_fn: types.LossFnType) -> tuple[float | None, list[Loss], float]:
+    """Return what a server says of a loss, what the formula says, and by how many nats a step moved.
 
-    told: float | None
-    losses: list[Loss]
-    left: float  # Nats by which the step moved, after cross-entropy had added the opposite gradient.
-
-
-def _measure(subject: Subject, loss_fn: types.LossFnType) -> _Measured:
-    """Send a loss, then cross-entropy with weights that are its gradient by the formula: their sum must be nothing."""
+    The step has the loss, then cross-entropy with weights that are its gradient by the formula: their sum is nothing.
+    """
     client, config = subject.trainer(), LOSSES[loss_fn]
     before = subject.forward(client)
     batch = loss_batch(loss_fn, before)
@@ -172,8 +166,7 @@ def _measure(subject: Subject, loss_fn: types.LossFnType) -> _Measured:
     opposite = [datum(tokens_of(text), {"weights": loss.gradient}) for text, loss in zip(TEXTS, losses, strict=True)]
     subject.wait(client.forward_backward(opposite, "cross_entropy"))
     subject.wait(client.optim_step(ADAM))
-    told = loss_of(output)
-    return _Measured(told, losses, farthest(before, subject.forward(client)))
+    return loss_of(output), losses, farthest(before, subject.forward(client))
 
 
 def _value(told: float | None, losses: Sequence[Loss]) -> Verdict:
@@ -197,9 +190,9 @@ def _value(told: float | None, losses: Sequence[Loss]) -> Verdict:
 def _ask_loss(loss_fn: types.LossFnType) -> Callable[[Subject], Verdict]:
     def answer(subject: Subject) -> Verdict:
         """Source: documentation, losses.mdx (cookbook git 85a39123^), and the SDK's gspo page."""
-        found = _measure(subject, loss_fn)
-        value = _value(found.told, found.losses)
-        left = found.left / subject.usual if subject.usual else float("inf")
+        told, losses, moved = _measure(subject, loss_fn)
+        value = _value(told, losses)
+        left = moved / subject.usual if subject.usual else float("inf")
         if left > _CANCELLED:
             gradient = f"its gradient is not the formula's: {left:.1%} of a step is left"
             return (

@@ -110,7 +110,7 @@ def read_pairs_text(data: bytes, name: str) -> PairSet:
         return None if pair is None else (pair.pair_id, pair)
 
     fix = "give each record prompt, chosen, rejected, and rubrics or 'rubric - 1. criterion'"
-    records = read_records(decode(data, name), name).records
+    records, _ = read_records(decode(data, name), name)
     pairs, without = gathered(records, read, name=name, what="pair", fix=fix)
     return PairSet(pairs=tuple(pair for _, pair in sorted(pairs.items())), without_rubrics=without)
 
