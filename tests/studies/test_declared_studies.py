@@ -11,42 +11,14 @@ from made_studies import MADE, MadeArm, Maker
 from markupsafe import Markup
 from own_task import silent
 
+from tinsmith.cli.registered import STUDIES
 from tinsmith.lab.study.conduct import run_study
 from tinsmith.lab.study.files import STUDY_JSON
 from tinsmith.lab.study.record import Draws, StudyRecord
+from tinsmith.lab.study.study import Study
 from tinsmith.pages import curves
 from tinsmith.stats.estimates import Bootstrap
-from tinsmith.studies import (
-    alignment_collapse,
-    backchain,
-    barrier,
-    confidence,
-    curriculum,
-    dead_groups,
-    environment_loss,
-    exploration,
-    metacognition,
-    pass_at_k,
-    patience,
-    template_collapse,
-)
 from tinsmith.types.errors import DataError
-
-_EVERY = (
-    alignment_collapse,
-    backchain,
-    barrier,
-    confidence,
-    curriculum,
-    dead_groups,
-    environment_loss,
-    exploration,
-    metacognition,
-    pass_at_k,
-    patience,
-    template_collapse,
-)
-STUDIES = {one.study.name: one.study for one in _EVERY}
 
 
 @pytest.fixture(autouse=True)
@@ -62,7 +34,9 @@ def without_pictures(monkeypatch: pytest.MonkeyPatch) -> None:
 def values(name: str, out: Path, **arms: MadeArm) -> StudyRecord:
     few = Draws(claims=Bootstrap(draws=400), tables=Bootstrap(draws=400))
     given = {**MADE[name].keys, "out": str(out / name)}
-    folder = run_study(STUDIES[name], given, silent, run=Maker(MADE[name], arms), draws=few)
+    study = STUDIES[name].value()
+    assert isinstance(study, Study)
+    folder = run_study(study, given, silent, run=Maker(MADE[name], arms), draws=few)
     return msgspec.json.decode((folder / STUDY_JSON).read_bytes(), type=StudyRecord)
 
 
