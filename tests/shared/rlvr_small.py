@@ -30,7 +30,7 @@ RECIPE = RubricBaseRecipe(
 )
 """It can hardly write, but takes a prompt of any length."""
 KEYS = {
-    "steps": "3",
+    "steps": "2",
     "group_size": "4",
     "groups_per_batch": "3",
     "lora_rank": "4",

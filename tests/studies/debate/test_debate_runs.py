@@ -41,6 +41,7 @@ KEYS = {
     "eval_every": "0",
     "save_every": "0",
     "eval_items": "3",
+    "test_items": "4",
     "learning_rate": "2e-3",
     "quiet": "true",
 }
