@@ -7,6 +7,7 @@ One that becomes a pytest has such a process as this one for itself: what has be
 import gc
 import importlib
 import json
+import logging
 import os
 import runpy
 import signal
@@ -49,8 +50,10 @@ def _ask(control: socket.socket) -> bytes:
 def main() -> None:
     control = socket.socket(fileno=int(sys.argv[1]))
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # meant for who asks, in the same group
+    logging.disable()  # what libraries say of themselves while they are loaded
     for library in (*LIBRARIES, *sys.argv[2:]):
         importlib.import_module(library)
+    logging.disable(logging.NOTSET)
     gc.collect()
     gc.freeze()
     wanted: dict[str, Any] = json.loads(_ask(control))

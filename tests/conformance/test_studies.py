@@ -8,6 +8,7 @@ from pathlib import Path
 import msgspec
 import pytest
 from made_studies import FROZEN_DRAWS, MADE, Maker, figures_in
+from markupsafe import Markup
 from own_task import silent
 
 from tinsmith.cli.registered import STUDIES, source_of
@@ -17,14 +18,21 @@ from tinsmith.lab.study.record import Draws, Seconds, StudyRecord
 from tinsmith.lab.study.report import page_of_study
 from tinsmith.lab.study.sizes import cells_of, keys_of, planned, usual_size
 from tinsmith.lab.study.study import Study
+from tinsmith.pages import curves
 from tinsmith.pages.markdown import document_markdown
 from tinsmith.stats.estimates import Bootstrap
 from tinsmith.stats.gate.claim import CheckName, Verdict
 from tinsmith.types.errors import ConfigError
 
 FEW = Draws(claims=Bootstrap(draws=100), tables=Bootstrap(draws=100))
-UNMET: Mapping[str, set[int]] = {"dead_groups": {2}, "environment_loss": {3}, "pass_at_k": {1, 3}}
-"""Places of the expectations that are not met by the runs that are made up here."""
+UNMET: Mapping[str, set[int]] = {
+    "coupled_agents": {0, 3},
+    "dead_groups": {0, 1, 2},
+    "environment_loss": {3},
+    "pass_at_k": {1, 3},
+    "sparse_select": {0, 1, 2},
+}
+"""Places of the expectations that are not met by the runs that are made up here, with so few draws."""
 FIGURES = json.loads((Path(__file__).parents[1] / "golden" / "figures.json").read_text())
 
 
@@ -136,7 +144,10 @@ def test_a_page_follows_from_the_kept_values_alone(folder: Path, values: StudyRe
     assert all(one.figures for one in values.expectations)
 
 
-def test_no_arm_is_said_to_beat_another_where_all_are_alike(study: Study, tmp_path: Path) -> None:
+def test_no_arm_is_said_to_beat_another_where_all_are_alike(
+    study: Study, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(curves, "draw", lambda *_, **__: Markup())  # pictures take half of the time
     made = MADE[study.name]
     alike = replace(next(iter(made.arms.values())), right=(0.25, 0.25))
     given = {**made.keys, "out": str(tmp_path / "out")}

@@ -27,7 +27,7 @@ FEW: Mapping[str, Mapping[str, str]] = {
 WRONG: Mapping[str, Mapping[str, str]] = {
     "backchained": {"labels": "guessed"},
     "crossroads": {"steps_on": "1", "shown": "9", "items": "0"},
-    "errands": {"nodes": "5,3@4", "adapters": "two"},
+    "errands": {"nodes": "many", "adapters": "two"},
     "house": {"pays": "luck"},
     "lookup": {"pays": "gold", "two_hops": "1.5"},
     "reasoning_gym": {"task": "composite"},
@@ -36,15 +36,7 @@ WRONG: Mapping[str, Mapping[str, str]] = {
     "sandbagger": {"fails": "often"},
     "shell": {"facts": "false", "world": "1000"},
     "sums": {"pays": "knowledge,speed"},
-    "taste": {
-        "evaluate": "train",
-        "match": "day",
-        "answers": "words",
-        "contract": "1.0",
-        "gap": "0",
-        "pairs": "0",
-        "train_before": "3000",
-    },
+    "taste": {"evaluate": "train", "match": "day", "answers": "words", "contract": "1.0", "gap": "0", "pairs": "0"},
 }
 """Values of a task's own keys that its function refuses."""
 ITEMS = 12

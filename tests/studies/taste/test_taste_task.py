@@ -160,6 +160,9 @@ def test_nothing_to_evaluate_is_refused(make: Make) -> None:
     with pytest.raises(ConfigError) as refused:
         items(make(validation_pairs=0).held_out)
     assert refused.value.field == "evaluate"
+    with pytest.raises(ConfigError) as refused:
+        make(train_before=2006, test_from=2005)
+    assert refused.value.field == "train_before"
 
 
 @pytest.mark.parametrize(
