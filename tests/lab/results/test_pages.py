@@ -6,7 +6,7 @@ from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
-from fake_runs import LADDER, NASTY, seeds_of, write_run
+from fake_runs import FEW, LADDER, NASTY, seeds_of, write_run
 from kept_answers import keep_answers
 from pages_of import compared, page_of, report_of
 
@@ -90,14 +90,14 @@ def test_the_same_folder_gives_the_same_bytes(exp5: Path, html: str) -> None:
 
 
 def test_a_reward_that_reacts_and_lenient_scores_are_shown(tmp_path: Path) -> None:
-    text = Page(page_of(write_run(tmp_path / "run", LADDER["exp6"]))).text
+    text = Page(page_of(write_run(tmp_path / "run", replace(LADDER["exp6"], **FEW)))).text
     assert "Reward of a right answer" in text
     assert "read leniently" in text
     assert "Price of a class" not in text
 
 
 def test_what_models_and_people_write_cannot_leave_its_place(tmp_path: Path) -> None:
-    evil = replace(LADDER["exp4"], nasty=True, question=f"Is {NASTY} a question?")
+    evil = replace(LADDER["exp4"], nasty=True, question=f"Is {NASTY} a question?", **FEW)
     html = page_of(write_run(tmp_path / "run", evil))
     page = Page(html)
     assert html.count("<script") == len(page.scripts) == 1
@@ -175,7 +175,7 @@ def test_a_run_is_not_compared_with_itself(exp5: Path) -> None:
 
 
 def test_pages_say_how_the_baselines_are_compared(tmp_path: Path) -> None:
-    first, second = (write_run(tmp_path / key, replace(LADDER[key], steps=20)) for key in ("exp4", "exp6"))
+    first, second = (write_run(tmp_path / key, replace(LADDER[key], **FEW)) for key in ("exp4", "exp6"))
     assert "compared unpaired" in page_of(second)
     keep_answers(second, spoilt_every=5)
     assert "Baselines are compared paper by paper." in page_of(second)

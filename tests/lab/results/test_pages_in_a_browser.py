@@ -1,12 +1,13 @@
 """Pages in headless Chromium: nothing is asked of anybody, and rows are filtered, turned and found."""
 
+import json
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from driven import Driven, driven
-from fake_runs import LADDER, write_run
+from fake_runs import FEW, LADDER, write_run
 from headless import Opened, needs_browser, opened
 from pages_of import report_of
 
@@ -23,16 +24,16 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Driven]:
+def browser(page: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Driven]:
+    """A browser with the page open."""
     with driven(tmp_path_factory.mktemp("browser")) as found:
+        found.open(page)
         yield found
 
 
-def at(browser: Driven, page: Path, place: str = "") -> Opened:
-    """Open a page anew in the one browser."""
-    browser.call("Page.navigate", url="about:blank")
-    browser.until("Page.loadEventFired")
-    browser.open(page, place)
+def at(browser: Driven, place: str) -> Opened:
+    """Go to another place of the page."""
+    browser.says(f"location.hash = {json.dumps(place)}; new Promise((done) => setTimeout(done, 50))")
     return Opened(browser.says("document.documentElement.outerHTML"), (), ())
 
 
@@ -74,9 +75,9 @@ def test_the_pages_policy_stops_what_is_not_its_own(page: Path, tmp_path: Path) 
     assert len([line for line in seen.console if "Content Security Policy" in line]) >= 2
 
 
-def test_filters_narrow_the_rollouts_and_pages_go_on(page: Path, browser: Driven) -> None:
+def test_filters_narrow_the_rollouts_and_pages_go_on(browser: Driven) -> None:
     asked = "rollouts?split=test, selected checkpoint, sampled&true-label=disruptive&result=wrong&page=2"
-    seen = at(browser, page, asked)
+    seen = at(browser, asked)
     assert seen.count.startswith("26 to 50 of ")
     assert len(seen.rows) == 25
     for row in seen.rows:
@@ -86,8 +87,8 @@ def test_filters_narrow_the_rollouts_and_pages_go_on(page: Path, browser: Driven
         assert ">disruptive</td>" in row
 
 
-def test_a_reader_can_choose_turn_pages_and_clear(page: Path, browser: Driven) -> None:
-    at(browser, page)
+def test_a_reader_can_choose_turn_pages_and_clear(browser: Driven) -> None:
+    at(browser, "rollouts")
     told = "document.querySelector('[role=status]').textContent + location.hash"
     browser.says(
         "form = document.querySelector('.filters'); form.elements.split.value = 'test, selected checkpoint, sampled'"
@@ -102,19 +103,19 @@ def test_a_reader_can_choose_turn_pages_and_clear(page: Path, browser: Driven) -
     ]
 
 
-def test_failures_and_texts_can_be_found_and_what_nothing_matches_is_told(page: Path, browser: Driven) -> None:
-    failed = at(browser, page, "rollouts?result=failed rollout")
+def test_failures_and_texts_can_be_found_and_what_nothing_matches_is_told(browser: Driven) -> None:
+    failed = at(browser, "rollouts?result=failed rollout")
     assert failed.count == "1 to 3 of 3 rows"
     assert all("sample: TimeoutError: no answer within 60 s" in row for row in failed.rows)
-    found = at(browser, page, "rollouts?text=onerror%3Dalert&split=validation, sampled")
+    found = at(browser, "rollouts?text=onerror%3Dalert&split=validation, sampled")
     assert found.count == "1 to 3 of 3 rows"
     assert all("&lt;/script&gt;&lt;img src=x" in row for row in found.rows)
-    none = at(browser, page, "rollouts?text=no-such-text")
+    none = at(browser, "rollouts?text=no-such-text")
     assert (none.count, none.rows) == ("No row matches these filters.", [])
 
 
 def test_a_comparison_opens_without_an_error(tmp_path: Path) -> None:
-    folders = [write_run(tmp_path / key, LADDER[key]) for key in ("exp4", "sft")]
+    folders = [write_run(tmp_path / key, replace(LADDER[key], **FEW)) for key in ("exp4", "sft")]
     file = tmp_path / "compare.html"
     file.write_text(document_html(page_of_labels(compare_labels(folders))), encoding="utf-8")
     seen = opened(file, tmp_path)
