@@ -35,6 +35,7 @@ RL = RlSettings(
     eval_every=2,
     save_every=2,
     eval_items=6,
+    test_items=6,
     max_tokens=24,
     seed=1,
 )
@@ -46,6 +47,7 @@ SFT = SftSettings(
     eval_every=2,
     save_every=2,
     eval_items=6,
+    test_items=6,
     max_tokens=24,
     logit_offset=True,
 )
@@ -88,7 +90,7 @@ def test_every_rollout_is_written_with_its_terms(folder: Path) -> None:
     seen = {line["split"] for line in rollouts}
     assert {"train", "eval", "eval_greedy", "test", "test_greedy"} <= seen
     tested = [line["prompt_id"] for line in rollouts if line["split"] == "test"]
-    assert tested == [item.paper.id for item in PAPERS.test]
+    assert tested == [item.paper.id for item in subset(PAPERS.test, RL.test_items)]
 
 
 def test_looks_are_limited_to_the_same_random_part_of_a_split_every_time(

@@ -33,6 +33,7 @@ BOTH = RlSettings(
     eval_every=0,
     save_every=1,
     eval_items=6,
+    test_items=6,
     max_tokens=24,
     seed=1,
 )
@@ -70,6 +71,7 @@ def test_the_first_steps_are_those_of_sft_and_the_others_sample(
         eval_every=0,
         save_every=0,
         eval_items=6,
+        test_items=6,
         max_tokens=24,
         seed=1,
     )
@@ -98,7 +100,9 @@ def test_a_run_killed_on_either_side_ends_as_if_nothing_had_happened(
 
 
 def test_without_steps_the_base_is_examined_and_tested(connection: Connection, tmp_path: Path) -> None:
-    settings = SftSettings(steps=0, learning_rate=1e-3, lora_rank=4, eval_items=6, max_tokens=24, logit_offset=True)
+    settings = SftSettings(
+        steps=0, learning_rate=1e-3, lora_rank=4, eval_items=6, test_items=6, max_tokens=24, logit_offset=True
+    )
     finished = run(connection, tmp_path / "zero", settings)
     (line,) = lines(tmp_path / "zero", METRICS)
     assert line["step"] == finished.selected.step == 0

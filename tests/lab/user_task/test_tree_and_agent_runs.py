@@ -43,7 +43,7 @@ def task(agents: str = ""):
 """
 
 
-SHORT = {"steps": "2", "eval_every": "0"}
+SHORT = {"steps": "2", "eval_every": "0", "group_size": "2", "eval_samples": "1"}
 
 
 def test_rollouts_of_a_tree_stand_in_the_line_of_its_root_and_a_resumed_run_is_the_same(

@@ -30,7 +30,7 @@ from tinsmith.types.errors import ConfigError
 
 pytestmark = pytest.mark.whole
 
-RECIPE = DebateBaseRecipe(num_layers=1, vocab_size=512, max_positions=640, steps=20, batch_size=8, warm_up=4)
+RECIPE = DebateBaseRecipe(num_layers=1, vocab_size=512, max_positions=640, steps=12, batch_size=6, warm_up=3)
 KEYS = {
     "contract": "two_key",
     "steps": "2",
