@@ -88,7 +88,7 @@ def test_filters_narrow_the_rollouts_and_pages_go_on(browser: Driven) -> None:
 
 
 def test_a_reader_can_choose_turn_pages_and_clear(browser: Driven) -> None:
-    at(browser, "rollouts")
+    browser.says("document.querySelector('.filters').reset(); new Promise((done) => setTimeout(done, 50))")
     told = "document.querySelector('[role=status]').textContent + location.hash"
     browser.says(
         "form = document.querySelector('.filters'); form.elements.split.value = 'test, selected checkpoint, sampled'"
