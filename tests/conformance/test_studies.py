@@ -8,7 +8,6 @@ from pathlib import Path
 import msgspec
 import pytest
 from made_studies import FROZEN_DRAWS, MADE, Maker, figures_in
-from markupsafe import Markup
 from own_task import silent
 
 from tinsmith.cli.registered import STUDIES, source_of
@@ -18,7 +17,6 @@ from tinsmith.lab.study.record import Draws, Seconds, StudyRecord
 from tinsmith.lab.study.report import page_of_study
 from tinsmith.lab.study.sizes import cells_of, keys_of, planned, usual_size
 from tinsmith.lab.study.study import Study
-from tinsmith.pages import curves
 from tinsmith.pages.markdown import document_markdown
 from tinsmith.stats.estimates import Bootstrap
 from tinsmith.stats.gate.claim import CheckName, Verdict
@@ -144,10 +142,7 @@ def test_a_page_follows_from_the_kept_values_alone(folder: Path, values: StudyRe
     assert all(one.figures for one in values.expectations)
 
 
-def test_no_arm_is_said_to_beat_another_where_all_are_alike(
-    study: Study, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(curves, "draw", lambda *_, **__: Markup())  # pictures take half of the time
+def test_no_arm_is_said_to_beat_another_where_all_are_alike(study: Study, tmp_path: Path) -> None:
     made = MADE[study.name]
     alike = replace(next(iter(made.arms.values())), right=(0.25, 0.25))
     given = {**made.keys, "out": str(tmp_path / "out")}
